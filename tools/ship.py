@@ -13,7 +13,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable
+from itertools import product
 from os import environ, pathsep
 from pathlib import Path
 from typing import Any
@@ -68,12 +70,20 @@ def collect(level: str, kernels: Iterable[Path], options: Iterable[Any]) -> Coll
     compiling.BlockCode = Unwritten  # type: ignore[misc]
     import mmulator as mm
 
-    for path in kernels:
-        module = mm.Module.load(path)
-        for kernel in module.values():
-            for how in options:
-                kernel.compile(options=how)
+    paths, ways = list(kernels), list(options)
+    begin, total = time.monotonic(), len(paths) * len(ways)
+    for n, (path, how) in enumerate(product(paths, ways), 1):
+        for kernel in mm.Module.load(path).values():
+            kernel.compile(options=how)
+        if n % 6 == 0 or n == total:
+            left = (time.monotonic() - begin) * (total - n) / n
+            say(f"{level}: {n} of {total} done, about {left:.0f} s left")
     return collected
+
+
+def say(text: str) -> None:
+    """On standard error, which pip shows with -v."""
+    print(f"mmulator: {text}", file=sys.stderr, flush=True)
 
 
 def write(folder: Path, level: str) -> None:
@@ -93,7 +103,6 @@ def write(folder: Path, level: str) -> None:
 
 def made(path: Path) -> bool:
     """A build asks more than once."""
-    sys.path.insert(0, str(ROOT / "src"))
     from mmulator.codegen.shipped import Shipped
 
     try:
@@ -105,6 +114,8 @@ def made(path: Path) -> bool:
 def main(folder: Path, levels: Iterable[str]) -> None:
     """Each level in a process of its own, beside each other, with the sources of this tree. What is there of them stays."""
     levels = [level for level in levels if not made(folder / f"{level}.bin")]
+    if levels:
+        say("compiling what does not depend on a kernel, for a minute or two; MMULATOR_SHIP=0 leaves that to the first start")
     with tempfile.TemporaryDirectory() as cache:
         paths = [str(ROOT / "src"), *filter(None, [environ.get("PYTHONPATH")])]  # pip's isolated builds find NumPy by the second
         environment = {**environ, "PYTHONPATH": pathsep.join(paths), "MMULATOR_CACHE": cache}
@@ -115,6 +126,7 @@ def main(folder: Path, levels: Iterable[str]) -> None:
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT / "src"))  # pip's isolated builds take this away where an editable installation adds it
     if sys.argv[1] == "--one":
         write(Path(sys.argv[2]), sys.argv[3])
     else:

@@ -15,6 +15,7 @@ _LAZY: dict[str, tuple[str, str | None]] = {
     "Module": ("mmulator.machine.module", "Module"),
     "Report": ("mmulator.machine.launch.report", "Report"),
     "TensorMap": ("mmulator.layouts.tensormap.tensor_map", "TensorMap"),
+    "devices": ("mmulator.inspect.chips", "devices"),
     "errors": ("mmulator.errors", None),
     "inspect": ("mmulator.inspect", None),
     "matmul": ("mmulator.instruction.matmul", "matmul"),
@@ -32,6 +33,7 @@ __all__ = [
     "Report",
     "TensorMap",
     "__version__",
+    "devices",
     "errors",
     "inspect",
     "matmul",
@@ -43,6 +45,7 @@ __all__ = [
 if TYPE_CHECKING:
     from mmulator import errors, inspect, triton
     from mmulator.findings import Finding
+    from mmulator.inspect.chips import devices
     from mmulator.instruction.instruction import Instruction
     from mmulator.instruction.matmul import matmul
     from mmulator.layouts import sparse

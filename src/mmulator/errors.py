@@ -105,6 +105,10 @@ def short_traceback(function: Callable[P, R]) -> Callable[P, R]:
             if os.environ.get("MMULATOR_TRACEBACK"):
                 raise
             raise error.with_traceback(None)  # noqa: B904
+        except KeyboardInterrupt as stop:
+            if not stop.args or os.environ.get("MMULATOR_TRACEBACK"):  # not of a launch
+                raise
+            raise stop.with_traceback(None)  # noqa: B904
 
     return call
 
@@ -190,6 +194,11 @@ def must_be(value: object, kind: type[T]) -> T:
     if not isinstance(value, kind):
         raise InternalError(f"{shown(value)} where a {kind.__name__} must be")
     return value
+
+
+def installs(extra: str) -> str:
+    """The command that brings an optional part of mmulator, which no package index has."""
+    return f"pip install '.[{extra}]' in a checkout of mmulator"
 
 
 def similar(word: str, known: Iterable[str], count: int = 2, cutoff: float = 0.6) -> list[str]:

@@ -6,10 +6,12 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from mmulator.location import printable
+from mmulator.location import ASM, printable
 from mmulator.rules import RULES, Severity
+from mmulator.rules.words import between, in_words, language
 
 if TYPE_CHECKING:
     from mmulator.rules import Rule
@@ -109,6 +111,25 @@ def _place(record: Place | Finding) -> str:
     return f"{record.location} ({record.source})" if record.source else record.location
 
 
+def spoken(text: str, here: Span | None, there: Span | None = None) -> str:
+    """A hint in the language of the lines that a finding is about (rules/words.py)."""
+    at = here.location if here is not None else None
+    if here is None or at is None:
+        return text
+    whole, other = here.source.text, there.location if there is not None else None
+    word = language(at.file, whole[:2000])
+    if there is not None and here.start != there.start and _assembly(here) == _assembly(there) >= 0:
+        word = ""  # both are in one piece of it
+    lines = between(*((PurePath(a.file).name, a.line) for a in (at, other))) if other is not None else ""
+    return in_words(text, word, lines)
+
+
+def _assembly(span: Span) -> int:
+    """Where the piece of inline assembly begins that an instruction is in; -1 for none."""
+    begin, end = (span.source.text.rfind(mark, 0, span.start) for mark in ASM)
+    return begin if begin > end else -1
+
+
 # several ------------------------------------------------------------------------------------------------------------
 def union(runs: Iterable[Sequence[Finding]]) -> tuple[Finding, ...]:
     """Of several runs: what the first that found it says, how often in all, and under which seeds."""
@@ -123,19 +144,27 @@ def union(runs: Iterable[Sequence[Finding]]) -> tuple[Finding, ...]:
     return tuple(found.values())
 
 
+def group_key(finding: Finding) -> tuple[str, ...]:
+    """The key that findings told as one share: severity, family of the rule, and the pair of lines of the program, in
+    whichever order; for PTX without source lines the line of the finding alone."""
+    conflict = finding.conflict.source if finding.conflict is not None else ""
+    lines = sorted((finding.source, conflict)) if finding.source and conflict else (finding.source or finding.location, conflict)
+    return finding.severity, finding.about.kind, *lines
+
+
 def grouped(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Those of one rule and one line together; errors come first. The line is that of the program, where it is known: compilers
-    make several instructions of one."""
-    groups: dict[tuple[str, str], list[Finding]] = {}
+    """Those that are told as one together; errors come first. Compilers make several instructions of one line."""
+    groups: dict[tuple[str, ...], list[Finding]] = {}
     for finding in findings:
-        groups.setdefault((finding.rule, finding.source or finding.location), []).append(finding)
+        groups.setdefault(group_key(finding), []).append(finding)
     return sorted(groups.values(), key=lambda group: _SEVERITIES.index(group[0].severity))
 
 
 def counted(findings: Sequence[Finding]) -> str:
-    """`3 findings (2 errors, 1 warning), of 2 rules`"""
-    rules = len({f.rule for f in findings})
-    return by_severity([f.severity for f in findings]) + (f", of {_number(rules, 'rule')}" if findings else "")
+    """`3 findings (2 errors, 1 warning), of 2 rules`: as many as are told, each for all the PTX that its lines became."""
+    groups = grouped(findings)
+    kinds = len({group[0].about.kind for group in groups})
+    return by_severity([group[0].severity for group in groups]) + (f", of {_number(kinds, 'rule')}" if findings else "")
 
 
 def places(findings: Iterable[Finding]) -> dict[str, int]:
@@ -163,15 +192,17 @@ def _number(count: int, word: str) -> str:
 
 # text ---------------------------------------------------------------------------------------------------------------
 def paragraph(group: Sequence[Finding], width: int | None, runs: int = 1) -> list[str]:
-    """The lines that tell of findings of one rule at one line, folded to a width (None: not folded).
+    """The lines that tell of findings that are told as one, folded to a width (None: not folded).
 
     runs: how many seeds were tried.
     """
     first = group[0]
-    others = list(dict.fromkeys(f.location for f in group if f.location != first.location))
+    own = {(c := f.conflict) and c.location for f in group} | {first.location}
+    others = list(dict.fromkeys(f.location for f in group if f.location not in own))
     conflicts = list({c.source or c.location: c for f in group if (c := f.conflict) is not None}.values())
     count = sum(f.count for f in group)
-    lines = _fold(f"{_place(first)}: {first.severity}: {first.message} [{first.rule}]", width, 4)
+    rules = ", ".join(dict.fromkeys(f.rule for f in group))
+    lines = _fold(f"{_place(first)}: {first.severity}: {first.message} [{rules}]", width, 4)
     lines += _quoted(first, width, "  ")
     if first.threads:  # what is known without a run has none
         lines += _fold(f"  by: {first.threads}" + (f"; {count:,} times" if count > 1 else ""), width, 6)
@@ -194,13 +225,20 @@ def paragraph(group: Sequence[Finding], width: int | None, runs: int = 1) -> lis
 
 
 def paragraphs(findings: Iterable[Finding], width: int | None, runs: int = 1, most: int = MOST) -> Iterator[list[str]]:
-    """The lines of each paragraph, of which there are at most so many; then how many findings are left, and where all are."""
-    groups = grouped(findings)
+    """The lines of each paragraph, of which there are at most so many; then how many findings are left, and where all are.
+
+    Findings of one line, against several others, are one paragraph.
+    """
+    lines: dict[tuple[str, ...], list[Finding]] = {}
+    for found in grouped(findings):
+        first = found[0]
+        lines.setdefault((first.severity, first.about.kind, first.source or first.location), []).extend(found)
+    groups = [*lines.values()]
     for group in groups[:most]:
         yield paragraph(group, width, runs)
     if left := [f for group in groups[most:] for f in group]:
         rules = _few([f"{rule} at {_number(n, 'place')}" for rule, n in places(left).items()])
-        yield _fold(f"and {_number(len(left), 'finding')} more: {rules}", width, 2)
+        yield _fold(f"and {_number(len(grouped(left)), 'finding')} more: {rules}", width, 2)
 
 
 def _few(words: Sequence[str]) -> str:

@@ -15,12 +15,12 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from mmulator.errors import LaunchError, MmulatorError
+from mmulator.errors import LaunchError, MmulatorError, installs
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-INSTALL = 'pip install "mmulator[cluster]"'
+INSTALL = installs("cluster")
 PATIENCE = 10.0  # seconds until a cluster is said to have no workers, or no scheduler
 AGAIN = 3  # times that what all calls have in common is sent again
 ROUND = 0.2  # seconds until who waits looks up

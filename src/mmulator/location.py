@@ -10,14 +10,16 @@ import re
 import stat
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 _FILE = re.compile(
     r'^[^/\n"]*?\.file[ \t]+(\d{1,9})[ \t]+"([^"\n]*)"(?:[ \t]*,[ \t]*(\d{1,18})[ \t]*,[ \t]*(\d{1,18}))?', re.MULTILINE
 )
-_ASM = "// begin inline asm", "// end inline asm"  # LLVM counts lines in between, as if the program had them
+ASM = "// begin inline asm", "// end inline asm"  # LLVM counts lines in between, as if the program had them
+_INSTRUCTION = re.compile(r"^[ \t]*(?:\w+:[ \t]*)?\{?[ \t]*(?:@!?[\w$%]+[ \t]+)?([a-z]\w*(?:\.[\w:]+)*)(?=[ \t;])", re.MULTILINE)
+_STATEMENT = 40, 60  # lines of a program before and after the one that a compiler gives to inline assembly, where its text may be
 _STRINGS = re.compile(r'\.section\s+"?\.debug_str"?\s*\{([^}]*)')
 _BYTES = re.compile(r"[\w$]+:|\.\w+|0[xX][0-9a-fA-F]{1,9}|\d{1,9}")
 # Only these are read, and only as one line: PTX from elsewhere can name any file.
@@ -126,6 +128,12 @@ def _readable(path: Path, beside: Path) -> bool:
 
 
 def _line_of(path: Path, line: int, stamp: tuple[int, int] | None, beside: Path) -> str | None:
+    rows = _rows_of(path, stamp, beside)
+    return printable(rows[line - 1].replace("\t", " ")).strip()[:100] if rows is not None and 0 < line <= len(rows) else None
+
+
+def _rows_of(path: Path, stamp: tuple[int, int] | None, beside: Path) -> list[str] | None:
+    """The lines of a file of which one may be quoted."""
     try:
         path = path.resolve()  # what counts is where the file is, not what leads to it
         if not _readable(path, beside):
@@ -140,12 +148,11 @@ def _line_of(path: Path, line: int, stamp: tuple[int, int] | None, beside: Path)
         if stamp is not None and stamp != (int(state.st_mtime), state.st_size):
             return None
         with os.fdopen(os.dup(handle), "rb") as file:
-            rows = file.read(_MAX_BYTES).decode("utf-8", "replace").split("\n")
+            return file.read(_MAX_BYTES).decode("utf-8", "replace").split("\n")
     except OSError:
         return None
     finally:
         os.close(handle)
-    return printable(rows[line - 1].replace("\t", " ")).strip()[:100] if 0 < line <= len(rows) else None
 
 
 class LineTable:
@@ -159,14 +166,29 @@ class LineTable:
         self._spell = spell
         self.marks: list[Mark] = []
         self._known: dict[int, Location | None] = {}
+        self._asm: dict[int, dict[int, int]] = {}  # of inline assembly, by where it begins: line by place in the text
         self._files: dict[int, tuple[str, tuple[int, int] | None]] | None = None
 
     def at(self, offset: int, text: str, name: str) -> Location | None:
         """What the text, called `name`, was compiled from at a character offset."""
         index = bisect_right(self.marks, offset, key=lambda mark: mark.offset) - 1
-        begin = text.rfind(_ASM[0], 0, offset)
-        if begin > text.rfind(_ASM[1], 0, offset):  # each line of it seems to be a line of the program: the first is meant
-            index = min(max(index, 0), bisect_right(self.marks, begin, key=lambda mark: mark.offset))
+        begin = text.rfind(ASM[0], 0, offset)
+        if begin > text.rfind(ASM[1], 0, offset):  # each line of it seems to be a line of the program: the statement is meant
+            index = bisect_right(self.marks, begin, key=lambda mark: mark.offset) - 1
+            return self._of_asm(begin, offset, self._at(index, text, name), text)
+        return self._at(index, text, name)
+
+    def _of_asm(self, begin: int, offset: int, statement: Location | None, text: str) -> Location | None:
+        """Where an instruction of inline assembly comes from: the line of the program that has it, if the file is there and shows
+        which that is; else the statement's, or the call's."""
+        if statement is None:
+            return None
+        if begin not in self._asm:
+            self._asm[begin] = _lines_of_asm(text[begin : text.find(ASM[1], begin)], begin, statement)
+        return replace(statement, line=self._asm[begin].get(text.rfind("\n", 0, offset) + 1, statement.line))
+
+    def _at(self, index: int, text: str, name: str) -> Location | None:
+        """The line of the program that a `.loc` mark names; None if it names no file."""
         if not 0 <= index < len(self.marks) or not self.marks[index].file:
             return None
         if index not in self._known:
@@ -197,6 +219,28 @@ class LineTable:
                 path, stamp = files[number]
                 found = Location(path, line, column, function, found, name, stamp)
         return found
+
+
+def _lines_of_asm(asm: str, begin: int, statement: Location) -> dict[int, int]:
+    """Lines of the program by the beginnings of lines of inline assembly that lies from a character on. A line is known if as
+    many around the statement have the instruction's name as the assembly has: they are in the same order."""
+    names = [(m.start() + begin, m[1]) for m in _INSTRUCTION.finditer(asm)]
+    beside = Path(statement._beside).parent
+    paths = dict.fromkeys((Path(statement.file), beside / statement.file))
+    rows = next((r for p in paths if (r := _rows_of(p, statement._stamp, beside)) is not None), None)
+    if rows is None:
+        return {}
+    before, after = _STATEMENT
+    first = max(1, statement.line - before)
+    near = [(number, row) for number, row in enumerate(rows[first - 1 : statement.line + after], first)]
+    found: dict[int, int] = {}
+    for name in {name for _, name in names}:
+        whole = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w.:])")
+        places = [place for place, other in names if other == name]
+        lines = [number for number, row in near for _ in whole.findall(row)]
+        if len(lines) == len(places):
+            found.update(zip(places, lines))
+    return found
 
 
 def _string(text: str, label: str, skip: int) -> str:

@@ -8,7 +8,7 @@ import pytest
 from mmulator.instruction.execution import execute
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
-from mmulator.layouts.operands import fragment, memory_bits
+from mmulator.layouts.operands import fragment, memory_bits, row_bytes
 from mmulator.twin.moves import lines
 from tests.support import vectors
 from tests.support.matrix_kernels import CASES, kernel, load, registers, run, store
@@ -24,7 +24,8 @@ def byte_moves(family: str) -> list[Form]:
 def test_byte_ldmatrix(form: Form) -> None:
     rng = np.random.default_rng(5)
     memory = rng.integers(0, 256, (CASES, 1024), dtype=np.uint8)
-    p = (rng.permuted(np.tile(np.arange(32), (CASES, 1)), axis=1) * 32 + 16 * rng.integers(0, 2, (CASES, 32))).astype(np.uint32)
+    odd = rng.integers(0, 32 // row_bytes(form), (CASES, 32)) * row_bytes(form)
+    p = (rng.permuted(np.tile(np.arange(32), (CASES, 1)), axis=1) * 32 + odd).astype(np.uint32)
     count = fragment(form, "r").registers
     body = [
         *load("memory", 8), "mov.u32 %s, tile;", "mad.lo.u32 %s, %t, 32, %s;",

@@ -92,7 +92,7 @@ MISUSE = [
     ("mbarrier.init.b64 [out], 1;", "wrong state space: mbarrier.init.b64 .* which is not shared memory"),
     ("mbarrier.init.shared.b64 [full+4096], 1;", "out of bounds: mbarrier.init"),
     ("mov.u32 r1, 0; mbarrier.init.shared.b64 [full], r1;", r"of 0 arrivals at full\[0\] \(shared 0x400\)"),
-    ("mbarrier.init.shared.b64 [full], 1048576;", "of 1048576 arrivals at full"),
+    ("mov.u32 r1, 1048576; mbarrier.init.shared.b64 [full], r1;", "of 1048576 arrivals at full"),
     ("mbarrier.arrive.shared.b64 _, [full+16];", r"at full\[2\] \(shared 0x410\), where no mbarrier has been initialised"),
     ("mbarrier.test_wait.parity.shared.b64 p2, [full+16], 0;", "test_wait.* where no mbarrier has been initialised"),
     ("mbarrier.expect_tx.relaxed.cta.shared.b64 [full], 16;", "expect_tx.* where no mbarrier has been initialised"),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mmulator.codegen.engine import Library
-from mmulator.errors import UnsupportedError
+from mmulator.errors import ExecutionFault
 from mmulator.instruction.execution import execute
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
@@ -20,6 +20,7 @@ from mmulator.layouts import sparse
 from mmulator.layouts.operands import fragment
 from mmulator.machine.module import Module
 from mmulator.program.runnable import unsupported
+from mmulator.program.static import static_findings
 from mmulator.ptx import parse_module
 from mmulator.ptx.verify import verify
 from mmulator.source import Source
@@ -120,7 +121,7 @@ def test_scale_selectors_in_registers() -> None:
         check_mma(form, seed, in_registers=True)
 
 
-def test_a_sparsity_selector_that_the_chip_refuses_is_named_by_check() -> None:
+def test_a_sparsity_selector_that_the_chip_refuses_is_found_in_the_text_and_stops_a_launch() -> None:
     text = (
         ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k() { .reg .b32 r<9>; .reg .f32 f<9>;\n"
         "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 "
@@ -128,9 +129,8 @@ def test_a_sparsity_selector_that_the_chip_refuses_is_named_by_check() -> None:
         "ret; }\n"
     )
     tree = parse_module(Source("s.ptx", text))
-    assert verify(tree) == ()
-    (named,) = unsupported(tree)
-    with pytest.raises(UnsupportedError) as caught:
-        Module.load(text)["k"].launch(1, LANES)
-    assert caught.value.message == named.error.message and "0 to 1" in named.reason
-    assert named.span.text == "2" and caught.value.span is not None and caught.value.span.text == "2"
+    assert verify(tree) == () and unsupported(tree) == ()
+    (named,) = static_findings(tree)
+    with pytest.raises(ExecutionFault, match="0 to 1") as caught:
+        Module.load(text)["k"].launch(1, LANES, sanitize=True)
+    assert [f.rule for f in caught.value.findings if f.rule.startswith("sparse")] == [named.rule] and "0 to 1" in named.message

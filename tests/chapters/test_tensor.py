@@ -206,9 +206,11 @@ def test_maps_that_cannot_be_used() -> None:
     assert "with a map of tiled mode" in faults(encoded(sizes=(64, 8, 5), strides=(128, 1024), element_strides=(1, 1, 1),
                                                         box=(16, 8, 1)), (0, 0, 0), rank=3, mode="im2col")  # fmt: skip
     assert "cannot combine elements of u16" in faults(encoded(type=BY_NAME["u16"]), (0, 0), "add")
-    assert "more bytes than its swizzle mode, 32B, is wide" in faults(encoded(box=(32, 2), swizzle="32B"), (0, 0))
-    assert "no multiple of 16" in faults(encoded(box=(20, 2)), (0, 0))
-    assert "the tensor's address, 0x1200000008, is no multiple of 16" in faults(encoded(), (0, 0), offset=8)
+    refused = "a map that CUDA's driver does not encode: "
+    assert refused + "box[1] is 32 elements of f16, 64 bytes: with" in faults(encoded(box=(32, 2), swizzle="32B"), (0, 0))
+    assert refused + "box[1] is 20 elements of f16, 40 bytes: a row" in faults(encoded(box=(20, 2)), (0, 0))
+    assert refused + "address is 0x1200000008: it must be a multiple of 16" in faults(encoded(), (0, 0), offset=8)
+    assert refused + "pixels is 1025: it must be" in faults(replace(IMAGES, pixels=1025), (0, 0, 0, 0), rank=4, mode="im2col")
     assert "128 must divide the address" in faults(encoded(), (0, 0), box=64)
     assert "begins within 16 bytes of its row" in faults(encoded(), (4, 0))
     assert "begins before the tensor" in faults(encoded(), (0, -1), "")
@@ -226,7 +228,7 @@ def test_bytes_that_are_no_map() -> None:
 # the door -------------------------------------------------------------------------------------------------------------
 TOLD = [
     encoded(), encoded(box=(24, 5), swizzle="64B"), encoded(box=(64, 3), swizzle="128B", element_strides=(1, 3)),
-    encoded(sizes=(64, 9, 5), strides=(1024, 9216), element_strides=(2, 1, 1), box=(7, 3, 2), interleave="16B", swizzle="32B"),
+    encoded(sizes=(64, 9, 5), strides=(1024, 9216), element_strides=(2, 1, 1), box=(8, 3, 2), interleave="16B", swizzle="32B"),
 ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -142,3 +143,62 @@ def test_a_setting_of_the_environment_is_checked_before_the_program_begins(
     monkeypatch.setenv("MMULATOR_TIMEOUT", "soon")
     assert run(["exec", "-c", "pass"]) == 1
     assert "MMULATOR_TIMEOUT is 'soon'" in capsys.readouterr().err
+
+
+RACES = """
+import subprocess, sys
+from mmulator.driver import current
+PTX = '''.version 8.0
+.target sm_80
+.address_size 64
+.entry k() {
+  .reg .b32 t; .shared .b32 cell;
+  mov.u32 t, %tid.x;
+  st.shared.b32 [cell], t;
+  ret;
+}'''
+def launch(name):
+    driver = current()
+    driver.launch(driver.load(PTX.replace("k()", name + "()")).function(name), 1, 64, b"")
+if __name__ == "__main__":
+    launch("parent")
+    print("it runs")
+    if "child" in sys.argv:
+        subprocess.run([sys.executable, "-c", "import prog; prog.launch('child')"], check=True)
+    sys.exit(int(sys.argv[1]))
+"""
+
+
+def test_findings_decide_the_exit_code_and_are_put_together(environment: dict[str, str], tmp_path: Path) -> None:
+    """Findings of all processes come as JSON and SARIF; a baseline knows them; a program's own code and signal stay."""
+    Path("prog.py").write_text(RACES)
+
+    def ran(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*EXEC, *words], env=environment, capture_output=True, text=True)
+
+    first = ran("--json", "--sarif", "found.sarif", "prog.py", "0", "child")
+    told = json.loads(first.stdout)
+    assert first.returncode == 3 and "it runs" in first.stderr
+    assert (told["ok"], told["exit_code"], told["sanitized_launches"]) == (False, 0, 2)
+    assert {f["kernel"] for f in told["findings"]} == {k["kernel"] for k in told["kernels"]} == {"parent", "child"}
+    results = json.loads(Path("found.sarif").read_text())["runs"][0]["results"]
+    assert sum(r["level"] == "error" for r in results) == 2
+    known = ran("--baseline", "found.sarif", "prog.py", "0")
+    assert known.returncode == 0 and known.stdout == "it runs\n" and "no findings, in 1 launch" in known.stderr
+    assert ran("--sanitize", "prog.py", "5").returncode == 5
+    assert ran("--strict", "-c", "import os; os.kill(os.getpid(), 15)").returncode == -15
+
+
+def test_signals_reach_a_sanitized_program(environment: dict[str, str]) -> None:
+    Path("prog.py").write_text("import time\ntry: print('on', flush=True); time.sleep(60)\nexcept KeyboardInterrupt: exit(4)")
+    with subprocess.Popen([*EXEC, "--sanitize", "prog.py"], env=environment, stdout=subprocess.PIPE, text=True) as going:
+        assert going.stdout is not None and going.stdout.readline() == "on\n"
+        time.sleep(0.05)
+        going.send_signal(signal.SIGINT)
+        assert going.wait(timeout=20) == 4
+
+
+def test_an_option_behind_the_program_is_the_programs_and_that_is_said(environment: dict[str, str]) -> None:
+    Path("prog.py").write_text("import sys; print(sys.argv[1:])")
+    done = subprocess.run([*EXEC, "prog.py", "--sanitize"], env=environment, capture_output=True, text=True)
+    assert done.stdout == "['--sanitize']\n" and done.stderr.startswith("note: --sanitize goes to prog.py; options of mmulator")

@@ -116,7 +116,7 @@ def test_rules_are_chosen() -> None:
     assert chosen("mbarrier-init-in-*") == chosen(f" {RULE} ") == {RULE} and chosen(f"-{RULE}") == all_ - {RULE}
     assert chosen("mbarriers,-mbarrier-*") == frozenset(n for n in mbarriers - NOTES if not n.startswith("mbarrier-"))
     assert chosen(f"-mbarriers,{RULE}") == (all_ - mbarriers) | {RULE}
-    with pytest.raises(ValueError, match=r"no rule 'nonsense'$"):
+    with pytest.raises(ValueError, match=r"no rule 'nonsense'; `mmulator explain rules` lists all$"):
         chosen("nonsense")
 
 
@@ -260,7 +260,7 @@ def test_the_inputs_of_each_seed_are_fresh(go: Run) -> None:
 # SARIF ----------------------------------------------------------------------------------------------------------------
 _LOG = {"$schema": str, "version": str, "runs": list}
 _RUN = {"tool": dict, "columnKind": str, "artifacts": list, "results": list}
-_DRIVER = {"name": str, "version": str, "semanticVersion": str, "informationUri": str, "rules": list}
+_DRIVER = {"name": str, "version": str, "semanticVersion": str, "rules": list}
 _RULE = {"id": str, "name": str, "shortDescription": dict, "fullDescription": dict, "help": dict, "defaultConfiguration": dict,
          "properties": dict}  # fmt: skip
 _RESULT = {"ruleId": str, "ruleIndex": int, "kind": str, "level": str, "message": dict, "locations": list,
@@ -301,7 +301,7 @@ def check_shape(log: dict[str, Any]) -> dict[str, Any]:
     for artifact in one["artifacts"]:
         shape(artifact, {"location": dict, "sourceLanguage": str})
     for result in one["results"]:
-        shape(result, _RESULT, ("suppressions",))
+        shape(result, _RESULT, ("suppressions", "baselineState"))
         assert driver["rules"][result["ruleIndex"]]["id"] == result["ruleId"] and result["kind"] == "fail"
         assert result["level"] in ("error", "warning") and result["occurrenceCount"] > 0
         assert result["message"]["text"].endswith(".")
@@ -338,18 +338,46 @@ def test_sarif_names_the_program_and_what_is_suppressed(go: Run, tmp_path: Path)
     _, out, _ = go("--sarif", "out.sarif", body=body, top=f'.file 1 "{tmp_path / "mm.cu"}"\n')
     assert "[mbarrier-init-in-use]" in out
     one = check_shape(data_of(Path("out.sarif").read_text()))
-    assert [a["location"]["uri"] for a in one["artifacts"]] == ["k.ptx", "mm.cu"]
-    related = one["results"][0]["relatedLocations"]
-    assert [r["message"]["text"].partition(":")[0] for r in related] == [
-        "against", "compiled from", "the conflict was compiled from"
-    ]  # fmt: skip
-    assert related[1]["physicalLocation"]["region"] == {"startLine": 7, "startColumn": 3, "snippet": {"text": "init(bar);"}}
+    assert [a["location"]["uri"] for a in one["artifacts"]] == ["mm.cu", "k.ptx"]
+    (result,) = one["results"]
+    related = result["relatedLocations"]
+    assert [r["message"]["text"].partition(":")[0] for r in related] == ["compiled to", "against", "against"]
+    region = {"startLine": 7, "startColumn": 3, "snippet": {"text": "init(bar);"}}
+    assert result["locations"][0]["physicalLocation"]["region"] == related[1]["physicalLocation"]["region"] == region
 
     code, out, _ = go("--sarif", "-", file=f'[[suppress]]\nrule = "{RULE}"\nreason = "as is"\n')
     (result,) = check_shape(data_of(out))["results"]
     assert code == 0 and result["suppressions"] == [{"kind": "external", "justification": "as is"}]
     _, out, _ = go("--sarif", "-", "--rules", "mbarriers", body=LAST)
     assert check_shape(data_of(out))["results"] == []
+
+
+def test_a_baseline_leaves_what_is_new(go: Run) -> None:
+    again = "  mbarrier.inval.shared.b64 [bar];\n  ld.shared.b64 %rd1, [bar];\n  mbarrier.arrive.shared.b64 %rd1, [bar];\n"
+    assert go("--sarif", "old.sarif")[0] == 3
+    code, out, _ = go("--baseline", "old.sarif", body="\n// more\n" + TWICE)
+    assert code == 0 and out.splitlines()[-1] == "nothing new; 1 known by the baseline" and "error" not in out
+
+    code, out, _ = go("--baseline", "old.sarif", "--sarif", "new.sarif", body=TWICE.replace("done:", again + "done:"))
+    assert code == 3 and "[mbarrier-use-after-inval]" in out and f"[{RULE}]" not in out
+    assert out.splitlines()[-1] == "1 finding (1 error), of 1 rule; 1 known by the baseline"
+    one = check_shape(data_of(Path("new.sarif").read_text()))
+    assert {r["ruleId"]: r["baselineState"] for r in one["results"]} == {RULE: "unchanged", "mbarrier-use-after-inval": "new"}
+
+    twice = TWICE.replace("done:", "  mbarrier.init.shared.b64 [bar], 1;\ndone:")  # the same again: one is known, one is not
+    code, out, _ = go("--baseline", "old.sarif", "--json", body=twice)
+    data = data_of(out)["sanitizer"]
+    assert code == 3 and (data["known"], [f["group"] for f in data["findings"]]) == (1, [0])
+
+    code, out, _ = go("--baseline", "new.sarif", "--sarif", "-", body="")
+    assert code == 0 and [r["baselineState"] for r in check_shape(data_of(out))["results"]] == ["absent", "absent"]
+    Path("gone.sarif").write_text(out)
+    assert go("--baseline", "gone.sarif")[0] == 3  # what is gone is not known
+    for name, text in (("no.sarif", None), ("x.sarif", "{}"), ("y.sarif", "["), ("z.sarif", '{"runs": [{"results": [{}]}]}')):
+        if text is not None:
+            Path(name).write_text(text)
+        code, out, err = go("--baseline", name)
+        assert code == 1 and not out and (f"{name} is no baseline" if text else "No such file") in err
 
 
 @pytest.mark.parametrize(("file", "why"), [("nowhere/x.sarif", "No such file"), (".", "Is a directory")])

@@ -249,7 +249,7 @@ def test_run_folds_its_lines_on_a_terminal(tmp_path: Path) -> None:
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
     assert " ".join(text.split()).count("stores to C[0, 0]: 1") == 1
     assert "stores to C[7, 7]: 0" in text  # nobody stores it: that is said
-    assert "bits 0x0 (0.0)" in " ".join(text.split())
+    assert "0.0 (bits 0x0)" in " ".join(text.split())
 
 
 def test_errors_fit_the_terminal_and_the_caret_stays_below_what_it_shows(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.devices.gpu import Gpu
+from mmulator.hardware.gpu import Gpu
 from mmulator.machine.compile.options import DEFAULT, in_clusters
 from mmulator.machine.cpu import Cpu
 from mmulator.machine.module import Module
@@ -79,7 +79,7 @@ def test_a_gpu_is_asked_for_the_cluster_of_the_launch(
     directives: str, grid: int, cluster: Any, cooperative: bool, asked: list[Any], size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = Clustered()
-    monkeypatch.setattr("mmulator.devices.gpu._bindings", lambda: driver)
+    monkeypatch.setattr("mmulator.hardware.gpu._bindings", lambda: driver)
     text = KERNEL.format(directives=directives)
     blocks = grid * (2 if "blocksare" in directives else 1)
     for backend in (Gpu(), Cpu()):

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import platform
+import struct
 import subprocess
 import sys
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
+from mmulator.doors.libcuda import caller
+from mmulator.doors.libcuda.abi import Refused, get, put, text
+from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.elf import MACHINES
 from mmulator.doors.libcuda.images import elf_size, ptx_at, ptx_within, with_ptx
 from mmulator.doors.libcuda.joining import join
@@ -112,3 +118,52 @@ def test_a_cubin_knows_its_ptx() -> None:
     held = ctypes.create_string_buffer(both)
     assert ptx_within(both) == CALLER and ptx_at(ctypes.addressof(held)) == (CALLER, bytes(cubin))
     assert ptx_within(bytes(cubin)) is None
+
+
+def held_at_the_end(data: bytes) -> tuple[int, mmap.mmap]:
+    """The address of bytes behind which the next page may not be read; and what holds them."""
+    page = mmap.PAGESIZE
+    pages = -(-len(data) // page) * page
+    memory = mmap.mmap(-1, pages + page)
+    base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    assert not ctypes.CDLL(None).mprotect(ctypes.c_void_p(base + pages), ctypes.c_size_t(page), 0)
+    memory[pages - len(data) : pages] = data
+    return base + pages - len(data), memory
+
+
+def refused(call: Callable[[], object]) -> Code:
+    with pytest.raises(Refused) as caught:
+        call()
+    return caught.value.code
+
+
+@here
+def test_images_end_where_their_memory_ends() -> None:
+    """Whatever the header says of a cubin, and wherever a text is cut off: a code, and no signal."""
+    head = b"\x7fELF" + bytes(28) + struct.pack("<QQ", 0, 64) + bytes(6) + struct.pack("<HHHH", 0, 0, 64, 1) + bytes(66)
+    assert elf_size(head) == len(head) == 128
+    for image in (head, head + b"\nMMU", with_ptx(head, CALLER).rstrip(b"\0"), head[:60], b"\x7fE", CALLER.encode(), b"not PTX"):
+        address, _memory = held_at_the_end(image)
+        wanted = Code.NO_BINARY_FOR_GPU if image[:4] == b"\x7fELF" and 100 < len(image) < 200 else Code.INVALID_VALUE
+        assert refused(lambda at=address: ptx_at(at)) == wanted, image[:20]
+    for place in range(40, 64):  # every byte of where the tables are
+        damaged = bytearray(head)
+        damaged[place] = 0xFF
+        address, _memory = held_at_the_end(bytes(damaged))
+        assert refused(lambda at=address: ptx_at(at)) == Code.NO_BINARY_FOR_GPU
+    address, _memory = held_at_the_end(CALLER.encode() + b"\0")
+    assert ptx_at(address) == (CALLER, b"")
+
+
+@here
+def test_memory_that_is_not_there_is_an_answer() -> None:
+    address, _memory = held_at_the_end(b"name\0")
+    assert caller.read(address, 100) == b"name\0" and text(address) == "name"
+    for wild in (8, 1 << 46, (1 << 64) - 8, address + 5):
+        assert caller.read(wild, 8) == b"" and caller.string(wild) is None and not caller.write(wild, b"x")
+        assert refused(lambda at=wild: put(at, 1)) == refused(lambda at=wild: get(at)) == refused(lambda at=wild: text(at))
+    long = b"x" * 300_000 + b"\0"
+    address, _memory = held_at_the_end(long)
+    assert caller.string(address) == long[:-1] and caller.write(address, b"y") and get(address, 1) == ord("y")
+    put(address, 0x0102, 2)
+    assert get(address, 2) == 0x0102

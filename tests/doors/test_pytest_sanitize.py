@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -159,3 +160,12 @@ def test_without_it_nothing_is_looked_at(suite: Path) -> None:
     assert not any(line.startswith("sanitizer: ") for line in lines) and "2 passed" in lines[-1]
     assert "--mmulator-sanitize goes with --mmulator" in "\n".join(run(suite, "--sanitize", "test_suite.py"))
     assert "there is no rule 'x'" in "\n".join(run(suite, "--mmulator", "--mmulator-rules=x", "test_suite.py"))
+
+
+def test_what_an_earlier_run_found_fails_nothing(suite: Path) -> None:
+    options = ("--mmulator", "--mmulator-sarif=found.sarif", "-k", "test_wrong or test_right", "test_suite.py")
+    assert "1 failed" in run(suite, *options)[-1]
+    lines = run(suite, "--mmulator-baseline=found.sarif", *options)
+    assert "sanitizer: no findings, 1 known by the baseline in 3 launches" in lines and "failed" not in lines[-1]
+    (result,) = json.loads((suite / "found.sarif").read_text())["runs"][0]["results"]
+    assert result["baselineState"] == "unchanged"

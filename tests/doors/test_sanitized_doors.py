@@ -52,15 +52,15 @@ x = np.arange(512, dtype=np.float32)
 """
 
 
-def run(folder: Path, program: str, *words: str, **more: str) -> tuple[str, list[str]]:
-    """Standard output, and the lines of standard error that are ours."""
+def run(folder: Path, program: str, *words: str, code: int = 0, **more: str) -> tuple[str, list[str]]:
+    """Standard output, and the lines of standard error that are ours. code: the exit code that the program has."""
     (folder / "prog.py").write_text(program)
     environment = {n: v for n, v in os.environ.items() if not n.startswith("MMULATOR_") or n == "MMULATOR_CACHE"}
     environment |= {"PYTHONPATH": str(ROOT / "src"), "TRITON_CACHE_DIR": str(folder / "triton"), "PYTHONWARNINGS": "ignore"}
     environment |= more
     words = words or ("-m", "mmulator", "exec", "--sanitize", "prog.py")
     done = subprocess.run([sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
     return done.stdout, done.stderr.splitlines()
 
 
@@ -68,11 +68,11 @@ def run(folder: Path, program: str, *words: str, **more: str) -> tuple[str, list
 def test_numba(tmp_path: Path) -> None:
     out, said = run(tmp_path, NUMBA.replace("LATE", "(True,)"))
     assert out == "ran\n" and said[-1] == "mmulator: no findings, in 1 launch"
-    out, said = run(tmp_path, NUMBA.replace("LATE", "(False, False)"))
+    out, said = run(tmp_path, NUMBA.replace("LATE", "(False, False)"), code=3)
     assert out == "ran\nran\n" and said[-1] == "mmulator: 1 finding (1 error), of 1 rule, in 2 launches"
     assert sum("[race-read-write]" in line for line in " ".join(said).split("mmulator: ")) == 1
     words = ("-m", "mmulator", "exec", "prog.py")
-    out, said = run(tmp_path, NUMBA.replace("LATE", "(False, True)"), *words, MMULATOR_SANITIZE="raise")
+    out, said = run(tmp_path, NUMBA.replace("LATE", "(False, True)"), *words, code=3, MMULATOR_SANITIZE="raise")
     first, second = out.splitlines()
     assert first.endswith(" True True") and second == "ran"
 
@@ -80,7 +80,7 @@ def test_numba(tmp_path: Path) -> None:
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 def test_triton(tmp_path: Path) -> None:
     launches = "total[(4,)](x, np.zeros(4, np.float32), BLOCK=128)\nlast[(4,)](x, np.zeros(1, np.float32))\n"
-    _, said = run(tmp_path, TRITON + launches)
+    _, said = run(tmp_path, TRITON + launches, code=3)
     text = " ".join(" ".join(said).split())
     assert "(prog.py:13): error: " in text and "[race-between-blocks]" in text and "total" not in text
     assert "tl.store(out, tl.load(out) + tl.load(x + tl.program_id(0)))" in text and said[-1].endswith("in 2 launches")

@@ -63,6 +63,8 @@ NAMESPACE = {
     "interprocess": "c.Event(interprocess=True)",
     "asked": "hasattr(torch._C, '_cuda_nothing_of_the_kind')",
     "extension": "extension()",
+    "tilelang": "tilelang()",
+    "tvm_ffi": "tvm_ffi()",
     "parallel": "parallel()",
     "profiler": "profiler()",
     "types": "torch.float8_e4m3fn in torch.accelerator.get_device_capability()['supported_dtypes']",
@@ -116,6 +118,23 @@ def profiler():
 def extension():
     from torch.utils.cpp_extension import load_inline
     return load_inline("scale", "int f();", cuda_sources="__global__ void k() {}")
+def package(name, text):
+    from pathlib import Path
+    file = Path(name.replace(".", "/") + ".py")
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    return __import__("importlib").import_module(name)
+def tilelang():
+    kernel = package("tilelang.jit.kernel", "class JITKernel:\\n def __call__(self, *args): return self.target")
+    on_host, on_gpu = kernel.JITKernel(), kernel.JITKernel()
+    on_host.target, on_gpu.target = "c", "cuda -arch=sm_90"
+    assert on_host(1) == "c"
+    return on_gpu(1)
+def tvm_ffi():
+    load = package("tvm_ffi.module", "def load_module(path, keep=True): return path").load_module
+    open("plain.so", "wb").write(b"ELF"), open("gemm.so", "wb").write(b"ELF .nv_fatbin")
+    assert load("plain.so") == "plain.so"
+    return load("gemm.so")
 """
 
 
@@ -196,6 +215,8 @@ def test_time_is_counted_work(facts: dict[str, Any]) -> None:
         ("blas", "UnsupportedError", "torch._C._cuda_getCurrentBlasHandle"),
         ("interprocess", "UnsupportedError", "torch.cuda.Event(interprocess=True)"),
         ("extension", "UnsupportedError", "torch.utils.cpp_extension: scale has CUDA C++ in it"),
+        ("tilelang", "UnsupportedError", "TileLang: its kernels are CUDA C++"),
+        ("tvm_ffi", "UnsupportedError", "tvm_ffi: gemm.so has kernels of CUDA C++ in it"),
     ],
 )
 def test_what_there_is_not_is_said(facts: dict[str, Any], name: str, kind: str, message: str) -> None:
@@ -237,7 +258,21 @@ def template():
         torch.testing.assert_close(compiled(h, h), torch.relu(h @ h), rtol=1e-2, atol=1e-2)
     return "equal"
 compare("softmax, without a graph", lambda x: torch.softmax(x + 1, -1), x, mode="reduce-overhead")
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2.0
+    @staticmethod
+    def backward(ctx, grad):  # autograd calls this in a thread of its own
+        import threading
+        assert threading.current_thread() is not threading.main_thread()
+        return torch.compile(lambda g: (g * 3.0).sin())(grad)
+def elsewhere():
+    x = torch.ones(8, device="cuda", requires_grad=True)
+    Scaled.apply(x).sum().backward()
+    return x.grad[0].item()
 fact("backward", backward)
+fact("in autograd's thread", elsewhere)
 fact("dynamic", dynamic)
 """
 
@@ -246,7 +281,10 @@ fact("dynamic", dynamic)
 def test_torch_compile_runs_inductors_kernels_here(tmp_path: Path) -> None:
     report = tmp_path / "report.jsonl"
     facts = started(HEAD + COMPILED, tmp_path, "--report", str(report))
-    assert facts == {"softmax, without a graph": "equal", "backward": "equal", "dynamic": [24.0, 48.0, 120.0]}
+    sine = pytest.approx(0.14112, abs=1e-5)
+    assert facts == {
+        "softmax, without a graph": "equal", "backward": "equal", "in autograd's thread": sine, "dynamic": [24.0, 48.0, 120.0],
+    }  # fmt: skip
     launched = {json.loads(line).get("kernel", "") for line in report.read_text().splitlines()}
     assert any("softmax" in name for name in launched) and any("layer_norm" in name for name in launched), launched
 

@@ -82,6 +82,47 @@ def test_faults_name_the_argument() -> None:
         add(at(x), at(y), 2048, given, 64)
 
 
+COMPUTED = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u64 n, .param .align 8 .b8 s[16])
+{ .reg .pred %p; .reg .b32 %r<4>; .reg .b64 %x, %n, %y, %c, %q;
+  ld.param.u64 %x, [a]; ld.param.u64 %n, [n]; ld.param.u64 %y, [s+8]; mov.u32 %r0, 512; setp.eq.u32 %p, %r0, 512;
+  BODY
+  ld.global.u32 %r1, [%q]; ret; }
+"""
+
+
+def test_an_access_is_blamed_on_the_argument_that_it_was_computed_from() -> None:
+    """Wherever it lands; where two could have led there nobody is blamed."""
+    memory = np.zeros(1024, np.uint32)
+    x, y = memory[:64], memory[256:320]
+    given = [region(x, "argument 0 (a)"), region(y, "argument 2 (s), pointer at byte 8")]
+    behind = r"byte 1020 of argument 0 \(a\), which has 256; 4 bytes before argument 2"
+    before = r"byte -764 of argument 2 .*has 256;"
+    near = r"which is in no buffer; nearest: byte -4 of argument 2"
+    cases = {
+        "mad.wide.u32 %q, %r0, 1, %x; add.s64 %q, %q, %n;": behind,
+        "cvta.to.global.u64 %c, %x; sub.s64 %q, %c, -1020;": behind,
+        "mov.b64 %c, %x; add.s64 %c, %c, %n; @%p add.s64 %c, %c, 512; mov.b64 %q, %c;": behind,
+        "add.s64 %q, %y, -764;": before + r" 4 bytes behind argument 0 \(a\)",
+        "selp.b64 %q, %x, %y, %p; add.s64 %q, %q, 1020;": near,
+        "sub.s64 %c, %y, %x; add.s64 %q, %x, %c; add.s64 %q, %q, -4;": near,
+        "mov.b64 %q, %x; @!%p mov.b64 %q, %y; add.s64 %q, %q, 1020;": near,
+    }  # fmt: skip
+    for body, said in cases.items():
+        function = driver.load(COMPUTED.replace("BODY", body)).function("k")
+        with pytest.raises(ExecutionFault, match=said):
+            driver.launch(function, 1, 1, struct.pack("<QQQQ", at(x), 508, 0, at(y)), given)
+    with pytest.raises(ExecutionFault, match=r"null pointer: .*byte 508 of argument 0 \(a\), which is null") as caught:
+        function = driver.load(COMPUTED.replace("BODY", "add.s64 %q, %x, %n;")).function("k")
+        driver.launch(function, 1, 1, struct.pack("<QQQQ", 0, 508, 0, at(y)), given)
+    assert caught.value.hint == "pass memory for argument 0 (a), or do not access it"
+    low = at(x) & 0xFFFFFFFF
+    with pytest.raises(ExecutionFault, match=rf"address 0x{low:x}, .* the low 32 bits of byte 0 of argument 0 \(a\)"):
+        one("cvt.u32.u64 %r0, %rd0; cvt.u64.u32 %rd0, %r0; ld.u32 %r1, [%rd0];", at(x), given)
+
+
 def test_an_address_between_regions_is_of_the_nearest() -> None:
     memory = np.zeros(4096, np.uint8)
     base = at(memory) + -at(memory) % 64
@@ -210,7 +251,7 @@ def test_a_null_pointer_is_one_all_the_same(low: np.ndarray) -> None:
     for address in (0, 8, 4092):
         with pytest.raises(ExecutionFault, match=f"null pointer: .*address 0x{address:x}"):
             one("ld.global.u32 %r0, [%rd0];", address, given)
-    with pytest.raises(ExecutionFault, match=r"null pointer: .*byte 1024 of shared memory, of which the block has 0"):
+    with pytest.raises(ExecutionFault, match=r"null pointer: .*byte 2048 of argument 0 \(a\), which is null"):
         one("ld.u32 %r0, [%rd0+2048];", 0, given)
 
 
@@ -226,8 +267,9 @@ for shift in range(8):
 test_pointers_that_a_program_stored()
 for size in (1, 2, 3, 5, 6):
     memory = np.zeros(16, np.uint8)
-    one(f"mov.u32 %r0, 9; st.global.u8 [%rd0+{size - 1}], %r0; ld.global.u32 %r0, [%rd0+{(size - 1) // 4 * 4}];", at(memory),
-        [Region(at(memory), size, "x")])
+    last = f"[%rd0+{(size - 1) // 4 * 4}]"
+    one(f"mov.u32 %r0, 9; st.global.u8 [%rd0+{size - 1}], %r0; ld.global.u32 %r0, {last}; atom.global.or.b32 %r0, {last}, 0;",
+        at(memory), [Region(at(memory), size, "x", room=-size % 4)])
     assert memory.tolist() == [9 * (n == size - 1) for n in range(16)], (size, memory)
 print("all")
 """

@@ -141,6 +141,7 @@ def test_pieces_that_come_and_go_are_what_all_of_them_make() -> None:
         found = memory.regions(given)
         assert spans(found) == [(r.start, r.size) for r in merged([*given, *known])]
         assert found.table["writable"].tolist()[1:] == [r.writable for r in merged([*given, *known])]
+        del found  # which keeps owners
         for address in range(HIGH - 1, HIGH + 470, 7):
             hit = memory.find(address)
             assert (hit is None) == (not any(0 <= address - at < size for _, at, size in owners))

@@ -118,5 +118,5 @@ def test_png_has_the_colours_of_its_theme_and_text() -> None:
 
 def test_png_without_the_extra_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "resvg_py", None)
-    with pytest.raises(UnsupportedError, match=r"pip install 'mmulator\[draw\]'"):
+    with pytest.raises(UnsupportedError, match=r"pip install '\.\[draw\]'"):
         to_png("<svg/>")

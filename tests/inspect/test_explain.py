@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from mmulator.cli.app import run
 from mmulator.cli.output import print_error
 from mmulator.errors import InvalidInstructionError, MmulatorError, OperandError, UnsupportedError
 from mmulator.inspect import Explanation, explain, find_forms, group
+from mmulator.inspect.explanation import topics
 from mmulator.inspect.explanation.arithmetic import runs_on
 from mmulator.inspect.explanation.explain import explain_form
 from mmulator.inspect.explanation.paste import function_name, nvcc_options, paste_target, ptx_module, signatures
@@ -32,7 +34,9 @@ from mmulator.layouts import fragment
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.verify import verify
+from mmulator.rules import RULES, TOPICS
 from mmulator.source import Source, Span
+from tests.support.places import ROOT
 
 FORMS = list(dict.fromkeys(matrix_forms()))
 
@@ -490,3 +494,16 @@ def test_html(family: str) -> None:
     parser.feed(page)
     parser.close()
     assert not parser.open and e.mnemonic in page and "<table>" in page
+
+
+def test_concepts_are_words_of_their_own_and_lead_on(capsys: pytest.CaptureFixture[str]) -> None:
+    """No rule has such a name; pages are there, and commands are legal, which are not asked for a launch file."""
+    assert not set(topics.WORDS) & ({*RULES} | {*TOPICS})
+    for word, topic in topics.WORDS.items():
+        assert topics.topic_of([word.upper().replace("-", "_")]) is topic and (ROOT / "docs" / topic.page).exists()
+    for topic in topics.TOPICS:
+        code, out, _ = said(capsys, "explain", topic.name)
+        assert code == 0 and all(line in out for line in topic.picture) and len(out.splitlines()) < 40
+        for _, command in topic.commands:
+            assert said(capsys, *shlex.split(command.partition("   ")[0])[1:])[0] == 0, command
+    assert "a concept: swizzle" in said(capsys, "explain", "swizle")[2]

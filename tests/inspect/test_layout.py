@@ -346,7 +346,7 @@ def test_command(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "no operand of" in out(DENSE, "", code=1)
     assert "T1  0,2-3  8,2-3" in out(DENSE, "a", "--by", "lane")
     # what goes wrong
-    assert "`mmulator descriptor`" in out(WARPGROUP, "b", code=1)
+    assert "`mmulator descriptor encode wgmma" in out(WARPGROUP, "b", code=1)
     assert "operands with a layout: a, b, c, d" in out(DENSE, "e", code=1)
     assert "selector 2" in out(SPARSE, "e", "--selector", "2", code=1)
     assert "row 16 is outside 0..15" in out(DENSE, "a", "--element", "16,0", code=1)

@@ -88,7 +88,7 @@ CASES: list[tuple[str, dict[str, Any], type[MmulatorError], str]] = [
     (MMA, {**ABC, "device": None}, UnsupportedError, "unknown device None"),
     (MMA, {**ABC, "device": ["sm_90"]}, UnsupportedError, "unknown device \\['sm_90'\\]"),
     (WGMMA, {"d": z(128, 4), "a_desc": 0, "b_desc": 0, "shared": SHARED, "device": "sm_100"}, UnsupportedError, "sm_100 has no"),
-    (LOAD, {"memory": SHARED, "p": 0, "device": "H100"}, UnsupportedError, "unknown device 'H100'"),
+    (LOAD, {"memory": SHARED, "p": 0, "device": "H1000"}, UnsupportedError, "unknown device 'H1000'"),
     (SCALED, {**ABC, **SCALES, "device": "sm_90"}, UnsupportedError, "sm_90 has no mma.sync"),
 ]
 

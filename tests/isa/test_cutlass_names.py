@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import mmulator as mm
 from mmulator.cli.app import run
+from mmulator.driver import Settings
+from mmulator.isa.chips import CHIPS, DEVICE_WORDS, PRODUCTS, device_of
 from mmulator.isa.names.cutlass import atom_words
 from mmulator.isa.names.words import find_forms, split
-from mmulator.isa.targets import CHIPS, DEVICE_WORDS, DEVICES, device_of
+from mmulator.isa.targets import DEVICES
 
 ATOMS = {
     "SM80_16x8x16_F32F16F16F32_TN": "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
@@ -45,10 +49,31 @@ def test_chips_are_devices() -> None:
     for device, names in CHIPS.items():
         for name in names.split(", "):
             assert device_of(name) == device, name
+    for device, names in PRODUCTS.items():
+        assert {device_of(form(name)) for name in names for form in (str, str.lower, "NVIDIA {}".format)} == {device}
+    assert device_of("NVIDIA H100 80GB HBM3") == "sm_90" and device_of("NVIDIA A100-SXM4-80GB") == "sm_80"
     for text, device in (("RTX 4090", "sm_89"), ("rtx3090ti", "sm_86"), ("GeForce RTX 5090", "sm_120"), ("Hopper", "sm_90")):
         assert device_of(text) == device
     assert {device_of(w) for w in DEVICE_WORDS} <= set(DEVICES)
     assert device_of("sm_90") is device_of("f16") is device_of("rtx") is None
+
+
+def test_every_door_takes_the_name_of_a_chip(capsys: pytest.CaptureFixture[str]) -> None:
+    i = mm.Instruction.parse("mma m16n8k8 f16")
+    a, b, sm_80 = np.ones((16, 8), np.float16), np.ones((8, 8), np.float16), mm.devices()[3]
+    for device in ("a100", "NVIDIA A100-SXM4-80GB", sm_80, "sm_80"):
+        assert (mm.matmul(a, b, instruction=i, device=device) == i.compute(a, b, device=device)).all()
+        assert i.execute(device=device, a=np.zeros((32, 2), np.uint32), b=np.zeros((32, 1), np.uint32),
+                         c=np.zeros((32, 4), np.uint32)).shape == (32, 4)  # fmt: skip
+        assert Settings.from_environment({"MMULATOR_DEVICE": str(getattr(device, "sm", device))}).device == "sm_80"
+        text = ".version 8.0\n.target sm_80\n.address_size 64\n.entry k() { ret; }"
+        assert mm.Module.load(text)["k"].launch(1, 1, [], device=device).device == "sm_80"
+    with pytest.raises(mm.errors.UnsupportedError, match=r"unknown device 'H101'(.|\n)*list --devices"):
+        mm.matmul(a, b, instruction=i, device="H101")
+    assert {d.sm for d in mm.devices()} == {*DEVICES} and sm_80.name == "A100" and sm_80.evidence["f16"] == "published"
+    assert "wgmma" in mm.devices()[7].families and not {"wgmma", "stmatrix"} & {*sm_80.families}
+    for words in (["list", "--devices"], ["list", "devices", "--json"]):
+        assert run(words) == 0 and "GH200" in capsys.readouterr().out
 
 
 def test_a_chip_narrows_a_query(capsys: pytest.CaptureFixture[str]) -> None:

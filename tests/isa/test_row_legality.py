@@ -7,14 +7,17 @@ import os
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import mmulator as mm
 from mmulator.isa.row import Row
 from mmulator.program.uses import uses_and_defs
 from mmulator.ptx import parse_module
 from mmulator.ptx.tree import Address
 from mmulator.source import Source
 from tests.support.places import DATA
+from tests.support.ptx_text import STORE_R1, kernel
 from tools.ptxas import rows as row_statements
 from tools.ptxas.compare import known
 from tools.ptxas.mutants import World
@@ -118,3 +121,12 @@ def test_coordinates_of_a_tensor_are_in_the_tree() -> None:
         ("dstMem", "addr", 1, "shared::cluster"), ("tensorMap", "tensor", 3, "space"), ("mbar", "addr", 1, "shared"),
     ]  # fmt: skip
     assert copy.form["mode"] == "tile" and uses_and_defs(copy) == ({"%m", "%x", "%y"}, set())
+
+
+def test_volatile_local_memory() -> None:
+    """nvcc writes it of a volatile array of a thread's, and ptxas takes it; the other strong accesses are refused there."""
+    text = kernel(".local .b32 x; st.volatile.local.u32 [x], 7; ld.volatile.local.u32 %r1, [x];" + STORE_R1)
+    out = np.zeros(1, np.uint32)
+    assert not mm.Module.load(text)["k"].launch(1, 1, [out], sanitize="strict").findings and out[0] == 7
+    with pytest.raises(mm.errors.InvalidInstructionError, match=r"\.relaxed cannot access \.local"):
+        mm.Module.load(text.replace("st.volatile.local", "st.relaxed.gpu.local"))

@@ -14,11 +14,11 @@ from tests.support import places, rows, vectors
 ROOT = places.ROOT / "src" / "mmulator"
 # Each layer imports only layers before it; names in one tuple do not know each other.
 ORDER: tuple[tuple[str, ...], ...] = (
-    ("lazy",), ("floating",), ("location",), ("source",), ("rules",), ("findings",), ("errors",),
+    ("lazy",), ("variables",), ("floating",), ("location",), ("source",), ("rules",), ("findings",), ("errors",), ("sarif",),
     ("interop", "hosts", "demangle", "tables"), ("codegen",), ("isa",),
     ("numerics", "layouts"),
     ("twin",), ("instruction",),
-    ("ptx",), ("program",), ("machine",), ("devices",), ("driver",), ("triton", "doors"), ("jobs",),
+    ("ptx",), ("program",), ("machine",), ("hardware",), ("driver",), ("triton", "doors"), ("jobs",),
     ("conformance",), ("inspect",), ("cli", "explorer"), ("__main__",),
 )  # fmt: skip
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
@@ -140,14 +140,15 @@ CHAPTERS = {module.__name__.rpartition(".")[2] for module in table.CHAPTERS}
 # Files of machine/meaning/ that say nothing of a chapter: what functions share, and rows that program/as_ptxas/ makes.
 VOCABULARY = {
     "approximate", "binding", "bounds", "builtins", "calls", "chance", "convergence", "definedness", "floatbits", "lanewise",
-    "matrix_operands", "minifloat", "narrow", "operands", "products", "quotient", "scope", "special_registers",
+    "matrix_operands", "minifloat", "narrow", "operands", "products", "quotient", "scope", "screened",
+    "special_registers",
 }  # fmt: skip
 OWN = {"chunks", "execution", "instruction", "matmul", "operands"}  # of instruction/
 # The same of machine/runtime/: scheduling, calls, the one door to memory, the one queue of what is pending, events.
 NATIVE = {
-    "accounts", "boxes", "calls", "chance", "combine", "events", "faults", "floats", "hooks_operands", "locate", "pending",
-    "printing", "reduce", "registers", "renewal", "rows", "scheduler", "standstill", "store_async", "sums", "touched",
-    "transfers", "uniform", "waiting", "watch", "wgmma_operands", "wgmma_packs", "wgmma_products", "windows",
+    "accounts", "boxes", "calls", "chance", "combine", "events", "faults", "floats", "hooks_operands", "locate", "maps",
+    "pending", "printing", "reduce", "registers", "renewal", "rows", "scheduler", "standstill", "store_async", "sums", "tables",
+    "touched", "transfers", "uniform", "waiting", "watch", "wgmma_operands", "wgmma_packs", "wgmma_products", "windows",
 }  # fmt: skip
 
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from mmulator.machine.launch.shape import Extent
+from tests.support import cluster_ways
+from tests.support.cluster_ways import ClusterWalk
 from tests.support.clusters import SHAPES, kernel, launched, ranks, times
 
 MEET = "barrier.cluster.arrive; barrier.cluster.wait;"
@@ -98,3 +100,52 @@ def test_every_width_reaches_another_block(words: int, bits: int) -> None:
     seen = launched(kernel(body, inputs=1), (4, 1, 1), 32, 2, [given]).view(np.uint8)
     assert (seen[:, :, :size] == given).all(), "what it gave to the other block"
     assert (seen[:, :, 32 : 32 + size] == given[[1, 0, 3, 2]]).all(), "what it was given"
+
+
+def same(one: str | tuple[np.ndarray, ...], other: str | tuple[np.ndarray, ...]) -> bool:
+    if isinstance(one, str) or isinstance(other, str):
+        return isinstance(one, str) and one == other
+    return all((a == b).all() for a, b in zip(one, other))
+
+
+def wrong_bytes(walk: ClusterWalk, number: int, way: str, place: str, seen: tuple[np.ndarray, np.ndarray]) -> str:
+    """The bytes that a statement which ended well read or wrote in a wrong place, in words; "" if there are none."""
+    s, (rank, _) = walk.statements[number], cluster_ways.PLACES[place]
+    results, memory = seen
+    before = np.array([cluster_ways.held(0), cluster_ways.held(1)])
+    lanes = walk.lanes(number, way)
+    if s.text.startswith("ld."):
+        read = [results[16 * n : 16 * n + min(s.size, 8)].tolist() for n in range(len(lanes))]
+        if read != [before[rank, at : at + min(s.size, 8)].tolist() for at in lanes]:
+            return "read something else"
+    if s.words or s.before:
+        return ""  # the mbarriers
+    inside = np.zeros(memory.shape, bool)
+    for at in lanes:
+        inside[rank, at : at + s.size] = True
+    if (memory != before)[~inside].any():
+        return "wrote somewhere else"
+    written = s.access in ("write", "copy-write") and s.lanes == 1
+    return "did not write" if written and (memory[inside] != cluster_ways.PATTERN).any() else ""
+
+
+def test_every_way_into_shared_memory_ends_the_same() -> None:
+    """One result or one fault: whether lanes are known to have one address, do have one, lie in a row or apart, or one goes
+    alone; and whether somebody looks on."""
+    walk = ClusterWalk()
+    found = []
+    for number, s in enumerate(walk.statements):
+        for place in cluster_ways.PLACES:
+            faults = set()
+            for way in walk.ways(number):
+                plain, *others = (walk.outcome(number, way, place, i) for i in cluster_ways.INSTRUMENTS)
+                wrong = "" if all(same(plain, o) for o in others) else f"{plain} without an instrument, {others} with one"
+                if not isinstance(plain, str):
+                    wrong = wrong or wrong_bytes(walk, number, way, place, plain)
+                faults.add(plain if isinstance(plain, str) else "")
+                found += [f"{s.text} at {place}, {way}: {wrong}"] if wrong else []
+            only_own = s.space == "shared" and ".shared::cluster" not in s.text
+            right = place == "own" or (place == "other" and not only_own and "" in faults)
+            if len(faults) != 1 or right != ("" in faults):
+                found.append(f"{s.text} at {place}: {faults}")
+    assert not found, "\n".join(found)

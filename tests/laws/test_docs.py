@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,11 +19,13 @@ from typing import Any
 
 import pytest
 
+from mmulator.driver import Settings
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.row import OperandSpec
 from mmulator.isa.targets import DEVICES, TARGETS, Target
 from mmulator.machine.module import Module
+from mmulator.variables import INTERNAL, VARIABLES
 from tests.laws.test_architecture import RANK
 from tests.laws.test_rows import EXCUSES
 from tests.support.places import ROOT
@@ -240,6 +242,27 @@ def test_named_files_exist(page: str) -> None:
         if name.partition("/")[0] in folders:
             known = [*ROOT.glob(name), *(ROOT / "src/mmulator").glob(name)]
             assert known, f"{page}: {name}"
+
+
+def test_nothing_is_installed_from_an_index_that_does_not_have_it() -> None:
+    """Neither a page nor a message names mmulator to pip: it is installed from a checkout."""
+    folders = ("src", "docs", "tools", "examples")
+    files = [p for folder in folders for p in (ROOT / folder).rglob("*") if p.suffix in (".py", ".md")]
+    for path in (*files, ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
+        for line in path.read_text().replace("in a checkout of mmulator", "").splitlines():
+            wrong = re.search(r"pip install[^`&\n]*[\s\"']mmulator\b|pypi\.org/project/mmulator", line)
+            assert not wrong, f"{path}: {line.strip()}"
+
+
+def test_variables_of_the_environment_are_in_the_table() -> None:
+    """Every MMULATOR_ name of the code, the tools, the tests and the pages is known, and every one that is known is used."""
+    named = set()
+    for folder in ("src", "tools", "tests", "docs", "benchmarks"):
+        for path in (ROOT / folder).rglob("*.*"):
+            if path.suffix in (".py", ".md") and path.name not in ("variables.py", "robustness.md"):
+                named |= {*re.findall(r"(?<![_A-Z])MMULATOR_([A-Z_]*[A-Z])", path.read_text())}
+    named |= {"SHIP", *(f.name.upper() for f in fields(Settings))}
+    assert named - {"DEVCE"} == {*VARIABLES} | INTERNAL
 
 
 def test_the_map_is_complete() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mmulator.isa import match, table
-from mmulator.isa.effects import ACTS, Effects, Ends, Memory, Ptxas, Queue, Step, Together
+from mmulator.isa.effects import ACTS, Effects, Ends, Flow, Memory, Ptxas, Queue, Step, Together
 from mmulator.isa.form import forms_of
 from mmulator.isa.matrix import MATRIX_ROWS
 from mmulator.isa.pieces import D_A_B, row, type_
@@ -18,8 +18,12 @@ from mmulator.isa.row import Row
 from mmulator.program.as_ptxas.contract import contract
 from mmulator.program.blocks import build
 from mmulator.program.counts import instruction_class
+from mmulator.program.undefined import flow_of, takes_doubt
+from mmulator.program.uses import accesses, registers_of, uses_and_defs
 from mmulator.ptx.parser import parse_module
+from mmulator.ptx.tree import Address, Instruction
 from mmulator.source import Source
+from tests.support import rows
 from tests.support.ptx_text import kernel
 
 SCALAR = [r for rows in table.ROWS.values() for r in rows if r.signatures is None]
@@ -61,6 +65,8 @@ def _says_what_it_does(r: Row) -> None:
         assert (e.together in (Together.MEMBERS, Together.MEETING)) == mask
         assert bool(e.carry) == r.section.title.startswith("Extended-Precision")
         assert (e.carry in ("w", "rw")) == ("cc" in r.fixed or ("cc" in choices and e is not r.effects))
+        if writes and (e.memory is not Memory.NONE or e.together is not Together.ALONE or e.ends is not Ends.NO):
+            assert e.flow is not Flow.EACH, "its results are not the lane's own: where do they come from?"
         assert e.approximate == any(slot.name in ("approx", "full") for slot in r.slots)
         _consistent(e)
 
@@ -75,7 +81,35 @@ def test_a_matrix_row_says_what_it_does(name: str) -> None:
     assert e.multiplies == (form.op in ("mma", "mma_async")) == bool(form.k and form.atype)
     assert set(e.pinned) <= {o.name for o in operands} and bool(e.pinned) == (e.step is Step.ISSUE)
     assert e.counted_as
+    assert (e.flow is Flow.EACH) == (e.memory is Memory.WRITE or not any("w" in o.access for o in operands))
     _consistent(e)
+
+
+# Results that have a value whatever the registers have that the instruction reads, and what of it.
+DEFINED = {
+    "mbarrier": "arrivals and phases are those of the mbarrier in memory", "bar": "an answer of the whole block",
+    "barrier": "an answer of the whole block", "elect": "the mask names the lanes", "call": "the callee gives it",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("opcode", dict.fromkeys(r.opcode for r in SCALAR if r.opcode not in rows.WRITTEN))
+def test_what_has_no_value_leaves_none(opcode: str) -> None:
+    """A register that an instruction reads and that has no value leaves the results without one."""
+    for r in (r for r in table.ROWS[opcode] if not r.open):
+        for target, statements, runs in rows.groups(r):
+            if runs:
+                function = parse_module(Source("rows.ptx", rows.text_of(statements[:12], target))).entries[0]
+                for ins in function.instructions:
+                    _leaves_none(ins)
+
+
+def _leaves_none(ins: Instruction) -> None:
+    flow, (uses, defs) = flow_of(ins), uses_and_defs(ins)
+    values = {n for access, o in accesses(ins) if "r" in access and not isinstance(o, Address) for n in registers_of(o)}
+    if not defs or ins.effects.flow in (Flow.LOADED, Flow.ROWS, Flow.TILE, Flow.WGMMA):  # of memory
+        return
+    for name in values:
+        assert takes_doubt(flow, ins, uses, {name}, set(), False) or ins.opcode in DEFINED, f"{ins}: {name}"
 
 
 def _consistent(e: Effects) -> None:
@@ -124,8 +158,16 @@ def _reads_opcode(node: ast.AST) -> bool:
     return any(isinstance(n, ast.Attribute) and n.attr == "opcode" for n in ast.walk(node))
 
 
+def _reads_name(node: ast.AST) -> bool:
+    """Whether something is a form's or an instruction's name."""
+    return any(isinstance(n, ast.Attribute) and (n.attr in ("opcode", "mnemonic") or ast.unparse(n).endswith("form.name"))
+               for n in ast.walk(node))  # fmt: skip
+
+
 def _decides(node: ast.AST) -> bool:
     match node:
+        case ast.Call(ast.Attribute(subject, "startswith" | "endswith")) if _reads_name(subject):
+            return True
         case ast.Compare(left, _, others):
             reads = [_reads_opcode(side) for side in (left, *others)]
             return (any(reads) and not all(reads)) or bool(_strings(node) & OPCODES)
@@ -155,6 +197,7 @@ def test_nothing_is_decided_by_opcode(path: Path) -> None:
 @pytest.mark.parametrize("text", [
     "if ins.opcode in X: pass", "ins.opcode == 'ld'", "A = {'ld', 'st'}", "A = frozenset(('bra', 'ret'))", "form.name == 'wgmma'",
     "match ins.opcode:\n  case 'a': pass", "A[ins.opcode]", "A.get(ins.opcode)", "A = {'ld': 1, 'st': 2}", "x.name == 'bar.sync'",
+    "ins.form.name.startswith('fence')", "ins.mnemonic.startswith('cp.async')",
 ])  # fmt: skip
 def test_a_decision_is_recognised(text: str) -> None:
     assert decisions(ast.parse(text))

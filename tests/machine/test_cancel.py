@@ -80,6 +80,15 @@ def test_a_response_goes_to_16_bytes_of_the_block_itself() -> None:
             Module.load(text)["steals"].launch(4, 32, [np.zeros(9, np.uint32) for _ in range(3)], timeout=20)
 
 
+@pytest.mark.parametrize("try_cancel", [ONE, ALL])
+def test_the_mbarrier_is_one_of_the_block_itself(try_cancel: str) -> None:
+    """Not of the rank that its address names, which nothing would tell of the bytes."""
+    other = STEALS.replace("@asks TRY [resp], [bar];", "or.b32 n, bar, 0x1000000; @asks TRY [resp], [n];")
+    text = other.replace("TRY", try_cancel)
+    with pytest.raises(ExecutionFault, match=r"wrong state space: .* of 8 bytes .* rank 1 of the cluster"):
+        Module.load(text)["steals"].launch(4, 32, [np.zeros(9, np.uint32) for _ in range(3)], cluster=2, timeout=20)
+
+
 def test_generic_addresses() -> None:
     generic = "cvt.u64.u32 p, resp; cvta.shared.u64 p, p; cvt.u64.u32 q, bar; cvta.shared.u64 q, q; @asks TRY [p], [q];"
     text = STEALS.replace("@asks TRY [resp], [bar];", generic).replace("TRY", ONE.replace(".shared::cta", ""))

@@ -51,7 +51,13 @@ def test_null_pointer() -> None:
 
 
 def test_wild_pointer() -> None:
-    assert "no argument owns" in fault("  mov.u64 %rd1, 0x123456789abcde00;\n  ld.global.u32 %r1, [%rd1];")
+    """Wherever it lies it is no null pointer, and no shared memory."""
+    for address in (0x123456789ABCDE00, 0x87654320, 0x10000):
+        text = fault(f"  mov.u64 %rd1, {address};\n  st.u32 [%rd1], 42;", shared=64)
+        assert f"out of bounds: st.u32 of 4 bytes at address 0x{address:x}, which is in no buffer; nearest: " in text
+        assert "argument 0 (out), " in text and "null" not in text and "shared" not in text
+    text = fault("  mov.u64 %rd1, 1028;\n  st.u32 [%rd1], 42;", shared=64)
+    assert "null pointer: st.u32 of 4 bytes at address 0x404, byte 1028 of the null page" in text
 
 
 def test_shared_out_of_bounds() -> None:
@@ -184,7 +190,7 @@ def test_device_that_cannot_run_the_target() -> None:
     with pytest.raises(UnsupportedError, match="does not run on sm_80"):
         K.launch(1, 32, [np.zeros(3), 1.0, 0], device="sm_80")
     with pytest.raises(UnsupportedError, match="unknown device"):
-        K.launch(1, 32, [np.zeros(3), 1.0, 0], device="h100")
+        K.launch(1, 32, [np.zeros(3), 1.0, 0], device="h1000")
     with pytest.raises(UnsupportedError, match=r"'sm_90a'\n.*no suffix: sm_90 "):
         K.launch(1, 32, [np.zeros(3), 1.0, 0], device="sm_90a")
 

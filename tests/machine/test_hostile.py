@@ -249,6 +249,9 @@ def test_what_a_kernel_prints_does_not_steer_the_terminal(
 # What is no PTX ----------------------------------------------------------------------------------------------------
 BINARY = {
     "an ELF file": b"\x7fELF\x02\x01\x01\x33" + bytes(range(256)),
+    "a cubin": b"\x7fELF\x02\x01\x01\x33" + bytes(8) + b"\x02\0\xbe\0" + bytes(64),
+    "a program with kernels of CUDA": b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\0\x3e\0" + bytes(64) + b".nv_fatbin",
+    "CUDA C++": b"__global__ void k(float *x) { *x = 1; }\n",
     "a fatbin": b"\x50\xed\x55\xba\x01\x00\x10\x00",
     "gzip": b"\x1f\x8b\x08\x00abc",
     "zip": b"PK\x03\x04abc",

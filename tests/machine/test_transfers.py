@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
@@ -380,3 +381,28 @@ T: cp.async.bulk.wait_group.read 0;
     wanted = np.zeros((24, 8192), np.uint32)
     wanted[:, 0] = wanted[:, -1] = np.arange(1, 25)
     assert outcomes(body, np.zeros(4, np.uint32), np.zeros((24, 8192), np.uint32)) == {wanted.tobytes()}
+
+
+LONG = """
+.version 8.6
+.target sm_90a
+.address_size 64
+.extern .shared .align 128 .b8 window[];
+.visible .entry k(.param .u64 to)
+{
+  .reg .b64 %rd; .reg .b32 %r;
+  ld.param.u64 %rd, [to]; mov.u32 %r, window;
+L: COPIES bra L;
+}
+"""
+REDUCTION = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.f16 [%rd], [%r], 200000;"
+
+
+def test_long_transfers_keep_to_the_time_limit() -> None:
+    """A turn is thousands of blocks of code, each with a second of work here: the worker looks up between them."""
+    kernel = Module.load(LONG.replace("COPIES", REDUCTION * 8))["k"]
+    kernel.compile()
+    began = time.monotonic()
+    with pytest.raises(ExecutionFault, match=r"did not finish within 0\.1 s"):
+        kernel.launch(1, 32, [np.zeros(100_000, np.float16)], shared=200_000, threads=1, timeout=0.1)
+    assert time.monotonic() - began < 20

@@ -40,11 +40,11 @@ def test_stores_of_every_kind() -> None:
     lines = {n: TEXT.splitlines().index(n) + 1 for n in TEXT.splitlines() if "st." in n or "red." in n}
     line_of = [next(v for n, v in lines.items() if n.startswith(s)) for s in ("st.", "@%odd", "red.")]
     assert of[0, (33,)] == [
-        Store(0, (33,), (b, 0, 0), (33, 0, 0), name, "k.ptx", line, value)
+        Store(0, (33,), (b, 0, 0), (33, 0, 0), name, "k.ptx", line, value, value)
         for b in (0, 1)
         for name, line, value in (("st.global.u32", line_of[0], 100 * b + 33), ("st.v2.b16", line_of[1], 7 << 16))
     ]
-    assert [s.value for s in of[0, (34,)]] == [34, 134]
+    assert [(s.value, s.value.dtype) for s in of[0, (34,)]] == [(34, np.uint32), (134, np.uint32)]
     assert len(of[1, (0,)]) == 128
     assert {s.line for s in of[1, (0,)]} == {line_of[2]}
     assert {(s.block, s.thread) for s in of[1, (0,)]} == {((b, 0, 0), (t, 0, 0)) for b in (0, 1) for t in range(64)}
@@ -85,7 +85,7 @@ def test_command(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:  # type:
     assert run([*launch, "--watch", "C[4,2]"]) == 0
     said = capsys.readouterr().out
     assert "stores to C[4, 2]" in said
-    assert f"block (1, 0, 0), thread (34, 0, 0): st.global.u32 at {path}:12, bits 0x86" in said
+    assert f"block (1, 0, 0), thread (34, 0, 0): st.global.u32 at {path}:12, 134 (bits 0x86)" in said
     messages = {"D[0]": "no argument is called D", "C[9,9]": "C is [8, 8] and has no such element", "C": "NAME[ROW,COLUMN]"}
     for wrong, message in messages.items():
         assert run([*launch, "--watch", wrong]) == 1

@@ -33,8 +33,8 @@ def kernel(body: str, params: str, entry: str) -> str:
 """
 
 
-def made(count: int = 1) -> str:
-    return f"@q mbarrier.init.shared.b64 [bar], {count};\nbar.sync 0;\n"
+def made(count: int | str = 1, before: str = "") -> str:
+    return f"{before} @q mbarrier.init.shared.b64 [bar], {count};\nbar.sync 0;\n"
 
 
 def expect(size: int) -> str:
@@ -89,8 +89,8 @@ CASES = (
     # mbarriers
     Case("wait, no init", WAIT, "where no mbarrier has been initialised", "try_wait"),
     Case("arrive, no init", ARRIVE, "where no mbarrier has been initialised", "arrive"),
-    Case("count 0", made(0), "of 0 arrivals", "init"),
-    Case("count 2^20", made(1 << 20), "of 1048576 arrivals", "init"),
+    Case("count 0", made("n", "mov.u32 n, 0;"), "of 0 arrivals", "init"),
+    Case("count 2^20", made("n", "mov.u32 n, 1048576;"), "of 1048576 arrivals", "init"),
     Case("misaligned", "mbarrier.init.shared.b64 [bar+4], 1;", "misaligned", "init"),
     Case("global memory", "mbarrier.init.b64 [a], 1;", "which is not shared memory", "init"),
     Case("parity never flipped", made() + ARRIVE + WAIT + AGAIN, "1 of 1 arrival is missing", "V: mbarrier.try_wait"),

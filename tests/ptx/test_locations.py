@@ -11,6 +11,8 @@ import pytest
 
 import mmulator as mm
 from mmulator.cli.app import run
+from mmulator.ptx import parse_module
+from mmulator.source import Source
 
 HELPER = "_Z6helperPf"
 STRING = ",".join(str(b) for b in HELPER.encode())
@@ -190,3 +192,53 @@ def test_watch_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 def test_what_is_no_loc_is_refused(loc: str) -> None:
     with pytest.raises(mm.errors.PtxSyntaxError):
         mm.Module.load(ptx(store=f".loc {loc}"))
+
+
+# LLVM gives lines of its own to inline assembly: that of the statement and so many more. Here the text begins elsewhere.
+ASM = """.version 8.8
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out)
+{{
+  .reg .b64 %o; .reg .b32 %t;
+  .loc 1 2 1
+  ld.param.u64 %o, [out];
+  mov.u32 %t, %ctaid.x;
+  .loc 1 4 9
+  // begin inline asm
+  {{
+  .loc 1 6 9
+  {first}
+  .loc 1 7 9
+  @p st.global.b32 [%o], %t;
+  .loc 1 8 9
+  st.global.b64 [%o], %o;
+  }}
+  // end inline asm
+  .loc 1 30 1
+  ret;
+}}
+.file 1 "{file}"
+"""
+PROGRAMS = {
+    "in several strings": (["// st.global", "asm(", '"{ .reg .pred p;"', 'V("setp.eq.u32 p, t, 0;")',
+                            '"@p st.global.b32 [%0], %1;"', '"st.global.b64 [%0], %0; }" :: x)'], [5, 6, 7]),
+    "on one line": (['asm("{ setp.eq.u32 p, t, 0; @p st.global.b32 [%0], %1; st.global.b64 [%0], %0; }" :: x)'], [2, 2, 2]),
+    "built at run time": (["a = 1", "asm(made(of), x)", "b = 2", "c = 3", "d = 4", "e = 5"], [4, 4, 4]),
+    "the same twice": (['"st.global.b64 [%0], %0;"', '"setp.eq.u32 p, t, 0;"', "asm(made(of))", "b", "c",
+                        '"st.global.b64 [%0], %0;"'], [3, 4, 4]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", PROGRAMS)
+def test_inline_assembly_is_found_in_the_program_or_is_its_statement(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No line is quoted that has not the instruction, or the statement."""
+    monkeypatch.chdir(tmp_path)
+    rows, lines = PROGRAMS[how]
+    (tmp_path / "asm.cu").write_text("\n".join(["", *rows, *[""] * 30]))
+    text = ASM.format(first=".reg .pred p; setp.eq.u32 p, %t, 0;".replace("; ", ";\n  "), file=tmp_path / "asm.cu")
+    (function,) = parse_module(Source("k.ptx", text)).functions
+    inside = [i for i in function.instructions if i.opcode in ("setp", "st")]
+    assert [i.span.location and i.span.location.line for i in inside] == lines

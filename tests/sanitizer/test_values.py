@@ -142,3 +142,31 @@ def test_what_is_written_on_every_path_is_not_watched() -> None:
     assert [found.memory(n) for n in ("%r5", "%r7")] == [0, 1]
     frame = allocate(function, liveness(function), found.registers)
     assert "%u1?" in frame.slots and "%r1?" not in frame.types
+
+
+WGMMA_IN_CLUSTER = """
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u32 written) .reqnctapercluster 2
+{
+  .reg .b64 %rd<8>; .reg .b32 %r<9>; .reg .f32 %d<4>; .reg .pred %p;
+  .shared .align 1024 .b8 tile[2304];
+  ld.param.u64 %rd0, [out]; ld.param.u32 %r0, [written]; mov.u32 %r1, %tid.x; mov.u32 %r2, %cluster_ctarank;
+  setp.ne.u32 %p, %r2, %r0; mov.u64 %rd1, tile; mad.wide.u32 %rd1, %r1, 16, %rd1;
+  @!%p st.shared.v2.u64 [%rd1], {0, 0}; setp.gt.or.u32 %p, %r1, 15, %p; @!%p st.shared.v2.u64 [%rd1+2048], {0, 0};
+  fence.proxy.async; barrier.cluster.arrive; barrier.cluster.wait;
+  mov.f32 %d0, 0f00000000; mov.f32 %d1, %d0; mov.f32 %d2, %d0; mov.f32 %d3, %d0; setp.ne.u32 %p, %r2, 1; @%p bra END;
+  wgmma.fence.sync.aligned;
+  wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%d0, %d1, %d2, %d3}, DESCA, DESCB, 1, 1, 1, 0, 0;
+  wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
+END: mad.lo.u32 %r2, %r2, 128, %r1; mul.wide.u32 %rd2, %r2, 4; add.u64 %rd2, %rd0, %rd2; st.global.f32 [%rd2], %d0; ret;
+}
+""".replace("DESCA", str(1024 >> 4 | 8 << 16 | 16 << 32)).replace("DESCB", str(3072 >> 4 | 8 << 16 | 16 << 32))
+
+
+@pytest.mark.parametrize("written", [0, 1])
+def test_operands_of_wgmma_are_those_of_its_own_block(written: int) -> None:
+    """A descriptor has no rank: the block of rank 1 reads its own memory, which it has written, or only the other block has."""
+    report = mm.Module.load(WGMMA_IN_CLUSTER)["k"].launch(2, 128, [np.zeros(256, np.float32), written], sanitize=True)
+    assert [f.rule for f in report.findings] == ["uninitialized-store"] * (written == 0)

@@ -89,7 +89,8 @@ def test_without_dask() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     first, second = done.stdout.splitlines()
-    assert first == "[]" and second.startswith("Dask is not installed: ") and second.endswith('pip install "mmulator[cluster]"')
+    assert first == "[]" and second.startswith("Dask is not installed: ")
+    assert second.endswith("pip install '.[cluster]' in a checkout of mmulator")
 
 
 def test_conformance(client: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -131,7 +132,7 @@ def test_parts_of_a_grid() -> None:
     assert y.tolist() == [99] * 7 + [7, 8, 9, 10, 11] + [99] * 8 and seen[0] == (0, 5) and seen[-1] == (5, 5)
     assert k.launch(20, 1, [y]).instructions["memory"] == 20 * 2 and (y == np.arange(20)).all()  # the next one is whole
 
-    def enough() -> None:
+    def enough(where: Callable[[], str]) -> None:
         raise KeyboardInterrupt
 
     endless = Module.load(".version 8.0\n.target sm_80\n.address_size 64\n.entry k() { L: bra L; }\n")["k"]

@@ -6,7 +6,7 @@ import numpy as np
 
 from mmulator import Module
 
-HEAD = ".version 9.1\n.target sm_120a\n.address_size 64\n"
+HEAD = ".version 9.4\n.target sm_120a\n.address_size 64\n"
 CASES = 8
 
 

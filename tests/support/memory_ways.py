@@ -24,7 +24,7 @@ from mmulator.isa.row import OperandSpec, Row
 from mmulator.isa.table import ROWS
 from mmulator.isa.targets import Target
 from mmulator.isa.types import type_bits
-from mmulator.layouts.operands import fragment
+from mmulator.layouts.operands import fragment, row_bytes
 from mmulator.machine.module import Module
 from mmulator.numerics.mbarrier import Mbarrier
 from mmulator.program.addresses import SHARED_BASE, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED
@@ -33,13 +33,14 @@ from tests.support.tracing import Event, traced
 
 WINDOW = 1024  # bytes of every window
 TARGET = "sm_100a"
-# What an instruction does with the bytes at its address. `none`: any address will do. `first`: one byte must be there.
+# What an instruction does with the bytes at its address. `none`: any address will do. `first`: one byte must
+# be there, which nobody reads.
 ACCESS = {"ld": "read", "ldu": "read", "st": "write", "atom": "both", "red": "both", "prefetch": "none", "prefetchu": "none",
           "createpolicy": "none", "fence": "none", "applypriority": "first", "discard": "drop", "cp": "copy",
           "ldmatrix": "read", "stmatrix": "write", "wmma.load": "read", "wmma.store": "write", "tensormap": "edit",
           "clusterlaunchcontrol": "clear", "mbarrier": "word"}  # fmt: skip
 ARRIVALS = 1000  # of the mbarriers that are made for those who need some
-READS = ("read", "both", "first", "edit", "copy-read", "combine-read")
+READS = ("read", "both", "edit", "copy-read", "combine-read")
 WRITES = ("write", "both", "drop", "edit", "clear", "make", "copy-write")
 PATTERN = 0xA5  # every byte that a statement writes
 
@@ -131,7 +132,7 @@ def _dull(row: Row, taken: dict[str, str]) -> bool:
 
 def _written(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
     words = [row.name, *(taken[g.name] for g in row.slots if g.name in taken)]
-    access = "word" if ".mbarrier" in row.name else ACCESS[row.opcode]
+    access = "word" if ".mbarrier" in row.name else "first" if "valid" in taken else ACCESS[row.opcode]
     if row.name in OF_BULK:
         yield from OF_BULK[row.name](row, taken)
         return
@@ -146,7 +147,7 @@ def _written(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
         return
     operands, results = [], []
     for o in row.operands:
-        if o.when or o.optional:
+        if o.when or o.optional or o.between:
             continue
         operands.append(_operand(o, taken, results))
     size = 128 if access == "drop" else 1 if access == "first" else _bytes(taken)
@@ -299,7 +300,7 @@ def _matrix_statements() -> Iterator[Statement]:
 
 def _matrix_statement(form: Form, space: str) -> Statement:
     access = ACCESS[_matrix_name(form.family, form.op)]
-    size = align = 16
+    size = align = row_bytes(form)
     if form.family == "wmma":
         f = fragment(form, "r")
         size, align = f.rows * f.columns * f.bits // 8, 32

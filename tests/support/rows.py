@@ -57,9 +57,9 @@ def run_or_refused(chapter: str) -> Callable[..., None]:
     @pytest.mark.parametrize("opcode", sorted({row.opcode for row in rows_of(chapter)}))
     def test(opcode: str) -> None:
         for row in (r for r in rows_of(chapter) if r.opcode == opcode):
-            groups = [*_groups(row)]
-            assert groups, row_forms.row_key(row)
-            for target, statements, runs in groups:
+            found = [*groups(row)]
+            assert found, row_forms.row_key(row)
+            for target, statements, runs in found:
                 if runs:
                     _is_written(row, text_of(statements, target))
                 else:
@@ -125,7 +125,7 @@ def _some(row: Row) -> list[tuple[row_forms.Words, Form]]:
     return next((found for most in (30, 300, 3000) if (found := [*row_forms.forms(row, most)])), [])
 
 
-def _groups(row: Row) -> Iterator[tuple[str, list[str], bool]]:
+def groups(row: Row) -> Iterator[tuple[str, list[str], bool]]:
     """(target, statements, whether they are supported) of the forms of a row."""
     found: dict[tuple[str, bool], list[str]] = {}
     for words, form in _some(row):

@@ -1,4 +1,4 @@
-"""A slice of the fuzzer (tools/fuzz/modules.py), and that it finds what it is there for."""
+"""Slices of the fuzzers (tools/fuzz/modules.py, transfers.py), and that they find what they are there for."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 from tests.support.places import ROOT
 
 
-def fuzz(out: Path, *arguments: str, plant: str = "") -> tuple[int, dict[str, Any]]:
-    command = [sys.executable, "-m", "tools.fuzz.modules", "--jobs", "2", "--quiet", "--out", str(out), *arguments]
+def fuzz(out: Path, *arguments: str, plant: str = "", what: str = "modules") -> tuple[int, dict[str, Any]]:
+    command = [sys.executable, "-m", f"tools.fuzz.{what}", "--jobs", "2", "--quiet", "--out", str(out), *arguments]
     done = subprocess.run(
         command,
         capture_output=True,
@@ -35,6 +35,13 @@ def test_a_slice_finds_nothing(tmp_path: Path) -> None:
     assert found["launched"] >= 40 and found["finished"] > 10 and found["fault"] > 10
 
 
+def test_a_slice_of_transfers_finds_nothing(tmp_path: Path) -> None:
+    """Four modules of a fixed seed, one of them sanitized, between pages that trap, with 25 launches each."""
+    code, found = fuzz(tmp_path, "--modules", "4", "--launches", "0", "--seed", "3", what="transfers")
+    assert (code, found["failures"]) == (0, [])
+    assert found["loaded"] == 4 and found["launched"] > 80 and found["finished"] > 10 and found["fault"] > 50
+
+
 def test_it_finds_crashes_hangs_and_errors_and_goes_on(tmp_path: Path) -> None:
     plant = "crash=3,hang=10,error=17"
     code, found = fuzz(tmp_path, "--modules", "24", "--launches", "0", "--hang", "4", plant=plant)
@@ -44,5 +51,7 @@ def test_it_finds_crashes_hangs_and_errors_and_goes_on(tmp_path: Path) -> None:
     kept = sorted(p.name for p in tmp_path.glob("*-*.*"))
     assert kept == [f"{name}.{end}" for name in ("crash-3", "error-17", "hang-10") for end in ("ptx", "txt")]
     assert "ValueError: planted" in (tmp_path / "error-17.txt").read_text()
+    _, late = fuzz(tmp_path, "--modules", "30", "--launches", "0", "--seconds", "0")
+    assert late["modules"] == 24
     again, more = fuzz(tmp_path, "--modules", "30", "--launches", "0")  # it goes on: 6 modules, and what was found stays
     assert again == 1 and more["modules"] == 30 and more["failures"] == found["failures"]

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 import triton
+from triton.runtime.errors import OutOfResources
 
 from mmulator.driver import clock, current
 from mmulator.machine.launch.report import Report
@@ -84,6 +85,27 @@ def test_the_first_configuration() -> None:
     before = current().default_stream.seconds
     kernel[lambda meta: (triton.cdiv(3000, meta["BLOCK"]),)](X, O, 3000)
     assert kernel.best_config.num_warps == 8 and current().default_stream.seconds - before < 2 * clock.LAUNCH * 3
+
+
+def test_the_first_configuration_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A configuration that is too large, or needs what is not supported, is left out. If none fits, the first error is raised."""
+    current().change(replace(current().settings, autotune="first"))
+    configs = [triton.Config({"BLOCK": n, "ODD": odd}) for n, odd in ((64, True), (64, False), (1, False))]
+    kernel = triton.autotune(configs=configs, key=["n"])(kernels.odd_copy)
+    with pytest.warns(RuntimeWarning, match="left out: .*multimem"):
+        kernel[(47,)](X, O, 3000)
+    assert kernel.best_config is configs[1]
+    monkeypatch.setattr("triton.compiler.compiler.max_shared_mem", lambda device: 4096)
+    configs = [triton.Config({"BLOCK": 16}, num_warps=1, num_stages=n) for n in (9, 8, 2)]
+    a, c = torch.rand(16, 32).half(), torch.zeros(16, 16)
+    kernel = triton.autotune(configs=configs, key=["K"])(kernels.matmul)
+    for _ in range(2):
+        kernel[(1,)](a, a, c, 32)
+        assert kernel.best_config is configs[2]
+    kernel = triton.autotune(configs=configs[:2], key=["K"])(kernels.matmul)
+    with pytest.raises(OutOfResources, match="Required: 8192"):
+        kernel[(1,)](a, a, c, 32)
+    assert not kernel.cache
 
 
 def test_streams_and_events() -> None:

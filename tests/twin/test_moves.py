@@ -155,7 +155,8 @@ def rows_of(form: Form, memory: Array, starts: Array) -> Array:
     numbers = np.unpackbits(memory[..., starts[..., None] + np.arange(16)], axis=-1, bitorder="little")
     count = 128 // fragment(form, "r").bits
     parts = numbers[..., : count * bits].reshape(*numbers.shape[:-1], count, bits).astype(np.uint32)
-    raw = (parts << np.arange(bits, dtype=np.uint32)).sum(axis=-1).astype(f"<u{fragment(form, 'r').bits // 8}")
+    raw = (parts << np.arange(bits, dtype=np.uint32)).sum(axis=-1)
+    raw = ((raw.astype(np.int64) ^ 8) - 8 if form.src_fmt == "s4" else raw).astype(f"<u{fragment(form, 'r').bits // 8}")
     raw = np.swapaxes(raw, -1, -2) if form.trans else raw
     return raw if form.num > 1 else raw[..., 0, :, :]
 

@@ -1,6 +1,6 @@
 """Random addresses in every way into memory, between pages that trap, in a process that may die.
 
-    python -m tools.fuzz.memory --seconds 600 --seed 7     # both edges, one after the other
+    python -m tools.fuzz.memory --seconds 600 --seed 7 --jobs 16     # half of them at each edge
 
 The statements and what they may do are in tests/support/memory_ways.py. `guarded` runs one
 child; `fuzz` is what it does: it raises
@@ -10,11 +10,14 @@ AssertionError when an access is allowed that should not be, or the reverse, or 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import subprocess
 import sys
 import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -104,21 +107,29 @@ def guarded(edge: str, seconds: float, seed: int, every: bool = False) -> subpro
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=len(EDGES), help="processes, each of a seed of its own")
     parser.add_argument("--every", action="store_true", help="all types and vectors")
     parser.add_argument("--child", action="store_true", help="do it here, with the environment as it is")
     options = parser.parse_args()
     if options.child:
         print(fuzz(options.seconds, options.seed, options.every), "launches")
         return 0
-    worst = 0
-    for edge in EDGES:
-        done = guarded(edge, options.seconds, options.seed, options.every)
-        print(edge, done.stdout.strip(), done.stderr[-2000:], f"exit {done.returncode}")
-        worst = max(worst, abs(done.returncode))
-    return worst
+    edges = [EDGES[job % len(EDGES)] for job in range(options.jobs)]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        seeds = range(options.seed, options.seed + options.jobs)
+        done = list(pool.map(lambda edge, seed: guarded(edge, options.seconds, seed, options.every), edges, seeds))
+    launches = Counter[str]()
+    for edge, seed, one in zip(edges, seeds, done):
+        if one.returncode:
+            print(f"seed {seed}, {edge}: exit {one.returncode}\n{one.stdout}{one.stderr[-2000:]}", file=sys.stderr)
+        else:
+            launches[edge] += int(one.stdout.split()[-2])
+    failed = sum(one.returncode != 0 for one in done)
+    print(json.dumps({"seeds": [*seeds], "launches": launches, "processes": len(done), "failed": failed}, indent=1))
+    return failed != 0
 
 
 if __name__ == "__main__":

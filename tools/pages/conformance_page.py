@@ -32,7 +32,7 @@ HEAD = """<!-- Made by tools/pages/conformance_page.py; do not edit. -->
 "Bit for bit" can be checked. On a machine with an NVIDIA GPU:
 
 ```
-pip install 'mmulator[gpu]'
+pip install '.[gpu]'
 mmulator conformance --gpu
 ```
 
@@ -60,7 +60,7 @@ whose words do not change from one NumPy to the next.
 thread stored the first differing element of each array, and from which line. Compared are
 array arguments, arrays that structs point to, and the module's variables that the model
 changed. Both sides are a `Backend` (`machine/backend.py`): the CPU, and a GPU through the
-CUDA driver (`devices/gpu.py`).
+CUDA driver (`hardware/gpu.py`).
 
 ## Cases
 

@@ -18,17 +18,20 @@ from functools import cache
 from pathlib import Path
 
 from mmulator.conformance import vectors
+from mmulator.inspect import chips
+from mmulator.inspect.chips import KINDS, LETTERS
 from mmulator.inspect.explanation.arithmetic import runs_on, spans
 from mmulator.isa import special_registers as scalar_registers
 from mmulator.isa import table as scalar_tables
+from mmulator.isa.chips import CHIPS
 from mmulator.isa.effects import Memory
 from mmulator.isa.form import Form, forms_of
 from mmulator.isa.matrix import FAMILIES, FILES
-from mmulator.isa.names.mnemonic import parse_mnemonic
 from mmulator.isa.row import Row
-from mmulator.isa.targets import CHIPS, DEVICES
+from mmulator.isa.targets import DEVICES
 from mmulator.numerics import profiles
-from mmulator.numerics.profiles import dot_key
+from mmulator.variables import PREFIX, VARIABLES
+from tools.judges import compute_sanitizer, consan, indigo, scor
 from tools.pages import rules
 from tools.ptxas import differences as ptxas_differences
 from tools.ptxas.row_differences import DIFFERENCES as ROW_DIFFERENCES
@@ -36,6 +39,7 @@ from tools.ptxas.row_differences import DIFFERENCES as ROW_DIFFERENCES
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "mmulator"
 HEAD = "<!-- Made by tools/pages/spec_map.py from the tables; do not edit. -->\n\n"
+
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
@@ -87,7 +91,8 @@ LANGUAGE = (
     ("Performance-Tuning Directives (.maxntid, .reqntid)", "ptx/resources.py machine/module.py"),
     ("Memory Consistency Model", "machine/runtime/memory.py (host memory, in program order of the lanes)"),
     ("Matrix data-types, fragments, strides, descriptors", "isa/types.py layouts/"),
-    ("Tensors: boxes, im2col, interleave, swizzling, tensor maps", "layouts/tensormap/ machine/runtime/boxes.py"),
+    ("Tensors: boxes, im2col, interleave, swizzling, tensor maps",
+     "layouts/tensormap/ machine/runtime/maps.py machine/runtime/boxes.py"),
     ("arithmetic that the specification leaves open", "numerics/profiles.py numerics/dot.py"),
     ("approximate functions", "numerics/sfu/"),
 )
@@ -234,30 +239,9 @@ def folded(names: list[str]) -> list[str]:
 
 
 # regions ------------------------------------------------------------------------------------------------------------
-COLUMNS = (
-    ("f16", "wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32"),
-    ("bf16", "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"),
-    ("tf32", "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"),
-    ("FP8", "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"),
-    ("mx", "mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0"),
-    ("sp", "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"),
-    ("wgmma", "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3"),
-    ("int", "wmma.mma.sync.aligned.row.col.m16n16k16.s32.s8.s8.s32"),
-    ("f64", "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64"),
-)
-LETTER = {"measured": "M", "published": "P", "as specified": "S", "inferred": "I"}
-
-
-def confidence(name: str, device: str) -> str:
-    form = parse_mnemonic(name)
-    if not runs_on(form, device):
-        return ""
-    return LETTER[profiles.profile_for(dot_key(form), device).confidence]
-
-
 def devices() -> str:
-    rows = [(f"`{d}`", CHIPS[d], *(confidence(m, d) for _, m in COLUMNS)) for d in DEVICES]
-    return table(("device", "chip", *(c for c, _ in COLUMNS)), rows)
+    rows = [(f"`{d.sm}`", CHIPS[d.sm], *(LETTERS.get(d.evidence.get(k, ""), "") for k in KINDS)) for d in chips.devices()]
+    return table(("device", "chip", *KINDS), rows)
 
 
 def arithmetic() -> str:
@@ -337,7 +321,26 @@ def differences(cases: Iterable[ptxas_differences.Difference]) -> str:
 
 
 def row_differences() -> str:
-    return table(("ptxas 13.0", "verdict"), ((d.reason, "accepts" if d.accepted else "rejects") for d in ROW_DIFFERENCES))
+    return table(("ptxas 13.5", "verdict"), ((d.reason, "accepts" if d.accepted else "rejects") for d in ROW_DIFFERENCES))
+
+
+def judges() -> str:
+    """The table of what a run of each judge finds, from its expectation."""
+    rows = [
+        (f"[{judge.title}](https://{judge.source}), {judge.commit}", f"`{judge.name}`", question, count)
+        for judge in (indigo.JUDGE, compute_sanitizer.JUDGE, consan.JUDGE, scor.JUDGE)
+        for question, count in judge.expected.items()
+    ]
+    shown = ((*row, f"{n.found} of {n.planted}", f"{n.flagged} of {n.clean}") for *row, n in rows)
+    return table(("corpus, commit", "runner", "programs", "defects found", "flagged without one"), shown)
+
+
+def races() -> str:
+    """Indigo's races, found by mmulator and by others."""
+    own = [indigo.JUDGE.expected[f"races, {graph}"] for graph in indigo.GRAPHS]
+    rows = [("`mmulator --sanitize`", *(f"{n.found}; {n.flagged} of {n.clean} clean kernels flagged" for n in own))]
+    rows += [(name, *map(str, found)) for name, found in indigo.PUBLISHED.items()]
+    return table(("races found, of 346", *indigo.GRAPHS), rows)
 
 
 REGIONS: dict[str, Callable[[], str]] = {
@@ -348,6 +351,9 @@ REGIONS: dict[str, Callable[[], str]] = {
     "refused": lambda: differences(ptxas_differences.REFUSED),
     "rows": row_differences,
     "findings": rules.table,
+    "variables": lambda: table(("variable", "what it says"), [(f"`{PREFIX}{n}`", text) for n, text in VARIABLES.items()]),
+    "judges": judges,
+    "races": races,
 }
 PAGES: dict[str, Callable[[], str]] = {"docs/spec-map.md": spec_map, "docs/supported.md": supported}
 _REGION = re.compile(r"(<!-- made: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)

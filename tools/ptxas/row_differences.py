@@ -39,10 +39,10 @@ DIFFERENCES: tuple[RowDifference, ...] = (
         lambda s: "sync_restrict" in s.mnemonic and "proxy" in s.mnemonic,
     ),
     RowDifference(
-        "surplus modifiers pass: of tensormap.replace for tensormap.cp_fenceproxy, a scope for st.async, .sync for setmaxnreg "
-        "and elect, a state space for fence.proxy", True,
+        "surplus modifiers pass: of tensormap.replace for tensormap.cp_fenceproxy, a scope for st.async and tensor copies, .sync "
+        "for setmaxnreg and elect, a state space for fence.proxy, .async for other fences", True,
         lambda s: "qualifier" in s.what
-        and s.mnemonic.startswith(("tensormap.cp_", "st.async", "setmaxnreg", "fence.proxy", "elect")),
+        and s.mnemonic.startswith(("tensormap.cp_", "st.async", "cp.async.bulk.tensor", "setmaxnreg", "fence", "elect")),
     ),
     RowDifference(
         "an address of a tensor copy may be without brackets", True,
@@ -88,6 +88,39 @@ DIFFERENCES: tuple[RowDifference, ...] = (
         lambda s: re.search(r"\{[^}]*(?<![\w%])-?\d", s.text) is not None,
     ),
     RowDifference(
+        "`.sync` passes twice where it is part of the name, as in bar.sync.sync", True,
+        lambda s: s.mnemonic.split(".").count("sync") == 2
+        and s.mnemonic.startswith(("bar.", "barrier.", "elect", "setmaxnreg", "tensormap.cp_")),
+    ),
+    RowDifference(
+        "a barrier takes any multiple of 32 as its number of threads: no block has more than 1024", True,
+        lambda s: re.match(r"bar(rier)?\.", s.mnemonic) is not None and "cluster" not in s.mnemonic
+        and any(re.fullmatch(r"\d+", o) and int(o) > 1024 for o in s.operands),
+    ),
+    RowDifference(
+        "what a wait for an mbarrier reports may be a constant, where nothing is written", True,
+        lambda s: "phase_type::primary" in s.mnemonic and len(s.operands) > 2 and re.match(r"-?\d", s.operands[1]) is not None,
+    ),
+    RowDifference(
+        "fence.proxy.tensormap names a parameter of the kernel in a generic address", True,
+        lambda s: s.mnemonic.startswith("fence.proxy.tensormap") and "[pvar" in s.text,
+    ),
+    RowDifference(
+        "ld of a vector: one .b64 or .b32 register among others makes bits of all", True,
+        lambda s: s.mnemonic.startswith("ld.") and re.search(r"\{[^}]*%b\d", s.text) is not None,
+    ),
+    RowDifference(
+        "prefetch.L1::32B.valid_addr takes a second level", True,
+        lambda s: s.mnemonic.startswith("prefetch") and "L1::32B" in s.text,
+    ),
+    RowDifference(
+        "the mask of bar.warp.sync is no .f16x2 register", False, lambda s: s.mnemonic == "bar.warp.sync" and "%f16x2_" in s.text,
+    ),
+    RowDifference(
+        "ld of bits has no vector of registers of several types", False,
+        lambda s: s.mnemonic.startswith("ld.") and "{" in s.text,
+    ),
+    RowDifference(
         "a .f16x2 register passes as an integer", True, lambda s: "%f16x2_" in s.text,
     ),
     RowDifference(
@@ -100,8 +133,8 @@ DIFFERENCES: tuple[RowDifference, ...] = (
             ("mbarrier" in s.mnemonic) != (len(s.operands) == 3) or "{" in s.text),
     ),
     RowDifference(
-        "the mbarrier of a generic st.async may be a name in .global", True,
-        lambda s: s.mnemonic.startswith(("st.async", "red.async")) and "gvar" in s.operands[-1],
+        "the mbarrier of a generic st.async may be a name in .global or .local", True,
+        lambda s: s.mnemonic.startswith(("st.async", "red.async")) and re.search("gvar|lvar", s.operands[-1]) is not None,
     ),
     RowDifference(
         "a constant passes as the response of clusterlaunchcontrol", True,

@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from mmulator.isa import bulk, cluster, fence, grid, mbarrier, memory, misc, multimem, tensor, tensormap, warp
+from mmulator.isa import barrier, bulk, cluster, copies, fence, grid, mbarrier, memory, misc, multimem, tensor, tensormap, warp
 from mmulator.isa.form import Form
 from mmulator.isa.row import OperandSpec, Row
-from mmulator.isa.targets import Target
+from mmulator.isa.targets import Target, parse_ptx_version
 from mmulator.ptx.fits import fits
 from tools.capture import row_forms
 from tools.ptxas.compare import Version, known, record
@@ -29,9 +29,10 @@ from tools.ptxas.mutants import ROW_WAYS, World, mutant
 from tools.ptxas.row_differences import listed
 from tools.ptxas.verdicts import BANKS, Ptxas, Statement, compare
 
-_NAMED = ("elect.sync", "setmaxnreg", "prefetch")
+_NAMED = ("elect.sync", "setmaxnreg", "prefetch", "ld.proxy::readonly")
+_CHAPTERS = (mbarrier, bulk, tensor, tensormap, cluster, multimem, grid, fence, barrier, copies)
 ROWS: tuple[Row, ...] = (
-    *(row for chapter in (mbarrier, bulk, tensor, tensormap, cluster, multimem, grid, fence) for row in chapter.ROWS),
+    *(row for chapter in _CHAPTERS for row in chapter.ROWS),
     *(row for chapter in (memory, misc, warp) for row in chapter.ROWS if row.name in _NAMED),
 )
 _PLACES = {
@@ -103,11 +104,16 @@ def _has(spec: OperandSpec, target: Target, ptx: Version) -> bool:
     return ptx >= spec.since[0] and target.number >= spec.since[1]
 
 
-def legal(targets: list[Target], newest: Version, chance: random.Random, most: int = 40) -> Iterator[Statement]:
-    """Some forms of every row, on targets that have them, in the first version or the newest."""
+def legal(
+    targets: list[Target], newest: Version, chance: random.Random, most: int = 40, since: Version = (1, 0)
+) -> Iterator[Statement]:
+    """Some forms of every row, on targets that have them, in the first version or the newest. since: of those that this version
+    or a later one brought."""
     for row in ROWS:
         for words, form in row_forms.forms(row, most):
             able = [t for t in targets if form.requires.admits(t) and form.requires.first_ptx(t) <= newest]
+            if form.requires.ptx < since:
+                continue
             if able:
                 target = chance.choice(able)
                 ptx = chance.choice((form.requires.first_ptx(target), newest))
@@ -133,6 +139,7 @@ def main() -> int:
     parser.add_argument("--mutants", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--lowest", type=int, default=80, help="lowest target, as 75")
+    parser.add_argument("--since", type=parse_ptx_version, default=(1, 0), help="only forms that came with it or later")
     parser.add_argument("--record", type=Path, help="add verdicts to this file")
     parser.add_argument("--count", type=int, default=1500, help="verdicts to record")
     parser.add_argument("--show", type=int, default=40, help="disagreements to print")
@@ -141,7 +148,7 @@ def main() -> int:
         ptxas = Ptxas(options.ptxas, Path(folder))
         targets, versions = known(ptxas, options.lowest)
         chance = random.Random(options.seed)
-        originals = list(legal(targets, versions[-1], chance))
+        originals = list(legal(targets, versions[-1], chance, since=options.since))
         made = list(mutants(originals, options.mutants, World(targets, versions, (), chance)))
         verdicts = list(compare([*originals, *made], ptxas))
     if options.record:

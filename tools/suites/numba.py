@@ -30,7 +30,7 @@ _REASON = re.compile(r"^E   (?:[\w.]*\.)?(\w*(?:Error|Fault|Reached|Exception)):
 def files() -> list[str]:
     spec = find_spec("numba_cuda")
     if spec is None or spec.origin is None:
-        raise SystemExit("Numba-CUDA is not installed: pip install mmulator[numba]")
+        raise SystemExit("Numba-CUDA is not installed: pip install '.[numba]'")
     tests = Path(spec.origin).parent / "numba" / "cuda" / "tests"
     return [f"{folder}/{path.stem}" for folder in FOLDERS for path in sorted((tests / folder).glob("test_*.py"))]
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mmulator import __version__
+from mmulator import __version__, variables
 from mmulator.cli.output import Terminal, WrongUsage, print_error
 from mmulator.errors import InternalError, MmulatorError
 from mmulator.source import printable
@@ -59,7 +59,7 @@ def application(names: Sequence[str] = COMMANDS) -> typer.Typer:
 
 
 _METAVARS = {
-    "target": "sm_NN", "device": "sm_NN", "ptx": "VERSION", "type": "TYPE", "family": "FAMILY", "shape": "SHAPE",
+    "target": "sm_NN", "device": "DEVICE", "ptx": "VERSION", "type": "TYPE", "family": "FAMILY", "shape": "SHAPE",
     "filter": "REGEX", "vectors": "DIR", "capture": "DIR", "report": "FILE",
     **dict.fromkeys(("selector", "byte_id", "thread_id", "lane", "cases", "seed", "processes"), "N"),
 }  # fmt: skip
@@ -94,21 +94,6 @@ def _plain_help_option(make: Any, context: Any) -> Any:
     return option
 
 
-def _with_devices(arguments: list[str]) -> list[str]:
-    """`--device H100` is `--device sm_90`."""
-    from mmulator.isa.targets import device_of
-
-    out = []
-    for before, text in zip(("", *arguments), arguments):
-        option, equals, value = text.partition("=")
-        if before == "--device":
-            text = device_of(text) or text
-        elif option == "--device" and equals:
-            text = f"--device={device_of(value) or value}"
-        out.append(text)
-    return out
-
-
 def _rewritten(arguments: list[str]) -> list[str]:
     """`help run` is `run --help`; words of an instruction behind --for need no quotes."""
     if arguments[:1] == ["help"]:
@@ -117,9 +102,7 @@ def _rewritten(arguments: list[str]) -> list[str]:
         from mmulator.cli.program import own
 
         end = 1 + own(arguments[1:])
-        return [*_with_devices(arguments[:end]), *(["--"] if end < len(arguments) else []), *arguments[end:]]
-    if any(a.startswith("--device") for a in arguments):
-        arguments = _with_devices(arguments)
+        return [*arguments[:end], *(["--"] if end < len(arguments) else []), *arguments[end:]]
     if arguments[:1] not in (["sparse"], ["descriptor"]) or "--for" not in arguments:
         return arguments
     from mmulator.isa.names.words import is_word
@@ -134,6 +117,7 @@ def _rewritten(arguments: list[str]) -> list[str]:
 def run(arguments: list[str]) -> int:
     """Runs a command line and returns its exit code. A MmulatorError becomes one message, JSON if asked for."""
     screen = sys.stdout
+    variables.check()
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _note

@@ -22,6 +22,10 @@ def check(
     sarif: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write undefined behaviour as SARIF 2.1.0; - is standard output.")
     ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(metavar="FILE", help="An earlier SARIF file: tell only what is new, exit code 3 only for that.")
+    ] = None,
+    timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop after so long.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Verify a PTX module: every instruction and operand, for its .target and .version.
@@ -32,9 +36,11 @@ def check(
 
     Example: mmulator check examples/hopper_gemm/gemm.ptx
     """
+    from mmulator.cli.findings import baseline as read
     from mmulator.cli.findings import check_sarif, code_of, write_sarif
     from mmulator.cli.output import exclude, read_bytes
     from mmulator.demangle import choose
+    from mmulator.machine.text import loading_within
     from mmulator.program.runnable import unsupported
     from mmulator.program.static import static_findings
     from mmulator.ptx.parser import parse_module
@@ -44,20 +50,23 @@ def check(
 
     exclude({"--sarif -": sarif == "-", "--json": json}, "both write to standard output")
     check_sarif(sarif)
+    known = read(baseline)
     name = "<stdin>" if file == "-" else file
-    module = parse_module(Source(name, text_of(read_bytes(file), name)))
-    if target is not None:
-        module = _retarget(module, target)
-    kernels = module.entries
-    if entry is not None:
-        name = choose([k.name for k in kernels], entry, f"{file} has no kernel")
-        kernels = tuple(k for k in kernels if k.name == name)
-    errors = verify(module)
-    wrong = {e.span.line for e in errors if e.span}
-    missing = tuple(u for u in unsupported(module) if u.span.line not in wrong)  # what is wrong is said once
-    found = static_findings(module) if not errors else ()
+    with loading_within(timeout, name):
+        module = parse_module(Source(name, text_of(read_bytes(file), name)))
+        if target is not None:
+            module = _retarget(module, target)
+        kernels = module.entries
+        if entry is not None:
+            name = choose([k.name for k in kernels], entry, f"{file} has no kernel")
+            kernels = tuple(k for k in kernels if k.name == name)
+        errors = verify(module)
+        wrong = {e.span.line for e in errors if e.span}
+        missing = tuple(u for u in unsupported(module) if u.span.line not in wrong)  # what is wrong is said once
+        found = static_findings(module) if not errors else ()
     if sarif is not None:
-        write_sarif(sarif, found)
+        write_sarif(sarif, found, known=known)
+    found = tuple(known.new(found)) if known is not None else found
     if sarif != "-":
         (_as_json if json else _as_text)(module, kernels, errors, missing, found)
     code = 1 if errors or missing else code_of(found)

@@ -102,9 +102,11 @@ def _check(
 def _folders(vectors: Path | None, device: str | None) -> list[Path]:
     from mmulator.conformance.vectors import default_folder, files
     from mmulator.errors import MmulatorError
+    from mmulator.isa.chips import as_device
 
     root = vectors or default_folder()
     found = files(root)
+    device = as_device(device) if device is not None else None
     if device is not None and device not in found:
         raise MmulatorError(f"{root} has no vectors of {device}", hint=f"it has those of {', '.join(found)}")
     return [root / name for name in found if device in (None, name)]

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from mmulator.cli.output import WrongUsage
-from mmulator.cli.program import check_program, start, surroundings
+from mmulator.cli.program import absolute, check_program, hint_behind, sanitizes, start, surroundings
 
 _setting = typer.Option
 
@@ -18,10 +18,10 @@ _setting = typer.Option
 def exec(
     program: Annotated[
         list[str],
-        typer.Argument(metavar="SCRIPT|-m MODULE|-c CODE [ARGS]...", help="As behind `python`.", show_default=False),
+        typer.Argument(metavar="SCRIPT|-m MODULE|-c CODE [ARGS]...", help="As `python` takes them.", show_default=False),
     ],
-    device: Annotated[str | None, _setting(metavar="sm_NN", help="The chip that stands there. Default: sm_90.")] = None,
-    seed: Annotated[int | None, _setting(metavar="N", help="Of the scheduler's choices. Default: 0.", min=0)] = None,
+    device: Annotated[str | None, _setting(metavar="DEVICE", help="The chip that is found (H100). Default: sm_90.")] = None,
+    seed: Annotated[int | None, _setting(metavar="N", help="Seed of the scheduler's choices. Default: 0.", min=0)] = None,
     seeds: Annotated[int | None, _setting(metavar="N", help="Launch each kernel under N seeds and compare.", min=1)] = None,
     timeout: Annotated[float | None, _setting(metavar="SECONDS", help="Stop a launch after so long.", min=0)] = None,
     threads: Annotated[int | None, _setting(metavar="N", help="Cores to use. Default: all.", min=1, max=1024)] = None,
@@ -32,6 +32,22 @@ def exec(
         bool, _setting("--sanitize", help="Look for undefined behaviour, and say on standard error what was found.")
     ] = False,
     rules: Annotated[str | None, _setting(metavar="RULES", help="What is looked for: races,wgmma-* or -races.")] = None,
+    strict: Annotated[
+        bool, _setting("--strict", help="Rules of severity note, too; exit code 3 for any finding. Includes --sanitize.")
+    ] = False,
+    sarif: Annotated[str | None, _setting(metavar="FILE", help="Write findings as SARIF 2.1.0. Includes --sanitize.")] = None,
+    baseline: Annotated[
+        str | None, _setting(metavar="FILE", help="An earlier SARIF file: tell only what is new, exit code 3 only for that.")
+    ] = None,
+    json: Annotated[
+        bool, _setting("--json", help="At the end JSON on standard output; what the program prints goes to standard error.")
+    ] = False,
+    progress: Annotated[
+        str | None, _setting(metavar="auto|always|never", help="How far launches are that take long. Default: on a terminal.")
+    ] = None,
+    keep_going: Annotated[
+        bool, _setting("--keep-going", help="Go on behind an access out of bounds, which is a finding; includes --sanitize.")
+    ] = False,
     autotune: Annotated[
         str | None, _setting(metavar="measure|first", help="How Triton's autotuner chooses. Default: measure counted work.")
     ] = None,
@@ -40,21 +56,43 @@ def exec(
 
     Libraries find a GPU when the program imports them: torch with device="cuda", Triton, Numba, CuPy, cuda.core. All else is
     as with `python`: arguments, exit code, tracebacks. Options of mmulator come before the program; what is behind it is
-    the program's own. Every Python that the program starts is led here, too.
-    """
-    if device is not None:
-        from mmulator.isa.targets import check_known
+    the program's own. Python processes that the program starts run like this, too.
 
-        check_known(device)
+    With --sanitize the exit code is 3 where the program ends with 0 and undefined behaviour was found in it, or in a Python that
+    it started.
+    """
+    from mmulator.cli.findings import baseline as read
+    from mmulator.cli.findings import check_sarif
+
+    if device is not None:
+        from mmulator.isa.chips import as_device
+
+        device = as_device(device)
     check_program(program)
     if report is not None and report != "-" and Path(report).suffix != ".jsonl":
         raise WrongUsage(f"--report {report}", hint="a file that ends in .jsonl, or - for text on standard error")
     if report is not None:
-        report = "1" if report == "-" else str(Path(report).absolute())
-    given = {"seed": seed, "seeds": seeds, "timeout": timeout, "threads": threads, "report": report, "autotune": autotune}
-    wanted = sanitize or (rules is not None and not os.environ.get("MMULATOR_SANITIZE"))
-    given |= {"sanitize": 1 if wanted else None, "rules": rules}
-    start(program, surroundings({"device": device, **given}))
+        report = "1" if report == "-" else absolute(report)
+    given = {"seed": seed, "seeds": seeds, "timeout": timeout, "threads": threads, "report": report, "autotune": autotune,
+             "progress": progress}  # fmt: skip
+    if sarif == "-":
+        raise WrongUsage("--sarif -", hint="standard output is the program's: name a file")
+    check_sarif(sarif)
+    known = read(baseline)
+    wanted = sanitize or strict or keep_going or sarif is not None or known is not None
+    wanted |= rules is not None and not os.environ.get("MMULATOR_SANITIZE")
+    given |= {"sanitize": "strict" if strict else 1 if wanted else None, "rules": rules}
+    given["keep_going"] = 1 if keep_going else None
+    given["baseline"] = None if baseline is None else absolute(baseline)
+    environment = surroundings({"device": device, **given})
+    hint_behind(program)
+    if not json and not sanitizes(environment):
+        start(program, environment)
+    from mmulator.cli.supervised import Wanted, run
+
+    code = run(program, environment, Wanted(sarif, known, json, strict))
+    if code:
+        raise typer.Exit(code)
 
 
 EXAMPLES = r"""
@@ -63,5 +101,7 @@ mmulator exec train.py --epochs 1
 mmulator exec --device sm_80 -m pytest tests -x
 
 mmulator exec --report - -c "import torch; torch.ones(2, device='cuda')"
+
+mmulator exec --sanitize --sarif found.sarif -m pytest tests
 """
 exec.__doc__ = "\n\n".join((cleandoc(exec.__doc__ or ""), r"[bold]Examples[/bold]", EXAMPLES.strip()))

@@ -1,4 +1,4 @@
-"""`mmulator explain`: what a matrix instruction does, asks for and computes, and text to paste."""
+"""`mmulator explain`: what a matrix instruction does, asks for and computes, and text to paste; rules, and words around them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from mmulator.cli.completion import explained_words, target_names
 
 if TYPE_CHECKING:
     from mmulator.inspect import Explanation
+    from mmulator.inspect.explanation.topics import Topic
 
 _OTHERS = 12  # other matches that are named
 
@@ -18,7 +19,7 @@ def explain(
     instruction: Annotated[
         list[str],
         typer.Argument(
-            help="A name, a pasted statement, words; or a rule of the sanitizer.", show_default=False,
+            help="A name, a pasted statement, words; a rule of the sanitizer; or a concept, such as swizzle.", show_default=False,
             autocompletion=explained_words,
         ),
     ],
@@ -27,55 +28,85 @@ def explain(
     ] = None,
     ptx: Annotated[str | None, typer.Option(help="Only what this .version has, such as 8.0.")] = None,
     device: Annotated[str | None, typer.Option(help="The arithmetic of one device, such as sm_90. Default: all.")] = None,
-    brief: Annotated[bool, typer.Option("--brief", help="Without the text to paste.")] = False,
+    brief: Annotated[bool, typer.Option("--brief", help="Without the text to paste: the default.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="With PTX and a CUDA function to paste.")] = False,
     ptx_only: Annotated[bool, typer.Option("--ptx-only", help="Print the PTX to paste, nothing else.")] = False,
     cuda_only: Annotated[bool, typer.Option("--cuda-only", help="Print the CUDA function, nothing else.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Explain a matrix instruction: operands, legal targets, each device's arithmetic, rules, text to paste. Or a rule of the
-    sanitizer (`run --sanitize`): what must hold, and an example; `explain rules` lists them.
+    sanitizer (`run --sanitize`): what must hold, and an example; `explain rules` lists them. Or one of the words swizzle,
+    descriptor, fragment, proxy-fence, mbarrier, sparsity, bank.
 
     Words narrow: a family, a shape or part of one, types, qualifiers. The likeliest form is explained, others are named.
 
     Examples: mmulator explain wgmma m64n128 bf16
 
-    mmulator explain mma.sp f8f6f4 e2m1 --brief
+    mmulator explain mma.sp f8f6f4 e2m1 --full
 
     mmulator explain mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 --device sm_90
 
     mmulator explain ldmatrix x4 trans --cuda-only > ldmatrix.cuh
 
     mmulator explain wgmma-fence-missing
+
+    mmulator explain swizzle
     """
     from mmulator.cli import rules
     from mmulator.cli.output import exclude, print_json
 
-    forms = {"--brief": brief, "--ptx-only": ptx_only, "--cuda-only": cuda_only, "--json": json}
+    forms = {"--brief": brief, "--full": full, "--ptx-only": ptx_only, "--cuda-only": cuda_only, "--json": json}
     exclude(forms, "one form of output")
     named = rules.named(instruction)
     if named:
         exclude({"a rule": True, "--target": target, "--ptx": ptx, "--device": device}, "that is of instructions")
-        exclude({"a rule": True, "--brief": brief, "--ptx-only": ptx_only, "--cuda-only": cuda_only}, "that is of instructions")
+        exclude({"a rule": True, **{o: given for o, given in forms.items() if o != "--json"}}, "that is of instructions")
         rules.tell(named, several=named != ("-".join(instruction).lower().replace("_", "-"),), json=json)
         return
     from mmulator.errors import MmulatorError
     from mmulator.inspect import explain as answer
+    from mmulator.inspect.explanation import topics
 
+    topic = topics.topic_of(instruction)
+    if topic is not None:
+        exclude({"a concept": True, "--target": target, "--ptx": ptx, "--device": device}, "that is of instructions")
+        exclude({"a concept": True, **{o: given for o, given in forms.items() if o != "--json"}}, "that is of instructions")
+        _of_topic(topic, json)
+        return
     try:
         found = answer(" ".join(instruction), target, ptx, device=device)
     except MmulatorError as error:
-        if near := rules.similar(instruction):
-            error.hint = "; ".join(filter(None, (error.hint, f"a rule of the sanitizer: {', '.join(near)}")))
+        near = {"a rule of the sanitizer": rules.similar(instruction), "a concept": topics.similar(instruction)}
+        meant = (f"{what}: {', '.join(names)}" for what, names in near.items() if names)
+        error.hint = "; ".join(filter(None, (error.hint, *meant)))
         raise
     if json:
         print_json({"ok": True, **found.to_dict()})
     elif ptx_only or cuda_only:
         print(found.ptx if ptx_only else found.cuda, end="")
     else:
-        _as_text(found, brief)
+        _as_text(found, full)
 
 
-def _as_text(e: Explanation, brief: bool) -> None:
+def _of_topic(topic: Topic, json: bool) -> None:
+    from mmulator.cli.output import print_heading, print_json, print_text
+
+    if json:
+        print_json({"ok": True, **topic.to_dict()})
+        return
+    print_heading(topic.name)
+    for paragraph in topic.text:
+        print_text(paragraph)
+    print()
+    for line in topic.picture:
+        print(f"  {line}")
+    print()
+    for what, command in topic.commands:
+        print_text(f"{what}: {command}", hang=2)
+    print_text(f"Section: {topic.section} (PTX ISA 9.1). More: docs/{topic.page}")
+
+
+def _as_text(e: Explanation, full: bool) -> None:
     from mmulator.cli.output import print_heading, print_text
 
     print_heading(e.mnemonic)
@@ -90,10 +121,13 @@ def _as_text(e: Explanation, brief: bool) -> None:
     _arithmetic(e)
     _rules(e)
     _related(e)
-    for title, text in () if brief else (("PTX", e.ptx), ("CUDA", e.cuda)):
+    for title, text in (("PTX", e.ptx), ("CUDA", e.cuda)) if full else ():
         print()
         print_heading(title)
         print(text, end="")
+    if not full:
+        print()
+        print_text("PTX and a CUDA function to paste: --full, or --ptx-only, --cuda-only")
 
 
 def _operands(e: Explanation) -> None:
@@ -155,7 +189,7 @@ def _commands(e: Explanation) -> list[str]:
     held = operands(form)
     out = [f"lanes and registers: mmulator layout {e.mnemonic} {'|'.join(held)}"] if held else []
     if form.family == "wgmma" and form.atype:
-        out.append(f"matrices in shared memory: mmulator descriptor {e.mnemonic}")
+        out.append(f"matrices in shared memory: mmulator descriptor encode {e.mnemonic}")
     if form.sparse:
         out.append(f"metadata: mmulator sparse lanes --for {e.mnemonic}")
     return out

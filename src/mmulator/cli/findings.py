@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from mmulator.findings import Finding
     from mmulator.jobs.sanitized import Judged, Wish
     from mmulator.jobs.suppressions import Suppression
+    from mmulator.sarif import Baseline
 
 FOUND = 3  # exit code
 _COLOURS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "note": "\x1b[1m"}
 _SEVERITY = re.compile(rf": ({'|'.join(_COLOURS)}):(?= |$)")
 
 
-def wish(seeds: int | None, rules: str | None, prove: bool, strict: bool) -> Wish:
+def wish(seeds: int | None, rules: str | None, prove: bool, strict: bool, keep_going: bool = False) -> Wish:
     """What options ask for. Raises WrongUsage."""
     from mmulator.jobs.sanitized import Wish
     from mmulator.rules.choice import chosen
@@ -31,7 +32,7 @@ def wish(seeds: int | None, rules: str | None, prove: bool, strict: bool) -> Wis
     if not looked_for:
         raise WrongUsage(f"--rules {rules}: nothing is left to look for", hint="such as races,wgmma-* or -races")
     tries = max(seeds or 0, PROOF_SEEDS) if prove else 0
-    return Wish(seeds or 1, looked_for, tries)
+    return Wish(seeds or 1, looked_for, tries, keep_going)
 
 
 PROOF_SEEDS = 64
@@ -71,12 +72,26 @@ def check_sarif(path: str | None) -> None:
         check_writable(path)
 
 
-def write_sarif(path: str, findings: Sequence[Finding], suppressed: Sequence[tuple[Finding, Suppression]] = ()) -> None:
+def write_sarif(
+    path: str, findings: Sequence[Finding], suppressed: Sequence[tuple[Finding, Suppression]] = (), known: Baseline | None = None
+) -> None:
     """`-` is standard output. Raises MmulatorError if it cannot be written."""
-    from mmulator.cli.sarif import sarif
+    from mmulator.sarif import sarif
 
-    text = json.dumps(sarif(findings, suppressed), indent=1) + "\n"
+    write_log(path, sarif(findings, [(f, s.reason or "") for f, s in suppressed], known))
+
+
+def write_log(path: str, log: dict[str, object]) -> None:
+    """A SARIF log to a file, or to standard output (`-`)."""
+    text = json.dumps(log, indent=1) + "\n"
     if path == "-":
         print(text, end="")
     else:
         write_file(path, text.encode())
+
+
+def baseline(path: str | None) -> Baseline | None:
+    """The findings of the earlier SARIF file that `--baseline` names. Raises MmulatorError for another file."""
+    from mmulator.sarif import Baseline
+
+    return None if path is None else Baseline.read(path)

@@ -200,9 +200,11 @@ def _check_device(found: Layout, device: str) -> None:
     from mmulator.errors import UnsupportedError
     from mmulator.inspect.explanation.arithmetic import runs_on
     from mmulator.inspect.search import form_of
+    from mmulator.isa.chips import as_device
     from mmulator.isa.targets import DEVICES
 
     form = form_of(found.instruction)
+    device = as_device(device)
     if not runs_on(form, device):
         have = ", ".join(d for d in DEVICES if runs_on(form, d)) or "none"
         raise UnsupportedError(f"{device} has no {found.instruction}", hint=f"devices that have it: {have}")

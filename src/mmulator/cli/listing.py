@@ -29,6 +29,7 @@ def list(
     sparse: Annotated[bool, typer.Option("--sparse", help="With sparse A.")] = False,
     dense: Annotated[bool, typer.Option("--dense", help="Without sparse A.")] = False,
     device: Annotated[str | None, typer.Option(help="What this device runs with known arithmetic, such as sm_89.")] = None,
+    devices: Annotated[bool, typer.Option("--devices", help="The devices instead: chips, instructions, evidence.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Every name in full, one a line.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -38,13 +39,22 @@ def list(
 
     mmulator list wgmma fp8 --dense
 
-    mmulator list --family mma --device sm_89 --full
+    mmulator list --family mma --device "RTX 4090" --full
+
+    mmulator list --devices
     """
     from mmulator.cli.output import exclude, print_json
     from mmulator.inspect import group
 
     exclude({"--sparse": sparse, "--dense": dense}, "without either both are listed")
     exclude({"--full": full, "--json": json}, "JSON has every name")
+    if devices or words == ["devices"]:
+        asked = {"instructions": words if devices else None, "--target": target, "--ptx": ptx, "--type": type, "--family": family,
+                 "--shape": shape, "--device": device}  # fmt: skip
+        for name, value in asked.items():
+            exclude({"--devices": True, name: value or None}, "all devices are listed")
+        _devices(json)
+        return
     forms = _forms(words or [], target, ptx, type, family, shape, "sparse" if sparse else "dense" if dense else "", device)
     if json:
         from dataclasses import asdict
@@ -65,14 +75,14 @@ def _forms(
 ) -> tuple[Form, ...]:  # fmt: skip
     """What fits, in the order of the tables. Raises InvalidInstructionError where nothing does."""
     from mmulator.errors import InvalidInstructionError
+    from mmulator.isa.chips import as_device
     from mmulator.isa.matrix import FAMILIES
     from mmulator.isa.names.words import find_forms, legal_forms
-    from mmulator.isa.targets import check_known
 
     if family is not None and family not in FAMILIES:
         raise InvalidInstructionError(f"--family {family}: no such family", hint=f"one of {', '.join(FAMILIES)}")
     if device is not None:
-        check_known(device)
+        device = as_device(device)
     query = " ".join(filter(None, (family, *words, shape, type, side)))
     forms = legal_forms(target, ptx)
     if not forms:
@@ -89,6 +99,20 @@ def _forms(
         if not forms:
             raise InvalidInstructionError(f"nothing that fits `{query}` runs on {device}")
     return forms
+
+
+def _devices(json: bool) -> None:
+    from mmulator.cli.output import print_columns, print_json, print_line
+    from mmulator.inspect.chips import KINDS, LETTERS, devices
+
+    if json:
+        print_json({"ok": True, "devices": [d.to_dict() for d in devices()]})
+        return
+    rows = [(d.sm, *(LETTERS.get(d.evidence.get(kind, ""), "") for kind in KINDS), ", ".join(d.chips)) for d in devices()]
+    print_columns(("device", *KINDS, "chips"), rows, breaks=" ")
+    said = "; ".join(f"{letter} {word}" for word, letter in LETTERS.items())
+    print_line(f"how bits are known: {said}; empty: it has no such instruction. mx: block-scaled FP4, sp: sparse f16, int: s8")
+    print_line("--device takes a device or the name of a chip: sm_90, H100, 'RTX 4090'")
 
 
 def _as_table(groups: tuple[FormGroup, ...], count: int) -> None:

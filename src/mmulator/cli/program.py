@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from mmulator import variables
 from mmulator.errors import LaunchError, MmulatorError
 
-_FLAGS = ("-h", "--help", "--sanitize")  # options of ours without a value
+_FLAGS = ("-h", "--help", "--sanitize", "--strict", "--keep-going", "--json")  # options of ours without a value
 
 
 def begin(arguments: list[str]) -> None:
@@ -21,7 +23,32 @@ def begin(arguments: list[str]) -> None:
         environment = surroundings({})
     except MmulatorError:
         return
+    variables.check()
+    if sanitizes(environment):
+        return
+    hint_behind(arguments)
     start(arguments, environment)
+
+
+def sanitizes(environment: Mapping[str, str]) -> bool:
+    """Whether undefined behaviour is looked for in the program."""
+    from mmulator.driver.settings import Settings
+
+    return bool(Settings.from_environment(environment).sanitize)
+
+
+def absolute(path: str) -> str:
+    """A path for a program that may go to other folders."""
+    return str(Path(path).absolute())
+
+
+def hint_behind(program: list[str]) -> None:
+    """Says so where an option of ours stands behind a script, which gets it: `exec prog.py --sanitize`."""
+    words = [] if program[0] in ("-m", "-c") else program[1 : program.index("--") if "--" in program else None]
+    mine = next((word for word in words if word.partition("=")[0] in ("--sanitize", "--sarif", "--autotune")), None)
+    if mine is not None:
+        told = f"note: {mine} goes to {program[0]}; options of mmulator stand before the program: mmulator exec {mine} ..."
+        print(told, file=sys.stderr)
 
 
 def own(arguments: list[str]) -> int:
@@ -44,8 +71,28 @@ def check_program(program: list[str]) -> None:
         raise WrongUsage(
             f"{first} is no option of exec", hint="options of Python are set by its environment variables, such as PYTHONOPTIMIZE"
         )
-    elif first != "-" and first[:1] != "-" and not Path(first).exists():
-        raise WrongUsage(f"cannot read {first}: No such file or directory", hint="exec takes what follows `python`")
+    elif first != "-" and first[:1] != "-":
+        if not Path(first).exists():
+            raise WrongUsage(f"cannot read {first}: No such file or directory", hint="exec takes what follows `python`")
+        _check_python(first)
+
+
+def _check_python(path: str) -> None:
+    """Raises WrongUsage for a file that is known to be no Python: its own error would be about its first strange character."""
+    from mmulator.cli.output import WrongUsage
+
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(4)
+            if data != b"\x7fELF" and not path.endswith((".cu", ".cuh", ".ptx", ".toml")):
+                return
+            data += file.read(1 << 26)
+    except OSError:  # a folder with __main__.py, or Python says it
+        return
+    from mmulator.ptx.text import foreign
+
+    what, hint = foreign(data, path) or ("PTX" if path.endswith(".ptx") else "a launch file", f"`mmulator run {path}` runs it")
+    raise WrongUsage(f"{path} is {what}; exec runs programs of Python", hint=hint)
 
 
 def surroundings(settings: dict[str, Any]) -> dict[str, str]:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from inspect import cleandoc
 from pathlib import Path
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from mmulator.jobs.sanitized import Judged
     from mmulator.machine.backend import Chip
     from mmulator.machine.launch.watch import Store
+    from mmulator.sarif import Baseline
 
     Compared = tuple[Chip, list[ArrayComparison]]
     Watched = list[tuple[int, tuple[int, ...]]]
@@ -48,8 +50,8 @@ def run(
     set_: Annotated[
         Texts, typer.Option("--set", metavar="NAME=VALUE", help="A .const or .global variable before the launch.")
     ] = None,
-    device: Annotated[str | None, typer.Option(metavar="sm_NN", help="Whose arithmetic. Default: that of .target.")] = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="Of the scheduler's choices.")] = None,
+    device: Annotated[str | None, typer.Option(metavar="DEVICE", help="Chip (H100) to compute as. Default: .target.")] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of the scheduler's choices.")] = None,
     timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop after so long.")] = None,
     threads: Annotated[int | None, typer.Option(metavar="N", help="Cores to use. Default: all.", min=1, max=1024)] = None,
     dask: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Share the blocks out on a Dask cluster.")] = None,
@@ -60,14 +62,20 @@ def run(
     compare_gpu: Annotated[
         bool, _compare("--compare-gpu", help="Run it on the GPU of this machine too, and compare every array.")
     ] = False,
-    sanitize: Annotated[bool, _find("--sanitize", help="Look for it, and say what was found.")] = False,
+    sanitize: Annotated[bool, _find("--sanitize", help="Look for undefined behaviour, and say what was found.")] = False,
     rules: Annotated[
         str | None, _find(metavar="RULES", help="Such as races,wgmma-* or -races.", autocompletion=rule_choices)
     ] = None,
-    seeds: Annotated[int | None, _find(metavar="N", help="In N runs, of as many seeds.", min=1)] = None,
+    seeds: Annotated[int | None, _find(metavar="N", help="Run N times, each with another seed.", min=1)] = None,
     prove: Annotated[bool, _find("--prove", help="Look for a seed under which the results differ.")] = False,
     strict: Annotated[bool, _find("--strict", help="Rules of severity note, too; exit code 3 for any finding.")] = False,
+    keep_going: Annotated[
+        bool, _find("--keep-going", help="Go on behind an access out of bounds: a load gets zeros, a store does nothing.")
+    ] = False,
     sarif: Annotated[str | None, _find(metavar="FILE", help="Write SARIF 2.1.0; - is standard output.")] = None,
+    baseline: Annotated[
+        str | None, _find(metavar="FILE", help="An earlier SARIF file: tell only what is new, exit code 3 only for that.")
+    ] = None,
     save: Annotated[Path | None, _look(metavar="FILE.npz", help="Write the arrays that the kernel wrote.")] = None,
     print_: Annotated[Texts, _look("--print", metavar="NAME", help="Print an array after the run.")] = None,
     watch: Annotated[Texts, _look(metavar="NAME[ROW,COL]", help="List the stores to an element.")] = None,
@@ -91,17 +99,17 @@ def run(
     _tolerate(job, {"rtol": rtol, "atol": atol, "ulp": ulp})
     job.show = print_ or []
     watched = _watched(job, watch or [])
-    wish = None
+    wish, known = None, findings.baseline(baseline)
     if dask is not None:
         exclude({"--dask": dask, "--threads": threads}, "each worker has threads of its own")
         exclude({"--dask": dask, "--watch": watch or None}, "stores are listed in the order of one machine")
         exclude({"--dask": dask, "--compare-gpu": compare_gpu}, "it is about the GPU of this machine")
-    if sanitize or rules is not None or seeds or prove or strict or sarif is not None:
+    if sanitize or rules is not None or seeds or prove or strict or keep_going or sarif is not None or baseline is not None:
         exclude({"--sanitize": True, "--watch": watch or None}, "a launch is watched or sanitized")
         exclude({"--sanitize": True, "--compare-gpu": compare_gpu}, "it is another question")
         exclude({"--sanitize": True, "--dask": dask}, "the sanitizer looks at all blocks together")
         exclude({"--sarif -": sarif == "-", "--json": json}, "both write to standard output")
-        wish = findings.wish(seeds, rules, prove, strict)
+        wish = findings.wish(seeds, rules, prove, strict, keep_going)
         findings.check_sarif(sarif)
     if compare_gpu:
         exclude({"--compare-gpu": True, "--watch": watch}, "it lists the stores to what differs")
@@ -115,11 +123,13 @@ def run(
                     workers=workers,
                 )  # fmt: skip
         except MmulatorError as error:
-            raise typer.Exit(_stopped(error, json, sarif, strict)) from None
+            raise typer.Exit(_stopped(error, json, sarif, strict, known)) from None
     if save is not None:
         _save(save, result)
-    if sarif is not None and result.judged is not None:
-        findings.write_sarif(sarif, result.judged.findings, result.judged.suppressed)
+    if result.judged is not None:
+        if sarif is not None:
+            findings.write_sarif(sarif, result.judged.findings, result.judged.suppressed, known)
+        result = replace(result, judged=result.judged.against(known))
     if sarif != "-":
         (_as_json if json else _as_text)(result, job, watched, arrays)
     found = findings.code_of(result.judged.findings, strict) if result.judged is not None else 0
@@ -127,7 +137,7 @@ def run(
         raise typer.Exit(found or 1)
 
 
-def _stopped(error: MmulatorError, json: bool, sarif: str | None, strict: bool) -> int:
+def _stopped(error: MmulatorError, json: bool, sarif: str | None, strict: bool, known: Baseline | None) -> int:
     """Says why the run stopped, and what the sanitizer had found. The exit code."""
     from mmulator.cli import findings
 
@@ -135,7 +145,8 @@ def _stopped(error: MmulatorError, json: bool, sarif: str | None, strict: bool) 
     if judged is None:
         raise error
     if sarif is not None:
-        findings.write_sarif(sarif, judged.findings, judged.suppressed)
+        findings.write_sarif(sarif, judged.findings, judged.suppressed, known)
+    judged = judged.against(known)
     error.findings = ()  # they follow
     if json:
         print_json({"ok": False, "errors": [error_data(error)], "sanitizer": judged.as_dict()})
@@ -197,6 +208,7 @@ run.__doc__ = "\n\n".join(
 def _job(file: Path, given: dict[str, Any]) -> Job:
     from mmulator.errors import LaunchError
     from mmulator.jobs.job import Job, load_job, parse_argument, read_expectation
+    from mmulator.ptx.text import check_text
 
     if not file.is_file() and not (file.exists() and not file.is_dir()):
         reason = "Is a directory" if file.is_dir() else "No such file or directory"
@@ -206,6 +218,7 @@ def _job(file: Path, given: dict[str, Any]) -> Job:
             if value is not None and value != []:
                 raise LaunchError(f"--{name} goes with a PTX file: a launch file says it itself")
         return load_job(file)
+    check_text(file)
     if given["grid"] is None or given["block"] is None:
         raise LaunchError(
             "a PTX file needs --grid and --block", hint="or write a launch file: `mmulator run --help` shows one"
@@ -279,7 +292,7 @@ def _numbers(text: str, option: str) -> list[int]:
 
 def _on_gpu(job: Job, timeout: float | None, threads: int | None, quiet: bool) -> tuple[JobResult, list[Compared]]:
     from mmulator.conformance.launches import compare_launch
-    from mmulator.devices.gpu import Gpu
+    from mmulator.hardware.gpu import Gpu
 
     gpu = Gpu(limit_s=timeout or 60.0)
     with Progress(quiet, once=True) as progress:
@@ -376,14 +389,7 @@ def _stores(result: JobResult, job: Job, watched: Watched) -> None:
         stores = _stores_to(result, number, index)
         print(f"stores to {job.arguments[number].name}{list(index)}: {len(stores)}")
         for store in stores[-8:]:
-            print_line(f"  {store} ({_value(store.value, job.arguments[number].value.dtype)})")
-
-
-def _value(bits: int, dtype: Any) -> str:
-    """The value of an element's bits."""
-    import numpy as np
-
-    return str(np.frombuffer(bits.to_bytes(dtype.itemsize, "little"), dtype)[0])
+            print_line(f"  {store}")
 
 
 def _as_text(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]) -> None:

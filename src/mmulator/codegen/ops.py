@@ -262,6 +262,11 @@ def prefetch(pointer: Value, write: bool = False) -> None:
     b.call("llvm.prefetch.p0", void, [ptr(pointer), *(constant(b, u32, n) for n in (int(write), 3, 1))])
 
 
+def cycles() -> Value:
+    """The host's counter of cycles (u64), or of whatever else it counts time in."""
+    return Builder.current().call("llvm.readcyclecounter", u64, [])
+
+
 def atomic_rmw(op: str, pointer: Value, value: Value) -> Value:
     """LLVM's atomicrmw; the old value."""
     return value.b.emit(value.ty, f"atomicrmw {op} ptr {pointer.text}, {value.typed} seq_cst, align {value.ty.size}")

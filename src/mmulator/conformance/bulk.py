@@ -33,12 +33,13 @@ BATCH = 200  # blocks of a launch
 
 @dataclass(frozen=True)
 class Kind:
-    """An instruction. op, type: of a reduction, else empty."""
+    """An instruction. op, type: of a reduction, else empty; ptx: the .version that it needs."""
 
     to: str
     source: str
     op: str = ""
     type: str = ""
+    ptx: tuple[int, int] = (8, 6)
 
     @property
     def name(self) -> str:
@@ -58,7 +59,8 @@ def _reductions() -> Iterator[Kind]:
             slots = {s.name: s.choices for s in row.slots}
             for op in slots["op"]:
                 for type_name in slots["type"]:
-                    yield Kind(slots["dst"][0], slots["src"][0], f"{op}.noftz" if "noftz" in slots else op, type_name)
+                    yield Kind(slots["dst"][0], slots["src"][0], f"{op}.noftz" if "noftz" in slots else op, type_name,
+                               max(Kind.ptx, row.requires.ptx))  # fmt: skip
 
 
 SUITES: dict[str, tuple[Kind, ...]] = {
@@ -101,7 +103,7 @@ def kernel(target: str, kind: Kind) -> str:
     else:
         wait = "WAIT: mbarrier.try_wait.parity.shared.b64 p, [bar], 0;\n@!p bra WAIT;"
         act = f"{kind.mnemonic} {to}, {source}, size, [its];\n{wait}"
-    return f""".version 8.6
+    return f""".version {kind.ptx[0]}.{kind.ptx[1]}
 .target {target}
 .address_size 64
 .extern .shared .align 1024 .b8 window[];
@@ -193,9 +195,10 @@ def differences(b: Batch, got: tuple[Array, Array], want: tuple[Array, Array]) -
 
 
 def compared(backend: Backend, what: str, seed: int, count: int) -> Iterator[tuple[int, Any]]:
-    """(cases, differences) of the batches of a suite: as many of each kind, `count` in all."""
-    each = max(2, count // len(SUITES[what]) // 2 * 2)
-    for kind in SUITES[what]:
+    """(cases, differences) of the batches of a suite: as many of each kind that the driver reads, `count` in all."""
+    kinds = [kind for kind in SUITES[what] if kind.ptx <= backend.chip.ptx]
+    each = max(2, count // len(kinds) // 2 * 2)
+    for kind in kinds:
         for first in range(0, each, BATCH):
             b = batch(seed * 1_000_003 + first, kind, min(BATCH, each - first))
             yield len(b.places), differences(b, run(backend, b), model(b, backend.chip.device))

@@ -26,8 +26,8 @@ from mmulator.conformance.probes import PROBES, Observation, observe
 from mmulator.conformance.subjects import Subject, forms, group, subjects
 from mmulator.conformance.suites import SUITES
 from mmulator.conformance.vectors import Vector
-from mmulator.devices.gpu import Gpu
 from mmulator.errors import MmulatorError
+from mmulator.hardware.gpu import Gpu
 from mmulator.isa.names.mnemonic import parse_mnemonic
 from mmulator.isa.targets import Target
 from mmulator.machine.backend import Backend, Chip
@@ -95,15 +95,15 @@ class Settings:
         return {name: getattr(self, name) for name in ("seed", "count", "gpu", "machine", "replay", "capture")}
 
 
-def items(target: Target, settings: Settings) -> tuple[list[Item], list[str]]:
-    """The work for a target, and the mnemonics of forms that it lacks; both as `filter` has it."""
+def items(chip: Chip, settings: Settings) -> tuple[list[Item], list[str]]:
+    """The work for a chip, and the mnemonics of forms that it or its driver lacks; both as `filter` has it."""
     wanted = re.compile(settings.filter)
-    there, missing = forms(target)
+    there, missing = forms(chip.target, chip.ptx)
     out = [Item(f.mnemonic, group(f), f.mnemonic) for f in there]
     for edge in EDGES if settings.edges else ():
         asked = [f.mnemonic for f in there if edge.asks(f)]
         out += [Item(f"edge {edge.name}: {m}", f"edge: {edge.name}", m, edge.name) for m in asked]
-    out += [Item(s.name, s.group, s.name, suite=s.name) for s in SUITES.values() if s.there(target)]
+    out += [Item(s.name, s.group, s.name, suite=s.name) for s in SUITES.values() if s.there(chip.target)]
     return [i for i in out if wanted.search(i.name)], [f.mnemonic for f in missing if wanted.search(f.mnemonic)]
 
 
@@ -333,7 +333,7 @@ def run(
         info = _info(settings)
     else:
         info = _apart(_info, settings)
-    todo, missing = stored_items(settings) if settings.replay else items(info.target, settings)
+    todo, missing = stored_items(settings) if settings.replay else items(info, settings)
     # what was captured before an interruption is not in the state: then all of it runs again
     done = read_state(state, settings, info) if state and not settings.capture else {}
     outcome = Outcome(info, missing=missing)

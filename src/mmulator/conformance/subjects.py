@@ -11,7 +11,7 @@ from mmulator.errors import MmulatorError
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.row import OperandSpec
-from mmulator.isa.targets import Target
+from mmulator.isa.targets import PTX_VERSIONS, Target
 from mmulator.isa.types import F16
 from mmulator.layouts import sparse
 from mmulator.lazy import cached_property
@@ -107,14 +107,15 @@ def subjects(form: Form) -> list[Subject]:
     return out
 
 
-def forms(target: Target) -> tuple[list[Form], list[Form]]:
-    """The forms that a target has and can be compared, and those it lacks."""
+def forms(target: Target, newest: tuple[int, int] = PTX_VERSIONS[-1]) -> tuple[list[Form], list[Form]]:
+    """The forms that a target has and can be compared, and those it lacks. newest: the newest .version that the driver reads."""
     there: list[Form] = []
     missing: list[Form] = []
     for form in matrix_forms():
         if form.op in ORDERING:
             continue
-        (there if form.requires.admits(target) else missing).append(form)
+        known = form.requires.admits(target) and form.requires.first_ptx(target) <= newest
+        (there if known else missing).append(form)
     return there, missing
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mmulator.findings import WIDTH, Finding, by_severity, counted, grouped, paragraph
+from mmulator.findings import WIDTH, Finding, by_severity, counted, group_key, grouped, paragraph
 from mmulator.findings import paragraphs as all_paragraphs
+from mmulator.sarif import Baseline, results
 
 
 def paragraphs(findings: Sequence[Finding]) -> Iterator[str]:
@@ -20,17 +21,23 @@ def paragraphs(findings: Sequence[Finding]) -> Iterator[str]:
 
 @dataclass
 class Findings:
-    """Of all tests, other processes' too. rows: by rule and places. launches: that were looked at."""
+    """Findings of all tests, in other processes too. rows: one for findings that are told as one; `result` is the SARIF result.
+    launches: how many were sanitized."""
 
-    rows: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
+    rows: dict[tuple[str, ...], dict[str, Any]] = field(default_factory=dict)
     launches: int = 0
 
-    def count(self, test: str, launches: int, findings: Sequence[Finding]) -> None:
-        """What the launches of one test have."""
+    def count(self, test: str, launches: int, findings: Sequence[Finding], known: Baseline | None = None) -> None:
+        """Adds the findings of one test's launches. known: findings of an earlier run, which get no line."""
         self.launches += launches
-        for f in findings:
-            text = paragraph([f], None)[0]
-            row = self.rows.setdefault(f.key, {"key": f.key, "severity": f.severity, "text": text, "tests": []})
+        new = {id(f) for f in (findings if known is None else known.new(findings))}
+        for group in grouped(findings):
+            key = group_key(group[0])
+            (result,) = results(group)
+            row = self.rows.setdefault(key, {
+                "key": key, "severity": group[0].severity, "text": paragraph(group, None)[0], "tests": [], "result": result,
+                "new": id(group[0]) in new, "findings": [f.as_dict() for f in group],
+            })  # fmt: skip
             row["tests"].append(test)
 
     def add(self, rows: Iterable[dict[str, Any]]) -> None:
@@ -48,9 +55,11 @@ class Findings:
         """None where nothing was looked at."""
         if not self.launches:
             return
-        head = by_severity([row["severity"] for row in self.rows.values()])
-        yield f"sanitizer: {head} in {self.launches:,} launch{'es' * (self.launches != 1)}"
-        for row in sorted(self.rows.values(), key=lambda row: row["severity"] != "error"):
+        rows = [row for row in self.rows.values() if row["new"]]
+        known = f", {len(self.rows) - len(rows)} known by the baseline" if len(rows) < len(self.rows) else ""
+        head = by_severity([row["severity"] for row in rows])
+        yield f"sanitizer: {head}{known} in {self.launches:,} launch{'es' * (self.launches != 1)}"
+        for row in sorted(rows, key=lambda row: row["severity"] != "error"):
             tests = row["tests"]
             more = f" and {len(tests) - 1} more" if len(tests) > 1 else ""
             yield f"  {row['text']}"

@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 import copy
 import os
-import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from mmulator.doors.pytest_tests import ThisTest
 
 PLUGIN = "mmulator-tests"
-_OPTIONS = ("seed", "seeds", "timeout", "sanitize", "rules", "report")
-_DEVICE = re.compile(r"sm_\d+")
+_OPTIONS = ("seed", "seeds", "timeout", "sanitize", "rules", "keep_going", "sarif", "baseline", "report")
 _MARKER = (
-    "mmulator(device=None, seed=None, seeds=None, timeout=None, sanitize=None, rules=None): with pytest --mmulator, the chip "
-    "that this test finds, the seed of its launches, under how many seeds each is run, seconds that they may take together, if "
-    "undefined behaviour is looked for (True, False, 'strict', 'raise'), and which"
+    "mmulator(device=None, seed=None, seeds=None, timeout=None, sanitize=None, rules=None, keep_going=None): with pytest "
+    "--mmulator, the chip that this test finds, the seed of its launches, under how many seeds each is run, seconds that they "
+    "may take together, if undefined behaviour is looked for (True, False, 'strict', 'raise'), and which, and if launches go on "
+    "behind an access out of bounds"
 )
 
 
@@ -33,8 +33,8 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     marked -= {name for name in marked if name.partition(".")[0] == "mmulator"}
     group = parser.getgroup("mmulator", "GPU programs without a GPU (mmulator)")
     doors = "" if os.environ.get("MMULATOR_EXEC") == sys.prefix else None  # `mmulator exec -m pytest`: they are open already
-    group.addoption("--mmulator", nargs="?", const="", default=doors, metavar="sm_NN",
-                    help="Run GPU kernels here, as this chip does. Default: $MMULATOR_DEVICE, or sm_90.")  # fmt: skip
+    group.addoption("--mmulator", nargs="?", const="", default=doors, metavar="DEVICE",
+                    help="Run GPU kernels here, as this chip does (H100). Default: $MMULATOR_DEVICE or sm_90.")  # fmt: skip
     group.addoption("--mmulator-seed", type=_seed, metavar="N|random",
                     help="Seed of the launches: each test has its own, made of N and its name.")  # fmt: skip
     group.addoption("--mmulator-seeds", type=_natural, metavar="N",
@@ -43,6 +43,11 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     group.addoption(*_short(parser), "--mmulator-sanitize", dest="mmulator_sanitize", action="store_true",
                     help="Look for undefined behaviour in every launch; tests whose launches have some fail.")  # fmt: skip
     group.addoption("--mmulator-rules", type=_rules, metavar="RULES", help="What is looked for: races,wgmma-* or -races.")
+    group.addoption("--mmulator-keep-going", action="store_true",
+                    help="Go on behind an access out of bounds, which is a finding; includes --sanitize.")  # fmt: skip
+    group.addoption("--mmulator-sarif", metavar="FILE", help="Write what is found as SARIF 2.1.0; includes --sanitize.")
+    group.addoption("--mmulator-baseline", metavar="FILE",
+                    help="An earlier SARIF file: only what is new fails a test and is told; includes --sanitize.")  # fmt: skip
     group.addoption("--mmulator-report", action="store_true", help="At the end, a table of the kernels: launches and times.")
 
 
@@ -102,9 +107,11 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
 
 def _separate(args: list[str]) -> bool:
     """`--mmulator tests/` names no device: the option gets its default as `--mmulator=`, and pytest its folder."""
+    from mmulator.isa.chips import device_of
+
     changed = False
     for n, (word, behind) in enumerate(zip(args, [*args[1:], ""])):
-        if word == "--mmulator" and not _DEVICE.fullmatch(behind):
+        if word == "--mmulator" and not (behind.startswith("sm_") or (device_of(behind) and not Path(behind).exists())):
             args[n] = "--mmulator="
             changed = True
     return changed

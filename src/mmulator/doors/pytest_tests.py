@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shlex
 import sys
 import types
 import zlib
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -18,14 +19,15 @@ import pytest
 
 from mmulator.doors.imports import environment, open_doors
 from mmulator.doors.pytest_findings import Findings, paragraphs
-from mmulator.driver import Driver, Settings, current, use
+from mmulator.driver import Driver, Settings, current, progress, told, use
 from mmulator.driver.report import Totals
 from mmulator.driver.settings import RAISE, REPORT, STRICT
 from mmulator.errors import LimitReached, MmulatorError
 from mmulator.findings import Finding, union
-from mmulator.isa.targets import check_known, device_of
+from mmulator.isa.chips import as_device
 from mmulator.machine.launch.report import Report
 from mmulator.rules.choice import chosen
+from mmulator.sarif import Baseline, log
 
 # Frames of these are not what a test's author looks for behind the line that launches.
 _LIBRARIES = ("mmulator", "triton", "torch", "numba", "cupy", "cuda")
@@ -36,8 +38,7 @@ def begin(device: str) -> None:
     """The doors of this process open, for a device, or "" for what the environment says. Raises UsageError."""
     try:
         if device:
-            check_known(found := device_of(device) or device)
-            os.environ["MMULATOR_DEVICE"] = found
+            os.environ["MMULATOR_DEVICE"] = as_device(device)
         Settings.from_environment()
         os.environ |= environment()
         open_doors()
@@ -55,6 +56,7 @@ class Wish:
     timeout: float | None = None
     sanitize: str | None = None
     rules: str | None = None
+    keep_going: bool | None = None
 
     @classmethod
     def of_markers(cls, item: pytest.Item) -> Wish:
@@ -141,6 +143,27 @@ class ThisTest:
         current().change(replace(current().settings, timeout=self.limit - self.used))
 
 
+class Line:
+    """How far a launch is, behind what pytest has written in its line; nothing where that is no terminal."""
+
+    def __init__(self, reporter: Any) -> None:
+        self.reporter, self.writer = reporter, reporter._tw
+
+    def room(self) -> int:
+        left = int(self.writer.fullwidth) - int(self.writer.width_of_current_line) - 2
+        return left if self.reporter.isatty and left >= 30 else 0
+
+    def draw(self, text: str) -> None:
+        self._write(f"\x1b7 {text}\x1b[K\x1b8")  # the cursor goes back to where pytest writes on
+
+    def clear(self) -> None:
+        self._write("\x1b[K")
+
+    def _write(self, text: str) -> None:
+        self.writer._file.write(text)
+        self.writer._file.flush()
+
+
 class Tests:
     """The part of pytest that runs with --mmulator. totals: of the launches of all tests, other processes' too."""
 
@@ -152,6 +175,21 @@ class Tests:
         self.output: dict[str, Any] | None = getattr(config, "workeroutput", None)
         self.totals, self.this, self.problem = Totals(), ThisTest(), ""
         self.findings = Findings()
+        option = self.option
+        files = option.mmulator_sarif, option.mmulator_baseline
+        option.mmulator_sanitize |= option.mmulator_keep_going or any(file is not None for file in files)
+        try:
+            self.known = None if option.mmulator_baseline is None else Baseline.read(option.mmulator_baseline)
+            if option.mmulator_sarif is not None and self.worker is None:
+                Path(option.mmulator_sarif).open("a", encoding="utf-8").close()
+        except MmulatorError as error:
+            raise pytest.UsageError(f"--mmulator-baseline: {error}") from None
+        except OSError as error:
+            raise pytest.UsageError(f"--mmulator-sarif: cannot write {option.mmulator_sarif}: {error.strerror}") from None
+
+    def new(self, findings: Sequence[Finding]) -> list[Finding]:
+        """Those that no baseline has."""
+        return [*findings] if self.known is None else self.known.new(findings)
 
     # the session --------------------------------------------------------------------------------------------------------
     def pytest_report_header(self) -> str:
@@ -162,6 +200,9 @@ class Tests:
         if self.worker is None and session.config.pluginmanager.has_plugin("dsession"):
             return  # pytest-xdist: the tests run elsewhere
         driver = current()
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        if self.worker is None and reporter is not None:
+            progress.sink.append(Line(reporter))
         driver.readers.clear()  # each test reads its own
         driver.listeners.append(self.totals.count)
         if self.worker is not None and driver.settings.threads is None:
@@ -185,6 +226,11 @@ class Tests:
             terminalreporter.write_line(f"  {line}")
         for line in self.findings.lines():
             terminalreporter.write_line(line)
+        if (gathering := told.gathering()) is not None:  # exec --sanitize -m pytest: what tests expect is none of its findings
+            gathering.add(({**row, "kernel": row["tests"][0]} for row in self.findings.rows.values()), self.findings.launches)
+        if self.option.mmulator_sarif is not None:
+            data = log((row["result"] for row in self.findings.rows.values()), self.known)
+            Path(self.option.mmulator_sarif).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
         if self.option.mmulator_sanitize and not self.findings.launches:
             terminalreporter.write_line("sanitizer: no launches; those of mmulator.Module take sanitize=True themselves")
 
@@ -207,7 +253,7 @@ class Tests:
         finally:
             driver.listeners.remove(self.this)
             driver.readers.remove(self.this.read)
-            self.findings.count(item.nodeid, self.this.looked, self.this.findings)
+            self.findings.count(item.nodeid, self.this.looked, self.this.findings, self.known)
             driver.change(before)
             use(driver)  # if the test made one of its own
 
@@ -216,7 +262,8 @@ class Tests:
         base = option.mmulator_seed
         for said in (wish, Wish(seed=None if base is None else seed_of(base, item.nodeid), seeds=option.mmulator_seeds,
                                 timeout=option.mmulator_timeout, rules=option.mmulator_rules,
-                                sanitize=REPORT if option.mmulator_sanitize else None), before):  # fmt: skip
+                                sanitize=REPORT if option.mmulator_sanitize else None,
+                                keep_going=option.mmulator_keep_going or None), before):  # fmt: skip
             wish = Wish(*(b if a is None else a for a, b in ((getattr(w, f.name) for w in (wish, said)) for f in fields(Wish))))
         return replace(before, **vars(wish))
 
@@ -235,11 +282,12 @@ class Tests:
 
     def _judged(self, result: object) -> object:
         """What a phase of a test gave, if its launches have nothing of severity error."""
-        wrong = [f for f in self.this.findings if f.is_error]
+        new = self.new(self.this.findings)
+        wrong = [f for f in new if f.is_error]
         if len(wrong) <= self.this.told:
             return result
         self.this.told = len(wrong)
-        pytest.fail("\n".join(paragraphs(self.this.findings)), pytrace=False)
+        pytest.fail("\n".join(paragraphs(new)), pytrace=False)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -253,7 +301,7 @@ class Tests:
         if report.failed and call.excinfo is not None and (fault is not None or self.this.launches):
             shown = fault is call.excinfo.value and self.option.tbstyle in _SHOWN
             report.sections.append(("mmulator", "\n".join(self._section(item, None if shown else fault))))
-            self.this.told = sum(f.is_error for f in self.this.findings)
+            self.this.told = sum(f.is_error for f in self.new(self.this.findings))
         return report
 
     def _section(self, item: pytest.Item, fault: MmulatorError | None) -> Iterator[str]:
@@ -261,7 +309,7 @@ class Tests:
         this, settings = self.this, current().settings
         if fault is not None:
             yield f"{type(fault).__name__}: {fault}"
-        if not this.told and (found := [*this.findings, *this.before]):  # the test failed before they could fail it
+        if not this.told and (found := self.new([*this.findings, *this.before])):  # the test failed before they could fail it
             yield from paragraphs(found)
         if this.launches:
             yield f"launches that ended well: {len(this.launches)}, the last: {this.launches[-1].head}"
@@ -275,8 +323,9 @@ class Tests:
         option = self.option
         path, colons, rest = item.nodeid.partition("::")
         values = (("seed", option.mmulator_seed), ("seeds", option.mmulator_seeds), ("timeout", option.mmulator_timeout),
-                  ("rules", option.mmulator_rules))  # fmt: skip
+                  ("rules", option.mmulator_rules), ("baseline", option.mmulator_baseline))  # fmt: skip
         words = ["pytest", f"--mmulator={Settings.from_environment().device}", *["--sanitize"] * option.mmulator_sanitize]
+        words += ["--mmulator-keep-going"] * option.mmulator_keep_going
         words += [f"--mmulator-{name}={value}" for name, value in values if value is not None]
         return shlex.join([*words, os.path.relpath(self.root / path, self.cwd) + colons + rest])
 

@@ -11,6 +11,14 @@ _TRITON = "triton.runtime.jit"  # asks at each launch
 _LIBRARIES = ("torch", "triton", "mmulator")
 
 
+def _now(storage: Any) -> tuple[int, int]:
+    """Where its memory begins, and how many bytes it has; nowhere if it has none any more."""
+    try:
+        return storage.data_ptr(), storage.nbytes()
+    except RuntimeError:
+        return 0, 0
+
+
 def watch(torch: Any) -> None:
     """From here on, a kernel may touch the memory of tensors whose data_ptr() a program asks for. Does nothing the second time,
     and where somebody else watches already."""
@@ -26,8 +34,14 @@ def watch(torch: Any) -> None:
             start, size, memory = storage.data_ptr(), storage.nbytes(), current().memory
             known = memory.find(start)
             if known is None or known.address != start or known.size < size:
-                memory.expose(start, size, storage, "a tensor whose data_ptr() was taken")
+                label = "a tensor whose data_ptr() was taken"
+                memory.expose(start, size, storage, label, whole=storage.resizable(), now=_now)
         return address
 
-    data_ptr.__doc__ = plain.__doc__
-    tensor.data_ptr = data_ptr
+    def resize_(self: Any, size: int) -> Any:
+        current().memory.settle()  # the old memory goes, under the kernels of other threads
+        return resize(self, size)
+
+    resize = torch.UntypedStorage.resize_
+    data_ptr.__doc__, resize_.__doc__ = plain.__doc__, resize.__doc__
+    tensor.data_ptr, torch.UntypedStorage.resize_ = data_ptr, resize_

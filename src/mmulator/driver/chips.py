@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mmulator.isa.targets import check_known
+from mmulator.isa.chips import as_device
 from mmulator.machine.launch.limits import KIB, MAX_CLUSTER, MULTIPROCESSORS, SHARED_KIB
 
 
@@ -62,5 +62,4 @@ CHIPS = {chip.name: chip for chip in _CHIPS}
 
 def chip(name: str) -> Device:
     """Raises UnsupportedError if nothing is known of a device."""
-    check_known(name)
-    return CHIPS[name]
+    return CHIPS[as_device(name)]

@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from mmulator import variables
+from mmulator.driver import progress
 from mmulator.driver.chips import Device, chip
 from mmulator.driver.settings import RAISE, Settings
 from mmulator.driver.streams import Stream
@@ -30,6 +32,8 @@ class Driver:
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or Settings.from_environment()
+        variables.check()
+        progress.listen()
         self.device: Device = chip(self.settings.device)
         self.default_stream = Stream(0)
         self.streams: dict[int, Stream] = {0: self.default_stream}
@@ -43,6 +47,9 @@ class Driver:
             from mmulator.driver import told
 
             self.readers.append(told.reader())
+            gathering = told.gathering()
+            if gathering is not None:
+                self.readers.append(gathering)
 
     @cached_property
     def memory(self) -> Memory:
@@ -87,13 +94,15 @@ class Driver:
         UnstableResult (the seeds leave other bits), UndefinedBehaviour (with `settings.sanitize` "raise").
         """
         g, b, c = function.check(grid, block, params, shared, cluster)
-        memory = self.memory.regions(regions)
+        under_way = self.memory.begin()
         settings = self.settings
 
-        def run(seed: int, settings: Settings = settings) -> Report:
-            return function.run(g, b, params, memory, shared, seed, settings, c, cooperative)
-
         try:
+            memory = self.memory.regions(regions)
+
+            def run(seed: int, settings: Settings = settings) -> Report:
+                return function.run(g, b, params, memory, shared, seed, settings, c, cooperative)
+
             if settings.seeds == 1:
                 done = run(settings.seed)
             else:
@@ -101,10 +110,16 @@ class Driver:
 
                 every = range(settings.seed, settings.seed + settings.seeds)
                 done = seeds.agreed(function, memory, every, partial(run, settings=replace(settings, threads=1)))
+        except KeyboardInterrupt as stop:
+            if not stop.args:  # not of a launch
+                raise
+            raise stop.with_traceback(None) from None
         except MmulatorError as error:
             if settings.sanitize:
                 self._tell(function, error.findings, error)
             raise
+        finally:
+            self.memory.end(under_way)
         (stream or self.default_stream).add(done)
         if done.output:
             print(done.output, end="", flush=True)

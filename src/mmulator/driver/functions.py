@@ -8,6 +8,7 @@ from math import prod
 
 import numpy as np
 
+from mmulator.driver.progress import Launching
 from mmulator.driver.settings import STRICT, Settings
 from mmulator.errors import LaunchError
 from mmulator.machine.backend import Request
@@ -28,9 +29,8 @@ class LoadedModule:
     """PTX that is loaded for a device. Raises what Module.load raises."""
 
     def __init__(self, ptx: str, name: str, device: str) -> None:
-        self.device = device
         self.module = Module.load(ptx, name=name)
-        check_device(device, self.module.target)
+        self.device = check_device(device, self.module.target)
 
     def function(self, name: str) -> Function:
         """Raises LaunchError if there is no such kernel."""
@@ -68,21 +68,33 @@ class Function:
 
         Raises ExecutionFault; memory keeps what was stored until then.
         """
+        launching = Launching(self.name, settings.progress)
+        try:
+            return self._run(launching, grid, block, params, regions, shared, seed, settings, cluster, cooperative)
+        finally:
+            launching.close()
+
+    def _run(
+        self, launching: Launching, grid: Extent, block: Extent, params: bytes | bytearray, regions: Regions, shared: int,
+        seed: int, settings: Settings, cluster: Extent | None, cooperative: bool,
+    ) -> Report:  # fmt: skip
         loaded = self.loaded
         arguments = Arguments(np.frombuffer(params, np.uint8), self.offsets, regions=regions)
         other = seed != settings.seed
         request = Request(
             grid, block, arguments, shared, None, seed, settings.threads, settings.timeout, shuffled=other, cluster=cluster,
-            cooperative=cooperative,
+            cooperative=cooperative, progress=launching.counted, meanwhile=launching.look,
         )  # fmt: skip
         options = in_clusters(OPTIONS, cluster)
         if settings.sanitize:
             sanitizer = sanitizers()(chosen(settings.rules, settings.sanitize == STRICT))
             request = replace(request, sanitizer=sanitizer)
-            options = replace(options, events=sanitizer.instrument)
+            options = replace(options, events=sanitizer.instrument, keep_going=settings.keep_going)
         started = time.perf_counter()
         compiled = loaded.module.loaded.compiled.get((self.name, loaded.device, options))
-        compiled = compiled or self.kernel.compile(loaded.device, options=options)
+        if compiled is None:
+            compiled = self.kernel.compile(loaded.device, lambda _, *far: launching.compiled(*far), options=options)
+            launching.runs()
         compile_seconds = time.perf_counter() - started
         ran = CPU.launch(compiled, request)
         return Report.of(self.name, loaded.device, self.static_shared, request, ran, loaded.module.parse_seconds, compile_seconds)

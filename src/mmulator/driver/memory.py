@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import time
 import weakref
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -13,11 +16,12 @@ from mmulator.codegen.locks import Lock
 from mmulator.driver.pieces import Allocation as Allocation
 from mmulator.driver.pieces import Pieces
 from mmulator.errors import LaunchError
-from mmulator.machine.launch.regions import NONE, Region, Regions, merged, pointer
+from mmulator.machine.launch.regions import NONE, Region, Regions, merged, pointer, room_behind
 
 ALIGN = 512  # of an allocation, as cudaMalloc's
 GAP = 4096  # bytes behind an allocation that are nobody's
 POISON = 0xCD  # what fresh memory holds; nobody may count on zeros
+POLL = 0.0005  # seconds
 LARGE = 1 << 28  # bytes from which on it is as the system gives it: no page is there before it is used
 
 
@@ -28,9 +32,11 @@ class Memory:
         self._allocated: dict[int, Allocation] = {}  # by address
         self._exposed: dict[tuple[int, int, int], Allocation] = {}  # by address, size and identity of the owner
         self._pieces, self._lock = Pieces(), Lock()  # both, but for those whose owner has died since
+        self._launches: dict[object, int] = {}  # under way, and the thread of each
+        os.register_at_fork(after_in_child=self._launches.clear)
         self._dead: deque[Allocation] = deque()  # these: owners die at any time, in any thread
         # Pieces that a launch was given, what else there was, and the table of all.
-        self._last: tuple[list[tuple[int, int, bool]], Regions, Regions] = [], NONE, NONE
+        self._last: tuple[list[tuple[int, int, bool, int]], Regions, Regions] = [], NONE, NONE
 
     def allocate(self, size: int, label: str = "an allocation") -> Allocation:
         """Fresh memory, with bytes behind it that no kernel may touch. Nothing in it may be counted on."""
@@ -39,38 +45,87 @@ class Memory:
             room.fill(POISON)
         address = pointer(room)
         address += -address % ALIGN
-        found = self._allocated[address] = Allocation(address, size, label, room)
+        found = self._allocated[address] = Allocation(address, size, label, room, room=room_behind(size))
         with self._lock:
             self._pieces.add(found)
         return found
 
     def free(self, address: int) -> None:
-        """Raises LaunchError if nothing was allocated there."""
+        """No launch that begins from now on may touch it; those that are under way keep it until they end. Raises LaunchError if
+        nothing was allocated there."""
         found = self._allocated.pop(address, None)
         if found is None:
             raise LaunchError(f"free of address 0x{address:x}, which is no allocation's first byte")
         with self._lock:
             self._pieces.remove(found)
+            self._last = [], NONE, NONE  # which has it still
 
-    def expose(self, address: int, size: int, owner: Any, label: str = "memory whose address was taken") -> None:
-        """A program has the address of memory that someone else owns: kernels may touch it for as long as `owner` lives."""
+    def expose(
+        self, address: int, size: int, owner: Any, label: str = "memory whose address was taken", *, whole: bool = False,
+        now: Callable[[Any], tuple[int, int]] | None = None,
+    ) -> None:  # fmt: skip
+        """A program has the address of memory that someone else owns: kernels may touch it for as long as `owner` lives.
+
+        address: of its first byte. size: in bytes. whole: its allocator gave out whole words. now: of the owner, where its memory
+        begins and how many bytes it has by now, if it may put it elsewhere: then it is a kernel's no more.
+        """
         key = address, size, id(owner)
-        if key not in self._exposed:
+        known = self._exposed.get(key)
+        if known is not None and known.owner() is not owner:
+            self._forget(key, known)
+            known = None
+        if known is None:
 
             def gone(_: object) -> None:
-                self._exposed.pop(key, None)
-                self._dead.append(made)
+                self._forget(key, made)
 
-            made = self._exposed[key] = Allocation(address, size, label, weakref.ref(owner, gone))
+            room = room_behind(size) if whole else 0
+            made = self._exposed[key] = Allocation(address, size, label, weakref.ref(owner, gone), room=room, now=now)
             with self._lock:
                 self._pieces.add(made)
+
+    def _forget(self, key: tuple[int, int, int], made: Allocation) -> None:
+        """In any thread, at any time."""
+        if self._exposed.get(key) is made:
+            self._exposed.pop(key, None)
+        self._dead.append(made)
+
+    def _hold(self) -> list[Any]:
+        """The owners of what is exposed, alive for as long as the list is; without those that have moved their memory."""
+        found = []
+        for key, a in list(self._exposed.items()):
+            owner = a.owner()
+            if a.holds(owner):
+                found.append(owner)
+            else:
+                self._forget(key, a)
+        return found
+
+    def begin(self) -> object:
+        """A launch of this thread begins; what to `end`."""
+        mine = object()
+        self._launches[mine] = get_ident()
+        return mine
+
+    def end(self, launch: object) -> None:
+        self._launches.pop(launch, None)
+
+    def settle(self) -> None:
+        """Wait until the launches that other threads have under way are over, as CUDA's driver does before memory goes."""
+        others = [launch for launch, thread in list(self._launches.items()) if thread != get_ident()]
+        while any(launch in self._launches for launch in others):
+            time.sleep(POLL)
 
     def find(self, address: int) -> Allocation | None:
         """The allocation that an address lies in, or what else is known there."""
         if (first := self._allocated.get(address)) is not None:
             return first
         with self._lock:
-            return self._living().find(address)
+            found = self._living().find(address)
+        if found is None or found.alive:
+            return found
+        self._hold()
+        return self.find(address)
 
     def __iter__(self) -> Iterator[Allocation]:
         return iter([*self._allocated.values(), *(a for a in list(self._exposed.values()) if a.alive)])
@@ -86,21 +141,22 @@ class Memory:
         one memory) they are one. Raises LaunchError for memory that cannot be a kernel's."""
         if not self._allocated and not self._exposed:
             return self._with(given, NONE).for_launch(given)
+        held = self._hold() if self._exposed else ()
         with self._lock:
             whole = self._living().regions()
             if not all(map(whole.has, given)):
                 whole = self._with(given, whole)
-        return whole.for_launch(given)
+        return whole.for_launch(given, held)
 
     def _with(self, given: Sequence[Region], others: Regions) -> Regions:
         """The table of pieces that a launch is given, and of all others."""
-        pieces = [(r.start, r.size, r.writable) for r in given]
+        pieces = [(r.start, r.size, r.writable, r.room) for r in given]
         before, beside, found = self._last
         if pieces != before or beside is not others:  # programs launch again on the same memory
             if others:
                 both = self._pieces.copy()
                 for r in given:
-                    both.add(Allocation(r.start, r.size, r.label, None, r.writable))
+                    both.add(Allocation(r.start, r.size, r.label, None, r.writable, r.room))
                 found = both.regions()
             else:
                 found = merged(given)

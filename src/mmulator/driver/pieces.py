@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +18,16 @@ from mmulator.machine.launch.regions import WINDOW, Region, Regions
 @dataclass(eq=False)
 class Allocation:
     """Memory that a program has the address of. owner: what keeps it alive: the array if it was allocated here, a weak
-    reference if it is someone else's."""
+    reference if it is someone else's. room: as Region's. now: of an owner, where its memory begins and how many bytes it has by
+    now; None: it stays where it was."""
 
     address: int
     size: int
     label: str
     owner: Any
     writable: bool = True
+    room: int = 0
+    now: Callable[[Any], tuple[int, int]] | None = None
 
     @property
     def end(self) -> int:
@@ -36,7 +39,12 @@ class Allocation:
 
     @property
     def alive(self) -> bool:
-        return not self.foreign or self.owner() is not None
+        """Whether its owner lives, and has its memory where it was."""
+        return not self.foreign or self.holds(self.owner())
+
+    def holds(self, owner: Any) -> bool:
+        """`alive`, of an owner (None: it has died) that is held meanwhile."""
+        return owner is not None and (self.now is None or self.now(owner) == (self.address, self.size))
 
     def bytes(self) -> np.ndarray:
         """A view as uint8[size]."""
@@ -70,9 +78,9 @@ class Pieces:
         self._put(first, max(behind, first), [*(a for parts in self._parts[first:behind] for a in parts), a])
 
     def remove(self, a: Allocation) -> None:
-        """One that was added."""
-        if a.size:
-            at = bisect_right(self._starts, a.address) - 1
+        """One that was added; of one that is gone already, nothing."""
+        at = bisect_right(self._starts, a.address) - 1
+        if at >= 0 and a in self._parts[at]:
             self._put(at, at + 1, [other for other in self._parts[at] if other is not a])
 
     def _put(self, first: int, behind: int, parts: list[Allocation]) -> None:
@@ -88,7 +96,7 @@ class Pieces:
         self._starts[first:behind] = [r.start for r in regions]
         self._regions[first:behind] = regions
         self._parts[first:behind] = found
-        words = (word for r in regions for word in (r.host, r.start, r.size, r.writable))
+        words = (word for r in regions for word in r.words)
         self._words[4 * first + 4 : 4 * behind + 4] = array("Q", words)
         self._whole = None
 
@@ -103,13 +111,16 @@ class Pieces:
         kernel's."""
         if self._whole is None:
             self._whole = Regions.of(self._regions, np.array(self._words, np.uint64).view(WINDOW))
+            self._whole.owners = [a.owner for parts in self._parts for a in parts if not a.foreign]
         return self._whole
 
 
 def _region(group: Iterable[Allocation]) -> Region:
     """Of allocations that overlap, in their order."""
     first, *others = group
-    end, writable = first.end, first.writable
+    end, writable, room = first.end, first.writable, first.room
     for a in others:
-        end, writable = max(end, a.end), writable or a.writable
-    return Region(first.address, end - first.address, first.label, writable)
+        writable = writable or a.writable
+        if a.end >= end:
+            end, room = a.end, max(a.room, room if a.end == end else 0)
+    return Region(first.address, end - first.address, first.label, writable, room)

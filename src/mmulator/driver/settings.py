@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from mmulator.errors import LaunchError
-from mmulator.isa.targets import DEVICES
+from mmulator.errors import LaunchError, UnsupportedError
+from mmulator.isa.chips import as_device
 from mmulator.rules.choice import chosen
 
 PREFIX = "MMULATOR_"
@@ -17,9 +17,10 @@ REPORT, STRICT, RAISE = "report", "strict", "raise"  # of `sanitize`
 
 
 def _device(text: str) -> str:
-    if text not in DEVICES:
-        raise ValueError(f"the devices are {', '.join(DEVICES)}")
-    return text
+    try:
+        return as_device(text)
+    except UnsupportedError as error:
+        raise ValueError(error.hint) from None
 
 
 def _natural(text: str) -> int:
@@ -59,6 +60,18 @@ def _sanitize(text: str) -> str:
     return _SANITIZE[text]
 
 
+def _progress(text: str) -> str:
+    if text not in ("auto", "always", "never"):
+        raise ValueError("auto for a bar on a terminal, always, or never")
+    return text
+
+
+def _keep_going(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise ValueError("1 to go on behind an access out of bounds, 0 to end the launch there")
+    return text == "1"
+
+
 def _rules(text: str) -> str:
     chosen(text)
     return text
@@ -73,7 +86,9 @@ class Settings:
     each kernel is launched, from `seed` on. timeout: seconds that a launch may take. threads: of the host. report: "" for none,
     "1" for a few lines a kernel on standard error, else a file for lines of JSON (report.py). autotune: `measure` by counted
     work, or take the `first` configuration. sanitize: "" for no, "report" to say what undefined behaviour is found, "strict"
-    with rules of severity note, "raise" to raise it at the launch. rules: what is looked for (rules/choice.py), "" for all."""
+    with rules of severity note, "raise" to raise it at the launch. rules: what is looked for (rules/choice.py), "" for all.
+    progress: of launches that take long is told how far they are: `auto` on a terminal, `always`, `never`.
+    keep_going: an access out of bounds or misaligned is a finding, and the launch goes on; includes `sanitize`."""
 
     device: str = "sm_90"
     seed: int = 0
@@ -84,6 +99,14 @@ class Settings:
     autotune: str = "measure"
     sanitize: str = ""
     rules: str = ""
+    progress: str = "auto"
+    keep_going: bool = False
+
+    def __post_init__(self) -> None:
+        """A chip's name stands for its device. Raises UnsupportedError for one that is not known."""
+        object.__setattr__(self, "device", as_device(self.device))
+        if self.keep_going and not self.sanitize:
+            object.__setattr__(self, "sanitize", REPORT)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:
@@ -102,5 +125,6 @@ class Settings:
 
 _READ: dict[str, Callable[[str], Any]] = {
     "device": _device, "seed": _seed, "seeds": _natural, "timeout": _seconds, "threads": _natural, "report": _report,
-    "autotune": _autotune, "sanitize": _sanitize, "rules": _rules,
+    "autotune": _autotune, "sanitize": _sanitize, "rules": _rules, "keep_going": _keep_going,
+    "progress": _progress,
 }  # fmt: skip

@@ -10,14 +10,17 @@ from contextlib import suppress
 from functools import cache
 
 from mmulator.demangle import demangle
+from mmulator.driver.gathered import VARIABLE, Gathering
 from mmulator.errors import MmulatorError
-from mmulator.findings import WIDTH, Finding, counted, paragraphs
+from mmulator.findings import WIDTH, Finding, counted, group_key, paragraphs
+from mmulator.sarif import Baseline
 
 
 class Told:
     """Paragraphs on standard error, and what it comes to as the process ends. launches: that were looked at."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Baseline | None = None) -> None:
+        self.known = known
         self.launches, self.process, self.lock = 0, os.getpid(), threading.Lock()
         self.found: dict[tuple[str, ...], Finding] = {}
         atexit.register(self.finish)
@@ -27,8 +30,9 @@ class Told:
             if self.process != os.getpid():  # a forked child's are its own
                 self.launches, self.found, self.process = 0, {}, os.getpid()
             self.launches += 1
-            new = [f for f in findings if (kernel, *f.key) not in self.found]
-            self.found |= {(kernel, *f.key): f for f in new}
+            new = [f for f in findings if (kernel, *group_key(f)) not in self.found]
+            new = new if self.known is None else self.known.new(new)
+            self.found |= {(kernel, *group_key(f)): f for f in reversed(new)}
         for lines in paragraphs(new, WIDTH):
             _say("\n".join([f"mmulator: {demangle(kernel)}:", *lines, ""]))
 
@@ -47,4 +51,18 @@ def _say(text: str) -> None:
 @cache
 def reader() -> Told:
     """One a process."""
-    return Told()
+    return Told(baseline())
+
+
+@cache
+def baseline() -> Baseline | None:
+    """The findings of the earlier SARIF file that MMULATOR_BASELINE names. Raises LaunchError for another file."""
+    path = os.environ.get("MMULATOR_BASELINE")
+    return Baseline.read(path) if path else None
+
+
+@cache
+def gathering() -> Gathering | None:
+    """The file to which this process adds its findings; None if nobody reads them."""
+    path = os.environ.get(VARIABLE)
+    return Gathering(path) if path else None

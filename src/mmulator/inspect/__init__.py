@@ -15,6 +15,7 @@ _LAZY: dict[str, str] = {
     "CuteLayout": "descriptors.cute_layout",
     "DescriptorAnswer": "descriptors.answer",
     "DescriptorFields": "descriptors.answer",
+    "Device": "chips",
     "Explanation": "explanation.answer",
     "Finding": "descriptors.checks",
     "FormGroup": "listing",
@@ -52,6 +53,7 @@ __all__ = [
     "CuteLayout",
     "DescriptorAnswer",
     "DescriptorFields",
+    "Device",
     "Explanation",
     "Finding",
     "FormGroup",
@@ -84,6 +86,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from mmulator.inspect.chips import Device
     from mmulator.inspect.descriptors.answer import DescriptorAnswer, DescriptorFields, OffsetMeaning
     from mmulator.inspect.descriptors.banks import BankConflicts, WarpAccess, address_accesses, bank_conflicts
     from mmulator.inspect.descriptors.checks import Finding

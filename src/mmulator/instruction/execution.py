@@ -11,11 +11,12 @@ from importlib import import_module
 
 from mmulator.errors import OperandError, UnsupportedError
 from mmulator.instruction.operands import Array, Operands
+from mmulator.isa.chips import as_device
 from mmulator.isa.effects import Step
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import FILES
 from mmulator.isa.row import OperandSpec
-from mmulator.isa.targets import DEVICES, check_known
+from mmulator.isa.targets import DEVICES
 
 _WGMMA_DEFAULTS: Operands = {
     "shared_base": 0, "scale_d": 1, "imm_scale_a": 1, "imm_scale_b": 1, "imm_trans_a": 0, "imm_trans_b": 0,
@@ -54,21 +55,19 @@ def execute(form: Form, device: str, operands: Operands, *, strict: bool = True)
     for name in known:
         if name not in operands and name not in defaults:
             raise OperandError(f"operand {name} is missing", hint=f"operands of {form}: {', '.join(known)}")
-    check_device(form, device)
+    device = check_device(form, device)
     given = {name: operands.get(name, defaults.get(name)) for name in known}
     return run(form, device, given | {"strict": strict})
 
 
-def check_device(form: Form, device: str) -> None:
-    """Raises UnsupportedError for a device that is not known, or for which no target has the instruction."""
-    if not isinstance(device, str):
-        check_known(device)
-    _check_device(form, device)
+def check_device(form: Form, device: str) -> str:
+    """The device, as `sm_90`. Raises UnsupportedError for one that is not known, or for which no target has the instruction."""
+    return _check_device(form, device if isinstance(device, str) else as_device(device))
 
 
 @lru_cache(maxsize=1024)
-def _check_device(form: Form, device: str) -> None:
-    check_known(device)
+def _check_device(form: Form, given: str) -> str:
+    device = as_device(given)
     requires = form.row.requires
     having = [d for d in DEVICES if any(target.runs_on(d) for target in requires.targets())]
     if device not in having:
@@ -77,6 +76,7 @@ def _check_device(form: Form, device: str) -> None:
             rule=f"{form.section}, Target ISA Notes: requires {requires.describe_targets()}",
             hint=f"devices that have it: {', '.join(having)}" if having else None,
         )
+    return device
 
 
 @lru_cache(maxsize=1024)

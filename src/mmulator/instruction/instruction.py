@@ -156,7 +156,7 @@ class Instruction:
             raise OperandError(
                 f"{form} multiplies no matrices", hint="use `execute`, or a kernel for instructions that order others"
             )
-        execution.check_device(form, device)
+        device = execution.check_device(form, device)
         check_signs(form, imm_scale_a, imm_scale_b)
         operands = {"A": A, "B": B, "C": C, "scale_a": scale_a, "scale_b": scale_b}
         if any(map(is_lazy, operands.values())):

@@ -57,7 +57,7 @@ def matmul(
     form = i.form
     if not form.atype or not form.btype or not form.dtype:
         raise OperandError(f"{form} multiplies no matrices", hint="use an mma, wgmma.mma_async or wmma.mma instruction")
-    execution.check_device(form, device)
+    device = execution.check_device(form, device)
     check_signs(form, imm_scale_a, imm_scale_b)
     operands = {"A": A, "B": B, "C": C, "scale_a": scale_a, "scale_b": scale_b}
     if any(map(is_lazy, operands.values())):

@@ -9,6 +9,7 @@ from mmulator.errors import OperandError
 from mmulator.instruction.operands import Array, Operands, check_inside, column, image, stored, target
 from mmulator.interop import as_array
 from mmulator.isa.form import Form
+from mmulator.layouts.operands import row_bytes
 from mmulator.twin import images
 from mmulator.twin.moves import lines, movmatrix_function
 
@@ -30,16 +31,17 @@ def movmatrix(form: Form, device: str, o: Operands) -> Array:
 
 
 def _starts(form: Form, o: Operands, limit: int) -> NDArray[np.int64]:
-    """Byte offsets that the lanes give, one a row of 16 bytes; all rows inside memory of `limit` bytes."""
+    """Byte offsets that the lanes give, one a row; all rows inside memory of `limit` bytes."""
     p = as_array("operand p", o["p"])
     if p.shape != (32,) or p.dtype.kind not in "iu":
         raise OperandError(f"operand p is {p.dtype} of shape {p.shape}: 32 integer byte offsets are needed, one a lane")
     starts = np.ascontiguousarray(p, np.int64)
     rows = starts[: len(lines(form))]
-    if (rows % 16).any():
-        lane = int(np.argmax(rows % 16 != 0))
+    size = row_bytes(form)
+    if (rows % size).any():
+        lane = int(np.argmax(rows % size != 0))
         raise OperandError(
-            f"operand p of lane {lane} is {rows[lane]}: rows start at multiples of 16 bytes", rule=str(form.section)
+            f"operand p of lane {lane} is {rows[lane]}: rows start at multiples of {size} bytes", rule=str(form.section)
         )
-    check_inside("memory", rows, 16, limit)
+    check_inside("memory", rows, size, limit)
     return starts

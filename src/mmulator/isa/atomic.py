@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mmulator.isa.effects import ACTS, Memory
+from mmulator.isa.effects import ACTS, Flow, Memory
 from mmulator.isa.pieces import BITS32_64, CACHE_HINT, INT32_64, POLICY, SCOPE, SYNC, addr, dst, maybe, need, one, row, src, type_
 from mmulator.isa.row import OperandSpec, Row, Slot
 
@@ -54,7 +54,7 @@ def _atomic(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], ptx: tup
     return row(
         name, (sem, SCOPE, _ATOM_SPACE, *slots[:-1], CACHE_HINT, slots[-1]), (*operands, POLICY), f"{SYNC}: {name}",
         ptx, sm, _ATOM_NEEDS, rule=_atomic_vector if vector else _atomic_hint,
-        effects=ACTS.but(memory=Memory.ATOMIC, counted_as="atomic"),
+        effects=ACTS.but(memory=Memory.ATOMIC, counted_as="atomic", flow=Flow.LOADED),
     )  # fmt: skip
 
 
@@ -68,8 +68,11 @@ def _atomics(name: str) -> tuple[Row, ...]:
     return (
         *(_atomic(name, one("op", *ops), type_(*types), operands=operands) for ops, types in _ATOMIC_TYPES),
         _atomic(name, one("op", "add"), noftz, type_(*_HALVES), operands=operands),
+        _atomic(name, one("op", "add"), noftz, type_("f32"), operands=operands, ptx=(9, 4), sm=90),
         _atomic(name, one("op", "add"), one("vec", "v2", "v4"), type_("f32"), operands=vectors,
                 ptx=(8, 1), sm=90, vector=True),
+        _atomic(name, one("op", "add"), noftz, one("vec", "v2", "v4"), type_("f32"), operands=vectors,
+                ptx=(9, 4), sm=90, vector=True),
         _atomic(name, one("op", "add", "min", "max"), noftz, one("vec", "v2", "v4", "v8"), type_(*_HALVES),
                 operands=vectors, ptx=(8, 1), sm=90, vector=True),
     )  # fmt: skip

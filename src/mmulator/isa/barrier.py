@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmulator.isa.effects import ACTS, Ends, Together
+from mmulator.isa.effects import ACTS, Ends, Flow, Together
 from mmulator.isa.pieces import SYNC, dst, maybe, need, one, pred, row, src, type_
 from mmulator.isa.row import OperandSpec, Row, Slot
 
@@ -15,7 +15,7 @@ _COUNT = src("b", "u32", values=_WARPS)
 _COUNT_MAYBE = src("b", "u32", values=_WARPS, optional=True)
 _MASK = src("membermask", "b32")
 _BARRIER_NEEDS = need("cta", (7, 8), 30)
-_WAITS = ACTS.but(ends=Ends.BARRIER, counted_as="barrier").where("aligned", together=Together.LIVE)
+_WAITS = ACTS.but(ends=Ends.BARRIER, counted_as="barrier", flow=Flow.DEFINED).where("aligned", together=Together.LIVE)
 _ALIGNED = _WAITS.of(("aligned",))  # bar is barrier.aligned
 _MEETS = ACTS.but(together=Together.MEETING, counted_as="barrier")
 
@@ -26,12 +26,11 @@ def _sync(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], **more: An
 
 def _barriers(name: str, *aligned: Slot, ptx: tuple[int, int], sm: int) -> tuple[Row, ...]:
     more = {"ptx": ptx, "sm": sm, "needs": _BARRIER_NEEDS, "leading": "cta", "effects": _WAITS if aligned else _ALIGNED}
-    free = bool(aligned)
     red = (_BARRIER, _COUNT_MAYBE, pred("c"))
     return (
-        _sync(f"{name}.sync", _CTA, *aligned, operands=(_BARRIER, _COUNT_MAYBE), free=free, **more),
-        _sync(f"{name}.arrive", _CTA, *aligned, operands=(_BARRIER, _COUNT), free=free, **more),
-        _sync(f"{name}.red.popc", _CTA, *aligned, type_("u32"), operands=(dst(), *red), **more),
+        _sync(f"{name}.sync", _CTA, *aligned, operands=(_BARRIER, _COUNT_MAYBE), free=bool(aligned), **more),
+        _sync(f"{name}.arrive", _CTA, *aligned, operands=(_BARRIER, _COUNT.but(values=_WARPS[1:])), **more),
+        _sync(f"{name}.red", _CTA, *aligned, one("op", "popc"), type_("u32"), operands=(dst(), *red), **more),
         _sync(f"{name}.red", _CTA, *aligned, one("op", "and", "or"), type_("pred"),
               operands=(dst(name="p"), *red), **more),
     )  # fmt: skip

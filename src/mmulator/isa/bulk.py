@@ -1,4 +1,4 @@
-"""Data Movement and Conversion Instructions (PTX ISA 9.1): bulk copies and reductions, and stores by the same engines.
+"""Data Movement and Conversion Instructions (PTX ISA 9.1, 9.4): bulk copies and reductions, and stores by the same engines.
 
 Copies of tensors have a file of their own, tensor.py.
 """
@@ -6,12 +6,12 @@ Copies of tensors have a file of their own, tensor.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from mmulator.isa.effects import ACTS, Memory, Queue, Step
 from mmulator.isa.pieces import (
     BULK_COPIES,
     BULK_GROUP,
-    BULK_POLICY,
     BULK_PREFETCHES,
     BULK_SIZE,
     CACHE_HINT,
@@ -20,6 +20,8 @@ from mmulator.isa.pieces import (
     MBARRIER,
     MOVES,
     MULTICAST,
+    MULTICAST_NEEDS,
+    POLICY,
     SYNC,
     addr,
     imm,
@@ -45,12 +47,46 @@ def _space(name: str, space: str) -> Slot:
     return one(name, space)
 
 
-def _copy(to: str, source: str, *slots: Slot, operands: tuple[OperandSpec, ...], ptx: tuple[int, int] = (8, 0)) -> Row:
-    return row(
-        "cp.async.bulk", (_space("dst", to), _space("src", source), *slots), (_DST, _SRC, BULK_SIZE, *operands),
-        f"{MOVES}: cp.async.bulk", ptx, 90, need("cp_mask", (8, 6), 100),
-        effects=BULK_COPIES,
-    )  # fmt: skip
+# How strong the accesses are, since PTX 9.3: weak, or each element of .type atomic in a scope.
+_CLUSTER_SCOPES: tuple[str, ...] = ("cta", "cluster")
+_SCOPES: tuple[str, ...] = (*_CLUSTER_SCOPES, "gpu", "sys")
+_RELAXED = maybe("sem", "relaxed")
+
+
+def _copies(
+    to: str, source: str, *slots: Slot, operands: tuple[OperandSpec, ...], ptx: tuple[int, int] = (8, 0),
+    scopes: tuple[str, ...] = _SCOPES, **relaxed: Any,
+) -> tuple[Row, Row]:  # fmt: skip
+    """Weak copies of a direction, and relaxed ones, which some targets lack: `relaxed` says which have them."""
+
+    def written(*order: Slot, type: tuple[Slot, ...] = (), since: tuple[int, int], **requires: Any) -> Row:
+        return row(
+            "cp.async.bulk", (*order, _space("dst", to), _space("src", source), *slots, *type),
+            (_DST, _SRC, BULK_SIZE, *operands), f"{MOVES}: cp.async.bulk", since, 90, _COPY_NEEDS, effects=BULK_COPIES,
+            **requires,
+        )  # fmt: skip
+
+    return (
+        written(maybe("sem", "weak"), since=ptx),
+        written(one("sem", "relaxed"), one("scope", *scopes), type=(type_("b128"),), since=(9, 3), **relaxed),
+    )
+
+
+_COPY_NEEDS = (
+    *need("cp_mask", (8, 6), 100), *need("ignore_oob", (9, 2), 90), *need("weak", (9, 3), 90), *MULTICAST_NEEDS,
+)  # fmt: skip
+
+
+def _scoped(m: Mapping[str, str]) -> str | None:
+    """A memory order and a scope go together."""
+    if ("sem" in m) != ("scope" in m):
+        return f".{m['sem']} needs a scope" if "sem" in m else f".{m['scope']} needs a memory order: .relaxed"
+    return None
+
+
+_RELAXED_NEEDS = need("relaxed", (9, 3), 90)
+# Bytes at the ends of what is copied that may lie outside of all memory.
+_LEFT, _RIGHT = (src(f"ignoreBytes{end}", "u32", lo=0, hi=15, when="ignore_oob") for end in ("Left", "Right"))
 
 
 # Operations and types of a bulk reduction into another block's shared memory, and into global memory.
@@ -67,16 +103,19 @@ _GLOBAL_OPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
 def _reduce_shared(ops: tuple[str, ...], types: tuple[str, ...]) -> Row:
     return row(
         "cp.reduce.async.bulk",
-        (_space("dst", "shared::cluster"), _space("src", "shared::cta"), COMPLETE_TX, one("op", *ops), type_(*types)),
-        (_DST, _SRC, BULK_SIZE, MBARRIER), f"{MOVES}: cp.reduce.async.bulk", (8, 0), 90, effects=_COMBINES,
+        (_RELAXED, maybe("scope", *_CLUSTER_SCOPES), _space("dst", "shared::cluster"), _space("src", "shared::cta"), COMPLETE_TX,
+         one("op", *ops), type_(*types)),
+        (_DST, _SRC, BULK_SIZE, MBARRIER), f"{MOVES}: cp.reduce.async.bulk", (8, 0), 90, _RELAXED_NEEDS, rule=_scoped,
+        effects=_COMBINES,
     )  # fmt: skip
 
 
-def _reduce_global(ops: tuple[str, ...], types: tuple[str, ...], *more: Slot) -> Row:
+def _reduce_global(ops: tuple[str, ...], types: tuple[str, ...], *more: Slot, ptx: tuple[int, int] = (8, 0)) -> Row:
     return row(
         "cp.reduce.async.bulk",
-        (_space("dst", "global"), _space("src", "shared::cta"), BULK_GROUP, CACHE_HINT, one("op", *ops), *more, type_(*types)),
-        (_DST, _SRC, BULK_SIZE, BULK_POLICY), f"{MOVES}: cp.reduce.async.bulk", (8, 0), 90,
+        (_RELAXED, maybe("scope", *_SCOPES), _space("dst", "global"), _space("src", "shared::cta"), BULK_GROUP, CACHE_HINT,
+         one("op", *ops), *more, type_(*types)),
+        (_DST, _SRC, BULK_SIZE, POLICY), f"{MOVES}: cp.reduce.async.bulk", ptx, 90, _RELAXED_NEEDS, rule=_scoped,
         effects=_COMBINES,
     )  # fmt: skip
 
@@ -91,6 +130,11 @@ _RED_OPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("inc", "dec"), ("u32",)), (("min", "max"), ("u32", "s32")), (("and", "or", "xor"), ("b32",)),
     (("add",), ("u32", "s32", "u64", "s64")),
 )  # fmt: skip
+
+
+def _mapped(m: Mapping[str, str]) -> str | None:
+    """A store to memory-mapped registers."""
+    return ".mmio needs .sys" if "mmio" in m and m["scope"] != "sys" else None
 
 
 def _at_most_128(m: Mapping[str, str]) -> str | None:
@@ -115,19 +159,22 @@ def _red_async(ops: tuple[str, ...], types: tuple[str, ...]) -> Row:
 def _red_global(ops: tuple[str, ...], types: tuple[str, ...]) -> Row:
     return row(
         "red.async", (_MMIO, _RELEASE, _WIDE_SCOPE, _TO_GLOBAL, one("op", *ops), type_(*types)), (addr(), _added(types)),
-        f"{SYNC}: red.async", (8, 7), 100, effects=_ADDS,
+        f"{SYNC}: red.async", (8, 7), 100, rule=_mapped, effects=_ADDS,
     )  # fmt: skip
 
 
 ROWS: tuple[Row, ...] = (
-    _copy("shared::cluster", "global", COMPLETE_TX, MULTICAST, CACHE_HINT, operands=(MBARRIER, CTA_MASK, BULK_POLICY)),
-    _copy("shared::cta", "global", COMPLETE_TX, CACHE_HINT, operands=(MBARRIER, BULK_POLICY), ptx=(8, 6)),
-    _copy("shared::cluster", "shared::cta", COMPLETE_TX, operands=(MBARRIER,)),
-    _copy("global", "shared::cta", BULK_GROUP, CACHE_HINT, maybe("cp_mask"), operands=(BULK_POLICY, _MASK)),
+    *_copies("shared::cluster", "global", COMPLETE_TX, MULTICAST, CACHE_HINT, operands=(MBARRIER, CTA_MASK, POLICY),
+             specific=True, families=(90, 100, 101, 110)),
+    *_copies("shared::cta", "global", COMPLETE_TX, CACHE_HINT, maybe("ignore_oob"),
+             operands=(_LEFT, _RIGHT, MBARRIER, POLICY), ptx=(8, 6)),
+    *_copies("shared::cluster", "shared::cta", COMPLETE_TX, operands=(MBARRIER,), scopes=_CLUSTER_SCOPES),
+    *_copies("global", "shared::cta", BULK_GROUP, CACHE_HINT, maybe("cp_mask"), operands=(POLICY, _MASK)),
     *(_reduce_shared(ops, types) for ops, types in _SHARED_OPS),
     *(_reduce_global(ops, types) for ops, types in _GLOBAL_OPS),
     _reduce_global(("add",), ("f16", "bf16"), one("noftz", "noftz")),
-    row("cp.async.bulk.prefetch", (one("level", "L2"), _space("src", "global"), CACHE_HINT), (_SRC, BULK_SIZE, BULK_POLICY),
+    _reduce_global(("add",), ("f32",), one("noftz", "noftz"), ptx=(9, 4)),
+    row("cp.async.bulk.prefetch", (one("level", "L2"), _space("src", "global"), CACHE_HINT), (_SRC, BULK_SIZE, POLICY),
         f"{MOVES}: cp.async.bulk.prefetch", (8, 0), 90, effects=BULK_PREFETCHES),
     row("cp.async.bulk.commit_group", (), (), f"{MOVES}: cp.async.bulk.commit_group", (8, 0), 90,
         effects=_COMMIT),
@@ -136,8 +183,10 @@ ROWS: tuple[Row, ...] = (
     row("st.async", (maybe("weak"), maybe("space", "shared::cluster", "shared::cta"), COMPLETE_TX, maybe("vec", "v2", "v4"),
                      type_(*_STORE_TYPES)),
         (addr(), src("b", per="vec"), MBARRIER), f"{MOVES}: st.async", (8, 1), 90, rule=_at_most_128, effects=_STORES),
+    row("st.async", (maybe("weak"), maybe("space", "shared::cluster", "shared::cta"), COMPLETE_TX, type_("b128")),
+        (addr(), src("b"), MBARRIER), f"{MOVES}: st.async", (9, 2), 90, effects=_STORES),
     row("st.async", (_MMIO, _RELEASE, _WIDE_SCOPE, _TO_GLOBAL, type_("b16", "u16", "s16", *_STORE_TYPES)), (addr(), src("b")),
-        f"{MOVES}: st.async", (8, 7), 100, effects=_STORES),
+        f"{MOVES}: st.async", (8, 7), 100, rule=_mapped, effects=_STORES),
     row("st.bulk", (maybe("weak"), maybe("space", "shared::cta")),
         (addr(), src("size", "u64", values=range(0, (1 << 24) + 1, 8)), imm("initval", values=(0,))), f"{MOVES}: st.bulk",
         (8, 6), 100, effects=ACTS.but(memory=Memory.WRITE, counted_as="memory")),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from mmulator.isa.effects import ACTS, Effects, Ends, Memory, Ptxas, Queue, Step, Together
+from mmulator.isa.effects import ACTS, Effects, Ends, Memory, Orders, Ptxas, Queue, Step, Together
 from mmulator.isa.pieces import COMPLETE_TX, MBARRIER, MOVES, SYNC, addr, dst, maybe, need, one, reg, row, src, type_
 from mmulator.isa.row import OperandSpec, Row
 
 _SIZE = type_("u32", "u64")
 _PLACE = OperandSpec("a", "symbol", "type", home="shared")
 
-_ARRIVES = ACTS.but(counted_as="barrier").where("aligned", together=Together.LIVE)
-_WAITS = ACTS.but(ends=Ends.WAIT, counted_as="barrier").where("aligned", together=Together.LIVE)
+_ARRIVES = ACTS.but(counted_as="barrier", orders=Orders.CLUSTER).where("aligned", together=Together.LIVE)
+_WAITS = ACTS.but(ends=Ends.WAIT, counted_as="barrier", orders=Orders.CLUSTER).where("aligned", together=Together.LIVE)
 _ASKS = ACTS.but(memory=Memory.WRITE, queue=Queue.BULK, step=Step.ISSUE, counted_as="cluster")
 _READS = Effects(ptxas=Ptxas.GUARDED, counted_as="cluster")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from mmulator.isa.effects import LANEWISE, Algebra, Effects
+from mmulator.isa.effects import LANEWISE, Algebra, Effects, Flow
 from mmulator.isa.pieces import BITS16_64, FTZ, INT16_64, dst, need, one, pred, row, src, type_
 from mmulator.isa.row import Need, OperandSpec, Row, Slot
 
@@ -77,11 +77,12 @@ ROWS: tuple[Row, ...] = (
     *_setp(("f16x2", "bf16x2"), _P_A_B, half=True),
     row(
         "selp", (type_(*_SOURCES),), (*_SELECT, pred("c")), "Comparison and Selection Instructions: selp",
-        effects=Effects(algebra=Algebra.SELECTION),
+        effects=Effects(algebra=Algebra.SELECTION, flow=Flow.CHOICE),
     ),
     row(
         "slct", (FTZ, type_(*_SOURCES), one("ctype", "s32", "f32")), (*_SELECT, src("c", "ctype")),
         "Comparison and Selection Instructions: slct",
+        effects=Effects(flow=Flow.CHOICE),
         rule=lambda m: ".ftz needs .f32 as the last type" if "ftz" in m and m["ctype"] != "f32" else None,
     ),
 )  # fmt: skip

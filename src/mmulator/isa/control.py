@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from mmulator.isa.effects import ACTS, Effects, Ends, Ptxas
+from mmulator.isa.effects import ACTS, Effects, Ends, Flow, Ptxas
 from mmulator.isa.pieces import maybe, row, src
 from mmulator.isa.row import OperandSpec, Row, Slot
 
 _UNI = maybe("uni")
 _RESULTS = OperandSpec("ret-param", "arguments", "", "w")
 _ARGUMENTS = OperandSpec("params", "arguments", "")
-_CONTROL = ACTS.but(counted_as="control")
+_CONTROL = ACTS.but(counted_as="control", flow=Flow.DEFINED)
 
 
 def _control(

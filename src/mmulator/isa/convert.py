@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mmulator.isa.effects import Algebra, Effects
+from mmulator.isa.effects import Algebra, Effects, Flow
 from mmulator.isa.pieces import FTZ, MOVES, SAT, dst, maybe, need, one, row, src, type_
 from mmulator.isa.row import OperandSpec, Row, Slot
 from mmulator.isa.types import TYPES, ElementType
@@ -74,7 +74,7 @@ def _cvt(
 ) -> Row:
     return row(
         "cvt", slots, operands, f"{MOVES}: cvt", ptx, sm,
-        need("satfinite", (8, 1), 80) if needs == "satfinite" else (), **more,
+        need("satfinite", (8, 1), 80) if needs == "satfinite" else (), effects=Effects(flow=Flow.BESIDE), **more,
     )  # fmt: skip
 
 
@@ -84,7 +84,7 @@ ROWS: tuple[Row, ...] = (
     row(
         "cvt",
         (_ANY_RND, FTZ, SAT, type_(*_INTEGERS, *_FLOATS), one("atype", *_INTEGERS, *_FLOATS)),
-        (_D, *_WIDE_A), f"{MOVES}: cvt", rule=_conversion, effects=Effects(algebra=Algebra.CONVERSION),
+        (_D, *_WIDE_A), f"{MOVES}: cvt", rule=_conversion, effects=Effects(algebra=Algebra.CONVERSION, flow=Flow.BESIDE),
     ),
     _cvt(_RN_RZ, _RELU, _SATFINITE, type_("f16", "bf16"), one("atype", "f32"),
          operands=(_D, *_A), ptx=(7, 0), sm=80, needs="satfinite"),
@@ -136,9 +136,10 @@ ROWS: tuple[Row, ...] = (
     _cvt(one("rnd", "rn"), _SATFINITE, _RELU, _SCALED, type_("bf16x2"), one("atype", "s2f6x2"),
          operands=(_D, *_A, _SCALE), ptx=(9, 1), sm=100, chip=True, unsupported=_S2F6),
     row("cvt.pack", (one("sat", "sat"), one("type", "u16", "s16"), one("atype", "s32")),
-        (dst("b32"), src("a", "atype"), src("b", "atype")), f"{MOVES}: cvt.pack", (6, 5), 72),
+        (dst("b32"), src("a", "atype"), src("b", "atype")), f"{MOVES}: cvt.pack", (6, 5), 72,
+        effects=Effects(flow=Flow.BESIDE)),
     row("cvt.pack", (one("sat", "sat"), one("type", "u2", "s2", "u4", "s4", "u8", "s8"), one("atype", "s32"),
          one("ctype", "b32")),
         (dst("b32"), src("a", "atype"), src("b", "atype"), src("c", "ctype")), f"{MOVES}: cvt.pack",
-        (6, 5), 72, need("u2 s2 u4 s4", (6, 5), 75)),
+        (6, 5), 72, need("u2 s2 u4 s4", (6, 5), 75), effects=Effects(flow=Flow.BESIDE)),
 )  # fmt: skip

@@ -68,6 +68,14 @@ class Step(Enum):
     FENCE = "orders registers and operations"
 
 
+class Orders(Enum):
+    """Orders says what an instruction orders besides its own accesses."""
+
+    NONE = "nothing, or what its row says elsewhere"
+    FENCE = "what comes before it in memory and what comes behind"
+    CLUSTER = "what blocks of a cluster do before and behind their barrier"
+
+
 class Ptxas(Enum):
     """What ptxas makes of it, as found by experiment (docs/contraction.md)."""
 
@@ -100,16 +108,38 @@ class Algebra(Enum):
     NOT = "not a"
 
 
+class Flow(Enum):
+    """How the results of an instruction come by a value. EACH says what is so of arithmetic; what takes values from other lanes
+    or from memory says so in its row."""
+
+    DEFINED = "they have one"
+    EACH = "in a lane, if all its sources have one"
+    ANY = "in a lane, if one of its sources has one: parts are put together, and nobody knows which are used"
+    BESIDE = "as ANY where it puts several sources side by side, else as EACH"
+    CHOICE = "as of the source that is chosen"
+    LOGIC = "as EACH, or if one source decides alone"
+    LOADED = "if the bytes have been written"
+    ROWS = "the same, of rows that other lanes have the addresses of"
+    PRODUCT = "an element, if its row of A, its column of B and what is added have one"
+    TILE = "of an element, if the bytes of a tile that the warp has one address of have been written"
+    WGMMA = "the same, of matrices in shared memory"
+    LANES = "as of the lane that it is taken from"
+    MOVED = "an element, if the lane that it comes from has one"
+    WARP = "if all lanes that take part have one"
+
+
 @dataclass(frozen=True, slots=True)
 class Effects:
     """What an instruction does besides computing.
 
     memory: what it does at its addresses. queue, step: what it does to which queue of asynchronous operations.
-    pure: ptxas removes it when nothing reads its results. ptxas, algebra: how ptxas sees it.
+    orders: a fence of memory, or a barrier of a cluster. pure: ptxas removes it when nothing reads its results. ptxas, algebra:
+    how ptxas sees it. flow: where its results come from.
     counted_as: its class in a report; empty: by its type. multiplies: it counts as the multiply-accumulates of its shape.
     pinned: names of operands whose registers others read or write later. carry: how it accesses the condition code.
     approximate: its bits come from tables of a chip. allocates: it takes memory from a lane's stack. resizes: it changes how
     many registers the threads of its warp have.
+    steady: what it reads nobody may write while the kernel runs.
     variants: (modifier, effects of the forms that have it), the first that fits.
     """
 
@@ -118,13 +148,16 @@ class Effects:
     memory: Memory = Memory.NONE
     queue: Queue = Queue.NONE
     step: Step = Step.NONE
+    orders: Orders = Orders.NONE
     pure: bool = True
     ptxas: Ptxas = Ptxas.SELECTED
     algebra: Algebra = Algebra.NONE
+    flow: Flow = Flow.EACH
     counted_as: str = ""
     multiplies: bool = False
     pinned: tuple[str, ...] = ()
     carry: Literal["", "r", "w", "rw"] = ""
+    steady: bool = False
     approximate: bool = False
     allocates: bool = False
     resizes: bool = False
@@ -147,4 +180,5 @@ class Effects:
 
 
 LANEWISE = Effects()
+PARTS = Effects(flow=Flow.ANY)
 ACTS = Effects(pure=False, ptxas=Ptxas.GUARDED)  # to be said in full by a row

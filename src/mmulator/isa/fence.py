@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mmulator.isa.effects import ACTS, Effects, Ptxas
+from mmulator.isa.effects import ACTS, Effects, Orders, Ptxas
 from mmulator.isa.pieces import SYNC, imm, maybe, need, one, row
 from mmulator.isa.row import OperandSpec, Row, Slot
 
 _ORDERS = ACTS.but(counted_as="barrier")
-_EXPANDED = _ORDERS.but(ptxas=Ptxas.EXPANDED)
+_MEMORY = _ORDERS.but(orders=Orders.FENCE)
+_EXPANDED = _MEMORY.but(ptxas=Ptxas.EXPANDED)
 
 
 def _sync(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], effects: Effects = _ORDERS, **more: Any) -> Row:
@@ -31,9 +32,11 @@ ROWS: tuple[Row, ...] = (
     _sync("fence", maybe("sem", "sc", "acq_rel", "acquire", "release"), _SCOPE, operands=(), ptx=(6, 0), sm=70,
           needs=(*need("cluster", (7, 8), 90), *need("acquire release", (8, 6), 90)),
           effects=_EXPANDED.where("acquire release", ptxas=Ptxas.GUARDED)),
-    _sync("fence", one("sem", "acquire"), _SHARED_CLUSTER, one("scope", "cluster"), operands=(), ptx=(8, 6), sm=90),
-    _sync("fence", one("sem", "release"), _SHARED_CTA, one("scope", "cluster"), operands=(), ptx=(8, 6), sm=90),
-    _sync("fence.mbarrier_init.release.cluster", operands=(), ptx=(8, 0), sm=90, free=True),
+    _sync("fence", one("sem", "acquire"), _SHARED_CLUSTER, one("scope", "cluster"), operands=(), ptx=(8, 6), sm=90,
+          effects=_MEMORY),
+    _sync("fence", one("sem", "release"), _SHARED_CTA, one("scope", "cluster"), operands=(), ptx=(8, 6), sm=90,
+          effects=_MEMORY),
+    _sync("fence.mbarrier_init.release.cluster", operands=(), ptx=(8, 0), sm=90, free=True, effects=_MEMORY),
     _sync("fence.proxy", one("proxy", "alias", "async"), maybe("space", "global", "shared::cta", "shared::cluster"),
           operands=(), ptx=(7, 5), sm=70, rule=_fence_proxy, needs=need("async", (8, 0), 90)),
     _sync("fence.proxy.alias", one("sem", "acquire", "release"), one("scope", "sys"), operands=(), ptx=(9, 4), sm=90),
@@ -44,4 +47,7 @@ ROWS: tuple[Row, ...] = (
           ptx=(8, 6), sm=90, free=True),
     _sync("fence.proxy.async::generic", one("sem", "release"), _SHARED_CTA, one("scope", "cluster"), operands=(),
           ptx=(8, 6), sm=90, free=True),
+    # of what was read alone; the scope .cta is what ptxas takes besides
+    _sync("fence.proxy.async::generic", one("sem", "release"), one("restrict", "sync_restrict::shared::cluster::read"),
+          one("scope", "cta", "cluster"), operands=(), ptx=(9, 4), sm=90, free=True),
 )  # fmt: skip

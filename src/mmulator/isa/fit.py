@@ -56,9 +56,9 @@ def _assign(row: Row, modifiers: Words) -> dict[str, str] | None:
         if modifier in fixed and (row.free or modifier == fixed[0]):
             fixed.remove(modifier)
             continue
-        if fixed and not row.free and not (position == 0 and row.leading):
-            return None
         slot = slot_for(modifier, free, row.leading if position else "")
+        if fixed and not row.free and not (slot is not None and slot.name == row.leading):
+            return None
         if slot is not None:
             taken[slot.name] = modifier
             free.remove(slot)

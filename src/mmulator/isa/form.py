@@ -129,7 +129,9 @@ class Form:
         if self.row.signatures is not None:
             return self.row.signatures(self)
         taken = self._taken
-        return (tuple(_resolved(o, taken) for o in self.row.operands if not o.when or o.when in taken),)
+        every = tuple(_resolved(o, taken) for o in self.row.operands if not o.when or o.when in taken)
+        fewer = tuple(o for o in every if not o.between)
+        return (every,) if len(fewer) == len(every) else (fewer, every)
 
     @cached_property
     def counts(self) -> tuple[tuple[int, int], ...]:

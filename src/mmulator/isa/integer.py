@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmulator.isa.effects import LANEWISE, Effects, Ptxas
+from mmulator.isa.effects import LANEWISE, PARTS, Effects, Ptxas
 from mmulator.isa.pieces import (
     BITS32_64,
     D_A,
@@ -121,6 +121,7 @@ ROWS: tuple[Row, ...] = (
         operands=(dst(name="f"), src("a"), src("b"), _FIELD_POSITION, _FIELD_LENGTH),
         ptx=(2, 0),
         sm=20,
+        effects=PARTS,
     ),
     _integer(
         "szext",

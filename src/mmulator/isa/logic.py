@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmulator.isa.effects import Algebra, Effects, Ptxas
+from mmulator.isa.effects import PARTS, Algebra, Effects, Ptxas
 from mmulator.isa.pieces import BITS16_64, D_A, D_A_B, INT16_64, dst, imm, one, pred, row, src, type_
 from mmulator.isa.row import OperandSpec, Row, Slot
 
@@ -32,7 +32,7 @@ ROWS: tuple[Row, ...] = (
     ),
     _logic(
         "shf", one("direction", "l", "r"), one("mode", "clamp", "wrap"), type_("b32"),
-        operands=(dst(), src("a"), src("b"), src("c", "u32")), ptx=(3, 1), sm=32, leading="direction",
+        operands=(dst(), src("a"), src("b"), src("c", "u32")), ptx=(3, 1), sm=32, leading="direction", effects=PARTS,
     ),
     _logic("shl", type_(*BITS16_64), operands=(dst(), src("a"), src("b", "u32"))),
     _logic("shr", type_(*BITS16_64, *INT16_64), operands=(dst(), src("a"), src("b", "u32"))),

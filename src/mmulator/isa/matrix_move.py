@@ -1,11 +1,11 @@
 """`ldmatrix`, `stmatrix`, `movmatrix`: matrices of 8 by 8 and the like between shared memory and fragments.
 
-Warp-level matrix load, store and transpose instructions (PTX ISA 9.1).
+Warp-level matrix load, store and transpose instructions (PTX ISA 9.1, 9.4).
 """
 
 from __future__ import annotations
 
-from mmulator.isa.effects import ACTS, Memory, Together
+from mmulator.isa.effects import ACTS, Flow, Memory, Together
 from mmulator.isa.form import Form
 from mmulator.isa.row import OperandSpec, Requirement, Row, Section, Signature
 from mmulator.isa.shapes import (
@@ -56,8 +56,9 @@ _FORMATS = ("b6x16_p32", "b4x16_p64")
 
 
 _MOVES = ACTS.but(together=Together.WARP, counted_as="matrix move")
-_LOADS = _MOVES.but(memory=Memory.READ, pure=True)
+_LOADS = _MOVES.but(memory=Memory.READ, pure=True, flow=Flow.ROWS)
 _STORES = _MOVES.but(memory=Memory.WRITE)
+ACROSS = _MOVES.but(flow=Flow.MOVED)
 
 
 def _load_row(requires: Requirement, shape: str, num: Choice, trans: Choice, space: Choice, **types: Choice) -> Row:
@@ -81,6 +82,7 @@ ROWS: tuple[Row, ...] = (
         _BLACKWELL, "m16n16", _NUM[:2], "trans", optional("shared", *_CTA), dst_fmt="b8x16", src_fmt=_FORMATS
     ),
     _load_row(_BLACKWELL, "m8n16", _NUM, (), optional("shared", *_CTA), dst_fmt="b8x16", src_fmt=_FORMATS),
+    _load_row(Requirement((9, 4), 90, "af"), "m8n16", _NUM, (), optional("shared", *_CTA), dst_fmt="s8", src_fmt="s4"),
     _store_row(Requirement((7, 8), 90), "m8n8", optional("trans"), "b16"),
     _store_row(_BLACKWELL, "m16n8", "trans", "b8"),
     matrix_row(
@@ -89,6 +91,6 @@ ROWS: tuple[Row, ...] = (
         Requirement((7, 8), 75),
         MOVMATRIX,
         _across,
-        _MOVES,
+        ACROSS,
     ),
 )

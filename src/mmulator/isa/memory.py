@@ -1,10 +1,10 @@
-"""Data Movement and Conversion Instructions (PTX ISA 9.1) on memory and caches: ld, st, ldu, prefetch and others."""
+"""Data Movement and Conversion Instructions (PTX ISA 9.1, 9.4) on memory and caches: ld, st, ldu, prefetch and others."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mmulator.isa.effects import ACTS, Effects, Memory, Ptxas
+from mmulator.isa.effects import ACTS, Effects, Flow, Memory, Ptxas
 from mmulator.isa.pieces import (
     CACHE_HINT,
     MEMORY_TYPES,
@@ -53,7 +53,8 @@ def _order(m: Mapping[str, str]) -> str | None:
         return f".{sem} needs a scope: .cta, .cluster, .gpu or .sys"
     if "scope" in m and sem in ("weak", "volatile"):
         return f".{m['scope']} needs a memory order such as .relaxed"
-    if sem != "weak" and space.partition("::")[0] in ("local", "const", "param"):
+    refused = ("const", "param") if sem == "volatile" else ("local", "const", "param")  # nvcc has .volatile.local, ptxas takes it
+    if sem != "weak" and space.partition("::")[0] in refused:
         return f".{sem} cannot access .{space}"
     if "mmio" in m and (sem != "relaxed" or m.get("scope") != "sys"):
         return ".mmio needs .relaxed.sys"
@@ -61,6 +62,8 @@ def _order(m: Mapping[str, str]) -> str | None:
         return f".mmio cannot access .{space}"
     if "cop" in m and (sem != "weak" or "L1" in m or "L2" in m):
         return f".{m['cop']} cannot stand with " + (f".{sem}" if sem != "weak" else "an eviction priority")
+    if "nc" in m and m.get("cop") in ("lu", "cv"):
+        return f".nc cannot stand with .{m['cop']}"
     if "nc" in m and ("sem" in m or space != "global"):
         return ".nc needs .global and no memory order"
     if ("prefetch" in m or "hint" in m) and space not in ("", "global"):
@@ -97,7 +100,7 @@ def _wide(m: Mapping[str, str]) -> str | None:
     return _order(m)
 
 
-_LOADS = Effects(memory=Memory.READ, ptxas=Ptxas.GUARDED, counted_as="memory")
+_LOADS = Effects(memory=Memory.READ, ptxas=Ptxas.GUARDED, counted_as="memory", flow=Flow.LOADED)
 _STORES = ACTS.but(memory=Memory.WRITE, counted_as="memory")
 _PREFETCHES = ACTS.but(memory=Memory.READ, counted_as="memory")
 _HINTS = ACTS.but(memory=Memory.READ)
@@ -118,7 +121,7 @@ _LD = _memory(
     maybe("mmio"), maybe("sem", "weak", "volatile", "relaxed", "acquire"), SCOPE, maybe("space", *_LOAD_SPACES),
     maybe("cop", "ca", "cg", "cs", "lu", "cv"), maybe("nc"), _L1, _L2, CACHE_HINT, _PREFETCH, _VEC,
     type_(*MEMORY_TYPES),
-    operands=(dst(per="vec", wider=True), addr(), POLICY), effects=_LOADS.where("volatile", pure=False),
+    operands=(dst(per="vec", wider=True), addr(), POLICY), effects=_LOADS.where("volatile", pure=False).where("nc", steady=True),
 )  # fmt: skip
 # Since 9.3 memory-mapped registers have acquire and release too.
 _LD_MMIO, _ST_MMIO = (
@@ -144,15 +147,20 @@ _SECOND = maybe("secondary", "L2::evict_first", "L2::evict_unchanged")
 ROWS: tuple[Row, ...] = (
     *_LD,
     _LD_MMIO,
+    row("ld.proxy::readonly", (maybe("space", "global"), maybe("nc"), _VEC, type_(*(t for t in MEMORY_TYPES if t != "b128"))),
+        (dst(per="vec", wider=True), addr()), f"{MOVES}: ld", (9, 4), 90, rule=_access, free=True,
+        effects=_LOADS.but(steady=True)),
     *_ST,
     _ST_MMIO,
     row("ldu", (maybe("space", "global"), maybe("vec", "v2", "v4"), type_(*MEMORY_TYPES)),
         (dst(per="vec", wider=True), addr()), f"{MOVES}: ldu", (2, 0), 20, _MEMORY_NEEDS, rule=_narrow,
-        effects=_LOADS),
+        effects=_LOADS.but(steady=True)),
     row("prefetch", (maybe("space", "global", "local"), one("level", "L1", "L2")), (addr(),), f"{MOVES}: prefetch",
         (2, 0), 20, effects=_PREFETCHES),
     row("prefetch", (maybe("space", "global"), one("level", "L2::evict_last", "L2::evict_normal")), (addr(),),
         f"{MOVES}: prefetch", (7, 4), 80, effects=_PREFETCHES),
+    row("prefetch", (maybe("space", "global"), one("level", "L1::32B"), one("valid", "valid_addr")), (addr(),),
+        f"{MOVES}: prefetch", (9, 4), 90, effects=_PREFETCHES),
     row("prefetch", (maybe("space", "const", "param"), one("tensormap", "tensormap")), (addr(),),
         f"{MOVES}: prefetch", (8, 0), 90, effects=_PREFETCHES),
     row("prefetchu.L1", (), (addr(),), f"{MOVES}: prefetchu", (2, 0), 20, effects=_PREFETCHES),

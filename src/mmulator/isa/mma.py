@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mmulator.errors import InternalError
-from mmulator.isa.effects import ACTS, Together
+from mmulator.isa.effects import ACTS, Flow, Together
 from mmulator.isa.form import Form
 from mmulator.isa.row import OperandSpec, Requirement, Row, Section, Signature
 from mmulator.isa.shapes import (
@@ -164,7 +164,7 @@ _ORDER = (
 _ALWAYS: dict[str, Choice] = {"sync": "sync", "aligned": "aligned", "alayout": "row", "blayout": "col"}
 
 
-MULTIPLIES = ACTS.but(together=Together.WARP, multiplies=True, counted_as="mma")
+MULTIPLIES = ACTS.but(together=Together.WARP, multiplies=True, counted_as="mma", flow=Flow.PRODUCT)
 
 
 def _row(requires: Requirement, **choices: Choice) -> Row:

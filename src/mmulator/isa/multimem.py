@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mmulator.isa.effects import ACTS, Memory
+from mmulator.isa.effects import ACTS, Flow, Memory
 from mmulator.isa.pieces import (
     BITS32_64,
     BULK_COPIES,
@@ -29,7 +29,8 @@ _SECTION = f"{MOVES}: multimem"
 _GLOBAL = maybe("space", "global")
 _ORDERS = {"ld_reduce": ("weak", "relaxed", "acquire"), "st": ("weak", "relaxed", "release"), "red": ("relaxed", "release")}
 _EFFECTS = {
-    "ld_reduce": ACTS.but(memory=Memory.READ, counted_as="memory"), "st": ACTS.but(memory=Memory.WRITE, counted_as="memory"),
+    "ld_reduce": ACTS.but(memory=Memory.READ, counted_as="memory", flow=Flow.DEFINED),
+    "st": ACTS.but(memory=Memory.WRITE, counted_as="memory"),
     "red": ACTS.but(memory=Memory.ATOMIC, counted_as="atomic"),
 }  # fmt: skip
 _HALVES, _PAIRS = ("f16", "bf16"), ("f16x2", "bf16x2")
@@ -85,17 +86,26 @@ def _reductions(name: str) -> tuple[Row, ...]:
     )
 
 
+def _bulk_ordered(m: Mapping[str, str]) -> str | None:
+    if (m.get("sem", "weak") == "weak") == ("scope" in m):
+        return f".{m['scope']} needs .relaxed" if "scope" in m else f".{m['sem']} needs a scope"
+    return None
+
+
 _TO, _FROM = addr("dstMem", space="dst"), addr("srcMem", space="src")
 _WAYS = (one("dst", "global"), one("src", "shared::cta"), BULK_GROUP)
 
 
-def _bulk(name: str, *slots: Slot, operands: tuple[OperandSpec, ...] = (), memory: Memory = Memory.REDUCE) -> Row:
+def _bulk(name: str, *slots: Slot, operands: tuple[OperandSpec, ...] = (), memory: Memory = Memory.REDUCE,
+          order: tuple[Slot, ...] = (maybe("sem", "relaxed"), SCOPE), ptx: tuple[int, int] = (9, 1)) -> Row:  # fmt: skip
     return row(
-        f"multimem.{name}", (*_WAYS, *slots), (_TO, _FROM, BULK_SIZE, *operands), f"{_SECTION}.{name}", (9, 1), 90,
-        need("cp_mask", (9, 1), 100), unsupported=_ONE_GPU, effects=BULK_COPIES.but(memory=memory),
+        f"multimem.{name}", (*order, *_WAYS, *slots), (_TO, _FROM, BULK_SIZE, *operands), f"{_SECTION}.{name}", ptx, 90,
+        (*need("cp_mask", (9, 1), 100), *need("weak relaxed", (9, 3), 90)), rule=_bulk_ordered, unsupported=_ONE_GPU,
+        effects=BULK_COPIES.but(memory=memory),
     )  # fmt: skip
 
 
+_MASK = (src("byteMask", "u16", when="cp_mask"),)
 _REDUCE = "cp.reduce.async.bulk"
 
 ROWS: tuple[Row, ...] = (
@@ -107,10 +117,13 @@ ROWS: tuple[Row, ...] = (
     *_vectors("st", single=True, floats=True),
     *_fp8("st"),
     *_reductions("red"),
-    _bulk("cp.async.bulk", maybe("cp_mask"), operands=(src("byteMask", "u16", when="cp_mask"),), memory=Memory.COPY),
+    _bulk("cp.async.bulk", maybe("cp_mask"), operands=_MASK, memory=Memory.COPY, order=(maybe("sem", "weak"),)),
+    _bulk("cp.async.bulk", maybe("cp_mask"), type_("b128"), operands=_MASK, memory=Memory.COPY,
+          order=(one("sem", "relaxed"), one("scope", "cta", "cluster", "gpu", "sys")), ptx=(9, 3)),
     _bulk(_REDUCE, one("op", "and", "or", "xor"), type_(*BITS32_64)),
     _bulk(_REDUCE, one("op", "add"), type_("u32", "s32", "u64", "f32", "f64")),
     _bulk(_REDUCE, one("op", "inc", "dec"), type_("u32")),
     _bulk(_REDUCE, one("op", "min", "max"), type_("u32", "s32", "u64", "s64", "f16", "bf16")),
     _bulk(_REDUCE, one("op", "add"), one("noftz", "noftz"), type_("f16", "bf16")),
+    _bulk(_REDUCE, one("op", "add"), one("noftz", "noftz"), type_("f32"), ptx=(9, 4)),
 )  # fmt: skip

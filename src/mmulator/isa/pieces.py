@@ -48,7 +48,7 @@ def row(
 ) -> Row:
     """A row. specific: needs an `a` or `f` target; chip: an `a` target. unsupported: why the machine does not run it."""
     requires = Requirement(ptx, sm, "a" if chip else "af" if specific else "", families)
-    status = Status("not modelled", unsupported) if unsupported else BLACKWELL if sm >= 100 or families else RUNS
+    status = Status("not modelled", unsupported) if unsupported else BLACKWELL if min(families, default=sm) >= 100 else RUNS
     return Row(name, slots, operands, Section(section), requires, needs, rule, status, open, leading, free, effects)
 
 
@@ -126,7 +126,7 @@ def addr(name: str = "a", **more: Any) -> OperandSpec:
     return OperandSpec(name, "addr", "u64", **more)
 
 
-POLICY = OperandSpec("cache-policy", "reg", "b64", when="hint")
+POLICY = src("cache-policy", "u64", when="hint")
 SINK = OperandSpec("_", "sink", access="w")
 
 # What bulk copies end in, and operands of theirs.
@@ -135,10 +135,10 @@ BULK_COPIES = ACTS.but(memory=Memory.COPY, queue=Queue.BULK, step=Step.ISSUE, co
 BULK_PREFETCHES = ACTS.but(memory=Memory.READ, counted_as="bulk")
 BULK_SIZE = src("size", "u32", values=range(0, 1 << 20, 16))
 BULK_GROUP = one("completion", "bulk_group")
-MULTICAST = maybe("multicast", "multicast::cluster")
+MULTICAST = maybe("multicast", "multicast::cluster", "multicast::cluster::16b")
+MULTICAST_NEEDS = (Need("multicast::cluster::16b", (9, 4), 90),)  # the mask has 16 bits without it, too
 MBARRIER = addr("mbar", space="shared")
-CTA_MASK = src("ctaMask", "u16", when="multicast")
-BULK_POLICY = src("cache-policy", "u64", when="hint")
+CTA_MASK = src("ctaMask", "u16", lo=0, hi=0xFFFF, when="multicast")
 
 D_A = (dst(), src("a"))
 D_A_B = (dst(), src("a"), src("b"))

@@ -118,8 +118,8 @@ class OperandSpec:
     space: of an address, or the slot that says it; in a form the space, empty for generic. home: the space of variables that
     a generic address may name. lo, hi: bounds of a constant. values: the only constants allowed; later: more of them, and
     what each needs. defined: those whose meaning the specification defines, where that is fewer. when: the operand is there
-    if and only if that slot is filled; without it, `optional` operands may be left out, the last ones first. since: the
-    least PTX version and target with that operand.
+    if and only if that slot is filled; without it, `optional` operands may be left out, the last ones first; one that is
+    `between` may, whatever follows it. since: the least PTX version and target with that operand.
     parts: the elements of a group.
     """
 
@@ -140,6 +140,7 @@ class OperandSpec:
     values: tuple[int, ...] | range = ()
     later: tuple[tuple[int, Requirement], ...] = ()
     when: str = ""
+    between: bool = False
     since: tuple[tuple[int, int], int] = ((1, 0), 0)
     types: tuple[str, ...] = ()
     defined: tuple[int, ...] | range = ()

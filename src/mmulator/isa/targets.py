@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache, total_ordering
-from typing import Any
 
-from mmulator.errors import OperandError, UnsupportedError, shown
+from mmulator.errors import OperandError, shown
 
 PTX_VERSIONS: tuple[tuple[int, int], ...] = (
     *((6, m) for m in range(6)),
@@ -80,47 +79,10 @@ TARGETS: dict[Target, tuple[int, int]] = {
     ]
 }  # fmt: skip
 
-# Chips whose arithmetic the numerics profiles describe; `device=` takes these names.
+# Chips whose arithmetic the numerics profiles describe; `device=` takes these names, and those of chips.py.
 DEVICES: tuple[str, ...] = (
     "sm_70", "sm_72", "sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121",
 )  # fmt: skip
-
-# Products with these chips, for people.
-CHIPS: dict[str, str] = {
-    "sm_70": "V100", "sm_72": "Xavier", "sm_75": "T4", "sm_80": "A100", "sm_86": "A2, A10", "sm_87": "Orin",
-    "sm_89": "L40S, RTX 40", "sm_90": "H100, H200", "sm_100": "B200", "sm_103": "B300", "sm_120": "RTX 50",
-    "sm_121": "GB10",
-}  # fmt: skip
-
-# What people call chips and architectures.
-_ARCHITECTURES = {"volta": "sm_70", "turing": "sm_75", "ampere": "sm_80", "ada": "sm_89", "hopper": "sm_90"}
-_CHIPS = {
-    "sm_70": "v100", "sm_72": "xavier", "sm_75": "t4", "sm_80": "a100 a30", "sm_86": "a2 a10 a16 a40", "sm_87": "orin",
-    "sm_89": "l4 l40 l40s", "sm_90": "h100 h200 h20 h800 gh200", "sm_100": "b200 gb200", "sm_103": "b300 gb300",
-    "sm_121": "gb10",
-}  # fmt: skip
-_SERIES = {"20": "sm_75", "30": "sm_86", "40": "sm_89", "50": "sm_120"}  # RTX
-_BY_CHIP = {name: device for device, names in _CHIPS.items() for name in names.split()}
-DEVICE_WORDS = (*_ARCHITECTURES, *(name for name in _BY_CHIP if len(name) > 3))  # short ones are like anything
-
-
-def device_of(text: str) -> str | None:
-    """The device that a chip or an architecture is, as `sm_90`; None for another text."""
-    name = text.strip().lower().replace(" ", "").replace("-", "")
-    series = re.fullmatch(r"(?:geforce)?rtx(20|30|40|50)(?:\d0)?(?:ti|super|d)*", name)
-    return _SERIES[series[1]] if series else _ARCHITECTURES.get(name) or _BY_CHIP.get(name)
-
-
-def check_known(device: Any) -> None:
-    """Raises UnsupportedError for a device that is not known."""
-    if isinstance(device, str) and device in DEVICES:
-        return
-    hint = f"known devices: {', '.join(DEVICES)}"
-    if isinstance(device, str) and device[-1:] in ("a", "f") and device[:-1] in DEVICES:
-        hint = f"devices have no suffix: {device[:-1]} ({device} is a .target)"
-    elif isinstance(device, str) and (named := device_of(device)):
-        hint = f"{device} is {named}"
-    raise UnsupportedError(f"unknown device {shown(device)}", hint=hint)
 
 
 def as_target(target: str | Target | None) -> Target | None:

@@ -8,7 +8,6 @@ from mmulator.isa.effects import Memory
 from mmulator.isa.pieces import (
     BULK_COPIES,
     BULK_GROUP,
-    BULK_POLICY,
     BULK_PREFETCHES,
     CACHE_HINT,
     COMPLETE_TX,
@@ -16,6 +15,8 @@ from mmulator.isa.pieces import (
     MBARRIER,
     MOVES,
     MULTICAST,
+    MULTICAST_NEEDS,
+    POLICY,
     addr,
     maybe,
     one,
@@ -51,14 +52,14 @@ def _load(dim: Slot, to: Slot, mode: Slot, *slots: Slot, at: OperandSpec = _COOR
     mask = (CTA_MASK,) if MULTICAST in slots else ()
     return row(
         "cp.async.bulk.tensor", (dim, to, _FROM_GLOBAL, mode, COMPLETE_TX, *slots, CACHE_HINT),
-        (_DST, at, MBARRIER, *info, *mask, BULK_POLICY), f"{MOVES}: cp.async.bulk.tensor", effects=BULK_COPIES,
-        **requires,
+        (_DST, at, MBARRIER, *info, *mask, POLICY), f"{MOVES}: cp.async.bulk.tensor", effects=BULK_COPIES,
+        needs=MULTICAST_NEEDS if mask else (), **requires,
     )  # fmt: skip
 
 
 def _store(dim: Slot, mode: Slot, at: OperandSpec = _COORDINATES, **requires: Any) -> Row:
     return row(
-        "cp.async.bulk.tensor", (dim, _TO_GLOBAL, _FROM_CTA, mode, BULK_GROUP, CACHE_HINT), (at, _SRC, BULK_POLICY),
+        "cp.async.bulk.tensor", (dim, _TO_GLOBAL, _FROM_CTA, mode, BULK_GROUP, CACHE_HINT), (at, _SRC, POLICY),
         f"{MOVES}: cp.async.bulk.tensor", effects=BULK_COPIES, **requires,
     )  # fmt: skip
 
@@ -67,14 +68,14 @@ def _reduce(dim: Slot, mode: Slot) -> Row:
     op = one("op", "add", "min", "max", "inc", "dec", "and", "or", "xor")
     return row(
         "cp.reduce.async.bulk.tensor", (dim, _TO_GLOBAL, _FROM_CTA, op, mode, BULK_GROUP, CACHE_HINT),
-        (_COORDINATES, _SRC, BULK_POLICY), f"{MOVES}: cp.reduce.async.bulk.tensor",
+        (_COORDINATES, _SRC, POLICY), f"{MOVES}: cp.reduce.async.bulk.tensor",
         effects=BULK_COPIES.but(memory=Memory.REDUCE), **_SM_90,
     )  # fmt: skip
 
 
 def _prefetch(dim: Slot, mode: Slot, at: OperandSpec = _COORDINATES, info: tuple[OperandSpec, ...] = (), **requires: Any) -> Row:
     return row(
-        "cp.async.bulk.prefetch.tensor", (dim, one("level", "L2"), _FROM_GLOBAL, mode, CACHE_HINT), (at, *info, BULK_POLICY),
+        "cp.async.bulk.prefetch.tensor", (dim, one("level", "L2"), _FROM_GLOBAL, mode, CACHE_HINT), (at, *info, POLICY),
         f"{MOVES}: cp.async.bulk.prefetch.tensor", effects=BULK_PREFETCHES, **requires,
     )  # fmt: skip
 

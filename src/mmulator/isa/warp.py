@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmulator.isa.effects import Effects, Ptxas, Together
+from mmulator.isa.effects import Effects, Flow, Ptxas, Together
 from mmulator.isa.pieces import BITS32_64, INT32, MOVES, SYNC, dst, maybe, one, pred, row, src, type_
 from mmulator.isa.row import OperandSpec, Row, Slot
 
@@ -12,7 +12,7 @@ _MASK = src("membermask", "b32")
 _MEMBERS = src("membermask", "u32")
 
 
-_TOGETHER = Effects(together=Together.MEMBERS, ptxas=Ptxas.GUARDED, counted_as="warp")
+_TOGETHER = Effects(together=Together.MEMBERS, ptxas=Ptxas.GUARDED, counted_as="warp", flow=Flow.WARP)
 _ALONE = Effects(ptxas=Ptxas.GUARDED, counted_as="warp")
 
 
@@ -23,7 +23,7 @@ def _sync(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], effects: E
 ROWS: tuple[Row, ...] = (
     row("shfl.sync", (one("mode", "up", "down", "bfly", "idx"), type_("b32")),
         (OperandSpec("d", "dstpair", "type", "w"), src("a"), src("b"), src("c"), _MASK), f"{MOVES}: shfl.sync",
-        (6, 0), 30, free=True, effects=_TOGETHER),
+        (6, 0), 30, free=True, effects=_TOGETHER.but(flow=Flow.LANES)),
     _sync("vote.sync", one("mode", "all", "any", "uni"), type_("pred"),
           operands=(dst(), pred("a"), _MASK), ptx=(6, 0), sm=30, free=True),
     _sync("vote.sync", one("mode", "ballot"), type_("b32"),
@@ -40,5 +40,6 @@ ROWS: tuple[Row, ...] = (
           ptx=(7, 0), sm=80, free=True),
     _sync("redux.sync", one("op", "min", "max"), maybe("abs"), maybe("NaN"), type_("f32"),
           operands=(dst(), src("src"), _MEMBERS), ptx=(8, 6), sm=100, specific=True, families=(100,), free=True),
-    _sync("elect.sync", operands=(OperandSpec("d", "pair", "b32", "w", sink=True), _MEMBERS), ptx=(8, 0), sm=90),
+    _sync("elect.sync", operands=(OperandSpec("d", "pair", "b32", "w", sink=True), _MEMBERS), ptx=(8, 0), sm=90,
+          effects=_TOGETHER.but(flow=Flow.DEFINED)),
 )  # fmt: skip

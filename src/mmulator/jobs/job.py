@@ -263,7 +263,7 @@ def run_job(
     several seeds the first decides what is in the arrays. workers: a client of a Dask cluster."""
     if timeout is not None and not timeout > 0:
         raise LaunchError(f"a time limit of {timeout} s: it must be more than 0")
-    module = Module.load(job.ptx)
+    module = Module.load(job.ptx, timeout=timeout)
     kernel = module[kernel_name(module, job)]
     own = job.arrays()
     for argument in (*job.arguments, *job.variables):
@@ -285,7 +285,7 @@ def run_job(
         report = launch(seed=job.seed, progress=progress, watch=watch, workers=workers)
     else:
         again = partial(_shuffled, kernel, job, values, timeout)
-        looking = partial(launch, sanitize="strict", watch=watch)
+        looking = partial(launch, sanitize="strict", watch=watch, keep_going=sanitize.keep_going)
         report, judged = sanitized.run(looking, kernel, arrays, job.seed, sanitize, job.suppress, again, progress)
     outputs = job.outputs()
     written = {name: a for name, a in arrays.items() if name in outputs or _digest(a) != before[name]}

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from mmulator.errors import ExecutionFault, MmulatorError, must_be
-from mmulator.findings import Finding, at_places, counted, places, union
+from mmulator.findings import Finding, at_places, counted, grouped, places, union
 from mmulator.jobs.suppressions import Suppression, sorted_out
 from mmulator.machine.launch.report import Report
 from mmulator.machine.module import Kernel
 from mmulator.rules import RULES
 from mmulator.rules.choice import NOTES, chosen
+from mmulator.sarif import Baseline
 
 Progress = Callable[[str, int, int], None]
 
@@ -23,17 +24,18 @@ Progress = Callable[[str, int, int], None]
 @dataclass(frozen=True)
 class Wish:
     """What is asked for. seeds: under how many the kernel runs, from the job's on. rules: what is looked for. prove: of how many
-    seeds one is looked for under which the results differ."""
+    seeds one is looked for under which the results differ. keep_going: behind an access out of bounds the launch goes on."""
 
     seeds: int = 1
     rules: frozenset[str] = chosen("")
     prove: int = 0
+    keep_going: bool = False
 
 
 @dataclass(frozen=True)
 class Judged:
     """What a sanitized job found. suppressed: what the launch file expects. idle: what it expects and is not there. seeds: that
-    were run. quiet: of rules of severity note that were not asked for."""
+    were run. quiet: of rules of severity note that were not asked for. known: what a baseline has, which is not told again."""
 
     findings: tuple[Finding, ...]
     suppressed: list[tuple[Finding, Suppression]]
@@ -41,6 +43,7 @@ class Judged:
     seeds: tuple[int, ...]
     rules: frozenset[str]
     quiet: tuple[Finding, ...] = ()
+    known: tuple[Finding, ...] = ()
 
     @classmethod
     def of(cls, found: Sequence[Finding], wish: Wish, expected: Sequence[Suppression], seeds: Sequence[int]) -> Judged:
@@ -49,15 +52,28 @@ class Judged:
         quiet = tuple(f for f in found if f.rule in NOTES - wish.rules) if wish.rules & set(RULES) - NOTES else ()
         return cls(findings, suppressed, idle, tuple(seeds), wish.rules, quiet)
 
+    def against(self, baseline: Baseline | None) -> Judged:
+        """This judgement without the findings that the baseline, an earlier run, has; they are set aside as `known`."""
+        if baseline is None:
+            return self
+        new = baseline.new(self.findings)
+        told = {id(f) for f in new}
+        return replace(self, findings=tuple(new), known=tuple(f for f in self.findings if id(f) not in told))
+
     @property
     def errors(self) -> int:
-        return sum(f.is_error for f in self.findings)
+        return self._of("error")
+
+    def _of(self, severity: str) -> int:
+        return sum(group[0].severity == severity for group in grouped(self.findings))
 
     @property
     def last_line(self) -> str:
         """`3 findings (2 errors, 1 warning), of 2 rules; 1 suppressed`"""
-        said = counted(self.findings) if self.findings else f"no findings: {self._looked_for}"
-        return said + (f"; {len(self.suppressed)} suppressed" if self.suppressed else "")
+        known = f"; {len(grouped(self.known))} known by the baseline" if self.known else ""
+        none = "nothing new" if self.known else f"no findings: {self._looked_for}"
+        said = counted(self.findings) if self.findings else none
+        return said + known + (f"; {len(self.suppressed)} suppressed" if self.suppressed else "")
 
     @property
     def _looked_for(self) -> str:
@@ -75,8 +91,10 @@ class Judged:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
-            "errors": self.errors, "warnings": sum(f.severity == "warning" for f in self.findings), "seeds": list(self.seeds),
-            "rules": sorted(self.rules), "findings": [f.as_dict() for f in self.findings],
+            "errors": self.errors, "warnings": self._of("warning"), "seeds": list(self.seeds),
+            "rules": sorted(self.rules),
+            "findings": [f.as_dict() | {"group": n} for n, group in enumerate(grouped(self.findings)) for f in group],
+            "known": len(grouped(self.known)),
             "suppressed": [f.as_dict() | {"reason": s.reason} for f, s in self.suppressed],
             "unused_suppressions": [str(s) for s in self.idle], "not_told": places(self.quiet),
         }  # fmt: skip

@@ -58,7 +58,7 @@ def _read(table: dict[str, Any], where: str) -> Suppression:
     try:
         meant(table["rule"])
     except ValueError as error:
-        raise LaunchError(f"{where}: {error}", hint="`mmulator explain rules` lists them") from None
+        raise LaunchError(f"{where}: {error}") from None
     return Suppression(**table)
 
 

@@ -168,6 +168,11 @@ def memory_bits(form: Form) -> int:
     return int(form.src_fmt[1]) if form.src_fmt else fragment(form, "r").bits
 
 
+def row_bytes(form: Form) -> int:
+    """Bytes of a row of a matrix move in memory, padding among them; a row begins at a multiple of them."""
+    return 8 if form.src_fmt == "s4" else 16
+
+
 @lru_cache(maxsize=1024)
 def fragment(form: Form, name: str) -> Fragment:
     """The fragment of a form's operand `a`, `b`, `c`, `d`, or `r` of a load, store or matrix move.
@@ -203,5 +208,5 @@ def fragment(form: Form, name: str) -> Fragment:
 def element_of(form: Form, name: str) -> ElementType:
     """Element type of a register operand."""
     if name == "r" or not form.atype:
-        return TYPES["b8"] if form.dst_fmt else form.type
+        return TYPES["s8" if form.dst_fmt == "s8" else "b8"] if form.dst_fmt else form.type
     return {"a": form.atype, "b": form.btype, "c": form.ctype, "d": form.dtype}.get(name, NO_TYPE)

@@ -1,4 +1,4 @@
-"""What a kernel runs on, as a seam: the CPU (machine/cpu.py), or a GPU through the CUDA driver (devices/gpu.py).
+"""The backend, the seam to what a kernel runs on: the CPU (machine/cpu.py), or a GPU through the CUDA driver (hardware/gpu.py).
 
     module = backend.load(text)
     kernel = backend.compile(module, "gemm", "sm_90")
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mmulator.isa.targets import TARGETS, Target
+from mmulator.isa.targets import PTX_VERSIONS, TARGETS, Target
 from mmulator.machine.compile.options import DEFAULT, CompileOptions
 
 if TYPE_CHECKING:
@@ -32,12 +32,14 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Chip:
-    """What runs: its name, compute capability, CUDA version that the driver supports, version of the kernel driver."""
+    """A chip that runs kernels: name, compute capability, CUDA version that the driver supports, kernel driver, and the
+    newest .version of PTX that it reads."""
 
     name: str
     capability: tuple[int, int]
     cuda: str
     driver: str = ""
+    ptx: tuple[int, int] = PTX_VERSIONS[-1]
 
     @property
     def device(self) -> str:
@@ -54,10 +56,14 @@ class Chip:
     def of(cls, data: dict[str, Any]) -> Chip:
         """From what `as_dict` gave."""
         number = int(data["device"][3:])
-        return cls(data["name"], (number // 10, number % 10), data["cuda"], data["driver"])
+        ptx = tuple(map(int, data["ptx"].split("."))) if "ptx" in data else PTX_VERSIONS[-1]  # older vectors do not say
+        return cls(data["name"], (number // 10, number % 10), data["cuda"], data["driver"], (ptx[0], ptx[1]))
 
     def as_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "device": self.device, "target": str(self.target), "cuda": self.cuda, "driver": self.driver}
+        return {
+            "name": self.name, "device": self.device, "target": str(self.target), "cuda": self.cuda, "driver": self.driver,
+            "ptx": "{}.{}".format(*self.ptx),
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -69,7 +75,8 @@ class Request:
     elements whose stores are noted, what looks for undefined behaviour, whether the seed chooses the order in which blocks
     begin, too. slice: blocks of code after which another warp has its turn, or another block of the grid, at most, as the seed
     has it; 0: as many as ever. part: clusters of the grid that alone are run, from the first to before the second. meanwhile: is
-    called every few milliseconds; what it raises ends the launch. touched: what notes the bytes that are read and written.
+    called every few milliseconds with what says where the warps are; what it raises ends the launch. touched: what notes the
+    bytes that are read and written.
     cluster: blocks of a cluster; None where neither the launch nor the kernel says it.
     cooperative: all blocks are resident at once, and may wait for each other. counts_clusters: a driver is given the grid in
     clusters (.blocksareclusters); here it is in blocks.
@@ -89,7 +96,7 @@ class Request:
     shuffled: bool = False
     slice: int = 0
     part: tuple[int, int] | None = None
-    meanwhile: Callable[[], None] | None = None
+    meanwhile: Callable[[Callable[[], str]], None] | None = None
     touched: Touched | None = None
     cluster: tuple[int, int, int] | None = None
     cooperative: bool = False

@@ -9,9 +9,11 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from mmulator import variables
 from mmulator.codegen.locks import TimeUp, no_fork, time_limit
 from mmulator.demangle import choose, demangle
 from mmulator.errors import LaunchError, short_traceback, shown, undefined
+from mmulator.isa.chips import as_device
 from mmulator.isa.targets import Target, default_device
 from mmulator.lazy import cached_property
 from mmulator.machine.backend import Request
@@ -36,7 +38,7 @@ from mmulator.machine.launch.limits import (
 from mmulator.machine.launch.report import Report
 from mmulator.machine.launch.shape import Extent
 from mmulator.machine.launch.watch import Watched, Watches
-from mmulator.machine.text import Text
+from mmulator.machine.text import Text, loading_within
 from mmulator.machine.variables import Variables
 from mmulator.program.image import ModuleImage
 from mmulator.program.outline import Head
@@ -82,16 +84,20 @@ class Module(Mapping[str, "Kernel"]):
 
     @classmethod
     @short_traceback
-    def load(cls, ptx: str | Path, *, name: str | None = None) -> Module:
+    def load(cls, ptx: str | Path, *, name: str | None = None, timeout: float | None = None) -> Module:
         """Parse and verify PTX.
 
         ptx: a path, or the text itself (a string with a line break or a `.version` directive). name: what messages call
-        the text. Raises PtxSyntaxError, InvalidInstructionError or UnsupportedError, with line, column and caret;
+        the text. timeout: seconds that it may take.
+
+        Raises PtxSyntaxError, InvalidInstructionError or UnsupportedError, with line, column and caret; LimitReached;
         MmulatorError if the file cannot be read; OperandError for neither a path nor a text.
         """
+        variables.check()
         source = read_source(ptx, name)
         start = time.perf_counter()
-        text = Text.load(source)
+        with loading_within(timeout, source.name):
+            text = Text.load(source)
         return cls(text, time.perf_counter() - start)
 
     @property
@@ -177,7 +183,7 @@ class Kernel:
         self, device: str | None = None, progress: Progress | None = None, *, options: CompileOptions = DEFAULT
     ) -> CompiledKernel:
         """Machine code for a device's arithmetic; made once. Raises UnsupportedError naming instruction and line."""
-        device = device or self.module.default_device
+        device = as_device(device) if device else self.module.default_device
         report = (lambda done, total: progress("compile", done, total)) if progress else None
         return CPU.compile(self.module.loaded, self.name, device, options, report)
 
@@ -240,9 +246,10 @@ class Kernel:
     def request(
         self, grid: Any, block: Any, args: Any, shared: Any, device: str, *, seed: Any = 0, threads: Any = None,
         timeout: Any = None, progress: Progress | None = None, watch: Any = (), cluster: Any = None, cooperative: Any = False,
-        sanitize: Any = False,
+        sanitize: Any = False, keep_going: Any = False,
     ) -> Request:  # fmt: skip
         """A launch for any backend, checked; parameters as those of `launch`. Raises LaunchError or UnsupportedError."""
+        device = as_device(device)
         g, b, dynamic, c = self.shape(grid, block, shared, device, cluster)
         if cooperative:
             check_cooperative(g, c, prod(b), self.static_shared + dynamic, device)
@@ -250,6 +257,9 @@ class Kernel:
         elements = watched(watch) if watch != () else ()
         if sanitize not in SANITIZE:
             raise LaunchError(f"sanitize is {shown(sanitize)}, not True, False, 'strict' or 'raise'")
+        if keep_going not in (True, False):
+            raise LaunchError(f"keep_going is of type {type(keep_going).__name__}, not True or False")
+        sanitize = sanitize or keep_going
         if sanitize and elements:
             raise LaunchError("a launch is watched or sanitized, not both", hint="launch it twice")
         return Request(
@@ -278,6 +288,7 @@ class Kernel:
         cluster: int | Sequence[int] | None = None,
         cooperative: bool = False,
         workers: Client | None = None,
+        keep_going: bool = False,
     ) -> Report:
         """Run the kernel; arrays among `args` are device buffers and are updated in place.
 
@@ -294,32 +305,35 @@ class Kernel:
         resident at once, and may wait for each other (CUDA C++ Programming Guide, Cooperative Groups: grid.sync()).
         sanitize: undefined behaviour is looked for, and is in the report's `findings`; "strict": what everybody's compilers
         do against the letter, too; "raise": the first of severity error is raised when the kernel has run. What is raised
-        meanwhile has the findings so far (`error.findings`). workers: a distributed.Client, on whose Dask cluster the blocks run;
+        meanwhile has the findings so far (`error.findings`). keep_going: includes `sanitize`; an access out of bounds or
+        misaligned is a finding and no fault: a load gets zeros, a store does nothing, and the kernel goes on.
+        workers: a distributed.Client, on whose Dask cluster the blocks run;
         blocks that write the same bytes or use each other's results are refused, and nothing is stored then.
 
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (buffers keep what was stored until then),
         UndefinedBehaviour.
         """
-        if device is not None and not isinstance(device, str):
+        if device is not None and not isinstance(getattr(device, "sm", device), str):
             raise LaunchError(f"device is of type {type(device).__name__}, not a name such as 'sm_90'")
         if cooperative not in (True, False):
             raise LaunchError(f"cooperative is of type {type(cooperative).__name__}, not True or False")
         if progress is not None and not callable(progress):
             raise LaunchError(f"progress is of type {type(progress).__name__}, not a function")
-        device = device or self.module.default_device
+        device = as_device(device) if device else self.module.default_device
         if workers is not None:
             from mmulator.machine.spread import launch as spread
 
-            spread.check(cooperative=cooperative, watch=watch not in ((), []), sanitize=sanitize, threads=threads is not None)
+            looked = sanitize or keep_going
+            spread.check(cooperative=cooperative, watch=watch not in ((), []), sanitize=looked, threads=threads is not None)
         request = self.request(
             grid, block, args, shared, device, seed=seed, threads=threads, timeout=timeout, progress=progress, watch=watch,
-            cluster=cluster, cooperative=cooperative, sanitize=sanitize,
+            cluster=cluster, cooperative=cooperative, sanitize=sanitize, keep_going=keep_going,
         )  # fmt: skip
         if workers is not None:
             source, parsed = self.module.source, self.module.parse_seconds
             return spread.launch(workers, source, self.module.image, self.name, device, request, self.static_shared, parsed)
         subscriber = request.sanitizer or request.watches
-        options = CompileOptions(events=subscriber.instrument) if subscriber else DEFAULT
+        options = CompileOptions(events=subscriber.instrument, keep_going=keep_going) if subscriber else DEFAULT
         options = in_clusters(options, request.cluster)
         started = time.perf_counter()
         compiled = self.module.loaded.compiled.get((self.name, device, options))

@@ -71,6 +71,8 @@ class FaultKind(IntEnum):
     CTA_EXITED = 28  # an access to the shared memory of a CTA whose threads have all exited
     MBARRIER_RANGE = 29  # mbarrier.init with a count of arrivals that an mbarrier cannot hold
     BULK_SIZE = 30  # bytes of a bulk copy that are no multiple of 16
+    SPARSE_SELECTOR = 31  # a sparsity selector that the shape does not have (an H200: illegal instruction)
+    BULK_IGNORED = 32  # bytes that a bulk copy is to ignore at an end, more than 15
     # Of an mbarrier at the fault's address; bytes: the count of the operand (runtime/mbarrier.py).
     NO_MBARRIER = 40  # nothing was initialised there, or it was invalidated
     MBARRIER_ARRIVALS = 41  # none, or more than are pending
@@ -81,10 +83,11 @@ class FaultKind(IntEnum):
     REGISTERS = 51  # setmaxnreg; fault_bytes: what was wrong (runtime/misc.py)
     CLUSTER_BARRIER = 50  # a barrier.cluster.arrive after another, or a wait without one; fault_bytes: which (runtime/cluster.py)
     NO_CLUSTER = 52  # a copy from shared memory to that of a CTA of the cluster in a launch without clusters
-    TENSOR_MAP = 60  # a tensor map that the instruction cannot use; fault_bytes: why (runtime/boxes.py, Wrong)
+    TENSOR_MAP = 60  # a tensor map that the instruction cannot use; fault_bytes: why (runtime/maps.py, Wrong)
 
 
-Window = Struct("Window", [("host", u64), ("start", u64), ("size", u64), ("writable", u64)])
+WORD = 4  # bytes of the atomic operations that others are made of
+Window = Struct("Window", [("host", u64), ("start", u64), ("size", u64), ("writable", u32), ("room", u32)])
 
 # What an instrument of the kernel writes down while one worker runs (runtime/events.py). drain: host function that takes the
 # entries when there is no room; those from `open` on are not complete.
@@ -122,6 +125,7 @@ Launch = Struct(
         ("slots", u64),
         ("regions", ptr_to(Window)),  # memory at the host's own addresses, by start; the first is empty, at 0
         ("region_count", u64),
+        ("words", u32),  # whether the kernel has atomic operations of a word or more, in which smaller elements may lie
         ("params", ptr),
         ("stop", ptr_to(u32)),  # set from outside to interrupt
         ("local_bytes", u64),  # of a lane
@@ -220,6 +224,7 @@ Cluster = Struct("Cluster", [
     ("number", u64),  # in the grid, x fastest
     ("single", u32),  # the worker looks up when it is over; otherwise the next begins in the same memory
     ("left", i64), ("rest", i64),  # blocks of code until the worker looks up; until the turn of a warp is over, 0 between turns
+    ("since", u64), ("runner", ptr),  # the host's cycles when it last did, or was told to; the warp that runs
     ("spans", ptr_to(Span)),
     ("span_count", u32),
     ("begun", u32),
@@ -403,8 +408,8 @@ Warp = Struct("Warp", [
     ("at_barrier", u32),
     ("pc", i32),
     ("frame", u32),
+    ("asleep", u32), ("tired", u32),  # lanes that came to a nanosleep since the last choice; 1: the worker is to look up soon
     ("turns", u32),
-    ("asleep", u32),  # lanes that came to a nanosleep since the last choice
     ("bar_lanes", u32, NUM_BARRIERS),
     ("bar_came", u32, NUM_BARRIERS),  # lanes that came to a barrier with a count, while others of the warp have not
     ("awaits", u64),  # where the mbarrier is at which lanes sleep, on the host; 0: nowhere, 1: several

@@ -7,16 +7,34 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from mmulator.codegen.locks import Lock, no_fork
+from mmulator.codegen.locks import Lock, TimeUp, no_fork, time_limit
 from mmulator.codegen.sources import fingerprint
 from mmulator.codegen.store import store
+from mmulator.errors import LaunchError, LimitReached
 from mmulator.program.outline import Outline, as_data, of_data
 from mmulator.source import Source
 
 if TYPE_CHECKING:
     from mmulator.ptx.tree import Module as Tree
+
+
+@contextmanager
+def loading_within(seconds: float | None, name: str) -> Iterator[None]:
+    """Within, a text is read, parsed and verified in so many seconds. Raises LimitReached, or LaunchError for a limit that is
+    none."""
+    if seconds is not None and not seconds > 0:
+        raise LaunchError(f"a time limit of {seconds} s: it must be more than 0")
+    try:
+        with time_limit(seconds):
+            yield
+    except TimeUp:
+        raise LimitReached(
+            f"{name} was not read and verified within {seconds:g} s; nothing was loaded", hint="allow more time"
+        ) from None
 
 
 class Text:

@@ -4,6 +4,7 @@
     bits 43-62  2^20 - arrivals that are pending in this phase
     bits 21-41  2^21 - the tx-count: bytes that are awaited, a signed number
     bits 1-20   2^20 - arrivals that the next phase will expect
+    bit 0       the layout: 1 for .layout::v1 (PTX ISA 9.4), as machine code for sm_90a sets and tests it
 
 Read off an NVIDIA H200. A phase is complete when no arrival is pending and the tx-count is 0.
 """
@@ -14,6 +15,8 @@ from dataclasses import dataclass, replace
 
 COUNT, BYTES = 20, 21  # bits of a count of arrivals, and of the tx-count
 EXPECTED, PENDING_BYTES, PENDING, PHASE = 1, 21, 43, 63  # the first bit of each
+LAYOUT = 1
+MOST_V1 = (1 << 9) - 1  # arrivals that an mbarrier of .layout::v1 may await (PTX ISA 9.4, mbarrier.init)
 MOST = (1 << 20) - 1  # arrivals, and bytes in either direction (PTX ISA 9.1, mbarrier: Supported range)
 STATE = 0xFFFFFFFF << 32  # bits of the word that mbarrier.arrive returns
 
@@ -22,26 +25,27 @@ _COUNT, _BYTES = (1 << COUNT) - 1, (1 << BYTES) - 1
 
 @dataclass(frozen=True)
 class Mbarrier:
-    """expected, pending: arrivals, of the next phase and of this one. bytes: the tx-count. phase: its parity."""
+    """expected, pending: arrivals, of the next phase and of this one. bytes: the tx-count. phase: its parity. layout: 0 or 1."""
 
     expected: int
     pending: int
     bytes: int = 0
     phase: int = 0
+    layout: int = 0
 
     @staticmethod
-    def init(count: int) -> Mbarrier:
-        return Mbarrier(count, count)
+    def init(count: int, layout: int = 0) -> Mbarrier:
+        return Mbarrier(count, count, layout=layout)
 
     @staticmethod
     def decode(word: int) -> Mbarrier:
         bytes = -(word >> PENDING_BYTES) & _BYTES
         signed = bytes - (bytes >> BYTES - 1 << BYTES)
-        return Mbarrier(-(word >> EXPECTED) & _COUNT, -(word >> PENDING) & _COUNT, signed, word >> PHASE)
+        return Mbarrier(-(word >> EXPECTED) & _COUNT, -(word >> PENDING) & _COUNT, signed, word >> PHASE, word & LAYOUT)
 
     def encode(self) -> int:
         counts = (-self.expected & _COUNT) << EXPECTED | (-self.pending & _COUNT) << PENDING
-        return counts | (-self.bytes & _BYTES) << PENDING_BYTES | self.phase << PHASE
+        return counts | (-self.bytes & _BYTES) << PENDING_BYTES | self.phase << PHASE | self.layout
 
     @property
     def state(self) -> int:

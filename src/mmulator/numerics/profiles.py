@@ -6,7 +6,8 @@ PTX ISA 9.1); what follows is what chips do. `dot.py` says what the numbers mean
 
 measured      on an NVIDIA H200, register by register, no mismatch, and F one bit off fails
 published     arXiv 2511.10909 and 2512.07004; most also re-checked against published hardware vectors of
-              V100, A100, A2, L40S, Ada, H100, H200 and B200
+              V100, A100, A2, L40S, Ada, H100, H200 and B200. tcgen05: mmasim 2.1.1 (PyPI), whose floors for f16 results are
+              those measured here, and the B200 programs of sf-tensor/tcgen05 for 6-bit types, mixed pairs, sparse and integers
 as specified  the specification defines the result (integers, bits, IEEE f64)
 inferred      not observed on that device: carried over from a sibling, as `note` says
 """
@@ -163,9 +164,9 @@ ROWS: tuple[Row, ...] = (
     Row(_BLACKWELL, ("mma",), ("tf32",), 8, 25, -133, None, "published"),
     Row(_BLACKWELL, ("wmma",), ("tf32",), 4, 25, -133, None, "inferred", note=_TF32_WMMA),
     Row(_DATACENTER, ("mma",), _FP8, 16, 25, -133, -21, "published", method="halves", note=_LOWERED),
-    Row(_DATACENTER, ("tcgen05",), _HALF, 16, 25, -133, -133, "published"),
+    Row(_DATACENTER, ("tcgen05",), _HALF, 16, 25, -133, -21, "published"),
     Row(_DATACENTER, ("tcgen05",), ("tf32",), 8, 25, -133, None, "published"),
-    Row(_DATACENTER, ("tcgen05",), ("e4m3", "e5m2", "e2m1"), 32, 25, -133, -133, "published"),
+    Row(_DATACENTER, ("tcgen05",), _NARROW, 32, 25, -133, -21, "published"),
     Row(_CONSUMER, ("mma",), ("e4m3", "e5m2", "e2m1"), 32, 25, -133, -21, "published", kinds=(None, "f8f6f4")),
     Row(_CONSUMER, ("mma",), _NARROW, 32, 25, -133, -21, "inferred", kinds=("f8f6f4",), note="6-bit types as FP8"),
     Row(_CONSUMER, ("mma",), ("e4m3", "e5m2", "e2m1"), 32, 25, -133, None, "published", kinds=("mxf8f6f4",)),
@@ -198,7 +199,7 @@ def profile_for(key: DotKey, device: str) -> Profile:
     confidence, note = row.confidence, row.note
     if key.family == "mma" and key.k == 4 and key.atype == "f16" and int(device[3:]) >= 80:
         return Profile("software", "measured" if device in _HOPPER else "inferred", note=_SOFTWARE)
-    if key.sparse and device not in _HOPPER:
+    if key.sparse and device not in _HOPPER and key.family != "tcgen05":
         confidence = "inferred"
         note = _join(note, "sparse: selected products fused as on sm_90, not observed on this device")
     elif key.family == "mma" and key.k == 4 and key.atype == "f16" and device not in _VOLTA:
@@ -223,7 +224,7 @@ def _exact(key: DotKey, device: str) -> Profile:
     number = int(device[3:])
     if not first <= number <= last or (key.family == "wgmma" and device != "sm_90"):
         raise UnsupportedError(f"{_say(key)} does not run on {device}", hint=_elsewhere(key))
-    confidence: Confidence = "measured" if device in _HOPPER else "as specified"
+    confidence: Confidence = "measured" if device in _HOPPER else "published" if key.family == "tcgen05" else "as specified"
     methods: dict[str, Method] = {"f64": "fma", "b1": "bits"}
     method: Method = methods.get(key.atype, "integer")
     return Profile(method, confidence, note="products in ascending k" if method == "fma" else "")

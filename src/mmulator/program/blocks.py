@@ -89,6 +89,14 @@ def is_wgmma_wait(ins: Instruction) -> bool:
     return ins.effects.ends is Ends.WAIT and ins.effects.queue is Queue.WGMMA
 
 
+def instructions(block: Block) -> list[Instruction]:
+    """Those that are executed in a block. `last` may stand for a way round itself."""
+    last = block.last
+    if last is None or (block.ending is Ends.BRANCH and last.effects.ends is not Ends.BRANCH):
+        return block.body
+    return [*block.body, last]
+
+
 def accesses_memory(block: Block) -> bool:
     """Whether a block reads or writes what others may, too. A wait for an mbarrier is no access: its thread sleeps."""
     every = (*block.body, *([block.last] if block.last is not None else ()))

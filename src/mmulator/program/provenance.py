@@ -6,10 +6,11 @@ than adding numbers to an address, has no known origin.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
 
-from mmulator.isa.effects import Ends, Memory, Queue, Step
+from mmulator.isa.effects import Ends, Flow, Memory, Queue, Step
 from mmulator.isa.flows import Place, place
 from mmulator.isa.types import type_bits
 from mmulator.program.uses import accesses, registers_of, uses_and_defs
@@ -26,6 +27,7 @@ from mmulator.ptx.tree import (
     VectorOperand,
 )
 
+NOTHING: Mapping[str, Symbol] = {}
 SPACES = ("shared", "local", "const")  # where variables lie side by side
 
 ROW = 16  # bytes of a row of ldmatrix
@@ -53,9 +55,8 @@ def accessed_bytes(ins: Instruction) -> int:
         return max(type_bits(ins.form["type"]) // 8, 1) * (len(target.elements) if isinstance(target, VectorOperand) else 1)
     if effects.counted_as == "matrix move" and effects.memory is not Memory.NONE:
         return ROW
-    if effects.queue is Queue.COPIES and effects.step is Step.ISSUE and isinstance(ins.operands[2], Immediate):
-        return ins.operands[2].value
-    return 0
+    copies = effects.queue in (Queue.COPIES, Queue.BULK) and effects.step is Step.ISSUE and len(ins.operands) > 2
+    return ins.operands[2].value if copies and isinstance(ins.operands[2], Immediate) else 0
 
 
 def _joined(a: Origin | None, b: Origin | None) -> Origin | None:
@@ -66,8 +67,35 @@ def _joined(a: Origin | None, b: Origin | None) -> Origin | None:
     return a if a is b else Other.UNKNOWN
 
 
-def origins(function: Function, variables: dict[str, Variable]) -> dict[str, Symbol]:
-    """Of each register that is an address in one of the variables this one."""
+def _loads(ins: Instruction) -> bool:
+    return ins.effects.flow is Flow.LOADED and ins.effects.memory is Memory.READ
+
+
+def pointers(function: Function, given: Mapping[tuple[str, int], object]) -> dict[str, tuple[str, int]]:
+    """The pointer parameter from which each register's address is computed, by the register's name: name of the parameter, and
+    byte in it. given: parameters that are pointers."""
+    loaded: dict[str, Symbol] = {}
+    twice: set[str] = set()
+    for ins in function.instructions:
+        place = next((o for o in ins.operands if isinstance(o, Address)), None)
+        if not _loads(ins) or place is None or not isinstance(place.base, Symbol) or place.base.space != "param":
+            continue
+        at = place.base.offset + place.offset
+        for n, name in enumerate(registers_of(ins.operands[0])):
+            twice |= {name} & loaded.keys()
+            key = place.base.name, at + 8 * n
+            if key in given:
+                loaded[name] = replace(place.base, name=f"{key[0]}+{key[1]}", offset=0)
+    keys = {f"{name}+{at}": (name, at) for name, at in given}
+    found = origins(function, {}, {n: s for n, s in loaded.items() if n not in twice})
+    return {name: keys[symbol.name] for name, symbol in found.items()}
+
+
+def origins(
+    function: Function, variables: dict[str, Variable], loaded: Mapping[str, Symbol] = NOTHING
+) -> dict[str, Symbol]:
+    """The variable in which each register's address lies, by the register's name. loaded: registers that take an address out
+    of memory, and which."""
     known: dict[str, Origin] = {}
     steps = [(i, uses_and_defs(i)[1]) for i in function.instructions]
     steps = [(i, defs) for i, defs in steps if defs]
@@ -75,9 +103,10 @@ def origins(function: Function, variables: dict[str, Variable]) -> dict[str, Sym
     while changed:
         changed = False
         for ins, defs in steps:
-            origin = _origin(ins, known, variables)
-            for name in defs if origin is not None else ():
-                joined = _joined(known.get(name), origin)
+            said = _origin(ins, known, variables)
+            for name in defs:
+                origin = loaded[name] if name in loaded and _loads(ins) else said
+                joined = _joined(known.get(name), origin) if origin is not None else None
                 if joined is not None and joined != known.get(name):
                     known[name] = joined
                     changed = True
@@ -101,6 +130,8 @@ def _origin(ins: Instruction, known: dict[str, Origin], variables: dict[str, Var
     if kind is Place.SAME and len(ins.operands) == 2 and isinstance(ins.operands[0], Reg):
         if not isinstance(ins.operands[1], Reg | Symbol):
             return Other.UNKNOWN if _touches(ins, known, variables) else Other.NUMBER
+        return _of(ins.operands[1], known, variables)
+    if kind is Place.MAPPED:
         return _of(ins.operands[1], known, variables)
     sources = [_of(o, known, variables) for o in ins.operands[1:]]
     if kind is Place.CHOICE:

@@ -14,7 +14,6 @@ from mmulator.isa.effects import Ends, Together
 from mmulator.isa.fit import NoForm
 from mmulator.isa.form import Form
 from mmulator.isa.targets import DEVICES, Target, default_device
-from mmulator.layouts.sparse.metadata import selectors
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.program.blocks import BUILTINS
 from mmulator.program.uses import signature_of
@@ -157,13 +156,6 @@ def _matrix(ins: Instruction, form: Form, target: Target) -> Iterator[Unsupporte
                     f"{part.span.text} as operand {spec.name} of {form.family} passes in ptxas, but has no meaning in the "
                     "specification", section, part.span, f"put the value in a .{spec.type} register",
                 )  # fmt: skip
-    if form.sparse and form.effects.together is Together.WARP:  # of a warpgroup, ptxas looks itself
-        selector = ins.operands[5]
-        if isinstance(selector, Immediate) and selector.value not in (allowed := selectors(form)):
-            yield Unsupported(
-                str(form), f"sparsity selector {selector.value} passes in ptxas, but a chip stops at it: it must be 0 to "
-                f"{allowed[-1]}", section, selector.span, "the selector says which lanes of each group of four hold the metadata",
-            )  # fmt: skip
     if form.effects.multiplies:
         try:
             profile_for(dot_key(form), default_device(target))

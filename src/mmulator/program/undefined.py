@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mmulator.errors import must_be
-from mmulator.isa.effects import Algebra, Ends, Memory, Queue, Step, Together
-from mmulator.isa.flows import Flow, cancels, joins, usual
+from mmulator.isa.effects import Algebra, Flow
+from mmulator.isa.flows import cancels
 from mmulator.program.blocks import FunctionBlocks
 from mmulator.program.frames import Liveness
 from mmulator.program.uses import CARRY, accesses, uses_and_defs
@@ -20,14 +20,18 @@ from mmulator.ptx.tree import Address, Immediate, Instruction, Reg, Symbol, Vect
 @dataclass(frozen=True)
 class Doubt:
     """Of a function: registers that may be undefined where they are read, those of them that may be so because of what was
-    loaded, and those that may because some register was never written."""
+    loaded, those that may because some register was never written, and those that only a shuffle makes so, which reads from a
+    lane outside its member mask."""
 
     registers: frozenset[str]
     loaded: frozenset[str]
     unwritten: frozenset[str]
+    missed: frozenset[str]
 
     def memory(self, name: str) -> int:
-        """Why a register may be undefined: 0: not because of memory, 1: only so, 2: perhaps."""
+        """Why a register may be undefined: 0: not because of memory, 1: only so, 2: perhaps; 3: because of a shuffle."""
+        if name in self.missed:
+            return 3
         return (1 + (name in self.unwritten)) * (name in self.loaded)
 
 
@@ -36,26 +40,20 @@ _TILES = Flow.ROWS, Flow.TILE
 
 def flow_of(ins: Instruction) -> Flow:
     """How the results of an instruction come by a value."""
-    effects, found = ins.effects, usual(ins.opcode)
-    if effects.counted_as.startswith("wmma"):
-        loads = effects.memory is Memory.READ and ins.form.space.partition("::")[0] in ("", "shared")
-        return Flow.PRODUCT if effects.memory is Memory.NONE else Flow.TILE if loads else Flow.DEFINED
-    if effects.queue is Queue.WGMMA and effects.step is Step.ISSUE:
-        return Flow.WGMMA
-    if found is Flow.LOADED and not in_doubt(ins):
+    effects = ins.effects
+    flow = effects.flow
+    if flow in (Flow.LOADED, Flow.TILE) and not in_doubt(ins):
         return Flow.DEFINED
-    if found is not Flow.EACH:
-        return found
-    if effects.ends is not Ends.NO or effects.memory is not Memory.NONE or effects.together is not Together.ALONE:
-        return Flow.DEFINED
-    if effects.algebra in (Algebra.AND, Algebra.OR) and ins.form["type"] == "pred":
+    if flow is Flow.BESIDE:
+        vector = any(isinstance(o, VectorOperand) for o in ins.operands[1:]) and not ins.form["vec"]
+        return Flow.ANY if vector or sum(access == "r" for access, _ in accesses(ins)) > 1 else Flow.EACH
+    if flow is Flow.EACH and effects.algebra in (Algebra.AND, Algebra.OR) and ins.form["type"] == "pred":
         return Flow.LOGIC
-    if cancels(ins.opcode) and len(ins.operands) == 3 and isinstance(ins.operands[1], Reg):
+    if flow is Flow.EACH and cancels(ins.opcode) and len(ins.operands) == 3 and isinstance(ins.operands[1], Reg):
         b = ins.operands[2]
         if isinstance(b, Reg) and b.name == ins.operands[1].name:
             return Flow.DEFINED  # zero, whatever it is
-    vector = any(isinstance(o, VectorOperand) for o in ins.operands[1:]) and not ins.form["vec"]
-    return Flow.ANY if joins(ins.opcode, vector, sum(access == "r" for access, _ in accesses(ins))) else Flow.EACH
+    return flow
 
 
 def in_doubt(ins: Instruction) -> bool:
@@ -77,27 +75,33 @@ def doubt(function: FunctionBlocks, live: Liveness) -> Doubt:
     steps = [i for b in function.blocks for i in (*b.body, *([b.last] if b.last is not None else ()))]
     flows = [(flow_of(i), i, *uses_and_defs(i)) for i in steps]
 
-    def spread(found: set[str], loads: bool) -> frozenset[str]:
+    def spread(found: set[str], loads: bool, shuffles: bool = True) -> frozenset[str]:
         changed = True
         while changed:
             before = len(found)
             for flow, ins, uses, defs in flows:
-                if not defs <= found and _doubt(flow, ins, uses, found, own, loads):
+                if not defs <= found and takes_doubt(flow, ins, uses, found, own, loads, shuffles):
                     found |= defs - {CARRY}
             changed = len(found) != before
         return frozenset(found)
 
     unwritten = {n for n in live.into[0] if n not in given and n != CARRY}
-    return Doubt(spread({*unwritten}, True), spread(set(), True), spread({*unwritten}, False))
+    every = spread({*unwritten}, True)
+    misses = any(flow is Flow.LANES and may_miss(i) for flow, i, *_ in flows)
+    missed = every - spread({*unwritten}, True, False) if misses else frozenset()
+    return Doubt(every, spread(set(), True), spread({*unwritten}, False), missed)
 
 
-def _doubt(flow: Flow, ins: Instruction, uses: frozenset[str], found: set[str], own: set[str], loads: bool) -> bool:
-    """own: names of a kernel's parameters. loads: memory may have no value."""
+def takes_doubt(
+    flow: Flow, ins: Instruction, uses: frozenset[str], found: set[str], own: set[str], loads: bool, shuffles: bool = True
+) -> bool:
+    """Whether the results of an instruction may have no value. found: registers that may have none. own: names of a kernel's
+    parameters. loads: memory may have no value; shuffles: a lane outside a member mask may have none."""
     if ins.guard is not None and ins.guard[0].name in found:
         return True
     if flow is Flow.DEFINED:
         return False
-    if flow is Flow.LANES and may_miss(ins):
+    if flow is Flow.LANES and shuffles and may_miss(ins):
         return True
     if flow is Flow.LOADED and loads:
         base = must_be(next(o for o in ins.operands if isinstance(o, Address)), Address).base

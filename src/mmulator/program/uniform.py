@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from mmulator.errors import must_be
-from mmulator.isa.effects import Ends, Memory, Queue, Step, Together
-from mmulator.isa.flows import Flow, usual
+from mmulator.isa.effects import Ends, Flow, Memory, Queue, Step, Together
 from mmulator.isa.types import type_bits
 from mmulator.program.blocks import Block, FunctionBlocks, Here, partners
 from mmulator.program.uses import uses_and_defs
@@ -26,8 +25,7 @@ _SPACES = ("global", "shared", "const", "param")  # in which one address is one 
 def is_plain_load(ins: Instruction) -> bool:
     """Whether lanes that load from one address get one value, at once and with no order to others' accesses."""
     form = ins.form
-    found = usual(ins.opcode)
-    loads = found is Flow.LOADED and ins.effects.memory is Memory.READ
+    loads = ins.effects.flow is Flow.LOADED and ins.effects.memory is Memory.READ
     return loads and form["sem"] in ("", "weak") and form["space"].partition("::")[0] in _SPACES
 
 
@@ -67,8 +65,7 @@ def _is_still(ins: Instruction) -> bool:
 
 def takes_one_lane(ins: Instruction) -> bool:
     """A shuffle in which all 32 lanes read one."""
-    found = usual(ins.opcode)
-    if found is not Flow.LANES or ins.form["mode"] != "idx":
+    if ins.effects.flow is not Flow.LANES or ins.form["mode"] != "idx":
         return False
     _, _, lane, clamp, members = ins.operands
     numbers = [o.bits("b32") if isinstance(o, Immediate) else None for o in (lane, clamp, members)]

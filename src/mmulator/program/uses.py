@@ -71,9 +71,11 @@ def pinned_by(ins: Instruction) -> Iterator[str]:
 
 def signature_of(form: Form, operands: tuple[Operand, ...]) -> tuple[OperandSpec, ...]:
     """Of the operand lists that a form accepts, the one these operands are written in."""
-    for signature in form.signatures if form.is_matrix else ():
-        if len(signature) == len(operands) and all(
-            (spec.kind in ("registers", "group")) == isinstance(o, VectorOperand) for spec, o in zip(signature, operands)
+    for signature in form.signatures if len(form.signatures) > 1 else ():
+        if (len(signature) == len(operands) or not form.is_matrix) and all(
+            (spec.kind in ("registers", "group")) == isinstance(o, VectorOperand)
+            and (spec.kind == "addr") <= isinstance(o, Address)
+            for spec, o in zip(signature, operands)
         ):
             return signature
     return form.operands

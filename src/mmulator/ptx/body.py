@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import repeat
 from typing import NamedTuple
 
+from mmulator.codegen.locks import remaining
 from mmulator.isa.match import match
 from mmulator.ptx import declarations
 from mmulator.ptx.cursor import Cursor
@@ -167,6 +168,7 @@ class Body:
         c = self.c
         kinds = c.kinds
         while self._scopes:
+            remaining()
             kind = kinds[c.at]
             if kind == "word":
                 if kinds[c.at + 1] == ":":

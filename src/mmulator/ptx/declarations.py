@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from array import array
 from math import prod
 from typing import NamedTuple, cast
 
+from mmulator.codegen.locks import remaining
 from mmulator.isa.types import is_type, type_bits
 from mmulator.ptx.cursor import Constant, Cursor
 from mmulator.ptx.tree import Linkage, Parameter, Space, SymbolReference, Variable, f64_to_f32_bits
@@ -14,6 +17,7 @@ _OPAQUE = frozenset((".texref", ".samplerref", ".surfref"))
 _VECTORS = {".v2": 2, ".v4": 4, ".v8": 8}
 _MASKS = frozenset(0xFF << 8 * n for n in range(8))
 MAX_BYTES = 1 << 40  # of a variable; what a launch can hold is less (machine/launch/limits.py)
+_PIECE = 1 << 18  # characters of a list of numbers at a time
 MAX_INITIAL = 1 << 28  # bytes of a variable up to the end of its initialiser
 _POINTER_SPACES = frozenset((".const", ".global", ".local", ".shared"))
 
@@ -140,6 +144,7 @@ class _Initialiser:
         self.dims = (*shape, head.vector) if head.vector > 1 else shape
         self.size = bytes_of(head.type)
         self.values: dict[int, int] = {}
+        self.lists: list[tuple[int, bytes]] = []  # elements that were read together, from a position on
         self.symbols: list[SymbolReference] = []
         self.end = 0
 
@@ -154,6 +159,8 @@ class _Initialiser:
         data = bytearray(self.end * self.size)
         for position, value in self.values.items():
             data[position * self.size : (position + 1) * self.size] = value.to_bytes(self.size, "little")
+        for position, elements in self.lists:
+            data[position * self.size : position * self.size + len(elements)] = elements
         return bytes(data), tuple(self.symbols), self.end
 
     def _list(self, dims: tuple[int, ...], base: int) -> None:
@@ -163,6 +170,8 @@ class _Initialiser:
         room = dims[0] * inner if dims[0] else None
         position = 0
         while c.kinds[c.at] != "}":
+            if not position & 1023:
+                remaining()
             if c.kinds[c.at] == "{":
                 if len(dims) == 1:
                     c.fail("the initialiser has more braces than the variable has dimensions")
@@ -172,12 +181,44 @@ class _Initialiser:
             if c.kinds[c.at] == "{":
                 self._list(dims[1:], base + position)
                 position += inner
+            elif c.kinds[c.at] == "numbers":
+                position += self._numbers(base + position, None if room is None else room - position)
             else:
                 self._element(base + position)
                 position += 1
             if not c.accept(","):
                 break
         c.expect("}", "',' or '}'")
+
+    def _numbers(self, position: int, room: int | None) -> int:
+        """Plain integers in a row; how many there were. room: for so many. Fails at the first that may not be there."""
+        c, size = self.c, self.size
+        text, start = c.texts[c.at], c.tokens.starts[c.at]
+        count = text.count(",") + 1
+        wrong = 0 if self.head.type in ("f32", "f64") else room if room is not None and count > room else None
+        if wrong is not None:
+            at = 0
+            for _ in range(wrong):
+                at = text.index(",", at) + 1
+            at += len(text[at:]) - len(text[at:].lstrip())
+            element = text[at:].partition(",")[0].rstrip()
+            c.texts[c.at], c.tokens.starts[c.at] = "-" if element[0] == "-" else element, start + at
+            if not wrong:
+                self._bits(Constant(0), c.at)
+            c.fail(f"too many initialisers: there is room for {room}")
+        mask, code, at, done = (1 << 8 * size) - 1, "BHIQ"[size.bit_length() - 1], 0, 0
+        while at < len(text):
+            remaining()
+            end = text.find(",", at + _PIECE)
+            end = len(text) if end < 0 else end
+            elements = array(code, [int(n, 0) & mask for n in text[at:end].split(",")])
+            if sys.byteorder == "big":
+                elements.byteswap()
+            self.lists.append((position + done, elements.tobytes()))
+            at, done = end + 1, done + len(elements)
+        self.end = max(self.end, position + count)
+        c.at += 1
+        return count
 
     def _element(self, position: int) -> None:
         c = self.c

@@ -34,7 +34,7 @@ def _is_kind(operand: Operand, spec: OperandSpec) -> bool:
         return isinstance(operand, VectorOperand)
     if kind == "register":
         return isinstance(operand, Reg | Immediate) or _single(operand) is not operand
-    if kind == "address":
+    if kind in ("address", "addr"):
         return isinstance(operand, Address)
     if kind == "predicate":
         return isinstance(operand, Reg | NegatedPredicate | Immediate)

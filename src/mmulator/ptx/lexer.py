@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import islice
 
+from mmulator.codegen.locks import remaining
 from mmulator.errors import PtxSyntaxError
 from mmulator.source import Source, Span
 
@@ -27,11 +29,16 @@ _TOKEN = re.compile(
     re.VERBOSE | re.ASCII | re.MULTILINE,
 )
 
+_NUMBER = r"-?+(?:0[xX][0-9a-fA-F]{1,16}+|[1-9][0-9]{0,17}+|0)(?=[ \t\r\n]*+[,}])"
+# Behind a brace, so many plain integers in a row are one token, of kind `numbers`: initialisers have millions.
+_NUMBERS = re.compile(rf"[ \t\r\n]*+({_NUMBER}(?:[ \t\r\n]*+,[ \t\r\n]*+{_NUMBER}){{63,}}+)")
+_AT_ONCE = 4096  # tokens between two looks at the time
+
 
 @dataclass(frozen=True)
 class Tokens:
     """Parallel lists. kinds: `word` (dotted names whole), `dot` (a directive or modifier), `int`, `float`, `string`,
-    `end`; for punctuation, the text itself.
+    `numbers` (a long list of integers, with its commas), `end`; for punctuation, the text itself.
     """
 
     source: Source
@@ -55,12 +62,22 @@ class Tokens:
 def tokenize(source: Source) -> Tokens:
     """Tokens of a text, the last one of kind `end`.
 
-    Raises PtxSyntaxError for a character that starts no token, or a comment that does not end.
+    Raises PtxSyntaxError for a character that starts no token, or a comment that does not end; TimeUp.
     """
     kinds: list[str] = []
     texts: list[str] = []
     starts: list[int] = []
-    for match in _TOKEN.finditer(source.text):
+    at, found = 0, Tokens(source, kinds, texts, starts)
+    while not kinds or kinds[-1] != "end":
+        remaining()
+        at = _some(found, at)
+    return found
+
+
+def _some(found: Tokens, at: int) -> int:
+    """Some more tokens, from a place in the text on; where the next begin."""
+    source, kinds, texts, starts = found.source, found.kinds, found.texts, found.starts
+    for match in islice(_TOKEN.finditer(source.text, at), _AT_ONCE):
         kind = match.lastgroup or "bad"
         text = match[kind]
         start = match.start(kind)
@@ -76,9 +93,16 @@ def tokenize(source: Source) -> Tokens:
         kinds.append(kind)
         texts.append(text)
         starts.append(start)
+        if kind == "{":
+            numbers = _NUMBERS.match(source.text, match.end())
+            if numbers is not None:
+                kinds.append("numbers")
+                texts.append(numbers[1])
+                starts.append(numbers.start(1))
+                return numbers.end()
         if kind == "end":
             break
-    return Tokens(source, kinds, texts, starts)
+    return match.end()
 
 
 def parse_int(text: str) -> int:

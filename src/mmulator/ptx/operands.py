@@ -262,6 +262,8 @@ def _dstpair(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
 
 def _dstpred(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
     """`p` or `p|q`."""
+    if isinstance(operand, Sink) and not spec.sink:
+        yield Problem(f"{context.form.name} cannot discard operand {spec.name}", operand.span)
     for part in (operand.p, operand.q) if isinstance(operand, PredicatePair) else (operand,):
         if isinstance(part, Reg):
             yield from _register(part, "pred", False, spec.name)
@@ -421,6 +423,8 @@ def _size(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
     """src-size or ignore-src of cp.async."""
     if isinstance(operand, NegatedPredicate) or (isinstance(operand, Reg) and operand.type == "pred"):
         yield from _pred(operand, spec, context)
+        if context.module.version < (7, 5):
+            yield Problem("ignore-src, a predicate, needs PTX 7.5", operand.span)
         return
     yield from _src(operand, spec, context)
     size = context.instruction.operands[2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import cast
 
+from mmulator.codegen.locks import remaining
 from mmulator.demangle import demangle
 from mmulator.isa.targets import PTX_VERSIONS, Target
 from mmulator.location import Mark
@@ -42,6 +43,7 @@ class _Parser:
         c.tokens.source.lines.restart(demangle)
         version, target, options, address_size = self._header()
         while c.kinds[c.at] != "end":
+            remaining()
             self._declaration()
         return Module(
             version, target, address_size, tuple(self.variables), tuple(self.functions), c.tokens.source, options,

@@ -9,10 +9,13 @@ from mmulator.errors import MmulatorError, OperandError
 from mmulator.source import Source
 
 MAX_FILE = 1 << 30  # bytes
-_EXTRACT = "`cuobjdump -ptx FILE` prints the PTX that a fatbin, object or program holds; a cubin holds none"
+_EXTRACT = "`cuobjdump -ptx FILE` (of the CUDA toolkit) prints the PTX that a fatbin, object or program holds; a cubin holds none"
+# NVIDIA's compiler comes in these packages, and calls g++.
+NVCC = "pip install nvidia-cuda-nvcc nvidia-nvvm nvidia-cuda-crt nvidia-cuda-cccl nvidia-cuda-runtime"
+_COMPILE = f"`nvcc -ptx -lineinfo -arch=sm_90a FILE` makes PTX; nvcc needs g++ and no GPU: `{NVCC}` (docs/cuda.md)"
+_ELF, _OF_CUDA, _KINDS = b"\x7fELF", 190, {1: "an object file", 2: "a program", 3: "a program or a library"}
 _MAGIC: tuple[tuple[bytes, str, str], ...] = (
-    (b"\x7fELF", "an ELF file (a cubin, an object or a program)", _EXTRACT),
-    (b"\x50\xed\x55\xba", "a fatbin", _EXTRACT),
+    (b"\x50\xed\x55\xba", "a fatbin, which has PTX where it was compiled with it", _EXTRACT),
     (b"\x1f\x8b", "compressed by gzip", "unpack it first: gunzip"),
     (b"\x28\xb5\x2f\xfd", "compressed by zstd", "unpack it first: unzstd"),
     (b"\xfd7zXZ", "compressed by xz", "unpack it first: unxz"),
@@ -24,14 +27,38 @@ _MAGIC: tuple[tuple[bytes, str, str], ...] = (
 )
 
 
-def text_of(data: bytes, name: str) -> str:
-    """The text of a file, without a byte order mark. Raises MmulatorError, saying what it is, if it is not text."""
+def foreign(data: bytes, name: str) -> tuple[str, str] | None:
+    """The kind of a file that is no PTX text, and what to do with it; None for PTX and for unknown text."""
+    if data.startswith(_ELF):
+        kind = int.from_bytes(data[16:18], "little"), int.from_bytes(data[18:20], "little")
+        if kind[1] == _OF_CUDA:
+            return "a cubin: machine code of a GPU, without PTX", f"compile to PTX: {_COMPILE}"
+        what = _KINDS.get(kind[0], "an ELF file")
+        if b".nv_fatbin" in data:
+            return f"{what} with kernels of CUDA in it", f"{_EXTRACT}; programs of C++ are not run yet"
+        return f"{what} without kernels of CUDA (ELF)", _EXTRACT
     for magic, what, hint in _MAGIC:
         if data.startswith(magic):
-            raise MmulatorError(f"{name} is not PTX text: it is {what}", hint=hint)
+            return what, hint
     if b"\0" in data:
-        raise MmulatorError(f"{name} is not PTX text: it is binary", hint=_EXTRACT)
+        return "binary", _EXTRACT
+    if name.endswith((".cu", ".cuh")) or (b"__global__" in data and b".version" not in data):
+        return "CUDA C++", _COMPILE
+    return None
+
+
+def text_of(data: bytes, name: str) -> str:
+    """The text of a file, without a byte order mark. Raises MmulatorError, saying what it is, if it is not text."""
+    found = foreign(data, name)
+    if found is not None:
+        raise MmulatorError(f"{name} is not PTX text: it is {found[0]}", hint=found[1])
     return without_mark(data.decode("utf-8", "replace")).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def check_text(path: str | Path) -> None:
+    """Raises MmulatorError for a file that is something else than PTX text, before anything else is asked of it."""
+    if Path(path).is_file():  # a pipe is read once
+        text_of(read_bytes(path), str(path))
 
 
 def without_mark(text: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mmulator.codegen.locks import remaining
 from mmulator.errors import InvalidInstructionError
 from mmulator.isa.form import Form
 from mmulator.isa.match import unavailable
@@ -101,6 +102,7 @@ def _function(module: Module, function: Function) -> Iterator[InvalidInstruction
     yield from _parameters(module, function)
     yield from check_directives(module, function)
     for instruction in function.instructions:
+        remaining()
         if instruction.guard is not None and instruction.guard[0].type != "pred":
             register = instruction.guard[0]
             yield InvalidInstructionError(

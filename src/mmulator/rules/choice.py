@@ -34,12 +34,13 @@ def meant(word: str) -> frozenset[str]:
     found = frozenset(name for name in RULES if fnmatchcase(name, word))
     if not found:
         near = like(word)
-        raise ValueError(f"there is no rule {word!r}" + (f": did you mean {' or '.join(near)}?" if near else ""))
+        meant = f": did you mean {' or '.join(near)}?" if near else ";"
+        raise ValueError(f"there is no rule {word!r}{meant} `mmulator explain rules` lists all")
     return found
 
 
 def like(word: str, count: int = 3) -> list[str]:
-    """Rules with such a name: those that are spelt like it, and those that have all its words."""
+    """Rules and topics with such a name: those that are spelt like it, and rules that have all its words."""
     from difflib import get_close_matches
 
     word = word.strip().lower().replace("_", "-").replace(" ", "-")
@@ -47,4 +48,4 @@ def like(word: str, count: int = 3) -> list[str]:
         return []
     parts = word.split("-")
     whole = [name for name in RULES if all(part in name.split("-") for part in parts)]
-    return list(dict.fromkeys([*get_close_matches(word, RULES, count, 0.7), *whole]))[:count]
+    return list(dict.fromkeys([*get_close_matches(word, (*TOPICS, *RULES), count, 0.66), *whole]))[:count]

@@ -32,6 +32,13 @@ RESIZE = Rule(
     "setmaxnreg.dec must not ask for more registers than the thread has, setmaxnreg.inc not for fewer.",
     "dec in the warpgroups that need few registers, inc in the others, each once",
 )  # fmt: skip
+LANES_EXITED = Rule(
+    604, "aligned-lanes-exited", Severity.WARNING, "lanes of a warp exit before an .aligned barrier of the warp", f"{_SYNC}: bar",
+    "All threads of a warp must execute an .aligned barrier (bar.sync, __syncthreads()). Here some lanes exit instead, as "
+    "with `if (i >= n) return;` before __syncthreads(). Chips since sm_70 count threads that have exited as if they had arrived, "
+    "and many programs rely on that; by the specification it is undefined.",
+    "let all threads come to the barrier, and put only the loads, computation and stores under the condition",
+)  # fmt: skip
 NOT_MEMBER = Rule(
     610, "membermask-lacks-thread", Severity.ERROR, "a thread executes a .sync instruction whose member mask does not name it",
     f"{_SYNC}: shfl.sync, vote.sync, match.sync, redux.sync, elect.sync, bar.warp.sync",
@@ -45,6 +52,13 @@ MASKS = Rule(
     "A thread waits until all threads of its member mask execute the instruction with the same mask. If they give different ones "
     "they wait for ever, or a chip mixes up who exchanges with whom. activemask before a branch is no such mask.",
     "let one instruction compute the mask for all that meet here",
+)  # fmt: skip
+NO_SOURCE = Rule(
+    612, "membermask-lacks-source", Severity.ERROR, "a shuffle takes a value from a lane outside its member mask",
+    f"{_SYNC}; Data Movement and Conversion Instructions: shfl.sync",
+    "What shfl.sync reads from a lane that its member mask does not name, or that does not execute it, is undefined. A shuffle "
+    "may read such a value as long as nothing depends on it, as in the upper lanes of a sum; here a result depends on it.",
+    "name in the mask the lanes that are read from, and let them execute the shuffle; or do not use what other lanes give",
 )  # fmt: skip
 COUNTS = Rule(
     620, "barrier-count-differs", Severity.ERROR, "one barrier with two thread counts", f"{_SYNC}: bar",
@@ -69,5 +83,6 @@ BRANCH = Rule(
 )  # fmt: skip
 
 RULES: tuple[Rule, ...] = (
-    PARTIAL_WARP, INCOMPLETE, DIVERGED, RESIZE, NOT_MEMBER, MASKS, COUNTS, BARRIER, BARRIER_LANES, BRANCH,
+    PARTIAL_WARP, INCOMPLETE, DIVERGED, RESIZE, LANES_EXITED, NOT_MEMBER, MASKS, NO_SOURCE, COUNTS, BARRIER,
+    BARRIER_LANES, BRANCH,
 )  # fmt: skip

@@ -93,6 +93,24 @@ SCOPE_TOO_NARROW = Rule(
     "what was written or read before the arrival may come later there.",
     "arrive with .release.cluster, and wait with .acquire.cluster",
 )  # fmt: skip
+SCOPE_UNSAID = Rule(
+    415, "mbarrier-scope-unsaid", Severity.NOTE, "an arrival without a scope at an mbarrier of another block",
+    _SYNC + "mbarrier.arrive; Memory Consistency Model: Scope",
+    "An arrival without a scope has scope .cta: by the letter it orders memory for threads of its own block alone, and the "
+    "threads that wait at another block's mbarrier are not in that block. This is a note only, and such an arrival counts here "
+    "as one of scope .cluster, since CUTLASS's ClusterBarrier arrives so, and no chip is known to show a difference.",
+    "arrive with .release.cluster, and wait with .acquire.cluster",
+)  # fmt: skip
+INIT_NOT_FENCED = Rule(
+    416, "mbarrier-init-not-fenced", Severity.NOTE, "a copy completes an mbarrier, and no fence follows its mbarrier.init",
+    _SYNC + "mbarrier.init; fence.mbarrier_init; Async proxy",
+    "mbarrier.init writes through the generic proxy; a bulk or tensor copy completes the mbarrier through the asynchronous one. "
+    "By the letter a fence is needed between, fence.mbarrier_init.release.cluster or fence.proxy.async, behind the mbarrier.init "
+    "and before the barrier. This is a note only, since many kernels have just the barrier, and no chip is known to show a "
+    "difference.",
+    "execute fence.mbarrier_init.release.cluster (or fence.proxy.async) in the thread that executes mbarrier.init, behind it and "
+    "before the barrier",
+)  # fmt: skip
 
 EXIT_UNSYNCHRONISED = Rule(
     420, "cluster-exit-unsynchronised", _ERROR, "a block exits while another may still access its shared memory", _DSM,
@@ -116,6 +134,6 @@ BARRIER_UNPAIRED = Rule(
 
 RULES: tuple[Rule, ...] = (
     INIT_IN_USE, NOT_INITIALISED, AFTER_INVAL, COUNT_INVALID, ARRIVAL_OVERRUN, TX_OVERFLOW, NO_COMPLETE, STORED_TO, READ_AS_DATA,
-    OTHER_BLOCK, BYTES_MISSING, BYTES_UNEXPECTED, INVAL_IN_USE, INIT_NOT_VISIBLE, SCOPE_TOO_NARROW, EXIT_UNSYNCHRONISED,
-    START_UNSYNCHRONISED, BARRIER_UNPAIRED,
+    OTHER_BLOCK, BYTES_MISSING, BYTES_UNEXPECTED, INVAL_IN_USE, INIT_NOT_VISIBLE, SCOPE_TOO_NARROW, SCOPE_UNSAID,
+    INIT_NOT_FENCED, EXIT_UNSYNCHRONISED, START_UNSYNCHRONISED, BARRIER_UNPAIRED,
 )  # fmt: skip

@@ -50,6 +50,13 @@ ORDER = Rule(
     "0b1001, 0b1100, 0b1101 and 0b1110 are defined, all else is not.",
     "let the smaller index be in the low two bits, and the elements of A in the same order",
 )  # fmt: skip
+SPARSE_SELECTOR = Rule(
+    512, "sparse-selector-out-of-range", Severity.ERROR, "a sparsity selector that the shape of an mma.sp does not have", _SPARSE,
+    "The sparsity selector says which threads of each four contribute metadata. It is 0 to 3 where one thread does, 0 or 1 where "
+    "two do, 0 where all four do. ptxas takes 0 to 3 for every shape; an H200 ends the launch with an illegal instruction.",
+    "use a selector that the shape has: 0 or 1 for m16n8k32 of .f16, and hold the metadata in the lanes that it names",
+    static=True,
+)  # fmt: skip
 ADDRESS = Rule(
     520, "wmma-address-misaligned", Severity.ERROR, "p of a wmma.load or wmma.store is not aligned to the fragment", _STORAGE,
     "Every row (or column, whichever is the leading dimension) must begin at a multiple of the fragment's size: 32 bytes for the "
@@ -75,7 +82,7 @@ SPACE = Rule(
     "copy the matrix to shared memory first: a local array, also one that the compiler made of a C++ array, is not enough",
 )  # fmt: skip
 ROWS = Rule(
-    524, "wmma-row-misaligned", Severity.NOTE, "rows of a wmma matrix are aligned to 16 bytes, not to the fragment", _STORAGE,
+    524, "wmma-row-misaligned", Severity.WARNING, "rows of a wmma matrix are aligned to 16 bytes, not to the fragment", _STORAGE,
     "The PTX ISA asks that every row begins at a multiple of the fragment's size, 32 bytes for A and B of f16; CUDA's "
     "description of load_matrix_sync asks for a stride of a multiple of 16 bytes. Chips so far take the latter.",
     "pad rows by 32 bytes (16 elements of f16), which obeys both",
@@ -118,6 +125,16 @@ BASE_OFFSET = Rule(
     "that either the base offset is wrong, or the matrix is meant to begin in the middle of a pattern.",
     "align the matrix in shared memory to 1024 bytes, or encode (start >> 7) & 7 as base offset",
 )  # fmt: skip
+TILE_SWIZZLE = Rule(
+    542, "tile-swizzle-differs", Severity.WARNING, "a tile is read with another swizzle than it was copied with",
+    "PTX ISA 9.1, Swizzling Modes; Asynchronous Warpgroup Level Matrix Shared Memory Layout: Swizzling modes",
+    "A tensor copy places the 16-byte chunks of a tile as the swizzle of its tensor map says. wgmma looks for them where bits "
+    "62-63 of its matrix descriptor say, a tensor store where its own map says. If the two differ, chunks of each row are "
+    "exchanged: nothing is undefined, and the result is wrong. Tensor copies take the swizzle from the address in shared memory, "
+    "so the base offset that fits what they copied is 0.",
+    "give both the same swizzle: CU_TENSOR_MAP_SWIZZLE_NONE, 32B, 64B, 128B of the map are 0, 3, 2, 1 in bits 62-63 of the "
+    "descriptor; mmulator descriptor finds the other fields",
+)  # fmt: skip
 SPACES = Rule(
     550, "address-space", Severity.ERROR, "an address of another state space than the instruction's",
     "PTX ISA 9.1, State Spaces; Generic Addressing",
@@ -144,9 +161,22 @@ DESCRIPTOR = Rule(
     "block.",
     "check the offsets (in bytes, encoded divided by 16), the swizzling mode, and the shared bytes of the launch",
 )  # fmt: skip
+BULK_SIZE = Rule(
+    554, "bulk-size-invalid", Severity.ERROR, "the size of a bulk copy or reduction is no multiple of 16 bytes",
+    "PTX ISA 9.1, Data Movement and Conversion Instructions: cp.async.bulk",
+    "The size of a bulk copy, reduction or prefetch must be a multiple of 16 bytes. Its addresses must be, too.",
+    "round the size up, and make the buffers as large; or copy the remaining bytes with other instructions",
+)  # fmt: skip
+TENSOR_MAP = Rule(
+    555, "tensormap-invalid", Severity.ERROR, "the map of a tensor copy is not valid, or does not fit the instruction",
+    "PTX ISA 9.1, Tensors: Tensor-map",
+    "A tensor copy takes rank and mode from the instruction, and all else from the tensor map. The map must be one that CUDA's "
+    "driver would encode, and must have as many dimensions as the instruction.",
+    "encode the map with cuTensorMapEncodeTiled or cuTensorMapEncodeIm2col, for as many dimensions as the copy has coordinates",
+)  # fmt: skip
 
 RULES: tuple[Rule, ...] = (
-    WGMMA_OPERAND, WMMA_OPERAND, SELECTOR, SELECTOR_RANGE, METADATA, ORDER, ADDRESS, STRIDE, SHORT_STRIDE, SPACE, RESERVED,
-    BASE_OFFSET, ROWS, FRAGMENT, CONVERTED, REORDERED, UNEVEN,
-    SPACES, BOUNDS, ALIGNMENT, DESCRIPTOR,
+    WGMMA_OPERAND, WMMA_OPERAND, SELECTOR, SELECTOR_RANGE, METADATA, ORDER, SPARSE_SELECTOR, ADDRESS, STRIDE, SHORT_STRIDE,
+    SPACE, RESERVED, BASE_OFFSET, TILE_SWIZZLE, ROWS, FRAGMENT, CONVERTED, REORDERED, UNEVEN,
+    SPACES, BOUNDS, ALIGNMENT, DESCRIPTOR, BULK_SIZE, TENSOR_MAP,
 )  # fmt: skip

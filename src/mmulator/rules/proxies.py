@@ -105,8 +105,27 @@ COPY_FENCE_MISSING = Rule(
     "Hopper have cp.async.wait_group, bar.sync, wgmma), and no chip is known to show it. That is why this is a note.",
     "execute fence.proxy.async behind cp.async.wait_group and before the barrier",
 )  # fmt: skip
+WRITE_FENCE_MISSING = Rule(
+    213, "proxy-fence-missing-write", Severity.WARNING,
+    "an asynchronous copy writes over what ordinary instructions wrote, with no fence", _ASYNC_PROXY,
+    "Bulk and tensor copies and reductions write through the asynchronous proxy; st, cp.async, stmatrix and atomics write "
+    "through the generic one. Accesses through both to the same bytes need a fence.proxy.async between, also where both write: a "
+    "barrier alone orders the instructions, not the proxies, and the older value may be written last. An example is a tile that "
+    "threads fill with zeros before a copy brings a part of it, or a result that a copy adds to what threads initialised.",
+    "let each writer execute fence.proxy.async (of this state space) behind its writes and before the barrier that leads to the "
+    "copy",
+)  # fmt: skip
+REFILL_FENCE_MISSING = Rule(
+    214, "proxy-fence-missing-refill", Severity.NOTE,
+    "an asynchronous copy overwrites what threads have read, with no fence.proxy.async", _ASYNC_PROXY,
+    "Here threads read bytes with ordinary instructions, and then an asynchronous copy overwrites them. By the letter accesses "
+    "through two proxies need a fence.proxy.async between: behind the reads, before the arrive that frees the stage. This is a "
+    "note only, since CUTLASS has no such fence in its pipelines, and a read that is complete keeps its value.",
+    "execute fence.proxy.async behind the reads and before the arrive or barrier that frees the buffer",
+)  # fmt: skip
 
 RULES: tuple[Rule, ...] = (
     FENCE_MISSING, READ_BEFORE_WAIT, REFILL_EARLY, OPERAND_OVERWRITTEN, SOURCE_REUSED, WRITE_OVERLAP, RESULT_EARLY, OPERAND_RACE,
     PENDING_AT_EXIT, NEVER_COMMITTED, MAP_FENCE_MISSING, MAP_IN_FLIGHT, COPY_FENCE_MISSING,
+    WRITE_FENCE_MISSING, REFILL_FENCE_MISSING,
 )  # fmt: skip

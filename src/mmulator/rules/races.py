@@ -12,18 +12,30 @@ _RACE = (
     "strong (atomic, volatile, relaxed, acquire, release) at a scope in which the other's thread is. What a program with a race "
     "reads or leaves there depends on luck. "
 )
+_CONSTANT = (
+    "PTX ISA 9.1, Data Movement and Conversion Instructions: ld.global.nc; CUDA C++ Programming Guide, Read-Only Data Cache Load "
+    "Function"
+)
+_NC = (
+    "ld.global.nc and ldu go through a cache that no write of the running kernel reaches, so the bytes must stay the same from "
+    "the beginning of the kernel to its end. nvcc makes such loads for __ldg, and for pointers that are const and __restrict__. "
+)
 _BARRIER = "put a barrier (__syncthreads(), bar.sync) between the two, that all threads of both pass"
 
 
-def _race(number: int, name: str, title: str, text: str, hint: str, section: str = _MODEL) -> Rule:
-    return Rule(number, name, Severity.ERROR, title, section, text, hint)
+_IN_BLOCK = "race"  # of threads of a block: one barrier mends them all
+
+
+def _race(number: int, name: str, title: str, text: str, hint: str, section: str = _MODEL, family: str = "") -> Rule:
+    return Rule(number, name, Severity.ERROR, title, section, text, hint, family=family)
 
 
 WRITE_WRITE = _race(
     300, "race-write-write", "two threads of a block write the same bytes, and nothing orders the writes",
-    _RACE + "Here two threads of a block write, and either may be last. Writes of one instruction, and writes of what is there "
-    "already, are not reported.",
+    _RACE + "Here two threads of a block write, and either may be last. Writes of what is there already are not "
+    "reported.",
     _BARRIER + ", or let one thread write",
+    family=_IN_BLOCK,
 )  # fmt: skip
 READ_WRITE = _race(
     301, "race-read-write", "a thread reads what another of its block writes, and nothing orders the two",
@@ -31,12 +43,14 @@ READ_WRITE = _race(
     "come after. The second is so where a buffer is used again: it needs a barrier between its last read and the next write to "
     "it, or one stage more.",
     _BARRIER + "; where a buffer is used again, between its last read and the next write to it",
+    family=_IN_BLOCK,
 )  # fmt: skip
 IN_WARP = _race(
     302, "race-within-warp", "threads of one warp access the same bytes in different instructions, and nothing orders them",
     _RACE + "Threads of a warp are threads as any others since sm_70: they need not run in step, and neither shfl.sync nor a "
     "matrix instruction orders their accesses to memory. bar.warp.sync (__syncwarp()) does.",
     "put bar.warp.sync (__syncwarp()) between the two, that all threads of both pass",
+    family=_IN_BLOCK,
 )  # fmt: skip
 BETWEEN_BLOCKS = _race(
     303, "race-between-blocks", "blocks access the same bytes of global memory, and nothing orders them",
@@ -49,8 +63,10 @@ BETWEEN_BLOCKS = _race(
 IN_CLUSTER = _race(
     304, "race-in-cluster", "blocks of a cluster access the same bytes of shared memory, and nothing orders them",
     _RACE + "Blocks of a cluster are ordered by barrier.cluster (arrive.release, wait.acquire), or by an mbarrier with the scope "
-    "of the cluster; bar.sync is of one block alone.",
-    "put a cluster barrier (cluster.sync(), barrier.cluster.arrive and wait) between the two",
+    "of the cluster; bar.sync is of one block alone. An arrival or a wait that is relaxed orders only what fences do: one "
+    "before the arrival, one behind the wait, of scope .cluster or wider. A fence of scope .cta is for the threads of one block.",
+    "put a cluster barrier (cluster.sync(), barrier.cluster.arrive and wait) between the two; where there is one that is "
+    "relaxed, or an mbarrier, write .release and .acquire of scope .cluster, or fence.acq_rel.cluster",
 )  # fmt: skip
 COPY_READ = _race(
     305, "async-copy-read-early", "bytes that cp.async copies are read, and nothing says that the copy is over",
@@ -84,9 +100,10 @@ SCOPE = _race(
 )  # fmt: skip
 HALF_STRONG = Rule(
     309, "race-half-strong", Severity.NOTE,
-    "a strong access to global memory and a weak one to the same bytes, and nothing orders them", _MODEL,
-    _RACE + "Here one of a read and a write is strong and the other weak. Programs do so on purpose: they read volatile what "
-    "another block wrote before a flag, or look at what others change by atomics. It is a race all the same.",
+    "a strong read of global memory and a weak write of the same bytes, and nothing orders them", _MODEL,
+    _RACE + "Here the read is strong (volatile, relaxed) and the write weak. Programs do so on purpose: they read volatile what "
+    "another thread wrote before a flag. It is a race all the same. The other way round, a weak read of what others change by "
+    "atomics or strong writes, is an error: a compiler may keep the value, or read it in parts.",
     "make both strong (volatile, relaxed), or order them: ld.acquire or a fence behind the read of the flag",
 )  # fmt: skip
 REPLICATED_READ = Rule(
@@ -98,8 +115,37 @@ REPLICATED_READ = Rule(
     "does no harm.",
     _BARRIER + ", unless what the other threads read is not used",
 )  # fmt: skip
+STEADY = Rule(
+    311, "nc-load-of-written", Severity.ERROR, "a read-only load (ld.global.nc, ldu) reads what the kernel has written",
+    _CONSTANT,
+    _NC + "Here the bytes were written earlier in the same launch. A barrier or a flag between the write and the load does not "
+    "help: the load may find an older value in that cache.",
+    "load with ld.global (no .nc): in CUDA, no const __restrict__ and no __ldg for a pointer whose memory the kernel writes; or "
+    "write the bytes in an earlier launch",
+)  # fmt: skip
+STEADY_LATER = Rule(
+    312, "nc-load-overwritten", Severity.NOTE, "the kernel writes later what a read-only load (ld.global.nc, ldu) reads",
+    _CONSTANT,
+    _NC + "Here the kernel writes the bytes after the load, in order. By the letter that is wrong, and kernels that work in "
+    "place do it; it does no harm as long as no thread loads the bytes in this way again.",
+    "load with ld.global (no .nc), or write to another buffer",
+)  # fmt: skip
+LANES_DIFFER = Rule(
+    320, "store-lanes-differ", Severity.WARNING, "lanes of one store write different values to the same bytes",
+    "CUDA Programming Guide, SIMT Architecture; " + _MODEL,
+    "Where several lanes of a warp store to one address by one instruction, one value stays, and it is undefined whose. Some "
+    "programs want any of the values; in others an index is wrong. Equal values are not reported.",
+    "let one lane store, or each to a place of its own; where any value will do, say so with atomicExch or a relaxed store",
+)  # fmt: skip
+MATRIX_ROWS = Rule(
+    321, "stmatrix-rows-overlap", Severity.ERROR, "rows of a stmatrix with different elements have the same address",
+    "PTX ISA 9.1, Warp Level Matrix Multiply-Accumulate Instructions: stmatrix",
+    "Each lane gives the address of a row of 16 bytes. Where rows have the same address, one of them stays, and it is undefined "
+    "which. No program wants that: the stride of the rows is wrong, or lanes give the addresses of other rows.",
+    "give each row 16 bytes of its own: with .x4 lane i gives the address of row i of all four matrices",
+)  # fmt: skip
 
 RULES: tuple[Rule, ...] = (
     WRITE_WRITE, READ_WRITE, IN_WARP, BETWEEN_BLOCKS, IN_CLUSTER, COPY_READ, COPY_OVERWRITTEN, COPY_SOURCE, SCOPE,
-    HALF_STRONG, REPLICATED_READ,
+    HALF_STRONG, REPLICATED_READ, STEADY, STEADY_LATER, LANES_DIFFER, MATRIX_ROWS,
 )  # fmt: skip

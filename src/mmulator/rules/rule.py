@@ -18,6 +18,7 @@ class Severity(StrEnum):
 @dataclass(frozen=True)
 class Rule:
     """One rule. number: in native code's findings; each topic has a hundred. name: for users, in suppressions too: never changed.
+    family: rules of one name here say the same of other threads: at one pair of lines their findings are told as one.
 
     title: what is wrong, in a few words. section: title and version of what says so, `PTX ISA 9.1, Async proxy`. text: what must
     hold and what happens else, in a few sentences. hint: what to do. static: `mmulator check` finds some of it without a run.
@@ -31,3 +32,9 @@ class Rule:
     text: str
     hint: str
     static: bool = False
+    family: str = ""
+
+    @property
+    def kind(self) -> str:
+        """Its family, or its name."""
+        return self.family or self.name

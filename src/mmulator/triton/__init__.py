@@ -26,5 +26,5 @@ def __getattr__(name: str) -> Any:
             raise
         from mmulator.errors import UnsupportedError
 
-        raise UnsupportedError("Triton is not installed", hint='pip install "mmulator[triton]"') from None
+        raise UnsupportedError("Triton is not installed", hint="pip install triton") from None
     return getattr(offline, name)

@@ -1,7 +1,7 @@
 """What is changed in Triton's own modules once the driver stands, and only for as long as it is the active one.
 
 Arrays that Triton does not know become arguments; functions of triton.testing that run a function until time has passed run it
-once, also where a program has imported them before; autotuning may take the first configuration.
+once, also where a program has imported them before; autotuning may take the first configuration that fits.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable
+from contextvars import ContextVar
+from functools import cache
 from typing import Any
 
 from mmulator.driver import current
-from mmulator.errors import MmulatorError
+from mmulator.errors import MmulatorError, UnsupportedError
 from mmulator.triton.arrays import stand_in, take_arrays
-from mmulator.triton.bench import measure
+from mmulator.triton.bench import measure, warn_left_out
 from mmulator.triton.launcher import Launcher
 from mmulator.triton.where import located
 
@@ -36,8 +38,8 @@ def adapt() -> None:
         if isinstance(function, types.FunctionType):
             _replace(name, function)
     take_arrays()
-    _originals["prune_configs"] = autotuner.Autotuner.prune_configs
-    autotuner.Autotuner.prune_configs = _prune_configs
+    _originals["prune_configs"], _originals["run"] = autotuner.Autotuner.prune_configs, autotuner.Autotuner.run
+    autotuner.Autotuner.prune_configs, autotuner.Autotuner.run = _prune_configs, _run_tuned
 
 
 install = adapt  # for a program whose imports are watched: before it can hold a function of triton.testing
@@ -103,7 +105,50 @@ def _run(name: str, given: dict[str, Any]) -> Any:
 
 
 # autotuning -------------------------------------------------------------------------------------------------------------
+_LEFT_OUT: ContextVar[tuple[Any, list[Any]] | None] = ContextVar("_LEFT_OUT", default=None)  # of which autotuner
+
+
 def _prune_configs(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """With `first`, one: the first that was not tried in vain."""
     configs = _originals["prune_configs"](self, *args, **kwargs)
-    first = current().settings.autotune == "first" and is_active()
-    return list(configs)[:1] if first else configs
+    trying = _LEFT_OUT.get()
+    if trying is None or trying[0] is not self:
+        return configs
+    left = [c for c in configs if not any(c is out for out in trying[1])]
+    return left[:1] or list(configs)[:1]
+
+
+def _run_tuned(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """A launch of an autotuner. With `first`, a configuration that does not fit is left out, as where all are measured; the
+    first one's error is raised where none fits."""
+    run = _originals["run"]
+    if current().settings.autotune != "first" or len(self.configs) < 2 or not is_active():
+        return run(self, *args, **kwargs)
+    known, left_out = len(self.cache), list[Any]()
+    first: Exception | None = None
+    unfit = _unfit()
+    token = _LEFT_OUT.set((self, left_out))
+    try:
+        while True:
+            try:
+                return run(self, *args, **kwargs)
+            except unfit as error:
+                first = first or error
+                chosen = [self.cache.pop(key) for key in list(self.cache)[known:]]
+                if not chosen or any(chosen[0] is out for out in left_out):
+                    raise first from None
+                left_out += chosen
+                if isinstance(error, UnsupportedError):
+                    warn_left_out(error)
+    finally:
+        _LEFT_OUT.reset(token)
+
+
+@cache
+def _unfit() -> tuple[type[Exception], ...]:
+    """Exceptions that leave a configuration out: Triton's for what a chip does not hold, and those for what is not supported."""
+    from triton.compiler.errors import CompileTimeAssertionFailure
+    from triton.runtime import errors
+
+    found = (getattr(errors, name, UnsupportedError) for name in ("OutOfResources", "PTXASError"))
+    return UnsupportedError, CompileTimeAssertionFailure, *found

@@ -13,6 +13,7 @@ from typing import Any
 from mmulator.driver import Region
 from mmulator.errors import InternalError, LaunchError, UnsupportedError, shown
 from mmulator.layouts.tensormap.fields import BYTES as MAP_BYTES
+from mmulator.machine.launch.regions import room_behind
 from mmulator.ptx.declared import Parameter
 from mmulator.triton import descriptors
 from mmulator.triton.arrays import ArrayPointer, stand_in
@@ -40,7 +41,7 @@ def address_of(value: Any, label: str, number: int, regions: Regions) -> int:
     number: of the parameter. Raises LaunchError."""
     if type(value) is ArrayPointer:
         if value.size:
-            _give(value.start, value.size, label, value.writable, regions)
+            _give(Region(value.start, value.size, label, value.writable, value.room, value.owner), regions)
         return value.address
     try:
         memory = value.untyped_storage()  # most others are tensors
@@ -51,10 +52,11 @@ def address_of(value: Any, label: str, number: int, regions: Regions) -> int:
         _check_device(value, label, number, torch_door(), start)
     if not start:
         return 0
-    if start in regions:
-        _give(start, memory.nbytes(), label, True, regions)
-    else:
-        regions[start] = Region(start, memory.nbytes(), label)
+    size: int = memory.nbytes()
+    room = room_behind(size) if size & 3 and memory.resizable() else 0  # torch's own blocks are whole words
+    made = Region(start, size, label, True, room, memory)
+    if regions.setdefault(start, made) is not made:
+        _give(made, regions)
     offset: int = value.storage_offset()
     return start + offset * value.element_size() if offset else start
 
@@ -74,16 +76,18 @@ def _address_of_other(value: Any, label: str, number: int, regions: Regions) -> 
         raise LaunchError(f"{label} is of type {type(value).__name__}: a pointer wants a tensor, an array, an address or None")
     address, size = int(value.data_ptr()), getattr(value, "nbytes", 0)
     if isinstance(size, int) and size:
-        _give(address, size, label, True, regions)
+        _give(Region(address, size, label, owner=value), regions)
     return address
 
 
-def _give(start: int, size: int, label: str, writable: bool, regions: Regions) -> None:
-    known = regions.get(start)
-    if known is None:
-        regions[start] = Region(start, size, label, writable)
-    elif known.label != label:
-        regions[start] = Region(start, max(size, known.size), f"{known.label} and {label}", writable or known.writable)
+def _give(region: Region, regions: Regions) -> None:
+    known = regions.setdefault(region.start, region)
+    if known is not region and known.label != region.label:
+        longer, other = (known, region) if known.size > region.size else (region, known)
+        regions[region.start] = Region(
+            region.start, longer.size, f"{known.label} and {region.label}", region.writable or known.writable, longer.room,
+            (longer.owner, other.owner),
+        )  # fmt: skip
 
 
 def _check_device(value: Any, label: str, number: int, door: Any, address: int) -> None:
@@ -96,7 +100,7 @@ def _check_device(value: Any, label: str, number: int, door: Any, address: int) 
         if address and not value.is_pinned():
             raise LaunchError(
                 f"Pointer argument (at {number}) cannot be accessed from Triton (cpu tensor?)",
-                hint=f"{label} is on the CPU: x.cuda()",
+                hint=f"{label} is on the CPU: move it, with .cuda()",
             )
         return
     raise LaunchError(

@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from mmulator.errors import LaunchError
-from mmulator.machine.launch.regions import pointer
+from mmulator.machine.launch.regions import kept, pointer, room_behind
 
 # Types of elements as Triton's and torch's people write them; ml_dtypes uses the same names.
 _NAMES = (
@@ -36,10 +36,14 @@ class Dtype(str):
 
 
 class ArrayPointer:
-    """Stands for an array among a kernel's arguments. address: of its first element. start, size: of the memory it lies in."""
+    """Stands for an array among a kernel's arguments. address: of its first element. start, size: of the memory it lies in. room:
+    as Region's. owner: what keeps that memory, besides the array."""
 
-    def __init__(self, array: Any, dtype: Dtype, address: int, start: int, size: int, writable: bool = True) -> None:
-        self.array, self.dtype = array, dtype
+    def __init__(
+        self, array: Any, dtype: Dtype, address: int, start: int, size: int, writable: bool = True, room: int = 0,
+        owner: Any = None,
+    ) -> None:  # fmt: skip
+        self.array, self.dtype, self.room, self.owner = array, dtype, room, (array, owner)
         self.address, self.start, self.size, self.writable = address, start, size, writable
 
     def data_ptr(self) -> int:
@@ -102,12 +106,13 @@ def _of_array(array: np.ndarray, value: Any) -> ArrayPointer:
     flags = array.flags
     if root is array and flags.c_contiguous:
         address = pointer(array)
-        return ArrayPointer(value, _named(array.dtype), address, address, array.nbytes, flags.writeable)
+        room = room_behind(array.nbytes) if flags.owndata else 0
+        return ArrayPointer(value, _named(array.dtype), address, address, array.nbytes, flags.writeable, room, kept(array))
     low, high = np.lib.array_utils.byte_bounds(root)
     address = pointer(array)
     if not array.size or not low <= address <= high:  # made by as_strided, or of no elements
         low, high = np.lib.array_utils.byte_bounds(array)
-    return ArrayPointer(value, _named(array.dtype), address, low, high - low, flags.writeable)
+    return ArrayPointer(value, _named(array.dtype), address, low, high - low, flags.writeable, owner=kept(root))
 
 
 def _of_interface(value: Any, said: dict[str, Any]) -> ArrayPointer:
@@ -179,4 +184,4 @@ def _of_dlpack(value: Any) -> ArrayPointer:
         return ArrayPointer(value, name, address, address, 0)
     reach = [(n - 1) * s * item for n, s in zip(shape, strides)]
     low, high = sum(r for r in reach if r < 0), sum(r for r in reach if r > 0) + item
-    return ArrayPointer(value, name, address, address + low, high - low)
+    return ArrayPointer(value, name, address, address + low, high - low, owner=capsule)

@@ -38,11 +38,16 @@ def measure(
     return [milliseconds] if return_mode == "all" else milliseconds
 
 
+def warn_left_out(error: UnsupportedError) -> None:
+    """A configuration that needs what is not supported is not chosen."""
+    warnings.warn(f"a configuration is left out: {error.message}", RuntimeWarning, stacklevel=3)
+
+
 def benchmark(fn: Callable[[], Any], *, quantiles: Sequence[float] | None = None, **_: Any) -> Times:
     """What autotuners measure a configuration by. One that needs what is not supported is slower than all others, with a
     warning."""
     try:
         return measure(fn, quantiles=quantiles)
     except UnsupportedError as error:
-        warnings.warn(f"a configuration is left out: {error.message}", RuntimeWarning, stacklevel=2)
+        warn_left_out(error)
         return [float("inf")] * len(quantiles) if quantiles is not None and len(quantiles) > 1 else float("inf")

@@ -120,6 +120,10 @@ class Launcher:
             if os.environ.get("MMULATOR_TRACEBACK"):
                 raise located(error)  # noqa: B904
             raise located(error).with_traceback(None) from None
+        except KeyboardInterrupt as stop:
+            if not stop.args or os.environ.get("MMULATOR_TRACEBACK"):  # not of a launch
+                raise
+            raise stop.with_traceback(None) from None
         if leave is not None:
             leave(launch_metadata)
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from mmulator import driver
 from mmulator.driver.settings import REPORT
 from mmulator.errors import LaunchError, short_traceback, shown
-from mmulator.isa.targets import check_known
+from mmulator.isa.chips import as_device
 from mmulator.machine.launch.report import Report
 from mmulator.machine.module import SANITIZE
 from mmulator.triton.arrays import stand_in, take_arrays
@@ -46,14 +46,15 @@ class Compiled:
     @short_traceback
     def launch(
         self, grid: Grid, *args: Any, seed: int = 0, timeout: float | None = None, threads: int | None = None,
-        sanitize: bool | Literal["strict", "raise"] = False,
+        sanitize: bool | Literal["strict", "raise"] = False, keep_going: bool = False,
     ) -> Report:  # fmt: skip
         """Run it; arrays and tensors among `args` are device memory and are updated in place.
 
         grid: blocks (int, or up to three). args: one for each parameter but constants: a tensor, an array, None, a number, a
         TensorDescriptor; or one for each parameter. seed: of the scheduler's choices. timeout: seconds that the run may take.
         threads: of the host. sanitize: undefined behaviour is looked for, and is in the report's `findings`; "strict": with
-        rules of severity note; "raise": the first of severity error is raised.
+        rules of severity note; "raise": the first of severity error is raised. keep_going: includes `sanitize`; an
+        access out of bounds or misaligned is a finding and no fault: a load gets zeros, a store does nothing.
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (memory keeps what was stored until then),
         UndefinedBehaviour.
         """
@@ -62,13 +63,15 @@ class Compiled:
         runs, whole = device(self.device), driver.current()
         if sanitize not in SANITIZE:
             raise LaunchError(f"sanitize is {shown(sanitize)}, not True, False, 'strict' or 'raise'")
+        sanitize, go_on = sanitize or keep_going, keep_going or (not sanitize and whole.settings.keep_going)
         wanted = whole.settings.sanitize
         if sanitize:  # who asks reads the report
             wanted = REPORT if sanitize is True else str(sanitize)
         runs.readers = [] if sanitize else whole.readers
         old = runs.settings
-        if (old.seed, old.timeout, old.threads, old.sanitize) != (seed, timeout, threads, wanted):
-            runs.settings = replace(old, seed=seed, timeout=timeout, threads=threads, sanitize=wanted)
+        asked: dict[str, Any] = {"seed": seed, "timeout": timeout, "threads": threads, "sanitize": wanted, "keep_going": go_on}
+        if any(getattr(old, name) != value for name, value in asked.items()):
+            runs.settings = replace(old, **asked)
         extents = (grid,) if isinstance(grid, int) else tuple(grid)
         if not 1 <= len(extents) <= 3:
             raise LaunchError(f"grid is {grid!r}, not one to three whole numbers")
@@ -114,7 +117,7 @@ def compile(
     device: `sm_90`. options: num_warps, num_stages and others of Triton's. Raises UnsupportedError, LaunchError.
     """
     interface()
-    check_known(device)
+    device = as_device(device)
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
     from triton.compiler import compile as of_triton
@@ -170,7 +173,8 @@ def _types(fn: Any, names: list[str], signature: str | Mapping[str, str], consta
 @short_traceback
 def launch(
     fn: Any, grid: Grid | Callable[[dict[str, Any]], Sequence[int]], *args: Any, device: str | None = None, seed: int = 0,
-    timeout: float | None = None, threads: int | None = None, sanitize: bool | Literal["strict", "raise"] = False, **meta: Any,
+    timeout: float | None = None, threads: int | None = None, sanitize: bool | Literal["strict", "raise"] = False,
+    keep_going: bool = False, **meta: Any,
 ) -> Report:  # fmt: skip
     """Compile a kernel for its arguments, as `fn[grid](*args, **meta)` does, and run it here, whatever Triton's driver is.
 
@@ -180,8 +184,7 @@ def launch(
     """
     interface()
     fn, meta = _plain(fn, args, meta)
-    name = device or driver.current().device.name
-    check_known(name)
+    name = as_device(device or driver.current().device.name)
     backend, bind = _binder(fn, name)
     bound, found, options = bind(*[stand_in(a) for a in args], **{k: stand_in(v) for k, v in meta.items()})
     options.setdefault("debug", bool(fn.debug))
@@ -195,7 +198,9 @@ def launch(
         source = _source(fn, backend, bound, found)
         compiled = _known[key] = Compiled(source, of_triton(source, target=backend.target, options=options), name)
     size = grid(bound) if callable(grid) else grid
-    return compiled.launch(size, *bound.values(), seed=seed, timeout=timeout, threads=threads, sanitize=sanitize)
+    return compiled.launch(
+        size, *bound.values(), seed=seed, timeout=timeout, threads=threads, sanitize=sanitize, keep_going=keep_going
+    )
 
 
 _known: dict[tuple[str, ...], Compiled] = {}

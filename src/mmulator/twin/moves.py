@@ -127,7 +127,8 @@ def _row_to_registers(form: Form, number: int, row: Value, registers: Value) -> 
             _copy(CONTAINER[room], count, row, first, out, where)
     else:
         for first, where in enumerate(lines(form)[0]):
-            out[int(where)] = _narrow(row, bits * first, bits)
+            element = _narrow(row, bits * first, bits)
+            out[int(where)] = ((element ^ 8) - 8) if form.src_fmt == "s4" else element
 
 
 def _registers_to_row(form: Form, number: int, registers: Value, row: Value) -> None:

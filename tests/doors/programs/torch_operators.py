@@ -1,6 +1,7 @@
 """torch's own list of operators, on the CPU and on the device cuda: which give other bits, shapes, strides or errors.
 
-python torch_operators.py [samples] [dtypes]     prints JSON: {"operators": n, "other": {name: what}}
+python torch_operators.py [samples] [dtypes]     prints JSON: {"operators": n, "other": {name: what},
+"types": what torch_types.py says}
 """
 
 from __future__ import annotations
@@ -119,7 +120,9 @@ def main(samples: int = 2, dtypes: str = "f") -> None:
                 if said := compare(op, sample, grad):
                     other[f"{name} {str(dtype)[6:]}"] = said
                     break
-    print(json.dumps({"operators": count, "other": other}))
+    from tests.doors.programs.torch_types import others
+
+    print(json.dumps({"operators": count, "other": other, "types": others()}))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from mmulator.driver import Region, current
 from mmulator.errors import LaunchError, UnsupportedError
+from mmulator.machine.launch.regions import kept, room_behind
 
 # Functions of elements whose results are exact, or rounded once.
 EXACT = frozenset((
@@ -59,7 +60,8 @@ class MemoryPointer:
         self.mem, self._host = host.base if isinstance(host.base, np.ndarray) else host, host
         self.ptr = int(host.ctypes.data)
         owner = _owner(host)
-        current().memory.expose(int(owner.ctypes.data), owner.nbytes, owner, "an array of cupy")
+        memory = current().memory
+        memory.expose(int(owner.ctypes.data), owner.nbytes, owner, "an array of cupy", whole=owner.flags.owndata)
 
 
 def _owner(host: np.ndarray) -> np.ndarray:
@@ -71,7 +73,8 @@ def _owner(host: np.ndarray) -> np.ndarray:
 def region(host: np.ndarray, label: str) -> Region:
     """The memory that an array lies in."""
     owner = _owner(host)
-    return Region(int(owner.ctypes.data), owner.nbytes, label)
+    room = room_behind(owner.nbytes) if owner.flags.owndata else 0
+    return Region(int(owner.ctypes.data), owner.nbytes, label, room=room, owner=(owner, kept(owner)))
 
 
 class ndarray(NDArrayOperatorsMixin):

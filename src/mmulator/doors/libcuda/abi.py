@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
+from mmulator.doors.libcuda import caller
 from mmulator.doors.libcuda.codes import CODES, Code
 from mmulator.errors import (
     ExecutionFault,
@@ -144,8 +145,7 @@ def resolve(name: str, version: int) -> Entry | None:
 # memory of the caller -----------------------------------------------------------------------------------------------
 def put(address: int, value: int, size: int = 8) -> None:
     """An integer of `size` bytes where the caller wants it; a null pointer wants nothing."""
-    if address:
-        ctypes.memmove(address, (value & ((1 << 8 * size) - 1)).to_bytes(size, "little"), size)
+    put_bytes(address, (value & ((1 << 8 * size) - 1)).to_bytes(size, "little"))
 
 
 def put_int(address: int, value: int) -> None:
@@ -153,16 +153,31 @@ def put_int(address: int, value: int) -> None:
 
 
 def put_bytes(address: int, data: bytes) -> None:
-    if address:
-        ctypes.memmove(address, data, len(data))
+    if address and not caller.write(address, data):
+        raise _nothing(address, len(data))
+
+
+def get_bytes(address: int, size: int) -> bytes:
+    """Raises Refused where the caller has no such memory."""
+    found = caller.read(address, size)
+    if len(found) < size:
+        raise _nothing(address, size)
+    return found
 
 
 def get(address: int, size: int = 8) -> int:
-    return int.from_bytes(ctypes.string_at(address, size), "little")
+    return int.from_bytes(get_bytes(address, size), "little")
 
 
 def text(address: int) -> str:
-    return ctypes.string_at(address).decode()
+    found = caller.string(address)
+    if found is None:
+        raise _nothing(address, 1)
+    return found.decode(errors="replace")
+
+
+def _nothing(address: int, size: int) -> Refused:
+    return Refused(Code.INVALID_VALUE, LaunchError(f"the program has no {size} bytes of memory at 0x{address:x}"))
 
 
 _kept: dict[str, Any] = {}

@@ -37,10 +37,12 @@ class Configuration:
     events: tuple[int, ...]
 
 
+_CONFIG = struct.Struct("<7I4xQQI")
+
+
 def configuration(config: int) -> Configuration:
     """What lies at an address. Raises Refused for an attribute that is not supported."""
-    gx, gy, gz, bx, by, bz, shared = struct.unpack("<7I", ctypes.string_at(config, 28))
-    stream, attributes, number = get(config + 32), get(config + 40), get(config + 48, 4)
+    gx, gy, gz, bx, by, bz, shared, stream, attributes, number = _CONFIG.unpack(ctypes.string_at(config, _CONFIG.size))
     cooperative, cluster, events = False, None, []
     for at in range(attributes, attributes + _SIZE * number, _SIZE):
         which = get(at, 4)

@@ -6,10 +6,10 @@ caches and pickles of other libraries keep both together, and tools that read cu
 
 from __future__ import annotations
 
-import ctypes
 import struct
 
-from mmulator.doors.libcuda.abi import Refused
+from mmulator.doors.libcuda import caller
+from mmulator.doors.libcuda.abi import Refused, get_bytes, text
 from mmulator.doors.libcuda.codes import Code
 from mmulator.errors import UnsupportedError
 
@@ -40,19 +40,16 @@ def ptx_at(address: int) -> tuple[str, bytes]:
     """The PTX of the image at an address, and the cubin that it comes with, if it does. Raises Refused."""
     if not address:
         raise Refused(Code.INVALID_VALUE)
-    head = ctypes.string_at(address, 4)
+    head = get_bytes(address, 4)
     if head == _ELF:
-        size = elf_size(ctypes.string_at(address, 64))
-        if ctypes.string_at(address + size, len(MARK)) == MARK:
-            return ctypes.string_at(address + size + len(MARK)).decode(), ctypes.string_at(address, size)
+        size = elf_size(get_bytes(address, 64))
+        if caller.read(address + size, len(MARK)) == MARK:  # whatever the header says: there may be nothing at all
+            return text(address + size + len(MARK)), get_bytes(address, size)
         raise Refused(Code.NO_BINARY_FOR_GPU, UnsupportedError(
             "a cubin without its PTX cannot be run: it is machine code of a GPU", hint="compile to PTX"))  # fmt: skip
     if int.from_bytes(head, "little") in (_FATBIN, _WRAPPER):
         raise Refused(Code.NO_BINARY_FOR_GPU, UnsupportedError("a fatbin is not read yet", hint="load the PTX that is in it"))
-    try:
-        found = ctypes.string_at(address).decode()
-    except UnicodeDecodeError:
-        found = ""
+    found = text(address)
     if ".version" not in found:
         raise Refused(Code.INVALID_IMAGE, UnsupportedError("this image is neither PTX nor a cubin"))
     return found, b""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 
-from mmulator.doors.libcuda.abi import Refused, api, get, put, put_int
+from mmulator.doors.libcuda.abi import Refused, api, get, get_bytes, put, put_bytes, put_int
 from mmulator.doors.libcuda.clusters import checked, configuration
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.modules import blocks_per_multiprocessor
@@ -28,8 +28,8 @@ def parameters(kernel: Kernel, pointers: int, extra: int) -> bytes:
         while get(extra):
             found[get(extra)] = get(extra + 8)
             extra += 16
-        size = get(found[_SIZE])
-        memory[:size] = ctypes.string_at(found[_BUFFER], min(size, len(memory)))
+        size = get(found.get(_SIZE, 0))
+        memory[:size] = get_bytes(found.get(_BUFFER, 0), min(size, len(memory)))
     elif f.params:
         if not pointers:
             raise Refused(Code.INVALID_VALUE, LaunchError(f"{f.name} takes {len(f.params)} arguments, and none are given"))
@@ -229,4 +229,4 @@ def event_elapsed(out: int, start: int, end: int) -> None:
     first, last = state().find(start, EventState), state().find(end, EventState)
     if not (first.timing and last.timing) or first.event.at is None or last.event.at is None:
         raise Refused(Code.INVALID_HANDLE)
-    ctypes.c_float.from_address(out).value = first.event.elapsed(last.event) * 1e3
+    put_bytes(out, struct.pack("<f", first.event.elapsed(last.event) * 1e3))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from mmulator.doors.libcuda.abi import Refused, api, put_bytes
+from mmulator.doors.libcuda.abi import Refused, api, get_bytes, put_bytes
 from mmulator.doors.libcuda.codes import Code
 from mmulator.errors import LaunchError, OperandError
 from mmulator.layouts.tensormap import Encoded
@@ -41,7 +41,7 @@ def _numbers(address: int, kind: Any, count: int, what: str) -> tuple[int, ...]:
     """So many integers of the caller, as the driver has them: dimension 0 the innermost."""
     if count and not address:
         raise _refused(f"{what} is a null pointer")
-    return tuple((kind * count).from_address(address)) if count else ()
+    return tuple((kind * count).from_buffer_copy(get_bytes(address, ctypes.sizeof(kind) * count))) if count else ()
 
 
 def _put(out: int, m: Encoded) -> None:
@@ -95,7 +95,7 @@ def replace_address(out: int, address: int) -> None:
     """Another address in a map; the rest stays."""
     if not out:
         raise _refused("tensorMap is a null pointer")
-    data = ctypes.string_at(out, BYTES)
+    data = get_bytes(out, BYTES)
     try:
         check(replace(Encoded.decode(data), address=address))
     except OperandError as error:

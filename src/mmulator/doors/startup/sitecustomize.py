@@ -13,6 +13,16 @@ from importlib.util import module_from_spec
 from pathlib import Path
 
 FLAG = "MMULATOR_EXEC"  # the installation of Python that mmulator belongs to; another one has no doors
+SUPERVISOR = "MMULATOR_SUPERVISOR"  # of cli/supervised.py
+_PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent() -> None:
+    """Whoever kills exec, which waits for this process, kills both."""
+    import ctypes
+    import signal
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
 def begin() -> None:
@@ -21,6 +31,8 @@ def begin() -> None:
     if os.environ.get(FLAG) == sys.prefix:
         if PathFinder.find_spec("mmulator", sys.path) is None:  # exec was called where it is not installed
             sys.path.append(str(here.parents[2]))
+        if os.environ.get(SUPERVISOR) == str(os.getppid()):
+            end_with_parent()
         from mmulator.doors.imports import open_doors
 
         open_doors()

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import torch
 
 from mmulator.doors.imports import after_import
-from mmulator.doors.torch import cuda_comm, cuda_compile, cuda_device, cuda_memory, cuda_streams
+from mmulator.doors.torch import cuda_comm, cuda_compile, cuda_device, cuda_memory, cuda_streams, extensions
 from mmulator.errors import UnsupportedError
 
 
@@ -171,6 +171,7 @@ def prepare() -> None:
     torch.version.cuda = cuda_device.version()
     after_import("torch.autograd.profiler", without_a_tracer)
     cuda_compile.prepare()
+    extensions.prepare()
 
 
 # What has taken from torch._C what it needs, in the order in which it is executed anew where the door opens late.

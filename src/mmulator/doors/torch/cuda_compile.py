@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
 from mmulator.doors.imports import after_import
-from mmulator.errors import UnsupportedError
 
 NAME = "mmulator"  # of the driver among Triton's
 
@@ -23,14 +22,17 @@ _SETTINGS = {"use_static_triton_launcher": False, "use_static_cuda_launcher": Fa
 
 
 def configure(config: Any) -> None:
-    """torch._inductor.config, where the environment says nothing else."""
+    """torch._inductor.config, where the environment says nothing else.
+
+    What is set is the default: an assignment holds in the thread that makes it alone, and autograd runs a backward in another.
+    """
+    entries = vars(config)["_config"]
     for name, value in _SETTINGS.items():
-        if name == "compile_threads" and "TORCHINDUCTOR_COMPILE_THREADS" in os.environ:
+        entry = entries.get(name)
+        if entry is None or (name == "compile_threads" and "TORCHINDUCTOR_COMPILE_THREADS" in os.environ):
             continue
-        try:
-            setattr(config, name, value)
-        except AttributeError:  # torch's module of settings refuses what it does not know
-            continue
+        if getattr(entry, "alias", None) is None:  # an alias has no value of its own
+            entry.default = value
 
 
 def choose(backends: Any) -> None:
@@ -73,31 +75,6 @@ def take_the_first(heuristics: Any) -> None:
     heuristics.CachingAutotuner.bench = lambda self, launcher, *args, **kwargs: 1.0
 
 
-def refuse_extensions(module: Any) -> None:
-    """torch.utils.cpp_extension: C++ is compiled as ever, CUDA C++ is not."""
-    load, load_inline, extension = module.load, module.load_inline, module.CUDAExtension
-
-    def checked_load(name: str, sources: Any, *args: Any, **kwargs: Any) -> Any:
-        given = [sources] if isinstance(sources, str) else list(sources)
-        if kwargs.get("with_cuda") or any(str(s).endswith((".cu", ".cuh")) for s in given):
-            refused(name)
-        return load(name, sources, *args, **kwargs)
-
-    def checked_load_inline(name: str, cpp_sources: Any, cuda_sources: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if kwargs.get("with_cuda") or cuda_sources:
-            refused(name)
-        return load_inline(name, cpp_sources, cuda_sources, *args, **kwargs)
-
-    def refused(name: str, *_: Any, **__: Any) -> NoReturn:
-        raise UnsupportedError(
-            f"torch.utils.cpp_extension: {name} has CUDA C++ in it, which runs on no CPU",
-            hint="kernels of Triton, Numba, CuPy and cuda.core run; PTX that nvcc writes is run by `mmulator run`",
-        )
-
-    module.load, module.load_inline = checked_load, checked_load_inline
-    module.CUDAExtension = type(extension.__name__, (), {"__new__": lambda cls, name, *_, **__: refused(name)})
-
-
 def without_graphs(inductor: Any) -> None:
     """torch._inductor: the modes of torch.compile that ask for CUDA graphs do the same without them. A graph saves launches
     their time, which costs nothing here, and changes no bit."""
@@ -129,4 +106,3 @@ def prepare() -> None:
     after_import("torch._inductor.runtime.benchmarking", measure)
     after_import("torch._inductor.runtime.triton_heuristics", take_the_first)
     after_import("triton.backends", choose)
-    after_import("torch.utils.cpp_extension", refuse_extensions)

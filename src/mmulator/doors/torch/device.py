@@ -9,16 +9,17 @@ def open() -> list[Any]:
     """Everything that must live as long as the device. Raises UnsupportedError."""
     import torch
 
-    from mmulator.doors.torch import collectives, cuda, dispatch, hooks, kernels, memory, precision, random, raw
+    from mmulator.doors.torch import collectives, cuda, dispatch, hooks, kernels, memory, precision, random, raw, retyped
     from mmulator.driver.addresses import watch
 
     cuda.install()
     guard = raw.guard()
     raw.find()
     hooks.answer(guard, raw.memory.answers)
-    kept = dispatch.register({**kernels.SPECIAL, **precision.kernels()}, kernels.BUILT_FOR_CUDA)
+    kept = dispatch.register({**kernels.SPECIAL, **precision.kernels(), **retyped.kernels()}, kernels.BUILT_FOR_CUDA)
     kept += collectives.register()
     watch(torch)
     memory.storages()
     random.install()
+    retyped.install()
     return kept

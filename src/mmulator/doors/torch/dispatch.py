@@ -208,6 +208,11 @@ COMPOSITE = frozenset("aten::" + name for name in (
 NUMBERS = frozenset((int, float, bool, complex))
 
 
+# What the CPU's kernels say of a type that they do not have.
+REFUSED_TYPE = re.compile(r"not implemented for '(\w+)'|doesn't support tensors of type: (\w+)")
+# What is done then; its arguments are the operator, those of the call and torch's name of the type. Set by retyped.py.
+retyped: Callable[[torch._ops.OpOverload, tuple[Any, ...], dict[str, Any], str], Any] | None = None
+
 # The CPU's generator that an operator draws from, given the program's. Set by random.py.
 generator_for: Callable[[Any], Any] | None = None
 
@@ -216,7 +221,7 @@ class Operator:
     """One operator's kernel for tensors of cuda."""
 
     def __init__(self, op: torch._ops.OpOverload) -> None:
-        self.name, self.handle = op.name(), op._handle
+        self.op, self.name, self.handle = op, op.name(), op._handle
         schema = op._schema
         self.run = op._handle.redispatch_boxed
         # A number that stands for a tensor: some operators take it, of the others there is an overload that does.
@@ -253,6 +258,8 @@ class Operator:
                     return self.call(args, kwargs)
             return self.call(args, kwargs)
         except RuntimeError as error:
+            if retyped is not None and (refused := REFUSED_TYPE.search(str(error))):
+                return retyped(self.op, args, kwargs, refused[1] or refused[2])
             raise out_of_memory(error) from None
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

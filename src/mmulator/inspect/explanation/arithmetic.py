@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from mmulator.errors import UnsupportedError
+from mmulator.isa.chips import CHIPS, as_device
 from mmulator.isa.form import Form
-from mmulator.isa.targets import CHIPS, DEVICES, TARGETS, Target, check_known
+from mmulator.isa.targets import DEVICES, TARGETS, Target
 from mmulator.numerics import profiles
 from mmulator.numerics.dot import NAN, SOFTWARE_PAIRS
 from mmulator.numerics.profiles import GROUP, Profile
@@ -39,7 +40,7 @@ class Arithmetic:
 
 def runs_on(form: Form, device: str) -> bool:
     """Whether a device has the instruction, and its arithmetic is known. Raises UnsupportedError for an unknown device."""
-    check_known(device)
+    device = as_device(device)
     number = int(device[3:])
     if not any(form.requires.admits(Target(number, s)) for s in ("", "a", "f") if Target(number, s) in TARGETS):
         return False
@@ -58,7 +59,7 @@ def arithmetic(form: Form, device: str | None = None) -> tuple[Arithmetic, ...]:
     Raises UnsupportedError for a device that is unknown or does not have it.
     """
     if device is not None:
-        check_known(device)
+        device = as_device(device)
         if not runs_on(form, device):
             have = ", ".join(d for d in DEVICES if runs_on(form, d)) or "none"
             raise UnsupportedError(f"{form} does not run on {device}", hint=f"devices that have it: {have}")

@@ -218,8 +218,10 @@ _TABLE: tuple[tuple[_Test, _Text, str | None, bool], ...] = (
     (_addressed, _matrix_addresses, None, False),
     (_and(_is("ldmatrix"), lambda f: f.requires.minimum <= 75 and f.num < 4), _spare_lanes, None, True),
     (lambda f: _addressed(f) and not f.space, "p is a generic address that points to .shared memory.", None, False),
-    (lambda f: f.src_fmt != "", lambda f: f"Memory holds 16 elements of {f.src_fmt[1]} bits a row, then padding "
+    (lambda f: f.src_fmt[:1] == "b", lambda f: f"Memory holds 16 elements of {f.src_fmt[1]} bits a row, then padding "
      f"({f.src_fmt}); registers get a byte for each.", None, False),
+    (lambda f: f.src_fmt == "s4", "A row of memory is 8 bytes, two elements a byte, the first in the low half; registers get "
+     "a byte of the same value for each.", None, False),
     (lambda f: f.is_move and not _addressed(f), "Registers in, registers out: memory is not touched.", None, False),
 )  # fmt: skip
 

@@ -13,8 +13,8 @@ from mmulator.errors import OperandError
 from mmulator.inspect.expression import expression
 from mmulator.inspect.layouts.answer import Index, Layout, Maps
 from mmulator.inspect.search import form_of
+from mmulator.isa.chips import as_device
 from mmulator.isa.form import Form
-from mmulator.isa.targets import check_known
 from mmulator.layouts import element_of, fragment, scales, sparse
 
 if TYPE_CHECKING:
@@ -45,17 +45,18 @@ def operand_of(form: Form, name: str) -> str:
     if form.family == "wgmma" and key in ("b", "a_desc", "b_desc"):
         raise OperandError(
             f"operand {name} of {form} lies in shared memory, not in registers",
-            hint="`mmulator descriptor` says where its elements are",
+            hint=f"`mmulator descriptor encode {form}` says where its elements are",
         )
     having = f"operands with a layout: {', '.join(known)}" if known else "it has no matrix in registers"
     if not name.strip():
         raise OperandError(f"no operand of {form} is named", hint=having)
+    if key not in _ORDER:
+        raise OperandError(f"which operand of {form}? {name} is none", hint=f"{having}; name one as the last word")
     raise OperandError(f"{form} has no operand {name} in registers", hint=having)
 
 
 def _device(name: str) -> int:
-    check_known(name)
-    return int(name.removeprefix("sm_"))
+    return int(as_device(name).removeprefix("sm_"))
 
 
 def _evidence(form: Form, kind: str, number: int) -> str:

@@ -243,6 +243,8 @@ def _overview(canvas: Canvas, layout: Layout, repeat: Repeat, rows: range, colum
     words = f"16 rows further down: {repeat.lanes} lanes further (the next warp)"
     if count > 1:
         words += f"; {repeat.columns} columns further right: {repeat.names} elements further"
+        last = f"{layout.letter}{repeat.names - 1}"
+        words += f"; {layout.letter}0 over {last} in a block: {layout.letter}0 to {last}"
     canvas.text(_MARGIN + 110, y + 10, words + ".", 10.5, "dim", mono=False, width=_INNER - 110)
     y += 18
     left = 132.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 
-from mmulator.errors import OperandError, UnsupportedError
+from mmulator.errors import OperandError, UnsupportedError, installs
 
 THEMES = ("auto", "light", "dark")
 # What a landscape page has room for with margins of 10 mm, be it A4 or letter.
@@ -232,7 +232,7 @@ def to_png(svg: str, scale: float = 2) -> bytes:
         from resvg_py import svg_to_bytes
     except ImportError:
         raise UnsupportedError(
-            "PNG needs a package that is not installed", hint="pip install 'mmulator[draw]', or write SVG"
+            "PNG needs a package that is not installed", hint=f"{installs('draw')}, or write SVG"
         ) from None
     drawn: bytes = svg_to_bytes(
         svg_string=svg,

@@ -16,11 +16,12 @@ from itertools import product
 from typing import Any
 
 from mmulator.errors import InvalidInstructionError, OperandError
+from mmulator.isa.chips import DEVICE_WORDS, device_of
 from mmulator.isa.form import Form, form_of, forms_of
 from mmulator.isa.matrix import FAMILIES, MATRIX_ROWS
 from mmulator.isa.names.cutlass import atom_words
 from mmulator.isa.row import Row
-from mmulator.isa.targets import DEVICE_WORDS, TARGETS, Target, as_pair, device_of
+from mmulator.isa.targets import TARGETS, Target, as_pair
 from mmulator.isa.types import TYPES
 
 # Names that people use, and the words of the tables that they stand for (any of several).
@@ -161,7 +162,7 @@ def _matches(form: Form, query: Query) -> bool:
         return False
     if any(wanted and wanted != own for wanted, own in zip(query.shape, (form.m, form.n, form.k))):
         return False
-    if not _is_subset(query.types, element_types(form)):
+    if not _is_subset(query.types, (*element_types(form), *(str(t) for t in (form.dst_fmt, form.src_fmt) if t))):
         return False
     parts = form.mnemonic.split(".")
     if form.block_scale:  # without .scale_vec a form has the one size that its kind allows

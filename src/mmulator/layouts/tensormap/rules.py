@@ -15,6 +15,9 @@ MOST_BOX = 256
 MOST_STEP = 8
 MOST_ADDRESS = 1 << 57
 MOST_PIXELS = 1024
+SLICED_RANK = 3  # the least of an interleaved map, and of im2col
+PADDED_ROW = 128  # elements of a row of a type with padding
+PADDED_SWIZZLES = ("none", "128B", "128B_atom_32B", "128B_atom_64B")  # that such a type takes
 MOST_BYTES = 227 * 1024  # of a box, as the driver counts them: Encoded.described_bytes
 # im2col, by rank: the least and the most of a corner.
 CORNERS = {3: (-(1 << 15), (1 << 15) - 1), 4: (-(1 << 7), (1 << 7) - 1), 5: (-(1 << 4), (1 << 4) - 1)}
@@ -72,7 +75,7 @@ def _outer(m: Encoded, dimension: int) -> int:
 
 
 def _rank(m: Encoded) -> _Found:
-    least = 3 if m.im2col or m.slice else 1
+    least = SLICED_RANK if m.im2col or m.slice else 1
     if not least <= m.rank <= MOST_RANK:
         why = "im2col" if m.im2col else f"interleave {m.interleave}" if m.slice else "a tiled map"
         yield "array", f"has {m.rank} dimensions: {why} takes {least} to {MOST_RANK}", "reshape it, or merge dimensions"
@@ -101,8 +104,9 @@ def _tensor(m: Encoded) -> _Found:
     for n, step in enumerate(m.element_strides):
         if not 1 <= step <= MOST_STEP:
             yield f"element_strides[{_outer(m, n)}]", f"is {shown(step)}: it must be 1 to {MOST_STEP}", None
-    if m.type.padded and m.sizes[0] % 128:
-        yield f"shape[{_outer(m, 0)}]", f"is {m.sizes[0]} elements: for type {m.type} it must be a multiple of 128", None
+    if m.type.padded and m.sizes[0] % PADDED_ROW:
+        must = f"for type {m.type} it must be a multiple of {PADDED_ROW}"
+        yield f"shape[{_outer(m, 0)}]", f"is {m.sizes[0]} elements: {must}", None
     if m.type.name == "b4x16" and m.sizes[0] % 2:
         yield f"shape[{_outer(m, 0)}]", f"is {m.sizes[0]} elements: for type {m.type} it must be a multiple of 2", None
 
@@ -113,8 +117,8 @@ def _tiled(m: Encoded) -> _Found:
             yield f"box[{_outer(m, n)}]", f"is {shown(box)}: it must be 1 to {MOST_BOX}", "copy several boxes"
     if m.described_bytes > MOST_BYTES:
         yield "box", f"has {m.described_bytes} bytes: a box has at most {MOST_BYTES}", "copy several boxes"
-    if m.type.padded and m.box[0] != 128:
-        yield f"box[{_outer(m, 0)}]", f"is {m.box[0]}: for type {m.type} it must be 128", None
+    if m.type.padded and m.box[0] != PADDED_ROW:
+        yield f"box[{_outer(m, 0)}]", f"is {m.box[0]}: for type {m.type} it must be {PADDED_ROW}", None
 
 
 def _im2col(m: Encoded) -> _Found:
@@ -142,8 +146,8 @@ def _im2col(m: Encoded) -> _Found:
         yield "pixels", f"is {m.pixels}: a column of {m.described_bytes} bytes; {MOST_BYTES} at most", "copy several columns"
     if not 1 <= m.pixels <= MOST_PIXELS:
         yield "pixels", f"is {shown(m.pixels)}: it must be 1 to {MOST_PIXELS}", None
-    if m.type.padded and m.channels != 128:
-        yield "channels", f"is {m.channels}: for type {m.type} it must be 128", None
+    if m.type.padded and m.channels != PADDED_ROW:
+        yield "channels", f"is {m.channels}: for type {m.type} it must be {PADDED_ROW}", None
 
 
 def _row(m: Encoded) -> _Found:
@@ -169,7 +173,8 @@ def _row(m: Encoded) -> _Found:
 def _modes(m: Encoded) -> _Found:
     if m.oob_fill == "nan" and not m.type.is_float:
         yield "oob_fill", f"is nan: elements of type {m.type} have none", 'say oob_fill="zero", or a floating-point type'
-    if m.type.padded and m.swizzle not in ("none", "128B", "128B_atom_32B", "128B_atom_64B"):
-        yield "swizzle", f"is {m.swizzle}: type {m.type} takes none, 128B, 128B_atom_32B or 128B_atom_64B", None
+    if m.type.padded and m.swizzle not in PADDED_SWIZZLES:
+        *others, last = PADDED_SWIZZLES
+        yield "swizzle", f"is {m.swizzle}: type {m.type} takes {', '.join(others)} or {last}", None
     if m.type.elements > 1 and m.slice:
         yield "interleave", f"is {m.interleave}: type {m.type} takes none", None

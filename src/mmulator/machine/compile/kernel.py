@@ -16,7 +16,7 @@ from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import i32, u64
 from mmulator.codegen.values import Builder, Value, constant, module_text
 from mmulator.errors import InternalError
-from mmulator.isa.effects import Ends, Memory
+from mmulator.isa.effects import Memory
 from mmulator.isa.types import type_bits
 from mmulator.machine.compile.code import BlockCode
 from mmulator.machine.compile.code import groups as code_groups
@@ -27,6 +27,7 @@ from mmulator.machine.emit.block import BLOCK_PARAMS, BlockEmitter
 from mmulator.machine.emit.code import MatrixTables
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.runtime.events import undefined_used
+from mmulator.machine.runtime.hooks_operands import barrier_passed
 from mmulator.machine.runtime.scheduler import run_clusters
 from mmulator.machine.state import STACK_BYTES, Cta, Kind
 from mmulator.numerics.profiles import dot_key, profile_for
@@ -41,6 +42,7 @@ from mmulator.program.blocks import (
     Program,
     accesses_memory,
     build,
+    instructions,
 )
 from mmulator.program.calls import check_frames, deepest, place_frames
 from mmulator.program.counts import instruction_class, instruction_macs
@@ -50,6 +52,7 @@ from mmulator.program.provenance import origins, variables_of
 from mmulator.program.registers import entry_registers
 from mmulator.program.runnable import require_supported
 from mmulator.program.shared import shared_layout
+from mmulator.program.skips import Skips, skips_of
 from mmulator.program.undefined import Doubt, doubt
 from mmulator.program.uniform import uniform_registers
 from mmulator.ptx.resources import named_symbols, parameter_bytes, parameter_offsets
@@ -100,6 +103,7 @@ class Jit:
             both = {n: (f.function, variables_of(module, f.function)) for n, f in self.program.functions.items()}
             self.variables = {n: v for n, (_, v) in both.items()}
             self.origins = {n: origins(f, v) for n, (f, v) in both.items()}
+        self.skips = skips_of(self.program) if barrier_passed.under(options.events) is not None else Skips()
         self.stack = STACK_BYTES if any(i.effects.allocates for f in functions for i in f.instructions) else 0
         self.locals: dict[str, LocalFrame] = {f.name: local_frame(f, self.stack) for f in functions}
         self.frames: dict[str, Frame] = {
@@ -192,7 +196,7 @@ class Jit:
 
     def classes(self) -> list[Counter[str]]:
         """Of each block, instructions by class."""
-        return [Counter(instruction_class(i) for i in _instructions(b)) for b in self.program.blocks]
+        return [Counter(instruction_class(i) for i in instructions(b)) for b in self.program.blocks]
 
     def texts(self, sizes: list[int], natives: dict[str, Native]) -> Iterator[tuple[str, range]]:
         """LLVM text of the blocks, which have so many instructions, and which they are. natives: what they call is added."""
@@ -261,13 +265,6 @@ class Jit:
             e = Emitter(self, b, block, self.frames[block.function.function.name])
             self.meaning.write_block(e)
         return b, e.natives
-
-
-def _instructions(block: Block) -> list[Instruction]:
-    last = block.last
-    if last is None or (block.ending is Ends.BRANCH and last.effects.ends is not Ends.BRANCH):  # a way round `last`
-        return block.body
-    return [*block.body, last]
 
 
 def _of_halves_elsewhere(ins: Instruction) -> bool:

@@ -18,7 +18,8 @@ class CompileOptions:
     every instruction is a block of its own, so that between any two of them all registers that still matter lie in the
     register file. waits: where a kernel reads or writes an accumulator of wgmma in flight it waits, as ptxas has it (C7517); else
     it meets what the registers held before, and the missing wait shows. clusters: blocks are launched in clusters of
-    several, and their addresses of shared memory have their rank.
+    several, and their addresses of shared memory have their rank. keep_going: under an instrument that hears
+    of it, lanes whose access is out of bounds or misaligned are left out, and the launch goes on (meaning/screened.py).
     """
 
     contract: bool = True
@@ -26,6 +27,7 @@ class CompileOptions:
     step: bool = False
     waits: bool = False
     clusters: bool = False
+    keep_going: bool = False
 
 
 DEFAULT = CompileOptions()

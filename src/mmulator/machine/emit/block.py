@@ -111,6 +111,7 @@ class BlockEmitter:
         self.site = 0
         self.current: Instruction | None = None
         self.lanes = LANES
+        self.dropped: Value | None = None  # lanes that an instruction is written without
         self.shadow: Shadow | None = None  # which lanes hold a value in which register, if anybody asks
         self.shares: dict[int, Any] = {}  # of instructions, by id, in what is done together (meaning/products.py)
         self.runs: dict[int, Any] = {}  # the same of loads (meaning/memory.py)
@@ -291,10 +292,11 @@ class BlockEmitter:
     def lanes_of(self, ins: Instruction) -> Value:
         """Active lanes of an instruction as 32 bits: the block's, less those its guard excludes."""
         guard = self.guard(ins)
+        lanes = self.mask if self.dropped is None else self.mask & ~self.dropped
         if guard is None:
-            return self.mask
+            return lanes
         whole = self.one_of(guard)
-        return self.mask & mask_bits(guard) if whole is None else select(whole, self.mask, 0)
+        return lanes & mask_bits(guard) if whole is None else select(whole, lanes, 0)
 
     def source(self, operand: Operand, type_name: str) -> Value:
         """An operand's value in the computing type of a PTX type."""

@@ -9,6 +9,7 @@ from mmulator.machine.emit.tables import MatrixTables as MatrixTables
 from mmulator.machine.state import Kind
 from mmulator.program.as_ptxas.inflight import Moved
 from mmulator.program.image import LocalFrame
+from mmulator.program.skips import Skips
 from mmulator.program.undefined import Doubt
 from mmulator.ptx.tree import Instruction, Module, Symbol, Variable
 
@@ -24,7 +25,8 @@ class KernelCode(Names, Protocol):
     local memory. params: offset of each kernel parameter. queues: address of what carries out each kind of asynchronous
     operation; movers: of each kind of bulk operation (by number: a TransferKind, or one of the kernel's own). mbarriers: it makes
     some. stack: bytes that a lane has for alloca. doubtful: of each function the registers that may have no value, if anybody
-    asks; variables: those that lie side by side; origins: of registers that are addresses in one of these which one.
+    asks; variables: those that lie side by side; origins: of registers that are addresses in one of these which one. skips:
+    aligned barriers that lanes may pass by, if anybody asks.
     """
 
     module: Module
@@ -45,3 +47,4 @@ class KernelCode(Names, Protocol):
     doubtful: dict[str, Doubt]
     variables: dict[str, dict[str, Variable]]
     origins: dict[str, dict[str, Symbol]]
+    skips: Skips

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmulator.errors import LaunchError, shown
-from mmulator.machine.launch.regions import NONE, Regions, pointer
+from mmulator.machine.launch.regions import NONE, Regions, kept, pointer
 from mmulator.machine.launch.regions import Region as Region
 from mmulator.machine.launch.values import MAP_BYTES, host_array, host_value, map_memory, tensor_maps
 from mmulator.machine.launch.values import Aggregate as Aggregate
@@ -27,13 +27,14 @@ _ADDRESS = struct.Struct("<Q")
 @dataclass(slots=True)
 class Buffer:
     """A window of device memory. start: its generic address. label: how messages name it. host: where its bytes are during
-    a launch: the array's, or a copy's (arena.py)."""
+    a launch: the array's, or a copy's (arena.py). kept: what keeps the array's there."""
 
     start: int
     array: np.ndarray
     label: str
     writable: bool = True
     host: int = -1
+    kept: object = None
 
     def __post_init__(self) -> None:
         if self.host < 0:
@@ -175,7 +176,7 @@ class _Pool:
         host, size = pointer(array), array.nbytes
         number = self.known.setdefault((host, size), len(buffers))
         if number == len(buffers):
-            buffers.append(Buffer(self.slot << SLOT_SHIFT, array, where, True, host))
+            buffers.append(Buffer(self.slot << SLOT_SHIFT, array, where, True, host, kept(array)))
             self.slot += slots_for(size)
         return number
 

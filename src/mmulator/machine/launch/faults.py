@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mmulator.errors import ExecutionFault, LimitReached
-from mmulator.machine.launch import faults_bulk, faults_cluster, faults_mbarrier, faults_tensor
+from mmulator.machine.launch import faults_bulk, faults_cluster, faults_mbarrier, faults_memory, faults_tensor
 from mmulator.machine.launch.arena import read_string
 from mmulator.machine.launch.arguments import Buffer
 from mmulator.machine.launch.faults_cluster import describe_shared
@@ -81,14 +81,23 @@ _HINTS = {
     FaultKind.ALLOCA_OVERFLOW: f"alloca has {STACK_BYTES} bytes a thread here; a GPU has what cudaLimitStackSize says",
     FaultKind.BAD_STACK: "stackrestore takes what stacksave gave",
     FaultKind.BARRIER_COUNTS: "name the count everywhere or nowhere; an H200 traps even if the one left out would be the same",
+    FaultKind.SPARSE_SELECTOR: "the selector says which lanes of each group of four hold the metadata",
     FaultKind.STACK_OVERFLOW: "recursion is too deep for the stack that is kept for it (64 calls)",
 }
+WORDS = {  # of an access that cannot be
+    FaultKind.OUT_OF_BOUNDS: "out of bounds", FaultKind.SHARED_OUT_OF_BOUNDS: "out of bounds",
+    FaultKind.LOCAL_OUT_OF_BOUNDS: "out of bounds", FaultKind.NO_SUCH_RANK: "out of bounds", FaultKind.MISALIGNED: "misaligned",
+    FaultKind.NULL_POINTER: "null pointer", FaultKind.READ_ONLY: "store to read-only memory",
+    FaultKind.OTHER_CTA: "wrong state space",
+}  # fmt: skip
 _LIMITS = (FaultKind.STACK_OVERFLOW, FaultKind.ALLOCA_OVERFLOW)
 _RULES = {
     FaultKind.BARRIER_LANES: "barrier: a warp arrives at one barrier, with one thread count (PTX ISA 9.1, Parallel "
     "Synchronization and Communication Instructions: bar)",
     FaultKind.BARRIER_COUNTS: "barrier: all threads that use a barrier before it completes must name the same thread count "
     "(PTX ISA 9.1, Parallel Synchronization and Communication Instructions: bar)",
+    FaultKind.SPARSE_SELECTOR: "the sparsity selector names the threads that contribute metadata: one of four, two, or, if it is "
+    "0, all (PTX ISA 9.1, Multiply-and-Accumulate Instruction: mma.sp)",
 }
 _ALL_RULES = faults_cluster.RULES | faults_bulk.RULES | _RULES
 _ALL_HINTS = faults_cluster.HINTS | faults_bulk.HINTS | _HINTS
@@ -99,8 +108,6 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
     cta = next(c for c in resident.each() if c.state["fault"])
     state = cta.state
     kind = FaultKind(int(state["fault"]))
-    if kind == FaultKind.NULL_POINTER and grid.arguments.regions.near(int(state["fault_address"])):
-        kind = FaultKind.OUT_OF_BOUNDS  # of memory that lies so low
     ins = grid.kernel.sites[int(state["fault_site"])]
     if kind in (FaultKind.WGMMA_LANES, FaultKind.WGMMA_MISMATCH, FaultKind.WGMMA_SCALE):
         return describe_warpgroup(grid, cta)
@@ -112,17 +119,16 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
     if faults_tensor.is_tensor_copy(ins):
         return faults_tensor.describe(cta, ins, kind, who, lambda address: describe_address(grid, address, cta))
     address, size = int(state["fault_address"]), int(state["fault_bytes"])
-    where = f"address 0x{address:x}, {describe_address(grid, address, cta)}"
+    place, help = describe_address(grid, address, cta), None
+    if kind in faults_memory.KINDS:
+        null, place, help = faults_memory.place_of(grid, address, ins)
+        kind = FaultKind.NULL_POINTER if null else FaultKind.OUT_OF_BOUNDS
+    where = f"address 0x{address:x}, {place}"
     access = f"{ins.mnemonic} of {size} bytes at {where}"
     text = {
         **faults_cluster.texts(ins, access, address, size),
         **faults_bulk.texts(ins, where, size),
-        FaultKind.OUT_OF_BOUNDS: f"out of bounds: {access}",
-        FaultKind.SHARED_OUT_OF_BOUNDS: f"out of bounds: {access}",
-        FaultKind.LOCAL_OUT_OF_BOUNDS: f"out of bounds: {access}",
-        FaultKind.MISALIGNED: f"misaligned: {access}",
-        FaultKind.NULL_POINTER: f"null pointer: {access}",
-        FaultKind.READ_ONLY: f"store to read-only memory: {access}",
+        **{fault: f"{word}: {access}" for fault, word in WORDS.items()},
         FaultKind.TRAP: "trap executed",
         FaultKind.ASSERTION: f"assertion failed: {_message(cta, address)}",
         FaultKind.STACK_OVERFLOW: "stack overflow in a call",
@@ -141,9 +147,12 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
         f"{_count(address >> SLOT_SHIFT)} are expected",
         FaultKind.BARRIER_LANES: f"{ins.mnemonic} of which lanes of a warp name different barriers or counts: lane {size} "
         f"barrier {address}, and this thread another",
+        FaultKind.SPARSE_SELECTOR: f"sparsity selector {address} of {ins.mnemonic}: this shape has 0 to {size}",
         FaultKind.WGMMA_ADDRESS: f"matrix descriptor outside of shared memory: {describe_address(grid, address)}",
     }[kind]
-    rule, hint = _ALL_RULES.get(kind), _ALL_HINTS.get(kind)
+    if kind == FaultKind.NO_SUCH_RANK and "multicast" in ins.mnemonic:
+        help = faults_cluster.MULTICAST
+    rule, hint = _ALL_RULES.get(kind), help or _ALL_HINTS.get(kind)
     error = LimitReached if kind in _LIMITS else ExecutionFault
     return error(f"{text}, in {who}", span=ins.span, rule=rule, hint=hint)
 

@@ -37,6 +37,7 @@ HINTS = {
     FaultKind.CLUSTER_BARRIER: "pair every barrier.cluster.arrive with one barrier.cluster.wait, on every way through the kernel",
 }
 
+MULTICAST = "clear the bits of the multicast mask of ranks that the cluster does not have: they are 0 to %cluster_nctarank - 1"
 # Rule and hint of a wait for other blocks of the cluster, and for registers (Effects.resizes).
 WAITS = {
     False: (
@@ -85,8 +86,6 @@ def texts(ins: Instruction, access: str, address: int, size: int) -> dict[FaultK
     }
     return {
         FaultKind.REGISTERS: registers.get(size, ""),
-        FaultKind.NO_SUCH_RANK: f"out of bounds: {access}",
-        FaultKind.OTHER_CTA: f"wrong state space: {access}",
         FaultKind.CTA_EXITED: f"access after exit: {access}, all threads of which have exited",
         FaultKind.CLUSTER_BARRIER: "barrier.cluster.arrive by a thread that has arrived, and has not waited since"
         if size == ARRIVE else "barrier.cluster.wait by a thread that has not arrived",

@@ -11,7 +11,7 @@ from mmulator.machine.launch.mbarriers import Event, Known, known, on_host, plac
 from mmulator.machine.launch.resident import Resident, ResidentCta
 from mmulator.machine.launch.whereabouts import Group, everywhere
 from mmulator.machine.state import FaultKind
-from mmulator.numerics.mbarrier import MOST
+from mmulator.numerics.mbarrier import MOST, MOST_V1
 
 _MBARRIER = "(PTX ISA 9.1, Parallel Synchronization and Communication Instructions: mbarrier)"
 _SENTENCES = 8  # mbarriers that a deadlock tells of in full
@@ -47,7 +47,7 @@ _KINDS: dict[FaultKind, tuple[Callable[[Known, ResidentCta, int], str], str, str
     ),
     FaultKind.MBARRIER_RANGE: (
         lambda k, here, count: f"of {_plural(count, 'arrival')} at {k.name(here)}",
-        f"mbarrier.init: the count is 1 to 2^20 - 1 = {MOST} {_MBARRIER}",
+        f"mbarrier.init: the count is 1 to 2^20 - 1 = {MOST}, with .layout::v1 to 2^9 - 1 = {MOST_V1} {_MBARRIER}",
         "give the number of arrivals that complete a phase, arrive.expect_tx among them",
     ),
     FaultKind.MBARRIER_ARRIVALS: (
@@ -96,6 +96,7 @@ def describe_waits(grid: Grid, resident: Resident, found: Sequence[tuple[Residen
     """Nobody can go on, and some wait at mbarriers. found: of each CTA of the cluster where its lanes are."""
     waits = [g for _, gs in found for g in gs if g.mbarrier is not None]
     awaited = list({g.mbarrier.at: g for g in waits if g.mbarrier is not None}.values())
+    awaited.sort(key=lambda g: g.mbarrier.untold if g.mbarrier is not None else 0)
     cta = waits[0].cta
     assert cta is not None
     where = everywhere(cta, found) + waits_text(resident, cta)
@@ -130,6 +131,8 @@ def missing_text(k: Known) -> str:
         parts.append(f"{word.bytes} of {_plural(k.expected, 'expected byte')} have not come")
     elif word.bytes < 0:
         parts.append(f"{-word.bytes} bytes came that nobody expects")
+    elif k.came and k.counts_copies:
+        parts.append(f"{_plural(k.came, 'arrival')} of cp.async without .noinc took away what they had added")
     elif k.came:
         parts.append(f"all {k.came} expected bytes came")
     return ", ".join(parts)
@@ -193,6 +196,15 @@ def _distance(a: ResidentCta, b: ResidentCta) -> int:
     return arena.at(a.resident.shared[b.rank]) - arena.at(a.resident.shared[a.rank])
 
 
+def _takes_back(k: Known, here: ResidentCta) -> str:
+    if not k.counts_copies or k.word.pending == 0:
+        return ""
+    return (
+        "cp.async.mbarrier.arrive without .noinc adds one to what the phase awaits, and takes it away when the copies are over: "
+        "write cp.async.mbarrier.arrive.noinc where mbarrier.init counts these arrivals"
+    )
+
+
 def _too_many_bytes(k: Known, here: ResidentCta) -> str:
     if k.word.bytes <= 0:
         return ""
@@ -243,4 +255,6 @@ def _one_ahead(k: Known, here: ResidentCta) -> str:
     )
 
 
-_LIKELY = (_other_block, _too_many_bytes, _unexpected_bytes, _part_of_the_arrivals, _empty_from_the_start, _one_ahead)
+_LIKELY = (
+    _takes_back, _other_block, _too_many_bytes, _unexpected_bytes, _part_of_the_arrivals, _empty_from_the_start, _one_ahead,
+)  # fmt: skip

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from mmulator.errors import ExecutionFault, OperandError
 from mmulator.layouts.tensormap import Encoded
 from mmulator.layouts.tensormap.fields import BYTES
+from mmulator.layouts.tensormap.rules import refusals
 from mmulator.machine.launch.arena import read
+from mmulator.machine.launch.faults_cluster import MULTICAST
 from mmulator.machine.launch.resident import ResidentCta
-from mmulator.machine.runtime.boxes import Wrong
+from mmulator.machine.runtime.maps import Wrong
 from mmulator.machine.state import FaultKind
 from mmulator.program.addresses import RANK_SHIFT
 from mmulator.ptx.tree import Address, Instruction
@@ -115,15 +117,16 @@ def _of_map(c: _Copy, kind: FaultKind) -> tuple[str, str, str]:
     if wrong in _PLACES:
         text, rule, hint = _PLACES[wrong]
         return f"{c.box} {text}; {c.says}", f"{rule}; an H200 raises an illegal instruction", hint
+    if wrong is Wrong.REFUSED:
+        refusal = next(refusals(m))
+        text = f"a map that CUDA's driver does not encode: {refusal.parameter} {refusal.message}: {where}; {c.says}"
+        return text, refusal.rule, refusal.hint or _ENCODE
     text = {
         Wrong.RANK: f"{c.ins.mnemonic} copies {rank} dimensions, and its map has {m.rank}",
         Wrong.MODE: f"{c.ins.mnemonic} with a map of {'im2col' if m.im2col else 'tiled'} mode",
-        Wrong.ROW: f"a row of the box has more bytes than its swizzle mode, {m.swizzle}, is wide",
-        Wrong.GRANULE: "the bytes of a row of the box are no multiple of 16",
-        Wrong.ADDRESS: f"the tensor's address, 0x{m.address:x}, is no multiple of {32 if m.interleave == '32B' else 16}",
+        Wrong.SPAN: f"a box of {m.span} bytes, which no block has room for",
         Wrong.OPERATION: f"{c.ins.mnemonic} cannot combine elements of {m.type}",
-        Wrong.INTERLEAVE: f"interleave {m.interleave} in a tensor of {m.rank} dimensions",
-    }.get(wrong, "a field of the map has no meaning")
+    }.get(wrong, "the map's swizzle mode and its atomicity are none that a chip has together")
     return f"{text}: {where}; {c.says}", _MAP, _ENCODE
 
 
@@ -161,4 +164,6 @@ def _of_memory(c: _Copy, kind: FaultKind) -> tuple[str, str, str]:
         FaultKind.BEYOND_SPACE: "an address of .shared has 32 bits",
     }.get(kind, "out of bounds")
     hint = "check the mask, the address and the shared bytes of the launch"
+    if kind == FaultKind.NO_SUCH_RANK and "multicast" in c.ins.mnemonic:
+        hint = MULTICAST
     return f"{text}: {c.box} with {what} at {where}; {c.says}", _SHARED, hint

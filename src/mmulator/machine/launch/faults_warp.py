@@ -174,5 +174,5 @@ def unfinished(grid: Grid, residents: Sequence[Resident]) -> tuple[str, Group | 
         return "no block has begun", None
     found = groups(grid, begun[0])
     first = next((g for g in found if g.state == "runs"), found[0] if found else None)
-    more = f", and {len(begun) - 1} more blocks" if len(begun) > 1 else ""
+    more = f", and {len(begun) - 1} more block{'s' * (len(begun) > 2)}" if len(begun) > 1 else ""
     return f"{begun[0]} is at {warps_text(found) or 'its end'}{more}", first

@@ -22,7 +22,7 @@ from mmulator.machine.launch.line import Line
 from mmulator.machine.launch.printing import Printer
 from mmulator.machine.launch.regions import Region, Regions
 from mmulator.machine.launch.shape import LaunchShape
-from mmulator.machine.state import LANES, Launch
+from mmulator.machine.state import LANES, WORD, Launch
 from mmulator.program.addresses import SLOT_GRID, SLOT_PARAM, SLOT_SHIFT
 
 LAUNCH = Launch.numpy_dtype()
@@ -151,6 +151,7 @@ class Grid:
         launch["explicit"] = s.explicit
         launch["warps"], launch["threads"] = s.warps, s.threads
         launch["entry"] = k.entry
+        launch["words"] = k.atomic_bytes >= WORD
         launch["shared_bytes"], launch["dynamic_shared"] = s.shared, s.dynamic_shared
         launch["tiles"], launch["tile_bytes"] = self.tiles, k.matrix.tile_bytes
         self.callees = self.heap.hold(k.callee_table)

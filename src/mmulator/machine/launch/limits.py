@@ -9,7 +9,8 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from mmulator.errors import LaunchError, UnsupportedError
-from mmulator.isa.targets import DEVICES, Target, check_known
+from mmulator.isa.chips import as_device
+from mmulator.isa.targets import DEVICES, Target
 from mmulator.ptx.declared import Declared
 from mmulator.ptx.directives import clusters
 
@@ -42,9 +43,9 @@ MAX_BLOCK = (1024, 1024, 64)
 MAX_GRID = (2**31 - 1, 65535, 65535)
 
 
-def check_device(device: str, target: Target) -> None:
-    """Raises UnsupportedError if PTX for `target` cannot run on `device`."""
-    check_known(device)
+def check_device(given: str, target: Target) -> str:
+    """The device of a launch, as `sm_90`. Raises UnsupportedError if PTX for `target` cannot run on it."""
+    device = as_device(given)
     if not target.runs_on(device):
         runs = [d for d in DEVICES if target.runs_on(d)]
         other = f"choose device {runs[0]}, or" if runs else f"no device that runs {target} is modelled:"
@@ -53,6 +54,7 @@ def check_device(device: str, target: Target) -> None:
             rule=".target (PTX ISA 9.1): code runs on its target and later ones; `a` targets on that chip alone",
             hint=f"{other} compile for an older target",
         )
+    return device
 
 
 def dimensions(value: object, what: str, limits: tuple[int, int, int]) -> tuple[int, int, int]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mmulator.demangle import base_name
-from mmulator.isa.effects import Memory
+from mmulator.isa.effects import Memory, Queue
 from mmulator.isa.types import type_bits
 from mmulator.machine.launch.arena import bytes_at
 from mmulator.machine.launch.grid import Grid
@@ -90,7 +90,7 @@ def makers(grid: Grid, k: Known) -> list[Instruction]:
 
 def arrivers(grid: Grid, k: Known) -> list[Instruction]:
     """What may arrive there."""
-    return about(grid, k, _arrives)
+    return about(grid, k, arrives)
 
 
 def operates(ins: Instruction) -> bool:
@@ -98,7 +98,13 @@ def operates(ins: Instruction) -> bool:
     return ins.effects.counted_as == "barrier" and ins.effects.memory is not Memory.NONE
 
 
-def _arrives(ins: Instruction) -> bool:
+def ends(ins: Instruction) -> bool:
+    """Whether an instruction makes an mbarrier plain memory again."""
+    return operates(ins) and "inval" in ins.modifiers
+
+
+def arrives(ins: Instruction) -> bool:
+    """Whether an instruction arrives at an mbarrier, or lets a thread's copies do so."""
     return operates(ins) and not {"arrive", "arrive_drop"}.isdisjoint(part for m in ins.modifiers for part in m.split("::"))
 
 
@@ -148,6 +154,18 @@ class Known:
     def arrived_now(self) -> bool:
         """Whether somebody has arrived in this phase."""
         return self.arrived is not None and self.arrived.phase == self.phases
+
+    @property
+    def untold(self) -> int:
+        """How little its state tells of a deadlock: 0, bytes that do not fit; 1, some of the arrivals; 2, nothing came."""
+        if self.word.bytes and self.came:
+            return 0
+        return 1 if self.counts_copies or 0 < self.word.pending < self.word.expected else 2
+
+    @property
+    def counts_copies(self) -> bool:
+        """Whether what was added to this phase are arrivals of cp.async, which take away as much (no .noinc), and no bytes."""
+        return any(e is not None and e.instruction.effects.queue is Queue.COPIES for e in (self.asked, self.brought))
 
     @property
     def phase_text(self) -> str:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import weakref
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
 from mmulator.errors import LaunchError
-from mmulator.machine.state import Window
+from mmulator.machine.state import WORD, Window
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SLOT_SHIFT
 
 BELOW, FROM = 1 << SLOT_SHIFT, FIRST_GLOBAL_SLOT << SLOT_SHIFT  # regions end below the one, or begin from the other on
 NULL, NEAR = 4096, 1 << 20  # the null page; bytes around a region that are said to be its
 _START = attrgetter("start")
 _at, _view = ctypes.addressof, ctypes.c_char.from_buffer
+def room_behind(size: int) -> int:
+    """Bytes up to the end of the last word: the `room` of memory whose allocator rounds up."""
+    return -size % WORD
 
 
 def pointer(array: np.ndarray) -> int:
@@ -29,14 +34,26 @@ def pointer(array: np.ndarray) -> int:
         return int(array.ctypes.data)
 
 
+def kept(array: np.ndarray) -> object:
+    """A reference that keeps an array's memory in place: NumPy does not resize an array that has a weak reference."""
+    base = array.base
+    while isinstance(base, np.ndarray):
+        array, base = base, base.base
+    return weakref.ref(array)
+
+
 @dataclass(slots=True)
 class Region:
-    """A piece of memory of the host. host: where its bytes are during a launch: there, or in a copy (arena.py)."""
+    """A piece of memory of the host. room: bytes behind its end, up to a multiple of 4, that its allocator gave out with it and
+    to nobody else: where an atomic operation on the word around its last bytes may reach. owner: what keeps it where it is.
+    host: where its bytes are during a launch: there, or in a copy (arena.py)."""
 
     start: int
     size: int
     label: str
     writable: bool = True
+    room: int = 0
+    owner: Any = None
     host: int = 0
 
     def __post_init__(self) -> None:
@@ -46,10 +63,16 @@ class Region:
     def end(self) -> int:
         return self.start + self.size
 
+    @property
+    def words(self) -> tuple[int, int, int, int]:
+        """Its row of the table that native code reads."""
+        return self.host, self.start, self.size, self.writable | self.room << 32
+
 
 class Regions(tuple[Region, ...]):
     """Regions in the order of their addresses, none of which overlaps another. table: as native code reads them, at `address`.
-    lowest: where the first begins that is not below 4 GiB. given: as what a launch was given some of them, for messages.
+    lowest: where the first begins that is not below 4 GiB. given: as what a launch was given some of them, for messages. owners:
+    what keeps the memory, for as long as a launch has it.
 
     Raises LaunchError for a region where kernels have shared, local or other memory.
     """
@@ -58,17 +81,18 @@ class Regions(tuple[Region, ...]):
     address: int
     lowest: int
     given: Sequence[Region]
+    owners: Sequence[Any]
 
     def __new__(cls, regions: Iterable[Region] = ()) -> Regions:
         made = super().__new__(cls, regions)
-        made.lowest, made.given = 1 << 64, ()
+        made.lowest, made.given, made.owners = 1 << 64, (), ()
         words = [0, 0, 0, 0]  # the first is empty, at 0
         for r in made:
             if r.start >= FROM:
                 made.lowest = min(made.lowest, r.start)
             elif r.start + r.size > BELOW:
                 raise LaunchError(f"{r.label} lies at 0x{r.start:x}, where kernels have shared and local memory")
-            words += (r.host, r.start, r.size, r.writable)
+            words += r.words
         made.table = np.frombuffer(bytearray(struct.pack(f"<{len(words)}Q", *words)), WINDOW)
         made.address = pointer(made.table)
         return made
@@ -81,7 +105,7 @@ class Regions(tuple[Region, ...]):
         if first and (last := regions[first - 1]).end > BELOW:
             raise LaunchError(f"{last.label} lies at 0x{last.start:x}, where kernels have shared and local memory")
         made.lowest = regions[first].start if first < len(regions) else 1 << 64
-        made.table, made.address, made.given = table, pointer(table), ()
+        made.table, made.address, made.given, made.owners = table, pointer(table), (), ()
         return made
 
     def has(self, piece: Region) -> bool:
@@ -93,10 +117,11 @@ class Regions(tuple[Region, ...]):
         """Whether an address below 4 GiB is meant for a region there, and is no offset and no null pointer."""
         return NULL <= address < BELOW and any(r.start - NEAR <= address < r.end + NEAR for r in self)
 
-    def for_launch(self, given: Sequence[Region]) -> Regions:
-        """The same memory, of which a launch was given these."""
+    def for_launch(self, given: Sequence[Region], held: Sequence[Any] = ()) -> Regions:
+        """These regions for one launch. given: those that the launch was given. held: more owners to keep alive."""
         made = tuple.__new__(Regions, self)
         made.table, made.address, made.lowest, made.given = self.table, self.address, self.lowest, given
+        made.owners = (self.owners, held)
         return made
 
 
@@ -109,8 +134,9 @@ def merged(regions: Iterable[Region]) -> Regions:
             found.append(r)
             continue
         size = max(last.size, r.start + r.size - last.start)
-        if size != last.size or (r.writable and not last.writable):
-            found[-1] = Region(last.start, size, last.label, last.writable or r.writable)
+        room = max(last.room if last.end == last.start + size else 0, r.room if r.end == last.start + size else 0)
+        if (size, room) != (last.size, last.room) or (r.writable and not last.writable):
+            found[-1] = Region(last.start, size, last.label, last.writable or r.writable, room)
     return Regions(found)
 
 

@@ -134,7 +134,7 @@ class Report:
             "kernel": self.kernel, "device": self.device, "grid": list(self.grid), "block": list(self.block),
             "cluster": list(self.cluster), "shared": self.shared, "seed": self.seed, "threads": self.threads,
             "instructions": self.instructions, "macs": self.macs, "seconds": self.seconds, "cached": self.cached,
-            "notes": self.notes, "output": self.output, "stores": [asdict(s) for s in self.stores],
+            "notes": self.notes, "output": self.output, "stores": [{**asdict(s), "value": s.value.item()} for s in self.stores],
             "findings": [f.as_dict() for f in self.findings],
         }  # fmt: skip
 

@@ -32,7 +32,8 @@ class Store:
     """A store to a watched element.
 
     argument, index: the element. block, thread: who stored, (x, y, z) each. instruction, file, line: of the PTX.
-    value: the raw bits of the element after the store. source: the line that the PTX was compiled from, `mm.py:17`, or "".
+    value: the element after the store, a NumPy scalar of the argument's dtype; bits: its raw bits. source: the line that the PTX
+    was compiled from, `mm.py:17`, or "".
     """
 
     argument: int
@@ -42,12 +43,13 @@ class Store:
     instruction: str
     file: str
     line: int
-    value: int
+    value: Any
+    bits: int
     source: str = ""
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" + (f" ({self.source})" if self.source else "")
-        return f"block {self.block}, thread {self.thread}: {self.instruction} at {place}, bits 0x{self.value:x}"
+        return f"block {self.block}, thread {self.thread}: {self.instruction} at {place}, {self.value} (bits 0x{self.bits:x})"
 
 
 class Watches:
@@ -58,6 +60,7 @@ class Watches:
 
     def __init__(self, watched: Sequence[Watched], args: Sequence[Any], arguments: Arguments) -> None:
         self.elements: list[tuple[int, tuple[int, ...]]] = []
+        self.dtypes: list[np.dtype[Any]] = []
         self.table = np.zeros(len(watched), Watch.numpy_dtype())
         for row, (number, index) in zip(self.table, watched):
             array = args[number] if isinstance(number, int) and 0 <= number < len(args) else None
@@ -75,6 +78,7 @@ class Watches:
             row["start"] = buffer.start + offset
             row["end"] = row["start"] + array.itemsize
             self.elements.append((number, at))
+            self.dtypes.append(array.dtype)
 
     @property
     def instrument(self) -> Instrument:
@@ -116,8 +120,9 @@ class Watches:
         cta, thread = int(entry["cta"]), int(entry["thread"])
         ins = sites[int(entry["site"])]
         number, index = self.elements[int(entry["watch"])]
+        dtype, bits = self.dtypes[int(entry["watch"])], int(entry["value"])
         return Store(
             number, index, (cta % gx, cta // gx % gy, cta // (gx * gy)),
             (thread % bx, thread // bx % by, thread // (bx * by)), ins.mnemonic, ins.span.source.name, ins.span.line,
-            int(entry["value"]), ins.span.brief,
+            np.array(bits, np.uint64).reshape(1).view(np.uint8)[: dtype.itemsize].view(dtype)[0], bits, ins.span.brief,
         )  # fmt: skip

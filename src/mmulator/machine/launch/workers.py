@@ -132,7 +132,7 @@ class Workers:
 
     def __init__(
         self, grid: Grid, progress: Progress | None, spare: Sequence[Resident] = (), shuffled: int | None = None, slice: int = 0,
-        part: tuple[int, int] | None = None, meanwhile: Callable[[], None] | None = None,
+        part: tuple[int, int] | None = None, meanwhile: Callable[[Callable[[], str]], None] | None = None,
     ) -> None:  # fmt: skip
         """shuffled: the seed of the order in which clusters begin; None: in order. slice, part, meanwhile: Request's."""
         self.grid, self.progress, self.meanwhile = grid, progress, meanwhile
@@ -350,7 +350,7 @@ class Workers:
                 self.joined = float("inf")
                 self.join_in(more)
         if self.meanwhile is not None:
-            self.meanwhile()
+            self.meanwhile(self.where)
         if now > self.improved:
             self.improved = float("inf")
             self.grid.kernel.blocks.improve()
@@ -401,7 +401,7 @@ class Workers:
             raise self._too_late(timeout) from None
         except KeyboardInterrupt:
             self._halt()
-            raise KeyboardInterrupt(f"{self._how_far()}; {_sentences()[1].unfinished(grid, self._begun())[0]}") from None
+            raise KeyboardInterrupt(self.where()) from None
         except BaseException as error:
             self.fail(error)
         finally:
@@ -428,6 +428,10 @@ class Workers:
     def _how_far(self) -> str:
         shape = self.grid.shape
         return f"{self.finished * shape.cluster_size} of {self.clusters * shape.cluster_size} blocks are done"
+
+    def where(self) -> str:
+        """Blocks that are done, and where the warps of another one are."""
+        return f"{self._how_far()}; {_sentences()[1].unfinished(self.grid, self._begun())[0]}"
 
     def _too_late(self, timeout: float | None) -> LimitReached:
         where, first = _sentences()[1].unfinished(self.grid, self._begun())

@@ -55,7 +55,8 @@ from mmulator.machine.meaning.binding import bound_files, meaning_of, prove
 from mmulator.machine.meaning.calls import load_register_parameters
 from mmulator.machine.meaning.lanewise import run
 from mmulator.machine.meaning.products import prepare
-from mmulator.machine.runtime.hooks_operands import fragment_operated, fragment_scaled, members_given
+from mmulator.machine.meaning.screened import screened
+from mmulator.machine.runtime.hooks_operands import barrier_passed, fragment_operated, fragment_scaled, members_given
 from mmulator.machine.state import FULL
 from mmulator.program.as_ptxas import quotient as quotient_rows
 from mmulator.program.fragments import fragments_of
@@ -87,11 +88,17 @@ _prove_all()
 # the code of a block ------------------------------------------------------------------------------------------------
 def write(e: Emitter, ins: Instruction) -> None:
     """The code of an instruction, after `e.begin`. Raises UnsupportedError."""
+    with screened(e, ins):
+        _write(e, ins)
+
+
+def _write(e: Emitter, ins: Instruction) -> None:
     meaning = meaning_of(ins.form)
     settle = definedness.judge(e, ins)
     bounds.stay_inside(e, ins)
     try:
         members(e, ins)
+        passes(e, ins)
         fragment_elements(e, ins)
         if meaning.lanewise:
             run(e, ins, meaning)
@@ -110,6 +117,13 @@ def members(e: Emitter, ins: Instruction) -> None:
         mask = ins.operands[-1]
         if ins.operands and not (isinstance(mask, Immediate) and mask.bits("b32") == FULL):
             e.call(members_given, e.w, e.lanes_of(ins), e.spill(U32(e.source(mask, "b32"))), e.site)
+
+
+def passes(e: Emitter, ins: Instruction) -> None:
+    """For an instrument: the first that a lane does in a block where it has passed an aligned barrier by."""
+    barriers = e.kernel.skips.behind.get(id(ins), 0)
+    if barriers:
+        e.call(barrier_passed, e.w, e.mask, barriers, e.site)
 
 
 def fragment_elements(e: Emitter, ins: Instruction) -> None:
@@ -154,6 +168,7 @@ def _finish(e: Emitter) -> None:
     match e.block.ending, last:
         case Ends.BRANCH, Instruction():
             definedness.decides(e, last)
+            passes(e, last)
             control.part_ways(e, last)
         case Ends.NO, _:
             control.go_on(e)

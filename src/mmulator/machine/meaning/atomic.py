@@ -61,8 +61,10 @@ def _functions(
     op, type_name = ins.form["op"], ins.form["type"]
     lanes = e.lanes_of(ins)
 
+    noftz = type_name == "f32" and bool(ins.form["noftz"])  # subnormals stay, as in shared memory
+
     def function(shared: bool) -> Native:
-        ty, combine, suffix = combiner(op, type_name, shared)
+        ty, combine, suffix = combiner(op, type_name, shared or noftz)
         return atomic_function(space, op, ty, count, combine, suffix)
 
     if alone and _may_wait(e, ins, space, count):

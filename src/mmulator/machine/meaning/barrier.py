@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from mmulator.codegen.ops import mask_bits
+from mmulator.codegen.ops import mask_bits, trailing_zeros
 from mmulator.codegen.types import u32
-from mmulator.codegen.values import constant
-from mmulator.isa.effects import Together
+from mmulator.codegen.values import constant, extract
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means, receives
 from mmulator.machine.runtime import barrier as rt
 from mmulator.machine.runtime.events import warp_met
+from mmulator.machine.runtime.hooks_operands import barrier_here
+from mmulator.program.skips import is_aligned_barrier
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
 
 U32 = u32.vec(LANES)
@@ -37,7 +38,11 @@ def barrier(e: Emitter, ins: Instruction) -> None:
         arrive, values = rt.barrier_named, [e.spill(v) for v in [*vectors, constant(b, U32, 0)][:2]]
     e.flush()
     b.line(ORDERED)
-    if ins.effects.together is Together.LIVE:
+    aligned = is_aligned_barrier(ins)
+    if e.hears(barrier_here):
+        number = values[0] if arrive is rt.barrier else extract(U32(e.source(numbers[0], "u32")), trailing_zeros(e.mask))
+        e.call(barrier_here, e.w, e.mask, number, int(aligned), e.kernel.skips.bits.get(id(ins), 0), e.site)
+    if aligned:
         operation |= rt.ALIGNED
     b.ret(e.call(arrive, e.w, e.mask, *values, operation, pred, e.block.targets[0], e.site))
 

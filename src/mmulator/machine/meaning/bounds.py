@@ -10,7 +10,7 @@ from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.memory import place_of
 from mmulator.machine.runtime.events import left_variable
-from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
+from mmulator.program.addresses import RANK_SHIFT, SLOT_CONST, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
 from mmulator.program.provenance import accessed_bytes
 from mmulator.ptx.tree import Address, Instruction, Reg, Symbol
 
@@ -40,7 +40,9 @@ def stay_inside(e: Emitter, ins: Instruction) -> None:
         lanes = e.lanes_of(ins)
         if ins.opcode in ("ldmatrix", "stmatrix"):
             lanes = constant(e.b, u32, (1 << 8 * max(1, ins.form.num)) - 1)
-    offset = u32.vec(LANES)(where - start)  # whatever the slot says
+    offset = u32.vec(LANES)(where - start)  # whatever the slot says, ...
+    if variable.space == "shared":
+        offset = offset & ((1 << RANK_SHIFT) - 1)  # ... and the rank
     bad = lanes & mask_bits(offset > variable.size - size if size <= variable.size else offset == offset)
     with e.b.if_(bad != 0):
         at = e.spill(where & 0xFFFFFFFF)

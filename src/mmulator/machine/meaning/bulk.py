@@ -47,8 +47,13 @@ def copy(e: Emitter, ins: Instruction) -> None:
         kept = o.number("byteMask", "u16", otherwise=rt.ALL)
         e.call(rt.store_to_global, e.w, e.lanes_of(ins), *places, kept, int(TransferKind.BULK_STORE), e.site)
         return
-    e.transfers(TransferKind.BULK_LOAD, rt.bytes_in)
     e.mbarriers()
+    if form["ignore_oob"]:
+        ends = o.number("ignoreBytesLeft"), o.number("ignoreBytesRight")
+        kind = e.mover(rt.bytes_in_between)
+        e.call(rt.load_between, e.w, e.lanes_of(ins), *places, o.place("mbar"), *ends, kind, e.site)
+        return
+    e.transfers(TransferKind.BULK_LOAD, rt.bytes_in)
     load = rt.load_function(form["dst"], form["src"], bool(form["multicast"]))
     e.call(load, e.w, e.lanes_of(ins), *places, o.place("mbar"), o.number("ctaMask", "u16"), e.site)
 
@@ -108,8 +113,10 @@ def reduce_async(e: Emitter, ins: Instruction) -> None:
 def _later(e: Emitter, ins: Instruction, mover: int, access: int) -> None:
     form, kind = ins.form, ins.form["type"]
     address, value, *rest = ins.operands
-    given = elements(value)
-    values = e.spill(*(U64(e.source(v, f"b{type_bits(kind)}")) for v in given))
+    given = [e.source(v, f"b{type_bits(kind)}") for v in elements(value)]
+    if kind == "b128":  # two of 64 bits
+        kind, given = "b64", [half for v in given for half in (v, v >> 64)]
+    values = e.spill(*(U64(v) for v in given))
     where = e.spill(e.address(must_be(address, Address)))
     if rest:
         barriers = e.spill(e.address(must_be(rest[0], Address)))

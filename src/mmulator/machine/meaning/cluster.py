@@ -5,16 +5,16 @@ from __future__ import annotations
 from mmulator.codegen.types import u32, u64, u128
 from mmulator.codegen.values import constant
 from mmulator.errors import must_be
-from mmulator.isa.effects import Together
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.operands import write_result
 from mmulator.machine.runtime import cluster as rt
 from mmulator.machine.runtime.events import order_of
-from mmulator.machine.runtime.hooks_operands import aligned_here
+from mmulator.machine.runtime.hooks_operands import CLUSTER_ARRIVE, CLUSTER_WAIT, barrier_here
 from mmulator.machine.state import TransferKind
 from mmulator.program.addresses import RANK_SHIFT
+from mmulator.program.skips import is_aligned_barrier
 from mmulator.ptx.tree import Address, Instruction, VectorOperand
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
@@ -39,14 +39,14 @@ def _order(ins: Instruction, default: str) -> int:
     return order_of("relaxed" if "relaxed" in ins.modifiers else default, "cluster")
 
 
-def _aligned(e: Emitter, ins: Instruction, waits: int) -> None:
-    if ins.effects.together is Together.LIVE:
-        e.call(aligned_here, e.w, e.lanes_of(ins), waits, e.site)
+def _comes(e: Emitter, ins: Instruction, barrier: int) -> None:
+    kind = e.kernel.skips.bits.get(id(ins), 0)
+    e.call(barrier_here, e.w, e.lanes_of(ins), barrier, int(is_aligned_barrier(ins)), kind, e.site)
 
 
 @means("barrier.cluster.arrive")
 def arrive(e: Emitter, ins: Instruction) -> None:
-    _aligned(e, ins, 0)
+    _comes(e, ins, CLUSTER_ARRIVE)
     e.b.line("fence seq_cst")
     e.call(rt.cluster_arrive, e.w, e.lanes_of(ins), _order(ins, "release"), e.site)
 
@@ -54,7 +54,7 @@ def arrive(e: Emitter, ins: Instruction) -> None:
 @means("barrier.cluster.wait")
 def wait(e: Emitter, ins: Instruction) -> None:
     """Ends a block, which runs again when the barrier is complete."""
-    _aligned(e, ins, 1)
+    _comes(e, ins, CLUSTER_WAIT)
     to = e.call(rt.cluster_wait, e.w, e.mask, _order(ins, "acquire"), e.block.index, e.block.targets[0], e.site)
     e.flush()
     e.b.line("fence seq_cst")

@@ -80,6 +80,7 @@ def _integer_to_float(x: Scope, m: Mods, a: Value) -> Value:
         operation = "sitofp" if a.ty.signed else "uitofp"
         name = f"ptx_{operation}_{mode}_{a.ty.element}_{ty.element}"
         result = outline(x, name, ty, lambda v: directed(operation, mode, ty, v), a, attributes=STRICT)
+        result = select(a == 0, ty(a), result)  # a host without conversions of unsigned words makes -0 of 0, rounding down
     return saturate(result) if m.has("sat") else result
 
 

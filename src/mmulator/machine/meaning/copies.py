@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mmulator.codegen.ops import select
+from mmulator.codegen.ops import bits_mask, mask_bits, select
 from mmulator.codegen.types import u32
 from mmulator.codegen.values import constant
 from mmulator.errors import must_be
@@ -10,7 +10,8 @@ from mmulator.isa.types import type_bits
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
-from mmulator.machine.runtime import copies, pending, rows
+from mmulator.machine.meaning.screened import lost
+from mmulator.machine.runtime import copies, events, pending, rows
 from mmulator.machine.state import COPIES
 from mmulator.ptx.tree import Address, Immediate, Instruction, NegatedPredicate, Reg
 
@@ -27,11 +28,15 @@ def cp_async(e: Emitter, ins: Instruction) -> None:
             valid = select(e.source(operand, "pred"), constant(e.b, U32, 0), valid)  # ignore-src
         elif not (isinstance(operand, Reg) and type_bits(operand.type) == 64):  # 64 bits: a cache policy
             valid = U32(e.source(operand, "u32"))  # src-size
-    where = e.address(must_be(to, Address))
-    given = must_be(source, Address)
+    where, given = e.address(must_be(to, Address)), e.address(must_be(source, Address))
+    lanes = e.lanes_of(ins)
+    if e.kernel.options.keep_going:  # what cannot be read is zeros, where nothing can be written nothing is
+        lanes &= ~lost(e, lanes, "shared", where, bytes_, events.WRITE)
+        reads = lanes & mask_bits(valid != 0)
+        valid = select(bits_mask(lost(e, reads, "global", given, bytes_, events.READ)), constant(e.b, U32, 0), valid)
     e.uses(COPIES, copies.carry_out_copy)
     issue = copies.cp_async_lines if bytes_ == rows.CHUNK and e.events is None else copies.cp_async
-    e.call(issue, e.w, e.lanes_of(ins), e.spill(where), e.spill(e.address(given)), bytes_, e.spill(valid), e.site)
+    e.call(issue, e.w, lanes, e.spill(where), e.spill(given), bytes_, e.spill(valid), e.site)
 
 
 @means("cp.async.commit_group")

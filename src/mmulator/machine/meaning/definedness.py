@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import bits_mask, load, mask_bits, select, shuffle, store
 from mmulator.codegen.types import i32, u32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.errors import must_be
-from mmulator.isa.effects import Ends, Memory
-from mmulator.isa.flows import Flow
+from mmulator.isa.effects import Ends, Flow, Memory
 from mmulator.isa.form import Form
 from mmulator.isa.types import type_bits
 from mmulator.layouts import Fragment
@@ -130,7 +130,7 @@ def judge(e: Emitter, ins: Instruction) -> Callable[[], None] | None:
     flow = flow_of(ins)
     targets = [o for access, operand in accesses(ins) if "w" in access and not isinstance(operand, Address)
                for o in _registers(operand)]  # fmt: skip
-    if flow in (Flow.WGMMA, Flow.TILE) or (not any(s.doubts(t.name) for t in targets) and ins.opcode != "atom"):
+    if flow in (Flow.WGMMA, Flow.TILE, Flow.MOVED) or (not any(s.doubts(t.name) for t in targets) and ins.opcode != "atom"):
         return None
     masks = _RESULTS[flow](e, s, ins, targets)
     guard = s.of(ins.guard[0].name) if ins.guard is not None else None
@@ -234,10 +234,14 @@ def _rows(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
 
 def _lanes(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
     a, b, c = ins.operands[1:4]
-    mask = _every([*(s.of(n) for n in _names([a])), *([e.lanes_of(ins)] if may_miss(ins) else [])])
-    out: Value | None = None
-    if mask is not None:
-        by = [e.spill(U32(e.source(o, "b32"))) for o in (b, c)]
+    by: list[Value] = []
+
+    def taken(mask: Value | None) -> Value | None:
+        """Macro: the lanes whose shuffle takes its value from a lane in `mask`."""
+        if mask is None:
+            return None
+        if not by:
+            by.extend(e.spill(U32(e.source(o, "b32"))) for o in (b, c))
         place, moved, values = e.room(U32), e.room(U32), e.room(U32)
         store(constant(e.b, u32, FULL), place)
         with e.b.if_(mask != FULL):
@@ -245,8 +249,13 @@ def _lanes(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks
             e.b.store(select(bits_mask(mask), ones, 0), values)
             e.call(shfl_function(ins.form["mode"]), values, *by, moved)
             store(mask_bits(e.fetch(moved, U32) != 0), place)
-        out = load(u32, place)
-    lanes = _every([out, *(s.of(n) for n in _names([b, c]))])
+        return load(u32, place)
+
+    here = e.lanes_of(ins) if may_miss(ins) else None
+    met = taken(here)
+    if here is not None and met is not None:
+        e.call(events.shuffle_missed, e.w, here & ~met, e.site)
+    lanes = _every([met, taken(_every(s.of(n) for n in _names([a]))), *(s.of(n) for n in _names([b, c]))])
     return [lanes, *[None] * (len(targets) - 1)]
 
 
@@ -326,6 +335,20 @@ def tile(e: Emitter, ins: Instruction, f: Fragment, table: Value, at: Value, str
     e.call(events.tile_read, e.w, table, at, base, stride, f.bits, f.per_register, place, e.site)
     for n, name in enumerate(names):
         s.set(name, load(u32, place, n))
+
+
+def moved(e: Emitter, ins: Instruction, move: Native) -> None:
+    """Behind a movement of elements between lanes, which is done with marks of those that have no value, too."""
+    s = e.shadow
+    (target,), (source,) = _names(ins.operands[:1]), _names(ins.operands[1:2])
+    if s is None or not s.doubts(target):
+        return
+    mask = s.of(source)
+    if mask is not None:
+        out = e.room(U32)
+        e.call(move, e.spill(select(bits_mask(mask), 0, constant(e.b, U32, FULL))), out)
+        mask = mask_bits(e.fetch(out, U32) == 0)
+    s.set(target, mask)
 
 
 _RESULTS: dict[Flow, Callable[[Emitter, Shadow, Instruction, list[Reg]], Masks]] = {

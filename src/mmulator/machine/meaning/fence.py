@@ -34,6 +34,8 @@ def kind_of(ins: Instruction) -> Fence:
     if name.startswith("fence.proxy.tensormap"):
         return Fence.TENSORMAP_ACQUIRE if sem == "acquire" else Fence.TENSORMAP_RELEASE
     if name.startswith("fence.proxy.async::generic"):
+        if ins.form["restrict"].endswith("::read"):
+            return Fence.GENERIC_READS
         return Fence.GENERIC_ACQUIRE if sem == "acquire" else Fence.GENERIC_RELEASE
     if ".proxy" in name:
         return Fence.ASYNC if ins.form["proxy"] == "async" else Fence.ALIAS

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from mmulator.codegen.lang import Native
-from mmulator.codegen.types import u32
+from mmulator.codegen.types import u8, u32
+from mmulator.codegen.values import constant
+from mmulator.layouts.operands import row_bytes
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
+from mmulator.machine.meaning import definedness
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.matrix_operands import address_of, registers, results, state_space
 from mmulator.machine.meaning.operands import elements
 from mmulator.machine.runtime import matrix_move as rt
+from mmulator.machine.runtime.events import lanes_stored
 from mmulator.ptx.tree import Instruction
 from mmulator.twin.moves import movmatrix_function
 
@@ -33,6 +37,11 @@ def stmatrix(e: Emitter, ins: Instruction) -> None:
     source = registers(e, r)
     at = e.spill(address_of(e, p))
     e.call(rt.store_function(state_space(form), form), e.w, at, source, e.site)
+    if e.hears(lanes_stored):
+        rows, bytes = constant(e.b, u32, rt.lanes_with_rows(form)), row_bytes(form)
+        image = e.room(u8, bytes * LANES)
+        e.call(rt.image_function(form), source, image)
+        e.call(lanes_stored, e.w, rows, at, rt.base_of(state_space(form)), bytes, image, 1, e.site)
 
 
 @means("movmatrix")
@@ -45,3 +54,4 @@ def between_registers(e: Emitter, ins: Instruction, move: Native) -> None:
     out = e.room(U32)
     e.call(move, registers(e, a), out)
     results(e, d, out, ins)
+    definedness.moved(e, ins, move)

@@ -6,10 +6,10 @@ from mmulator.codegen.ops import bits_mask, mask_bits
 from mmulator.codegen.types import ptr, u32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.errors import must_be
-from mmulator.machine.emit.block import LANES
+from mmulator.machine.emit.block import LANES, vector_type
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import lanewise, means
-from mmulator.machine.meaning.operands import space_of, write_result
+from mmulator.machine.meaning.operands import pair, space_of, write_result
 from mmulator.machine.meaning.scope import Mods, Result, Scope
 from mmulator.machine.runtime import copies
 from mmulator.machine.runtime import mbarrier as rt
@@ -45,7 +45,15 @@ def init(e: Emitter, ins: Instruction) -> None:
     where, count = ins.operands
     counts = e.spill(U32(e.source(count, "u32")))
     lanes, host = barriers(e, ins, where, e.lanes_of(ins), WRITE)
-    e.call(rt.init, e.w, lanes, host, counts, e.site)
+    e.call(rt.init, e.w, lanes, host, counts, int(ins.form["layout"] == "layout::v1"), e.site)
+
+
+@means("mbarrier.check_layout")
+def check_layout(e: Emitter, ins: Instruction) -> None:
+    d, where = ins.operands
+    lanes, host = barriers(e, ins, where, e.lanes_of(ins), READ)
+    found = e.call(rt.layouts, e.w, lanes, host, int(ins.form["layout"] == "layout::v1"), e.site)
+    write_result(e, d, bits_mask(found), ins)
 
 
 @means("mbarrier.inval")
@@ -97,8 +105,11 @@ def complete_tx(e: Emitter, ins: Instruction) -> None:
 @means("mbarrier.test_wait", "mbarrier.try_wait")
 def wait(e: Emitter, ins: Instruction) -> None:
     """Ends a block, which runs again when the lanes are woken: for those of the block, since the result may be its guard. A
-    state says its phase by the same bit as the word."""
-    d, where, phase = ins.operands[:3]
+    state says its phase by the same bit as the word. Nothing reports before sm_107: the conditional phase is the primary one,
+    what was reported is 0."""
+    at = next(n for n, operand in enumerate(ins.operands) if isinstance(operand, Address))
+    heard, (where, phase) = ins.operands[:at], ins.operands[at : at + 2]
+    d, *reported = (o for operand in heard for o in pair(operand))
     if "parity" in ins.modifiers:
         parities = mask_bits((U32(e.source(phase, "u32")) & 1) != 0)
     else:
@@ -110,6 +121,10 @@ def wait(e: Emitter, ins: Instruction) -> None:
     if isinstance(d, Reg):
         lanes = e.fetch(done, u32)
         e.write(d.name, lanes != 0 if d.name in e.frame.uniform else bits_mask(lanes))
+    for operand in reported:
+        if isinstance(operand, Reg):
+            ty = vector_type(operand.type)
+            e.write(operand.name, constant(e.b, ty.element if operand.name in e.frame.uniform else ty, 0))
     e.flush()
     e.b.ret(to)
 

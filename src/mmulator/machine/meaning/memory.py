@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import Ty, u8, u16, u32, u64, u128
 from mmulator.codegen.values import Value, constant
 from mmulator.errors import must_be
@@ -215,20 +216,31 @@ def st(e: Emitter, ins: Instruction) -> None:
     place = e.spill(*values)
     with ordering(e, ins, space, spilled := e.spill(where)):
         e.call(rt.store_function(space, size, len(values)), e.w, e.lanes_of(ins), spilled, place, e.site)
+    if space != "local" and (ins.form["sem"] or "weak") == "weak" and e.hears(events.lanes_stored):
+        if len(values) > 1:
+            place = e.room(ty, len(values))
+            rt.put(rt.joined(values), place)
+        base = _SLOT.get(space.partition("::")[0], 0) << SLOT_SHIFT
+        image = cast_ptr(u8, place)
+        e.call(events.lanes_stored, e.w, e.lanes_of(ins), spilled, base, size * len(values), image, 0, e.site)
 
 
 @means("applypriority", "discard")
 def touch(e: Emitter, ins: Instruction) -> None:
     """No effect on a value that may be read, but as on hardware there must be global memory: for discard, which loses what
-    is in it, all the bytes; for applypriority, which hardware takes at any address, one."""
-    address, size = must_be(ins.operands[0], Address), must_be(ins.operands[1], Immediate).value
-    count, access = (size, events.WRITE) if ins.opcode == "discard" else (1, events.READ)
-    e.call(windows.SPACES["global"], e.w, e.lanes_of(ins), e.spill(e.address(address)), count, access, e.site, e.room(U64))
+    is in it, all the bytes; for applypriority, which hardware takes at any address, one, which nobody reads."""
+    at, size = e.spill(e.address(must_be(ins.operands[0], Address))), must_be(ins.operands[1], Immediate).value
+    if ins.opcode == "discard":
+        e.call(windows.SPACES["global"], e.w, e.lanes_of(ins), at, size, events.WRITE, e.site, e.room(U64))
+    else:
+        e.call(windows.hold_each, e.w, e.lanes_of(ins), at, 1, e.site)
 
 
 @means("prefetch", "prefetchu")
 def prefetch(e: Emitter, ins: Instruction) -> None:
-    """No effect on any value."""
+    """No effect on any value, and nothing is read. With .valid_addr a chip (sm_90) loads a byte, which must be there."""
+    if ins.form["valid"]:
+        e.call(windows.hold_each, e.w, e.lanes_of(ins), e.spill(e.address(must_be(ins.operands[0], Address))), 1, e.site)
 
 
 @means("createpolicy")

@@ -13,6 +13,7 @@ from mmulator.codegen.values import Value, constant, extract
 from mmulator.isa.form import Form
 from mmulator.layouts.operands import fragment
 from mmulator.layouts.scales import BYTE_IDS, THREADS
+from mmulator.layouts.sparse.metadata import selectors
 from mmulator.machine.emit.block import storage_type
 from mmulator.machine.emit.code import MatrixTables
 from mmulator.machine.emit.emitter import Emitter
@@ -27,8 +28,9 @@ from mmulator.machine.meaning.matrix_operands import (
 from mmulator.machine.meaning.matrix_operands import metadata as metadata_of
 from mmulator.machine.meaning.operands import elements
 from mmulator.machine.meaning.products import join
+from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.hooks_operands import Operand as Shared
-from mmulator.machine.state import Cta
+from mmulator.machine.state import Cta, FaultKind
 from mmulator.ptx.tree import Immediate, Instruction, Operand
 from mmulator.twin.places import Product, product_for, scale_step
 from mmulator.twin.product import ProductTable
@@ -44,7 +46,11 @@ def multiply(e: Emitter, ins: Instruction, form: Form) -> None:
     selector, metadata = 0, null(u32)
     if form.sparse:
         selector, metadata = selector_of(rest[1]), registers(e, rest[0])
-        metadata_of(e, form, metadata, selector)
+        if selector not in (allowed := selectors(form)):  # ptxas takes it, and a chip stops there
+            e.call(fault, e.w, FaultKind.SPARSE_SELECTOR, e.site, trailing_zeros(e.mask), selector, allowed[-1])
+            selector = 0
+        else:
+            metadata_of(e, form, metadata, selector)
         rest = rest[2:]
     if join(e, ins):
         return

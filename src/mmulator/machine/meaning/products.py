@@ -14,6 +14,7 @@ from mmulator.codegen.values import Value
 from mmulator.errors import must_be
 from mmulator.isa.form import Form
 from mmulator.layouts.operands import fragment
+from mmulator.layouts.sparse.metadata import selectors
 from mmulator.machine.emit.block import LANES, storage_type
 from mmulator.machine.emit.code import MatrixTables
 from mmulator.machine.emit.emitter import Emitter
@@ -75,7 +76,10 @@ def _bytes(pending: Pending) -> int:
 
 def joins(ins: Instruction) -> bool:
     """Whether an instruction may be done with others: selectors of scale factors in registers are read where it stands."""
-    if not (ins.effects.multiplies and widens(ins.form)):
+    form = ins.form
+    if not (ins.effects.multiplies and widens(form)):
+        return False
+    if form.sparse and selector_of(ins.operands[5]) not in selectors(form):
         return False
     pairs = (pair for _, pair in _scales(ins).values())
     return all(isinstance(o, Immediate) for pair in pairs for o in elements(pair))

@@ -10,7 +10,7 @@ from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.operands import elements
 from mmulator.machine.runtime import tensor as rt
-from mmulator.machine.runtime.boxes import MODES, RANKS, Mode
+from mmulator.machine.runtime.maps import MODES, RANKS, Mode
 from mmulator.machine.state import TransferKind
 from mmulator.ptx.tree import Address, Instruction, Operand
 

@@ -1,228 +1,27 @@
-"""What a tensor copy does, from its tensor map: the 128 bytes are read when the instruction is issued.
+"""Where the rows of a box of a tensor are: runs of bytes that lie together, but for a swizzle, in shared memory.
 
-Tensor-map, Tiled Mode, im2col mode, Interleave layout, Swizzling Modes (PTX ISA 9.1). The same as `places` of
-layouts/tensormap says element by element, as rows: runs of bytes that lie together, but for a swizzle, in shared memory.
+Tensor-map, Tiled Mode, im2col mode, Interleave layout (PTX ISA 9.1). The same as `places` of layouts/tensormap says element by
+element, of a map that maps.py has read.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
-from typing import Any
-
 from mmulator.codegen.lang import native, unrolled
 from mmulator.codegen.ops import cast_ptr, copy_bytes, maximum, minimum, stack
-from mmulator.codegen.types import Struct, i32, i64, ptr_to, u32, u64
-from mmulator.codegen.values import Value
+from mmulator.codegen.types import i32, i64, ptr_to, u32, u64
 from mmulator.layouts.tensormap import fields
-from mmulator.layouts.tensormap.modes import SWIZZLES
-from mmulator.layouts.tensormap.places import GRANULE, HALO_EVERY, WIDE
-from mmulator.layouts.tensormap.types import TYPES
+from mmulator.layouts.tensormap.places import GRANULE
 from mmulator.machine.runtime.events import READ, Proxy, by, map_used
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.locate import reach
+from mmulator.machine.runtime.maps import RANKS, Box, Mode, Wrong, take_map
 from mmulator.machine.state import FaultKind, Warp
 
-RANKS = fields.MOST_RANK
 READS = by(READ, Proxy.TENSORMAP)
-PADDED = 16  # bytes of shared memory of sixteen elements with padding
-NO_WIDTH = 1 << 16  # of rows that are not swizzled
 FAR = 50  # bits: a tensor that goes on for 2^62 bytes is nowhere
 
 
-class Mode(IntEnum):
-    """Which elements of the tensor a copy takes."""
-
-    TILE = 0
-    ROWS = 1  # tile::gather4, tile::scatter4
-    IM2COL = 2
-    IM2COL_W = 3
-    IM2COL_W_128 = 4
-
-
-MODES = {
-    "tile": Mode.TILE, "tile::gather4": Mode.ROWS, "tile::scatter4": Mode.ROWS, "im2col": Mode.IM2COL,
-    "im2col_no_offs": Mode.IM2COL, "im2col::w": Mode.IM2COL_W, "im2col::w::128": Mode.IM2COL_W_128,
-}  # fmt: skip
-
-
-class Wrong(IntEnum):
-    """Why an instruction cannot use a map."""
-
-    ALIGNMENT = 1  # the map's own address
-    ZEROS = 2
-    TYPE = 3
-    RANK = 4
-    MODE = 5  # im2col, and the instruction copies a tile, or the other way round
-    SWIZZLE = 6
-    INTERLEAVE = 7
-    ROW = 8  # of the box, longer than the swizzle is wide
-    ADDRESS = 9  # of the tensor, no multiple of 16
-    OPERATION = 10  # a reduction that elements of this type do not have
-    COORDINATE = 11  # the first one leads to a byte that is no multiple of 16
-    GRANULE = 12  # the bytes of a row are no multiple of 16
-    NEGATIVE = 13  # a coordinate, of a store
-    CORNER = 14  # the first pixel of im2col, outside of the bounding box
-
-
-# A box of a tensor on its way; a transfer's payload. Bytes along dimension 0 count from the box's first element, of which
-# those from `low` to `high` are the tensor's. index, at: of the next row: how manieth along each dimension, and its coordinate.
-Box = Struct("Box", [
-    ("address", u64),  # of the tensor's element 0, ...
-    ("first", u64),  # bytes from there to the first byte that the copy touches
-    ("place", u64),  # bytes from the beginning of a CTA's shared memory to the box
-    ("inner", i64),  # bytes from element 0, ... to the first of a row
-    ("rows", u32), ("row", u32), ("memory_row", u32),  # how many; bytes of one in shared memory, and in the tensor
-    ("pitch", u32),  # bytes of shared memory from row to row: swizzled rows are as long as the swizzle is wide
-    ("low", u32), ("high", u32),
-    ("unit", u32), ("shared_unit", u32), ("elements", u32),  # bytes of a unit in the tensor and in shared memory; its elements
-    ("mode", u32), ("type", u32), ("targets", u32),  # Mode; code in the map; ranks of the CTAs that get the box
-    ("whole", u32),  # no element is out of bounds
-    ("nan", u32),
-    ("swizzle", u32), ("swizzle_low", u32),  # masks: bits of the address that are XORed with the number of its line of 128 bytes
-    ("shift", u32), ("shift_low", u32),  # left by so many bits
-    ("count", u32, RANKS), ("index", u32, RANKS),
-    ("step", i64, RANKS), ("at", i64, RANKS), ("size", i64, RANKS), ("stride", i64, RANKS),
-    ("lower", i64, 3), ("upper", i64, 3),  # im2col: of W, H, D, first and behind the last; ROWS: those that come next
-    ("spatial", u32), ("walked", u32), ("images", u32),  # im2col: the first of so many dimensions (W, H, D) that are walked
-    # through, and that of the images, which follow
-    ("every", u32), ("halo", u32), ("last", i64),  # im2col::w: pixels between halos, of a halo; where the halo began
-])  # fmt: skip
-
-
-def read(words: Any, field: fields.Field) -> Value:
-    """Macro: a number of a map (i64)."""
-    stored: Any = None
-    for p in field.parts:
-        part = u64((words[p.word] >> p.shift) & p.mask) << p.low
-        stored = part if stored is None else stored | part
-    value = i64(stored)
-    if field.signed:
-        value = (value << (64 - field.bits)) >> (64 - field.bits)
-    if field.less:
-        value = value + field.less
-    return value * field.unit if field.unit != 1 else value
-
-
-# reading a map ------------------------------------------------------------------------------------------------------
-@native
-def take_type(box: ptr_to(Box), code: u32) -> u32:
-    """The bytes of a type's unit, and how many elements it has; 0 if no type has this code."""
-    for kind in TYPES:
-        if code == kind.code:
-            box.unit = u32(kind.memory)
-            box.shared_unit = u32(PADDED if kind.padded else kind.memory)
-            return u32(kind.elements)
-    return u32(0)
-
-
-@native
-def take_swizzle(box: ptr_to(Box), mode: u32, atomicity: u32) -> u32:
-    """How the address bits of a swizzle go together: the most bytes of a row, or 0 if there is no such mode."""
-    box.swizzle = u32(0)
-    box.shift = u32(0)
-    box.swizzle_low = u32(0)
-    box.shift_low = u32(0)
-    for s in SWIZZLES.values():
-        if mode == s.mode and atomicity == s.atomicity:
-            for n, (to, _, bits) in enumerate(s.exchanges):
-                if n == 0:
-                    box.swizzle = u32((1 << bits) - 1)
-                    box.shift = u32(to)
-                else:
-                    box.swizzle_low = u32((1 << bits) - 1)
-                    box.shift_low = u32(to)
-            return u32(s.width if s.width != 0 else NO_WIDTH)
-    return u32(0)
-
-
-@native
-def take_map(box: ptr_to(Box), words: ptr_to(u32), rank: u32, mode: u32) -> u32:
-    """Fill in a box from the words of its map, all but its coordinates: 0, or what is wrong (Wrong)."""
-    if (words[0] | words[1] | words[2] | words[8]) == 0:
-        return u32(Wrong.ZEROS)
-    elements = take_type(box, u32(read(words, fields.ELEMENT_TYPE)))
-    box.elements = elements
-    if elements == 0:
-        return u32(Wrong.TYPE)
-    if u32(read(words, fields.RANK)) != rank:
-        return u32(Wrong.RANK)
-    if (read(words, fields.IM2COL) != 0) != (mode >= Mode.IM2COL):
-        return u32(Wrong.MODE)
-    width = take_swizzle(box, u32(read(words, fields.SWIZZLE)), u32(read(words, fields.ATOMICITY)))
-    if width == 0:
-        return u32(Wrong.SWIZZLE)
-    interleave = read(words, fields.INTERLEAVE)
-    if interleave > 2 or (interleave != 0 and rank < 3):
-        return u32(Wrong.INTERLEAVE)
-    if interleave != 0:
-        box.elements = u32(1)
-        box.unit = u32(8) << u32(interleave)
-        box.shared_unit = box.unit
-    box.address = u64(read(words, fields.GLOBAL_ADDRESS))
-    if (box.address & ((GRANULE - 1) | (u64(interleave & 2) << 3))) != 0:
-        return u32(Wrong.ADDRESS)
-    box.mode = mode
-    box.type = u32(read(words, fields.ELEMENT_TYPE))
-    box.nan = u32(read(words, fields.FILL_NAN))
-    box.inner = i64(0)
-    for k in unrolled(RANKS):
-        there = u32(k) < rank
-        box.size[k] = read(words, fields.GLOBAL_DIM[k]) if there else i64(1)
-        box.step[k] = read(words, fields.ELEMENT_STRIDE[k]) if there else i64(1)
-        box.count[k] = u32(read(words, fields.BOX_DIM[k])) if there else u32(1)
-        if box.step[k] != 1:
-            box.count[k] = (box.count[k] + u32(box.step[k]) - 1) // u32(box.step[k])
-        box.stride[k] = i64(0)
-        box.index[k] = u32(0)
-        if k != 0:
-            box.stride[k] = read(words, fields.GLOBAL_STRIDE[k - 1]) if there else i64(0)
-    if interleave != 0:  # a row is one unit
-        box.count[rank - 2] = u32(1)  # of slices of channels there is one
-        box.stride[0] = i64(box.unit)
-        box.row = box.unit
-        box.memory_row = box.unit
-    else:
-        box.count[0] = u32(read(words, fields.BOX_DIM[0])) // box.elements
-        box.row = box.count[0] * box.shared_unit
-        box.memory_row = box.count[0] * box.unit
-        if (box.row & (GRANULE - 1)) != 0:
-            return u32(Wrong.GRANULE)
-    box.pitch = box.row
-    if interleave == 0:
-        box.pitch = maximum(box.row, width & (NO_WIDTH - 1))
-    box.rows = box.count[1] * box.count[2] * box.count[3] * box.count[4]
-    if mode == Mode.ROWS:
-        box.rows = u32(4)
-    if mode >= Mode.IM2COL:
-        bounding_box(box, words, rank)
-    if box.row > width:
-        return u32(Wrong.ROW)
-    return u32(0)
-
-
-@native
-def bounding_box(box: ptr_to(Box), words: ptr_to(u32), rank: u32) -> None:
-    """What im2col walks through."""
-    box.rows = u32(read(words, fields.PIXELS))
-    box.images = rank - 1
-    box.walked = rank - 2
-    box.spatial = u32(box.stride[0] == 0)  # interleaved, the channels are dimension rank - 2
-    box.every = u32(0)
-    box.halo = u32(0)
-    for known in fields.LOWER:
-        if rank == known:
-            for k in unrolled(known - 2):
-                box.lower[k] = read(words, fields.LOWER[known][k])
-                box.upper[k] = box.size[box.spatial + k] + read(words, fields.UPPER[known][k])
-    if box.mode == Mode.IM2COL_W_128:
-        box.rows = u32(WIDE)
-    if box.mode > Mode.IM2COL:
-        box.walked = u32(1)
-        box.every = box.rows
-    if box.mode == Mode.IM2COL_W_128:
-        box.every = u32(HALO_EVERY)
-
-
+# where a copy begins ------------------------------------------------------------------------------------------------
 @native
 def along_row(box: ptr_to(Box)) -> u32:
     """Which bytes of a row are the tensor's; from here on dimension 0 is within the row, but for interleaved units. 0 if the row
@@ -231,8 +30,6 @@ def along_row(box: ptr_to(Box)) -> u32:
     box.low = u32(0)
     box.high = box.memory_row
     if box.stride[0] != 0:
-        if box.mode == Mode.TILE:
-            box.rows = box.rows * box.count[0]
         return u32(1)
     first = box.at[0]
     elements = i64(box.elements)

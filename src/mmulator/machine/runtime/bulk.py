@@ -8,12 +8,22 @@ from __future__ import annotations
 from functools import cache
 
 from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import copy_bytes, fill_bytes, minimum, null, trailing_zeros
+from mmulator.codegen.ops import copy_bytes, fill_bytes, maximum, minimum, null, trailing_zeros
 from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
 from mmulator.isa.types import type_bits
-from mmulator.machine.runtime.events import BOTH, READ, WRITE, Proxy, Shape, accessed_one, by, transfer_filled
+from mmulator.machine.runtime.events import (
+    BOTH,
+    READ,
+    WRITE,
+    Proxy,
+    Shape,
+    accessed_one,
+    by,
+    left_undetermined,
+    transfer_filled,
+)
 from mmulator.machine.runtime.faults import fault
-from mmulator.machine.runtime.locate import hold_shared
+from mmulator.machine.runtime.locate import hold_shared, one_cta
 from mmulator.machine.runtime.mbarrier import ALIGNMENT, must_be_mbarrier
 from mmulator.machine.runtime.reduce import reduce_function
 from mmulator.machine.runtime.transfers import heard_at, new_transfer, start
@@ -24,6 +34,7 @@ from mmulator.machine.runtime.windows import (
     hold,
     other_cta,
     shared_of,
+    window_of,
 )
 from mmulator.machine.state import Completes, FaultKind, Transfer, TransferKind, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
@@ -31,7 +42,9 @@ from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 UNIT = 16  # bytes that addresses and sizes are multiples of
 PIECE = 512  # bytes of a unit of a transfer
 # Words of the payload. TO, FROM: addresses, as subscribers know them. KEPT: bits of the bytes of 16 that are copied.
-TO, FROM, BYTES, KEPT = range(4)
+# IGNORED: bytes at the beginning and (from bit 8 on) at the end of the source that need not be there; WHOLE: 1 if they are.
+TO, FROM, BYTES, KEPT, IGNORED, WHOLE = range(6)
+MOST_IGNORED = 15
 ALL = (1 << UNIT) - 1
 READS, WRITES, COMBINES = by(READ, Proxy.ASYNC), by(WRITE, Proxy.ASYNC), by(BOTH, Proxy.ASYNC)
 
@@ -56,6 +69,31 @@ def bytes_in(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
         at = (t.payload[TO] & WITHIN) + begin
         accessed_one(w, t.lane, at | (u64(rank) << RANK_SHIFT) | SHARED, u32(bytes), WRITES, t.site)
         copy_bytes(shared_of(w.cta.cluster, rank) + (at - SHARED_BASE), t.source + begin, bytes)
+    return bytes
+
+
+@native
+def bytes_in_between(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+    """Some pieces of a copy that ignores bytes at its ends. What arrives for these is not defined: 0xff where no memory is."""
+    begin = u64(first) * PIECE
+    bytes = piece(t, first, end)
+    low = maximum(begin, t.payload[IGNORED] & 0xFF)
+    high = minimum(begin + bytes, t.payload[BYTES] - (t.payload[IGNORED] >> 8))
+    if low >= high:
+        high = low
+    else:
+        accessed_one(w, t.lane, t.payload[FROM] + low, u32(high - low), READS, t.site)
+    at = t.payload[TO] & WITHIN
+    shared = (t.payload[TO] & ~u64(WITHIN)) | SHARED
+    target = shared_of(w.cta.cluster, u32((t.payload[TO] & OFFSET_MASK) >> RANK_SHIFT)) + (at - SHARED_BASE)
+    accessed_one(w, t.lane, shared | (at + begin), u32(bytes), WRITES, t.site)
+    if t.payload[WHOLE] != 0:
+        copy_bytes(target + begin, t.source + begin, bytes)
+    else:
+        fill_bytes(target + begin, 0xFF, bytes)
+        copy_bytes(target + low, t.source + low, high - low)
+    left_undetermined(w, t.lane, shared | (at + begin), low - begin)
+    left_undetermined(w, t.lane, shared | (at + high), begin + bytes - high)
     return bytes
 
 
@@ -146,11 +184,13 @@ def need_cluster(w: ptr_to(Warp), lane: u32, to: u64, site: u32) -> None:
 
 
 @native
-def barrier_beside(w: ptr_to(Warp), lane: u32, to: u64, barrier: u64, site: u32) -> None:
-    """There is an mbarrier, in the CTA that the data goes to, or a fault."""
+def barrier_beside(w: ptr_to(Warp), lane: u32, to: u64, barrier: u64, site: u32) -> u32:
+    """There is an mbarrier, in the CTA that the data goes to, or a fault; the bit of that CTA."""
     host = hold_barrier(w, lane, barrier, site)
+    only = one_cta(w, lane, to, site)
     if (to >> RANK_SHIFT) != (barrier >> RANK_SHIFT):
         fault(w, FaultKind.MBARRIER_ELSEWHERE, site, lane, u64(host), u32(to >> RANK_SHIFT))
+    return only
 
 
 # issue --------------------------------------------------------------------------------------------------------------
@@ -162,6 +202,7 @@ def fill(t: ptr_to(Transfer), to: u64, at: u64, bytes: u32, source: ptr) -> None
     t.payload[TO] = to
     t.payload[FROM] = at
     t.payload[BYTES] = u64(bytes)
+    t.payload[IGNORED] = u64(0)
 
 
 @cache
@@ -194,12 +235,12 @@ def load_function(to_space: str, from_space: str, multicast: bool) -> Native:
                 hold_own(w, lane, to[lane], u64(bytes), site)
             else:
                 hold_shared(w, lane, to[lane], u64(bytes), site)
-            reached = u32(1) << (u32(to[lane] >> RANK_SHIFT) & 31)
+            reached = u32(0)
             if multicast:
                 reached = ranks[lane]
                 targets(w, lane, to[lane], u64(bytes), barriers[lane], reached, site)
             else:
-                barrier_beside(w, lane, to[lane], barriers[lane], site)
+                reached = barrier_beside(w, lane, to[lane], barriers[lane], site)
             if w.cta.fault == 0:
                 t = new_transfer(w, lane, u32(TransferKind.BULK_LOAD), site)
                 heard_at(t, barriers[lane], reached)
@@ -213,6 +254,40 @@ def load_function(to_space: str, from_space: str, multicast: bool) -> Native:
                 start(t)
 
     return Native(load, f"bulk_load_{'cta' if own else 'cluster'}_{from_space[:6]}{'_multicast' if multicast else ''}")
+
+
+@native
+def load_between(
+    w: ptr_to(Warp), mask: u32, to: ptr_to(u64), at: ptr_to(u64), sizes: ptr_to(u32), barriers: ptr_to(u64), lefts: ptr_to(u32),
+    rights: ptr_to(u32), kind: u32, site: u32,
+) -> None:
+    """cp.async.bulk.ignore_oob, from global memory to that of this CTA: lefts[lane] bytes at the beginning and rights[lane] at
+    the end may lie outside of all memory. kind: number of the mover."""
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        bytes = u64(sizes[lane])
+        low = u64(lefts[lane])
+        high = u64(rights[lane])
+        check(w, lane, to[lane], at[lane], sizes[lane], site)
+        if low > MOST_IGNORED or high > MOST_IGNORED:
+            fault(w, FaultKind.BULK_IGNORED, site, lane, at[lane], u32(maximum(low, high)))
+        begin = minimum(low, bytes)
+        between = bytes - begin - minimum(high, bytes - begin)
+        source = hold(w, lane, at[lane] + begin, between, READ, site) + (u64(0) - begin)
+        hold_own(w, lane, to[lane], bytes, site)
+        barrier_beside(w, lane, to[lane], barriers[lane], site)
+        if w.cta.fault == 0:
+            window = window_of(w.cta, at[lane] + begin, site)
+            t = new_transfer(w, lane, kind, site)
+            heard_at(t, barriers[lane], u32(1) << (u32(to[lane] >> RANK_SHIFT) & 31))
+            fill(t, to[lane], at[lane], sizes[lane], source)
+            t.payload[IGNORED] = begin | ((bytes - begin - between) << 8)
+            offset = at[lane] - window.start
+            t.payload[WHOLE] = u64(offset <= window.size and bytes <= window.size and offset <= window.size - bytes)
+            transfer_filled(t, u32(Shape.PLAIN))
+            start(t)
 
 
 @native
@@ -256,10 +331,10 @@ def reduce_to_shared(
         check(w, lane, to[lane], at[lane], bytes, site)
         source = hold_own(w, lane, at[lane], u64(bytes), site)
         target = hold_shared(w, lane, to[lane], u64(bytes), site)
-        barrier_beside(w, lane, to[lane], barriers[lane], site)
+        reached = barrier_beside(w, lane, to[lane], barriers[lane], site)
         if w.cta.fault == 0:
             t = new_transfer(w, lane, kind, site)
-            heard_at(t, barriers[lane], u32(1) << u32(barriers[lane] >> RANK_SHIFT))
+            heard_at(t, barriers[lane], reached)
             fill(t, to[lane] | SHARED, at[lane] | SHARED, bytes, source)
             t.target = target
             transfer_filled(t, u32(Shape.PLAIN))

@@ -22,7 +22,7 @@ from mmulator.codegen.ops import (
     trailing_zeros,
 )
 from mmulator.codegen.types import i32, ptr_to, u32, u64
-from mmulator.machine.runtime.bulk import hold_barrier, hold_own
+from mmulator.machine.runtime.bulk import hold_own, targets
 from mmulator.machine.runtime.events import (
     WRITE,
     Proxy,
@@ -35,6 +35,7 @@ from mmulator.machine.runtime.events import (
     transfer_filled,
 )
 from mmulator.machine.runtime.faults import fault
+from mmulator.machine.runtime.mbarrier import ALIGNMENT
 from mmulator.machine.runtime.transfers import heard_at, new_transfer, start
 from mmulator.machine.runtime.waiting import wait_for_lanes, wake
 from mmulator.machine.runtime.windows import OFFSET_MASK, SHARED, WITHIN, shared_of
@@ -217,10 +218,11 @@ def cancel_function(generic: bool, multicast: bool) -> Native:
             if (response & (RESPONSE - 1)) != 0:
                 fault(w, FaultKind.MISALIGNED, site, lane, response, u32(RESPONSE))
             hold_own(w, lane, response, u64(RESPONSE), site)
-            hold_barrier(w, lane, barrier, site)
+            hold_own(w, lane, barrier, u64(ALIGNMENT), site)  # in this CTA, as the response
             reached = u32(1) << w.cta.rank
             if multicast:
                 reached = (u32(1) << w.cta.cluster.cta_count) - 1
+            targets(w, lane, response, u64(RESPONSE), barrier, reached, site)
             if w.cta.fault == 0:
                 t = new_transfer(w, lane, u32(TransferKind.CANCEL), site)
                 heard_at(t, barrier, reached)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import IntEnum, IntFlag
 
 from mmulator.codegen.lang import hook, native
-from mmulator.codegen.types import i32, i64, ptr, ptr_to, u32, u64, void
+from mmulator.codegen.types import i32, i64, ptr, ptr_to, u8, u32, u64, void
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.state import Cluster, Cta, Log, Transfer, Warp, WgmmaTable
 
@@ -45,7 +45,8 @@ def by(access: int, proxy: Proxy) -> int:
     return int(access) | int(proxy) << PROXY_SHIFT
 
 
-READ, WRITE, BOTH = int(Access.READ), int(Access.WRITE), int(Access.READ | Access.WRITE | Access.ATOMIC)
+READ, WRITE, ATOMIC = int(Access.READ), int(Access.WRITE), int(Access.ATOMIC)
+BOTH = READ | WRITE | ATOMIC
 
 
 @hook
@@ -55,7 +56,31 @@ def accessed(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32,
 
 @hook
 def accessed_one(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
-    """The same for one lane; operands of a whole warp or warpgroup count as lane 0's."""
+    """One lane is about to access `bytes` at an address; operands of a whole warp or warpgroup count as lane 0's."""
+
+
+class Only(IntEnum):
+    """The memory of which an instruction takes addresses."""
+
+    ANY = 0
+    GLOBAL = 1
+    OWN = 2  # shared memory of the CTA itself
+
+
+@hook
+def screened(
+    w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, only: u32, access: u32, site: u32, out: ptr_to(u32)
+) -> None:
+    """Before an access by lanes of `mask`, where the launch goes on (CompileOptions.keep_going): out[0] becomes those that cannot
+    access so many bytes at at[lane] | base, and are left out. only: Only."""
+
+
+@hook
+def lanes_stored(
+    w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, image: ptr_to(u8), rows: u32, site: u32
+) -> None:
+    """Behind a weak store by lanes of `mask` to at[lane] | base: what each has stored, one behind the other at `image`. rows: 1
+    for stmatrix, whose rows all lanes store together."""
 
 
 @hook
@@ -111,6 +136,7 @@ class Fence(IntEnum):
     MBARRIER_INIT = 5
     GENERIC_ACQUIRE = 6  # fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster
     GENERIC_RELEASE = 7
+    GENERIC_READS = 8  # the release of what was read alone: .sync_restrict::shared::cluster::read
 
 
 SPACE_GLOBAL, SPACE_CTA, SPACE_CLUSTER = 1, 2, 4  # of a fence.proxy: which spaces it is for; 0: all
@@ -191,7 +217,7 @@ class Shape(IntEnum):
     """What the payload of a transfer says of the bytes that it is for."""
 
     PLAIN = 0  # runtime/bulk.py: TO, FROM, BYTES
-    BOX = 1  # runtime/boxes.py: Box
+    BOX = 1  # runtime/maps.py: Box
     WORDS = 2  # runtime/store_async.py: TO, BYTES
     RESPONSE = 3  # runtime/cluster.py: TO
 
@@ -214,6 +240,11 @@ def map_published(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
 @hook
 def transfer_issued(t: ptr_to(Transfer)) -> None:
     """A bulk operation is filled in; its group is known, nothing of it is done."""
+
+
+@hook
+def left_undetermined(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64) -> None:
+    """A transfer has written bytes from a generic address on of which nobody can say what they are."""
 
 
 @hook
@@ -320,7 +351,12 @@ def undefined_written(
 @hook
 def undefined_used(w: ptr_to(Warp), lanes: u32, rule: u32, memory: u32, site: u32) -> None:
     """Lanes decide, or compute an address, by a register that has no value there. rule: its number. memory: why that may be
-    so: 0: a register was not written, 1: memory was not, 2: one of these."""
+    so: 0: a register was not written, 1: memory was not, 2: one of these, 3: because of `shuffle_missed`."""
+
+
+@hook
+def shuffle_missed(w: ptr_to(Warp), lanes: u32, site: u32) -> None:
+    """Lanes that a shuffle gives what a lane has that does not take part in it, if any do."""
 
 
 @hook

@@ -66,9 +66,18 @@ def members_given(w: ptr_to(Warp), mask: u32, members: ptr_to(u32), site: u32) -
     """Lanes of `mask` execute an instruction with a member mask, which each gives."""
 
 
+CLUSTER_ARRIVE, CLUSTER_WAIT, BARRIERS = 16, 17, 18  # of `barrier_here`, behind the barriers of a CTA
+
+
 @hook
-def aligned_here(w: ptr_to(Warp), mask: u32, waits: u32, site: u32) -> None:
-    """Lanes are at barrier.cluster.arrive (waits 0) or .wait (1) with .aligned, which does not wait for the rest of its warp."""
+def barrier_here(w: ptr_to(Warp), mask: u32, number: u32, aligned: u32, kind: u32, site: u32) -> None:
+    """Lanes come to a barrier, by its number, before they arrive. aligned: 1: it asks for the whole warp, and waits for no
+    lane. kind: of program/skips.py, a bit."""
+
+
+@hook
+def barrier_passed(w: ptr_to(Warp), mask: u32, kinds: u32, site: u32) -> None:
+    """Lanes are about to do something where no way leads to aligned barriers of these kinds any more."""
 
 
 @hook

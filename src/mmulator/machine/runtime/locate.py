@@ -9,7 +9,7 @@ from mmulator.machine.runtime.events import accessed_one
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.windows import OFFSET_MASK, SHARED, find_host, find_shared, hold, other_cta
 from mmulator.machine.state import FaultKind, Warp
-from mmulator.program.addresses import SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
+from mmulator.program.addresses import RANK_SHIFT, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
 
 
 @native
@@ -82,3 +82,14 @@ def hold_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, site: u32) -> p
         fault(w, FaultKind.BEYOND_SPACE, site, lane, at, u32(bytes))
         return null(u8)
     return find_shared(w, lane, at, bytes, site)
+
+
+@native
+def one_cta(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> u32:
+    """The bit of the CTA of the cluster whose shared memory an address of the shared window is in; 0 and a fault if there is
+    none. No other code shifts by a rank that an address says."""
+    rank = at >> RANK_SHIFT
+    if rank < u64(w.cta.cluster.cta_count):
+        return u32(1) << (u32(rank) & 31)
+    hold_shared(w, lane, at, u64(0), site)
+    return u32(0)

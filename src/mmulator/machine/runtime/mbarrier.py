@@ -22,7 +22,7 @@ from mmulator.machine.runtime.events import (
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.waiting import set_pcs, sleep_at, wake_at
 from mmulator.machine.state import RESCHEDULE, Cluster, FaultKind, Warp
-from mmulator.numerics.mbarrier import BYTES, COUNT, EXPECTED, MOST, PENDING, PENDING_BYTES, PHASE
+from mmulator.numerics.mbarrier import BYTES, COUNT, EXPECTED, LAYOUT, MOST, MOST_V1, PENDING, PENDING_BYTES, PHASE
 
 U64 = u64.vec(32)
 ALIGNMENT = 8
@@ -75,7 +75,7 @@ def change(cluster: ptr_to(Cluster), barrier: ptr_to(u64), arrivals: u64, bytes:
         pending = expected
         phase = phase ^ 1
     counts = (expected << EXPECTED) | (pending << PENDING) | (((u64(0) - awaited) & _BYTES) << PENDING_BYTES)
-    barrier[0] = counts | (phase << PHASE)
+    barrier[0] = counts | (phase << PHASE) | (word & LAYOUT)
     if flips:
         mbarrier_over(cluster, u64(barrier))
         cluster.flips = cluster.flips + 1
@@ -144,19 +144,22 @@ def expect_arrivals(w: ptr_to(Warp), lane: u32, site: u32, barrier: ptr_to(u64),
 
 # operations of lanes ------------------------------------------------------------------------------------------------
 @native
-def init(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counts: ptr_to(u32), site: u32) -> None:
-    """mbarrier.init: the first phase of a barrier of so many arrivals."""
+def init(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counts: ptr_to(u32), layout: u32, site: u32) -> None:
+    """mbarrier.init: the first phase of a barrier of so many arrivals. layout: 0 or 1."""
+    most = u64(MOST)
+    if layout != 0:
+        most = u64(MOST_V1)
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
         count = u64(counts[lane])
-        if count == 0 or count > MOST:
+        if count == 0 or count > most:
             fault(w, FaultKind.MBARRIER_RANGE, site, lane, u64(host[lane]), u32(count))
             return
         mbarrier_made(w, lane, u64(host[lane]), count, site)
         pending = (u64(0) - count) & _COUNT
-        cast_ptr(u64, host[lane])[0] = (pending << EXPECTED) | (pending << PENDING)
+        cast_ptr(u64, host[lane])[0] = (pending << EXPECTED) | (pending << PENDING) | u64(layout)
         open_account(w, lane, u64(host[lane]), cast_ptr(u64, host[lane])[0], site)
 
 
@@ -171,6 +174,21 @@ def inval(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), site: u32) -> None:
             return
         mbarrier_gone(w, lane, u64(host[lane]), site)
         close_account(w, lane, u64(host[lane]), site)
+
+
+@native
+def layouts(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), layout: u32, site: u32) -> u32:
+    """mbarrier.check_layout: the lanes whose mbarrier has a layout."""
+    found = u32(0)
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        if must_be_intact(w, lane, cast_ptr(u64, host[lane]), site) == 0:
+            return found
+        if (u32(cast_ptr(u64, host[lane])[0]) & LAYOUT) == layout:
+            found = found | (u32(1) << lane)
+    return found
 
 
 @native

@@ -7,10 +7,13 @@ another group gets a turn, which is the forward progress that sm_70 and later pr
 
 from __future__ import annotations
 
+from typing import Any
+
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import (
     bits_mask,
     cast_ptr,
+    cycles,
     mask_bits,
     minimum,
     reduce_max,
@@ -19,7 +22,7 @@ from mmulator.codegen.ops import (
     stack,
     trailing_zeros,
 )
-from mmulator.codegen.types import i32, i64, ptr, ptr_to, u32, u64
+from mmulator.codegen.types import i32, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime import floats
 from mmulator.machine.runtime.chance import hash_choice
@@ -81,6 +84,11 @@ def pick(w: ptr_to(Warp)) -> u32:
     return here & w.live & ~w.at_barrier
 
 
+def pauses(w: Any) -> Value:
+    """Macro: whether lanes came to a nanosleep or the worker is to look up, at a glance."""
+    return cast_ptr(u64, w.field_address("asleep"))[0]
+
+
 @native(inline=True)
 def run_warp(w: ptr_to(Warp), turn: i64, most: i64) -> i64:
     """Run until the warp exits, blocks, sleeps, faults or has used `turn` blocks of code; or `most`, all that its cluster has
@@ -92,6 +100,7 @@ def run_warp(w: ptr_to(Warp), turn: i64, most: i64) -> i64:
     stop = cta.launch.stop
     budget = minimum(turn, most)
     left = budget
+    cta.cluster.runner = cast_ptr(u8, w)
     result = i32(Stop.BUDGET)
     together = u32(0)
     while left > 0:
@@ -107,9 +116,9 @@ def run_warp(w: ptr_to(Warp), turn: i64, most: i64) -> i64:
         pc = w.pc
         regs = w.regs + w.frame
         if group == w.live:
-            while pc >= 0 and left > 0 and cta.fault == 0 and stop[0] == 0 and w.asleep == 0:
+            while pc >= 0 and left > 0 and cta.fault == 0 and stop[0] == 0 and pauses(w) == 0:
                 pause = select(left > 16, left - 16, i64(0))
-                while pc >= 0 and left > pause and cta.fault == 0 and w.asleep == 0:
+                while pc >= 0 and left > pause and cta.fault == 0 and pauses(w) == 0:
                     counts[pc] = counts[pc] + 1
                     pc = call_block(code[pc], w, regs, group)
                     left -= 1
@@ -133,6 +142,9 @@ def run_warp(w: ptr_to(Warp), turn: i64, most: i64) -> i64:
             if awake == 0 and w.live != 0:
                 result = i32(Stop.ASLEEP)
                 break
+        elif w.tired != 0:
+            w.tired = u32(0)
+            break
     ran = budget - left
     if result == Stop.BUDGET and ran < turn:
         w.turns = w.turns - together  # `pick` will say the same again
@@ -290,6 +302,7 @@ def run_clusters(cluster: ptr_to(Cluster), budget: i64) -> i32:
     """The same; back after about `budget` blocks of code, or when they are over. `begun` then says whether cluster `number` is
     half-done."""
     cluster.left = budget
+    cluster.since = cycles()
     environment = stack(u64, 2)
     floats.enter(environment)
     result = run_row(cluster)

@@ -20,7 +20,7 @@ from mmulator.machine.runtime.reduce import reduce_function
 from mmulator.machine.runtime.transfers import heard_at, new_transfer, start
 from mmulator.machine.runtime.windows import OFFSET_MASK, SHARED, hold
 from mmulator.machine.state import Completes, FaultKind, Transfer, Warp
-from mmulator.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT
+from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
 
 TO, BYTES, VALUE = range(3)  # words of the payload: an address, as subscribers know it; of the value; where that begins
 WRITES, COMBINES = by(WRITE, Proxy.ASYNC), by(BOTH, Proxy.ASYNC)
@@ -97,10 +97,10 @@ def to_shared(kind: str, count: int, generic: bool) -> Native:
             if (at & (bytes - 1)) != 0:
                 fault(w, FaultKind.MISALIGNED, site, lane, at, u32(bytes))
             target = hold_shared(w, lane, at, u64(bytes), site)
-            barrier_beside(w, lane, at, barrier, site)
+            reached = barrier_beside(w, lane, at, barrier, site)
             if w.cta.fault == 0:
                 t = new(w, lane, mover, at | SHARED, target, values, site)
-                heard_at(t, barrier, u32(1) << u32(barrier >> RANK_SHIFT))
+                heard_at(t, barrier, reached)
                 transfer_filled(t, u32(Shape.WORDS))
                 start(t)
 

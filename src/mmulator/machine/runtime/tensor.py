@@ -17,21 +17,12 @@ from mmulator.codegen.types import i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.codegen.values import Value
 from mmulator.errors import InternalError
 from mmulator.layouts.tensormap.types import TYPES
-from mmulator.machine.runtime.boxes import (
-    RANKS,
-    Box,
-    Wrong,
-    begin_box,
-    extent_of_box,
-    inside_beyond,
-    next_row,
-    row_offset,
-    run_of_rows,
-)
+from mmulator.machine.runtime.boxes import begin_box, extent_of_box, inside_beyond, next_row, row_offset, run_of_rows
 from mmulator.machine.runtime.bulk import barrier_beside, hold_barrier
 from mmulator.machine.runtime.events import BOTH, READ, WRITE, Proxy, Shape, accessed_one, by, transfer_filled
 from mmulator.machine.runtime.faults import fault
-from mmulator.machine.runtime.locate import hold_shared
+from mmulator.machine.runtime.locate import hold_shared, one_cta
+from mmulator.machine.runtime.maps import MOST_ROW, RANKS, Box, Wrong
 from mmulator.machine.runtime.reduce import reduce_function
 from mmulator.machine.runtime.rows import CHUNK, LINE, put_line, take_line
 from mmulator.machine.runtime.transfers import heard_at, new_transfer, start
@@ -45,7 +36,6 @@ if Box.size > PAYLOAD * 8:
 AHEAD = 8  # rows
 ROUNDED = 1 << 4  # a bit of a type's code in a map: of tf32
 SHARED_ALIGNMENT = 128
-MOST_ROW = 256 * 16  # bytes of a row
 NAN = 0x7FF7  # of elements that are out of bounds, in 16 bits each
 READS, WRITES, COMBINES = by(READ, Proxy.ASYNC), by(WRITE, Proxy.ASYNC), by(BOTH, Proxy.ASYNC)
 C16 = u8.vec(CHUNK)
@@ -336,6 +326,8 @@ def note_copy(w: ptr_to(Warp), lane: u32, at: u64, to: u64, coordinates: ptr_to(
 @native
 def hold_tensor(w: ptr_to(Warp), lane: u32, box: ptr_to(Box), access: u32, site: u32) -> ptr:
     """What a copy touches of the tensor, which lies in one buffer; or null, and a fault unless that is nothing."""
+    if w.cta.fault != 0:  # the rows of a box that has room in shared memory can be counted, those of others not
+        return null(u8)
     ends = stack(i64, 2)
     found = extent_of_box(box, ends, ends + 1)
     if found == 2:
@@ -388,8 +380,9 @@ def load_box(
         hold_barriers(w, lane, t, barrier, barriers, site)
         t.source = hold_tensor(w, lane, box, u32(READ), site)
         t.units = box.rows
-        transfer_filled(t, u32(Shape.BOX))
-        start(t)
+        if w.cta.fault == 0:
+            transfer_filled(t, u32(Shape.BOX))
+            start(t)
 
 
 @native
@@ -409,11 +402,13 @@ def tensor_load(
         where = maps[lane]
         if (way & OWN) != 0 and other_cta(w, place) != 0:
             fault(w, FaultKind.OTHER_CTA, site, lane, place, u32(0))
-        owner = u32(1) << u32(barrier >> RANK_SHIFT)
         if (way & MULTICAST) == 0:
-            only = u32(1) << u32(place >> RANK_SHIFT)
+            only = one_cta(w, lane, place, site)
+            owner = only
             if (way & PAIR) == 0:
                 barrier_beside(w, lane, place, barrier, site)
+            else:
+                owner = one_cta(w, lane, barrier, site)
             load_box(w, lane, place, where, coordinates, more, barrier, only, owner, rank, mode, site)
         elif (way & PAIR) == 0:
             all = masks[lane] & 0xFFFF
@@ -455,7 +450,8 @@ def tensor_store(
             t.units = box.rows
             t.source = shared_of(w.cta.cluster, w.cta.rank) + first_byte(box)
             t.source_bytes = box.place + lines_of_box(box) - first_byte(box)
-            transfer_filled(t, u32(Shape.BOX))
-            start(t)
+            if w.cta.fault == 0:
+                transfer_filled(t, u32(Shape.BOX))
+                start(t)
         if w.cta.fault != 0:
             note_copy(w, lane, maps[lane], from_, coordinates)

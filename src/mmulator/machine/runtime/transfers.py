@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr, copy_bytes, null, trailing_zeros
+from mmulator.codegen.ops import cast_ptr, copy_bytes, cycles, null, trailing_zeros
 from mmulator.codegen.types import ptr_to, u8, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime.chance import hash_choice
@@ -39,6 +39,7 @@ from mmulator.machine.state import (
 )
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 
+LONG = 1 << 24  # cycles of the host, some milliseconds
 AGE = 3  # one in 2^AGE rounds of the warps carries out a transfer that nobody waits for
 # Streams of chance: of transfers, by their numbers, and of the cluster, by how far it is.
 _TRANSFER, _CLUSTER = 1 << 52, 1 << 53
@@ -77,6 +78,18 @@ def no_transfers(cluster: ptr_to(Cluster)) -> None:
     if u64(cluster.transfers) != 0:
         for i in range(u32(TRANSFERS)):
             cluster.order[i] = u8(i)
+
+
+@native(inline=True)
+def look_up_soon(cluster: ptr_to(Cluster)) -> None:
+    """Transfers may be long, and a block of code may have many: after a while the warp that runs is to pause behind its block, so
+    that the worker looks at the time. It goes on as if it had not. Asked at every eighth transfer."""
+    if (cluster.newest & 7) != 0:
+        return
+    now = cycles()
+    if now - cluster.since > LONG:
+        cluster.since = now
+        cast_ptr(Warp, cluster.runner).tired = u32(1)
 
 
 # doing --------------------------------------------------------------------------------------------------------------
@@ -281,6 +294,7 @@ def start(t: ptr_to(Transfer)) -> None:
         advance(t, t.units)
     elif (what & 7) < 4 and t.units > 1:
         advance(t, 1 + u32(what >> 32) % (t.units - 1))
+    look_up_soon(cluster)
 
 
 @native

@@ -9,7 +9,8 @@ from mmulator.codegen.ops import cast_ptr, null, stack, store, trailing_zeros
 from mmulator.codegen.types import Ty, boolean, ptr_to, u8, u16, u32, u64
 from mmulator.machine.runtime import memory
 from mmulator.machine.runtime.events import READ
-from mmulator.machine.runtime.windows import NAMES, OFFSET_MASK, find_host, shared_span, window_of
+from mmulator.machine.runtime.tables import window_of
+from mmulator.machine.runtime.windows import NAMES, OFFSET_MASK, find_host, shared_span
 from mmulator.machine.state import Warp
 from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 

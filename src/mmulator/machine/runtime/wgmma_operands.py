@@ -14,7 +14,7 @@ from mmulator.layouts.operands import accumulator, operand_a
 from mmulator.machine.runtime.events import READ, Proxy, accessed_one, by
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.pending import entry
-from mmulator.machine.runtime.windows import SHARED, shared_span
+from mmulator.machine.runtime.windows import descriptor_span, of_descriptor
 from mmulator.machine.state import WGMMA, FaultKind, Warp, WgmmaTable
 from mmulator.twin.doors import Door
 from mmulator.twin.moves import WarpTile
@@ -26,14 +26,14 @@ WARPS = 4  # of a warpgroup
 @native(inline=True)
 def operand_seen(w: ptr_to(Warp), at: u64, site: u32) -> None:
     """What is said of an access to UNIT bytes of a matrix."""
-    accessed_one(w, u32(0), at | SHARED, u32(UNIT), by(READ, Proxy.ASYNC), site)
+    accessed_one(w, u32(0), of_descriptor(w, at), u32(UNIT), by(READ, Proxy.ASYNC), site)
 
 
 @native(inline=True)
 def operand(w: ptr_to(Warp), at: u64, site: u32) -> ptr:
     """UNIT bytes of a matrix that a descriptor points to, at an address of the shared window; null and a fault if they are not
     there."""
-    host = shared_span(w, at, at + (UNIT - 1))
+    host = descriptor_span(w, at, at + (UNIT - 1))
     if u64(host) == 0:
         fault(w, FaultKind.WGMMA_ADDRESS, site, u32(0), at, u32(UNIT))
         return null(u8)
@@ -41,7 +41,7 @@ def operand(w: ptr_to(Warp), at: u64, site: u32) -> ptr:
     return host + at
 
 
-operand_bytes = operand_function(Door("wgmma", Warp, operand, span=shared_span, seen=operand_seen))
+operand_bytes = operand_function(Door("wgmma", Warp, operand, span=descriptor_span, seen=operand_seen))
 
 
 def operation(w: Any, number: Any) -> Any:

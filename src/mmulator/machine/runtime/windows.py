@@ -25,10 +25,11 @@ from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import cast_ptr, copy_bytes, iota, leading_zeros, load, mask_bits, null, stack, store, trailing_zeros
 from mmulator.codegen.types import i64, ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value, constant, extract
-from mmulator.machine.runtime.events import READ, WRITE, accessed, accessed_one
+from mmulator.machine.runtime.events import ATOMIC, READ, WRITE, accessed, accessed_one
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.sums import give_way, settled
-from mmulator.machine.state import HINTS, Cluster, Cta, FaultKind, Warp, Window
+from mmulator.machine.runtime.tables import search, window_of
+from mmulator.machine.state import WORD, Cluster, Cta, FaultKind, Warp
 from mmulator.program.addresses import (
     FIRST_GLOBAL_SLOT,
     RANK_SHIFT,
@@ -44,36 +45,6 @@ U64, POINTERS = u64.vec(32), ptr.vec(32)
 OFFSET_MASK = (1 << SLOT_SHIFT) - 1
 SHARED = SLOT_SHARED << SLOT_SHIFT
 WITHIN = (1 << RANK_SHIFT) - 1  # of an address of shared memory: what is not the rank
-WORD = 4  # bytes: compilers make atomics of the word that a smaller element lies in, so the end of a region may lie in one
-
-
-@native
-def search(cta: ptr_to(Cta), at: u64, site: u32) -> ptr_to(Window):
-    """The last region of the host's memory that begins at an address or before it; it may end before it, too."""
-    regions = cta.launch.regions
-    low = u64(0)
-    high = cta.launch.region_count
-    while high - low > 1:
-        middle = (low + high) >> 1
-        if regions[middle].start <= at:
-            low = middle
-        else:
-            high = middle
-    cta.cluster.hints[site & (HINTS - 1)] = u32(low)
-    return regions + low
-
-
-@native(inline=True)
-def window_of(cta: ptr_to(Cta), at: u64, site: u32) -> ptr_to(Window):
-    """Where a generic address of the global space, of constants or parameters may lie: the window of its slot, or a region, of
-    which an instruction most often finds the one that it met last."""
-    slot = at >> SLOT_SHIFT
-    found = cta.launch.windows + slot
-    if slot == 0 or slot >= cta.launch.slots:
-        found = cta.launch.regions + cta.cluster.hints[site & (HINTS - 1)]
-        if at - found.start >= found.size:
-            found = search(cta, at, site)
-    return found
 
 
 @native
@@ -103,14 +74,16 @@ def find_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, site: u32) -> p
 
 
 @native(inline=True)
-def in_window(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, word: u32, site: u32) -> ptr:
-    """Host pointer of bytes of the global space that lie in one buffer, or null and a fault. word: of a word of a region."""
+def in_window(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u32) -> ptr:
+    """Host pointer of bytes of the global space that lie in one buffer, or null and a fault. An atomic operation of a word may
+    reach the room behind a region, and so may a load in a kernel that has some: compilers make them of the word that a smaller
+    element lies in, and read that first."""
     window = window_of(w.cta, at, site)
     size = window.size
     give_way(w.cta.cluster, window.host, size, access & WRITE)
     slot = at >> SLOT_SHIFT
-    if word != 0 and (slot == 0 or slot >= w.cta.launch.slots):
-        size = ((size + (WORD - 1)) >> 2) << 2
+    if bytes == WORD and ((access & ATOMIC) != 0 or ((access & WRITE) == 0 and w.cta.launch.words != 0)):
+        size = size + u64(window.room)
     offset = at - window.start
     if size < bytes or offset > size - bytes:
         kind = u32(FaultKind.OUT_OF_BOUNDS)
@@ -142,7 +115,7 @@ def find_host(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
             fault(w, FaultKind.LOCAL_OUT_OF_BOUNDS, site, lane, at, bytes)
             return null(u8)
         return w.local + (u64(lane) * launch.local_bytes + offset)
-    return in_window(w, lane, at, u64(bytes), access, u32(bytes == WORD), site)
+    return in_window(w, lane, at, u64(bytes), access, site)
 
 
 @native
@@ -162,7 +135,18 @@ def hold(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u32
     if slot == SLOT_SHARED or slot == SLOT_LOCAL:
         fault(w, FaultKind.WRONG_SPACE, site, lane, at, u32(bytes))
         return null(u8)
-    return in_window(w, lane, at, bytes, access, u32(0), site)
+    return in_window(w, lane, at, bytes, access, site)
+
+
+@native
+def hold_each(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u64, site: u32) -> None:
+    """Bytes of the global space that must be there, of each lane, and that nobody reads (hints to caches): no word to
+    subscribers."""
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        hold(w, lane, at[lane], bytes, u32(READ), site)
 
 
 @native(inline=True)
@@ -426,10 +410,25 @@ def local_function(bytes: int, access: int) -> Native:
 # where the address is known or made here ----------------------------------------------------------------------------
 @native(inline=True)
 def shared_span(w: ptr_to(Warp), low: u64, high: u64) -> ptr:
-    """Where the byte at address 0 of the shared window would be, if the bytes from `low` to `high` are there; else null."""
+    """Where the byte at address 0 of the shared window would be, if bytes `low` to `high` are the CTA's own; else null."""
+    base = w.cta.shared_base
+    if low < base or high >= base + u64(w.cta.launch.shared_bytes):
+        return null(u8)
+    return ptr(u64(w.cta.shared) - base)
+
+
+@native(inline=True)
+def descriptor_span(w: ptr_to(Warp), low: u64, high: u64) -> ptr:
+    """`shared_span` for addresses out of a matrix descriptor, which have no rank: they are the CTA's own, whatever its rank."""
     if low < SHARED_BASE or high >= SHARED_BASE + u64(w.cta.launch.shared_bytes):
         return null(u8)
     return w.cta.shared + i64(-SHARED_BASE)
+
+
+@native(inline=True)
+def of_descriptor(w: ptr_to(Warp), at: u64) -> u64:
+    """The generic address of what a matrix descriptor names."""
+    return (at + (w.cta.shared_base - SHARED_BASE)) | SHARED
 
 
 @native(inline=True)
@@ -473,9 +472,12 @@ def peek(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, out: ptr) -> u64:
     size = u64(0)
     host = null(u8)
     if slot == SLOT_SHARED:
-        offset = at - (SHARED | w.cta.shared_base)
+        rank = u32((at & OFFSET_MASK) >> RANK_SHIFT)
+        if rank >= w.cta.cluster.cta_count:
+            return u64(0)
+        offset = (at & WITHIN) - SHARED_BASE
         size = u64(launch.shared_bytes)
-        host = w.cta.shared
+        host = (cast_ptr(Cta, w.cta.cluster.ctas) + rank).shared
     elif slot == SLOT_LOCAL:
         size = launch.local_bytes
         host = w.local + u64(lane) * size

@@ -11,13 +11,15 @@ from mmulator.machine.sanitizer import clocks
 from mmulator.machine.sanitizer.clocks import U32, agent_of, entries_of, knower_of, knows, now, orders_of
 from mmulator.machine.sanitizer.conflicts import async_conflict, async_found
 from mmulator.machine.sanitizer.issues import has_fenced, issue_knows_foreign
-from mmulator.machine.sanitizer.judgement import conflict
+from mmulator.machine.sanitizer.judgement import conflict, steady_broken
 from mmulator.machine.sanitizer.records import (
     ATOMIC,
     KIND_SHIFT,
     LANE_BITS,
     LANE_MASK,
     MET,
+    PATTERN_MASK,
+    PATTERN_SHIFT,
     PER_LANE,
     PROXY_FROM,
     SCOPE_MASK,
@@ -34,7 +36,8 @@ from mmulator.machine.sanitizer.records import (
 )
 from mmulator.machine.sanitizer.world import knows_foreign, view_knows_foreign
 
-UNORDERED, KNOWN, FENCED = range(3)  # how an access comes before the actor's: not, it does, through a proxy fence
+# How an access comes before the actor's: not, it does, through a proxy fence; it does, and was a read, or has been read since.
+UNORDERED, KNOWN, FENCED, READ_SINCE = range(4)
 
 
 def turned(lanes: Any, lane: Any) -> Any:
@@ -204,6 +207,18 @@ def note_met(a: ptr_to(Actor), number: u32, lanes: u32) -> None:
 
 
 @native
+def note_pattern(a: ptr_to(Actor), r: ptr_to(Record), number: u32) -> None:
+    """An actor that takes a tile to be swizzled in some way meets what a tensor copy brought."""
+    brought = (r.flags >> PATTERN_SHIFT) & PATTERN_MASK
+    if brought == a.pattern:
+        a.alike = u32(1)
+    elif brought != 0 and a.unlike == 0:
+        a.unlike = number
+        a.unlike_pattern = brought
+        a.unlike_at = a.at
+
+
+@native
 def check_met(a: ptr_to(Actor), met: ptr_to(Met)) -> None:
     """The actor meets the writes that another of the same operation has met."""
     for n in range(met.count):
@@ -232,12 +247,21 @@ def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
     if a.asynchronous != 0:
         if wrote != 0 and u64(a.met) != 0:
             note_met(a, number, lanes)
+        if wrote != 0 and a.pattern != 0 and kind == int(Kind.TENSOR):
+            note_pattern(a, r, number)
         level = issue_level(a, r, number, lanes)
         if level == FENCED:
             return
         if (a.flags & r.flags & ATOMIC) != 0:
             return
-        if number != a.told and (level == UNORDERED or (wrote != 0 and kind < PROXY_FROM)):
+        if level == KNOWN and kind < PROXY_FROM and (a.flags & WRITE) != 0 and (wrote & ~a.reread) == 0:
+            released = u32(0)
+            if a.store.foreign == 0:
+                released = issue_lanes(a, r, u32(clocks.FENCED_READS))
+            if number != a.noted and (lanes & ~released) != 0:
+                a.noted = number
+                async_found(a.w, a.lane, a.at, u32(a.bytes), a.flags, a.site, r, item & LANE_MASK, u32(READ_SINCE))
+        elif number != a.told and (level == UNORDERED or (wrote != 0 and kind < PROXY_FROM)):
             a.told = number
             a.fine = number
             async_found(a.w, a.lane, a.at, u32(a.bytes), a.flags, a.site, r, item & LANE_MASK, level)
@@ -245,6 +269,7 @@ def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
     if together(a, r) != 0:
         return
     if knows_exactly(a, r, number, lanes) != 0:
+        steady_broken(a, r, lanes, wrote)
         return
     if kind < PROXY_FROM:
         conflict(a, r, item & LANE_MASK, lanes, wrote)

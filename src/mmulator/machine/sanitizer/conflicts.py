@@ -25,10 +25,11 @@ from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
 from mmulator.rules import proxies as rules
 
 ATOMIC, WRITE = int(Access.ATOMIC), int(Access.WRITE)
-_FENCE, _READ_EARLY, _REFILL, _OPERAND, _SOURCE, _OVERLAP, _RESULT, _RACE, _COPY_FENCE = (
+_FENCE, _READ_EARLY, _REFILL, _OPERAND, _SOURCE, _OVERLAP, _RESULT, _RACE, _COPY_FENCE, _WRITE_FENCE, _REFILL_FENCE = (
     r.number for r in (
         rules.FENCE_MISSING, rules.READ_BEFORE_WAIT, rules.REFILL_EARLY, rules.OPERAND_OVERWRITTEN, rules.SOURCE_REUSED,
         rules.WRITE_OVERLAP, rules.RESULT_EARLY, rules.OPERAND_RACE, rules.COPY_FENCE_MISSING,
+        rules.WRITE_FENCE_MISSING, rules.REFILL_FENCE_MISSING,
     )
 )  # fmt: skip
 
@@ -173,13 +174,13 @@ def async_found(
     w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, flags: u32, site: u32, record: ptr_to(Record), record_lane: u32, level: u32
 ) -> None:
     """An asynchronous access meets one that its issue does not know of (level 0), or a generic write that it knows of without a
-    proxy fence between (level 1). flags: of its record."""
+    proxy fence between (level 1), or that or a generic read, which it writes over (level 3). flags: of its record."""
     cluster = w.cta.cluster
     p = proxies_of(cluster)
     one = u32(1)
     lanes = one << lane
     kind = kind_of(flags)
-    if level != 0:  # the same again
+    if level == 1:  # the same again
         if p.told == u64(record) and p.told_site == site:
             return
         p.told = u64(record)
@@ -203,6 +204,11 @@ def async_found(
             rule = u32(_FENCE)
             if kind == int(Kind.WGMMA) and other_kind == int(Kind.COPY):
                 rule = u32(_COPY_FENCE)
+            tell_conflict(w, lanes, site, at, bytes, record, others, rule, u32(0))
+        elif kind != int(Kind.STORE):
+            rule = u32(_WRITE_FENCE)
+            if level != 1:
+                rule = u32(_REFILL_FENCE)
             tell_conflict(w, lanes, site, at, bytes, record, others, rule, u32(0))
         return
     shared = u32((at >> SLOT_SHIFT) == SLOT_SHARED)

@@ -13,7 +13,7 @@ from mmulator.codegen.ops import cast_ptr, load, mask_bits, trailing_zeros
 from mmulator.codegen.types import Struct, ptr_to, u32, u64
 from mmulator.machine.sanitizer.found import find, find_against, of_cluster
 from mmulator.machine.state import FULL, LANES, Cluster, Warp
-from mmulator.rules.execution import DIVERGED, INCOMPLETE, MASKS, NOT_MEMBER, PARTIAL_WARP
+from mmulator.rules.execution import DIVERGED, INCOMPLETE, MASKS, NOT_MEMBER
 
 U32 = u32.vec(LANES)
 WARPS = 4  # of a warpgroup
@@ -21,18 +21,18 @@ WARPS = 4  # of a warpgroup
 # What the warps of a warpgroup have executed. steps: of each warp; most: of the one ahead. rows: instructions of the newest
 # steps, step n at n modulo ROWS: the site; firsts: which warp was first there. gone: warps that have exited.
 # judged: it is over, since something was found, or was too long ago. resizes, resize: how many setmaxnreg each warp has
-# executed, and which last. there, at: lanes of each warp that were at barrier.cluster.arrive and .wait last, and at which.
+# executed, and which last.
 ROWS = 1024
 Steps = Struct("Steps", [
     ("steps", u32, WARPS), ("most", u32), ("gone", u32), ("judged", u32),
-    ("resizes", u32, WARPS), ("resize", u32, WARPS), ("there", u32, 2 * WARPS), ("at", u32, 2 * WARPS),
+    ("resizes", u32, WARPS), ("resize", u32, WARPS),
     ("rows", u32, ROWS), ("firsts", u32, ROWS),
 ])  # fmt: skip
 PARTED = 2  # judged: they have executed different instructions
 EXITED, ANOTHER, NO_WARPS, LANES_GONE = range(4)  # why, in the first word of a finding
 
 _DIVERGED, _INCOMPLETE = DIVERGED.number, INCOMPLETE.number
-_MEMBER, _MASKS, _PARTIAL = NOT_MEMBER.number, MASKS.number, PARTIAL_WARP.number
+_MEMBER, _MASKS = NOT_MEMBER.number, MASKS.number
 
 
 def steps_of(w: Any) -> Any:
@@ -184,29 +184,6 @@ def begins(cluster: ptr_to(Cluster)) -> None:
             group.judged = u32(0)
             for n in range(u32(WARPS)):
                 group.resizes[n] = u32(0)
-            for n in range(u32(2 * WARPS)):
-                group.there[n] = u32(0)
-
-
-@native
-def here(w: ptr_to(Warp), mask: u32, waits: u32, site: u32) -> None:
-    """barrier.cluster with .aligned: the lanes of a warp that have not exited are all at this one, or will be."""
-    if u64(of_cluster(w.cta.cluster).execution) == 0:
-        return
-    group = steps_of(w)
-    n = 2 * (w.index % WARPS) + waits
-    others = group.there[n] & w.live & ~mask
-    if others != 0 and group.at[n] != site:
-        entry = find_against(
-            w, u32(_PARTIAL), site, mask, u64(0), u32(0), group.at[n] + 1, w.cta.linear, w.index, others
-        )
-        if u64(entry) != 0:
-            if entry.count == 1:
-                entry.words[0] = u64(others)
-    group.there[n] = (group.there[n] & w.live) | mask
-    group.at[n] = site
-    if group.there[n] == w.live:
-        group.there[n] = u32(0)
 
 
 @native
@@ -248,6 +225,6 @@ def members(w: ptr_to(Warp), mask: u32, given: ptr_to(u32), site: u32) -> None:
 
 HOOKS = {
     "wgmma_fenced": fenced, "wgmma_issued": issued, "wgmma_committed": committed, "wgmma_waited": waited, "lanes_exit": exits,
-    "cluster_begins": begins, "members_given": members, "aligned_here": here, "resized": resizes,
+    "cluster_begins": begins, "members_given": members, "resized": resizes,
     "warps_missing": miss,
 }  # fmt: skip

@@ -15,6 +15,7 @@ from mmulator.machine.sanitizer.found import find_entry, of_launch
 from mmulator.machine.sanitizer.records import (
     ATOMIC,
     DOUBTS,
+    STEADY,
     STRONG,
     WRITE,
     Actor,
@@ -28,7 +29,7 @@ from mmulator.rules import races as rules
 
 (
     _WRITE_WRITE, _READ_WRITE, _IN_WARP, _BETWEEN, _IN_CLUSTER, _COPY_READ, _COPY_OVERWRITTEN, _COPY_SOURCE, _SCOPE, _HALF,
-    _REPLICATED,
+    _REPLICATED, _STEADY, _STEADY_LATER, _, _,
 ) = (r.number for r in rules.RULES)  # fmt: skip
 AGAIN = 63  # of the word of a finding: the write is not the first one there
 LARGEST = 16  # bytes of a write that may be of what was there
@@ -52,17 +53,15 @@ def rule_of(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, wrote: u32) -> u32:
         if wrote == 0:
             reader = r.flags
             writer = a.flags
+        if (reader & ~writer & STRONG) != 0:
+            return u32(_HALF)
         if apart == 0:
-            if (writer & ~reader & STRONG) != 0:
-                return u32(_HALF)
             operands = a.races.launch.operands
             if (operands[a.site] & operands[r.site] & 1) != 0:
                 if (wrote == 0 and a.read_site == r.site + 1) or (wrote != 0 and r.since == a.site + 1 and kind_of(r.flags) == 0):
                     return u32(_REPLICATED)
                 if operands[a.site] == operands[r.site] or (lane == a.lane and r.warp != a.w.index):
                     return u32(_REPLICATED)
-        elif (reader & ~writer & STRONG) != 0:
-            return u32(_HALF)
     if apart != 0:
         if (a.flags & r.flags & STRONG) != 0:
             return u32(_SCOPE)
@@ -157,6 +156,20 @@ def conflict(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, lanes: u32, wrote: 
                 d.other_lanes = lanes
                 d.word = word
             return
+    tell_race(a.w, rule, a.site, a.lanes, a.at, u32(a.bytes), r.site, r.cta, r.warp, lanes, word)
+
+
+@native
+def steady_broken(a: ptr_to(Actor), r: ptr_to(Record), lanes: u32, wrote: u32) -> None:
+    """The actor's access and an older one are in order, and one of them reads what nobody may write while the kernel runs. wrote:
+    the record's is a write."""
+    if ((a.flags | r.flags) & STEADY) == 0:
+        return
+    rule = u32(_STEADY)
+    word = (u64(a.flags) << 32) | u64(r.flags)
+    if wrote == 0:
+        rule = u32(_STEADY_LATER)
+        word = word & ~u64(WRITE | ATOMIC)
     tell_race(a.w, rule, a.site, a.lanes, a.at, u32(a.bytes), r.site, r.cta, r.warp, lanes, word)
 
 

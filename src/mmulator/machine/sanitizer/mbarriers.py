@@ -13,27 +13,39 @@ from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import cast_ptr, fill_bytes, load, mask_bits, minimum, select, trailing_zeros
 from mmulator.codegen.types import Struct, ptr_to, u32, u64
 from mmulator.machine.runtime.accounts import account_of, entry_of, warp_number
-from mmulator.machine.runtime.events import PROXY_SHIFT, READ, SAID, SCOPE_MASK, SCOPE_SHIFT, SCOPES, WRITE, Order, Proxy
+from mmulator.machine.runtime.events import (
+    PROXY_SHIFT,
+    READ,
+    SAID,
+    SCOPE_MASK,
+    SCOPE_SHIFT,
+    SCOPES,
+    WRITE,
+    Fence,
+    Order,
+    Proxy,
+)
 from mmulator.machine.runtime.windows import OFFSET_MASK, SHARED, U64, WITHIN, shared_of
-from mmulator.machine.sanitizer.clocks import agent_of, knower_of, knows, now, orders_of
+from mmulator.machine.sanitizer.clocks import agent_of, knower_of, knows, knows_fenced, now, orders_of
 from mmulator.machine.sanitizer.found import find, find_against, generic_of, host_of, of_cluster
 from mmulator.machine.sanitizer.phases import mbarrier_agent, mbarrier_phase
-from mmulator.machine.state import Account, Cluster, Completes, Cta, Transfer, Warp, Who
+from mmulator.machine.state import ACCOUNTS, Account, Cluster, Completes, Cta, Transfer, TransferKind, Warp, Who
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 from mmulator.rules import mbarriers as rules
 
 _IN_USE, _AFTER_INVAL, _INVAL_IN_USE, _NOT_VISIBLE = (
     r.number for r in (rules.INIT_IN_USE, rules.AFTER_INVAL, rules.INVAL_IN_USE, rules.INIT_NOT_VISIBLE)
 )
-_NARROW = rules.SCOPE_TOO_NARROW.number
+_NARROW, _UNSAID, _UNFENCED = (r.number for r in (rules.SCOPE_TOO_NARROW, rules.SCOPE_UNSAID, rules.INIT_NOT_FENCED))
 _STORED_TO, _READ_AS_DATA = rules.STORED_TO.number, rules.READ_AS_DATA.number
 GRANULE = 8  # bytes of an mbarrier
 BITS = 32  # of a word of the map of live mbarriers
 
 # Of an mbarrier. at: its generic address. agent, clock: who initialised it, or invalidated it; when. async_clock: of
 # its agent, in the phase in which what was issued last completes (0: nothing was), and who issued that. settled: as of a Use.
+# fenced: a fence of its mbarrier.init lies behind that, or has been asked for.
 Keeper = Struct("Keeper", [
-    ("at", u64), ("agent", u32), ("clock", u32), ("async_clock", u32), ("settled", u32), ("issued", Who),
+    ("at", u64), ("agent", u32), ("clock", u32), ("async_clock", u32), ("settled", u32), ("issued", Who), ("fenced", u32),
 ])  # fmt: skip
 # Of a warp at one: lanes that know of its mbarrier.init; those that used it at the newest clock, in which phase, where. settled:
 # a thread of its block that has exited knew of it. until: as `next_meeting` says.
@@ -230,6 +242,37 @@ def issued_for(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
 
 
 @native
+def completed_by(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
+    """A lane issues a copy whose bytes complete an mbarrier, through the asynchronous proxy: a fence lies behind the
+    mbarrier.init, for that proxy or for mbarriers. Each is judged once."""
+    cluster = w.cta.cluster
+    s = mbarriers_of(cluster)
+    entry = account_of(cluster, barrier)
+    if u64(s) == 0 or u64(entry) == 0:
+        return
+    k = s.keepers + number_of(cluster, entry)
+    if k.fenced == 0 and entry.valid != 0:
+        k.fenced = u32(1)
+        if knows_fenced(w, lane, k.agent, k.clock) == 0 and knows(w, lane, k.agent, k.clock) != 0:
+            who = entry.made
+            blame(w, u32(_UNFENCED), site, u32(1) << lane, k.at, who.site, who.warp, u32(1) << who.lane)
+
+
+@native
+def mbarriers_fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32, at: ptr_to(u64), site: u32) -> None:
+    """fence.mbarrier_init: for what its threads have initialised."""
+    s = mbarriers_of(w.cta.cluster)
+    if kind != Fence.MBARRIER_INIT or u64(s) == 0:
+        return
+    first = warp_number(w) * 32
+    for n in range(u32(ACCOUNTS)):
+        k = s.keepers + n
+        lane = k.agent - first
+        if k.at != 0 and lane < 32:
+            k.fenced = k.fenced | ((mask >> lane) & 1)
+
+
+@native
 def mbarrier_is_issued(t: ptr_to(Transfer)) -> None:
     """A copy that mbarriers hear of."""
     if t.completes == Completes.BYTES:
@@ -238,7 +281,10 @@ def mbarrier_is_issued(t: ptr_to(Transfer)) -> None:
         while left != 0:
             rank = trailing_zeros(left)
             left = left & (left - 1)
-            issued_for(w, t.lane, u64(shared_of(w.cta.cluster, rank)) + t.offset, t.site)
+            barrier = u64(shared_of(w.cta.cluster, rank)) + t.offset
+            issued_for(w, t.lane, barrier, t.site)
+            if t.kind != TransferKind.STORE_ASYNC:
+                completed_by(w, t.lane, barrier, t.site)
 
 
 @native
@@ -251,16 +297,19 @@ def mbarrier_signalled(w: ptr_to(Warp), mask: u32, barrier: u64, counted: u32, s
 def mbarrier_released(
     w: ptr_to(Warp), mask: u32, barrier: u64, arrivals: u64, expected: u64, came: u64, site: u32
 ) -> None:
-    """An arrival that says .release.cta, at the mbarrier of another block."""
+    """An arrival that says .release.cta, or no scope, which is the same, at the mbarrier of another block."""
     cluster = w.cta.cluster
     if cluster.cta_count == 1 or arrivals == 0:
         return
     order = knower_of(orders_of(cluster), w).order
-    if (order & (SAID | Order.RELEASE)) != (SAID | Order.RELEASE) or ((order >> SCOPE_SHIFT) & SCOPE_MASK) != SCOPES["cta"]:
+    rule = u32(_NARROW)
+    if (order & SAID) == 0:
+        rule = u32(_UNSAID)
+    elif (order & Order.RELEASE) == 0 or ((order >> SCOPE_SHIFT) & SCOPE_MASK) != SCOPES["cta"]:
         return
     at = generic_of(cluster, barrier)
     if u32((at & OFFSET_MASK) >> RANK_SHIFT) != w.cta.rank:
-        find(w, u32(_NARROW), site, mask, at, u32(GRANULE))
+        find(w, rule, site, mask, at, u32(GRANULE))
 
 
 # what lies over it ----------------------------------------------------------------------------------------------------
@@ -347,5 +396,5 @@ def mbarriers_forgotten(cluster: ptr_to(Cluster)) -> None:
 HOOKS: Mapping[str, Native] = {
     "mbarrier_made": mbarrier_is_made, "mbarrier_gone": mbarrier_is_gone, "accessed": touched, "accessed_one": touched_one,
     "transfer_issued": mbarrier_is_issued, "copy_signals": mbarrier_signalled, "cluster_begins": mbarriers_forgotten,
-    "mbarrier_arrived": mbarrier_released,
+    "mbarrier_arrived": mbarrier_released, "fenced": mbarriers_fenced,
 }  # fmt: skip

@@ -28,6 +28,7 @@ from mmulator.machine.sanitizer.clocks import (
     ALL,
     FENCED,
     FENCED_GLOBAL,
+    FENCED_READS,
     ISSUES,
     KNOWN,
     NOTHING,
@@ -135,21 +136,25 @@ def order_exit(w: ptr_to(Warp), mask: u32, site: u32) -> None:
 
 
 @native
-def release_behind(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, c: ptr_to(Collector), order: u32) -> None:
-    """An arrival that releases; one that is relaxed releases what was before the last fence."""
+def release_behind(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, c: ptr_to(Collector), order: u32, plane: u32) -> None:
+    """An arrival that releases; one that is relaxed releases what was before the last fence, of RELEASED or RELEASED_WIDE."""
     if (order & Order.RELEASE) != 0:
         release_lanes(o, k, mask, c)
     else:
-        lanes = fenced_lanes(o, k, mask, u32(RELEASED))
+        lanes = fenced_lanes(o, k, mask, plane)
         if lanes != 0:
-            release_fenced(o, c, k, lanes, u32(RELEASED))
+            release_fenced(o, c, k, lanes, plane)
 
 
 # the cluster ----------------------------------------------------------------------------------------------------------
 @native
 def order_cluster_arrived(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> None:
+    """Behind a fence of the CTA alone a relaxed arrival tells other CTAs nothing; where there are none, any fence will do."""
     o = orders_of(w.cta.cluster)
-    release_behind(o, knower_of(o, w), mask, o.meeting, order)
+    plane = u32(RELEASED)
+    if w.cta.cluster.cta_count > 1:
+        plane = u32(RELEASED_WIDE)
+    release_behind(o, knower_of(o, w), mask, o.meeting, order, plane)
 
 
 @native
@@ -178,7 +183,8 @@ def order_fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32,
     o = orders_of(w.cta.cluster)
     k = knower_of(o, w)
     scope = (order >> SCOPE_SHIFT) & SCOPE_MASK
-    wide = scope > _CTA and (scope >= _GPU or w.cta.cluster.cta_count > 1)
+    far = scope > _CTA or kind == Fence.MBARRIER_INIT  # whose scope is the cluster's
+    wide = far and (scope >= _GPU or w.cta.cluster.cta_count > 1)
     if kind == Fence.ASYNC or kind == Fence.GENERIC_ACQUIRE or kind == Fence.GENERIC_RELEASE:
         if o.planes < PROXIES:
             o.planes = u32(PROXIES)
@@ -186,6 +192,10 @@ def order_fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32,
             fence_plane(o, k, mask, u32(FENCED))
         if spaces == 0 or (spaces & SPACE_GLOBAL) != 0:
             fence_plane(o, k, mask, u32(FENCED_GLOBAL))
+    if kind == Fence.GENERIC_READS:
+        if o.planes < PROXIES:
+            o.planes = u32(PROXIES)
+        fence_plane(o, k, mask, u32(FENCED_READS))
     if kind == Fence.MEMORY and (order & Order.ACQUIRE) != 0 and o.planes == PLANES:
         know_acquired(o, k, mask, u32(ACQUIRED))
         if wide:
@@ -219,10 +229,10 @@ def order_mbarrier_arrived(
         entry = phaser_of(w.cta.cluster, barrier)
         if u64(entry) != 0:
             if barrier - u64(w.cta.shared) < u64(w.cta.launch.shared_bytes):
-                release_behind(o, k, mask, entry.collecting, k.order)
+                release_behind(o, k, mask, entry.collecting, k.order, u32(RELEASED))
             elif ((k.order >> SCOPE_SHIFT) & SCOPE_MASK) != _CTA:  # nobody else can wait there
                 entry.is_far = u32(1)
-                release_behind(o, k, mask, entry.far, k.order)
+                release_behind(o, k, mask, entry.far, k.order, u32(RELEASED_WIDE))
 
 
 @native
@@ -236,8 +246,10 @@ def order_mbarrier_waited(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), paritie
     o = orders_of(cluster)
     k = knower_of(o, w)
     plane = u32(KNOWN)
+    far_plane = u32(KNOWN)
     if (k.order & Order.ACQUIRE) == 0:
         plane = u32(ACQUIRED)
+        far_plane = u32(ACQUIRED_WIDE)
         o.planes = u32(PLANES)
     left = mask
     while left != 0:
@@ -254,7 +266,7 @@ def order_mbarrier_waited(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), paritie
         if u64(entry) != 0:
             acquire_behind(o, k, same, entry.done + parity * PLANES, plane)
             if entry.is_far != 0 and ((k.order >> SCOPE_SHIFT) & SCOPE_MASK) != _CTA:
-                acquire_behind(o, k, same, entry.far_done + parity * PLANES, plane)
+                acquire_behind(o, k, same, entry.far_done + parity * PLANES, far_plane)
         else:
             acquire_behind(o, k, same, o.everything, plane)
 

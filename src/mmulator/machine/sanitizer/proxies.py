@@ -12,10 +12,11 @@ from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import cast_ptr, copy_bytes, null, stack, trailing_zeros
 from mmulator.codegen.types import ptr_to, u8, u32, u64
 from mmulator.machine.runtime.accounts import warp_number
-from mmulator.machine.runtime.boxes import Box, next_row, row_inside, row_offset
-from mmulator.machine.runtime.bulk import ALL, BYTES, FROM, KEPT, TO
+from mmulator.machine.runtime.boxes import next_row, row_inside, row_offset
+from mmulator.machine.runtime.bulk import ALL, BYTES, FROM, IGNORED, KEPT, TO
 from mmulator.machine.runtime.cluster import RESPONSE
 from mmulator.machine.runtime.events import Access, Shape
+from mmulator.machine.runtime.maps import Box
 from mmulator.machine.runtime.tensor import CHUNK, swizzled
 from mmulator.machine.runtime.windows import SHARED, WITHIN, shared_of
 from mmulator.machine.sanitizer.clocks import NO_AGENT, learn, new_agent
@@ -30,13 +31,15 @@ from mmulator.machine.sanitizer.proxy_state import (
     proxies_of,
 )
 from mmulator.machine.sanitizer.proxy_wgmma import wgmma_begins, wgmma_gathers, wgmma_over
-from mmulator.machine.sanitizer.records import Actor, Kind
+from mmulator.machine.sanitizer.records import KIND_SHIFT, PATTERN_SHIFT, Actor, Kind
 from mmulator.machine.sanitizer.shadow import act_async, is_watched, touch
+from mmulator.machine.sanitizer.swizzles import OF_STORE, pattern_of_box, pattern_read
 from mmulator.machine.state import Cluster, Completes, Transfer, TransferKind, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 from mmulator.rules.proxies import NEVER_COMMITTED, PENDING_AT_EXIT
 
 READ, WRITE, REDUCE = int(Access.READ), int(Access.WRITE), int(Access.WRITE | Access.ATOMIC)
+LINE = 128  # bytes in which no swizzle of 16-byte chunks exchanges any, at a multiple of 1024
 _PENDING, _UNCOMMITTED = PENDING_AT_EXIT.number, NEVER_COMMITTED.number
 
 
@@ -152,11 +155,15 @@ def reads_of(t: ptr_to(Transfer), shape: u32, agent: u32, clock: u32) -> None:
         if load != 0:
             touch_tensor(a, box)
         else:
+            if u64(box.rows) * u64(box.pitch) > LINE:
+                a.pattern = pattern_of_box(box)
             touch_box(a, box, w.cta.rank, u32(1))
+            pattern_read(a, u32(OF_STORE), u64(0))
     elif shape == Shape.PLAIN:
         at = t.payload[FROM]
         operation_acts(w, t.lane, t.site, u32(READ), u32(Kind.BULK), agent, clock, u32((at >> SLOT_SHIFT) != SLOT_SHARED), a)
-        touch(a, at, t.payload[BYTES])
+        low = t.payload[IGNORED] & 0xFF
+        touch(a, at + low, t.payload[BYTES] - low - (t.payload[IGNORED] >> 8))
 
 
 @native
@@ -171,8 +178,10 @@ def writes_to_shared(t: ptr_to(Transfer), shape: u32, access: u32, targets: u32)
         left = left & (left - 1)
         use_barrier(t, rank)
         if shape == Shape.BOX:
-            operation_acts(w, t.lane, t.site, access, u32(Kind.TENSOR), p.agent, p.clock, u32(0), a)
-            touch_box(a, cast_ptr(Box, address(t.payload)), rank, u32(0))  # noqa: F821
+            box = cast_ptr(Box, address(t.payload))  # noqa: F821
+            kind = u32(Kind.TENSOR) | (pattern_of_box(box) << (PATTERN_SHIFT - KIND_SHIFT))
+            operation_acts(w, t.lane, t.site, access, kind, p.agent, p.clock, u32(0), a)
+            touch_box(a, box, rank, u32(0))
         else:
             kind = u32(Kind.BULK)
             bytes = t.payload[BYTES]

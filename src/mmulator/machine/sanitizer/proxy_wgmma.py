@@ -24,8 +24,9 @@ from mmulator.machine.sanitizer.clocks import (
     release_lanes,
 )
 from mmulator.machine.sanitizer.proxy_state import GATHERED, METS, group_agent, group_number, note_issue, proxies_of
-from mmulator.machine.sanitizer.records import MET, Actor, Kind
+from mmulator.machine.sanitizer.records import MET, Actor, Kind, Met
 from mmulator.machine.sanitizer.shadow import act_async, touch
+from mmulator.machine.sanitizer.swizzles import OF_A, OF_B, part_read, pattern_of_descriptor, pattern_read
 from mmulator.machine.state import FULL, WGMMA, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 from mmulator.twin.doors import Door
@@ -72,7 +73,9 @@ walk_operand = operand_function(Door("sanitizer", Walk, pass_unit))
 
 
 @native
-def walk_matrix(a: ptr_to(Actor), desc: u64, lines: i64, line_bytes: i64, mn_major: u32, divisor: u32) -> None:
+def walk_matrix(
+    a: ptr_to(Actor), met: ptr_to(Met), operand: u32, desc: u64, lines: i64, line_bytes: i64, mn_major: u32, divisor: u32
+) -> None:
     """The warp's part of an operand; divisor: as Walk's."""
     walk = stack(Walk)
     cta = a.w.cta
@@ -84,8 +87,12 @@ def walk_matrix(a: ptr_to(Actor), desc: u64, lines: i64, line_bytes: i64, mn_maj
     walk.number = u32(0)
     walk.divisor = divisor
     walk.quarter = a.w.index & 3
+    a.pattern = pattern_of_descriptor(desc)
     walk_operand(walk, desc, lines, line_bytes, mn_major, a.site, cta.scratch)
     told(walk)
+    if operand == OF_A:
+        part_read(a, met)
+    pattern_read(a, operand, desc)
 
 
 @native
@@ -103,28 +110,36 @@ def wgmma_begins(w: ptr_to(Warp), number: u64, site: u32) -> None:
     note_issue(w, u32(0), agent, clock, site, w.index & 3)
     k = i64(table.k)
     bits = i64(table.element_bits)
+    met = p.met + (group_number(w) * METS + u32(number & u64(METS - 1)))
+    first = u32(met.operation != number + 1 or met.site != site)
+    if first != 0:
+        met.parts = u32(0)
+        met.alike = u32(0)
+        met.unlike = u32(0)
+        met.renewed = a.store.renewed
     if table.a_in_registers == 0:
         ka = k
         if table.sparse != 0:
             ka = k // 2
         row_bytes = ka * bits // 8
         if table.mn_major_a != 0:
-            walk_matrix(a, op.a_desc, k, i64(128), u32(1), u32(2))
+            walk_matrix(a, met, u32(OF_A), op.a_desc, k, i64(128), u32(1), u32(2))
         else:
-            walk_matrix(a, op.a_desc, i64(64), row_bytes, u32(0), u32(row_bytes))
-    met = p.met + (group_number(w) * METS + u32(number & u64(METS - 1)))
-    if met.operation == number + 1 and met.site == site and met.count <= MET and met.renewed == a.store.renewed:
+            walk_matrix(a, met, u32(OF_A), op.a_desc, i64(64), row_bytes, u32(0), u32(row_bytes))
+    if first == 0 and met.count <= MET and met.renewed == a.store.renewed:
         check_met(a, met)  # another warp has passed through B
         return
+    if met.renewed != a.store.renewed:
+        met.unlike = u32(0)  # its record is forgotten
     met.operation = number + 1
     met.site = site
     met.count = u32(0)
     met.renewed = a.store.renewed
     a.met = cast_ptr(u8, met)
     if table.mn_major_b != 0:
-        walk_matrix(a, op.b_desc, k, i64(table.n) * 2, u32(1), u32(0))
+        walk_matrix(a, met, u32(OF_B), op.b_desc, k, i64(table.n) * 2, u32(1), u32(0))
     else:
-        walk_matrix(a, op.b_desc, i64(table.n), k * bits // 8, u32(0), u32(0))
+        walk_matrix(a, met, u32(OF_B), op.b_desc, i64(table.n), k * bits // 8, u32(0), u32(0))
 
 
 @native

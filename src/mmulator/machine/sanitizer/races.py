@@ -21,7 +21,7 @@ from mmulator.codegen.ops import (
     trailing_zeros,
 )
 from mmulator.codegen.types import ptr, ptr_to, u32, u64
-from mmulator.machine.runtime.events import PROXY_SHIFT, Access, Order
+from mmulator.machine.runtime.events import PROXY_SHIFT, Access, Order, Proxy, by
 from mmulator.machine.runtime.events import SCOPE_SHIFT as ORDER_SCOPE
 from mmulator.machine.sanitizer.before import known_lanes, together
 from mmulator.machine.sanitizer.clocks import agent_of, copies_agent_of, now
@@ -37,7 +37,9 @@ from mmulator.machine.sanitizer.records import (
     PER_LANE,
     PROXY_FROM,
     READ,
+    SCOPE_MASK,
     SCOPE_SHIFT,
+    STEADY,
     STRONG,
     WRITE,
     Actor,
@@ -66,6 +68,7 @@ from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 
 U32, U64 = u32.vec(32), u64.vec(32)
 LATER = int(Access.LATER)
+MADE = by(Access.WRITE, Proxy.MBARRIER)  # an mbarrier is made or ended: a generic write of its bytes
 WITHIN = (1 << RANK_SHIFT) - 1
 
 
@@ -88,16 +91,18 @@ def thread_acts(w: ptr_to(Warp), s: ptr_to(Races), mask: u32, global_: u32, acce
     flags = (access & (READ | WRITE | ATOMIC)) | PER_LANE
     a.plain = u32((access & (WRITE | ATOMIC | LATER)) == WRITE)
     if (s.order & Order.STRONG) != 0:
-        flags = flags | STRONG | ((s.order >> ORDER_SCOPE) << SCOPE_SHIFT)
+        flags = flags | STRONG | (((s.order >> ORDER_SCOPE) & SCOPE_MASK) << SCOPE_SHIFT)
     since = u32(0)
     if (access & LATER) != 0:
         flags = flags | (int(Kind.COPY) << KIND_SHIFT)
         since = a.clock
         a.agent = copies_agent_of(w, u32(0))
         a.clock = u32((cast_ptr(Queue, w.queues) + COPIES.queue).issued) + 1
-    a.flags = flags
     if global_ == 0:
         enough(s, w)
+    else:
+        flags = flags | s.launch.steady[site]
+    a.flags = flags
     return since
 
 
@@ -160,7 +165,7 @@ def all_fine(a: ptr_to(Actor), number: u32, own: u32) -> u32:
     if number == a.record:
         return u32(1)
     r = a.store.records + number
-    if kind_of(r.flags) >= PROXY_FROM:
+    if kind_of(r.flags) >= PROXY_FROM or ((a.flags | r.flags) & STEADY) != 0:
         return u32(0)
     if own != 0 and r.agent == a.agent and r.lanes == 1 and a.shape == 1 and (a.flags >> KIND_SHIFT) == 0:
         if a.store.foreign == 0 or r.cluster == u32(a.cluster.number):
@@ -306,7 +311,7 @@ def race_lanes(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u3
     s = races_of(w.cta.cluster)
     if s.doubt_count != 0:
         settle_doubts(s)
-    if mask == 0 or (access >> PROXY_SHIFT) != 0:
+    if mask == 0 or ((access >> PROXY_SHIFT) != 0 and access != MADE):
         return
     first = trailing_zeros(mask)
     space = is_watched(at[first] | base)
@@ -338,7 +343,7 @@ def race_lane(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
     s = races_of(w.cta.cluster)
     if s.doubt_count != 0:
         settle_doubts(s)
-    if (access >> PROXY_SHIFT) != 0:
+    if (access >> PROXY_SHIFT) != 0 and access != MADE:
         return
     space = is_watched(at)
     if space == 0:

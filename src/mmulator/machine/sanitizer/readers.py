@@ -14,6 +14,7 @@ from mmulator.machine.sanitizer.records import (
     STRONG,
     WRITE,
     Actor,
+    Store,
     new_node,
 )
 
@@ -145,6 +146,17 @@ def read_by_itself(a: ptr_to(Actor), readers: u32) -> u32:
             node = (a.store.nodes + left).entry
             item = (node & ~u32(LANE_MASK)) | ((node + lane) & LANE_MASK)
     return u32(0)
+
+
+@native
+def was_read(store: ptr_to(Store), readers: u32) -> u32:
+    """1 if the newest of a cell's readers is one, and none of the writes that are kept there."""
+    if readers == 0:
+        return readers
+    item = readers
+    if (readers & LIST) != 0:
+        item = (store.nodes + ((readers & ~u32(LIST)) >> LANE_BITS)).entry
+    return u32(((store.records + (item >> LANE_BITS)).flags & WRITE) == 0)
 
 
 @native(inline=True)

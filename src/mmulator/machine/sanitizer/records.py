@@ -36,7 +36,9 @@ STRONG = 8
 SCOPE_SHIFT, SCOPE_MASK = 4, 7  # of what is strong: runtime/events.py, SCOPES
 MANY = 1 << 7  # several lanes access the same bytes with one instruction
 PER_LANE = 1 << 8  # the agent is that of lane 0; lane l's is l more
+STEADY = 1 << 9  # a read of what nobody may write while the kernel runs
 KIND_SHIFT, KIND_MASK = 12, 15
+PATTERN_SHIFT, PATTERN_MASK = 16, 7  # of a tensor copy that writes shared memory: its swizzle (swizzles.py)
 PROXY_FROM = int(Kind.BULK)
 
 LANE_BITS = 5
@@ -86,11 +88,13 @@ Pattern = Struct("Pattern", [
 Area = Struct("Area", [("base", u64), ("start", u64), ("size", u64), ("cells", ptr_to(u64)), ("sheets", ptr_to(u32))])
 
 # Of the launch: areas by slots, then by address. taken: records and nodes that clusters have. operands: of each site, a number
-# for the address operand, the same where the text is, and whether a compiler's copies may be accessed there (shadows.py).
+# for the address operand, the same where the text is, and whether a compiler's copies may be accessed there; steady: STEADY where
+# an instruction reads so (shadows.py).
 LaunchRaces = Struct("LaunchRaces", [
     ("areas", ptr_to(Area)), ("slots", u64), ("regions", ptr_to(Area)), ("region_count", u64),
     ("taken", u32), ("room", u32), ("nodes_taken", u32), ("node_room", u32),
     ("records", ptr_to(Record)), ("nodes", ptr_to(Node)), ("operands", ptr_to(u32)),
+    ("steady", ptr_to(u32)),
 ])  # fmt: skip
 
 DOUBTS = 64
@@ -113,22 +117,27 @@ Races = Struct("Races", [
 # already. again: the bytes that it meets were written before. read_site: of a write to global memory, as `since` of its record.
 # mask: lanes of the instruction; lanes: of them those that access these bytes, whose first is `lane`; shape: the same as if that
 # were lane 0. seen: of asynchronous ones, the record that was asked for last, and which of its lanes are known (with a proxy
-# fence between); told: the record that a conflict was found with last; fine: one that need not be looked at.
+# fence between); told: the record that a conflict was found with last; fine: one that need not be looked at; reread: what was
+# written was read since; noted: the record of which a note was made last. pattern: how the actor takes a tile to be swizzled, or
+# 0; alike: it has met what was brought so; unlike: a record that brought it otherwise, how, and where.
 Actor = Struct("Actor", [
     ("w", ptr_to(Warp)), ("races", ptr_to(Races)), ("store", ptr_to(Store)), ("cluster", ptr_to(Cluster)),
     ("lane", u32), ("lanes", u32), ("site", u32), ("flags", u32), ("agent", u32), ("clock", u32),
     ("asynchronous", u32), ("issuers", u32), ("record", u32), ("entry", u32), ("plain", u32), ("again", u32),
     ("mask", u32), ("shape", u32), ("read_site", u32), ("seen", u32), ("seen_known", u32),
-    ("seen_fenced", u32), ("told", u32), ("fine", u32),
+    ("seen_fenced", u32), ("told", u32), ("fine", u32), ("reread", u32), ("noted", u32),
+    ("pattern", u32), ("alike", u32), ("unlike", u32), ("unlike_pattern", u32), ("unlike_at", u64),
     ("at", u64), ("bytes", u64), ("met", ptr),
 ])  # fmt: skip
 
 MET = 48
 # The writes that an asynchronous actor has met (Actor.met, or null): records, which lanes, and where first; of more than MET not
-# all. operation, site, renewed: whose they are, and how often the store had been renewed by then.
+# all. operation, site, renewed: whose they are, and how often the store had been renewed by then. parts: warps that have read
+# their part of A; alike, unlike, ...: as of an Actor, of all of them.
 Met = Struct("Met", [
     ("operation", u64), ("renewed", u64), ("site", u32), ("count", u32), ("records", u32, MET), ("lanes", u32, MET),
     ("at", u64, MET),
+    ("parts", u32), ("alike", u32), ("unlike", u32), ("unlike_pattern", u32), ("unlike_at", u64),
 ])  # fmt: skip
 
 

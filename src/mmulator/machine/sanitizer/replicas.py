@@ -7,8 +7,9 @@ from __future__ import annotations
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, copy_bytes, stack
 from mmulator.codegen.types import ptr_to, u8, u32, u64
-from mmulator.machine.runtime.boxes import Box, next_row, row_inside, row_offset
-from mmulator.machine.runtime.tensor import MOST_ROW, begin_of, first_byte, take_row
+from mmulator.machine.runtime.boxes import next_row, row_inside, row_offset
+from mmulator.machine.runtime.maps import MOST_ROW, Box
+from mmulator.machine.runtime.tensor import begin_of, first_byte, take_row
 from mmulator.machine.runtime.transfers import entry
 from mmulator.machine.state import Cluster, Transfer, TransferKind
 

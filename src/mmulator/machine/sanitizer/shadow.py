@@ -21,7 +21,7 @@ from mmulator.codegen.lang import native
 from mmulator.codegen.ops import atomic_rmw, cast_ptr, fill_bytes, minimum, null, trailing_zeros
 from mmulator.codegen.types import ptr_to, u8, u32, u64
 from mmulator.machine.sanitizer.before import check_access
-from mmulator.machine.sanitizer.readers import behind, check_readers, read_by_itself, with_reader
+from mmulator.machine.sanitizer.readers import behind, check_readers, read_by_itself, was_read, with_reader
 from mmulator.machine.sanitizer.records import (
     KIND_SHIFT,
     LANE_BITS,
@@ -70,6 +70,7 @@ def visit(a: ptr_to(Actor), cells: ptr_to(u64), count: u32) -> None:
         readers = u32(cell >> 32)
         number = last >> LANE_BITS
         if number != 0 and number != a.fine:
+            a.reread = was_read(a.store, readers)
             check_access(a, last, u32(1))
         new = cell
         if writes != 0:
@@ -243,6 +244,10 @@ def act_async(
     out.seen = u32(0)
     out.told = u32(0)
     out.fine = u32(0)
+    out.noted = u32(0)
+    out.pattern = u32(0)
+    out.alike = u32(0)
+    out.unlike = u32(0)
     out.record = record_of(out, u32(1), u32(0))
     out.entry = (out.record << LANE_BITS) | lane
     if out.record == 0:

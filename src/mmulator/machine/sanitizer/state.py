@@ -28,5 +28,5 @@ SanitizedLaunch = Struct("SanitizedLaunch", [
 # Of a resident cluster, in Cluster.sanitizer; a pointer for each topic that needs one, to memory of its own.
 SanitizedCluster = Struct("SanitizedCluster", [
     ("orders", ptr), ("races", ptr), ("accumulators", ptr), ("proxies", ptr), ("mbarriers", ptr), ("operands", ptr),
-    ("execution", ptr), ("values", ptr), ("clusters", ptr), ("waits", ptr),
+    ("execution", ptr), ("skips", ptr), ("values", ptr), ("clusters", ptr), ("waits", ptr),
 ])  # fmt: skip

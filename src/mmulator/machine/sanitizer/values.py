@@ -35,6 +35,7 @@ from mmulator.machine.sanitizer.found import find_against
 from mmulator.machine.sanitizer.state import Found, SanitizedCluster
 from mmulator.machine.state import FULL, LANES, Cluster, Transfer, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
+from mmulator.rules.execution import NO_SOURCE
 from mmulator.rules.values import OUT_OF_VARIABLE, UNDEFINED_COPY, UNDEFINED_STORE
 
 U64, U32 = u64.vec(32), u32.vec(32)
@@ -58,7 +59,7 @@ SOUND = 256
 ValuesState = Struct("ValuesState", [
     ("shared", ptr), ("shared_bytes", u64),  # of the CTAs, one after the other, each as many
     ("local", ptr), ("local_bytes", u64),  # of the lanes
-    ("warps", u64), ("sources", ptr_to(Source)),
+    ("warps", u64), ("sources", ptr_to(Source)), ("missed", ptr_to(u32)),
     ("moving", u32),  # a transfer is being done
     ("met", u32),  # an operand in shared memory has bytes without a value
     ("count", u32), ("pending", Pending, ROOM),
@@ -182,6 +183,16 @@ def use_undefined(w: ptr_to(Warp), lanes: u32, rule: u32, memory: u32, site: u32
     if w.cta.fault != 0:
         return
     source = known(w.cta.cluster).sources + number_of_warp(w)
+    if memory == 3:
+        shuffle = known(w.cta.cluster).missed[number_of_warp(w)]
+        if shuffle != 0:
+            entry = find_against(
+                w, u32(NO_SOURCE.number), shuffle - 1, lanes, u64(0), u32(0), site + 1, w.cta.linear, w.index, lanes
+            )
+            if u64(entry) != 0:
+                if entry.count == 1:
+                    entry.words[0] = u64(rule)
+            return
     if memory != 0 and source.site != 0:
         if source.fresh != 0:
             undefined_until_end(w, rule, lanes, site, memory, source)
@@ -190,6 +201,13 @@ def use_undefined(w: ptr_to(Warp), lanes: u32, rule: u32, memory: u32, site: u32
             tell_undefined(w, rule, site, lanes, source)
             return
     find_against(w, rule, site, lanes, u64(0), u32(0), u32(0), u32(0), u32(0), u32(0))
+
+
+@native
+def note_missed(w: ptr_to(Warp), lanes: u32, site: u32) -> None:
+    """Lanes take a value from a lane that does not execute the shuffle."""
+    if lanes != 0:
+        known(w.cta.cluster).missed[number_of_warp(w)] = site + 1
 
 
 @native(inline=True)
@@ -371,6 +389,15 @@ def one_wrote(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
             begin = begin + 4
 
 
+@native
+def one_lost(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64) -> None:
+    """A transfer has written what nobody can say."""
+    if bytes != 0:
+        fill_bytes(value_state_at(w, lane, at), UNDEFINED, bytes)
+        s = known(w.cta.cluster)
+        s.epoch = s.epoch + 1
+
+
 # beginnings and ends --------------------------------------------------------------------------------------------------
 @native
 def values_begin(cluster: ptr_to(Cluster)) -> None:
@@ -379,6 +406,7 @@ def values_begin(cluster: ptr_to(Cluster)) -> None:
     fill_bytes(s.shared, NEVER, s.shared_bytes * u64(cluster.cta_count))
     fill_bytes(s.local, NEVER, s.local_bytes * LANES * s.warps)
     fill_bytes(cast_ptr(u8, s.sources), 0, s.warps * Source.size)
+    fill_bytes(cast_ptr(u8, s.missed), 0, s.warps * 4)
     s.count = u32(0)
     s.moving = u32(0)
     s.epoch = s.epoch + 1
@@ -445,6 +473,7 @@ def out_of_variable(
 HOOKS: Mapping[str, Native] = {
     "accessed": lanes_wrote, "accessed_one": one_wrote, "bytes_read": lanes_read_written, "rows_read": rows_read_written,
     "bytes_written": lanes_wrote_anew, "undefined_written": lanes_wrote_nothing, "undefined_used": use_undefined,
-    "frame_entered": values_of_frame, "transfer_moves": values_of_transfer, "cluster_begins": values_begin,
-    "cluster_ends": values_end, "local_copied": values_copied, "left_variable": out_of_variable,
+    "frame_entered": values_of_frame, "left_undetermined": one_lost, "transfer_moves": values_of_transfer,
+    "cluster_begins": values_begin, "shuffle_missed": note_missed, "cluster_ends": values_end, "local_copied": values_copied,
+    "left_variable": out_of_variable,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mmulator.codegen.lang import native, unrolled
 from mmulator.codegen.ops import any_lane, cast_ptr, load, null, stack, trailing_zeros
 from mmulator.codegen.types import i32, i64, ptr, ptr_to, u8, u32, u64
+from mmulator.machine.runtime.windows import of_descriptor
 from mmulator.machine.sanitizer.values import (
     WORD,
     Sound,
@@ -65,7 +66,7 @@ WORDS = u32.vec(UNIT // 4)
 @native
 def state_of_unit(w: ptr_to(Warp), at: u64, site: u32) -> ptr:
     """What is known of 16 bytes of an operand. Those that have no value are noted."""
-    place = at | (SLOT_SHARED << SLOT_SHIFT)
+    place = of_descriptor(w, at)
     if has_value_state(w, place, u32(UNIT)) == 0:
         return null(u8)
     state = value_state_at(w, u32(0), place)

@@ -25,11 +25,12 @@ from mmulator.machine.sanitizer.state import SanitizedLaunch
 from mmulator.machine.state import WGMMA, Warp
 
 U32 = u32.vec(32)
-# Planes of what lanes know: what comes before; with a fence.proxy.async between, for shared, for global memory; with a fence of
+# Planes of what lanes know: what comes before; with a fence.proxy.async between, for shared, for global memory,
+# for what was read of shared memory; with a fence of
 # memory between, of any scope, of more than the CTA; what will come before behind such a fence, since relaxed loads have seen it.
-PLANES = 7
-KNOWN, FENCED, FENCED_GLOBAL, RELEASED, RELEASED_WIDE, ACQUIRED, ACQUIRED_WIDE = range(PLANES)
-PROXIES = 3  # the first ones
+PLANES = 8
+KNOWN, FENCED, FENCED_GLOBAL, FENCED_READS, RELEASED, RELEASED_WIDE, ACQUIRED, ACQUIRED_WIDE = range(PLANES)
+PROXIES = 4  # the first ones
 ISSUES = WGMMA.room
 NOTHING, ALL, FIRST = 0, 1, 2  # views that always are, and the first other
 NO_AGENT = 0xFFFFFFFF

@@ -78,7 +78,8 @@ class _Launch:
         name = f"mmulator-{uuid.uuid4().hex}"
         package = Package(
             name, __version__, source.name, source.text, entry, device, request.grid, request.block, request.shared,
-            request.cluster, request.seed, request.timeout, request.arguments.params, self.memory,
+            request.cluster, request.seed, request.timeout, request.arguments.params,
+            tuple(request.arguments.offsets), self.memory,
         )  # fmt: skip
         each = [(n, *ends) for n, ends in enumerate(self.ranges)]
         self.calls = hosts.Calls(client, name, run_part, package, each, self._told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -33,7 +34,8 @@ _loading = Lock()
 
 @dataclass(frozen=True)
 class Package:
-    """A launch as it is sent. name: of the calls. file, text: of the PTX. params: the parameter memory."""
+    """A launch as it is sent. name: of the calls. file, text: of the PTX. params: the parameter memory; offsets: of
+    each parameter in it."""
 
     name: str
     version: str
@@ -48,6 +50,7 @@ class Package:
     seed: int
     timeout: float | None
     params: np.ndarray
+    offsets: tuple[int, ...]
     memory: Memory
 
 
@@ -108,8 +111,8 @@ def run_part(package: Package, call: str, number: int, begin: int, end: int) -> 
     buffers = [Buffer(w.start, row[w.first : w.first + w.size], w.label, w.writable) for w in m.arguments]
     far = _Far(call, package.name, number, touched, package.timeout)
     request = Request(
-        package.grid, package.block, Arguments(package.params, buffers=buffers), package.shared, seed=package.seed, threads=1,
-        progress=far.progress, cluster=package.cluster, part=(begin, end), meanwhile=far, touched=touched,
+        package.grid, package.block, Arguments(package.params, package.offsets, buffers), package.shared, seed=package.seed,
+        threads=1, progress=far.progress, cluster=package.cluster, part=(begin, end), meanwhile=far, touched=touched,
     )  # fmt: skip
     try:
         ran = _CPU.launch(kernel, request)
@@ -143,7 +146,7 @@ class _Far:
         if done != self.done:
             self.done, self.moved, self.slow = done, time.monotonic(), SLOW
 
-    def __call__(self) -> None:
+    def __call__(self, where: Callable[[], str]) -> None:
         now = time.monotonic()
         if now > self.late or hosts.stopped(self.call):
             raise KeyboardInterrupt

@@ -5,22 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from mmulator.findings import Finding, Place
+from mmulator.findings import Finding, Place, spoken
 from mmulator.isa.effects import Ends, Together
-from mmulator.program.blocks import Block, FunctionBlocks
+from mmulator.program.blocks import Block, FunctionBlocks, instructions
 from mmulator.ptx.tree import Instruction
 from mmulator.rules.rule import Rule
 
 State = TypeVar("State")
 _ALONE = (Together.ALONE, Together.LIVE)
-
-
-def instructions(block: Block) -> list[Instruction]:
-    """Those that are executed in a block. `last` may stand for a way round itself."""
-    last = block.last
-    if last is None or (block.ending is Ends.BRANCH and last.effects.ends is not Ends.BRANCH):
-        return block.body
-    return [*block.body, last]
 
 
 def certain(ins: Instruction) -> bool:
@@ -66,7 +58,7 @@ def found(rule: Rule, ins: Instruction, message: str, where: str = "", other: In
     conflict = None if other is None else Place(other.mnemonic, _location(other), other.span.brief, "", other.span)
     return Finding(
         rule.name, str(rule.severity), message, ins.mnemonic, _location(ins), ins.span.brief, "", where, conflict, 0, 1,
-        rule.hint, span=ins.span,
+        spoken(rule.hint, ins.span, other.span if other is not None else None), span=ins.span,
     )  # fmt: skip
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from mmulator.findings import Finding
 from mmulator.isa.effects import Ends, Queue, Step
-from mmulator.program.blocks import Program
-from mmulator.program.static.flow import found, instructions, reachable
+from mmulator.program.blocks import Program, instructions
+from mmulator.program.static.flow import found, reachable
 from mmulator.ptx.tree import Instruction
 from mmulator.rules.accumulators import NOT_COMMITTED, NOT_WAITED
 from mmulator.rules.rule import Rule
@@ -63,7 +63,7 @@ def _left(kind: Kind, ins: Instruction, behind: list[Instruction]) -> Finding | 
     if not any(i.effects.ends in (Ends.EXIT, Ends.RETURN) for i in behind):
         return None
     steps = {i.effects.step for i in behind if i.effects.queue is kind.queue}
-    ends = Step.SIGNAL in steps or any(i.mnemonic.endswith(a) for i in behind for a in kind.alone)
+    ends = Step.SIGNAL in steps or any(a in i.modifiers for i in behind for a in kind.alone)
     if ends:
         return None
     if Step.COMMIT not in steps:

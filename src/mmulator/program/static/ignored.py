@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mmulator.errors import must_be
 from mmulator.findings import Finding
 from mmulator.isa.effects import Ends
 from mmulator.program.blocks import Program
+from mmulator.program.frames import liveness
 from mmulator.program.static.flow import found
-from mmulator.program.uses import registers_of, uses_and_defs
+from mmulator.program.uses import registers_of
 from mmulator.ptx.tree import Instruction
 from mmulator.rules.text import WAIT_IGNORED
 
 
 def ignored(program: Program) -> Iterator[Finding]:
-    """Waits for mbarriers whose predicate no instruction reads, or that have none."""
+    """Waits for mbarriers whose predicate no way reads before it is written again, or that have none."""
     for item in program.functions.values():
-        every = list(item.function.instructions)
-        waits = [i for i in every if _waits(i)]
-        read = {name for i in every for name in uses_and_defs(i)[0]} if waits else set()
-        for ins in waits:
+        waits = [b for b in item.blocks if b.ending is Ends.WAIT and b.last is not None and _waits(b.last)]
+        out = liveness(item).out if waits else []
+        for block in waits:
+            ins = must_be(block.last, Instruction)
             names = set(registers_of(ins.operands[0]))
-            if not names & read:
-                what = f"{', '.join(sorted(names))} is never read" if names else "its result is thrown away"
+            if not names & out[block.index - item.entry]:
+                what = f"nothing reads {', '.join(sorted(names))} behind it" if names else "its result is thrown away"
                 yield found(WAIT_IGNORED, ins, f"nobody looks at what {ins.mnemonic} says: {what}")
 
 
 def _waits(ins: Instruction) -> bool:
-    return ins.effects.ends is Ends.WAIT and "try_wait" in ins.modifiers
+    return not {"try_wait", "test_wait"}.isdisjoint(ins.modifiers)

@@ -9,10 +9,10 @@ from functools import partial
 
 from mmulator.findings import Finding
 from mmulator.isa.effects import Ends, Queue, Step
-from mmulator.program.blocks import FunctionBlocks, Program, is_wgmma_issue, is_wgmma_wait
+from mmulator.program.blocks import FunctionBlocks, Program, instructions, is_wgmma_issue, is_wgmma_wait
 from mmulator.program.frames import pinned_registers
 from mmulator.program.inline_assembly import moved_by_compiler
-from mmulator.program.static.flow import certain, forward, found, instructions
+from mmulator.program.static.flow import certain, forward, found
 from mmulator.program.uses import registers_of, uses_and_defs
 from mmulator.ptx.tree import Immediate, Instruction, Reg, VectorOperand, flatten
 from mmulator.rules.accumulators import A_OVERWRITTEN, A_READ, FENCE_MISSING, READ_EARLY, WRITTEN_EARLY

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mmulator.errors import ExecutionFault
-from mmulator.findings import Finding
+from mmulator.findings import Finding, spoken
 from mmulator.machine.launch.faults_mbarrier import KINDS as MBARRIER_KINDS
 from mmulator.machine.launch.findings import execution, mbarriers, operands, waits
 from mmulator.machine.launch.findings.context import block_text, location, threads_text
@@ -53,19 +53,19 @@ def of_fault(grid: Grid, cta: ResidentCta, error: ExecutionFault) -> tuple[Findi
     return (
         Finding(
             rule.name, str(rule.severity), message, ins.mnemonic, location(ins), ins.span.brief, who, where, None, grid.seed, 1,
-            error.hint or rule.hint, span=ins.span,
+            spoken(error.hint or rule.hint, ins.span), span=ins.span,
         ),
     )  # fmt: skip
 
 
 def _said_once(grid: Grid, cta: ResidentCta, message: str) -> tuple[str, str]:
     """What a fault says, and where: bytes of memory are in the second alone."""
-    from mmulator.machine.launch.faults import describe_address
-
     address, size = int(cta.state["fault_address"]), int(cta.state["fault_bytes"])
-    where = describe_address(grid, address, cta)
-    bare = message.removesuffix(f" of {size} bytes at address 0x{address:x}, {where}")
-    return (bare, f"{size} byte{'s' * (size != 1)} at {where}") if bare != message else (message, _where(grid, cta))
+    bare, at, place = message.partition(f" of {size} bytes at address 0x{address:x}, ")
+    if not at:
+        return message, _where(grid, cta)
+    place = place if place.startswith("byte ") else f"address 0x{address:x}, {place}"
+    return bare, f"{size} byte{'s' * (size != 1)} at {place}"
 
 
 def _where(grid: Grid, cta: ResidentCta) -> str:

@@ -13,7 +13,9 @@ from mmulator.machine.launch.resident import Resident, ResidentCta
 from mmulator.machine.launch.whereabouts import lanes_text
 from mmulator.machine.runtime.misc import OTHERS
 from mmulator.machine.sanitizer.execution import EXITED, LANES_GONE, NO_WARPS, WARPS, Steps
+from mmulator.machine.sanitizer.skips import HAVE_EXITED, WENT_ON, Skipping
 from mmulator.machine.state import WGMMA, FaultKind
+from mmulator.program.skips import is_aligned_barrier
 from mmulator.rules import Rule
 from mmulator.rules.execution import (
     BARRIER,
@@ -22,13 +24,12 @@ from mmulator.rules.execution import (
     COUNTS,
     DIVERGED,
     INCOMPLETE,
+    LANES_EXITED,
     MASKS,
     NOT_MEMBER,
     PARTIAL_WARP,
     RESIZE,
 )
-
-_CLUSTER = "barrier.cluster"
 
 
 def _diverged(c: Context) -> tuple[str, str]:
@@ -53,9 +54,14 @@ def _incomplete(c: Context) -> tuple[str, str]:
 
 
 def _partial(c: Context) -> tuple[str, str]:
-    others = c.words[0]
-    are = "is" if others.bit_count() == 1 else "are"
-    return f"{c.instruction.mnemonic} by part of a warp: {lanes_text(others)} {are} at another one", ""
+    others, why, _, _ = c.words
+    one, name = others.bit_count() == 1, c.instruction.mnemonic
+    if why == HAVE_EXITED:
+        return f"{name} by part of a warp: {lanes_text(others)} {'exits' if one else 'exit'} without it", ""
+    if why == WENT_ON:
+        goes = "passes it by and goes" if one else "pass it by and go"
+        return f"{name} by part of a warp: {lanes_text(others)} {goes} on elsewhere", ""
+    return f"{name} by part of a warp: {lanes_text(others)} {'is' if one else 'are'} at another one", ""
 
 
 def _lacks(c: Context) -> tuple[str, str]:
@@ -73,20 +79,30 @@ def _masks(c: Context) -> tuple[str, str]:
 
 
 def _has_steps(kernel: CompiledKernel) -> bool:
-    return WGMMA in kernel.queues or any(i.effects.resizes or i.form.name.startswith(_CLUSTER) for i in kernel.sites)
+    return WGMMA in kernel.queues or any(i.effects.resizes for i in kernel.sites)
 
 
 def of_cluster(resident: Resident) -> np.ndarray | None:
-    """Memory for what the warpgroups of a cluster have executed, where the kernel has wgmma, setmaxnreg or barrier.cluster."""
+    """Memory for what the warpgroups of a cluster have executed, where the kernel has wgmma or setmaxnreg."""
     shape, kernel = resident.grid.shape, resident.grid.kernel
     if not kernel.once(_has_steps):
         return None
     return np.zeros(-(-shape.warps // WARPS) * shape.cluster_size, Steps.numpy_dtype())
 
 
+def _has_barriers(kernel: CompiledKernel) -> bool:
+    return any(map(is_aligned_barrier, kernel.sites))
+
+
+def of_barriers(resident: Resident) -> np.ndarray | None:
+    """Memory for what the lanes of a cluster's warps have to do with barriers, where some of the kernel's are aligned."""
+    shape, kernel = resident.grid.shape, resident.grid.kernel
+    return np.zeros(shape.warps * shape.cluster_size, Skipping.numpy_dtype()) if kernel.once(_has_barriers) else None
+
+
 SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {
     DIVERGED.number: _diverged, INCOMPLETE.number: _incomplete, NOT_MEMBER.number: _lacks, MASKS.number: _masks,
-    PARTIAL_WARP.number: _partial,
+    PARTIAL_WARP.number: _partial, LANES_EXITED.number: _partial,
 }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from mmulator.isa.effects import Queue
 from mmulator.machine.launch.arena import pointer
 from mmulator.machine.launch.findings.context import Context
 from mmulator.machine.launch.grid import Grid
-from mmulator.machine.launch.mbarriers import known, makers, on_host, operates
+from mmulator.machine.launch.mbarriers import ends, known, makers, on_host, operates
 from mmulator.machine.launch.resident import Resident, ResidentCta
 from mmulator.machine.sanitizer.ends import Clusters, Reach
 from mmulator.machine.sanitizer.mbarriers import BITS, GRANULE, Keeper, Mbarriers, Use
@@ -34,6 +34,8 @@ _CLAUSES: Mapping[Rule, str] = {
     rules.INVAL_IN_USE: "nothing orders {other} at an mbarrier and {this} at it",
     rules.INIT_NOT_VISIBLE: "nothing orders the mbarrier.init of an mbarrier before {this} at it",
     rules.SCOPE_TOO_NARROW: "{this} at an mbarrier of another block, for whose threads this scope orders nothing",
+    rules.SCOPE_UNSAID: "{this} at an mbarrier of another block has no scope, and so that of its own block",
+    rules.INIT_NOT_FENCED: "{this} completes an mbarrier, and no fence lies behind the {other} of it",
     rules.EXIT_UNSYNCHRONISED: "nothing orders {this} to the shared memory of a block before that block exits",
     rules.START_UNSYNCHRONISED: "{this} to the shared memory of a block that perhaps has not begun",
 }
@@ -52,6 +54,8 @@ def _no_mbarrier(grid: Grid, cta: ResidentCta) -> Rule | None:
     k = known(cta.resident, on_host(cta.resident, int(cta.state["fault_address"])))
     if k.ended is not None:
         ins = grid.kernel.sites[int(cta.state["fault_site"])]
+        if ends(ins):  # of which native code hears only where there is an mbarrier
+            return rules.AFTER_INVAL
         return None if operates(ins) and ins.effects.queue is Queue.NONE else rules.INVAL_IN_USE
     return rules.INIT_NOT_VISIBLE if makers(grid, k) else rules.NOT_INITIALISED
 

@@ -34,6 +34,7 @@ OF_CLUSTER: Mapping[str, Callable[[Resident], Memory]] = {
     "mbarriers": mbarriers.of_cluster,
     "clusters": mbarriers.of_blocks,
     "execution": execution.of_cluster,
+    "skips": execution.of_barriers,
     "values": values.of_cluster,
     "waits": waits.of_cluster,
     "proxies": proxies.memory,

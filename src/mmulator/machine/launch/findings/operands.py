@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from mmulator.isa.effects import Memory
 from mmulator.layouts.sparse import metadata
 from mmulator.machine.launch.findings.context import Context, location
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import ResidentCta
 from mmulator.machine.runtime.hooks_operands import OPERAND_NAMES, Operand
 from mmulator.machine.sanitizer.operands import RESERVED as RESERVED_BITS
+from mmulator.machine.sanitizer.swizzles import OF_STORE, SHIFTED
 from mmulator.machine.state import WGMMA, FaultKind
 from mmulator.program.fragments import Misuse, Wrong, fragments_of
 from mmulator.ptx.tree import Immediate, Instruction
@@ -20,6 +22,7 @@ from mmulator.rules.operands import (
     ALIGNMENT,
     BASE_OFFSET,
     BOUNDS,
+    BULK_SIZE,
     CONVERTED,
     DESCRIPTOR,
     FRAGMENT,
@@ -33,7 +36,10 @@ from mmulator.rules.operands import (
     SHORT_STRIDE,
     SPACE,
     SPACES,
+    SPARSE_SELECTOR,
     STRIDE,
+    TENSOR_MAP,
+    TILE_SWIZZLE,
     UNEVEN,
     WGMMA_OPERAND,
     WMMA_OPERAND,
@@ -161,6 +167,25 @@ def _base(c: Context) -> tuple[str, str]:
     )
 
 
+_SWIZZLES = ("", "no swizzle", "the 32-byte swizzle", "the 64-byte swizzle", "the 128-byte swizzle")
+
+
+def _pattern(code: int) -> str:
+    return _SWIZZLES[code] if code < len(_SWIZZLES) else "another swizzle"
+
+
+def _tile(c: Context) -> str:
+    operand, read, brought, desc = c.words
+    copy = c.other.mnemonic if c.other is not None else "a tensor copy"
+    came = f"{copy} brought it with {_pattern(brought)}"
+    if operand == OF_STORE:
+        return f"{c.instruction.mnemonic} takes a tile with {_pattern(read)}, and {came}"
+    name = "AB"[operand]
+    if read == SHIFTED:
+        return f"{name} of {c.instruction.mnemonic} has base offset {desc >> 49 & 7}, and {came}, which base offset 0 fits"
+    return f"{name} of {c.instruction.mnemonic} is read with {_pattern(read)}, and {came}"
+
+
 def _reserved(c: Context) -> tuple[str, str]:
     operand, value, _, _ = c.words
     name = OPERAND_NAMES[operand]
@@ -170,12 +195,31 @@ def _reserved(c: Context) -> tuple[str, str]:
     return f"{name} of {c.instruction.mnemonic} is 0x{value:016x}: {what} to no field", f"operand {name}"
 
 
+_GOES_ON = {Memory.READ: "it gets zeros", Memory.WRITE: "nothing is stored", Memory.ATOMIC: "nothing is changed, the result is 0"}
+
+
+def _forgiven(c: Context) -> tuple[str, str]:
+    """The message and the place of an access that faults in a launch that goes on (keep_going)."""
+    from mmulator.machine.launch import faults, faults_memory
+
+    kind, (at, size), ins = FaultKind(c.words[0]), (int(c.entry["at"]), int(c.entry["bytes"])), c.instruction
+    place = faults.describe_address(c.grid, at) if kind != FaultKind.BEYOND_SPACE else "beyond the state space"
+    if kind in faults_memory.KINDS:
+        null, place, _ = faults_memory.place_of(c.grid, at, ins)
+        kind = FaultKind.NULL_POINTER if null else FaultKind.OUT_OF_BOUNDS
+    does = _GOES_ON.get(ins.effects.memory, "zeros are copied, or nothing")
+    where = place if place.startswith("byte ") else f"address 0x{at:x}, {place}"
+    wrong = faults.WORDS.get(kind, "wrong state space")
+    return f"{wrong}: {ins.mnemonic}; the launch goes on, {does}", f"{size} byte{'s' * (size != 1)} at {where}"
+
+
 SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {
+    BOUNDS.number: _forgiven, ALIGNMENT.number: _forgiven, SPACES.number: _forgiven,
     WGMMA_OPERAND.number: _differs, WMMA_OPERAND.number: _differs, SELECTOR.number: _differs, SELECTOR_RANGE.number: _range,
     METADATA.number: _metadata, ORDER.number: _metadata, ADDRESS.number: _address, STRIDE.number: _stride,
     SHORT_STRIDE.number: _short, SPACE.number: _space, RESERVED.number: _reserved,
-    BASE_OFFSET.number: _base, ROWS.number: _rows, FRAGMENT.number: _fragment, CONVERTED.number: _fragment,
-    REORDERED.number: _fragment, UNEVEN.number: _fragment,
+    BASE_OFFSET.number: _base, TILE_SWIZZLE.number: _tile, ROWS.number: _rows, FRAGMENT.number: _fragment,
+    CONVERTED.number: _fragment, REORDERED.number: _fragment, UNEVEN.number: _fragment,
 }  # fmt: skip
 
 
@@ -190,6 +234,7 @@ def _mismatch(grid: Grid, cta: ResidentCta) -> Rule:
 FAULTS: Mapping[FaultKind, Rule | Callable[[Grid, ResidentCta], Rule | None]] = {
     FaultKind.WGMMA_MISMATCH: _mismatch,
     FaultKind.WGMMA_SCALE: WGMMA_OPERAND,
+    FaultKind.SPARSE_SELECTOR: SPARSE_SELECTOR,
     FaultKind.WGMMA_ADDRESS: DESCRIPTOR,
     FaultKind.WRONG_SPACE: SPACES,
     FaultKind.NOT_SHARED: SPACES,
@@ -202,4 +247,8 @@ FAULTS: Mapping[FaultKind, Rule | Callable[[Grid, ResidentCta], Rule | None]] = 
     FaultKind.READ_ONLY: BOUNDS,
     FaultKind.NO_SUCH_RANK: BOUNDS,
     FaultKind.MISALIGNED: ALIGNMENT,
+    FaultKind.BULK_SIZE: BULK_SIZE,
+    FaultKind.BULK_IGNORED: BULK_SIZE,
+    FaultKind.TENSOR_MAP: TENSOR_MAP,
+    FaultKind.NO_CLUSTER: SPACES,
 }

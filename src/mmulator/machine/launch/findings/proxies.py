@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from mmulator.machine.launch.arena import pointer
-from mmulator.machine.launch.findings.context import Context, memory_text
+from mmulator.machine.launch.findings.context import Context, location, memory_text
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
 from mmulator.machine.sanitizer.proxy_maps import NO_RELEASE, UNORDERED
 from mmulator.machine.sanitizer.proxy_state import GATHERED, METS, BulkLane, Gathered, Proxies
 from mmulator.machine.sanitizer.records import Met
 from mmulator.machine.state import LANES
+from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
 from mmulator.rules import proxies as rules
 
 
@@ -41,7 +42,17 @@ def _other(c: Context) -> str:
 
 
 def _fence_missing(c: Context) -> str:
-    return f"bytes that {_other(c)} wrote are read through the asynchronous proxy with no fence.proxy.async between"
+    """With a fence for another state space, if there is one between the two in the text."""
+    said = f"bytes that {_other(c)} wrote are read through the asynchronous proxy with no fence.proxy.async between"
+    shared = int(c.entry["at"]) >> SLOT_SHIFT == SLOT_SHARED
+    begin, end = c.other.span.start if c.other is not None else 0, c.instruction.span.start
+    for ins in c.grid.kernel.sites:
+        slots = dict(ins.form.modifiers)
+        space = str(slots.get("space") or "") if slots.get("proxy") == "async" else ""
+        if space and space.startswith("shared") != shared and begin < ins.span.start < end:
+            here = "shared" if shared else "global"
+            return f"{said}: {ins.mnemonic} ({location(ins)}) is for .{space}, and these bytes are in {here} memory"
+    return said
 
 
 def _read_before_wait(c: Context) -> str:
@@ -69,6 +80,13 @@ def _map_fence_missing(c: Context) -> str:
 SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {
     rules.FENCE_MISSING.number: _fence_missing,
     rules.COPY_FENCE_MISSING.number: _fence_missing,
+    rules.WRITE_FENCE_MISSING.number: lambda c: (
+        f"bytes that {_other(c)} wrote are written over through the asynchronous proxy with no fence.proxy.async between"
+    ),
+    rules.REFILL_FENCE_MISSING.number: lambda c: (
+        f"bytes that threads have read ({_other(c)}) are written over through the asynchronous proxy with no fence.proxy.async "
+        "between"
+    ),
     rules.READ_BEFORE_WAIT.number: _read_before_wait,
     rules.REFILL_EARLY.number: lambda c: f"bytes are overwritten that {_other(c)} may not have read yet",
     rules.OPERAND_OVERWRITTEN.number: lambda c: f"bytes are overwritten that a pending {_other(c)} may still read",

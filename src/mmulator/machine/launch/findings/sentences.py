@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from mmulator.findings import Finding
+from mmulator.findings import Finding, spoken
 from mmulator.machine.launch.findings import accumulators, execution, mbarriers, operands, proxies, races, values, waits
 from mmulator.machine.launch.findings.context import Context, location
 from mmulator.machine.launch.grid import Grid
 from mmulator.rules import BY_NUMBER
 
-# Of a rule, by its number: its message, and where (None: as Context.where says).
-Sentence = Callable[[Context], "str | tuple[str, str]"]
+# Of a rule, by its number: its message, and perhaps where (else as Context.where says) and what to do (else the rule's hint).
+Sentence = Callable[[Context], "str | tuple[str, str] | tuple[str, str, str]"]
 _TOPICS = (accumulators, proxies, races, mbarriers, operands, execution, values, waits)
 SENTENCES: dict[int, Sentence] = {number: s for topic in _TOPICS for number, s in topic.SENTENCES.items()}
 
@@ -22,11 +22,12 @@ def finding(grid: Grid, entry: Any, count: int) -> Finding:
     context = Context(grid, entry)
     rule = BY_NUMBER[int(entry["rule"])]
     said = SENTENCES[rule.number](context)
-    message, where = said if isinstance(said, tuple) else (said, context.where())
-    ins = context.instruction
+    message, where, *own = said if isinstance(said, tuple) else (said, context.where())
+    ins, other = context.instruction, context.other
+    lines = ins.span, other.span if other is not None else None
     return Finding(
         rule.name, str(rule.severity), message, ins.mnemonic, location(ins), ins.span.brief, context.who, where,
-        context.conflict, grid.seed, count, rule.hint, span=ins.span,
+        context.conflict, grid.seed, count, spoken(own[0] if own else rule.hint, *lines), span=ins.span,
     )  # fmt: skip
 
 

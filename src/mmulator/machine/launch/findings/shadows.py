@@ -16,6 +16,7 @@ from mmulator.machine.sanitizer.records import (
     MEMO,
     MOST,
     PATTERNS,
+    STEADY,
     VERDICTS,
     Area,
     Join,
@@ -47,9 +48,14 @@ def address_operands(kernel: CompiledKernel) -> np.ndarray:
         if place is not None and isinstance(place.base, Reg):
             number = known.setdefault((place.base.name, place.offset), number)
         kind = ins.effects.counted_as
-        stores = kind == "memory" and ins.effects.memory is Memory.WRITE
-        found.append(number * 2 + int(ins.guard is not None if stores else not kind.startswith("wmma")))
+        writes = kind in ("memory", "atomic") and ins.effects.memory is not Memory.READ
+        found.append(number * 2 + int(ins.guard is not None if writes else not kind.startswith("wmma")))
     return np.array(found or [0], np.uint32)
+
+
+def steady_reads(kernel: CompiledKernel) -> np.ndarray:
+    """For each site STEADY if it reads what nobody may write while the kernel runs."""
+    return np.array([STEADY * ins.effects.steady for ins in kernel.sites] or [0], np.uint32)
 
 
 def of_launch(grid: Grid) -> Sequence[np.ndarray]:
@@ -76,8 +82,9 @@ def of_launch(grid: Grid) -> Sequence[np.ndarray]:
     room, node_room = min(MOST - 1, max(LEAST_RECORDS, watched >> 4)), min((1 << 31) - 1, max(LEAST_NODES, watched >> 2))
     records, nodes = untouched((room + 1) * Record.size), untouched((node_room + 1) * Node.size)
     operands = grid.kernel.once(address_operands)
-    state["operands"] = pointer(operands)
-    parts = [state, by_slot, by_address, sheets, operands]
+    steady = grid.kernel.once(steady_reads)
+    state["operands"], state["steady"] = pointer(operands), pointer(steady)
+    parts = [state, by_slot, by_address, sheets, operands, steady]
     if cells is not None and records is not None and nodes is not None:
         parts += [cells, records, nodes]
         state["records"], state["nodes"], state["room"], state["node_room"] = pointer(records), pointer(nodes), room, node_room

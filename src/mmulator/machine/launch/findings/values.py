@@ -7,12 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from mmulator.machine.launch.arena import blank, pointer
+from mmulator.machine.launch.faults_memory import function_of
 from mmulator.machine.launch.findings.context import Context
+from mmulator.machine.launch.findings.holes import hole
 from mmulator.machine.launch.resident import Resident
 from mmulator.machine.sanitizer.values import Source, ValuesState
 from mmulator.machine.state import LANES
+from mmulator.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT
 from mmulator.program.provenance import origins, variables_of
 from mmulator.ptx.tree import Address, Reg, Symbol
+from mmulator.rules.execution import NO_SOURCE
 from mmulator.rules.values import OUT_OF_VARIABLE, UNDEFINED_ADDRESS, UNDEFINED_BRANCH, UNDEFINED_COPY, UNDEFINED_STORE
 
 _DOES = {
@@ -24,17 +28,18 @@ _DOES = {
 
 
 def _use(c: Context) -> str:
-    from_memory = f", from bytes that {c.other.mnemonic} read" if c.other is not None else ""
-    return _DOES[int(c.entry["rule"])].format(c.instruction.mnemonic) + from_memory
+    said = _DOES[int(c.entry["rule"])].format(c.instruction.mnemonic)
+    if c.other is not None:
+        return f"{said}, from bytes that {c.other.mnemonic} read"
+    where = hole(c) if int(c.entry["rule"]) != UNDEFINED_COPY.number else ""
+    return f"{said}: {where}" if where else said
 
 
 def _outside(c: Context) -> str:
     place, size, *_ = c.words
-    place -= (place >> 31) << 32
-    ins, function = next(
-        ((i, f.function) for f in c.grid.kernel.program.functions.values() for i in f.function.instructions
-         if i.original.span == c.instruction.span), (c.instruction, None),
-    )  # fmt: skip
+    bits = RANK_SHIFT if int(c.entry["at"]) >> SLOT_SHIFT == SLOT_SHARED else 32
+    place = (place + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)  # signed
+    ins, function = c.instruction, function_of(c.grid, c.instruction)
     name = "its variable"
     if function is not None:
         variables = variables_of(c.grid.kernel.program.module, function)
@@ -44,11 +49,25 @@ def _outside(c: Context) -> str:
     return f"{c.instruction.mnemonic} accesses byte {place} of {name}, which has {size}"
 
 
-SENTENCES: Mapping[int, Callable[[Context], str]] = {**dict.fromkeys(_DOES, _use), OUT_OF_VARIABLE.number: _outside}
+_USES = {
+    UNDEFINED_STORE.number: "{} stores it", UNDEFINED_BRANCH.number: "{} depends on it",
+    UNDEFINED_ADDRESS.number: "{} takes its address from it",
+}  # fmt: skip
+
+
+def _no_source(c: Context) -> str:
+    use = _USES.get(c.words[0], "{} uses it").format(c.other.mnemonic if c.other is not None else "an instruction")
+    return f"{c.instruction.mnemonic} takes a value from a lane outside its member mask, or that does not execute it, and {use}"
+
+
+SENTENCES: Mapping[int, Callable[[Context], str]] = {
+    NO_SOURCE.number: _no_source, **dict.fromkeys(_DOES, _use), OUT_OF_VARIABLE.number: _outside,
+}  # fmt: skip
 
 
 def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
-    """A byte for each of shared and of local memory, and of each warp what it loaded last that has no value."""
+    """A byte for each of shared and of local memory, and of each warp what it loaded last that has no value,
+    and 1 + the site of its last shuffle from a lane that takes no part."""
     grid, warps = resident.grid, len(resident.warps)
     state = np.zeros(1, ValuesState.numpy_dtype())
     byte = np.dtype(np.uint8)
@@ -57,5 +76,6 @@ def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
     sources = np.zeros(warps, Source.numpy_dtype())
     state["shared"], state["shared_bytes"] = pointer(shared), grid.shape.shared
     state["local"], state["local_bytes"] = pointer(local), grid.kernel.local_bytes
-    state["warps"], state["sources"] = warps, pointer(sources)
-    return state, shared, local, sources
+    missed = np.zeros(warps, np.uint32)
+    state["warps"], state["sources"], state["missed"] = warps, pointer(sources), pointer(missed)
+    return state, shared, local, sources, missed

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from mmulator.errors import ExecutionFault
-from mmulator.findings import Finding, Place
+from mmulator.findings import Finding, Place, spoken
 from mmulator.isa.effects import Queue
 from mmulator.machine.compile.compiled import CompiledKernel
 from mmulator.machine.launch.arena import pointer
@@ -43,7 +43,8 @@ def of_deadlock(grid: Grid, resident: Resident, error: ExecutionFault) -> tuple[
     span = error.span
     named = [(c, g) for c, gs in every for g in gs if g.instruction is not None and g.instruction.span == span]
     if sleepers and not any(g.state == "held" for _, g in named):
-        return tuple(f for at in sleepers.values() for f in _at_mbarrier(grid, every, at))
+        telling = sorted(sleepers.values(), key=_telling)
+        return tuple(f for at in telling for f in _at_mbarrier(grid, every, at))
     if not named:
         return ()
     rule, (cta, first) = _rule(named[0][1]), named[0]
@@ -54,6 +55,13 @@ def of_deadlock(grid: Grid, resident: Resident, error: ExecutionFault) -> tuple[
     return (_finding(grid, rule, message, ins, _threads(grid, named), arrived_text(cta).removeprefix("; "), other, error.hint),)
 
 
+def _telling(at: Sequence[tuple[ResidentCta, Group]]) -> int:
+    """An mbarrier at which something came that does not fit comes before one that nobody came to, which mostly waits for it."""
+    k = at[0][1].mbarrier
+    assert k is not None
+    return k.untold
+
+
 def _finding(
     grid: Grid, rule: Rule, message: str, ins: Instruction, threads: str, where: str = "", conflict: Place | None = None,
     hint: str | None = None,
@@ -62,7 +70,7 @@ def _finding(
         message = message.removesuffix(f"; {where}")  # it is said once
     return Finding(
         rule.name, str(rule.severity), message, ins.mnemonic, location(ins), ins.span.brief, threads, where, conflict, grid.seed,
-        1, hint or rule.hint, span=ins.span,
+        1, spoken(hint or rule.hint, ins.span), span=ins.span,
     )  # fmt: skip
 
 
@@ -115,7 +123,7 @@ def _at_mbarrier(grid: Grid, every: Everywhere, at: Sequence[tuple[ResidentCta, 
     k, ins = g.mbarrier, g.instruction
     assert k is not None and ins is not None
     message = f"{ins.mnemonic} waits for ever for {k.phase_text} of {k.name(cta)}: {missing_text(k)}; {_who(grid, every, k, cta)}"
-    event = k.asked if k.word.bytes > 0 else k.brought if k.word.bytes < 0 else k.arrived
+    event = k.asked if k.word.bytes > 0 else k.brought if k.word.bytes < 0 or k.counts_copies else k.arrived
     conflict = _of_event(grid, event) if event is not None else _could(grid, k)
     yield _finding(grid, waits.AT_MBARRIER, message, ins, _threads(grid, at), k.name(None), conflict, likely(g)[1] or None)
     if k.word.bytes and event is not None:
@@ -146,6 +154,8 @@ def _who(grid: Grid, every: Everywhere, k: Known, here: ResidentCta) -> str:
     """Who arrived last, and where that thread is now; or which instructions could."""
     if k.arrived is None:
         found = arrivers(grid, k)
+        if k.counts_copies:
+            return "no other arrival has come since mbarrier.init"
         could = ", ".join(place_text(i) for i in found[:_MOST]) + (" and others" if len(found) > _MOST else "")
         return "nobody has arrived since mbarrier.init" + (f"; what could: {could}" if found else ", and no instruction could")
     e = k.arrived

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
-from mmulator.isa.targets import DEVICES
+from mmulator.errors import LaunchError, MmulatorError, UnsupportedError, installs
+from mmulator.isa.targets import DEVICES, PTX_VERSIONS, Target
 from mmulator.machine.backend import Chip, Progress, Ran, Request
 from mmulator.machine.compile.options import DEFAULT, CompileOptions
 from mmulator.machine.launch.limits import PORTABLE_CLUSTER
@@ -74,7 +74,17 @@ class Gpu:
         if chip.device not in DEVICES:
             known = ", ".join(DEVICES)
             raise UnsupportedError(f"{name} is {chip.device}: its arithmetic is not known", hint=f"known: {known}")
-        return chip
+        return replace(chip, ptx=self._newest_ptx(chip.target))
+
+    def _newest_ptx(self, target: Target) -> tuple[int, int]:
+        """The newest .version that the driver's compiler reads: modules without a kernel are tried, the newest version first."""
+        for version in reversed(PTX_VERSIONS):
+            try:
+                self.close(self.load(".version {}.{}\n.target {}\n.address_size 64\n".format(*version, target)))
+            except GpuError:
+                continue
+            return version
+        return PTX_VERSIONS[-1]  # whatever is loaded next says why nothing is
 
     def load(self, ptx: Tree | str) -> Any:
         """A module from PTX. Raises GpuError with what the driver's compiler says."""
@@ -235,7 +245,7 @@ def _bindings() -> Any:
         from cuda.bindings import driver
     except ImportError:
         raise UnsupportedError(
-            "NVIDIA's Python bindings are not installed", hint="pip install 'mmulator[gpu]'"
+            "NVIDIA's Python bindings are not installed", hint=installs("gpu")
         ) from None
     return driver
 

@@ -1,0 +1,113 @@
+"""A program of `mmulator exec` as a child process, whose findings are put together when it is over.
+
+Where nothing is looked for, this process becomes the program itself. Here the program has a process of its own, since what it
+found decides with which code exec ends. Signals reach it as if it were alone: those of the terminal go to both processes by
+themselves, others are passed on, and a program that a signal ends ends exec likewise.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mmulator.cli.findings import FOUND, write_log
+from mmulator.cli.output import print_json
+from mmulator.driver.gathered import VARIABLE, Row, read
+from mmulator.sarif import Baseline, log
+
+SUPERVISOR = "MMULATOR_SUPERVISOR"  # the process that waits for the program, which shall not outlive it
+_FROM_TERMINAL = 0x80  # si_code of a signal that the kernel sent, to the whole group of processes
+_PASSED_ON = {
+    signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The report that is wanted when the program is over. sarif: a file. known: findings of an earlier run. json: a report on
+    standard output, so that what the program prints goes to standard error. strict: any finding counts."""
+
+    sarif: str | None = None
+    known: Baseline | None = None
+    json: bool = False
+    strict: bool = False
+
+
+def run(program: list[str], environment: dict[str, str], wanted: Wanted) -> int:
+    """Runs a program of Python. The exit code: the program's, or 3 where that is 0 and something was found."""
+    with tempfile.TemporaryDirectory(prefix="mmulator-") as folder:
+        found, told = Path(folder, "findings.jsonl"), Path(folder, "launches.jsonl")
+        more = {VARIABLE: str(found), SUPERVISOR: str(os.getpid())}
+        if wanted.json and "MMULATOR_REPORT" not in environment:
+            more["MMULATOR_REPORT"] = str(told)
+        status = _wait([sys.executable, *program], {**environment, **more}, wanted.json)
+        launches, rows = read(found)
+        kernels = _kernels(told)
+    code = os.waitstatus_to_exitcode(status)
+    data = log((row["result"] for row in rows), wanted.known)
+    results = data["runs"][0]["results"]
+    new = [r for r in results if r.get("baselineState", "new") == "new"]
+    if wanted.sarif is not None:
+        write_log(wanted.sarif, data)
+    ended = code or (FOUND if any(wanted.strict or r["level"] == "error" for r in new) else 0)
+    if wanted.json:
+        groups = enumerate(_new(rows, data))
+        print_json({
+            "ok": not ended, "exit_code": code, "kernels": kernels, "sanitized_launches": launches,
+            "known": sum(r.get("baselineState") == "unchanged" for r in results),
+            "findings": [f | {"kernel": row["kernel"], "group": n} for n, row in groups for f in row["findings"]],
+        })  # fmt: skip
+    if code < 0:
+        sys.stdout.flush()
+        with suppress(OSError):  # not of SIGKILL
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    return ended
+
+
+def _new(rows: list[Row], data: dict[str, Any]) -> list[Row]:
+    """Rows and results are in one order."""
+    return [row for row, r in zip(rows, data["runs"][0]["results"]) if r.get("baselineState", "new") == "new"]
+
+
+def _kernels(path: Path) -> list[dict[str, Any]]:
+    """Launches by kernel and device, of all processes."""
+    from mmulator.driver.report import Totals
+
+    totals = Totals()
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        row = json.loads(line)
+        seconds = row["seconds"]
+        totals.add([{
+            "kernel": row["name"], "device": row["device"], "launches": 1, "run": seconds["run"],
+            "compile": seconds["compile"], "instructions": sum(row["instructions"].values()), "macs": row["macs"],
+        }])  # fmt: skip
+    return totals.as_list()
+
+
+def _wait(words: list[str], environment: dict[str, str], stdout_to_stderr: bool) -> int:
+    """Starts a process, passes signals on, and waits. Its status, as of `waitpid`."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
+    try:
+        moved = [(os.POSIX_SPAWN_DUP2, 2, 1)] if stdout_to_stderr else []
+        child = os.posix_spawn(words[0], words, environment, file_actions=moved, setsigmask=before)
+        while True:
+            came = signal.sigwaitinfo({*_PASSED_ON, signal.SIGCHLD})
+            if came.si_signo != signal.SIGCHLD:
+                if came.si_code != _FROM_TERMINAL:
+                    os.kill(child, came.si_signo)
+                continue
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return status
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

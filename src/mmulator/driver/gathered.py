@@ -1,0 +1,71 @@
+"""Findings of a program and of the processes that it starts, put together: each process adds lines to one file.
+
+`mmulator exec` names the file in MMULATOR_FINDINGS, and reads it when the program is over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from mmulator.demangle import demangle
+from mmulator.errors import MmulatorError
+from mmulator.findings import Finding, group_key, grouped
+from mmulator.sarif import results
+
+VARIABLE = "MMULATOR_FINDINGS"
+Row = dict[str, Any]
+
+
+def rows_of(findings: Sequence[Finding], kernel: str) -> Iterable[Row]:
+    """Those that are told as one, as JSON."""
+    for group in grouped(findings):
+        (result,) = results(group)
+        key = [kernel, *group_key(group[0])]
+        yield {"key": key, "kernel": kernel, "result": result, "findings": [f.as_dict() for f in group]}
+
+
+class Gathering:
+    """A reader of launches that adds what is new to the file."""
+
+    def __init__(self, path: str) -> None:
+        self.path, self.seen, self.process = path, set[str](), os.getpid()
+
+    def __call__(self, kernel: str, findings: tuple[Finding, ...], error: MmulatorError | None = None) -> None:
+        self.add(rows_of(findings, demangle(kernel)), 1)
+
+    def add(self, rows: Iterable[Row], launches: int) -> None:
+        """launches: that were looked at besides."""
+        new = []
+        for row in rows:
+            key = "\0".join(map(str, row["key"]))
+            if key not in self.seen:
+                self.seen.add(key)
+                new.append(row)
+        lines = [json.dumps({"launches": launches}), *map(json.dumps, new)]
+        data = "".join(line + "\n" for line in lines).encode()
+        with suppress(OSError):  # the folder is gone: the program outlives its exec
+            file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.write(file, data)
+            finally:
+                os.close(file)
+
+
+def read(path: str | Path) -> tuple[int, list[Row]]:
+    """Launches that were looked at, and what they have, each once."""
+    launches, found = 0, dict[str, Row]()
+    with suppress(OSError):
+        for line in Path(path).read_text(encoding="utf-8").splitlines():
+            try:
+                row = json.loads(line)
+            except ValueError:  # the process was killed as it wrote
+                continue
+            launches += row.get("launches", 0)
+            if "key" in row:
+                found.setdefault("\0".join(map(str, row["key"])), row)
+    return launches, [*found.values()]

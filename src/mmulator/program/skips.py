@@ -1,0 +1,139 @@
+"""Aligned barriers that lanes of a warp may pass by: which instructions say that a lane did so and then did something else.
+
+PTX ISA 9.1, Parallel Synchronization and Communication Instructions: bar: all threads of a warp execute the same bar. A lane has
+passed a barrier by when it is where no way leads to the barrier any more. What it executes from there on is nothing but its exit,
+or begins with an instruction of `behind`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mmulator.errors import must_be
+from mmulator.isa.effects import Ends, Memory, Together
+from mmulator.program.blocks import Block, Program, instructions
+from mmulator.program.operands import callee_of
+from mmulator.ptx.tree import Instruction, Reg
+
+KINDS = 32  # of barriers that are told apart
+_QUIET = "param", "const"
+
+
+@dataclass(frozen=True)
+class Skips:
+    """bits: of aligned barriers, by id, their kind as one bit; none: whoever passes them by can only exit. behind: of
+    instructions, by id, the kinds that are passed by where control comes to one."""
+
+    bits: Mapping[int, int] = field(default_factory=dict)
+    behind: Mapping[int, int] = field(default_factory=dict)
+
+
+def is_aligned_barrier(ins: Instruction) -> bool:
+    """bar, and barrier and barrier.cluster with .aligned: a warp comes to it as a whole."""
+    return ins.effects.together is Together.LIVE
+
+
+def skips_of(program: Program) -> Skips:
+    """The skips of the aligned barriers of a kernel and of the functions that it calls."""
+    every = [instructions(b) for b in program.blocks]
+    barriers = [[i for i in body if is_aligned_barrier(i)] for body in every]
+    numbers = {id(ins): n for n, ins in enumerate(i for found in barriers for i in found)}
+    if not numbers:
+        return Skips()
+    ways = _ways(program)
+    own = [sum(1 << numbers[id(i)] for i in found) for found in barriers]
+    met = [sum(1 << numbers[id(i)] for i in found if _certain(i, block)) for found, block in zip(barriers, program.blocks)]
+    ahead = _spread(own, _reversed(ways))  # barriers that a way leads to
+    entered = [0] * len(ways)
+    for u, targets in enumerate(ways):
+        for v in targets:
+            entered[v] |= ahead[u] & ~ahead[v] & ~met[u]
+    passed = _spread(entered, ways)
+    firsts = [next((i for i in body if _does_something(i)), None) for body in every]
+    kinds = _kinds(len(numbers), [by for by, first in zip(passed, firsts) if first is not None])
+    behind = {id(first): _kinds_in(by, kinds) for by, first in zip(passed, firsts) if first is not None and by}
+    return Skips({i: kinds[n] for i, n in numbers.items() if kinds[n]}, {i: bits for i, bits in behind.items() if bits})
+
+
+def _certain(ins: Instruction, block: Block) -> bool:
+    """Whether all lanes that come to its block execute a barrier: one that ends a block has a way round itself."""
+    return ins.guard is None or ins is block.last
+
+
+def _does_something(ins: Instruction) -> bool:
+    """Whether it is more than a computation of a lane's own, and no exit."""
+    effects = ins.effects
+    if effects.ends is not Ends.NO:
+        return effects.ends not in (Ends.EXIT, Ends.RETURN) and (effects.ends is not Ends.BRANCH or ins.guard is not None)
+    if effects.memory is Memory.READ and ins.form["space"].partition("::")[0] in _QUIET:
+        return False
+    return effects.memory is not Memory.NONE or not effects.pure or effects.together is not Together.ALONE
+
+
+def _ways(program: Program) -> list[list[int]]:
+    """For each block the blocks that control may come to next, into functions and out of them."""
+    returns: dict[str, list[int]] = {name: [] for name in program.functions}
+    ways = []
+    for block in program.blocks:
+        targets = list(block.targets)
+        if block.ending is Ends.CALL and block.last is not None:
+            for name in _called(program, block):
+                targets.append(program.functions[name].entry)
+                returns[name] += block.targets
+        ways.append(targets)
+    for block in program.blocks:
+        if block.ending is Ends.RETURN:
+            ways[block.index] += returns[block.function.function.name]
+    return ways
+
+
+def _called(program: Program, block: Block) -> list[str]:
+    """Functions that the call at the end of a block may call."""
+    callee = callee_of(must_be(block.last, Instruction))
+    if isinstance(callee, Reg):
+        return sorted(program.pointed)
+    return [callee.name] if callee.name in program.functions else []  # else one of CUDA's runtime
+
+
+def _reversed(ways: list[list[int]]) -> list[list[int]]:
+    back: list[list[int]] = [[] for _ in ways]
+    for u, targets in enumerate(ways):
+        for v in targets:
+            back[v].append(u)
+    return back
+
+
+def _spread(bits: list[int], ways: list[list[int]]) -> list[int]:
+    """Bits of blocks, and of all those from which ways lead to them."""
+    found = list(bits)
+    waiting = [n for n, b in enumerate(found) if b]
+    while waiting:
+        u = waiting.pop()
+        for v in ways[u]:
+            if found[u] & ~found[v]:
+                found[v] |= found[u]
+                waiting.append(v)
+    return found
+
+
+def _kinds(count: int, passed: list[int]) -> list[int]:
+    """For each barrier the bit of its kind: barriers that are passed by at the same places are of one kind. If there are more
+    kinds than bits, the rest have no bit."""
+    known: dict[tuple[int, ...], int] = {(): 0}
+    found = []
+    for n in range(count):
+        places = tuple(place for place, by in enumerate(passed) if by >> n & 1)
+        if places not in known:
+            known[places] = 1 << len(known) - 1 if len(known) <= KINDS else 0
+        found.append(known[places])
+    return found
+
+
+def _kinds_in(passed: int, kinds: list[int]) -> int:
+    bits = 0
+    while passed:
+        n = passed.bit_length() - 1
+        passed ^= 1 << n
+        bits |= kinds[n]
+    return bits

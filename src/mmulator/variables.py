@@ -1,0 +1,58 @@
+"""The variables of the environment that are mmulator's: what each says. One that is none of these is told, once a process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+
+PREFIX = "MMULATOR_"
+# For people; docs/robustness.md has them as a table.
+VARIABLES: dict[str, str] = {
+    "DEVICE": "the chip that programs find, as `H100` or `sm_90`",
+    "SEED": "the seed of the scheduler's choices",
+    "SEEDS": "under how many seeds each kernel is launched; other bits are an error",
+    "TIMEOUT": "seconds that a launch may take",
+    "THREADS": "cores that a launch uses",
+    "REPORT": "`1` prints what each launch executed, a name that ends in `.jsonl` gets lines of JSON",
+    "PROGRESS": "`auto`, `always` or `never`: how far long launches are",
+    "AUTOTUNE": "`measure`, or `first` for the first configuration that fits",
+    "SANITIZE": "`1` says what undefined behaviour launches have, `strict` with notes, `raise` as an error",
+    "RULES": "which undefined behaviour is looked for",
+    "BASELINE": "a SARIF file of an earlier run, of which nothing is told again",
+    "KEEP_GOING": "`1`: an access out of bounds is a finding, and the launch goes on",
+    "CACHE": "the folder of compiled code",
+    "CPU": "the level of CPUs that code is made for, as `x86-64-v3`",
+    "TRACEBACK": "`1` shows the way through mmulator in tracebacks",
+    "QUOTE_SOURCE": "`1` quotes lines of any source file in errors, `0` of none",
+    "FORCE": "`1` opens torch's door where torch has a GPU",
+    "SHIP": "`0`: a wheel is built without compiled code",
+    "GUARD": "`left` or `right`: pages that trap around all memory of kernels, for tests of mmulator",
+    "GOLDEN": "a folder of further hardware vectors, for tests of mmulator",
+    "PTXAS": "a ptxas to compare with, for tools of mmulator",
+}
+# Of mmulator's own processes for each other.
+INTERNAL = frozenset(("EXEC", "FINDINGS", "SUPERVISOR", "FUZZ_PLANT"))
+
+_told: set[str] = set()
+
+
+def check(environment: Mapping[str, str] = os.environ) -> None:
+    """Says on standard error which variables are unknown; those of a program under exec its exec has told."""
+    if PREFIX + "EXEC" in environment:
+        return
+    for name in environment:
+        word = name.removeprefix(PREFIX)
+        if word != name and word not in VARIABLES and word not in INTERNAL and name not in _told:
+            _told.add(name)
+            _say(name, word)
+
+
+def _say(name: str, word: str) -> None:
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, VARIABLES, 1, 0.6)
+    meant = f"; did you mean {PREFIX}{near[0]}?" if near else "; docs/robustness.md has a table of them"
+    with suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(f"mmulator: {name} is set, and is no variable of mmulator's{meant}\n")

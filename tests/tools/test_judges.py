@@ -1,0 +1,58 @@
+"""Runners of corpora that are not here: they import, their rules exist, and what they share counts as it should."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from mmulator.rules.choice import meant
+from tests.support.places import ROOT
+from tools.judges import common, consan
+
+RUNNERS = sorted(path.stem for path in (ROOT / "tools" / "judges").glob("*.py") if path.stem not in ("__init__", "common"))
+SOURCE = """
+#include <cstdio> /* { */
+#define TWO(x) { x; \\
+    x; }
+constexpr int N = 4;
+static void host(int *p) { if (p) { k<<<1, 1>>>(p); } }
+__device__ int kept[N] = {1, 2};
+__global__ void k(int *p) { for (;;) { p[0] = N; } }
+int main() { host(nullptr); return 0; }
+"""
+
+
+def test_expectations_name_rules_that_exist() -> None:
+    judges = [importlib.import_module(f"tools.judges.{name}").JUDGE for name in RUNNERS]
+    assert [judge.name for judge in judges] == RUNNERS
+    for judge in judges:
+        assert judge.expected and all(meant(word) for word in judge.rules)
+
+
+def test_messages_of_consan() -> None:
+    assert consan.messages(["deadlock-at-mbarrier"]) == ["Deadlock detected"]
+    assert "Buffer being accessed has outstanding writes" in consan.messages(["tma-read-before-wait"])
+    assert not consan.messages(["scale-selector-differs"])
+
+
+def test_counts_and_misses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answers = [
+        common.Answer("q", "found", True, ("race-scope",)), common.Answer("q", "missed", True, (), "why"),
+        common.Answer("q", "clean", False, ()), common.Answer("q", "alarm", False, ("race-scope",)),
+    ]  # fmt: skip
+    options = common.arguments("").parse_args([str(tmp_path), "--json", str(tmp_path / "out.json")])
+    judge = common.Judge("n", "t", "s", "c", {"q": common.Count(1, 2, 1, 2)}, ())
+    assert common.finish(judge, options, answers) == 0
+    told = capsys.readouterr().out
+    assert "missed: q: missed: why" in told and "flagged (race-scope): q: alarm" in told
+    assert common.finish(judge, options, answers[1:]) == 1  # another count than expected
+    assert common.finish(judge, options, []) == 1
+
+
+def test_device_code_of_a_file() -> None:
+    """Functions of the host go, with what they launch; all else stays."""
+    text = common.device_code(SOURCE)
+    assert [word in text for word in ("TWO(x)", "constexpr int N", "kept[N] = {1, 2};", "p[0] = N; } }")] == [True] * 4
+    assert [word in text for word in ("include", "host", "<<<", "main")] == [False] * 4

@@ -1,0 +1,172 @@
+"""Parts that the runners of tools/judges share: answers, their counts, the expectation, the table, JSON, and CUDA C++ to PTX."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import hashlib
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tools.suites.run import commit, versions
+
+OPTIONS = ("--gpu-architecture=compute_80", "-lineinfo")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The label of one program of a corpus, and what was found in the program.
+
+    question: the row of the table that it counts in. case: the program's name. planted: whether the corpus says that it has the
+    defect. found: rules that say so. reason: why a defect was missed or a clean program was flagged, where that is known.
+    """
+
+    question: str
+    case: str
+    planted: bool
+    found: tuple[str, ...]
+    reason: str = ""
+
+    @property
+    def wrong(self) -> bool:
+        return self.planted != bool(self.found)
+
+
+@dataclass(frozen=True)
+class Count:
+    """A row of the table. found of planted: programs with the defect. flagged of clean: programs without it."""
+
+    found: int
+    planted: int
+    flagged: int
+    clean: int
+
+    def __str__(self) -> str:
+        return f"{self.found} of {self.planted} found, {self.flagged} of {self.clean} flagged"
+
+
+@dataclass(frozen=True)
+class Judge:
+    """A corpus. name: of its file here and of its JSON. title: for a table. source: where it is fetched, commit: which of it was
+    run. expected: the counts that a run of all of it has, by question. rules: names and patterns of those that it asks for."""
+
+    name: str
+    title: str
+    source: str
+    commit: str
+    expected: Mapping[str, Count]
+    rules: tuple[str, ...]
+
+
+def counted(answers: Iterable[Answer]) -> dict[str, Count]:
+    """The rows, by question, in the order of the answers."""
+    kept: dict[str, list[int]] = {}
+    for answer in answers:
+        row = kept.setdefault(answer.question, [0, 0, 0, 0])
+        at = 0 if answer.planted else 2
+        row[at] += bool(answer.found)
+        row[at + 1] += 1
+    return {question: Count(*row) for question, row in kept.items()}
+
+
+def table(answers: Sequence[Answer]) -> str:
+    """The rows, then each miss and each false alarm by name, with its reason."""
+    counts = counted(answers)
+    width = max(map(len, counts), default=0)
+    text = [f"{question:<{width}}  {count}" for question, count in counts.items()]
+    for answer in answers:
+        if answer.wrong:
+            what = "missed" if answer.planted else f"flagged ({', '.join(answer.found)})"
+            text.append(f"  {what}: {answer.question}: {answer.case}" + (f": {answer.reason}" if answer.reason else ""))
+    return "\n".join(text)
+
+
+def arguments(doc: str) -> argparse.ArgumentParser:
+    """The parser that all runners have."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="the corpus, as it was fetched")
+    parser.add_argument("--work", type=Path, help="a folder for PTX and for what is done, from which an interrupted run goes on")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--only", default="", help="programs with this in their names; nothing is expected then")
+    parser.add_argument("--json", type=Path)
+    return parser
+
+
+def finish(judge: Judge, options: argparse.Namespace, answers: Sequence[Answer], **more: Any) -> int:
+    """Print the table, write the JSON; 0 if the counts are the expected ones, 1 if not. more: for the JSON."""
+    counts = counted(answers)
+    print(table(answers))
+    if options.json:
+        date = datetime.datetime.now(datetime.UTC).date().isoformat()
+        options.json.write_text(json.dumps({
+            "judge": judge.name, "source": judge.source, "commit": commit(options.folder), "date": date, "versions": versions(),
+            **more, "counts": {question: asdict(count) for question, count in counts.items()},
+            "answers": [asdict(answer) for answer in answers],
+        }, indent=1) + "\n")  # fmt: skip
+    if options.only:
+        return 0
+    differ = [name for name in {**judge.expected, **counts} if judge.expected.get(name) != counts.get(name)]
+    for name in differ:
+        print(f"expected of {name}: {judge.expected.get(name, 'nothing')}", file=sys.stderr)
+    return int(bool(differ))
+
+
+def compiled(source: str, work: Path | None, options: tuple[str, ...] = OPTIONS) -> str:
+    """PTX of CUDA C++ by NVRTC; kept in a folder, by what it was made of. Raises RuntimeError with the compiler's log."""
+    key = hashlib.sha256("\0".join([source, *options]).encode()).hexdigest()[:32]
+    kept = work / f"{key}.ptx" if work else None
+    if kept and kept.exists():
+        return kept.read_text()
+    from cuda.bindings import nvrtc
+
+    program = nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], [])[1]
+    status = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])[0]
+    if int(status):
+        log = bytearray(nvrtc.nvrtcGetProgramLogSize(program)[1])
+        nvrtc.nvrtcGetProgramLog(program, log)
+        raise RuntimeError(log.decode(errors="replace"))
+    room = bytearray(nvrtc.nvrtcGetPTXSize(program)[1])
+    nvrtc.nvrtcGetPTX(program, room)
+    nvrtc.nvrtcDestroyProgram(program)
+    ptx = bytes(room).rstrip(b"\0").decode()
+    if kept:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        part = kept.with_suffix(f".{os.getpid()}")
+        part.write_text(ptx)
+        part.rename(kept)
+    return ptx
+
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+_DEVICE = re.compile(r"__(global|device|shared|constant)__|\b(constexpr|typedef|using|struct|enum|template)\b")
+
+
+def device_code(source: str) -> str:
+    """A .cu file without its functions of the host, which NVRTC does not take, and without what it includes."""
+    text = re.sub(r"^\s*#\s*include[^\n]*", "", _COMMENT.sub("", source), flags=re.M)
+    kept, item, depth = [], "", 0
+    for part in re.split(r"(^\s*#(?:[^\n]*\\\n)*[^\n]*\n|[{};])", text, flags=re.M):
+        depth += (part == "{") - (part == "}")
+        item += part
+        if depth == 0 and (part in ("}", ";") or part.lstrip().startswith("#")):
+            if part != "}" or _DEVICE.search(item.partition("{")[0]):
+                kept.append(item)
+            item = ""
+    return "".join(kept)
+
+
+def sanitized(launch: Callable[[], Any]) -> tuple[tuple[str, ...], str]:
+    """(rules that a sanitized launch breaks, errors and warnings; the error that it ended in, or "")."""
+    from mmulator.errors import MmulatorError
+
+    try:
+        findings, error = launch().findings, ""
+    except MmulatorError as raised:
+        findings, error = raised.findings, f"{type(raised).__name__}: {raised}".split("\n")[0]
+    return tuple(sorted({finding.rule for finding in findings})), error
