@@ -11,7 +11,7 @@ from mmulator.errors import InternalError
 from mmulator.machine.module import Module
 from mmulator.machine.runtime.combine import combiner
 from tests.data import atomic_vectors
-from tests.data.atomic_vectors import BLOCK, HEAD, Case, cases, kernel
+from tests.data.atomic_vectors import BLOCK, Case, cases, head, kernel
 from tests.support import rows, vectors
 
 test_vectors = vectors.replay("atomic")
@@ -63,7 +63,7 @@ def test_atomics_have_the_bits_of_the_hardware(name: str) -> None:
     for c in chosen:
         given = [x.copy() for x in c.operands().values()]
         arrays.append([*given, *([np.zeros_like(given[0])] if c.returns else [])])
-    module = Module.load(HEAD + kernel("k", chosen), name=name)
+    module = Module.load(head(chosen) + kernel("k", chosen), name=name)
     module["k"].launch(chosen[0].grid, BLOCK, [x for held in arrays for x in held], device="sm_90", timeout=60)
     found = []
     for c, held in zip(chosen, arrays):
@@ -94,7 +94,7 @@ def test_atomics_in_another_block_have_the_bits_of_those_in_the_own_one(c: Case)
     assert "mapa" in text and ".shared." not in text
     arrays = {n: a.copy() for n, a in c.operands().items()}
     given = [*arrays.values(), *([np.zeros_like(arrays["a"])] if c.returns else [])]
-    Module.load(HEAD + text)["k"].launch(c.grid, BLOCK, given, cluster=2)
+    Module.load(head([c]) + text)["k"].launch(c.grid, BLOCK, given, cluster=2)
     got = [given[0], *([given[-1]] if c.returns else [])]
     wrong = [d for g, w in zip(got, c.results()) if (d := difference(c, g, w)) is not None]
     assert not wrong, wrong[0]

@@ -5,7 +5,7 @@ is one instruction that each thread executes on a cell of its own. `atomic_vecto
 (`in|SIGNATURE|a`, `b`, `c`) and the results of each case (`of`: which of `out|N` its memory and its destination are).
 
     for case in cases():
-        text = HEAD + kernel("k", [case])       # takes pointers to the cells, in place, to the operands and to the results
+        text = head([case]) + kernel("k", [case])  # takes pointers to the cells, in place, to the operands and to the results
         arrays = case.operands().values()       # raw bytes; for atom an array of the size of the cells follows
         memory, *old = case.results()
 """
@@ -28,7 +28,7 @@ from mmulator.isa.types import type_bits
 
 HERE = Path(__file__).resolve().parent
 FILE = HERE / "atomic_vectors.npz"
-HEAD = ".version 8.8\n.target sm_90a\n.address_size 64\n"
+PTX = (8, 8)  # the version of the modules, but for rows that came later
 BLOCK = 128
 # Where the cells are and how they are addressed: the same memory is reached by its own space and by generic addresses.
 PLACES = {"global": ("global", "global"), "shared": ("shared", "shared"), "generic.global": ("", "global"),
@@ -119,6 +119,12 @@ class Case:
             for load, store in copies:
                 lines += [load.format("" if generic else ".shared", "%p"), store.format(".global", "%q")]
         return "{\n" + "\n".join("    " + line for line in lines) + "\n}\n"
+
+
+def head(chosen: Sequence[Case]) -> str:
+    """The directives at the head of a module of these cases."""
+    version = "{}.{}".format(*max(PTX, *(c.row.requires.ptx for c in chosen)))
+    return f".version {version}\n.target sm_90a\n.address_size 64\n"
 
 
 def kernel(entry: str, chosen: Sequence[Case]) -> str:

@@ -18,7 +18,7 @@ from mmulator.errors import UnsupportedError
 from mmulator.isa.form import Form
 from mmulator.isa.match import match
 from mmulator.isa.row import Row
-from mmulator.isa.targets import PTX_VERSIONS, default_device
+from mmulator.isa.targets import DEVICES, PTX_VERSIONS, default_device
 from mmulator.machine.compile import warm
 from mmulator.machine.compile.kernel import Jit
 from mmulator.machine.emit.block import vector_type
@@ -116,7 +116,7 @@ def text_of(statements: list[str], target: str) -> str:
 def _target_of(form: Form) -> str:
     """A target that has the form, and a device."""
     if form.requires.families:
-        return f"sm_{form.requires.families[-1]}a"
+        return f"sm_{max(n for n in form.requires.families if f'sm_{n}' in DEVICES)}a"
     return "sm_100a" if form.requires.minimum > 90 else "sm_90a"
 
 

@@ -4,8 +4,8 @@
     python -m tools.capture.atomics run DIR OUT   # on the GPU: OUT/atomics.npz
     python -m tools.capture.atomics pack DIR OUT  # no GPU: tests/data/atomic_vectors.npz
 
-`run` executes each case from what ptxas made and from what the driver makes of the same PTX; `pack` keeps the first and
-says where the other differs.
+`run` executes each case from what ptxas made and, of rows that PTX 8.8 has, from what the driver makes of the same PTX;
+`pack` keeps the first and says where the other differs, or what was stored before.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.data import atomic_vectors
-from tests.data.atomic_vectors import ELEMENTS, FILE, HEAD, Case, cases, kernel
+from tests.data.atomic_vectors import ELEMENTS, FILE, PTX, Case, cases, head, kernel, stored
 from tools.capture.operands import F16_EDGES, operands
 
 BF16_EDGES = [
@@ -70,12 +70,15 @@ def made(signature: str) -> list[np.ndarray]:
 
 def build(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "atomics.ptx").write_text(HEAD + "".join(kernel(f"k{n}", [c]) for n, c in enumerate(cases())))
+    kernels = {kernel(f"k{n}", [c]): c for n, c in enumerate(cases())}
+    for name, chosen in (("atomics", kernels), ("driver", {k: c for k, c in kernels.items() if c.row.requires.ptx <= PTX})):
+        (folder / f"{name}.ptx").write_text(head([*chosen.values()]) + "".join(chosen))
     subprocess.run(["ptxas", "-arch=sm_90a", folder / "atomics.ptx", "-o", folder / "atomics.cubin"], check=True)
     held = {f"in|{s}|{n}": x.view(np.uint8) for s in {c.signature for c in cases()} for n, x in zip("abc", made(s))}
     np.savez_compressed(folder / "operands.npz", **held)
     fields = ("name", "signature", "grid", "returns")
-    (folder / "cases.json").write_text(json.dumps([{f: getattr(c, f) for f in fields} for c in cases()]))
+    described = [{f: getattr(c, f) for f in fields} | {"driver": c.row.requires.ptx <= PTX} for c in cases()]
+    (folder / "cases.json").write_text(json.dumps(described))
     print(len(cases()), "cases,", sum(x.nbytes for x in held.values()), "bytes of operands")
 
 
@@ -84,9 +87,11 @@ def run(folder: Path, out: Path) -> None:
 
     out.mkdir(parents=True, exist_ok=True)
     gpu, held, results = Gpu(), dict(np.load(folder / "operands.npz")), {}
-    for way, image in (("cubin", "atomics.cubin"), ("jit", "atomics.ptx")):
+    for way, image in (("cubin", "atomics.cubin"), ("jit", "driver.ptx")):
         module = gpu.module((folder / image).read_bytes())
         for n, c in enumerate(json.loads((folder / "cases.json").read_text())):
+            if way == "jit" and not c["driver"]:
+                continue
             given = [held[k] for name in "abc" if (k := f"in|{c['signature']}|{name}") in held]
             places = [gpu.upload(x) for x in (given[0], *given[1:], *([np.zeros_like(given[0])] if c["returns"] else []))]
             cells = [ctypes.c_uint64(p.value) for p in places]
@@ -114,9 +119,12 @@ def pack(folder: Path, out: Path) -> None:
     for c in cases():
         names = [f"{c.name}|{k}" for k in range(1 + c.returns)]
         index[c.name] = [number(raw[f"cubin|{n}"]) for n in names]
-        for n in names:
-            if (raw[f"cubin|{n}"] != raw[f"jit|{n}"]).any():
-                print("the driver's code differs:", _first_difference(c, raw[f"cubin|{n}"], raw[f"jit|{n}"]))
+        others = {"the driver's code differs": [raw[k] for n in names if (k := f"jit|{n}") in raw],
+                  "differs from what was stored": c.results() if c.name in stored() else []}  # fmt: skip
+        for what, results in others.items():
+            for n, other in zip(names, results):
+                if (raw[f"cubin|{n}"] != other).any():
+                    print(f"{what}:", _first_difference(c, raw[f"cubin|{n}"], other))
     arrays["of"] = np.frombuffer(json.dumps(index).encode(), np.uint8)
     np.savez_compressed(FILE, **arrays)
     print(len(index), "cases,", len(numbers), "results,", FILE.stat().st_size, "bytes")
