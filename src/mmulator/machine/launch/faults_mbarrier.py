@@ -53,7 +53,8 @@ _KINDS: dict[FaultKind, tuple[Callable[[Known, ResidentCta, int], str], str, str
     FaultKind.MBARRIER_ARRIVALS: (
         _arrivals,
         f"mbarrier.arrive: the count is at least 1 and at most the arrivals that are pending in the phase {_MBARRIER}",
-        "arrive once for each arrival of mbarrier.init's count: a thread may arrive again when the phase is over",
+        "arrive once for each arrival of mbarrier.init's count: a thread may arrive again when the phase is over; from sm_90 on "
+        "the lanes of one instruction arrive together, so elect one lane or initialise with their number",
     ),
     FaultKind.MBARRIER_BYTES: (
         _bytes,

@@ -21,6 +21,9 @@ from mmulator.numerics.mbarrier import COUNT, PENDING
 from mmulator.ptx.tree import Address, Instruction, Operand, Reg
 
 U32, U64, POINTERS = u32.vec(LANES), u64.vec(LANES), ptr.vec(LANES)
+# Since this chip the lanes of one instruction arrive at an mbarrier as one number, which must not exceed what is pending: an H200
+# ends such a launch with CUDA_ERROR_LAUNCH_FAILED. ptxas 13.5 makes one SYNCS.ARRIVE of it for sm_90 and for sm_100.
+TOGETHER_SINCE = 90
 
 
 def barriers(e: Emitter, ins: Instruction, operand: Operand, lanes: Value, access: int) -> tuple[Value, Value]:
@@ -79,6 +82,8 @@ def _act(e: Emitter, ins: Instruction, does: Does, where: Operand, count: Operan
 def arrive(e: Emitter, ins: Instruction) -> None:
     d, where, *rest = ins.operands
     does = Does.ARRIVES
+    if int(e.device.removeprefix("sm_")) >= TOGETHER_SINCE:
+        does |= Does.TOGETHER
     if ins.form.name.startswith("mbarrier.arrive_drop"):
         does |= Does.DROPS
     if "noComplete" in ins.modifiers:

@@ -38,6 +38,7 @@ class Does(IntFlag):
     STAYS = 4  # noComplete
     EXPECTS = 8
     COMPLETES = 16
+    TOGETHER = 32  # arrivals of an instruction's lanes at one mbarrier reach it as one number
 
 
 # the word -----------------------------------------------------------------------------------------------------------
@@ -205,6 +206,18 @@ def lanes_at(host: ptr_to(ptr), mask: u32, barrier: u64) -> u32:
 
 
 @native
+def arrivals_at(host: ptr_to(ptr), mask: u32, barrier: u64, counts: ptr_to(u32)) -> u64:
+    """How often these lanes arrive at an mbarrier. host: where the lanes' mbarriers are."""
+    same = lanes_at(host, mask, barrier)
+    total = u64(0)
+    while same != 0:
+        lane = trailing_zeros(same)
+        same = same & (same - 1)
+        total = total + u64(counts[lane])
+    return total
+
+
+@native
 def state_for(host: ptr_to(ptr), states: ptr_to(u64), mask: u32, lane: u32, word: u64) -> u64:
     """What a lane that arrives hears: the upper half of the word; as a chip has it, that of before the first lane that arrives
     with the same instruction in the same phase."""
@@ -294,8 +307,11 @@ def act(
         pending = pending_arrivals(word)
         if (does & Does.ARRIVES) != 0:
             arrivals = u64(counts[lane])
-            if arrivals == 0 or arrivals > pending:
-                fault(w, FaultKind.MBARRIER_ARRIVALS, site, lane, u64(barrier), u32(arrivals))
+            come = arrivals
+            if (does & Does.TOGETHER) != 0:
+                come = come + arrivals_at(host, left, u64(barrier), counts)
+            if arrivals == 0 or come > pending:
+                fault(w, FaultKind.MBARRIER_ARRIVALS, site, lane, u64(barrier), u32(come) if arrivals != 0 else u32(0))
                 return
         size = u64(sizes[lane])
         bytes = size
