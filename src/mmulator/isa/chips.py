@@ -52,8 +52,8 @@ def device_of(text: str) -> str | None:
 
 def as_device(device: Any) -> str:
     """A user's device, of which the name of a chip will do, as `sm_90`. Raises UnsupportedError for one that is not known."""
-    if device.__class__ is str and device in DEVICES:
-        return str(device)
+    if device.__class__ is str and device in CHIPS:
+        return device
     name = getattr(device, "sm", device)  # of inspect.Device
     if isinstance(name, str) and (found := name if name in DEVICES else device_of(name)):
         return found

@@ -230,7 +230,7 @@ class Kernel:
         except TypeError:  # a list
             found = None
         if found is None:
-            check_device(device, self.module.target)
+            device = check_device(device, self.module.target)
             g, b = dimensions(grid, "grid", MAX_GRID), dimensions(block, "block", MAX_BLOCK)
             if "blocksareclusters" in self.head.directives and b == (1, 1, 1):
                 b = self._required_block or b
@@ -249,10 +249,9 @@ class Kernel:
         sanitize: Any = False, keep_going: Any = False,
     ) -> Request:  # fmt: skip
         """A launch for any backend, checked; parameters as those of `launch`. Raises LaunchError or UnsupportedError."""
-        device = as_device(device)
         g, b, dynamic, c = self.shape(grid, block, shared, device, cluster)
         if cooperative:
-            check_cooperative(g, c, prod(b), self.static_shared + dynamic, device)
+            check_cooperative(g, c, prod(b), self.static_shared + dynamic, as_device(device))
         arguments = self.signature.pack(sequence(args, "args"), self.module.image.next_slot, self.module.variables.placed())
         elements = watched(watch) if watch != () else ()
         if sanitize not in SANITIZE:

@@ -308,7 +308,7 @@ def act(
         if (does & Does.ARRIVES) != 0:
             arrivals = u64(counts[lane])
             come = arrivals
-            if (does & Does.TOGETHER) != 0:
+            if (does & Does.TOGETHER) != 0 and left != 0:
                 come = come + arrivals_at(host, left, u64(barrier), counts)
             if arrivals == 0 or come > pending:
                 fault(w, FaultKind.MBARRIER_ARRIVALS, site, lane, u64(barrier), u32(come) if arrivals != 0 else u32(0))

@@ -83,8 +83,8 @@ def no_transfers(cluster: ptr_to(Cluster)) -> None:
 @native(inline=True)
 def look_up_soon(cluster: ptr_to(Cluster)) -> None:
     """Transfers may be long, and a block of code may have many: after a while the warp that runs is to pause behind its block, so
-    that the worker looks at the time. It goes on as if it had not. Asked at every eighth transfer."""
-    if (cluster.newest & 7) != 0:
+    that the worker looks at the time. It goes on as if it had not. Asked at every 64th transfer, of a megabyte at most."""
+    if (cluster.newest & 63) != 0:
         return
     now = cycles()
     if now - cluster.since > LONG:
