@@ -24,7 +24,7 @@ from tools.judges.common import Answer, Count, Judge, arguments, compiled, devic
 BLOCKS, THREADS = 1024, 256
 GRAPHS = ("counterDAG_200n_1000e", "power_law_200n_1000e")
 RACES, BOUNDS = ("atomicBug", "guardBug", "syncBug", "raceBug"), ("boundsBug",)
-# Without edges into its last node a graph has no access out of bounds at some of them: one of the two shows it.
+# Half of the kernels access out of bounds only where the first or the last node has no edges: one of the two graphs has that.
 QUESTIONS = {
     **{f"races, {graph}": (RACES, "race-", (graph,)) for graph in GRAPHS},
     "out of bounds, either graph": (BOUNDS, "memory-out-of-bounds", GRAPHS),

@@ -85,6 +85,11 @@ FOLLOWED: tuple[Difference, ...] = (
         "the vector is one of bits", f"{_MMA}{{%u32_1, %s32_1, %b32_1, %b32_2}}, {{%f16x2_1, %b32_1}}, {D4}",
     ),
     Difference(
+        "`.f16`, `.f32` and `.f64` go with registers of that type, or bits", "integer registers of the size as well, in vectors "
+        "(`ld`, `st`, `atom`, `red`, `tex`), where no floating-point register is: the bits",
+        "ld.global.v4.f32 {%u32_1, %s32_1, %b32_1, %u32_2}, [%b64_1]",
+    ),
+    Difference(
         "fragments are registers", "constants may be elements of sources", f"{_MMA}{{%b32_1, 0, %b32_2, 0}}, {B2}, {D4}",
     ),
     Difference("fragments are registers", "`_` may be an element of a result, where another is none",

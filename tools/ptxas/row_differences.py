@@ -39,10 +39,11 @@ DIFFERENCES: tuple[RowDifference, ...] = (
         lambda s: "sync_restrict" in s.mnemonic and "proxy" in s.mnemonic,
     ),
     RowDifference(
-        "surplus modifiers pass: of tensormap.replace for tensormap.cp_fenceproxy, a scope for st.async and tensor copies, .sync "
-        "for setmaxnreg and elect, a state space for fence.proxy, .async for other fences", True,
-        lambda s: "qualifier" in s.what
-        and s.mnemonic.startswith(("tensormap.cp_", "st.async", "cp.async.bulk.tensor", "setmaxnreg", "fence", "elect")),
+        "surplus modifiers pass: of tensormap.replace for tensormap.cp_fenceproxy, a scope for st.async and tensor copies, .b128 "
+        "for bulk copies, .sync for setmaxnreg and elect, a state space for fence.proxy, .async for other fences", True,
+        lambda s: "qualifier" in s.what and (s.mnemonic.startswith(
+            ("tensormap.cp_", "st.async", "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", "setmaxnreg", "fence", "elect")
+        ) or (s.mnemonic.startswith("cp.async.bulk.") and ".b128" in s.mnemonic)),
     ),
     RowDifference(
         "an address of a tensor copy may be without brackets", True,
@@ -106,19 +107,11 @@ DIFFERENCES: tuple[RowDifference, ...] = (
         lambda s: s.mnemonic.startswith("fence.proxy.tensormap") and "[pvar" in s.text,
     ),
     RowDifference(
-        "ld of a vector: one .b64 or .b32 register among others makes bits of all", True,
-        lambda s: s.mnemonic.startswith("ld.") and re.search(r"\{[^}]*%b\d", s.text) is not None,
-    ),
-    RowDifference(
         "prefetch.L1::32B.valid_addr takes a second level", True,
         lambda s: s.mnemonic.startswith("prefetch") and "L1::32B" in s.text,
     ),
     RowDifference(
         "the mask of bar.warp.sync is no .f16x2 register", False, lambda s: s.mnemonic == "bar.warp.sync" and "%f16x2_" in s.text,
-    ),
-    RowDifference(
-        "ld of bits has no vector of registers of several types", False,
-        lambda s: s.mnemonic.startswith("ld.") and "{" in s.text,
     ),
     RowDifference(
         "a .f16x2 register passes as an integer", True, lambda s: "%f16x2_" in s.text,
@@ -133,8 +126,13 @@ DIFFERENCES: tuple[RowDifference, ...] = (
             ("mbarrier" in s.mnemonic) != (len(s.operands) == 3) or "{" in s.text),
     ),
     RowDifference(
-        "the mbarrier of a generic st.async may be a name in .global or .local", True,
-        lambda s: s.mnemonic.startswith(("st.async", "red.async")) and re.search("gvar|lvar", s.operands[-1]) is not None,
+        "the mbarrier of a generic st.async, cp.async.mbarrier.arrive or check_layout may be a name in .global or .local",
+        True, lambda s: s.mnemonic.startswith(("st.async", "red.async", "cp.async.mbarrier", "mbarrier.check_layout"))
+        and re.search("gvar|lvar", s.operands[-1]) is not None,
+    ),
+    RowDifference(
+        "a predicate passes beside .b32 registers in a vector", True,
+        lambda s: re.search(r"\{[^}]*%b32_[^}]*%pred_|\{[^}]*%pred_[^}]*%b32_", s.text) is not None,
     ),
     RowDifference(
         "a constant passes as the response of clusterlaunchcontrol", True,

@@ -4,7 +4,9 @@ Type Checking Rules and Operand Size Exceeding Instruction-Type Size (PTX ISA 9.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 
 from mmulator.isa.types import type_bits
 
@@ -41,6 +43,25 @@ def fits(register: str, operand: str, wider: bool) -> bool:
     if operand in _BITS_ONLY:
         return have == "bits" and bits == need
     return have == "bits" or want == "bits" or (have == want and (bits == need or have == "int"))
+
+
+def joined(registers: Sequence[str]) -> str:
+    """The type of a vector of these registers; empty if two beside each other do not go together, as a float and an integer.
+    Those of one type are of that. Integers of both signs, and bits beside anything of the size, make it one of bits.
+    """
+    for one, next in pairwise(registers):
+        classes = {type_class(one), type_class(next)}
+        if one != next and (type_bits(one) != type_bits(next) or ("bits" not in classes and classes != {"int"})):
+            return ""
+    return registers[0] if len({*registers}) == 1 else f"b{type_bits(registers[0])}"
+
+
+def vector_fits(vector: str, operand: str, wider: bool) -> bool:
+    """May a vector of the type `vector` stand for one of elements of type `operand`? ptxas takes what it takes of one register,
+    and integers of the size for f16, f32 and f64.
+    """
+    floats = operand in ("f16", "f32", "f64") and type_class(vector) == "int" and type_bits(vector) == type_bits(operand)
+    return floats or fits(vector, operand, wider)
 
 
 def suggestion(operand: str, wider: bool) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from mmulator.errors import similar
@@ -11,7 +11,7 @@ from mmulator.isa.form import Form
 from mmulator.isa.row import OperandSpec
 from mmulator.isa.special_registers import SPECIAL_REGISTERS
 from mmulator.isa.types import type_bits
-from mmulator.ptx.fits import fits, suggestion, type_class
+from mmulator.ptx.fits import fits, joined, suggestion, type_class, vector_fits
 from mmulator.ptx.resources import parameter_bytes, parameter_offsets
 from mmulator.ptx.tree import (
     Address,
@@ -174,17 +174,36 @@ def _vector(operand: Operand, spec: OperandSpec, context: Context, element_name:
         many = f"{given} {element_name}{'s' * (given != 1)}"
         yield Problem(f"operand {spec.name} has {many}; it must have {spec.count}", operand.span)
         return
-    sizes = set()
+    registers = [element for element in operand.elements if isinstance(element, Reg)]
+    constants = any(isinstance(element, Immediate) for element in operand.elements)
+    if spec.access == "w" and not registers:
+        yield _unkept(operand, spec)
+    both = joined([register.type for register in registers]) if registers and not constants else ""
+    if not (both and vector_fits(both, spec.type, spec.wider)):
+        for register in registers:
+            yield from _register(register, spec.type, spec.wider, spec.name)
+        if registers and not constants and not both:
+            yield from _mixed(registers, spec)
     for element in operand.elements:
-        if isinstance(element, Reg):
-            sizes.add(type_bits(element.type))
-            yield from _register(element, spec.type, spec.wider, spec.name)
-        elif isinstance(element, Immediate) and spec.access == "r":
+        if isinstance(element, Immediate) and spec.access == "r":
             yield from _constant(element, spec.type, spec, context)
-        elif not (isinstance(element, Sink) and spec.access == "w"):
+        elif not isinstance(element, Reg) and not (isinstance(element, Sink) and spec.access == "w"):
             yield wrong_kind(element, "a vector of registers", spec, context)
-    if len(sizes) > 1:
+    if constants and len({type_bits(register.type) for register in registers}) > 1:
         yield Problem(f"the elements of {spec.name} have different sizes", operand.span)
+
+
+def _unkept(operand: VectorOperand, spec: OperandSpec) -> Problem:
+    return Problem(f"operand {spec.name} has no register", operand.span, "at least one result must be kept")
+
+
+def _mixed(registers: list[Reg], spec: OperandSpec) -> Problems:
+    """Registers that make no vector together."""
+    if len({type_bits(register.type) for register in registers}) > 1:
+        yield Problem(f"the elements of {spec.name} have different sizes", registers[0].span)
+        return
+    before, after = next(pair for pair in pairwise(registers) if not joined([register.type for register in pair]))
+    yield Problem(f"operand {spec.name} mixes .{before.type} and .{after.type} elements", after.span)
 
 
 def _src(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
@@ -309,6 +328,11 @@ def _packed(operand: VectorOperand, spec: OperandSpec, context: Context) -> Prob
                 yield wrong_kind(part, "a register", spec, context)
         elif not isinstance(part, Immediate) or spec.access == "w":
             yield wrong_kind(part, "a vector of registers", spec, context)
+    registers = [part for part in operand.elements if isinstance(part, Reg)]
+    if spec.access == "w" and not registers:
+        yield _unkept(operand, spec)
+    if len(registers) == count and not joined([register.type for register in registers]):
+        yield from _mixed(registers, spec)
 
 
 def _symbol(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
