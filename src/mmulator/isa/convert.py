@@ -84,7 +84,8 @@ ROWS: tuple[Row, ...] = (
     row(
         "cvt",
         (_ANY_RND, FTZ, SAT, type_(*_INTEGERS, *_FLOATS), one("atype", *_INTEGERS, *_FLOATS)),
-        (_D, *_WIDE_A), f"{MOVES}: cvt", rule=_conversion, effects=Effects(algebra=Algebra.CONVERSION, flow=Flow.BESIDE, pointer=Pointer.SAME),
+        (_D, *_WIDE_A), f"{MOVES}: cvt", rule=_conversion,
+        effects=Effects(algebra=Algebra.CONVERSION, flow=Flow.BESIDE, pointer=Pointer.SAME),
     ),
     _cvt(_RN_RZ, _RELU, _SATFINITE, type_("f16", "bf16"), one("atype", "f32"),
          operands=(_D, *_A), ptx=(7, 0), sm=80, needs="satfinite"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmulator.isa.effects import PARTS, Algebra, Effects, Flow, Pointer
+from mmulator.isa.effects import Algebra, Effects, Flow, Pointer
 from mmulator.isa.pieces import MOVES, dst, maybe, need, one, reg, row, src, type_
 from mmulator.isa.row import OperandSpec, Row, Slot
 

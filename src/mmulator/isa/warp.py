@@ -40,7 +40,8 @@ ROWS: tuple[Row, ...] = (
     _sync("redux.sync", one("op", "and", "or", "xor"), type_("b32"), operands=(dst("u32"), src("src", "u32"), _MEMBERS),
           ptx=(7, 0), sm=80, free=True, effects=_REDUCES),
     _sync("redux.sync", one("op", "min", "max"), maybe("abs"), maybe("NaN"), type_("f32"),
-          operands=(dst(), src("src"), _MEMBERS), ptx=(8, 6), sm=100, specific=True, families=(100,), free=True, effects=_REDUCES),
+          operands=(dst(), src("src"), _MEMBERS), ptx=(8, 6), sm=100, specific=True, families=(100,), free=True,
+          effects=_REDUCES),
     _sync("elect.sync", operands=(OperandSpec("d", "pair", "b32", "w", sink=True), _MEMBERS), ptx=(8, 0), sm=90,
           effects=_TOGETHER.but(flow=Flow.DEFINED)),
 )  # fmt: skip
