@@ -8,7 +8,7 @@ EVERYWHERE = ("laws", "isa")  # folders whose tests may notice any change of a c
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--chapter", metavar="NAME", help="tests that may notice a change of a chapter, a file of isa/: wgmma, memory")
+    parser.addoption("--chapter", metavar="NAME", help="tests that may notice a change of a chapter (isa/NAME.py)")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
