@@ -7,14 +7,16 @@ its partner's product and not its own, so the sums of partners may differ in the
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 
 from mmulator.isa.effects import Algebra, Flow, Memory, Together
 from mmulator.program.uses import registers_of, uses_and_defs
-from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg
+from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, VectorOperand
 
 ALL = 31  # the bits of a lane's number
+_MOVES = Algebra.COPY, Algebra.CONVERSION
 
 
 def _written(operand: Operand) -> str:
@@ -46,9 +48,7 @@ class _Sums:
             self.alike[name] = self._alike(name)
 
     def of(self, operand: Operand) -> int:
-        if isinstance(operand, Immediate):
-            return ALL
-        found = ALL
+        found = ALL if isinstance(operand, Immediate | Reg | VectorOperand) else 0
         for name in registers_of(operand):
             found &= self.alike.get(name, 0)
         return found
@@ -58,8 +58,8 @@ class _Sums:
         effects = ins.effects
         if effects.together is not Together.ALONE or effects.memory is not Memory.NONE or not effects.pure or effects.carry:
             return 0
-        d, *given = ins.operands
-        if not isinstance(d, Reg) or not given or not all(isinstance(o, Reg | Immediate) for o in given):
+        _, *given = ins.operands
+        if not given or not all(isinstance(o, Reg | Immediate | VectorOperand) for o in given):
             return 0
         found = ALL
         for o in given:
@@ -80,26 +80,54 @@ class _Sums:
         return []
 
     def _partner(self, operand: Operand) -> tuple[Hashable, int] | None:
-        """Of a value of the lane's partner: its term there, and the bits in which it and its partner may differ then."""
-        place = self.defined.get(operand.name) if isinstance(operand, Reg) else None
+        """Of a value of the lane's partner: its term there, and the bits in which the two may differ then. Values of 64
+        bits come in halves."""
+        place = self._through(operand)
+        if place is None:
+            return None
+        halves: tuple[Operand, ...] = (operand,)
+        if place[1].effects.algebra in _MOVES and isinstance(place[1].operands[1], VectorOperand):
+            halves = place[1].operands[1].elements
+        found = [half for half in map(self._shuffled, halves) if half is not None]
+        same = {(term, alike) for term, _, alike in found}
+        return same.pop() if [part for _, part, _ in found] == [*range(len(halves))] and len(same) == 1 else None
+
+    def _through(self, operand: Operand) -> tuple[int, Instruction] | None:
+        """What made a value, behind moves and conversions of it alone."""
+        while True:
+            place = self.defined.get(operand.name) if isinstance(operand, Reg) else None
+            if place is None or place[1].effects.algebra not in _MOVES or not isinstance(place[1].operands[1], Reg):
+                return place
+            if not isinstance(place[1].operands[0], Reg):
+                return place
+            operand = place[1].operands[1]
+
+    def _shuffled(self, operand: Operand) -> tuple[Hashable, int, int] | None:
+        """Of what comes from the lane's partner: its term, which part of it, and the bits in which the two may differ."""
+        place = self._through(operand)
         if place is None or place[1].effects.flow is not Flow.LANES or place[1].form["mode"] != "bfly":
             return None
         d, a, *numbers = place[1].operands
         bits = [o.bits("b32") if isinstance(o, Immediate) else None for o in numbers]
         if not isinstance(d, Reg) or bits[0] is None or bits[1:] != [31, 0xFFFFFFFF]:
             return None
-        return self._term(a), self.of(a) | bits[0] & ALL
+        part = 0
+        source = self.defined.get(a.name) if isinstance(a, Reg) else None
+        if source is not None and isinstance(source[1].operands[0], VectorOperand) and source[1].effects.algebra in _MOVES:
+            part = [*registers_of(source[1].operands[0])].index(_written(a))
+            a = source[1].operands[1]
+        return self._term(a), part, self.of(a) | bits[0] & ALL
 
     def _term(self, operand: Operand) -> Hashable:
         """The same for what is one value but for rounding."""
-        place = self.defined.get(operand.name) if isinstance(operand, Reg) else None
+        place = self._through(operand)
         if place is not None and place[1].effects.algebra is Algebra.PRODUCT:
             return self._product(place[0], *place[1].operands[1:3])
-        return _written(operand)
+        return _written(operand if place is None else place[1].operands[0])
 
     def _product(self, n: int, a: Operand, b: Operand) -> Hashable:
         """Two factors with the values that they have at a site."""
-        return "*", *sorted((_written(o), sum(p < n for name in registers_of(o) for p in self.places[name])) for o in (a, b))
+        return "*", *sorted((_written(o), sum(bisect_left(self.places[name], n) for name in registers_of(o))) for o in (a, b))
 
 
 def stored_sums(sites: Sequence[Instruction]) -> list[int]:
