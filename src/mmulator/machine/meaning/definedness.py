@@ -127,7 +127,7 @@ def judge(e: Emitter, ins: Instruction) -> Callable[[], None] | None:
         return None
     if ins.opcode in _STORES:
         return _STORES[ins.opcode](e, s, ins)
-    flow = flow_of(ins)
+    flow = flow_of(ins, s.doubt.watched)
     targets = [o for access, operand in accesses(ins) if "w" in access and not isinstance(operand, Address)
                for o in _registers(operand)]  # fmt: skip
     if flow in (Flow.WGMMA, Flow.TILE, Flow.MOVED) or (not any(s.doubts(t.name) for t in targets) and ins.opcode != "atom"):
