@@ -2,8 +2,8 @@
 
 Data enters at a door's functions for memory (doors/libcuda/memory.py): they have a `Written` beside each allocation, and mark
 what the host copies and fills. With the region (regions.py) it comes to a launch, where native code reads the marks of what a
-kernel loads and makes those of what it stores (machine/sanitizer/unwritten.py). It leaves as a finding where a value is used that nobody
-has written, and as marks, which stay with the allocation from launch to launch.
+kernel loads and makes those of what it stores (machine/sanitizer/unwritten.py). It leaves as a finding where a value is used
+that nobody has written, and as marks, which stay with the allocation from launch to launch.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.types import Struct, ptr, ptr_to, u8, u32, u64
 from mmulator.machine.runtime.events import Access
 from mmulator.machine.sanitizer.found import find, of_launch
-from mmulator.machine.sanitizer.values import UNWRITTEN, UNWRITTEN_PART, known
+from mmulator.machine.sanitizer.values import UNWRITTEN, UNWRITTEN_PART, known, number_of_warp
 from mmulator.machine.state import BY_HOST, BY_KERNEL, FULL, LANES, Warp
 from mmulator.rules.values import UNDEFINED_GLOBAL
 
@@ -157,7 +157,7 @@ def one_marks(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
 @native
 def note_unwritten(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, fresh: u32, site: u32) -> None:
     """A lane loads what has no value."""
-    source = known(w.cta.cluster).sources + (u64(w.cta.rank) * u64(w.cta.launch.warps) + u64(w.index))
+    source = known(w.cta.cluster).sources + number_of_warp(w)
     source.at = at
     source.site = site + 1
     source.bytes = bytes
