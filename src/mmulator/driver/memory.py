@@ -16,6 +16,7 @@ from mmulator.codegen.locks import Lock
 from mmulator.driver.pieces import Allocation as Allocation
 from mmulator.driver.pieces import Pieces
 from mmulator.errors import LaunchError
+from mmulator.machine.launch.arena import blank
 from mmulator.machine.launch.regions import NONE, Region, Regions, merged, pointer, room_behind
 from mmulator.machine.launch.written import Written
 
@@ -50,7 +51,7 @@ class Memory:
         address += -address % ALIGN
         found = self._allocated[address] = Allocation(address, size, label, room, room=room_behind(size))
         if watched:
-            found.written, self.watched = Written(size), True
+            found.written, self.watched = Written(blank(size, np.dtype(np.uint8))), True
         with self._lock:
             self._pieces.add(found)
         return found

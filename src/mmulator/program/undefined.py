@@ -43,7 +43,7 @@ def flow_of(ins: Instruction, watched: bool = False) -> Flow:
     """How the results of an instruction come by a value. watched: as of Doubt."""
     effects = ins.effects
     flow = effects.flow
-    if flow in (Flow.LOADED, Flow.TILE) and not in_doubt(ins) and not (watched and of_device(ins)):
+    if flow in (Flow.LOADED, Flow.TILE) and not in_doubt(ins) and not (watched and _of_device(ins)):
         return Flow.DEFINED
     if flow is Flow.BESIDE:
         vector = any(isinstance(o, VectorOperand) for o in ins.operands[1:]) and not ins.form["vec"]
@@ -63,9 +63,9 @@ def in_doubt(ins: Instruction) -> bool:
     return space in ("", "shared", "local", "param")
 
 
-def of_device(ins: Instruction) -> bool:
-    """Whether an access loads global memory, which may be some that a program has allocated and not filled."""
-    return ins.opcode in ("ld", "ldu", "atom") and ins.form["space"] == "global"
+def _of_device(ins: Instruction) -> bool:
+    """Whether an access loads from global memory, which may be some that a program has allocated and not filled."""
+    return ins.effects.flow is Flow.LOADED and ins.form["space"] == "global"
 
 
 def may_miss(ins: Instruction) -> bool:

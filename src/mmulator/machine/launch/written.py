@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from mmulator.machine.launch.arena import blank
 from mmulator.machine.state import BY_HOST
-
-_BYTE = np.dtype(np.uint8)
 
 
 class Written:
     """What has been written of one allocation. marks: a byte for each of its bytes: 0: nobody has written it, BY_HOST, BY_KERNEL;
-    None: all of them have values, and nothing is followed any more. What is never written costs no memory."""
+    None: all of them have values, and nothing is followed any more."""
 
-    def __init__(self, size: int) -> None:
-        self.marks: np.ndarray | None = blank(size, _BYTE)
+    def __init__(self, marks: np.ndarray) -> None:
+        """marks: zeros, that cost nothing until they are touched (arena.py: blank)."""
+        self.marks: np.ndarray | None = marks
         self._whole = False
 
     def forget(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from mmulator.isa.effects import Memory
 from mmulator.machine.compile.compiled import CompiledKernel
 from mmulator.machine.launch.arena import blank, pointer
 from mmulator.machine.launch.faults_memory import function_of
@@ -90,7 +91,8 @@ SENTENCES: Mapping[int, Callable[[Context], str]] = {
 
 def _atomics(kernel: CompiledKernel) -> np.ndarray:
     """Of each site whether it is an atomic operation, and one that looks at what is there."""
-    kinds = (0 if i.opcode not in ("atom", "red") else EXCHANGE if i.form["op"] == "exch" else COMBINES for i in kernel.sites)
+    acts = ((i.effects.memory is Memory.ATOMIC, i.form["op"]) for i in kernel.sites)
+    kinds = (0 if not atomic else EXCHANGE if op == "exch" else COMBINES for atomic, op in acts)
     return np.array([*kinds, 0], np.uint8)
 
 
