@@ -86,7 +86,7 @@ BOUNDS: dict[str, tuple[int, str]] = {
     "carry_out_copy.end": (32, "lanes of a cp.async"),
     "touch_pieces.bytes": (SHARED, "of a bulk copy from shared memory, which have been found there"),
     "is_equal.bytes": (SHARED, "of a box in shared memory"), "one_wrote.bytes": (SHARED, "of what a transfer reads there"),
-    "nothing_written_at.bytes": (16, "of one access"), "nothing_at.bytes": (MOST_ROW, "of an atomic operation; of a bulk one a row"),
+    "nothing_written_at.bytes": (16, "of one access"), "nothing_at.bytes": (MOST_ROW, "of an atomic operation, or a row"),
     "lane_read.bytes": (16, "of an element"), "lane_read.count": (8, "elements of a vector"),
     "lanes_read_unwritten.whole": (32, "bytes of a vector"), "visit.count": (1 << 12, "cells of a sheet"),
     "set_bits.last": (SHARED // 64, "words for the bytes of one access"), "live_in.last": (SHARED // 8, "mbarriers there can be"),
