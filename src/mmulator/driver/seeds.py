@@ -19,11 +19,13 @@ from mmulator.demangle import demangle
 from mmulator.driver.functions import Function
 from mmulator.errors import ExecutionFault, UnstableResult
 from mmulator.findings import union
+from mmulator.isa.effects import Memory
 from mmulator.machine.launch.arena import bytes_at, pointer
 from mmulator.machine.launch.regions import Region, Regions
 from mmulator.machine.launch.report import Report
 from mmulator.machine.module import Kernel
 from mmulator.program.calls import reached
+from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.tree import Instruction, Reg
 
 CHUNK = 1 << 20  # bytes that are compared, and kept where they changed
@@ -159,10 +161,10 @@ def reasons(kernel: Kernel) -> Iterator[tuple[Instruction, str]]:
 
 
 def _reason(ins: Instruction) -> str:
-    words = {ins.opcode, *ins.modifiers}
-    if words & {"atom", "red"} and "add" in words and words & _FLOATS:
+    atomic = ins.effects.memory is Memory.ATOMIC and ins.effects.counted_as == "atomic"
+    if atomic and ins.form["op"] == "add" and ins.form["type"] in _FLOATS:
         return "adds in the order in which threads come, and floating-point sums depend on it, on a GPU too"
-    if ins.opcode == "atom":
+    if atomic and uses_and_defs(ins)[1]:
         return "returns what was there before, which depends on who came first, on a GPU too"
     if any(isinstance(o, Reg) and o.name.startswith(_CLOCKS) for o in ins.operands):
         return "reads a clock"

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from mmulator.errors import must_be
 from mmulator.isa.effects import Algebra, Flow
-from mmulator.isa.flows import cancels
 from mmulator.program.blocks import FunctionBlocks
 from mmulator.program.frames import Liveness
 from mmulator.program.uses import CARRY, accesses, uses_and_defs
@@ -50,7 +49,7 @@ def flow_of(ins: Instruction, watched: bool = False) -> Flow:
         return Flow.ANY if vector or sum(access == "r" for access, _ in accesses(ins)) > 1 else Flow.EACH
     if flow is Flow.EACH and effects.algebra in (Algebra.AND, Algebra.OR) and ins.form["type"] == "pred":
         return Flow.LOGIC
-    if flow is Flow.EACH and cancels(ins.opcode) and len(ins.operands) == 3 and isinstance(ins.operands[1], Reg):
+    if flow is Flow.EACH and effects.cancels and len(ins.operands) == 3 and isinstance(ins.operands[1], Reg):
         b = ins.operands[2]
         if isinstance(b, Reg) and b.name == ins.operands[1].name:
             return Flow.DEFINED  # zero, whatever it is
