@@ -85,6 +85,7 @@ def agreed(function: Function, regions: Regions, seeds: Sequence[int], run: Call
     seed if it was not the first.
     """
     pieces = list(_pieces(function, regions))
+    marks = [(r.written, held) for r in regions if r.written is not None and (held := r.written.of(0, r.size)) is not None]
     report = run(seeds[0])
     found = [report.findings]
     for piece in pieces:
@@ -94,6 +95,8 @@ def agreed(function: Function, regions: Regions, seeds: Sequence[int], run: Call
         for seed in seeds[1:]:
             for piece in pieces:
                 piece.write(piece.before)
+            for written, before in marks:
+                written.take(0, before)
             try:
                 found.append(run(seed).findings)
             except ExecutionFault as fault:

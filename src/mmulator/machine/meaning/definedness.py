@@ -125,7 +125,7 @@ def judge(e: Emitter, ins: Instruction) -> Callable[[], None] | None:
     stored = ins.effects.stored
     if stored is not Stored.NOTHING and isinstance(ins.operands[0], Address):
         return _STORES[stored](e, s, ins)
-    flow = flow_of(ins)
+    flow = flow_of(ins, s.doubt.watched)
     targets = [o for access, operand in accesses(ins) if "w" in access and not isinstance(operand, Address)
                for o in _registers(operand)]  # fmt: skip
     if flow in (Flow.WGMMA, Flow.TILE, Flow.MOVED) or (not any(s.doubts(t.name) for t in targets) and stored is Stored.NOTHING):
