@@ -107,7 +107,7 @@ FORMS = [f for f in matrix_forms() if small_formats(f)]
 
 
 @pytest.mark.usefixtures("quickly")
-@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 8))])
 def test_block_scaled_and_small_formats(part: int) -> None:
     assert len(FORMS) > 100
     for seed, form in enumerate(FORMS[part::8]):

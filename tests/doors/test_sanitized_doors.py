@@ -100,3 +100,21 @@ def test_triton(tmp_path: Path) -> None:
     out, said = run(tmp_path, TRITON + own, "prog.py")
     assert out.splitlines() == ["()", "['race-between-blocks'] {'prog.py:13'}", "()", "UndefinedBehaviour", "LaunchError"]
     assert said == []
+
+
+FORGOTTEN = "forgotten", "half_filled", "copied_from_what_is_unwritten", "given_out_again"
+FILLED = "all_is_filled", "a_plane_is_copied", "memory_of_the_host"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the library is made for Linux")
+@pytest.mark.parametrize("part", (*FORGOTTEN, *FILLED))
+def test_device_memory_that_nobody_has_written(tmp_path: Path, part: str) -> None:
+    program = (ROOT / "tests" / "doors" / "programs" / "unwritten.py").read_text()
+    words = ("-m", "mmulator", "exec", "--sanitize", "prog.py", part)
+    _, said = run(tmp_path, program, *words, code=3 * (part in FORGOTTEN))
+    text = " ".join(" ".join(said).split())
+    if part in FORGOTTEN:
+        assert said[-1] == "mmulator: 1 finding (1 error), of 1 rule, in 1 launch", text
+        assert "[uninitialized-global]" in text and "of device memory, which has 128" in text
+    else:
+        assert said[-1].startswith("mmulator: no findings, in "), text

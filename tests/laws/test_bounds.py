@@ -86,7 +86,9 @@ BOUNDS: dict[str, tuple[int, str]] = {
     "carry_out_copy.end": (32, "lanes of a cp.async"),
     "touch_pieces.bytes": (SHARED, "of a bulk copy from shared memory, which have been found there"),
     "is_equal.bytes": (SHARED, "of a box in shared memory"), "one_wrote.bytes": (SHARED, "of what a transfer reads there"),
-    "nothing_written_at.bytes": (16, "of one access"), "visit.count": (1 << 12, "cells of a sheet"),
+    "nothing_written_at.bytes": (16, "of one access"), "nothing_at.bytes": (MOST_ROW, "of an atomic operation, or a row"),
+    "lane_read.bytes": (16, "of an element"), "lane_read.count": (8, "elements of a vector"),
+    "lanes_read_unwritten.whole": (32, "bytes of a vector"), "visit.count": (1 << 12, "cells of a sheet"),
     "set_bits.last": (SHARED // 64, "words for the bytes of one access"), "live_in.last": (SHARED // 8, "mbarriers there can be"),
     # what fills up, and is emptied when it is full
     "cluster.under_way": (TRANSFERS, "transfers.py"), "any_awaited.count": (TRANSFERS, "cluster.under_way"),
@@ -127,6 +129,7 @@ WALKS: dict[str, tuple[int, str]] = {
     "settle: log.open != log.count": (4096, "entries of the log"),
     "find_pack: (entries + at).use == use": (64, "a product uses fewer packs than there are"),
     "search: high - low > 1": (64, "halves"), "area_of: high - low > 1": (64, "halves"),
+    "stretch_of: high - low > 1": (64, "halves"), "lanes_read_unwritten: left != 0": (32, "each round takes the highest bit"),
     "touch: left != 0": (SHARED // 256 + 2, "sheets of what has been found to be there"),
     "list_fine: left != 0": (READERS, "a list of readers"), "joined: left != 0": (READERS, "a list of readers"),
     "check_readers: left != 0": (READERS, "a list of readers"), "read_by_itself: left != 0": (READERS, "a list of readers"),

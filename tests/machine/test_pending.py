@@ -16,6 +16,7 @@ from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import i32, ptr, ptr_to, u32, u64
 from mmulator.errors import ExecutionFault
 from mmulator.machine.compile.options import DEFAULT, in_clusters
+from mmulator.machine.cpu import diagnosis
 from mmulator.machine.launch.arguments import Signature
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
@@ -244,7 +245,7 @@ def test_ctas_of_a_cluster_are_where_they_belong(cluster: Extent, seed: int) -> 
     shape = LaunchShape(grid, (64, 1, 1), 64, 512, 0, cluster)
     begun = launched(WHERE, out, shape, seed)
     progress: list[tuple[int, int]] = []
-    outcome = Workers(begun, lambda *at: progress.append(at)).run(20)
+    outcome = Workers(begun, diagnosis, lambda *at: progress.append(at)).run(20)
     assert (out == np.arange(48 * 64) ^ 63).all() and outcome.counts.max() == 48 * 2 and progress[-1] == (48, 48)
     assert begun.launch[0]["cluster"].tolist() == list(cluster) and Launch.size == begun.launch.nbytes
 
@@ -255,7 +256,7 @@ def test_the_cta_that_faults_or_hangs_is_named() -> None:
     head = "mov.u32 %r0, %ctaid.x; mov.u32 %r1, %tid.x; setp.eq.u32 %p0, %r0, 2; setp.lt.u32 %p1, %r1, 32;\n  "
     with pytest.raises(ExecutionFault, match=r"null pointer.*block \(2, 0, 0\), thread \(0, 0, 0\)"):
         text = TEXT.format(head + "mov.u64 %rd3, 0; @%p0 st.global.u32 [%rd3], %r0;")
-        Workers(launched(text, np.zeros(4), shape), None).run(20)
+        Workers(launched(text, np.zeros(4), shape), diagnosis).run(20)
     with pytest.raises(ExecutionFault, match=r"deadlock in block \(2, 0, 0\): warp 0: .*at bar.sync"):
         text = TEXT.format(head + "and.pred %p2, %p0, %p1; @!%p2 bra J; bar.sync 1, 64; J: bar.sync 0;")
-        Workers(launched(text, np.zeros(4), shape), None).run(20)
+        Workers(launched(text, np.zeros(4), shape), diagnosis).run(20)

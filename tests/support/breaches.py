@@ -8,7 +8,8 @@ A file of tests/sanitizer/kernels/TOPIC/ is a clean module with comments that sa
 
 A change has a name and the rules that it breaks, all of them; its lines are replaced by what follows the colon, or removed. One
 line may belong to several changes (`//@ a[..]: .. //@ b[..]: ..`), one change to several lines. Arrays: type[shape] and a
-constant, or random numbers; `u32 16`: a scalar; `f16[64,64] box=64,32 swizzle=64B`: a tensor map of an array.
+constant, or random numbers; `u32 16`: a scalar; `f16[64,64] box=64,32 swizzle=64B`: a tensor map of an array; `u32[9] filled=8`:
+memory of the driver's, of which the host has written so many bytes (the other arrays are then the driver's, too, and filled).
 habits=["proxy-fence-missing-refill"]: notes that the kernel has, as what compilers make has, whatever is changed.
 """
 
@@ -25,6 +26,7 @@ import ml_dtypes
 import numpy as np
 
 import mmulator as mm
+from mmulator.driver import Driver, Settings
 from mmulator.rules import RULES, Severity
 from tests.support import places
 
@@ -42,6 +44,7 @@ done:
 """
 _CHANGE = re.compile(r"//@ (\w+)\[([\w, -]*)\]:((?:(?!//@).)*)")
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\](?: (\S+))?")
+_FILLED = re.compile(r"(.*) filled=(\d+)")
 _MAP = re.compile(r"(.*) box=([\d,]+) swizzle=(\w+)")
 _TYPES: dict[str, Any] = {
     "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64, "e4m3": ml_dtypes.float8_e4m3fn,
@@ -121,6 +124,8 @@ def module_of(file: Path, change: str | None) -> mm.Module:
 def launch(file: Path, change: str | None = None, seed: int = 0, **more: Any) -> Any:
     """The report of a sanitized launch; of one that faults, the error, which has its findings."""
     said = launch_of(file) | more
+    if any(_FILLED.fullmatch(a) for a in said.get("args", [])):
+        return on_the_driver(file, change, seed, said)
     chance = np.random.default_rng(0)
     args = [_argument(a, chance) for a in said.pop("args", [])]
     module, habits = module_of(file, change), said.pop("habits", ())
@@ -129,6 +134,27 @@ def launch(file: Path, change: str | None = None, seed: int = 0, **more: Any) ->
     except mm.errors.ExecutionFault as fault:
         result = fault
     return without(result, habits) if habits else result
+
+
+def on_the_driver(file: Path, change: str | None, seed: int, said: dict[str, Any]) -> Any:
+    """The same, of arrays that a driver has allocated and the host has filled, or a part of them."""
+    driver = Driver(Settings(sanitize="strict", seed=seed, timeout=60, threads=said.get("threads")))
+    driver.readers.clear()
+    chance, params = np.random.default_rng(0), b""
+    for one in said["args"]:
+        found = _FILLED.fullmatch(one)
+        value = _argument(found[1] if found else one, chance)
+        if isinstance(value, np.ndarray):
+            memory = driver.memory.allocate(value.nbytes, "device memory", watched=True)
+            size = int(found[2]) if found else value.nbytes
+            memory.bytes()[:size] = value.view(np.uint8).ravel()[:size]
+            driver.memory.wrote(memory.address, size)
+            value = memory.address
+        size = 8 if value >> 32 else 4
+        params += bytes(-len(params) % size) + value.to_bytes(size, "little")
+    loaded = driver.load(text(file, change))
+    extents = [((said[name], 1, 1) if isinstance(said[name], int) else tuple(said[name])) for name in ("grid", "block")]
+    return driver.launch(loaded.function(next(iter(loaded.module))), *extents, params, shared=said.get("shared", 0))
 
 
 def without(result: Any, habits: Sequence[str]) -> Any:

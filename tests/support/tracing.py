@@ -12,6 +12,7 @@ from mmulator.codegen.types import Struct, i32, ptr_to, u32, u64
 from mmulator.errors import ExecutionFault
 from mmulator.isa.targets import default_device
 from mmulator.machine.compile.options import CompileOptions
+from mmulator.machine.cpu import diagnosis
 from mmulator.machine.launch.events import Logs
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
@@ -141,5 +142,5 @@ def traced(
     x, y, z = request.block
     shape = LaunchShape(request.grid, request.block, x * y * z, compiled.shared.static, shared)
     trace = Trace()
-    Workers(Grid(compiled, shape, request.arguments, seed, threads, trace), None).run(60)
+    Workers(Grid(compiled, shape, request.arguments, seed, threads, trace), diagnosis).run(60)
     return list(trace.events(compiled.sites))

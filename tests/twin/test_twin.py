@@ -276,7 +276,15 @@ def test_a_disabled_c_is_not_read_and_signs_turn() -> None:
         np.testing.assert_array_equal(D, expected)
 
 
-@pytest.mark.parametrize(("key", "device"), [c for c in KEYS if c[0].atype in FUSED], ids=name_of)
+FUSED_KEYS = [c for c in KEYS if c[0].atype in FUSED]
+
+
+def test_every_dense_wgmma_can_be_done_in_steps() -> None:
+    """Elsewhere a list of packed operands is used where there is a function for it."""
+    assert all(twin_for(*c).steps for c in FUSED_KEYS if c[0].family == "wgmma" and not (c[0].sparse or c[0].scale_blocks))
+
+
+@pytest.mark.parametrize(("key", "device"), [c for c in FUSED_KEYS if twin_for(*c).steps], ids=name_of)
 @pytest.mark.parametrize(("m", "n", "count", "names"), [
     (64, 72, 4, ("normal", "normal", "normal")), (20, 136, 5, ("special", "normal", "special")), (1, 8, 1, ("normal",) * 3),
 ])  # fmt: skip
@@ -285,9 +293,6 @@ def test_steps_that_are_packed_by_themselves(
 ) -> None:
     """Instructions along k as one product of a list of packed operands, in no order in memory: as one packed whole."""
     twin, k = twin_for(key, device), key.k
-    if not twin.dot_steps:
-        assert key.sparse or key.scale_blocks or key.family != "wgmma"
-        return
     (A, B, C), _ = operands(key, m, n, count * k, 7, names)
     for signs in ((1, 1), (1, -1)):
         packed = {}

@@ -3,29 +3,31 @@
     python -m tools.judges.compute_sanitizer ~/compute-sanitizer-samples --json samples.json
 
 The samples have no mended forms: these are made by an edit of one expression while the judge runs. The arguments of a launch
-are those of the sample's main(), which is code of the host and is not run.
+are those of the sample's main(), which is code of the host and is not run: its calls of cudaMalloc and cudaMemset are read, and
+made of the driver here (doors/libcuda).
 """
 
 from __future__ import annotations
 
 import re
+import struct
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tools.judges.common import Answer, Count, Judge, arguments, compiled, device_code, finish, sanitized
 
-UNWRITTEN = "global memory that the host has not written is not told from what it has: an array always has values"
-
 
 @dataclass(frozen=True)
 class Sample:
     """A kernel of a sample's file. words: of its arrays of 32 bits, zeros; a number behind them is given as it is. rules: any of
-    them is the defect. mend: (pattern, replacement) that takes the defect away. missed: why it is not found, if it is not."""
+    them is the defect. mend: (pattern, replacement) that takes the defect away. device: the arrays are the driver's memory, of
+    which those bytes are filled that cudaMemset of the sample fills."""
 
     file: str
     kernel: str
@@ -35,7 +37,7 @@ class Sample:
     rules: tuple[str, ...]
     mend: tuple[str, str]
     number: tuple[int, ...] = ()
-    missed: str = ""
+    device: bool = False
 
     @property
     def tool(self) -> str:
@@ -57,11 +59,12 @@ SAMPLES = (
     ),
     Sample("Synccheck/illegal_syncwarp.cu", "myKernel", 1, 32, (1,), ("membermask-lacks-thread",), ("<= ", "< ")),
     Sample(
-        "Initcheck/memset_error.cu", "vectorAdd", 2, 32, (64,), ("uninitialized-store",), ("", ""), missed=UNWRITTEN
+        "Initcheck/memset_error.cu", "vectorAdd", 2, 32, (64,), ("uninitialized-global",),
+        (r"(?<=0, )NumBlocks", "sizeof(int) * NumBlocks"), device=True,
     ),
     Sample(
-        "Suppressions/suppressions_initcheck_demo.cu", "mult", 1, 123, (123, 123), ("uninitialized-store",), ("", ""),
-        number=(123,), missed=UNWRITTEN,
+        "Suppressions/suppressions_initcheck_demo.cu", "mult", 1, 123, (123, 123),
+        ("uninitialized-global-part",), (r"(?<=\(int\)) - 1", ""), number=(123,), device=True,
     ),
 )  # fmt: skip
 OUT_OF_REACH = {
@@ -75,15 +78,45 @@ JUDGE = Judge(
     "compute_sanitizer", "compute-sanitizer's samples", "github.com/NVIDIA/compute-sanitizer-samples", "1e1fab8b",
     {
         "memcheck": Count(2, 2, 0, 2), "racecheck": Count(2, 2, 0, 2), "synccheck": Count(2, 2, 0, 2),
-        "initcheck": Count(0, 2, 0, 0),
+        "initcheck": Count(2, 2, 0, 2),
     },
     tuple(rule for sample in SAMPLES for rule in sample.rules),
 )  # fmt: skip
 
 
-def judged(sample: Sample, source: str, work: Path | None) -> tuple[tuple[str, ...], str]:
+def filled(text: str) -> list[int]:
+    """The bytes that each cudaMemset of a sample fills, by the names that main() and the file give to numbers."""
+    names = {name: int(value) for name, value in re.findall(r"(?:const|constexpr) int (\w+) = (\d+)", text)}
+    counts = re.findall(r"cudaMemset\(\w+, \w+, (.*?)\)+;", text)
+    return [eval(re.sub(r"sizeof ?\(int\)?", "4", count), {"__builtins__": {}}, names) for count in counts]
+
+
+def on_the_device(sample: Sample, source: str, text: str, work: Path | None) -> Any:
+    """The report of a launch whose arrays are allocated as main() does it. text: of the sample with its main()."""
+    from mmulator.doors.libcuda import memory
+    from mmulator.driver import use
+
+    driver = use(device="sm_80", sanitize="report", timeout=60)
+    driver.readers.clear()  # what is found is counted here
+    loaded = driver.load(compiled(source, work), name=f"{sample.kernel}.ptx")
+    sizes = [4 * words for words in sample.words]
+    addresses = [memory.allocate(size, memory.DEVICE_KIND) for size in sizes]
+    for address, size in zip(addresses, filled(text)):
+        memory.fill(address, 0, 1, size)
+    params = struct.pack(f"<{len(addresses)}Q{len(sample.number)}i", *addresses, *sample.number)
+    try:
+        return driver.launch(loaded.function(sample.kernel), (sample.grid, 1, 1), (sample.block, 1, 1), params)
+    finally:
+        for address in addresses:
+            memory.free(address)
+
+
+def judged(sample: Sample, text: str, work: Path | None) -> tuple[tuple[str, ...], str]:
     import mmulator as mm
 
+    source = device_code(text)
+    if sample.device:
+        return sanitized(partial(on_the_device, sample, source, text, work))
     kernel = mm.Module.load(compiled(source, work), name=f"{sample.kernel}.ptx")[sample.kernel]
     arrays = [*(np.zeros(size, np.int32) for size in sample.words), *sample.number]
     return sanitized(partial(kernel.launch, sample.grid, sample.block, arrays, device="sm_80", sanitize=True, timeout=60))
@@ -94,12 +127,11 @@ def answers(sample: Sample, source: str, work: Path | None) -> Iterator[Answer]:
     name = f"{sample.file}: {sample.kernel}"
     rules, error = judged(sample, source, work)
     own = tuple(rule for rule in rules if rule in sample.rules)
-    yield Answer(sample.tool, name, True, own, "" if own else sample.missed or error or f"found {rules}")
-    if sample.mend[0]:
-        mended = re.sub(*sample.mend, source)
-        assert mended != source, f"{name}: another text than the sample had"
-        rules, error = judged(sample, mended, work)
-        yield Answer(sample.tool, f"{name}, mended", False, rules or ((error,) if error else ()), error)
+    yield Answer(sample.tool, name, True, own, "" if own else error or f"found {rules}")
+    mended = re.sub(*sample.mend, source)
+    assert mended != source, f"{name}: another text than the sample had"
+    rules, error = judged(sample, mended, work)
+    yield Answer(sample.tool, f"{name}, mended", False, rules or ((error,) if error else ()), error)
 
 
 def main() -> int:
@@ -107,7 +139,7 @@ def main() -> int:
     given: list[Answer] = []
     for sample in SAMPLES:
         if options.only in f"{sample.file} {sample.kernel}":
-            given += answers(sample, device_code((options.folder / sample.file).read_text()), options.work)
+            given += answers(sample, (options.folder / sample.file).read_text(), options.work)
     code = finish(JUDGE, options, given, out_of_reach=OUT_OF_REACH)
     for name, why in OUT_OF_REACH.items():
         print(f"  out of reach: {name}: {why}")

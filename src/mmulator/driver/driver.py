@@ -58,6 +58,16 @@ class Driver:
 
         return vars(self).setdefault("memory", Memory())  # the same for threads that ask at once
 
+    @property
+    def watches(self) -> bool:
+        """Whether it is followed which bytes of device memory have been written."""
+        if not self.settings.sanitize:
+            return False
+        from mmulator.rules import values
+        from mmulator.rules.choice import chosen
+
+        return not chosen(self.settings.rules).isdisjoint((values.UNDEFINED_GLOBAL.name, values.UNDEFINED_PART.name))
+
     def change(self, settings: Settings) -> None:
         """Other settings from now on; memory, streams and listeners stay. Raises UnsupportedError for an unknown device."""
         self.device, self.settings = chip(settings.device), settings
@@ -98,6 +108,8 @@ class Driver:
         settings = self.settings
 
         try:
+            if not self.watches:
+                self.memory.unwatch()
             memory = self.memory.regions(regions)
 
             def run(seed: int, settings: Settings = settings) -> Report:

@@ -89,7 +89,8 @@ class Function:
         if settings.sanitize:
             sanitizer = sanitizers()(chosen(settings.rules, settings.sanitize == STRICT))
             request = replace(request, sanitizer=sanitizer)
-            options = replace(options, events=sanitizer.instrument, keep_going=settings.keep_going)
+            watched = any(r.written is not None for r in regions)
+            options = replace(options, events=sanitizer.instrument, keep_going=settings.keep_going, watched=watched)
         started = time.perf_counter()
         compiled = loaded.module.loaded.compiled.get((self.name, loaded.device, options))
         if compiled is None:

@@ -16,7 +16,9 @@ from mmulator.codegen.locks import Lock
 from mmulator.driver.pieces import Allocation as Allocation
 from mmulator.driver.pieces import Pieces
 from mmulator.errors import LaunchError
+from mmulator.machine.launch.arena import blank
 from mmulator.machine.launch.regions import NONE, Region, Regions, merged, pointer, room_behind
+from mmulator.machine.launch.written import Written
 
 ALIGN = 512  # of an allocation, as cudaMalloc's
 GAP = 4096  # bytes behind an allocation that are nobody's
@@ -32,20 +34,24 @@ class Memory:
         self._allocated: dict[int, Allocation] = {}  # by address
         self._exposed: dict[tuple[int, int, int], Allocation] = {}  # by address, size and identity of the owner
         self._pieces, self._lock = Pieces(), Lock()  # both, but for those whose owner has died since
+        self.watched = False  # there are, or were, allocations of which it is followed what has been written
         self._launches: dict[object, int] = {}  # under way, and the thread of each
         os.register_at_fork(after_in_child=self._launches.clear)
         self._dead: deque[Allocation] = deque()  # these: owners die at any time, in any thread
         # Pieces that a launch was given, what else there was, and the table of all.
         self._last: tuple[list[tuple[int, int, bool, int]], Regions, Regions] = [], NONE, NONE
 
-    def allocate(self, size: int, label: str = "an allocation") -> Allocation:
-        """Fresh memory, with bytes behind it that no kernel may touch. Nothing in it may be counted on."""
+    def allocate(self, size: int, label: str = "an allocation", watched: bool = False) -> Allocation:
+        """Fresh memory, with bytes behind it that no kernel may touch. Nothing in it may be counted on. watched: it is followed
+        which of its bytes have been written; whoever writes there on the host says so (`wrote`, `copied`)."""
         room = np.empty(size + ALIGN + GAP, np.uint8)
         if size < LARGE:
             room.fill(POISON)
         address = pointer(room)
         address += -address % ALIGN
         found = self._allocated[address] = Allocation(address, size, label, room, room=room_behind(size))
+        if watched:
+            found.written, self.watched = Written(blank(size, np.dtype(np.uint8))), True
         with self._lock:
             self._pieces.add(found)
         return found
@@ -59,6 +65,34 @@ class Memory:
         with self._lock:
             self._pieces.remove(found)
             self._last = [], NONE, NONE  # which has it still
+
+    def wrote(self, address: int, size: int) -> None:
+        """The host has written bytes, which are an allocation's or not."""
+        if self.watched and (a := self._watched_at(address)) is not None and a.written is not None:
+            a.written.mark(address - a.address, size)
+
+    def copied(self, to: int, source: int, size: int) -> None:
+        """Bytes were copied, each end the host's or an allocation's: what nobody had written is no more written there."""
+        if not self.watched or (a := self._watched_at(to)) is None or a.written is None:
+            return
+        b = self._watched_at(source)
+        marks = b.written.of(source - b.address, size) if b is not None and b.written is not None else None
+        if marks is None:
+            a.written.mark(to - a.address, size)
+        else:
+            a.written.take(to - a.address, marks[: a.end - to])
+
+    def _watched_at(self, address: int) -> Allocation | None:
+        found = self.find(address)
+        return found if found is not None and found.written is not None else None
+
+    def unwatch(self) -> None:
+        """Something runs that writes what it likes, and tells nobody: all that there is has values."""
+        if self.watched:
+            self.watched = False
+            for a in list(self._allocated.values()):
+                if a.written is not None:
+                    a.written.forget()
 
     def expose(
         self, address: int, size: int, owner: Any, label: str = "memory whose address was taken", *, whole: bool = False,

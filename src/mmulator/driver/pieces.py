@@ -7,19 +7,22 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mmulator.machine.launch.arena import bytes_at
 from mmulator.machine.launch.regions import WINDOW, Region, Regions
 
+if TYPE_CHECKING:
+    from mmulator.machine.launch.written import Written
+
 
 @dataclass(eq=False)
 class Allocation:
     """Memory that a program has the address of. owner: what keeps it alive: the array if it was allocated here, a weak
     reference if it is someone else's. room: as Region's. now: of an owner, where its memory begins and how many bytes it has by
-    now; None: it stays where it was."""
+    now; None: it stays where it was. written: which of its bytes have been written, if somebody follows that."""
 
     address: int
     size: int
@@ -28,6 +31,7 @@ class Allocation:
     writable: bool = True
     room: int = 0
     now: Callable[[Any], tuple[int, int]] | None = None
+    written: Written | None = None
 
     @property
     def end(self) -> int:
@@ -116,8 +120,13 @@ class Pieces:
 
 
 def _region(group: Iterable[Allocation]) -> Region:
-    """Of allocations that overlap, in their order."""
+    """Of allocations that overlap, in their order. Who else has some of one may write it when nobody looks."""
     first, *others = group
+    if not others:
+        return Region(first.address, first.size, first.label, first.writable, first.room, written=first.written)
+    for a in (first, *others):
+        if a.written is not None:
+            a.written.forget()
     end, writable, room = first.end, first.writable, first.room
     for a in others:
         writable = writable or a.writable

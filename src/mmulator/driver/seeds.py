@@ -19,11 +19,13 @@ from mmulator.demangle import demangle
 from mmulator.driver.functions import Function
 from mmulator.errors import ExecutionFault, UnstableResult
 from mmulator.findings import union
+from mmulator.isa.effects import Memory
 from mmulator.machine.launch.arena import bytes_at, pointer
 from mmulator.machine.launch.regions import Region, Regions
 from mmulator.machine.launch.report import Report
 from mmulator.machine.module import Kernel
 from mmulator.program.calls import reached
+from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.tree import Instruction, Reg
 
 CHUNK = 1 << 20  # bytes that are compared, and kept where they changed
@@ -83,6 +85,7 @@ def agreed(function: Function, regions: Regions, seeds: Sequence[int], run: Call
     seed if it was not the first.
     """
     pieces = list(_pieces(function, regions))
+    marks = [(r.written, held) for r in regions if r.written is not None and (held := r.written.of(0, r.size)) is not None]
     report = run(seeds[0])
     found = [report.findings]
     for piece in pieces:
@@ -92,6 +95,8 @@ def agreed(function: Function, regions: Regions, seeds: Sequence[int], run: Call
         for seed in seeds[1:]:
             for piece in pieces:
                 piece.write(piece.before)
+            for written, before in marks:
+                written.take(0, before)
             try:
                 found.append(run(seed).findings)
             except ExecutionFault as fault:
@@ -156,10 +161,10 @@ def reasons(kernel: Kernel) -> Iterator[tuple[Instruction, str]]:
 
 
 def _reason(ins: Instruction) -> str:
-    words = {ins.opcode, *ins.modifiers}
-    if words & {"atom", "red"} and "add" in words and words & _FLOATS:
+    atomic = ins.effects.memory is Memory.ATOMIC and ins.effects.counted_as == "atomic"
+    if atomic and ins.form["op"] == "add" and ins.form["type"] in _FLOATS:
         return "adds in the order in which threads come, and floating-point sums depend on it, on a GPU too"
-    if ins.opcode == "atom":
+    if atomic and uses_and_defs(ins)[1]:
         return "returns what was there before, which depends on who came first, on a GPU too"
     if any(isinstance(o, Reg) and o.name.startswith(_CLOCKS) for o in ins.operands):
         return "reads a clock"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mmulator.isa.effects import ACTS, Memory, Queue, Step
+from mmulator.isa.effects import ACTS, Memory, Queue, Step, Stored
 from mmulator.isa.pieces import (
     BULK_COPIES,
     BULK_GROUP,
@@ -124,8 +124,8 @@ def _reduce_global(ops: tuple[str, ...], types: tuple[str, ...], *more: Slot, pt
 _STORE_TYPES = ("b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64")
 _MMIO, _RELEASE, _WIDE_SCOPE = maybe("mmio"), one("sem", "release"), one("scope", "gpu", "sys")
 _TO_GLOBAL = maybe("space", "global")
-_STORES = ACTS.but(memory=Memory.WRITE, queue=Queue.BULK, step=Step.ISSUE, counted_as="memory")
-_ADDS = ACTS.but(memory=Memory.ATOMIC, queue=Queue.BULK, step=Step.ISSUE, counted_as="atomic")
+_STORES = ACTS.but(memory=Memory.WRITE, queue=Queue.BULK, step=Step.ISSUE, counted_as="memory", stored=Stored.VALUES)
+_ADDS = ACTS.but(memory=Memory.ATOMIC, queue=Queue.BULK, step=Step.ISSUE, counted_as="atomic", stored=Stored.COMBINED)
 _RED_OPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("inc", "dec"), ("u32",)), (("min", "max"), ("u32", "s32")), (("and", "or", "xor"), ("b32",)),
     (("add",), ("u32", "s32", "u64", "s64")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mmulator.isa.effects import ACTS, Effects, Ends, Memory, Orders, Ptxas, Queue, Step, Together
+from mmulator.isa.effects import ACTS, Effects, Ends, Memory, Orders, Pointer, Ptxas, Queue, Step, Together
 from mmulator.isa.pieces import COMPLETE_TX, MBARRIER, MOVES, SYNC, addr, dst, maybe, need, one, reg, row, src, type_
 from mmulator.isa.row import OperandSpec, Row
 
@@ -20,7 +20,7 @@ _RESPONSE = reg("try_cancel_response", "b128")
 
 ROWS: tuple[Row, ...] = (
     row("mapa", (maybe("space", "shared::cluster"), _SIZE), (dst(), _PLACE, src("b", "u32")),
-        f"{MOVES}: mapa", (7, 8), 90),
+        f"{MOVES}: mapa", (7, 8), 90, effects=Effects(pointer=Pointer.MAPPED)),
     row("getctarank", (maybe("space", "shared::cluster"), _SIZE), (dst("u32"), _PLACE),
         f"{MOVES}: getctarank", (7, 8), 90),
     row("barrier.cluster.arrive", (maybe("sem", "release", "relaxed"), maybe("aligned")), (), f"{SYNC}: barrier.cluster", (7, 8),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from mmulator.isa.effects import LANEWISE, Algebra, Effects, Flow
+from mmulator.isa.effects import LANEWISE, Algebra, Effects, Flow, Pointer
 from mmulator.isa.pieces import BITS16_64, FTZ, INT16_64, dst, need, one, pred, row, src, type_
 from mmulator.isa.row import Need, OperandSpec, Row, Slot
 
@@ -77,7 +77,7 @@ ROWS: tuple[Row, ...] = (
     *_setp(("f16x2", "bf16x2"), _P_A_B, half=True),
     row(
         "selp", (type_(*_SOURCES),), (*_SELECT, pred("c")), "Comparison and Selection Instructions: selp",
-        effects=Effects(algebra=Algebra.SELECTION, flow=Flow.CHOICE),
+        effects=Effects(algebra=Algebra.SELECTION, flow=Flow.CHOICE, pointer=Pointer.CHOICE),
     ),
     row(
         "slct", (FTZ, type_(*_SOURCES), one("ctype", "s32", "f32")), (*_SELECT, src("c", "ctype")),

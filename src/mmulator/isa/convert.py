@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mmulator.isa.effects import Algebra, Effects, Flow
+from mmulator.isa.effects import Algebra, Effects, Flow, Pointer
 from mmulator.isa.pieces import FTZ, MOVES, SAT, dst, maybe, need, one, row, src, type_
 from mmulator.isa.row import OperandSpec, Row, Slot
 from mmulator.isa.types import TYPES, ElementType
@@ -84,7 +84,8 @@ ROWS: tuple[Row, ...] = (
     row(
         "cvt",
         (_ANY_RND, FTZ, SAT, type_(*_INTEGERS, *_FLOATS), one("atype", *_INTEGERS, *_FLOATS)),
-        (_D, *_WIDE_A), f"{MOVES}: cvt", rule=_conversion, effects=Effects(algebra=Algebra.CONVERSION, flow=Flow.BESIDE),
+        (_D, *_WIDE_A), f"{MOVES}: cvt", rule=_conversion,
+        effects=Effects(algebra=Algebra.CONVERSION, flow=Flow.BESIDE, pointer=Pointer.SAME),
     ),
     _cvt(_RN_RZ, _RELU, _SATFINITE, type_("f16", "bf16"), one("atype", "f32"),
          operands=(_D, *_A), ptx=(7, 0), sm=80, needs="satfinite"),

@@ -123,9 +123,41 @@ class Flow(Enum):
     PRODUCT = "an element, if its row of A, its column of B and what is added have one"
     TILE = "of an element, if the bytes of a tile that the warp has one address of have been written"
     WGMMA = "the same, of matrices in shared memory"
+    PICKS = "as ANY of the sources that a selector picks from"
     LANES = "as of the lane that it is taken from"
     MOVED = "an element, if the lane that it comes from has one"
-    WARP = "if all lanes that take part have one"
+    WARP = "if a lane that takes part has one: nobody may look at what the others answer"
+    REDUCED = "if all lanes that take part have one"
+
+
+class Stored(Enum):
+    """Which values an instruction stores, and where."""
+
+    NOTHING = "none that a register holds"
+    VALUES = "those of the operand behind the address, at each lane's address"
+    COMBINED = "the operand behind the address, combined with what is there"
+    ROWS = "those of a matrix, in rows that other lanes have the addresses of"
+    TILE = "those of a matrix, at one address for the warp"
+
+
+class Pointer(Enum):
+    """What an instruction makes of an address among its sources."""
+
+    OTHER = "nobody knows"
+    SAME = "an address in the same variable"
+    MAPPED = "of the first, one in the variable of another block"
+    CHOICE = "one of two"
+    SUM = "the address and a number, in either order"
+    DIFFERENCE = "the first, less a number"
+    ADDEND = "the last, and a product"
+
+
+class Addressed(Enum):
+    """Whose addresses an instruction uses."""
+
+    LANES = "each lane its own"
+    ROWS = "those of eight lanes for each matrix, one a row"
+    WARP = "one for the warp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +166,8 @@ class Effects:
 
     memory: what it does at its addresses. queue, step: what it does to which queue of asynchronous operations.
     orders: a fence of memory, or a barrier of a cluster. pure: ptxas removes it when nothing reads its results. ptxas, algebra:
-    how ptxas sees it. flow: where its results come from.
+    how ptxas sees it. flow: where its results come from. stored: what it stores. pointer: what it makes of an address. addressed:
+    whose addresses it uses. hints: nothing depends on its addresses. cancels: it makes zero of two times one register.
     counted_as: its class in a report; empty: by its type. multiplies: it counts as the multiply-accumulates of its shape.
     pinned: names of operands whose registers others read or write later. carry: how it accesses the condition code.
     approximate: its bits come from tables of a chip. allocates: it takes memory from a lane's stack. resizes: it changes how
@@ -153,6 +186,11 @@ class Effects:
     ptxas: Ptxas = Ptxas.SELECTED
     algebra: Algebra = Algebra.NONE
     flow: Flow = Flow.EACH
+    stored: Stored = Stored.NOTHING
+    pointer: Pointer = Pointer.OTHER
+    addressed: Addressed = Addressed.LANES
+    hints: bool = False
+    cancels: bool = False
     counted_as: str = ""
     multiplies: bool = False
     pinned: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmulator.isa.effects import LANEWISE, PARTS, Effects, Ptxas
+from mmulator.isa.effects import LANEWISE, PARTS, Effects, Pointer, Ptxas
 from mmulator.isa.pieces import (
     BITS32_64,
     D_A,
@@ -62,6 +62,9 @@ def _extended(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], effect
 
 # Of 32 bits, ptxas has something for its divisions that is no loop.
 _DIVIDES = Effects(ptxas=Ptxas.EXPANDED).where("u32", ptxas=Ptxas.SELECTED).where("s32", ptxas=Ptxas.BRANCHES)
+_SUM = Effects(pointer=Pointer.SUM)
+_DIFFERENCE = Effects(pointer=Pointer.DIFFERENCE, cancels=True)
+_ADDEND = Effects(pointer=Pointer.ADDEND)
 _CARRIES = Effects(carry="w", ptxas=Ptxas.GUARDED)
 _TAKES_CARRY = Effects(carry="r").where("cc", carry="rw", ptxas=Ptxas.GUARDED)
 _POSITION, _LENGTH = src("b", "u32", lo=0, hi=255), src("c", "u32", lo=0, hi=255)
@@ -70,19 +73,19 @@ _DOT = (dst("s32"), src("a", "atype"), src("b", "btype"), src("c", "s32"))
 _ATYPE, _BTYPE = one("atype", *INT32), one("btype", *INT32)
 
 ROWS: tuple[Row, ...] = (
-    _integer("add", type_(*INT16_64), operands=D_A_B),
-    _integer("add", SAT, type_("s32"), operands=D_A_B),
-    _integer("add", type_(*_X2), operands=D_A_B, ptx=(8, 0), sm=90),
-    _integer("add", maybe("sat"), type_(*_X4), operands=D_A_B, **_PACKED),
-    _integer("add", one("sat", "sat"), type_(*_X2, "u32"), operands=D_A_B, **_PACKED),
-    _integer("sub", type_(*INT16_64), operands=D_A_B),
-    _integer("sub", SAT, type_("s32"), operands=D_A_B),
-    _integer("sub", maybe("sat"), type_(*_X4), operands=D_A_B, **_PACKED),
+    _integer("add", type_(*INT16_64), operands=D_A_B, effects=_SUM),
+    _integer("add", SAT, type_("s32"), operands=D_A_B, effects=_SUM),
+    _integer("add", type_(*_X2), operands=D_A_B, effects=_SUM, ptx=(8, 0), sm=90),
+    _integer("add", maybe("sat"), type_(*_X4), operands=D_A_B, effects=_SUM, **_PACKED),
+    _integer("add", one("sat", "sat"), type_(*_X2, "u32"), operands=D_A_B, effects=_SUM, **_PACKED),
+    _integer("sub", type_(*INT16_64), operands=D_A_B, effects=_DIFFERENCE),
+    _integer("sub", SAT, type_("s32"), operands=D_A_B, effects=_DIFFERENCE),
+    _integer("sub", maybe("sat"), type_(*_X4), operands=D_A_B, effects=_DIFFERENCE, **_PACKED),
     _integer("mul", _HALVES, type_(*INT16_64), operands=D_A_B),
     _integer("mul", one("mode", "wide"), type_(*_NARROW), operands=_WIDE),
-    _integer("mad", _HALVES, type_(*INT16_64), operands=D_A_B_C),
-    _integer("mad", one("mode", "hi"), SAT, type_("s32"), operands=D_A_B_C),
-    _integer("mad", one("mode", "wide"), type_(*_NARROW), operands=_WIDE_C),
+    _integer("mad", _HALVES, type_(*INT16_64), operands=D_A_B_C, effects=_ADDEND),
+    _integer("mad", one("mode", "hi"), SAT, type_("s32"), operands=D_A_B_C, effects=_ADDEND),
+    _integer("mad", one("mode", "wide"), type_(*_NARROW), operands=_WIDE_C, effects=_ADDEND),
     _integer("mul24", _HALVES, type_(*INT32), operands=D_A_B),
     _integer("mad24", _HALVES, type_(*INT32), operands=D_A_B_C),
     _integer("mad24", one("mode", "hi"), SAT, type_("s32"), operands=D_A_B_C),
@@ -142,10 +145,10 @@ ROWS: tuple[Row, ...] = (
     _integer("clmad", _HALVES, type_("u64"), operands=D_A_B_C, ptx=(9, 3), sm=80),
     _integer("dp4a", _ATYPE, _BTYPE, operands=_DOT, ptx=(5, 0), sm=61),
     _integer("dp2a", one("mode", "lo", "hi"), _ATYPE, _BTYPE, operands=_DOT, ptx=(5, 0), sm=61),
-    _extended("add.cc", type_(*INT32_64), operands=D_A_B, effects=_CARRIES),
+    _extended("add.cc", type_(*INT32_64), operands=D_A_B, effects=_CARRIES.but(pointer=Pointer.SUM)),
     _extended("addc", maybe("cc"), type_(*INT32_64), operands=D_A_B, effects=_TAKES_CARRY),
-    _extended("sub.cc", type_(*INT32_64), operands=D_A_B, effects=_CARRIES),
+    _extended("sub.cc", type_(*INT32_64), operands=D_A_B, effects=_CARRIES.but(pointer=Pointer.DIFFERENCE, cancels=True)),
     _extended("subc", maybe("cc"), type_(*INT32_64), operands=D_A_B, effects=_TAKES_CARRY),
-    _extended("mad.cc", _HALVES, type_(*INT32_64), operands=D_A_B_C, effects=_CARRIES),
+    _extended("mad.cc", _HALVES, type_(*INT32_64), operands=D_A_B_C, effects=_CARRIES.but(pointer=Pointer.ADDEND)),
     _extended("madc", _HALVES, maybe("cc"), type_(*INT32_64), operands=D_A_B_C, effects=_TAKES_CARRY),
 )

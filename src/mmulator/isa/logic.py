@@ -17,7 +17,7 @@ _LUT = imm("immLut", 0, 255)
 
 ROWS: tuple[Row, ...] = (
     *(
-        _logic(name, type_("pred", *BITS16_64), operands=D_A_B, effects=Effects(algebra=algebra))
+        _logic(name, type_("pred", *BITS16_64), operands=D_A_B, effects=Effects(algebra=algebra, cancels=name == "xor"))
         for name, algebra in (("and", Algebra.AND), ("or", Algebra.OR), ("xor", Algebra.XOR))
     ),
     _logic("not", type_("pred", *BITS16_64), operands=D_A, effects=Effects(algebra=Algebra.NOT)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mmulator.isa.effects import ACTS, Effects, Flow, Memory, Ptxas
+from mmulator.isa.effects import ACTS, Effects, Flow, Memory, Ptxas, Stored
 from mmulator.isa.pieces import (
     CACHE_HINT,
     MEMORY_TYPES,
@@ -101,9 +101,9 @@ def _wide(m: Mapping[str, str]) -> str | None:
 
 
 _LOADS = Effects(memory=Memory.READ, ptxas=Ptxas.GUARDED, counted_as="memory", flow=Flow.LOADED)
-_STORES = ACTS.but(memory=Memory.WRITE, counted_as="memory")
-_PREFETCHES = ACTS.but(memory=Memory.READ, counted_as="memory")
-_HINTS = ACTS.but(memory=Memory.READ)
+_STORES = ACTS.but(memory=Memory.WRITE, counted_as="memory", stored=Stored.VALUES)
+_PREFETCHES = ACTS.but(memory=Memory.READ, counted_as="memory", hints=True)
+_HINTS = ACTS.but(memory=Memory.READ, hints=True)
 
 
 def _memory(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], effects: Effects) -> tuple[Row, Row]:
@@ -167,12 +167,12 @@ ROWS: tuple[Row, ...] = (
     row("applypriority", (maybe("space", "global"), one("level", "L2::evict_normal")), (addr(), imm("size", 128, 128)),
         f"{MOVES}: applypriority", (7, 4), 80, effects=_HINTS),
     row("discard", (maybe("space", "global"), one("level", "L2")), (addr(), imm("size", 128, 128)),
-        f"{MOVES}: discard", (7, 4), 80, effects=ACTS.but(memory=Memory.WRITE)),
+        f"{MOVES}: discard", (7, 4), 80, effects=ACTS.but(memory=Memory.WRITE, hints=True)),
     row("createpolicy.fractional", (one("primary", *_EVICT), _SECOND, type_("b64")),
         (dst(name="cache-policy"), src("fraction", "f32", optional=True)), f"{MOVES}: createpolicy", (7, 4), 80),
     row("createpolicy.range", (maybe("space", "global"), one("primary", *_EVICT), _SECOND, type_("b64")),
         (dst(name="cache-policy"), addr(), src("primary-size", "u32"), src("total-size", "u32")),
-        f"{MOVES}: createpolicy", (7, 4), 80),
+        f"{MOVES}: createpolicy", (7, 4), 80, effects=Effects(hints=True)),
     row("createpolicy.cvt", (one("level", "L2"), type_("b64")),
         (dst(name="cache-policy"), reg("access-property", "u64")), f"{MOVES}: createpolicy", (7, 4), 80),
 )  # fmt: skip

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmulator.isa.effects import PARTS, Algebra, Effects, Flow
+from mmulator.isa.effects import Algebra, Effects, Flow, Pointer
 from mmulator.isa.pieces import MOVES, dst, maybe, need, one, reg, row, src, type_
 from mmulator.isa.row import OperandSpec, Row, Slot
 
 _SIZE = type_("u32", "u64")
-_COPIES = Effects(algebra=Algebra.COPY, counted_as="move", flow=Flow.BESIDE)
-_ADDRESS = Effects(counted_as="move")
+_COPIES = Effects(algebra=Algebra.COPY, counted_as="move", flow=Flow.BESIDE, pointer=Pointer.SAME)
+_ADDRESS = Effects(counted_as="move", pointer=Pointer.SAME)
 _MOV_TYPES = (
     "pred", "b16", "b32", "b64", "b128", "u16", "u32", "u64", "s16", "s32", "s64", "f32", "f64",
 )  # fmt: skip
@@ -37,7 +37,7 @@ ROWS: tuple[Row, ...] = (
     _move("mov", one("vec", "v2", "v4"), type_("u32", "b32", "u16"),
           operands=(dst(per="vec"), OperandSpec("a", "move", "type", per="vec")), effects=_COPIES),
     _move("prmt", type_("b32"), maybe("mode", "f4e", "b4e", "rc8", "ecl", "ecr", "rc16"),
-          operands=(dst(), src("a"), src("b"), src("c")), ptx=(2, 0), sm=20, effects=PARTS),
+          operands=(dst(), src("a"), src("b"), src("c")), ptx=(2, 0), sm=20, effects=Effects(flow=Flow.PICKS)),
     _move("cvta", one("space", *_SPACES), _SIZE, operands=(dst(name="p"), OperandSpec("a", "symbol", "type")),
           ptx=(2, 0), sm=20, needs=_SPACE_NEEDS, effects=_ADDRESS),
     _move("cvta.to", one("space", *_SPACES), _SIZE, operands=(dst(name="p"), reg("a")), ptx=(2, 0), sm=20,

@@ -68,12 +68,13 @@ def _mad(*slots: Slot, signs: str) -> Row:
     return row("vmad", (*_TYPES, *slots, _SAT, _SCALE), operands, "Scalar Video Instructions: vmad", (2, 0), 20)
 
 
-ROWS: tuple[Row, ...] = (
+SCALAR: tuple[Row, ...] = (
     *(each for name in ("vadd", "vsub", "vabsdiff", "vmin", "vmax") for each in _scalar(name, *_TYPES, _SAT)),
     *(each for name in ("vshl", "vshr") for each in _scalar(name, *_SHIFT_TYPES, _SAT, _MODE)),
-    _mad(signs="-"),
-    _mad(one("po", "po"), signs=""),
     *_scalar("vset", *_SOURCES, _CMP, d="u32"),
+)
+MAD: tuple[Row, ...] = (_mad(signs="-"), _mad(one("po", "po"), signs=""))
+SIMD: tuple[Row, ...] = (
     *(
         each
         for n in "24"
@@ -82,3 +83,4 @@ ROWS: tuple[Row, ...] = (
     ),
     *(each for n in "24" for each in _simd(f"vset{n}", *_SOURCES, _CMP, saturates=False, d="u32")),
 )
+ROWS: tuple[Row, ...] = (*SCALAR, *MAD, *SIMD)

@@ -13,6 +13,7 @@ _MEMBERS = src("membermask", "u32")
 
 
 _TOGETHER = Effects(together=Together.MEMBERS, ptxas=Ptxas.GUARDED, counted_as="warp", flow=Flow.WARP)
+_REDUCES = _TOGETHER.but(flow=Flow.REDUCED)
 _ALONE = Effects(ptxas=Ptxas.GUARDED, counted_as="warp")
 
 
@@ -35,11 +36,12 @@ ROWS: tuple[Row, ...] = (
           ptx=(6, 0), sm=70, free=True),
     _sync("activemask", type_("b32"), operands=(dst(),), ptx=(6, 2), sm=30, effects=_ALONE),
     _sync("redux.sync", one("op", "add", "min", "max"), type_(*INT32), operands=(dst(), src("src"), _MEMBERS),
-          ptx=(7, 0), sm=80, free=True),
+          ptx=(7, 0), sm=80, free=True, effects=_REDUCES),
     _sync("redux.sync", one("op", "and", "or", "xor"), type_("b32"), operands=(dst("u32"), src("src", "u32"), _MEMBERS),
-          ptx=(7, 0), sm=80, free=True),
+          ptx=(7, 0), sm=80, free=True, effects=_REDUCES),
     _sync("redux.sync", one("op", "min", "max"), maybe("abs"), maybe("NaN"), type_("f32"),
-          operands=(dst(), src("src"), _MEMBERS), ptx=(8, 6), sm=100, specific=True, families=(100,), free=True),
+          operands=(dst(), src("src"), _MEMBERS), ptx=(8, 6), sm=100, specific=True, families=(100,), free=True,
+          effects=_REDUCES),
     _sync("elect.sync", operands=(OperandSpec("d", "pair", "b32", "w", sink=True), _MEMBERS), ptx=(8, 0), sm=90,
           effects=_TOGETHER.but(flow=Flow.DEFINED)),
 )  # fmt: skip

@@ -17,7 +17,7 @@ from mmulator.machine.launch.kept import grid_for, keep
 from mmulator.machine.launch.limits import PORTABLE_CLUSTER, check_local
 from mmulator.machine.launch.shape import LaunchShape, shape_of
 from mmulator.machine.launch.work import Work
-from mmulator.machine.launch.workers import Workers
+from mmulator.machine.launch.workers import Diagnosis, Workers
 from mmulator.machine.text import Text
 from mmulator.program.image import ModuleImage
 from mmulator.source import Source
@@ -73,7 +73,9 @@ class Cpu:
             subscriber = request.sanitizer or watches or request.touched
             grid, spare = grid_for(kernel, shape, request.arguments, request.seed, threads, subscriber)
             shuffled = request.seed if request.shuffled else None
-            workers = Workers(grid, request.progress, spare, shuffled, request.slice, request.part, request.meanwhile)
+            workers = Workers(
+                grid, diagnosis, request.progress, spare, shuffled, request.slice, request.part, request.meanwhile
+            )
             outcome = workers.run(request.timeout)
             kernel.blocks.ran(outcome.seconds)
         except ExecutionFault as fault:
@@ -104,6 +106,13 @@ class Cpu:
 
     def close(self, module: CpuModule) -> None:
         module.compiled.clear()
+
+
+def diagnosis() -> Diagnosis:
+    """Says why a run ends. It knows all instructions, so it is loaded when there is something to say."""
+    with no_fork:
+        from mmulator.machine.launch import faults
+    return faults
 
 
 def _notes(shape: LaunchShape) -> list[str]:

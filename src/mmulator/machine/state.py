@@ -15,6 +15,8 @@ from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u32, u64
 LANES = 32
 FULL = 0xFFFFFFFF
 
+BY_HOST, BY_KERNEL = 1, 5  # of a byte of watched memory: who has written it (launch/written.py); 0: nobody
+
 NUM_BARRIERS = 16
 STACK_BYTES = 8192  # of a lane, for alloca: the first bytes of local memory in a kernel that has it
 

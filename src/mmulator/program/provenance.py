@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
 
-from mmulator.isa.effects import Ends, Flow, Memory, Queue, Step
-from mmulator.isa.flows import Place, place
+from mmulator.isa.effects import Ends, Flow, Memory, Pointer, Queue, Step
 from mmulator.isa.types import type_bits
 from mmulator.program.uses import accesses, registers_of, uses_and_defs
 from mmulator.ptx.tree import (
@@ -126,17 +125,17 @@ def _origin(ins: Instruction, known: dict[str, Origin], variables: dict[str, Var
     """What the results of an instruction come from, or None if that is not known yet."""
     if ins.effects.ends is not Ends.NO or any(isinstance(o, Address) for o in ins.operands):
         return Other.NUMBER  # loaded, or the result of a call
-    kind = place(ins.opcode)
-    if kind is Place.SAME and len(ins.operands) == 2 and isinstance(ins.operands[0], Reg):
+    kind = ins.effects.pointer
+    if kind is Pointer.SAME and len(ins.operands) == 2 and isinstance(ins.operands[0], Reg):
         if not isinstance(ins.operands[1], Reg | Symbol):
             return Other.UNKNOWN if _touches(ins, known, variables) else Other.NUMBER
         return _of(ins.operands[1], known, variables)
-    if kind is Place.MAPPED:
+    if kind is Pointer.MAPPED:
         return _of(ins.operands[1], known, variables)
     sources = [_of(o, known, variables) for o in ins.operands[1:]]
-    if kind is Place.CHOICE:
+    if kind is Pointer.CHOICE:
         return _joined(*sources[:2])
-    if kind is not Place.OTHER and kind is not Place.SAME and len(sources) in (2, 3):
+    if kind is not Pointer.OTHER and kind is not Pointer.SAME and len(sources) in (2, 3):
         if any(s is None for s in sources):
             return None
         last = sources[-1]
@@ -145,7 +144,7 @@ def _origin(ins: Instruction, known: dict[str, Origin], variables: dict[str, Var
             return Other.UNKNOWN
         if not found:
             return Other.NUMBER
-        wrong = kind is not Place.SUM and isinstance(last, Symbol) == (kind is Place.DIFFERENCE)
+        wrong = kind is not Pointer.SUM and isinstance(last, Symbol) == (kind is Pointer.DIFFERENCE)
         return Other.UNKNOWN if wrong else found[0]
     return Other.UNKNOWN if _touches(ins, known, variables) else Other.NUMBER
 

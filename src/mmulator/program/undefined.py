@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from mmulator.errors import must_be
 from mmulator.isa.effects import Algebra, Flow
-from mmulator.isa.flows import cancels
 from mmulator.program.blocks import FunctionBlocks
 from mmulator.program.frames import Liveness
 from mmulator.program.uses import CARRY, accesses, uses_and_defs
@@ -21,12 +20,13 @@ from mmulator.ptx.tree import Address, Immediate, Instruction, Reg, Symbol, Vect
 class Doubt:
     """Of a function: registers that may be undefined where they are read, those of them that may be so because of what was
     loaded, those that may because some register was never written, and those that only a shuffle makes so, which reads from a
-    lane outside its member mask."""
+    lane outside its member mask. watched: global memory may have no value either."""
 
     registers: frozenset[str]
     loaded: frozenset[str]
     unwritten: frozenset[str]
     missed: frozenset[str]
+    watched: bool = False
 
     def memory(self, name: str) -> int:
         """Why a register may be undefined: 0: not because of memory, 1: only so, 2: perhaps; 3: because of a shuffle."""
@@ -38,18 +38,18 @@ class Doubt:
 _TILES = Flow.ROWS, Flow.TILE
 
 
-def flow_of(ins: Instruction) -> Flow:
-    """How the results of an instruction come by a value."""
+def flow_of(ins: Instruction, watched: bool = False) -> Flow:
+    """How the results of an instruction come by a value. watched: as of Doubt."""
     effects = ins.effects
     flow = effects.flow
-    if flow in (Flow.LOADED, Flow.TILE) and not in_doubt(ins):
+    if flow in (Flow.LOADED, Flow.TILE) and not in_doubt(ins) and not (watched and _of_device(ins)):
         return Flow.DEFINED
     if flow is Flow.BESIDE:
         vector = any(isinstance(o, VectorOperand) for o in ins.operands[1:]) and not ins.form["vec"]
         return Flow.ANY if vector or sum(access == "r" for access, _ in accesses(ins)) > 1 else Flow.EACH
     if flow is Flow.EACH and effects.algebra in (Algebra.AND, Algebra.OR) and ins.form["type"] == "pred":
         return Flow.LOGIC
-    if flow is Flow.EACH and cancels(ins.opcode) and len(ins.operands) == 3 and isinstance(ins.operands[1], Reg):
+    if flow is Flow.EACH and effects.cancels and len(ins.operands) == 3 and isinstance(ins.operands[1], Reg):
         b = ins.operands[2]
         if isinstance(b, Reg) and b.name == ins.operands[1].name:
             return Flow.DEFINED  # zero, whatever it is
@@ -62,18 +62,23 @@ def in_doubt(ins: Instruction) -> bool:
     return space in ("", "shared", "local", "param")
 
 
+def _of_device(ins: Instruction) -> bool:
+    """Whether an access loads from global memory, which may be some that a program has allocated and not filled."""
+    return ins.effects.flow is Flow.LOADED and ins.form["space"] == "global"
+
+
 def may_miss(ins: Instruction) -> bool:
     """Whether a shfl may read from a lane that does not execute it, whose value is undefined: it does not name them all."""
     mask = ins.operands[-1]
     return flow_of(ins) is Flow.LANES and not (isinstance(mask, Immediate) and mask.bits("b32") == 0xFFFFFFFF)
 
 
-def doubt(function: FunctionBlocks, live: Liveness) -> Doubt:
-    """What may be undefined in a function."""
+def doubt(function: FunctionBlocks, live: Liveness, watched: bool = False) -> Doubt:
+    """What may be undefined in a function. watched: as of Doubt."""
     given = {p.name for p in (*function.function.params, *function.function.returns)}
     own = {p.name for p in function.function.params} if function.function.is_entry else set()
     steps = [i for b in function.blocks for i in (*b.body, *([b.last] if b.last is not None else ()))]
-    flows = [(flow_of(i), i, *uses_and_defs(i)) for i in steps]
+    flows = [(flow_of(i, watched), i, *uses_and_defs(i)) for i in steps]
 
     def spread(found: set[str], loads: bool, shuffles: bool = True) -> frozenset[str]:
         changed = True
@@ -89,7 +94,7 @@ def doubt(function: FunctionBlocks, live: Liveness) -> Doubt:
     every = spread({*unwritten}, True)
     misses = any(flow is Flow.LANES and may_miss(i) for flow, i, *_ in flows)
     missed = every - spread({*unwritten}, True, False) if misses else frozenset()
-    return Doubt(every, spread(set(), True), spread({*unwritten}, False), missed)
+    return Doubt(every, spread(set(), True), spread({*unwritten}, False), missed, watched)
 
 
 def takes_doubt(

@@ -41,6 +41,24 @@ UNDEFINED_COPY = Rule(
     f"{_NO_VALUE} Here a bulk or tensor copy, or a reduction, reads shared memory that no thread and no copy has written.",
     "write the whole tile before the copy, or copy only the part that was written",
 )  # fmt: skip
+_DEVICE = (
+    "Memory that a program allocates (cuMemAlloc, cudaMalloc) holds what was there before, until the host copies or fills it, "
+    "or a kernel stores to it. "
+)
+UNDEFINED_GLOBAL = Rule(
+    704, "uninitialized-global", Severity.ERROR, "device memory is used that neither the host nor a kernel has written",
+    f"{_STATE}: Global State Space",
+    f"{_DEVICE}Here a kernel reads such bytes, and stores what comes of them, decides by it, computes an address from it, or "
+    "combines it with something by an atomic operation.",
+    "fill the memory before the launch (cudaMemset counts bytes, not elements), or read only what was written",
+)  # fmt: skip
+UNDEFINED_PART = Rule(
+    705, "uninitialized-global-part", Severity.WARNING, "device memory is used of which the host has written only a part",
+    f"{_STATE}: Global State Space",
+    f"{_DEVICE}Here a kernel uses an element of which the host has written some bytes, and nobody the others: the copy or the "
+    "fill ends, or begins, in the middle of it.",
+    "copy or fill whole elements: the number of elements times their size",
+)  # fmt: skip
 OUT_OF_VARIABLE = Rule(
     710, "out-of-variable", Severity.ERROR, "an access leaves the variable whose address it was computed from",
     f"{_STATE}: Variable Declarations",
@@ -50,4 +68,6 @@ OUT_OF_VARIABLE = Rule(
     static=True,
 )  # fmt: skip
 
-RULES: tuple[Rule, ...] = (UNDEFINED_STORE, UNDEFINED_BRANCH, UNDEFINED_ADDRESS, UNDEFINED_COPY, OUT_OF_VARIABLE)
+RULES: tuple[Rule, ...] = (
+    UNDEFINED_STORE, UNDEFINED_BRANCH, UNDEFINED_ADDRESS, UNDEFINED_COPY, UNDEFINED_GLOBAL, UNDEFINED_PART, OUT_OF_VARIABLE,
+)  # fmt: skip

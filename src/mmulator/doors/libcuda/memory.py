@@ -45,7 +45,7 @@ def allocate(size: int, kind: str) -> int:
     if size > driver.device.memory - used() or size > host_memory() // 2:
         raise Refused(Code.OUT_OF_MEMORY, LaunchError(f"{size} bytes of {kind}: the device has no such room, or this machine"))
     try:
-        address = driver.memory.allocate(size, kind).address
+        address = driver.memory.allocate(size, kind, kind == DEVICE_KIND and driver.watches).address
     except MemoryError:
         raise Refused(Code.OUT_OF_MEMORY) from None
     _kinds[address] = kind
@@ -237,6 +237,7 @@ def pointer_set_attribute(value: int, number: int, address: int) -> None:
 def move(to: int, source: int, size: int) -> None:
     if size:
         ctypes.memmove(to, source, size)
+        state().driver.memory.copied(to, source, size)
 
 
 @api("cuMemcpyHtoD cuMemcpyHtoD_v2", "ppq", 3020)
@@ -328,6 +329,7 @@ def fill(address: int, value: int, size: int, number: int) -> None:
     check(address, size * number)
     if number:
         bytes_at(address, size * number).view(f"u{size}")[:] = value & ((1 << 8 * size) - 1)
+        state().driver.memory.wrote(address, size * number)
 
 
 def _fills(bits: int) -> None:

@@ -99,7 +99,7 @@ class Jit:
         self.variables: dict[str, dict[str, Variable]] = {}
         self.origins: dict[str, dict[str, Symbol]] = {}
         if undefined_used.under(options.events) is not None:
-            self.doubtful = {n: doubt(f, live[n]) for n, f in self.program.functions.items()}
+            self.doubtful = {n: doubt(f, live[n], options.watched) for n, f in self.program.functions.items()}
             both = {n: (f.function, variables_of(module, f.function)) for n, f in self.program.functions.items()}
             self.variables = {n: v for n, (_, v) in both.items()}
             self.origins = {n: origins(f, v) for n, (f, v) in both.items()}

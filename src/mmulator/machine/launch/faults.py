@@ -7,7 +7,10 @@ from mmulator.machine.launch import faults_bulk, faults_cluster, faults_mbarrier
 from mmulator.machine.launch.arena import read_string
 from mmulator.machine.launch.arguments import Buffer
 from mmulator.machine.launch.faults_cluster import describe_shared
+from mmulator.machine.launch.faults_warp import describe_deadlock as describe_deadlock
+from mmulator.machine.launch.faults_warp import describe_livelock as describe_livelock
 from mmulator.machine.launch.faults_warp import describe_partial
+from mmulator.machine.launch.faults_warp import unfinished as unfinished
 from mmulator.machine.launch.faults_wgmma import describe_warpgroup
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.regions import Region

@@ -167,12 +167,12 @@ def _describe_held(cta: ResidentCta, found: Sequence[Group], held: Group, ins: I
 
 
 # CTAs that do not end ------------------------------------------------------------------------------------------------
-def unfinished(grid: Grid, residents: Sequence[Resident]) -> tuple[str, Group | None]:
-    """Where the warps of the first CTA that has begun are, and the first of its lanes that run."""
+def unfinished(grid: Grid, residents: Sequence[Resident]) -> tuple[str, Instruction | None]:
+    """Where the warps of the first CTA that has begun are, and the instruction of the first of its lanes that run."""
     begun = sorted((c for r in residents for c in r.each()), key=lambda c: int(c.state["linear"]))
     if not begun:
         return "no block has begun", None
     found = groups(grid, begun[0])
     first = next((g for g in found if g.state == "runs"), found[0] if found else None)
     more = f", and {len(begun) - 1} more block{'s' * (len(begun) > 2)}" if len(begun) > 1 else ""
-    return f"{begun[0]} is at {warps_text(found) or 'its end'}{more}", first
+    return f"{begun[0]} is at {warps_text(found) or 'its end'}{more}", first.instruction if first is not None else None

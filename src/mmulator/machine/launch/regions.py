@@ -9,13 +9,16 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mmulator.errors import LaunchError
 from mmulator.machine.state import WORD, Window
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SLOT_SHIFT
+
+if TYPE_CHECKING:
+    from mmulator.machine.launch.written import Written
 
 BELOW, FROM = 1 << SLOT_SHIFT, FIRST_GLOBAL_SLOT << SLOT_SHIFT  # regions end below the one, or begin from the other on
 NULL, NEAR = 4096, 1 << 20  # the null page; bytes around a region that are said to be its
@@ -46,7 +49,8 @@ def kept(array: np.ndarray) -> object:
 class Region:
     """A piece of memory of the host. room: bytes behind its end, up to a multiple of 4, that its allocator gave out with it and
     to nobody else: where an atomic operation on the word around its last bytes may reach. owner: what keeps it where it is.
-    host: where its bytes are during a launch: there, or in a copy (arena.py)."""
+    host: where its bytes are during a launch: there, or in a copy (arena.py). written: which of its bytes have been written, if
+    somebody follows that (written.py)."""
 
     start: int
     size: int
@@ -55,6 +59,7 @@ class Region:
     room: int = 0
     owner: Any = None
     host: int = 0
+    written: Written | None = None
 
     def __post_init__(self) -> None:
         self.host = self.start

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from mmulator.machine.state import Share, Stop
 
 if TYPE_CHECKING:
     from mmulator.codegen.lang import Instrument
+    from mmulator.ptx.tree import Instruction
 
 MAX_RESIDENT = 264  # CTAs kept half-done while they wait for others
 # Seconds until a cluster is set aside. Turns get shorter while none ends: perhaps all wait for one that has not begun.
@@ -63,11 +64,14 @@ def _runner(instrument: Instrument | None) -> Callable[[int, int], int]:
     return _RUN(loading.address(run_clusters.under(instrument) or run_clusters))
 
 
-def _sentences() -> tuple[Any, Any]:
-    """What says why clusters do not go on. It knows all instructions, so it is loaded when there is something to say."""
-    with no_fork:
-        from mmulator.machine.launch import faults, faults_warp
-    return faults, faults_warp
+class Diagnosis(Protocol):
+    """What says in words why clusters do not go on: the error to raise, or where their warps are and the instruction of the first
+    lanes that run."""
+
+    def describe_fault(self, grid: Grid, resident: Resident) -> ExecutionFault: ...
+    def describe_deadlock(self, grid: Grid, resident: Resident) -> ExecutionFault: ...
+    def describe_livelock(self, residents: Sequence[Resident]) -> ExecutionFault: ...
+    def unfinished(self, grid: Grid, residents: Sequence[Resident]) -> tuple[str, Instruction | None]: ...
 
 
 @dataclass
@@ -131,11 +135,13 @@ class Workers:
     """Threads of the host that take clusters until none is left, one fails, or the caller stops them."""
 
     def __init__(
-        self, grid: Grid, progress: Progress | None, spare: Sequence[Resident] = (), shuffled: int | None = None, slice: int = 0,
-        part: tuple[int, int] | None = None, meanwhile: Callable[[Callable[[], str]], None] | None = None,
+        self, grid: Grid, diagnosis: Callable[[], Diagnosis], progress: Progress | None = None, spare: Sequence[Resident] = (),
+        shuffled: int | None = None, slice: int = 0, part: tuple[int, int] | None = None,
+        meanwhile: Callable[[Callable[[], str]], None] | None = None,
     ) -> None:  # fmt: skip
-        """shuffled: the seed of the order in which clusters begin; None: in order. slice, part, meanwhile: Request's."""
-        self.grid, self.progress, self.meanwhile = grid, progress, meanwhile
+        """diagnosis: gives what says why a run ends, which is loaded when there is something to say. shuffled: the seed of the
+        order in which clusters begin; None: in order. slice, part, meanwhile: Request's."""
+        self.grid, self.diagnosis, self.progress, self.meanwhile = grid, diagnosis, progress, meanwhile
         self.lock = threading.Lock()
         self.news: threading.Condition | None = None  # a cluster may be taken, or a thread is done; where there are threads
         size = grid.shape.cluster_size
@@ -282,13 +288,13 @@ class Workers:
             finished = self.finished  # before the look: others finish meanwhile
             begun = self._begun()
             if len(begun) == self.clusters - finished and subscriber.stalled(begun, finished):
-                raise self._told(_sentences()[1].describe_livelock(begun), *begun)
+                raise self._told(self.diagnosis().describe_livelock(begun), *begun)
         if result in (Stop.EXITED, Stop.INTERRUPTED):
             self._settle(resident, True)
         elif result == Stop.FAULT:
-            raise self._told(_sentences()[0].describe_fault(self.grid, resident), resident)
+            raise self._told(self.diagnosis().describe_fault(self.grid, resident), resident)
         elif result == Stop.BLOCKED:
-            raise self._told(_sentences()[1].describe_deadlock(self.grid, resident), resident)
+            raise self._told(self.diagnosis().describe_deadlock(self.grid, resident), resident)
 
     def _told(self, error: ExecutionFault, *residents: Resident) -> ExecutionFault:
         """A subscriber hears of what ends the run, and where its clusters are."""
@@ -431,12 +437,12 @@ class Workers:
 
     def where(self) -> str:
         """Blocks that are done, and where the warps of another one are."""
-        return f"{self._how_far()}; {_sentences()[1].unfinished(self.grid, self._begun())[0]}"
+        return f"{self._how_far()}; {self.diagnosis().unfinished(self.grid, self._begun())[0]}"
 
     def _too_late(self, timeout: float | None) -> LimitReached:
-        where, first = _sentences()[1].unfinished(self.grid, self._begun())
+        where, first = self.diagnosis().unfinished(self.grid, self._begun())
         return LimitReached(
             f"{self.grid.kernel.name} did not finish within {timeout:g} s: {self._how_far()}; {where}",
-            span=first.instruction.span if first is not None and first.instruction is not None else None,
+            span=first.span if first is not None else None,
             hint="an endless loop, or a larger --timeout is needed",
         )

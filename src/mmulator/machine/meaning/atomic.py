@@ -23,7 +23,7 @@ def atom(e: Emitter, ins: Instruction) -> None:
     """Of the elements of a vector each is an atomic operation of its own."""
     form = ins.form
     operands = list(ins.operands)
-    target: Operand | None = None if ins.opcode == "red" else operands.pop(0)
+    target: Operand | None = None if isinstance(operands[0], Address) else operands.pop(0)
     address = must_be(operands.pop(0), Address)
     op, type_name = form["op"], form["type"]
     space, where = place_of(e, ins, address)

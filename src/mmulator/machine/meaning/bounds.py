@@ -5,7 +5,7 @@ from __future__ import annotations
 from mmulator.codegen.ops import mask_bits
 from mmulator.codegen.types import u32
 from mmulator.codegen.values import constant
-from mmulator.isa.effects import Ends
+from mmulator.isa.effects import Addressed, Ends
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.memory import place_of
@@ -32,14 +32,10 @@ def stay_inside(e: Emitter, ins: Instruction) -> None:
     if symbol is None or variable is None:
         return
     start = e.symbol(Symbol(symbol.name, 0, symbol.space, symbol.span))
-    if ins.opcode in ("ld", "st", "atom", "red", "ldu"):
-        _, where = place_of(e, ins, address)
-        lanes = e.lanes_of(ins)
-    else:
-        where = e.address(address)
-        lanes = e.lanes_of(ins)
-        if ins.opcode in ("ldmatrix", "stmatrix"):
-            lanes = constant(e.b, u32, (1 << 8 * max(1, ins.form.num)) - 1)
+    _, where = place_of(e, ins, address)
+    lanes = e.lanes_of(ins)
+    if ins.effects.addressed is Addressed.ROWS:
+        lanes = constant(e.b, u32, (1 << 8 * max(1, ins.form.num)) - 1)
     offset = u32.vec(LANES)(where - start)  # whatever the slot says, ...
     if variable.space == "shared":
         offset = offset & ((1 << RANK_SHIFT) - 1)  # ... and the rank

@@ -17,7 +17,7 @@ from mmulator.codegen.ops import bits_mask, load, mask_bits, select, shuffle, st
 from mmulator.codegen.types import i32, u32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.errors import must_be
-from mmulator.isa.effects import Ends, Flow, Memory
+from mmulator.isa.effects import Addressed, Algebra, Ends, Flow, Memory, Stored
 from mmulator.isa.form import Form
 from mmulator.isa.types import type_bits
 from mmulator.layouts import Fragment
@@ -45,7 +45,6 @@ _BASE = {
     for name, slot in (("shared", SLOT_SHARED), ("local", SLOT_LOCAL), ("const", SLOT_CONST), ("param", SLOT_PARAM))
 }
 _ROWS = 8  # of a matrix of ldmatrix
-_HINTS = ("prefetch", "prefetchu", "applypriority", "createpolicy", "discard")
 
 
 def _base(space: str) -> int:
@@ -97,7 +96,7 @@ def _uses(e: Emitter, s: Shadow, ins: Instruction) -> None:
         decides(e, ins)
     if effects.ends is Ends.INDEXED:
         _use(e, s, _names(ins.operands[:1]), e.mask, UNDEFINED_BRANCH.number)
-    if ins.opcode in _HINTS:
+    if effects.hints:
         return
     for operand in ins.operands:
         if isinstance(operand, Address) and isinstance(operand.base, Reg) and s.doubts(operand.base.name):
@@ -106,9 +105,10 @@ def _uses(e: Emitter, s: Shadow, ins: Instruction) -> None:
 
 def _of_address(e: Emitter, ins: Instruction) -> Value:
     """The lanes whose addresses count."""
-    if ins.opcode in ("ldmatrix", "stmatrix"):
+    addressed = ins.effects.addressed
+    if addressed is Addressed.ROWS:
         return constant(e.b, u32, (1 << _ROWS * max(1, ins.form.num)) - 1)
-    if ins.opcode == "wmma":
+    if addressed is Addressed.WARP:
         return e.mask & (constant(e.b, u32, 0) - e.mask)
     return e.lanes_of(ins)
 
@@ -122,20 +122,18 @@ def judge(e: Emitter, ins: Instruction) -> Callable[[], None] | None:
     _uses(e, s, ins)
     if ins.effects.ends is not Ends.NO:
         return None
-    if ins.opcode == "wmma" and "store" in ins.modifiers:
-        _wmma_store(e, s, ins)
-        return None
-    if ins.opcode in _STORES:
-        return _STORES[ins.opcode](e, s, ins)
-    flow = flow_of(ins)
+    stored = ins.effects.stored
+    if stored is not Stored.NOTHING and isinstance(ins.operands[0], Address):
+        return _STORES[stored](e, s, ins)
+    flow = flow_of(ins, s.doubt.watched)
     targets = [o for access, operand in accesses(ins) if "w" in access and not isinstance(operand, Address)
                for o in _registers(operand)]  # fmt: skip
-    if flow in (Flow.WGMMA, Flow.TILE, Flow.MOVED) or (not any(s.doubts(t.name) for t in targets) and ins.opcode != "atom"):
+    if flow in (Flow.WGMMA, Flow.TILE, Flow.MOVED) or (not any(s.doubts(t.name) for t in targets) and stored is Stored.NOTHING):
         return None
     masks = _RESULTS[flow](e, s, ins, targets)
     guard = s.of(ins.guard[0].name) if ins.guard is not None else None
     lanes = mask_bits(must_be(e.guard(ins), Value)) if ins.guard is not None else None
-    behind = _behind_atomic(e, s, ins) if ins.opcode == "atom" else None
+    behind = _STORES[stored](e, s, ins) if stored is not Stored.NOTHING else None
 
     def settle() -> None:
         for target, mask in zip(targets, masks):
@@ -162,7 +160,7 @@ def _defined(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Mas
 
 def _each(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
     sources = _sources(ins)
-    if ins.opcode in ("setp", "set") and ins.form["boolop"] in ("and", "or"):
+    if ins.form["boolop"] in ("and", "or") and isinstance(sources[2], Reg) and sources[2].type == "pred":
         own = _every(s.of(n) for n in _names(sources[:2]))
         return [_logic_of(e, s, ins.form["boolop"], sources[2], own)] * len(targets)
     return [_every(s.of(n) for n in _names(sources))] * len(targets)
@@ -187,16 +185,25 @@ def _logic(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks
         return [None]
     known = [m if m is not None else constant(e.b, u32, FULL) for m in masks]
     alone = [mask_bits(e.source(o, "pred")) for o in (a, b)]
-    if ins.opcode == "and":
+    if ins.effects.algebra is Algebra.AND:
         alone = [~v for v in alone]
     return [(known[0] & known[1]) | (known[0] & alone[0]) | (known[1] & alone[1])]
 
 
 def _parts(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
-    sources = list(ins.operands[1:3] if ins.opcode != "mov" else elements(ins.operands[1]))
-    if ins.opcode == "prmt" and isinstance(ins.operands[3], Immediate) and not ins.form["mode"]:
+    return _of_parts(s, flatten(ins.operands[1:3]), targets)
+
+
+def _picks(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
+    sources: list[Operand] = list(ins.operands[1:3])
+    if isinstance(ins.operands[3], Immediate) and not ins.form["mode"]:
         picks = ins.operands[3].bits("b32")
         sources = [sources[n] for n in sorted({picks >> 4 * n >> 2 & 1 for n in range(4)})]
+    return _of_parts(s, sources, targets)
+
+
+def _of_parts(s: Shadow, sources: Iterable[Operand], targets: list[Reg]) -> Masks:
+    """Results that have a value in the lanes where one of the sources has one."""
     return [_any(s.of(o.name) for o in sources if isinstance(o, Reg))] * len(targets)
 
 
@@ -205,7 +212,7 @@ def _choice(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Mask
     of = [_every(s.of(n) for n in _names([o])) for o in (a, b)]
     if of[0] is None and of[1] is None:
         return [_every(s.of(n) for n in _names([c]))]
-    if ins.opcode == "slct":
+    if not (isinstance(c, Reg) and c.type == "pred"):  # which of the two is chosen is not computed twice
         return [_every([_any(of), *(s.of(n) for n in _names([c]))])]
     known = [m if m is not None else constant(e.b, u32, FULL) for m in of]
     p = mask_bits(e.source(c, "pred"))
@@ -260,12 +267,12 @@ def _lanes(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks
 
 
 def _warp(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
-    """A lane that is asked and has no value may be one whose answer nobody looks at: of a vote and a match all must be so."""
+    """Results of a vote, a match or a reduction. A vote has a value if one lane that takes part has one, a reduction if all."""
     mask = _every(s.of(n) for n in _names(ins.operands[1:2]))
     if mask is None:
         return [None] * len(targets)
     active = e.lanes_of(ins)
-    bad = (active & ~mask) != 0 if ins.opcode == "redux" else (active & mask) == 0
+    bad = (active & ~mask) != 0 if ins.effects.flow is Flow.REDUCED else (active & mask) == 0
     return [select(bad, constant(e.b, u32, 0), FULL)] * len(targets)
 
 
@@ -353,7 +360,7 @@ def moved(e: Emitter, ins: Instruction, move: Native) -> None:
 
 _RESULTS: dict[Flow, Callable[[Emitter, Shadow, Instruction, list[Reg]], Masks]] = {
     Flow.DEFINED: _defined, Flow.EACH: _each, Flow.ANY: _parts, Flow.CHOICE: _choice, Flow.LOGIC: _logic, Flow.LOADED: _loaded,
-    Flow.ROWS: _rows, Flow.PRODUCT: _product, Flow.LANES: _lanes, Flow.WARP: _warp,
+    Flow.ROWS: _rows, Flow.PRODUCT: _product, Flow.LANES: _lanes, Flow.WARP: _warp, Flow.REDUCED: _warp, Flow.PICKS: _picks,
 }  # fmt: skip
 
 
@@ -378,8 +385,6 @@ def _written(e: Emitter, s: Shadow, ins: Instruction, values: tuple[Operand, ...
 
 
 def _st(e: Emitter, s: Shadow, ins: Instruction) -> Callable[[], None] | None:
-    if "bulk" in ins.modifiers:  # of zeros
-        return None
     return _written(e, s, ins, elements(ins.operands[1]), max(type_bits(ins.form["type"]) // 8, 1))
 
 
@@ -432,9 +437,9 @@ def _wmma_store(e: Emitter, s: Shadow, ins: Instruction) -> None:
         _use(e, s, _names([ins.operands[1]]), e.mask, UNDEFINED_STORE.number)
 
 
-_STORES: dict[str, Callable[[Emitter, Shadow, Instruction], Callable[[], None] | None]] = {
-    "st": _st, "red": _behind_atomic, "stmatrix": _stmatrix,
-}  # fmt: skip
+_STORES: dict[Stored, Callable[[Emitter, Shadow, Instruction], Callable[[], None] | None]] = {
+    Stored.VALUES: _st, Stored.COMBINED: _behind_atomic, Stored.ROWS: _stmatrix, Stored.TILE: _wmma_store,
+}
 
 
 # functions ------------------------------------------------------------------------------------------------------------

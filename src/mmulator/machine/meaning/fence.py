@@ -22,7 +22,7 @@ def fence(e: Emitter, ins: Instruction) -> None:
     if ins.operands and isinstance(ins.operands[0], Address):
         at = e.spill(e.address(ins.operands[0]))
     form = ins.form
-    order = order_of(form["sem"] or ("sc" if ins.opcode == "membar" else "acq_rel"), form["scope"] or form["level"])
+    order = order_of(form["sem"] or ("sc" if form["level"] else "acq_rel"), form["scope"] or form["level"])
     e.call(fenced, e.w, e.lanes_of(ins), kind_of(ins), order, _SPACES[form["space"]], at, e.site)
 
 

@@ -9,6 +9,7 @@ from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import Ty, u8, u16, u32, u64, u128
 from mmulator.codegen.values import Value, constant
 from mmulator.errors import must_be
+from mmulator.isa.effects import Memory
 from mmulator.isa.types import type_bits
 from mmulator.machine.emit.block import LANES, shaped, vector_type
 from mmulator.machine.emit.emitter import Emitter
@@ -55,8 +56,8 @@ def place_of(e: Emitter, ins: Instruction, address: Address) -> tuple[str, Value
 
 
 _SLOT = {"shared": SLOT_SHARED, "local": SLOT_LOCAL, "const": SLOT_CONST, "param": SLOT_PARAM}
-_DEFAULTS = {"atom": "relaxed", "red": "relaxed"}
-_DOES = {"ld": events.LOADS, "st": events.STORES}
+_DEFAULTS = {Memory.ATOMIC: "relaxed"}
+_DOES = {Memory.READ: events.LOADS, Memory.WRITE: events.STORES}
 
 
 @contextmanager
@@ -64,14 +65,14 @@ def ordering(e: Emitter, ins: Instruction, space: str, at: Value) -> Iterator[No
     """Around an access at addresses of a state space: an instrument hears of its semantics, unless it is weak. at: a vector of
     them, or where it is spilled."""
     form = ins.form
-    sem = form["sem"] or _DEFAULTS.get(ins.opcode, "weak")
+    sem = form["sem"] or _DEFAULTS.get(ins.effects.memory, "weak")
     if sem == "weak":
         yield
         return
-    if ins.opcode == "ld":
+    if ins.effects.memory is Memory.READ:
         e.call(settle_of, e.w)
     base = _SLOT.get(space.partition("::")[0], 0) << SLOT_SHIFT
-    does = _DOES.get(ins.opcode, events.LOADS | events.STORES)
+    does = _DOES.get(ins.effects.memory, events.LOADS | events.STORES)
     told = e.w, e.lanes_of(ins), e.spill(at) if at.ty.lanes else at, base, order_of(sem, form["scope"] or "gpu") | does
     e.call(events.ordered, *told, 0, e.site)
     yield
@@ -230,7 +231,7 @@ def touch(e: Emitter, ins: Instruction) -> None:
     """No effect on a value that may be read, but as on hardware there must be global memory: for discard, which loses what
     is in it, all the bytes; for applypriority, which hardware takes at any address, one, which nobody reads."""
     at, size = e.spill(e.address(must_be(ins.operands[0], Address))), must_be(ins.operands[1], Immediate).value
-    if ins.opcode == "discard":
+    if ins.effects.memory is Memory.WRITE:
         e.call(windows.SPACES["global"], e.w, e.lanes_of(ins), at, size, events.WRITE, e.site, e.room(U64))
     else:
         e.call(windows.hold_each, e.w, e.lanes_of(ins), at, 1, e.site)

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from mmulator.codegen.ops import absolute, maximum, minimum, select
 from mmulator.codegen.types import Ty
 from mmulator.codegen.values import Value, constant
-from mmulator.isa.video import ROWS
+from mmulator.isa.row import Row
+from mmulator.isa.video import MAD, SCALAR, SIMD
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.lanewise import Lanes
@@ -111,7 +112,7 @@ def _shift(m: Mods, a: Value, b: Value) -> Value:
     return a << amount if m.op == "vshl" else a >> amount
 
 
-def scalar(x: Scope, m: Mods, s: Selectors, a: Value, b: Value, c: Value | None) -> Value:
+def scalar(x: Scope, m: Mods, s: Selectors, a: Value, b: Value, c: Value | None = None) -> Value:
     """vadd, vsub, vabsdiff, vmin, vmax, vset, vshl, vshr: a primary operation, then a merge or a second one."""
     *_, atype, btype = m.types
     signed = m.types[0] == "s32"  # for vset that is the type of a
@@ -191,7 +192,6 @@ def simd(x: Scope, m: Mods, s: Selectors, a: Value, b: Value, c: Value) -> Value
 
 
 # operands with their selectors ---------------------------------------------------------------------------------------
-_SIMD = ("2", "4")
 
 
 def _selector(operand: Operand) -> str:
@@ -202,18 +202,29 @@ def _negated(operand: Operand) -> bool:
     return isinstance(operand, Reg) and operand.negated
 
 
-@means(*sorted({row.opcode for row in ROWS}))
-def video_instruction(e: Emitter, ins: Instruction) -> None:
+def _named(rows: Iterable[Row]) -> list[str]:
+    return sorted({row.opcode for row in rows})
+
+
+def _video(e: Emitter, ins: Instruction, compute: Callable[..., Value]) -> None:
+    """Write the result of a video instruction. compute: from lanes, modifiers, selectors and the values of the sources."""
     d, a, b, *rest = ins.operands
-    m = mods(ins.form)
     signs = (_negated(a), _negated(b), bool(rest) and _negated(rest[0]))
     selectors = Selectors(_selector(d), _selector(a), _selector(b), signs)
     values = [e.source(o, "u32") for o in (a, b, *rest)]
-    x = Lanes(e, ins)
-    if ins.opcode == "vmad":
-        result = mad(x, m, selectors, *values)
-    elif ins.opcode[-1] in _SIMD:
-        result = simd(x, m, selectors, *values)
-    else:
-        result = scalar(x, m, selectors, values[0], values[1], values[2] if rest else None)
-    write_result(e, d, result, ins)
+    write_result(e, d, compute(Lanes(e, ins), mods(ins.form), selectors, *values), ins)
+
+
+@means(*_named(SCALAR))
+def scalar_video(e: Emitter, ins: Instruction) -> None:
+    _video(e, ins, scalar)
+
+
+@means(*_named(MAD))
+def mad_video(e: Emitter, ins: Instruction) -> None:
+    _video(e, ins, mad)
+
+
+@means(*_named(SIMD))
+def simd_video(e: Emitter, ins: Instruction) -> None:
+    _video(e, ins, simd)

@@ -19,6 +19,7 @@ from mmulator.machine.sanitizer import (
     races,
     screens,
     skips,
+    unwritten,
     values,
     values_products,
     waits,
@@ -42,6 +43,7 @@ TOPICS: tuple[Mapping[str, Native], ...] = tuple(
         skips,
         values,
         values_products,
+        unwritten,
         waits,
     )
 )

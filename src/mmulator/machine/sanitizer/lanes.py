@@ -1,4 +1,5 @@
-"""Lanes of one store that write different bytes to one place (rules/races.py): which of them stay is not said."""
+"""Lanes of one store that write different bytes to one place (rules/races.py): which of them stay is not said. Lanes that store
+one sum, made by a butterfly of shuffles, may differ in its rounding (program/butterflies.py)."""
 
 from __future__ import annotations
 
@@ -26,6 +27,9 @@ def judge_lanes(
             return  # each has an address of its own
     if w.cta.fault != 0 or mask == 0 or is_watched(at[trailing_zeros(mask)] | base) == 0:
         return
+    alike = u32(0)
+    if u64(s) != 0 and rows == 0:
+        alike = s.launch.sums[site]
     places = load(U64, at)
     left = mask
     while left != 0:
@@ -39,7 +43,7 @@ def judge_lanes(
             differ = u32(0)
             for n in range(bytes):
                 differ = differ | u32(image[lane * bytes + n] ^ image[other * bytes + n])
-            if differ != 0:
+            if differ != 0 and ((lane ^ other) & ~alike) != 0:
                 entry = find(w, select(rows != 0, u32(_ROWS), u32(_DIFFER)), site, same, at[lane] | base, bytes)
                 if u64(entry) != 0:
                     if entry.count == 1:

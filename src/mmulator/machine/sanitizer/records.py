@@ -89,12 +89,12 @@ Area = Struct("Area", [("base", u64), ("start", u64), ("size", u64), ("cells", p
 
 # Of the launch: areas by slots, then by address. taken: records and nodes that clusters have. operands: of each site, a number
 # for the address operand, the same where the text is, and whether a compiler's copies may be accessed there; steady: STEADY where
-# an instruction reads so (shadows.py).
+# an instruction reads so (shadows.py); sums: of a store, in which bits lanes may differ that store one sum.
 LaunchRaces = Struct("LaunchRaces", [
     ("areas", ptr_to(Area)), ("slots", u64), ("regions", ptr_to(Area)), ("region_count", u64),
     ("taken", u32), ("room", u32), ("nodes_taken", u32), ("node_room", u32),
     ("records", ptr_to(Record)), ("nodes", ptr_to(Node)), ("operands", ptr_to(u32)),
-    ("steady", ptr_to(u32)),
+    ("steady", ptr_to(u32)), ("sums", ptr_to(u32)),
 ])  # fmt: skip
 
 DOUBTS = 64

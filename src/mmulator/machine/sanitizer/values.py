@@ -36,7 +36,7 @@ from mmulator.machine.sanitizer.state import Found, SanitizedCluster
 from mmulator.machine.state import FULL, LANES, Cluster, Transfer, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
 from mmulator.rules.execution import NO_SOURCE
-from mmulator.rules.values import OUT_OF_VARIABLE, UNDEFINED_COPY, UNDEFINED_STORE
+from mmulator.rules.values import OUT_OF_VARIABLE, UNDEFINED_COPY, UNDEFINED_GLOBAL, UNDEFINED_PART, UNDEFINED_STORE
 
 U64, U32 = u64.vec(32), u32.vec(32)
 NEVER, WRITTEN, UNDEFINED = 0, 1, 2  # of a byte: it has no value, it has one, it was given none
@@ -45,7 +45,9 @@ _OFFSET, _WITHIN = (1 << SLOT_SHIFT) - 1, (1 << RANK_SHIFT) - 1
 _MARKS = int(Access.WRITE | Access.ATOMIC)  # an atomic operation leaves of what was there
 _ASYNC_READ = int(Access.READ) | Proxy.ASYNC << PROXY_SHIFT
 
-# The load by which a warp last came to what has no value. site: + 1. fresh: shared memory that nobody had written.
+FRESH, UNWRITTEN, UNWRITTEN_PART = 1, 2, 3
+# The load by which a warp last came to what has no value. site: + 1. fresh: FRESH: shared memory that nobody had written,
+# UNWRITTEN: device memory that nobody has, UNWRITTEN_PART: of which the host has written only some (unwritten.py); 0: any other.
 Source = Struct("UndefinedSource", [("at", u64), ("site", u32), ("bytes", u32), ("lane", u32), ("fresh", u32)])
 # What is a finding if the bytes have not been written when the cluster ends.
 Pending = Struct("PendingUndefined", [
@@ -64,6 +66,7 @@ ValuesState = Struct("ValuesState", [
     ("met", u32),  # an operand in shared memory has bytes without a value
     ("count", u32), ("pending", Pending, ROOM),
     ("epoch", u64), ("sound", Sound, SOUND),
+    ("hints", u32, 32),  # by sites: the watched memory of the last access
 ])  # fmt: skip
 
 
@@ -178,6 +181,18 @@ def tell_undefined(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, source: pt
 
 
 @native
+def tell_unwritten(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, source: ptr_to(Source)) -> None:
+    """A finding, by what was loaded there from device memory. words: the rule that says how it is used."""
+    own = u32(UNDEFINED_GLOBAL.number)
+    if source.fresh == UNWRITTEN_PART:
+        own = u32(UNDEFINED_PART.number)
+    found = tell_undefined(w, own, site, lanes, source)
+    if u64(found) != 0:
+        if found.count == 1:
+            found.words[0] = u64(rule)
+
+
+@native
 def use_undefined(w: ptr_to(Warp), lanes: u32, rule: u32, memory: u32, site: u32) -> None:
     """Lanes use what has no value. memory: 0: a register that was not written, 1: what was loaded, 2: one of these."""
     if w.cta.fault != 0:
@@ -194,6 +209,9 @@ def use_undefined(w: ptr_to(Warp), lanes: u32, rule: u32, memory: u32, site: u32
                     entry.words[0] = u64(rule)
             return
     if memory != 0 and source.site != 0:
+        if source.fresh >= UNWRITTEN:
+            tell_unwritten(w, rule, site, lanes, source)
+            return
         if source.fresh != 0:
             undefined_until_end(w, rule, lanes, site, memory, source)
             return

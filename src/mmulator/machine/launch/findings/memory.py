@@ -26,6 +26,7 @@ OF_LAUNCH: Mapping[str, Callable[[Grid], Memory]] = {
     "orders": orders.of_launch,
     "races": shadows.of_launch,
     "proxies": proxies.of_launch,
+    "values": values.of_launch,
 }
 OF_CLUSTER: Mapping[str, Callable[[Resident], Memory]] = {
     "orders": orders.of_cluster,

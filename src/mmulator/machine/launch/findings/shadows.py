@@ -29,6 +29,7 @@ from mmulator.machine.sanitizer.records import (
 )
 from mmulator.machine.sanitizer.shadow import SHEET, SHEET_BITS, SHEET_CELLS
 from mmulator.program.addresses import SLOT_SHIFT
+from mmulator.program.butterflies import stored_sums
 from mmulator.ptx.tree import Address, Reg
 
 CELL, GRANULE = 8, 16
@@ -58,6 +59,11 @@ def steady_reads(kernel: CompiledKernel) -> np.ndarray:
     return np.array([STEADY * ins.effects.steady for ins in kernel.sites] or [0], np.uint32)
 
 
+def sums_of_lanes(kernel: CompiledKernel) -> np.ndarray:
+    """For each site that stores: in which bits lanes may differ that store one sum."""
+    return np.array(stored_sums(kernel.sites) or [0], np.uint32)
+
+
 def of_launch(grid: Grid) -> Sequence[np.ndarray]:
     """Global memory: what can be written. A slot has an area, and each region."""
     buffers = [b for b in grid.buffers if b.writable and b.size]
@@ -83,8 +89,9 @@ def of_launch(grid: Grid) -> Sequence[np.ndarray]:
     records, nodes = untouched((room + 1) * Record.size), untouched((node_room + 1) * Node.size)
     operands = grid.kernel.once(address_operands)
     steady = grid.kernel.once(steady_reads)
-    state["operands"], state["steady"] = pointer(operands), pointer(steady)
-    parts = [state, by_slot, by_address, sheets, operands, steady]
+    sums = grid.kernel.once(sums_of_lanes)
+    state["operands"], state["steady"], state["sums"] = pointer(operands), pointer(steady), pointer(sums)
+    parts = [state, by_slot, by_address, sheets, operands, steady, sums]
     if cells is not None and records is not None and nodes is not None:
         parts += [cells, records, nodes]
         state["records"], state["nodes"], state["room"], state["node_room"] = pointer(records), pointer(nodes), room, node_room

@@ -6,18 +6,30 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from mmulator.isa.effects import Memory
+from mmulator.machine.compile.compiled import CompiledKernel
 from mmulator.machine.launch.arena import blank, pointer
 from mmulator.machine.launch.faults_memory import function_of
 from mmulator.machine.launch.findings.context import Context
 from mmulator.machine.launch.findings.holes import hole
+from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
+from mmulator.machine.sanitizer.unwritten import COMBINES, EXCHANGE, Stretch, WatchedLaunch
 from mmulator.machine.sanitizer.values import Source, ValuesState
 from mmulator.machine.state import LANES
 from mmulator.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT
 from mmulator.program.provenance import origins, variables_of
 from mmulator.ptx.tree import Address, Reg, Symbol
 from mmulator.rules.execution import NO_SOURCE
-from mmulator.rules.values import OUT_OF_VARIABLE, UNDEFINED_ADDRESS, UNDEFINED_BRANCH, UNDEFINED_COPY, UNDEFINED_STORE
+from mmulator.rules.values import (
+    OUT_OF_VARIABLE,
+    UNDEFINED_ADDRESS,
+    UNDEFINED_BRANCH,
+    UNDEFINED_COPY,
+    UNDEFINED_GLOBAL,
+    UNDEFINED_PART,
+    UNDEFINED_STORE,
+)
 
 _DOES = {
     UNDEFINED_STORE.number: "{} stores to global memory a value that nobody has written",
@@ -60,9 +72,41 @@ def _no_source(c: Context) -> str:
     return f"{c.instruction.mnemonic} takes a value from a lane outside its member mask, or that does not execute it, and {use}"
 
 
+def _unwritten(c: Context) -> str:
+    """Of device memory. Without another instruction it is an atomic operation, which uses what it finds itself."""
+    if c.other is None:
+        return f"{c.instruction.mnemonic} combines with bytes of device memory that neither the host nor a kernel has written"
+    use = _DOES[c.words[0]].format(c.instruction.mnemonic)
+    who = "neither the host nor a kernel has written them"
+    if int(c.entry["rule"]) == UNDEFINED_PART.number:
+        who = "the host has written some of them, and nobody the others"
+    return f"{use}, from bytes that {c.other.mnemonic} read: {who}"
+
+
 SENTENCES: Mapping[int, Callable[[Context], str]] = {
     NO_SOURCE.number: _no_source, **dict.fromkeys(_DOES, _use), OUT_OF_VARIABLE.number: _outside,
+    UNDEFINED_GLOBAL.number: _unwritten, UNDEFINED_PART.number: _unwritten,
 }  # fmt: skip
+
+
+def _atomics(kernel: CompiledKernel) -> np.ndarray:
+    """Of each site whether it is an atomic operation, and one that looks at what is there."""
+    acts = ((i.effects.memory is Memory.ATOMIC, i.form["op"]) for i in kernel.sites)
+    kinds = (0 if not atomic else EXCHANGE if op == "exch" else COMBINES for atomic, op in acts)
+    return np.array([*kinds, 0], np.uint8)
+
+
+def of_launch(grid: Grid) -> Sequence[np.ndarray] | None:
+    """The watched memory that has bytes which nobody has written; None: there is none."""
+    watched = [(r.start, r.size, r.written.marks) for r in grid.regions if r.written is not None and not r.written.whole]
+    rows = [(start, size, pointer(marks), marks) for start, size, marks in watched if marks is not None]
+    if not rows:
+        return None
+    stretches = np.array([(0, 0, 0), *(row[:3] for row in rows)], Stretch.numpy_dtype())
+    atomics = grid.kernel.once(_atomics)
+    state = np.zeros(1, WatchedLaunch.numpy_dtype())
+    state["stretches"], state["count"], state["atomics"] = pointer(stretches), len(stretches), pointer(atomics)
+    return [state, stretches, atomics, *(row[3] for row in rows)]
 
 
 def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
