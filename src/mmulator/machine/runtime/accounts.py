@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, fill_bytes, null
-from mmulator.codegen.types import ptr_to, u8, u32, u64
+from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
 from mmulator.machine.state import ACCOUNTS, Account, Cluster, Warp, Who
 
 SPREAD = 0x9E3779B97F4A7C15
@@ -57,21 +57,21 @@ def is_mbarrier(cluster: ptr_to(Cluster), barrier: u64) -> u32:
 
 
 @native
-def is_gone(cluster: ptr_to(Cluster), barrier: u64) -> u32:
-    """1 if an mbarrier that was there has been invalidated."""
+def is_gone(cluster: ptr_to(Cluster), barrier: u64) -> boolean:
+    """Whether an mbarrier that was there has been invalidated."""
     entry = account_of(cluster, barrier)
     if u64(entry) == 0:
-        return u32(0)
-    return u32(entry.valid == 0)
+        return False
+    return entry.valid == 0
 
 
 @native
-def is_written_over(cluster: ptr_to(Cluster), barrier: u64, word: u64) -> u32:
-    """1 if the word of an mbarrier is not as its operations left it."""
+def is_written_over(cluster: ptr_to(Cluster), barrier: u64, word: u64) -> boolean:
+    """Whether the word of an mbarrier is not as its operations left it."""
     entry = account_of(cluster, barrier)
     if u64(entry) == 0:
-        return u32(0)
-    return u32(entry.valid != 0 and entry.word != word)
+        return False
+    return entry.valid != 0 and entry.word != word
 
 
 @native(inline=True)

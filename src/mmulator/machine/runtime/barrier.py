@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import bits_mask, cast_ptr, load, mask_bits, popcount, select, trailing_zeros
-from mmulator.codegen.types import i32, ptr_to, u32, u64
+from mmulator.codegen.types import boolean, i32, ptr_to, u32, u64
 from mmulator.machine.runtime.events import barrier_arrived, barrier_over
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.waiting import partial_warp, set_pcs
@@ -17,14 +17,14 @@ ALIGNED = 8  # added to these
 
 
 @native
-def release_if_complete(cta: ptr_to(Cta), id: u32) -> u32:
-    """1 if barrier `id` completed now: the lanes of warps that arrived may go on."""
+def release_if_complete(cta: ptr_to(Cta), id: u32) -> boolean:
+    """Whether barrier `id` completed now: the lanes of warps that arrived may go on."""
     bar = cast_ptr(Barrier, cta.barriers) + id
     need = bar.count
     if need == 0:
         need = cta.live_threads
     if bar.arrived == 0 or bar.arrived < need:
-        return u32(0)
+        return False
     bar.arrived = 0
     bar.came = 0
     cta.open_barriers = cta.open_barriers & ~(u32(1) << id)
@@ -42,7 +42,7 @@ def release_if_complete(cta: ptr_to(Cta), id: u32) -> u32:
                 w.used = u32(1)
                 w.bar_result = select(bits_mask(lanes), U32(bar.pending), w.bar_result)
             w.bar_lanes[id] = 0
-    return u32(1)
+    return True
 
 
 @native
@@ -98,7 +98,7 @@ def barrier(w: ptr_to(Warp), mask: u32, id: u32, count: u32, op: u32, pred: u32,
     else:
         w.bar_came[id] = w.bar_came[id] | mask
         arrive_together(w, id)
-    if release_if_complete(cta, id) != 0 or op == ARRIVE:
+    if release_if_complete(cta, id) or op == ARRIVE:
         return next
     return i32(RESCHEDULE)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mmulator.codegen.lang import native, unrolled
 from mmulator.codegen.ops import cast_ptr, copy_bytes, maximum, minimum, stack
-from mmulator.codegen.types import i32, i64, ptr_to, u32, u64
+from mmulator.codegen.types import boolean, i32, i64, ptr_to, u32, u64
 from mmulator.layouts.tensormap import fields
 from mmulator.layouts.tensormap.places import GRANULE
 from mmulator.machine.runtime.events import READ, Proxy, by, map_used
@@ -23,14 +23,14 @@ FAR = 50  # bits: a tensor that goes on for 2^62 bytes is nowhere
 
 # where a copy begins ------------------------------------------------------------------------------------------------
 @native
-def along_row(box: ptr_to(Box)) -> u32:
-    """Which bytes of a row are the tensor's; from here on dimension 0 is within the row, but for interleaved units. 0 if the row
-    begins within 16 bytes."""
+def along_row(box: ptr_to(Box)) -> boolean:
+    """Which bytes of a row are the tensor's; from here on dimension 0 is within the row, but for interleaved units.
+    False if the row begins within 16 bytes."""
     box.inner = i64(0)
     box.low = u32(0)
     box.high = box.memory_row
     if box.stride[0] != 0:
-        return u32(1)
+        return True
     first = box.at[0]
     elements = i64(box.elements)
     count = i64(box.count[0])
@@ -49,7 +49,7 @@ def along_row(box: ptr_to(Box)) -> u32:
     box.at[0] = i64(0)
     box.size[0] = i64(1)
     box.count[0] = u32(1)
-    return u32((box.inner & (GRANULE - 1)) == 0)
+    return (box.inner & (GRANULE - 1)) == 0
 
 
 @native
@@ -62,47 +62,47 @@ def whole_granules(box: ptr_to(Box)) -> None:
 
 @native
 def begin_box(
-    w: ptr_to(Warp), lane: u32, at: u64, coordinates: ptr_to(u32), more: ptr_to(u32), rank: u32, mode: u32, stores: u32,
+    w: ptr_to(Warp), lane: u32, at: u64, coordinates: ptr_to(u32), more: ptr_to(u32), rank: u32, mode: u32, stores: boolean,
     box: ptr_to(Box), site: u32,
-) -> u32:  # fmt: skip
-    """Read the map at a generic address for a copy of the box at these coordinates: 1, or 0 and a fault.
+) -> boolean:  # fmt: skip
+    """Read the map at a generic address for a copy of the box at these coordinates. False and a fault if it is refused.
 
     coordinates, more: 32 lanes of each; more: of im2col the offsets, of im2col::w halo and offset.
     """
     if (at & (fields.ALIGNMENT - 1)) != 0:
         fault(w, FaultKind.TENSOR_MAP, site, lane, at, u32(Wrong.ALIGNMENT))
-        return u32(0)
+        return False
     words = cast_ptr(u32, reach(w, lane, at, u64(fields.BYTES), READS, site))
     if u64(words) == 0:
-        return u32(0)
+        return False
     map_used(w, lane, at, site)
     wrong = take_map(box, words, rank, mode)
     if wrong != 0:
         fault(w, FaultKind.TENSOR_MAP, site, lane, at, wrong)
-        return u32(0)
-    if stores != 0:
+        return False
+    if stores:
         whole_granules(box)
     lowest = i64(0)
     for k in unrolled(RANKS):
         box.at[k] = i64(i32(coordinates[k * 32 + lane])) if u32(k) < rank else i64(0)
         lowest = minimum(lowest, box.at[k])
-    if stores != 0 and lowest < 0:
+    if stores and lowest < 0:
         fault(w, FaultKind.TENSOR_MAP, site, lane, at, u32(Wrong.NEGATIVE))
-        return u32(0)
+        return False
     if mode == Mode.IM2COL:
         for k in unrolled(3):
             if u32(k) < rank - 2:
                 n = box.spatial + k
                 outside = box.at[n] < box.lower[k] or box.at[n] >= box.upper[k]
-                if stores != 0:
+                if stores:
                     outside = outside or box.lower[k] < 0 or box.upper[k] > box.size[n]
                 if outside:
                     fault(w, FaultKind.TENSOR_MAP, site, lane, at, u32(Wrong.CORNER))
-                    return u32(0)
+                    return False
     if mode == Mode.ROWS:
         for k in unrolled(3):
             box.lower[k] = i64(i32(coordinates[(k + 2) * 32 + lane]))
-    if mode == Mode.IM2COL and stores == 0:
+    if mode == Mode.IM2COL and not stores:
         for k in unrolled(3):
             offset = i64(more[k * 32 + lane] & 0xFFFF) if u32(k) < rank - 2 else i64(0)
             n = box.spatial + k
@@ -117,10 +117,10 @@ def begin_box(
         box.lower[0] = box.lower[0] + offset
         box.upper[0] = box.upper[0] + offset
         box.rows = box.rows + box.rows // box.every * box.halo
-    if along_row(box) == 0:
+    if not along_row(box):
         fault(w, FaultKind.TENSOR_MAP, site, lane, at, u32(Wrong.COORDINATE))
-        return u32(0)
-    return u32(1)
+        return False
+    return True
 
 
 # the rows of a box, one after the other -----------------------------------------------------------------------------

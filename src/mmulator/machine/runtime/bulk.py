@@ -148,7 +148,7 @@ def check(w: ptr_to(Warp), lane: u32, to: u64, at: u64, bytes: u32, site: u32) -
 @native
 def hold_own(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, site: u32) -> ptr:
     """`hold_shared` for an address of .shared::cta."""
-    if at <= OFFSET_MASK and other_cta(w, at) != 0:
+    if at <= OFFSET_MASK and other_cta(w, at):
         fault(w, FaultKind.OTHER_CTA, site, lane, at, u32(bytes))
         return null(u8)
     return hold_shared(w, lane, at, bytes, site)

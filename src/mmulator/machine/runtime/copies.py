@@ -15,7 +15,7 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )
-from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
+from mmulator.codegen.types import boolean, ptr, ptr_to, u8, u32, u64
 from mmulator.machine.runtime.events import READ, WRITE, Access, completed, copy_signals
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.locate import locate_global
@@ -130,11 +130,11 @@ def cp_async(
 
 
 @native(inline=True)
-def in_lines(to: ptr_to(u64), source: ptr_to(u64), valid: ptr_to(u32)) -> u32:
-    """1 if each eight of all lanes copy 128 bytes that lie in a row to one line of shared memory, into which they all go."""
+def in_lines(to: ptr_to(u64), source: ptr_to(u64), valid: ptr_to(u32)) -> boolean:
+    """Whether each eight of all lanes copy 128 bytes that lie in a row to one line of shared memory, into which they all go."""
     a, b = load(U64, source), load(U64, to)
     elsewhere = mask_bits((b ^ of_eight(b)) != (iota(U64, 0, CHUNK) & (LINE - 1)))
-    return u32((apart(a, CHUNK) | elsewhere | mask_bits(load(U32, valid) != CHUNK)) == 0)
+    return (apart(a, CHUNK) | elsewhere | mask_bits(load(U32, valid) != CHUNK)) == 0
 
 
 @native
@@ -143,7 +143,7 @@ def cp_async_lines(
 ) -> None:
     """`cp_async` of 16 bytes a lane, by lines where it can be. What is wrong somewhere goes the other way, which says so. No word
     to subscribers."""
-    if mask == FULL and w.cta.fault == 0 and in_lines(to, source, valid) != 0:
+    if mask == FULL and w.cta.fault == 0 and in_lines(to, source, valid):
         low = minimum(minimum(source[0], source[8]), minimum(source[16], source[24]))
         high = maximum(maximum(source[0], source[8]), maximum(source[16], source[24])) + (LINE - 1)
         first = minimum(minimum(to[0], to[8]), minimum(to[16], to[24]))

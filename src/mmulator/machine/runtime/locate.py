@@ -33,7 +33,7 @@ def locate_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, 
 @native
 def locate_shared_cta(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
     """`locate` for an address of .shared::cta."""
-    if at <= OFFSET_MASK and other_cta(w, at) != 0:
+    if at <= OFFSET_MASK and other_cta(w, at):
         fault(w, FaultKind.OTHER_CTA, site, lane, at, bytes)
         return null(u8)
     return locate_shared(w, lane, at, bytes, access, site)

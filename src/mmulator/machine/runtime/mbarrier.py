@@ -9,7 +9,7 @@ from enum import IntFlag
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, leading_zeros, popcount, store, trailing_zeros
-from mmulator.codegen.types import i32, ptr, ptr_to, u32, u64
+from mmulator.codegen.types import boolean, i32, ptr, ptr_to, u32, u64
 from mmulator.machine.runtime.accounts import book, close_account, is_gone, is_mbarrier, is_written_over, open_account
 from mmulator.machine.runtime.chance import hash_choice
 from mmulator.machine.runtime.events import (
@@ -54,11 +54,11 @@ def awaited_bytes(word: u64) -> u64:
 
 
 @native
-def beyond(word: u64, bytes: u64) -> u32:
-    """1 if the tx-count would leave its range, -(2^20-1) to 2^20-1, when it goes down by these bytes (or up: as a negative
+def beyond(word: u64, bytes: u64) -> boolean:
+    """Whether the tx-count would leave its range, -(2^20-1) to 2^20-1, when it goes down by these bytes (or up: as a negative
     number)."""
     signed = (awaited_bytes(word) ^ _SIGN) - _SIGN
-    return u32(signed - bytes + MOST > 2 * MOST)
+    return signed - bytes + MOST > 2 * MOST
 
 
 @native
@@ -96,13 +96,13 @@ def complete_for(w: ptr_to(Warp), lane: u32, site: u32, barrier: ptr_to(u64), ar
     """An asynchronous operation that a lane issued is complete, or some bytes of it are: its mbarrier hears of them."""
     word = barrier[0]
     cluster = w.cta.cluster
-    if is_gone(cluster, u64(barrier)) != 0:
+    if is_gone(cluster, u64(barrier)):
         fault(w, FaultKind.NO_MBARRIER, site, lane, u64(barrier), u32(0))
-    elif is_written_over(cluster, u64(barrier), word) != 0:
+    elif is_written_over(cluster, u64(barrier), word):
         fault(w, FaultKind.MBARRIER_STORED, site, lane, u64(barrier), u32(0))
     elif arrivals > pending_arrivals(word):
         fault(w, FaultKind.MBARRIER_ARRIVALS, site, lane, u64(barrier), u32(arrivals))
-    elif beyond(word, bytes) != 0:
+    elif beyond(word, bytes):
         fault(w, FaultKind.MBARRIER_BYTES, site, lane, u64(barrier), u32(bytes))
     else:
         flips = complete_part(cluster, barrier, arrivals, bytes)
@@ -110,32 +110,32 @@ def complete_for(w: ptr_to(Warp), lane: u32, site: u32, barrier: ptr_to(u64), ar
 
 
 @native
-def must_be_intact(w: ptr_to(Warp), lane: u32, barrier: ptr_to(u64), site: u32) -> u32:
-    """0 and a fault if there is no mbarrier, or something else has written to its word."""
-    if must_be_mbarrier(w, lane, u64(barrier), site) == 0:
-        return u32(0)
-    if is_written_over(w.cta.cluster, u64(barrier), barrier[0]) == 0:
-        return u32(1)
+def must_be_intact(w: ptr_to(Warp), lane: u32, barrier: ptr_to(u64), site: u32) -> boolean:
+    """False and a fault if there is no mbarrier, or something else has written to its word."""
+    if not must_be_mbarrier(w, lane, u64(barrier), site):
+        return False
+    if not is_written_over(w.cta.cluster, u64(barrier), barrier[0]):
+        return True
     fault(w, FaultKind.MBARRIER_STORED, site, lane, u64(barrier), u32(0))
-    return u32(0)
+    return False
 
 
 @native
-def must_be_mbarrier(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> u32:
-    """0 and a fault if nothing was initialised there (on the host), or it was invalidated."""
+def must_be_mbarrier(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> boolean:
+    """False and a fault if nothing was initialised there (on the host), or it was invalidated."""
     if is_mbarrier(w.cta.cluster, barrier) != 0:
-        return u32(1)
+        return True
     fault(w, FaultKind.NO_MBARRIER, site, lane, barrier, u32(0))
-    return u32(0)
+    return False
 
 
 @native
 def expect_arrivals(w: ptr_to(Warp), lane: u32, site: u32, barrier: ptr_to(u64), count: u32) -> None:
     """So many operations of lanes are to be complete before the phase is: each is counted as a byte."""
-    if must_be_mbarrier(w, lane, u64(barrier), site) == 0:
+    if not must_be_mbarrier(w, lane, u64(barrier), site):
         return
     bytes = u64(0) - u64(count)
-    if beyond(barrier[0], bytes) != 0:
+    if beyond(barrier[0], bytes):
         fault(w, FaultKind.MBARRIER_BYTES, site, lane, u64(barrier), count)
         return
     mbarrier_arrived(w, u32(1) << lane, u64(barrier), u64(0), u64(count), u64(0), site)
@@ -171,7 +171,7 @@ def inval(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), site: u32) -> None:
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
-        if must_be_mbarrier(w, lane, u64(host[lane]), site) == 0:
+        if not must_be_mbarrier(w, lane, u64(host[lane]), site):
             return
         mbarrier_gone(w, lane, u64(host[lane]), site)
         close_account(w, lane, u64(host[lane]), site)
@@ -185,7 +185,7 @@ def layouts(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), layout: u32, site: u3
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
-        if must_be_intact(w, lane, cast_ptr(u64, host[lane]), site) == 0:
+        if not must_be_intact(w, lane, cast_ptr(u64, host[lane]), site):
             return found
         if (u32(cast_ptr(u64, host[lane])[0]) & LAYOUT) == layout:
             found = found | (u32(1) << lane)
@@ -249,9 +249,9 @@ def number_states(mask: u32, host: ptr_to(ptr), counts: ptr_to(u32), states: ptr
 def arrive_as_one(
     w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counts: ptr_to(u32), sizes: ptr_to(u32), does: u32, states: ptr_to(u64),
     site: u32,
-) -> u32:
-    """Lanes that arrive at one mbarrier, of which the last at most completes the phase: as one after the other, in a step. 0 and
-    nothing done if they are others."""
+) -> boolean:
+    """Lanes that arrive at one mbarrier, of which the last at most completes the phase: as one after the other, in a step. False,
+    and nothing is done, if they are others."""
     last = 31 - leading_zeros(mask)
     barrier = cast_ptr(u64, host[last])
     word = barrier[0]
@@ -262,15 +262,15 @@ def arrive_as_one(
         lane = trailing_zeros(left)
         left = left & (left - 1)
         if u64(host[lane]) != u64(barrier) or counts[lane] == 0 or sizes[lane] > MOST:
-            return u32(0)
+            return False
         arrivals = arrivals + u64(counts[lane])
         size = size + u64(sizes[lane])
-    if arrivals > pending_arrivals(word) or beyond(word, u64(0) - size) != 0:
-        return u32(0)
+    if arrivals > pending_arrivals(word) or beyond(word, u64(0) - size):
+        return False
     if is_mbarrier(w.cta.cluster, u64(barrier)) == 0:
-        return u32(0)
-    if is_written_over(w.cta.cluster, u64(barrier), word) != 0:
-        return u32(0)
+        return False
+    if is_written_over(w.cta.cluster, u64(barrier), word):
+        return False
     store(U64(word >> 32 << 32), states)
     dropped = u64(0)
     if (does & Does.DROPS) != 0:
@@ -278,7 +278,7 @@ def arrive_as_one(
     mbarrier_arrived(w, mask, u64(barrier), arrivals, size, u64(0), site)
     flips = change(w.cta.cluster, barrier, arrivals, u64(0) - size, dropped)
     book(w, last, barrier, site, arrivals, size, u64(0), flips)
-    return u32(1)
+    return True
 
 
 @native
@@ -293,13 +293,13 @@ def act(
     cluster = w.cta.cluster
     left = mask
     if (mask & (mask - 1)) != 0 and (does & (Does.ARRIVES | Does.STAYS)) == Does.ARRIVES:
-        if arrive_as_one(w, mask, host, counts, sizes, does, states, site) != 0:
+        if arrive_as_one(w, mask, host, counts, sizes, does, states, site):
             return
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
         barrier = cast_ptr(u64, host[lane])
-        if must_be_intact(w, lane, barrier, site) == 0:
+        if not must_be_intact(w, lane, barrier, site):
             return
         word = barrier[0]
         states[lane] = state_for(host, states, mask, lane, word)
@@ -317,7 +317,7 @@ def act(
         bytes = size
         if (does & Does.EXPECTS) != 0:
             bytes = u64(0) - size
-        if size > MOST or beyond(word, bytes) != 0:
+        if size > MOST or beyond(word, bytes):
             fault(w, FaultKind.MBARRIER_BYTES, site, lane, u64(barrier), u32(size))
             return
         awaited = (awaited_bytes(word) - bytes) & _BYTES
@@ -339,9 +339,9 @@ def act(
 
 # waiting ------------------------------------------------------------------------------------------------------------
 @native
-def over(barrier: ptr_to(u64), parity: u32) -> u32:
-    """1 if the phase of this parity is complete: the current one has the other."""
-    return u32(u32(barrier[0] >> PHASE) != parity)
+def over(barrier: ptr_to(u64), parity: u32) -> boolean:
+    """Whether the phase of this parity is complete: the current one has the other."""
+    return u32(barrier[0] >> PHASE) != parity
 
 
 @native
@@ -358,9 +358,9 @@ def wait_at(
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
-        if must_be_intact(w, lane, cast_ptr(u64, host[lane]), site) == 0:
+        if not must_be_intact(w, lane, cast_ptr(u64, host[lane]), site):
             return i32(RESCHEDULE)
-        if over(cast_ptr(u64, host[lane]), (parities >> lane) & 1) != 0:
+        if over(cast_ptr(u64, host[lane]), (parities >> lane) & 1):
             found = found | (u32(1) << lane)
     done[0] = found
     if found != 0:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, trailing_zeros
-from mmulator.codegen.types import i32, ptr_to, u32, u64
+from mmulator.codegen.types import boolean, i32, ptr_to, u32, u64
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.hooks_operands import resized
 from mmulator.machine.runtime.waiting import wait_for_lanes
@@ -31,8 +31,8 @@ def misused(w: ptr_to(Warp), mask: u32, kind: u32, other: u32, count: u32, site:
 
 
 @native
-def same_as_others(w: ptr_to(Warp), mask: u32, step: u32, site: u32) -> u32:
-    """0 and a fault if another warp of the warpgroup has done something else as its setmaxnreg of the same number."""
+def same_as_others(w: ptr_to(Warp), mask: u32, step: u32, site: u32) -> boolean:
+    """False and a fault if another warp of the warpgroup has done something else as its setmaxnreg of the same number."""
     warps = cast_ptr(Warp, w.cta.warps)
     first = w.index // WARPS * WARPS
     for i in range(first, first + WARPS):
@@ -40,10 +40,10 @@ def same_as_others(w: ptr_to(Warp), mask: u32, step: u32, site: u32) -> u32:
             other = warps + i
             if other.register_steps == w.register_steps + 1 and other.register_step != step:
                 misused(w, mask, u32(OTHERS), other.register_step >> 1, step >> 1, site)
-                return u32(0)
+                return False
     w.register_steps = w.register_steps + 1
     w.register_step = step
-    return u32(1)
+    return True
 
 
 @native
@@ -55,7 +55,7 @@ def release_registers(w: ptr_to(Warp), mask: u32, count: u32, site: u32) -> None
     if count > w.registers:
         misused(w, mask, u32(ABOVE), w.registers, count, site)
         return
-    if same_as_others(w, mask, count << 1, site) == 0:
+    if not same_as_others(w, mask, count << 1, site):
         return
     resized(w, site)
     cta.register_pool = cta.register_pool + (whole_units(w.registers) - count)
@@ -79,7 +79,7 @@ def take_registers(w: ptr_to(Warp), mask: u32, count: u32, here: i32, next: i32,
         more = u32(0)
     if more > cta.register_pool:
         return wait_for_lanes(w, mask, here)
-    if same_as_others(w, mask, (count << 1) | 1, site) == 0:
+    if not same_as_others(w, mask, (count << 1) | 1, site):
         return i32(RESCHEDULE)
     resized(w, site)
     cta.register_pool = cta.register_pool - more

@@ -22,7 +22,7 @@ from mmulator.codegen.ops import (
     stack,
     trailing_zeros,
 )
-from mmulator.codegen.types import i32, i64, ptr, ptr_to, u8, u32, u64
+from mmulator.codegen.types import boolean, i32, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime import floats
 from mmulator.machine.runtime.chance import hash_choice
@@ -225,14 +225,14 @@ def run_cluster(cluster: ptr_to(Cluster)) -> i32:
             if cluster.newest != 0:
                 ended = i32(finish_transfers(cluster))
             break
-        resting = u32(running == 0 and asleep != 0)
-        helpless = u32(0)
+        resting = running == 0 and asleep != 0
+        helpless = boolean(False)
         if running == 0:
             helpless = stuck(cluster)
-        if helpless != 0:
+        if helpless:
             found = i32(help_sleepers(cluster))
             if found == Stop.ASLEEP:
-                resting = u32(1)  # perhaps another cluster does something that these wait for
+                resting = True  # perhaps another cluster does something that these wait for
             elif found != Stop.BUDGET:
                 ended = found
                 break
@@ -248,7 +248,7 @@ def run_cluster(cluster: ptr_to(Cluster)) -> i32:
         running = u32(0)
         asleep = u32(0)
         done = u32(0)
-        if resting != 0:
+        if resting:
             ended = i32(Stop.ASLEEP)
     cluster.left = left
     cluster.rest = rest
@@ -312,11 +312,11 @@ def run_clusters(cluster: ptr_to(Cluster), budget: i64) -> i32:
 
 
 @native
-def stuck(cluster: ptr_to(Cluster)) -> u32:
-    """1 if no lane of the cluster can go on by itself."""
+def stuck(cluster: ptr_to(Cluster)) -> boolean:
+    """Whether no lane of the cluster can go on by itself."""
     warps = cast_ptr(Warp, cluster.warps)
     for i in range(cluster.warp_count):
         w = warps + i
         if (w.live & ~(w.waiting | w.at_barrier)) != 0:
-            return u32(0)
-    return u32(1)
+            return False
+    return True

@@ -79,7 +79,7 @@ def end_waits(cluster: ptr_to(Cluster)) -> u32:
     cluster.tries = tries + 1
     if cluster.patience > PATIENCE:
         return u32(Stop.BLOCKED)
-    if time_out(cluster) == 0:
+    if not time_out(cluster):
         return u32(Stop.BLOCKED)
     if alone:
         return u32(Stop.BUDGET)

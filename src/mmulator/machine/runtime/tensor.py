@@ -375,7 +375,7 @@ def load_box(
         return
     t = new_transfer(w, lane, u32(TransferKind.TENSOR_LOAD), site)
     box = cast_ptr(Box, address(t.payload))  # noqa: F821
-    if begin_box(w, lane, at, coordinates, more, rank, mode, u32(0), box, site) != 0:
+    if begin_box(w, lane, at, coordinates, more, rank, mode, False, box, site):
         hold_box(w, lane, box, to, targets, site)
         hold_barriers(w, lane, t, barrier, barriers, site)
         t.source = hold_tensor(w, lane, box, u32(READ), site)
@@ -400,7 +400,7 @@ def tensor_load(
         place = to[lane]
         barrier = barriers[lane]
         where = maps[lane]
-        if (way & OWN) != 0 and other_cta(w, place) != 0:
+        if (way & OWN) != 0 and other_cta(w, place):
             fault(w, FaultKind.OTHER_CTA, site, lane, place, u32(0))
         if (way & MULTICAST) == 0:
             only = one_cta(w, lane, place, site)
@@ -437,11 +437,11 @@ def tensor_store(
         from_ = source[lane]
         if w.cta.fault != 0:
             return
-        if other_cta(w, from_) != 0:
+        if other_cta(w, from_):
             fault(w, FaultKind.OTHER_CTA, site, lane, from_, u32(0))
         t = new_transfer(w, lane, kind, site)
         box = cast_ptr(Box, address(t.payload))  # noqa: F821
-        if begin_box(w, lane, maps[lane], coordinates, coordinates, rank, mode, u32(1), box, site) != 0:
+        if begin_box(w, lane, maps[lane], coordinates, coordinates, rank, mode, True, box, site):
             if ((types >> box.type) & 1) == 0:
                 fault(w, FaultKind.TENSOR_MAP, site, lane, maps[lane], u32(Wrong.OPERATION))
             hold_box(w, lane, box, from_, u32(1) << w.cta.rank, site)

@@ -18,7 +18,7 @@ from typing import Any
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, copy_bytes, cycles, null, trailing_zeros
-from mmulator.codegen.types import ptr_to, u8, u32, u64
+from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime.chance import hash_choice
 from mmulator.machine.runtime.events import bulk_waited, transfer_issued, transfer_moves
@@ -122,8 +122,8 @@ def is_over(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> None:
 
 
 @native
-def gone(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> u32:
-    """1 and a fault if a transfer goes to the shared memory of another CTA, and all threads of that have exited: nobody there
+def gone(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> boolean:
+    """True and a fault if a transfer goes to the shared memory of another CTA, and all threads of that have exited: nobody there
     waited for it."""
     w = cast_ptr(Warp, t.warp)
     left = t.barriers & ~(u32(1) << w.cta.rank)
@@ -132,8 +132,8 @@ def gone(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> u32:
         left = left & (left - 1)
         if (cast_ptr(Cta, cluster.ctas) + rank).live_threads == 0:
             fault(w, FaultKind.CTA_EXITED, t.site, t.lane, (u64(rank) << RANK_SHIFT) + SHARED_BASE + t.offset, u32(8))
-            return u32(1)
-    return u32(0)
+            return True
+    return False
 
 
 @native
@@ -144,7 +144,7 @@ def do_units(t: ptr_to(Transfer), end: u32) -> None:
     first = t.done
     if w.cta.fault != 0 or first >= end:
         return
-    if gone(cluster, t) != 0:
+    if gone(cluster, t):
         return
     transfer_moves(t, u32(1))
     bytes = call_mover(cluster.movers[t.kind], w, t, first, end)
@@ -183,12 +183,12 @@ def advance(t: ptr_to(Transfer), end: u32) -> None:
 
 
 @native
-def faulty(cluster: ptr_to(Cluster)) -> u32:
-    """1 if a CTA of the cluster has a fault: of a transfer that others carried out, it may be one that has no turn any more."""
+def faulty(cluster: ptr_to(Cluster)) -> boolean:
+    """Whether a CTA of the cluster has a fault: of a transfer that others carried out, it may be a CTA without a turn."""
     for rank in range(cluster.cta_count):
         if (cast_ptr(Cta, cluster.ctas) + rank).fault != 0:
-            return u32(1)
-    return u32(0)
+            return True
+    return False
 
 
 @native
@@ -217,7 +217,7 @@ def transfer_for_sleepers(cluster: ptr_to(Cluster)) -> u32:
         if u64(t) == 0:
             return found
         advance(t, t.units)
-        if faulty(cluster) != 0:
+        if faulty(cluster):
             return u32(Stop.FAULT)
         found = u32(Stop.BUDGET)
     return found
@@ -232,7 +232,7 @@ def grow_old(cluster: ptr_to(Cluster)) -> u32:
         if (what & ((1 << AGE) - 1)) == 0:
             t = entry(cluster, u32(what >> 32) % cluster.under_way)
             advance(t, t.units)
-    if faulty(cluster) != 0:
+    if faulty(cluster):
         return u32(Stop.FAULT)
     return u32(Stop.BUDGET)
 
@@ -240,10 +240,10 @@ def grow_old(cluster: ptr_to(Cluster)) -> u32:
 @native
 def finish_transfers(cluster: ptr_to(Cluster)) -> u32:
     """The cluster is over. FAULT or EXITED."""
-    while cluster.under_way != 0 and faulty(cluster) == 0:
+    while cluster.under_way != 0 and not faulty(cluster):
         t = entry(cluster, u32(moment(cluster) >> 32) % cluster.under_way)
         advance(t, t.units)
-    if faulty(cluster) != 0:
+    if faulty(cluster):
         return u32(Stop.FAULT)
     return u32(Stop.EXITED)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import bits_mask, cast_ptr, mask_bits, select, trailing_zeros
-from mmulator.codegen.types import i32, ptr_to, u32, u64
+from mmulator.codegen.types import boolean, i32, ptr_to, u32, u64
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.state import FULL, RESCHEDULE, Cluster, FaultKind, Warp
 
@@ -126,17 +126,17 @@ def wake_at(cluster: ptr_to(Cluster), barrier: u64) -> None:
 
 
 @native
-def time_out(cluster: ptr_to(Cluster)) -> u32:
-    """Nobody can go on: waits for mbarriers end early, as on a chip after some time. 0 if there is none."""
+def time_out(cluster: ptr_to(Cluster)) -> boolean:
+    """Nobody can go on: waits for mbarriers end early, as on a chip after some time. False if nobody waits."""
     warps = cast_ptr(Warp, cluster.warps)
-    found = u32(0)
+    found = boolean(False)
     for i in range(cluster.warp_count):
         w = warps + i
         lanes = w.napping & w.waiting
         if lanes != 0:
             w.timed_out = w.timed_out | lanes
             w.waiting = w.waiting & ~lanes
-            found = u32(1)
+            found = True
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, load, minimum, stack, store
-from mmulator.codegen.types import i32, i64, ptr, ptr_to, u32, u64
+from mmulator.codegen.types import boolean, i32, i64, ptr, ptr_to, u32, u64
 from mmulator.machine.runtime.events import READ, WRITE, wgmma_issued, wgmma_waited
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.hooks_operands import warps_missing
@@ -41,15 +41,15 @@ def first_of(w: Any) -> Any:
 
 
 @native
-def missing(first: ptr_to(Warp), number: u64, w: ptr_to(Warp), site: u32) -> u32:
-    """1 and a fault if a warp that has not issued operation `number` can never do so as a whole."""
+def missing(first: ptr_to(Warp), number: u64, w: ptr_to(Warp), site: u32) -> boolean:
+    """True and a fault if a warp that has not issued operation `number` can never do so as a whole."""
     for i in range(u32(WARPS)):
         other = first + i
         if other.live != FULL and queue(other, WGMMA).issued <= number:
             warps_missing(w, site)
             fault(w, FaultKind.WGMMA_LANES, site, u32(0), number, u32(0))
-            return u32(1)
-    return u32(0)
+            return True
+    return False
 
 
 @native
@@ -65,7 +65,7 @@ def enter_warpgroup(w: ptr_to(Warp), count: u32, site: u32) -> u32:
     if (w.index | 3) >= cta.launch.warps:
         fault(w, FaultKind.WGMMA_LANES, site, u32(0), q.issued, u32(0))
         return u32(0)
-    if missing(first_of(w), q.issued, w, site) != 0:
+    if missing(first_of(w), q.issued, w, site):
         return u32(0)
     return make_room(w, q, count)
 
@@ -131,23 +131,23 @@ def differs(first: ptr_to(Warp), number: u64) -> u32:
 
 
 @native
-def goes_on(first: ptr_to(Warp), number: u64, next: u64) -> u32:
+def goes_on(first: ptr_to(Warp), number: u64, next: u64) -> boolean:
     """Whether operation `next` and number `number` before it are one product: `next` adds to the same accumulator, and nothing
     is to be brought together for it that was not for the other."""
     if differs(first, next) != WARPS:
-        return u32(0)
+        return False
     op = operation(first, number)
     more = operation(first, next)
     table = op.table
     then = more.table
     if more.scale_d == 0 or then.tile != table.tile or then.dot != table.dot or then.flags != table.flags or then.k != table.k:
-        return u32(0)
+        return False
     if then.a_rival_count != 0 or then.unfenced != 0:
-        return u32(0)
+        return False
     for i in range(u32(WARPS)):
         if operation(first + i, next).frame != operation(first + i, number).frame:
-            return u32(0)
-    return u32(1)
+            return False
+    return True
 
 
 @native
@@ -182,16 +182,16 @@ def compute(group: ptr_to(Warpgroup), first: ptr_to(Warp), number: u64, end: u64
     at_a = stack(ptr, WGMMA_STEPS)
     at_b = stack(ptr, WGMMA_STEPS)
     begin_product(first)
-    if pack_step(first, number, u32(0), at_a, at_b) == 0:
+    if not pack_step(first, number, u32(0), at_a, at_b):
         return count
     load_tile(first, number, tile)
-    more = u32(1)
-    while more != 0:
-        more = u32(0)
+    more = boolean(True)
+    while more:
+        more = False
         if count < WGMMA_STEPS and number + u64(count) < end:
             more = goes_on(first, number, number + u64(count))
-        if more != 0:
-            if pack_step(first, number + u64(count), count, at_a, at_b) == 0:
+        if more:
+            if not pack_step(first, number + u64(count), count, at_a, at_b):
                 return count
             count = count + 1
     multiply(first, number, count, at_a, at_b, memory)

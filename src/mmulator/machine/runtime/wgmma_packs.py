@@ -11,7 +11,7 @@ from typing import Any
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import any_lane, cast_ptr, copy_bytes, load, null
-from mmulator.codegen.types import i64, ptr, ptr_to, u8, u16, u32, u64
+from mmulator.codegen.types import boolean, i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.machine.runtime.wgmma_operands import operand_bytes
 from mmulator.machine.state import A_PACKS, B_PACKS, Pack, Packs, Warp, WgmmaTable
 from mmulator.twin.product import call_pack
@@ -31,16 +31,16 @@ def place_of(packs: Any, name: str) -> Any:
 
 
 @native
-def same_bytes(a: ptr, b: ptr, bytes: i64) -> u32:
-    """1 if they are alike. bytes: a multiple of 16."""
+def same_bytes(a: ptr, b: ptr, bytes: i64) -> boolean:
+    """Whether they are alike. bytes: a multiple of 16."""
     whole = bytes // 64 * 64
     for at in range(i64(0), whole, 64):
         if any_lane(load(LINE, a + at) != load(LINE, b + at)):
-            return u32(0)
+            return False
     for at in range(whole, bytes, 16):
         if any_lane(load(u64.vec(2), a + at) != load(u64.vec(2), b + at)):
-            return u32(0)
-    return u32(1)
+            return False
+    return True
 
 
 @native
@@ -64,7 +64,7 @@ def find_pack(entries: ptr_to(Pack), count: u32, next: ptr_to(u32), desc: u64, f
 @native
 def packed_operand(
     first: ptr_to(Warp), table: ptr_to(WgmmaTable), desc: u64, lines: i64, line_bytes: i64, mn_major: u32, site: u32,
-    function: u64, rows: i64, of_b: u32,
+    function: u64, rows: i64, of_b: boolean,
 ) -> ptr:  # fmt: skip
     """The pack of a matrix in shared memory, behind the bytes that it was made of; null after a fault. rows: of A, or columns
     of B. function: what packs it."""
@@ -74,7 +74,7 @@ def packed_operand(
     e = cast_ptr(Pack, packs.a)
     own = null(u8)
     packed = null(u8)
-    if of_b == 0:
+    if not of_b:
         slot = u64(find_pack(e, u32(A_PACKS), place_of(packs, "next_a"), desc, function, shape, packs.use))
         own = packs.a_slots + slot * packs.a_bytes
         packed = own + packs.a_raw
@@ -93,7 +93,7 @@ def packed_operand(
         if operand_bytes(first, desc, lines, line_bytes, mn_major, site, raw) == 0:
             return null(u8)
         e.moment = packs.moment
-        if same_bytes(own, raw, bytes) != 0:
+        if same_bytes(own, raw, bytes):
             return packed
         copy_bytes(own, raw, bytes)
     elif operand_bytes(first, desc, lines, line_bytes, mn_major, site, own) == 0:
@@ -108,7 +108,7 @@ def packed_operand(
         call_pack(function, room, k, rows, k, packed)
     elif mn_major == 0:
         call_pack(function, own, columns, rows, k, packed)
-    elif of_b != 0:
+    elif of_b:
         call_pack(function, own, rows, rows, k, packed)
     else:
         transpose16(cast_ptr(u16, own), columns, rows, cast_ptr(u16, room))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, load, store
-from mmulator.codegen.types import i64, ptr, ptr_to, u16, u32, u64
+from mmulator.codegen.types import boolean, i64, ptr, ptr_to, u16, u32, u64
 from mmulator.machine.runtime.wgmma_operands import WARPS, a_fragment, operation
 from mmulator.machine.runtime.wgmma_packs import packed_operand, packs_of
 from mmulator.machine.state import INDICES, Warp
@@ -37,8 +37,8 @@ def pack_registers(first: ptr_to(Warp), number: u64, step: u32) -> ptr:
 
 
 @native
-def pack_step(first: ptr_to(Warp), number: u64, step: u32, at_a: ptr_to(ptr), at_b: ptr_to(ptr)) -> u32:
-    """The operands of operation `number`, which is step `step` of a product; 0 after a fault."""
+def pack_step(first: ptr_to(Warp), number: u64, step: u32, at_a: ptr_to(ptr), at_b: ptr_to(ptr)) -> boolean:
+    """The operands of operation `number`, which is step `step` of a product. False after a fault."""
     op = operation(first, number)
     table = op.table
     n = i64(table.n)
@@ -50,19 +50,19 @@ def pack_step(first: ptr_to(Warp), number: u64, step: u32, at_a: ptr_to(ptr), at
         columns = k
         if table.sparse != 0:
             columns = k // 2
-        at_a[step] = packed_operand(first, table, op.a_desc, columns, i64(128), u32(1), op.site, table.pack_a, i64(64), u32(0))
+        at_a[step] = packed_operand(first, table, op.a_desc, columns, i64(128), u32(1), op.site, table.pack_a, i64(64), False)
     else:
         own = line
         if table.sparse != 0:
             own = line // 2
-        at_a[step] = packed_operand(first, table, op.a_desc, i64(64), own, u32(0), op.site, table.pack_a, i64(64), u32(0))
+        at_a[step] = packed_operand(first, table, op.a_desc, i64(64), own, u32(0), op.site, table.pack_a, i64(64), False)
     if u64(at_a[step]) == 0:
-        return u32(0)
+        return False
     if table.mn_major_b != 0:
-        at_b[step] = packed_operand(first, table, op.b_desc, k, n * 2, u32(1), op.site, table.pack_b_rows, n, u32(1))
+        at_b[step] = packed_operand(first, table, op.b_desc, k, n * 2, u32(1), op.site, table.pack_b_rows, n, True)
     else:
-        at_b[step] = packed_operand(first, table, op.b_desc, n, line, u32(0), op.site, table.pack_b, n, u32(1))
-    return u32(u64(at_b[step]) != 0)
+        at_b[step] = packed_operand(first, table, op.b_desc, n, line, u32(0), op.site, table.pack_b, n, True)
+    return u64(at_b[step]) != 0
 
 
 @native

@@ -23,7 +23,7 @@ from typing import Any
 
 from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import cast_ptr, copy_bytes, iota, leading_zeros, load, mask_bits, null, stack, store, trailing_zeros
-from mmulator.codegen.types import i64, ptr, ptr_to, u8, u32, u64
+from mmulator.codegen.types import boolean, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value, constant, extract
 from mmulator.machine.runtime.events import ATOMIC, READ, WRITE, accessed, accessed_one
 from mmulator.machine.runtime.faults import fault
@@ -119,9 +119,9 @@ def find_host(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
 
 
 @native
-def other_cta(w: ptr_to(Warp), at: u64) -> u32:
-    """1 if an address of the shared window is in the shared memory of another CTA of the cluster."""
-    return u32(u32(at >> RANK_SHIFT) != w.cta.rank and w.cta.cluster.cta_count != 1)
+def other_cta(w: ptr_to(Warp), at: u64) -> boolean:
+    """Whether an address of the shared window is in the shared memory of another CTA of the cluster."""
+    return u32(at >> RANK_SHIFT) != w.cta.rank and w.cta.cluster.cta_count != 1
 
 
 # many bytes ---------------------------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ def translate_shared(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, ac
             kind = u32(FaultKind.MISALIGNED)
         elif at[lane] > OFFSET_MASK:
             kind = u32(FaultKind.BEYOND_SPACE)
-        elif other_cta(w, at[lane]) != 0:
+        elif other_cta(w, at[lane]):
             kind = u32(FaultKind.OTHER_CTA)
         fault(w, kind, site, lane, at[lane], bytes)
         return u32(0)

@@ -16,7 +16,7 @@ import numpy as np
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, fill_bytes
-from mmulator.codegen.types import Struct, i32, ptr_to, u8, u32, u64
+from mmulator.codegen.types import Struct, boolean, i32, ptr_to, u8, u32, u64
 from mmulator.isa.effects import Queue, Step
 from mmulator.machine.runtime.events import Access
 from mmulator.machine.runtime.wgmma import operation
@@ -206,21 +206,21 @@ def accumulators_use_d(w: ptr_to(Warp), mine: ptr_to(Accumulators), number: u32,
     slots = cast_ptr(i32, table.d_slots)
     shape = table.n | table.k << 16
     told = fenced
-    apart = u32(0)
-    early = u32(0)
+    apart = boolean(False)
+    early = boolean(False)
     for i in range(table.d_words):
         cell = _cell(mine, op.frame + u64(slots[i]))
         if told == 0 and cell.touch == mine.epoch:
             told = accumulators_unfenced(w, cell, op.site, i | u32(TOUCHED << PLACE_BITS))
         if told == 0 and cell.d_epoch == mine.epoch and cell.shape != shape:
             told = accumulators_between(w, mine, op.site, cell.d, i | u32(SHAPE << PLACE_BITS))
-        if told == 0 and apart == 0 and cell.d > mine.done and cell.d_epoch == mine.epoch and cell.tile != table.tile:
+        if told == 0 and not apart and cell.d > mine.done and cell.d_epoch == mine.epoch and cell.tile != table.tile:
             accumulators_conflict(w, mine, u32(OVERLAP.number), op.site, u32(FULL), cell.d, cell.d_place)
-            apart = u32(1)
-        if early == 0 and cell.a > mine.done:
+            apart = True
+        if not early and cell.a > mine.done:
             accumulators_early(w, mine, u32(A_OVERWRITTEN.number), op.site, u32(FULL), cell.a, cell.a_place)
-            early = u32(1)
-        if told == 0 and early == 0 and cell.a_epoch == mine.epoch:
+            early = True
+        if told == 0 and not early and cell.a_epoch == mine.epoch:
             told = accumulators_between(w, mine, op.site, cell.a, i | u32(BETWEEN << PLACE_BITS))
     return told
 
@@ -231,16 +231,16 @@ def accumulators_use_a(w: ptr_to(Warp), mine: ptr_to(Accumulators), number: u32,
     op = operation(w, u64(number))
     slots = cast_ptr(i32, op.table.a_slots)
     told = fenced
-    early = u32(0)
+    early = boolean(False)
     for i in range(u32(4)):
         cell = _cell(mine, op.frame + u64(slots[i]))
         word = i | u32(IN_A << PLACE_BITS)
-        if early == 0 and cell.d > mine.done:
+        if not early and cell.d > mine.done:
             accumulators_early(w, mine, u32(READ_EARLY.number), op.site, u32(FULL), cell.d, cell.d_place)
-            early = u32(1)
+            early = True
         if told == 0 and cell.touch == mine.epoch:
             told = accumulators_unfenced(w, cell, op.site, word)
-        if told == 0 and early == 0 and cell.d_epoch == mine.epoch:
+        if told == 0 and not early and cell.d_epoch == mine.epoch:
             told = accumulators_between(w, mine, op.site, cell.d, word)
     return told
 

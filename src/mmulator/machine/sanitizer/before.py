@@ -6,7 +6,7 @@ from typing import Any
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, funnel_left, load, mask_bits, minimum, trailing_zeros
-from mmulator.codegen.types import ptr_to, u32, u64
+from mmulator.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.machine.sanitizer import clocks
 from mmulator.machine.sanitizer.clocks import U32, agent_of, entries_of, knower_of, knows, now, orders_of
 from mmulator.machine.sanitizer.conflicts import async_conflict, async_found
@@ -82,7 +82,7 @@ def known_lanes(a: ptr_to(Actor), r: ptr_to(Record), number: u32) -> u32:
                 agent = r.agent
                 if (r.flags & PER_LANE) != 0:
                     agent = agent + lane
-                if view_knows_foreign(cluster, id, r.cluster, agent, r.clock) == 0:
+                if not view_knows_foreign(cluster, id, r.cluster, agent, r.clock):
                     known = known & ~(u32(1) << lane)
         elif (r.flags & PER_LANE) != 0:
             known = known & mask_bits(load(U32, entries_of(o, id), r.agent) >= r.clock)
@@ -97,12 +97,12 @@ def known_lanes(a: ptr_to(Actor), r: ptr_to(Record), number: u32) -> u32:
 
 
 @native
-def knows_exactly(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) -> u32:
-    """1 if what lanes of a record did comes before what the actor's lanes do now."""
+def knows_exactly(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) -> boolean:
+    """Whether what lanes of a record did comes before what the actor's lanes do now."""
     left = lanes & ~known_lanes(a, r, number)
-    foreign = u32(0)
+    foreign = boolean(False)
     if a.store.foreign != 0:
-        foreign = u32(r.cluster != u32(a.cluster.number))
+        foreign = r.cluster != u32(a.cluster.number)
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
@@ -113,12 +113,12 @@ def knows_exactly(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) 
         while actors != 0:
             one = trailing_zeros(actors)
             actors = actors & (actors - 1)
-            if foreign != 0:
-                if knows_foreign(a.w, one, r.cluster, agent, r.clock) == 0:
-                    return u32(0)
+            if foreign:
+                if not knows_foreign(a.w, one, r.cluster, agent, r.clock):
+                    return False
             elif knows(a.w, one, agent, r.clock) == 0:
-                return u32(0)
-    return u32(1)
+                return False
+    return True
 
 
 @native
@@ -268,7 +268,7 @@ def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
         return
     if together(a, r) != 0:
         return
-    if knows_exactly(a, r, number, lanes) != 0:
+    if knows_exactly(a, r, number, lanes):
         steady_broken(a, r, lanes, wrote)
         return
     if kind < PROXY_FROM:

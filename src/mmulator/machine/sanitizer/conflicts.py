@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr
-from mmulator.codegen.types import ptr_to, u32, u64
+from mmulator.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.machine.runtime.events import Access
 from mmulator.machine.sanitizer.clocks import KNOWN, agent_of
 from mmulator.machine.sanitizer.found import find_against
@@ -36,21 +36,21 @@ _FENCE, _READ_EARLY, _REFILL, _OPERAND, _SOURCE, _OVERLAP, _RESULT, _RACE, _COPY
 
 # telling --------------------------------------------------------------------------------------------------------------
 @native
-def after_issue(w: ptr_to(Warp), lanes: u32, record: ptr_to(Record)) -> u32:
-    """1 if what lanes do now comes after the issue of an asynchronous operation, or nobody remembers when that was."""
+def after_issue(w: ptr_to(Warp), lanes: u32, record: ptr_to(Record)) -> boolean:
+    """Whether what lanes do now comes after the issue of an asynchronous operation, or nobody remembers when that was."""
     cluster = w.cta.cluster
     if record.cluster != u32(cluster.number):
-        return u32(0)
+        return False
     issue = slot_of_issue(cluster, record.agent, record.clock, record.site)
-    if is_issue(issue, record.agent, record.clock, record.site) == 0:
-        return u32(1)
+    if not is_issue(issue, record.agent, record.clock, record.site):
+        return True
     for i in range(u32(4)):
         if issue.since[i] != 0:
             if issue_knows(w, lanes, issue.issuer + i * 32, issue.since[i], u32(KNOWN)) != 0:
-                return u32(1)
+                return True
             if agent_of(w, u32(0)) == ((issue.issuer >> 5) + i) << 5:
-                return u32(1)
-    return u32(0)
+                return True
+    return False
 
 
 @native
@@ -60,17 +60,17 @@ def issued_by(record: ptr_to(Record), cluster: ptr_to(Cluster)) -> u32:
         return u32(FULL)
     one = u32(1)
     issue = slot_of_issue(cluster, record.agent, record.clock, record.site)
-    if is_issue(issue, record.agent, record.clock, record.site) == 0:
+    if not is_issue(issue, record.agent, record.clock, record.site):
         return u32(0)
     return one << (issue.issuer & 31)
 
 
 @native
 def tell_conflict(
-    w: ptr_to(Warp), lanes: u32, site: u32, at: u64, bytes: u32, record: ptr_to(Record), others: u32, rule: u32, swap: u32
+    w: ptr_to(Warp), lanes: u32, site: u32, at: u64, bytes: u32, record: ptr_to(Record), others: u32, rule: u32, swap: boolean
 ) -> ptr_to(Found):
     """Lanes of a warp break a rule against a record's; `swap`: it is the other way round, if the other is of this cluster."""
-    if swap != 0:
+    if swap:
         if record.cluster == u32(w.cta.cluster.number):
             other = warp_of(w.cta.cluster, record.cta, record.warp)
             return find_against(other, rule, record.site, others, at, bytes, site + 1, w.cta.linear, w.index, lanes)
@@ -79,7 +79,7 @@ def tell_conflict(
 
 @native
 def tell_early_read(
-    w: ptr_to(Warp), lanes: u32, site: u32, at: u64, bytes: u32, record: ptr_to(Record), others: u32, swap: u32,
+    w: ptr_to(Warp), lanes: u32, site: u32, at: u64, bytes: u32, record: ptr_to(Record), others: u32, swap: boolean,
     reader: ptr_to(Warp), readers: u32, agent: u32, clock: u32,
 ) -> None:  # fmt: skip
     """Bytes are read before a copy is complete. words: its mbarrier, the phase that says so, what the reader has waited for."""
@@ -96,29 +96,29 @@ def tell_early_read(
 
 
 @native(inline=True)
-def follows(reader: ptr_to(Warp), readers: u32, agent: u32) -> u32:
-    """1 if a reader has waited for some phase of an mbarrier: it takes part in the ring, and reads what came before."""
-    return u32(latest_in(reader, readers, agent, u32(KNOWN)) != 0)
+def follows(reader: ptr_to(Warp), readers: u32, agent: u32) -> boolean:
+    """Whether a reader has waited for some phase of an mbarrier: it takes part in the ring, and reads what came before."""
+    return latest_in(reader, readers, agent, u32(KNOWN)) != 0
 
 
 @native
-def wrote_later(w: ptr_to(Warp), record: ptr_to(Record), agent: u32, lanes: u32, site: u32) -> u32:
-    """1 if a thread wrote after another warp of the warpgroup issued its part of the wgmma that w issues now."""
+def wrote_later(w: ptr_to(Warp), record: ptr_to(Record), agent: u32, lanes: u32, site: u32) -> boolean:
+    """Whether a thread wrote after another warp of the warpgroup issued its part of the wgmma that w issues now."""
     cluster = w.cta.cluster
     p = proxies_of(cluster)
     if record.cluster != u32(cluster.number):
-        return u32(0)
+        return False
     issue = slot_of_issue(cluster, p.agent, p.clock, site)
-    if is_issue(issue, p.agent, p.clock, site) == 0:
-        return u32(0)
+    if not is_issue(issue, p.agent, p.clock, site):
+        return False
     writer = warp_of(cluster, record.cta, record.warp)
     for i in range(u32(4)):
         if issue.since[i] != 0:
             if (issue.issuer >> 5) + i == agent >> 5:
-                return u32(record.clock >= issue.since[i])
+                return record.clock >= issue.since[i]
             if issue_knows(writer, lanes, issue.issuer + i * 32, issue.since[i], u32(KNOWN)) != 0:
-                return u32(1)
-    return u32(0)
+                return True
+    return False
 
 
 # an ordinary access -----------------------------------------------------------------------------------------------------
@@ -135,37 +135,37 @@ def async_conflict(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, write: u32, 
         return
     others = issued_by(record, cluster)
     after = after_issue(w, lanes, record)
-    shared = u32((at >> SLOT_SHIFT) == SLOT_SHARED)
+    shared = (at >> SLOT_SHIFT) == SLOT_SHARED
     if (record.flags & WRITE) != 0:
-        if shared == 0:
-            if after != 0:
-                tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RESULT), u32(0))
+        if not shared:
+            if after:
+                tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RESULT), False)
             else:
-                tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OVERLAP), u32(1))
+                tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OVERLAP), True)
         elif write != 0:
-            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OVERLAP), u32(1))
-        elif after != 0 or follows(w, lanes, record.agent) == 0:
-            tell_early_read(w, lanes, site, at, bytes, record, others, u32(0), w, lanes, record.agent, record.clock)
+            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OVERLAP), True)
+        elif after or not follows(w, lanes, record.agent):
+            tell_early_read(w, lanes, site, at, bytes, record, others, False, w, lanes, record.agent, record.clock)
         else:
-            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_REFILL), u32(1))
-    elif after == 0:
-        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RACE), u32(1))
+            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_REFILL), True)
+    elif not after:
+        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RACE), True)
     elif kind == int(Kind.WGMMA):
-        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OPERAND), u32(0))
+        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OPERAND), False)
     else:
-        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_SOURCE), u32(0))
+        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_SOURCE), False)
 
 
 @native
-def brings_the_same(w: ptr_to(Warp), record: ptr_to(Record)) -> u32:
-    """1 if the store that is being issued writes what another one writes there, in a copy of this code for other warps."""
+def brings_the_same(w: ptr_to(Warp), record: ptr_to(Record)) -> boolean:
+    """Whether the store that is being issued writes what another one writes there, in a copy of this code for other warps."""
     cluster = w.cta.cluster
     p = proxies_of(cluster)
     if u64(p.store) == 0 or record.cta != w.cta.linear or record.warp == w.index or (record.flags & ATOMIC) != 0:
-        return u32(0)
+        return False
     if p.replica == 0:
         p.replica = u32(2) - is_replica(cluster, cast_ptr(Transfer, p.store))
-    return u32(p.replica == 1)
+    return p.replica == 1
 
 
 # an asynchronous access -------------------------------------------------------------------------------------------------
@@ -204,53 +204,53 @@ def async_found(
             rule = u32(_FENCE)
             if kind == int(Kind.WGMMA) and other_kind == int(Kind.COPY):
                 rule = u32(_COPY_FENCE)
-            tell_conflict(w, lanes, site, at, bytes, record, others, rule, u32(0))
+            tell_conflict(w, lanes, site, at, bytes, record, others, rule, False)
         elif kind != int(Kind.STORE):
             rule = u32(_WRITE_FENCE)
             if level != 1:
                 rule = u32(_REFILL_FENCE)
-            tell_conflict(w, lanes, site, at, bytes, record, others, rule, u32(0))
+            tell_conflict(w, lanes, site, at, bytes, record, others, rule, False)
         return
-    shared = u32((at >> SLOT_SHIFT) == SLOT_SHARED)
-    foreign = u32(record.cluster != u32(cluster.number))
+    shared = (at >> SLOT_SHIFT) == SLOT_SHARED
+    foreign = record.cluster != u32(cluster.number)
     if (flags & WRITE) == 0:
         if other_kind < PROXY_FROM:
-            if kind == int(Kind.WGMMA) and wrote_later(w, record, agent, others, site) != 0:
-                tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OPERAND), u32(1))
+            if kind == int(Kind.WGMMA) and wrote_later(w, record, agent, others, site):
+                tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OPERAND), True)
             else:
-                tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RACE), u32(0))
-        elif shared == 0:
-            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RESULT), u32(0))
-        elif after_issue(w, lanes, record) != 0 or follows(w, lanes, record.agent) == 0:
-            tell_early_read(w, lanes, site, at, bytes, record, others, u32(0), w, lanes, record.agent, record.clock)
+                tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RACE), False)
+        elif not shared:
+            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RESULT), False)
+        elif after_issue(w, lanes, record) or not follows(w, lanes, record.agent):
+            tell_early_read(w, lanes, site, at, bytes, record, others, False, w, lanes, record.agent, record.clock)
         elif kind == int(Kind.WGMMA):
-            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OPERAND), u32(1))
+            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OPERAND), True)
         else:
-            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_SOURCE), u32(1))
+            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_SOURCE), True)
         return
-    if site == record.site and shared == 0 and record.cta == w.cta.linear and record.warp == w.index and others != lanes:
+    if site == record.site and not shared and record.cta == w.cta.linear and record.warp == w.index and others != lanes:
         return  # lanes of a warp that all issue the same store
-    if other_kind == int(Kind.TENSOR) and shared == 0 and site != record.site:
-        if brings_the_same(w, record) != 0:
+    if other_kind == int(Kind.TENSOR) and not shared and site != record.site:
+        if brings_the_same(w, record):
             return
     if site == record.site and kind == int(Kind.TENSOR) and record.cta == w.cta.linear and record.warp == w.index:
-        if shared != 0 and foreign == 0 and (record.flags & WRITE) != 0:
+        if shared and not foreign and (record.flags & WRITE) != 0:
             return  # nobody has read what the same instruction brought before: prefetches into one place (CUTLASS has such)
-    if (record.flags & WRITE) != 0 or foreign != 0 or shared == 0:
-        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OVERLAP), u32(0))
+    if (record.flags & WRITE) != 0 or foreign or not shared:
+        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OVERLAP), False)
         return
     reader = warp_of(cluster, record.cta, record.warp)
     if other_kind < PROXY_FROM:
-        if follows(reader, others, p.agent) != 0:
-            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_REFILL), u32(0))
+        if follows(reader, others, p.agent):
+            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_REFILL), False)
         else:
-            tell_early_read(w, lanes, site, at, bytes, record, others, u32(1), reader, others, p.agent, p.clock)
+            tell_early_read(w, lanes, site, at, bytes, record, others, True, reader, others, p.agent, p.clock)
     elif other_kind == int(Kind.WGMMA):
-        if after_issue(w, lanes, record) != 0 or follows(reader, u32(FULL), p.agent) != 0:
-            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OPERAND), u32(0))
+        if after_issue(w, lanes, record) or follows(reader, u32(FULL), p.agent):
+            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OPERAND), False)
         else:
-            tell_early_read(w, lanes, site, at, bytes, record, others, u32(1), reader, u32(FULL), p.agent, p.clock)
-    elif after_issue(w, lanes, record) != 0:
-        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_SOURCE), u32(0))
+            tell_early_read(w, lanes, site, at, bytes, record, others, True, reader, u32(FULL), p.agent, p.clock)
+    elif after_issue(w, lanes, record):
+        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_SOURCE), False)
     else:
-        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RACE), u32(1))
+        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RACE), True)

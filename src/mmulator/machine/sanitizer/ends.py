@@ -13,7 +13,7 @@ from typing import Any
 
 from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import cast_ptr, fill_bytes, load, mask_bits, popcount, trailing_zeros
-from mmulator.codegen.types import Struct, ptr_to, u32, u64
+from mmulator.codegen.types import Struct, boolean, ptr_to, u32, u64
 from mmulator.machine.runtime.accounts import warp_number
 from mmulator.machine.runtime.events import PROXY_SHIFT, Proxy
 from mmulator.machine.runtime.mbarrier import awaited_bytes
@@ -47,19 +47,19 @@ def clusters_of(cluster: Any) -> Any:
 
 # begin ----------------------------------------------------------------------------------------------------------------
 @native
-def has_begun(w: ptr_to(Warp), lane: u32, rank: u32) -> u32:
-    """1 if a lane can know that a block has begun: it has met it at barrier.cluster, or heard of one of its threads."""
+def has_begun(w: ptr_to(Warp), lane: u32, rank: u32) -> boolean:
+    """Whether a lane can know that a block has begun: it has met it at barrier.cluster, or heard of one of its threads."""
     cluster = w.cta.cluster
     s = clusters_of(cluster)
     if ((s.met[warp_number(w)] >> lane) & 1) != 0:
-        return u32(1)
+        return True
     if s.any[w.cta.rank] != 0 and ((w.cluster_came >> lane) & 1) == 0:
-        return u32(1)
+        return True
     warps = cluster.launch.warps
     for i in range(rank * warps * 32, (rank + 1) * warps * 32):
         if knows(w, lane, i, u32(1)) != 0:
-            return u32(1)
-    return u32(0)
+            return True
+    return False
 
 
 @native
@@ -75,7 +75,7 @@ def reached(w: ptr_to(Warp), mask: u32, at: u64, bytes: u32, site: u32) -> None:
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
-        if has_begun(w, lane, rank) == 0:
+        if not has_begun(w, lane, rank):
             lost = lost | (u32(1) << lane)
     if lost != 0:
         find_against(w, u32(_START), site, lost, at, bytes, u32(0), u32(0), u32(0), u32(0))
@@ -140,7 +140,7 @@ def accuse(w: ptr_to(Warp), mask: u32, site: u32, warp: u32, lanes: u32, at: u64
 
 
 @native
-def settle_reaches(w: ptr_to(Warp), mask: u32, last: u32, site: u32) -> None:
+def settle_reaches(w: ptr_to(Warp), mask: u32, last: boolean, site: u32) -> None:
     cluster = w.cta.cluster
     s = clusters_of(cluster)
     warps = cluster.launch.warps
@@ -149,16 +149,16 @@ def settle_reaches(w: ptr_to(Warp), mask: u32, last: u32, site: u32) -> None:
         if r.lanes != 0 and r.settled == 0 and i // warps != w.cta.rank:
             left = mask
             while left != 0:
-                if s.waited[warp_number(w)] >= r.until or knows_of_warp(w, trailing_zeros(left), i, r.lanes, r.clock) != 0:
+                if s.waited[warp_number(w)] >= r.until or knows_of_warp(w, trailing_zeros(left), i, r.lanes, r.clock):
                     r.settled = u32(1)
                     left = u32(0)
                 left = left & (left - 1)
-            if r.settled == 0 and last != 0:
+            if r.settled == 0 and last:
                 accuse(w, mask, site, i, r.lanes, r.at, r.bytes, r.site)
 
 
 @native
-def settle_mbarrier(w: ptr_to(Warp), mask: u32, last: u32, account: ptr_to(Account), site: u32) -> None:
+def settle_mbarrier(w: ptr_to(Warp), mask: u32, last: boolean, account: ptr_to(Account), site: u32) -> None:
     """One of the block's: what other blocks did there, and copies that they issued."""
     cluster = w.cta.cluster
     s = mbarriers_of(cluster)
@@ -175,9 +175,9 @@ def settle_mbarrier(w: ptr_to(Warp), mask: u32, last: u32, account: ptr_to(Accou
                 left = left & (left - 1)
                 if knows(w, lane, agent, use.phase) != 0 or clusters_of(cluster).waited[warp_number(w)] >= use.until:
                     use.settled = u32(1)
-                elif knows_of_warp(w, lane, i, use.lanes, use.clock) != 0:
+                elif knows_of_warp(w, lane, i, use.lanes, use.clock):
                     use.settled = u32(1)
-            if use.settled == 0 and last != 0:
+            if use.settled == 0 and last:
                 accuse(w, mask, site, i, use.lanes, k.at, u32(8), use.site)
     if k.async_clock != 0 and k.settled == 0 and k.issued.warp // warps != w.cta.rank:
         left = mask
@@ -186,7 +186,7 @@ def settle_mbarrier(w: ptr_to(Warp), mask: u32, last: u32, account: ptr_to(Accou
             left = left & (left - 1)
             if knows(w, lane, agent, k.async_clock) != 0:
                 k.settled = u32(1)
-        if k.settled == 0 and last != 0:
+        if k.settled == 0 and last:
             accuse(w, mask, site, k.issued.warp, u32(1) << k.issued.lane, k.at, u32(8), k.issued.site - 1)
 
 
@@ -196,7 +196,7 @@ def cluster_left(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     cluster = w.cta.cluster
     if cluster.cta_count == 1 or u64(clusters_of(cluster)) == 0:
         return
-    last = u32(w.cta.live_threads == popcount(mask))
+    last = w.cta.live_threads == popcount(mask)
     settle_reaches(w, mask, last, site)
     if u64(mbarriers_of(cluster)) == 0 or cluster.account_count == 0:
         return
@@ -210,13 +210,13 @@ def cluster_left(w: ptr_to(Warp), mask: u32, site: u32) -> None:
 
 # the end --------------------------------------------------------------------------------------------------------------
 @native
-def copies_pend(cluster: ptr_to(Cluster)) -> u32:
-    """1 if cp.async, and arrivals behind them, were never carried out."""
+def copies_pend(cluster: ptr_to(Cluster)) -> boolean:
+    """Whether cp.async, and arrivals behind them, were never carried out."""
     for i in range(cluster.warp_count):
         q = cast_ptr(Queue, (cast_ptr(Warp, cluster.warps) + i).queues) + COPIES.queue
         if q.done != q.issued:
-            return u32(1)
-    return u32(0)
+            return True
+    return False
 
 
 @native
@@ -235,7 +235,7 @@ def cluster_lacks(cluster: ptr_to(Cluster)) -> None:
     s = mbarriers_of(cluster)
     if u64(s) == 0 or cluster.account_count == 0:
         return
-    if copies_pend(cluster) != 0:
+    if copies_pend(cluster):
         return
     table = cast_ptr(Account, cluster.accounts)
     for n in range(u32(ACCOUNTS)):

@@ -65,7 +65,7 @@ def issue_knows_foreign(w: ptr_to(Warp), lanes: u32, number: u32, agent: u32, ot
     while left != 0:
         id = ids[trailing_zeros(left)]
         left = left & ~mask_bits(ids == id)
-        if view_knows_foreign(cluster, id, number, agent + trailing_zeros(others), clock) != 0:
+        if view_knows_foreign(cluster, id, number, agent + trailing_zeros(others), clock):
             return u32(1)
     return u32(0)
 

@@ -46,7 +46,7 @@ def knows_issue(a: ptr_to(Actor), r: ptr_to(Record), lane: u32) -> u32:
 def rule_of(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, wrote: u32) -> u32:
     """The number of the rule, which is the same whichever of the two came first. wrote: the record's access is a write."""
     writes = u32(a.flags & WRITE)
-    apart = u32(r.cta != a.w.cta.linear)
+    apart = r.cta != a.w.cta.linear
     if a.store.foreign != 0 and (wrote == 0 or writes == 0):
         reader = a.flags
         writer = r.flags
@@ -55,14 +55,14 @@ def rule_of(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, wrote: u32) -> u32:
             writer = a.flags
         if (reader & ~writer & STRONG) != 0:
             return u32(_HALF)
-        if apart == 0:
+        if not apart:
             operands = a.races.launch.operands
             if (operands[a.site] & operands[r.site] & 1) != 0:
                 if (wrote == 0 and a.read_site == r.site + 1) or (wrote != 0 and r.since == a.site + 1 and kind_of(r.flags) == 0):
                     return u32(_REPLICATED)
                 if operands[a.site] == operands[r.site] or (lane == a.lane and r.warp != a.w.index):
                     return u32(_REPLICATED)
-    if apart != 0:
+    if apart:
         if (a.flags & r.flags & STRONG) != 0:
             return u32(_SCOPE)
         if a.store.foreign != 0:
@@ -89,12 +89,12 @@ def tell_race(
 ) -> None:
     """Of a read and a write the read comes first, of two writes what is further down: the finding is the same whichever came
     first in the run. word: the flags of both."""
-    swap = u32((word & WRITE) == 0)
+    swap = (word & WRITE) == 0
     if ((word >> 32) & WRITE) != 0 and (word & WRITE) != 0:
-        swap = u32(other_site > site)
+        swap = other_site > site
     first = site
     second = other_site
-    if swap != 0:
+    if swap:
         first = other_site
         second = site
         word = ((word >> 32) & ((1 << (AGAIN - 32)) - 1)) | (word << 32) | (word & (1 << AGAIN))
@@ -109,7 +109,7 @@ def tell_race(
         e.at = at
         e.bytes = bytes
         e.words[0] = word
-        if swap == 0:
+        if not swap:
             e.cta = w.cta.linear
             e.warp = w.index
             e.lanes = lanes

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from mmulator.codegen.lang import native, unrolled
 from mmulator.codegen.ops import cast_ptr, fill_bytes, load, mask_bits, null, stack, trailing_zeros
-from mmulator.codegen.types import Struct, ptr_to, u8, u32, u64
+from mmulator.codegen.types import Struct, boolean, ptr_to, u8, u32, u64
 from mmulator.machine.runtime.events import LOADS, SCOPE_MASK, SCOPE_SHIFT, SCOPES, STORES, Order
 from mmulator.machine.sanitizer.clocks import (
     ACQUIRED,
@@ -45,7 +45,7 @@ _CTA, _GPU = SCOPES["cta"], SCOPES["gpu"]
 
 
 @native
-def location_at(o: ptr_to(Orders), at: u64, make: u32) -> ptr_to(Location):
+def location_at(o: ptr_to(Orders), at: u64, make: boolean) -> ptr_to(Location):
     """The entry of an address; if there is none, a new one or null."""
     table = cast_ptr(Location, o.locations)
     n = u32((at * _SPREAD) >> 52)
@@ -54,7 +54,7 @@ def location_at(o: ptr_to(Orders), at: u64, make: u32) -> ptr_to(Location):
         if entry.at == at:
             return entry
         if entry.at == 0:
-            if make == 0:
+            if not make:
                 return cast_ptr(Location, null(u8))
             if o.location_count >= _FULL:
                 o.launch.forgotten = o.launch.forgotten + 1
@@ -69,7 +69,7 @@ def location_at(o: ptr_to(Orders), at: u64, make: u32) -> ptr_to(Location):
 @native
 def overwrite_location(o: ptr_to(Orders), at: u64) -> None:
     """A store: what was released there before cannot be acquired any more."""
-    entry = location_at(o, at, u32(0))
+    entry = location_at(o, at, False)
     if u64(entry) != 0:
         entry.owner = u32(0)
         for p in unrolled(2 * PLANES):
@@ -80,7 +80,7 @@ def overwrite_location(o: ptr_to(Orders), at: u64) -> None:
 @native
 def publish_location(o: ptr_to(Orders), rank: u32, at: u64, c: ptr_to(Collector), first: u32) -> None:
     """What was collected is released to an address: 0 to the CTA, PLANES in a wider scope."""
-    entry = location_at(o, at, u32(1))
+    entry = location_at(o, at, True)
     if u64(entry) == 0:
         return
     if entry.owner == 0:
@@ -104,7 +104,7 @@ def hear_location(o: ptr_to(Orders), w: ptr_to(Warp), mask: u32, at: u64, order:
         plane = u32(ACQUIRED)
         wide_plane = u32(ACQUIRED_WIDE)
         o.planes = u32(PLANES)
-    entry = location_at(o, at, u32(0))
+    entry = location_at(o, at, False)
     if u64(entry) != 0:
         if entry.owner == rank + 1 or entry.owner == u32(_ANY):
             acquire_behind(o, k, mask, entry.views, plane)
@@ -121,9 +121,9 @@ def order_stored(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: 
     o = orders_of(cluster)
     k = knower_of(o, w)
     scope = (order >> SCOPE_SHIFT) & SCOPE_MASK
-    releases = u32((order & Order.RELEASE) != 0)
+    releases = (order & Order.RELEASE) != 0
     lanes = mask
-    if releases == 0:
+    if not releases:
         lanes = fenced_lanes(o, k, mask, u32(RELEASED))
     if lanes == 0 and ((order & LOADS) != 0 or (o.location_count == 0 and has_world(cluster) == 0)):
         return
@@ -141,12 +141,12 @@ def order_stored(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: 
             overwrite_world(cluster, address)
         same = same & lanes
         if same != 0:
-            if releases != 0:
+            if releases:
                 release_lanes(o, k, same, c)
             else:
                 release_fenced(o, c, k, same, u32(RELEASED))
             publish_location(o, w.cta.rank, address, c, u32(0))
-            if releases == 0 and scope > _CTA:
+            if not releases and scope > _CTA:
                 clear_collector(o, c)
                 release_fenced(o, c, k, same, u32(RELEASED_WIDE))
             if scope > _CTA:

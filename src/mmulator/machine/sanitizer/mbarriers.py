@@ -11,7 +11,7 @@ from typing import Any
 
 from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import cast_ptr, fill_bytes, load, mask_bits, minimum, select, trailing_zeros
-from mmulator.codegen.types import Struct, ptr_to, u32, u64
+from mmulator.codegen.types import Struct, boolean, ptr_to, u32, u64
 from mmulator.machine.runtime.accounts import account_of, entry_of, warp_number
 from mmulator.machine.runtime.events import (
     PROXY_SHIFT,
@@ -70,13 +70,13 @@ def number_of(cluster: ptr_to(Cluster), account: ptr_to(Account)) -> u64:
 
 
 @native
-def mark(cluster: ptr_to(Cluster), at: u64, live: u32) -> None:
+def mark(cluster: ptr_to(Cluster), at: u64, live: boolean) -> None:
     """There is an mbarrier at a generic address from now on, or none any more."""
     s = mbarriers_of(cluster)
     granule = u32(((at & WITHIN) - SHARED_BASE) // GRANULE)
     word = s.bits + (u32((at & OFFSET_MASK) >> RANK_SHIFT) * s.words + granule // BITS)
     bit = u32(1) << (granule % BITS)
-    if live != 0:
+    if live:
         if (word[0] & bit) == 0:
             s.live = s.live + 1
         word[0] = word[0] | bit
@@ -109,16 +109,16 @@ def blame(
 
 
 @native
-def knows_of_warp(w: ptr_to(Warp), lane: u32, warp: u32, lanes: u32, clock: u32) -> u32:
-    """1 if a lane knows of what one of these lanes of a warp of the cluster did: it may speak for the others. libcu++ lets the
+def knows_of_warp(w: ptr_to(Warp), lane: u32, warp: u32, lanes: u32, clock: u32) -> boolean:
+    """Whether a lane knows of what one of these lanes of a warp of the cluster did: it may speak for the others. libcu++ lets the
     first of those that match.any.sync names do so."""
     left = lanes
     while left != 0:
         other = trailing_zeros(left)
         left = left & (left - 1)
         if knows(w, lane, warp * 32 + other, clock) != 0:
-            return u32(1)
-    return u32(0)
+            return True
+    return False
 
 
 # its life -------------------------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def mbarrier_is_made(w: ptr_to(Warp), lane: u32, barrier: u64, count: u64, site:
     k.agent = agent_of(w, lane)
     k.clock = now(w)
     fill_bytes(s.uses + number * u64(cluster.warp_count), 0, u64(cluster.warp_count) * Use.size)
-    mark(cluster, at, u32(1))
+    mark(cluster, at, True)
 
 
 @native
@@ -162,7 +162,7 @@ def mbarrier_is_gone(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> Non
     one = u32(1) << lane
     for i in range(cluster.warp_count):
         use = s.uses + (number * u64(cluster.warp_count) + u64(i))
-        if use.lanes != 0 and knows_of_warp(w, lane, i, use.lanes, use.clock) == 0:
+        if use.lanes != 0 and not knows_of_warp(w, lane, i, use.lanes, use.clock):
             blame(w, u32(_INVAL_IN_USE), site, one, k.at, use.site + 1, i, use.lanes)
     if k.async_clock != 0:
         if knows(w, lane, mbarrier_agent(cluster, barrier), k.async_clock) == 0:
@@ -170,7 +170,7 @@ def mbarrier_is_gone(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> Non
             blame(w, u32(_INVAL_IN_USE), site, one, k.at, who.site, who.warp, u32(1) << who.lane)
     k.agent = agent_of(w, lane)
     k.clock = now(w)
-    mark(cluster, k.at, u32(0))
+    mark(cluster, k.at, False)
 
 
 @native

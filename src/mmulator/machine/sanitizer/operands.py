@@ -78,7 +78,7 @@ def judge_base(w: ptr_to(Warp), mask: u32, descriptor: u64, operand: u32, site: 
         wanted = (start >> 7) & 7
     if base != wanted:
         if base == 0:
-            if put_by_tensor_copy(w, start) != 0:
+            if put_by_tensor_copy(w, start):
                 return
         entry = find(w, u32(_BASE), site, mask, u64(0), u32(0))
         if u64(entry) != 0:

@@ -78,7 +78,7 @@ def order_warp(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     seen = stack(u32)
     store(U32(k.clock), k.now.own)
     for p in range(o.planes):
-        if raise_own(o, k, mask, u32(p)) == 0:
+        if not raise_own(o, k, mask, u32(p)):
             ids = plane_of(k.now.views, p)
             view[0] = u32(NOTHING)
             seen[0] = u32(NOTHING)

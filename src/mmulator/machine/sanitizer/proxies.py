@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import cast_ptr, copy_bytes, null, stack, trailing_zeros
-from mmulator.codegen.types import ptr_to, u8, u32, u64
+from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
 from mmulator.machine.runtime.accounts import warp_number
 from mmulator.machine.runtime.boxes import next_row, row_inside, row_offset
 from mmulator.machine.runtime.bulk import ALL, BYTES, FROM, IGNORED, KEPT, TO
@@ -104,16 +104,16 @@ def touch_shared_row(a: ptr_to(Actor), box: ptr_to(Box), rank: u32, at: u64) -> 
 
 
 @native
-def touch_box(a: ptr_to(Actor), box: ptr_to(Box), rank: u32, inside: u32) -> None:
+def touch_box(a: ptr_to(Actor), box: ptr_to(Box), rank: u32, inside: boolean) -> None:
     """A box in shared memory; `inside`: of a store, which reads only rows that are in the tensor."""
-    if (box.swizzle == 0 or box.row == box.pitch) and (inside == 0 or box.whole != 0) and box.row == box.pitch:
+    if (box.swizzle == 0 or box.row == box.pitch) and (not inside or box.whole != 0) and box.row == box.pitch:
         touch(a, in_cta(rank, box.place), u64(box.rows) * u64(box.row))
         return
     copy = stack(Box)
     copy_bytes(copy, box, Box.size)
     at = box.place
     for _ in range(box.rows):
-        if inside == 0:
+        if not inside:
             touch_shared_row(a, box, rank, at)
         elif row_inside(copy) != 0:
             touch_shared_row(a, box, rank, at)
@@ -157,7 +157,7 @@ def reads_of(t: ptr_to(Transfer), shape: u32, agent: u32, clock: u32) -> None:
         else:
             if u64(box.rows) * u64(box.pitch) > LINE:
                 a.pattern = pattern_of_box(box)
-            touch_box(a, box, w.cta.rank, u32(1))
+            touch_box(a, box, w.cta.rank, True)
             pattern_read(a, u32(OF_STORE), u64(0))
     elif shape == Shape.PLAIN:
         at = t.payload[FROM]
@@ -181,7 +181,7 @@ def writes_to_shared(t: ptr_to(Transfer), shape: u32, access: u32, targets: u32)
             box = cast_ptr(Box, address(t.payload))  # noqa: F821
             kind = u32(Kind.TENSOR) | (pattern_of_box(box) << (PATTERN_SHIFT - KIND_SHIFT))
             operation_acts(w, t.lane, t.site, access, kind, p.agent, p.clock, u32(0), a)
-            touch_box(a, box, rank, u32(0))
+            touch_box(a, box, rank, False)
         else:
             kind = u32(Kind.BULK)
             bytes = t.payload[BYTES]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, trailing_zeros
-from mmulator.codegen.types import ptr_to, u32, u64
+from mmulator.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.machine.runtime.events import SPACE_GLOBAL, Fence
 from mmulator.machine.sanitizer.clocks import (
     KNOWN,
@@ -85,45 +85,45 @@ def map_released(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
 
 
 @native
-def fence_known(w: ptr_to(Warp), lanes: u32, f: ptr_to(MapFence)) -> u32:
-    """1 if a fence, of any of its lanes, comes before what lanes of a warp do now."""
+def fence_known(w: ptr_to(Warp), lanes: u32, f: ptr_to(MapFence)) -> boolean:
+    """Whether a fence, of any of its lanes, comes before what lanes of a warp do now."""
     left = f.lanes
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
         if issue_knows(w, lanes, f.agent + lane, f.clock, u32(KNOWN)) != 0:
-            return u32(1)
-    return u32(0)
+            return True
+    return False
 
 
 @native
-def fence_knew(o: ptr_to(Orders), f: ptr_to(MapFence), agent: u32, clock: u32) -> u32:
-    """1 if a fence comes behind what an agent did. What its warp did before counts: maps are published by whole warps."""
+def fence_knew(o: ptr_to(Orders), f: ptr_to(MapFence), agent: u32, clock: u32) -> boolean:
+    """Whether a fence comes behind what an agent did. What its warp did before counts: maps are published by whole warps."""
     if (agent & ~u32(31)) == f.agent:
-        return u32(clock <= f.clock)
-    return u32(entries_of(o, f.view)[agent] >= clock)
+        return clock <= f.clock
+    return entries_of(o, f.view)[agent] >= clock
 
 
 @native
-def was_released(w: ptr_to(Warp), acquired: ptr_to(MapFence), agent: u32, clock: u32) -> u32:
-    """1 if behind what an agent did there was a release that the acquiring lanes knew of."""
+def was_released(w: ptr_to(Warp), acquired: ptr_to(MapFence), agent: u32, clock: u32) -> boolean:
+    """Whether behind what an agent did there was a release that the acquiring lanes knew of."""
     cluster = w.cta.cluster
     o = orders_of(cluster)
     p = proxies_of(cluster)
     if p.released_count > MAP_FENCES:
-        return u32(1)
+        return True
     fences = cast_ptr(MapFence, p.released)
     for n in range(MAP_FENCES):
         if u32(n) < p.released_count:
             r = fences + n
-            if fence_knew(o, r, agent, clock) != 0:
+            if fence_knew(o, r, agent, clock):
                 left = r.lanes
                 while left != 0:
                     lane = trailing_zeros(left)
                     left = left & (left - 1)
-                    if fence_knew(o, acquired, r.agent + lane, r.clock) != 0:
-                        return u32(1)
-    return u32(0)
+                    if fence_knew(o, acquired, r.agent + lane, r.clock):
+                        return True
+    return False
 
 
 @native
@@ -133,7 +133,7 @@ def map_used_by(w: ptr_to(Warp), lane: u32, at: u64, site: u32, record: ptr_to(R
     o = orders_of(cluster)
     p = proxies_of(cluster)
     lanes = u32(1) << lane
-    foreign = u32(record.cluster != u32(cluster.number))
+    foreign = record.cluster != u32(cluster.number)
     if p.acquired_count > MAP_FENCES:
         return
     missing = u32(NO_ACQUIRE)
@@ -142,16 +142,16 @@ def map_used_by(w: ptr_to(Warp), lane: u32, at: u64, site: u32, record: ptr_to(R
         if u32(n) < p.acquired_count:
             f = fences + n
             if f.map == (at & _ALL):
-                if fence_known(w, lanes, f) != 0:
-                    if foreign != 0:
+                if fence_known(w, lanes, f):
+                    if foreign:
                         return  # who released it is in another cluster
                     if agent >= o.stride:
                         return
-                    if fence_knew(o, f, agent, record.clock) != 0:
-                        if was_released(w, f, agent, record.clock) != 0:
+                    if fence_knew(o, f, agent, record.clock):
+                        if was_released(w, f, agent, record.clock):
                             return
                         missing = u32(NO_RELEASE)
-    if foreign == 0:
+    if not foreign:
         if issue_knows(w, lanes, agent, record.clock, u32(KNOWN)) == 0:
             missing = u32(UNORDERED)
     entry = find_against(

@@ -6,7 +6,7 @@ from typing import Any
 
 from mmulator.codegen.lang import native, unrolled
 from mmulator.codegen.ops import cast_ptr, fill_bytes
-from mmulator.codegen.types import Struct, ptr, ptr_to, u32, u64
+from mmulator.codegen.types import Struct, boolean, ptr, ptr_to, u32, u64
 from mmulator.machine.runtime.accounts import warp_number
 from mmulator.machine.sanitizer.clocks import Collector, agent_of, drop_view, knower_of, new_agent, orders_of
 from mmulator.machine.sanitizer.found import of_cluster
@@ -126,9 +126,9 @@ def slot_of_issue(cluster: ptr_to(Cluster), agent: u32, clock: u32, site: u32) -
 
 
 @native(inline=True)
-def is_issue(slot: ptr_to(Issue), agent: u32, clock: u32, site: u32) -> u32:
-    """1 if it is that of this one."""
-    return u32(slot.agent == agent + 1 and slot.clock == clock and slot.site == site)
+def is_issue(slot: ptr_to(Issue), agent: u32, clock: u32, site: u32) -> boolean:
+    """Whether it is that of this one."""
+    return slot.agent == agent + 1 and slot.clock == clock and slot.site == site
 
 
 @native
@@ -138,7 +138,7 @@ def note_issue(w: ptr_to(Warp), lane: u32, agent: u32, clock: u32, site: u32, pa
     cluster = w.cta.cluster
     proxies_of(cluster).noted = u32(1)
     slot = slot_of_issue(cluster, agent, clock, site)
-    if is_issue(slot, agent, clock, site) == 0:
+    if not is_issue(slot, agent, clock, site):
         slot.agent = agent + 1
         slot.clock = clock
         slot.site = site

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, stack
-from mmulator.codegen.types import Struct, i64, ptr, ptr_to, u8, u32, u64
+from mmulator.codegen.types import Struct, boolean, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.machine.runtime.events import READ
 from mmulator.machine.runtime.pending import queue
 from mmulator.machine.runtime.wgmma import first_of, operation
@@ -53,11 +53,11 @@ def pass_unit(walk: ptr_to(Walk), at: u64, site: u32) -> ptr:
     """The next 16 bytes of an operand, at an address of the shared window."""
     number = walk.number
     walk.number = number + 1
-    own = u32(1)
+    own = boolean(True)
     if walk.divisor != 0:
-        own = u32(((number // walk.divisor) & 3) == walk.quarter)
+        own = ((number // walk.divisor) & 3) == walk.quarter
     place = at - SHARED_BASE
-    if own != 0 and place <= walk.size and place + UNIT <= walk.size:
+    if own and place <= walk.size and place + UNIT <= walk.size:
         if at == walk.end:
             walk.end = at + UNIT
         elif at + UNIT == walk.from_:
@@ -111,8 +111,8 @@ def wgmma_begins(w: ptr_to(Warp), number: u64, site: u32) -> None:
     k = i64(table.k)
     bits = i64(table.element_bits)
     met = p.met + (group_number(w) * METS + u32(number & u64(METS - 1)))
-    first = u32(met.operation != number + 1 or met.site != site)
-    if first != 0:
+    first = met.operation != number + 1 or met.site != site
+    if first:
         met.parts = u32(0)
         met.alike = u32(0)
         met.unlike = u32(0)
@@ -126,7 +126,7 @@ def wgmma_begins(w: ptr_to(Warp), number: u64, site: u32) -> None:
             walk_matrix(a, met, u32(OF_A), op.a_desc, k, i64(128), u32(1), u32(2))
         else:
             walk_matrix(a, met, u32(OF_A), op.a_desc, i64(64), row_bytes, u32(0), u32(row_bytes))
-    if first == 0 and met.count <= MET and met.renewed == a.store.renewed:
+    if not first and met.count <= MET and met.renewed == a.store.renewed:
         check_met(a, met)  # another warp has passed through B
         return
     if met.renewed != a.store.renewed:

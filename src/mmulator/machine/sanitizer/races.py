@@ -20,7 +20,7 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )
-from mmulator.codegen.types import ptr, ptr_to, u32, u64
+from mmulator.codegen.types import boolean, ptr, ptr_to, u32, u64
 from mmulator.machine.runtime.events import PROXY_SHIFT, Access, Order, Proxy, by
 from mmulator.machine.runtime.events import SCOPE_SHIFT as ORDER_SCOPE
 from mmulator.machine.sanitizer.before import known_lanes, together
@@ -159,39 +159,40 @@ def each_place(a: ptr_to(Actor), at: ptr_to(u64), base: u64, bytes: u32, since: 
 
 # all lanes at once ----------------------------------------------------------------------------------------------------
 @native
-def all_fine(a: ptr_to(Actor), number: u32, own: u32) -> u32:
-    """1 if what all lanes of a record did comes before what all of the actor's do, or may be at the same time. own: each lane
+def all_fine(a: ptr_to(Actor), number: u32, own: u32) -> boolean:
+    """Whether what all lanes of a record did comes before what all of the actor's do, or may be at the same time. own: each lane
     meets its own alone."""
     if number == a.record:
-        return u32(1)
+        return True
     r = a.store.records + number
     if kind_of(r.flags) >= PROXY_FROM or ((a.flags | r.flags) & STEADY) != 0:
-        return u32(0)
+        return False
     if own != 0 and r.agent == a.agent and r.lanes == 1 and a.shape == 1 and (a.flags >> KIND_SHIFT) == 0:
         if a.store.foreign == 0 or r.cluster == u32(a.cluster.number):
-            return u32(1)
+            return True
     if together(a, r) != 0:
-        return u32(1)
-    return u32((r.all & ~known_lanes(a, r, number)) == 0)
+        return True
+    return (r.all & ~known_lanes(a, r, number)) == 0
 
 
 @native
-def list_fine(a: ptr_to(Actor), list: u32, own: u32) -> u32:
-    """The same of readers, by what a cell says of them without the lane."""
+def list_fine(a: ptr_to(Actor), list: u32, own: u32) -> boolean:
+    """Whether the actor comes after all readers of a list. own: 1 where a reader may be the lane itself."""
     if list < LIST_KEY:
         return all_fine(a, list, own)
     left = list & ~u32(LIST_KEY)
     while left != 0:
         node = a.store.nodes + left
-        if all_fine(a, node.entry >> LANE_BITS, own & u32((node.entry & LANE_MASK) == 0)) == 0:
-            return u32(0)
+        if not all_fine(a, node.entry >> LANE_BITS, own & u32((node.entry & LANE_MASK) == 0)):
+            return False
         left = node.next
-    return u32(1)
+    return True
 
 
 @native
-def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32, out: ptr_to(u64)) -> u32:
-    """What the cells of all places are after the access, if none of it is in doubt; else 0, and they are looked at one by one."""
+def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32, out: ptr_to(u64)) -> boolean:
+    """What the cells of all places are after the access, if none of it is in doubt. False: they are
+    looked at one by one."""
     found = load(U64, cells)
     lanes = iota(U32)
     last = U32(found)
@@ -204,8 +205,8 @@ def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32, out: ptr_to(u
         left = left & ~same
         if ((a.store.records + number).flags & STRONG) == 0:
             weak = select(bits_mask(same), U32(u32(1)), weak)
-        if all_fine(a, number, u32((mask_bits((last & LANE_MASK) != lanes) & same) == 0)) == 0:
-            return u32(0)
+        if not all_fine(a, number, u32((mask_bits((last & LANE_MASK) != lanes) & same) == 0)):
+            return False
     left = leaders & mask_bits(readers != 0)
     of = readers & LANE_MASK
     keys = (readers & ~u32(LANE_MASK)) | ((lanes - of) & LANE_MASK)
@@ -217,8 +218,8 @@ def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32, out: ptr_to(u
             shift = (first - one) & LANE_MASK
             same = mask_bits(keys == ((one & ~u32(LANE_MASK)) | shift)) & left
             left = left & ~same
-            if list_fine(a, one >> LANE_BITS, u32(shift == 0)) == 0:
-                return u32(0)
+            if not list_fine(a, one >> LANE_BITS, u32(shift == 0)):
+                return False
             if a.store.foreign != 0:
                 a.lane = first
                 site = read_by_itself(a, one)
@@ -230,7 +231,7 @@ def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32, out: ptr_to(u
         if (a.flags & STRONG) != 0:
             kept = select(readers != 0, readers, select(weak != 0, last, kept))
         store((U64(kept) << 32) | U64(new), out)
-        return u32(1)
+        return True
     while left != 0:
         first = trailing_zeros(left)
         one = u32(cells[first] >> 32)
@@ -240,12 +241,12 @@ def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32, out: ptr_to(u
         both = joined(a, one >> LANE_BITS, shift)
         new = select(bits_mask(same), ((of + u32(both >> 32)) & LANE_MASK) | (u32(both) << LANE_BITS), new)
     store((U64(new) << 32) | U64(last), out)
-    return u32(1)
+    return True
 
 
 @native
-def all_at_once(a: ptr_to(Actor), p: ptr_to(Pattern), at: ptr_to(u64), base: u64, bytes: u32) -> u32:
-    """1 if the lanes' access is done with; 0 if each place is to be looked at."""
+def all_at_once(a: ptr_to(Actor), p: ptr_to(Pattern), at: ptr_to(u64), base: u64, bytes: u32) -> boolean:
+    """Whether the lanes' access is done with; False if each place is to be looked at."""
     s = a.races
     first = trailing_zeros(a.mask)
     cells = s.cells
@@ -262,14 +263,14 @@ def all_at_once(a: ptr_to(Actor), p: ptr_to(Pattern), at: ptr_to(u64), base: u64
     else:
         area = area_of(s.launch, s, start, a.site)
         if u64(area) == 0:
-            return u32(0)
+            return False
         cells = area.cells
         sheets = area.sheets
         from_ = area.base
         end = area.start + area.size - area.base
     places = (load(U64, at) | base) - from_
     if (mask_bits((places + u64(bytes)) > end) & p.leaders) != 0:
-        return u32(0)
+        return False
     m = bits_mask(p.leaders)
     numbers = places >> SHEET_BITS
     modes = gather(U32, elements_at(sheets, numbers), m)
@@ -278,7 +279,7 @@ def all_at_once(a: ptr_to(Actor), p: ptr_to(Pattern), at: ptr_to(u64), base: u64
     if need == 3:
         need = u32(2)
     if mode == 0 or (mode - 1) > need or (mask_bits(modes != mode) & p.leaders) != 0:
-        return u32(0)
+        return False
     granule = mode - 1
     within = (places & (SHEET - 1)) >> U64(u64(granule))
     where = elements_at(cells, numbers * SHEET_CELLS + within + cells_from(granule))
@@ -287,8 +288,8 @@ def all_at_once(a: ptr_to(Actor), p: ptr_to(Pattern), at: ptr_to(u64), base: u64
     made = stack(u64, 32)
     for _ in range(count):
         store(gather(U64, where, m), found)
-        if cells_fine(a, found, p.leaders, made) == 0:
-            return u32(0)
+        if not cells_fine(a, found, p.leaders, made):
+            return False
         if p.row != 0 and count == 1 and ((u32(start - from_) & (SHEET - 1)) + (bytes << LANE_BITS)) <= SHEET:
             place = u32(start - from_) & (SHEET - 1)
             number = (start - from_) >> SHEET_BITS
@@ -303,7 +304,7 @@ def all_at_once(a: ptr_to(Actor), p: ptr_to(Pattern), at: ptr_to(u64), base: u64
                 one = cast_ptr(u64, pointers[lane])
                 one[0] = made[lane]
             where = advance(where, 8)
-    return u32(1)
+    return True
 
 
 @native
@@ -333,7 +334,7 @@ def race_lanes(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u3
         if p.lanes != 0:
             as_lanes(a, first, p.lanes << first, since)
             if a.record != 0:
-                if all_at_once(a, p, at, base, bytes) != 0:
+                if all_at_once(a, p, at, base, bytes):
                     return
     each_place(a, at, base, bytes, since)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.types import ptr_to, u32, u64
+from mmulator.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.machine.sanitizer.before import UNORDERED, check_access, issue_level, known_lanes, turned
 from mmulator.machine.sanitizer.records import (
     JOINS,
@@ -20,21 +20,21 @@ from mmulator.machine.sanitizer.records import (
 
 
 @native
-def replaced(a: ptr_to(Actor), number: u32, turn: u32, shift: u32) -> u32:
-    """1 if whoever comes after the actor's read comes after one of a list, too, which so need not be kept. turn, shift: the lanes
-    of the one and of the actor's, both relative to the cell's."""
+def replaced(a: ptr_to(Actor), number: u32, turn: u32, shift: u32) -> boolean:
+    """Whether whoever comes after the actor's read comes after a reader of a list, too: the list need not keep that reader.
+    turn, shift: lanes of the reader and of the actor, both relative to the cell's."""
     r = a.store.records + number
     if (a.flags & ~r.flags & STRONG) != 0:
-        return u32(0)
+        return False
     if a.store.foreign != 0:
         if r.cluster != u32(a.cluster.number):
-            return u32(0)
+            return False
     if r.agent == a.agent and r.clock <= a.clock:
         if (turned(r.lanes, turn) & ~turned(a.shape, shift)) == 0:
-            return u32(1)
+            return True
     if a.asynchronous == 0:
-        return u32((r.all & ~known_lanes(a, r, number)) == 0)
-    return u32(issue_level(a, r, number, r.all) != UNORDERED)
+        return (r.all & ~known_lanes(a, r, number)) == 0
+    return issue_level(a, r, number, r.all) != UNORDERED
 
 
 @native
@@ -55,7 +55,7 @@ def joined(a: ptr_to(Actor), list: u32, shift: u32) -> u64:
     if list < LIST_KEY:  # one alone
         if list == a.record and shift == 0:
             return u64(list)
-        if replaced(a, list, u32(0), shift) != 0:
+        if replaced(a, list, u32(0), shift):
             memo.made = a.record
             memo.shift = shift
             return u64(a.record) | (u64(shift) << 32)
@@ -71,7 +71,7 @@ def joined(a: ptr_to(Actor), list: u32, shift: u32) -> u64:
         node = store.nodes + left
         if node.entry == item:
             return u64(list)
-        if replaced(a, node.entry >> LANE_BITS, node.entry & LANE_MASK, shift) != 0:
+        if replaced(a, node.entry >> LANE_BITS, node.entry & LANE_MASK, shift):
             dropped = dropped + 1
         else:
             count = count + 1
@@ -90,7 +90,7 @@ def joined(a: ptr_to(Actor), list: u32, shift: u32) -> u64:
     while left != 0:
         node = store.nodes + left
         full = node.next == 0 and count >= store.most  # the oldest
-        if replaced(a, node.entry >> LANE_BITS, node.entry & LANE_MASK, shift) == 0 and not full:
+        if not replaced(a, node.entry >> LANE_BITS, node.entry & LANE_MASK, shift) and not full:
             made = new_node(a.races, store, node.entry, made)
         left = node.next
     first = new_node(a.races, store, item, made)

@@ -12,7 +12,7 @@ from typing import Any
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import atomic_rmw, cast_ptr, fill_bytes
-from mmulator.codegen.types import Struct, ptr, ptr_to, u32, u64
+from mmulator.codegen.types import Struct, boolean, ptr, ptr_to, u32, u64
 from mmulator.machine.runtime.events import Access
 from mmulator.machine.sanitizer.found import of_cluster, of_launch
 from mmulator.machine.state import Cluster, Warp
@@ -160,19 +160,19 @@ CHUNK, NODE_CHUNK = 1024, 4096  # of the launch's, that a cluster takes at once
 
 
 @native
-def more_records(s: ptr_to(Races), store: ptr_to(Store)) -> u32:
-    """1 if a store has records again."""
+def more_records(s: ptr_to(Races), store: ptr_to(Store)) -> boolean:
+    """Whether a store has records again."""
     if store.foreign == 0:
-        return u32(0)
+        return False
     launch = s.launch
     if launch.taken >= launch.room:
-        return u32(0)
+        return False
     first = atomic_rmw("add", _taken(launch), u32(CHUNK))
     if first + CHUNK > launch.room:
-        return u32(0)
+        return False
     store.next = first + 1
     store.end = first + 1 + CHUNK
-    return u32(1)
+    return True
 
 
 def _taken(launch: Any) -> Any:
@@ -209,7 +209,7 @@ def record_of(a: ptr_to(Actor), lanes: u32, since: u32) -> u32:
                 r.all = r.all | a.mask
                 return number
     if store.next == store.end:
-        if more_records(a.races, store) == 0:
+        if not more_records(a.races, store):
             forget_one(a.cluster)
             return u32(0)
     number = store.next

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, copy_bytes, stack
-from mmulator.codegen.types import ptr_to, u8, u32, u64
+from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
 from mmulator.machine.runtime.boxes import next_row, row_inside, row_offset
 from mmulator.machine.runtime.maps import MOST_ROW, Box
 from mmulator.machine.runtime.tensor import begin_of, first_byte, take_row
@@ -15,16 +15,16 @@ from mmulator.machine.state import Cluster, Transfer, TransferKind
 
 
 @native
-def is_equal(a: ptr_to(u8), b: ptr_to(u8), bytes: u64) -> u32:
+def is_equal(a: ptr_to(u8), b: ptr_to(u8), bytes: u64) -> boolean:
     for i in range(bytes):
         if a[i] != b[i]:
-            return u32(0)
-    return u32(1)
+            return False
+    return True
 
 
 @native
-def is_there(t: ptr_to(Transfer)) -> u32:
-    """1 if the tensor has what a store, which has not begun, will write to it."""
+def is_there(t: ptr_to(Transfer)) -> boolean:
+    """Whether the tensor has what a store, which has not begun, will write to it."""
     box = stack(Box)
     copy_bytes(box, cast_ptr(Box, address(t.payload)), Box.size)  # noqa: F821
     room = stack(u8, MOST_ROW)
@@ -35,11 +35,11 @@ def is_there(t: ptr_to(Transfer)) -> u32:
         if row_inside(box) != 0:
             take_row(box, room, memory, at)
             tensor = target + (row_offset(box) - box.first + u64(box.low))
-            if is_equal(tensor, room + box.low, u64(box.high - box.low)) == 0:
-                return u32(0)
+            if not is_equal(tensor, room + box.low, u64(box.high - box.low)):
+                return False
         at = at + u64(box.pitch)
         next_row(box, u32(1))
-    return u32(1)
+    return True
 
 
 @native
@@ -53,7 +53,7 @@ def is_on_its_way(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> u32:
             same = (u64(other.target) == u64(t.target)) & (other.units == t.units) & (other.source_bytes == t.source_bytes)
             same = same & (its.first == box.first) & (its.row == box.row) & (its.swizzle == box.swizzle)
             if same != 0:
-                if is_equal(cast_ptr(u8, other.source), cast_ptr(u8, t.source), t.source_bytes) != 0:
+                if is_equal(cast_ptr(u8, other.source), cast_ptr(u8, t.source), t.source_bytes):
                     return u32(1)
     return u32(0)
 
@@ -61,6 +61,6 @@ def is_on_its_way(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> u32:
 @native
 def is_replica(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> u32:
     """1 if a store that has not begun, of a box to a tensor, brings what is there or on its way."""
-    if is_there(t) != 0:
+    if is_there(t):
         return u32(1)
     return is_on_its_way(cluster, t)

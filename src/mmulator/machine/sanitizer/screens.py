@@ -29,7 +29,7 @@ def strange(w: ptr_to(Warp), at: u64, base: u64, only: u32) -> u32:
     slot = (at | base) >> SLOT_SHIFT
     if base != 0 and at > OFFSET_MASK:
         return u32(FaultKind.BEYOND_SPACE)
-    if only == Only.OWN and other_cta(w, at) != 0:
+    if only == Only.OWN and other_cta(w, at):
         return u32(FaultKind.OTHER_CTA)
     if only == Only.GLOBAL and (slot == SLOT_SHARED or slot == SLOT_LOCAL):
         return u32(FaultKind.WRONG_SPACE)

@@ -19,7 +19,7 @@ from typing import Any
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import atomic_rmw, cast_ptr, fill_bytes, minimum, null, trailing_zeros
-from mmulator.codegen.types import ptr_to, u8, u32, u64
+from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
 from mmulator.machine.sanitizer.before import check_access
 from mmulator.machine.sanitizer.readers import behind, check_readers, read_by_itself, was_read, with_reader
 from mmulator.machine.sanitizer.records import (
@@ -182,24 +182,24 @@ def touch(a: ptr_to(Actor), at: u64, bytes: u64) -> None:
 
 
 @native
-def put_by_tensor_copy(w: ptr_to(Warp), place: u32) -> u32:
-    """1 if a tensor copy wrote last to an address of the CTA's shared window, or it is not known who did."""
+def put_by_tensor_copy(w: ptr_to(Warp), place: u32) -> boolean:
+    """Whether a tensor copy wrote last to an address of the CTA's shared window, or it is not known who did."""
     s = races_of(w.cta.cluster)
     if u64(s) == 0 or place < SHARED_BASE:
-        return u32(1)
+        return True
     at = u64(place - SHARED_BASE)
     if at >= u64(s.stride) * SHEET:
-        return u32(1)
+        return True
     at = at + u64(w.cta.rank * s.stride) * SHEET
     number = at >> SHEET_BITS
     mode = s.sheets[number]
     if mode == 0:
-        return u32(1)
+        return True
     cell = (s.cells + number * SHEET_CELLS + cells_from(mode - 1))[(u32(at) & (SHEET - 1)) >> (mode - 1)]
     record = u32(cell) >> LANE_BITS
     if record == 0:
-        return u32(1)
-    return u32(kind_of((cast_ptr(Store, s).records + record).flags) == int(Kind.TENSOR))
+        return True
+    return kind_of((cast_ptr(Store, s).records + record).flags) == int(Kind.TENSOR)
 
 
 # actors ---------------------------------------------------------------------------------------------------------------

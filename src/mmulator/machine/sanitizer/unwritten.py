@@ -30,7 +30,7 @@ from mmulator.codegen.ops import (
     null,
     trailing_zeros,
 )
-from mmulator.codegen.types import Struct, ptr, ptr_to, u8, u32, u64
+from mmulator.codegen.types import Struct, boolean, ptr, ptr_to, u8, u32, u64
 from mmulator.machine.runtime.events import Access
 from mmulator.machine.sanitizer.found import find, of_launch
 from mmulator.machine.sanitizer.values import UNWRITTEN, UNWRITTEN_PART, known, number_of_warp
@@ -84,27 +84,27 @@ def mark_bytes(w: ptr_to(Warp), at: u64, bytes: u64, site: u32) -> None:
 
 
 @native
-def nothing_at(w: ptr_to(Warp), at: u64, bytes: u32, site: u32) -> u32:
-    """1 if bytes are watched, and nobody has written any of them."""
+def nothing_at(w: ptr_to(Warp), at: u64, bytes: u32, site: u32) -> boolean:
+    """Whether bytes are watched, and nobody has written any of them."""
     found = stretch_of(w, at, site)
     if u64(found) == 0:
-        return u32(0)
+        return False
     if found.size - (at - found.start) < u64(bytes):
-        return u32(0)
+        return False
     marks = cast_ptr(u8, found.marks + (at - found.start))
     some = u8(0)
     for n in range(bytes):
         some = some | marks[n]
-    return u32(some == 0)
+    return some == 0
 
 
 @native
-def combines(w: ptr_to(Warp), access: u32, site: u32) -> u32:
-    """1 if an access leaves something of what was there, or depends on it."""
+def combines(w: ptr_to(Warp), access: u32, site: u32) -> boolean:
+    """Whether an access leaves something of what was there, or depends on it."""
     if (access & _ATOMIC) == 0:
-        return u32(0)
+        return False
     watched = cast_ptr(WatchedLaunch, of_launch(w.cta.cluster).values)
-    return u32(watched.atomics[site] != EXCHANGE)
+    return watched.atomics[site] != EXCHANGE
 
 
 @native
@@ -114,14 +114,14 @@ def lanes_mark(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u3
         return
     if u64(of_launch(w.cta.cluster).values) == 0:
         return
-    if combines(w, access, site) != 0:
+    if combines(w, access, site):
         bad = u32(0)
         first = u64(0)
         left = mask
         while left != 0:
             lane = trailing_zeros(left)
             left = left & (left - 1)
-            if nothing_at(w, at[lane], bytes, site) != 0:
+            if nothing_at(w, at[lane], bytes, site):
                 if bad == 0:
                     first = at[lane]
                 one = u32(1)
@@ -147,7 +147,7 @@ def one_marks(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
         return
     if u64(of_launch(w.cta.cluster).values) == 0:
         return
-    if combines(w, access, site) != 0 and nothing_at(w, at, bytes, site) != 0:
+    if combines(w, access, site) and nothing_at(w, at, bytes, site):
         one = u32(1)
         find(w, u32(UNDEFINED_GLOBAL.number), site, one << lane, at, bytes)
     mark_bytes(w, at, u64(bytes), site)

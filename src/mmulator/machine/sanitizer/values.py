@@ -29,7 +29,7 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )
-from mmulator.codegen.types import Struct, ptr, ptr_to, u8, u16, u32, u64
+from mmulator.codegen.types import Struct, boolean, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.machine.runtime.events import PROXY_SHIFT, Access, Proxy
 from mmulator.machine.sanitizer.found import find_against
 from mmulator.machine.sanitizer.state import Found, SanitizedCluster
@@ -229,14 +229,14 @@ def note_missed(w: ptr_to(Warp), lanes: u32, site: u32) -> None:
 
 
 @native(inline=True)
-def nothing_written_at(state: ptr_to(u8), bytes: u32) -> u32:
-    """1 if none of an element's bytes has a value."""
+def nothing_written_at(state: ptr_to(u8), bytes: u32) -> boolean:
+    """Whether none of an element's bytes has a value."""
     if bytes == 4:
-        return u32((load(u32, state, 0, 1) & WORD) == 0)
+        return (load(u32, state, 0, 1) & WORD) == 0
     found = u8(0)
     for n in range(bytes):
         found = found | state[n]
-    return u32((found & WRITTEN) == 0)
+    return (found & WRITTEN) == 0
 
 
 @native
@@ -285,18 +285,18 @@ def lanes_read_written(
         lane = trailing_zeros(left)
         left = left & (left - 1)
         place = at[lane] | base
-        if has_value_state(w, place, bytes * count) != 0:
+        if has_value_state(w, place, bytes * count):
             state = value_state_at(w, lane, place)
             for c in range(count):
-                if nothing_written_at(state + c * bytes, bytes) != 0:
+                if nothing_written_at(state + c * bytes, bytes):
                     one = u32(1)
                     out[c] = out[c] & ~(one << lane)
                     note_undefined(w, lane, place + u64(c * bytes), bytes, state + c * bytes, site)
 
 
 @native(inline=True)
-def has_value_state(w: ptr_to(Warp), at: u64, bytes: u32) -> u32:
-    """1 if there is shared or local memory at an address; else the access faults."""
+def has_value_state(w: ptr_to(Warp), at: u64, bytes: u32) -> boolean:
+    """Whether there is shared or local memory at an address; else the access faults."""
     s = known(w.cta.cluster)
     slot = at >> SLOT_SHIFT
     offset = at & _OFFSET
@@ -305,10 +305,10 @@ def has_value_state(w: ptr_to(Warp), at: u64, bytes: u32) -> u32:
         offset = (at & _WITHIN) - SHARED_BASE
         size = s.shared_bytes
         if (at & _OFFSET) >> RANK_SHIFT >= u64(w.cta.cluster.cta_count):
-            return u32(0)
+            return False
     elif slot != SLOT_LOCAL:
-        return u32(0)
-    return u32(size >= u64(bytes) and offset <= size - u64(bytes))
+        return False
+    return size >= u64(bytes) and offset <= size - u64(bytes)
 
 
 @native
@@ -323,10 +323,10 @@ def rows_read_written(
     for m in range(matrices):
         for r in range(u32(8)):
             place = at[8 * m + r] | base
-            if place >> SLOT_SHIFT == SLOT_SHARED and has_value_state(w, place, u32(16)) != 0:
+            if place >> SLOT_SHIFT == SLOT_SHARED and has_value_state(w, place, u32(16)):
                 state = value_state_at(w, u32(0), place)
                 for t in range(u32(4)):
-                    if nothing_written_at(state + 4 * t, u32(4)) != 0:
+                    if nothing_written_at(state + 4 * t, u32(4)):
                         # lane 4 r + t has these two elements; transposed, lanes 8 t + r / 2 and 8 t + 4 + r / 2 have one each
                         lanes = u32(1) << (4 * r + t)
                         if trans != 0:
@@ -352,7 +352,7 @@ def lanes_wrote_nothing(
         if u64(state) == 0:
             one = u32(1)
             outside = outside | (one << lane)
-        elif has_value_state(w, place, bytes) != 0:
+        elif has_value_state(w, place, bytes):
             fill_bytes(state, UNDEFINED, bytes)
             s = known(w.cta.cluster)
             s.epoch = s.epoch + 1
@@ -366,7 +366,7 @@ def lanes_wrote_nothing(
         below = u32((u64(1) << u64(lane)) - 1) & lanes
         if below != 0 and place >> SLOT_SHIFT == SLOT_SHARED:
             state = value_state_at(w, lane, place)
-            if has_value_state(w, place, bytes) != 0:
+            if has_value_state(w, place, bytes):
                 mark_written(state, bytes)
 
 
@@ -392,7 +392,7 @@ def one_wrote(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
         begin = u32(0)
         while begin < bytes:
             size = minimum(bytes - begin, u32(4))
-            if nothing_written_at(state + begin, size) != 0:
+            if nothing_written_at(state + begin, size):
                 source = stack(Source)
                 source.at = at + u64(begin)
                 source.bytes = size
@@ -437,7 +437,7 @@ def values_end(cluster: ptr_to(Cluster)) -> None:
     for n in range(s.count):
         entry = s.pending + n
         source = entry.source
-        if nothing_written_at(value_state_at(entry.w, source.lane, source.at), source.bytes) != 0:
+        if nothing_written_at(value_state_at(entry.w, source.lane, source.at), source.bytes):
             found = cast_ptr(Found, null(u8))
             if entry.memory == 1:
                 found = tell_undefined(entry.w, entry.rule, entry.site, entry.lanes, source)

@@ -67,7 +67,7 @@ WORDS = u32.vec(UNIT // 4)
 def state_of_unit(w: ptr_to(Warp), at: u64, site: u32) -> ptr:
     """What is known of 16 bytes of an operand. Those that have no value are noted."""
     place = of_descriptor(w, at)
-    if has_value_state(w, place, u32(UNIT)) == 0:
+    if not has_value_state(w, place, u32(UNIT)):
         return null(u8)
     state = value_state_at(w, u32(0), place)
     if any_lane((load(WORDS, state, 0, 1) & WORD) == 0) != 0:
@@ -202,9 +202,9 @@ def tile_values(
         address = place + u64(element * i64(bits) >> 3)
         size = (bits + 7) >> 3
         has = u32(1)
-        if has_value_state(w, address, size) != 0:
+        if has_value_state(w, address, size):
             state = value_state_at(w, u32(0), address)
-            if nothing_written_at(state, size) != 0:
+            if nothing_written_at(state, size):
                 has = u32(0)
                 note_undefined(w, (i // held) & 31, address, size, state, site)
         r = i // (held * LANES)

@@ -18,7 +18,7 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )
-from mmulator.codegen.types import Struct, ptr, ptr_to, u32, u64
+from mmulator.codegen.types import Struct, boolean, ptr, ptr_to, u32, u64
 from mmulator.machine.runtime.accounts import warp_number
 from mmulator.machine.sanitizer.found import of_cluster
 from mmulator.machine.sanitizer.state import SanitizedLaunch
@@ -266,17 +266,17 @@ def release_lanes(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, c: ptr_to(Col
 
 
 @native
-def raise_own(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, plane: u32) -> u32:
-    """Lanes that have one view to themselves learn in it what each did, if that is all that there is to learn: 1."""
+def raise_own(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, plane: u32) -> boolean:
+    """Lanes that have one view to themselves learn in it what each did. True if that is all that there is to learn."""
     at = plane * 32
     ids = load(U32, k.now.views, at)
     id = ids[trailing_zeros(mask)]
     if id < FIRST or o.counts[id] != popcount(mask) or (mask_bits(ids == id) & mask) != mask:
-        return u32(0)
+        return False
     raise_entries(o, id, k.first, k.now.own + at, mask)
     if o.copies != 0:
         raise_entries(o, id, o.threads + k.first, k.now.copied + at, mask)
-    return u32(1)
+    return True
 
 
 @native

@@ -23,7 +23,7 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )
-from mmulator.codegen.types import Struct, ptr_to, u8, u32, u64
+from mmulator.codegen.types import Struct, boolean, ptr_to, u8, u32, u64
 from mmulator.machine.sanitizer.clocks import (
     ALL,
     FIRST,
@@ -211,7 +211,7 @@ def join_rows(launch: ptr_to(SanitizedLaunch), world: ptr_to(World), into: u32, 
 
 # locations ------------------------------------------------------------------------------------------------------------
 @native
-def place_at(world: ptr_to(World), at: u64, make: u32) -> ptr_to(Place):
+def place_at(world: ptr_to(World), at: u64, make: boolean) -> ptr_to(Place):
     """The entry of an address; if there is none, a new one or null."""
     n = u32((at * _SPREAD) >> 50)
     for _ in range(u32(PLACES)):
@@ -219,7 +219,7 @@ def place_at(world: ptr_to(World), at: u64, make: u32) -> ptr_to(Place):
         if entry.at == at:
             return entry
         if entry.at == 0:
-            if make == 0 or world.place_count >= _FULL:
+            if not make or world.place_count >= _FULL:
                 return cast_ptr(Place, null(u8))
             world.place_count = world.place_count + 1
             entry.at = at
@@ -237,7 +237,7 @@ def overwrite_world(cluster: ptr_to(Cluster), at: u64) -> None:
     if world.place_count == 0:
         return
     lock_world(world)
-    entry = place_at(world, at, u32(0))
+    entry = place_at(world, at, False)
     if u64(entry) != 0:
         drop_row(world, entry.row)
         entry.row = u32(NOTHING)
@@ -254,7 +254,7 @@ def tell_world(cluster: ptr_to(Cluster), at: u64, id: u32) -> None:
     launch = of_launch(cluster)
     o = orders_of(cluster)
     lock_world(world)
-    entry = place_at(world, at, u32(1))
+    entry = place_at(world, at, True)
     if u64(entry) == 0:
         launch.forgotten = launch.forgotten + 1
         unlock_world(world)
@@ -323,7 +323,7 @@ def hear_world(w: ptr_to(Warp), mask: u32, at: u64, plane: u32) -> None:
     o = orders_of(cluster)
     lanes = knower_of(o, w).now.views + plane * 32
     lock_world(world)
-    entry = place_at(world, at, u32(0))
+    entry = place_at(world, at, False)
     if u64(entry) == 0:
         if world.place_count >= _FULL:
             o.all_strangers = u32(1)
@@ -364,29 +364,29 @@ def forget_strangers(cluster: ptr_to(Cluster)) -> None:
 
 # what others ask ------------------------------------------------------------------------------------------------------
 @native
-def view_knows_foreign(cluster: ptr_to(Cluster), id: u32, number: u32, agent: u32, clock: u32) -> u32:
-    """1 if what an agent of another cluster (by its number) did at its clock comes before what a view was taken of."""
+def view_knows_foreign(cluster: ptr_to(Cluster), id: u32, number: u32, agent: u32, clock: u32) -> boolean:
+    """Whether what an agent of another cluster (by its number) did at its clock comes before what a view was taken of."""
     o = orders_of(cluster)
     world = world_of(cluster)
     if id == ALL or agent >= o.stride or o.all_strangers != 0 or u64(world) == 0:
-        return u32(1)
+        return True
     view = entries_of(o, id)
     strangers = cast_ptr(Stranger, o.strangers)
     for i in range(o.stranger_count):
         s = strangers + i
         if view[s.agent] != 0 and s.row != NOTHING:
             if s.row == ALL:
-                return u32(1)
+                return True
             snapshot = row_at(world, s.row)[number]
             if snapshot == ALL:
-                return u32(1)
+                return True
             if snapshot_at(world, snapshot)[agent] >= clock and snapshot != NOTHING:
-                return u32(1)
-    return u32(0)
+                return True
+    return False
 
 
 @native
-def knows_foreign(w: ptr_to(Warp), lane: u32, number: u32, agent: u32, clock: u32) -> u32:
-    """The same of what a lane does now."""
+def knows_foreign(w: ptr_to(Warp), lane: u32, number: u32, agent: u32, clock: u32) -> boolean:
+    """Whether what a lane does now comes after a clock of an agent of another cluster."""
     cluster = w.cta.cluster
     return view_knows_foreign(cluster, knower_of(orders_of(cluster), w).now.views[lane], number, agent, clock)
