@@ -34,7 +34,7 @@ def forget_mbarriers(cluster: ptr_to(Cluster)) -> None:
     """A cluster begins."""
     if cluster.account_count != 0:
         fill_bytes(cluster.accounts, 0, Account.size * ACCOUNTS)
-        cluster.account_count = u32(0)
+        cluster.account_count = 0
 
 
 @native
@@ -98,15 +98,15 @@ def open_account(w: ptr_to(Warp), lane: u32, barrier: u64, word: u64, site: u32)
     if entry.at == 0:
         entry.at = barrier
         cluster.account_count = cluster.account_count + 1
-    entry.valid = u32(1)
+    entry.valid = 1
     entry.word = word
-    entry.phase = u32(0)
-    entry.arrived.site = u32(0)
-    entry.asked.site = u32(0)
-    entry.brought.site = u32(0)
-    entry.expected = u64(0)
-    entry.came = u64(0)
-    note_who(entry.made, w, lane, site, u32(0))
+    entry.phase = 0
+    entry.arrived.site = 0
+    entry.asked.site = 0
+    entry.brought.site = 0
+    entry.expected = 0
+    entry.came = 0
+    note_who(entry.made, w, lane, site, 0)
 
 
 @native
@@ -114,7 +114,7 @@ def close_account(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
     """mbarrier.inval."""
     entry = account_of(w.cta.cluster, barrier)
     if u64(entry) != 0:
-        entry.valid = u32(0)
+        entry.valid = 0
         note_who(entry.ended, w, lane, site, entry.phase)
 
 
@@ -137,5 +137,5 @@ def book(
         entry.came = entry.came + came
     if flips != 0:
         entry.phase = entry.phase + 1
-        entry.expected = u64(0)
-        entry.came = u64(0)
+        entry.expected = 0
+        entry.came = 0

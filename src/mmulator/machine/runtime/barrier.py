@@ -27,19 +27,19 @@ def release_if_complete(cta: ptr_to(Cta), id: u32) -> boolean:
         return False
     bar.arrived = 0
     bar.came = 0
-    cta.open_barriers = cta.open_barriers & ~(u32(1) << id)
+    cta.open_barriers = cta.open_barriers & ~(1 << id)
     barrier_over(cta, id)
     warps = cast_ptr(Warp, cta.warps)
     for i in range(cta.launch.warps):
         w = warps + i
         if w.bar_came[id] != 0:
             bar.came = bar.came + popcount(w.bar_came[id])
-            cta.open_barriers = cta.open_barriers | (u32(1) << id)
+            cta.open_barriers = cta.open_barriers | (1 << id)
         else:
             lanes = w.bar_lanes[id]
             w.at_barrier = w.at_barrier & ~lanes
             if bar.red != 0:
-                w.used = u32(1)
+                w.used = 1
                 w.bar_result = select(bits_mask(lanes), U32(bar.pending), w.bar_result)
             w.bar_lanes[id] = 0
     return True
@@ -61,34 +61,34 @@ def barrier(w: ptr_to(Warp), mask: u32, id: u32, count: u32, op: u32, pred: u32,
     cta = w.cta
     if id >= NUM_BARRIERS or (count & 31) != 0:
         fault(w, FaultKind.BAD_BARRIER, site, trailing_zeros(mask), u64(id), count)
-        return i32(RESCHEDULE)
+        return RESCHEDULE
     if (op & ALIGNED) != 0:
         elsewhere = w.at_barrier & mask_bits(w.lane_pc != next)
         if elsewhere != 0:
-            return partial_warp(w, mask, u32(0), site)
+            return partial_warp(w, mask, 0, site)
     op = op & ~u32(ALIGNED)
     bar = cast_ptr(Barrier, cta.barriers) + id
     if bar.came == 0:
         bar.count = count
-        bar.red = u32(0)
-        bar.pending = u32(0)
+        bar.red = 0
+        bar.pending = 0
         if op == RED_AND:
-            bar.pending = u32(1)
+            bar.pending = 1
     elif count != bar.count:
         fault(w, FaultKind.BARRIER_COUNTS, site, trailing_zeros(mask), u64(id) | (u64(bar.count) << 32), count)
-        return i32(RESCHEDULE)
+        return RESCHEDULE
     barrier_arrived(w, mask, id, op, site)
-    cta.open_barriers = cta.open_barriers | (u32(1) << id)
+    cta.open_barriers = cta.open_barriers | (1 << id)
     bar.came = bar.came + popcount(mask)
     if op >= RED_POPC:
-        bar.red = u32(1)
+        bar.red = 1
     voted = pred & mask
     if op == RED_POPC:
         bar.pending = bar.pending + popcount(voted)
     if op == RED_AND and voted != mask:
-        bar.pending = u32(0)
+        bar.pending = 0
     if op == RED_OR and voted != 0:
-        bar.pending = u32(1)
+        bar.pending = 1
     if op != ARRIVE:
         w.at_barrier = w.at_barrier | mask
         w.bar_lanes[id] = w.bar_lanes[id] | mask
@@ -100,7 +100,7 @@ def barrier(w: ptr_to(Warp), mask: u32, id: u32, count: u32, op: u32, pred: u32,
         arrive_together(w, id)
     if release_if_complete(cta, id) or op == ARRIVE:
         return next
-    return i32(RESCHEDULE)
+    return RESCHEDULE
 
 
 @native
@@ -112,5 +112,5 @@ def barrier_named(
     other = mask & mask_bits((load(U32, ids) != ids[lane]) | (load(U32, counts) != counts[lane]))
     if other != 0:
         fault(w, FaultKind.BARRIER_LANES, site, trailing_zeros(other), u64(ids[lane]), lane)
-        return i32(RESCHEDULE)
+        return RESCHEDULE
     return barrier(w, mask, ids[lane], counts[lane], op, pred, next, site)

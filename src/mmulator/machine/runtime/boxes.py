@@ -26,16 +26,16 @@ FAR = 50  # bits: a tensor that goes on for 2^62 bytes is nowhere
 def along_row(box: ptr_to(Box)) -> boolean:
     """Which bytes of a row are the tensor's; from here on dimension 0 is within the row, but for interleaved units.
     False if the row begins within 16 bytes."""
-    box.inner = i64(0)
-    box.low = u32(0)
+    box.inner = 0
+    box.low = 0
     box.high = box.memory_row
     if box.stride[0] != 0:
         return True
     first = box.at[0]
     elements = i64(box.elements)
     count = i64(box.count[0])
-    low = maximum(i64(0) - first, i64(0))
-    high = maximum(box.size[0] - first, i64(0))
+    low = maximum(0 - first, 0)
+    high = maximum(box.size[0] - first, 0)
     if elements != 1:
         low = (low + elements - 1) // elements
         high = (high + elements - 1) // elements
@@ -46,9 +46,9 @@ def along_row(box: ptr_to(Box)) -> boolean:
     box.inner = first * i64(box.unit)
     if elements != 1:
         box.inner = box.inner // elements
-    box.at[0] = i64(0)
-    box.size[0] = i64(1)
-    box.count[0] = u32(1)
+    box.at[0] = 0
+    box.size[0] = 1
+    box.count[0] = 1
     return (box.inner & (GRANULE - 1)) == 0
 
 
@@ -70,9 +70,9 @@ def begin_box(
     coordinates, more: 32 lanes of each; more: of im2col the offsets, of im2col::w halo and offset.
     """
     if (at & (fields.ALIGNMENT - 1)) != 0:
-        fault(w, FaultKind.TENSOR_MAP, site, lane, at, u32(Wrong.ALIGNMENT))
+        fault(w, FaultKind.TENSOR_MAP, site, lane, at, Wrong.ALIGNMENT)
         return False
-    words = cast_ptr(u32, reach(w, lane, at, u64(fields.BYTES), READS, site))
+    words = cast_ptr(u32, reach(w, lane, at, fields.BYTES, READS, site))
     if u64(words) == 0:
         return False
     map_used(w, lane, at, site)
@@ -84,29 +84,29 @@ def begin_box(
         whole_granules(box)
     lowest = i64(0)
     for k in unrolled(RANKS):
-        box.at[k] = i64(i32(coordinates[k * 32 + lane])) if u32(k) < rank else i64(0)
+        box.at[k] = i64(i32(coordinates[k * 32 + lane])) if k < rank else 0
         lowest = minimum(lowest, box.at[k])
     if stores and lowest < 0:
-        fault(w, FaultKind.TENSOR_MAP, site, lane, at, u32(Wrong.NEGATIVE))
+        fault(w, FaultKind.TENSOR_MAP, site, lane, at, Wrong.NEGATIVE)
         return False
     if mode == Mode.IM2COL:
         for k in unrolled(3):
-            if u32(k) < rank - 2:
+            if k < rank - 2:
                 n = box.spatial + k
                 outside = box.at[n] < box.lower[k] or box.at[n] >= box.upper[k]
                 if stores:
                     outside = outside or box.lower[k] < 0 or box.upper[k] > box.size[n]
                 if outside:
-                    fault(w, FaultKind.TENSOR_MAP, site, lane, at, u32(Wrong.CORNER))
+                    fault(w, FaultKind.TENSOR_MAP, site, lane, at, Wrong.CORNER)
                     return False
     if mode == Mode.ROWS:
         for k in unrolled(3):
             box.lower[k] = i64(i32(coordinates[(k + 2) * 32 + lane]))
     if mode == Mode.IM2COL and not stores:
         for k in unrolled(3):
-            offset = i64(more[k * 32 + lane] & 0xFFFF) if u32(k) < rank - 2 else i64(0)
+            offset = i64(more[k * 32 + lane] & 0xFFFF) if k < rank - 2 else 0
             n = box.spatial + k
-            if u32(k) < rank - 2:
+            if k < rank - 2:
                 box.at[n] = box.at[n] + offset
             box.lower[k] = box.lower[k] + offset
             box.upper[k] = box.upper[k] + offset
@@ -118,7 +118,7 @@ def begin_box(
         box.upper[0] = box.upper[0] + offset
         box.rows = box.rows + box.rows // box.every * box.halo
     if not along_row(box):
-        fault(w, FaultKind.TENSOR_MAP, site, lane, at, u32(Wrong.COORDINATE))
+        fault(w, FaultKind.TENSOR_MAP, site, lane, at, Wrong.COORDINATE)
         return False
     return True
 
@@ -145,7 +145,7 @@ def row_offset(box: ptr_to(Box)) -> u64:
     offset = box.inner
     for k in unrolled(RANKS):
         offset = offset + box.at[k] * box.stride[k]
-    return u64(offset)
+    return offset
 
 
 @native
@@ -160,16 +160,16 @@ def next_pixel(box: ptr_to(Box)) -> None:
                 box.at[1] = box.at[1] + box.step[1]
                 return
             box.at[1] = box.last
-            box.index[0] = u32(0)
+            box.index[0] = 0
     for k in unrolled(3):
-        if u32(k) < box.walked:
+        if k < box.walked:
             n = box.spatial + k
             box.at[n] = box.at[n] + box.step[n]
             if box.at[n] < box.upper[k]:
                 return
             box.at[n] = box.lower[k]
     for k in unrolled(2, RANKS):
-        if u32(k) == box.images:
+        if k == box.images:
             box.at[k] = box.at[k] + box.step[k]
 
 
@@ -177,7 +177,7 @@ def next_pixel(box: ptr_to(Box)) -> None:
 def run_of_rows(box: ptr_to(Box), most: u32) -> u32:
     """How many rows from the next one on differ in nothing but their place along dimension 1, by a step of it."""
     if box.mode != Mode.TILE or box.count[0] != 1:
-        return u32(1)
+        return 1
     return minimum(most, box.count[1] - box.index[1])
 
 
@@ -195,14 +195,14 @@ def next_row(box: ptr_to(Box), passed: u32) -> None:
     first = u32(box.count[0] == 1)
     by = passed
     for k in unrolled(RANKS):
-        if u32(k) >= first:
+        if k >= first:
             box.index[k] = box.index[k] + by
             box.at[k] = box.at[k] + i64(by) * box.step[k]
             if box.index[k] < box.count[k]:
                 return
             box.at[k] = box.at[k] - i64(box.count[k]) * box.step[k]
-            box.index[k] = u32(0)
-            by = u32(1)
+            box.index[k] = 0
+            by = 1
 
 
 # what a copy touches of the tensor ----------------------------------------------------------------------------------
@@ -211,19 +211,19 @@ def clip_dimension(box: ptr_to(Box), k: u32, first: ptr_to(i64), last: ptr_to(i6
     """Add the bytes to the first and the last coordinate along a dimension of a tile that are in bounds: 0 if there is none."""
     at = box.at[k]
     step = box.step[k]
-    skipped = maximum(i64(0) - at, i64(0))
+    skipped = maximum(0 - at, 0)
     final = minimum(i64(box.count[k]) - 1, box.size[k] - 1 - at)
     if step != 1:
         skipped = (skipped + step - 1) // step
         final = minimum(i64(box.count[k]) - 1, (box.size[k] - 1 - at) // step)
     if at >= box.size[k] or skipped > final:
-        box.whole = u32(0)
-        return u32(0)
+        box.whole = 0
+        return 0
     if skipped != 0 or final != i64(box.count[k]) - 1:
-        box.whole = u32(0)
+        box.whole = 0
     first[0] = first[0] + (at + skipped * step) * box.stride[k]
     last[0] = last[0] + (at + final * step) * box.stride[k]
-    return u32(1)
+    return 1
 
 
 @native
@@ -232,28 +232,28 @@ def extent_of_box(box: ptr_to(Box), first: ptr_to(i64), last: ptr_to(i64)) -> u3
     none, 2 if they are beyond all memory."""
     for k in unrolled(RANKS):
         if ((box.size[k] >> 12) * box.stride[k]) >= (1 << FAR):
-            return u32(2)
+            return 2
     box.whole = u32(box.low == 0 and box.high == box.memory_row)
     found = u32(box.low != box.high)
     first[0] = box.inner + i64(box.low)
     last[0] = box.inner + i64(box.high)
     if box.mode == Mode.TILE:
         for k in unrolled(RANKS):
-            found = found & clip_dimension(box, u32(k), first, last)
+            found = found & clip_dimension(box, k, first, last)
         return found
     if found == 0:
-        return u32(0)
+        return 0
     copy = stack(Box)
     copy_bytes(copy, box, Box.size)
-    found = u32(0)
+    found = 0
     for _ in range(box.rows):
         if row_inside(copy) != 0:
             begin = i64(row_offset(copy)) + i64(box.low)
             end = begin + i64(box.high - box.low)
             first[0] = minimum(first[0], begin) if found != 0 else begin
             last[0] = maximum(last[0], end) if found != 0 else end
-            found = u32(1)
+            found = 1
         else:
-            box.whole = u32(0)
-        next_row(copy, u32(1))
+            box.whole = 0
+        next_row(copy, 1)
     return found

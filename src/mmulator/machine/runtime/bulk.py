@@ -61,13 +61,13 @@ def bytes_in(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
     """Some pieces of a copy to the shared memory of CTAs."""
     begin = u64(first) * PIECE
     bytes = piece(t, first, end)
-    accessed_one(w, t.lane, t.payload[FROM] + begin, u32(bytes), READS, t.site)
+    accessed_one(w, t.lane, t.payload[FROM] + begin, bytes, READS, t.site)
     left = t.barriers
     while left != 0:
         rank = trailing_zeros(left)
         left = left & (left - 1)
         at = (t.payload[TO] & WITHIN) + begin
-        accessed_one(w, t.lane, at | (u64(rank) << RANK_SHIFT) | SHARED, u32(bytes), WRITES, t.site)
+        accessed_one(w, t.lane, at | (rank << RANK_SHIFT) | SHARED, bytes, WRITES, t.site)
         copy_bytes(shared_of(w.cta.cluster, rank) + (at - SHARED_BASE), t.source + begin, bytes)
     return bytes
 
@@ -82,11 +82,11 @@ def bytes_in_between(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32)
     if low >= high:
         high = low
     else:
-        accessed_one(w, t.lane, t.payload[FROM] + low, u32(high - low), READS, t.site)
+        accessed_one(w, t.lane, t.payload[FROM] + low, high - low, READS, t.site)
     at = t.payload[TO] & WITHIN
     shared = (t.payload[TO] & ~u64(WITHIN)) | SHARED
     target = shared_of(w.cta.cluster, u32((t.payload[TO] & OFFSET_MASK) >> RANK_SHIFT)) + (at - SHARED_BASE)
-    accessed_one(w, t.lane, shared | (at + begin), u32(bytes), WRITES, t.site)
+    accessed_one(w, t.lane, shared | (at + begin), bytes, WRITES, t.site)
     if t.payload[WHOLE] != 0:
         copy_bytes(target + begin, t.source + begin, bytes)
     else:
@@ -103,15 +103,15 @@ def bytes_out(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64
     begin = u64(first) * PIECE
     bytes = piece(t, first, end)
     kept = u32(t.payload[KEPT])
-    accessed_one(w, t.lane, t.payload[FROM] + begin, u32(bytes), READS, t.site)
+    accessed_one(w, t.lane, t.payload[FROM] + begin, bytes, READS, t.site)
     if kept == ALL:
-        accessed_one(w, t.lane, t.payload[TO] + begin, u32(bytes), WRITES, t.site)
+        accessed_one(w, t.lane, t.payload[TO] + begin, bytes, WRITES, t.site)
         copy_bytes(t.target + begin, t.source + begin, bytes)
         return bytes
     i = u64(0)
     while i < bytes:
         if ((kept >> (u32(i) & (UNIT - 1))) & 1) != 0:
-            accessed_one(w, t.lane, t.payload[TO] + begin + i, u32(1), WRITES, t.site)
+            accessed_one(w, t.lane, t.payload[TO] + begin + i, 1, WRITES, t.site)
             t.target[begin + i] = t.source[begin + i]
         i = i + 1
     return bytes
@@ -125,8 +125,8 @@ def move_reduction(op: str, kind: str, shared: bool) -> Native:
     def move(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
         begin = u64(first) * PIECE
         bytes = piece(t, first, end)
-        accessed_one(w, t.lane, t.payload[FROM] + begin, u32(bytes), READS, t.site)
-        accessed_one(w, t.lane, t.payload[TO] + begin, u32(bytes), COMBINES, t.site)
+        accessed_one(w, t.lane, t.payload[FROM] + begin, bytes, READS, t.site)
+        accessed_one(w, t.lane, t.payload[TO] + begin, bytes, COMBINES, t.site)
         combine(t.target + begin, t.source + begin, bytes // size)
         return bytes
 
@@ -138,9 +138,9 @@ def move_reduction(op: str, kind: str, shared: bool) -> Native:
 def check(w: ptr_to(Warp), lane: u32, to: u64, at: u64, bytes: u32, site: u32) -> None:
     """Addresses and the size are multiples of 16, or there is a fault."""
     if (at & (UNIT - 1)) != 0:
-        fault(w, FaultKind.MISALIGNED, site, lane, at, u32(UNIT))
+        fault(w, FaultKind.MISALIGNED, site, lane, at, UNIT)
     if (to & (UNIT - 1)) != 0:
-        fault(w, FaultKind.MISALIGNED, site, lane, to, u32(UNIT))
+        fault(w, FaultKind.MISALIGNED, site, lane, to, UNIT)
     if (bytes & (UNIT - 1)) != 0:
         fault(w, FaultKind.BULK_SIZE, site, lane, at, bytes)
 
@@ -158,8 +158,8 @@ def hold_own(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, site: u32) -> ptr:
 def hold_barrier(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> ptr:
     """There is an mbarrier at an address of the shared window, or a fault; where it is on the host."""
     if (at & (ALIGNMENT - 1)) != 0:
-        fault(w, FaultKind.MISALIGNED, site, lane, at, u32(ALIGNMENT))
-    barrier = hold_shared(w, lane, at, u64(ALIGNMENT), site)
+        fault(w, FaultKind.MISALIGNED, site, lane, at, ALIGNMENT)
+    barrier = hold_shared(w, lane, at, ALIGNMENT, site)
     if u64(barrier) != 0:
         must_be_mbarrier(w, lane, u64(barrier), site)
     return barrier
@@ -180,7 +180,7 @@ def targets(w: ptr_to(Warp), lane: u32, to: u64, bytes: u64, barrier: u64, ranks
 def need_cluster(w: ptr_to(Warp), lane: u32, to: u64, site: u32) -> None:
     """Copies from shared memory to that of a CTA of the cluster want clusters: an H200 traps in a launch without."""
     if w.cta.launch.explicit == 0:
-        fault(w, FaultKind.NO_CLUSTER, site, lane, to, u32(0))
+        fault(w, FaultKind.NO_CLUSTER, site, lane, to, 0)
 
 
 @native
@@ -202,7 +202,7 @@ def fill(t: ptr_to(Transfer), to: u64, at: u64, bytes: u32, source: ptr) -> None
     t.payload[TO] = to
     t.payload[FROM] = at
     t.payload[BYTES] = u64(bytes)
-    t.payload[IGNORED] = u64(0)
+    t.payload[IGNORED] = 0
 
 
 @cache
@@ -230,7 +230,7 @@ def load_function(to_space: str, from_space: str, multicast: bool) -> Native:
                 source = hold(w, lane, at[lane], u64(bytes), READ, site)
             else:
                 need_cluster(w, lane, to[lane], site)
-                source = hold_own(w, lane, at[lane], u64(bytes), site)
+                source = hold_own(w, lane, at[lane], bytes, site)
             if own:
                 hold_own(w, lane, to[lane], u64(bytes), site)
             else:
@@ -242,15 +242,15 @@ def load_function(to_space: str, from_space: str, multicast: bool) -> Native:
             else:
                 reached = barrier_beside(w, lane, to[lane], barriers[lane], site)
             if w.cta.fault == 0:
-                t = new_transfer(w, lane, u32(TransferKind.BULK_LOAD), site)
+                t = new_transfer(w, lane, TransferKind.BULK_LOAD, site)
                 heard_at(t, barriers[lane], reached)
                 if from_global:
                     fill(t, to[lane], at[lane], bytes, source)
                 else:
                     fill(t, to[lane], at[lane] | SHARED, bytes, source)
                 if reached == 0:
-                    t.units = u32(0)
-                transfer_filled(t, u32(Shape.PLAIN))
+                    t.units = 0
+                transfer_filled(t, Shape.PLAIN)
                 start(t)
 
     return Native(load, f"bulk_load_{'cta' if own else 'cluster'}_{from_space[:6]}{'_multicast' if multicast else ''}")
@@ -275,18 +275,18 @@ def load_between(
             fault(w, FaultKind.BULK_IGNORED, site, lane, at[lane], u32(maximum(low, high)))
         begin = minimum(low, bytes)
         between = bytes - begin - minimum(high, bytes - begin)
-        source = hold(w, lane, at[lane] + begin, between, READ, site) + (u64(0) - begin)
+        source = hold(w, lane, at[lane] + begin, between, READ, site) + (0 - begin)
         hold_own(w, lane, to[lane], bytes, site)
         barrier_beside(w, lane, to[lane], barriers[lane], site)
         if w.cta.fault == 0:
             window = window_of(w.cta, at[lane] + begin, site)
             t = new_transfer(w, lane, kind, site)
-            heard_at(t, barriers[lane], u32(1) << (u32(to[lane] >> RANK_SHIFT) & 31))
+            heard_at(t, barriers[lane], 1 << (u32(to[lane] >> RANK_SHIFT) & 31))
             fill(t, to[lane], at[lane], sizes[lane], source)
             t.payload[IGNORED] = begin | ((bytes - begin - between) << 8)
             offset = at[lane] - window.start
             t.payload[WHOLE] = u64(offset <= window.size and bytes <= window.size and offset <= window.size - bytes)
-            transfer_filled(t, u32(Shape.PLAIN))
+            transfer_filled(t, Shape.PLAIN)
             start(t)
 
 
@@ -308,12 +308,12 @@ def store_to_global(
         target = hold(w, lane, to[lane], u64(bytes), WRITE, site)
         if w.cta.fault == 0:
             t = new_transfer(w, lane, kind, site)
-            t.completes = u32(Completes.GROUP)
+            t.completes = Completes.GROUP
             fill(t, to[lane], at[lane] | SHARED, bytes, source)
             t.source_bytes = u64(bytes)
             t.target = target
             t.payload[KEPT] = u64(kept[lane])
-            transfer_filled(t, u32(Shape.PLAIN))
+            transfer_filled(t, Shape.PLAIN)
             start(t)
 
 
@@ -337,7 +337,7 @@ def reduce_to_shared(
             heard_at(t, barriers[lane], reached)
             fill(t, to[lane] | SHARED, at[lane] | SHARED, bytes, source)
             t.target = target
-            transfer_filled(t, u32(Shape.PLAIN))
+            transfer_filled(t, Shape.PLAIN)
             start(t)
 
 
@@ -350,7 +350,7 @@ def prefetch(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), sizes: ptr_to(u32), si
         lane = trailing_zeros(left)
         left = left & (left - 1)
         if w.cta.fault == 0:
-            check(w, lane, u64(0), at[lane], sizes[lane], site)
+            check(w, lane, 0, at[lane], sizes[lane], site)
 
 
 @native
@@ -362,10 +362,10 @@ def clear(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), sizes: ptr_to(u64), site:
         left = left & (left - 1)
         bytes = sizes[lane]
         if ((at[lane] | bytes) & 7) != 0:
-            fault(w, FaultKind.MISALIGNED, site, lane, at[lane], u32(8))
+            fault(w, FaultKind.MISALIGNED, site, lane, at[lane], 8)
         target = hold_own(w, lane, at[lane], bytes, site)
         if w.cta.fault == 0:
-            accessed_one(w, lane, at[lane] | SHARED, u32(bytes), WRITE, site)
+            accessed_one(w, lane, at[lane] | SHARED, bytes, WRITE, site)
             fill_bytes(target, 0, bytes)
 
 

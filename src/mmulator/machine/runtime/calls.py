@@ -36,15 +36,15 @@ def call_function(
         some = mask_bits(goals == number) & left
         left = left & ~some
         if number < 0:
-            fault(w, FaultKind.BAD_CALL, site, lane, u64(0), u32(0))
-            return i32(RESCHEDULE)
+            fault(w, FaultKind.BAD_CALL, site, lane, 0, 0)
+            return RESCHEDULE
         callee = launch.callees + number
         frame = callee.offset
         if callee.cycle == own.cycle:
             frame = frame + (from_ - own.offset) + callee.stride
         if too_deep or frame >= callee.end:
-            fault(w, FaultKind.STACK_OVERFLOW, site, lane, u64(frame), u32(0))
-            return i32(RESCHEDULE)
+            fault(w, FaultKind.STACK_OVERFLOW, site, lane, u64(frame), 0)
+            return RESCHEDULE
         m = bits_mask(some)
         new = w.regs + frame
         store(select(m, I32(next), load(I32, new + HEADER_RETURN_PC)), new + HEADER_RETURN_PC)
@@ -52,7 +52,7 @@ def call_function(
         store(select(m, local, load(U32, new + HEADER_LOCAL)), new + HEADER_LOCAL)
         w.lane_frame = select(m, U32(frame), w.lane_frame)
         w.lane_pc = select(m, I32(callee.entry), w.lane_pc)
-    return i32(RESCHEDULE)
+    return RESCHEDULE
 
 
 @native
@@ -92,4 +92,4 @@ def return_lanes(w: ptr_to(Warp), regs: ptr, mask: u32) -> i32:
     m = bits_mask(mask)
     w.lane_pc = select(m, load(I32, regs + HEADER_RETURN_PC), w.lane_pc)
     w.lane_frame = select(m, load(U32, regs + HEADER_RETURN_FRAME), w.lane_frame)
-    return i32(RESCHEDULE)
+    return RESCHEDULE

@@ -51,8 +51,8 @@ def first_cta(launch: ptr_to(Launch), number: u64, place: ptr_to(u32)) -> None:
     """Where the first CTA of a cluster is in the grid: x, y, z. number: of the cluster, x fastest."""
     c = launch.cluster
     place[0] = u32(number) * c[0]
-    place[1] = u32(0)
-    place[2] = u32(0)
+    place[1] = 0
+    place[2] = 0
     if (number + 1) * u64(c[0]) <= u64(launch.nctaid[0]):  # in the first row: mostly there is no other, and divisions take long
         return
     across = u64(launch.nctaid[0] // c[0])
@@ -76,7 +76,7 @@ def live_threads(cluster: ptr_to(Cluster)) -> u32:
 def complete_if_all(cluster: ptr_to(Cluster)) -> None:
     """If all have arrived, who waits goes on."""
     if cluster.arrived != 0 and cluster.arrived == live_threads(cluster):
-        cluster.arrived = u32(0)
+        cluster.arrived = 0
         cluster_over(cluster)
         cluster.generation = cluster.generation + 1
         wake(cluster)
@@ -88,7 +88,7 @@ def cluster_arrive(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> None:
     cluster = w.cta.cluster
     again = w.cluster_came & mask
     if again != 0:
-        fault(w, FaultKind.CLUSTER_BARRIER, site, trailing_zeros(again), u64(0), u32(ARRIVE))
+        fault(w, FaultKind.CLUSTER_BARRIER, site, trailing_zeros(again), 0, ARRIVE)
         return
     cluster_arrived(w, mask, order, site)
     w.cluster_came = w.cluster_came | mask
@@ -103,8 +103,8 @@ def cluster_wait(w: ptr_to(Warp), mask: u32, order: u32, here: i32, next: i32, s
     cluster = w.cta.cluster
     never = mask & ~w.cluster_came
     if never != 0:
-        fault(w, FaultKind.CLUSTER_BARRIER, site, trailing_zeros(never), u64(0), u32(WAIT))
-        return i32(RESCHEDULE)
+        fault(w, FaultKind.CLUSTER_BARRIER, site, trailing_zeros(never), 0, WAIT)
+        return RESCHEDULE
     if (mask_bits(w.cluster_generation == cluster.generation) & mask) != 0:
         return wait_for_lanes(w, mask, here)
     w.cluster_came = w.cluster_came & ~mask
@@ -134,7 +134,7 @@ def next_cluster(launch: ptr_to(Launch)) -> u64:
     line = launch.line
     at = atomic_rmw("add", address(line.next), u64(1))  # noqa: F821
     if at >= line.clusters:
-        return u64(NO_CLUSTER)
+        return NO_CLUSTER
     if at < line.first:
         return line.order[at]
     if at >= line.last:
@@ -158,7 +158,7 @@ def begin_next(cluster: ptr_to(Cluster)) -> u64:
     at = line.next
     count = u64(2)
     while count > 1:
-        count = u64(0)
+        count = 0
         if at >= line.first and at < line.last:
             count = minimum(share.most, (line.last - at) // (2 * share.workers))
         if count > 1:
@@ -179,23 +179,23 @@ def move_cancel(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u
     number = next_cluster(launch)
     low = u64(0)
     high = u64(0)
-    if number != u64(NO_CLUSTER):
+    if number != NO_CLUSTER:
         cluster = w.cta.cluster
         cluster.finished = cluster.finished + 1
         corner = stack(u32, 3)
         first_cta(launch, number, corner)
         low = u64(corner[0]) | (u64(corner[1]) << 32) | (u64(corner[2]) << 48)
-        high = u64(1)
+        high = 1
     left = t.barriers
     while left != 0:
         rank = trailing_zeros(left)
         left = left & (left - 1)
         at = t.payload[TO] & WITHIN
-        accessed_one(w, t.lane, at | (u64(rank) << RANK_SHIFT) | SHARED, u32(RESPONSE), WRITES, t.site)
+        accessed_one(w, t.lane, at | (rank << RANK_SHIFT) | SHARED, RESPONSE, WRITES, t.site)
         response = cast_ptr(u64, shared_of(w.cta.cluster, rank) + (at - SHARED_BASE))
         response[0] = low
         response[1] = high
-    return u64(RESPONSE)
+    return RESPONSE
 
 
 @cache

@@ -28,7 +28,7 @@ def branch(w: ptr_to(Warp), mask: u32, taken: u32, target: i32, next: i32) -> i3
     """Lanes part: write where each goes."""
     m = bits_mask(mask)
     w.lane_pc = select(m, select(bits_mask(taken), I32(target), I32(next)), w.lane_pc)
-    return i32(RESCHEDULE)
+    return RESCHEDULE
 
 
 @native
@@ -45,7 +45,7 @@ def branch_indexed(w: ptr_to(Warp), mask: u32, index: ptr_to(u32), table: ptr_to
             fault(w, FaultKind.BAD_BRANCH, site, lane, u64(at), n)
         else:
             out[lane] = table[at]
-    return i32(RESCHEDULE)
+    return RESCHEDULE
 
 
 @native
@@ -53,8 +53,8 @@ def exit_lanes(w: ptr_to(Warp), mask: u32, site: u32) -> i32:
     cta = w.cta
     lanes_exit(w, mask, site)
     w.live = w.live & ~mask
-    w.held = u32(0)
-    w.waiting = u32(0)  # who waited for these lanes looks again
+    w.held = 0
+    w.waiting = 0  # who waited for these lanes looks again
     if cta.launch.tiles != 0:
         wake_warpgroup(w)
     cta.live_threads = cta.live_threads - popcount(mask)
@@ -68,4 +68,4 @@ def exit_lanes(w: ptr_to(Warp), mask: u32, site: u32) -> i32:
             release_if_complete(cta, id)
     if cta.cluster.arrived != 0:  # at barrier.cluster
         leave_cluster(w, mask)
-    return i32(RESCHEDULE)
+    return RESCHEDULE

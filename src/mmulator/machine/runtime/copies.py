@@ -76,7 +76,7 @@ def carry_out_copy(w: ptr_to(Warp), number: u64, end: u64) -> u32:
         else:
             copy_lanes(e)
         at = at + 1
-    return u32(at - number) if at != number else u32(1)
+    return u32(at - number) if at != number else 1
 
 
 @native
@@ -92,10 +92,10 @@ def copy_sources(
         left = left & (left - 1)
         if (at[lane] & u64(bytes - 1)) != 0:
             fault(w, FaultKind.MISALIGNED, site, lane, at[lane], bytes)
-            return u32(0)
+            return 0
         host = locate_global(w, lane, at[lane], u32(valid[lane]), READ_LATER, site)
         if u64(host) == 0:
-            return u32(0)
+            return 0
         out[lane] = host
     return reading
 
@@ -110,7 +110,7 @@ def cp_async(
     """
     q = queue(w, COPIES)
     if not has_room(q, 1):
-        make_room(w, q, u32(1))
+        make_room(w, q, 1)
     e = entry(w, COPIES, q.issued)
     ok = translate_shared(w, mask, to, bytes, WRITE_LATER, site, e.target)
     if ok == 0:
@@ -124,9 +124,9 @@ def cp_async(
         prefetch(e.source[lane])
     e.mask = ok
     e.bytes = bytes
-    e.rows = u32(0)
+    e.rows = 0
     e.operation.completes = Completes.GROUP
-    issue(w, q, u32(COPIES.odds))
+    issue(w, q, COPIES.odds)
 
 
 @native(inline=True)
@@ -154,7 +154,7 @@ def cp_async_lines(
         if odd == 0 and u64(memory) != 0 and u64(shared) != 0:
             q = queue(w, COPIES)
             if not has_room(q, 1):
-                make_room(w, q, u32(1))
+                make_room(w, q, 1)
             e = entry(w, COPIES, q.issued)
             for row in unrolled(ROWS):
                 begin = memory + (source[row * 8] - low)
@@ -164,9 +164,9 @@ def cp_async_lines(
                 e.row_target[row] = shared + (to[row * 8] & ~u64(LINE - 1))
                 e.turn[row] = to[row * 8] & (LINE - CHUNK)
             e.mask = mask
-            e.rows = u32(ROWS)
+            e.rows = ROWS
             e.operation.completes = Completes.GROUP
-            issue(w, q, u32(COPIES.odds))
+            issue(w, q, COPIES.odds)
             return
     cp_async(w, mask, to, source, bytes, valid, site)
 
@@ -187,24 +187,24 @@ def arrive_behind(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counted: u32, s
             other = trailing_zeros(others)
             others = others & (others - 1)
             if u64(host[other]) == u64(barrier):
-                same = same | (u32(1) << other)
+                same = same | (1 << other)
         left = left & ~same
         count = popcount(same)
-        copy_signals(w, same, u64(barrier), counted, site)
+        copy_signals(w, same, barrier, counted, site)
         if counted != 0:
             expect_arrivals(w, lane, site, barrier, count)
         else:
             must_be_mbarrier(w, lane, u64(barrier), site)
         if not has_room(q, 1):
-            make_room(w, q, u32(1))
+            make_room(w, q, 1)
         e = entry(w, COPIES, q.issued)
-        e.mask = u32(0)
-        e.operation.completes = u32(Completes.ARRIVAL)
+        e.mask = 0
+        e.operation.completes = Completes.ARRIVAL
         if counted != 0:
-            e.operation.completes = u32(Completes.BYTES)
+            e.operation.completes = Completes.BYTES
         e.operation.bytes = count
         e.operation.barrier = barrier
         e.operation.site = site
         e.operation.lane = lane
         if w.cta.fault == 0:
-            issue(w, q, u32(COPIES.odds))
+            issue(w, q, COPIES.odds)

@@ -52,7 +52,7 @@ def locate_global(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, 
 @native
 def locate_of_warp(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
     """`locate` for a generic address that is the same for all lanes: local memory is that of lane 0."""
-    host = find_host(w, u32(0), at, bytes, access, site)
+    host = find_host(w, 0, at, bytes, access, site)
     if u64(host) != 0:
         accessed_one(w, lane, at, bytes, access, site)
     return host
@@ -69,7 +69,7 @@ def reach(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u3
     """`hold`, of what is accessed now."""
     host = hold(w, lane, at, bytes, access, site)
     if u64(host) != 0:
-        accessed_one(w, lane, at, u32(bytes), access, site)
+        accessed_one(w, lane, at, bytes, access, site)
     return host
 
 
@@ -90,6 +90,6 @@ def one_cta(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> u32:
     none. No other code shifts by a rank that an address says."""
     rank = at >> RANK_SHIFT
     if rank < u64(w.cta.cluster.cta_count):
-        return u32(1) << (u32(rank) & 31)
-    hold_shared(w, lane, at, u64(0), site)
-    return u32(0)
+        return 1 << (u32(rank) & 31)
+    hold_shared(w, lane, at, 0, site)
+    return 0

@@ -116,30 +116,30 @@ def take_type(box: ptr_to(Box), code: u32) -> u32:
     """The bytes of a type's unit, and how many elements it has; 0 if no type has this code."""
     for kind in TYPES:
         if code == kind.code:
-            box.unit = u32(kind.memory)
-            box.shared_unit = u32(PADDED if kind.padded else kind.memory)
-            return u32(kind.elements)
-    return u32(0)
+            box.unit = kind.memory
+            box.shared_unit = PADDED if kind.padded else kind.memory
+            return kind.elements
+    return 0
 
 
 @native
 def take_swizzle(box: ptr_to(Box), mode: u32, atomicity: u32) -> u32:
     """How the address bits of a swizzle go together: the most bytes of a row, or 0 if there is no such mode."""
-    box.swizzle = u32(0)
-    box.shift = u32(0)
-    box.swizzle_low = u32(0)
-    box.shift_low = u32(0)
+    box.swizzle = 0
+    box.shift = 0
+    box.swizzle_low = 0
+    box.shift_low = 0
     for s in SWIZZLES.values():
         if mode == s.mode and atomicity == s.atomicity:
             for n, (to, _, bits) in enumerate(s.exchanges):
                 if n == 0:
-                    box.swizzle = u32((1 << bits) - 1)
-                    box.shift = u32(to)
+                    box.swizzle = (1 << bits) - 1
+                    box.shift = to
                 else:
-                    box.swizzle_low = u32((1 << bits) - 1)
-                    box.shift_low = u32(to)
-            return u32(s.width if s.width != 0 else NO_WIDTH)
-    return u32(0)
+                    box.swizzle_low = (1 << bits) - 1
+                    box.shift_low = to
+            return s.width if s.width != 0 else NO_WIDTH
+    return 0
 
 
 @native
@@ -150,32 +150,32 @@ def refused(box: ptr_to(Box), words: ptr_to(u32), rank: u32, interleave: u32, wi
     box: with its type, sizes, steps, strides and address. width: the most bytes of a row under the swizzle.
     """
     if rank < SLICED_RANK and (interleave != 0 or read(words, fields.IM2COL) != 0):
-        return u32(1)
+        return 1
     padded = box.shared_unit != box.unit
     low = u64(GRANULE - 1)
     if padded or interleave == 2:
-        low = u64(2 * GRANULE - 1)
+        low = 2 * GRANULE - 1
     places = box.address
     for k in unrolled(1, RANKS):
         places = places | u64(box.stride[k])
     wrong = (places & low) != 0 or (box.address >> (MOST_ADDRESS.bit_length() - 1)) != 0
-    bits = box.unit * 8 >> select(box.elements == 1, u32(0), u32(UNIT_BITS))
+    bits = box.unit * 8 >> select(box.elements == 1, 0, u32(UNIT_BITS))
     row = u32(read(words, fields.BOX_DIM[0]))
     count = u64(row)
     if read(words, fields.IM2COL) != 0:
         pixels = u64(read(words, fields.PIXELS))
         wrong = wrong or pixels > MOST_PIXELS
         count = count * pixels
-        first = select(interleave == 0, u32(1), u32(0))  # interleaved, the driver looks at dimensions 0, 1, 2 for W, H, D
+        first = select(interleave == 0, 1, u32(0))  # interleaved, the driver looks at dimensions 0, 1, 2 for W, H, D
         for known in fields.LOWER:
             if rank == known:
                 for k in unrolled(known - 2):
                     upper = i32(box.size[first + k] + read(words, fields.UPPER[known][k]))  # it adds in 32 bits
                     wrong = wrong or i64(upper) <= read(words, fields.LOWER[known][k])
     else:
-        count = u64(1)
+        count = 1
         for k in unrolled(RANKS):
-            if u32(k) < rank:
+            if k < rank:
                 along = u32(read(words, fields.BOX_DIM[k]))
                 if box.step[k] != 1:
                     along = along // u32(box.step[k])
@@ -183,13 +183,13 @@ def refused(box: ptr_to(Box), words: ptr_to(u32), rank: u32, interleave: u32, wi
     wrong = wrong or (count * u64(bits) >> 3) > MOST_BYTES
     wrong = wrong or (row * bits & (8 * GRANULE - 1)) != 0
     if interleave == 0:
-        units = row >> select(box.elements == 1, u32(0), u32(UNIT_BITS))
+        units = row >> select(box.elements == 1, 0, u32(UNIT_BITS))
         wrong = wrong or units * box.shared_unit > width
     code = u32(read(words, fields.ELEMENT_TYPE))
     wrong = wrong or (read(words, fields.FILL_NAN) != 0 and (u32(FLOATS) >> code & 1) == 0)
     if box.elements != 1:
         wrong = wrong or interleave != 0
-        wrong = wrong or (box.size[0] & select(padded, i64(PADDED_ROW - 1), i64(1))) != 0
+        wrong = wrong or (box.size[0] & select(padded, PADDED_ROW - 1, i64(1))) != 0
     if padded:
         swizzle = u32(read(words, fields.SWIZZLE)) * ATOMICITIES + u32(read(words, fields.ATOMICITY))
         wrong = wrong or row != PADDED_ROW or (u32(PADDED_MODES) >> swizzle & 1) == 0
@@ -201,40 +201,40 @@ def take_map(box: ptr_to(Box), words: ptr_to(u32), rank: u32, mode: u32) -> u32:
     """Fill in a box from the words of its map, all but its coordinates: 0, or what is wrong (Wrong). Whatever the words are, a
     box that is filled in has rows of 16 to MOST_ROW bytes, and no more of them than fit into MOST_SPAN bytes."""
     if (words[0] | words[1] | words[2] | words[8]) == 0:
-        return u32(Wrong.ZEROS)
+        return Wrong.ZEROS
     box.elements = take_type(box, u32(read(words, fields.ELEMENT_TYPE)))
     width = take_swizzle(box, u32(read(words, fields.SWIZZLE)), u32(read(words, fields.ATOMICITY)))
     interleave = u32(read(words, fields.INTERLEAVE))
     if box.elements == 0 or width == 0 or interleave > 2:
-        return u32(Wrong.FIELD)
+        return Wrong.FIELD
     if u32(read(words, fields.RANK)) != rank:
-        return u32(Wrong.RANK)
+        return Wrong.RANK
     if (read(words, fields.IM2COL) != 0) != (mode >= Mode.IM2COL):
-        return u32(Wrong.MODE)
-    box.address = u64(read(words, fields.GLOBAL_ADDRESS))
+        return Wrong.MODE
+    box.address = read(words, fields.GLOBAL_ADDRESS)
     box.mode = mode
     box.type = u32(read(words, fields.ELEMENT_TYPE))
     box.nan = u32(read(words, fields.FILL_NAN))
-    box.inner = i64(0)
+    box.inner = 0
     for k in unrolled(RANKS):
-        there = u32(k) < rank
-        box.size[k] = read(words, fields.GLOBAL_DIM[k]) if there else i64(1)
-        box.step[k] = read(words, fields.ELEMENT_STRIDE[k]) if there else i64(1)
-        box.count[k] = u32(read(words, fields.BOX_DIM[k])) if there else u32(1)
+        there = k < rank
+        box.size[k] = read(words, fields.GLOBAL_DIM[k]) if there else 1
+        box.step[k] = read(words, fields.ELEMENT_STRIDE[k]) if there else 1
+        box.count[k] = u32(read(words, fields.BOX_DIM[k])) if there else 1
         if box.step[k] != 1:
             box.count[k] = (box.count[k] + u32(box.step[k]) - 1) // u32(box.step[k])
-        box.stride[k] = i64(0)
-        box.index[k] = u32(0)
+        box.stride[k] = 0
+        box.index[k] = 0
         if k != 0:
-            box.stride[k] = read(words, fields.GLOBAL_STRIDE[k - 1]) if there else i64(0)
+            box.stride[k] = read(words, fields.GLOBAL_STRIDE[k - 1]) if there else 0
     if refused(box, words, rank, interleave, width) != 0:
-        return u32(Wrong.REFUSED)
+        return Wrong.REFUSED
     rows = u64(1)
     if interleave != 0:  # a row is one unit
-        box.elements = u32(1)
-        box.unit = u32(8) << (interleave & 3)
+        box.elements = 1
+        box.unit = 8 << (interleave & 3)
         box.shared_unit = box.unit
-        box.count[rank - 2] = u32(1)  # of slices of channels there is one
+        box.count[rank - 2] = 1  # of slices of channels there is one
         box.stride[0] = i64(box.unit)
         box.row = box.unit
         box.memory_row = box.unit
@@ -249,13 +249,13 @@ def take_map(box: ptr_to(Box), words: ptr_to(u32), rank: u32, mode: u32) -> u32:
         for k in unrolled(1, RANKS):
             rows = rows * u64(box.count[k])
     elif mode == Mode.ROWS:
-        rows = u64(4)
+        rows = 4
     else:
         rows = bounding_box(box, words, rank)
     box.rows = u32(rows)
     if rows * u64(box.pitch) > MOST_SPAN:
-        return u32(Wrong.SPAN)
-    return u32(0)
+        return Wrong.SPAN
+    return 0
 
 
 @native
@@ -265,18 +265,18 @@ def bounding_box(box: ptr_to(Box), words: ptr_to(u32), rank: u32) -> u64:
     box.images = rank - 1
     box.walked = rank - 2
     box.spatial = u32(box.stride[0] == 0)  # interleaved, the channels are dimension rank - 2
-    box.every = u32(0)
-    box.halo = u32(0)
+    box.every = 0
+    box.halo = 0
     for known in fields.LOWER:
         if rank == known:
             for k in unrolled(known - 2):
                 box.lower[k] = read(words, fields.LOWER[known][k])
                 box.upper[k] = box.size[box.spatial + k] + read(words, fields.UPPER[known][k])
     if box.mode == Mode.IM2COL_W_128:
-        pixels = u64(WIDE)
+        pixels = WIDE
     if box.mode > Mode.IM2COL:
-        box.walked = u32(1)
+        box.walked = 1
         box.every = u32(pixels)
     if box.mode == Mode.IM2COL_W_128:
-        box.every = u32(HALO_EVERY)
+        box.every = HALO_EVERY
     return pixels

@@ -44,13 +44,13 @@ class Does(IntFlag):
 # the word -----------------------------------------------------------------------------------------------------------
 @native
 def pending_arrivals(word: u64) -> u64:
-    return (u64(0) - (word >> PENDING)) & _COUNT
+    return (0 - (word >> PENDING)) & _COUNT
 
 
 @native
 def awaited_bytes(word: u64) -> u64:
     """The tx-count, of which BYTES bits say all."""
-    return (u64(0) - (word >> PENDING_BYTES)) & _BYTES
+    return (0 - (word >> PENDING_BYTES)) & _BYTES
 
 
 @native
@@ -70,17 +70,17 @@ def change(cluster: ptr_to(Cluster), barrier: ptr_to(u64), arrivals: u64, bytes:
     awaited = (awaited_bytes(word) - bytes) & _BYTES
     phase = word >> PHASE
     expected = ((word >> EXPECTED) + dropped) & _COUNT
-    pending = (u64(0) - left) & _COUNT
+    pending = (0 - left) & _COUNT
     flips = left == 0 and awaited == 0
     if flips:
         pending = expected
         phase = phase ^ 1
-    counts = (expected << EXPECTED) | (pending << PENDING) | (((u64(0) - awaited) & _BYTES) << PENDING_BYTES)
+    counts = (expected << EXPECTED) | (pending << PENDING) | (((0 - awaited) & _BYTES) << PENDING_BYTES)
     barrier[0] = counts | (phase << PHASE) | (word & LAYOUT)
     if flips:
-        mbarrier_over(cluster, u64(barrier))
+        mbarrier_over(cluster, barrier)
         cluster.flips = cluster.flips + 1
-        cluster.patience = u32(0)
+        cluster.patience = 0
         wake_at(cluster, u64(barrier))
     return u32(flips)
 
@@ -88,7 +88,7 @@ def change(cluster: ptr_to(Cluster), barrier: ptr_to(u64), arrivals: u64, bytes:
 @native
 def complete_part(cluster: ptr_to(Cluster), barrier: ptr_to(u64), arrivals: u64, bytes: u64) -> u32:
     """The same for an operation that drops nothing."""
-    return change(cluster, barrier, arrivals, bytes, u64(0))
+    return change(cluster, barrier, arrivals, bytes, 0)
 
 
 @native
@@ -97,16 +97,16 @@ def complete_for(w: ptr_to(Warp), lane: u32, site: u32, barrier: ptr_to(u64), ar
     word = barrier[0]
     cluster = w.cta.cluster
     if is_gone(cluster, u64(barrier)):
-        fault(w, FaultKind.NO_MBARRIER, site, lane, u64(barrier), u32(0))
+        fault(w, FaultKind.NO_MBARRIER, site, lane, u64(barrier), 0)
     elif is_written_over(cluster, u64(barrier), word):
-        fault(w, FaultKind.MBARRIER_STORED, site, lane, u64(barrier), u32(0))
+        fault(w, FaultKind.MBARRIER_STORED, site, lane, u64(barrier), 0)
     elif arrivals > pending_arrivals(word):
         fault(w, FaultKind.MBARRIER_ARRIVALS, site, lane, u64(barrier), u32(arrivals))
     elif beyond(word, bytes):
         fault(w, FaultKind.MBARRIER_BYTES, site, lane, u64(barrier), u32(bytes))
     else:
         flips = complete_part(cluster, barrier, arrivals, bytes)
-        book(w, lane, barrier, site, arrivals, u64(0), bytes, flips)
+        book(w, lane, barrier, site, arrivals, 0, bytes, flips)
 
 
 @native
@@ -116,7 +116,7 @@ def must_be_intact(w: ptr_to(Warp), lane: u32, barrier: ptr_to(u64), site: u32) 
         return False
     if not is_written_over(w.cta.cluster, u64(barrier), barrier[0]):
         return True
-    fault(w, FaultKind.MBARRIER_STORED, site, lane, u64(barrier), u32(0))
+    fault(w, FaultKind.MBARRIER_STORED, site, lane, u64(barrier), 0)
     return False
 
 
@@ -125,7 +125,7 @@ def must_be_mbarrier(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> boo
     """False and a fault if nothing was initialised there (on the host), or it was invalidated."""
     if is_mbarrier(w.cta.cluster, barrier) != 0:
         return True
-    fault(w, FaultKind.NO_MBARRIER, site, lane, barrier, u32(0))
+    fault(w, FaultKind.NO_MBARRIER, site, lane, barrier, 0)
     return False
 
 
@@ -134,13 +134,13 @@ def expect_arrivals(w: ptr_to(Warp), lane: u32, site: u32, barrier: ptr_to(u64),
     """So many operations of lanes are to be complete before the phase is: each is counted as a byte."""
     if not must_be_mbarrier(w, lane, u64(barrier), site):
         return
-    bytes = u64(0) - u64(count)
+    bytes = 0 - u64(count)
     if beyond(barrier[0], bytes):
         fault(w, FaultKind.MBARRIER_BYTES, site, lane, u64(barrier), count)
         return
-    mbarrier_arrived(w, u32(1) << lane, u64(barrier), u64(0), u64(count), u64(0), site)
-    flips = complete_part(w.cta.cluster, barrier, u64(0), bytes)
-    book(w, lane, barrier, site, u64(0), u64(count), u64(0), flips)
+    mbarrier_arrived(w, 1 << lane, barrier, 0, count, 0, site)
+    flips = complete_part(w.cta.cluster, barrier, 0, bytes)
+    book(w, lane, barrier, site, 0, u64(count), 0, flips)
 
 
 # operations of lanes ------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def init(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counts: ptr_to(u32), lay
     """mbarrier.init: the first phase of a barrier of so many arrivals. layout: 0 or 1."""
     most = u64(MOST)
     if layout != 0:
-        most = u64(MOST_V1)
+        most = MOST_V1
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
@@ -158,8 +158,8 @@ def init(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counts: ptr_to(u32), lay
         if count == 0 or count > most:
             fault(w, FaultKind.MBARRIER_RANGE, site, lane, u64(host[lane]), u32(count))
             return
-        mbarrier_made(w, lane, u64(host[lane]), count, site)
-        pending = (u64(0) - count) & _COUNT
+        mbarrier_made(w, lane, host[lane], count, site)
+        pending = (0 - count) & _COUNT
         cast_ptr(u64, host[lane])[0] = (pending << EXPECTED) | (pending << PENDING) | u64(layout)
         open_account(w, lane, u64(host[lane]), cast_ptr(u64, host[lane])[0], site)
 
@@ -173,7 +173,7 @@ def inval(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), site: u32) -> None:
         left = left & (left - 1)
         if not must_be_mbarrier(w, lane, u64(host[lane]), site):
             return
-        mbarrier_gone(w, lane, u64(host[lane]), site)
+        mbarrier_gone(w, lane, host[lane], site)
         close_account(w, lane, u64(host[lane]), site)
 
 
@@ -188,7 +188,7 @@ def layouts(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), layout: u32, site: u3
         if not must_be_intact(w, lane, cast_ptr(u64, host[lane]), site):
             return found
         if (u32(cast_ptr(u64, host[lane])[0]) & LAYOUT) == layout:
-            found = found | (u32(1) << lane)
+            found = found | (1 << lane)
     return found
 
 
@@ -201,7 +201,7 @@ def lanes_at(host: ptr_to(ptr), mask: u32, barrier: u64) -> u32:
         lane = trailing_zeros(left)
         left = left & (left - 1)
         if u64(host[lane]) == barrier:
-            same = same | (u32(1) << lane)
+            same = same | (1 << lane)
     return same
 
 
@@ -221,14 +221,14 @@ def arrivals_at(host: ptr_to(ptr), mask: u32, barrier: u64, counts: ptr_to(u32))
 def state_for(host: ptr_to(ptr), states: ptr_to(u64), mask: u32, lane: u32, word: u64) -> u64:
     """What a lane that arrives hears: the upper half of the word; as a chip has it, that of before the first lane that arrives
     with the same instruction in the same phase."""
-    earlier = mask & ((u32(1) << lane) - 1)
+    earlier = mask & ((1 << lane) - 1)
     while earlier != 0:
         other = 31 - leading_zeros(earlier)
-        earlier = earlier & ~(u32(1) << other)
+        earlier = earlier & ~(1 << other)
         if u64(host[other]) == u64(host[lane]):
             if (states[other] ^ word) >> PHASE == 0:
                 return states[other]
-            earlier = u32(0)
+            earlier = 0
     return word >> 32 << 32
 
 
@@ -241,7 +241,7 @@ def number_states(mask: u32, host: ptr_to(ptr), counts: ptr_to(u32), states: ptr
         lane = trailing_zeros(left)
         left = left & (left - 1)
         same = lanes_at(host, mask, u64(host[lane]))
-        before = u64(popcount(same & ((u32(1) << lane) - 1))) * u64(counts[lane])
+        before = u64(popcount(same & ((1 << lane) - 1))) * u64(counts[lane])
         states[lane] = (states[lane] + (before << PENDING)) | u64(same)
 
 
@@ -265,7 +265,7 @@ def arrive_as_one(
             return False
         arrivals = arrivals + u64(counts[lane])
         size = size + u64(sizes[lane])
-    if arrivals > pending_arrivals(word) or beyond(word, u64(0) - size):
+    if arrivals > pending_arrivals(word) or beyond(word, 0 - size):
         return False
     if is_mbarrier(w.cta.cluster, u64(barrier)) == 0:
         return False
@@ -275,9 +275,9 @@ def arrive_as_one(
     dropped = u64(0)
     if (does & Does.DROPS) != 0:
         dropped = arrivals
-    mbarrier_arrived(w, mask, u64(barrier), arrivals, size, u64(0), site)
-    flips = change(w.cta.cluster, barrier, arrivals, u64(0) - size, dropped)
-    book(w, last, barrier, site, arrivals, size, u64(0), flips)
+    mbarrier_arrived(w, mask, barrier, arrivals, size, 0, site)
+    flips = change(w.cta.cluster, barrier, arrivals, 0 - size, dropped)
+    book(w, last, barrier, site, arrivals, size, 0, flips)
     return True
 
 
@@ -311,12 +311,12 @@ def act(
             if (does & Does.TOGETHER) != 0 and left != 0:
                 come = come + arrivals_at(host, left, u64(barrier), counts)
             if arrivals == 0 or come > pending:
-                fault(w, FaultKind.MBARRIER_ARRIVALS, site, lane, u64(barrier), u32(come) if arrivals != 0 else u32(0))
+                fault(w, FaultKind.MBARRIER_ARRIVALS, site, lane, u64(barrier), u32(come) if arrivals != 0 else 0)
                 return
         size = u64(sizes[lane])
         bytes = size
         if (does & Does.EXPECTS) != 0:
-            bytes = u64(0) - size
+            bytes = 0 - size
         if size > MOST or beyond(word, bytes):
             fault(w, FaultKind.MBARRIER_BYTES, site, lane, u64(barrier), u32(size))
             return
@@ -330,7 +330,7 @@ def act(
         expected = u64(0)
         if (does & Does.EXPECTS) != 0:
             expected = size
-        mbarrier_arrived(w, u32(1) << lane, u64(barrier), arrivals, expected, size - expected, site)
+        mbarrier_arrived(w, 1 << lane, barrier, arrivals, expected, size - expected, site)
         flips = change(cluster, barrier, arrivals, bytes, dropped)
         book(w, lane, barrier, site, arrivals, expected, size - expected, flips)
     if (does & Does.STAYS) != 0:
@@ -359,9 +359,9 @@ def wait_at(
         lane = trailing_zeros(left)
         left = left & (left - 1)
         if not must_be_intact(w, lane, cast_ptr(u64, host[lane]), site):
-            return i32(RESCHEDULE)
+            return RESCHEDULE
         if over(cast_ptr(u64, host[lane]), (parities >> lane) & 1):
-            found = found | (u32(1) << lane)
+            found = found | (1 << lane)
     done[0] = found
     if found != 0:
         mbarrier_waited(w, found, host, parities, site)
@@ -386,4 +386,4 @@ def wait_at(
         left = left & ~same
         sleep_at(w, same, barrier, here)
     set_pcs(w, go, next)
-    return i32(RESCHEDULE)
+    return RESCHEDULE

@@ -39,7 +39,7 @@ def same_as_others(w: ptr_to(Warp), mask: u32, step: u32, site: u32) -> boolean:
         if i < w.cta.launch.warps:
             other = warps + i
             if other.register_steps == w.register_steps + 1 and other.register_step != step:
-                misused(w, mask, u32(OTHERS), other.register_step >> 1, step >> 1, site)
+                misused(w, mask, OTHERS, other.register_step >> 1, step >> 1, site)
                 return False
     w.register_steps = w.register_steps + 1
     w.register_step = step
@@ -53,7 +53,7 @@ def release_registers(w: ptr_to(Warp), mask: u32, count: u32, site: u32) -> None
     if cta.launch.registers == 0:
         return
     if count > w.registers:
-        misused(w, mask, u32(ABOVE), w.registers, count, site)
+        misused(w, mask, ABOVE, w.registers, count, site)
         return
     if not same_as_others(w, mask, count << 1, site):
         return
@@ -62,7 +62,7 @@ def release_registers(w: ptr_to(Warp), mask: u32, count: u32, site: u32) -> None
     w.registers = count
     warps = cast_ptr(Warp, cta.warps)
     for i in range(cta.launch.warps):
-        (warps + i).waiting = u32(0)
+        (warps + i).waiting = 0
 
 
 @native
@@ -72,15 +72,15 @@ def take_registers(w: ptr_to(Warp), mask: u32, count: u32, here: i32, next: i32,
     if cta.launch.registers == 0:
         return next
     if count < w.registers:
-        misused(w, mask, u32(BELOW), w.registers, count, site)
-        return i32(RESCHEDULE)
+        misused(w, mask, BELOW, w.registers, count, site)
+        return RESCHEDULE
     more = count - whole_units(w.registers)
     if count < whole_units(w.registers):
-        more = u32(0)
+        more = 0
     if more > cta.register_pool:
         return wait_for_lanes(w, mask, here)
     if not same_as_others(w, mask, (count << 1) | 1, site):
-        return i32(RESCHEDULE)
+        return RESCHEDULE
     resized(w, site)
     cta.register_pool = cta.register_pool - more
     w.registers = count

@@ -61,9 +61,9 @@ def choice(w: Any, q: Any, number: Any) -> Any:
 def tell(w: ptr_to(Warp), o: ptr_to(Operation)) -> None:
     """An operation that completes an mbarrier is complete: the mbarrier hears of it, and who sleeps at one looks again."""
     if o.completes == Completes.ARRIVAL:
-        complete_for(w, o.lane, o.site, o.barrier, u64(o.bytes), u64(0))
+        complete_for(w, o.lane, o.site, o.barrier, u64(o.bytes), 0)
     if o.completes == Completes.BYTES:
-        complete_for(w, o.lane, o.site, o.barrier, u64(0), u64(o.bytes))
+        complete_for(w, o.lane, o.site, o.barrier, 0, u64(o.bytes))
 
 
 @native
@@ -73,14 +73,14 @@ def complete(w: ptr_to(Warp), q: ptr_to(Queue), end: u64) -> u32:
         number = q.done
         count = carry_out(q.carry_out, w, number, end)
         if count == 0:
-            return u32(0)
+            return 0
         if w.cta.fault == 0:
             for n in range(u64(count)):
                 q.done = number + n + 1
                 o = operation_at(q, number + n)
                 if o.completes != Completes.GROUP:
                     tell(w, o)
-    return u32(1)
+    return 1
 
 
 @native
@@ -98,10 +98,10 @@ def complete_for_sleepers(cluster: ptr_to(Cluster)) -> u32:
             if number != q.issued:
                 done = complete(w, q, number + 1)
                 if w.cta.fault != 0:
-                    return u32(Stop.FAULT)
+                    return Stop.FAULT
                 if done != 0:
-                    return u32(Stop.BUDGET)
-    return u32(Stop.BLOCKED)
+                    return Stop.BUDGET
+    return Stop.BLOCKED
 
 
 # issue --------------------------------------------------------------------------------------------------------------
@@ -114,14 +114,14 @@ def has_room(q: Any, count: Any) -> Any:
 def make_room(w: ptr_to(Warp), q: ptr_to(Queue), count: u32) -> u32:
     """Before `count` operations are issued: 0 if the queue has no room for them until other warps have issued theirs."""
     if has_room(q, u64(count)):
-        return u32(1)
+        return 1
     return complete(w, q, q.issued + u64(count) - u64(q.room))
 
 
 @native(inline=True)
 def issue(w: ptr_to(Warp), q: ptr_to(Queue), odds: u32) -> None:
     """The entry behind the last one is filled. One in `odds` is carried out now, if that takes no other warp."""
-    w.used = u32(1)
+    w.used = 1
     q.issued = q.issued + 1
     if (choice(w, q, q.issued) & u64(odds - 1)) == 0:
         complete(w, q, q.issued)
@@ -141,7 +141,7 @@ def commit_group(w: ptr_to(Warp), kind: u32) -> None:
         group.number = q.committed
         group.end = q.issued
         q.filled = q.filled + 1
-    w.used = u32(1)
+    w.used = 1
     q.committed = q.committed + 1
 
 
@@ -153,7 +153,7 @@ def covered(q: ptr_to(Queue), pending: u64) -> u64:
     complete then than was asked for, as may be on a chip.
     """
     if pending >= q.committed:
-        return u64(0)
+        return 0
     wanted = q.committed - pending - 1
     at = q.filled
     oldest = u64(0)

@@ -22,4 +22,4 @@ def device_print(
     if w.cta.fault == 0:
         failed = call_print(w.cta.launch.print, w, mask, formats, values, results)
         if failed != 0:
-            fault(w, FaultKind.PRINT, site, failed - 1, u64(0), u32(0))
+            fault(w, FaultKind.PRINT, site, failed - 1, 0, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, fill_bytes, stack
-from mmulator.codegen.types import Struct, i32, i64, ptr_to, u8, u32, u64
+from mmulator.codegen.types import Struct, i32, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value
 from mmulator.machine.runtime.accounts import forget_mbarriers
 from mmulator.machine.runtime.cluster import first_cta
@@ -43,7 +43,7 @@ def renew(cluster: ptr_to(Cluster)) -> None:
         w.registers = launch.registers
         if w.used != 0:
             zero(w, Warp, "used", "stack")
-            w.stack = U32(u32(STACK_BYTES))
+            w.stack = U32(STACK_BYTES)
             for n in range(len(KINDS)):
                 zero(w.queues + n, Queue, "issued")
 
@@ -52,7 +52,7 @@ def renew(cluster: ptr_to(Cluster)) -> None:
 def begin_cluster(cluster: ptr_to(Cluster)) -> None:
     """Memory as new, whose turn is first, and where the CTAs of the cluster are in the grid, by rank (x fastest)."""
     renew(cluster)
-    cluster.rest = i64(0)
+    cluster.rest = 0
     zero(cluster, Cluster, "next_warp", "hints")
     if cluster.account_count != 0:
         forget_mbarriers(cluster)
@@ -76,4 +76,4 @@ def begin_cluster(cluster: ptr_to(Cluster)) -> None:
             cta.ctaid[1] = corner[1] + rank // c[0] % c[1]
             cta.ctaid[2] = corner[2] + rank // (c[0] * c[1])
         cta.linear = cta.ctaid[0] + launch.nctaid[0] * (cta.ctaid[1] + launch.nctaid[1] * cta.ctaid[2])
-    cluster.begun = u32(1)
+    cluster.begun = 1

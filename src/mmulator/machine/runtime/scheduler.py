@@ -71,7 +71,7 @@ def pick(w: ptr_to(Warp)) -> u32:
     """The lanes to run next, 0 if none can; sets w.pc and w.frame."""
     ready = w.live & ~(w.waiting | w.at_barrier)
     if ready == 0:
-        return u32(0)
+        return 0
     w.turns = w.turns + 1
     first = trailing_zeros(ready)
     pc = cast_ptr(i32, address(w.lane_pc))[first]  # noqa: F821
@@ -105,11 +105,11 @@ def run_warp(w: ptr_to(Warp), turn: i64, most: i64) -> i64:
     together = u32(0)
     while left > 0:
         group = pick(w)
-        together = u32(0)
+        together = 0
         if group == 0:
-            result = i32(Stop.BLOCKED)
+            result = Stop.BLOCKED
             if w.live == 0:
-                result = i32(Stop.EXITED)
+                result = Stop.EXITED
             break
         w.waiting = w.waiting & ~group
         w.held = w.held & ~group
@@ -117,7 +117,7 @@ def run_warp(w: ptr_to(Warp), turn: i64, most: i64) -> i64:
         regs = w.regs + w.frame
         if group == w.live:
             while pc >= 0 and left > 0 and cta.fault == 0 and stop[0] == 0 and pauses(w) == 0:
-                pause = select(left > 16, left - 16, i64(0))
+                pause = select(left > 16, left - 16, 0)
                 while pc >= 0 and left > pause and cta.fault == 0 and pauses(w) == 0:
                     counts[pc] = counts[pc] + 1
                     pc = call_block(code[pc], w, regs, group)
@@ -128,22 +128,22 @@ def run_warp(w: ptr_to(Warp), turn: i64, most: i64) -> i64:
             pc = call_block(code[pc], w, regs, group)
             left -= 1
         if cta.fault != 0:
-            result = i32(Stop.FAULT)
+            result = Stop.FAULT
             break
         if pc >= 0:
             set_pcs(w, group, pc)
         if stop[0] != 0:
-            result = i32(Stop.INTERRUPTED)
+            result = Stop.INTERRUPTED
             break
         if w.asleep != 0:
             awake = w.live & ~(w.waiting | w.at_barrier | w.asleep)
-            w.asleep = u32(0)
+            w.asleep = 0
             w.turns = w.turns | (TURN - 1)  # another group is next
             if awake == 0 and w.live != 0:
-                result = i32(Stop.ASLEEP)
+                result = Stop.ASLEEP
                 break
         elif w.tired != 0:
-            w.tired = u32(0)
+            w.tired = 0
             break
     ran = budget - left
     if result == Stop.BUDGET and ran < turn:
@@ -176,19 +176,19 @@ def run_cluster(cluster: ptr_to(Cluster)) -> i32:
     while ended == GOES_ON:
         while turn < n:
             if left <= 0:
-                ended = i32(Stop.BUDGET)
+                ended = Stop.BUDGET
                 break
             at = turn + first
             if at >= n:
                 at = at - n
             w = warps + at
             if w.live == 0:
-                rest = i64(0)
+                rest = 0
                 turn += 1
                 done += 1
                 continue
             if rest == 0:
-                rest = i64(SLICE)
+                rest = SLICE
                 if launch.slice != 0:
                     rest = i64(1 + hash_choice(launch.seed, cluster.number, cluster.turns) % launch.slice)
                     cluster.turns = cluster.turns + 1
@@ -198,15 +198,15 @@ def run_cluster(cluster: ptr_to(Cluster)) -> i32:
             left -= ran >> STOP_BITS
             rest -= ran >> STOP_BITS
             if result == Stop.FAULT:
-                ended = i32(Stop.FAULT)
+                ended = Stop.FAULT
                 break
             if stop[0] != 0:
-                ended = i32(Stop.INTERRUPTED)
+                ended = Stop.INTERRUPTED
                 break
             if result == Stop.BUDGET and rest > 0:
-                ended = i32(Stop.BUDGET)
+                ended = Stop.BUDGET
                 break
-            rest = i64(0)
+            rest = 0
             turn += 1
             if result == Stop.EXITED:
                 done += 1
@@ -215,13 +215,13 @@ def run_cluster(cluster: ptr_to(Cluster)) -> i32:
             if result == Stop.ASLEEP:
                 asleep += 1
             if result == Stop.BLOCKED and w.held == w.live:
-                ended = i32(Stop.BLOCKED)  # its lanes wait for each other, for ever
+                ended = Stop.BLOCKED  # its lanes wait for each other, for ever
                 break
         if ended != GOES_ON:
             break
         if done == n:
             cluster_ends(cluster)
-            ended = i32(Stop.EXITED)
+            ended = Stop.EXITED
             if cluster.newest != 0:
                 ended = i32(finish_transfers(cluster))
             break
@@ -238,18 +238,18 @@ def run_cluster(cluster: ptr_to(Cluster)) -> i32:
                 break
         elif cluster.newest != 0:
             if grow_old(cluster) == Stop.FAULT:
-                ended = i32(Stop.FAULT)
+                ended = Stop.FAULT
                 break
         round_over(cluster)
         if cluster.stalled != 0:
-            ended = i32(Stop.BLOCKED)
+            ended = Stop.BLOCKED
             break
-        turn = u32(0)
-        running = u32(0)
-        asleep = u32(0)
-        done = u32(0)
+        turn = 0
+        running = 0
+        asleep = 0
+        done = 0
         if resting:
-            ended = i32(Stop.ASLEEP)
+            ended = Stop.ASLEEP
     cluster.left = left
     cluster.rest = rest
     cluster.turn = turn
@@ -280,21 +280,21 @@ def run_row(cluster: ptr_to(Cluster)) -> i32:
     while True:
         if cluster.begun == 0:
             if cluster.launch.stop[0] != 0:
-                return i32(Stop.INTERRUPTED)
+                return Stop.INTERRUPTED
             number = begin_next(cluster)
-            if number == u64(NO_CLUSTER):
-                return i32(Stop.EXITED)
+            if number == NO_CLUSTER:
+                return Stop.EXITED
             cluster.number = number
         result = run_cluster(cluster)
         if result != Stop.EXITED:
             return result
         cluster_finished(cluster)
-        cluster.begun = u32(0)
+        cluster.begun = 0
         cluster.finished = cluster.finished + 1
         if cluster.single != 0:
-            return i32(Stop.EXITED)
+            return Stop.EXITED
         if cluster.left <= 0:
-            return i32(Stop.BUDGET)
+            return Stop.BUDGET
 
 
 @native

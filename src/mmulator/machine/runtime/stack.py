@@ -22,7 +22,7 @@ def stack_allocate(w: ptr_to(Warp), mask: u32, sizes: ptr_to(u64), align: u64, o
         fault(w, FaultKind.ALLOCA_OVERFLOW, site, lane, sizes[lane], w.stack[lane])
     else:
         lowered = (top - size) & ~(align - 1)
-        w.used = u32(1)
+        w.used = 1
         w.stack = select(bits_mask(mask), U32(lowered), w.stack)
         store(lowered, out)
 
@@ -34,7 +34,7 @@ def stack_restore(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), site: u32) ->
     wrong = mask_bits(value > STACK_BYTES) & mask
     if wrong != 0:
         lane = trailing_zeros(wrong)
-        fault(w, FaultKind.BAD_STACK, site, lane, values[lane], u32(0))
+        fault(w, FaultKind.BAD_STACK, site, lane, values[lane], 0)
     else:
-        w.used = u32(1)
+        w.used = 1
         w.stack = select(bits_mask(mask), U32(value), w.stack)

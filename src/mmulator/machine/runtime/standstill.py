@@ -45,7 +45,7 @@ def state_of_lanes(cluster: ptr_to(Cluster)) -> u64:
     for i in range(cluster.warp_count):
         w = warps + i
         value = mixed(value, u64(w.live) | (u64(w.at_barrier) << 32))
-        value = hash_words(value, cast_ptr(u64, cast_ptr(u8, w) + PLACES), u64(PLACE_WORDS))
+        value = hash_words(value, cast_ptr(u64, cast_ptr(u8, w) + PLACES), PLACE_WORDS)
         value = hash_words(value, cast_ptr(u64, w.regs), size // 8)
     return value
 
@@ -64,23 +64,23 @@ def accesses(cluster: ptr_to(Cluster)) -> u64:
 def end_waits(cluster: ptr_to(Cluster)) -> u32:
     """BUDGET if waits ended early, ASLEEP if other clusters should have a turn, too; BLOCKED if there is no sense in it."""
     if cluster.patience == 0:
-        cluster.tries = u32(0)
+        cluster.tries = 0
     noise = accesses(cluster)
     state = state_of_lanes(cluster)
     tries = cluster.tries
     if tries != 0 and state == cluster.print and noise == cluster.noise:
-        return u32(Stop.BLOCKED)
+        return Stop.BLOCKED
     if (tries & (tries - 1)) == 0:  # compare with this one, until there were twice as many
         cluster.print = state
         cluster.noise = noise
     alone = noise == cluster.heard or cluster.others == 0  # nobody else can change what these lanes look at
-    cluster.patience = cluster.patience + select(alone, u32(QUIET), u32(1))
+    cluster.patience = cluster.patience + select(alone, QUIET, u32(1))
     cluster.heard = noise
     cluster.tries = tries + 1
     if cluster.patience > PATIENCE:
-        return u32(Stop.BLOCKED)
+        return Stop.BLOCKED
     if not time_out(cluster):
-        return u32(Stop.BLOCKED)
+        return Stop.BLOCKED
     if alone:
-        return u32(Stop.BUDGET)
-    return u32(Stop.ASLEEP)
+        return Stop.BUDGET
+    return Stop.ASLEEP

@@ -23,7 +23,7 @@ def settle_sums(cluster: ptr_to(Cluster)) -> None:
     """What was added up goes to memory."""
     sums = cluster.sums
     left = sums.touched
-    sums.touched = u64(0)
+    sums.touched = 0
     while left != 0:
         place = trailing_zeros(left) * PART
         left = left & (left - 1)
@@ -34,7 +34,7 @@ def settle_sums(cluster: ptr_to(Cluster)) -> None:
             word = trailing_zeros(words)
             words = words & (words - 1)
             atomic_rmw("add", memory + word, part[word])
-            part[word] = u32(0)
+            part[word] = 0
 
 
 @native(inline=True)

@@ -66,10 +66,10 @@ def fill_row(box: ptr_to(Box), row: ptr_to(u8)) -> None:
     """A row of elements that are out of bounds."""
     if box.nan != 0:
         for i in range(box.memory_row // 2):
-            cast_ptr(u16, row)[i] = u16(NAN)
+            cast_ptr(u16, row)[i] = NAN
         return
     for i in range(box.memory_row):
-        row[i] = u8(0)
+        row[i] = 0
 
 
 def in_chunks(box: Any, at: Any) -> Value:
@@ -135,7 +135,7 @@ put_rows, take_rows = _exchange(True), _exchange(False)
 def put_row(box: ptr_to(Box), row: ptr_to(u8), shared: ptr_to(u8), at: u64) -> None:
     """Write a row to shared memory, in which it begins at `at`."""
     if in_chunks(box, at):
-        put_rows(row, u64(0), shared, at, u64(0), u32(1), u64(box.row), box.swizzle, box.shift)
+        put_rows(row, 0, shared, at, 0, 1, u64(box.row), box.swizzle, box.shift)
     else:
         for i in range(u64(box.memory_row)):
             shared[place_in_row(box, at, i)] = row[i]
@@ -145,7 +145,7 @@ def put_row(box: ptr_to(Box), row: ptr_to(u8), shared: ptr_to(u8), at: u64) -> N
 def take_row(box: ptr_to(Box), row: ptr_to(u8), shared: ptr_to(u8), at: u64) -> None:
     """Read a row from shared memory."""
     if in_chunks(box, at):
-        take_rows(row, u64(0), shared, at, u64(0), u32(1), u64(box.row), box.swizzle, box.shift)
+        take_rows(row, 0, shared, at, 0, 1, u64(box.row), box.swizzle, box.shift)
     else:
         for i in range(u64(box.memory_row)):
             row[i] = shared[place_in_row(box, at, i)]
@@ -169,7 +169,7 @@ def round_to_tf32(row: ptr_to(u32), count: u32) -> None:
         bits = row[i]
         magnitude = bits & 0x7FFFFFFF
         rounded = (bits + 0xFFF + ((bits >> 13) & 1)) & 0xFFFFE000
-        row[i] = select(magnitude > 0x7F800000, u32(0x7FFFE000), select(magnitude == 0x7F800000, bits, rounded))
+        row[i] = select(magnitude > 0x7F800000, 0x7FFFE000, select(magnitude == 0x7F800000, bits, rounded))
 
 
 @native(inline=True)
@@ -180,7 +180,7 @@ def tell_row(w: ptr_to(Warp), t: ptr_to(Transfer), box: ptr_to(Box), rank: u32, 
         accessed_one(w, t.lane, base + at, box.row, access, t.site)
     else:
         for c in range(u64(box.row) // CHUNK):
-            accessed_one(w, t.lane, base + swizzled(box, at + c * CHUNK), u32(CHUNK), access, t.site)
+            accessed_one(w, t.lane, base + swizzled(box, at + c * CHUNK), CHUNK, access, t.site)
 
 
 @native(inline=True)
@@ -206,16 +206,16 @@ def move_tensor_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32)
         beyond = inside_beyond(box)
         along = box.at[1]
         offset = row_offset(box)
-        rows = u32(run_of_rows(box, end - number))
+        rows = run_of_rows(box, end - number)
         if rounded == 0 and as_they_are(box, rows, beyond, at) != 0:
             for n in range(rows):
-                accessed_one(w, t.lane, box.address + offset + u64(n) * further, bytes, READS, t.site)
+                accessed_one(w, t.lane, box.address + offset + n * further, bytes, READS, t.site)
             left = box.targets
             while left != 0:
                 rank = trailing_zeros(left)
                 left = left & (left - 1)
                 for n in range(rows):
-                    tell_row(w, t, box, rank, at + u64(n) * u64(box.pitch), u32(WRITES))
+                    tell_row(w, t, box, rank, at + u64(n) * u64(box.pitch), WRITES)
                 put_rows(
                     t.source + (offset - box.first), further, shared_of(cluster, rank), at, u64(box.pitch), rows, u64(box.row),
                     box.swizzle, box.shift,
@@ -225,7 +225,7 @@ def move_tensor_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32)
             for _ in range(rows):
                 fill_row(box, room)
                 if (beyond & u32(u64(along) < u64(box.size[1]))) != 0:
-                    accessed_one(w, t.lane, box.address + offset + u64(box.low), bytes, READS, t.site)
+                    accessed_one(w, t.lane, box.address + offset + box.low, bytes, READS, t.site)
                     copy_bytes(room + box.low, t.source + (offset - box.first + u64(box.low)), bytes)
                     if rounded != 0:
                         round_to_tf32(cast_ptr(u32, room + box.low), bytes // 4)
@@ -233,7 +233,7 @@ def move_tensor_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32)
                 while left != 0:
                     rank = trailing_zeros(left)
                     left = left & (left - 1)
-                    tell_row(w, t, box, rank, at, u32(WRITES))
+                    tell_row(w, t, box, rank, at, WRITES)
                     put_row(box, room, shared_of(cluster, rank), at)
                 at = at + u64(box.pitch)
                 offset = offset + further
@@ -279,12 +279,12 @@ def store_function(op: str) -> Native:
             beyond = inside_beyond(box)
             along = box.at[1]
             offset = row_offset(box)
-            rows = u32(run_of_rows(box, end - number))
+            rows = run_of_rows(box, end - number)
             whole = as_they_are(box, rows, beyond, at) if not op else u32(0)
             if whole != 0:
                 for n in range(rows):
-                    tell_row(w, t, box, w.cta.rank, at + u64(n) * u64(box.pitch), u32(READS))
-                    accessed_one(w, t.lane, box.address + offset + u64(n) * further, bytes, writes, t.site)
+                    tell_row(w, t, box, w.cta.rank, at + u64(n) * u64(box.pitch), READS)
+                    accessed_one(w, t.lane, box.address + offset + n * further, bytes, writes, t.site)
                 take_rows(
                     t.target + (offset - box.first), further, memory, at, u64(box.pitch), rows, u64(box.row), box.swizzle,
                     box.shift,
@@ -294,8 +294,8 @@ def store_function(op: str) -> Native:
                 for _ in range(rows):
                     if (beyond & u32(u64(along) < u64(box.size[1]))) != 0:
                         target = t.target + (offset - box.first + u64(box.low))
-                        tell_row(w, t, box, w.cta.rank, at, u32(READS))
-                        accessed_one(w, t.lane, box.address + offset + u64(box.low), bytes, writes, t.site)
+                        tell_row(w, t, box, w.cta.rank, at, READS)
+                        accessed_one(w, t.lane, box.address + offset + box.low, bytes, writes, t.site)
                         take_row(box, room, memory, at)
                         if not op:
                             copy_bytes(target, room + box.low, bytes)
@@ -307,7 +307,7 @@ def store_function(op: str) -> Native:
                     along = along + box.step[1]
             next_row(box, rows)
             number = number + rows
-        return u64(0)
+        return 0
 
     return Native(move, f"move_tensor_{op or 'store'}")
 
@@ -331,10 +331,10 @@ def hold_tensor(w: ptr_to(Warp), lane: u32, box: ptr_to(Box), access: u32, site:
     ends = stack(i64, 2)
     found = extent_of_box(box, ends, ends + 1)
     if found == 2:
-        fault(w, FaultKind.OUT_OF_BOUNDS, site, lane, box.address, u32(0))
+        fault(w, FaultKind.OUT_OF_BOUNDS, site, lane, box.address, 0)
     if found != 1:
         return null(u8)
-    box.first = u64(ends[0])
+    box.first = ends[0]
     return hold(w, lane, box.address + box.first, u64(ends[1]) - box.first, access, site)
 
 
@@ -342,9 +342,9 @@ def hold_tensor(w: ptr_to(Warp), lane: u32, box: ptr_to(Box), access: u32, site:
 def hold_box(w: ptr_to(Warp), lane: u32, box: ptr_to(Box), to: u64, targets: u32, site: u32) -> None:
     """The box has room in the shared memory of each CTA that it is for, or there is a fault."""
     if (to & (SHARED_ALIGNMENT - 1)) != 0:
-        fault(w, FaultKind.MISALIGNED, site, lane, to, u32(SHARED_ALIGNMENT))
+        fault(w, FaultKind.MISALIGNED, site, lane, to, SHARED_ALIGNMENT)
     if to > OFFSET_MASK:
-        fault(w, FaultKind.BEYOND_SPACE, site, lane, to, u32(0))
+        fault(w, FaultKind.BEYOND_SPACE, site, lane, to, 0)
     box.place = (to & WITHIN) - SHARED_BASE
     box.targets = targets
     left = targets
@@ -373,15 +373,15 @@ def load_box(
     """One box for the shared memory of the CTAs in `targets`; the mbarriers of those in `barriers` hear of it."""
     if w.cta.fault != 0:
         return
-    t = new_transfer(w, lane, u32(TransferKind.TENSOR_LOAD), site)
+    t = new_transfer(w, lane, TransferKind.TENSOR_LOAD, site)
     box = cast_ptr(Box, address(t.payload))  # noqa: F821
     if begin_box(w, lane, at, coordinates, more, rank, mode, False, box, site):
         hold_box(w, lane, box, to, targets, site)
         hold_barriers(w, lane, t, barrier, barriers, site)
-        t.source = hold_tensor(w, lane, box, u32(READ), site)
+        t.source = hold_tensor(w, lane, box, READ, site)
         t.units = box.rows
         if w.cta.fault == 0:
-            transfer_filled(t, u32(Shape.BOX))
+            transfer_filled(t, Shape.BOX)
             start(t)
 
 
@@ -401,7 +401,7 @@ def tensor_load(
         barrier = barriers[lane]
         where = maps[lane]
         if (way & OWN) != 0 and other_cta(w, place):
-            fault(w, FaultKind.OTHER_CTA, site, lane, place, u32(0))
+            fault(w, FaultKind.OTHER_CTA, site, lane, place, 0)
         if (way & MULTICAST) == 0:
             only = one_cta(w, lane, place, site)
             owner = only
@@ -438,20 +438,20 @@ def tensor_store(
         if w.cta.fault != 0:
             return
         if other_cta(w, from_):
-            fault(w, FaultKind.OTHER_CTA, site, lane, from_, u32(0))
+            fault(w, FaultKind.OTHER_CTA, site, lane, from_, 0)
         t = new_transfer(w, lane, kind, site)
         box = cast_ptr(Box, address(t.payload))  # noqa: F821
         if begin_box(w, lane, maps[lane], coordinates, coordinates, rank, mode, True, box, site):
             if ((types >> box.type) & 1) == 0:
-                fault(w, FaultKind.TENSOR_MAP, site, lane, maps[lane], u32(Wrong.OPERATION))
-            hold_box(w, lane, box, from_, u32(1) << w.cta.rank, site)
-            t.target = hold_tensor(w, lane, box, u32(WRITE), site)
-            t.completes = u32(Completes.GROUP)
+                fault(w, FaultKind.TENSOR_MAP, site, lane, maps[lane], Wrong.OPERATION)
+            hold_box(w, lane, box, from_, 1 << w.cta.rank, site)
+            t.target = hold_tensor(w, lane, box, WRITE, site)
+            t.completes = Completes.GROUP
             t.units = box.rows
             t.source = shared_of(w.cta.cluster, w.cta.rank) + first_byte(box)
             t.source_bytes = box.place + lines_of_box(box) - first_byte(box)
             if w.cta.fault == 0:
-                transfer_filled(t, u32(Shape.BOX))
+                transfer_filled(t, Shape.BOX)
                 start(t)
         if w.cta.fault != 0:
             note_copy(w, lane, maps[lane], from_, coordinates)

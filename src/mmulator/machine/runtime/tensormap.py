@@ -66,9 +66,9 @@ def copy_map(w: ptr_to(Warp), mask: u32, to: ptr_to(u64), at: ptr_to(u64), site:
         wrong = to[lane]
         if (at[lane] & (LINE - 1)) != 0:
             wrong = at[lane]
-        fault(w, FaultKind.MISALIGNED, site, lane, wrong, u32(LINE))
-    source = locate_shared_cta(w, lane, at[lane], u32(BYTES), READ, site)
-    target = locate_global(w, lane, to[lane], u32(BYTES), WRITE, site)
+        fault(w, FaultKind.MISALIGNED, site, lane, wrong, LINE)
+    source = locate_shared_cta(w, lane, at[lane], BYTES, READ, site)
+    target = locate_global(w, lane, to[lane], BYTES, WRITE, site)
     if w.cta.fault == 0:
         copy_bytes(target, source, BYTES)
         map_published(w, lane, to[lane], site)

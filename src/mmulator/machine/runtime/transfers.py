@@ -71,10 +71,10 @@ def no_transfers(cluster: ptr_to(Cluster)) -> None:
     """A cluster begins, perhaps where one ended with a fault."""
     while cluster.under_way != 0:
         cluster.under_way = cluster.under_way - 1
-        entry(cluster, cluster.under_way).state = u32(TransferState.FREE)
-    cluster.newest = u64(0)
-    cluster.staging_used = u64(0)
-    cluster.staged = u32(0)
+        entry(cluster, cluster.under_way).state = TransferState.FREE
+    cluster.newest = 0
+    cluster.staging_used = 0
+    cluster.staged = 0
     if u64(cluster.transfers) != 0:
         for i in range(u32(TRANSFERS)):
             cluster.order[i] = u8(i)
@@ -89,7 +89,7 @@ def look_up_soon(cluster: ptr_to(Cluster)) -> None:
     now = cycles()
     if now - cluster.since > LONG:
         cluster.since = now
-        cast_ptr(Warp, cluster.runner).tired = u32(1)
+        cast_ptr(Warp, cluster.runner).tired = 1
 
 
 # doing --------------------------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ def hear(cluster: ptr_to(Cluster), t: ptr_to(Transfer), bytes: u64) -> None:
         rank = trailing_zeros(left)
         left = left & (left - 1)
         barrier = cast_ptr(u64, shared_of(cluster, rank) + t.offset)
-        complete_for(cast_ptr(Warp, t.warp), t.lane, t.site, barrier, u64(0), bytes)
+        complete_for(cast_ptr(Warp, t.warp), t.lane, t.site, barrier, 0, bytes)
 
 
 @native
@@ -114,11 +114,11 @@ def is_over(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> None:
     entry(cluster, place).place = place
     cluster.order[last] = number
     cluster.under_way = last
-    t.state = u32(TransferState.FREE)
+    t.state = TransferState.FREE
     if t.staged != 0:
         cluster.staged = cluster.staged - 1
         if cluster.staged == 0:
-            cluster.staging_used = u64(0)
+            cluster.staging_used = 0
 
 
 @native
@@ -126,12 +126,12 @@ def gone(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> boolean:
     """True and a fault if a transfer goes to the shared memory of another CTA, and all threads of that have exited: nobody there
     waited for it."""
     w = cast_ptr(Warp, t.warp)
-    left = t.barriers & ~(u32(1) << w.cta.rank)
+    left = t.barriers & ~(1 << w.cta.rank)
     while left != 0:
         rank = trailing_zeros(left)
         left = left & (left - 1)
         if (cast_ptr(Cta, cluster.ctas) + rank).live_threads == 0:
-            fault(w, FaultKind.CTA_EXITED, t.site, t.lane, (u64(rank) << RANK_SHIFT) + SHARED_BASE + t.offset, u32(8))
+            fault(w, FaultKind.CTA_EXITED, t.site, t.lane, (u64(rank) << RANK_SHIFT) + SHARED_BASE + t.offset, 8)
             return True
     return False
 
@@ -146,11 +146,11 @@ def do_units(t: ptr_to(Transfer), end: u32) -> None:
         return
     if gone(cluster, t):
         return
-    transfer_moves(t, u32(1))
+    transfer_moves(t, 1)
     bytes = call_mover(cluster.movers[t.kind], w, t, first, end)
-    transfer_moves(t, u32(0))
+    transfer_moves(t, 0)
     t.done = end
-    cluster.patience = u32(0)
+    cluster.patience = 0
     if end == t.units:
         is_over(cluster, t)
     if t.completes == Completes.BYTES and bytes != 0 and w.cta.fault == 0:
@@ -218,8 +218,8 @@ def transfer_for_sleepers(cluster: ptr_to(Cluster)) -> u32:
             return found
         advance(t, t.units)
         if faulty(cluster):
-            return u32(Stop.FAULT)
-        found = u32(Stop.BUDGET)
+            return Stop.FAULT
+        found = Stop.BUDGET
     return found
 
 
@@ -233,8 +233,8 @@ def grow_old(cluster: ptr_to(Cluster)) -> u32:
             t = entry(cluster, u32(what >> 32) % cluster.under_way)
             advance(t, t.units)
     if faulty(cluster):
-        return u32(Stop.FAULT)
-    return u32(Stop.BUDGET)
+        return Stop.FAULT
+    return Stop.BUDGET
 
 
 @native
@@ -244,8 +244,8 @@ def finish_transfers(cluster: ptr_to(Cluster)) -> u32:
         t = entry(cluster, u32(moment(cluster) >> 32) % cluster.under_way)
         advance(t, t.units)
     if faulty(cluster):
-        return u32(Stop.FAULT)
-    return u32(Stop.EXITED)
+        return Stop.FAULT
+    return Stop.EXITED
 
 
 # issue --------------------------------------------------------------------------------------------------------------
@@ -259,16 +259,16 @@ def new_transfer(w: ptr_to(Warp), lane: u32, kind: u32, site: u32) -> ptr_to(Tra
         advance(t, t.units)
     place = cluster.under_way
     if place == TRANSFERS:
-        place = u32(0)
+        place = 0
     found = entry(cluster, place)
     found.kind = kind
     found.warp = cast_ptr(u8, w)
     found.lane = lane
     found.site = site
-    found.done = u32(0)
-    found.staged = u32(0)
-    found.barriers = u32(0)
-    found.source_bytes = u64(0)
+    found.done = 0
+    found.staged = 0
+    found.barriers = 0
+    found.source_bytes = 0
     return found
 
 
@@ -286,7 +286,7 @@ def start(t: ptr_to(Transfer)) -> None:
     transfer_issued(t)
     if t.units == 0:
         return
-    t.state = u32(TransferState.UNDER_WAY)
+    t.state = TransferState.UNDER_WAY
     t.place = cluster.under_way
     cluster.under_way = cluster.under_way + 1
     what = chance(cluster, t)
@@ -300,7 +300,7 @@ def start(t: ptr_to(Transfer)) -> None:
 @native
 def heard_at(t: ptr_to(Transfer), barrier: u64, ranks: u32) -> None:
     """The bytes of a transfer complete the mbarriers at one place, an address of the shared window, in these CTAs."""
-    t.completes = u32(Completes.BYTES)
+    t.completes = Completes.BYTES
     t.barriers = ranks
     t.offset = (barrier & WITHIN) - SHARED_BASE
 
@@ -309,7 +309,7 @@ def heard_at(t: ptr_to(Transfer), barrier: u64, ranks: u32) -> None:
 @native
 def commit_bulk(w: ptr_to(Warp), mask: u32) -> None:
     """A new group for each lane, of what it issued since its last one."""
-    w.used = u32(1)
+    w.used = 1
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
@@ -327,7 +327,7 @@ def stage(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> None:
     cluster.staging_used = cluster.staging_used + ((t.source_bytes + 63) // 64 * 64)
     copy_bytes(room, t.source, t.source_bytes)
     t.source = room
-    t.staged = u32(1)
+    t.staged = 1
     cluster.staged = cluster.staged + 1
 
 

@@ -29,7 +29,7 @@ def wait_for_lanes(w: ptr_to(Warp), mask: u32, pc: i32) -> i32:
     counts[pc] = counts[pc] - 1
     w.waiting = w.waiting | mask
     set_pcs(w, mask, pc)
-    return i32(RESCHEDULE)
+    return RESCHEDULE
 
 
 @native
@@ -48,7 +48,7 @@ def wait_for_members(w: ptr_to(Warp), mask: u32, members: u32, pc: i32, next: i3
         m = bits_mask(mask)
         w.sync_pc = select(m, I32(pc), w.sync_pc)
         w.sync_next = select(m, I32(next), w.sync_next)
-        w.used = u32(1)
+        w.used = 1
         w.sync_members = select(m, U32(members), w.sync_members)
         return wait_for_partners(w, mask, pc)
     counts = w.cta.cluster.counts
@@ -66,15 +66,15 @@ def wait_for_members(w: ptr_to(Warp), mask: u32, members: u32, pc: i32, next: i3
 @native
 def partial_warp(w: ptr_to(Warp), here: u32, off: u32, site: u32) -> i32:
     """The fault of an instruction for whole warps: lanes that execute it, and lanes for which its predicate is false."""
-    fault(w, FaultKind.PARTIAL_WARP, site, trailing_zeros(here), u64(here) | (u64(off) << 32), u32(0))
-    return i32(RESCHEDULE)
+    fault(w, FaultKind.PARTIAL_WARP, site, trailing_zeros(here), u64(here) | (u64(off) << 32), 0)
+    return RESCHEDULE
 
 
 @native
 def wait_for_warp(w: ptr_to(Warp), mask: u32, pc: i32, site: u32) -> i32:
     """Part of a warp is at an instruction for whole warps. The others may come, unless some are gone for good."""
     if w.live != FULL:
-        return partial_warp(w, mask, u32(0), site)
+        return partial_warp(w, mask, 0, site)
     return wait_for_partners(w, mask, pc)
 
 
@@ -86,7 +86,7 @@ def wake_warpgroup(w: ptr_to(Warp)) -> None:
     for i in range(w.index & ~u32(3), (w.index | 3) + 1):
         if i < cta.launch.warps:
             other = warps + i
-            other.waiting = u32(0)
+            other.waiting = 0
 
 
 # at an mbarrier -------------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def sleep_at(w: ptr_to(Warp), mask: u32, barrier: u64, pc: i32) -> None:
     if (w.waiting & ~mask) == 0 or w.awaits == barrier:
         w.awaits = barrier
     else:
-        w.awaits = u64(SEVERAL)
+        w.awaits = SEVERAL
     w.waiting = w.waiting | mask
     w.napping = w.napping | mask
     left = mask
@@ -122,7 +122,7 @@ def wake_at(cluster: ptr_to(Cluster), barrier: u64) -> None:
                 lane = trailing_zeros(lanes)
                 lanes = lanes & (lanes - 1)
                 if w.naps_at[lane] == barrier:
-                    w.waiting = w.waiting & ~(u32(1) << lane)
+                    w.waiting = w.waiting & ~(1 << lane)
 
 
 @native
@@ -145,4 +145,4 @@ def wake(cluster: ptr_to(Cluster)) -> None:
     """All lanes that wait look again."""
     warps = cast_ptr(Warp, cluster.warps)
     for i in range(cluster.warp_count):
-        (warps + i).waiting = u32(0)
+        (warps + i).waiting = 0

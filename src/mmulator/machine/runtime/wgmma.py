@@ -47,7 +47,7 @@ def missing(first: ptr_to(Warp), number: u64, w: ptr_to(Warp), site: u32) -> boo
         other = first + i
         if other.live != FULL and queue(other, WGMMA).issued <= number:
             warps_missing(w, site)
-            fault(w, FaultKind.WGMMA_LANES, site, u32(0), number, u32(0))
+            fault(w, FaultKind.WGMMA_LANES, site, 0, number, 0)
             return True
     return False
 
@@ -60,13 +60,13 @@ def enter_warpgroup(w: ptr_to(Warp), count: u32, site: u32) -> u32:
     """
     cta = w.cta
     if cta.fault != 0:
-        return u32(0)
+        return 0
     q = queue(w, WGMMA)
     if (w.index | 3) >= cta.launch.warps:
-        fault(w, FaultKind.WGMMA_LANES, site, u32(0), q.issued, u32(0))
-        return u32(0)
+        fault(w, FaultKind.WGMMA_LANES, site, 0, q.issued, 0)
+        return 0
     if missing(first_of(w), q.issued, w, site):
-        return u32(0)
+        return 0
     return make_room(w, q, count)
 
 
@@ -84,7 +84,7 @@ def retire(tile: ptr_to(Tile), first: ptr_to(Warp), warp: u32) -> None:
     quarter = 16 * u64(table.n) * u64(table.d_bits) // 8
     regs = frame_of(first + warp, tile.frame[warp], table.d_slots, table.d_words, WRITE, tile.site)
     accumulator_out(table, regs, tile_memory(tile, first) + u64(warp) * quarter)
-    tile.live = tile.live & ~(u32(1) << warp)
+    tile.live = tile.live & ~(1 << warp)
 
 
 @native
@@ -96,14 +96,14 @@ def hand_over(group: ptr_to(Warpgroup), table: ptr_to(WgmmaTable), first: ptr_to
     registers first.
     """
     for i in range(u32(WARPS)):
-        bit = u32(1) << i
+        bit = 1 << i
         op = operation(first + i, number)
         frame = op.frame
         for r in range(table.a_rival_count):
             source = group.tiles + table.a_rivals[r]
             if (source.live & bit) != 0 and source.frame[i] == frame:
                 retire(source, first, i)
-                a_registers(table, frame_of(first + i, frame, table.a_slots, u32(4), READ, op.site), op.a)
+                a_registers(table, frame_of(first + i, frame, table.a_slots, 4, READ, op.site), op.a)
         own = group.tiles + table.tile
         if (own.live & bit) != 0 and own.frame[i] != frame:
             retire(own, first, i)
@@ -127,7 +127,7 @@ def differs(first: ptr_to(Warp), number: u64) -> u32:
         mine = operation(first + i, number)
         if u64(mine.table) != u64(op.table) or mine.b_desc != op.b_desc or mine.a_desc != op.a_desc or mine.scale_d != op.scale_d:
             return i
-    return u32(WARPS)
+    return WARPS
 
 
 @native
@@ -173,8 +173,8 @@ def compute(group: ptr_to(Warpgroup), first: ptr_to(Warp), number: u64, end: u64
     table = op.table
     wrong = differs(first, number)
     if wrong != WARPS:
-        fault(first + wrong, FaultKind.WGMMA_MISMATCH, operation(first + wrong, number).site, u32(0), number, u32(0))
-        return u32(1)
+        fault(first + wrong, FaultKind.WGMMA_MISMATCH, operation(first + wrong, number).site, 0, number, 0)
+        return 1
     tile = group.tiles + table.tile
     hand_over(group, table, first, number)
     memory = tile_memory(tile, first)
@@ -182,7 +182,7 @@ def compute(group: ptr_to(Warpgroup), first: ptr_to(Warp), number: u64, end: u64
     at_a = stack(ptr, WGMMA_STEPS)
     at_b = stack(ptr, WGMMA_STEPS)
     begin_product(first)
-    if not pack_step(first, number, u32(0), at_a, at_b):
+    if not pack_step(first, number, 0, at_a, at_b):
         return count
     load_tile(first, number, tile)
     more = boolean(True)
@@ -196,7 +196,7 @@ def compute(group: ptr_to(Warpgroup), first: ptr_to(Warp), number: u64, end: u64
             count = count + 1
     multiply(first, number, count, at_a, at_b, memory)
     last = operation(first, number + u64(count) - 1)
-    tile.live = u32(15)
+    tile.live = 15
     tile.last = number + u64(count) - 1
     tile.table = last.table
     tile.site = last.site
@@ -208,15 +208,15 @@ def carry_out_wgmma(w: ptr_to(Warp), number: u64, end: u64) -> u32:
     """Operations of the four warps together, from `number` on, done in the queues of all: how many. 0 if a warp has not issued
     it. Nobody writes to shared memory while this runs."""
     first = first_of(w)
-    limit = u64(end)
+    limit = end
     for i in range(u32(WARPS)):
         limit = minimum(limit, queue(first + i, WGMMA).issued)
     if limit <= number:
-        return u32(0)
+        return 0
     group = cast_ptr(Warpgroup, w.cta.warpgroups) + (w.index >> 2)
     packs = packs_of(first)
     packs.moment = packs.moment + 1
-    at = u64(number)
+    at = number
     while at < limit and w.cta.fault == 0:
         at = at + u64(compute(group, first, at, limit))
         if w.cta.fault == 0:
@@ -229,7 +229,7 @@ def carry_out_wgmma(w: ptr_to(Warp), number: u64, end: u64) -> u32:
 def carry_out_due(w: ptr_to(Warp), q: ptr_to(Queue)) -> None:
     """Carry out what the seed had for now."""
     due = q.due
-    q.due = u64(0)
+    q.due = 0
     complete(w, q, due)
 
 
@@ -247,7 +247,7 @@ def wgmma_issue(
     q = queue(w, WGMMA)
     if scale_d != 0 and scale_d != FULL:
         carry_out_due(w, q)
-        fault(w, FaultKind.WGMMA_SCALE, site, u32(0), u64(scale_d), u32(0))
+        fault(w, FaultKind.WGMMA_SCALE, site, 0, u64(scale_d), 0)
     if cta.fault != 0:
         return
     if table.a_rival_count != 0:  # what came before may write the registers that are read now
@@ -266,11 +266,11 @@ def wgmma_issue(
     if table.sparse != 0:
         store(load(u32.vec(32), metadata), op.meta)
     if table.a_in_registers != 0:
-        a_registers(table, frame_of(w, op.frame, table.a_slots, u32(4), READ, site), op.a)
+        a_registers(table, frame_of(w, op.frame, table.a_slots, 4, READ, site), op.a)
     wgmma_issued(w, number, site)
-    w.used = u32(1)
+    w.used = 1
     q.issued = number + 1
-    if (choice(w, q, q.issued) & u64(WGMMA.odds - 1)) == 0:
+    if (choice(w, q, q.issued) & (WGMMA.odds - 1)) == 0:
         q.due = q.issued
     if more == 0 or table.rival_count != 0 or table.a_rival_count != 0:
         carry_out_due(w, q)
@@ -295,7 +295,7 @@ def wgmma_wait(w: ptr_to(Warp), mask: u32, pending: u64, here: i32, next: i32, s
         missing(first, q.done, w, operation(w, q.done).site)
         return wait_for_lanes(w, mask, here)
     if cta.fault != 0:
-        return i32(RESCHEDULE)
+        return RESCHEDULE
     warp = w.index & 3
     group = cast_ptr(Warpgroup, cta.warpgroups) + (w.index >> 2)
     for t in range(cta.launch.tiles):

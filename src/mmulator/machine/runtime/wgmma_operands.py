@@ -26,7 +26,7 @@ WARPS = 4  # of a warpgroup
 @native(inline=True)
 def operand_seen(w: ptr_to(Warp), at: u64, site: u32) -> None:
     """What is said of an access to UNIT bytes of a matrix."""
-    accessed_one(w, u32(0), of_descriptor(w, at), u32(UNIT), by(READ, Proxy.ASYNC), site)
+    accessed_one(w, 0, of_descriptor(w, at), UNIT, by(READ, Proxy.ASYNC), site)
 
 
 @native(inline=True)
@@ -35,7 +35,7 @@ def operand(w: ptr_to(Warp), at: u64, site: u32) -> ptr:
     there."""
     host = descriptor_span(w, at, at + (UNIT - 1))
     if u64(host) == 0:
-        fault(w, FaultKind.WGMMA_ADDRESS, site, u32(0), at, u32(UNIT))
+        fault(w, FaultKind.WGMMA_ADDRESS, site, 0, at, UNIT)
         return null(u8)
     operand_seen(w, at, site)
     return host + at
@@ -84,7 +84,7 @@ def accumulator_out(site: ptr_to(WgmmaTable), regs: ptr, matrix: ptr) -> None:
 def a_registers(site: ptr_to(WgmmaTable), regs: ptr, out: ptr_to(u32)) -> None:
     """The A registers of one warp, one after the other."""
     for r in unrolled(A_TILE.fragment.registers):
-        store(load(u32.vec(32), regs + i64(site.a_slots[r])), out + 32 * r)
+        store(load(u32.vec(32), regs + site.a_slots[r]), out + 32 * r)
 
 
 @native

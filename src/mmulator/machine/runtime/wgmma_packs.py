@@ -34,7 +34,7 @@ def place_of(packs: Any, name: str) -> Any:
 def same_bytes(a: ptr, b: ptr, bytes: i64) -> boolean:
     """Whether they are alike. bytes: a multiple of 16."""
     whole = bytes // 64 * 64
-    for at in range(i64(0), whole, 64):
+    for at in range(0, whole, 64):
         if any_lane(load(LINE, a + at) != load(LINE, b + at)):
             return False
     for at in range(whole, bytes, 16):
@@ -56,7 +56,7 @@ def find_pack(entries: ptr_to(Pack), count: u32, next: ptr_to(u32), desc: u64, f
     next[0] = (at + 1) % count
     e = entries + at
     e.desc = desc
-    e.function = u64(0)
+    e.function = 0
     e.shape = shape
     return at
 
@@ -75,13 +75,13 @@ def packed_operand(
     own = null(u8)
     packed = null(u8)
     if not of_b:
-        slot = u64(find_pack(e, u32(A_PACKS), place_of(packs, "next_a"), desc, function, shape, packs.use))
+        slot = u64(find_pack(e, A_PACKS, place_of(packs, "next_a"), desc, function, shape, packs.use))
         own = packs.a_slots + slot * packs.a_bytes
         packed = own + packs.a_raw
         e = e + slot
     else:
         e = cast_ptr(Pack, packs.b)
-        other = u64(find_pack(e, u32(B_PACKS), place_of(packs, "next_b"), desc, function, shape, packs.use))
+        other = u64(find_pack(e, B_PACKS, place_of(packs, "next_b"), desc, function, shape, packs.use))
         own = packs.b_slots + other * packs.b_bytes
         packed = own + packs.b_raw
         e = e + other

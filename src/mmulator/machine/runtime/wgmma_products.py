@@ -28,11 +28,11 @@ def pack_registers(first: ptr_to(Warp), number: u64, step: u32) -> ptr:
         a_fragment(operation(first + i, number).a, line, raw + i64(i) * 16 * line)
     packed = packs.registers + u64(step) * packs.a_bytes
     if table.element_bits == 1:
-        bits = raw + i64(table.raw_bytes)
+        bits = raw + table.raw_bytes
         unpack_bits(raw, 64 * k, bits)
-        call_pack(table.pack_a, bits, k, i64(64), k, packed)
+        call_pack(table.pack_a, bits, k, 64, k, packed)
     else:
-        call_pack(table.pack_a, raw, ka, i64(64), k, packed)
+        call_pack(table.pack_a, raw, ka, 64, k, packed)
     return packed
 
 
@@ -50,18 +50,18 @@ def pack_step(first: ptr_to(Warp), number: u64, step: u32, at_a: ptr_to(ptr), at
         columns = k
         if table.sparse != 0:
             columns = k // 2
-        at_a[step] = packed_operand(first, table, op.a_desc, columns, i64(128), u32(1), op.site, table.pack_a, i64(64), False)
+        at_a[step] = packed_operand(first, table, op.a_desc, columns, 128, 1, op.site, table.pack_a, 64, False)
     else:
         own = line
         if table.sparse != 0:
             own = line // 2
-        at_a[step] = packed_operand(first, table, op.a_desc, i64(64), own, u32(0), op.site, table.pack_a, i64(64), False)
+        at_a[step] = packed_operand(first, table, op.a_desc, 64, own, 0, op.site, table.pack_a, 64, False)
     if u64(at_a[step]) == 0:
         return False
     if table.mn_major_b != 0:
-        at_b[step] = packed_operand(first, table, op.b_desc, k, n * 2, u32(1), op.site, table.pack_b_rows, n, True)
+        at_b[step] = packed_operand(first, table, op.b_desc, k, n * 2, 1, op.site, table.pack_b_rows, n, True)
     else:
-        at_b[step] = packed_operand(first, table, op.b_desc, n, line, u32(0), op.site, table.pack_b, n, True)
+        at_b[step] = packed_operand(first, table, op.b_desc, n, line, 0, op.site, table.pack_b, n, True)
     return u64(at_b[step]) != 0
 
 
@@ -79,15 +79,15 @@ def multiply_sparse(first: ptr_to(Warp), number: u64, step: u32, a: ptr, b: ptr,
     chosen = packs.indices + step * INDICES
     places = cast_ptr(IndexTable, table.places)
     if places.drop != 0 and has_mixed(places, metadata) != 0:
-        raw = cast_ptr(u16, b + (i64(0) - i64(packs.b_raw)))
+        raw = cast_ptr(u16, b + (0 - packs.b_raw))
         own = cast_ptr(u16, room + 512)
         again = room + 2 * i64(table.raw_bytes)
         words = cast_ptr(u32, memory)
         mixed_dot(table.pack_b, table.dot, places, metadata, a, i64(table.a_row), raw, own, again, chosen, words, words,
-                  i64(64), n, k, flags)  # fmt: skip
+                  64, n, k, flags)  # fmt: skip
     else:
         dense_indices(places, metadata, chosen)
-        call_dot(table.dot, a, b, memory, n, memory, n, i64(64), n, k, flags, chosen)
+        call_dot(table.dot, a, b, memory, n, memory, n, 64, n, k, flags, chosen)
 
 
 @native
@@ -100,11 +100,11 @@ def multiply(first: ptr_to(Warp), number: u64, count: u32, at_a: ptr_to(ptr), at
     if op.scale_d == 0:
         flags = flags | 1
     if count > 1 and table.dot_steps != 0:
-        call_steps(table.dot_steps, count, at_a, at_b, memory, n, memory, n, i64(64), n, flags)
+        call_steps(table.dot_steps, count, at_a, at_b, memory, n, memory, n, 64, n, flags)
         return
     for step in range(count):
         if table.sparse != 0:
             multiply_sparse(first, number + u64(step), step, at_a[step], at_b[step], memory, flags)
         else:
-            call_dot(table.dot, at_a[step], at_b[step], memory, n, memory, n, i64(64), n, i64(table.k), flags)
+            call_dot(table.dot, at_a[step], at_b[step], memory, n, memory, n, 64, n, i64(table.k), flags)
         flags = i64(table.flags)

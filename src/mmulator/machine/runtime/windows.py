@@ -88,7 +88,7 @@ def in_window(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site
     if size < bytes or offset > size - bytes:
         kind = u32(FaultKind.OUT_OF_BOUNDS)
         if slot == 0:
-            kind = u32(FaultKind.NULL_POINTER)
+            kind = FaultKind.NULL_POINTER
         fault(w, kind, site, lane, at, u32(bytes))
         return null(u8)
     if (access & WRITE) != 0 and window.writable == 0:
@@ -146,7 +146,7 @@ def hold_each(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u64, site: u32
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
-        hold(w, lane, at[lane], bytes, u32(READ), site)
+        hold(w, lane, at[lane], bytes, READ, site)
 
 
 @native(inline=True)
@@ -165,7 +165,7 @@ def translate_each(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, acce
         left = left & (left - 1)
         host = find_host(w, lane, at[lane], bytes, access, site)
         if u64(host) == 0:
-            return u32(0)
+            return 0
         out[lane] = host
     accessed(w, mask, at, 0, bytes, access, site)
     return mask
@@ -179,8 +179,8 @@ def outside_global(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, site
     if wrong != 0:
         lane = trailing_zeros(wrong)
         fault(w, FaultKind.WRONG_SPACE, site, lane, at[lane], bytes)
-        return u32(1)
-    return u32(0)
+        return 1
+    return 0
 
 
 @native
@@ -191,15 +191,15 @@ def in_one_cta(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, out: ptr
     rank = u32((first & OFFSET_MASK) >> RANK_SHIFT)
     size = u64(cta.launch.shared_bytes)
     if rank >= cta.cluster.cta_count or size < u64(bytes):
-        return u32(0)
+        return 0
     owner = cast_ptr(Cta, cta.cluster.ctas) + rank
     a = load(U64, at)
     offset = a - ((first & ~u64(WITHIN)) | SHARED_BASE)
     wrong = (offset > size - u64(bytes)) | ((a & u64(bytes - 1)) != 0)
     if (mask_bits(wrong) & mask) != 0 or (rank != cta.rank and owner.live_threads == 0):
-        return u32(0)
+        return 0
     store(POINTERS(offset + u64(owner.shared)), out)
-    return u32(1)
+    return 1
 
 
 def _slots(space: str) -> Native:
@@ -208,7 +208,7 @@ def _slots(space: str) -> Native:
 
     def translate_slots(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)) -> u32:
         if mask == 0 or w.cta.fault != 0:
-            return u32(0)
+            return 0
         a = load(U64, at)
         first = at[trailing_zeros(mask)]
         slot = first >> SLOT_SHIFT
@@ -228,7 +228,7 @@ def _slots(space: str) -> Native:
                     return mask
         if only_global:
             if outside_global(w, mask, at, bytes, site) != 0:
-                return u32(0)
+                return 0
         return translate_each(w, mask, at, bytes, access, site, out)
 
     return Native(translate_slots, "translate" if space == "generic" else f"translate_{space}")
@@ -242,7 +242,7 @@ def translate_shared(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, ac
     """The same for addresses of the shared window."""
     cta = w.cta
     if mask == 0 or cta.fault != 0:
-        return u32(0)
+        return 0
     a = load(U64, at)
     size = u64(cta.launch.shared_bytes)
     offset = a - cta.shared_base
@@ -254,13 +254,13 @@ def translate_shared(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, ac
         lane = trailing_zeros(bad)
         kind = u32(FaultKind.SHARED_OUT_OF_BOUNDS)
         if (at[lane] & u64(bytes - 1)) != 0:
-            kind = u32(FaultKind.MISALIGNED)
+            kind = FaultKind.MISALIGNED
         elif at[lane] > OFFSET_MASK:
-            kind = u32(FaultKind.BEYOND_SPACE)
+            kind = FaultKind.BEYOND_SPACE
         elif other_cta(w, at[lane]):
-            kind = u32(FaultKind.OTHER_CTA)
+            kind = FaultKind.OTHER_CTA
         fault(w, kind, site, lane, at[lane], bytes)
-        return u32(0)
+        return 0
     store(POINTERS(offset + u64(cta.shared)), out)
     accessed(w, mask, at, SHARED, bytes, access, site)
     return mask
@@ -270,13 +270,13 @@ def translate_shared(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, ac
 def translate_to_shared(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)) -> u32:
     """Generic addresses of an instruction that works on shared memory alone."""
     if mask == 0 or w.cta.fault != 0:
-        return u32(0)
+        return 0
     a = load(U64, at)
     wrong = mask_bits((a >> SLOT_SHIFT) != SLOT_SHARED) & mask
     if wrong != 0:
         lane = trailing_zeros(wrong)
         fault(w, FaultKind.NOT_SHARED, site, lane, at[lane], bytes)
-        return u32(0)
+        return 0
     offsets = stack(u64, 32)
     store(a & OFFSET_MASK, offsets)
     return translate_shared(w, mask, offsets, bytes, access, site, out)
@@ -289,13 +289,13 @@ def _offsets_into(slot: int, space: str) -> Native:
         w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)
     ) -> u32:
         if mask == 0 or w.cta.fault != 0:
-            return u32(0)
+            return 0
         a = load(U64, at)
         beyond = mask_bits(a > OFFSET_MASK) & mask
         if beyond != 0:
             lane = trailing_zeros(beyond)
             fault(w, FaultKind.BEYOND_SPACE, site, lane, at[lane], bytes)
-            return u32(0)
+            return 0
         if slot == SLOT_SHARED:
             if in_one_cta(w, mask, at, bytes, out) != 0:
                 accessed(w, mask, at, SHARED, bytes, access, site)
@@ -348,7 +348,7 @@ def origin_function(space: str, bytes: int, access: int, sums: bool = False) -> 
             own = (slot == SLOT_SHARED or slot == SLOT_LOCAL) if base == 0 else slot != base >> SLOT_SHIFT
             if own:
                 if not any_space:
-                    return u32(Shape.UNKNOWN)
+                    return Shape.UNKNOWN
                 start = start | SHARED
             else:
                 window = window_of(cta, first + base, site)
@@ -357,12 +357,12 @@ def origin_function(space: str, bytes: int, access: int, sums: bool = False) -> 
                 host = window.host
                 if writes:
                     if window.writable == 0:
-                        return u32(Shape.UNKNOWN)
+                        return Shape.UNKNOWN
                 if base == 0 and not sums:
-                    give_way(cta.cluster, host, size, u32(writes))
+                    give_way(cta.cluster, host, size, writes)
         place = first - start
         if size < bytes or (first & (bytes - 1)) != 0:
-            return u32(Shape.UNKNOWN)
+            return Shape.UNKNOWN
         shape = u32(Shape.ROW)
         apart = mask
         if (mask & 3) != 3 or extract(a, 1) != first:
@@ -370,15 +370,15 @@ def origin_function(space: str, bytes: int, access: int, sums: bool = False) -> 
         if apart == 0:
             span = (u64(32 - leading_zeros(mask)) - low) * bytes
             if span > size or place > size - span:
-                return u32(Shape.UNKNOWN)
+                return Shape.UNKNOWN
         elif (mask & mask_bits(a != first)) == 0:
-            shape = u32(Shape.ONE)
+            shape = Shape.ONE
             if place > size - bytes:
-                return u32(Shape.UNKNOWN)
+                return Shape.UNKNOWN
         else:
-            shape = u32(Shape.SPREAD)
+            shape = Shape.SPREAD
             if (mask & mask_bits(((a - start) > (size - bytes)) | ((a & (bytes - 1)) != 0))) != 0:
-                return u32(Shape.UNKNOWN)
+                return Shape.UNKNOWN
         at = stack(u64, 32)
         store(a, at)
         accessed(w, mask, at, base, bytes, access, site)
@@ -397,12 +397,12 @@ def local_function(bytes: int, access: int) -> Native:
     def origin_local(w: ptr_to(Warp), mask: u32, a: U64, site: u32, out: ptr_to(ptr), places: ptr_to(u64)) -> u32:
         size = w.cta.launch.local_bytes
         if size < bytes or (mask & mask_bits((a > (size - bytes)) | ((a & (bytes - 1)) != 0))) != 0:
-            return u32(Shape.UNKNOWN)
+            return Shape.UNKNOWN
         store(a, places)
         accessed(w, mask, places, SLOT_LOCAL << SLOT_SHIFT, bytes, access, site)
         store(a + iota(U64) * size, places)
         out[0] = w.local
-        return u32(Shape.SPREAD)
+        return Shape.SPREAD
 
     return Native(origin_local, f"origin_local_{bytes}_{access}", inline=True)
 
@@ -438,7 +438,7 @@ def global_span(w: ptr_to(Warp), low: u64, high: u64, site: u32) -> ptr:
     slot = low >> SLOT_SHIFT
     if slot == SLOT_SHARED or slot == SLOT_LOCAL or low < window.start or high < low or high - window.start >= window.size:
         return null(u8)
-    give_way(w.cta.cluster, window.host, window.size, u32(0))
+    give_way(w.cta.cluster, window.host, window.size, 0)
     return ptr(window.host + (low - window.start))
 
 
@@ -474,7 +474,7 @@ def peek(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, out: ptr) -> u64:
     if slot == SLOT_SHARED:
         rank = u32((at & OFFSET_MASK) >> RANK_SHIFT)
         if rank >= w.cta.cluster.cta_count:
-            return u64(0)
+            return 0
         offset = (at & WITHIN) - SHARED_BASE
         size = u64(launch.shared_bytes)
         host = (cast_ptr(Cta, w.cta.cluster.ctas) + rank).shared
@@ -485,12 +485,12 @@ def peek(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, out: ptr) -> u64:
         settled(w.cta.cluster)
         window = launch.windows + slot
         if slot == 0 or slot >= launch.slots:
-            window = search(w.cta, at, u32(0))
+            window = search(w.cta, at, 0)
         offset = at - window.start
         size = window.size
         host = ptr(window.host)
     if offset >= size:
-        return u64(0)
+        return 0
     count = size - offset
     if bytes < count:
         count = bytes

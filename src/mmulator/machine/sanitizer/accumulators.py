@@ -108,13 +108,13 @@ def accumulators_begin(cluster: ptr_to(Cluster)) -> None:
     if u64(of_cluster(cluster).accumulators) != 0:
         for i in range(cluster.warp_count):
             mine = _mine(warps + i)
-            mine.epoch = u32(1)
-            mine.issued = u32(0)
-            mine.committed = u32(0)
-            mine.groups = u32(0)
-            mine.done = u32(0)
-            mine.seen = u32(0)
-            mine.settled = u32(0)
+            mine.epoch = 1
+            mine.issued = 0
+            mine.committed = 0
+            mine.groups = 0
+            mine.done = 0
+            mine.seen = 0
+            mine.settled = 0
             fill_bytes(mine.cells, 0, mine.count * Cell.size)
 
 
@@ -125,7 +125,7 @@ def accumulators_conflict(
     """A rule is broken against the operation of this number (+ 1). words: the place; its group or UNCOMMITTED; groups committed
     since, which is the N of the wait_group that is enough."""
     other = _issued(mine, number - 1)
-    entry = find_against(w, rule, site, lanes, u64(0), u32(0), other.site + 1, w.cta.linear, w.index, u32(FULL))
+    entry = find_against(w, rule, site, lanes, 0, 0, other.site + 1, w.cta.linear, w.index, FULL)
     if u64(entry) != 0:
         if entry.count == 1:
             entry.words[0] = u64(word)
@@ -139,7 +139,7 @@ def accumulators_early(
 ) -> None:
     """The same where nothing has waited for that operation. From here on its group is complete."""
     accumulators_conflict(w, mine, rule, site, lanes, number, word)
-    if rule != u32(A_READ.number):
+    if rule != A_READ.number:
         group = _issued(mine, number - 1).group
         done = number
         while done != mine.issued and _issued(mine, done).group == group:
@@ -157,13 +157,13 @@ def accumulators_touched(w: ptr_to(Warp), mask: u32, slot: u32, access: u32, sit
     if cell.d > mine.done:
         rule = u32(READ_EARLY.number)
         if wrote != 0:
-            rule = u32(WRITTEN_EARLY.number)
+            rule = WRITTEN_EARLY.number
         if mask != 0:
             accumulators_early(w, mine, rule, site, mask, cell.d, cell.d_place)
     elif cell.a > mine.done:
-        rule = u32(A_OVERWRITTEN.number)
+        rule = A_OVERWRITTEN.number
         if wrote == 0:
-            rule = u32(A_READ.number)
+            rule = A_READ.number
         if mask != 0 and (wrote != 0 or kind == Site.STRICT):
             accumulators_early(w, mine, rule, site, mask, cell.a, cell.a_place)
     epoch = mine.epoch
@@ -182,20 +182,20 @@ def accumulators_touched(w: ptr_to(Warp), mask: u32, slot: u32, access: u32, sit
 def accumulators_unfenced(w: ptr_to(Warp), cell: ptr_to(Cell), site: u32, word: u32) -> u32:
     """1 and a finding: no wgmma.fence lies between an access to a register and the wgmma that uses it."""
     entry = find_against(
-        w, u32(FENCE_MISSING.number), site, u32(FULL), u64(0), u32(0), cell.site + 1, w.cta.linear, w.index, cell.lanes
+        w, FENCE_MISSING.number, site, FULL, 0, 0, cell.site + 1, w.cta.linear, w.index, cell.lanes
     )
     if u64(entry) != 0:
         if entry.count == 1:
             entry.words[0] = u64(word)
             entry.words[1] = u64(cell.wrote)
-    return u32(1)
+    return 1
 
 
 @native
 def accumulators_between(w: ptr_to(Warp), mine: ptr_to(Accumulators), site: u32, number: u32, word: u32) -> u32:
     """The same where a wgmma (number + 1) used it before."""
-    accumulators_conflict(w, mine, u32(FENCE_MISSING.number), site, u32(FULL), number, word)
-    return u32(1)
+    accumulators_conflict(w, mine, FENCE_MISSING.number, site, FULL, number, word)
+    return 1
 
 
 @native
@@ -211,17 +211,17 @@ def accumulators_use_d(w: ptr_to(Warp), mine: ptr_to(Accumulators), number: u32,
     for i in range(table.d_words):
         cell = _cell(mine, op.frame + u64(slots[i]))
         if told == 0 and cell.touch == mine.epoch:
-            told = accumulators_unfenced(w, cell, op.site, i | u32(TOUCHED << PLACE_BITS))
+            told = accumulators_unfenced(w, cell, op.site, i | (TOUCHED << PLACE_BITS))
         if told == 0 and cell.d_epoch == mine.epoch and cell.shape != shape:
-            told = accumulators_between(w, mine, op.site, cell.d, i | u32(SHAPE << PLACE_BITS))
+            told = accumulators_between(w, mine, op.site, cell.d, i | (SHAPE << PLACE_BITS))
         if told == 0 and not apart and cell.d > mine.done and cell.d_epoch == mine.epoch and cell.tile != table.tile:
-            accumulators_conflict(w, mine, u32(OVERLAP.number), op.site, u32(FULL), cell.d, cell.d_place)
+            accumulators_conflict(w, mine, OVERLAP.number, op.site, FULL, cell.d, cell.d_place)
             apart = True
         if not early and cell.a > mine.done:
-            accumulators_early(w, mine, u32(A_OVERWRITTEN.number), op.site, u32(FULL), cell.a, cell.a_place)
+            accumulators_early(w, mine, A_OVERWRITTEN.number, op.site, FULL, cell.a, cell.a_place)
             early = True
         if told == 0 and not early and cell.a_epoch == mine.epoch:
-            told = accumulators_between(w, mine, op.site, cell.a, i | u32(BETWEEN << PLACE_BITS))
+            told = accumulators_between(w, mine, op.site, cell.a, i | (BETWEEN << PLACE_BITS))
     return told
 
 
@@ -234,9 +234,9 @@ def accumulators_use_a(w: ptr_to(Warp), mine: ptr_to(Accumulators), number: u32,
     early = boolean(False)
     for i in range(u32(4)):
         cell = _cell(mine, op.frame + u64(slots[i]))
-        word = i | u32(IN_A << PLACE_BITS)
+        word = i | (IN_A << PLACE_BITS)
         if not early and cell.d > mine.done:
-            accumulators_early(w, mine, u32(READ_EARLY.number), op.site, u32(FULL), cell.d, cell.d_place)
+            accumulators_early(w, mine, READ_EARLY.number, op.site, FULL, cell.d, cell.d_place)
             early = True
         if told == 0 and cell.touch == mine.epoch:
             told = accumulators_unfenced(w, cell, op.site, word)
@@ -254,10 +254,10 @@ def accumulators_issued(w: ptr_to(Warp), number: u64, site: u32) -> None:
     own = u32(number)
     fenced = u32(0)
     if own == 0 and mine.epoch == 1:
-        fenced = u32(1)
-        entry = find(w, u32(FENCE_MISSING.number), site, u32(FULL), u64(0), u32(0))
+        fenced = 1
+        entry = find(w, FENCE_MISSING.number, site, FULL, 0, 0)
         if u64(entry) != 0:
-            entry.words[0] = u64(FIRST << PLACE_BITS)
+            entry.words[0] = FIRST << PLACE_BITS
     fenced = accumulators_use_d(w, mine, own, fenced)
     if table.a_in_registers != 0:
         fenced = accumulators_use_a(w, mine, own, fenced)
@@ -267,7 +267,7 @@ def accumulators_issued(w: ptr_to(Warp), number: u64, site: u32) -> None:
             cell = _cell(mine, op.frame + u64(cast_ptr(i32, table.a_slots)[i]))
             cell.a = own + 1
             cell.a_epoch = mine.epoch
-            cell.a_place = i | u32(IN_A << PLACE_BITS)
+            cell.a_place = i | (IN_A << PLACE_BITS)
     for i in range(table.d_words):
         cell = _cell(mine, op.frame + u64(cast_ptr(i32, table.d_slots)[i]))
         cell.d = own + 1
@@ -277,7 +277,7 @@ def accumulators_issued(w: ptr_to(Warp), number: u64, site: u32) -> None:
         cell.tile = table.tile
     kept = _issued(mine, own)
     kept.site = site
-    kept.group = u32(UNCOMMITTED)
+    kept.group = UNCOMMITTED
     mine.issued = own + 1
     mine.seen = mine.epoch
 
@@ -335,8 +335,8 @@ def accumulators_left(w: ptr_to(Warp), mask: u32, site: u32) -> None:
                 if last:
                     rule = u32(NOT_WAITED.number)
                     if own.group == UNCOMMITTED:
-                        rule = u32(NOT_COMMITTED.number)
-                    find(w, rule, own.site, mask, u64(0), u32(0))
+                        rule = NOT_COMMITTED.number
+                    find(w, rule, own.site, mask, 0, 0)
                 at = at + 1
 
 

@@ -47,7 +47,7 @@ def turned(lanes: Any, lane: Any) -> Any:
 
 @native(inline=True)
 def verdict_of(a: ptr_to(Actor), number: u32) -> ptr_to(Verdict):
-    return a.races.verdicts + ((agent_of(a.w, u32(0)) >> LANE_BITS) * VERDICTS + (number & (VERDICTS - 1)))
+    return a.races.verdicts + ((agent_of(a.w, 0) >> LANE_BITS) * VERDICTS + (number & (VERDICTS - 1)))
 
 
 @native
@@ -66,7 +66,7 @@ def known_lanes(a: ptr_to(Actor), r: ptr_to(Record), number: u32) -> u32:
     if r.flags >> KIND_SHIFT == 0 and store.foreign == 0:
         writer = o.knowers + (r.agent >> LANE_BITS)
         if writer.clock == r.clock:
-            return u32(0)  # its warp has released nothing since
+            return 0  # its warp has released nothing since
     k = knower_of(o, w)
     ids = load(U32, k.now.views)
     left = a.mask
@@ -83,12 +83,12 @@ def known_lanes(a: ptr_to(Actor), r: ptr_to(Record), number: u32) -> u32:
                 if (r.flags & PER_LANE) != 0:
                     agent = agent + lane
                 if not view_knows_foreign(cluster, id, r.cluster, agent, r.clock):
-                    known = known & ~(u32(1) << lane)
+                    known = known & ~(1 << lane)
         elif (r.flags & PER_LANE) != 0:
             known = known & mask_bits(load(U32, entries_of(o, id), r.agent) >= r.clock)
         elif r.agent < o.stride:
             if entries_of(o, id)[r.agent] < r.clock:
-                known = u32(0)
+                known = 0
     v.key = key
     v.observers = a.mask
     v.lanes = known
@@ -155,36 +155,36 @@ def issue_level(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) ->
     if a.store.foreign != 0:
         if r.cluster != u32(a.cluster.number):
             if kind_of(a.flags) == int(Kind.MAP):
-                return u32(UNORDERED)  # other fences count
-            if issue_knows_foreign(a.w, a.issuers, r.cluster, r.agent, lanes, r.clock, u32(clocks.KNOWN)) == 0:
-                return u32(UNORDERED)
+                return UNORDERED  # other fences count
+            if issue_knows_foreign(a.w, a.issuers, r.cluster, r.agent, lanes, r.clock, clocks.KNOWN) == 0:
+                return UNORDERED
             if has_fenced(a.cluster, r.cluster) != 0:
-                return u32(FENCED)
+                return FENCED
             plane = u32(clocks.FENCED_GLOBAL)
             return KNOWN + issue_knows_foreign(a.w, a.issuers, r.cluster, r.agent, lanes, r.clock, plane)
     if kind_of(a.flags) == int(Kind.MAP):
-        return u32(UNORDERED)
+        return UNORDERED
     if a.seen != number:
         a.seen = number
-        a.seen_known = issue_lanes(a, r, u32(clocks.KNOWN))
+        a.seen_known = issue_lanes(a, r, clocks.KNOWN)
         a.seen_fenced = issue_lanes(a, r, u32(clocks.FENCED) + a.store.foreign)
         if (r.all & ~a.seen_fenced) == 0:
             a.fine = number
     if (lanes & ~a.seen_fenced) == 0:
-        return u32(FENCED)
+        return FENCED
     if (lanes & ~a.seen_known) == 0:
-        return u32(KNOWN)
-    return u32(UNORDERED)
+        return KNOWN
+    return UNORDERED
 
 
 @native
 def together(a: ptr_to(Actor), r: ptr_to(Record)) -> u32:
     """1 if two accesses are strong and the scope of each has the other in it."""
     if (a.flags & r.flags & STRONG) == 0:
-        return u32(0)
+        return 0
     scope = minimum((a.flags >> SCOPE_SHIFT) & SCOPE_MASK, (r.flags >> SCOPE_SHIFT) & SCOPE_MASK)
     if r.cta == a.w.cta.linear:
-        return u32(1)
+        return 1
     if a.store.foreign != 0:
         if r.cluster != u32(a.cluster.number):
             return u32(scope >= 3)
@@ -195,7 +195,7 @@ def together(a: ptr_to(Actor), r: ptr_to(Record)) -> u32:
 def note_met(a: ptr_to(Actor), number: u32, lanes: u32) -> None:
     """An asynchronous actor meets a write."""
     met = cast_ptr(Met, a.met)
-    for n in range(u32(minimum(met.count, u32(MET)))):
+    for n in range(u32(minimum(met.count, MET))):
         if met.records[n] == number:
             met.lanes[n] = met.lanes[n] | lanes
             return
@@ -211,7 +211,7 @@ def note_pattern(a: ptr_to(Actor), r: ptr_to(Record), number: u32) -> None:
     """An actor that takes a tile to be swizzled in some way meets what a tensor copy brought."""
     brought = (r.flags >> PATTERN_SHIFT) & PATTERN_MASK
     if brought == a.pattern:
-        a.alike = u32(1)
+        a.alike = 1
     elif brought != 0 and a.unlike == 0:
         a.unlike = number
         a.unlike_pattern = brought
@@ -232,7 +232,7 @@ def check_met(a: ptr_to(Actor), met: ptr_to(Met)) -> None:
                 unknown = lanes & ~a.seen_fenced
             if unknown == 0:
                 unknown = lanes
-            async_found(a.w, a.lane, met.at[n], u32(16), a.flags, a.site, r, trailing_zeros(unknown), level)
+            async_found(a.w, a.lane, met.at[n], 16, a.flags, a.site, r, trailing_zeros(unknown), level)
 
 
 @native
@@ -257,10 +257,10 @@ def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
         if level == KNOWN and kind < PROXY_FROM and (a.flags & WRITE) != 0 and (wrote & ~a.reread) == 0:
             released = u32(0)
             if a.store.foreign == 0:
-                released = issue_lanes(a, r, u32(clocks.FENCED_READS))
+                released = issue_lanes(a, r, clocks.FENCED_READS)
             if number != a.noted and (lanes & ~released) != 0:
                 a.noted = number
-                async_found(a.w, a.lane, a.at, u32(a.bytes), a.flags, a.site, r, item & LANE_MASK, u32(READ_SINCE))
+                async_found(a.w, a.lane, a.at, u32(a.bytes), a.flags, a.site, r, item & LANE_MASK, READ_SINCE)
         elif number != a.told and (level == UNORDERED or (wrote != 0 and kind < PROXY_FROM)):
             a.told = number
             a.fine = number

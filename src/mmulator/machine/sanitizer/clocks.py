@@ -91,7 +91,7 @@ def know_acquired(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, plane: u32) -
         same = mask_bits(ids == id) & left
         left = left & ~same
         join_lanes(o, k.now.views, same, id)
-        give_view(o, k.now.views + at, same, u32(NOTHING))
+        give_view(o, k.now.views + at, same, NOTHING)
 
 
 @native
@@ -109,7 +109,7 @@ def release_fenced(o: ptr_to(Orders), c: ptr_to(Collector), k: ptr_to(Knower), m
 def fenced_lanes(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, plane: u32) -> u32:
     """Lanes of a mask that have something in a plane: a fence lies behind them, or they know of one."""
     if o.planes <= plane:
-        return u32(0)
+        return 0
     at = plane * 32
     return mask & mask_bits((load(U32, k.now.views, at) | load(U32, k.now.own, at)) != 0)
 
@@ -138,7 +138,7 @@ def knows(w: ptr_to(Warp), lane: u32, agent: u32, clock: u32) -> u32:
     o = orders_of(w.cta.cluster)
     k = knower_of(o, w)
     if agent == k.first + lane or agent >= o.stride:
-        return u32(1)
+        return 1
     found = u32(entries_of(o, k.now.views[lane])[agent] >= clock)
     if o.copies != 0 and agent == o.threads + k.first + lane:
         found = found | u32(k.now.copied[lane] >= clock)
@@ -152,7 +152,7 @@ def knows_in_plane(w: ptr_to(Warp), plane: u32, lane: u32, agent: u32, clock: u3
     k = knower_of(o, w)
     at = plane * 32 + lane
     if agent >= o.stride:
-        return u32(1)
+        return 1
     found = u32(entries_of(o, k.now.views[at])[agent] >= clock)
     if agent == k.first + lane:
         found = found | u32(k.now.own[at] >= clock)
@@ -164,13 +164,13 @@ def knows_in_plane(w: ptr_to(Warp), plane: u32, lane: u32, agent: u32, clock: u3
 @native(inline=True)
 def knows_fenced(w: ptr_to(Warp), lane: u32, agent: u32, clock: u32) -> u32:
     """1 if it comes before, and a fence.proxy.async for shared memory lies between."""
-    return knows_in_plane(w, u32(FENCED), lane, agent, clock)
+    return knows_in_plane(w, FENCED, lane, agent, clock)
 
 
 @native(inline=True)
 def knows_fenced_global(w: ptr_to(Warp), lane: u32, agent: u32, clock: u32) -> u32:
     """1 if it comes before, and a fence.proxy.async for global memory lies between."""
-    return knows_in_plane(w, u32(FENCED_GLOBAL), lane, agent, clock)
+    return knows_in_plane(w, FENCED_GLOBAL, lane, agent, clock)
 
 
 @native(inline=True)
@@ -189,42 +189,42 @@ def shown_view(w: ptr_to(Warp), plane: u32, lane: u32) -> u32:
     at = plane * 32
     made = stack(u32)
     seen = stack(u32)
-    made[0] = u32(NOTHING)
-    seen[0] = u32(NOTHING)
+    made[0] = NOTHING
+    seen[0] = NOTHING
     store(U32(k.clock), k.now.own)
     one = u32(1)
     collect_plane(o, made, seen, k.first, k.now.views + at, k.now.own + at, k.now.copied + at, one << lane)
     if plane == KNOWN:
         k.clock = k.clock + 1
-    drop_id(o, seen[0], u32(1))
-    drop_id(o, k.shown[plane], u32(1))
+    drop_id(o, seen[0], 1)
+    drop_id(o, k.shown[plane], 1)
     k.shown[plane] = made[0]
     return made[0]
 
 
 @native
 def view(w: ptr_to(Warp), lane: u32) -> u32:
-    return shown_view(w, u32(KNOWN), lane)
+    return shown_view(w, KNOWN, lane)
 
 
 @native
 def view_fenced(w: ptr_to(Warp), lane: u32) -> u32:
-    return shown_view(w, u32(FENCED), lane)
+    return shown_view(w, FENCED, lane)
 
 
 @native
 def view_fenced_global(w: ptr_to(Warp), lane: u32) -> u32:
-    return shown_view(w, u32(FENCED_GLOBAL), lane)
+    return shown_view(w, FENCED_GLOBAL, lane)
 
 
 @native(inline=True)
 def hold_view(cluster: ptr_to(Cluster), id: u32) -> None:
-    hold_id(orders_of(cluster), id, u32(1))
+    hold_id(orders_of(cluster), id, 1)
 
 
 @native(inline=True)
 def drop_view(cluster: ptr_to(Cluster), id: u32) -> None:
-    drop_id(orders_of(cluster), id, u32(1))
+    drop_id(orders_of(cluster), id, 1)
 
 
 @native(inline=True)
@@ -232,7 +232,7 @@ def view_knows(cluster: ptr_to(Cluster), id: u32, agent: u32, clock: u32) -> u32
     """1 if what an agent did at its clock comes before what a view was taken of, which has the lane's own part in it."""
     o = orders_of(cluster)
     if agent >= o.stride:
-        return u32(1)
+        return 1
     return u32(entries_of(o, id)[agent] >= clock)
 
 
@@ -243,7 +243,7 @@ def new_agent(cluster: ptr_to(Cluster)) -> u32:
     agent = o.next_agent
     if agent == o.stride:
         o.launch.forgotten = o.launch.forgotten + 1
-        return u32(NO_AGENT)
+        return NO_AGENT
     o.next_agent = agent + 1
     if agent == o.bound:
         o.bound = agent + 32
@@ -267,7 +267,7 @@ def learn_plane(o: ptr_to(Orders), ids: ptr_to(u32), mask: u32, agent: u32, cloc
             if made != ALL:
                 entries_of(o, made)[agent] = clock
             give_view(o, ids, same, made)
-            drop_id(o, made, u32(1))
+            drop_id(o, made, 1)
 
 
 @native
@@ -276,7 +276,7 @@ def learn(w: ptr_to(Warp), mask: u32, agent: u32, clock: u32) -> None:
     o = orders_of(w.cta.cluster)
     k = knower_of(o, w)
     if o.planes < PROXIES:
-        o.planes = u32(PROXIES)
+        o.planes = PROXIES
     if agent < o.stride:
         for p in unrolled(PROXIES):
             learn_plane(o, plane_of(k.now.views, p), mask, agent, clock)
@@ -288,8 +288,8 @@ def forget_all(cluster: ptr_to(Cluster)) -> None:
     """A cluster begins: nobody knows anything."""
     o = orders_of(cluster)
     o.launch = of_launch(cluster)
-    o.fresh = u32(FIRST)
-    o.free_count = u32(0)
+    o.fresh = FIRST
+    o.free_count = 0
     o.next_agent = o.base
     o.planes = o.least
     fill_bytes(o.barriers, 0, u64(o.barrier_count) * Collector.size)
@@ -298,11 +298,11 @@ def forget_all(cluster: ptr_to(Cluster)) -> None:
     if u64(o.issues) != 0:
         fill_bytes(o.issues, 0, u64(cluster.warp_count) * (ISSUES * Collector.size))
     for p in unrolled(PLANES):
-        o.everything[p] = u32(ALL)
+        o.everything[p] = ALL
     for i in range(cluster.warp_count):
         k = o.knowers + i
         fill_bytes(k, 0, Knower.size)
-        k.clock = u32(1)
+        k.clock = 1
         k.first = i * 32
 
 

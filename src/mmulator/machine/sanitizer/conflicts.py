@@ -46,9 +46,9 @@ def after_issue(w: ptr_to(Warp), lanes: u32, record: ptr_to(Record)) -> boolean:
         return True
     for i in range(u32(4)):
         if issue.since[i] != 0:
-            if issue_knows(w, lanes, issue.issuer + i * 32, issue.since[i], u32(KNOWN)) != 0:
+            if issue_knows(w, lanes, issue.issuer + i * 32, issue.since[i], KNOWN) != 0:
                 return True
-            if agent_of(w, u32(0)) == ((issue.issuer >> 5) + i) << 5:
+            if agent_of(w, 0) == ((issue.issuer >> 5) + i) << 5:
                 return True
     return False
 
@@ -57,11 +57,11 @@ def after_issue(w: ptr_to(Warp), lanes: u32, record: ptr_to(Record)) -> boolean:
 def issued_by(record: ptr_to(Record), cluster: ptr_to(Cluster)) -> u32:
     """The lanes that issued an asynchronous operation, of the record's warp; 0 if nobody remembers."""
     if kind_of(record.flags) == int(Kind.WGMMA):
-        return u32(FULL)
+        return FULL
     one = u32(1)
     issue = slot_of_issue(cluster, record.agent, record.clock, record.site)
     if not is_issue(issue, record.agent, record.clock, record.site):
-        return u32(0)
+        return 0
     return one << (issue.issuer & 31)
 
 
@@ -83,14 +83,14 @@ def tell_early_read(
     reader: ptr_to(Warp), readers: u32, agent: u32, clock: u32,
 ) -> None:  # fmt: skip
     """Bytes are read before a copy is complete. words: its mbarrier, the phase that says so, what the reader has waited for."""
-    entry = tell_conflict(w, lanes, site, at, bytes, record, others, u32(_READ_EARLY), swap)
+    entry = tell_conflict(w, lanes, site, at, bytes, record, others, _READ_EARLY, swap)
     if u64(entry) != 0:
         if entry.count == 1:
             name = name_of(w.cta.cluster, agent)
             if name.agent == agent + 1:
                 entry.words[0] = name.at
                 entry.words[1] = u64(clock - name.first)
-                waited = latest_in(reader, readers, agent, u32(KNOWN))
+                waited = latest_in(reader, readers, agent, KNOWN)
                 if waited >= name.first:
                     entry.words[2] = u64(waited - name.first + 1)
 
@@ -98,7 +98,7 @@ def tell_early_read(
 @native(inline=True)
 def follows(reader: ptr_to(Warp), readers: u32, agent: u32) -> boolean:
     """Whether a reader has waited for some phase of an mbarrier: it takes part in the ring, and reads what came before."""
-    return latest_in(reader, readers, agent, u32(KNOWN)) != 0
+    return latest_in(reader, readers, agent, KNOWN) != 0
 
 
 @native
@@ -116,7 +116,7 @@ def wrote_later(w: ptr_to(Warp), record: ptr_to(Record), agent: u32, lanes: u32,
         if issue.since[i] != 0:
             if (issue.issuer >> 5) + i == agent >> 5:
                 return record.clock >= issue.since[i]
-            if issue_knows(writer, lanes, issue.issuer + i * 32, issue.since[i], u32(KNOWN)) != 0:
+            if issue_knows(writer, lanes, issue.issuer + i * 32, issue.since[i], KNOWN) != 0:
                 return True
     return False
 
@@ -139,21 +139,21 @@ def async_conflict(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, write: u32, 
     if (record.flags & WRITE) != 0:
         if not shared:
             if after:
-                tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RESULT), False)
+                tell_conflict(w, lanes, site, at, bytes, record, others, _RESULT, False)
             else:
-                tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OVERLAP), True)
+                tell_conflict(w, lanes, site, at, bytes, record, others, _OVERLAP, True)
         elif write != 0:
-            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OVERLAP), True)
+            tell_conflict(w, lanes, site, at, bytes, record, others, _OVERLAP, True)
         elif after or not follows(w, lanes, record.agent):
             tell_early_read(w, lanes, site, at, bytes, record, others, False, w, lanes, record.agent, record.clock)
         else:
-            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_REFILL), True)
+            tell_conflict(w, lanes, site, at, bytes, record, others, _REFILL, True)
     elif not after:
-        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RACE), True)
+        tell_conflict(w, lanes, site, at, bytes, record, others, _RACE, True)
     elif kind == int(Kind.WGMMA):
-        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OPERAND), False)
+        tell_conflict(w, lanes, site, at, bytes, record, others, _OPERAND, False)
     else:
-        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_SOURCE), False)
+        tell_conflict(w, lanes, site, at, bytes, record, others, _SOURCE, False)
 
 
 @native
@@ -164,7 +164,7 @@ def brings_the_same(w: ptr_to(Warp), record: ptr_to(Record)) -> boolean:
     if u64(p.store) == 0 or record.cta != w.cta.linear or record.warp == w.index or (record.flags & ATOMIC) != 0:
         return False
     if p.replica == 0:
-        p.replica = u32(2) - is_replica(cluster, cast_ptr(Transfer, p.store))
+        p.replica = 2 - is_replica(cluster, cast_ptr(Transfer, p.store))
     return p.replica == 1
 
 
@@ -186,13 +186,13 @@ def async_found(
         p.told = u64(record)
         p.told_site = site
     if kind == int(Kind.WGMMA):
-        lanes = u32(FULL)
+        lanes = FULL
     agent = record.agent
     if (record.flags & PER_LANE) != 0:
         agent = agent + record_lane
     others = record.lanes << record_lane
     if kind_of(record.flags) == int(Kind.WGMMA):
-        others = u32(FULL)
+        others = FULL
     if kind == int(Kind.MAP):
         map_used_by(w, lane, at, site, record, agent, others)
         return
@@ -203,12 +203,12 @@ def async_found(
         if (flags & WRITE) == 0:
             rule = u32(_FENCE)
             if kind == int(Kind.WGMMA) and other_kind == int(Kind.COPY):
-                rule = u32(_COPY_FENCE)
+                rule = _COPY_FENCE
             tell_conflict(w, lanes, site, at, bytes, record, others, rule, False)
         elif kind != int(Kind.STORE):
-            rule = u32(_WRITE_FENCE)
+            rule = _WRITE_FENCE
             if level != 1:
-                rule = u32(_REFILL_FENCE)
+                rule = _REFILL_FENCE
             tell_conflict(w, lanes, site, at, bytes, record, others, rule, False)
         return
     shared = (at >> SLOT_SHIFT) == SLOT_SHARED
@@ -216,17 +216,17 @@ def async_found(
     if (flags & WRITE) == 0:
         if other_kind < PROXY_FROM:
             if kind == int(Kind.WGMMA) and wrote_later(w, record, agent, others, site):
-                tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OPERAND), True)
+                tell_conflict(w, lanes, site, at, bytes, record, others, _OPERAND, True)
             else:
-                tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RACE), False)
+                tell_conflict(w, lanes, site, at, bytes, record, others, _RACE, False)
         elif not shared:
-            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RESULT), False)
+            tell_conflict(w, lanes, site, at, bytes, record, others, _RESULT, False)
         elif after_issue(w, lanes, record) or not follows(w, lanes, record.agent):
             tell_early_read(w, lanes, site, at, bytes, record, others, False, w, lanes, record.agent, record.clock)
         elif kind == int(Kind.WGMMA):
-            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OPERAND), True)
+            tell_conflict(w, lanes, site, at, bytes, record, others, _OPERAND, True)
         else:
-            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_SOURCE), True)
+            tell_conflict(w, lanes, site, at, bytes, record, others, _SOURCE, True)
         return
     if site == record.site and not shared and record.cta == w.cta.linear and record.warp == w.index and others != lanes:
         return  # lanes of a warp that all issue the same store
@@ -237,20 +237,20 @@ def async_found(
         if shared and not foreign and (record.flags & WRITE) != 0:
             return  # nobody has read what the same instruction brought before: prefetches into one place (CUTLASS has such)
     if (record.flags & WRITE) != 0 or foreign or not shared:
-        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OVERLAP), False)
+        tell_conflict(w, lanes, site, at, bytes, record, others, _OVERLAP, False)
         return
     reader = warp_of(cluster, record.cta, record.warp)
     if other_kind < PROXY_FROM:
         if follows(reader, others, p.agent):
-            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_REFILL), False)
+            tell_conflict(w, lanes, site, at, bytes, record, others, _REFILL, False)
         else:
             tell_early_read(w, lanes, site, at, bytes, record, others, True, reader, others, p.agent, p.clock)
     elif other_kind == int(Kind.WGMMA):
-        if after_issue(w, lanes, record) or follows(reader, u32(FULL), p.agent):
-            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OPERAND), False)
+        if after_issue(w, lanes, record) or follows(reader, FULL, p.agent):
+            tell_conflict(w, lanes, site, at, bytes, record, others, _OPERAND, False)
         else:
-            tell_early_read(w, lanes, site, at, bytes, record, others, True, reader, u32(FULL), p.agent, p.clock)
+            tell_early_read(w, lanes, site, at, bytes, record, others, True, reader, FULL, p.agent, p.clock)
     elif after_issue(w, lanes, record):
-        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_SOURCE), False)
+        tell_conflict(w, lanes, site, at, bytes, record, others, _SOURCE, False)
     else:
-        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RACE), True)
+        tell_conflict(w, lanes, site, at, bytes, record, others, _RACE, True)

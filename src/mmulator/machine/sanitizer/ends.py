@@ -57,7 +57,7 @@ def has_begun(w: ptr_to(Warp), lane: u32, rank: u32) -> boolean:
         return True
     warps = cluster.launch.warps
     for i in range(rank * warps * 32, (rank + 1) * warps * 32):
-        if knows(w, lane, i, u32(1)) != 0:
+        if knows(w, lane, i, 1) != 0:
             return True
     return False
 
@@ -76,9 +76,9 @@ def reached(w: ptr_to(Warp), mask: u32, at: u64, bytes: u32, site: u32) -> None:
         lane = trailing_zeros(left)
         left = left & (left - 1)
         if not has_begun(w, lane, rank):
-            lost = lost | (u32(1) << lane)
+            lost = lost | (1 << lane)
     if lost != 0:
-        find_against(w, u32(_START), site, lost, at, bytes, u32(0), u32(0), u32(0), u32(0))
+        find_against(w, _START, site, lost, at, bytes, 0, 0, 0, 0)
     clock = now(w)
     if r.clock == clock and r.site == site:
         r.lanes = r.lanes | mask
@@ -89,7 +89,7 @@ def reached(w: ptr_to(Warp), mask: u32, at: u64, bytes: u32, site: u32) -> None:
         r.at = at
         r.bytes = bytes
     r.until = next_meeting(w, mask)
-    r.settled = u32(0)
+    r.settled = 0
 
 
 @native
@@ -115,7 +115,7 @@ def cluster_reached_one(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access:
     if u64(clusters_of(w.cta.cluster)) == 0 or (at >> SLOT_SHIFT) != SLOT_SHARED:
         return
     if u32((at & OFFSET_MASK) >> RANK_SHIFT) != w.cta.rank:
-        reached(w, u32(1) << lane, at, bytes, site)
+        reached(w, 1 << lane, at, bytes, site)
 
 
 @native
@@ -125,7 +125,7 @@ def cluster_met(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> None:
     if u64(s) != 0:
         number = warp_number(w)
         s.met[number] = s.met[number] | mask
-        s.any[w.cta.rank] = u32(1)
+        s.any[w.cta.rank] = 1
         lane = trailing_zeros(mask)
         s.waited[number] = w.cluster_generation[lane] + 1
 
@@ -136,7 +136,7 @@ def accuse(w: ptr_to(Warp), mask: u32, site: u32, warp: u32, lanes: u32, at: u64
     """A block exits whose shared memory a warp of the cluster accessed at instruction `by`, which nothing orders before."""
     cluster = w.cta.cluster
     other = cast_ptr(Warp, cluster.warps) + warp
-    find_against(other, u32(_EXIT), by, lanes, at, bytes, site + 1, w.cta.linear, w.index, mask)
+    find_against(other, _EXIT, by, lanes, at, bytes, site + 1, w.cta.linear, w.index, mask)
 
 
 @native
@@ -150,8 +150,8 @@ def settle_reaches(w: ptr_to(Warp), mask: u32, last: boolean, site: u32) -> None
             left = mask
             while left != 0:
                 if s.waited[warp_number(w)] >= r.until or knows_of_warp(w, trailing_zeros(left), i, r.lanes, r.clock):
-                    r.settled = u32(1)
-                    left = u32(0)
+                    r.settled = 1
+                    left = 0
                 left = left & (left - 1)
             if r.settled == 0 and last:
                 accuse(w, mask, site, i, r.lanes, r.at, r.bytes, r.site)
@@ -174,20 +174,20 @@ def settle_mbarrier(w: ptr_to(Warp), mask: u32, last: boolean, account: ptr_to(A
                 lane = trailing_zeros(left)
                 left = left & (left - 1)
                 if knows(w, lane, agent, use.phase) != 0 or clusters_of(cluster).waited[warp_number(w)] >= use.until:
-                    use.settled = u32(1)
+                    use.settled = 1
                 elif knows_of_warp(w, lane, i, use.lanes, use.clock):
-                    use.settled = u32(1)
+                    use.settled = 1
             if use.settled == 0 and last:
-                accuse(w, mask, site, i, use.lanes, k.at, u32(8), use.site)
+                accuse(w, mask, site, i, use.lanes, k.at, 8, use.site)
     if k.async_clock != 0 and k.settled == 0 and k.issued.warp // warps != w.cta.rank:
         left = mask
         while left != 0:
             lane = trailing_zeros(left)
             left = left & (left - 1)
             if knows(w, lane, agent, k.async_clock) != 0:
-                k.settled = u32(1)
+                k.settled = 1
         if k.settled == 0 and last:
-            accuse(w, mask, site, k.issued.warp, u32(1) << k.issued.lane, k.at, u32(8), k.issued.site - 1)
+            accuse(w, mask, site, k.issued.warp, 1 << k.issued.lane, k.at, 8, k.issued.site - 1)
 
 
 @native
@@ -224,9 +224,9 @@ def lacks(cluster: ptr_to(Cluster), k_at: u64, rule: u32, who: ptr_to(Who), othe
     """Bytes of an mbarrier that is left: whose they are, and perhaps against whom."""
     w = cast_ptr(Warp, cluster.warps) + who.warp
     if other.site != 0:
-        blame(w, rule, who.site - 1, u32(1) << who.lane, k_at, other.site, other.warp, u32(1) << other.lane)
+        blame(w, rule, who.site - 1, 1 << who.lane, k_at, other.site, other.warp, 1 << other.lane)
     else:
-        find_against(w, rule, who.site - 1, u32(1) << who.lane, k_at, u32(8), u32(0), u32(0), u32(0), u32(0))
+        find_against(w, rule, who.site - 1, 1 << who.lane, k_at, 8, 0, 0, 0, 0)
 
 
 @native
@@ -244,9 +244,9 @@ def cluster_lacks(cluster: ptr_to(Cluster)) -> None:
             bytes = awaited_bytes(entry.word)
             k = s.keepers + n
             if bytes != 0 and (bytes >> (BYTES - 1)) == 0 and entry.asked.site != 0:
-                lacks(cluster, k.at, u32(_MISSING), entry.asked, entry.brought)
+                lacks(cluster, k.at, _MISSING, entry.asked, entry.brought)
             elif (bytes >> (BYTES - 1)) != 0 and entry.brought.site != 0:
-                lacks(cluster, k.at, u32(_UNEXPECTED), entry.brought, entry.asked)
+                lacks(cluster, k.at, _UNEXPECTED, entry.brought, entry.asked)
 
 
 @native

@@ -45,7 +45,7 @@ def steps_of(w: Any) -> Any:
 
 @native
 def say_incomplete(w: ptr_to(Warp), site: u32, why: u32, number: u32, lanes: u32) -> None:
-    entry = find(w, u32(_INCOMPLETE), site, u32(FULL), u64(0), u32(0))
+    entry = find(w, _INCOMPLETE, site, FULL, 0, 0)
     if u64(entry) != 0:
         if entry.count == 1:
             entry.words[0] = u64(why)
@@ -56,14 +56,14 @@ def say_incomplete(w: ptr_to(Warp), site: u32, why: u32, number: u32, lanes: u32
 @native
 def say_diverged(w: ptr_to(Warp), group: ptr_to(Steps), n: u32, site: u32) -> None:
     """Step `n` of a warp is another instruction than that of the warp that was there first."""
-    group.judged = u32(PARTED)
+    group.judged = PARTED
     other = (w.index & ~u32(WARPS - 1)) + group.firsts[n % ROWS]
     entry = find_against(
-        w, u32(_DIVERGED), site, u32(FULL), u64(0), u32(0), group.rows[n % ROWS] + 1, w.cta.linear, other, u32(FULL)
+        w, _DIVERGED, site, FULL, 0, 0, group.rows[n % ROWS] + 1, w.cta.linear, other, FULL
     )
     if u64(entry) != 0:
         if entry.count == 1:
-            entry.words[0] = u64(ANOTHER)
+            entry.words[0] = ANOTHER
             entry.words[1] = u64(other)
 
 
@@ -73,10 +73,10 @@ def step(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     if w.cta.fault != 0:  # from then on its instructions do nothing
         return
     if (w.index | (WARPS - 1)) >= w.cta.launch.warps:
-        say_incomplete(w, site, u32(NO_WARPS), w.cta.launch.warps % WARPS, u32(0))
+        say_incomplete(w, site, NO_WARPS, w.cta.launch.warps % WARPS, 0)
         return
     if mask != FULL:
-        say_incomplete(w, site, u32(LANES_GONE), w.index, ~mask)
+        say_incomplete(w, site, LANES_GONE, w.index, ~mask)
         return
     if u64(of_cluster(w.cta.cluster).execution) == 0:
         return
@@ -91,11 +91,11 @@ def step(w: ptr_to(Warp), mask: u32, site: u32) -> None:
         group.most = n + 1
         for i in range(u32(WARPS)):
             if ((group.gone >> i) & 1) != 0:
-                group.judged = u32(1)
-                say_incomplete(w, site, u32(EXITED), (w.index & ~u32(WARPS - 1)) + i, u32(0))
+                group.judged = 1
+                say_incomplete(w, site, EXITED, (w.index & ~u32(WARPS - 1)) + i, 0)
                 return
     elif n + ROWS < group.most:
-        group.judged = u32(1)
+        group.judged = 1
     elif group.rows[n % ROWS] != site:
         say_diverged(w, group, n, site)
     group.steps[own] = n + 1
@@ -105,10 +105,10 @@ def step(w: ptr_to(Warp), mask: u32, site: u32) -> None:
 def without(w: ptr_to(Warp), rule: u32, other: u32, other_site: u32, mask: u32, site: u32) -> None:
     """A warp has exited without what another warp of its group has executed."""
     who = cast_ptr(Warp, w.cta.warps) + ((w.index & ~u32(WARPS - 1)) + other)
-    entry = find_against(who, rule, other_site, u32(FULL), u64(0), u32(0), site + 1, w.cta.linear, w.index, mask)
+    entry = find_against(who, rule, other_site, FULL, 0, 0, site + 1, w.cta.linear, w.index, mask)
     if u64(entry) != 0:
         if entry.count == 1:
-            entry.words[0] = u64(EXITED)
+            entry.words[0] = EXITED
             entry.words[1] = u64(w.index)
 
 
@@ -119,19 +119,19 @@ def exits(w: ptr_to(Warp), mask: u32, site: u32) -> None:
         return
     group = steps_of(w)
     own = w.index % WARPS
-    group.gone = group.gone | (u32(1) << own)
+    group.gone = group.gone | (1 << own)
     n = group.steps[own]
     if group.judged == 0 and n != group.most and n + ROWS >= group.most:
-        group.judged = u32(1)
-        without(w, u32(_INCOMPLETE), group.firsts[n % ROWS], group.rows[n % ROWS], mask, site)
+        group.judged = 1
+        without(w, _INCOMPLETE, group.firsts[n % ROWS], group.rows[n % ROWS], mask, site)
     if group.gone == (1 << WARPS) - 1:
         for i in range(u32(WARPS)):
             if group.resizes[i] > group.resizes[own]:
-                without(w, u32(_DIVERGED), i, group.resize[i], mask, site)
+                without(w, _DIVERGED, i, group.resize[i], mask, site)
                 return
             if group.resizes[i] < group.resizes[own]:
                 less = cast_ptr(Warp, w.cta.warps) + ((w.index & ~u32(WARPS - 1)) + i)
-                without(less, u32(_DIVERGED), own, group.resize[own], mask, site)
+                without(less, _DIVERGED, own, group.resize[own], mask, site)
                 return
 
 
@@ -142,7 +142,7 @@ def fenced(w: ptr_to(Warp), mask: u32, site: u32) -> None:
 
 @native
 def issued(w: ptr_to(Warp), number: u64, site: u32) -> None:
-    step(w, u32(FULL), site)
+    step(w, FULL, site)
 
 
 @native
@@ -167,7 +167,7 @@ def miss(w: ptr_to(Warp), site: u32) -> None:
             if n < group.most and group.rows[n % ROWS] != site:
                 say_diverged(w, group, n, site)
         if group.judged == PARTED:
-            w.cta.fault_words[0] = u64(1)
+            w.cta.fault_words[0] = 1
 
 
 @native
@@ -178,12 +178,12 @@ def begins(cluster: ptr_to(Cluster)) -> None:
         for i in range((cluster.launch.warps + (WARPS - 1)) // WARPS * cluster.cta_count):
             group = every + i
             for n in range(u32(WARPS)):
-                group.steps[n] = u32(0)
-            group.most = u32(0)
-            group.gone = u32(0)
-            group.judged = u32(0)
+                group.steps[n] = 0
+            group.most = 0
+            group.gone = 0
+            group.judged = 0
             for n in range(u32(WARPS)):
-                group.resizes[n] = u32(0)
+                group.resizes[n] = 0
 
 
 @native
@@ -206,14 +206,14 @@ def members(w: ptr_to(Warp), mask: u32, given: ptr_to(u32), site: u32) -> None:
         left = left & ~same
         outside = same & ~own
         if outside != 0:
-            entry = find(w, u32(_MEMBER), site, outside, u64(0), u32(0))
+            entry = find(w, _MEMBER, site, outside, 0, 0)
             if u64(entry) != 0:
                 if entry.count == 1:
                     entry.words[0] = u64(own)
                     entry.words[1] = u64(trailing_zeros(outside))
         others = own & mask & ~mask_bits(load(U32, given) == own)
         if others != 0 and outside != same:
-            entry = find(w, u32(_MASKS), site, same | others, u64(0), u32(0))
+            entry = find(w, _MASKS, site, same | others, 0, 0)
             if u64(entry) != 0:
                 if entry.count == 1:
                     other = trailing_zeros(others)

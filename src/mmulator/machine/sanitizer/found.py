@@ -32,7 +32,7 @@ def generic_of(cluster: ptr_to(Cluster), host: u64) -> u64:
         offset = host - u64(shared_of(cluster, rank))
         if offset < u64(cluster.launch.shared_bytes):
             return u64(SHARED) | (u64(rank) << RANK_SHIFT) | (offset + SHARED_BASE)
-    return u64(0)
+    return 0
 
 
 @native(inline=True)
@@ -93,4 +93,4 @@ def find_against(
 @native
 def find(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, at: u64, bytes: u32) -> ptr_to(Found):
     """The same where there is no other access."""
-    return find_against(w, rule, site, lanes, at, bytes, u32(0), u32(0), u32(0), u32(0))
+    return find_against(w, rule, site, lanes, at, bytes, 0, 0, 0, 0)

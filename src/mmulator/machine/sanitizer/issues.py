@@ -18,21 +18,21 @@ def issue_knows(w: ptr_to(Warp), lanes: u32, agent: u32, clock: u32, plane: u32)
     """1 if what an agent did at its clock comes before what lanes of a warp issue together now. plane: of clocks.py."""
     o = orders_of(w.cta.cluster)
     if agent >= o.stride:
-        return u32(1)
+        return 1
     k = knower_of(o, w)
     own = agent - k.first
     if own < 32:
         if ((lanes >> own) & 1) != 0:
             if plane == KNOWN:
-                return u32(1)
+                return 1
             if plane_of_lane(k.now.own, plane, own) >= clock:
-                return u32(1)
+                return 1
     if o.copies != 0:
         copied = own - o.threads
         if copied < 32:
             if ((lanes >> copied) & 1) != 0:
                 if plane_of_lane(k.now.copied, plane, copied) >= clock:
-                    return u32(1)
+                    return 1
     return u32(latest_in(w, lanes, agent, plane) >= clock)
 
 
@@ -66,8 +66,8 @@ def issue_knows_foreign(w: ptr_to(Warp), lanes: u32, number: u32, agent: u32, ot
         id = ids[trailing_zeros(left)]
         left = left & ~mask_bits(ids == id)
         if view_knows_foreign(cluster, id, number, agent + trailing_zeros(others), clock):
-            return u32(1)
-    return u32(0)
+            return 1
+    return 0
 
 
 @native
@@ -80,4 +80,4 @@ def has_fenced(cluster: ptr_to(Cluster), number: u32) -> u32:
 @native
 def note_fenced(cluster: ptr_to(Cluster)) -> None:
     fenced = cast_ptr(u8, of_launch(cluster).proxies)
-    fenced[cluster.number] = u8(1)
+    fenced[cluster.number] = 1

@@ -45,7 +45,7 @@ def knows_issue(a: ptr_to(Actor), r: ptr_to(Record), lane: u32) -> u32:
 @native
 def rule_of(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, wrote: u32) -> u32:
     """The number of the rule, which is the same whichever of the two came first. wrote: the record's access is a write."""
-    writes = u32(a.flags & WRITE)
+    writes = a.flags & WRITE
     apart = r.cta != a.w.cta.linear
     if a.store.foreign != 0 and (wrote == 0 or writes == 0):
         reader = a.flags
@@ -54,32 +54,32 @@ def rule_of(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, wrote: u32) -> u32:
             reader = r.flags
             writer = a.flags
         if (reader & ~writer & STRONG) != 0:
-            return u32(_HALF)
+            return _HALF
         if not apart:
             operands = a.races.launch.operands
             if (operands[a.site] & operands[r.site] & 1) != 0:
                 if (wrote == 0 and a.read_site == r.site + 1) or (wrote != 0 and r.since == a.site + 1 and kind_of(r.flags) == 0):
-                    return u32(_REPLICATED)
+                    return _REPLICATED
                 if operands[a.site] == operands[r.site] or (lane == a.lane and r.warp != a.w.index):
-                    return u32(_REPLICATED)
+                    return _REPLICATED
     if apart:
         if (a.flags & r.flags & STRONG) != 0:
-            return u32(_SCOPE)
+            return _SCOPE
         if a.store.foreign != 0:
-            return u32(_BETWEEN)
-        return u32(_IN_CLUSTER)
+            return _BETWEEN
+        return _IN_CLUSTER
     if kind_of(r.flags) == int(Kind.COPY):
         if knows_issue(a, r, lane) != 0:
             if wrote == 0:
-                return u32(_COPY_SOURCE)
+                return _COPY_SOURCE
             if writes != 0:
-                return u32(_COPY_OVERWRITTEN)
-            return u32(_COPY_READ)
+                return _COPY_OVERWRITTEN
+            return _COPY_READ
     if r.warp == a.w.index:
-        return u32(_IN_WARP)
+        return _IN_WARP
     if wrote != 0 and writes != 0:
-        return u32(_WRITE_WRITE)
-    return u32(_READ_WRITE)
+        return _WRITE_WRITE
+    return _READ_WRITE
 
 
 @native
@@ -135,8 +135,8 @@ def conflict(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, lanes: u32, wrote: 
     s = a.races
     if wrote != 0 and a.plain != 0 and a.bytes <= LARGEST and kind_of(r.flags) == 0:
         before = stack(u64, 2)
-        before[0] = u64(0)
-        before[1] = u64(0)
+        before[0] = 0
+        before[1] = 0
         if peek(a.w, a.lane, a.at, a.bytes, cast_ptr(u8, before)) == a.bytes:
             if s.doubt_count < DOUBTS:
                 d = s.doubts + s.doubt_count
@@ -168,7 +168,7 @@ def steady_broken(a: ptr_to(Actor), r: ptr_to(Record), lanes: u32, wrote: u32) -
     rule = u32(_STEADY)
     word = (u64(a.flags) << 32) | u64(r.flags)
     if wrote == 0:
-        rule = u32(_STEADY_LATER)
+        rule = _STEADY_LATER
         word = word & ~u64(WRITE | ATOMIC)
     tell_race(a.w, rule, a.site, a.lanes, a.at, u32(a.bytes), r.site, r.cta, r.warp, lanes, word)
 
@@ -179,11 +179,11 @@ def settle_doubts(s: ptr_to(Races)) -> None:
     now = stack(u64, 2)
     for i in range(s.doubt_count):
         d = s.doubts + i
-        now[0] = u64(0)
-        now[1] = u64(0)
+        now[0] = 0
+        now[1] = 0
         peek(d.w, d.lane, d.at, u64(d.bytes), cast_ptr(u8, now))
         if now[0] != d.before[0] or now[1] != d.before[1]:
             tell_race(
                 d.w, d.rule, d.site, d.lanes, d.at, d.bytes, d.other_site, d.other_cta, d.other_warp, d.other_lanes, d.word
             )
-    s.doubt_count = u32(0)
+    s.doubt_count = 0

@@ -44,7 +44,7 @@ def judge_lanes(
             for n in range(bytes):
                 differ = differ | u32(image[lane * bytes + n] ^ image[other * bytes + n])
             if differ != 0 and ((lane ^ other) & ~alike) != 0:
-                entry = find(w, select(rows != 0, u32(_ROWS), u32(_DIFFER)), site, same, at[lane] | base, bytes)
+                entry = find(w, select(rows != 0, _ROWS, u32(_DIFFER)), site, same, at[lane] | base, bytes)
                 if u64(entry) != 0:
                     if entry.count == 1:
                         entry.words[0] = u64(lane) | (u64(other) << 32)

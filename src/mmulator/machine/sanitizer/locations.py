@@ -71,10 +71,10 @@ def overwrite_location(o: ptr_to(Orders), at: u64) -> None:
     """A store: what was released there before cannot be acquired any more."""
     entry = location_at(o, at, False)
     if u64(entry) != 0:
-        entry.owner = u32(0)
+        entry.owner = 0
         for p in unrolled(2 * PLANES):
-            drop_id(o, entry.views[p], u32(1))
-            entry.views[p] = u32(NOTHING)
+            drop_id(o, entry.views[p], 1)
+            entry.views[p] = NOTHING
 
 
 @native
@@ -86,10 +86,10 @@ def publish_location(o: ptr_to(Orders), rank: u32, at: u64, c: ptr_to(Collector)
     if entry.owner == 0:
         entry.owner = rank + 1
     elif entry.owner != rank + 1:
-        entry.owner = u32(_ANY)
+        entry.owner = _ANY
     for p in range(o.planes):
         both = merged_views(o, entry.views[first + p], c.views[p])
-        drop_id(o, entry.views[first + p], u32(1))
+        drop_id(o, entry.views[first + p], 1)
         entry.views[first + p] = both
 
 
@@ -101,12 +101,12 @@ def hear_location(o: ptr_to(Orders), w: ptr_to(Warp), mask: u32, at: u64, order:
     plane = u32(KNOWN)
     wide_plane = u32(KNOWN)
     if (order & Order.ACQUIRE) == 0:
-        plane = u32(ACQUIRED)
-        wide_plane = u32(ACQUIRED_WIDE)
-        o.planes = u32(PLANES)
+        plane = ACQUIRED
+        wide_plane = ACQUIRED_WIDE
+        o.planes = PLANES
     entry = location_at(o, at, False)
     if u64(entry) != 0:
-        if entry.owner == rank + 1 or entry.owner == u32(_ANY):
+        if entry.owner == rank + 1 or entry.owner == _ANY:
             acquire_behind(o, k, mask, entry.views, plane)
         if ((order >> SCOPE_SHIFT) & SCOPE_MASK) > _CTA:
             acquire_behind(o, k, mask, entry.views + PLANES, wide_plane)
@@ -124,13 +124,13 @@ def order_stored(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: 
     releases = (order & Order.RELEASE) != 0
     lanes = mask
     if not releases:
-        lanes = fenced_lanes(o, k, mask, u32(RELEASED))
+        lanes = fenced_lanes(o, k, mask, RELEASED)
     if lanes == 0 and ((order & LOADS) != 0 or (o.location_count == 0 and has_world(cluster) == 0)):
         return
     addresses = load(U64, at) | base
     c = cast_ptr(Collector, stack(u32, 2 * PLANES))
     for p in unrolled(2 * PLANES):
-        c.views[p] = u32(NOTHING)
+        c.views[p] = NOTHING
     left = mask
     while left != 0:
         address = addresses[trailing_zeros(left)]
@@ -144,13 +144,13 @@ def order_stored(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: 
             if releases:
                 release_lanes(o, k, same, c)
             else:
-                release_fenced(o, c, k, same, u32(RELEASED))
-            publish_location(o, w.cta.rank, address, c, u32(0))
+                release_fenced(o, c, k, same, RELEASED)
+            publish_location(o, w.cta.rank, address, c, 0)
             if not releases and scope > _CTA:
                 clear_collector(o, c)
-                release_fenced(o, c, k, same, u32(RELEASED_WIDE))
+                release_fenced(o, c, k, same, RELEASED_WIDE)
             if scope > _CTA:
-                publish_location(o, w.cta.rank, address, c, u32(PLANES))
+                publish_location(o, w.cta.rank, address, c, PLANES)
             if scope >= _GPU:
                 tell_world(cluster, address, c.views[KNOWN])
             clear_collector(o, c)
@@ -173,8 +173,8 @@ def order_loaded(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: 
         if ((order >> SCOPE_SHIFT) & SCOPE_MASK) >= _GPU:
             plane = u32(KNOWN)
             if (order & Order.ACQUIRE) == 0:
-                plane = u32(ACQUIRED_WIDE)
-                o.planes = u32(PLANES)
+                plane = ACQUIRED_WIDE
+                o.planes = PLANES
             hear_world(w, same, address, plane)
 
 
@@ -192,4 +192,4 @@ def forget_locations(o: ptr_to(Orders)) -> None:
     """A cluster begins."""
     if o.location_count != 0:
         fill_bytes(o.locations, 0, Location.size * LOCATIONS)
-        o.location_count = u32(0)
+        o.location_count = 0

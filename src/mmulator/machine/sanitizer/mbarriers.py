@@ -75,7 +75,7 @@ def mark(cluster: ptr_to(Cluster), at: u64, live: boolean) -> None:
     s = mbarriers_of(cluster)
     granule = u32(((at & WITHIN) - SHARED_BASE) // GRANULE)
     word = s.bits + (u32((at & OFFSET_MASK) >> RANK_SHIFT) * s.words + granule // BITS)
-    bit = u32(1) << (granule % BITS)
+    bit = 1 << (granule % BITS)
     if live:
         if (word[0] & bit) == 0:
             s.live = s.live + 1
@@ -105,7 +105,7 @@ def blame(
     cluster = w.cta.cluster
     warps = cluster.launch.warps
     cta = cast_ptr(Cta, cluster.ctas) + other_warp // warps
-    find_against(w, rule, site, lanes, at, u32(GRANULE), other_site, cta.linear, other_warp % warps, other_lanes)
+    find_against(w, rule, site, lanes, at, GRANULE, other_site, cta.linear, other_warp % warps, other_lanes)
 
 
 @native
@@ -133,10 +133,10 @@ def mbarrier_is_made(w: ptr_to(Warp), lane: u32, barrier: u64, count: u64, site:
     if u64(entry) == 0:
         return
     at = generic_of(cluster, barrier)
-    one = u32(1) << lane
+    one = 1 << lane
     if entry.at != 0 and entry.valid != 0:
         who = entry.made
-        blame(w, u32(_IN_USE), site, one, at, who.site, who.warp, u32(1) << who.lane)
+        blame(w, _IN_USE, site, one, at, who.site, who.warp, 1 << who.lane)
     number = number_of(cluster, entry)
     k = s.keepers + number
     fill_bytes(k, 0, Keeper.size)
@@ -159,15 +159,15 @@ def mbarrier_is_gone(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> Non
         return
     number = number_of(cluster, entry)
     k = s.keepers + number
-    one = u32(1) << lane
+    one = 1 << lane
     for i in range(cluster.warp_count):
         use = s.uses + (number * u64(cluster.warp_count) + u64(i))
         if use.lanes != 0 and not knows_of_warp(w, lane, i, use.lanes, use.clock):
-            blame(w, u32(_INVAL_IN_USE), site, one, k.at, use.site + 1, i, use.lanes)
+            blame(w, _INVAL_IN_USE, site, one, k.at, use.site + 1, i, use.lanes)
     if k.async_clock != 0:
         if knows(w, lane, mbarrier_agent(cluster, barrier), k.async_clock) == 0:
             who = k.issued
-            blame(w, u32(_INVAL_IN_USE), site, one, k.at, who.site, who.warp, u32(1) << who.lane)
+            blame(w, _INVAL_IN_USE, site, one, k.at, who.site, who.warp, 1 << who.lane)
     k.agent = agent_of(w, lane)
     k.clock = now(w)
     mark(cluster, k.at, False)
@@ -183,9 +183,9 @@ def know_init(w: ptr_to(Warp), mask: u32, k: ptr_to(Keeper), use: ptr_to(Use), w
         lane = trailing_zeros(left)
         left = left & (left - 1)
         if k.agent // 32 != warp_number(w) and knows(w, lane, k.agent, k.clock) == 0:
-            lost = lost | (u32(1) << lane)
+            lost = lost | (1 << lane)
     if lost != 0:
-        blame(w, u32(_NOT_VISIBLE), site, lost, k.at, who.site, who.warp, u32(1) << who.lane)
+        blame(w, _NOT_VISIBLE, site, lost, k.at, who.site, who.warp, 1 << who.lane)
 
 
 @native
@@ -203,9 +203,9 @@ def mbarrier_is_used(w: ptr_to(Warp), mask: u32, at: u64, site: u32) -> None:
         lane = trailing_zeros(mask)
         rule = u32(_INVAL_IN_USE)
         if knows(w, lane, k.agent, k.clock) != 0:
-            rule = u32(_AFTER_INVAL)
+            rule = _AFTER_INVAL
         who = entry.ended
-        blame(w, rule, site, mask, at, who.site, who.warp, u32(1) << who.lane)
+        blame(w, rule, site, mask, at, who.site, who.warp, 1 << who.lane)
         return
     use = s.uses + (number * u64(cluster.warp_count) + u64(warp_number(w)))
     if (mask & ~use.known) != 0:
@@ -219,7 +219,7 @@ def mbarrier_is_used(w: ptr_to(Warp), mask: u32, at: u64, site: u32) -> None:
         use.site = site
     use.phase = mbarrier_phase(cluster, barrier)
     use.until = next_meeting(w, mask)
-    use.settled = u32(0)
+    use.settled = 0
 
 
 @native
@@ -233,12 +233,12 @@ def issued_for(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
     number = number_of(cluster, entry)
     k = s.keepers + number
     use = s.uses + (number * u64(cluster.warp_count) + u64(warp_number(w)))
-    know_init(w, u32(1) << lane, k, use, entry.made, site)
+    know_init(w, 1 << lane, k, use, entry.made, site)
     k.async_clock = mbarrier_phase(cluster, barrier)
     k.issued.site = site + 1
     k.issued.warp = warp_number(w)
     k.issued.lane = lane
-    k.settled = u32(0)
+    k.settled = 0
 
 
 @native
@@ -252,10 +252,10 @@ def completed_by(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
         return
     k = s.keepers + number_of(cluster, entry)
     if k.fenced == 0 and entry.valid != 0:
-        k.fenced = u32(1)
+        k.fenced = 1
         if knows_fenced(w, lane, k.agent, k.clock) == 0 and knows(w, lane, k.agent, k.clock) != 0:
             who = entry.made
-            blame(w, u32(_UNFENCED), site, u32(1) << lane, k.at, who.site, who.warp, u32(1) << who.lane)
+            blame(w, _UNFENCED, site, 1 << lane, k.at, who.site, who.warp, 1 << who.lane)
 
 
 @native
@@ -304,12 +304,12 @@ def mbarrier_released(
     order = knower_of(orders_of(cluster), w).order
     rule = u32(_NARROW)
     if (order & SAID) == 0:
-        rule = u32(_UNSAID)
+        rule = _UNSAID
     elif (order & Order.RELEASE) == 0 or ((order >> SCOPE_SHIFT) & SCOPE_MASK) != SCOPES["cta"]:
         return
     at = generic_of(cluster, barrier)
     if u32((at & OFFSET_MASK) >> RANK_SHIFT) != w.cta.rank:
-        find(w, rule, site, mask, at, u32(GRANULE))
+        find(w, rule, site, mask, at, GRANULE)
 
 
 # what lies over it ----------------------------------------------------------------------------------------------------
@@ -319,7 +319,7 @@ def live_in(cluster: ptr_to(Cluster), at: u64, bytes: u32) -> u64:
     s = mbarriers_of(cluster)
     within = at & WITHIN
     if within >= s.high or within + u64(bytes) <= s.low:
-        return u64(0)
+        return 0
     rank = u32((at & OFFSET_MASK) >> RANK_SHIFT)
     bits = s.bits + rank * s.words
     first = u32((within - SHARED_BASE) // GRANULE)
@@ -327,7 +327,7 @@ def live_in(cluster: ptr_to(Cluster), at: u64, bytes: u32) -> u64:
     for granule in range(first, last + 1):
         if ((bits[granule // BITS] >> (granule % BITS)) & 1) != 0:
             return u64(SHARED) | (u64(rank) << RANK_SHIFT) | (u64(granule) * GRANULE + SHARED_BASE)
-    return u64(0)
+    return 0
 
 
 @native
@@ -342,9 +342,9 @@ def lies_over(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
         return
     rule = u32(_READ_AS_DATA)
     if (access & WRITE) != 0:
-        rule = u32(_STORED_TO)
+        rule = _STORED_TO
     who = entry.made
-    blame(w, rule, site, u32(1) << lane, found, who.site, who.warp, u32(1) << who.lane)
+    blame(w, rule, site, 1 << lane, found, who.site, who.warp, 1 << who.lane)
 
 
 @native
@@ -364,7 +364,7 @@ def touched(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, 
     if (access >> PROXY_SHIFT) == Proxy.MBARRIER:
         left = mask
         if (access & READ) == 0:  # mbarrier.init and inval have hooks of their own
-            left = u32(0)
+            left = 0
         while left != 0:
             place = at[trailing_zeros(left)] | base
             same = left & mask_bits(places == place)
@@ -388,9 +388,9 @@ def mbarriers_forgotten(cluster: ptr_to(Cluster)) -> None:
     if u64(s) != 0:
         if s.high != 0:
             fill_bytes(s.bits, 0, u64(s.words * cluster.cta_count) * 4)
-        s.low = u64(WITHIN)
-        s.high = u64(0)
-        s.live = u32(0)
+        s.low = WITHIN
+        s.high = 0
+        s.live = 0
 
 
 HOOKS: Mapping[str, Native] = {

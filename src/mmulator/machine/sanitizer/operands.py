@@ -35,9 +35,9 @@ def judge_operand(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), operand: u32,
     first = values[lane]
     others = mask & mask_bits(load(U64, values) != first)
     if others != 0:
-        rule = select(operand <= Operand.B_DESC, u32(_WGMMA), select(operand <= Operand.STRIDE, u32(_WMMA), u32(_SELECTOR)))
+        rule = select(operand <= Operand.B_DESC, _WGMMA, select(operand <= Operand.STRIDE, _WMMA, u32(_SELECTOR)))
         other = trailing_zeros(others)
-        entry = find(w, rule, site, others, u64(0), u32(0))
+        entry = find(w, rule, site, others, 0, 0)
         if u64(entry) != 0:
             if entry.count == 1:
                 entry.words[0] = u64(operand)
@@ -46,7 +46,7 @@ def judge_operand(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), operand: u32,
                 entry.words[3] = u64(lane)
     if allowed != 0:
         if first > 63 or ((allowed >> (first & 63)) & 1) == 0:
-            entry = find(w, u32(_RANGE), site, mask, u64(0), u32(0))
+            entry = find(w, _RANGE, site, mask, 0, 0)
             if u64(entry) != 0:
                 if entry.count == 1:
                     entry.words[0] = u64(operand)
@@ -54,7 +54,7 @@ def judge_operand(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), operand: u32,
                     entry.words[2] = allowed
     if operand <= Operand.B_DESC:
         if (first & RESERVED) != 0:
-            entry = find(w, u32(_RESERVED), site, mask, u64(0), u32(0))
+            entry = find(w, _RESERVED, site, mask, 0, 0)
             if u64(entry) != 0:
                 if entry.count == 1:
                     entry.words[0] = u64(operand)
@@ -80,7 +80,7 @@ def judge_base(w: ptr_to(Warp), mask: u32, descriptor: u64, operand: u32, site: 
         if base == 0:
             if put_by_tensor_copy(w, start):
                 return
-        entry = find(w, u32(_BASE), site, mask, u64(0), u32(0))
+        entry = find(w, _BASE, site, mask, 0, 0)
         if u64(entry) != 0:
             if entry.count == 1:
                 entry.words[0] = u64(operand)
@@ -94,26 +94,26 @@ def judge_place(w: ptr_to(Warp), at: u64, stride: i64, default: i64, bits: u32, 
     slot = at >> SLOT_SHIFT
     line = i64(aligned)
     if line > LINE:
-        line = i64(LINE)
+        line = LINE
     rule = u32(0)
     if stride != default and stride * i64(bits) % (8 * i64(aligned)) != 0:
-        rule = u32(_ROWS)
+        rule = _ROWS
     if stride != default and stride * i64(bits) % (8 * line) != 0:
-        rule = u32(_STRIDE)
+        rule = _STRIDE
     if stride < default:
-        rule = u32(_SHORT)
+        rule = _SHORT
     if (at & (u64(aligned) - 1)) != 0:
-        rule = u32(_ADDRESS)
+        rule = _ADDRESS
     if generic != 0 and slot >= SLOT_LOCAL and slot <= SLOT_PARAM:
-        rule = u32(_SPACE)
+        rule = _SPACE
     if rule == 0:
         return
-    entry = find(w, rule, site, u32(FULL), at, u32(0))
+    entry = find(w, rule, site, FULL, at, 0)
     if u64(entry) != 0:
         if entry.count == 1:
             entry.words[0] = at
-            entry.words[1] = u64(stride)
-            entry.words[2] = u64(default)
+            entry.words[1] = stride
+            entry.words[2] = default
             entry.words[3] = u64(aligned) | (u64(bits) << 32)
 
 
@@ -127,8 +127,8 @@ def judge_metadata(w: ptr_to(Warp), words: ptr_to(u32), lanes: u32, undefined: u
         if bad != 0:
             lane = trailing_zeros(bad)
             nibble = (words[lane] >> (n * 4)) & 15
-            rule = select(((unordered >> nibble) & 1) != 0, u32(_ORDER), u32(_METADATA))
-            entry = find(w, rule, site, bad, u64(0), u32(0))
+            rule = select(((unordered >> nibble) & 1) != 0, _ORDER, u32(_METADATA))
+            entry = find(w, rule, site, bad, 0, 0)
             if u64(entry) != 0:
                 if entry.count == 1:
                     entry.words[0] = u64(nibble)
@@ -140,8 +140,8 @@ def judge_metadata(w: ptr_to(Warp), words: ptr_to(u32), lanes: u32, undefined: u
 def judge_fragment(w: ptr_to(Warp), misuse: u32, number: u32, site: u32) -> None:
     rule = u32(0)
     for n, each in enumerate(_MISUSES):
-        rule = select(misuse == n, u32(each), rule)
-    entry = find(w, rule, site, u32(FULL), u64(0), u32(0))
+        rule = select(misuse == n, each, rule)
+    entry = find(w, rule, site, FULL, 0, 0)
     if u64(entry) != 0:
         if entry.count == 1:
             entry.words[0] = u64(number) + 1
@@ -151,7 +151,7 @@ def judge_fragment(w: ptr_to(Warp), misuse: u32, number: u32, site: u32) -> None
 def judge_elements(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     """Some lanes operate on a fragment alone."""
     if mask != 0 and mask != FULL:
-        find(w, u32(_UNEVEN), site, mask, u64(0), u32(0))
+        find(w, _UNEVEN, site, mask, 0, 0)
 
 
 @native
@@ -160,7 +160,7 @@ def judge_factors(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), site: u32) ->
     if mask != 0:
         others = mask & mask_bits(load(U64, values) != values[trailing_zeros(mask)])
         if others != 0:
-            find(w, u32(_UNEVEN), site, others, u64(0), u32(0))
+            find(w, _UNEVEN, site, others, 0, 0)
 
 
 HOOKS = {

@@ -78,14 +78,14 @@ def order_warp(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     seen = stack(u32)
     store(U32(k.clock), k.now.own)
     for p in range(o.planes):
-        if not raise_own(o, k, mask, u32(p)):
+        if not raise_own(o, k, mask, p):
             ids = plane_of(k.now.views, p)
-            view[0] = u32(NOTHING)
-            seen[0] = u32(NOTHING)
+            view[0] = NOTHING
+            seen[0] = NOTHING
             collect_plane(o, view, seen, k.first, ids, plane_of(k.now.own, p), plane_of(k.now.copied, p), mask)
             give_view(o, ids, mask, view[0])
-            drop_id(o, view[0], u32(1))
-            drop_id(o, seen[0], u32(1))
+            drop_id(o, view[0], 1)
+            drop_id(o, seen[0], 1)
     k.clock = k.clock + 1
 
 
@@ -153,7 +153,7 @@ def order_cluster_arrived(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> 
     o = orders_of(w.cta.cluster)
     plane = u32(RELEASED)
     if w.cta.cluster.cta_count > 1:
-        plane = u32(RELEASED_WIDE)
+        plane = RELEASED_WIDE
     release_behind(o, knower_of(o, w), mask, o.meeting, order, plane)
 
 
@@ -165,9 +165,9 @@ def order_cluster_over(cluster: ptr_to(Cluster)) -> None:
         collect_views(o, c, (o.gone + rank).views)
     forget_seen(o, c)
     for p in range(o.planes):
-        drop_id(o, o.met[p], u32(1))
+        drop_id(o, o.met[p], 1)
         o.met[p] = c.views[p]
-        c.views[p] = u32(NOTHING)
+        c.views[p] = NOTHING
 
 
 @native
@@ -187,24 +187,24 @@ def order_fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32,
     wide = far and (scope >= _GPU or w.cta.cluster.cta_count > 1)
     if kind == Fence.ASYNC or kind == Fence.GENERIC_ACQUIRE or kind == Fence.GENERIC_RELEASE:
         if o.planes < PROXIES:
-            o.planes = u32(PROXIES)
+            o.planes = PROXIES
         if spaces == 0 or (spaces & (SPACE_CTA | SPACE_CLUSTER)) != 0:
-            fence_plane(o, k, mask, u32(FENCED))
+            fence_plane(o, k, mask, FENCED)
         if spaces == 0 or (spaces & SPACE_GLOBAL) != 0:
-            fence_plane(o, k, mask, u32(FENCED_GLOBAL))
+            fence_plane(o, k, mask, FENCED_GLOBAL)
     if kind == Fence.GENERIC_READS:
         if o.planes < PROXIES:
-            o.planes = u32(PROXIES)
-        fence_plane(o, k, mask, u32(FENCED_READS))
+            o.planes = PROXIES
+        fence_plane(o, k, mask, FENCED_READS)
     if kind == Fence.MEMORY and (order & Order.ACQUIRE) != 0 and o.planes == PLANES:
-        know_acquired(o, k, mask, u32(ACQUIRED))
+        know_acquired(o, k, mask, ACQUIRED)
         if wide:
-            know_acquired(o, k, mask, u32(ACQUIRED_WIDE))
+            know_acquired(o, k, mask, ACQUIRED_WIDE)
     if (kind == Fence.MEMORY and (order & Order.RELEASE) != 0) or kind == Fence.MBARRIER_INIT:
-        o.planes = u32(PLANES)
-        fence_plane(o, k, mask, u32(RELEASED))
+        o.planes = PLANES
+        fence_plane(o, k, mask, RELEASED)
         if wide:
-            fence_plane(o, k, mask, u32(RELEASED_WIDE))
+            fence_plane(o, k, mask, RELEASED_WIDE)
     k.clock = k.clock + 1
 
 
@@ -229,10 +229,10 @@ def order_mbarrier_arrived(
         entry = phaser_of(w.cta.cluster, barrier)
         if u64(entry) != 0:
             if barrier - u64(w.cta.shared) < u64(w.cta.launch.shared_bytes):
-                release_behind(o, k, mask, entry.collecting, k.order, u32(RELEASED))
+                release_behind(o, k, mask, entry.collecting, k.order, RELEASED)
             elif ((k.order >> SCOPE_SHIFT) & SCOPE_MASK) != _CTA:  # nobody else can wait there
-                entry.is_far = u32(1)
-                release_behind(o, k, mask, entry.far, k.order, u32(RELEASED_WIDE))
+                entry.is_far = 1
+                release_behind(o, k, mask, entry.far, k.order, RELEASED_WIDE)
 
 
 @native
@@ -248,9 +248,9 @@ def order_mbarrier_waited(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), paritie
     plane = u32(KNOWN)
     far_plane = u32(KNOWN)
     if (k.order & Order.ACQUIRE) == 0:
-        plane = u32(ACQUIRED)
-        far_plane = u32(ACQUIRED_WIDE)
-        o.planes = u32(PLANES)
+        plane = ACQUIRED
+        far_plane = ACQUIRED_WIDE
+        o.planes = PLANES
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
@@ -277,7 +277,7 @@ def order_copies_waited(w: ptr_to(Warp), mask: u32, end: u64) -> None:
     """Each lane knows its own copies."""
     k = knower_of(orders_of(w.cta.cluster), w)
     done = load(U32, k.now.copied)
-    store(select(bits_mask(mask), maximum(done, U32(u32(end))), done), k.now.copied)
+    store(select(bits_mask(mask), maximum(done, U32(end)), done), k.now.copied)
 
 
 @native
@@ -292,7 +292,7 @@ def order_copy_signals(w: ptr_to(Warp), mask: u32, barrier: u64, counted: u32, s
     c = entry.collecting
     release_lanes(o, k, mask, c)
     issued = stack(u32, 32)
-    store(U32(u32((cast_ptr(Queue, w.queues) + COPIES.queue).issued)), issued)
+    store(U32((cast_ptr(Queue, w.queues) + COPIES.queue).issued), issued)
     if c.views[KNOWN] != ALL:
         raise_entries(o, c.views[KNOWN], o.threads + k.first, issued, mask)
 

@@ -56,7 +56,7 @@ def phaser_of(cluster: ptr_to(Cluster), barrier: u64) -> ptr_to(Phaser):
             o.phaser_count = o.phaser_count + 1
             entry.at = barrier
             entry.agent = new_agent(cluster)
-            entry.clock = u32(1)
+            entry.clock = 1
             return entry
         at = (at + 1) & (PHASERS - 1)
     return cast_ptr(Phaser, null(u8))
@@ -67,7 +67,7 @@ def mbarrier_agent(cluster: ptr_to(Cluster), barrier: u64) -> u32:
     """The agent of an mbarrier (at a place on the host); NO_AGENT if there is none."""
     entry = phaser_of(cluster, barrier)
     if u64(entry) == 0:
-        return u32(NO_AGENT)
+        return NO_AGENT
     return entry.agent
 
 
@@ -76,7 +76,7 @@ def mbarrier_phase(cluster: ptr_to(Cluster), barrier: u64) -> u32:
     """Its clock in the phase that is not complete."""
     entry = phaser_of(cluster, barrier)
     if u64(entry) == 0:
-        return u32(1)
+        return 1
     return entry.clock
 
 
@@ -92,12 +92,12 @@ def close_phase(o: ptr_to(Orders), at: ptr_to(Phaser), c: ptr_to(Collector), don
             if made != c.views[p] or made == NOTHING or o.counts[made] != 2:  # it is not only its own
                 one = made
                 made = copied_view(o, one)
-                drop_id(o, one, u32(1))
+                drop_id(o, one, 1)
             if made != ALL:
                 entries_of(o, made)[at.agent] = at.clock
-        drop_id(o, c.views[p], u32(1))
-        c.views[p] = u32(NOTHING)
-        drop_id(o, to[p], u32(1))
+        drop_id(o, c.views[p], 1)
+        c.views[p] = NOTHING
+        drop_id(o, to[p], 1)
         to[p] = made
 
 
@@ -125,11 +125,11 @@ def first_phase(cluster: ptr_to(Cluster), barrier: u64) -> None:
     clear_collector(o, entry.collecting)
     clear_collector(o, entry.far)
     for p in range(2 * PLANES):
-        drop_id(o, entry.done[p], u32(1))
-        entry.done[p] = u32(NOTHING)
-        drop_id(o, entry.far_done[p], u32(1))
-        entry.far_done[p] = u32(NOTHING)
-    entry.phase = u32(0)
+        drop_id(o, entry.done[p], 1)
+        entry.done[p] = NOTHING
+        drop_id(o, entry.far_done[p], 1)
+        entry.far_done[p] = NOTHING
+    entry.phase = 0
     entry.clock = entry.clock + 1
 
 
@@ -138,4 +138,4 @@ def forget_phases(o: ptr_to(Orders)) -> None:
     """A cluster begins."""
     if o.phaser_count != 0:
         fill_bytes(o.phasers, 0, Phaser.size * PHASERS)
-        o.phaser_count = u32(0)
+        o.phaser_count = 0

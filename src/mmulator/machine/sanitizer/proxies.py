@@ -49,8 +49,8 @@ def operation_acts(
     w: ptr_to(Warp), lane: u32, site: u32, access: u32, kind: u32, agent: u32, clock: u32, global_: u32, out: ptr_to(Actor)
 ) -> None:
     """An operation that a lane issues now is about to access memory."""
-    act_async(w, lane, u32(1) << lane, site, access, kind, agent, clock, global_, out)
-    note_issue(w, lane, agent, clock, site, u32(0))
+    act_async(w, lane, 1 << lane, site, access, kind, agent, clock, global_, out)
+    note_issue(w, lane, agent, clock, site, 0)
 
 
 @native
@@ -62,13 +62,13 @@ def use_barrier(t: ptr_to(Transfer), rank: u32) -> None:
     owner = rank
     if ((t.barriers >> rank) & 1) == 0:
         owner = trailing_zeros(t.barriers)
-    p.agent = u32(NO_AGENT)
-    p.clock = u32(1)
+    p.agent = NO_AGENT
+    p.clock = 1
     entry = phaser_of(cluster, u64(shared_of(cluster, owner)) + t.offset)
     if u64(entry) != 0:
         p.agent = entry.agent
         p.clock = entry.clock
-        p.noted = u32(1)
+        p.noted = 1
         name = name_of(cluster, entry.agent)
         name.agent = entry.agent + 1
         name.first = entry.clock - entry.phase
@@ -90,7 +90,7 @@ def touch_pieces(a: ptr_to(Actor), at: u64, bytes: u64, kept: u32) -> None:
         return
     for i in range(bytes):
         if ((kept >> (u32(i) & 15)) & 1) != 0:
-            touch(a, at + i, u64(1))
+            touch(a, at + i, 1)
 
 
 @native
@@ -100,7 +100,7 @@ def touch_shared_row(a: ptr_to(Actor), box: ptr_to(Box), rank: u32, at: u64) -> 
         touch(a, in_cta(rank, at), u64(box.row))
     else:
         for c in range(u64(box.row) // CHUNK):
-            touch(a, in_cta(rank, swizzled(box, at + c * CHUNK)), u64(CHUNK))
+            touch(a, in_cta(rank, swizzled(box, at + c * CHUNK)), CHUNK)
 
 
 @native
@@ -117,7 +117,7 @@ def touch_box(a: ptr_to(Actor), box: ptr_to(Box), rank: u32, inside: boolean) ->
             touch_shared_row(a, box, rank, at)
         elif row_inside(copy) != 0:
             touch_shared_row(a, box, rank, at)
-        next_row(copy, u32(1))
+        next_row(copy, 1)
         at = at + u64(box.pitch)
 
 
@@ -138,7 +138,7 @@ def touch_tensor(a: ptr_to(Actor), box: ptr_to(Box)) -> None:
                     touch(a, first, end - first)
                 first = at
             end = at + u64(box.high - box.low)
-        next_row(copy, u32(1))
+        next_row(copy, 1)
     if first != end:
         touch(a, first, end - first)
 
@@ -151,17 +151,17 @@ def reads_of(t: ptr_to(Transfer), shape: u32, agent: u32, clock: u32) -> None:
     if shape == Shape.BOX:
         box = cast_ptr(Box, address(t.payload))  # noqa: F821
         load = u32(t.completes == Completes.BYTES)
-        operation_acts(w, t.lane, t.site, u32(READ), u32(Kind.TENSOR), agent, clock, load, a)
+        operation_acts(w, t.lane, t.site, READ, Kind.TENSOR, agent, clock, load, a)
         if load != 0:
             touch_tensor(a, box)
         else:
             if u64(box.rows) * u64(box.pitch) > LINE:
                 a.pattern = pattern_of_box(box)
             touch_box(a, box, w.cta.rank, True)
-            pattern_read(a, u32(OF_STORE), u64(0))
+            pattern_read(a, OF_STORE, 0)
     elif shape == Shape.PLAIN:
         at = t.payload[FROM]
-        operation_acts(w, t.lane, t.site, u32(READ), u32(Kind.BULK), agent, clock, u32((at >> SLOT_SHIFT) != SLOT_SHARED), a)
+        operation_acts(w, t.lane, t.site, READ, Kind.BULK, agent, clock, u32((at >> SLOT_SHIFT) != SLOT_SHARED), a)
         low = t.payload[IGNORED] & 0xFF
         touch(a, at + low, t.payload[BYTES] - low - (t.payload[IGNORED] >> 8))
 
@@ -180,17 +180,17 @@ def writes_to_shared(t: ptr_to(Transfer), shape: u32, access: u32, targets: u32)
         if shape == Shape.BOX:
             box = cast_ptr(Box, address(t.payload))  # noqa: F821
             kind = u32(Kind.TENSOR) | (pattern_of_box(box) << (PATTERN_SHIFT - KIND_SHIFT))
-            operation_acts(w, t.lane, t.site, access, kind, p.agent, p.clock, u32(0), a)
+            operation_acts(w, t.lane, t.site, access, kind, p.agent, p.clock, 0, a)
             touch_box(a, box, rank, False)
         else:
-            kind = u32(Kind.BULK)
+            kind = Kind.BULK
             bytes = t.payload[BYTES]
             if shape == Shape.WORDS:
-                kind = u32(Kind.STORE)
+                kind = Kind.STORE
                 bytes = t.payload[1]
             if shape == Shape.RESPONSE:
-                bytes = u64(RESPONSE)
-            operation_acts(w, t.lane, t.site, access, kind, p.agent, p.clock, u32(0), a)
+                bytes = RESPONSE
+            operation_acts(w, t.lane, t.site, access, kind, p.agent, p.clock, 0, a)
             touch(a, in_cta(rank, (t.payload[TO] & WITHIN) - SHARED_BASE), bytes)
 
 
@@ -226,18 +226,18 @@ def store_issued(t: ptr_to(Transfer), shape: u32, access: u32) -> None:
     l.pending = clock
     l.site = t.site
     if p.map != 0:
-        note_use(w, t.lane, u32(NO_AGENT), u32(0), l.reads - 1, clock, t.site)
+        note_use(w, t.lane, NO_AGENT, 0, l.reads - 1, clock, t.site)
     if shape == Shape.BOX:
-        operation_acts(w, t.lane, t.site, access, u32(Kind.TENSOR), l.writes - 1, clock, u32(1), a)
-        if t.kind == u32(TransferKind.TENSOR_STORE):
+        operation_acts(w, t.lane, t.site, access, Kind.TENSOR, l.writes - 1, clock, 1, a)
+        if t.kind == TransferKind.TENSOR_STORE:
             p.store = t
-            p.replica = u32(0)
+            p.replica = 0
         touch_tensor(a, cast_ptr(Box, address(t.payload)))  # noqa: F821
         p.store = null(u8)
     else:
-        operation_acts(w, t.lane, t.site, access, u32(Kind.BULK), l.writes - 1, clock, u32(1), a)
+        operation_acts(w, t.lane, t.site, access, Kind.BULK, l.writes - 1, clock, 1, a)
         kept = u32(ALL)
-        if t.kind < u32(TransferKind.OWN):
+        if t.kind < TransferKind.OWN:
             kept = u32(t.payload[KEPT])
         touch_pieces(a, t.payload[TO], t.payload[BYTES], kept)
 
@@ -249,14 +249,14 @@ def transfer_begins(t: ptr_to(Transfer), shape: u32) -> None:
     p = proxies_of(w.cta.cluster)
     if w.cta.fault == 0:
         access = u32(WRITE)
-        if t.kind >= u32(TransferKind.OWN):
-            access = u32(REDUCE)
+        if t.kind >= TransferKind.OWN:
+            access = REDUCE
         if t.completes == Completes.BYTES:
             if t.barriers != 0:
                 load_issued(t, shape, access)
         else:
             store_issued(t, shape, access)
-    p.map = u64(0)
+    p.map = 0
 
 
 @native
@@ -264,14 +264,14 @@ def map_used(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
     """A copy that is issued next uses a tensor map."""
     cluster = w.cta.cluster
     p = proxies_of(cluster)
-    p.map = u64(0)
+    p.map = 0
     if is_watched(at) == 2:
         p.map = at
         if p.maps == 0:
             p.maps = new_agent(cluster) + 1
         a = stack(Actor)
-        act_async(w, lane, u32(1) << lane, site, u32(READ), u32(Kind.MAP), p.maps - 1, u32(1), u32(1), a)
-        touch(a, at, u64(MAP_BYTES))
+        act_async(w, lane, 1 << lane, site, READ, Kind.MAP, p.maps - 1, 1, 1, a)
+        touch(a, at, MAP_BYTES)
 
 
 # bulk groups ----------------------------------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ def groups_waited(w: ptr_to(Warp), mask: u32, pending: u64, read: u32, site: u32
             if read == 0:
                 learn(w, one << lane, l.writes - 1, clock)
             if l.pending <= clock:
-                l.pending = u32(0)
+                l.pending = 0
 
 
 @native
@@ -307,8 +307,8 @@ def lanes_leave(w: ptr_to(Warp), mask: u32, site: u32) -> None:
             one = u32(1)
             rule = u32(_PENDING)
             if l.pending > u32(w.bulk_groups[lane]):
-                rule = u32(_UNCOMMITTED)
-            find(w, rule, l.site, one << lane, u64(0), u32(0))
+                rule = _UNCOMMITTED
+            find(w, rule, l.site, one << lane, 0, 0)
 
 
 @native

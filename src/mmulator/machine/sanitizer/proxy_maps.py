@@ -43,14 +43,14 @@ def map_fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32, a
         return
     cluster = w.cta.cluster
     p = proxies_of(cluster)
-    first = agent_of(w, u32(0))
+    first = agent_of(w, 0)
     left = mask
     if kind == Fence.TENSORMAP_RELEASE:
         clock = now(w)
         knew = view(w, trailing_zeros(mask))
         hold_view(cluster, knew)
         p.released_count = note_fence(
-            cluster, cast_ptr(MapFence, p.released), p.released_count, u64(0), first, mask, clock, knew
+            cluster, cast_ptr(MapFence, p.released), p.released_count, 0, first, mask, clock, knew
         )
         return
     while left != 0:
@@ -61,7 +61,7 @@ def map_fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32, a
             other = trailing_zeros(others)
             others = others & (others - 1)
             if at[other] == at[lane]:
-                same = same | (u32(1) << other)
+                same = same | (1 << other)
         left = left & ~same
         clock = now(w)
         knew = view(w, lane)
@@ -80,7 +80,7 @@ def map_released(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
     knew = view(w, lane)
     hold_view(cluster, knew)
     p.released_count = note_fence(
-        cluster, cast_ptr(MapFence, p.released), p.released_count, u64(0), agent_of(w, u32(0)), u32(1) << lane, clock, knew
+        cluster, cast_ptr(MapFence, p.released), p.released_count, 0, agent_of(w, 0), 1 << lane, clock, knew
     )
 
 
@@ -91,7 +91,7 @@ def fence_known(w: ptr_to(Warp), lanes: u32, f: ptr_to(MapFence)) -> boolean:
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
-        if issue_knows(w, lanes, f.agent + lane, f.clock, u32(KNOWN)) != 0:
+        if issue_knows(w, lanes, f.agent + lane, f.clock, KNOWN) != 0:
             return True
     return False
 
@@ -132,7 +132,7 @@ def map_used_by(w: ptr_to(Warp), lane: u32, at: u64, site: u32, record: ptr_to(R
     cluster = w.cta.cluster
     o = orders_of(cluster)
     p = proxies_of(cluster)
-    lanes = u32(1) << lane
+    lanes = 1 << lane
     foreign = record.cluster != u32(cluster.number)
     if p.acquired_count > MAP_FENCES:
         return
@@ -150,12 +150,12 @@ def map_used_by(w: ptr_to(Warp), lane: u32, at: u64, site: u32, record: ptr_to(R
                     if fence_knew(o, f, agent, record.clock):
                         if was_released(w, f, agent, record.clock):
                             return
-                        missing = u32(NO_RELEASE)
+                        missing = NO_RELEASE
     if not foreign:
-        if issue_knows(w, lanes, agent, record.clock, u32(KNOWN)) == 0:
-            missing = u32(UNORDERED)
+        if issue_knows(w, lanes, agent, record.clock, KNOWN) == 0:
+            missing = UNORDERED
     entry = find_against(
-        w, u32(_FENCE), site, lanes, p.map, u32(MAP_BYTES), record.site + 1, record.cta, record.warp, others
+        w, _FENCE, site, lanes, p.map, MAP_BYTES, record.site + 1, record.cta, record.warp, others
     )
     if u64(entry) != 0:
         if entry.count == 1:
@@ -175,7 +175,7 @@ def note_use(w: ptr_to(Warp), lane: u32, load: u32, phase: u32, reads: u32, grou
             u = uses + n
             if u.map == p.map and u.issuer == issuer and u.load == load:
                 found = u
-                fresh = u32(0)
+                fresh = 0
     p.use_count = p.use_count + fresh
     found.map = p.map
     found.load = load
@@ -186,21 +186,21 @@ def note_use(w: ptr_to(Warp), lane: u32, load: u32, phase: u32, reads: u32, grou
     found.site = site
     found.cta = w.cta.linear
     found.warp = w.index
-    found.lanes = u32(1) << lane
+    found.lanes = 1 << lane
 
 
 @native
 def map_written(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, site: u32) -> None:
     """A thread writes to a map that copies have used: each must be over, or have told that it has read the map."""
     p = proxies_of(w.cta.cluster)
-    lanes = u32(1) << lane
+    lanes = 1 << lane
     uses = cast_ptr(MapUse, p.uses)
     for n in range(MAP_USES):
         if u32(n) < p.use_count:
             u = uses + n
             if u.map < at + u64(bytes) and at < u.map + MAP_BYTES:
-                over = issue_knows(w, lanes, u.reads, u.group, u32(KNOWN))
+                over = issue_knows(w, lanes, u.reads, u.group, KNOWN)
                 if u.load != NO_AGENT:
-                    over = over | issue_knows(w, lanes, u.load, u.phase, u32(KNOWN))
+                    over = over | issue_knows(w, lanes, u.load, u.phase, KNOWN)
                 if over == 0:
-                    find_against(w, u32(_FLIGHT), site, lanes, u.map, u32(MAP_BYTES), u.site + 1, u.cta, u.warp, u.lanes)
+                    find_against(w, _FLIGHT, site, lanes, u.map, MAP_BYTES, u.site + 1, u.cta, u.warp, u.lanes)

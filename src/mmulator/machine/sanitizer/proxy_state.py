@@ -68,18 +68,18 @@ def forget_proxies(cluster: ptr_to(Cluster)) -> None:
     fill_bytes(p.groups, 0, u64(p.group_count) * 4)
     fill_bytes(p.gathered, 0, u64(p.group_count) * (GATHERED * Gathered.size))
     for n in range(p.group_count * METS):
-        (p.met + n).operation = u64(0)
+        (p.met + n).operation = 0
     fill_bytes(p.lanes, 0, u64(p.lane_count) * BulkLane.size)
-    p.map = u64(0)
-    p.told = u64(0)
-    p.maps = u32(0)
-    p.use_count = u32(0)
-    p.acquired_count = u32(0)
-    p.released_count = u32(0)
+    p.map = 0
+    p.told = 0
+    p.maps = 0
+    p.use_count = 0
+    p.acquired_count = 0
+    p.released_count = 0
     if p.noted != 0:
         fill_bytes(cast_ptr(Named, p.names), 0, NAMES * Named.size)
         fill_bytes(cast_ptr(Issue, p.issues), 0, ISSUES * Issue.size)
-        p.noted = u32(0)
+        p.noted = 0
 
 
 @native
@@ -136,7 +136,7 @@ def note_issue(w: ptr_to(Warp), lane: u32, agent: u32, clock: u32, site: u32, pa
     """A lane issues an operation that ends as an agent's clock says, or its warp a part of a wgmma. What comes later has a later
     clock."""
     cluster = w.cta.cluster
-    proxies_of(cluster).noted = u32(1)
+    proxies_of(cluster).noted = 1
     slot = slot_of_issue(cluster, agent, clock, site)
     if not is_issue(slot, agent, clock, site):
         slot.agent = agent + 1
@@ -144,7 +144,7 @@ def note_issue(w: ptr_to(Warp), lane: u32, agent: u32, clock: u32, site: u32, pa
         slot.site = site
         slot.issuer = agent_of(w, lane) - part * 32
         for i in unrolled(4):
-            slot.since[i] = u32(0)
+            slot.since[i] = 0
     k = knower_of(orders_of(cluster), w)
     k.clock = k.clock + 1
     slot.since[part] = k.clock

@@ -82,9 +82,9 @@ def walk_matrix(
     walk.actor = a
     walk.base = u64(SHARED) + (u64(cta.rank) << RANK_SHIFT)
     walk.size = u64(cta.launch.shared_bytes)
-    walk.from_ = u64(0)
-    walk.end = u64(0)
-    walk.number = u32(0)
+    walk.from_ = 0
+    walk.end = 0
+    walk.number = 0
     walk.divisor = divisor
     walk.quarter = a.w.index & 3
     a.pattern = pattern_of_descriptor(desc)
@@ -106,16 +106,16 @@ def wgmma_begins(w: ptr_to(Warp), number: u64, site: u32) -> None:
     p.agent = agent
     p.clock = clock
     a = stack(Actor)
-    act_async(w, u32(0), u32(FULL), site, u32(READ), u32(Kind.WGMMA), agent, clock, u32(0), a)
-    note_issue(w, u32(0), agent, clock, site, w.index & 3)
+    act_async(w, 0, FULL, site, READ, Kind.WGMMA, agent, clock, 0, a)
+    note_issue(w, 0, agent, clock, site, w.index & 3)
     k = i64(table.k)
     bits = i64(table.element_bits)
-    met = p.met + (group_number(w) * METS + u32(number & u64(METS - 1)))
+    met = p.met + (group_number(w) * METS + u32(number & (METS - 1)))
     first = met.operation != number + 1 or met.site != site
     if first:
-        met.parts = u32(0)
-        met.alike = u32(0)
-        met.unlike = u32(0)
+        met.parts = 0
+        met.alike = 0
+        met.unlike = 0
         met.renewed = a.store.renewed
     if table.a_in_registers == 0:
         ka = k
@@ -123,23 +123,23 @@ def wgmma_begins(w: ptr_to(Warp), number: u64, site: u32) -> None:
             ka = k // 2
         row_bytes = ka * bits // 8
         if table.mn_major_a != 0:
-            walk_matrix(a, met, u32(OF_A), op.a_desc, k, i64(128), u32(1), u32(2))
+            walk_matrix(a, met, OF_A, op.a_desc, k, 128, 1, 2)
         else:
-            walk_matrix(a, met, u32(OF_A), op.a_desc, i64(64), row_bytes, u32(0), u32(row_bytes))
+            walk_matrix(a, met, OF_A, op.a_desc, 64, row_bytes, 0, u32(row_bytes))
     if not first and met.count <= MET and met.renewed == a.store.renewed:
         check_met(a, met)  # another warp has passed through B
         return
     if met.renewed != a.store.renewed:
-        met.unlike = u32(0)  # its record is forgotten
+        met.unlike = 0  # its record is forgotten
     met.operation = number + 1
     met.site = site
-    met.count = u32(0)
+    met.count = 0
     met.renewed = a.store.renewed
     a.met = cast_ptr(u8, met)
     if table.mn_major_b != 0:
-        walk_matrix(a, met, u32(OF_B), op.b_desc, k, i64(table.n) * 2, u32(1), u32(0))
+        walk_matrix(a, met, OF_B, op.b_desc, k, i64(table.n) * 2, 1, 0)
     else:
-        walk_matrix(a, met, u32(OF_B), op.b_desc, i64(table.n), k * bits // 8, u32(0), u32(0))
+        walk_matrix(a, met, OF_B, op.b_desc, i64(table.n), k * bits // 8, 0, 0)
 
 
 @native
@@ -147,16 +147,16 @@ def wgmma_gathers(w: ptr_to(Warp), site: u32) -> None:
     """wgmma.commit_group: what the warp's lanes know and did comes before the end of the group."""
     o = orders_of(w.cta.cluster)
     q = queue(w, WGMMA)
-    g = proxies_of(w.cta.cluster).gathered + (group_number(w) * GATHERED + u32(q.committed & u64(GATHERED - 1)))
+    g = proxies_of(w.cta.cluster).gathered + (group_number(w) * GATHERED + u32(q.committed & (GATHERED - 1)))
     one = u32(1)
     own = one << (w.index & 3)
     if g.end != q.issued:
         clear_collector(o, g.all)
         g.end = q.issued
-        g.warps = u32(0)
+        g.warps = 0
     if (g.warps & own) == 0:
         g.warps = g.warps | own
-        release_lanes(o, knower_of(o, w), u32(FULL), g.all)
+        release_lanes(o, knower_of(o, w), FULL, g.all)
 
 
 @native
@@ -174,7 +174,7 @@ def wgmma_over(w: ptr_to(Warp), mask: u32, end: u64, site: u32) -> None:
             first = first_of(w)
             for i in range(u32(4)):
                 if ((g.warps >> i) & 1) == 0:
-                    release_lanes(o, knower_of(o, first + i), u32(FULL), g.all)
-            g.warps = u32(15)
+                    release_lanes(o, knower_of(o, first + i), FULL, g.all)
+            g.warps = 15
             forget_seen(o, g.all)
             acquire_views(o, knower_of(o, w).now.views, mask, g.all.views)

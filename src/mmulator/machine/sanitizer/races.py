@@ -82,12 +82,12 @@ def thread_acts(w: ptr_to(Warp), s: ptr_to(Races), mask: u32, global_: u32, acce
     a.races = s
     a.store = cast_ptr(Store, s) + global_
     a.site = site
-    a.asynchronous = u32(0)
-    a.agent = agent_of(w, u32(0))
+    a.asynchronous = 0
+    a.agent = agent_of(w, 0)
     a.clock = now(w)
     a.mask = mask
-    a.read_site = u32(0)
-    a.fine = u32(0)
+    a.read_site = 0
+    a.fine = 0
     flags = (access & (READ | WRITE | ATOMIC)) | PER_LANE
     a.plain = u32((access & (WRITE | ATOMIC | LATER)) == WRITE)
     if (s.order & Order.STRONG) != 0:
@@ -96,7 +96,7 @@ def thread_acts(w: ptr_to(Warp), s: ptr_to(Races), mask: u32, global_: u32, acce
     if (access & LATER) != 0:
         flags = flags | (int(Kind.COPY) << KIND_SHIFT)
         since = a.clock
-        a.agent = copies_agent_of(w, u32(0))
+        a.agent = copies_agent_of(w, 0)
         a.clock = u32((cast_ptr(Queue, w.queues) + COPIES.queue).issued) + 1
     if global_ == 0:
         enough(s, w)
@@ -115,7 +115,7 @@ def as_lanes(a: ptr_to(Actor), lane: u32, lanes: u32, since: u32) -> None:
     a.record = record_of(a, a.shape, since)
     a.entry = (a.record << LANE_BITS) | lane
     if a.record == 0:
-        a.entry = u32(0)
+        a.entry = 0
 
 
 # which lanes have the same address ------------------------------------------------------------------------------------
@@ -134,11 +134,11 @@ def learn_pattern(p: ptr_to(Pattern), mask: u32, far: ptr_to(u32), bytes: u32, s
         lane = trailing_zeros(left)
         same = mask_bits(places == far[lane]) & left
         left = left & ~same
-        leaders = leaders | (u32(1) << lane)
+        leaders = leaders | (1 << lane)
         if shape == 0:
             shape = same >> lane
         if shape != same >> lane:
-            alike = u32(0)
+            alike = 0
     p.leaders = leaders
     p.lanes = shape * alike
     p.row = u32(mask == FULL and all_lanes(places == iota(U32) * bytes))
@@ -204,7 +204,7 @@ def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32, out: ptr_to(u
         same = mask_bits((last >> LANE_BITS) == number) & left
         left = left & ~same
         if ((a.store.records + number).flags & STRONG) == 0:
-            weak = select(bits_mask(same), U32(u32(1)), weak)
+            weak = select(bits_mask(same), U32(1), weak)
         if not all_fine(a, number, u32((mask_bits((last & LANE_MASK) != lanes) & same) == 0)):
             return False
     left = leaders & mask_bits(readers != 0)
@@ -277,11 +277,11 @@ def all_at_once(a: ptr_to(Actor), p: ptr_to(Pattern), at: ptr_to(u64), base: u64
     mode = sheets[(start - from_) >> SHEET_BITS]
     need = trailing_zeros(bytes | (1 << COARSEST))
     if need == 3:
-        need = u32(2)
+        need = 2
     if mode == 0 or (mode - 1) > need or (mask_bits(modes != mode) & p.leaders) != 0:
         return False
     granule = mode - 1
-    within = (places & (SHEET - 1)) >> U64(u64(granule))
+    within = (places & (SHEET - 1)) >> U64(granule)
     where = elements_at(cells, numbers * SHEET_CELLS + within + cells_from(granule))
     count = bytes >> granule
     found = stack(u64, 32)
@@ -361,7 +361,7 @@ def race_ordered(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: 
     s = races_of(w.cta.cluster)
     s.order = order
     if done != 0:
-        s.order = u32(0)
+        s.order = 0
 
 
 @native

@@ -49,17 +49,17 @@ def joined(a: ptr_to(Actor), list: u32, shift: u32) -> u64:
         return u64(memo.made) | (u64(memo.shift) << 32)
     memo.list = list
     memo.entry = item
-    memo.shift = u32(0)
+    memo.shift = 0
     memo.made = list
     left = list & ~u32(LIST_KEY)
     if list < LIST_KEY:  # one alone
         if list == a.record and shift == 0:
             return u64(list)
-        if replaced(a, list, u32(0), shift):
+        if replaced(a, list, 0, shift):
             memo.made = a.record
             memo.shift = shift
             return u64(a.record) | (u64(shift) << 32)
-        last = new_node(a.races, store, list << LANE_BITS, u32(0))
+        last = new_node(a.races, store, list << LANE_BITS, 0)
         if last != 0:
             first = new_node(a.races, store, item, last)
             if first != 0:
@@ -140,12 +140,12 @@ def read_by_itself(a: ptr_to(Actor), readers: u32) -> u32:
             if ((turned(r.lanes, item & LANE_MASK) >> a.lane) & 1) != 0:
                 return r.site + 1
         if (readers & LIST) == 0:
-            return u32(0)
+            return 0
         left = (a.store.nodes + left).next
         if left != 0:
             node = (a.store.nodes + left).entry
             item = (node & ~u32(LANE_MASK)) | ((node + lane) & LANE_MASK)
-    return u32(0)
+    return 0
 
 
 @native
@@ -164,7 +164,7 @@ def behind(a: ptr_to(Actor), last: u32, readers: u32) -> u32:
     """What a cell says of its readers after a write: nobody. After a strong one those before, since others that are strong may
     come from threads which do not know of them; and the last write, if it was weak."""
     if (a.flags & STRONG) == 0:
-        return u32(0)
+        return 0
     if readers == 0 and last != 0:
         if ((a.store.records + (last >> LANE_BITS)).flags & STRONG) == 0:
             return last

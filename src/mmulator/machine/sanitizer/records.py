@@ -211,7 +211,7 @@ def record_of(a: ptr_to(Actor), lanes: u32, since: u32) -> u32:
     if store.next == store.end:
         if not more_records(a.races, store):
             forget_one(a.cluster)
-            return u32(0)
+            return 0
     number = store.next
     store.next = number + 1
     new = store.records + number
@@ -240,7 +240,7 @@ def new_node(s: ptr_to(Races), store: ptr_to(Store), item: u32, next: u32) -> u3
                 store.node_next = first + 1
                 store.node_end = first + 1 + NODE_CHUNK
     if store.node_next == store.node_end:
-        return u32(0)
+        return 0
     number = store.node_next
     store.node_next = number + 1
     node = store.nodes + number
@@ -257,8 +257,8 @@ def forget_shared(s: ptr_to(Races), cluster: ptr_to(Cluster)) -> None:
     fill_bytes(store.memo, 0, MEMO * 4)
     fill_bytes(store.joins, 0, JOINS * Join.size)
     fill_bytes(s.verdicts, 0, u64(cluster.warp_count) * (VERDICTS * Verdict.size))
-    store.next = u32(1)
-    store.node_next = u32(1)
+    store.next = 1
+    store.node_next = 1
     store.renewed = store.renewed + 1
 
 
@@ -271,8 +271,8 @@ def begin_races(cluster: ptr_to(Cluster)) -> None:
     fill_bytes(s.sheets, 0, u64(s.sheet_count) * 4)
     if store.next * 2 > store.end or store.node_next * 2 > store.node_end:
         forget_shared(s, cluster)  # while there is nothing to lose
-    s.order = u32(0)
-    s.doubt_count = u32(0)
+    s.order = 0
+    s.doubt_count = 0
     s.launch = launch
     s.global_.records = launch.records
     s.global_.nodes = launch.nodes

@@ -38,7 +38,7 @@ def is_there(t: ptr_to(Transfer)) -> boolean:
             if not is_equal(tensor, room + box.low, u64(box.high - box.low)):
                 return False
         at = at + u64(box.pitch)
-        next_row(box, u32(1))
+        next_row(box, 1)
     return True
 
 
@@ -48,19 +48,19 @@ def is_on_its_way(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> u32:
     box = cast_ptr(Box, address(t.payload))  # noqa: F821
     for place in range(cluster.under_way):
         other = entry(cluster, place)
-        if other.kind == u32(TransferKind.TENSOR_STORE):
+        if other.kind == TransferKind.TENSOR_STORE:
             its = cast_ptr(Box, address(other.payload))  # noqa: F821
             same = (u64(other.target) == u64(t.target)) & (other.units == t.units) & (other.source_bytes == t.source_bytes)
             same = same & (its.first == box.first) & (its.row == box.row) & (its.swizzle == box.swizzle)
             if same != 0:
                 if is_equal(cast_ptr(u8, other.source), cast_ptr(u8, t.source), t.source_bytes):
-                    return u32(1)
-    return u32(0)
+                    return 1
+    return 0
 
 
 @native
 def is_replica(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> u32:
     """1 if a store that has not begun, of a box to a tensor, brings what is there or on its way."""
     if is_there(t):
-        return u32(1)
+        return 1
     return is_on_its_way(cluster, t)

@@ -28,18 +28,18 @@ def strange(w: ptr_to(Warp), at: u64, base: u64, only: u32) -> u32:
     """The kind of the fault of an address of another state space than the instruction's; else 0."""
     slot = (at | base) >> SLOT_SHIFT
     if base != 0 and at > OFFSET_MASK:
-        return u32(FaultKind.BEYOND_SPACE)
+        return FaultKind.BEYOND_SPACE
     if only == Only.OWN and other_cta(w, at):
-        return u32(FaultKind.OTHER_CTA)
+        return FaultKind.OTHER_CTA
     if only == Only.GLOBAL and (slot == SLOT_SHARED or slot == SLOT_LOCAL):
-        return u32(FaultKind.WRONG_SPACE)
-    return u32(0)
+        return FaultKind.WRONG_SPACE
+    return 0
 
 
 @native
 def left_out(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, site: u32, rule: u32, kind: u32) -> None:
     """words: the kind of the fault."""
-    entry = find(w, rule, site, u32(1) << lane, at, bytes)
+    entry = find(w, rule, site, 1 << lane, at, bytes)
     if u64(entry) != 0:
         if entry.count == 1:
             entry.words[0] = u64(kind)
@@ -49,25 +49,25 @@ def left_out(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, site: u32, rule: u
 def screen_lanes(
     w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, only: u32, access: u32, site: u32, out: ptr_to(u32)
 ) -> None:
-    out[0] = u32(0)
+    out[0] = 0
     left = mask
     while left != 0 and w.cta.fault == 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
-        one = u32(1) << lane
+        one = 1 << lane
         foreign = strange(w, at[lane], base, only)
         if foreign != 0:
             out[0] = out[0] | one
-            left_out(w, lane, at[lane], bytes, site, u32(_SPACES), foreign)
+            left_out(w, lane, at[lane], bytes, site, _SPACES, foreign)
         else:
             if u64(find_host(w, lane, at[lane] | base, bytes, access, site)) == 0:
                 kind = w.cta.fault
-                if ((u64(1) << u64(kind)) & _FORGIVEN) != 0:
-                    w.cta.fault = u32(0)
+                if ((1 << u64(kind)) & _FORGIVEN) != 0:
+                    w.cta.fault = 0
                     out[0] = out[0] | one
                     rule = u32(_BOUNDS)
                     if kind == FaultKind.MISALIGNED:
-                        rule = u32(_ALIGNMENT)
+                        rule = _ALIGNMENT
                     left_out(w, lane, at[lane] | base, bytes, site, rule, kind)
 
 

@@ -58,7 +58,7 @@ def cells_from(granule: Any) -> Any:
 @native
 def visit(a: ptr_to(Actor), cells: ptr_to(u64), count: u32) -> None:
     """The actor accesses what these cells stand for: judged, and written down."""
-    writes = u32(a.flags & WRITE)
+    writes = a.flags & WRITE
     before = u64(0)
     after = u64(0)
     for i in range(count):
@@ -71,7 +71,7 @@ def visit(a: ptr_to(Actor), cells: ptr_to(u64), count: u32) -> None:
         number = last >> LANE_BITS
         if number != 0 and number != a.fine:
             a.reread = was_read(a.store, readers)
-            check_access(a, last, u32(1))
+            check_access(a, last, 1)
         new = cell
         if writes != 0:
             new = u64(last)
@@ -100,7 +100,7 @@ def granule_of(cells: ptr_to(u64), sheet: ptr_to(u32), place: u32, bytes: u32, f
     or 0: nothing is known of it. fresh: its cells are zeros then."""
     need = trailing_zeros(place | bytes | (1 << COARSEST))
     if need == 3:
-        need = u32(2)
+        need = 2
     mode = sheet[0]
     if mode - 1 <= need:
         return mode - 1
@@ -121,7 +121,7 @@ def granule_of(cells: ptr_to(u64), sheet: ptr_to(u32), place: u32, bytes: u32, f
 def touch_piece(a: ptr_to(Actor), cells: ptr_to(u64), sheet: ptr_to(u32), place: u32, bytes: u32) -> None:
     """Bytes of one sheet, from a place in it on."""
     granule = granule_of(cells, sheet, place, bytes, a.store.foreign)
-    visit(a, cells + cells_from(granule) + u64(place >> granule), bytes >> granule)
+    visit(a, cells + cells_from(granule) + (place >> granule), bytes >> granule)
 
 
 @native
@@ -175,7 +175,7 @@ def touch(a: ptr_to(Actor), at: u64, bytes: u64) -> None:
     while left != 0:
         number = place >> SHEET_BITS
         inside = u32(place) & (SHEET - 1)
-        count = minimum(left, u64(u32(SHEET) - inside))
+        count = minimum(left, u64(SHEET - inside))
         touch_piece(a, cells + number * SHEET_CELLS, sheets + number, inside, u32(count))
         place = place + count
         left = left - count
@@ -208,10 +208,10 @@ def is_watched(at: u64) -> u32:
     """1 for shared memory, 2 for global memory, 0 for any other."""
     slot = at >> SLOT_SHIFT
     if slot == SLOT_SHARED:
-        return u32(1)
+        return 1
     if slot >= FIRST_GLOBAL_SLOT or slot == 0:
-        return u32(2)
-    return u32(0)
+        return 2
+    return 0
 
 
 @native
@@ -228,27 +228,27 @@ def act_async(
     out.races = s
     out.store = cast_ptr(Store, s) + global_
     out.lane = lane
-    out.lanes = u32(1)
+    out.lanes = 1
     out.site = site
     out.flags = access | (kind << KIND_SHIFT)
     out.agent = agent
     out.clock = clock
-    out.asynchronous = u32(1)
+    out.asynchronous = 1
     out.issuers = lanes
     out.met = null(u8)
-    out.plain = u32(0)
+    out.plain = 0
     if global_ == 0:
         enough(s, w)
-    out.mask = u32(1)
-    out.shape = u32(1)
-    out.seen = u32(0)
-    out.told = u32(0)
-    out.fine = u32(0)
-    out.noted = u32(0)
-    out.pattern = u32(0)
-    out.alike = u32(0)
-    out.unlike = u32(0)
-    out.record = record_of(out, u32(1), u32(0))
+    out.mask = 1
+    out.shape = 1
+    out.seen = 0
+    out.told = 0
+    out.fine = 0
+    out.noted = 0
+    out.pattern = 0
+    out.alike = 0
+    out.unlike = 0
+    out.record = record_of(out, 1, 0)
     out.entry = (out.record << LANE_BITS) | lane
     if out.record == 0:
-        out.entry = u32(0)
+        out.entry = 0

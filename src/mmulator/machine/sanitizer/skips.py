@@ -44,7 +44,7 @@ def say_skipped(w: ptr_to(Warp), rule: u32, here: u32, lanes: u32, site: u32, si
         lane = trailing_zeros(lanes)
         same = lanes & mask_bits(load(U32, sites) == sites[lane])
         lanes = lanes & ~same
-        entry = find_against(w, rule, site, here, u64(0), u32(0), sites[lane] + 1, w.cta.linear, w.index, same)
+        entry = find_against(w, rule, site, here, 0, 0, sites[lane] + 1, w.cta.linear, w.index, same)
         if u64(entry) != 0:
             if entry.count == 1:
                 entry.words[0] = u64(same)
@@ -58,8 +58,8 @@ def tell_skipped(w: ptr_to(Warp), s: ptr_to(Skipping), number: u32, here: u32, g
     s.told = s.told | gone
     busy = gone & mask_bits((load(U32, s.passed) & s.kind[number]) != 0)
     site = s.at[number] - 1
-    say_skipped(w, u32(_PARTIAL), here, busy, site, s.began, u32(WENT_ON))
-    say_skipped(w, u32(_EXITED), here, gone & ~busy, site, s.exits, u32(HAVE_EXITED))
+    say_skipped(w, _PARTIAL, here, busy, site, s.began, WENT_ON)
+    say_skipped(w, _EXITED, here, gone & ~busy, site, s.exits, HAVE_EXITED)
 
 
 @native
@@ -75,17 +75,17 @@ def come_to_barrier(w: ptr_to(Warp), mask: u32, number: u32, aligned: u32, kind:
         others = s.there[n] & w.live & ~mask
         if aligned != 0 and others != 0 and s.at[number] != site + 1 and s.at[number] != 0:
             entry = find_against(
-                w, u32(_PARTIAL), site, mask, u64(0), u32(0), s.at[number], w.cta.linear, w.index, others
+                w, _PARTIAL, site, mask, 0, 0, s.at[number], w.cta.linear, w.index, others
             )
             if u64(entry) != 0:
                 if entry.count == 1:
                     entry.words[0] = u64(others)
-                    entry.words[1] = u64(ELSEWHERE)
+                    entry.words[1] = ELSEWHERE
         came = came | s.there[n]
         s.there[n] = came
         if (w.live & ~came) == 0:
-            s.there[n] = u32(0)
-    s.at[number] = u32(0)
+            s.there[n] = 0
+    s.at[number] = 0
     if aligned != 0:
         s.at[number] = site + 1
         s.kind[number] = kind
@@ -123,7 +123,7 @@ def exit_past_barrier(w: ptr_to(Warp), mask: u32, site: u32) -> None:
             if s.at[CLUSTER_ARRIVE + n] != 0 and (mask & ~came) != 0:
                 tell_skipped(w, s, CLUSTER_ARRIVE + n, came & w.live, mask & ~came)
             if (w.live & ~mask & ~came) == 0:
-                s.there[n] = u32(0)
+                s.there[n] = 0
 
 
 @native
@@ -133,11 +133,11 @@ def begin_skipping(cluster: ptr_to(Cluster)) -> None:
         for i in range(cluster.launch.warps * cluster.cta_count):
             s = every + i
             store(U32(u32(0)), s.passed)
-            s.told = u32(0)
+            s.told = 0
             for n in range(u32(BARRIERS)):
-                s.at[n] = u32(0)
+                s.at[n] = 0
             for n in range(u32(BARRIERS - CLUSTER_ARRIVE)):
-                s.there[n] = u32(0)
+                s.there[n] = 0
 
 
 HOOKS = {

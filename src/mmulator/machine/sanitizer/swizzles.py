@@ -28,7 +28,7 @@ CHUNK = 16
 def pattern_of_box(box: ptr_to(Box)) -> u32:
     """The swizzle pattern in which a tensor copy places the chunks of a row."""
     if box.swizzle_low != 0 or (box.swizzle != 0 and box.shift != CHUNK_BIT):
-        return u32(OTHER)
+        return OTHER
     return 1 + popcount(box.swizzle)
 
 
@@ -36,8 +36,8 @@ def pattern_of_box(box: ptr_to(Box)) -> u32:
 def pattern_of_descriptor(desc: u64) -> u32:
     """The swizzle pattern in which wgmma looks for the chunks of a matrix."""
     bits = (4 - u32(desc >> 62)) & 3
-    if ((u32(desc >> 49) & 7) & ((u32(1) << bits) - 1)) != 0:
-        return u32(SHIFTED)
+    if ((u32(desc >> 49) & 7) & ((1 << bits) - 1)) != 0:
+        return SHIFTED
     return 1 + bits
 
 
@@ -45,14 +45,14 @@ def pattern_of_descriptor(desc: u64) -> u32:
 def part_read(a: ptr_to(Actor), met: ptr_to(Met)) -> None:
     """A warp has read its part of A; the last one of four judges all of it."""
     if a.alike != 0:
-        met.alike = u32(1)
+        met.alike = 1
     if a.unlike != 0 and met.unlike == 0:
         met.unlike = a.unlike
         met.unlike_pattern = a.unlike_pattern
         met.unlike_at = a.unlike_at
     met.parts = met.parts + 1
     a.alike = met.alike
-    a.unlike = u32(0)
+    a.unlike = 0
     if met.parts == WARPS and met.renewed == a.store.renewed:
         a.unlike = met.unlike
         a.unlike_pattern = met.unlike_pattern
@@ -64,18 +64,18 @@ def pattern_read(a: ptr_to(Actor), operand: u32, desc: u64) -> None:
     """The actor has read a tile with the pattern that it has; words: operand, the two patterns, the descriptor."""
     if a.unlike != 0 and a.alike == 0:
         r = a.store.records + a.unlike
-        lanes = u32(1) << a.lane
+        lanes = 1 << a.lane
         if operand != OF_STORE:
-            lanes = u32(FULL)
+            lanes = FULL
         rule = u32(TILE_SWIZZLE.number)
         others = issued_by(r, a.cluster)
-        entry = find_against(a.w, rule, a.site, lanes, a.unlike_at, u32(CHUNK), r.site + 1, r.cta, r.warp, others)
+        entry = find_against(a.w, rule, a.site, lanes, a.unlike_at, CHUNK, r.site + 1, r.cta, r.warp, others)
         if u64(entry) != 0:
             if entry.count == 1:
                 entry.words[0] = u64(operand)
                 entry.words[1] = u64(a.pattern)
                 entry.words[2] = u64(a.unlike_pattern)
                 entry.words[3] = desc
-    a.pattern = u32(0)
-    a.alike = u32(0)
-    a.unlike = u32(0)
+    a.pattern = 0
+    a.alike = 0
+    a.unlike = 0

@@ -127,10 +127,10 @@ def lanes_mark(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u3
                 one = u32(1)
                 bad = bad | (one << lane)
         if bad != 0:
-            find(w, u32(UNDEFINED_GLOBAL.number), site, bad, first, bytes)
+            find(w, UNDEFINED_GLOBAL.number, site, bad, first, bytes)
     a = load(U64, at)
     first = a[0]
-    if mask == FULL and all_lanes((a - first) == U64(u64(bytes)) * iota(U64)):
+    if mask == FULL and all_lanes((a - first) == U64(bytes) * iota(U64)):
         mark_bytes(w, first, u64(bytes) * LANES, site)
         return
     left = mask
@@ -149,7 +149,7 @@ def one_marks(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
         return
     if combines(w, access, site) and nothing_at(w, at, bytes, site):
         one = u32(1)
-        find(w, u32(UNDEFINED_GLOBAL.number), site, one << lane, at, bytes)
+        find(w, UNDEFINED_GLOBAL.number, site, one << lane, at, bytes)
     mark_bytes(w, at, u64(bytes), site)
 
 
@@ -186,7 +186,7 @@ def lane_read(
                 out[c] = out[c] & ~(one << lane)
                 fresh = u32(UNWRITTEN)
                 if some != 0:
-                    fresh = u32(UNWRITTEN_PART)
+                    fresh = UNWRITTEN_PART
                 note_unwritten(w, lane, at + u64(c * bytes), bytes, fresh, site)
 
 
@@ -217,7 +217,7 @@ def lanes_read_unwritten(
             left = (left & ~inside) | doubt
     while left != 0:  # the lowest lane last: what is noted then stays
         one = u32(1)
-        lane = u32(LANES - 1) - leading_zeros(left)
+        lane = (LANES - 1) - leading_zeros(left)
         left = left & ~(one << lane)
         stretch = stretch_of(w, at[lane], site)
         if u64(stretch) != 0:

@@ -112,8 +112,8 @@ def mark_lanes_written(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, b
     a = load(U64, at) | base
     first = a[0]
     if mask == FULL and first >> SLOT_SHIFT == SLOT_SHARED:
-        if all_lanes((a - first) == U64(u64(bytes)) * iota(U64)):
-            fill_bytes(value_state_at(w, u32(0), first), WRITTEN, bytes * LANES)
+        if all_lanes((a - first) == U64(bytes) * iota(U64)):
+            fill_bytes(value_state_at(w, 0, first), WRITTEN, bytes * LANES)
             return
     left = mask
     while left != 0:
@@ -168,7 +168,7 @@ def undefined_until_end(w: ptr_to(Warp), rule: u32, lanes: u32, site: u32, memor
     entry.site = site
     entry.lanes = lanes
     entry.memory = memory
-    entry.count = u64(1)
+    entry.count = 1
 
 
 @native
@@ -185,7 +185,7 @@ def tell_unwritten(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, source: pt
     """A finding, by what was loaded there from device memory. words: the rule that says how it is used."""
     own = u32(UNDEFINED_GLOBAL.number)
     if source.fresh == UNWRITTEN_PART:
-        own = u32(UNDEFINED_PART.number)
+        own = UNDEFINED_PART.number
     found = tell_undefined(w, own, site, lanes, source)
     if u64(found) != 0:
         if found.count == 1:
@@ -202,7 +202,7 @@ def use_undefined(w: ptr_to(Warp), lanes: u32, rule: u32, memory: u32, site: u32
         shuffle = known(w.cta.cluster).missed[number_of_warp(w)]
         if shuffle != 0:
             entry = find_against(
-                w, u32(NO_SOURCE.number), shuffle - 1, lanes, u64(0), u32(0), site + 1, w.cta.linear, w.index, lanes
+                w, NO_SOURCE.number, shuffle - 1, lanes, 0, 0, site + 1, w.cta.linear, w.index, lanes
             )
             if u64(entry) != 0:
                 if entry.count == 1:
@@ -218,7 +218,7 @@ def use_undefined(w: ptr_to(Warp), lanes: u32, rule: u32, memory: u32, site: u32
         if memory == 1:
             tell_undefined(w, rule, site, lanes, source)
             return
-    find_against(w, rule, site, lanes, u64(0), u32(0), u32(0), u32(0), u32(0), u32(0))
+    find_against(w, rule, site, lanes, 0, 0, 0, 0, 0, 0)
 
 
 @native
@@ -256,7 +256,7 @@ def lanes_read_written(
 ) -> None:
     """Which lanes load what has a value."""
     for c in range(count):
-        out[c] = u32(FULL)
+        out[c] = FULL
     if mask == 0 or w.cta.fault != 0:
         return
     a = load(U64, at) | base
@@ -274,11 +274,11 @@ def lanes_read_written(
             first = s.shared + (u64(w.cta.rank) * s.shared_bytes + 4 * u64(c))
             words = gather(U32, elements_at(first, own), bits_mask(inside))
             out[c] = ~(mask_bits((words & WORD) == 0) & inside)
-        left = u32(0)
+        left = 0
         for c in range(count):
             left = left | ~out[c]
         for c in range(count):
-            out[c] = u32(FULL)
+            out[c] = FULL
     if left == 0 or cluster.under_way != 0:
         return
     while left != 0:
@@ -317,22 +317,22 @@ def rows_read_written(
 ) -> None:
     """ldmatrix: 8 rows of 16 bytes a matrix, whose addresses are those of 8 lanes."""
     for m in range(matrices):
-        out[m] = u32(FULL)
+        out[m] = FULL
     if w.cta.fault != 0 or w.cta.cluster.under_way != 0:
         return
     for m in range(matrices):
         for r in range(u32(8)):
             place = at[8 * m + r] | base
-            if place >> SLOT_SHIFT == SLOT_SHARED and has_value_state(w, place, u32(16)):
-                state = value_state_at(w, u32(0), place)
+            if place >> SLOT_SHIFT == SLOT_SHARED and has_value_state(w, place, 16):
+                state = value_state_at(w, 0, place)
                 for t in range(u32(4)):
-                    if nothing_written_at(state + 4 * t, u32(4)):
+                    if nothing_written_at(state + 4 * t, 4):
                         # lane 4 r + t has these two elements; transposed, lanes 8 t + r / 2 and 8 t + 4 + r / 2 have one each
-                        lanes = u32(1) << (4 * r + t)
+                        lanes = 1 << (4 * r + t)
                         if trans != 0:
-                            lanes = u32(0x11) << (8 * t + (r >> 1))
+                            lanes = 0x11 << (8 * t + (r >> 1))
                         out[m] = out[m] & ~lanes
-                        note_undefined(w, 8 * m + r, place + u64(4 * t), u32(4), state + 4 * t, site)
+                        note_undefined(w, 8 * m + r, place + u64(4 * t), 4, state + 4 * t, site)
 
 
 @native
@@ -357,13 +357,13 @@ def lanes_wrote_nothing(
             s = known(w.cta.cluster)
             s.epoch = s.epoch + 1
     if outside != 0:
-        use_undefined(w, outside, u32(UNDEFINED_STORE.number), memory, site)
+        use_undefined(w, outside, UNDEFINED_STORE.number, memory, site)
     left = mask & ~lanes
     while left != 0:  # of lanes that store to one address the highest wins
         lane = trailing_zeros(left)
         left = left & (left - 1)
         place = (at[lane] | base) + u64(offset)
-        below = u32((u64(1) << u64(lane)) - 1) & lanes
+        below = u32((1 << u64(lane)) - 1) & lanes
         if below != 0 and place >> SLOT_SHIFT == SLOT_SHARED:
             state = value_state_at(w, lane, place)
             if has_value_state(w, place, bytes):
@@ -391,18 +391,18 @@ def one_wrote(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
         state = value_state_at(w, lane, at)
         begin = u32(0)
         while begin < bytes:
-            size = minimum(bytes - begin, u32(4))
+            size = minimum(bytes - begin, 4)
             if nothing_written_at(state + begin, size):
                 source = stack(Source)
                 source.at = at + u64(begin)
                 source.bytes = size
-                source.site = u32(0)
+                source.site = 0
                 source.lane = lane
                 one = u32(1)
                 if (state[begin] & UNDEFINED) == 0:
-                    undefined_until_end(w, u32(UNDEFINED_COPY.number), one << lane, site, one, source)
+                    undefined_until_end(w, UNDEFINED_COPY.number, one << lane, site, one, source)
                 else:
-                    tell_undefined(w, u32(UNDEFINED_COPY.number), site, one << lane, source)
+                    tell_undefined(w, UNDEFINED_COPY.number, site, one << lane, source)
                 return
             begin = begin + 4
 
@@ -425,8 +425,8 @@ def values_begin(cluster: ptr_to(Cluster)) -> None:
     fill_bytes(s.local, NEVER, s.local_bytes * LANES * s.warps)
     fill_bytes(cast_ptr(u8, s.sources), 0, s.warps * Source.size)
     fill_bytes(cast_ptr(u8, s.missed), 0, s.warps * 4)
-    s.count = u32(0)
-    s.moving = u32(0)
+    s.count = 0
+    s.moving = 0
     s.epoch = s.epoch + 1
 
 
@@ -443,10 +443,10 @@ def values_end(cluster: ptr_to(Cluster)) -> None:
                 found = tell_undefined(entry.w, entry.rule, entry.site, entry.lanes, source)
             else:
                 none = u32(0)
-                found = find_against(entry.w, entry.rule, entry.site, entry.lanes, u64(0), none, none, none, none, none)
+                found = find_against(entry.w, entry.rule, entry.site, entry.lanes, 0, none, none, none, none, none)
             if u64(found) != 0:
                 found.count = found.count + (entry.count - 1)
-    s.count = u32(0)
+    s.count = 0
 
 
 @native
@@ -480,7 +480,7 @@ def out_of_variable(
     lane = trailing_zeros(lanes)
     none = u32(0)
     found = find_against(
-        w, u32(OUT_OF_VARIABLE.number), site, lanes, at[lane] | base, bytes, none, none, none, none
+        w, OUT_OF_VARIABLE.number, site, lanes, at[lane] | base, bytes, none, none, none, none
     )  # fmt: skip
     if u64(found) != 0:
         if found.count == 1:

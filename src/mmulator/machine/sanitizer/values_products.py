@@ -34,7 +34,7 @@ def lines_without(table: ptr_to(i32), registers: u32, masks: ptr_to(u32)) -> u64
         while left != 0:
             lane = trailing_zeros(left)
             left = left & (left - 1)
-            found = found | (u64(1) << u64(table[r * LANES + lane]))
+            found = found | (1 << u64(table[r * LANES + lane]))
     return found
 
 
@@ -53,7 +53,7 @@ def product_values(table: ptr_to(i32), a: ptr_to(u32), b: ptr_to(u32), c: ptr_to
                 for n in range(each):
                     place = places + 2 * ((r * LANES + lane) * each + n)
                     if (((rows >> u64(place[0])) | (columns >> u64(place[1]))) & 1) == 0:
-                        none = u32(0)
+                        none = 0
                 out = out & ~(none << lane)
         d[r] = out
 
@@ -67,13 +67,13 @@ WORDS = u32.vec(UNIT // 4)
 def state_of_unit(w: ptr_to(Warp), at: u64, site: u32) -> ptr:
     """What is known of 16 bytes of an operand. Those that have no value are noted."""
     place = of_descriptor(w, at)
-    if not has_value_state(w, place, u32(UNIT)):
+    if not has_value_state(w, place, UNIT):
         return null(u8)
-    state = value_state_at(w, u32(0), place)
+    state = value_state_at(w, 0, place)
     if any_lane((load(WORDS, state, 0, 1) & WORD) == 0) != 0:
         s = known(w.cta.cluster)
-        s.met = u32(1)
-        note_undefined(w, u32(0), place, u32(UNIT), state, site)
+        s.met = 1
+        note_undefined(w, 0, place, UNIT, state, site)
     return state
 
 
@@ -91,8 +91,8 @@ def rows_without(states: ptr, row: i64, bytes: i64) -> u32:
     """1 if some word of a row has no value."""
     for n in range(bytes // 4):
         if word_without(states + row * bytes, n) != 0:
-            return u32(1)
-    return u32(0)
+            return 1
+    return 0
 
 
 @native
@@ -105,7 +105,7 @@ def operand_without(
     sound = cast_ptr(Sound, s.sound) + (((desc ^ (shape >> 12)) * _SPREAD) >> 56)
     if sound.epoch == s.epoch and sound.desc == desc and sound.shape == shape:
         return
-    s.met = u32(0)
+    s.met = 0
     states = w.cta.scratch
     if states_of(w, desc, lines, line_bytes, mn_major, site, states) == 0:
         return
@@ -123,7 +123,7 @@ def operand_without(
                 none = none | word_without(states + line * line_bytes, row // 2)
         if none != 0:
             bit = u64(row - begin)
-            out[bit >> 6] = out[bit >> 6] | (u64(1) << (bit & 63))
+            out[bit >> 6] = out[bit >> 6] | (1 << (bit & 63))
 
 
 @native
@@ -134,9 +134,9 @@ def wgmma_values(
     if w.cta.fault != 0 or w.cta.cluster.under_way != 0:
         return
     rows, columns = stack(u64), stack(u64, 4)
-    rows[0] = u64(0)
+    rows[0] = 0
     for c in unrolled(4):
-        columns[c] = u64(0)
+        columns[c] = 0
     k = i64(table.k)
     bits = i64(table.element_bits)
     n = i64(table.n)
@@ -147,19 +147,19 @@ def wgmma_values(
             while left != 0:
                 lane = trailing_zeros(left)
                 left = left & (left - 1)
-                rows[0] = rows[0] | (u64(1) << u64((lane >> 2) + 8 * (r & 1)))
+                rows[0] = rows[0] | (1 << u64((lane >> 2) + 8 * (r & 1)))
     else:
         ka = k
         if table.sparse != 0:
             ka = k // 2
         if table.mn_major_a != 0:
-            operand_without(w, a_desc, ka, i64(128), u32(1), site, first, first + 16, rows)
+            operand_without(w, a_desc, ka, 128, 1, site, first, first + 16, rows)
         else:
-            operand_without(w, a_desc, i64(64), ka * bits // 8, u32(0), site, first, first + 16, rows)
+            operand_without(w, a_desc, 64, ka * bits // 8, 0, site, first, first + 16, rows)
     if table.mn_major_b != 0:
-        operand_without(w, b_desc, k, n * 2, u32(1), site, i64(0), n, columns)
+        operand_without(w, b_desc, k, n * 2, 1, site, 0, n, columns)
     else:
-        operand_without(w, b_desc, n, k * bits // 8, u32(0), site, i64(0), n, columns)
+        operand_without(w, b_desc, n, k * bits // 8, 0, site, 0, n, columns)
     if (rows[0] | columns[0] | columns[1] | columns[2] | columns[3]) == 0:
         return
     for r in range(table.d_words):
@@ -169,7 +169,7 @@ def wgmma_values(
         if table.d_bits == 16:
             half = r & 1
             block = r >> 1
-            each = u32(2)
+            each = 2
         lost = u32(0)
         for place in range(u32(LANES)):
             hidden = u32(1)
@@ -179,7 +179,7 @@ def wgmma_values(
                     column = column + (r & 1)
                 by_row = (rows[0] >> u64((place >> 2) + 8 * half)) & 1
                 if (by_row | ((columns[column >> 6] >> u64(column & 63)) & 1)) == 0:
-                    hidden = u32(0)
+                    hidden = 0
             lost = lost | (hidden << place)
         d[r] = d[r] & ~lost
 
@@ -191,21 +191,21 @@ def tile_values(
     """Which lanes of the registers of a wmma.load receive an element that has been written."""
     count = u32(table.places)
     for n in range(count // (held * LANES)):
-        out[n] = u32(FULL)
+        out[n] = FULL
     place = at | base
     if place >> SLOT_SHIFT != SLOT_SHARED or w.cta.fault != 0 or w.cta.cluster.under_way != 0:
         return
     for n in range(count // (held * LANES)):
-        out[n] = u32(0)
+        out[n] = 0
     for i in range(count):
         element = i64(table.major[i]) * stride + i64(table.minor[i])
         address = place + u64(element * i64(bits) >> 3)
         size = (bits + 7) >> 3
         has = u32(1)
         if has_value_state(w, address, size):
-            state = value_state_at(w, u32(0), address)
+            state = value_state_at(w, 0, address)
             if nothing_written_at(state, size):
-                has = u32(0)
+                has = 0
                 note_undefined(w, (i // held) & 31, address, size, state, site)
         r = i // (held * LANES)
         out[r] = out[r] | (has << ((i // held) & 31))

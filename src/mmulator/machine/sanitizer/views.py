@@ -110,15 +110,15 @@ def take_view(o: ptr_to(Orders)) -> u32:
     if o.free_count != 0:
         o.free_count = o.free_count - 1
         id = o.free[o.free_count]
-        o.counts[id] = u32(1)
+        o.counts[id] = 1
         return id
     if o.fresh < o.capacity:
         id = o.fresh
         o.fresh = id + 1
-        o.counts[id] = u32(1)
+        o.counts[id] = 1
         return id
     o.launch.forgotten = o.launch.forgotten + 1
-    return u32(ALL)
+    return ALL
 
 
 @native
@@ -146,10 +146,10 @@ def join_into_view(o: ptr_to(Orders), into: u32, id: u32) -> None:
 def merged_views(o: ptr_to(Orders), a: u32, b: u32) -> u32:
     """What either has: one of the two, if it has all, or a new view. Held once for the caller."""
     if a == b or b == NOTHING or a == ALL:
-        hold_id(o, a, u32(1))
+        hold_id(o, a, 1)
         return a
     if a == NOTHING or b == ALL:
-        hold_id(o, b, u32(1))
+        hold_id(o, b, 1)
         return b
     one = entries_of(o, a)
     other = entries_of(o, b)
@@ -163,10 +163,10 @@ def merged_views(o: ptr_to(Orders), a: u32, b: u32) -> u32:
         less = less | (top ^ x)
         more = more | (top ^ y)
     if reduce_or(less) == 0:
-        hold_id(o, a, u32(1))
+        hold_id(o, a, 1)
         return a
     if reduce_or(more) == 0:
-        hold_id(o, b, u32(1))
+        hold_id(o, b, 1)
         return b
     made = copied_view(o, a)
     if made != ALL:
@@ -204,7 +204,7 @@ def join_lanes(o: ptr_to(Orders), ids: ptr_to(u32), mask: u32, id: u32) -> None:
         left = left & ~same
         made = merged_views(o, before, id)
         give_view(o, ids, same, made)
-        drop_id(o, made, u32(1))
+        drop_id(o, made, 1)
 
 
 # collecting -----------------------------------------------------------------------------------------------------------
@@ -231,18 +231,18 @@ def collect_plane(
             if view[0] == NOTHING:
                 view[0] = copied_view(o, id)
             elif id == ALL:
-                drop_id(o, view[0], u32(1))
-                view[0] = u32(ALL)
+                drop_id(o, view[0], 1)
+                view[0] = ALL
             else:
                 join_into_view(o, view[0], id)
-            hold_id(o, id, u32(1))
-            drop_id(o, seen[0], u32(1))
+            hold_id(o, id, 1)
+            drop_id(o, seen[0], 1)
             seen[0] = id
     did = select(bits_mask(mask), load(U32, own) | load(U32, done), U32(u32(0)))
     if reduce_or(did) == 0:
         return
     if view[0] == NOTHING:
-        view[0] = copied_view(o, u32(NOTHING))
+        view[0] = copied_view(o, NOTHING)
     if view[0] != ALL:
         raise_entries(o, view[0], first, own, mask)
         if o.copies != 0:
@@ -283,8 +283,8 @@ def raise_own(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, plane: u32) -> bo
 def forget_seen(o: ptr_to(Orders), c: ptr_to(Collector)) -> None:
     """No more is collected here: its views do not change from now on."""
     for p in range(o.planes):
-        drop_id(o, c.seen[p], u32(1))
-        c.seen[p] = u32(NOTHING)
+        drop_id(o, c.seen[p], 1)
+        c.seen[p] = NOTHING
 
 
 @native
@@ -292,8 +292,8 @@ def clear_collector(o: ptr_to(Orders), c: ptr_to(Collector)) -> None:
     """A collector as new."""
     forget_seen(o, c)
     for p in range(o.planes):
-        drop_id(o, c.views[p], u32(1))
-        c.views[p] = u32(NOTHING)
+        drop_id(o, c.views[p], 1)
+        c.views[p] = NOTHING
 
 
 @native
@@ -301,11 +301,11 @@ def collect_views(o: ptr_to(Orders), c: ptr_to(Collector), views: ptr_to(u32)) -
     """Views of all planes go into a collector."""
     for p in range(o.planes):
         both = merged_views(o, c.views[p], views[p])
-        drop_id(o, c.views[p], u32(1))
+        drop_id(o, c.views[p], 1)
         if o.counts[both] > 1 and both >= FIRST:  # it must be its own to be changed
             one = both
             both = copied_view(o, one)
-            drop_id(o, one, u32(1))
+            drop_id(o, one, 1)
         c.views[p] = both
 
 

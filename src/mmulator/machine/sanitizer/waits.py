@@ -49,7 +49,7 @@ def note_atomic(s: ptr_to(Stillness), at: u64) -> None:
             return
     if s.atom_count == ATOMS:
         s.changes = s.changes + 1
-        s.atom_count = u32(0)
+        s.atom_count = 0
         return
     s.atoms[s.atom_count] = at
     s.atom_count = s.atom_count + 1
@@ -92,13 +92,13 @@ def still_touched_one(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u
         return
     if (access & Access.WRITE) == 0:
         if s.rounds != 0 and (access >> PROXY_SHIFT) == Proxy.GENERIC:
-            note_look(w, u32(1) << lane, at, bytes, site)
+            note_look(w, 1 << lane, at, bytes, site)
     elif (access & _ATOMIC) == 0 or (access >> PROXY_SHIFT) != Proxy.GENERIC:
         s.changes = s.changes + 1
     else:
         note_atomic(s, at)
         if s.rounds != 0:
-            note_look(w, u32(1) << lane, at, bytes, site)
+            note_look(w, 1 << lane, at, bytes, site)
 
 
 @native
@@ -108,15 +108,15 @@ def whole_state(cluster: ptr_to(Cluster)) -> u64:
     value = state_of_lanes(cluster)
     ctas = cast_ptr(Cta, cluster.ctas)
     for rank in range(cluster.cta_count):
-        value = hash_words(value, cast_ptr(u64, (ctas + rank).barriers), u64(Barrier.size * NUM_BARRIERS // 8))
+        value = hash_words(value, cast_ptr(u64, (ctas + rank).barriers), Barrier.size * NUM_BARRIERS // 8)
     word = stack(u64, 1)
     for i in range(s.atom_count):
         at = s.atoms[i]
-        rank = u32(0)
+        rank = 0
         if (at >> SLOT_SHIFT) == SLOT_SHARED:
             rank = u32((at & OFFSET_MASK) >> RANK_SHIFT)
-        word[0] = u64(0)
-        peek(cast_ptr(Warp, cluster.warps) + rank * cluster.launch.warps, u32(0), at, u64(8), cast_ptr(u8, word))
+        word[0] = 0
+        peek(cast_ptr(Warp, cluster.warps) + rank * cluster.launch.warps, 0, at, 8, cast_ptr(u8, word))
         value = mixed(value, word[0])
     return value
 
@@ -129,9 +129,9 @@ def look_for_stillness(cluster: ptr_to(Cluster)) -> None:
     mark = s.changes + (cluster.newest << 40) + (cluster.flips << 20) + u64(cluster.generation) + u64(cluster.others)
     if mark != s.mark:
         s.mark = mark
-        s.rounds = u64(0)
-        s.still = u32(0)
-        s.atom_count = u32(0)
+        s.rounds = 0
+        s.still = 0
+        s.atom_count = 0
         return
     s.rounds = s.rounds + 1
     if (s.rounds & (STRIDE - 1)) != 0:
@@ -139,9 +139,9 @@ def look_for_stillness(cluster: ptr_to(Cluster)) -> None:
     n = s.rounds // STRIDE
     state = whole_state(cluster)
     if n > 1 and state == s.print:
-        s.still = u32(1)
+        s.still = 1
         if cluster.others == 0:
-            cluster.stalled = u32(1)
+            cluster.stalled = 1
     if (n & (n - 1)) == 0:
         s.print = state
 
@@ -150,9 +150,9 @@ def look_for_stillness(cluster: ptr_to(Cluster)) -> None:
 def stillness_begins(cluster: ptr_to(Cluster)) -> None:
     s = stillness_of(cluster)
     if u64(s) != 0:
-        s.rounds = u64(0)
-        s.still = u32(0)
-        s.atom_count = u32(0)
+        s.rounds = 0
+        s.still = 0
+        s.atom_count = 0
         s.changes = s.changes + 1
         fill_bytes(s.looks, 0, u64(cluster.warp_count) * Look.size)
 

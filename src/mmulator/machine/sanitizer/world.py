@@ -73,7 +73,7 @@ def has_world(cluster: ptr_to(Cluster)) -> u32:
     """1 if something was released to other clusters."""
     world = world_of(cluster)
     if u64(world) == 0:
-        return u32(0)
+        return 0
     return world.place_count
 
 
@@ -124,7 +124,7 @@ def take_snapshot(launch: ptr_to(SanitizedLaunch), world: ptr_to(World)) -> u32:
     else:
         launch.forgotten = launch.forgotten + 1
         return id
-    world.counts[id] = u32(1)
+    world.counts[id] = 1
     return id
 
 
@@ -138,7 +138,7 @@ def new_row(launch: ptr_to(SanitizedLaunch), world: ptr_to(World)) -> u32:
         world.row_fresh = world.row_fresh + 1
         return world.row_fresh - 1
     launch.forgotten = launch.forgotten + 1
-    return u32(ALL)
+    return ALL
 
 
 @native
@@ -147,7 +147,7 @@ def drop_row(world: ptr_to(World), id: u32) -> None:
         row = row_at(world, id)
         for i in range(world.clusters):
             drop_snapshot(world, row[i])
-            row[i] = u32(NOTHING)
+            row[i] = NOTHING
         world.row_free[world.row_free_count] = id
         world.row_free_count = world.row_free_count + 1
 
@@ -240,7 +240,7 @@ def overwrite_world(cluster: ptr_to(Cluster), at: u64) -> None:
     entry = place_at(world, at, False)
     if u64(entry) != 0:
         drop_row(world, entry.row)
-        entry.row = u32(NOTHING)
+        entry.row = NOTHING
         entry.version = entry.version + 1
     unlock_world(world)
 
@@ -263,7 +263,7 @@ def tell_world(cluster: ptr_to(Cluster), at: u64, id: u32) -> None:
         entry.row = new_row(launch, world)
     if id == ALL:
         drop_row(world, entry.row)
-        entry.row = u32(ALL)
+        entry.row = ALL
     if entry.row != ALL:
         made = take_snapshot(launch, world)
         if made != ALL:
@@ -295,8 +295,8 @@ def stranger_of(w: ptr_to(Warp), lane: u32) -> ptr_to(Stranger):
         o.stranger_count = o.stranger_count + 1
         k.stranger[lane] = o.stranger_count
         s.agent = agent
-        s.row = u32(NOTHING)
-        s.place = u64(0)
+        s.row = NOTHING
+        s.place = 0
     return strangers + (k.stranger[lane] - 1)
 
 
@@ -307,7 +307,7 @@ def know_own(o: ptr_to(Orders), world: ptr_to(World), lanes: ptr_to(u32), mask: 
     if made != ALL:
         copy_bytes(entries_of(o, made), snapshot_at(world, id), u64(o.bound) * 4)
     join_lanes(o, lanes, mask, made)
-    drop_id(o, made, u32(1))
+    drop_id(o, made, 1)
 
 
 @native
@@ -326,11 +326,11 @@ def hear_world(w: ptr_to(Warp), mask: u32, at: u64, plane: u32) -> None:
     entry = place_at(world, at, False)
     if u64(entry) == 0:
         if world.place_count >= _FULL:
-            o.all_strangers = u32(1)
+            o.all_strangers = 1
     elif entry.row != NOTHING:
         s = stranger_of(w, trailing_zeros(mask))
         if u64(s) == 0:
-            o.all_strangers = u32(1)
+            o.all_strangers = 1
         else:
             if s.place != at or s.version != entry.version or s.row == NOTHING:
                 s.place = at
@@ -342,7 +342,7 @@ def hear_world(w: ptr_to(Warp), mask: u32, at: u64, plane: u32) -> None:
                     own = row_at(world, entry.row)[cluster.number]
                     if own >= FIRST:
                         know_own(o, world, lanes, mask, own)
-            learn_plane(o, lanes, mask, s.agent, u32(1))
+            learn_plane(o, lanes, mask, s.agent, 1)
     unlock_world(world)
 
 
@@ -350,7 +350,7 @@ def hear_world(w: ptr_to(Warp), mask: u32, at: u64, plane: u32) -> None:
 def forget_strangers(cluster: ptr_to(Cluster)) -> None:
     """A cluster begins."""
     o = orders_of(cluster)
-    o.all_strangers = u32(0)
+    o.all_strangers = 0
     if o.stranger_count == 0:
         return
     world = world_of(cluster)
@@ -358,7 +358,7 @@ def forget_strangers(cluster: ptr_to(Cluster)) -> None:
     strangers = cast_ptr(Stranger, o.strangers)
     for i in range(o.stranger_count):
         drop_row(world, (strangers + i).row)
-    o.stranger_count = u32(0)
+    o.stranger_count = 0
     unlock_world(world)
 
 
