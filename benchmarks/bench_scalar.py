@@ -63,7 +63,7 @@ ret;
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MMULATOR_CACHE"] = folder
-        from mmulator.machine.module import Module
+        from mmulator.host.module import Module
 
         module = Module.load(kernel())
         k = module["loop"]

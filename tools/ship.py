@@ -51,8 +51,8 @@ def collect(level: str, kernels: Iterable[Path], options: Iterable[Any]) -> Coll
     """All fixed code of kernels for a level. In a process of its own: it makes no other from then on."""
     from mmulator.codegen import engine, named, shipped
     from mmulator.codegen.loading import ensure
-    from mmulator.machine.compile import kernel as compiling
-    from mmulator.machine.compile.code import BlockCode
+    from mmulator.compiler import kernel as compiling
+    from mmulator.compiler.code import BlockCode
 
     collected = Collected()
     engine._cpu = lambda: (level, shipped.features(level))
@@ -88,9 +88,9 @@ def say(text: str) -> None:
 
 def write(folder: Path, level: str) -> None:
     from mmulator.codegen import shipped, sources
-    from mmulator.machine.compile.options import DEFAULT, CompileOptions
-    from mmulator.machine.runtime.touched import TOUCHED
-    from mmulator.machine.sanitizer.instrument import SANITIZE
+    from mmulator.compiler.options import DEFAULT, CompileOptions
+    from mmulator.native.hooks.touched import TOUCHED
+    from mmulator.sanitizer.instrument import SANITIZE
 
     before = sources.fingerprint()
     options = DEFAULT, CompileOptions(events=SANITIZE), CompileOptions(events=TOUCHED)

@@ -10,17 +10,17 @@ __version__ = "0.1.0"
 _LAZY: dict[str, tuple[str, str | None]] = {
     "Finding": ("mmulator.findings", "Finding"),
     "Instruction": ("mmulator.instruction.instruction", "Instruction"),
-    "Kernel": ("mmulator.machine.module", "Kernel"),
+    "Kernel": ("mmulator.host.module", "Kernel"),
     "MatrixDescriptor": ("mmulator.layouts.descriptors", "MatrixDescriptor"),
-    "Module": ("mmulator.machine.module", "Module"),
-    "Report": ("mmulator.machine.launch.report", "Report"),
+    "Module": ("mmulator.host.module", "Module"),
+    "Report": ("mmulator.host.report", "Report"),
     "TensorMap": ("mmulator.layouts.tensormap.tensor_map", "TensorMap"),
     "devices": ("mmulator.inspect.chips", "devices"),
     "errors": ("mmulator.errors", None),
     "inspect": ("mmulator.inspect", None),
     "matmul": ("mmulator.instruction.matmul", "matmul"),
     "sparse": ("mmulator.layouts.sparse", None),
-    "struct": ("mmulator.machine.launch.values", "struct"),
+    "struct": ("mmulator.launch.values", "struct"),
     "triton": ("mmulator.triton", None),
 }
 
@@ -45,15 +45,15 @@ __all__ = [
 if TYPE_CHECKING:
     from mmulator import errors, inspect, triton
     from mmulator.findings import Finding
+    from mmulator.host.module import Kernel, Module
+    from mmulator.host.report import Report
     from mmulator.inspect.chips import devices
     from mmulator.instruction.instruction import Instruction
     from mmulator.instruction.matmul import matmul
+    from mmulator.launch.values import struct
     from mmulator.layouts import sparse
     from mmulator.layouts.descriptors import MatrixDescriptor
     from mmulator.layouts.tensormap.tensor_map import TensorMap
-    from mmulator.machine.launch.report import Report
-    from mmulator.machine.launch.values import struct
-    from mmulator.machine.module import Kernel, Module
 
 
 def __getattr__(name: str) -> Any:

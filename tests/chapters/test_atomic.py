@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mmulator.errors import InternalError
-from mmulator.machine.module import Module
-from mmulator.machine.runtime.combine import combiner
+from mmulator.host.module import Module
+from mmulator.native.memory.combine import combiner
 from tests.data import atomic_vectors
 from tests.data.atomic_vectors import BLOCK, Case, cases, head, kernel
 from tests.support import rows, vectors

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from mmulator.errors import ExecutionFault
-from mmulator.machine.module import Kernel, Module
-from mmulator.machine.runtime.bulk import PIECE
+from mmulator.host.module import Kernel, Module
+from mmulator.native.asynchrony.bulk import PIECE
 from tests.data import bulk_vectors
 from tests.support import rows
 from tests.support.ptx_text import kernel

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mmulator.errors import ExecutionFault, LaunchError, UnsupportedError
-from mmulator.machine.launch.shape import Extent
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
+from mmulator.launch.shape import Extent
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 from tests.support import rows, vectors
 from tests.support.clusters import SHAPES, kernel, launched, ranks, times

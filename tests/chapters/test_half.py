@@ -16,8 +16,8 @@ from mmulator.codegen.engine import Library
 from mmulator.codegen.lang import Native, library_text
 from mmulator.codegen.ops import load, store
 from mmulator.codegen.types import i64, ptr_to, u32
-from mmulator.machine.meaning import half
-from mmulator.machine.meaning.scope import mods
+from mmulator.compiler.lowering.scope import mods
+from mmulator.compiler.meaning import half
 from tests.support import rows, vectors
 from tests.support import scalar_oracle as oracle
 from tests.support.floats import BF16, F16, NAMES, PARTNERS, check, check_extrema, close_to
@@ -125,7 +125,7 @@ def test_processors_whose_instructions_do_not_say_how_they_round(mnemonic: str, 
     near = rng.integers(0, 1 << 32, words.shape, dtype=np.uint32) & 0x0C7F0C7F | 0x38003800  # products and sums of like sizes
     words = np.concatenate([words, near], 1)
     expected = run(mnemonic, *words)
-    monkeypatch.setattr("mmulator.machine.meaning.half.has_own_rounding", lambda: False)
+    monkeypatch.setattr("mmulator.compiler.meaning.half.has_own_rounding", lambda: False)
     body = (half.fma if mnemonic.startswith("fma") else half._mul_bf16).__wrapped__
 
     def plain(a: ptr_to(u32), b: ptr_to(u32), c: ptr_to(u32), d: ptr_to(u32), count: i64) -> None:  # type: ignore[valid-type]

@@ -10,7 +10,7 @@ import pytest
 
 from mmulator.conformance import mbarriers as sequences
 from mmulator.errors import ExecutionFault
-from mmulator.machine.cpu import Cpu
+from mmulator.host.cpu import Cpu
 from mmulator.numerics.mbarrier import MOST, Mbarrier, pending_count
 from tests.support import rows
 from tests.support.mbarriers import recorded

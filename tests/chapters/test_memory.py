@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
 from tests.support import rows, vectors
 from tests.support.ptx_text import kernel
 

@@ -13,12 +13,12 @@ import pytest
 
 from mmulator.codegen.engine import Library
 from mmulator.errors import ExecutionFault
+from mmulator.host.module import Module
 from mmulator.instruction.execution import execute
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
 from mmulator.layouts import sparse
 from mmulator.layouts.operands import fragment
-from mmulator.machine.module import Module
 from mmulator.program.runnable import unsupported
 from mmulator.program.static import static_findings
 from mmulator.ptx import parse_module

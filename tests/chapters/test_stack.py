@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mmulator.errors import ExecutionFault, InvalidInstructionError, LimitReached
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
 from tests.support import rows, vectors
 from tests.support.one_block import LANES, launch
 

@@ -11,11 +11,11 @@ import pytest
 
 import mmulator as mm
 from mmulator.errors import ExecutionFault
+from mmulator.host.module import Module
 from mmulator.layouts.tensormap import Encoded, places
 from mmulator.layouts.tensormap import copies as model
 from mmulator.layouts.tensormap.types import BY_NAME
-from mmulator.machine.module import Module
-from mmulator.machine.runtime.events import Access, Proxy
+from mmulator.native.hooks.events import Access, Proxy
 from tests.data import tensormap_vectors as vectors
 from tests.support import rows
 from tests.support import tensor_copies as copies

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mmulator.errors import ExecutionFault, InvalidInstructionError
-from mmulator.machine.module import Kernel, Module
+from mmulator.host.module import Kernel, Module
 from tests.data import bulk_vectors
 from tests.data.bulk_vectors import Replaced
 from tests.support import rows

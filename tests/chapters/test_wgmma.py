@@ -11,10 +11,10 @@ from functools import cache
 import numpy as np
 import pytest
 
+from mmulator.compiler.meaning import wgmma
 from mmulator.driver import Driver, Region, Settings
 from mmulator.errors import ExecutionFault
-from mmulator.machine.meaning import wgmma
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
 from tests.support import places
 from tests.support.ptx_text import kernel
 

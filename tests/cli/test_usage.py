@@ -289,6 +289,6 @@ def read(descriptor: int) -> str:
 
 @pytest.mark.parametrize(("macs", "seconds", "text"), [(2e9, 1, "2.0 G/s"), (4096, 0.001, "4.1 M/s"), (4096, 1, "4.1 k/s")])
 def test_rates_of_small_kernels(macs: float, seconds: float, text: str) -> None:
-    from mmulator.machine.launch.report import _rate
+    from mmulator.host.report import _rate
 
     assert _rate(macs / seconds) == text

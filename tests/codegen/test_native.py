@@ -12,8 +12,8 @@ import pytest
 from mmulator.codegen.lang import Native, native
 from mmulator.codegen.loading import address
 from mmulator.codegen.types import CodeError, i64, u32
+from mmulator.compiler.kernel import meanings
 from mmulator.errors import InternalError, MmulatorError
-from mmulator.machine.compile.kernel import meanings
 
 
 def test_the_source_of_every_native_function_is_whole() -> None:

@@ -100,7 +100,7 @@ MAKE = """
 import sys
 from pathlib import Path
 from mmulator.codegen import shipped
-from mmulator.machine.compile.options import DEFAULT
+from mmulator.compiler.options import DEFAULT
 from tools.ship import collect
 level = shipped.level_of(*shipped.target_cpu())
 shipped.write(Path(sys.argv[2]), collect(level, [Path(sys.argv[1])], (DEFAULT,)).entries)

@@ -8,7 +8,7 @@ import pytest
 from mmulator.conformance import bulk
 from mmulator.conformance.bulk import HALF, REGION, WINDOW
 from mmulator.conformance.suites import SUITES
-from mmulator.machine.cpu import Cpu
+from mmulator.host.cpu import Cpu
 
 CPU = Cpu("sm_90")
 

@@ -19,20 +19,20 @@ import pytest
 
 import mmulator as mm
 from mmulator.cli.app import run as mmulator
+from mmulator.compiler.options import CompileOptions
 from mmulator.conformance import cases, compare, edges, kernels, memory, probes, report, run, values, vectors
 from mmulator.conformance.launches import compare_launch
 from mmulator.conformance.stream import Stream
 from mmulator.conformance.subjects import Subject, all_subjects, forms, problem, subjects
 from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
 from mmulator.hardware.gpu import Gpu, GpuError
+from mmulator.host.backend import Backend, Chip, Ran, Request
+from mmulator.host.cpu import Cpu
+from mmulator.host.module import Module
 from mmulator.isa.names.mnemonic import parse_mnemonic
 from mmulator.isa.targets import Target
 from mmulator.jobs.job import load_job
-from mmulator.machine.backend import Backend, Chip, Ran, Request
-from mmulator.machine.compile.options import CompileOptions
-from mmulator.machine.cpu import Cpu
-from mmulator.machine.launch.values import Aggregate
-from mmulator.machine.module import Module
+from mmulator.launch.values import Aggregate
 from mmulator.numerics import arrays
 from mmulator.numerics.formats import decode, element_type
 from mmulator.numerics.profiles import dot_key

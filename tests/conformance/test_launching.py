@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mmulator.compiler.options import DEFAULT, in_clusters
 from mmulator.hardware.gpu import Gpu
-from mmulator.machine.compile.options import DEFAULT, in_clusters
-from mmulator.machine.cpu import Cpu
-from mmulator.machine.module import Module
+from mmulator.host.cpu import Cpu
+from mmulator.host.module import Module
 from tests.conformance.test_conformance import DEVICE, Driver
 
 KERNEL = """.version 9.0

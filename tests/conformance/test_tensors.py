@@ -9,9 +9,9 @@ import pytest
 
 from mmulator.conformance import tensors
 from mmulator.conformance.suites import SUITES
+from mmulator.host.cpu import Cpu
 from mmulator.layouts.tensormap import places
 from mmulator.layouts.tensormap.copies import load, store
-from mmulator.machine.cpu import Cpu
 from mmulator.program.addresses import SHARED_BASE
 
 

@@ -20,7 +20,7 @@ from mmulator.doors.libcuda.elf import MACHINES
 from mmulator.doors.libcuda.images import elf_size, ptx_at, ptx_within, with_ptx
 from mmulator.doors.libcuda.joining import join
 from mmulator.errors import LaunchError
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
 from tests.support.tours import outcome, tries
 
 here = pytest.mark.skipif(

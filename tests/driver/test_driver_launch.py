@@ -14,9 +14,9 @@ import pytest
 
 from mmulator.driver import Driver, Region, Settings
 from mmulator.errors import ExecutionFault, LaunchError
-from mmulator.machine.launch.regions import FROM
-from mmulator.machine.module import Module
-from mmulator.machine.state import HINTS
+from mmulator.host.module import Module
+from mmulator.launch.regions import FROM
+from mmulator.native.state import HINTS
 from tests.support.places import ROOT
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"

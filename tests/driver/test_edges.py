@@ -10,7 +10,7 @@ import torch
 
 from mmulator.driver import Driver, Memory, Region, Settings
 from mmulator.errors import ExecutionFault
-from mmulator.machine.launch.regions import merged
+from mmulator.launch.regions import merged
 from mmulator.triton.arguments import address_of
 from mmulator.triton.arrays import stand_in
 

@@ -18,7 +18,7 @@ import torch
 from mmulator.driver import Driver, Memory, Settings, current, use
 from mmulator.driver.addresses import watch
 from mmulator.errors import ExecutionFault
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
 from mmulator.triton.arguments import address_of
 from mmulator.triton.arrays import stand_in
 

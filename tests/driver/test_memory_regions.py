@@ -11,7 +11,7 @@ import pytest
 
 from mmulator.driver import Memory, Region
 from mmulator.errors import LaunchError
-from mmulator.machine.launch.regions import BELOW, FROM, Regions, merged
+from mmulator.launch.regions import BELOW, FROM, Regions, merged
 
 HIGH = 0x7F0000000000
 

@@ -14,7 +14,7 @@ import pytest
 from mmulator.driver import Driver, Settings
 from mmulator.driver.report import Totals, again, block, elided, listener, short
 from mmulator.errors import LaunchError
-from mmulator.machine.launch.report import Report
+from mmulator.host.report import Report
 
 # A program of its own: three launches of one kernel, one of another with a long name.
 PROGRAM = '''

@@ -11,7 +11,7 @@ import pytest
 
 from mmulator.driver import Driver, Region, Settings, seeds
 from mmulator.errors import ExecutionFault, UnstableResult
-from mmulator.machine.launch.line import order
+from mmulator.launch.line import order
 
 HEAD = """.version 8.0
 .target sm_80

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
 from tests.kernels.cluster_cases import PTX, Case, cases, digests, recorded
 
 CASES = list(cases())

@@ -144,14 +144,14 @@ def test_the_machine_has_walls() -> None:
 
 # chapters -----------------------------------------------------------------------------------------------------------
 CHAPTERS = {module.__name__.rpartition(".")[2] for module in table.CHAPTERS}
-# Files of machine/meaning/ that say nothing of a chapter: what functions share, and rows that program/as_ptxas/ makes.
+# Files of compiler/meaning/ that say nothing of a chapter: what functions share, and rows that program/as_ptxas/ makes.
 VOCABULARY = {
     "approximate", "binding", "bounds", "builtins", "calls", "chance", "convergence", "definedness", "floatbits", "lanewise",
     "matrix_operands", "minifloat", "narrow", "operands", "products", "quotient", "scope", "screened",
     "special_registers",
 }  # fmt: skip
 OWN = {"chunks", "execution", "instruction", "matmul", "operands"}  # of instruction/
-# The same of machine/runtime/: scheduling, calls, the one door to memory, the one queue of what is pending, events.
+# The same of native/: scheduling, calls, the one door to memory, the one queue of what is pending, events.
 NATIVE = {
     "accounts", "boxes", "calls", "chance", "combine", "events", "faults", "floats", "hooks_operands", "locate", "maps",
     "pending", "printing", "reduce", "registers", "renewal", "rows", "scheduler", "standstill", "store_async", "sums", "tables",

@@ -15,15 +15,15 @@ from functools import cache
 from pathlib import Path
 
 import mmulator
-from mmulator.machine.launch.findings.orders import MOST_CLUSTERS
-from mmulator.machine.launch.limits import MAX_CLUSTER, MAX_LOCAL
-from mmulator.machine.runtime.maps import MOST_ROW, MOST_SPAN
-from mmulator.machine.sanitizer.proxy_state import METS
-from mmulator.machine.sanitizer.records import DOUBTS, MET
-from mmulator.machine.sanitizer.values import ROOM
-from mmulator.machine.sanitizer.views import PLANES
-from mmulator.machine.sanitizer.waits import ATOMS
-from mmulator.machine.state import ASYNC_GROUPS, TRANSFERS, FaultKind
+from mmulator.diagnostics.findings.orders import MOST_CLUSTERS
+from mmulator.launch.limits import MAX_CLUSTER, MAX_LOCAL
+from mmulator.native.asynchrony.maps import MOST_ROW, MOST_SPAN
+from mmulator.native.state import ASYNC_GROUPS, TRANSFERS, FaultKind
+from mmulator.sanitizer.checks.proxy_state import METS
+from mmulator.sanitizer.checks.values import ROOM
+from mmulator.sanitizer.checks.waits import ATOMS
+from mmulator.sanitizer.order.views import PLANES
+from mmulator.sanitizer.shadow.records import DOUBTS, MET
 
 ROOT = Path(mmulator.__file__).parent
 FILES = (

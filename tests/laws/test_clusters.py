@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mmulator.machine.launch.shape import Extent
+from mmulator.launch.shape import Extent
 from tests.support import cluster_ways
 from tests.support.cluster_ways import ClusterWalk
 from tests.support.clusters import SHAPES, kernel, launched, ranks, times

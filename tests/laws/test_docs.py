@@ -20,11 +20,11 @@ from typing import Any
 import pytest
 
 from mmulator.driver import Settings
+from mmulator.host.module import Module
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.row import OperandSpec
 from mmulator.isa.targets import DEVICES, TARGETS, Target
-from mmulator.machine.module import Module
 from mmulator.variables import INTERNAL, VARIABLES
 from tests.laws.test_architecture import RANK
 from tests.laws.test_rows import EXCUSES

@@ -14,10 +14,10 @@ import pytest
 import mmulator.machine
 from mmulator.codegen.lang import Hook, Native
 from mmulator.codegen.values import Builder
-from mmulator.machine.compile.kernel import Jit
-from mmulator.machine.module import Module
-from mmulator.machine.runtime.events import Access, Proxy
-from mmulator.machine.sanitizer.instrument import HOOK_FILES, SANITIZE
+from mmulator.compiler.kernel import Jit
+from mmulator.host.module import Module
+from mmulator.native.hooks.events import Access, Proxy
+from mmulator.sanitizer.instrument import HOOK_FILES, SANITIZE
 from tests.support.memory_ways import READS, WRITES, Walk, statements
 from tests.support.tracing import MEMORY, REGISTER, REGISTERS, TRACE, Event, traced
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from mmulator.codegen.values import Value
+from mmulator.compiler import meaning
+from mmulator.compiler.lowering import binding
+from mmulator.compiler.lowering.binding import lanewise, prove
 from mmulator.errors import InternalError
 from mmulator.isa import integer, table
 from mmulator.isa.row import Status
-from mmulator.machine import meaning
-from mmulator.machine.meaning import binding
-from mmulator.machine.meaning.binding import lanewise, prove
 
 INVENTED = replace(next(row for row in integer.ROWS if row.name == "sad"), name="sadder")
 
@@ -29,12 +29,12 @@ def sadder(x: object, m: object, a: Value, b: Value, c: Value) -> Value:
     return a + b + c
 
 
-sadder.__module__ = "mmulator.machine.meaning.integer"  # where it is said to stand
+sadder.__module__ = "mmulator.compiler.meaning.integer"  # where it is said to stand
 
 
 def test_a_row_that_runs_needs_a_meaning(bound: None) -> None:
     rows = (*integer.ROWS, INVENTED)
-    with pytest.raises(InternalError, match=r"sadder of kind int in isa/integer\.py runs .* machine/meaning/integer\.py"):
+    with pytest.raises(InternalError, match=r"sadder of kind int in isa/integer\.py runs .* compiler/meaning/integer\.py"):
         prove("integer", rows, "isa/integer.py")
     prove("integer", (*integer.ROWS, replace(INVENTED, status=Status("not modelled", "why not"))), "isa/integer.py")
     lanewise("sadder", kinds="int")(sadder)
@@ -44,13 +44,13 @@ def test_a_row_that_runs_needs_a_meaning(bound: None) -> None:
 @pytest.mark.parametrize("names", ["sadder", "sad.wide", "sad.cc"])
 def test_a_meaning_needs_a_row(bound: None, names: str) -> None:
     lanewise(names)(sadder)
-    wanted = f"{names} has a meaning in machine/meaning/integer.py, but no row in isa/integer.py"
+    wanted = f"{names} has a meaning in compiler/meaning/integer.py, but no row in isa/integer.py"
     with pytest.raises(InternalError, match=re.escape(wanted)):
         prove("integer", integer.ROWS, "isa/integer.py")
 
 
 def test_a_row_has_one_meaning(bound: None) -> None:
-    with pytest.raises(InternalError, match=r"sad has two meanings in machine/meaning/integer\.py"):
+    with pytest.raises(InternalError, match=r"sad has two meanings in compiler/meaning/integer\.py"):
         lanewise("sad", kinds="int")(sadder)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mmulator.errors import ExecutionFault, InvalidInstructionError, LaunchError
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
 from tests.support import memory_ways
 from tests.support.memory_ways import Walk, statements
 from tests.support.ptx_text import kernel
@@ -49,7 +49,7 @@ def test_pages_around_every_window(edge: str) -> None:
 def test_the_pages_do_trap(edge: str, at: int) -> None:
     """One byte beyond a window ends the process; the bytes inside do not."""
     code = (
-        "import ctypes, sys; from mmulator.machine.launch.arena import Heap, pointer;"
+        "import ctypes, sys; from mmulator.launch.arena import Heap, pointer;"
         f"held = Heap('{edge}').bytes(100, 1); p = pointer(held); [ctypes.string_at(p + n, 1) for n in range(100)];"
         f"print('inside', flush=True); ctypes.string_at(p + {at}, 1)"
     )

@@ -17,7 +17,7 @@ from mmulator.errors import OperandError
 from mmulator.layouts.tensormap import Encoded, fields
 from mmulator.layouts.tensormap.modes import BY_MODE
 from mmulator.layouts.tensormap.rules import refusals
-from mmulator.machine.runtime.maps import MOST_ROW, MOST_SPAN, Box, Mode, Wrong, take_map
+from mmulator.native.asynchrony.maps import MOST_ROW, MOST_SPAN, Box, Mode, Wrong, take_map
 from tests.twin.test_moves import call
 from tools.fuzz.maps import FIELDS, at_edges, at_random, bases, edges, put
 

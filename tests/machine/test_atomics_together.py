@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
 from tests.support.ptx_text import kernel
 
 LANES = 32

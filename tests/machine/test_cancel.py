@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mmulator.errors import ExecutionFault
-from mmulator.machine.launch.shape import Extent
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
+from mmulator.launch.shape import Extent
 
 # Thread 0 asks while its block works: it counts in seen[block of the grid], and notes how many it has done before in turn[...].
 # In a cluster the block of rank 0 asks for all of them.

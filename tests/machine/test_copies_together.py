@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mmulator.errors import ExecutionFault
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
 from tests.support.ptx_text import kernel
 from tests.support.tracing import traced
 

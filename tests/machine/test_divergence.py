@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
 from mmulator.program.blocks import build
 from tests.support.ptx_text import STORE_R1, kernel
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mmulator.errors import ExecutionFault, LaunchError, LimitReached, MmulatorError, UnsupportedError
-from mmulator.machine.launch.values import Aggregate
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
+from mmulator.launch.values import Aggregate
 from tests.support.ptx_text import STORE_R1, kernel
 
 

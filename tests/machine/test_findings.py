@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 
 import mmulator as mm
+from mmulator.diagnostics.findings.context import Context
+from mmulator.diagnostics.findings.ended import FAULTS
+from mmulator.diagnostics.findings.races import SENTENCES
 from mmulator.errors import ExecutionFault, LaunchError, UndefinedBehaviour, undefined
 from mmulator.findings import (
     Finding,
@@ -27,10 +30,7 @@ from mmulator.findings import (
 )
 from mmulator.isa.effects import Queue
 from mmulator.location import Location
-from mmulator.machine.launch.findings.context import Context
-from mmulator.machine.launch.findings.ended import FAULTS
-from mmulator.machine.launch.findings.races import SENTENCES
-from mmulator.machine.state import FaultKind
+from mmulator.native.state import FaultKind
 from mmulator.rules import RULES, words
 from mmulator.rules.races import COPY_SOURCE
 from mmulator.source import Source

@@ -19,15 +19,15 @@ import pytest
 
 from mmulator.codegen.loading import address
 from mmulator.errors import ExecutionFault
-from mmulator.machine.launch.arguments import Signature
-from mmulator.machine.launch.grid import Grid
-from mmulator.machine.launch.report import Report
-from mmulator.machine.launch.resident import Resident
-from mmulator.machine.launch.shape import LaunchShape
-from mmulator.machine.launch.work import class_totals
-from mmulator.machine.module import Module
-from mmulator.machine.runtime.scheduler import run_clusters
-from mmulator.machine.state import Stop
+from mmulator.host.module import Module
+from mmulator.host.report import Report
+from mmulator.launch.arguments import Signature
+from mmulator.launch.grid import Grid
+from mmulator.launch.resident import Resident
+from mmulator.launch.shape import LaunchShape
+from mmulator.launch.work import class_totals
+from mmulator.native.state import Stop
+from mmulator.native.threads.scheduler import run_clusters
 from tests.machine.test_processes import FORKED, finish, start
 from tests.support.ptx_text import STORE_R1, kernel
 

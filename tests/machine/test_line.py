@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from mmulator.codegen.loading import address
-from mmulator.machine.launch import resident, workers
-from mmulator.machine.launch.arena import Heap, pointer
-from mmulator.machine.launch.grid import Grid
-from mmulator.machine.launch.line import Line, order
-from mmulator.machine.module import Module
-from mmulator.machine.runtime.cluster import NO_CLUSTER, begin_next, next_cluster
-from mmulator.machine.state import Cluster, Launch, Share
+from mmulator.host.module import Module
+from mmulator.launch import resident, workers
+from mmulator.launch.arena import Heap, pointer
+from mmulator.launch.grid import Grid
+from mmulator.launch.line import Line, order
+from mmulator.native.state import Cluster, Launch, Share
+from mmulator.native.threads.cluster import NO_CLUSTER, begin_next, next_cluster
 from tests.support.ptx_text import kernel
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mmulator.host.module import Module
 from mmulator.isa.form import Form
 from mmulator.isa.names.mnemonic import parse_mnemonic
-from mmulator.machine.module import Module
 
 FOLDER = os.environ.get("MMULATOR_GOLDEN", "")
 pytestmark = pytest.mark.skipif(not FOLDER, reason="MMULATOR_GOLDEN names no folder of hardware vectors")

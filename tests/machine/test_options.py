@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mmulator.machine.compile.options import DEFAULT, CompileOptions
-from mmulator.machine.cpu import Cpu
-from mmulator.machine.module import Module
+from mmulator.compiler.options import DEFAULT, CompileOptions
+from mmulator.host.cpu import Cpu
+from mmulator.host.module import Module
 from tests.support import corpus
 
 FUSED = """.version 8.0
@@ -41,7 +41,7 @@ def test_contract_fuses() -> None:
 )
 def test_step_by_step_the_bits_are_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     step = CompileOptions(step=True)
-    monkeypatch.setattr("mmulator.machine.module.DEFAULT", step)
+    monkeypatch.setattr("mmulator.host.module.DEFAULT", step)
     assert not corpus.launch(name).differences
     entry = corpus.manifest()[name]
     stepped = corpus.module(entry["ptx"])[entry["entry"]].compile("sm_90", options=step)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mmulator.errors import ExecutionFault
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
 from tests.support.ptx_text import STORE_R1, kernel
 from tests.support.warps import START, fault, launch
 

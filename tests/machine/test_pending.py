@@ -14,22 +14,22 @@ from mmulator.codegen.lang import Native, native
 from mmulator.codegen.loading import address
 from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import i32, ptr, ptr_to, u32, u64
+from mmulator.compiler.options import DEFAULT, in_clusters
 from mmulator.errors import ExecutionFault
-from mmulator.machine.compile.options import DEFAULT, in_clusters
-from mmulator.machine.cpu import diagnosis
-from mmulator.machine.launch.arguments import Signature
-from mmulator.machine.launch.grid import Grid
-from mmulator.machine.launch.resident import Resident
-from mmulator.machine.launch.shape import Extent, LaunchShape
-from mmulator.machine.launch.workers import Workers
-from mmulator.machine.module import Module
-from mmulator.machine.runtime.control import exit_lanes
-from mmulator.machine.runtime.mbarrier import complete_part
-from mmulator.machine.runtime.pending import commit_group, covered, entry, has_room, issue, make_room, queue
-from mmulator.machine.runtime.renewal import begin_cluster
-from mmulator.machine.runtime.scheduler import run_clusters
-from mmulator.machine.runtime.waiting import sleep_at
-from mmulator.machine.state import ASYNC_GROUPS, COPIES, RESCHEDULE, AsyncGroup, Completes, Cta, Launch, Stop, Warp
+from mmulator.host.cpu import diagnosis
+from mmulator.host.module import Module
+from mmulator.launch.arguments import Signature
+from mmulator.launch.grid import Grid
+from mmulator.launch.resident import Resident
+from mmulator.launch.shape import Extent, LaunchShape
+from mmulator.launch.workers import Workers
+from mmulator.native.asynchrony.mbarrier import complete_part
+from mmulator.native.asynchrony.pending import commit_group, covered, entry, has_room, issue, make_room, queue
+from mmulator.native.asynchrony.waiting import sleep_at
+from mmulator.native.state import ASYNC_GROUPS, COPIES, RESCHEDULE, AsyncGroup, Completes, Cta, Launch, Stop, Warp
+from mmulator.native.threads.control import exit_lanes
+from mmulator.native.threads.renewal import begin_cluster
+from mmulator.native.threads.scheduler import run_clusters
 
 TEXT = """.version 8.7
 .target sm_90

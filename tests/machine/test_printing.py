@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from mmulator.errors import ExecutionFault, UnsupportedError
-from mmulator.machine.launch import printing
-from mmulator.machine.launch.report import Report
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
+from mmulator.host.report import Report
+from mmulator.launch import printing
 from tests.support.ptx_text import kernel
 
 DECLARED = ".extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);\n"

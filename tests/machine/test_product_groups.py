@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mmulator.machine.meaning import products
-from mmulator.machine.module import Module
+from mmulator.compiler.lowering import products
+from mmulator.host.module import Module
 
 A, B, C = 4, 4, 6  # fragments that a program has
 TYPES = {

@@ -8,7 +8,7 @@ import pytest
 
 import mmulator as mm
 from mmulator.errors import ExecutionFault
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
 
 # %r1 where the data goes, %r2 its mbarrier: each with a rank of its own. The thread that waits is that of the rank `waits`.
 TEXT = """

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from mmulator.errors import ExecutionFault
-from mmulator.machine.launch.report import Report
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
+from mmulator.host.report import Report
 from mmulator.program.registers import entry_registers
 
 Change = tuple[str, int]

@@ -11,15 +11,15 @@ import pytest
 
 import mmulator
 from mmulator.codegen.loading import address
-from mmulator.machine.compile.options import DEFAULT, in_clusters
-from mmulator.machine.launch.arguments import Signature
-from mmulator.machine.launch.grid import Grid
-from mmulator.machine.launch.resident import Resident
-from mmulator.machine.launch.shape import LaunchShape
-from mmulator.machine.module import Module
-from mmulator.machine.runtime.renewal import begin_cluster
-from mmulator.machine.runtime.scheduler import run_clusters
-from mmulator.machine.state import Cluster, Cta, Stop, Warp
+from mmulator.compiler.options import DEFAULT, in_clusters
+from mmulator.host.module import Module
+from mmulator.launch.arguments import Signature
+from mmulator.launch.grid import Grid
+from mmulator.launch.resident import Resident
+from mmulator.launch.shape import LaunchShape
+from mmulator.native.state import Cluster, Cta, Stop, Warp
+from mmulator.native.threads.renewal import begin_cluster
+from mmulator.native.threads.scheduler import run_clusters
 from tests.support.ptx_text import kernel
 
 HEAD = """

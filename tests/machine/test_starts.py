@@ -15,9 +15,9 @@ import mmulator as mm
 from mmulator.codegen import loading, named, sources
 from mmulator.codegen.lang import Instrument, Native, native
 from mmulator.codegen.types import i64
-from mmulator.machine.compile import code
-from mmulator.machine.compile.kernel import CompiledKernel
-from mmulator.machine.runtime.scheduler import run_warp
+from mmulator.compiler import code
+from mmulator.compiler.kernel import CompiledKernel
+from mmulator.native.threads.scheduler import run_warp
 from tests.support.places import ROOT
 from tests.support.ptx_text import STORE_R1, kernel
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mmulator.errors import ExecutionFault
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
 from tests.support.places import DATA
 
 HEAD = """.version 8.7

@@ -1,4 +1,4 @@
-"""Additions without a result wait in the cluster (runtime/sums.py): whoever could see it sees them in memory."""
+"""Additions without a result wait in the cluster (native/memory/sums.py): whoever could see it sees them in memory."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mmulator.errors import ExecutionFault
-from mmulator.machine.module import Kernel, Module
-from mmulator.machine.state import PART, PARTS
+from mmulator.host.module import Kernel, Module
+from mmulator.native.state import PART, PARTS
 from tests.support.ptx_text import kernel
 
 LANES = 32

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mmulator.errors import ExecutionFault
-from mmulator.machine.module import Kernel, Module
+from mmulator.host.module import Kernel, Module
 from tests.support.tracing import MEMORY, traced
 
 LANES, BYTES = 32, 32 * 16 + 48  # of a window: somewhat more than a warp accesses at most

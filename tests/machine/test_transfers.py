@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from mmulator.errors import ExecutionFault
-from mmulator.machine.module import Kernel, Module
-from mmulator.machine.state import TRANSFERS, Transfer
+from mmulator.host.module import Kernel, Module
+from mmulator.native.state import TRANSFERS, Transfer
 from tests.support.ptx_text import kernel
 
 SEEDS = range(32)

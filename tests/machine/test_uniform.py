@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mmulator.errors import ExecutionFault
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
 from mmulator.program.blocks import build
 from mmulator.program.uniform import runs, uniform_registers
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mmulator.errors import ExecutionFault, LimitReached
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
 
 HEAD = """.version 8.6
 .target sm_90a

@@ -20,12 +20,12 @@ from mmulator.codegen import references
 from mmulator.codegen.engine import _quick
 from mmulator.codegen.store import _HEADER, _MAGIC, store
 from mmulator.codegen.types import Struct, i64, ptr, u64
-from mmulator.machine.compile import code, warm
-from mmulator.machine.compile.compiled import CompiledKernel
-from mmulator.machine.compile.options import DEFAULT, CompileOptions
-from mmulator.machine.cpu import Cpu
-from mmulator.machine.runtime.watch import WATCH
-from mmulator.machine.text import Text, _key, verified
+from mmulator.compiler import code, warm
+from mmulator.compiler.compiled import CompiledKernel
+from mmulator.compiler.options import DEFAULT, CompileOptions
+from mmulator.host.cpu import Cpu
+from mmulator.host.text import Text, _key, verified
+from mmulator.native.hooks.watch import WATCH
 from mmulator.program.outline import as_data, of_data
 from mmulator.source import Source
 from tests.support import corpus
@@ -38,7 +38,7 @@ KERNELS = (
     "gemm_f16_odd_sm90", "gemm_f16_odd_sm80", "gemm_descriptor_bf16_sm90", "attention_causal_sm90", "gemm_s8_sm80",
     "pipeline_roles", "barrier_bulk", "boxes_nan", "cluster_sums", "gemm_tma_300x264x200", "made_here", "block_scan", "warp_lock",
 )  # fmt: skip
-UNLOWERED = "import sys; sys.modules['mmulator.machine.compile.kernel'] = None\n"
+UNLOWERED = "import sys; sys.modules['mmulator.compiler.kernel'] = None\n"
 KNOWING = (
     "ptx.parser", "ptx.tree", "isa.table", "isa.effects", "program.blocks", "codegen.lang", "codegen.values", "layouts", "twin",
 )  # fmt: skip

@@ -9,8 +9,8 @@ import pytest
 
 from mmulator import Module
 from mmulator.cli.app import run
+from mmulator.diagnostics.watch import Store
 from mmulator.errors import LaunchError
-from mmulator.machine.launch.watch import Store
 
 TEXT = """.version 8.0
 .target sm_90

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import mmulator as mm
+from mmulator.diagnostics.faults import warp as faults_warp
 from mmulator.errors import ExecutionFault, LaunchError, MmulatorError
-from mmulator.machine.launch import faults_warp
 
 MATRIX = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
 MAP = ".param .align 64 .b8 map[128], .param .u64 out"

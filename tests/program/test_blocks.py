@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
 from mmulator.program.blocks import build
 from mmulator.ptx import parse_module
 from mmulator.source import Source

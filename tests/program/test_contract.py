@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mmulator.host.module import Module
 from mmulator.isa.effects import Effects, Ptxas
 from mmulator.isa.matrix import FAMILIES
 from mmulator.isa.table import ROWS
-from mmulator.machine.module import Module
 from mmulator.program.as_ptxas.contract import contract
 from mmulator.program.as_ptxas.fold import fold
 from mmulator.ptx.parser import parse_module

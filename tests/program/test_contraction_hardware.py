@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
 from tests.data import contraction_vectors as vectors
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mmulator.errors import UnsupportedError
+from mmulator.host.module import Module
 from mmulator.isa.targets import PTX_VERSIONS, TARGETS, Target, default_device
-from mmulator.machine.launch.limits import check_device
-from mmulator.machine.module import Module
+from mmulator.launch.limits import check_device
 from mmulator.program.runnable import unsupported
 from mmulator.ptx import parse_module
 from mmulator.source import Source

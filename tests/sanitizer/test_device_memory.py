@@ -9,7 +9,7 @@ import pytest
 
 from mmulator.driver import Allocation, Driver, Settings
 from mmulator.findings import Finding
-from mmulator.machine.state import BY_HOST, BY_KERNEL
+from mmulator.native.state import BY_HOST, BY_KERNEL
 from tests.spread.kernels import kernel
 from tests.spread.test_touched import LANES, told
 from tests.support.memory_ways import TARGET, Walk, pattern, statements

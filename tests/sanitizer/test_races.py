@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mmulator.machine.launch.findings import shadows
+from mmulator.diagnostics.findings import shadows
 from tests.support import breaches
 
 FOLDER = breaches.ROOT / "races"

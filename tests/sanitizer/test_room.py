@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.machine.launch.findings import shadows
-from mmulator.machine.sanitizer.records import DOUBTS, Races
+from mmulator.diagnostics.findings import shadows
+from mmulator.sanitizer.shadow.records import DOUBTS, Races
 
 HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
 # Four warps write a word of each 16 bytes, and the fifth all four with one store, its lanes in an order of their own

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.machine.compile.kernel import Jit
-from mmulator.machine.compile.options import CompileOptions
+from mmulator.compiler.kernel import Jit
+from mmulator.compiler.options import CompileOptions
 from mmulator.program.blocks import build
 from mmulator.program.frames import allocate, liveness
 from mmulator.program.undefined import doubt

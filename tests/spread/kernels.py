@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mmulator.machine.module import Kernel, Module
+from mmulator.host.module import Kernel, Module
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
 

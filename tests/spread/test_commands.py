@@ -82,7 +82,7 @@ def test_without_dask() -> None:
     code = (
         "import sys; sys.modules['distributed'] = None\n"
         "import mmulator as mm, mmulator.hosts as hosts, mmulator.cli.run\n"
-        "import mmulator.instruction.matmul, mmulator.machine.spread.launch\n"
+        "import mmulator.instruction.matmul, mmulator.host.spread.launch\n"
         "print([m for m in sys.modules if m.partition('.')[0] == 'dask'])\n"
         "try: hosts.connect('tcp://127.0.0.1:1')\n"
         "except mm.errors.MmulatorError as error: print(error.message, '|', error.hint)\n"

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.machine.backend import Request
-from mmulator.machine.compile.options import CompileOptions
-from mmulator.machine.launch import touched
-from mmulator.machine.launch.arguments import Buffer
-from mmulator.machine.launch.touched import Touched, put, runs_of, taken, within
-from mmulator.machine.module import CPU, Kernel, Module
-from mmulator.machine.runtime.events import Access
-from mmulator.machine.spread.memory import Memory
-from mmulator.machine.spread.merge import Conflict, Traces, conflict
+from mmulator.compiler.options import CompileOptions
+from mmulator.diagnostics import touched
+from mmulator.diagnostics.touched import Touched, put, runs_of, taken, within
+from mmulator.host.backend import Request
+from mmulator.host.module import CPU, Kernel, Module
+from mmulator.host.spread.memory import Memory
+from mmulator.host.spread.merge import Conflict, Traces, conflict
+from mmulator.launch.arguments import Buffer
+from mmulator.native.hooks.events import Access
 from tests.spread.kernels import kernel
 from tests.support.memory_ways import Walk, pattern, statements
 from tests.support.tracing import MEMORY, traced

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from mmulator.errors import ExecutionFault
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 from tests.support.memory_ways import PATTERN, TARGET, WINDOW, Statement, statements
 

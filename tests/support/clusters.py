@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.machine.launch.shape import Extent
-from mmulator.machine.module import Kernel, Module
+from mmulator.host.module import Kernel, Module
+from mmulator.launch.shape import Extent
 
 # Every way to put up to 16 blocks into a cluster, by the number of blocks
 SHAPES: list[Extent] = sorted(

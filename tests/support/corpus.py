@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 import mmulator as mm
-from mmulator.machine.launch.report import Report
-from mmulator.machine.launch.values import Aggregate
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
+from mmulator.host.report import Report
+from mmulator.launch.values import Aggregate
 from tests.support.places import KERNELS
 from tools.capture.inputs import DTYPE, argument_bytes
 from tools.capture.kernels import digest

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mmulator.errors import ExecutionFault
+from mmulator.host.module import Module
 from mmulator.isa.effects import Memory
 from mmulator.isa.form import Form, forms_of
 from mmulator.isa.matrix import MATRIX_ROWS
@@ -25,7 +26,6 @@ from mmulator.isa.table import ROWS
 from mmulator.isa.targets import Target
 from mmulator.isa.types import type_bits
 from mmulator.layouts.operands import fragment, row_bytes
-from mmulator.machine.module import Module
 from mmulator.numerics.mbarrier import Mbarrier
 from mmulator.program.addresses import SHARED_BASE, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED
 from mmulator.ptx.tree import Instruction

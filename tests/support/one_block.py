@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
 
 LANES = 32
 

@@ -14,16 +14,16 @@ import pytest
 
 from mmulator.codegen.types import ptr_to, void
 from mmulator.codegen.values import Builder, constant, module_text
+from mmulator.compiler import warm
+from mmulator.compiler.emit.block import vector_type
+from mmulator.compiler.kernel import Jit
+from mmulator.compiler.lowering.binding import compute, meaning_of
 from mmulator.errors import UnsupportedError
+from mmulator.host.module import Module
 from mmulator.isa.form import Form
 from mmulator.isa.match import match
 from mmulator.isa.row import Row
 from mmulator.isa.targets import DEVICES, PTX_VERSIONS, default_device
-from mmulator.machine.compile import warm
-from mmulator.machine.compile.kernel import Jit
-from mmulator.machine.emit.block import vector_type
-from mmulator.machine.meaning.binding import compute, meaning_of
-from mmulator.machine.module import Module
 from mmulator.program.image import ModuleImage
 from mmulator.program.runnable import unsupported
 from mmulator.program.shared import outline_of

@@ -15,12 +15,12 @@ from mmulator.codegen.lang import Native
 from mmulator.codegen.loading import ensure, symbols
 from mmulator.codegen.types import Ty, boolean, i64, ptr, ptr_to, u8
 from mmulator.codegen.values import Builder, Value, constant, module_text
+from mmulator.compiler.emit.block import vector_type
+from mmulator.compiler.lowering.binding import compute
 from mmulator.isa.fit import NoForm
 from mmulator.isa.form import Form
 from mmulator.isa.match import match
 from mmulator.isa.row import OperandSpec
-from mmulator.machine.emit.block import vector_type
-from mmulator.machine.meaning.binding import compute
 
 LANES = 32
 BOOL = boolean.vec(LANES)

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from mmulator.host.module import Kernel, Module
 from mmulator.layouts.tensormap import Encoded
-from mmulator.machine.module import Kernel, Module
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SLOT_SHIFT
 from tests.data import tensormap_vectors as vectors
 

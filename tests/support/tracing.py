@@ -9,18 +9,18 @@ from typing import Any
 from mmulator.codegen.lang import Instrument, native
 from mmulator.codegen.ops import cast_ptr, load, store
 from mmulator.codegen.types import Struct, i32, ptr_to, u32, u64
+from mmulator.compiler.options import CompileOptions
 from mmulator.errors import ExecutionFault
+from mmulator.host.cpu import diagnosis
+from mmulator.host.module import Kernel
 from mmulator.isa.targets import default_device
-from mmulator.machine.compile.options import CompileOptions
-from mmulator.machine.cpu import diagnosis
-from mmulator.machine.launch.events import Logs
-from mmulator.machine.launch.grid import Grid
-from mmulator.machine.launch.resident import Resident
-from mmulator.machine.launch.shape import LaunchShape
-from mmulator.machine.launch.workers import Workers
-from mmulator.machine.module import Kernel
-from mmulator.machine.runtime.events import PROXY_SHIFT, Access, Proxy, entry, reserve
-from mmulator.machine.state import Warp
+from mmulator.launch.events import Logs
+from mmulator.launch.grid import Grid
+from mmulator.launch.resident import Resident
+from mmulator.launch.shape import LaunchShape
+from mmulator.launch.workers import Workers
+from mmulator.native.hooks.events import PROXY_SHIFT, Access, Proxy, entry, reserve
+from mmulator.native.state import Warp
 from mmulator.ptx.tree import Instruction
 
 MEMORY, COMPLETED, REGISTERS, REGISTER = range(4)

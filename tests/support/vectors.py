@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mmulator.compiler.lowering.binding import meaning_of
+from mmulator.host.module import Module
 from mmulator.isa.form import Form
 from mmulator.isa.match import match, row_of
 from mmulator.isa.row import Row
 from mmulator.isa.table import CHAPTERS
 from mmulator.isa.types import type_bits
-from mmulator.machine.meaning.binding import meaning_of
-from mmulator.machine.module import Module
 from tests.data import scalar_vectors
 from tests.support.places import DATA
 from tests.support.scalar_harness import bits, execute, form_of, run

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mmulator.errors import ExecutionFault
-from mmulator.machine.launch.report import Report
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
+from mmulator.host.report import Report
 from tests.support.ptx_text import kernel
 
 START = """

@@ -12,7 +12,7 @@ import triton
 from triton.runtime.errors import OutOfResources
 
 from mmulator.driver import clock, current
-from mmulator.machine.launch.report import Report
+from mmulator.host.report import Report
 from mmulator.triton import adapt
 from tests.triton import kernels
 

@@ -19,8 +19,8 @@ from mmulator.isa.types import TYPES
 from mmulator.layouts import MatrixDescriptor, element_of, fragment, operand_addresses
 from mmulator.layouts.operands import memory_bits
 from mmulator.layouts.swizzle import SWIZZLES
-from mmulator.machine.runtime.wgmma_operands import a_fragment, accumulator_in, accumulator_out, operand_bytes
-from mmulator.machine.state import Cta, FaultKind, Launch, Warp, WgmmaTable
+from mmulator.native.matrix.wgmma_operands import a_fragment, accumulator_in, accumulator_out, operand_bytes
+from mmulator.native.state import Cta, FaultKind, Launch, Warp, WgmmaTable
 from mmulator.program.addresses import SHARED_BASE
 
 Array = np.ndarray

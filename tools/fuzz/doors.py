@@ -28,9 +28,9 @@ import numpy as np
 
 from mmulator.driver import Driver, Region, Settings
 from mmulator.errors import ExecutionFault, LimitReached, MmulatorError
-from mmulator.machine.launch.arena import EDGES, guarded
-from mmulator.machine.launch.regions import merged, pointer
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
+from mmulator.launch.arena import EDGES, guarded
+from mmulator.launch.regions import merged, pointer
 from tests.support.memory_ways import TARGET, WINDOW, kernel, pattern, statements
 from tools.fuzz import cases
 

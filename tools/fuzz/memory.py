@@ -22,8 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from mmulator.errors import ExecutionFault
-from mmulator.machine.launch.arena import EDGES, GUARD
-from mmulator.machine.module import Module
+from mmulator.host.module import Module
+from mmulator.launch.arena import EDGES, GUARD
 from tests.support.memory_ways import Walk, statements
 
 # Instructions that take addresses otherwise than as [address]: matrix descriptors, and pointers that printf follows.

@@ -22,7 +22,7 @@ def outcomes(one: Case) -> Iterator[str]:
     import numpy as np
 
     from mmulator.errors import ExecutionFault, LaunchError, MmulatorError, UnsupportedError
-    from mmulator.machine.module import Module
+    from mmulator.host.module import Module
 
     try:
         module = Module.load(one.text)

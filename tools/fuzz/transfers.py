@@ -17,9 +17,9 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from mmulator.launch.arena import EDGES as PAGES
+from mmulator.launch.arena import GUARD
 from mmulator.layouts.tensormap import fields
-from mmulator.machine.launch.arena import EDGES as PAGES
-from mmulator.machine.launch.arena import GUARD
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, RANK_SHIFT, SHARED_BASE, SLOT_SHIFT
 from tools.fuzz import driver
 from tools.fuzz.maps import at_edges, at_random, bases, legal, put
@@ -294,7 +294,7 @@ def outcomes(one: Case) -> Iterator[str]:
     import numpy as np
 
     from mmulator.errors import ExecutionFault, LaunchError, MmulatorError, UnsupportedError
-    from mmulator.machine.module import Module
+    from mmulator.host.module import Module
 
     try:
         kernel = Module.load(one.text)["k"]

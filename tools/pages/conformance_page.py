@@ -59,7 +59,7 @@ whose words do not change from one NumPy to the next.
 `mmulator run launch.toml --compare-gpu` runs one launch on both sides, and says which
 thread stored the first differing element of each array, and from which line. Compared are
 array arguments, arrays that structs point to, and the module's variables that the model
-changed. Both sides are a `Backend` (`machine/backend.py`): the CPU, and a GPU through the
+changed. Both sides are a `Backend` (`host/backend.py`): the CPU, and a GPU through the
 CUDA driver (`hardware/gpu.py`).
 
 ## Cases

@@ -73,26 +73,26 @@ def scalar_rows() -> Iterator[tuple[str, str, Row]]:
 
 # docs/spec-map.md ---------------------------------------------------------------------------------------------------
 MATRIX_FILES = {
-    "mma": "instruction/mma.py layouts/fragments.py layouts/sparse/ layouts/scales.py twin/product.py machine/meaning/mma.py",
+    "mma": "instruction/mma.py layouts/fragments.py layouts/sparse/ layouts/scales.py twin/product.py compiler/meaning/mma.py",
     "wgmma": "instruction/wgmma.py layouts/fragments.py layouts/descriptors.py layouts/swizzle.py layouts/sparse/ "
-    "twin/shared.py twin/moves.py machine/meaning/wgmma.py machine/runtime/wgmma.py program/as_ptxas/inflight.py",
-    "wmma": "instruction/wmma.py layouts/fragments.py twin/moves.py machine/meaning/wmma.py machine/runtime/wmma.py",
-    "matrix_move": "instruction/matrix_move.py layouts/operands.py twin/moves.py machine/meaning/matrix_move.py",
+    "twin/shared.py twin/moves.py compiler/meaning/wgmma.py native/matrix/wgmma.py program/as_ptxas/inflight.py",
+    "wmma": "instruction/wmma.py layouts/fragments.py twin/moves.py compiler/meaning/wmma.py native/matrix/wmma.py",
+    "matrix_move": "instruction/matrix_move.py layouts/operands.py twin/moves.py compiler/meaning/matrix_move.py",
 }
 LANGUAGE = (
     ("PTX Module Directives; Identifiers, Constants", "ptx/lexer.py ptx/cursor.py ptx/parser.py"),
-    ("State Spaces, Types, and Variables", "isa/types.py ptx/declarations.py program/image.py machine/state.py"),
-    ("Instruction Operands", "ptx/operands.py ptx/tree.py machine/emit/block.py"),
+    ("State Spaces, Types, and Variables", "isa/types.py ptx/declarations.py program/image.py native/state.py"),
+    ("Instruction Operands", "ptx/operands.py ptx/tree.py compiler/emit/block.py"),
     ("Abstracting the ABI: functions, calls, parameters",
-     "ptx/calls.py program/image.py program/calls.py machine/runtime/calls.py"),
+     "ptx/calls.py program/image.py program/calls.py native/threads/calls.py"),
     ("Predicated Execution", "ptx/body.py program/blocks.py"),
-    ("Special Registers", "isa/special_registers.py machine/meaning/special_registers.py"),
+    ("Special Registers", "isa/special_registers.py compiler/lowering/special_registers.py"),
     (".target and .version, Target Architecture Families", "isa/targets.py ptx/verify.py"),
-    ("Performance-Tuning Directives (.maxntid, .reqntid)", "ptx/resources.py machine/module.py"),
-    ("Memory Consistency Model", "machine/runtime/memory.py (host memory, in program order of the lanes)"),
+    ("Performance-Tuning Directives (.maxntid, .reqntid)", "ptx/resources.py host/module.py"),
+    ("Memory Consistency Model", "native/memory/memory.py (host memory, in program order of the lanes)"),
     ("Matrix data-types, fragments, strides, descriptors", "isa/types.py layouts/"),
     ("Tensors: boxes, im2col, interleave, swizzling, tensor maps",
-     "layouts/tensormap/ machine/runtime/maps.py machine/runtime/boxes.py"),
+     "layouts/tensormap/ native/asynchrony/maps.py native/asynchrony/boxes.py"),
     ("arithmetic that the specification leaves open", "numerics/profiles.py numerics/dot.py"),
     ("approximate functions", "numerics/sfu/"),
 )
@@ -114,7 +114,7 @@ def spec_map() -> str:
             ops = dict.fromkeys(r.op if r.op != family else family for r in here)
             forms = len({f for r in here for f in forms_of(r)})
             file = FILES[family]
-            native = f" machine/runtime/{file}.py" if file == "matrix_move" and here[0].effects.memory is not Memory.NONE else ""
+            native = f" native/{file}.py" if file == "matrix_move" and here[0].effects.memory is not Memory.NONE else ""
             rows.append((title, code(ops), forms, f"`isa/{file}.py`", code_paths(MATRIX_FILES[file] + native)))
     out += table(("section", "instructions", "forms", "table", "semantics"), rows)
     chapters: dict[str, dict[str, list[tuple[str, Row]]]] = {}

@@ -21,10 +21,10 @@ from mmulator.errors import MmulatorError
 
 if TYPE_CHECKING:
     from mmulator.conformance.launches import ArrayComparison
+    from mmulator.diagnostics.watch import Store
+    from mmulator.host.backend import Chip
     from mmulator.jobs.job import Argument, Comparison, Job, JobResult
     from mmulator.jobs.sanitized import Judged
-    from mmulator.machine.backend import Chip
-    from mmulator.machine.launch.watch import Store
     from mmulator.sarif import Baseline
 
     Compared = tuple[Chip, list[ArrayComparison]]

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmulator.compiler.options import DEFAULT, in_clusters
 from mmulator.conformance.tensors import values
+from mmulator.host.backend import Backend, Request
 from mmulator.isa.table import ROWS
+from mmulator.launch.arguments import Arguments
 from mmulator.layouts.tensormap.types import BY_NAME
-from mmulator.machine.backend import Backend, Request
-from mmulator.machine.compile.options import DEFAULT, in_clusters
-from mmulator.machine.launch.arguments import Arguments
 
 Array = NDArray[np.uint8]
 THREADS = 128
@@ -162,7 +162,7 @@ def run(backend: Backend, b: Batch) -> tuple[Array, Array]:
 
 def model(b: Batch, device: str) -> tuple[Array, Array]:
     """The same as the machine has it."""
-    from mmulator.machine.cpu import Cpu
+    from mmulator.host.cpu import Cpu
 
     return run(Cpu(device), b)
 

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from mmulator.conformance.cases import Batch, image_bytes
 from mmulator.conformance.subjects import Subject
+from mmulator.host.backend import Backend, Request
 from mmulator.isa.row import OperandSpec
 from mmulator.isa.targets import Target
-from mmulator.machine.backend import Backend, Request
-from mmulator.machine.launch.arguments import Arguments
+from mmulator.launch.arguments import Arguments
 
 Array = NDArray[Any]
 _SCALARS = {"a_desc": 64, "b_desc": 64, "scale_d": 32, "stride": 32}  # one word a block; others one a thread

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from mmulator.host.backend import Backend
+from mmulator.host.module import Module
 from mmulator.jobs.job import Job, JobResult, run_job, set_variables
-from mmulator.machine.backend import Backend
-from mmulator.machine.module import Module
 
 Progress = Callable[[str, int, int], None]
 _STORES = 4  # of an element's history

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.machine.backend import Backend, Request
-from mmulator.machine.launch.arguments import Arguments
+from mmulator.host.backend import Backend, Request
+from mmulator.launch.arguments import Arguments
 from mmulator.numerics.mbarrier import MOST, PENDING, Mbarrier, pending_count
 
 Array = NDArray[Any]

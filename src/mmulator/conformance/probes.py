@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from mmulator.conformance import cases, compare, kernels
 from mmulator.conformance.subjects import Subject, subjects
 from mmulator.errors import MmulatorError
+from mmulator.host.backend import Backend
 from mmulator.instruction import execution
 from mmulator.isa.names.mnemonic import parse_mnemonic
-from mmulator.machine.backend import Backend
 
 Array = NDArray[Any]
 Results = dict[str, Array]

@@ -28,10 +28,10 @@ from mmulator.conformance.suites import SUITES
 from mmulator.conformance.vectors import Vector
 from mmulator.errors import MmulatorError
 from mmulator.hardware.gpu import Gpu
+from mmulator.host.backend import Backend, Chip
+from mmulator.host.cpu import Cpu
 from mmulator.isa.names.mnemonic import parse_mnemonic
 from mmulator.isa.targets import Target
-from mmulator.machine.backend import Backend, Chip
-from mmulator.machine.cpu import Cpu
 
 Verdict = Literal["same", "different", "error"]
 _BATCH_BYTES = 48 << 20

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from mmulator.conformance import bulk, mbarriers, tensors
+from mmulator.host.backend import Backend
 from mmulator.isa.targets import Target
-from mmulator.machine.backend import Backend
 
 BATCH = 2000  # programs of a launch
 

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmulator.host.backend import Backend, Request
+from mmulator.launch.arguments import Arguments
 from mmulator.layouts.tensormap import Encoded
 from mmulator.layouts.tensormap.fields import BYTES
 from mmulator.layouts.tensormap.legal import begins_wrong
 from mmulator.layouts.tensormap.rules import refusals
 from mmulator.layouts.tensormap.types import TYPES, TensorType
-from mmulator.machine.backend import Backend, Request
-from mmulator.machine.launch.arguments import Arguments
-from mmulator.machine.runtime.tensor import REDUCED
+from mmulator.native.asynchrony.tensor import REDUCED
 
 Array = NDArray[np.uint8]
 THREADS = 128
@@ -272,7 +272,7 @@ def differences(b: Batch, got: tuple[Array, Array], want: tuple[Array, Array]) -
 
 def model(b: Batch, device: str) -> tuple[Array, Array]:
     """The same as the machine has it."""
-    from mmulator.machine.cpu import Cpu
+    from mmulator.host.cpu import Cpu
 
     return run(Cpu(device), b)
 

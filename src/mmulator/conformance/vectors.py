@@ -25,9 +25,9 @@ from mmulator.conformance import cases, compare, kernels
 from mmulator.conformance.stream import Stream
 from mmulator.conformance.subjects import Subject, forms, subjects
 from mmulator.errors import MmulatorError
+from mmulator.host.backend import Backend
 from mmulator.isa.form import Form
 from mmulator.isa.targets import Target
-from mmulator.machine.backend import Backend
 
 Array = NDArray[Any]
 FORMAT = 1

@@ -24,8 +24,8 @@ from mmulator.driver.report import Totals
 from mmulator.driver.settings import RAISE, REPORT, STRICT
 from mmulator.errors import LimitReached, MmulatorError
 from mmulator.findings import Finding, union
+from mmulator.host.report import Report
 from mmulator.isa.chips import as_device
-from mmulator.machine.launch.report import Report
 from mmulator.rules.choice import chosen
 from mmulator.sarif import Baseline, log
 

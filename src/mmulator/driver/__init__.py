@@ -17,7 +17,7 @@ _LAZY = {
     "Function": "mmulator.driver.functions",
     "LoadedModule": "mmulator.driver.functions",
     "Memory": "mmulator.driver.memory",
-    "Region": "mmulator.machine.launch.regions",
+    "Region": "mmulator.launch.regions",
     "Settings": "mmulator.driver.settings",
     "Stream": "mmulator.driver.streams",
     "current": "mmulator.driver.driver",
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from mmulator.driver.memory import Allocation, Memory
     from mmulator.driver.settings import Settings
     from mmulator.driver.streams import Event, Stream
-    from mmulator.machine.launch.regions import Region
+    from mmulator.launch.regions import Region
 
 
 def __getattr__(name: str) -> Any:

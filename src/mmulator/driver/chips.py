@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mmulator.isa.chips import as_device
-from mmulator.machine.launch.limits import KIB, MAX_CLUSTER, MULTIPROCESSORS, SHARED_KIB
+from mmulator.launch.limits import KIB, MAX_CLUSTER, MULTIPROCESSORS, SHARED_KIB
 
 
 @dataclass(frozen=True)

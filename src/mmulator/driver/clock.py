@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mmulator.driver.chips import CHIPS, Device
-from mmulator.machine.launch.limits import KIB, MULTIPROCESSOR
+from mmulator.launch.limits import KIB, MULTIPROCESSOR
 
 if TYPE_CHECKING:
-    from mmulator.machine.launch.report import Report
+    from mmulator.host.report import Report
 
 LAUNCH = 2e-6  # seconds that a launch takes, whatever it does
 SCHEDULERS = 4  # of a multiprocessor: each issues an instruction a cycle

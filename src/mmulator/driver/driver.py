@@ -19,8 +19,8 @@ if TYPE_CHECKING:  # the machine is imported when a program has memory, or a ker
     from mmulator.driver.functions import Extent, Function, LoadedModule
     from mmulator.driver.memory import Memory
     from mmulator.findings import Finding
-    from mmulator.machine.launch.regions import Region
-    from mmulator.machine.launch.report import Report
+    from mmulator.host.report import Report
+    from mmulator.launch.regions import Region
 
 Listener: TypeAlias = "Callable[[Report], object]"
 Reader: TypeAlias = "Callable[[str, tuple[Finding, ...], MmulatorError | None], object]"

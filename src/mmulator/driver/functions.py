@@ -8,16 +8,16 @@ from math import prod
 
 import numpy as np
 
+from mmulator.compiler.options import CompileOptions, in_clusters
 from mmulator.driver.progress import Launching
 from mmulator.driver.settings import STRICT, Settings
 from mmulator.errors import LaunchError
-from mmulator.machine.backend import Request
-from mmulator.machine.compile.options import CompileOptions, in_clusters
-from mmulator.machine.launch.arguments import Arguments
-from mmulator.machine.launch.limits import check_device
-from mmulator.machine.launch.regions import Regions
-from mmulator.machine.launch.report import Report
-from mmulator.machine.module import CPU, Kernel, Module, sanitizers
+from mmulator.host.backend import Request
+from mmulator.host.module import CPU, Kernel, Module, sanitizers
+from mmulator.host.report import Report
+from mmulator.launch.arguments import Arguments
+from mmulator.launch.limits import check_device
+from mmulator.launch.regions import Regions
 from mmulator.rules.choice import chosen
 
 Extent = tuple[int, int, int]

@@ -16,9 +16,9 @@ from mmulator.codegen.locks import Lock
 from mmulator.driver.pieces import Allocation as Allocation
 from mmulator.driver.pieces import Pieces
 from mmulator.errors import LaunchError
-from mmulator.machine.launch.arena import blank
-from mmulator.machine.launch.regions import NONE, Region, Regions, merged, pointer, room_behind
-from mmulator.machine.launch.written import Written
+from mmulator.launch.arena import blank
+from mmulator.launch.regions import NONE, Region, Regions, merged, pointer, room_behind
+from mmulator.launch.written import Written
 
 ALIGN = 512  # of an allocation, as cudaMalloc's
 GAP = 4096  # bytes behind an allocation that are nobody's

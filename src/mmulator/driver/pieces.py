@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmulator.machine.launch.arena import bytes_at
-from mmulator.machine.launch.regions import WINDOW, Region, Regions
+from mmulator.launch.arena import bytes_at
+from mmulator.launch.regions import WINDOW, Region, Regions
 
 if TYPE_CHECKING:
-    from mmulator.machine.launch.written import Written
+    from mmulator.launch.written import Written
 
 
 @dataclass(eq=False)

@@ -17,7 +17,7 @@ from typing import Any
 
 from mmulator.demangle import demangle
 from mmulator.errors import LaunchError
-from mmulator.machine.launch.report import Report
+from mmulator.host.report import Report
 from mmulator.tables import text_table
 
 WIDTH = 80

@@ -3,7 +3,7 @@
 The seed says when asynchronous copies and wgmma complete, and which warp goes first. Under the first seed blocks begin in
 order, under each other one as the seed has it. A launch has one thread of the host in this mode, so that what differs is the
 seed's doing. (A block that takes long is set aside for others, but by counted work, never by the clock:
-machine/launch/workers.py.)
+launch/workers.py.)
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from mmulator.demangle import demangle
 from mmulator.driver.functions import Function
 from mmulator.errors import ExecutionFault, UnstableResult
 from mmulator.findings import union
+from mmulator.host.module import Kernel
+from mmulator.host.report import Report
 from mmulator.isa.effects import Memory
-from mmulator.machine.launch.arena import bytes_at, pointer
-from mmulator.machine.launch.regions import Region, Regions
-from mmulator.machine.launch.report import Report
-from mmulator.machine.module import Kernel
+from mmulator.launch.arena import bytes_at, pointer
+from mmulator.launch.regions import Region, Regions
 from mmulator.program.calls import reached
 from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.tree import Instruction, Reg

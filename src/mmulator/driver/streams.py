@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mmulator.driver import clock
 
 if TYPE_CHECKING:
-    from mmulator.machine.launch.report import Report
+    from mmulator.host.report import Report
 
 MOST = 64  # launches that are remembered until they are reckoned
 _numbers = count(1)

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmulator.compiler.options import DEFAULT, CompileOptions
 from mmulator.errors import LaunchError, MmulatorError, UnsupportedError, installs
+from mmulator.host.backend import Chip, Progress, Ran, Request
 from mmulator.isa.targets import DEVICES, PTX_VERSIONS, Target
-from mmulator.machine.backend import Chip, Progress, Ran, Request
-from mmulator.machine.compile.options import DEFAULT, CompileOptions
-from mmulator.machine.launch.limits import PORTABLE_CLUSTER
+from mmulator.launch.limits import PORTABLE_CLUSTER
 from mmulator.ptx.tree import Module as Tree
 
 Array = NDArray[Any]

@@ -14,8 +14,8 @@ import numpy as np
 from mmulator.errors import LaunchError, MmulatorError
 from mmulator.isa.types import TYPES
 from mmulator.jobs.maps import MapOf, read_options, tensor_map
+from mmulator.launch.values import Aggregate
 from mmulator.layouts.tensormap import TensorMap
-from mmulator.machine.launch.values import Aggregate
 
 FORMS = (
     "a.npy, b.npz:key, out:f16:256x256, random:f16:256x256:1, i32:256, f32:0.5, 450, null, "

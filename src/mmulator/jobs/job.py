@@ -54,8 +54,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mmulator.compiler.options import DEFAULT, in_clusters
 from mmulator.demangle import choose, readable
+from mmulator.diagnostics.watch import Watched
 from mmulator.errors import LaunchError, MmulatorError
+from mmulator.host.module import CPU, Kernel, Module
+from mmulator.host.report import Report
+from mmulator.host.variables import Variables
 from mmulator.jobs import sanitized, suppressions
 from mmulator.jobs.comparison import Comparison, Expectation, Tolerance, check_expectation, compare
 from mmulator.jobs.inputs import (
@@ -72,11 +77,6 @@ from mmulator.jobs.pattern import accumulators
 from mmulator.jobs.sanitized import Judged, Way, Wish
 from mmulator.jobs.suppressions import Suppression
 from mmulator.layouts.tensormap import TensorMap
-from mmulator.machine.compile.options import DEFAULT, in_clusters
-from mmulator.machine.launch.report import Report
-from mmulator.machine.launch.watch import Watched
-from mmulator.machine.module import CPU, Kernel, Module
-from mmulator.machine.variables import Variables
 
 if TYPE_CHECKING:
     from mmulator.isa.form import Form

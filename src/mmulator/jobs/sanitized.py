@@ -11,9 +11,9 @@ import numpy as np
 
 from mmulator.errors import ExecutionFault, MmulatorError, must_be
 from mmulator.findings import Finding, at_places, counted, grouped, places, union
+from mmulator.host.module import Kernel
+from mmulator.host.report import Report
 from mmulator.jobs.suppressions import Suppression, sorted_out
-from mmulator.machine.launch.report import Report
-from mmulator.machine.module import Kernel
 from mmulator.rules import RULES
 from mmulator.rules.choice import NOTES, chosen
 from mmulator.sarif import Baseline

@@ -1,7 +1,7 @@
 """What of a module cannot be run, and why: the only place that decides it.
 
 `mmulator check` lists it, a launch raises the first of it that its kernel reaches, before anything is compiled. An instruction
-runs if its row says so; that there is a function for every row that does, machine/meaning/ proves.
+runs if its row says so; that there is a function for every row that does, compiler/meaning/ proves.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The rules that programs must obey and nothing else checks, a file a topic: what `sanitize=` finds and `mmulator explain` says.
 
-Data alone: who finds a breach is in machine/sanitizer/ (while a kernel runs) and program/static/ (in its text).
+Data alone: who finds a breach is in sanitizer/ (while a kernel runs) and program/static/ (in its text).
 """
 
 from __future__ import annotations

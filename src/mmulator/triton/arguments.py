@@ -12,8 +12,8 @@ from typing import Any
 
 from mmulator.driver import Region
 from mmulator.errors import InternalError, LaunchError, UnsupportedError, shown
+from mmulator.launch.regions import room_behind
 from mmulator.layouts.tensormap.fields import BYTES as MAP_BYTES
-from mmulator.machine.launch.regions import room_behind
 from mmulator.ptx.declared import Parameter
 from mmulator.triton import descriptors
 from mmulator.triton.arrays import ArrayPointer, stand_in

@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from mmulator.errors import LaunchError
-from mmulator.machine.launch.regions import kept, pointer, room_behind
+from mmulator.launch.regions import kept, pointer, room_behind
 
 # Types of elements as Triton's and torch's people write them; ml_dtypes uses the same names.
 _NAMES = (

@@ -12,7 +12,7 @@ from mmulator import location
 from mmulator.driver import Driver, Function, current
 from mmulator.driver.clock import blocks_per_multiprocessor
 from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
-from mmulator.machine.launch.report import Report
+from mmulator.host.report import Report
 from mmulator.triton import descriptors
 from mmulator.triton.arguments import Packer, slots
 from mmulator.triton.cubin import resources

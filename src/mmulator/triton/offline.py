@@ -13,9 +13,9 @@ from typing import Any, Literal
 from mmulator import driver
 from mmulator.driver.settings import REPORT
 from mmulator.errors import LaunchError, short_traceback, shown
+from mmulator.host.module import SANITIZE
+from mmulator.host.report import Report
 from mmulator.isa.chips import as_device
-from mmulator.machine.launch.report import Report
-from mmulator.machine.module import SANITIZE
 from mmulator.triton.arrays import stand_in, take_arrays
 from mmulator.triton.launcher import Launcher
 from mmulator.triton.versions import interface

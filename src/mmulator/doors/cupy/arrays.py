@@ -11,7 +11,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from mmulator.driver import Region, current
 from mmulator.errors import LaunchError, UnsupportedError
-from mmulator.machine.launch.regions import kept, room_behind
+from mmulator.launch.regions import kept, room_behind
 
 # Functions of elements whose results are exact, or rounded once.
 EXACT = frozenset((

@@ -14,8 +14,8 @@ from mmulator.doors.cupy.compiling import compiled
 from mmulator.doors.cupy.device import Stream, current_stream
 from mmulator.driver import Function, LoadedModule, Region, current
 from mmulator.errors import LaunchError, UnsupportedError
+from mmulator.launch.limits import KIB
 from mmulator.lazy import cached_property
-from mmulator.machine.launch.limits import KIB
 
 
 class RawModule:

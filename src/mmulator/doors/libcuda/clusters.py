@@ -13,7 +13,7 @@ from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.modules import blocks_per_multiprocessor
 from mmulator.doors.libcuda.state import Kernel, state
 from mmulator.errors import LaunchError
-from mmulator.machine.launch.limits import MAX_CLUSTER, PORTABLE_CLUSTER, cluster_shape
+from mmulator.launch.limits import MAX_CLUSTER, PORTABLE_CLUSTER, cluster_shape
 
 Extent = tuple[int, int, int]
 _COOPERATIVE, _CLUSTER = 2, 4  # CUlaunchAttributeID

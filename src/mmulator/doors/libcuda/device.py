@@ -8,7 +8,7 @@ from mmulator.doors.libcuda.abi import Refused, api, c_string, name_of, put, put
 from mmulator.doors.libcuda.codes import CODES, Code
 from mmulator.doors.libcuda.state import POOL, PRIMARY, Context, check_device, state
 from mmulator.driver.chips import Device
-from mmulator.machine.launch.limits import KIB, MAX_BLOCK, MAX_GRID, MAX_THREADS, MULTIPROCESSOR
+from mmulator.launch.limits import KIB, MAX_BLOCK, MAX_GRID, MAX_THREADS, MULTIPROCESSOR
 
 DRIVER_VERSION = 13010  # the CUDA that this driver is: 13.1
 NOT_THERE = range(1, 148)  # attributes that exist; those not in the table are 0: no textures, no other devices, and so on

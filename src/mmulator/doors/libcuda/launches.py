@@ -13,7 +13,7 @@ from mmulator.doors.libcuda.runtime import BARRIER
 from mmulator.doors.libcuda.state import PRIMARY, EventState, Kernel, StreamState, state
 from mmulator.driver import Event
 from mmulator.errors import LaunchError
-from mmulator.machine.launch.limits import MAX_BLOCK, MAX_GRID, dimensions
+from mmulator.launch.limits import MAX_BLOCK, MAX_GRID, dimensions
 
 Extent = tuple[int, int, int]
 _BUFFER, _SIZE = 1, 2  # CU_LAUNCH_PARAM_BUFFER_POINTER and CU_LAUNCH_PARAM_BUFFER_SIZE

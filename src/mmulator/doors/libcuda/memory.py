@@ -15,8 +15,8 @@ from mmulator.doors.libcuda.device import current_context
 from mmulator.doors.libcuda.state import POOL, PRIMARY, check_device, state
 from mmulator.driver import Allocation
 from mmulator.errors import LaunchError
-from mmulator.machine.launch.arena import bytes_at
-from mmulator.machine.launch.limits import host_memory
+from mmulator.launch.arena import bytes_at
+from mmulator.launch.limits import host_memory
 
 HOST, DEVICE = 1, 2  # CUmemorytype
 DEVICE_KIND, PINNED, REGISTERED, MANAGED = "device memory", "pinned memory", "registered memory", "managed memory"

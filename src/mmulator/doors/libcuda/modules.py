@@ -12,7 +12,7 @@ from mmulator.doors.libcuda.images import ptx_at
 from mmulator.doors.libcuda.runtime import with_runtime
 from mmulator.doors.libcuda.state import Kernel, Library, state
 from mmulator.errors import LaunchError
-from mmulator.machine.launch.limits import KIB, MAX_THREADS, MULTIPROCESSOR
+from mmulator.launch.limits import KIB, MAX_THREADS, MULTIPROCESSOR
 
 STATIC_SHARED = 48 * KIB  # what a block has unless its kernel opts in to more
 

@@ -9,7 +9,7 @@ import torch
 
 from mmulator.driver import current
 from mmulator.errors import UnsupportedError
-from mmulator.machine.launch.limits import KIB, MULTIPROCESSOR
+from mmulator.launch.limits import KIB, MULTIPROCESSOR
 
 CUDA = (13, 0)  # what `torch.version.cuda` says
 BUILT_FOR = (75, 80, 86, 90, 100, 120)  # what a build of torch for this CUDA has code for

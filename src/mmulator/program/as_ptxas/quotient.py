@@ -20,7 +20,7 @@ from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
 
 ONE = 0x3F800000
 Fresh = Callable[[str], Reg]
-# What PTX has no instruction for (machine/meaning/quotient.py), and the instruction that each is like.
+# What PTX has no instruction for (compiler/lowering/quotient.py), and the instruction that each is like.
 _LIKE = {"scale": ("abs", ("f32",)), "times": ("mul", ("f32",)), "sum": ("fma", ("rn", "f32"))}
 
 

@@ -1,7 +1,7 @@
 """Rules that a module's text breaks on every path, whatever it is launched with: what `mmulator check` says besides errors.
 
 Only what is certain is told: an instruction that is executed breaks the rule whichever way led there. So a finding here has no
-threads, and what depends on values is left to a launch (machine/sanitizer/).
+threads, and what depends on values is left to a launch (sanitizer/).
 """
 
 from __future__ import annotations

@@ -1,0 +1,429 @@
+"""Writing one basic block: registers as 32-lane values, operands in and results out, masks at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from mmulator.codegen.lang import Instrument, Native
+from mmulator.codegen.ops import bitcast, bits_mask, cast_ptr, load, mask_bits, select, store, trailing_zeros
+from mmulator.codegen.types import Ty, boolean, f32, f64, i8, i16, i32, i64, ptr, ptr_to, u8, u16, u32, u64, u128, void
+from mmulator.codegen.values import Builder, Value, constant, extract, splat
+from mmulator.compiler.emit.shadow import Shadow
+from mmulator.errors import InternalError
+from mmulator.isa.types import type_bits
+from mmulator.native.hooks.events import READ, WRITE, Access, register
+from mmulator.native.state import Warp
+from mmulator.program.addresses import HEADER_LOCAL
+from mmulator.program.blocks import Block
+from mmulator.program.frames import WORD, Frame, pinned_registers
+from mmulator.ptx.tree import (
+    Address,
+    Immediate,
+    Instruction,
+    NegatedPredicate,
+    Operand,
+    Reg,
+    Sink,
+    SpecialRegister,
+    Symbol,
+)
+
+LANES = 32
+_UNSIGNED: dict[int, Ty] = {8: u8, 16: u16, 32: u32, 64: u64, 128: u128}
+_SIGNED: dict[int, Ty] = {8: i8, 16: i16, 32: i32, 64: i64}
+
+
+def known(value: Value) -> int | None:
+    """The number that an integer Value is known to be, in every lane (as its type reads it), or None."""
+    text = value.text
+    if text == "zeroinitializer":
+        return 0
+    if text.startswith("splat ("):
+        text = text[:-1].split()[-1]
+    elif text[0] not in "-0123456789":
+        return None
+    number = int(text)
+    return number if value.ty.signed else number % (1 << value.ty.bits)
+
+
+def vector_type(type_name: str) -> Ty:
+    """The 32-lane type in which a PTX type is computed: formats other than f32 and f64 travel as raw bits."""
+    if type_name == "pred":
+        return boolean.vec(LANES)
+    if type_name in ("f32", "f64"):
+        return (f32 if type_name == "f32" else f64).vec(LANES)
+    bits = max(type_bits(type_name), 8)
+    if type_name[0] == "s" and type_name[1:].isdigit():
+        return _SIGNED[bits].vec(LANES)
+    return _UNSIGNED[bits].vec(LANES)
+
+
+def storage_type(type_name: str) -> Ty:
+    """The 32-lane type of a register's bits."""
+    if type_name == "pred":
+        return boolean.vec(LANES)
+    return _UNSIGNED[max(type_bits(type_name), 8)].vec(LANES)
+
+
+class Names(Protocol):
+    """What names in a kernel stand for."""
+
+    def symbol(self, e: Any, symbol: Symbol) -> Value:
+        """Address of a variable."""
+
+    def special(self, e: Any, name: str) -> Value:
+        """A special register: in 32 lanes, or one value for all."""
+
+
+def shaped(ty: Ty, like: Value) -> Ty:
+    """A vector type, or its element for what is one value."""
+    return ty if like.ty.lanes else ty.element
+
+
+class BlockEmitter:
+    """State while a block is written. `values`: registers whose current value is known here; `dirty`: to be stored.
+
+    What is the same in all lanes is a Value without lanes, for who asks (`one`); all others see it in 32 lanes. An instrument
+    that looks at registers finds 32 lanes everywhere.
+    """
+
+    def __init__(
+        self, b: Builder, block: Block, frame: Frame, names: Names, locals_bytes: int, events: Instrument | None = None
+    ) -> None:
+        self.b: Builder = b
+        self.block, self.frame = block, frame
+        self.w, self.regs, self.mask = b.params
+        self._names = names
+        self.events = events
+        # registers whose every access an instrument sees
+        self.seen = pinned_registers(block.function) if events is not None and register.under(events) is not None else set()
+        self.late: Collection[int] = ()  # instructions, by id, that are behind where they stood
+        self.local_bytes = locals_bytes
+        self.values: dict[str, Value] = {}
+        self.dirty: dict[str, None] = {}
+        self.known: dict[Any, Any] = {}  # what the block has computed of some value and may need again
+        self._ones: dict[str, Value] = {}  # of vectors, by their text, the one value that they were made of
+        self._spread: dict[tuple[str, Ty], Value] = {}  # the reverse
+        self.natives: dict[str, Native] = {}
+        self.active = bits_mask(self.mask)
+        self.site = 0
+        self.current: Instruction | None = None
+        self.lanes = LANES
+        self.dropped: Value | None = None  # lanes that an instruction is written without
+        self.shadow: Shadow | None = None  # which lanes hold a value in which register, if anybody asks
+        self.shares: dict[int, Any] = {}  # of instructions, by id, in what is done together (compiler/lowering/products.py)
+        self.runs: dict[int, Any] = {}  # the same of loads (compiler/meaning/memory.py)
+        self.own = self.regs  # the block's own memory for that
+        self._rooms: dict[int, list[str]] = {}  # stack memory by its bytes
+        self._taken: dict[int, int] = {}  # how many of each the current instruction has
+
+    # native functions -----------------------------------------------------------------------------------------------
+    def call(self, function: Native, *args: Any) -> Value:
+        """A call of a native function, as it is under the kernel's instrument; of a hook that this does not take, nothing."""
+        called = function.under(self.events)
+        if called is None:
+            return Value(self.b, void, "")
+        self.natives[called.name] = called
+        return called(*args)
+
+    def hears(self, event: Native) -> bool:
+        """Whether the kernel's instrument takes a hook: else there is nothing to compute for it."""
+        return event.under(self.events) is not None
+
+    # registers ------------------------------------------------------------------------------------------------------
+    def read(self, name: str) -> Value:
+        """A register's bits, for an instruction that reads it."""
+        return self.spread(self._read(name))
+
+    def _read(self, name: str) -> Value:
+        if name in self.seen:
+            self._note(name, READ)
+        return self._value(name)
+
+    def spread(self, value: Value) -> Value:
+        """In 32 lanes."""
+        if value.ty.lanes:
+            return value
+        key = value.text, value.ty
+        if key not in self._spread:
+            made = self._spread[key] = splat(value, LANES)
+            self._ones[made.text] = value
+        return self._spread[key]
+
+    def one_of(self, value: Value) -> Value | None:
+        """Of a value in 32 lanes the one that all of them are known to have."""
+        if not value.ty.lanes:
+            return value
+        if value.ty.kind == "int" and (number := known(value)) is not None:
+            return constant(self.b, value.ty.element, number)
+        found = self._ones.get(value.text)
+        return Value(self.b, value.ty.element, found.text) if found is not None else None
+
+    def _value(self, name: str) -> Value:
+        """In 32 lanes, or one for all."""
+        value = self.values.get(name)
+        if value is None:
+            value = self._load(name)
+            self.values[name] = value
+        return value
+
+    def _note(self, name: str, access: int) -> None:
+        lanes = self.mask if self.current is None else self.lanes_of(self.current)
+        said = access | Access.LATER if id(self.current) in self.late else access
+        self.call(register, self.w, lanes, self.frame.slots[name], said, self.site)
+
+    def _place(self, name: str) -> Value:
+        at = self.frame.words[name] if name in self.frame.words else self.frame.slots[name]
+        return self.b.emit(ptr_to(u8), f"getelementptr i8, ptr {self.regs.text}, i64 {at}")
+
+    def _load(self, name: str) -> Value:
+        ty = storage_type(self.frame.types[name])
+        if name in self.frame.words:
+            word = ty.element if ty.bits > 1 else u8
+            value = self.b.load(word, self._place(name))
+            return value if ty.bits > 1 else value != 0
+        if name not in self.frame.slots:  # never written on any path that is seen from here: zero
+            return constant(self.b, ty, 0)
+        if ty.bits == 1:
+            return bits_mask(self.b.load(u32, self._place(name)))
+        return self.b.load(ty, self._place(name), align=4)
+
+    def write(self, name: str, value: Value, guard: Value | None = None) -> None:
+        """Set a register from bits of its size; lanes outside `guard` keep theirs."""
+        value = self._as_stored(name, value)
+        ty = storage_type(self.frame.types[name])
+        bits = self.to_bits(value, ty)
+        if value.ty.kind == "float" and value.ty.lanes and value.ty.bits == ty.bits:
+            self.known[bits.text, bits.ty, value.ty, False] = value
+        value = bits
+        if name in self.seen:
+            self._note(name, WRITE)
+        if guard is not None:
+            old = self._value(name)
+            whole = self.one_of(guard)
+            if whole is None or value.ty != old.ty:
+                value, old = self.spread(value), self.spread(old)
+            value = select(guard if whole is None else whole, value, old)
+        if value.ty.lanes and name in self.frame.uniform:
+            raise InternalError(f"{name} was thought to be one value, and is not")
+        self.values[name] = value
+        self.dirty[name] = None
+
+    def _as_stored(self, name: str, value: Value) -> Value:
+        """One value for a register that is one (any lane that is here has it), and where an instrument looks in 32 lanes."""
+        if value.ty.lanes and name in self.frame.uniform:
+            one = self.one_of(value)
+            return extract(value, trailing_zeros(self.mask)) if one is None else one
+        return value if self.events is None else self.spread(value)
+
+    def to_bits(self, value: Value, ty: Ty) -> Value:
+        """A computed value as register bits: same bits, or extended by the value's own sign."""
+        if value.ty.kind == "float":
+            value = bitcast(shaped(_UNSIGNED[value.ty.bits].vec(LANES), value), value)
+        if ty.bits == 1:
+            return value if value.ty.bits == 1 else value != 0
+        return shaped(ty, value)(value)
+
+    def flush(self, everything: bool = False) -> None:
+        """Store what later blocks read (or all, before an operation that reads the register file)."""
+        if self.shadow is not None:
+            self.shadow.flush()
+        live = self.frame.live_out[self.block.index]
+        for name in self.dirty:
+            if (name in self.frame.slots or name in self.frame.words) and (everything or name in live):
+                self._store(name)
+        if everything:
+            self.dirty.clear()
+
+    def _store(self, name: str) -> None:
+        value, place = self.values[name], self._place(name)
+        if name in self.frame.words:
+            self.b.store(value if value.ty.bits > 1 else u8(value), place)
+            return
+        value = self.spread(value)
+        if value.ty.bits == 1:
+            old = self.b.load(u32, place)
+            self.b.store((mask_bits(value) & self.mask) | (old & ~self.mask), place)
+        else:
+            self.b.store(select(self.active, value, self.b.load(value.ty, place, align=4)), place, align=4)
+
+    def store_registers(self, names: list[str]) -> None:
+        """Bring these registers' slots up to date: something reads them behind the program's back."""
+        for name in names:
+            if name in self.dirty:
+                self._store(name)
+                del self.dirty[name]
+
+    def place_now(self, name: str, bits: int) -> int | None:
+        """Where in the register file a register of so many bits has the value that it has here, if it lies there at all."""
+        if name in self.dirty or name in self.seen or type_bits(self.frame.types[name]) != bits:
+            return None
+        return self.frame.slots.get(name)
+
+    def place_then(self, name: str, bits: int) -> int | None:
+        """Where a register of so many bits may be written at once, by an operation of all lanes: it lives on there."""
+        if name in self.seen or type_bits(self.frame.types[name]) != bits or name not in self.frame.live_out[self.block.index]:
+            return None
+        return self.frame.slots.get(name)
+
+    def words_of(self, names: list[str]) -> Value | None:
+        """Where the words of registers begin, if they lie one behind the other."""
+        at = [self.frame.words.get(n, -1) for n in names]
+        if at[0] < 0 or at != [at[0] + WORD * n for n in range(len(at))]:
+            return None
+        return cast_ptr(u64, self._place(names[0]))
+
+    def written(self, name: str) -> None:
+        """A register's place in the register file has its new value."""
+        self.values.pop(name, None)
+        self.dirty.pop(name, None)
+
+    # operands -------------------------------------------------------------------------------------------------------
+    def guard(self, ins: Instruction) -> Value | None:
+        """The lanes for which a guarded instruction acts."""
+        if ins.guard is None:
+            return None
+        register, negated = ins.guard
+        value = self._read(register.name)
+        return self.spread(~value if negated else value)
+
+    def lanes_of(self, ins: Instruction) -> Value:
+        """Active lanes of an instruction as 32 bits: the block's, less those its guard excludes."""
+        guard = self.guard(ins)
+        lanes = self.mask if self.dropped is None else self.mask & ~self.dropped
+        if guard is None:
+            return lanes
+        whole = self.one_of(guard)
+        return lanes & mask_bits(guard) if whole is None else select(whole, lanes, 0)
+
+    def source(self, operand: Operand, type_name: str) -> Value:
+        """An operand's value in the computing type of a PTX type."""
+        return self.spread(self._source(operand, type_name))
+
+    def one(self, operand: Operand, type_name: str) -> Value | None:
+        """The same as one value, if it is known to be the same in all lanes."""
+        if self.events is not None or (isinstance(operand, Reg) and self.one_of(self._value(operand.name)) is None):
+            return None
+        return self.one_of(self._source(operand, type_name))
+
+    def _source(self, operand: Operand, type_name: str) -> Value:
+        ty = vector_type(type_name)
+        match operand:
+            case Reg(name=name):
+                return self.typed(self._read(name), ty, self.frame.types[name])
+            case Immediate():
+                return self.immediate(operand.bits(type_name), ty)
+            case NegatedPredicate(register=register):
+                return ~self._read(register.name)
+            case SpecialRegister(name=name):
+                return self.typed(self._names.special(self, name), ty, "")
+            case Symbol():
+                return self.typed(self._names.symbol(self, operand), ty, "")
+            case Sink():
+                return constant(self.b, ty, 0)
+        raise InternalError(f"{operand} is no source")
+
+    def typed(self, value: Value, ty: Ty, declared: str) -> Value:
+        """Register bits as a computing type; a wider register gives its low bits, a narrower is extended by its type."""
+        key = value.text, value.ty, ty, declared[:1] == "s"
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = self._typed(value, ty, declared)
+        return found
+
+    def _typed(self, value: Value, ty: Ty, declared: str) -> Value:
+        if ty.bits == 1:
+            return value if value.ty.bits == 1 else value != 0
+        if ty.kind == "float":
+            value = self.spread(value)
+            return bitcast(ty, _UNSIGNED[ty.bits].vec(LANES)(value))
+        if ty.bits > value.ty.bits > 1 and declared[:1] == "s":
+            value = bitcast(shaped(_SIGNED[value.ty.bits].vec(LANES), value), value)
+        return shaped(ty, value)(value)
+
+    def immediate(self, bits: int, ty: Ty) -> Value:
+        if ty.kind == "float":
+            return bitcast(ty, constant(self.b, _UNSIGNED[ty.bits].vec(LANES), bits))
+        return constant(self.b, ty, bits)
+
+    def symbol(self, operand: Symbol) -> Value:
+        """Address of a variable (u64 x 32)."""
+        return self.spread(self._names.symbol(self, operand))
+
+    def local_base(self) -> Value:
+        """Offset of this frame's local memory, per lane (u32 x 32)."""
+        place = self.b.emit(ptr_to(u8), f"getelementptr i8, ptr {self.regs.text}, i64 {HEADER_LOCAL}")
+        return self.b.load(u32.vec(LANES), place)
+
+    def address(self, operand: Address) -> Value:
+        """base + offset, u64 x 32. With a 32-bit register the sum has 32 bits, as on hardware: a negative one and a positive
+        offset may meet in shared memory."""
+        return self.spread(self._address(operand))
+
+    def one_address(self, operand: Address) -> Value | None:
+        """The same as one value, if it is known to be the same in all lanes."""
+        if self.events is not None or (isinstance(operand.base, Reg) and self.one_of(self._value(operand.base.name)) is None):
+            return None
+        return self.one_of(self._address(operand))
+
+    def _address(self, operand: Address) -> Value:
+        match operand.base:
+            case Reg(name=name):
+                value = self._read(name)
+                wide = shaped(u64.vec(LANES), value)
+                if value.ty.bits == 32 and operand.offset:
+                    value = value + (operand.offset & 0xFFFFFFFF)
+                    return wide(value)
+                value = wide(value)
+            case Symbol() as base:
+                value = self._names.symbol(self, base)
+            case Immediate() as base:
+                value = constant(self.b, u64, base.value)
+        return value + operand.offset if operand.offset else value
+
+    # memory for out-of-line functions -------------------------------------------------------------------------------
+    def next_site(self, ins: Instruction, sites: list[Instruction]) -> None:
+        """Begin an instruction: it has a number, and the stack memory of the one before is free again."""
+        self.site, self.current = len(sites), ins
+        sites.append(ins.original)
+        self._taken.clear()
+
+    def _stack(self, ty: Ty, count: int) -> Value:
+        size = ty.size * count
+        rooms, taken = self._rooms.setdefault(size, []), self._taken.get(size, 0)
+        if taken == len(rooms):
+            rooms.append(self.b.alloca(ty, count).text)
+        self._taken[size] = taken + 1
+        return Value(self.b, ptr_to(ty), rooms[taken])
+
+    @contextmanager
+    def passing(self) -> Iterator[None]:
+        """Stack memory that is taken in here is free again afterwards."""
+        taken = dict(self._taken)
+        yield
+        self._taken = taken
+
+    def spill(self, *values: Value) -> Value:
+        """Vectors one after the other in stack memory, until the instruction's end; pointer to the first lane of the first."""
+        ty = values[0].ty
+        place = self._stack(ty, len(values))
+        for n, value in enumerate(values):
+            store(value, place, n)
+        return Value(self.b, ptr_to(ty.element), place.text)
+
+    def room(self, ty: Ty, count: int = 1) -> Value:
+        """Stack memory for `count` vectors of `ty`, until the instruction's end."""
+        place = self._stack(ty, count)
+        return Value(self.b, ptr_to(ty.element), place.text)
+
+    def fetch(self, place: Value, ty: Ty, number: int = 0) -> Value:
+        """Vector `number` of stack memory."""
+        return load(ty, Value(self.b, ptr_to(ty), place.text), number)
+
+    def warp(self, field: str) -> Any:
+        return self.w.field(field)
+
+
+BLOCK_PARAMS = [("w", ptr_to(Warp)), ("regs", ptr), ("mask", u32)]

@@ -1,0 +1,113 @@
+"""A block's emitter that knows its kernel: variables, parameters, each lane's local memory. What meanings write with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmulator.codegen.lang import Native
+from mmulator.codegen.loading import address
+from mmulator.codegen.ops import cast_ptr
+from mmulator.codegen.types import u64, u128
+from mmulator.codegen.values import Builder, Value
+from mmulator.compiler.emit.block import LANES, BlockEmitter, storage_type
+from mmulator.compiler.emit.code import KernelCode
+from mmulator.compiler.emit.shadow import Shadow
+from mmulator.native.hooks.events import READ, Access, register
+from mmulator.native.memory import memory as mem
+from mmulator.native.state import Cta, Kind, Launch, TransferKind
+from mmulator.program.blocks import Block
+from mmulator.program.frames import Frame
+from mmulator.program.image import LocalFrame
+from mmulator.program.inline_assembly import moved_by_compiler
+from mmulator.program.uses import uses_and_defs
+from mmulator.ptx.tree import Instruction
+
+U64, U128 = u64.vec(LANES), u128.vec(LANES)
+
+
+class Emitter(BlockEmitter):
+    """What the meaning of an instruction writes with: a block's values, and the kernel around it."""
+
+    def __init__(self, kernel: KernelCode, b: Builder, block: Block, frame: Frame) -> None:
+        self.kernel = kernel
+        self.function_name = block.function.function.name
+        self.is_entry = block.function.function.is_entry
+        super().__init__(b, block, frame, kernel, kernel.locals[self.function_name].bytes, kernel.options.events)
+        self.late = kernel.moved.late
+        if kernel.doubtful:
+            self.shadow = Shadow(self, kernel.doubtful[self.function_name])
+
+    @property
+    def device(self) -> str:
+        return self.kernel.device
+
+    @property
+    def locals(self) -> LocalFrame:
+        """Local memory of this function."""
+        return self.kernel.locals[self.function_name]
+
+    def begin(self, ins: Instruction) -> None:
+        """An instruction, or the ending of a block, is written from here on."""
+        self.next_site(ins, self.kernel.sites)
+
+    def note_early(self, ins: Instruction) -> None:
+        """Tell an instrument of registers that an instruction reads where it stood, which is not where it is."""
+        names = sorted(uses_and_defs(ins)[0] & self.seen)
+        if names and not moved_by_compiler(ins):
+            site = len(self.kernel.sites)
+            self.kernel.sites.append(ins.original)
+            for name in names:
+                self.call(register, self.w, self.mask, self.frame.slots[name], READ | Access.LATER, site)
+
+    def frame_offset(self, name: str) -> int | None:
+        """Offset of a variable of this function's local memory, or None."""
+        return self.locals.offsets.get(name)
+
+    def kernel_parameter(self, name: str) -> int | None:
+        """Offset of a kernel parameter in the parameter memory, or None."""
+        if self.is_entry and name not in self.locals.offsets:
+            return self.kernel.params.get(name)
+        return None
+
+    def launch_field(self, name: str) -> Any:
+        return cast_ptr(Launch, cast_ptr(Cta, self.warp("cta")).field("launch")).field(name)
+
+    def uses(self, kind: Kind, carry_out: Native) -> None:
+        """The kernel issues asynchronous operations of this kind, which a native function carries out."""
+        self.kernel.queues[kind] = address(carry_out.under(self.events) or carry_out)
+
+    def transfers(self, kind: TransferKind, move: Native) -> None:
+        """The kernel issues bulk operations of this kind, whose units a native function does (native/asynchrony/transfers.py)."""
+        self.kernel.movers[kind] = address(move.under(self.events) or move)
+
+    def mover(self, move: Native) -> int:
+        """The same for one of many functions that do transfers of a kind: the number, in this kernel, of this one."""
+        at = address(move.under(self.events) or move)
+        movers = self.kernel.movers
+        number = next((n for n, known in movers.items() if known == at), max((TransferKind.OWN - 1, *movers)) + 1)
+        movers[number] = at
+        return number
+
+    def mbarriers(self) -> None:
+        """The kernel makes mbarriers, of which its clusters know more than their words (native/asynchrony/accounts.py)."""
+        self.kernel.mbarriers = True
+
+    # local memory ---------------------------------------------------------------------------------------------------
+    def local_address(self, offset: int) -> Value:
+        """Of this frame's local memory, per lane."""
+        return U64(self.local_base()) + offset
+
+    def local_value(self, at: Value, bits: int) -> Value:
+        """A value of each lane's local memory."""
+        ty = storage_type(f"b{min(bits, 64)}")
+        parts = -(-bits // 64)
+        place = self.room(ty, parts)
+        function = mem.load_function("local", ty.bits // 8, parts)
+        self.call(function, self.w, self.mask, self.spill(at), place, self.site)
+        values = [self.fetch(place, ty, n) for n in range(parts)]
+        return values[0] if parts == 1 else U128(values[0]) | (U128(values[1]) << 64)
+
+    def store_local(self, at: Value, value: Value) -> None:
+        values = [value] if value.ty.bits <= 64 else [U64(value), U64(value >> 64)]
+        function = mem.store_function("local", values[0].ty.bits // 8, len(values))
+        self.call(function, self.w, self.mask, self.spill(at), self.spill(*values), self.site)

@@ -1,0 +1,26 @@
+"""Tables that instructions of a kernel point to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+
+@dataclass
+class MatrixTables:
+    """In the order of their use. Filled by compiler/meaning/."""
+
+    tables: list[np.ndarray] = field(default_factory=list)
+    index: dict[Any, int] = field(default_factory=dict)
+    # tiles of wgmma: (function, n, bits of an element, register slots) of the accumulator
+    tiles: dict[tuple[str, int, int, tuple[int, ...]], int] = field(default_factory=dict)
+    wgmma: list[np.ndarray] = field(default_factory=list)
+    # registers of each function that its wgmma read and write behind its back
+    pinned: dict[str, set[str]] = field(default_factory=dict)
+    tile_bytes: int = 0
+    a_pack: tuple[int, int] = (0, 0)  # bytes of the largest plain and packed A, of those that are kept
+    b_pack: tuple[int, int] = (0, 0)
+    scratch_bytes: int = 0
+    keep: list[Any] = field(default_factory=list)

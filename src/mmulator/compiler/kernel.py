@@ -1,0 +1,274 @@
+"""Blocks to machine code: writes each basic block as one LLVM function and compiles them in groups."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, dataclass, field
+from functools import cache
+from types import ModuleType
+
+from mmulator.codegen.engine import target_cpu
+from mmulator.codegen.lang import Native
+from mmulator.codegen.locks import no_fork
+from mmulator.codegen.ops import cast_ptr
+from mmulator.codegen.types import i32, u64
+from mmulator.codegen.values import Builder, Value, constant, module_text
+from mmulator.compiler.code import BlockCode
+from mmulator.compiler.code import groups as code_groups
+from mmulator.compiler.compiled import CompiledKernel as CompiledKernel
+from mmulator.compiler.compiled import Facts
+from mmulator.compiler.emit.block import BLOCK_PARAMS, BlockEmitter
+from mmulator.compiler.emit.code import MatrixTables
+from mmulator.compiler.emit.emitter import Emitter
+from mmulator.compiler.options import DEFAULT, CompileOptions
+from mmulator.errors import InternalError
+from mmulator.isa.effects import Memory
+from mmulator.isa.types import type_bits
+from mmulator.native.hooks.events import undefined_used
+from mmulator.native.hooks.operands import barrier_passed
+from mmulator.native.state import STACK_BYTES, Cta, Kind
+from mmulator.native.threads.scheduler import run_clusters
+from mmulator.numerics.profiles import dot_key, profile_for
+from mmulator.program.addresses import SHARED_BASE
+from mmulator.program.as_ptxas.contract import contract as contracted
+from mmulator.program.as_ptxas.fold import fold
+from mmulator.program.as_ptxas.inflight import Moved, delay_reads, is_injected, unfenced
+from mmulator.program.blocks import (
+    LONGEST,
+    Block,
+    FunctionBlocks,
+    Program,
+    accesses_memory,
+    build,
+    instructions,
+)
+from mmulator.program.calls import check_frames, deepest, place_frames
+from mmulator.program.counts import instruction_class, instruction_macs
+from mmulator.program.frames import Frame, allocate, liveness, unread_results
+from mmulator.program.image import LocalFrame, ModuleImage, local_frame
+from mmulator.program.provenance import origins, variables_of
+from mmulator.program.registers import entry_registers
+from mmulator.program.runnable import require_supported
+from mmulator.program.shared import shared_layout
+from mmulator.program.skips import Skips, skips_of
+from mmulator.program.undefined import Doubt, doubt
+from mmulator.program.uniform import uniform_registers
+from mmulator.ptx.resources import named_symbols, parameter_bytes, parameter_offsets
+from mmulator.ptx.tree import Function, Instruction, Module, Symbol, Variable
+from mmulator.twin.sfu import tables_for
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class Source:
+    """What the code of a kernel was written from, and its texts. sites: instruction of each site number."""
+
+    program: Program
+    sites: list[Instruction]
+    texts: list[str] = field(default_factory=list)
+
+
+@cache
+def meanings() -> ModuleType:
+    """compiler/meaning, and all that is imported on the way to code: a forked child cannot wait for it."""
+    with no_fork:
+        from mmulator.compiler import meaning
+    return meaning
+
+
+class Jit:
+    """Compiles one kernel of a module for one device."""
+
+    def __init__(
+        self, module: Module, function: Function, image: ModuleImage, device: str, options: CompileOptions = DEFAULT
+    ) -> None:
+        self.meaning = meanings()
+        self.module, self.image, self.device, self.options = module, image, device, options
+        self.moved = Moved()
+        self.program = build(module, function, self._prepare, longest=0 if options.step else LONGEST)
+        functions = [f.function for f in self.program.functions.values()]
+        self.unfenced: set[int] = set().union(*(unfenced(f) for f in functions))
+        self.numbers = {name: number for number, name in enumerate(self.program.functions)}
+        require_supported(module, functions)
+        self.shared = shared_layout(module, functions)
+        live = {n: liveness(f) for n, f in self.program.functions.items()}
+        self.doubtful: dict[str, Doubt] = {}
+        self.variables: dict[str, dict[str, Variable]] = {}
+        self.origins: dict[str, dict[str, Symbol]] = {}
+        if undefined_used.under(options.events) is not None:
+            self.doubtful = {n: doubt(f, live[n], options.watched) for n, f in self.program.functions.items()}
+            both = {n: (f.function, variables_of(module, f.function)) for n, f in self.program.functions.items()}
+            self.variables = {n: v for n, (_, v) in both.items()}
+            self.origins = {n: origins(f, v) for n, (f, v) in both.items()}
+        self.skips = skips_of(self.program) if barrier_passed.under(options.events) is not None else Skips()
+        self.stack = STACK_BYTES if any(i.effects.allocates for f in functions for i in f.instructions) else 0
+        self.locals: dict[str, LocalFrame] = {f.name: local_frame(f, self.stack) for f in functions}
+        self.frames: dict[str, Frame] = {
+            n: allocate(f, live[n], self.doubtful[n].registers if self.doubtful else frozenset(), *self._unseen(f))
+            for n, f in self.program.functions.items()
+        }
+        self.params = dict(zip((p.name for p in function.params), parameter_offsets(function.params)))
+        self.parameter_bytes = parameter_bytes(function.params)
+        self.sites: list[Instruction] = []
+        self.matrix = MatrixTables()
+        self.queues: dict[Kind, int] = {}
+        self.movers: dict[int, int] = {}
+        self.mbarriers = False
+
+    def _prepare(self, function: Function) -> Function:
+        """What ptxas would do to a function before instructions have their meaning."""
+        contract = self.options.contract and "debug" not in self.module.options  # ptxas optimises no such module
+        return delay_reads(contracted(fold(function)) if contract else function, self.options.waits, self.moved)
+
+    def _unseen(self, function: FunctionBlocks) -> tuple[frozenset[str], frozenset[str]]:
+        """Registers that are one value, and results that nobody reads. Who looks at a kernel finds 32 lanes of each."""
+        if self.options.step or self.options.events is not None:
+            return frozenset(), frozenset()
+        return uniform_registers(function, self.locals[function.function.name].offsets), unread_results(function)
+
+    # symbols --------------------------------------------------------------------------------------------------------
+    def symbol(self, e: Emitter, symbol: Symbol) -> Value:
+        name = symbol.name
+        b = e.b
+        local = self.locals[e.function_name].offsets.get(name)
+        if local is not None:
+            return u64.vec(32)(e.local_base()) + (local + symbol.offset)
+        if name in self.shared.addresses:
+            offset = self.shared.addresses[name] + symbol.offset
+            if self.options.clusters:
+                return cast_ptr(Cta, e.warp("cta")).field("shared_base") + (offset - SHARED_BASE)
+            return constant(b, u64, offset)
+        if name in self.image.addresses:
+            return constant(b, u64, self.image.symbol_address(name) + symbol.offset)
+        if e.is_entry and name in self.params:
+            return constant(b, u64, self.params[name] + symbol.offset)
+        callee = self.module.function(name)
+        if callee is not None and callee.name in self.image.functions:
+            return constant(b, u64, self.image.functions[callee.name])
+        raise InternalError(f"{name} has no address")
+
+    def special(self, e: BlockEmitter, name: str) -> Value:
+        return self.meaning.special_registers.special_register(e, name)
+
+    # compilation ----------------------------------------------------------------------------------------------------
+    def compile(self, progress: Progress | None = None) -> CompiledKernel:
+        """Write and compile all blocks. progress(done, total) in PTX instructions. Raises UnsupportedError."""
+        start = time.perf_counter()
+        target_cpu()  # raises what is wrong with its name here, where no instruction is to blame
+        groups = self.program.groups
+        places, frame_bytes = place_frames(groups, {n: f.bytes for n, f in self.frames.items()})
+        local = deepest(groups, {n: f.bytes for n, f in self.locals.items()}) + 16
+        check_frames(self.program.entry.function, frame_bytes, local)
+        natives: dict[str, Native] = {}
+        classes = self.classes()
+        sizes = [sum(c.values()) for c in classes]
+        code = BlockCode(len(sizes))
+        try:
+            for text, group in self.texts(sizes, natives):
+                code.take(text, group)
+            self.meaning.wgmma.find_rivals(self.matrix)
+            runs = run_clusters.under(self.options.events) or run_clusters
+            code.load([*natives.values(), runs], lambda done: progress and progress(sum(sizes[:done]), sum(sizes)))
+        except BaseException:
+            code.give_up()
+            raise
+        functions = {n: number for number, n in enumerate(self.program.functions) if n in self.program.pointed}
+        every = [f.function for f in self.program.functions.values()]
+        macs = [sum(instruction_macs(i) for i in b.body) for b in self.program.blocks]
+        widest = (type_bits(i.form["type"]) // 8 for i in self.sites if i.effects.memory is Memory.ATOMIC)
+        facts = Facts(
+            self.program.entry.function.name, self.program.entry.entry, (self.shared.addresses, self.shared.static),
+            [dict(c) for c in classes], [(n, number) for n, number in enumerate(macs) if number],
+            [b.index for b in self.program.blocks if accesses_memory(b)],
+            [(f.entry, *astuple(places[n])) for n, f in self.program.functions.items()],
+            [functions.get(n, -1) for n in self.image.function_names],
+            frame_bytes, local, max(widest, default=1), entry_registers(every[0], every),
+            "vprintf" in named_symbols(every), self.mbarriers, self.notes(),
+        )  # fmt: skip
+        source = Source(self.program, self.sites)
+        seconds = time.perf_counter() - start
+        return CompiledKernel(
+            facts, self.image, self.matrix, self.queues, self.movers, code, lambda: source, seconds, code.cached
+        )
+
+    def classes(self) -> list[Counter[str]]:
+        """Of each block, instructions by class."""
+        return [Counter(instruction_class(i) for i in instructions(b)) for b in self.program.blocks]
+
+    def texts(self, sizes: list[int], natives: dict[str, Native]) -> Iterator[tuple[str, range]]:
+        """LLVM text of the blocks, which have so many instructions, and which they are. natives: what they call is added."""
+        for group in code_groups(sizes):
+            yield self._text([self.program.blocks[n] for n in group], natives), group
+
+    def written(self) -> Source:
+        """What `compile` writes, without compiling it."""
+        sizes = [sum(c.values()) for c in self.classes()]
+        return Source(self.program, self.sites, [text for text, _ in self.texts(sizes, {})])
+
+    def notes(self) -> list[str]:
+        """What of this kernel is not known to be the device's to the bit."""
+        approximate: set[str] = set()
+        inferred: dict[str, None] = {}
+        unseen: dict[str, None] = {}
+        early: dict[int, None] = {}
+        for item in self.program.functions.values():
+            for ins in item.function.instructions:
+                if is_injected(ins):
+                    early[ins.span.line] = None
+                if not ins.form.is_matrix and ins.form.status.state == "unproven":
+                    unseen[ins.mnemonic] = None
+                elif ins.effects.approximate:
+                    approximate.add(ins.opcode)
+                elif instruction_macs(ins):
+                    profile = profile_for(dot_key(ins.form), self.device)
+                    if profile.confidence == "inferred":
+                        inferred[f"{ins.mnemonic} on {self.device}: {profile.note or 'not observed'}"] = None
+        tables, measured = tables_for(self.device)
+        said = list(inferred)
+        if unseen:
+            said.append(f"{', '.join(unseen)}: as the PTX ISA describes them; no chip that has them was asked")
+        if early:
+            lines = ", ".join(map(str, early))
+            said.append(f"a result of wgmma is used before its wait_group, which is undefined; as ptxas does (C7517), a wait was "
+                        f"put in front of line {lines}")  # fmt: skip
+        every = [i for f in self.program.functions.values() for i in f.function.instructions]
+        if any(i.effects.resizes for i in every) and not entry_registers(
+            self.program.entry.function, [f.function for f in self.program.functions.values()]
+        ):
+            said.append("setmaxnreg does nothing, as ptxas has it (C7508): it needs .maxnreg, or .minnctapersm with .maxntid or "
+                        ".reqntid")  # fmt: skip
+        if self.options.clusters and any(_of_halves_elsewhere(i) for i in every):
+            said.append("sums of f16x2 and bf16x2 by atomics in the shared memory of another block: as the PTX ISA has them; "
+                        "ptxas 13.0 makes an H200 add such words as integers")  # fmt: skip
+        if approximate and not measured:
+            said.append(
+                f"{', '.join(sorted(approximate))}: approximate functions with the tables of {tables.device}; "
+                f"none were captured on {self.device}"
+            )
+        return said
+
+    def _text(self, group: list[Block], natives: dict[str, Native]) -> str:
+        """LLVM text of these blocks. natives: what they call is added."""
+        builders = []
+        for block in group:
+            builder, called = self._write(block)
+            builders.append(builder)
+            natives |= called
+        return module_text(builders)
+
+    def _write(self, block: Block) -> tuple[Builder, dict[str, Native]]:
+        b = Builder(f"block{block.index}", i32, BLOCK_PARAMS)
+        with b:
+            e = Emitter(self, b, block, self.frames[block.function.function.name])
+            self.meaning.write_block(e)
+        return b, e.natives
+
+
+def _of_halves_elsewhere(ins: Instruction) -> bool:
+    """An atomic sum of two halves that may lie in the shared memory of another CTA of the cluster."""
+    m = ins.modifiers
+    sums = ins.effects.memory is Memory.ATOMIC and "add" in m and ("f16x2" in m or "bf16x2" in m)
+    return sums and not {"global", "shared", "shared::cta"} & {*m}

@@ -1,0 +1,144 @@
+"""Calls: what is passed and what comes back, by each lane's local memory (program/image.py has the places)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmulator.codegen.types import i32, u64
+from mmulator.codegen.values import Value, constant
+from mmulator.compiler.emit.block import LANES, storage_type
+from mmulator.compiler.emit.emitter import Emitter
+from mmulator.compiler.lowering.builtins import builtin_abi, builtin_name, call_builtin
+from mmulator.errors import must_be
+from mmulator.native.memory import memory as mem
+from mmulator.native.threads import calls as rt
+from mmulator.native.threads.stack import stack_restore
+from mmulator.program.image import SAVED_STACK, Abi, prototype_abi
+from mmulator.program.operands import call_operands, callee_of
+from mmulator.ptx.tree import Function, Instruction, Operand, Parameter, Reg, Symbol
+
+U64, I32 = u64.vec(LANES), i32.vec(LANES)
+
+
+def call(e: Emitter, ins: Instruction) -> None:
+    """End a block by a call."""
+    if (name := builtin_name(ins, e.kernel.module)) is not None:
+        call_builtin(e, ins, name)
+        return
+    abi, params, _ = _abi(e, ins)
+    _, arguments = call_operands(ins)
+    base = e.local_address(e.local_bytes)
+    for operand, place, parameter in zip(arguments, abi.params, params):
+        with e.passing():
+            _pass(e, operand, base + place, parameter)
+    callee = callee_of(ins)
+    if isinstance(callee, Reg):
+        targets = e.room(I32)
+        where = e.spill(U64(e.source(callee, "u64")))
+        e.call(rt.find_functions, e.w, e.mask, where, targets)
+    else:
+        function = must_be(e.kernel.module.function(callee.name), Function)
+        targets = e.spill(constant(e.b, I32, e.kernel.numbers[function.name]))
+    if e.kernel.stack:
+        _save_stack(e)
+    e.flush()
+    e.b.ret(
+        e.call(
+            rt.call_function, e.w, e.mask, targets, e.block.targets[0], e.kernel.numbers[e.function_name], e.local_bytes,
+            e.site,
+        )
+    )  # fmt: skip
+
+
+def receive(e: Emitter, ins: Instruction) -> None:
+    """Results of the call that control comes back from."""
+    if e.kernel.stack and builtin_name(ins, e.kernel.module) is None:
+        _restore_stack(e)
+    abi, _, returns = _abi(e, ins)
+    results, _ = call_operands(ins)
+    base = e.local_address(e.local_bytes)
+    for operand, place, parameter in zip(results, abi.returns, returns):
+        with e.passing():
+            _take(e, operand, base + place, parameter)
+
+
+def _abi(e: Emitter, ins: Instruction) -> tuple[Abi, Any, Any]:
+    """(places, parameters, returns) of the function that a call reaches."""
+    callee = callee_of(ins)
+    module, caller = e.kernel.module, e.block.function.function
+    if isinstance(callee, Symbol) and callee.space == "func":
+        function = must_be(module.function(callee.name), Function)
+        if builtin_name(ins, module) is not None:
+            return builtin_abi(function), function.params, function.returns
+        return e.kernel.locals[function.name].abi, function.params, function.returns
+    name = must_be(ins.operands[-1], Symbol).name
+    if name in caller.prototypes:
+        p = caller.prototypes[name]
+        return prototype_abi(p), p.params, p.returns
+    function = must_be(module.function(caller.targets[name].targets[0].name), Function)
+    return e.kernel.locals[function.name].abi, function.params, function.returns
+
+
+def _copy(e: Emitter, size: int, source: Value, target: Value) -> None:
+    """Bytes of each lane's local memory to another place in it."""
+    e.call(rt.copy_local, e.w, e.mask, e.spill(source), e.spill(target), size, e.site)
+
+
+def _pass(e: Emitter, operand: Operand, target: Value, parameter: Any) -> None:
+    if isinstance(operand, Symbol):
+        _copy(e, parameter.size, e.local_address(must_be(e.frame_offset(operand.name), int)), target)
+        return
+    bits = passed_bits(parameter)
+    e.store_local(target, storage_type(f"b{bits}")(e.source(operand, f"b{bits}")))
+
+
+def _take(e: Emitter, operand: Operand, source: Value, parameter: Any) -> None:
+    if isinstance(operand, Symbol):
+        offset = e.frame_offset(operand.name)
+        if offset is not None:
+            _copy(e, parameter.size, source, e.local_address(offset))
+    elif isinstance(operand, Reg):
+        e.write(operand.name, e.local_value(source, passed_bits(parameter)))
+
+
+def passed_bits(parameter: Parameter) -> int:
+    """Bits of a register that is a parameter or a result; none is a predicate (program/runnable.py)."""
+    return max(parameter.bits, 8)
+
+
+# the stack of alloca ------------------------------------------------------------------------------------------------
+def _saved_stack(e: Emitter) -> Value:
+    return e.local_address(e.locals.offsets[SAVED_STACK])
+
+
+def _save_stack(e: Emitter) -> None:
+    """What a callee takes with alloca is free when it returns."""
+    place = e.spill(e.warp("stack"))
+    e.call(mem.store_function("local", 4, 1), e.w, e.mask, e.spill(_saved_stack(e)), place, e.site)
+
+
+def _restore_stack(e: Emitter) -> None:
+    value = e.spill(U64(e.local_value(_saved_stack(e), 32)))
+    e.call(stack_restore, e.w, e.mask, value, e.site)
+
+
+# parameters declared as .reg ----------------------------------------------------------------------------------------
+def load_register_parameters(e: Emitter) -> None:
+    """At the start of a function: from the frame into their registers."""
+    first = next(iter(e.block.body), e.block.last)
+    if first is not None:
+        e.begin(first)
+    for parameter in e.block.function.function.params:
+        if parameter.space == "reg":
+            at = e.local_address(e.locals.offsets[parameter.name])
+            with e.passing():
+                e.write(parameter.name, e.local_value(at, passed_bits(parameter)))
+
+
+def store_register_returns(e: Emitter) -> None:
+    """Where a function returns: its results from their registers into the frame."""
+    for parameter in e.block.function.function.returns:
+        if parameter.space == "reg":
+            at = e.local_address(e.locals.offsets[parameter.name])
+            with e.passing():
+                e.store_local(at, e.read(parameter.name))

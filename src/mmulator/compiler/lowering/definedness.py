@@ -1,0 +1,467 @@
+"""What an instruction makes of registers without a value: which of its results have none, and whether it uses one.
+
+Beside each instruction that may meet such a register (program/undefined.py) stand a few operations on masks of lanes
+(compiler/emit/shadow.py). Values without a value may be copied and computed with; they matter where lanes decide by them, as an address,
+and when they are stored to memory that others see. Products carry them, element by element, to where that happens: a tile may be
+computed whole, and stored in part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from mmulator.codegen.lang import Native
+from mmulator.codegen.ops import bits_mask, load, mask_bits, select, shuffle, store
+from mmulator.codegen.types import i32, u32, u64
+from mmulator.codegen.values import Value, constant
+from mmulator.compiler.emit.block import LANES
+from mmulator.compiler.emit.emitter import Emitter
+from mmulator.compiler.emit.shadow import FULL, Shadow
+from mmulator.compiler.lowering.matrix_operands import address_of, state_space, table_pointer
+from mmulator.compiler.lowering.operands import elements
+from mmulator.compiler.meaning.memory import place_of
+from mmulator.errors import must_be
+from mmulator.isa.effects import Addressed, Algebra, Ends, Flow, Memory, Stored
+from mmulator.isa.form import Form
+from mmulator.isa.types import type_bits
+from mmulator.layouts import Fragment
+from mmulator.layouts.operands import fragment
+from mmulator.native.hooks import events
+from mmulator.native.state import FULL as ALL
+from mmulator.native.threads.warp import shfl_function
+from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
+from mmulator.program.operands import call_operands
+from mmulator.program.undefined import flow_of, may_miss
+from mmulator.program.uses import accesses, registers_of
+from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, flatten
+from mmulator.rules.values import UNDEFINED_ADDRESS, UNDEFINED_BRANCH, UNDEFINED_STORE
+
+U32, U64 = u32.vec(LANES), u64.vec(LANES)
+Masks = list["Value | None"]
+_BASE = {
+    name: slot << SLOT_SHIFT
+    for name, slot in (("shared", SLOT_SHARED), ("local", SLOT_LOCAL), ("const", SLOT_CONST), ("param", SLOT_PARAM))
+}
+_ROWS = 8  # of a matrix of ldmatrix
+
+
+def _base(space: str) -> int:
+    return _BASE.get(space.partition("::")[0], 0)
+
+
+def _names(operands: Iterable[Operand]) -> list[str]:
+    return [n for o in operands for n in registers_of(o)]
+
+
+def _every(masks: Iterable[Value | None]) -> Value | None:
+    """Lanes that are in all of them."""
+    out: Value | None = None
+    for mask in masks:
+        if mask is not None:
+            out = mask if out is None else out & mask
+    return out
+
+
+def _any(masks: Iterable[Value | None]) -> Value | None:
+    out: Value | None = None
+    for n, mask in enumerate(masks):
+        if mask is None:
+            return None
+        out = mask if n == 0 or out is None else out | mask
+    return out
+
+
+# uses that matter -----------------------------------------------------------------------------------------------------
+def _use(e: Emitter, s: Shadow, names: Iterable[str], lanes: Value, rule: int) -> None:
+    """Lanes use registers in a way that matters."""
+    for name in names:
+        mask = s.of(name)
+        if mask is not None:
+            bad = lanes & ~mask
+            with e.b.if_(bad != 0):
+                e.call(events.undefined_used, e.w, bad, rule, s.doubt.memory(name), e.site)
+
+
+def decides(e: Emitter, ins: Instruction) -> None:
+    """Lanes go one way or the other by the guard of an instruction."""
+    if e.shadow is not None and ins.guard is not None:
+        _use(e, e.shadow, [ins.guard[0].name], e.mask, UNDEFINED_BRANCH.number)
+
+
+def _uses(e: Emitter, s: Shadow, ins: Instruction) -> None:
+    effects = ins.effects
+    if ins.guard is not None and effects.ends is Ends.NO and (effects.memory is not Memory.NONE or not effects.pure):
+        decides(e, ins)
+    if effects.ends is Ends.INDEXED:
+        _use(e, s, _names(ins.operands[:1]), e.mask, UNDEFINED_BRANCH.number)
+    if effects.hints:
+        return
+    for operand in ins.operands:
+        if isinstance(operand, Address) and isinstance(operand.base, Reg) and s.doubts(operand.base.name):
+            _use(e, s, [operand.base.name], _of_address(e, ins), UNDEFINED_ADDRESS.number)
+
+
+def _of_address(e: Emitter, ins: Instruction) -> Value:
+    """The lanes whose addresses count."""
+    addressed = ins.effects.addressed
+    if addressed is Addressed.ROWS:
+        return constant(e.b, u32, (1 << _ROWS * max(1, ins.form.num)) - 1)
+    if addressed is Addressed.WARP:
+        return e.mask & (constant(e.b, u32, 0) - e.mask)
+    return e.lanes_of(ins)
+
+
+# results --------------------------------------------------------------------------------------------------------------
+def judge(e: Emitter, ins: Instruction) -> Callable[[], None] | None:
+    """Before an instruction is written: its uses, and what is to be written behind it."""
+    s = e.shadow
+    if s is None:
+        return None
+    _uses(e, s, ins)
+    if ins.effects.ends is not Ends.NO:
+        return None
+    stored = ins.effects.stored
+    if stored is not Stored.NOTHING and isinstance(ins.operands[0], Address):
+        return _STORES[stored](e, s, ins)
+    flow = flow_of(ins, s.doubt.watched)
+    targets = [o for access, operand in accesses(ins) if "w" in access and not isinstance(operand, Address)
+               for o in _registers(operand)]  # fmt: skip
+    if flow in (Flow.WGMMA, Flow.TILE, Flow.MOVED) or (not any(s.doubts(t.name) for t in targets) and stored is Stored.NOTHING):
+        return None
+    masks = _RESULTS[flow](e, s, ins, targets)
+    guard = s.of(ins.guard[0].name) if ins.guard is not None else None
+    lanes = mask_bits(must_be(e.guard(ins), Value)) if ins.guard is not None else None
+    behind = _STORES[stored](e, s, ins) if stored is not Stored.NOTHING else None
+
+    def settle() -> None:
+        for target, mask in zip(targets, masks):
+            s.set(target.name, mask, lanes)
+            if guard is not None and s.doubts(target.name):
+                s.set(target.name, guard & must_be(s.of(target.name), Value))
+        if behind is not None:
+            behind()
+
+    return settle
+
+
+def _registers(operand: Operand) -> list[Reg]:
+    return [o for o in flatten((operand,)) if isinstance(o, Reg)]
+
+
+def _sources(ins: Instruction) -> list[Operand]:
+    return [o for access, o in accesses(ins) if "r" in access and not isinstance(o, Address)]
+
+
+def _defined(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
+    return [None] * len(targets)
+
+
+def _each(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
+    sources = _sources(ins)
+    if ins.form["boolop"] in ("and", "or") and isinstance(sources[2], Reg) and sources[2].type == "pred":
+        own = _every(s.of(n) for n in _names(sources[:2]))
+        return [_logic_of(e, s, ins.form["boolop"], sources[2], own)] * len(targets)
+    return [_every(s.of(n) for n in _names(sources))] * len(targets)
+
+
+def _logic_of(e: Emitter, s: Shadow, op: str, operand: Operand, other: Value | None) -> Value | None:
+    """`other` and a predicate, which may decide alone."""
+    own = _every(s.of(n) for n in _names([operand]))
+    if other is None:
+        return own
+    value = mask_bits(e.source(operand, "pred"))
+    alone = ~value if op == "and" else value
+    if own is not None:
+        return (own & other) | (own & alone)
+    return other | alone
+
+
+def _logic(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
+    a, b = ins.operands[1:3]
+    masks = [_every(s.of(n) for n in _names([o])) for o in (a, b)]
+    if masks[0] is None and masks[1] is None:
+        return [None]
+    known = [m if m is not None else constant(e.b, u32, FULL) for m in masks]
+    alone = [mask_bits(e.source(o, "pred")) for o in (a, b)]
+    if ins.effects.algebra is Algebra.AND:
+        alone = [~v for v in alone]
+    return [(known[0] & known[1]) | (known[0] & alone[0]) | (known[1] & alone[1])]
+
+
+def _parts(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
+    return _of_parts(s, flatten(ins.operands[1:3]), targets)
+
+
+def _picks(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
+    sources: list[Operand] = list(ins.operands[1:3])
+    if isinstance(ins.operands[3], Immediate) and not ins.form["mode"]:
+        picks = ins.operands[3].bits("b32")
+        sources = [sources[n] for n in sorted({picks >> 4 * n >> 2 & 1 for n in range(4)})]
+    return _of_parts(s, sources, targets)
+
+
+def _of_parts(s: Shadow, sources: Iterable[Operand], targets: list[Reg]) -> Masks:
+    """Results that have a value in the lanes where one of the sources has one."""
+    return [_any(s.of(o.name) for o in sources if isinstance(o, Reg))] * len(targets)
+
+
+def _choice(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
+    a, b, c = ins.operands[1:4]
+    of = [_every(s.of(n) for n in _names([o])) for o in (a, b)]
+    if of[0] is None and of[1] is None:
+        return [_every(s.of(n) for n in _names([c]))]
+    if not (isinstance(c, Reg) and c.type == "pred"):  # which of the two is chosen is not computed twice
+        return [_every([_any(of), *(s.of(n) for n in _names([c]))])]
+    known = [m if m is not None else constant(e.b, u32, FULL) for m in of]
+    p = mask_bits(e.source(c, "pred"))
+    return [_every([(p & known[0]) | (~p & known[1]), *(s.of(n) for n in _names([c]))])]
+
+
+def _loaded(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
+    address = must_be(next(o for o in ins.operands if isinstance(o, Address)), Address)
+    names = elements(ins.operands[0])
+    space, where = place_of(e, ins, address)
+    size = max(type_bits(ins.form["type"]) // 8, 1)
+    place = e.room(U32)
+    e.call(events.bytes_read, e.w, e.lanes_of(ins), e.spill(where), _base(space), size, len(names), place, e.site)
+    return [load(u32, place, n) for n, o in enumerate(names) if isinstance(o, Reg)]
+
+
+def _rows(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
+    form = ins.form
+    if (form.m, form.n) != (8, 8):
+        return [None] * len(targets)
+    at, place = e.spill(address_of(e, ins.operands[1])), e.room(U32)
+    trans = int("trans" in ins.modifiers)
+    e.call(events.rows_read, e.w, at, _base(state_space(form)), max(1, form.num), trans, place, e.site)
+    return [load(u32, place, n) for n in range(len(targets))]
+
+
+def _lanes(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
+    a, b, c = ins.operands[1:4]
+    by: list[Value] = []
+
+    def taken(mask: Value | None) -> Value | None:
+        """Macro: the lanes whose shuffle takes its value from a lane in `mask`."""
+        if mask is None:
+            return None
+        if not by:
+            by.extend(e.spill(U32(e.source(o, "b32"))) for o in (b, c))
+        place, moved, values = e.room(U32), e.room(U32), e.room(U32)
+        store(constant(e.b, u32, FULL), place)
+        with e.b.if_(mask != FULL):
+            ones = constant(e.b, U32, 1)
+            e.b.store(select(bits_mask(mask), ones, 0), values)
+            e.call(shfl_function(ins.form["mode"]), values, *by, moved)
+            store(mask_bits(e.fetch(moved, U32) != 0), place)
+        return load(u32, place)
+
+    here = e.lanes_of(ins) if may_miss(ins) else None
+    met = taken(here)
+    if here is not None and met is not None:
+        e.call(events.shuffle_missed, e.w, here & ~met, e.site)
+    lanes = _every([met, taken(_every(s.of(n) for n in _names([a]))), *(s.of(n) for n in _names([b, c]))])
+    return [lanes, *[None] * (len(targets) - 1)]
+
+
+def _warp(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
+    """Results of a vote, a match or a reduction. A vote has a value if one lane that takes part has one, a reduction if all."""
+    mask = _every(s.of(n) for n in _names(ins.operands[1:2]))
+    if mask is None:
+        return [None] * len(targets)
+    active = e.lanes_of(ins)
+    bad = (active & ~mask) != 0 if ins.effects.flow is Flow.REDUCED else (active & mask) == 0
+    return [select(bad, constant(e.b, u32, 0), FULL)] * len(targets)
+
+
+# matrices -------------------------------------------------------------------------------------------------------------
+def _product(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
+    form = ins.form
+    of: list[Masks] = [[s.of(n) for n in _names([o])] for o in ins.operands[1:4]]
+    if all(m is None for masks in of for m in masks):
+        return [None] * len(targets)
+    of[2] = of[2] if len(of[2]) == len(targets) else [None] * len(targets)
+    if any(fragment(form, x).copies > 1 for x in "abd"):
+        return of[2]
+    of.append([None] * len(targets))
+    places = [_spill(e, masks) for masks in of]
+    table = table_pointer(e, i32, ("rows and columns", form), lambda tables: _rows_and_columns(form))
+    e.call(events.product_of, table, *places)
+    return [load(u32, places[3], n) for n in range(len(targets))]
+
+
+def _spill(e: Emitter, masks: Masks) -> Value:
+    place = e.room(U32, -(-len(masks) // LANES))
+    for n, mask in enumerate(masks):
+        store(mask if mask is not None else constant(e.b, u32, FULL), place, n)
+    return place
+
+
+def _rows_and_columns(form: Form) -> np.ndarray:
+    """Registers of A, of B and of D, and elements in one of D; then of each register and lane of A its row, of B its column, of
+    D the row and the column of each element."""
+    a, b, d = (fragment(form, x) for x in "abd")
+    rows = a.maps[1].transpose(1, 0, 2)[:, :, 0]
+    columns = b.maps[2].transpose(1, 0, 2)[:, :, 0]
+    places = np.stack([d.maps[1], d.maps[2]], -1).transpose(1, 0, 2, 3)
+    head = [a.registers, b.registers, d.registers, d.per_register]
+    return np.concatenate([head, rows.ravel(), columns.ravel(), places.ravel()]).astype(np.int32)
+
+
+def wgmma(e: Emitter, ins: Instruction, table: Value, a_desc: Value, b_desc: Value, adds: Value) -> None:
+    """Behind the issue of a wgmma: what its accumulator will hold. adds: lanes whose scale-d is true."""
+    s = e.shadow
+    if s is None:
+        return
+    d, a, b, *rest = ins.operands
+    lane = e.mask & (constant(e.b, u32, 0) - e.mask)
+    for operand in (a, b):
+        if isinstance(operand, Reg):
+            _use(e, s, [operand.name], lane, UNDEFINED_ADDRESS.number)
+    scale = rest[2 if ins.form.sparse else 0]
+    _use(e, s, _names([scale]), e.mask, UNDEFINED_BRANCH.number)
+    names = _names([d])
+    if not any(map(s.doubts, names)):
+        return
+    before = [m if (m := s.of(n)) is None else m | ~adds for n in names]
+    places = [_spill(e, [s.of(n) for n in _names(elements(a))] if not isinstance(a, Reg) else [None] * 4), _spill(e, before)]
+    e.call(events.product_in_shared, e.w, table, a_desc, b_desc, *places, e.site)
+    for n, name in enumerate(names):
+        s.set(name, load(u32, places[1], n))
+
+
+def tile(e: Emitter, ins: Instruction, f: Fragment, table: Value, at: Value, stride: Value) -> None:
+    """Behind a wmma.load."""
+    s, names = e.shadow, _names(ins.operands[:1])
+    if s is None or not any(map(s.doubts, names)):
+        return
+    place = e.room(U32)
+    base = _base(state_space(ins.form))
+    e.call(events.tile_read, e.w, table, at, base, stride, f.bits, f.per_register, place, e.site)
+    for n, name in enumerate(names):
+        s.set(name, load(u32, place, n))
+
+
+def moved(e: Emitter, ins: Instruction, move: Native) -> None:
+    """Behind a movement of elements between lanes, which is done with marks of those that have no value, too."""
+    s = e.shadow
+    (target,), (source,) = _names(ins.operands[:1]), _names(ins.operands[1:2])
+    if s is None or not s.doubts(target):
+        return
+    mask = s.of(source)
+    if mask is not None:
+        out = e.room(U32)
+        e.call(move, e.spill(select(bits_mask(mask), 0, constant(e.b, U32, FULL))), out)
+        mask = mask_bits(e.fetch(out, U32) == 0)
+    s.set(target, mask)
+
+
+_RESULTS: dict[Flow, Callable[[Emitter, Shadow, Instruction, list[Reg]], Masks]] = {
+    Flow.DEFINED: _defined, Flow.EACH: _each, Flow.ANY: _parts, Flow.CHOICE: _choice, Flow.LOGIC: _logic, Flow.LOADED: _loaded,
+    Flow.ROWS: _rows, Flow.PRODUCT: _product, Flow.LANES: _lanes, Flow.WARP: _warp, Flow.REDUCED: _warp, Flow.PICKS: _picks,
+}  # fmt: skip
+
+
+# stores ---------------------------------------------------------------------------------------------------------------
+def _written(e: Emitter, s: Shadow, ins: Instruction, values: tuple[Operand, ...], size: int) -> Callable[[], None] | None:
+    """Behind a store: bytes that it has given no value."""
+    found = [(n, name, m) for n, o in enumerate(values) for name in _names([o]) if (m := s.of(name)) is not None]
+    if not found:
+        return None
+    address = must_be(next(o for o in ins.operands if isinstance(o, Address)), Address)
+    space, where = place_of(e, ins, address)
+    at, lanes = e.spill(where), e.lanes_of(ins)
+
+    def settle() -> None:
+        for n, name, mask in found:
+            bad = lanes & ~mask
+            with e.b.if_(bad != 0):
+                loaded = s.doubt.memory(name)
+                e.call(events.undefined_written, e.w, lanes, bad, at, _base(space), n * size, size, loaded, e.site)
+
+    return settle
+
+
+def _st(e: Emitter, s: Shadow, ins: Instruction) -> Callable[[], None] | None:
+    return _written(e, s, ins, elements(ins.operands[1]), max(type_bits(ins.form["type"]) // 8, 1))
+
+
+def _behind_atomic(e: Emitter, s: Shadow, ins: Instruction) -> Callable[[], None] | None:
+    """An exchange leaves nothing of what was there; what others combine with nothing stays nothing."""
+    at = next(n for n, o in enumerate(ins.operands) if isinstance(o, Address))
+    size = type_bits(ins.form["type"]) // 8
+    values = elements(ins.operands[-1] if ins.form["op"] == "cas" else ins.operands[at + 1])
+    undefined = _written(e, s, ins, values, size)
+    if ins.form["op"] != "exch":
+        return undefined
+    space, where = place_of(e, ins, must_be(ins.operands[at], Address))
+    spilled, lanes = e.spill(where), e.lanes_of(ins)
+
+    def settle() -> None:
+        e.call(events.bytes_written, e.w, lanes, spilled, _base(space), size * len(values))
+        if undefined is not None:
+            undefined()
+
+    return settle
+
+
+def _stmatrix(e: Emitter, s: Shadow, ins: Instruction) -> Callable[[], None] | None:
+    form = ins.form
+    names = _names([ins.operands[1]])
+    if (form.m, form.n) != (8, 8) or "trans" in ins.modifiers or not any(map(s.doubts, names)):
+        return None
+    found = [(n, name, m) for n, name in enumerate(names) if (m := s.of(name)) is not None]
+    at = address_of(e, ins.operands[0])
+
+    def settle() -> None:
+        for n, name, mask in found:
+            with e.b.if_(mask != FULL):
+                rows = shuffle(at, None, [_ROWS * n + lane // 4 for lane in range(LANES)])
+                own = rows + Value(e.b, U64, _steps())
+                loaded = s.doubt.memory(name)
+                base = _base(state_space(form))
+                e.call(events.undefined_written, e.w, ALL, ~mask, e.spill(own), base, 0, 4, loaded, e.site)
+
+    return settle
+
+
+def _steps() -> str:
+    return "<" + ", ".join(f"i64 {4 * (lane % 4)}" for lane in range(LANES)) + ">"
+
+
+def _wmma_store(e: Emitter, s: Shadow, ins: Instruction) -> None:
+    """wmma.store to global memory; what it stores elsewhere counts as a value."""
+    if state_space(ins.form) == "global":
+        _use(e, s, _names([ins.operands[1]]), e.mask, UNDEFINED_STORE.number)
+
+
+_STORES: dict[Stored, Callable[[Emitter, Shadow, Instruction], Callable[[], None] | None]] = {
+    Stored.VALUES: _st, Stored.COMBINED: _behind_atomic, Stored.ROWS: _stmatrix, Stored.TILE: _wmma_store,
+}
+
+
+# functions ------------------------------------------------------------------------------------------------------------
+def received(e: Emitter, ins: Instruction) -> None:
+    """Results that arrive when control comes back have a value."""
+    if e.shadow is not None:
+        for access, operand in accesses(ins):
+            if "w" in access:
+                for name in registers_of(operand):
+                    e.shadow.set(name, None)
+        if ins.effects.ends is Ends.CALL:
+            for name in _names(call_operands(ins)[0]):
+                e.shadow.set(name, None)
+
+
+def entered(e: Emitter) -> None:
+    """A function begins: its registers and variables have no value, whatever an earlier call has left there."""
+    s, first = e.shadow, e.block.function.blocks[0].index
+    if s is None or any(first in b.targets for b in e.block.function.blocks):
+        return
+    given = {p.name for p in (*e.block.function.function.params, *e.block.function.function.returns)}
+    for name in s.doubt.registers - given:
+        s.set(name, constant(e.b, u32, 0))
+    frame = e.locals
+    e.call(events.frame_entered, e.w, e.mask, e.spill(e.local_base()), frame.abi.bytes, frame.bytes)

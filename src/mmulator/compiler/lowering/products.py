@@ -1,0 +1,203 @@
+"""Groups of mma (program/products.py): operands are taken where an instruction stands, all is done where the last one stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.codegen.ops import cast_ptr
+from mmulator.codegen.types import ptr_to, u8
+from mmulator.codegen.values import Value
+from mmulator.compiler.emit.block import LANES, storage_type
+from mmulator.compiler.emit.code import MatrixTables
+from mmulator.compiler.emit.emitter import Emitter
+from mmulator.compiler.lowering.matrix_operands import selector_of, table_pointer
+from mmulator.compiler.lowering.operands import elements
+from mmulator.errors import must_be
+from mmulator.isa.form import Form
+from mmulator.layouts.operands import fragment
+from mmulator.layouts.sparse.metadata import selectors
+from mmulator.native.state import Cta
+from mmulator.program.products import Group, Tile, groups
+from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
+from mmulator.twin.lines import OWN
+from mmulator.twin.places import scale_step
+from mmulator.twin.wide import Wide, WideTable, wide, wide_product, widens
+
+Places = NDArray[np.int64]
+
+
+@dataclass
+class Share:
+    """What an instruction is of its group: in which tile, at which row, column and step."""
+
+    pending: Pending
+    tile: int
+    row: int
+    column: int
+    step: int
+
+
+@dataclass
+class Pending:
+    """A group while its block is written. at: of each tile the places of the registers of a, b, c, d. used: bytes of the block's
+    own memory that it has."""
+
+    group: Group
+    last: Instruction
+    at: list[dict[str, Places]] = field(default_factory=list)
+    used: int = 0
+
+
+def _count(form: Form, name: str) -> tuple[int, int]:
+    """Registers of an operand, and bits of one."""
+    if name not in "abcd":  # metadata, scale factors
+        return 1, 32
+    f = fragment(form, name)
+    return f.registers, f.register_bits
+
+
+def _empty(form: Form, tile: Tile) -> dict[str, Places]:
+    grid = {"a": (tile.steps, tile.rows), "b": (tile.steps, tile.columns)}
+    out = {x: np.zeros((*grid.get(x, (tile.rows, tile.columns)), _count(form, x)[0]), np.int64) for x in "abcd"}
+    lines = {"e": tile.rows} if form.sparse else {}
+    if form.block_scale:
+        lines |= {"scale_a": tile.rows, "scale_b": tile.columns, "select_a": tile.rows, "select_b": tile.columns}
+    return out | {x: np.zeros((count, 1), np.int64) for x, count in lines.items()}
+
+
+def _bytes(pending: Pending) -> int:
+    form = pending.group.form
+    return sum(places.size * _count(form, x)[1] * LANES // 8 for at in pending.at for x, places in at.items())
+
+
+def joins(ins: Instruction) -> bool:
+    """Whether an instruction may be done with others: selectors of scale factors in registers are read where it stands."""
+    form = ins.form
+    if not (ins.effects.multiplies and widens(form)):
+        return False
+    if form.sparse and selector_of(ins.operands[5]) not in selectors(form):
+        return False
+    pairs = (pair for _, pair in _scales(ins).values())
+    return all(isinstance(o, Immediate) for pair in pairs for o in elements(pair))
+
+
+def _scales(ins: Instruction) -> dict[str, tuple[Operand, Operand]]:
+    """Scale factors and selectors of a and of b."""
+    if not ins.form.block_scale:
+        return {}
+    a, pair_a, b, pair_b = ins.operands[-4:]
+    return {"a": (a, pair_a), "b": (b, pair_b)}
+
+
+def _scale(e: Emitter, pending: Pending, ins: Instruction, at: dict[str, Places], side: str, line: int) -> None:
+    if side in (scales := _scales(ins)):
+        factors, pair = scales[side]
+        byte, thread = (must_be(o, Immediate).value for o in elements(pair))
+        at[f"scale_{side}"][line] = _taken(e, pending, ins.form, f"scale_{side}", factors)
+        at[f"select_{side}"][line] = byte + thread * scale_step(ins.form, side)
+
+
+def prepare(e: Emitter) -> None:
+    """Find the groups of a block that is about to be written."""
+    body = e.block.body
+    if e.seen or not any(map(joins, body)):
+        return
+    most = 0
+    for group in groups(e.block, e.frame.live_out[e.block.index], joins):
+        pending = Pending(group, body[group.last], [_empty(group.form, tile) for tile in group.tiles])
+        most = max(most, _bytes(pending))
+        for number, tile in enumerate(group.tiles):
+            for row, columns in enumerate(tile.products):
+                for column, steps in enumerate(columns):
+                    for step, n in enumerate(steps):
+                        e.shares[id(body[n])] = Share(pending, number, row, column, step)
+    e.own = cast_ptr(u8, e.b.alloca(u8, most))
+
+
+def join(e: Emitter, ins: Instruction) -> bool:
+    """Take the operands of an instruction that belongs to a group; False for one that does not."""
+    share = e.shares.get(id(ins))
+    if share is None:
+        return False
+    pending, form = share.pending, ins.form
+    at, tile = pending.at[share.tile], pending.group.tiles[share.tile]
+    d, a, b, c = ins.operands[:4]
+    if share.column == 0:
+        at["a"][share.step, share.row] = _taken(e, pending, form, "a", a)
+        if form.sparse:
+            at["e"][share.row] = _taken(e, pending, form, "e", ins.operands[4])
+        _scale(e, pending, ins, at, "a", share.row)
+    if share.row == 0:
+        at["b"][share.step, share.column] = _taken(e, pending, form, "b", b)
+        _scale(e, pending, ins, at, "b", share.column)
+    if share.step == 0:
+        at["c"][share.row, share.column] = _taken(e, pending, form, "c", c)
+    if share.step == tile.steps - 1:
+        at["d"][share.row, share.column] = _given(e, pending, form, d)
+    if ins is pending.last:
+        _finish(e, pending)
+    return True
+
+
+def _room(pending: Pending, bits: int) -> int:
+    pending.used += bits * LANES // 8
+    return pending.used - bits * LANES // 8
+
+
+def _at(e: Emitter, offset: int, bits: int) -> Value:
+    ty = storage_type(f"b{bits}")
+    return e.b.emit(ptr_to(ty), f"getelementptr i8, ptr {e.own.text}, i64 {offset}")
+
+
+def _taken(e: Emitter, pending: Pending, form: Form, name: str, operand: Operand) -> list[int]:
+    """Where the registers of an operand lie: in the register file, or now in memory of the block's own."""
+    bits = _count(form, name)[1]
+    ty = storage_type(f"b{bits}")
+    out = []
+    for o in elements(operand):
+        place = e.place_now(o.name, bits) if isinstance(o, Reg) else None
+        if place is None:
+            offset = _room(pending, bits)
+            e.b.store(ty(e.source(o, f"b{bits}")), _at(e, offset, bits))
+            place = OWN | offset
+        out.append(place)
+    return out
+
+
+def _given(e: Emitter, pending: Pending, form: Form, operand: Operand) -> list[int]:
+    """Where the registers of D shall lie."""
+    bits = _count(form, "d")[1]
+    places = [e.place_then(o.name, bits) if isinstance(o, Reg) else None for o in elements(operand)]
+    return [OWN | _room(pending, bits) if place is None else place for place in places]
+
+
+def _keep(product: Wide, tables: MatrixTables) -> np.ndarray:
+    tables.scratch_bytes = max(tables.scratch_bytes, product.scratch)
+    tables.keep.append(product)
+    return product.table
+
+
+def _finish(e: Emitter, pending: Pending) -> None:
+    """The products, and D of each chain's last."""
+    group, body = pending.group, e.block.body
+    bits = _count(group.form, "d")[1]
+    scratch = cast_ptr(Cta, e.warp("cta")).field("scratch")
+    selector = selector_of(pending.last.operands[5]) if group.form.sparse else 0
+    for tile, at in zip(group.tiles, pending.at):
+        product = wide_product(group.form, e.device, tile.rows, tile.columns, tile.steps, at, selector)
+        table = table_pointer(e, WideTable, ("wide", e.block.index, tile.products), partial(_keep, product))
+        e.call(wide, table, scratch, e.regs, e.own)
+    for tile, at in zip(group.tiles, pending.at):
+        for row, columns in enumerate(tile.products):
+            for column, steps in enumerate(columns):
+                d = elements(body[steps[-1]].operands[0])
+                for o, place in zip(d, at["d"][row, column].tolist()):
+                    if isinstance(o, Reg) and place & OWN:
+                        value = _at(e, place & (OWN - 1), bits)
+                        e.write(o.name, e.b.load(value.ty.to, value, align=4))
+                    elif isinstance(o, Reg):
+                        e.written(o.name)

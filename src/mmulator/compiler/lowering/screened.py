@@ -1,0 +1,59 @@
+"""Lanes whose access cannot be: where a launch goes on (CompileOptions.keep_going), they are left out of the instruction.
+
+An instrument hears of them before the access (events.screened). A load gives them zeros, a store does nothing there; what is
+done for several lanes together (matrices, bulk and tensor copies) ends the launch as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mmulator.codegen.ops import bits_mask, load
+from mmulator.codegen.types import u32
+from mmulator.codegen.values import Value, constant
+from mmulator.compiler.emit.block import storage_type
+from mmulator.compiler.emit.emitter import Emitter
+from mmulator.compiler.meaning.memory import place_of
+from mmulator.errors import must_be
+from mmulator.isa.effects import Memory
+from mmulator.native.hooks import events
+from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
+from mmulator.program.provenance import accessed_bytes
+from mmulator.program.uses import accesses, registers_of
+from mmulator.ptx.tree import Address, Instruction
+
+_SLOTS = {"shared": SLOT_SHARED, "shared::cluster": SLOT_SHARED, "local": SLOT_LOCAL, "const": SLOT_CONST}
+_ACCESS = {Memory.READ: events.READ, Memory.WRITE: events.WRITE}
+EACH = ("memory", "atomic")  # classes of instructions of which each lane's access is its own
+
+
+def lost(e: Emitter, lanes: Value, space: str, at: Value, bytes: int, access: int) -> Value:
+    """Those of these lanes that cannot access so many bytes at their addresses in a state space, which are findings."""
+    place, only = e.room(u32), {"shared": events.Only.OWN, "global": events.Only.GLOBAL}.get(space, events.Only.ANY)
+    base = _SLOTS.get(space, 0) << SLOT_SHIFT
+    e.call(events.screened, e.w, lanes, e.spill(at), base, bytes, only, access, e.site, place)
+    return load(u32, place)
+
+
+@contextmanager
+def screened(e: Emitter, ins: Instruction) -> Iterator[None]:
+    """Around the code of an instruction, for all that is said of its lanes."""
+    address = next((o for o in ins.operands if isinstance(o, Address)), None)
+    bytes = accessed_bytes(ins) if address is not None and ins.effects.counted_as in EACH else 0
+    if not e.kernel.options.keep_going or not bytes:
+        yield
+        return
+    space, at = place_of(e, ins, must_be(address, Address))
+    if space == "param":
+        yield
+        return
+    e.dropped = dropped = lost(e, e.lanes_of(ins), space, at, bytes, _ACCESS.get(ins.effects.memory, events.BOTH))
+    yield
+    e.dropped = None
+    for how, operand in accesses(ins):
+        if "w" in how and not isinstance(operand, Address):
+            for name in registers_of(operand):
+                if e.shadow is not None:
+                    e.shadow.set(name, None, dropped)
+                e.write(name, constant(e.b, storage_type(e.frame.types[name]), 0), bits_mask(dropped))

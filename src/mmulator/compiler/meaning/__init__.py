@@ -1,0 +1,174 @@
+"""What instructions do: one file a chapter of the PTX ISA, named as the chapter's rows in isa/.
+
+binding.py says how a function is bound to its rows; that every row that runs has one is proved here, at import. Other files are
+vocabulary: scope.py (lane-wise functions), lanewise.py, operands.py, matrix_operands.py, products.py, calls.py, builtins.py,
+convergence.py, definedness.py, bounds.py (with an emitter), floatbits.py, narrow.py, minifloat.py, approximate.py (bits),
+quotient.py (rows that program/as_ptxas makes).
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from mmulator.codegen.types import u32, u64
+from mmulator.compiler.emit.block import LANES
+from mmulator.compiler.emit.emitter import Emitter
+from mmulator.compiler.lowering import bounds, convergence, definedness, quotient, special_registers
+from mmulator.compiler.lowering.binding import bound_files, meaning_of, prove
+from mmulator.compiler.lowering.calls import load_register_parameters
+from mmulator.compiler.lowering.lanewise import run
+from mmulator.compiler.lowering.products import prepare
+from mmulator.compiler.lowering.screened import screened
+from mmulator.compiler.meaning import (
+    atomic,
+    barrier,
+    bulk,
+    cluster,
+    compare,
+    control,
+    convert,
+    copies,
+    fence,
+    float,
+    grid,
+    half,
+    integer,
+    logic,
+    matrix_move,
+    mbarrier,
+    memory,
+    misc,
+    mma,
+    move,
+    stack,
+    tensor,
+    tensormap,
+    video,
+    warp,
+    wgmma,
+    wmma,
+)
+from mmulator.errors import InternalError, MmulatorError
+from mmulator.isa import table
+from mmulator.isa.effects import Ends, Together
+from mmulator.isa.types import type_bits
+from mmulator.native.hooks.operands import barrier_passed, fragment_operated, fragment_scaled, members_given
+from mmulator.native.state import FULL
+from mmulator.program.as_ptxas import quotient as quotient_rows
+from mmulator.program.fragments import fragments_of
+from mmulator.program.lanes import lanes_of
+from mmulator.ptx.tree import Immediate, Instruction
+
+U32, U64 = u32.vec(LANES), u64.vec(LANES)
+
+CHAPTERS = (
+    atomic, barrier, bulk, cluster, compare, control, convert, copies, fence, float, grid, half, integer, logic, matrix_move,
+    mbarrier, memory, misc, mma, move, quotient, stack, tensor, tensormap, video, warp, wgmma, wmma,
+)  # fmt: skip
+
+
+def _prove_all() -> None:
+    tables: tuple[ModuleType, ...] = (*table.CHAPTERS, quotient_rows)
+    for rows in tables:
+        name = rows.__name__.rpartition(".")[2]
+        prove(name, rows.ROWS, rows.__name__.removeprefix("mmulator.").replace(".", "/") + ".py")
+    strangers = bound_files() - {rows.__name__.rpartition(".")[2] for rows in tables}
+    if strangers:
+        raise InternalError(f"compiler/meaning/: {strangers} name no file of rows")
+    special_registers.prove()
+
+
+_prove_all()
+
+
+# the code of a block ------------------------------------------------------------------------------------------------
+def write(e: Emitter, ins: Instruction) -> None:
+    """The code of an instruction, after `e.begin`. Raises UnsupportedError."""
+    with screened(e, ins):
+        _write(e, ins)
+
+
+def _write(e: Emitter, ins: Instruction) -> None:
+    meaning = meaning_of(ins.form)
+    settle = definedness.judge(e, ins)
+    bounds.stay_inside(e, ins)
+    try:
+        members(e, ins)
+        passes(e, ins)
+        fragment_elements(e, ins)
+        if meaning.lanewise:
+            run(e, ins, meaning)
+        else:
+            meaning.function(e, ins)
+    except MmulatorError as error:
+        error.span = error.span or ins.span
+        raise
+    if settle is not None:
+        settle()
+
+
+def members(e: Emitter, ins: Instruction) -> None:
+    """For an instrument: the member mask that each lane gives; -1 names all."""
+    if ins.effects.together in (Together.MEMBERS, Together.MEETING) and e.hears(members_given):
+        mask = ins.operands[-1]
+        if ins.operands and not (isinstance(mask, Immediate) and mask.bits("b32") == FULL):
+            e.call(members_given, e.w, e.lanes_of(ins), e.spill(U32(e.source(mask, "b32"))), e.site)
+
+
+def passes(e: Emitter, ins: Instruction) -> None:
+    """For an instrument: the first that a lane does in a block where it has passed an aligned barrier by."""
+    barriers = e.kernel.skips.behind.get(id(ins), 0)
+    if barriers:
+        e.call(barrier_passed, e.w, e.mask, barriers, e.site)
+
+
+def fragment_elements(e: Emitter, ins: Instruction) -> None:
+    """For an instrument: operations on elements of wmma fragments that may differ among lanes."""
+    if not e.hears(fragment_operated) or id(ins) not in fragments_of(e.block.function).partly:
+        return
+    lanes = lanes_of(e.block.function)
+    if lanes.under_condition(ins, e.block):
+        e.call(fragment_operated, e.w, e.lanes_of(ins), e.site)
+    for o in lanes.differing(ins):
+        e.call(fragment_scaled, e.w, e.lanes_of(ins), e.spill(U64(e.source(o, f"b{type_bits(o.type)}"))), e.site)
+
+
+def write_block(e: Emitter) -> None:
+    """All of a block: what comes back from the one before, its instructions, its ending."""
+    block = e.block
+    if block is block.function.blocks[0] and not block.function.function.is_entry:
+        load_register_parameters(e)
+        definedness.entered(e)
+    if block.after is not None:
+        receive = meaning_of(block.after.form).receive
+        if receive is None:
+            raise InternalError(f"control comes back to {block.after}, which receives nothing")
+        e.begin(block.after)
+        receive(e, block.after)
+        definedness.received(e, block.after)
+    prepare(e)
+    memory.prepare_runs(e)
+    for n, ins in enumerate(block.body):
+        e.begin(ins)
+        if n == 0:
+            convergence.arrive(e, ins)
+        write(e, ins)
+    _finish(e)
+
+
+def _finish(e: Emitter) -> None:
+    """The ending: what its instruction means, or where control goes without one."""
+    last = e.block.last
+    if last is not None:
+        e.begin(last)
+    match e.block.ending, last:
+        case Ends.BRANCH, Instruction():
+            definedness.decides(e, last)
+            passes(e, last)
+            control.part_ways(e, last)
+        case Ends.NO, _:
+            control.go_on(e)
+        case _, None:
+            control.leave(e)
+        case _, Instruction():
+            write(e, last)

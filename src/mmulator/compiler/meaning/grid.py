@@ -1,0 +1,12 @@
+"""griddepcontrol (PTX ISA 9.1, Parallel Synchronization and Communication Instructions)."""
+
+from __future__ import annotations
+
+from mmulator.compiler.emit.emitter import Emitter
+from mmulator.compiler.lowering.binding import means
+from mmulator.ptx.tree import Instruction
+
+
+@means("griddepcontrol")
+def griddepcontrol(e: Emitter, ins: Instruction) -> None:
+    """Launches do not overlap: there is nothing to wait for."""

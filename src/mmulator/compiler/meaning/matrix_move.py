@@ -1,0 +1,57 @@
+"""ldmatrix, stmatrix and movmatrix (PTX ISA 9.1, Warp Level Matrix Multiply-Accumulate Instructions)."""
+
+from __future__ import annotations
+
+from mmulator.codegen.lang import Native
+from mmulator.codegen.types import u8, u32
+from mmulator.codegen.values import constant
+from mmulator.compiler.emit.block import LANES
+from mmulator.compiler.emit.emitter import Emitter
+from mmulator.compiler.lowering import definedness
+from mmulator.compiler.lowering.binding import means
+from mmulator.compiler.lowering.matrix_operands import address_of, registers, results, state_space
+from mmulator.compiler.lowering.operands import elements
+from mmulator.layouts.operands import row_bytes
+from mmulator.native.hooks.events import lanes_stored
+from mmulator.native.matrix import matrix_move as rt
+from mmulator.ptx.tree import Instruction
+from mmulator.twin.moves import movmatrix_function
+
+U32 = u32.vec(LANES)
+
+
+@means("ldmatrix")
+def ldmatrix(e: Emitter, ins: Instruction) -> None:
+    form = ins.form
+    r, p = ins.operands
+    at = e.spill(address_of(e, p))
+    out = e.room(U32, len(elements(r)))
+    e.call(rt.load_function(state_space(form), form), e.w, at, out, e.site)
+    results(e, r, out, ins)
+
+
+@means("stmatrix")
+def stmatrix(e: Emitter, ins: Instruction) -> None:
+    form = ins.form
+    p, r = ins.operands
+    source = registers(e, r)
+    at = e.spill(address_of(e, p))
+    e.call(rt.store_function(state_space(form), form), e.w, at, source, e.site)
+    if e.hears(lanes_stored):
+        rows, bytes = constant(e.b, u32, rt.lanes_with_rows(form)), row_bytes(form)
+        image = e.room(u8, bytes * LANES)
+        e.call(rt.image_function(form), source, image)
+        e.call(lanes_stored, e.w, rows, at, rt.base_of(state_space(form)), bytes, image, 1, e.site)
+
+
+@means("movmatrix")
+def movmatrix(e: Emitter, ins: Instruction) -> None:
+    between_registers(e, ins, movmatrix_function(ins.form))
+
+
+def between_registers(e: Emitter, ins: Instruction, move: Native) -> None:
+    d, a = ins.operands
+    out = e.room(U32)
+    e.call(move, registers(e, a), out)
+    results(e, d, out, ins)
+    definedness.moved(e, ins, move)

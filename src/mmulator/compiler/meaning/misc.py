@@ -1,0 +1,44 @@
+"""Miscellaneous Instructions (PTX ISA 9.1)."""
+
+from __future__ import annotations
+
+from mmulator.codegen.ops import trailing_zeros
+from mmulator.codegen.types import u64
+from mmulator.compiler.emit.emitter import Emitter
+from mmulator.compiler.lowering.binding import means
+from mmulator.compiler.lowering.convergence import converge
+from mmulator.native.asynchrony.waiting import fall_asleep
+from mmulator.native.hooks.faults import fault
+from mmulator.native.state import Code, FaultKind
+from mmulator.native.threads import misc as rt
+from mmulator.program.registers import count_of
+from mmulator.ptx.tree import Instruction
+
+
+@means("setmaxnreg")
+def setmaxnreg(e: Emitter, ins: Instruction) -> None:
+    """No value changes; an increase waits for registers that others release, and ends a block of code."""
+    if "dec" in ins.modifiers:
+        e.call(rt.release_registers, e.w, e.mask, count_of(ins), e.site)
+        return
+    converge(e, ins)
+    e.flush()
+    e.b.ret(e.call(rt.take_registers, e.w, e.mask, count_of(ins), e.block.index, e.block.targets[0], e.site))
+
+
+@means("pmevent", "brkpt")
+def nothing(e: Emitter, ins: Instruction) -> None:
+    """No effect on any value."""
+
+
+@means("nanosleep")
+def nanosleep(e: Emitter, ins: Instruction) -> None:
+    """No effect on any value either, but it is somebody else's turn."""
+    e.call(fall_asleep, e.w, e.mask)
+
+
+@means("trap")
+def trap(e: Emitter, ins: Instruction) -> None:
+    lane = trailing_zeros(e.mask)
+    e.call(fault, e.w, int(FaultKind.TRAP), e.site, lane, u64(lane), 0)
+    e.b.ret(int(Code.RESCHEDULE))

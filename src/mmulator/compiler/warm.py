@@ -1,0 +1,146 @@
+"""Compiled kernels from one process to the next: found by what they are compiled from, without lowering it again.
+
+The key is of the text, the kernel's name, the device, the options and the package's files. An entry of the store
+(codegen/store.py) has one line of JSON and the tables of the kernel (codegen/references.py); its code lies in the store by
+itself, by the keys of the texts that it was made from, and so the better code is found where there is some. An entry that does
+not fit, or whose code is not there any more, is as good as none.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from mmulator.codegen import loading, references
+from mmulator.codegen.engine import key_of
+from mmulator.codegen.locks import Lock
+from mmulator.codegen.sources import fingerprint
+from mmulator.codegen.store import store
+from mmulator.compiler.code import BlockCode
+from mmulator.compiler.compiled import CompiledKernel, Facts, Lowered
+from mmulator.compiler.emit.tables import MatrixTables
+from mmulator.compiler.options import CompileOptions
+from mmulator.errors import MmulatorError
+from mmulator.lazy import cached_property
+from mmulator.native.state import KINDS
+from mmulator.program.image import ModuleImage
+
+Writer = Callable[[], Any]  # what writes the texts again: kernel.Source
+
+
+def key(text: str, entry: str, device: str, options: CompileOptions) -> str | None:
+    """Where the kernel of a text is kept; None for one that is not: an instrument's, or where nothing is."""
+    if options.events is not None or not store() or not fingerprint():
+        return None
+    flags = [options.contract, options.step, options.waits, options.clusters]
+    return key_of("kernel", fingerprint(), entry, device, json.dumps(flags), text)
+
+
+# to keep --------------------------------------------------------------------------------------------------------------
+def keep(key: str, kernel: CompiledKernel) -> None:
+    """For the next process that wants it; nothing is kept of one with an address that has no name."""
+    kept = store()
+    if kept and kernel.blocks.keys:
+        with suppress(references.Unknown):
+            kept.write(key, _entry(kernel))
+
+
+def _entry(kernel: CompiledKernel) -> bytes:
+    matrix = kernel.matrix
+    written = memory_of(matrix)
+    known = {t.ctypes.data for t in matrix.wgmma}
+    head = {
+        "facts": asdict(kernel.facts),
+        "blocks": len(kernel.code),
+        "code": kernel.blocks.keys,
+        "natives": kernel.blocks.natives,
+        "queues": {kind.name: written.place(at) for kind, at in kernel.queues.items()},
+        "movers": [(number, written.place(at)) for number, at in kernel.movers.items()],
+        "tables": [(written.add(t), t.nbytes, t.ctypes.data in known) for t in matrix.tables],
+        "tiles": [(*key, number) for key, number in matrix.tiles.items()],
+        "matrix": (matrix.tile_bytes, matrix.a_pack, matrix.b_pack, matrix.scratch_bytes),
+        "references": written.references,
+    }
+    return json.dumps(head, separators=(",", ":")).encode() + b"\n" + written.data
+
+
+def memory_of(matrix: MatrixTables) -> references.Written:
+    """Where tables and what they refer to are written to."""
+    return references.Written([*matrix.tables, *_arrays(matrix.keep)], loading.names_of_own())
+
+
+def _arrays(items: Iterable[Any]) -> list[np.ndarray]:
+    """Those among what is kept alive, and among what that keeps."""
+    found = []
+    for item in items:
+        if isinstance(item, np.ndarray):
+            found.append(item)
+        else:
+            found += _arrays([*getattr(item, "keep", ()), *([item.table] if hasattr(item, "table") else ())])
+    return found
+
+
+# to find --------------------------------------------------------------------------------------------------------------
+class _Again:
+    """What a kernel was written from, written again when it is asked for: for faults, reports and better code."""
+
+    def __init__(self, write: Writer) -> None:
+        self._write, self._lock = write, Lock()
+
+    @cached_property
+    def _made(self) -> Any:
+        return self._write()
+
+    def __call__(self) -> Lowered:
+        with self._lock:
+            made: Lowered = self._made
+            return made
+
+    def texts(self) -> list[str]:
+        with self._lock:
+            texts: list[str] = self._made.texts
+            return texts
+
+
+def find(key: str, image: ModuleImage, write: Writer) -> CompiledKernel | None:
+    """A kernel that was kept, with memory of this process's module; None if there is none. write: called for what was not."""
+    start, kept = time.perf_counter(), store()
+    data = kept.read(key) if kept else None
+    if data is None:
+        return None
+    try:
+        kernel = _kernel(data, image, write)
+    except (MmulatorError, LookupError, ValueError, TypeError, AttributeError, RuntimeError):  # whatever else may stand there
+        return None
+    kernel.seconds = time.perf_counter() - start
+    return kernel
+
+
+def _kernel(data: bytes, image: ModuleImage, write: Writer) -> CompiledKernel:
+    first, _, tables = data.partition(b"\n")
+    head = json.loads(first)
+    again = _Again(write)
+    blocks = BlockCode.kept(head["blocks"], head["code"], head["natives"], again.texts)
+    places = [*head["queues"].values(), *(place for _, place in head["movers"]), *(place for _, place in head["references"])]
+    names = {place[1] for place in places if place[0] == "function"}
+    if not loading.ensure_named(names):
+        raise LookupError(names)
+    functions = loading.symbols(names)
+    memory = references.memory_of(tables, head["references"], functions)
+    matrix = MatrixTables([memory[at : at + size] for at, size, _ in head["tables"]], keep=[memory])
+    matrix.wgmma = [table for table, (_, _, is_one) in zip(matrix.tables, head["tables"], strict=True) if is_one]
+    matrix.tiles = {(name, n, bits, tuple(slots)): number for name, n, bits, slots, number in head["tiles"]}
+    matrix.tile_bytes, a_pack, b_pack, matrix.scratch_bytes = head["matrix"]
+    matrix.a_pack, matrix.b_pack = tuple(a_pack), tuple(b_pack)
+    return CompiledKernel(
+        Facts(**head["facts"]), image, matrix,
+        {kind: references.address_of(head["queues"][kind.name], functions) for kind in KINDS if kind.name in head["queues"]},
+        {number: references.address_of(place, functions) for number, place in head["movers"]},
+        blocks, again, 0.0, True,
+    )  # fmt: skip

@@ -1,0 +1,108 @@
+"""Faults of clusters as sentences: shared memory of other blocks, and the barrier of a cluster."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mmulator.launch.grid import Grid
+from mmulator.launch.limits import MAX_CLUSTER
+from mmulator.launch.resident import Resident, ResidentCta
+from mmulator.native.state import LANES, FaultKind
+from mmulator.native.threads.cluster import ARRIVE
+from mmulator.native.threads.misc import ABOVE, BELOW, OTHERS
+from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
+from mmulator.ptx.tree import Instruction
+
+_BARRIER = "(PTX ISA 9.1, Parallel Synchronization and Communication Instructions: barrier.cluster)"
+_EXISTS = (
+    "the blocks of a cluster must exist while others access their shared memory (CUDA C++ Programming Guide, Distributed Shared "
+    "Memory)"
+)
+
+RULES = {
+    FaultKind.NO_SUCH_RANK: "ranks of a cluster are 0 to %cluster_nctarank - 1 (PTX ISA 9.1, Data Movement and Conversion "
+    "Instructions: mapa)",
+    FaultKind.OTHER_CTA: ".shared::cta is the shared memory of the block itself, .shared::cluster that of all blocks of its "
+    "cluster (PTX ISA 9.1, State Spaces: Shared State Space)",
+    FaultKind.CTA_EXITED: _EXISTS,
+    FaultKind.REGISTERS: "setmaxnreg: .dec takes at most what a thread has, .inc at least; all warps of a warpgroup execute the "
+    "same (PTX ISA 9.1, Miscellaneous Instructions: setmaxnreg)",
+    FaultKind.CLUSTER_BARRIER: f"barrier.cluster: every thread arrives once, then waits {_BARRIER}",
+}
+HINTS = {
+    FaultKind.NO_SUCH_RANK: "check the rank that mapa was given against %cluster_nctarank",
+    FaultKind.OTHER_CTA: "name .shared::cluster, or use a generic address; a wait at an mbarrier is for one of the own block",
+    FaultKind.CTA_EXITED: "let all threads of the cluster meet at barrier.cluster (cluster.sync()) before the first returns",
+    FaultKind.REGISTERS: "count the registers that each warpgroup has, from the bound of .maxnreg or .minnctapersm on",
+    FaultKind.CLUSTER_BARRIER: "pair every barrier.cluster.arrive with one barrier.cluster.wait, on every way through the kernel",
+}
+
+MULTICAST = "clear the bits of the multicast mask of ranks that the cluster does not have: they are 0 to %cluster_nctarank - 1"
+# Rule and hint of a wait for other blocks of the cluster, and for registers (Effects.resizes).
+WAITS = {
+    False: (
+        f"barrier.cluster.wait: all threads of the cluster that have not exited must arrive {_BARRIER}",
+        "let every thread of every block of the cluster execute barrier.cluster.arrive, whatever branch it takes",
+    ),
+    True: (
+        "setmaxnreg.inc waits until the registers that it asks for are free in the block's pool (PTX ISA 9.1, Miscellaneous "
+        "Instructions: setmaxnreg)",
+        "release as many with setmaxnreg.dec in other warpgroups; the pool is what the launch gave to the block",
+    ),
+}
+
+
+def waits_text(resident: Resident, cta: ResidentCta) -> str:
+    """`; 96 of 128 threads of the cluster have arrived at barrier.cluster, missing: 32 of block (1, 0, 0)`, and what is left in
+    the pool of registers."""
+    said = ""
+    if resident.grid.kernel.registers:
+        said = f"; {int(cta.state['register_pool']) * LANES} registers are free in the block's pool"
+    arrived = int(resident.cluster["arrived"][0])
+    if not arrived:
+        return said
+    ctas = resident.each()
+    missing = {str(c): int(c.state["live_threads"]) - _came(c, int(resident.cluster["generation"][0])) for c in ctas}
+    live = sum(int(c.state["live_threads"]) for c in ctas)
+    lacks = ", ".join(f"{n} of {name}" for name, n in missing.items() if n)
+    return f"{said}; {arrived} of {live} threads of the cluster have arrived at barrier.cluster, missing: {lacks}"
+
+
+def _came(cta: ResidentCta, generation: int) -> int:
+    """Threads of a block that have arrived at the barrier as it is now."""
+    lanes = 1 << np.arange(LANES)
+    return sum(
+        (int(w["cluster_came"]) & int(lanes[w["cluster_generation"] == generation].sum())).bit_count() for w in cta.warps
+    )
+
+
+def texts(ins: Instruction, access: str, address: int, size: int) -> dict[FaultKind, str]:
+    """What happened. access: `ld.shared::cluster.b32 of 4 bytes at address ...`; size: bytes, or what was wrong."""
+    has, count = address & 0xFFFFFFFF, address >> 32
+    registers = {
+        ABOVE: f"{ins.mnemonic} {count} by a thread that has {has} registers",
+        BELOW: f"{ins.mnemonic} {count} by a thread that has {has} registers",
+        OTHERS: f"{ins.mnemonic} {count}, and another warp of the warpgroup has executed setmaxnreg with {has} in its place",
+    }
+    return {
+        FaultKind.REGISTERS: registers.get(size, ""),
+        FaultKind.CTA_EXITED: f"access after exit: {access}, all threads of which have exited",
+        FaultKind.CLUSTER_BARRIER: "barrier.cluster.arrive by a thread that has arrived, and has not waited since"
+        if size == ARRIVE else "barrier.cluster.wait by a thread that has not arrived",
+    }  # fmt: skip
+
+
+def describe_shared(grid: Grid, offset: int, cta: ResidentCta | None) -> str:
+    """`byte 16 of the shared memory of block (1, 0, 0), rank 1 of the cluster`. offset: in the shared window."""
+    size, bytes = grid.shape.cluster_size, grid.shape.shared
+    rank, byte = offset >> RANK_SHIFT, (offset & ((1 << RANK_SHIFT) - 1)) - SHARED_BASE
+    if size == 1 and 0 < rank < MAX_CLUSTER and 0 <= byte < bytes:
+        return f"byte {byte} of the shared memory of rank {rank}, and the block is alone in its cluster"
+    if size == 1 or cta is None:
+        return f"byte {offset - SHARED_BASE} of shared memory, of which the block has {bytes}"
+    if rank >= size:
+        return f"byte {byte} of the shared memory of rank {rank}, and the cluster has {size} blocks"
+    if rank == cta.rank:
+        return f"byte {byte} of shared memory, of which the block has {bytes}"
+    owner = cta.resident.each()[rank]
+    return f"byte {byte} of the shared memory of {owner}, rank {rank} of the cluster, which has {bytes}"

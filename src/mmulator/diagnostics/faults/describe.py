@@ -1,0 +1,168 @@
+"""Faults as sentences: which thread, which instruction, which address, which buffer, what to do."""
+
+from __future__ import annotations
+
+from mmulator.diagnostics.faults import bulk as faults_bulk
+from mmulator.diagnostics.faults import cluster as faults_cluster
+from mmulator.diagnostics.faults import mbarrier as faults_mbarrier
+from mmulator.diagnostics.faults import memory as faults_memory
+from mmulator.diagnostics.faults import tensor as faults_tensor
+from mmulator.diagnostics.faults.cluster import describe_shared
+from mmulator.diagnostics.faults.warp import describe_deadlock as describe_deadlock
+from mmulator.diagnostics.faults.warp import describe_livelock as describe_livelock
+from mmulator.diagnostics.faults.warp import describe_partial
+from mmulator.diagnostics.faults.warp import unfinished as unfinished
+from mmulator.diagnostics.faults.wgmma import describe_warpgroup
+from mmulator.errors import ExecutionFault, LimitReached
+from mmulator.launch.arena import read_string
+from mmulator.launch.arguments import Buffer
+from mmulator.launch.grid import Grid
+from mmulator.launch.regions import Region
+from mmulator.launch.resident import Resident, ResidentCta
+from mmulator.native.state import LANES, NUM_BARRIERS, STACK_BYTES, FaultKind
+from mmulator.program.addresses import (
+    SHARED_BASE,
+    SLOT_CONST,
+    SLOT_FUNCTION,
+    SLOT_GRID,
+    SLOT_LOCAL,
+    SLOT_PARAM,
+    SLOT_SHARED,
+    SLOT_SHIFT,
+)
+from mmulator.ptx.tree import Instruction
+
+_OFFSET = (1 << SLOT_SHIFT) - 1
+
+
+def _thread(grid: Grid, cta: ResidentCta, warp: int, lane: int) -> str:
+    bx, by, _ = grid.shape.block
+    t = warp * LANES + lane
+    return f"{cta}, thread ({t % bx}, {t // bx % by}, {t // (bx * by)})"
+
+
+def describe_address(grid: Grid, address: int, cta: ResidentCta | None = None) -> str:
+    """`byte 4096 of argument 2 (out), which has 4096`. cta: who accesses it, if it is known."""
+    slot, offset = address >> SLOT_SHIFT, address & _OFFSET
+    names = {0: "the null page", SLOT_LOCAL: "local memory", SLOT_CONST: "const memory", SLOT_PARAM: "the parameters",
+             SLOT_FUNCTION: "code", SLOT_GRID: "what the blocks of the grid share"}  # fmt: skip
+    regions = grid.arguments.regions
+    if not regions.near(address):
+        if slot == SLOT_SHARED or (slot == 0 and address >= SHARED_BASE):
+            return describe_shared(grid, offset, cta)
+        if slot in names:
+            return f"byte {offset} of {names[slot]}"
+    near = [m for m in grid.memory if -(1 << 31) < address - m.start < m.size + (1 << 32)]
+    if not near:
+        return "memory that no argument owns"
+    nearest = min(near, key=lambda m: _distance(m, address))
+    return f"byte {address - nearest.start} of {nearest.label}, which has {nearest.size}"
+
+
+def _distance(m: Buffer | Region, address: int) -> int:
+    """Bytes between memory and an address: more go too far than begin too early."""
+    if address < m.start:
+        return 2 * (m.start - address)
+    return max(0, address - m.start - m.size + 1)
+
+
+def _message(cta: ResidentCta, address: int) -> str:
+    """The text of a failing assert."""
+    return read_string(cta.warp(int(cta.state["fault_warp"])), int(cta.state["fault_lane"]), address)
+
+
+def _space(ins: Instruction) -> str:
+    """State space of an access by an offset; one that names no space names a local variable."""
+    return ins.form["space"].partition("::")[0] or "local"
+
+
+_HINTS = {
+    FaultKind.READ_ONLY: "constants and parameters are not written: copy them to other memory first, and write that",
+    FaultKind.OUT_OF_BOUNDS: "check the index arithmetic and the mask of the access",
+    FaultKind.SHARED_OUT_OF_BOUNDS: "check the shared bytes of the launch and the address arithmetic",
+    FaultKind.BEYOND_SPACE: "an address of this state space is an offset into it; cvta.to makes one of a generic address",
+    FaultKind.WRONG_SPACE: "without .global the instruction takes any generic address",
+    FaultKind.NOT_SHARED: "this instruction works on shared memory alone: check which pointer it is given",
+    FaultKind.MISALIGNED: "an access of n bytes needs an address that is a multiple of n",
+    FaultKind.NULL_POINTER: "a pointer argument is 0, or an address was never set",
+    FaultKind.ALLOCA_OVERFLOW: f"alloca has {STACK_BYTES} bytes a thread here; a GPU has what cudaLimitStackSize says",
+    FaultKind.BAD_STACK: "stackrestore takes what stacksave gave",
+    FaultKind.BARRIER_COUNTS: "name the count everywhere or nowhere; an H200 traps even if the one left out would be the same",
+    FaultKind.SPARSE_SELECTOR: "the selector says which lanes of each group of four hold the metadata",
+    FaultKind.STACK_OVERFLOW: "recursion is too deep for the stack that is kept for it (64 calls)",
+}
+WORDS = {  # of an access that cannot be
+    FaultKind.OUT_OF_BOUNDS: "out of bounds", FaultKind.SHARED_OUT_OF_BOUNDS: "out of bounds",
+    FaultKind.LOCAL_OUT_OF_BOUNDS: "out of bounds", FaultKind.NO_SUCH_RANK: "out of bounds", FaultKind.MISALIGNED: "misaligned",
+    FaultKind.NULL_POINTER: "null pointer", FaultKind.READ_ONLY: "store to read-only memory",
+    FaultKind.OTHER_CTA: "wrong state space",
+}  # fmt: skip
+_LIMITS = (FaultKind.STACK_OVERFLOW, FaultKind.ALLOCA_OVERFLOW)
+_RULES = {
+    FaultKind.BARRIER_LANES: "barrier: a warp arrives at one barrier, with one thread count (PTX ISA 9.1, Parallel "
+    "Synchronization and Communication Instructions: bar)",
+    FaultKind.BARRIER_COUNTS: "barrier: all threads that use a barrier before it completes must name the same thread count "
+    "(PTX ISA 9.1, Parallel Synchronization and Communication Instructions: bar)",
+    FaultKind.SPARSE_SELECTOR: "the sparsity selector names the threads that contribute metadata: one of four, two, or, if it is "
+    "0, all (PTX ISA 9.1, Multiply-and-Accumulate Instruction: mma.sp)",
+}
+_ALL_RULES = faults_cluster.RULES | faults_bulk.RULES | _RULES
+_ALL_HINTS = faults_cluster.HINTS | faults_bulk.HINTS | _HINTS
+
+
+def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
+    """The first fault of a CTA of the cluster."""
+    cta = next(c for c in resident.each() if c.state["fault"])
+    state = cta.state
+    kind = FaultKind(int(state["fault"]))
+    ins = grid.kernel.sites[int(state["fault_site"])]
+    if kind in (FaultKind.WGMMA_LANES, FaultKind.WGMMA_MISMATCH, FaultKind.WGMMA_SCALE):
+        return describe_warpgroup(grid, cta)
+    if kind == FaultKind.PARTIAL_WARP:
+        return describe_partial(grid, cta)
+    who = _thread(grid, cta, int(state["fault_warp"]), int(state["fault_lane"]))
+    if kind in faults_mbarrier.KINDS:
+        return faults_mbarrier.describe_mbarrier(grid, cta, kind, who)
+    if faults_tensor.is_tensor_copy(ins):
+        return faults_tensor.describe(cta, ins, kind, who, lambda address: describe_address(grid, address, cta))
+    address, size = int(state["fault_address"]), int(state["fault_bytes"])
+    place, help = describe_address(grid, address, cta), None
+    if kind in faults_memory.KINDS:
+        null, place, help = faults_memory.place_of(grid, address, ins)
+        kind = FaultKind.NULL_POINTER if null else FaultKind.OUT_OF_BOUNDS
+    where = f"address 0x{address:x}, {place}"
+    access = f"{ins.mnemonic} of {size} bytes at {where}"
+    text = {
+        **faults_cluster.texts(ins, access, address, size),
+        **faults_bulk.texts(ins, where, size),
+        **{fault: f"{word}: {access}" for fault, word in WORDS.items()},
+        FaultKind.TRAP: "trap executed",
+        FaultKind.ASSERTION: f"assertion failed: {_message(cta, address)}",
+        FaultKind.STACK_OVERFLOW: "stack overflow in a call",
+        FaultKind.ALLOCA_OVERFLOW: f"stack overflow: alloca of {address} bytes, of which {size} are left",
+        FaultKind.BAD_STACK: f"stackrestore to {address}, which is no place on the stack",
+        FaultKind.BEYOND_SPACE: f"out of bounds: {ins.mnemonic} of {size} bytes at address 0x{address:x}, beyond the "
+        f".{_space(ins)} space, whose addresses have 32 bits",
+        FaultKind.WRONG_SPACE: f"wrong state space: {access}, which is not global",
+        FaultKind.NOT_SHARED: f"wrong state space: {access}, which is not shared memory",
+        FaultKind.PRINT: f"printf failed: {grid.printer.problem}",
+        FaultKind.BAD_CALL: "call of an address that is no function",
+        FaultKind.BAD_BRANCH: f"brx.idx with index {address}; the list has {size} targets",
+        FaultKind.BAD_BARRIER: f"barrier {address} with a count of {size} threads: barriers are 0 to "
+        f"{NUM_BARRIERS - 1}, counts multiples of 32",
+        FaultKind.BARRIER_COUNTS: f"barrier {address & _OFFSET} with a count of {_count(size)} where "
+        f"{_count(address >> SLOT_SHIFT)} are expected",
+        FaultKind.BARRIER_LANES: f"{ins.mnemonic} of which lanes of a warp name different barriers or counts: lane {size} "
+        f"barrier {address}, and this thread another",
+        FaultKind.SPARSE_SELECTOR: f"sparsity selector {address} of {ins.mnemonic}: this shape has 0 to {size}",
+        FaultKind.WGMMA_ADDRESS: f"matrix descriptor outside of shared memory: {describe_address(grid, address)}",
+    }[kind]
+    if kind == FaultKind.NO_SUCH_RANK and "multicast" in ins.mnemonic:
+        help = faults_cluster.MULTICAST
+    rule, hint = _ALL_RULES.get(kind), help or _ALL_HINTS.get(kind)
+    error = LimitReached if kind in _LIMITS else ExecutionFault
+    return error(f"{text}, in {who}", span=ins.span, rule=rule, hint=hint)
+
+
+def _count(threads: int) -> str:
+    return f"{threads} threads" if threads else "all threads of the block"

@@ -1,0 +1,108 @@
+"""Where an address leads that no memory of the kernel holds, in words: which argument it was computed from, what is nearest."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from mmulator.launch.arguments import Buffer
+from mmulator.launch.grid import Grid
+from mmulator.launch.regions import NULL, Region
+from mmulator.native.state import FaultKind
+from mmulator.program.addresses import SHARED_BASE
+from mmulator.program.provenance import pointers
+from mmulator.ptx.tree import Address, Function, Instruction, Reg
+
+KINDS = (FaultKind.OUT_OF_BOUNDS, FaultKind.NULL_POINTER)  # of accesses to the global space
+_NEAR = 1 << 20  # bytes: a buffer that is nearer than the argument's is said, too
+_FAR = 1 << 32  # the distance says nothing
+_POINTER, _LOW = 8, (1 << 32) - 1
+
+
+def place_of(grid: Grid, address: int, ins: Instruction) -> tuple[bool, str, str | None]:
+    """Whether a null pointer led there; `byte 4096 of argument 1 (x), which has 512; 512 bytes before argument 0 (out)`, behind
+    the address itself; and what to do, if that is not the usual."""
+    argument = _argument(grid, ins)
+    if argument is not None and not argument[0]:
+        return True, f"byte {address} of {argument[1]}, which is null", f"pass memory for {argument[1]}, or do not access it"
+    cut = next((m for m in grid.memory if NULL <= m.start & _LOW < m.start and 0 <= address - (m.start & _LOW) < m.size), None)
+    if cut is not None:
+        said = f"which is in no buffer: these are the low 32 bits of byte {address - (cut.start & _LOW)} of {cut.label}"
+        return False, said, "compute addresses in 64 bits: an instruction that takes or leaves 32 has cut this one off"
+    memory = _given(grid, argument[0]) if argument is not None else None
+    others = sorted((m for m in grid.memory if m is not memory), key=lambda m: _apart(m, address))
+    nearest = others[0] if others else None
+    if memory is not None:
+        said = f"byte {address - memory.start} of {memory.label}, which has {memory.size}"
+        if nearest is not None and _apart(nearest, address) < min(_apart(memory, address), _NEAR):
+            said += f"; {_beside(nearest, address)}"
+        return False, said, None
+    if address < NULL:
+        return True, f"byte {address} of the null page", None
+    shared = grid.shape.shared
+    if SHARED_BASE <= address < SHARED_BASE + shared:
+        said = f"which is in no buffer; as an offset it would be byte {address - SHARED_BASE} of shared memory"
+        return False, said, "an address of .shared is an offset: access it with .shared, or make it generic with cvta.shared"
+    said = "which is in no buffer" + (f"; nearest: {_nearest(nearest, address)}" if nearest is not None else "")
+    return False, said, "no argument leads to this address: look where it is computed, or loaded from"
+
+
+def _argument(grid: Grid, ins: Instruction) -> tuple[int, str] | None:
+    """The pointer among the arguments that an access takes its address from: its value, and what it is called."""
+    function = function_of(grid, ins)
+    if function is None or function.name != grid.kernel.program.entry.function.name:
+        return None
+    given = {(name, at): (value, label) for name, at, value, label in _values(grid, function)}
+    for wanted in (bool, lambda value: not value):  # what is 0 may be a number, too
+        known = pointers(function, {key: None for key, (value, _) in given.items() if wanted(value)})
+        bases = [o.base for o in ins.original.operands if isinstance(o, Address)]
+        found = {known[base.name] for base in bases if isinstance(base, Reg) and base.name in known}
+        if len(found) == 1:
+            return given[found.pop()]
+    return None
+
+
+def function_of(grid: Grid, ins: Instruction) -> Function | None:
+    """The function of the kernel's program that an instruction belongs to."""
+    every = (f.function for f in grid.kernel.program.functions.values())
+    return next((f for f in every for i in f.instructions if i.original.span == ins.span), None)
+
+
+def _values(grid: Grid, function: Function) -> Iterator[tuple[str, int, int, str]]:
+    """Words of the launch's parameters, at multiples of 8 bytes, that are addresses in memory, or 0."""
+    data, offsets = grid.arguments.params.tobytes(), list(grid.arguments.offsets)
+    for at in range(0, len(data) - _POINTER + 1, _POINTER):
+        n = bisect_right(offsets, at) - 1
+        value = int.from_bytes(data[at : at + _POINTER], "little")
+        memory = _given(grid, value) if value else None
+        if n >= 0 and (not value or memory is not None):
+            name = function.params[n].name
+            yield name, at - offsets[n], value, memory.label if memory is not None else f"argument {n} ({name})"
+
+
+def _given(grid: Grid, value: int) -> Buffer | Region | None:
+    """The memory that a pointer leads to: what begins there, or else what it leads into."""
+    return next((m for m in grid.memory if m.start == value), None) or next(
+        (m for m in grid.memory if m.start <= value <= m.start + m.size), None
+    )
+
+
+def _apart(m: Buffer | Region, address: int) -> int:
+    """Bytes between memory and an address."""
+    return m.start - address if address < m.start else max(0, address - m.start - m.size)
+
+
+def _beside(m: Buffer | Region, address: int) -> str:
+    """`512 bytes before argument 0 (out)`"""
+    if address < m.start:
+        return f"{m.start - address} bytes before {m.label}"
+    behind = address - m.start - m.size
+    if behind < 0:
+        return f"byte {address - m.start} of {m.label}"
+    return f"{behind} bytes behind {m.label}" if behind else f"right behind {m.label}"
+
+
+def _nearest(m: Buffer | Region, address: int) -> str:
+    if _apart(m, address) < _FAR:
+        return f"byte {address - m.start} of {m.label}, which has {m.size}"
+    return f"{m.label}, {m.size} bytes at 0x{m.start:x}"

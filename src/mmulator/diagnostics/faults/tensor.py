@@ -1,0 +1,169 @@
+"""Faults of tensor copies as sentences: what the copy is, what its map says, what the map or the memory lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mmulator.diagnostics.faults.cluster import MULTICAST
+from mmulator.errors import ExecutionFault, OperandError
+from mmulator.launch.arena import read
+from mmulator.launch.resident import ResidentCta
+from mmulator.layouts.tensormap import Encoded
+from mmulator.layouts.tensormap.fields import BYTES
+from mmulator.layouts.tensormap.rules import refusals
+from mmulator.native.asynchrony.maps import Wrong
+from mmulator.native.state import FaultKind
+from mmulator.program.addresses import RANK_SHIFT
+from mmulator.ptx.tree import Address, Instruction
+
+_MAP = "Tensors: Tensor-map (PTX ISA 9.1)"
+_ENCODE = "encode it with mm.TensorMap, or cuTensorMapEncodeTiled or cuTensorMapEncodeIm2col, and pass all 128 bytes"
+_SHARED = "the shared bytes of the launch must have room for the whole box, elements out of bounds included"
+_TENSOR = (
+    "a copy touches the elements of its box whose coordinates lie between 0 and the sizes in the map; all of them must be in the "
+    "buffer (PTX ISA 9.1, Tensors)"
+)
+_STEPS = "make the array as large as the map says, or the map's sizes, strides and address what the array has"
+
+
+def is_tensor_copy(ins: Instruction) -> bool:
+    return any(isinstance(o, Address) and o.coordinates for o in ins.operands)
+
+
+def describe(cta: ResidentCta, ins: Instruction, kind: FaultKind, who: str, name: Callable[[int], str]) -> ExecutionFault:
+    """The fault of a tensor copy. who: which thread. name: what an address leads to, in words."""
+    copy = _Copy(cta, ins, name)
+    text, rule, hint = (_of_map if kind == FaultKind.TENSOR_MAP or copy.is_of_map else _of_memory)(copy, kind)
+    return ExecutionFault(f"{text}, in {who}", span=ins.span, rule=rule, hint=hint)
+
+
+class _Copy:
+    """What is known of a copy that failed. at: of its map. place: of its box, in shared memory."""
+
+    def __init__(self, cta: ResidentCta, ins: Instruction, name: Callable[[int], str]) -> None:
+        state = cta.state
+        self.ins, self.name = ins, name
+        self.address, self.bytes = int(state["fault_address"]), int(state["fault_bytes"])
+        self.at, self.place, *coordinates = (int(word) for word in state["fault_words"])
+        given = next(len(o.coordinates) for o in ins.operands if isinstance(o, Address) and o.coordinates)
+        self.coordinates = [c - ((c & 1 << 31) << 1) for c in coordinates[:given]]
+        self.data = read(cta.warp(int(state["fault_warp"])), int(state["fault_lane"]), self.at, BYTES)
+
+    @property
+    def is_of_map(self) -> bool:
+        """Whether the map itself cannot be read."""
+        return (self.address, self.bytes) == (self.at, BYTES)
+
+    @property
+    def box(self) -> str:
+        return f"{self.ins.mnemonic} of the box at ({', '.join(map(str, self.coordinates))})"
+
+    @property
+    def map(self) -> Encoded | None:
+        try:
+            return Encoded.decode(self.data)
+        except OperandError:
+            return None
+
+    @property
+    def says(self) -> str:
+        """`its map says: f16 at byte 0 of argument 0 (x), which has 4096, sizes (64, 32), strides (128) bytes, box (16, 8)`."""
+        m = self.map
+        if m is None:
+            return "its map cannot be read"
+        box = f"{m.channels} channels of {m.pixels} pixels" if m.im2col else f"box {_numbers(m.box)}"
+        strides = f", strides {_numbers(m.strides)} bytes" if m.strides else ""
+        return f"its map says: {m.type} at {self.name(m.address)}, sizes {_numbers(m.sizes)}{strides}, {box}, innermost first"
+
+
+def _numbers(values: tuple[int, ...]) -> str:
+    return f"({', '.join(map(str, values))})"
+
+
+# Coordinates with which a map cannot be used, measured on an H200: what, the rule, what to do.
+_PLACES = {
+    Wrong.COORDINATE: (
+        "begins within 16 bytes of its row",
+        "without interleaving, coordinate 0 times the bytes of an element is a multiple of 16",
+        "move the tensor's address by the rest, or copy from the multiple before it",
+    ),
+    Wrong.NEGATIVE: (
+        "begins before the tensor", "coordinates of a store or a reduction are not negative, those of a load may be",
+        "clip the box, or let its map begin where it does",
+    ),
+    Wrong.CORNER: (
+        "begins outside of its bounding box, or is written with one that reaches beyond the tensor",
+        "the first pixel of im2col lies in the bounding box, from its lower corner to size - 1 + its upper corner; lower corners "
+        "of what is written are not negative, and upper ones not positive",
+        "check coordinates and corners along W, H and D",
+    ),
+}  # fmt: skip
+
+
+# the map ------------------------------------------------------------------------------------------------------------
+def _of_map(c: _Copy, kind: FaultKind) -> tuple[str, str, str]:
+    where = f"tensor map at address 0x{c.at:x}, {c.name(c.at)}"
+    if kind != FaultKind.TENSOR_MAP:
+        return f"{where}, cannot be read by {c.ins.mnemonic}", _MAP, "a tensor map has 128 bytes in .param, .const or .global"
+    m = c.map
+    wrong = Wrong(c.bytes)
+    rank = c.ins.form["dim"][0]
+    if wrong is Wrong.ALIGNMENT:
+        return f"misaligned: {where}, for {c.ins.mnemonic}: 64 must divide it", _MAP, "declare it .align 64, alignas(64)"
+    if wrong is Wrong.ZEROS:
+        return f"no tensor map: {where}, is all zeros; {c.ins.mnemonic} needs one", _MAP, _ENCODE
+    if m is None:
+        return f"no tensor map: {where}: {_refusal(c.data)}", _MAP, _ENCODE
+    if wrong in _PLACES:
+        text, rule, hint = _PLACES[wrong]
+        return f"{c.box} {text}; {c.says}", f"{rule}; an H200 raises an illegal instruction", hint
+    if wrong is Wrong.REFUSED:
+        refusal = next(refusals(m))
+        text = f"a map that CUDA's driver does not encode: {refusal.parameter} {refusal.message}: {where}; {c.says}"
+        return text, refusal.rule, refusal.hint or _ENCODE
+    text = {
+        Wrong.RANK: f"{c.ins.mnemonic} copies {rank} dimensions, and its map has {m.rank}",
+        Wrong.MODE: f"{c.ins.mnemonic} with a map of {'im2col' if m.im2col else 'tiled'} mode",
+        Wrong.SPAN: f"a box of {m.span} bytes, which no block has room for",
+        Wrong.OPERATION: f"{c.ins.mnemonic} cannot combine elements of {m.type}",
+    }.get(wrong, "the map's swizzle mode and its atomicity are none that a chip has together")
+    return f"{text}: {where}; {c.says}", _MAP, _ENCODE
+
+
+def _refusal(data: bytes) -> str:
+    try:
+        Encoded.decode(data)
+    except OperandError as error:
+        return str(error.args[0]) if error.args else str(error)
+    return "a field has no meaning"
+
+
+_HOW = {FaultKind.READ_ONLY: "store to read-only memory", FaultKind.WRONG_SPACE: "wrong state space"}
+
+
+# memory -------------------------------------------------------------------------------------------------------------
+def _of_memory(c: _Copy, kind: FaultKind) -> tuple[str, str, str]:
+    where = f"0x{c.address:x}, {c.name(c.address)}"
+    if kind == FaultKind.MISALIGNED:
+        what = "the box" if c.address == c.place else "its mbarrier"
+        return (
+            f"misaligned: {c.box} with {what} at {where}: {c.bytes} must divide the address",
+            f"{what} in shared memory begins at a multiple of {c.bytes} bytes (PTX ISA 9.1, cp.async.bulk.tensor)",
+            f"declare the shared memory .align {c.bytes}",
+        )
+    if kind in (FaultKind.OUT_OF_BOUNDS, FaultKind.NULL_POINTER, FaultKind.READ_ONLY, FaultKind.WRONG_SPACE):
+        how = _HOW.get(kind, "out of bounds")
+        bytes = f"{c.bytes} bytes" if c.bytes else "more bytes than there can be"
+        return f"{how}: {c.box} touches {bytes} from {where}; {c.says}", _TENSOR, _STEPS
+    rank = (c.address >> RANK_SHIFT) & 0xFF
+    what = f"{c.bytes} bytes" if c.bytes else "its box"
+    text = {
+        FaultKind.NO_SUCH_RANK: f"the cluster has no block of rank {rank}",
+        FaultKind.OTHER_CTA: f"shared memory of the block of rank {rank}, where its own is needed",
+        FaultKind.CTA_EXITED: f"the block of rank {rank} has exited",
+        FaultKind.BEYOND_SPACE: "an address of .shared has 32 bits",
+    }.get(kind, "out of bounds")
+    hint = "check the mask, the address and the shared bytes of the launch"
+    if kind == FaultKind.NO_SUCH_RANK and "multicast" in c.ins.mnemonic:
+        hint = MULTICAST
+    return f"{text}: {c.box} with {what} at {where}; {c.says}", _SHARED, hint

@@ -1,0 +1,178 @@
+"""Lanes that do not come together, as sentences: instructions by part of a warp, deadlocks, CTAs that do not end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mmulator.diagnostics.faults.cluster import WAITS, waits_text
+from mmulator.diagnostics.faults.mbarrier import describe_waits
+from mmulator.diagnostics.whereabouts import Group, everywhere, groups, lanes_text, warps_text
+from mmulator.errors import ExecutionFault
+from mmulator.isa.effects import Ends, Queue, Together
+from mmulator.launch.grid import Grid
+from mmulator.launch.resident import Resident, ResidentCta
+from mmulator.native.state import FULL, LANES
+from mmulator.program.blocks import takes_whole_warp
+from mmulator.ptx.tree import Instruction
+
+_BARRIER = (
+    "bar.sync: every participating thread must arrive (PTX ISA 9.1, Parallel Synchronization and Communication Instructions)"
+)
+_WARPGROUP = "wgmma: all threads of the warpgroup, four warps, must execute the same instruction (PTX ISA 9.1, Warpgroup)"
+_SAME_BRANCH = "let all lanes of the warp take the same branches up to here, or bring them together with bar.warp.sync"
+
+
+def _section(ins: Instruction) -> str:
+    return str(ins.form.section)
+
+
+def _meets(ins: Instruction | None) -> bool:
+    return ins is not None and ins.effects.together is Together.MEETING
+
+
+def _rule(ins: Instruction) -> str:
+    if ins.effects.ends is Ends.BARRIER:
+        return (
+            "bar.sync, and barrier with .aligned: all threads of the warp must execute the same instruction; in code under a "
+            f"condition only if they evaluate it alike: {_section(ins)}"
+        )
+    if takes_whole_warp(ins):
+        return (
+            f".aligned: all 32 threads of the warp must execute the same {ins.opcode} instruction; the behaviour is undefined "
+            f"if they evaluate its condition differently or if any has exited: {_section(ins)}"
+        )
+    if _meets(ins):
+        return (
+            "bar.warp.sync: every thread that the member mask names, and that has not exited, must execute a bar.warp.sync with "
+            f"the same mask: {_section(ins)}"
+        )
+    return (
+        f"{ins.opcode}: every thread that the member mask names, and that has not exited, must execute the same "
+        f"instruction with the same mask: {_section(ins)}"
+    )
+
+
+# instructions for whole warps ----------------------------------------------------------------------------------------
+def describe_partial(grid: Grid, cta: ResidentCta) -> ExecutionFault:
+    """What a PARTIAL_WARP fault means: which lanes execute the instruction, and why the others do not."""
+    state = cta.state
+    ins = grid.kernel.sites[int(state["fault_site"])]
+    warp, lanes = int(state["fault_warp"]), int(state["fault_address"])
+    here, off = lanes & FULL, lanes >> LANES
+    live = int(cta.warps[warp]["live"])
+    threads = min(grid.shape.threads - warp * LANES, LANES)
+    exist = (1 << threads) - 1
+    why = []
+    if off:
+        why.append(f"{lanes_text(off)} {_are(off)} predicated off")
+    if exist & ~live:
+        why.append(f"{lanes_text(exist & ~live)} {_have(exist & ~live)} exited")
+    if threads < LANES:
+        why.append(f"{lanes_text(FULL & ~exist)} do not exist, since the block has {grid.shape.threads} threads")
+    why += [str(g) for g in _others(groups(grid, cta), warp, here | off)]
+    hint = _SAME_BRANCH
+    if ins.effects.ends is Ends.BARRIER:
+        why = [str(g) for g in _others(groups(grid, cta), warp, here)]
+        hint = "let the whole warp take one branch, or write barrier.sync without .aligned, at which lanes may arrive one by one"
+    elif threads < LANES:
+        hint = "launch a multiple of 32 threads, or let only whole warps reach it"
+    elif exist & ~live:
+        hint = "let no lane of the warp return before its last such instruction"
+    return ExecutionFault(
+        f"{ins.mnemonic} by part of a warp: {lanes_text(here)} of warp {warp} {_does(here)} it; {'; '.join(why)}, in "
+        f"{cta}", span=ins.span, rule=_rule(ins), hint=hint,
+    )  # fmt: skip
+
+
+def _are(mask: int) -> str:
+    return "is" if mask.bit_count() == 1 else "are"
+
+
+def _have(mask: int) -> str:
+    return "has" if mask.bit_count() == 1 else "have"
+
+
+def _does(mask: int) -> str:
+    return "executes" if mask.bit_count() == 1 else "execute"
+
+
+def _others(found: Sequence[Group], warp: int, known: int) -> list[Group]:
+    """Groups of a warp that have lanes besides those already spoken of."""
+    return [g for g in found if g.warp == warp and not g.lanes & known]
+
+
+# deadlocks -----------------------------------------------------------------------------------------------------------
+def describe_deadlock(grid: Grid, resident: Resident) -> ExecutionFault:
+    """All warps wait: say for what. Lanes that wait for their own warp come first, since nobody else can help them."""
+    every = [(c, groups(grid, c)) for c in resident.each()]
+    if resident.cluster["stalled"][0]:
+        return describe_livelock([resident])
+    cta, found = max(every, key=lambda x: _telling(x[1]))
+    held = next((g for g in found if _is_held(g, found)), None)
+    if held is not None and held.instruction is not None:
+        return _describe_held(cta, found, held, held.instruction)
+    if any(g.state == "sleeps" for _, gs in every for g in gs):
+        return describe_waits(grid, resident, every)
+    first = next((g for g in found if g.state == "waits"), found[0] if found else None)
+    waits = first is not None and first.state == "waits"
+    ins = first.instruction if first is not None else None
+    rule, hint = _BARRIER, "look for a barrier inside a branch that some threads do not take, or a wrong thread count"
+    if waits:
+        rule, hint = _WARPGROUP, "let the four warps of a warpgroup take the same branches"
+    if waits and ins is not None and ins.effects.queue is Queue.NONE:
+        rule, hint = WAITS[ins.effects.resizes]
+    return ExecutionFault(
+        f"deadlock in {cta}: {everywhere(cta, every)}{waits_text(resident, cta)}",
+        span=ins.span if ins is not None else None, rule=rule, hint=hint,
+    )  # fmt: skip
+
+
+def describe_livelock(residents: Sequence[Resident]) -> ExecutionFault:
+    """Threads of these clusters run for ever: where those of the first are."""
+    every = [(c, groups(r.grid, c)) for r in residents[:1] for c in r.each()]
+    cta, first = next(((c, g) for c, found in every for g in found if g.state == "runs"), (every[0][0], every[0][1][0]))
+    return ExecutionFault(
+        f"livelock in {cta}: {everywhere(cta, every)}; nobody is left who could change what these threads look at",
+        span=first.instruction.span if first.instruction is not None else None,
+        rule="a loop that waits for a change of memory needs a thread that makes it",
+        hint="look for who should store the value that ends the loop: whether it runs, stores there, and stores that value",
+    )  # fmt: skip
+
+
+def _telling(found: Sequence[Group]) -> int:
+    """Which CTA of a cluster says most of why it does not go on."""
+    return 2 * any(_is_held(g, found) for g in found) + bool(found)
+
+
+def _is_held(g: Group, found: Sequence[Group]) -> bool:
+    """Whether lanes wait for others of their warp, none of which is at an mbarrier."""
+    return g.state == "held" and not any(o.warp == g.warp and o.state == "sleeps" for o in found)
+
+
+def _describe_held(cta: ResidentCta, found: Sequence[Group], held: Group, ins: Instruction) -> ExecutionFault:
+    others = _others(found, held.warp, held.lanes)
+    same = [g for g in others if g.instruction is not None and g.instruction.opcode == ins.opcode]
+    hint = _SAME_BRANCH
+    if _meets(ins) and any(map(_meets, (g.instruction for g in others))):
+        hint = "lanes that meet at several bar.warp.sync must name the same mask at each"
+    elif same and same[0].instruction is not ins:
+        hint = f"two {ins.opcode} in the text are two instructions: let the whole warp reach one of them"
+    part = "part of a warp" if takes_whole_warp(ins) else "part of its member mask"
+    wait = "waits" if held.lanes.bit_count() == 1 else "wait"
+    elsewhere = "; ".join(str(g) for g in others) or "no other lane is left"
+    return ExecutionFault(
+        f"deadlock: {ins.mnemonic} by {part}: {lanes_text(held.lanes)} of warp {held.warp} {wait} at it; {elsewhere}, in "
+        f"{cta}", span=ins.span, rule=_rule(ins), hint=hint,
+    )  # fmt: skip
+
+
+# CTAs that do not end ------------------------------------------------------------------------------------------------
+def unfinished(grid: Grid, residents: Sequence[Resident]) -> tuple[str, Instruction | None]:
+    """Where the warps of the first CTA that has begun are, and the instruction of the first of its lanes that run."""
+    begun = sorted((c for r in residents for c in r.each()), key=lambda c: int(c.state["linear"]))
+    if not begun:
+        return "no block has begun", None
+    found = groups(grid, begun[0])
+    first = next((g for g in found if g.state == "runs"), found[0] if found else None)
+    more = f", and {len(begun) - 1} more block{'s' * (len(begun) > 2)}" if len(begun) > 1 else ""
+    return f"{begun[0]} is at {warps_text(found) or 'its end'}{more}", first.instruction if first is not None else None

@@ -1,0 +1,98 @@
+"""What a sentence about a finding can say: of threads, addresses and instructions of the launch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mmulator.diagnostics.whereabouts import lanes_text
+from mmulator.findings import Place
+from mmulator.launch.grid import Grid
+from mmulator.launch.limits import MAX_CLUSTER
+from mmulator.native.state import LANES
+from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
+from mmulator.ptx.tree import Instruction
+
+
+@dataclass(frozen=True)
+class Context:
+    """A launch, and one entry of what was found in it (sanitizer/state.py: Found)."""
+
+    grid: Grid
+    entry: Any
+
+    @property
+    def instruction(self) -> Instruction:
+        return self.grid.kernel.sites[int(self.entry["site"])]
+
+    @property
+    def other(self) -> Instruction | None:
+        """The instruction of the conflict."""
+        site = int(self.entry["other_site"])
+        return self.grid.kernel.sites[site - 1] if site else None
+
+    @property
+    def words(self) -> list[int]:
+        return [int(word) for word in self.entry["words"]]
+
+    def block(self, linear: int) -> str:
+        """`block (1, 0, 0)`"""
+        return block_text(self.grid, linear)
+
+    def threads(self, cta: int, warp: int, lanes: int) -> str:
+        """`block (0, 0, 0), thread (3, 0, 0)`, or of several `block (0, 0, 0), warp 2, lanes 0 to 31`."""
+        return threads_text(self.grid, cta, warp, lanes)
+
+    @property
+    def who(self) -> str:
+        return self.threads(int(self.entry["cta"]), int(self.entry["warp"]), int(self.entry["lanes"]))
+
+    @property
+    def conflict(self) -> Place | None:
+        ins, e = self.other, self.entry
+        if ins is None:
+            return None
+        threads = self.threads(int(e["other_cta"]), int(e["other_warp"]), int(e["other_lanes"]))
+        return Place(ins.mnemonic, location(ins), ins.span.brief, threads, ins.span)
+
+    def where(self) -> str:
+        """The bytes that it is about, `4 bytes at byte 128 of argument 2 (out), which has 4096`; "" for none."""
+        size = int(self.entry["bytes"])
+        return memory_text(self.grid, int(self.entry["at"]), size) if size else ""
+
+
+def memory_text(grid: Grid, address: int, size: int) -> str:
+    """Some bytes as people know them: of shared memory by their variable, `bytes 16 to 31 of shared memory (tile + 16)`."""
+    from mmulator.diagnostics.faults.describe import describe_address
+    from mmulator.diagnostics.mbarriers import shared_name
+
+    shared = address >> SLOT_SHIFT == SLOT_SHARED or SHARED_BASE <= address < SHARED_BASE + (MAX_CLUSTER << RANK_SHIFT)
+    if not shared or grid.arguments.regions.near(address):
+        return f"{size} byte{'s' * (size != 1)} at {describe_address(grid, address)}"
+    offset = address & ((1 << RANK_SHIFT) - 1)
+    name, rank = shared_name(grid, offset), address >> RANK_SHIFT & (1 << SLOT_SHIFT - RANK_SHIFT) - 1
+    first = offset - SHARED_BASE
+    many = f"byte {first}" if size == 1 else f"bytes {first} to {first + size - 1}"
+    owner = f" of rank {rank}" if grid.shape.cluster_size > 1 else ""
+    return f"{many} of shared memory{owner}" + (f" ({name})" if name else "")
+
+
+def block_text(grid: Grid, linear: int) -> str:
+    """`block (1, 0, 0)`"""
+    gx, gy, _ = grid.shape.grid
+    return f"block ({linear % gx}, {linear // gx % gy}, {linear // (gx * gy)})"
+
+
+def threads_text(grid: Grid, cta: int, warp: int, lanes: int) -> str:
+    """`block (0, 0, 0), thread (3, 0, 0)`, or of several `block (0, 0, 0), warp 2, lanes 0 to 31`. cta: linear in the grid."""
+    block = block_text(grid, cta)
+    if lanes.bit_count() == 1:
+        bx, by, _ = grid.shape.block
+        t = warp * LANES + lanes.bit_length() - 1
+        return f"{block}, thread ({t % bx}, {t // bx % by}, {t // (bx * by)})"
+    return f"{block}, warp {warp}, {lanes_text(lanes)}" if lanes else f"{block}, warp {warp}"
+
+
+def location(ins: Instruction) -> str:
+    """`file:line`"""
+    return f"{ins.span.source.name}:{ins.span.line}"

@@ -1,0 +1,127 @@
+"""Sentences about who must execute an instruction together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from mmulator.compiler.compiled import CompiledKernel
+from mmulator.diagnostics.findings.context import Context
+from mmulator.diagnostics.whereabouts import lanes_text
+from mmulator.launch.grid import Grid
+from mmulator.launch.resident import Resident, ResidentCta
+from mmulator.native.state import WGMMA, FaultKind
+from mmulator.native.threads.misc import OTHERS
+from mmulator.program.skips import is_aligned_barrier
+from mmulator.rules import Rule
+from mmulator.rules.execution import (
+    BARRIER,
+    BARRIER_LANES,
+    BRANCH,
+    COUNTS,
+    DIVERGED,
+    INCOMPLETE,
+    LANES_EXITED,
+    MASKS,
+    NOT_MEMBER,
+    PARTIAL_WARP,
+    RESIZE,
+)
+from mmulator.sanitizer.checks.execution import EXITED, LANES_GONE, NO_WARPS, WARPS, Steps
+from mmulator.sanitizer.checks.skips import HAVE_EXITED, WENT_ON, Skipping
+
+
+def _diverged(c: Context) -> tuple[str, str]:
+    why, warp, _, _ = c.words
+    ins = c.instruction
+    if why == EXITED:
+        return f"{ins.mnemonic} by some warps of a warpgroup: warp {warp} has exited without it", ""
+    other = c.other
+    what = other.mnemonic if other is not None and other.mnemonic != ins.mnemonic else "another one of the text"
+    return f"{ins.mnemonic}, where warp {warp} of the same warpgroup executes {what}", ""
+
+
+def _incomplete(c: Context) -> tuple[str, str]:
+    why, number, gone, _ = c.words
+    name = c.instruction.mnemonic
+    if why == NO_WARPS:
+        return f"{name} by a warpgroup of {number} warp{'s' * (number > 1)}: it has four", ""
+    if why == LANES_GONE:
+        have = "has" if gone.bit_count() == 1 else "have"
+        return f"{name} by part of a warpgroup: {lanes_text(gone)} of warp {number} {have} exited", ""
+    return f"{name} by part of a warpgroup: warp {number} exits without it", ""
+
+
+def _partial(c: Context) -> tuple[str, str]:
+    others, why, _, _ = c.words
+    one, name = others.bit_count() == 1, c.instruction.mnemonic
+    if why == HAVE_EXITED:
+        return f"{name} by part of a warp: {lanes_text(others)} {'exits' if one else 'exit'} without it", ""
+    if why == WENT_ON:
+        goes = "passes it by and goes" if one else "pass it by and go"
+        return f"{name} by part of a warp: {lanes_text(others)} {goes} on elsewhere", ""
+    return f"{name} by part of a warp: {lanes_text(others)} {'is' if one else 'are'} at another one", ""
+
+
+def _lacks(c: Context) -> tuple[str, str]:
+    members, lane, _, _ = c.words
+    return f"member mask 0x{members:08x} of {c.instruction.mnemonic} does not name lane {lane}, which executes it", ""
+
+
+def _masks(c: Context) -> tuple[str, str]:
+    lane, members, other, others = c.words
+    return (
+        f"lane {lane} executes {c.instruction.mnemonic} with member mask 0x{members:08x}, and lane {other}, which it names, with "
+        f"0x{others:08x}",
+        "",
+    )
+
+
+def _has_steps(kernel: CompiledKernel) -> bool:
+    return WGMMA in kernel.queues or any(i.effects.resizes for i in kernel.sites)
+
+
+def of_cluster(resident: Resident) -> np.ndarray | None:
+    """Memory for what the warpgroups of a cluster have executed, where the kernel has wgmma or setmaxnreg."""
+    shape, kernel = resident.grid.shape, resident.grid.kernel
+    if not kernel.once(_has_steps):
+        return None
+    return np.zeros(-(-shape.warps // WARPS) * shape.cluster_size, Steps.numpy_dtype())
+
+
+def _has_barriers(kernel: CompiledKernel) -> bool:
+    return any(map(is_aligned_barrier, kernel.sites))
+
+
+def of_barriers(resident: Resident) -> np.ndarray | None:
+    """Memory for what the lanes of a cluster's warps have to do with barriers, where some of the kernel's are aligned."""
+    shape, kernel = resident.grid.shape, resident.grid.kernel
+    return np.zeros(shape.warps * shape.cluster_size, Skipping.numpy_dtype()) if kernel.once(_has_barriers) else None
+
+
+SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {
+    DIVERGED.number: _diverged, INCOMPLETE.number: _incomplete, NOT_MEMBER.number: _lacks, MASKS.number: _masks,
+    PARTIAL_WARP.number: _partial, LANES_EXITED.number: _partial,
+}  # fmt: skip
+
+
+# what stops a run; findings/ended.py ------------------------------------------------------------------------------------
+def _resize(grid: Grid, cta: ResidentCta) -> Rule:
+    return DIVERGED if int(cta.state["fault_bytes"]) == OTHERS else RESIZE
+
+
+def _incomplete_group(grid: Grid, cta: ResidentCta) -> Rule | None:
+    """None where it was found that the warps went different ways."""
+    return None if int(cta.state["fault_words"][0]) else INCOMPLETE
+
+
+FAULTS: Mapping[FaultKind, Rule | Callable[[Grid, ResidentCta], Rule | None]] = {
+    FaultKind.PARTIAL_WARP: PARTIAL_WARP,
+    FaultKind.WGMMA_LANES: _incomplete_group,
+    FaultKind.REGISTERS: _resize,
+    FaultKind.BARRIER_COUNTS: COUNTS,
+    FaultKind.BAD_BARRIER: BARRIER,
+    FaultKind.BARRIER_LANES: BARRIER_LANES,
+    FaultKind.BAD_BRANCH: BRANCH,
+}

@@ -1,0 +1,137 @@
+"""Operations that nearly order two accesses that race: a signal and a wait in the text, one relaxed or of too narrow a scope.
+
+Asked only when a race is told, and answered from the text: of two accesses A and B, operations behind A that signal and
+operations before B that wait, with the fences in between. The pair that lacks least is named. Where one lacks nothing it is
+something else that is wrong, a barrier perhaps between these and the threads that access, and nothing is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from mmulator.diagnostics.findings.context import Context, location
+from mmulator.diagnostics.mbarriers import arrives, operates
+from mmulator.isa.effects import Ends, Memory, Orders, Queue
+from mmulator.ptx.tree import Address, Instruction, Reg, Symbol
+
+_RELAXED = ("relaxed", "volatile")
+_CLUSTER, _MBARRIER, _MEMORY = "cluster", "arrivals", "memory"
+
+
+@dataclass(frozen=True)
+class Link:
+    """An operation that signals or waits. group: of what kind, and where. relaxed: it orders nothing by itself."""
+
+    ins: Instruction
+    group: tuple[str, str]
+    relaxed: bool
+    scope: str
+
+    @property
+    def at(self) -> int:
+        return self.ins.span.start
+
+
+def nearly(c: Context) -> tuple[str, str]:
+    """`fence.acq_rel.cta at k.ptx:9 has scope .cta alone`, and what to do; or nothing."""
+    other = c.other
+    if other is None:
+        return "", ""
+    every = {i.span.start: i for i in c.grid.kernel.sites}
+    sites = [every[at] for at in sorted(every)]
+    blocks = int(c.entry["cta"]), int(c.entry["other_cta"])
+    apart, size = blocks[0] != blocks[1], c.grid.shape.cluster_size
+    wanted = "" if not apart else ".cluster" if blocks[0] // size == blocks[1] // size and size > 1 else ".gpu"
+    both = (other, c.instruction), (c.instruction, other)
+    lacks = [lack for first, second in both if (lack := _least(sites, first, second, apart))]
+    best = min(lacks, key=len, default=[])
+    if not best:
+        return "", ""
+    mend = [text.format(scope=wanted or ".cta") for _, text in best]
+    return "; ".join(what for what, _ in best), "; ".join(dict.fromkeys(mend))
+
+
+def _least(sites: Sequence[Instruction], a: Instruction, b: Instruction, apart: bool) -> list[tuple[str, str]]:
+    """The least that a signal behind A and a wait before B lack; nothing if a pair at one place lacks nothing."""
+    exact = [*_chains(sites, a, b, apart, True)]
+    if any(not lacks for group, lacks in exact if group == _MEMORY):  # of barriers there are others
+        return []
+    lacking = [lacks for _, lacks in exact if lacks]
+    if not lacking:  # a flag has another name where it is another block's
+        lacking = [lacks for _, lacks in _chains(sites, a, b, apart, False) if lacks]
+    return min(lacking, key=len, default=[])
+
+
+def _chains(
+    sites: Sequence[Instruction], a: Instruction, b: Instruction, apart: bool, exact: bool
+) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """For each group (exact: and place) what the first signal behind A and the last wait before B lack, and what mends it."""
+    begin, end = a.span.start, b.span.start
+    key = slice(1 + exact)
+    behind = (s for i in reversed(sites) if i not in (a, b) and i.span.start > begin for s in _links(i, True))
+    before = (w for i in sites if i not in (a, b) and i.span.start < end for w in _links(i, False))
+    signals, waits = {s.group[key]: s for s in behind}, {w.group[key]: w for w in before}
+    fences = [i for i in sites if i.effects.orders is Orders.FENCE]
+    for place, s in signals.items():
+        w = waits.get(place)
+        if w is not None and (apart or w.ins is not s.ins):  # a counter of a block's own passes nothing on
+            lacks = [*_lacks(s, _within(fences, begin, s.at), apart, "release", "before"),
+                     *_lacks(w, _within(fences, w.at, end), apart, "acquire", "behind")]  # fmt: skip
+            yield place[0], [*dict.fromkeys(lacks)]
+
+
+def _within(fences: Sequence[Instruction], begin: int, end: int) -> list[Instruction]:
+    return [f for f in fences if begin < f.span.start < end]
+
+
+def _lacks(link: Link, fences: Sequence[Instruction], apart: bool, sem: str, where: str) -> Iterator[tuple[str, str]]:
+    name = f"{link.ins.mnemonic} at {location(link.ins)}"
+    if apart and link.scope == "cta":
+        yield f"{name} has scope .cta alone", f"give the {link.ins.opcode} at {location(link.ins)} the scope {{scope}}"
+    if not link.relaxed:
+        return
+    wide = [f for f in fences if not (apart and _scope(f) == "cta")]
+    if wide:
+        return
+    if fences:
+        yield f"{fences[0].mnemonic} at {location(fences[0])} has scope .cta alone", "give the fence the scope {scope}"
+    else:
+        mend = f"make the {link.ins.opcode} at {location(link.ins)} .{sem}, or put fence.acq_rel{{scope}} {where} it"
+        yield f"{name} is relaxed, and no fence lies {where} it", mend
+
+
+def _scope(ins: Instruction) -> str:
+    slots = dict(ins.form.modifiers)
+    return str(slots.get("scope") or slots.get("level") or "")
+
+
+def _links(ins: Instruction, signal: bool) -> Iterator[Link]:
+    """An instruction as a signal, or as a wait."""
+    effects = ins.effects
+    sem, scope = str(dict(ins.form.modifiers).get("sem") or ""), _scope(ins)
+    cluster = effects.orders is Orders.CLUSTER
+    if cluster or (operates(ins) and effects.queue is Queue.NONE):
+        waits = effects.ends is Ends.WAIT
+        if waits != signal and (waits or cluster or arrives(ins)):
+            yield Link(ins, (_CLUSTER if cluster else _MBARRIER, _place(ins)), sem in _RELAXED, scope)
+        return
+    does = effects.memory if effects.counted_as in ("memory", "atomic") else Memory.NONE
+    both = does is Memory.ATOMIC
+    if not both and does is not (Memory.WRITE if signal else Memory.READ):
+        return
+    if both and not signal and isinstance(ins.operands[0], Address):
+        return  # it has no result
+    sem = sem or ("relaxed" if both else "")
+    if sem in ("", "weak"):
+        return
+    half = sem == ("acquire" if signal else "release")  # of an atomic operation, which does both
+    yield Link(ins, (_MEMORY, _place(ins)), sem in _RELAXED or half, scope)
+
+
+def _place(ins: Instruction) -> str:
+    """Where an operation on memory works, as far as the text says it in one word."""
+    address = next((o for o in ins.operands if isinstance(o, Address)), None)
+    if address is None or not isinstance(address.base, Reg | Symbol):
+        return ""
+    return f"{address.base.name}+{address.offset + getattr(address.base, 'offset', 0)}"

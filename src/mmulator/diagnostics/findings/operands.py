@@ -1,0 +1,255 @@
+"""Sentences about operands of matrix instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from mmulator.diagnostics.findings.context import Context, location
+from mmulator.isa.effects import Memory
+from mmulator.launch.grid import Grid
+from mmulator.launch.resident import ResidentCta
+from mmulator.layouts.sparse import metadata
+from mmulator.native.hooks.operands import OPERAND_NAMES, Operand
+from mmulator.native.state import WGMMA, FaultKind
+from mmulator.program.fragments import Misuse, Wrong, fragments_of
+from mmulator.ptx.tree import Immediate, Instruction
+from mmulator.rules import Rule
+from mmulator.rules.execution import DIVERGED
+from mmulator.rules.operands import (
+    ADDRESS,
+    ALIGNMENT,
+    BASE_OFFSET,
+    BOUNDS,
+    BULK_SIZE,
+    CONVERTED,
+    DESCRIPTOR,
+    FRAGMENT,
+    METADATA,
+    ORDER,
+    REORDERED,
+    RESERVED,
+    ROWS,
+    SELECTOR,
+    SELECTOR_RANGE,
+    SHORT_STRIDE,
+    SPACE,
+    SPACES,
+    SPARSE_SELECTOR,
+    STRIDE,
+    TENSOR_MAP,
+    TILE_SWIZZLE,
+    UNEVEN,
+    WGMMA_OPERAND,
+    WMMA_OPERAND,
+)
+from mmulator.sanitizer.checks.operands import RESERVED as RESERVED_BITS
+from mmulator.sanitizer.checks.swizzles import OF_STORE, SHIFTED
+
+_NUMBERS = (Operand.STRIDE, Operand.BYTE_ID_A, Operand.THREAD_ID_A, Operand.BYTE_ID_B, Operand.THREAD_ID_B)
+
+
+def _value(operand: int, value: int) -> str:
+    return str(value - (value >> 31 << 32)) if operand in _NUMBERS else f"0x{value:x}"
+
+
+def _differs(c: Context) -> tuple[str, str]:
+    operand, first, other, lane = c.words
+    others = int(c.entry["lanes"])
+    one = (others & -others).bit_length() - 1
+    name = OPERAND_NAMES[operand]
+    return (
+        f"{name} of {c.instruction.mnemonic} differs among the lanes of a warp: {_value(operand, first)} in lane {lane}, "
+        f"{_value(operand, other)} in lane {one}",
+        f"operand {name}",
+    )
+
+
+def _range(c: Context) -> tuple[str, str]:
+    operand, value, allowed, _ = c.words
+    name = OPERAND_NAMES[operand]
+    known = ", ".join(str(n) for n in range(64) if allowed >> n & 1)
+    return f"{name} of {c.instruction.mnemonic} is {value}: it must be one of {known}", f"operand {name}"
+
+
+def _metadata(c: Context) -> tuple[str, str]:
+    nibble, lane, place, _ = c.words
+    ins = c.instruction
+    form = ins.form
+    selector = next(o for o in ins.operands[4:] if isinstance(o, Immediate)).value
+    where, bits = metadata.places(form, selector)
+    found = [(int(r), int(k)) for r, k in zip(*((where % 32 == lane) & (bits == 4 * place)).nonzero())]
+    warp = int(c.entry["warp"]) % 4
+    row, chunk = next((rk for rk in found if form.m < 64 or rk[0] // 16 == warp), found[0])
+    defined = ", ".join(f"0b{n:04b}" for n in metadata.allowed(form))
+    return (
+        f"metadata 0b{nibble:04b} of {ins.mnemonic}: it {metadata.meaning(nibble, form)}; {defined} are defined",
+        f"{metadata.where((row, chunk), form)}: bits {4 * place} to {4 * place + 3} of lane {lane}",
+    )
+
+
+def _parts(c: Context) -> tuple[int, int, int, int]:
+    at, stride, default, sizes = c.words
+    return at, stride - (stride >> 63 << 64), default, sizes & 0xFFFFFFFF
+
+
+def _address(c: Context) -> tuple[str, str]:
+    at, _, _, aligned = _parts(c)
+    name = c.instruction.mnemonic
+    return f"p of {name} lies {at % aligned} bytes behind a multiple of {aligned}, the size of the fragment", _where(c)
+
+
+def _stride(c: Context) -> tuple[str, str]:
+    _, stride, _, aligned = _parts(c)
+    size = f"{stride} elements, {stride * (c.words[3] >> 32) / 8:g} bytes"
+    return (
+        f"stride of {c.instruction.mnemonic} is {size}: rows must begin at multiples of {aligned} bytes, the fragment's size",
+        _where(c),
+    )
+
+
+def _short(c: Context) -> tuple[str, str]:
+    _, stride, default, _ = _parts(c)
+    return f"stride of {c.instruction.mnemonic} is {stride}, less than the {default} elements of a row", _where(c)
+
+
+def _space(c: Context) -> tuple[str, str]:
+    return f"{c.instruction.mnemonic} by a generic address that is neither global nor shared memory", _where(c)
+
+
+def _where(c: Context) -> str:
+    from mmulator.diagnostics.faults.describe import describe_address
+
+    return describe_address(c.grid, c.words[0])
+
+
+_OPERANDS = {"a": "A", "b": "B", "c": "C", "d": "the stored fragment"}
+
+
+def _fragment(c: Context) -> tuple[str, str]:
+    ins, number = c.instruction, c.words[0]
+    if not number:
+        return f"{ins.mnemonic} on an element of a fragment in some lanes, or with another number in each", ""
+    every = (fragments_of(f).wrong.get(id(ins), ()) for f in c.grid.kernel.program.functions.values())
+    wrong = next(w for w in every if w)[number - 1]
+    return _misuse(ins, wrong), f"register {wrong.slot} of {_OPERANDS[wrong.name]}, which {place_of(wrong.held.origin)} made"
+
+
+def place_of(ins: Instruction) -> str:
+    return f"{ins.mnemonic} ({location(ins)})"
+
+
+def _misuse(ins: Instruction, wrong: Wrong) -> str:
+    held, wanted, name = wrong.held.kind, wrong.wanted, _OPERANDS[wrong.name]
+    match wrong.misuse:
+        case Misuse.CONVERTED:
+            return f"{name} of {ins.mnemonic} is an accumulator that was converted from .{held.type} to .{wanted.type}"
+        case Misuse.REORDERED:
+            elements = " and ".join(str(p.element) for p in wrong.held.parts)
+            return f"{name} of {ins.mnemonic} has element {elements} of the fragment in register {wrong.slot}"
+        case Misuse.UNEVEN:
+            return f"{name} of {ins.mnemonic} is a fragment of which some registers were changed in another way than the others"
+    return f"{name} of {ins.mnemonic} is a fragment of {held}, used as one of {wanted}"
+
+
+def _rows(c: Context) -> tuple[str, str]:
+    _, stride, _, aligned = _parts(c)
+    size = f"{stride * (c.words[3] >> 32) / 8:g} bytes"
+    return f"rows of {c.instruction.mnemonic} are {size} apart, no multiple of {aligned}, the size of the fragment", _where(c)
+
+
+def _base(c: Context) -> tuple[str, str]:
+    operand, start, wanted, _ = c.words
+    name = OPERAND_NAMES[operand]
+    return (
+        f"{name} of {c.instruction.mnemonic} has base offset {start >> 32}, and a pattern that begins at its start address "
+        f"0x{start & 0xFFFFFFFF:x} has {wanted}",
+        f"operand {name}",
+    )
+
+
+_SWIZZLES = ("", "no swizzle", "the 32-byte swizzle", "the 64-byte swizzle", "the 128-byte swizzle")
+
+
+def _pattern(code: int) -> str:
+    return _SWIZZLES[code] if code < len(_SWIZZLES) else "another swizzle"
+
+
+def _tile(c: Context) -> str:
+    operand, read, brought, desc = c.words
+    copy = c.other.mnemonic if c.other is not None else "a tensor copy"
+    came = f"{copy} brought it with {_pattern(brought)}"
+    if operand == OF_STORE:
+        return f"{c.instruction.mnemonic} takes a tile with {_pattern(read)}, and {came}"
+    name = "AB"[operand]
+    if read == SHIFTED:
+        return f"{name} of {c.instruction.mnemonic} has base offset {desc >> 49 & 7}, and {came}, which base offset 0 fits"
+    return f"{name} of {c.instruction.mnemonic} is read with {_pattern(read)}, and {came}"
+
+
+def _reserved(c: Context) -> tuple[str, str]:
+    operand, value, _, _ = c.words
+    name = OPERAND_NAMES[operand]
+    bits = value & RESERVED_BITS
+    said = ", ".join(str(n) for n in range(64) if bits >> n & 1)
+    what = f"bit {said} belongs" if bits.bit_count() == 1 else f"bits {said} belong"
+    return f"{name} of {c.instruction.mnemonic} is 0x{value:016x}: {what} to no field", f"operand {name}"
+
+
+_GOES_ON = {Memory.READ: "it gets zeros", Memory.WRITE: "nothing is stored", Memory.ATOMIC: "nothing is changed, the result is 0"}
+
+
+def _forgiven(c: Context) -> tuple[str, str]:
+    """The message and the place of an access that faults in a launch that goes on (keep_going)."""
+    from mmulator.diagnostics.faults import describe as faults
+    from mmulator.diagnostics.faults import memory as faults_memory
+
+    kind, (at, size), ins = FaultKind(c.words[0]), (int(c.entry["at"]), int(c.entry["bytes"])), c.instruction
+    place = faults.describe_address(c.grid, at) if kind != FaultKind.BEYOND_SPACE else "beyond the state space"
+    if kind in faults_memory.KINDS:
+        null, place, _ = faults_memory.place_of(c.grid, at, ins)
+        kind = FaultKind.NULL_POINTER if null else FaultKind.OUT_OF_BOUNDS
+    does = _GOES_ON.get(ins.effects.memory, "zeros are copied, or nothing")
+    where = place if place.startswith("byte ") else f"address 0x{at:x}, {place}"
+    wrong = faults.WORDS.get(kind, "wrong state space")
+    return f"{wrong}: {ins.mnemonic}; the launch goes on, {does}", f"{size} byte{'s' * (size != 1)} at {where}"
+
+
+SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {
+    BOUNDS.number: _forgiven, ALIGNMENT.number: _forgiven, SPACES.number: _forgiven,
+    WGMMA_OPERAND.number: _differs, WMMA_OPERAND.number: _differs, SELECTOR.number: _differs, SELECTOR_RANGE.number: _range,
+    METADATA.number: _metadata, ORDER.number: _metadata, ADDRESS.number: _address, STRIDE.number: _stride,
+    SHORT_STRIDE.number: _short, SPACE.number: _space, RESERVED.number: _reserved,
+    BASE_OFFSET.number: _base, TILE_SWIZZLE.number: _tile, ROWS.number: _rows, FRAGMENT.number: _fragment,
+    CONVERTED.number: _fragment, REORDERED.number: _fragment, UNEVEN.number: _fragment,
+}  # fmt: skip
+
+
+# faults -------------------------------------------------------------------------------------------------------------
+def _mismatch(grid: Grid, cta: ResidentCta) -> Rule:
+    """Of warps that differ in an operation of wgmma: other instructions, or other operands of one."""
+    first, number = int(cta.state["fault_warp"]) // 4 * 4, int(cta.state["fault_address"])
+    sites = {int(cta.operation(WGMMA, warp, number)["site"]) for warp in range(first, first + 4)}
+    return DIVERGED if len(sites) > 1 else WGMMA_OPERAND
+
+
+FAULTS: Mapping[FaultKind, Rule | Callable[[Grid, ResidentCta], Rule | None]] = {
+    FaultKind.WGMMA_MISMATCH: _mismatch,
+    FaultKind.WGMMA_SCALE: WGMMA_OPERAND,
+    FaultKind.SPARSE_SELECTOR: SPARSE_SELECTOR,
+    FaultKind.WGMMA_ADDRESS: DESCRIPTOR,
+    FaultKind.WRONG_SPACE: SPACES,
+    FaultKind.NOT_SHARED: SPACES,
+    FaultKind.BEYOND_SPACE: SPACES,
+    FaultKind.OTHER_CTA: SPACES,
+    FaultKind.OUT_OF_BOUNDS: BOUNDS,
+    FaultKind.SHARED_OUT_OF_BOUNDS: BOUNDS,
+    FaultKind.LOCAL_OUT_OF_BOUNDS: BOUNDS,
+    FaultKind.NULL_POINTER: BOUNDS,
+    FaultKind.READ_ONLY: BOUNDS,
+    FaultKind.NO_SUCH_RANK: BOUNDS,
+    FaultKind.MISALIGNED: ALIGNMENT,
+    FaultKind.BULK_SIZE: BULK_SIZE,
+    FaultKind.BULK_IGNORED: BULK_SIZE,
+    FaultKind.TENSOR_MAP: TENSOR_MAP,
+    FaultKind.NO_CLUSTER: SPACES,
+}

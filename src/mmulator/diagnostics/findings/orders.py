@@ -1,0 +1,81 @@
+"""Memory for who knows of whom (sanitizer/order/clocks.py). What is never touched is no memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from mmulator.codegen.types import Struct
+from mmulator.launch.arena import blank, pointer
+from mmulator.launch.grid import Grid
+from mmulator.launch.resident import Resident
+from mmulator.native.state import COPIES, LANES, NUM_BARRIERS
+from mmulator.sanitizer.order.clocks import ALL, FIRST, ISSUES, PROXIES, Collector, Knower, Orders
+from mmulator.sanitizer.order.locations import LOCATIONS, Location
+from mmulator.sanitizer.order.phases import PHASERS, Phaser
+from mmulator.sanitizer.order.world import PLACES, Place, Stranger, World
+
+SPARE_AGENTS, VIEWS_OF_THREAD = 256, 64
+MOST_VIEWS, MOST_SNAPSHOTS, MOST_ROWS = 1 << 28, 1 << 27, 1 << 26  # bytes, of which only what is used is ever touched
+LEAST_VIEWS = 256
+_WORD = np.dtype(np.uint32)
+MOST_CLUSTERS = 8192  # of which each is remembered by itself what it has released
+
+
+def _filled(struct: Struct, parts: Mapping[str, np.ndarray], **numbers: int) -> list[np.ndarray]:
+    """A struct of pointers and numbers, and the arrays that it leads to."""
+    one = np.zeros(1, struct.numpy_dtype())
+    for name, part in parts.items():
+        one[name] = pointer(part) if part.size else 0
+    for name, number in numbers.items():
+        one[name] = number
+    return [one, *parts.values()]
+
+
+def _bytes(struct: Struct, count: int) -> np.ndarray:
+    return blank(struct.size * count, np.dtype(np.uint8))
+
+
+def _agents(grid: Grid) -> tuple[int, int, int]:
+    """Threads of a cluster, whether each has an agent for its cp.async, and how many agents there can be."""
+    threads, kernel = grid.shape.warps * grid.shape.cluster_size * LANES, grid.kernel
+    copies = int(any(kind is COPIES for kind in kernel.queues))
+    return threads, copies, threads * (1 + copies + 2 * bool(kernel.movers)) + SPARE_AGENTS
+
+
+def of_cluster(resident: Resident) -> list[np.ndarray]:
+    """Who knows of whom (sanitizer/order/clocks.py)."""
+    kernel, warps, ctas = resident.grid.kernel, len(resident.warps), resident.size
+    threads, copies, stride = _agents(resident.grid)
+    capacity = max(min(VIEWS_OF_THREAD * threads, MOST_VIEWS // (4 * stride)), LEAST_VIEWS)
+    pool = blank(capacity * stride, _WORD)
+    pool[stride * ALL : stride * (ALL + 1)] = 0xFFFFFFFF
+    parts = {
+        "pool": pool, "counts": blank(capacity, _WORD), "free": blank(capacity, _WORD),
+        "knowers": _bytes(Knower, warps), "barriers": _bytes(Collector, ctas * NUM_BARRIERS), "gone": _bytes(Collector, ctas),
+        "phasers": _bytes(Phaser, PHASERS * kernel.mbarriers), "locations": _bytes(Location, LOCATIONS),
+        "issues": _bytes(Collector, ISSUES * warps * bool(kernel.matrix.tiles)), "strangers": _bytes(Stranger, threads),
+    }  # fmt: skip
+    base, least = threads * (1 + copies), PROXIES if kernel.mbarriers or kernel.movers or kernel.matrix.tiles else 1
+    return _filled(
+        Orders, parts, threads=threads, copies=copies, base=base, bound=base, stride=stride, capacity=capacity,
+        least=least, barrier_count=ctas * NUM_BARRIERS,
+    )  # fmt: skip
+
+
+def of_launch(grid: Grid) -> list[np.ndarray] | None:
+    """What clusters of a grid release to each other (sanitizer/order/world.py)."""
+    clusters, stride = grid.shape.clusters, _agents(grid)[2]
+    if clusters == 1:
+        return None
+    capacity = max(MOST_SNAPSHOTS // (4 * stride), FIRST)
+    rows = FIRST if clusters > MOST_CLUSTERS else max(min(MOST_ROWS // (4 * clusters), PLACES), FIRST)
+    parts = {
+        "free": blank(capacity, _WORD), "counts": blank(capacity, _WORD), "places": _bytes(Place, PLACES),
+        "snapshots": blank(capacity * stride, _WORD), "row_free": blank(rows, _WORD),
+        "rows": blank(rows * (clusters if rows > FIRST else 1), _WORD),
+    }  # fmt: skip
+    return _filled(
+        World, parts, clusters=clusters, stride=stride, capacity=capacity, fresh=FIRST, row_capacity=rows, row_fresh=FIRST
+    )

@@ -1,0 +1,101 @@
+"""Sentences about the generic and the asynchronous proxy, and memory for what is known of asynchronous operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from mmulator.diagnostics.findings.context import Context, location, memory_text
+from mmulator.launch.arena import pointer
+from mmulator.launch.grid import Grid
+from mmulator.launch.resident import Resident
+from mmulator.native.state import LANES
+from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
+from mmulator.rules import proxies as rules
+from mmulator.sanitizer.checks.proxy_maps import NO_RELEASE, UNORDERED
+from mmulator.sanitizer.checks.proxy_state import GATHERED, METS, BulkLane, Gathered, Proxies
+from mmulator.sanitizer.shadow.records import Met
+
+
+def of_launch(grid: Grid) -> np.ndarray:
+    """Of each cluster, whether it has fenced global memory for the asynchronous proxy."""
+    return np.zeros(grid.shape.clusters, np.uint8)
+
+
+def memory(resident: Resident) -> Sequence[np.ndarray]:
+    """sanitizer/checks/proxy_state.py"""
+    warps = len(resident.warps)
+    stride, lanes = -(-warps // resident.size // 4), warps * LANES
+    groups = stride * resident.size
+    state = np.zeros(1, Proxies.numpy_dtype())
+    parts = [state, np.zeros(groups, np.uint32), np.zeros(lanes, BulkLane.numpy_dtype())]
+    parts.append(np.zeros(groups * GATHERED, Gathered.numpy_dtype()))
+    parts.append(np.zeros(groups * METS, Met.numpy_dtype()))
+    state["groups"], state["lanes"], state["gathered"], state["met"] = (pointer(part) for part in parts[1:])
+    state["group_count"], state["group_stride"], state["lane_count"] = groups, stride, lanes
+    return parts
+
+
+def _other(c: Context) -> str:
+    return c.other.mnemonic if c.other is not None else "another instruction"
+
+
+def _fence_missing(c: Context) -> str:
+    """With a fence for another state space, if there is one between the two in the text."""
+    said = f"bytes that {_other(c)} wrote are read through the asynchronous proxy with no fence.proxy.async between"
+    shared = int(c.entry["at"]) >> SLOT_SHIFT == SLOT_SHARED
+    begin, end = c.other.span.start if c.other is not None else 0, c.instruction.span.start
+    for ins in c.grid.kernel.sites:
+        slots = dict(ins.form.modifiers)
+        space = str(slots.get("space") or "") if slots.get("proxy") == "async" else ""
+        if space and space.startswith("shared") != shared and begin < ins.span.start < end:
+            here = "shared" if shared else "global"
+            return f"{said}: {ins.mnemonic} ({location(ins)}) is for .{space}, and these bytes are in {here} memory"
+    return said
+
+
+def _read_before_wait(c: Context) -> str:
+    barrier, phase, waited = c.words[:3]
+    if not barrier:
+        return f"bytes are read that {_other(c)} may not have written yet"
+    said = f"phase {phase - 1} of it" if 0 < waited == phase else f"phase {waited - 1} of it" if waited else "none of its phases"
+    where = memory_text(c.grid, barrier, 8)
+    return (
+        f"bytes are read that {_other(c)} may not have written yet: that is so when phase {phase} (parity {phase & 1}) of the "
+        f"mbarrier in {where} is complete, and the reader knows of {said}"
+    )
+
+
+def _map_fence_missing(c: Context) -> str:
+    missing = c.words[0]
+    begin = f"the tensor map was changed by {_other(c)}"
+    if missing == UNORDERED:
+        return f"{begin}, and nothing orders the change before this copy"
+    if missing == NO_RELEASE:
+        return f"{begin} with no fence.proxy.tensormap::generic.release behind the change and before the acquire"
+    return f"{begin}, and no fence.proxy.tensormap::generic.acquire of this map lies between the change and this copy"
+
+
+SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {
+    rules.FENCE_MISSING.number: _fence_missing,
+    rules.COPY_FENCE_MISSING.number: _fence_missing,
+    rules.WRITE_FENCE_MISSING.number: lambda c: (
+        f"bytes that {_other(c)} wrote are written over through the asynchronous proxy with no fence.proxy.async between"
+    ),
+    rules.REFILL_FENCE_MISSING.number: lambda c: (
+        f"bytes that threads have read ({_other(c)}) are written over through the asynchronous proxy with no fence.proxy.async "
+        "between"
+    ),
+    rules.READ_BEFORE_WAIT.number: _read_before_wait,
+    rules.REFILL_EARLY.number: lambda c: f"bytes are overwritten that {_other(c)} may not have read yet",
+    rules.OPERAND_OVERWRITTEN.number: lambda c: f"bytes are overwritten that a pending {_other(c)} may still read",
+    rules.SOURCE_REUSED.number: lambda c: f"bytes are overwritten that {_other(c)} may still copy",
+    rules.WRITE_OVERLAP.number: lambda c: f"nothing orders this and {_other(c)}, which accesses the same bytes",
+    rules.RESULT_EARLY.number: lambda c: f"the bytes that {_other(c)} stores are used before it is known to be complete",
+    rules.OPERAND_RACE.number: lambda c: f"bytes are read that {_other(c)} writes, and nothing orders the two",
+    rules.PENDING_AT_EXIT.number: lambda c: "the thread exits while this may still read shared memory",
+    rules.NEVER_COMMITTED.number: lambda c: "the thread exits and has not committed this to a bulk group",
+    rules.MAP_FENCE_MISSING.number: _map_fence_missing,
+    rules.MAP_IN_FLIGHT.number: lambda c: f"the tensor map is changed while {_other(c)} may still use it",
+}

@@ -1,0 +1,129 @@
+"""Memory for the shadow (sanitizer/shadow/shadow.py): of a launch for global, of a resident cluster for shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mmulator.compiler.compiled import CompiledKernel
+from mmulator.isa.effects import Memory
+from mmulator.launch.arena import blank, pointer, untouched
+from mmulator.launch.grid import Grid
+from mmulator.launch.resident import Resident
+from mmulator.program.addresses import SLOT_SHIFT
+from mmulator.program.butterflies import stored_sums
+from mmulator.ptx.tree import Address, Reg
+from mmulator.sanitizer.shadow.records import (
+    JOINS,
+    MEMO,
+    MOST,
+    PATTERNS,
+    STEADY,
+    VERDICTS,
+    Area,
+    Join,
+    LaunchRaces,
+    Node,
+    Pattern,
+    Races,
+    Record,
+    Verdict,
+)
+from mmulator.sanitizer.shadow.shadow import SHEET, SHEET_BITS, SHEET_CELLS
+
+CELL, GRANULE = 8, 16
+LEAST_RECORDS, LEAST_NODES = 1 << 16, 1 << 16
+SHARED_RECORDS = 1 << 17  # of a resident cluster; when they are used up all is forgotten, and they are there again
+READERS = 3  # of a cell of global memory
+
+
+def address_operands(kernel: CompiledKernel) -> np.ndarray:
+    """For each site twice a number of its own, or twice that of the first site with the same address operand; and 1 if compilers
+    let copies of a value be read, or one of them be written, like that: not by wmma, which programs write themselves, and a
+    write has a guard."""
+    known: dict[tuple[str, int], int] = {}
+    found = []
+    for number, ins in enumerate(kernel.sites):
+        place = next((o for o in ins.operands if isinstance(o, Address)), None)
+        if place is not None and isinstance(place.base, Reg):
+            number = known.setdefault((place.base.name, place.offset), number)
+        kind = ins.effects.counted_as
+        writes = kind in ("memory", "atomic") and ins.effects.memory is not Memory.READ
+        found.append(number * 2 + int(ins.guard is not None if writes else not kind.startswith("wmma")))
+    return np.array(found or [0], np.uint32)
+
+
+def steady_reads(kernel: CompiledKernel) -> np.ndarray:
+    """For each site STEADY if it reads what nobody may write while the kernel runs."""
+    return np.array([STEADY * ins.effects.steady for ins in kernel.sites] or [0], np.uint32)
+
+
+def sums_of_lanes(kernel: CompiledKernel) -> np.ndarray:
+    """For each site that stores: in which bits lanes may differ that store one sum."""
+    return np.array(stored_sums(kernel.sites) or [0], np.uint32)
+
+
+def of_launch(grid: Grid) -> Sequence[np.ndarray]:
+    """Global memory: what can be written. A slot has an area, and each region."""
+    buffers = [b for b in grid.buffers if b.writable and b.size]
+    regions = [(r.start, r.size, r.writable) for r in grid.regions]
+    slots = max((b.start + b.size - 1 >> SLOT_SHIFT for b in buffers), default=0) + 1
+    by_slot, by_address = np.zeros(slots, Area.numpy_dtype()), np.zeros(1 + len(regions), Area.numpy_dtype())
+    given = [(b.start, b.size, b.writable) for b in buffers] + regions
+    counts = [-(-(start % GRANULE + size) // SHEET) for start, size, _ in given]
+    first = np.cumsum([0, *counts])
+    cells, sheets = untouched(int(first[-1]) * SHEET_CELLS * CELL), np.zeros(int(first[-1]) + 1, np.uint32)
+    watched = sum(size for _, size, _ in given)
+    for n, (start, size, writable) in enumerate(given):
+        row = start - start % GRANULE, start, size, 0, 0
+        if cells is not None and writable:
+            row = *row[:3], pointer(cells) + int(first[n]) * SHEET_CELLS * CELL, pointer(sheets) + int(first[n]) * 4
+        if n < len(buffers):
+            for slot in range(start >> SLOT_SHIFT, (start + size - 1 >> SLOT_SHIFT) + 1):
+                by_slot[slot] = row
+        else:
+            by_address[1 + n - len(buffers)] = row
+    state = np.zeros(1, LaunchRaces.numpy_dtype())
+    room, node_room = min(MOST - 1, max(LEAST_RECORDS, watched >> 4)), min((1 << 31) - 1, max(LEAST_NODES, watched >> 2))
+    records, nodes = untouched((room + 1) * Record.size), untouched((node_room + 1) * Node.size)
+    operands = grid.kernel.once(address_operands)
+    steady = grid.kernel.once(steady_reads)
+    sums = grid.kernel.once(sums_of_lanes)
+    state["operands"], state["steady"], state["sums"] = pointer(operands), pointer(steady), pointer(sums)
+    parts = [state, by_slot, by_address, sheets, operands, steady, sums]
+    if cells is not None and records is not None and nodes is not None:
+        parts += [cells, records, nodes]
+        state["records"], state["nodes"], state["room"], state["node_room"] = pointer(records), pointer(nodes), room, node_room
+    state["areas"], state["slots"], state["regions"] = pointer(by_slot), slots, pointer(by_address)
+    state["region_count"] = len(by_address)
+    return parts
+
+
+def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
+    """Shared memory of its CTAs, and room for what the cluster needs of the launch."""
+    size = resident.grid.shape.shared
+    stride = -(-size >> SHEET_BITS)
+    sheets = stride * resident.size
+    room, node_room = SHARED_RECORDS, max(4 * LEAST_NODES, size * resident.size)
+    state = np.zeros(1, Races.numpy_dtype())
+    arrays: dict[str, np.ndarray] = {
+        "cells": blank(sheets * SHEET_CELLS, np.dtype(np.uint64)), "sheets": np.zeros(sheets + 1, np.uint32),
+        "verdicts": np.zeros(len(resident.warps) * VERDICTS, Verdict.numpy_dtype()),
+        "patterns": np.zeros(PATTERNS, Pattern.numpy_dtype()),
+    }  # fmt: skip
+    for name, array in arrays.items():
+        state[name] = pointer(array)
+    state["stride"], state["sheet_count"] = stride, sheets
+    own: dict[str, np.ndarray] = {
+        "records": blank(room + 1, Record.numpy_dtype()), "nodes": blank(node_room + 1, Node.numpy_dtype()),
+        "memo": np.zeros(MEMO, np.uint32), "joins": np.zeros(JOINS, Join.numpy_dtype()),
+    }  # fmt: skip
+    memo, joins = np.zeros(MEMO, np.uint32), np.zeros(JOINS, Join.numpy_dtype())
+    for name, array in own.items():
+        state["shared"][name] = pointer(array)
+    shared, other = state["shared"], state["global_"]
+    shared["next"], shared["end"], shared["node_next"], shared["node_end"] = 1, room + 1, 1, node_room + 1
+    shared["most"] = 1 << 20
+    other["memo"], other["joins"], other["foreign"], other["most"] = pointer(memo), pointer(joins), 1, READERS
+    return [state, *arrays.values(), *own.values(), memo, joins]

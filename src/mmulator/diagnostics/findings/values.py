@@ -1,0 +1,125 @@
+"""Sentences about registers and bytes that nobody has written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from mmulator.compiler.compiled import CompiledKernel
+from mmulator.diagnostics.faults.memory import function_of
+from mmulator.diagnostics.findings.context import Context
+from mmulator.diagnostics.findings.holes import hole
+from mmulator.isa.effects import Memory
+from mmulator.launch.arena import blank, pointer
+from mmulator.launch.grid import Grid
+from mmulator.launch.resident import Resident
+from mmulator.native.state import LANES
+from mmulator.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT
+from mmulator.program.provenance import origins, variables_of
+from mmulator.ptx.tree import Address, Reg, Symbol
+from mmulator.rules.execution import NO_SOURCE
+from mmulator.rules.values import (
+    OUT_OF_VARIABLE,
+    UNDEFINED_ADDRESS,
+    UNDEFINED_BRANCH,
+    UNDEFINED_COPY,
+    UNDEFINED_GLOBAL,
+    UNDEFINED_PART,
+    UNDEFINED_STORE,
+)
+from mmulator.sanitizer.checks.unwritten import COMBINES, EXCHANGE, Stretch, WatchedLaunch
+from mmulator.sanitizer.checks.values import Source, ValuesState
+
+_DOES = {
+    UNDEFINED_STORE.number: "{} stores to global memory a value that nobody has written",
+    UNDEFINED_BRANCH.number: "{} depends on a value that nobody has written",
+    UNDEFINED_ADDRESS.number: "{} takes its address from a value that nobody has written",
+    UNDEFINED_COPY.number: "{} copies to global memory bytes of shared memory that nobody has written",
+}  # fmt: skip
+
+
+def _use(c: Context) -> str:
+    said = _DOES[int(c.entry["rule"])].format(c.instruction.mnemonic)
+    if c.other is not None:
+        return f"{said}, from bytes that {c.other.mnemonic} read"
+    where = hole(c) if int(c.entry["rule"]) != UNDEFINED_COPY.number else ""
+    return f"{said}: {where}" if where else said
+
+
+def _outside(c: Context) -> str:
+    place, size, *_ = c.words
+    bits = RANK_SHIFT if int(c.entry["at"]) >> SLOT_SHIFT == SLOT_SHARED else 32
+    place = (place + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)  # signed
+    ins, function = c.instruction, function_of(c.grid, c.instruction)
+    name = "its variable"
+    if function is not None:
+        variables = variables_of(c.grid.kernel.program.module, function)
+        base = next(o for o in ins.operands if isinstance(o, Address)).base
+        symbol = origins(function, variables).get(base.name) if isinstance(base, Reg) else base
+        name = symbol.name.partition("@")[0] if isinstance(symbol, Symbol) else name
+    return f"{c.instruction.mnemonic} accesses byte {place} of {name}, which has {size}"
+
+
+_USES = {
+    UNDEFINED_STORE.number: "{} stores it", UNDEFINED_BRANCH.number: "{} depends on it",
+    UNDEFINED_ADDRESS.number: "{} takes its address from it",
+}  # fmt: skip
+
+
+def _no_source(c: Context) -> str:
+    use = _USES.get(c.words[0], "{} uses it").format(c.other.mnemonic if c.other is not None else "an instruction")
+    return f"{c.instruction.mnemonic} takes a value from a lane outside its member mask, or that does not execute it, and {use}"
+
+
+def _unwritten(c: Context) -> str:
+    """Of device memory. Without another instruction it is an atomic operation, which uses what it finds itself."""
+    if c.other is None:
+        return f"{c.instruction.mnemonic} combines with bytes of device memory that neither the host nor a kernel has written"
+    use = _DOES[c.words[0]].format(c.instruction.mnemonic)
+    who = "neither the host nor a kernel has written them"
+    if int(c.entry["rule"]) == UNDEFINED_PART.number:
+        who = "the host has written some of them, and nobody the others"
+    return f"{use}, from bytes that {c.other.mnemonic} read: {who}"
+
+
+SENTENCES: Mapping[int, Callable[[Context], str]] = {
+    NO_SOURCE.number: _no_source, **dict.fromkeys(_DOES, _use), OUT_OF_VARIABLE.number: _outside,
+    UNDEFINED_GLOBAL.number: _unwritten, UNDEFINED_PART.number: _unwritten,
+}  # fmt: skip
+
+
+def _atomics(kernel: CompiledKernel) -> np.ndarray:
+    """Of each site whether it is an atomic operation, and one that looks at what is there."""
+    acts = ((i.effects.memory is Memory.ATOMIC, i.form["op"]) for i in kernel.sites)
+    kinds = (0 if not atomic else EXCHANGE if op == "exch" else COMBINES for atomic, op in acts)
+    return np.array([*kinds, 0], np.uint8)
+
+
+def of_launch(grid: Grid) -> Sequence[np.ndarray] | None:
+    """The watched memory that has bytes which nobody has written; None: there is none."""
+    watched = [(r.start, r.size, r.written.marks) for r in grid.regions if r.written is not None and not r.written.whole]
+    rows = [(start, size, pointer(marks), marks) for start, size, marks in watched if marks is not None]
+    if not rows:
+        return None
+    stretches = np.array([(0, 0, 0), *(row[:3] for row in rows)], Stretch.numpy_dtype())
+    atomics = grid.kernel.once(_atomics)
+    state = np.zeros(1, WatchedLaunch.numpy_dtype())
+    state["stretches"], state["count"], state["atomics"] = pointer(stretches), len(stretches), pointer(atomics)
+    return [state, stretches, atomics, *(row[3] for row in rows)]
+
+
+def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
+    """A byte for each of shared and of local memory, and of each warp what it loaded last that has no value,
+    and 1 + the site of its last shuffle from a lane that takes no part."""
+    grid, warps = resident.grid, len(resident.warps)
+    state = np.zeros(1, ValuesState.numpy_dtype())
+    byte = np.dtype(np.uint8)
+    shared = blank(grid.shape.shared * resident.size + 64, byte)
+    local = blank(grid.kernel.local_bytes * LANES * warps + 64, byte)
+    sources = np.zeros(warps, Source.numpy_dtype())
+    state["shared"], state["shared_bytes"] = pointer(shared), grid.shape.shared
+    state["local"], state["local_bytes"] = pointer(local), grid.kernel.local_bytes
+    missed = np.zeros(warps, np.uint32)
+    state["warps"], state["sources"], state["missed"] = warps, pointer(sources), pointer(missed)
+    return state, shared, local, sources, missed

@@ -1,0 +1,118 @@
+"""A sanitized launch on the side of Python: memory for what native code knows and finds, and the findings afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mmulator.diagnostics.findings.memory import OF_CLUSTER, OF_LAUNCH
+from mmulator.diagnostics.findings.sentences import findings_of
+from mmulator.diagnostics.stillness import Calm
+from mmulator.launch.arena import pointer
+from mmulator.native.state import Log
+from mmulator.rules import Severity
+from mmulator.sanitizer.state import ROOM, Found, SanitizedCluster, SanitizedLaunch
+
+if TYPE_CHECKING:
+    from mmulator.codegen.lang import Instrument
+    from mmulator.errors import ExecutionFault
+    from mmulator.findings import Finding
+    from mmulator.launch.grid import Grid
+    from mmulator.launch.resident import Resident
+
+FOUND, LOG = Found.numpy_dtype(), Log.numpy_dtype()
+
+
+class Sanitizer:
+    """Subscriber of one launch (launch/events.py)."""
+
+    calls = False  # what has no room in a table is counted
+    each = True
+
+    def __init__(self, rules: frozenset[str] | None = None, strict: bool = False) -> None:
+        """rules: names of those that are told of; None: all, but those of severity note unless it is `strict`."""
+        self.rules, self.strict = rules, strict
+        self.said: tuple[bytes, tuple[Finding, ...]] | None = None  # entries, and the findings that they are
+        self.kept: list[Any] = []  # memory that native code has the addresses of
+
+    @property
+    def instrument(self) -> Instrument:
+        from mmulator.sanitizer.instrument import SANITIZE
+
+        return SANITIZE
+
+    def begin(self, grid: Grid) -> None:
+        self.grid, self.calm, self.livelock = grid, Calm(), False
+        self.tables = np.zeros((grid.workers, ROOM), FOUND)
+        self.logs = np.zeros(grid.workers, LOG)
+        self.logs["entries"] = pointer(self.tables) + np.arange(grid.workers) * self.tables.strides[0]
+        self.logs["entry_bytes"], self.logs["room"] = FOUND.itemsize, ROOM
+        self.state = np.zeros(1, SanitizedLaunch.numpy_dtype())
+        for name, make in OF_LAUNCH.items():
+            self._keep(self.state, name, make(grid))
+        grid.launch["sanitizer"] = pointer(self.state)
+
+    def attach(self, resident: Resident) -> None:
+        state = np.zeros(1, SanitizedCluster.numpy_dtype())
+        self.kept.append(state)
+        for name, make in OF_CLUSTER.items():
+            self._keep(state, name, make(resident))
+        resident.cluster["sanitizer"] = pointer(state)
+
+    def _keep(self, state: np.ndarray, name: str, memory: np.ndarray | Sequence[np.ndarray] | None) -> None:
+        """The address of a topic's first array goes into the struct; all live as long as the launch."""
+        if memory is not None:
+            self.kept.append(memory)
+            state[name] = pointer(memory if isinstance(memory, np.ndarray) else memory[0])
+
+    def log(self, worker: int) -> int:
+        return pointer(self.logs) + worker * LOG.itemsize
+
+    def settle(self, cluster: int) -> None:
+        self.calm.look(cluster)
+
+    def stalled(self, residents: Sequence[Resident], over: int) -> bool:
+        self.livelock = self.livelock or self.calm.for_ever(residents, over)
+        return self.livelock
+
+    def stopped(self, error: ExecutionFault, residents: Sequence[Resident]) -> None:
+        from mmulator.diagnostics.findings.ended import of_the_end
+
+        error.findings = of_the_end(self.grid, residents, error, self.livelock)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """So far."""
+        return tuple(f for f in self._all() if self._tells(f))
+
+    def _all(self) -> tuple[Finding, ...]:
+        tables = self.tables[self.logs["count"] != 0]  # the others were never touched
+        found = tables[tables["rule"] != 0]
+        raw = found.tobytes()
+        if self.said is None or self.said[0] != raw:
+            self.said = raw, findings_of(self.grid, found)
+        return self.said[1]
+
+    def _tells(self, finding: Finding) -> bool:
+        if self.rules is not None:
+            return finding.rule in self.rules
+        return self.strict or finding.severity != Severity.NOTE
+
+    def with_the_end(self, last: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        """The findings so far, and those of the fault or deadlock that ended the run; what was found before is not said again."""
+        found = self.findings()
+        known = {(f.rule, f.location) for f in found}
+        new = filter(self._tells, last)
+        return (*found, *(f for f in new if (f.rule, f.location) not in known))
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the findings should know."""
+        from mmulator.findings import at_places, places
+
+        said = {"lost": "{} findings more had no room", "forgotten": "{} orders had no room, races may be missed"}
+        notes = [text.format(n) for field, text in said.items() if (n := int(self.state[field][0]))]
+        quiet = places(f for f in self._all() if f.severity == Severity.NOTE and not self._tells(f))
+        notes += [f'{at_places(rule, n)}; sanitize="strict" tells where' for rule, n in quiet.items()]
+        return [f"sanitizer: {note}" for note in notes]

@@ -1,0 +1,135 @@
+"""Which bytes of its memory a launch read and wrote, as runs: arrays [n, 2] of the first byte and the one behind the last, in
+order, none of which touches another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.launch.arena import blank, pointer
+from mmulator.native.state import Touched as Row
+from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SLOT_SHIFT
+
+if TYPE_CHECKING:
+    from mmulator.codegen.lang import Instrument
+    from mmulator.errors import ExecutionFault
+    from mmulator.launch.grid import Grid
+    from mmulator.launch.resident import Resident
+
+Runs = NDArray[np.int64]
+PIECE = 1 << 17  # bytes of a map that are unpacked at once
+LONG = 64  # bytes of a run from which on slices are cheaper than indices
+BATCH = 1 << 20  # indices that are made at once
+
+
+class Touched:
+    """Subscriber of a launch (launch/events.py), which is on one thread of the host."""
+
+    calls = each = False
+
+    def __init__(self, windows: Sequence[tuple[int, int, int]], size: int) -> None:
+        """windows: of memory its address, its bytes, and which of `size` bytes is the first; two may share bytes."""
+        slots = max(((start + max(n, 1) - 1 >> SLOT_SHIFT) + 1 for start, n, _ in windows), default=0)
+        self.rows = np.zeros(slots, Row.numpy_dtype())
+        self.read, self.written = (blank(-(-size // 64) + 1, np.dtype(np.uint64)) for _ in range(2))
+        for start, n, first in windows:
+            if start >> SLOT_SHIFT >= FIRST_GLOBAL_SLOT and n:
+                own = self.rows[start >> SLOT_SHIFT : (start + n - 1 >> SLOT_SHIFT) + 1]
+                own["start"], own["first"], own["read"], own["written"] = start, first, pointer(self.read), pointer(self.written)
+
+    @property
+    def instrument(self) -> Instrument:
+        from mmulator.native.hooks.touched import TOUCHED
+
+        return TOUCHED
+
+    def begin(self, grid: Grid) -> None:
+        grid.launch["touched"], grid.launch["touched_slots"] = pointer(self.rows), len(self.rows)
+
+    def attach(self, resident: Resident) -> None:
+        """It needs nothing."""
+
+    def log(self, worker: int) -> int:
+        """It writes nothing down."""
+        return 0
+
+    def settle(self, cluster: int) -> None:
+        """There is nothing to settle."""
+
+    def stalled(self, residents: Sequence[Resident], over: int) -> bool:
+        """It does not look."""
+        return False
+
+    def stopped(self, error: ExecutionFault, residents: Sequence[Resident]) -> None:
+        """What was touched until then is noted."""
+
+
+def runs_of(bits: np.ndarray) -> Runs:
+    """Of a map: a bit for each byte, in words."""
+    raw = bits.view(np.uint8)
+    edges, before = [], 0
+    for at in range(0, len(raw), PIECE):
+        piece = raw[at : at + PIECE]
+        low, high = int(piece.min()), int(piece.max())
+        if low == high and low in (0, 255):
+            now = np.array([low & 1], np.uint8)
+        else:
+            now = np.unpackbits(piece, bitorder="little")
+        edges.append(np.flatnonzero(np.diff(now, prepend=np.uint8(before))) + 8 * at)
+        before = int(now[-1])
+    if before:
+        edges.append(np.array([8 * len(raw)]))
+    found: Runs = np.concatenate(edges, dtype=np.int64).reshape(-1, 2) if edges else np.zeros((0, 2), np.int64)
+    return found
+
+
+def _indices(runs: Runs) -> Iterator[np.ndarray]:
+    """Every byte of the runs, in order, some at once."""
+    lengths = runs[:, 1] - runs[:, 0]
+    ends = np.cumsum(lengths)
+    first = 0
+    while first < len(runs):
+        start = int(ends[first] - lengths[first])
+        last = max(first + 1, int(np.searchsorted(ends, start + BATCH, "right")))
+        own = lengths[first:last]
+        yield np.arange(int(own.sum())) + np.repeat(runs[first:last, 0] - (ends[first:last] - own - start), own)
+        first = last
+
+
+def _slices(runs: Runs) -> Iterator[slice]:
+    yield from (slice(begin, end) for begin, end in runs.tolist())
+
+
+def places(runs: Runs) -> Iterator[slice | np.ndarray]:
+    """What indexes the bytes of the runs in an array, in order."""
+    few = int((runs[:, 1] - runs[:, 0]).sum()) >= LONG * len(runs)
+    return _slices(runs) if few else _indices(runs)
+
+
+def taken(memory: np.ndarray, runs: Runs) -> np.ndarray:
+    """The bytes of the runs, one after the other."""
+    parts = [memory[at] for at in places(runs)]
+    return np.concatenate(parts) if parts else np.zeros(0, np.uint8)
+
+
+def put(memory: np.ndarray, runs: Runs, data: np.ndarray) -> None:
+    """The opposite of `taken`."""
+    done = 0
+    for at in places(runs):
+        count = at.stop - at.start if isinstance(at, slice) else len(at)
+        memory[at] = data[done : done + count]
+        done += count
+
+
+def within(runs: Runs, data: np.ndarray, begin: int, end: int) -> tuple[Runs, np.ndarray]:
+    """The runs, and their bytes, that lie between two bytes, counted from the first of these."""
+    ends = np.cumsum(runs[:, 1] - runs[:, 0])
+    low, high = int(np.searchsorted(runs[:, 1], begin, "right")), int(np.searchsorted(runs[:, 0], end, "left"))
+    if low >= high:
+        return np.zeros((0, 2), np.int64), data[:0]
+    own = np.clip(runs[low:high], begin, end)
+    at = int(ends[low] - (runs[low, 1] - own[0, 0]))
+    return own - begin, data[at : at + int((own[:, 1] - own[:, 0]).sum())]

@@ -1,0 +1,128 @@
+"""Elements of arguments that a launch watches, and the stores that it saw."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mmulator.codegen.loading import address
+from mmulator.errors import ExecutionFault, LaunchError
+from mmulator.launch.arena import pointer
+from mmulator.launch.arguments import Arguments
+from mmulator.launch.events import Logs
+from mmulator.launch.shape import LaunchShape
+from mmulator.native.state import Watch, WatchEntry
+
+if TYPE_CHECKING:
+    from mmulator.codegen.lang import Instrument
+    from mmulator.launch.grid import Grid
+    from mmulator.launch.resident import Resident
+    from mmulator.ptx.tree import Instruction
+
+ROOM = 4096  # of a worker's log
+Watched = tuple[int, Any]  # number of an argument, and an index of one of its elements: a number or a tuple
+
+
+@dataclass(frozen=True)
+class Store:
+    """A store to a watched element.
+
+    argument, index: the element. block, thread: who stored, (x, y, z) each. instruction, file, line: of the PTX.
+    value: the element after the store, a NumPy scalar of the argument's dtype; bits: its raw bits. source: the line that the PTX
+    was compiled from, `mm.py:17`, or "".
+    """
+
+    argument: int
+    index: tuple[int, ...]
+    block: tuple[int, ...]
+    thread: tuple[int, ...]
+    instruction: str
+    file: str
+    line: int
+    value: Any
+    bits: int
+    source: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" + (f" ({self.source})" if self.source else "")
+        return f"block {self.block}, thread {self.thread}: {self.instruction} at {place}, {self.value} (bits 0x{self.bits:x})"
+
+
+class Watches:
+    """What is watched, as the machine reads it, and the stores that it saw."""
+
+    calls = True  # when a log is full
+    each = True
+
+    def __init__(self, watched: Sequence[Watched], args: Sequence[Any], arguments: Arguments) -> None:
+        self.elements: list[tuple[int, tuple[int, ...]]] = []
+        self.dtypes: list[np.dtype[Any]] = []
+        self.table = np.zeros(len(watched), Watch.numpy_dtype())
+        for row, (number, index) in zip(self.table, watched):
+            array = args[number] if isinstance(number, int) and 0 <= number < len(args) else None
+            if not isinstance(array, np.ndarray):
+                raise LaunchError(f"watch: argument {number} is no array")
+            try:
+                at = tuple(int(i) for i in (index if isinstance(index, tuple) else np.unravel_index(index, array.shape)))
+                offset = int(np.ravel_multi_index(at, array.shape)) * array.itemsize
+            except (ValueError, TypeError):
+                raise LaunchError(f"watch: argument {number} of shape {array.shape} has no element {index}") from None
+            if array.itemsize > 8:
+                raise LaunchError(f"watch: elements of {array.itemsize} bytes; at most 8")
+            place = array.ctypes.data
+            buffer = next(b for b in arguments.buffers if b.array.ctypes.data == place and b.array.nbytes == array.nbytes)
+            row["start"] = buffer.start + offset
+            row["end"] = row["start"] + array.itemsize
+            self.elements.append((number, at))
+            self.dtypes.append(array.dtype)
+
+    @property
+    def instrument(self) -> Instrument:
+        from mmulator.native.hooks.watch import WATCH
+
+        return WATCH
+
+    def begin(self, grid: Grid) -> None:
+        from mmulator.native.hooks.watch import settle_cluster
+
+        launch = grid.launch
+        self.logs = Logs(WatchEntry, grid.workers, max(ROOM, 32 * len(self.table)))
+        self._settle = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address(settle_cluster))
+        launch["watches"], launch["watch_count"], launch["seen"] = pointer(self.table), len(self.table), 0
+
+    def attach(self, resident: Resident) -> None:
+        """It needs nothing."""
+
+    def log(self, worker: int) -> int:
+        return self.logs.address(worker)
+
+    def settle(self, cluster: int) -> None:
+        self._settle(cluster)
+
+    def stalled(self, residents: Sequence[Resident], over: int) -> bool:
+        """It does not look."""
+        return False
+
+    def stopped(self, error: ExecutionFault, residents: Sequence[Resident]) -> None:
+        """The stores so far are told."""
+
+    def stores(self, shape: LaunchShape, sites: Sequence[Instruction]) -> list[Store]:
+        """In the order in which they were seen."""
+        entries = self.logs.all()
+        return [self._store(entry, shape, sites) for entry in entries[np.argsort(entries["order"])]]
+
+    def _store(self, entry: np.void, shape: LaunchShape, sites: Sequence[Instruction]) -> Store:
+        (gx, gy, _), (bx, by, _) = shape.grid, shape.block
+        cta, thread = int(entry["cta"]), int(entry["thread"])
+        ins = sites[int(entry["site"])]
+        number, index = self.elements[int(entry["watch"])]
+        dtype, bits = self.dtypes[int(entry["watch"])], int(entry["value"])
+        return Store(
+            number, index, (cta % gx, cta // gx % gy, cta // (gx * gy)),
+            (thread % bx, thread // bx % by, thread // (bx * by)), ins.mnemonic, ins.span.source.name, ins.span.line,
+            np.array(bits, np.uint64).reshape(1).view(np.uint8)[: dtype.itemsize].view(dtype)[0], bits, ins.span.brief,
+        )  # fmt: skip

@@ -1,0 +1,141 @@
+"""Where the lanes of a CTA are, and for what they wait: what a deadlock, a time limit and an interruption report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mmulator.diagnostics.mbarriers import Known, known, place_text
+from mmulator.isa.effects import Ends
+from mmulator.launch.grid import Grid
+from mmulator.launch.resident import ResidentCta
+from mmulator.native.state import LANES, NUM_BARRIERS
+from mmulator.program.blocks import Block, Program
+from mmulator.ptx.tree import Instruction
+
+MOST = 4  # warps that a message names
+State = Literal["runs", "waits", "held", "barrier", "sleeps"]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Lanes of a warp at one place. held: they wait for lanes of their own warp; waits: for other warps of the warpgroup;
+    sleeps: for a phase of `mbarrier`."""
+
+    warp: int
+    lanes: int
+    state: State
+    instruction: Instruction | None
+    barrier: int = -1
+    mbarrier: Known | None = None
+    cta: ResidentCta | None = None
+
+    def __str__(self) -> str:
+        wait = "waits" if self.lanes.bit_count() == 1 else "wait"
+        if self.mbarrier is not None and self.cta is not None:
+            what = f"{self.mbarrier.phase_text} of {self.mbarrier.name(self.cta)}"
+            return f"{lanes_text(self.lanes)} {wait} for {what} at {place_text(self.instruction)}"
+        verb = {
+            "runs": "at", "sleeps": "at", "waits": f"{wait} for other warps at", "held": f"{wait} for other lanes at",
+            "barrier": f"{wait} at",
+        }[self.state]  # fmt: skip
+        number = f" (barrier {self.barrier})" if self.state == "barrier" else ""
+        return f"{lanes_text(self.lanes)} {verb} {place_text(self.instruction)}{number}"
+
+
+def lanes_text(mask: int) -> str:
+    """`lanes 0 to 3, 9`."""
+    runs: list[list[int]] = []
+    for lane in (n for n in range(LANES) if mask >> n & 1):
+        if runs and runs[-1][1] == lane - 1:
+            runs[-1][1] = lane
+        else:
+            runs.append([lane, lane])
+    one = "lane" if mask.bit_count() == 1 else "lanes"
+    return f"{one} " + ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in runs)
+
+
+def groups(grid: Grid, cta: ResidentCta) -> list[Group]:
+    """All lanes of a CTA that have not exited, warp by warp."""
+    return [g for w in cta.warps for g in _of_warp(grid.kernel.program, cta, w)]
+
+
+def _of_warp(program: Program, cta: ResidentCta, w: Any) -> Iterator[Group]:
+    left = int(w["live"])
+    frames, pcs = w["lane_frame"], w["lane_pc"]
+    while left:
+        lane = (left & -left).bit_length() - 1
+        state, barrier = _state(w, lane)
+        same = [n for n in range(LANES) if pcs[n] == pcs[lane] and frames[n] == frames[lane] and _state(w, n) == (state, barrier)]
+        lanes = sum(1 << n for n in same) & left
+        left &= ~lanes
+        ins = instruction_at(program, int(pcs[lane]), state)
+        if state == "sleeps":
+            yield Group(int(w["index"]), lanes, state, ins, -1, known(cta.resident, barrier), cta)
+        else:
+            yield Group(int(w["index"]), lanes, state, ins, barrier)
+
+
+def _state(w: Any, lane: int) -> tuple[State, int]:
+    bit = 1 << lane
+    if int(w["at_barrier"]) & bit:
+        return "barrier", next((n for n in range(NUM_BARRIERS) if int(w["bar_lanes"][n]) & bit), -1)
+    if int(w["held"]) & bit:
+        return "held", -1
+    if int(w["waiting"]) & int(w["napping"]) & bit:
+        return "sleeps", int(w["naps_at"][lane])
+    return ("waits" if int(w["waiting"]) & bit else "runs"), -1
+
+
+def instruction_at(program: Program, pc: int, state: State) -> Instruction | None:
+    """The instruction that lanes at block `pc` execute next, or for a barrier the one that they wait at."""
+    if state == "barrier":
+        return next((b.last for b in program.blocks if b.ending is Ends.BARRIER and pc in b.targets), None)
+    seen: set[int] = set()
+    while pc not in seen:
+        seen.add(pc)
+        block: Block = program.blocks[pc]
+        if block.body or block.last is not None:
+            found = block.body[0] if block.body else block.last
+            return found.original if found is not None else None
+        if not block.targets:
+            break
+        pc = block.targets[0]
+    return None
+
+
+def warps_text(found: list[Group], most: int = MOST) -> str:
+    """`warp 0: lanes 0 to 15 at ...; lanes 16 to 31 ...; warps 1 to 3: ...`, warps that say the same together."""
+    said: dict[str, list[int]] = {}
+    for warp in dict.fromkeys(g.warp for g in found):
+        text = ", ".join(str(g) for g in found if g.warp == warp)
+        said.setdefault(text, []).append(warp)
+    parts = [f"{lanes_text(sum(1 << n for n in warps)).replace('lane', 'warp')}: {text}" for text, warps in said.items()]
+    return "; ".join(parts[:most]) + (f"; and {len(parts) - most} more" if len(parts) > most else "")
+
+
+def arrived_text(cta: ResidentCta) -> str:
+    """`; 32 of 64 threads have arrived at barrier 1`."""
+    state = cta.state
+    said = []
+    for n in range(NUM_BARRIERS):
+        arrived, count = int(state["barriers"]["arrived"][n]), int(state["barriers"]["count"][n])
+        if arrived:
+            said.append(f"{arrived} of {count or int(state['live_threads'])} threads have arrived at barrier {n}")
+    return "".join(f"; {text}" for text in said)
+
+
+def everywhere(first: ResidentCta, found: Sequence[tuple[ResidentCta, list[Group]]]) -> str:
+    """Where the lanes of all CTAs of a cluster are: of `first`, then of those that have something else to say, then which are
+    alike."""
+    said: dict[str, list[ResidentCta]] = {}
+    for cta, groups in sorted(found, key=lambda x: x[0].rank != first.rank):
+        if groups:
+            said.setdefault(warps_text(groups, most=LANES) + arrived_text(cta), []).append(cta)
+    parts = []
+    for text, ctas in said.items():
+        own = ctas[0].rank == first.rank
+        alike = ", ".join(map(str, ctas[1:] if own else ctas))
+        parts.append(f"{text}; the same in {alike}" if own and alike else text if own else f"{alike}: {text}")
+    return "; ".join(parts)

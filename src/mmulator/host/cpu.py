@@ -1,0 +1,155 @@
+"""The CPU as a backend: PTX to machine code, thread blocks on its cores."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mmulator.codegen.locks import Lock, no_fork
+from mmulator.compiler import warm
+from mmulator.compiler.compiled import CompiledKernel
+from mmulator.compiler.options import DEFAULT, CompileOptions
+from mmulator.errors import ExecutionFault, LaunchError
+from mmulator.host.backend import Chip, Progress, Ran, Request
+from mmulator.host.text import Text
+from mmulator.launch.kept import grid_for, keep
+from mmulator.launch.limits import PORTABLE_CLUSTER, check_local
+from mmulator.launch.shape import LaunchShape, shape_of
+from mmulator.launch.work import Work
+from mmulator.launch.workers import Diagnosis, Workers
+from mmulator.program.image import ModuleImage
+from mmulator.source import Source
+
+if TYPE_CHECKING:
+    from mmulator.compiler.kernel import Jit
+    from mmulator.ptx.tree import Module as Tree
+
+
+class CpuModule:
+    """A module: memory for its variables, and the machine code of its kernels as they are compiled."""
+
+    def __init__(self, text: Text) -> None:
+        self.text = text
+        self.image = ModuleImage(text.outline)
+        self.image.initialise()
+        self.compiled: dict[tuple[str, str, CompileOptions], CompiledKernel] = {}
+        self.compiling = {f.name: Lock() for f in text.outline.entries}
+
+
+class Cpu:
+    """Stands for a chip where one is asked for (`chip`); a kernel names the device whose arithmetic it wants itself."""
+
+    def __init__(self, device: str = "sm_90") -> None:
+        number = int(device[3:])
+        self.chip = Chip("mmulator", (number // 10, number % 10), "none")
+        self.broken = False
+
+    def load(self, ptx: Tree | str) -> CpuModule:
+        return CpuModule(Text.load(Source("<ptx>", ptx)) if isinstance(ptx, str) else Text.of(ptx))
+
+    def compile(
+        self, module: CpuModule, entry: str, device: str, options: CompileOptions = DEFAULT, progress: Progress | None = None
+    ) -> CompiledKernel:
+        """Made once. Raises LaunchError too: for what takes more memory than there is."""
+        key = entry, device, options
+        compiled = module.compiled.get(key)
+        if compiled is None:
+            with module.compiling[entry]:  # of several threads one does it
+                compiled = module.compiled.get(key) or _compile(module, key, progress)
+        return compiled
+
+    def launch(self, kernel: CompiledKernel, request: Request) -> Ran:
+        x, y, z = request.block
+        cluster = request.cluster
+        shape = shape_of(
+            request.grid, request.block, x * y * z, kernel.shared.static, request.shared, cluster or (1, 1, 1),
+            cluster is not None, request.cooperative,
+        )  # fmt: skip
+        watches = request.watches
+        threads = request.threads or (1 if watches else None)
+        try:
+            subscriber = request.sanitizer or watches or request.touched
+            grid, spare = grid_for(kernel, shape, request.arguments, request.seed, threads, subscriber)
+            shuffled = request.seed if request.shuffled else None
+            workers = Workers(
+                grid, diagnosis, request.progress, spare, shuffled, request.slice, request.part, request.meanwhile
+            )
+            outcome = workers.run(request.timeout)
+            kernel.blocks.ran(outcome.seconds)
+        except ExecutionFault as fault:
+            if request.sanitizer is not None:
+                fault.findings = request.sanitizer.with_the_end(fault.findings)
+            raise
+        except MemoryError:
+            raise LaunchError("this machine has not enough memory for the launch", hint="fewer threads of the host") from None
+        stores = watches.stores(shape, kernel.sites) if watches else []
+        ran = Ran(
+            outcome.seconds, outcome.workers, Work(kernel, outcome.counts), kernel.from_cache, [*kernel.notes, *_notes(shape)],
+            "".join(grid.printer.text), stores, request.sanitizer.findings() if request.sanitizer else (),
+        )  # fmt: skip
+        if request.sanitizer:
+            ran.notes.extend(request.sanitizer.notes)
+        if not request.slice:
+            keep(grid, workers.residents)
+        return ran
+
+    def read(self, module: CpuModule, variable: str) -> bytes:
+        return module.image.bytes_of(variable).tobytes()
+
+    def write(self, module: CpuModule, variable: str, data: bytes) -> None:
+        memory = module.image.bytes_of(variable)
+        if len(data) != memory.nbytes:
+            raise LaunchError(f"{variable} has {memory.nbytes} bytes, not {len(data)}")
+        memory[:] = np.frombuffer(data, np.uint8)
+
+    def close(self, module: CpuModule) -> None:
+        module.compiled.clear()
+
+
+def diagnosis() -> Diagnosis:
+    """Says why a run ends. It knows all instructions, so it is loaded when there is something to say."""
+    with no_fork:
+        from mmulator.diagnostics.faults import describe as faults
+    return faults
+
+
+def _notes(shape: LaunchShape) -> list[str]:
+    """What a reader should know of the launch, whatever the kernel."""
+    if shape.cluster_size <= PORTABLE_CLUSTER:
+        return []
+    return [f"a cluster of {shape.cluster_size} blocks is not portable: a GPU runs it only where the kernel has the attribute "
+            "CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED"]  # fmt: skip
+
+
+def _compile(module: CpuModule, key: tuple[str, str, CompileOptions], progress: Progress | None) -> CompiledKernel:
+    entry, device, options = key
+
+    def lowering() -> Jit:
+        tree, (jit, reached) = module.text.tree, _compiler()
+        function = next(f for f in tree.entries if f.name == entry)
+        check_local(f for f, _ in reached(tree, function).values())
+        return jit(tree, function, module.image, device, options)
+
+    text = module.text
+    place = warm.key(text.source.text, entry, device, options) if text.known else None
+    compiled = warm.find(place, module.image, lambda: lowering().written()) if place else None
+    if compiled is None:
+        compiled = lowering().compile(progress)
+        if place:
+            warm.keep(place, compiled)
+    elif progress:
+        progress(compiled.instructions, compiled.instructions)
+    module.compiled[key] = compiled
+    return compiled
+
+
+@cache
+def _compiler() -> tuple[Any, Any]:
+    """What writes code, with all that it knows: imported by who needs it. A forked child cannot wait for an import."""
+    with no_fork:
+        from mmulator.compiler.kernel import Jit
+        from mmulator.program.calls import reached
+    return Jit, reached
+

@@ -1,0 +1,375 @@
+"""`Module` and `Kernel`: what a user holds. Module.load -> module[entry] -> launch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from mmulator import variables
+from mmulator.codegen.locks import TimeUp, no_fork, time_limit
+from mmulator.compiler.compiled import CompiledKernel
+from mmulator.compiler.options import DEFAULT, CompileOptions, in_clusters
+from mmulator.demangle import choose, demangle
+from mmulator.diagnostics.watch import Watched, Watches
+from mmulator.errors import LaunchError, short_traceback, shown, undefined
+from mmulator.host.backend import Request
+from mmulator.host.cpu import Cpu, CpuModule
+from mmulator.host.report import Report
+from mmulator.host.text import Text, loading_within
+from mmulator.host.variables import Variables
+from mmulator.isa.chips import as_device
+from mmulator.isa.targets import Target, default_device
+from mmulator.launch.arguments import Signature
+from mmulator.launch.limits import (
+    MAX_BLOCK,
+    MAX_GRID,
+    check_block,
+    check_cooperative,
+    check_device,
+    check_shared,
+    cluster_shape,
+    dimensions,
+    seconds,
+    sequence,
+    watched,
+    whole,
+)
+from mmulator.launch.shape import Extent
+from mmulator.lazy import cached_property
+from mmulator.program.image import ModuleImage
+from mmulator.program.outline import Head
+from mmulator.ptx.text import read_source
+from mmulator.tables import element, html_table
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from mmulator.diagnostics.sanitizer import Sanitizer
+    from mmulator.ptx.tree import Function
+    from mmulator.ptx.tree import Module as Tree
+
+Progress = Callable[[str, int, int], None]
+CPU = Cpu()
+SANITIZE = (True, False, "strict", "raise")
+
+
+@cache
+def sanitizers() -> type[Sanitizer]:
+    """Sanitizer, with all that it finds: imported by who wants it. A forked child cannot wait for an import."""
+    with no_fork:
+        from mmulator.diagnostics.sanitizer import Sanitizer
+    return Sanitizer
+
+
+class Module(Mapping[str, "Kernel"]):
+    """A verified PTX module. `module["gemm"]` is a Kernel; iteration gives the kernels' names.
+
+    A kernel is found by its name, by its C++ name with or without template arguments and parameters, or by a part of
+    either that no other kernel has. `variables` are the module's .global and .const variables; they keep their values
+    from launch to launch, as on a GPU.
+    """
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def __init__(self, text: Text, parse_seconds: float) -> None:
+        self.text, self.source = text, text.source
+        self.parse_seconds = parse_seconds
+        self.loaded = CpuModule(text)
+        self._kernels = {head.name: Kernel(self, head) for head in text.outline.entries}
+
+    @classmethod
+    @short_traceback
+    def load(cls, ptx: str | Path, *, name: str | None = None, timeout: float | None = None) -> Module:
+        """Parse and verify PTX.
+
+        ptx: a path, or the text itself (a string with a line break or a `.version` directive). name: what messages call
+        the text. timeout: seconds that it may take.
+
+        Raises PtxSyntaxError, InvalidInstructionError or UnsupportedError, with line, column and caret; LimitReached;
+        MmulatorError if the file cannot be read; OperandError for neither a path nor a text.
+        """
+        variables.check()
+        source = read_source(ptx, name)
+        start = time.perf_counter()
+        with loading_within(timeout, source.name):
+            text = Text.load(source)
+        return cls(text, time.perf_counter() - start)
+
+    @property
+    def tree(self) -> Tree:
+        return self.text.tree
+
+    @property
+    def target(self) -> Target:
+        return self.text.outline.target
+
+    @property
+    def version(self) -> tuple[int, int]:
+        return self.text.outline.version
+
+    @cached_property
+    def default_device(self) -> str:
+        """The chip whose arithmetic a launch has that names none."""
+        return default_device(self.target)
+
+    @property
+    def image(self) -> ModuleImage:
+        return self.loaded.image
+
+    @cached_property
+    def variables(self) -> Variables:
+        """The .global and .const variables: `module.variables["coef"]` is an array on the memory that kernels see."""
+        return Variables(self.source.name, self.text.outline.variables, self.image)
+
+    @short_traceback
+    def __getitem__(self, entry: str) -> Kernel:
+        kernel = self._kernels.get(entry) if isinstance(entry, str) else None
+        return kernel or self._kernels[self._chosen(entry)]
+
+    def _chosen(self, entry: object) -> str:
+        """The full name of a kernel."""
+        name = self.source.name
+        if not isinstance(entry, str):
+            raise LaunchError(f"a kernel of {name} is found by its name, not by {type(entry).__name__}")
+        try:
+            return choose(self._kernels, entry, f"{name} has no kernel")
+        except LaunchError as error:
+            if entry in self.variables:
+                error.hint = f"{entry} is a variable: module.variables[{entry!r}]"
+            raise
+
+    def __contains__(self, entry: object) -> bool:
+        return entry in self._kernels
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kernels)
+
+    def __len__(self) -> int:
+        return len(self._kernels)
+
+    def _head(self) -> str:
+        major, minor = self.version
+        return f"{self.source.name}: PTX {major}.{minor} for {self.target}"
+
+    def __repr__(self) -> str:
+        names = ", ".join(demangle(name) for name in list(self)[:4]) + (", ..." if len(self) > 4 else "")
+        return f"<Module {self._head()}; kernels: {names or 'none'}>"
+
+    def _repr_html_(self) -> str:
+        rows = [(demangle(k.name), ", ".join(type for _, type in k._parameters())) for k in self.values()]
+        variables = self.variables._repr_html_() if self.variables else ""
+        return element("p", self._head()) + html_table(("kernel", "parameters"), rows) + variables
+
+
+class Kernel:
+    """An .entry of a module."""
+
+    def __init__(self, module: Module, head: Head) -> None:
+        self.module, self.head, self.name = module, head, head.name
+        self.static_shared = head.static_shared  # bytes that the kernel and the functions it reaches declare
+
+    @cached_property
+    def function(self) -> Function:
+        """Its tree."""
+        return next(f for f in self.module.tree.entries if f.name == self.name)
+
+    @short_traceback
+    def compile(
+        self, device: str | None = None, progress: Progress | None = None, *, options: CompileOptions = DEFAULT
+    ) -> CompiledKernel:
+        """Machine code for a device's arithmetic; made once. Raises UnsupportedError naming instruction and line."""
+        device = as_device(device) if device else self.module.default_device
+        report = (lambda done, total: progress("compile", done, total)) if progress else None
+        return CPU.compile(self.module.loaded, self.name, device, options, report)
+
+    def _compile_within(
+        self, timeout: float | None, device: str, progress: Progress | None, options: CompileOptions
+    ) -> CompiledKernel:
+        done = [0, 0]
+
+        def report(phase: str, *at: int) -> None:
+            done[:] = at
+            if progress:
+                progress(phase, *at)
+
+        try:
+            with time_limit(timeout):
+                return self.compile(device, report, options=options)
+        except TimeUp:
+            how_far = f": {done[0]} of {done[1]} instructions are done" if done[1] else ""
+            raise LaunchError(
+                f"{self.name} was not compiled within {timeout:g} s{how_far}; nothing was run",
+                hint="what is compiled is kept: the next launch goes on from there, or allow more time",
+            ) from None
+
+    @cached_property
+    def signature(self) -> Signature:
+        """The parameters."""
+        return Signature(self.head)
+
+    @cached_property
+    def _checked(self) -> dict[tuple[Any, ...], tuple[Extent, Extent, int, Extent | None]]:
+        """Shapes of launches that were checked."""
+        return {}
+
+    def shape(
+        self, grid: Any, block: Any, shared: Any, device: str, cluster: Any = None
+    ) -> tuple[Extent, Extent, int, Extent | None]:
+        """Grid, block, dynamic shared bytes and cluster of a launch, if that is one. Raises LaunchError or UnsupportedError.
+
+        The grid is in blocks. A kernel with .blocksareclusters is given it in clusters, and a block of 1 or its own.
+        """
+        key = grid, block, shared, device, cluster
+        try:
+            found = self._checked.get(key)
+        except TypeError:  # a list
+            found = None
+        if found is None:
+            device = check_device(device, self.module.target)
+            g, b = dimensions(grid, "grid", MAX_GRID), dimensions(block, "block", MAX_BLOCK)
+            if "blocksareclusters" in self.head.directives and b == (1, 1, 1):
+                b = self._required_block or b
+            self._check_directives(b, check_block(b))
+            g, c = cluster_shape(cluster, self.head, g, device)
+            found = g, b, whole(shared, "shared"), c
+            check_shared(self.static_shared, found[2], device)
+            if type(grid) in (int, tuple) and type(block) in (int, tuple) and type(shared) is int and (
+                cluster is None or type(cluster) in (int, tuple)) and len(self._checked) < 256:
+                self._checked[key] = found
+        return found
+
+    def request(
+        self, grid: Any, block: Any, args: Any, shared: Any, device: str, *, seed: Any = 0, threads: Any = None,
+        timeout: Any = None, progress: Progress | None = None, watch: Any = (), cluster: Any = None, cooperative: Any = False,
+        sanitize: Any = False, keep_going: Any = False,
+    ) -> Request:  # fmt: skip
+        """A launch for any backend, checked; parameters as those of `launch`. Raises LaunchError or UnsupportedError."""
+        g, b, dynamic, c = self.shape(grid, block, shared, device, cluster)
+        if cooperative:
+            check_cooperative(g, c, prod(b), self.static_shared + dynamic, as_device(device))
+        arguments = self.signature.pack(sequence(args, "args"), self.module.image.next_slot, self.module.variables.placed())
+        elements = watched(watch) if watch != () else ()
+        if sanitize not in SANITIZE:
+            raise LaunchError(f"sanitize is {shown(sanitize)}, not True, False, 'strict' or 'raise'")
+        if keep_going not in (True, False):
+            raise LaunchError(f"keep_going is of type {type(keep_going).__name__}, not True or False")
+        sanitize = sanitize or keep_going
+        if sanitize and elements:
+            raise LaunchError("a launch is watched or sanitized, not both", hint="launch it twice")
+        return Request(
+            g, b, arguments, dynamic, None, whole(seed, "seed"), None if threads is None else whole(threads, "threads", 1),
+            seconds(timeout), (lambda done, total: progress("run", done, total)) if progress else None,
+            Watches(elements, arguments.values, arguments) if elements else None, cluster=c,
+            cooperative=bool(cooperative), counts_clusters="blocksareclusters" in self.head.directives,
+            sanitizer=sanitizers()(strict=sanitize == "strict") if sanitize else None,
+        )  # fmt: skip
+
+    @short_traceback
+    def launch(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Any] = (),
+        shared: int = 0,
+        device: str | None = None,
+        sanitize: bool | Literal["strict", "raise"] = False,
+        seed: int = 0,
+        *,
+        timeout: float | None = None,
+        threads: int | None = None,
+        progress: Progress | None = None,
+        watch: Sequence[Watched] = (),
+        cluster: int | Sequence[int] | None = None,
+        cooperative: bool = False,
+        workers: Client | None = None,
+        keep_going: bool = False,
+    ) -> Report:
+        """Run the kernel; arrays among `args` are device buffers and are updated in place.
+
+        grid, block: blocks of the grid, threads of a block (int, or up to three). args: one for each parameter: a
+        contiguous, writable array on the CPU for a pointer (NumPy's, torch's, anything that shares its memory), a number
+        for a scalar, `mm.struct` or bytes for an aggregate, `mm.TensorMap` for a tensor map, None or 0 for a null
+        pointer. shared: dynamic shared bytes. device: whose arithmetic (`sm_90`); default: that of .target. seed: of the
+        scheduler's choices (when asynchronous operations complete). timeout: seconds that compilation may take, and again
+        the run. threads: of the host.
+        progress(phase, done, total) is called with phases `compile` and `run`. watch: elements, as (number of the argument,
+        index), whose stores the report lists, in order; on one thread of the host unless `threads` says more. cluster: blocks
+        of a cluster (int, or up to three, which divide the grid; sm_90 and later), default: what .reqnctapercluster says, or
+        no clusters (PTX ISA 9.1, Programming Model: Cluster of Cooperative Thread Arrays). cooperative: all blocks are
+        resident at once, and may wait for each other (CUDA C++ Programming Guide, Cooperative Groups: grid.sync()).
+        sanitize: undefined behaviour is looked for, and is in the report's `findings`; "strict": what everybody's compilers
+        do against the letter, too; "raise": the first of severity error is raised when the kernel has run. What is raised
+        meanwhile has the findings so far (`error.findings`). keep_going: includes `sanitize`; an access out of bounds or
+        misaligned is a finding and no fault: a load gets zeros, a store does nothing, and the kernel goes on.
+        workers: a distributed.Client, on whose Dask cluster the blocks run;
+        blocks that write the same bytes or use each other's results are refused, and nothing is stored then.
+
+        Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (buffers keep what was stored until then),
+        UndefinedBehaviour.
+        """
+        if device is not None and not isinstance(getattr(device, "sm", device), str):
+            raise LaunchError(f"device is of type {type(device).__name__}, not a name such as 'sm_90'")
+        if cooperative not in (True, False):
+            raise LaunchError(f"cooperative is of type {type(cooperative).__name__}, not True or False")
+        if progress is not None and not callable(progress):
+            raise LaunchError(f"progress is of type {type(progress).__name__}, not a function")
+        device = as_device(device) if device else self.module.default_device
+        if workers is not None:
+            from mmulator.host.spread import launch as spread
+
+            looked = sanitize or keep_going
+            spread.check(cooperative=cooperative, watch=watch not in ((), []), sanitize=looked, threads=threads is not None)
+        request = self.request(
+            grid, block, args, shared, device, seed=seed, threads=threads, timeout=timeout, progress=progress, watch=watch,
+            cluster=cluster, cooperative=cooperative, sanitize=sanitize, keep_going=keep_going,
+        )  # fmt: skip
+        if workers is not None:
+            source, parsed = self.module.source, self.module.parse_seconds
+            return spread.launch(workers, source, self.module.image, self.name, device, request, self.static_shared, parsed)
+        subscriber = request.sanitizer or request.watches
+        options = CompileOptions(events=subscriber.instrument, keep_going=keep_going) if subscriber else DEFAULT
+        options = in_clusters(options, request.cluster)
+        started = time.perf_counter()
+        compiled = self.module.loaded.compiled.get((self.name, device, options))
+        compiled = compiled or self._compile_within(request.timeout, device, progress, options)
+        compile_seconds = time.perf_counter() - started
+        ran = CPU.launch(compiled, request)
+        if sanitize == "raise" and (error := undefined(ran.findings)):
+            raise error
+        return Report.of(self.name, device, self.static_shared, request, ran, self.module.parse_seconds, compile_seconds)
+
+    @property
+    def _required_block(self) -> Extent | None:
+        """.reqntid"""
+        found = self.head.directives.get("reqntid")
+        if not found:
+            return None
+        x, y, z = [*map(int, found), 1, 1][:3]
+        return x, y, z
+
+    def _check_directives(self, block: tuple[int, int, int], threads: int) -> None:
+        required = self._required_block
+        if required not in (None, block):
+            said = tuple(self.head.directives["reqntid"])
+            raise LaunchError(f"{self.name} is compiled for a block of {said} (.reqntid), not {block}")
+        most = self.head.directives.get("maxntid")
+        if most:
+            limit = prod(int(n) for n in most)
+            if threads > limit:
+                raise LaunchError(f"{self.name} is compiled for at most {limit} threads a block (.maxntid), not {threads}")
+
+    def _parameters(self) -> list[tuple[str, str]]:
+        """Name and type of each; arrays with their bytes."""
+        return [(p.name, f".{p.type}" + (f"[{p.size}]" if p.shape else "")) for p in self.head.params]
+
+    def __repr__(self) -> str:
+        return f"<Kernel {demangle(self.name)}({', '.join(type for _, type in self._parameters())})>"
+
+    def _repr_html_(self) -> str:
+        rows = [(n, name, type) for n, (name, type) in enumerate(self._parameters())]
+        return element("p", f"kernel {demangle(self.name)}") + html_table(("argument", "parameter", "type"), rows)

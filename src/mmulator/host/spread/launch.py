@@ -1,0 +1,205 @@
+"""A launch on a Dask cluster: its clusters of blocks in ranges, memory merged by what each range wrote.
+
+That is the launch on one machine if no byte that a range writes is written or read by another. So every byte is noted, and a
+launch of which this is not so is refused; then, as whenever one is not carried out, all memory is as it was.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mmulator import __version__, hosts
+from mmulator.errors import ExecutionFault, LaunchError, LimitReached, MmulatorError
+from mmulator.host.backend import Request
+from mmulator.host.report import Report
+from mmulator.host.spread.memory import Memory
+from mmulator.host.spread.merge import Traces, conflict
+from mmulator.host.spread.worker import Package, Part, run_part
+from mmulator.launch.arguments import Buffer
+from mmulator.launch.printing import LIMIT
+from mmulator.source import Source
+
+if TYPE_CHECKING:
+    from mmulator.program.image import ModuleImage
+
+RANGES = 4  # for each thread of the cluster: the fast ones take more
+PATIENCE = 3  # times that a range tells what it has touched so far, until another one may have its thread: 4 s (worker.SLOW)
+
+
+def check(**given: Any) -> None:
+    """That a launch says nothing that goes with one machine alone. given: what it says besides, by name. Raises LaunchError."""
+    reasons = {
+        "cooperative": "the blocks of a cooperative grid wait for each other, and workers do not hear of each other",
+        "watch": "stores are listed in the order of one machine",
+        "sanitize": "the sanitizer looks at all blocks together",
+        "threads": "each worker has threads of its own",
+    }
+    for name, reason in reasons.items():
+        if given.get(name):
+            raise LaunchError(f"{name}= does not go with workers=: {reason}", hint="leave one of the two out")
+
+
+def cut(clusters: int, threads: int) -> list[tuple[int, int]]:
+    """Ranges of clusters, as long as each other or one longer: two at least, where there are two clusters."""
+    count = min(clusters, max(2, RANGES * threads))
+    edges = [clusters * n // count for n in range(count + 1)]
+    return list(pairwise(edges))
+
+
+def launch(
+    workers: Any, source: Source, image: ModuleImage, entry: str, device: str, request: Request, static_shared: int,
+    parse_seconds: float,
+) -> Report:  # fmt: skip
+    """Run it, and wait. Raises LaunchError for a launch that workers cannot share, or whatever ended it."""
+    client = hosts.client_of(workers)
+    return _Launch(client, source, image, entry, device, request).run(static_shared, parse_seconds)
+
+
+class _Launch:
+    def __init__(
+        self, client: Any, source: Source, image: ModuleImage, entry: str, device: str, request: Request
+    ) -> None:
+        self.client, self.request, self.entry, self.device = client, request, entry, device
+        x, y, z = request.cluster or (1, 1, 1)
+        self.size, self.blocks = x * y * z, int(np.prod(request.grid, dtype=np.int64))
+        self.threads = hosts.threads_of(client)
+        self.ranges = cut(self.blocks // self.size, self.threads)
+        names = {address: name for name, address in image.addresses.items()}  # constants, which lie together, have their first's
+        variables = [Buffer(start, bytes, f"variable {names[start]}", writable) for start, bytes, writable in image.buffers]
+        self.memory = Memory.of(variables, request.arguments.buffers)
+        name = f"mmulator-{uuid.uuid4().hex}"
+        package = Package(
+            name, __version__, source.name, source.text, entry, device, request.grid, request.block, request.shared,
+            request.cluster, request.seed, request.timeout, request.arguments.params,
+            tuple(request.arguments.offsets), self.memory,
+        )  # fmt: skip
+        each = [(n, *ends) for n, ends in enumerate(self.ranges)]
+        self.calls = hosts.Calls(client, name, run_part, package, each, self._told)
+        self.parts: dict[int, Part] = {}
+        self.far: dict[int, int] = {}  # blocks that are done, of each range
+        self.traces: dict[int, Traces] = {}  # so far, of ranges that go on
+        self.fault: int | None = None  # the first range that has one
+        self.reports: Counter[int] = Counter()  # of those: how often they were told
+
+    def run(self, static_shared: int, parse_seconds: float) -> Report:
+        try:
+            return self._run(static_shared, parse_seconds)
+        finally:
+            self.calls.told = None  # which leads back here: memory is given up now
+
+    def _run(self, static_shared: int, parse_seconds: float) -> Report:
+        r = self.request
+        started = time.perf_counter()
+        if r.timeout is not None:
+            self.calls.late = time.monotonic() + 2 * r.timeout  # for compilation, and again
+        try:
+            self._show()
+            with closing(self.calls.results()) as results:
+                for number, part in results:
+                    self._ended(number, part)
+        except TimeoutError:
+            raise self._too_late(r.timeout or 0) from None
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"{self._how_far()}; nothing was stored") from None
+        self._refuse()
+        parts = [self.parts[n] for n in sorted(self.parts) if self.fault is None or n <= self.fault]
+        for part in parts:
+            self.memory.store(part.written, part.data)
+        if self.fault is not None and (error := parts[-1].error):
+            raise error
+        compiled = max(p.compile for p in parts)
+        return Report(
+            self.entry, self.device, r.grid, r.block, static_shared + r.shared, r.seed, min(self.threads, len(parts)),
+            _sum(p.instructions for p in parts), sum(p.macs for p in parts),
+            {"parse": parse_seconds, "compile": compiled, "run": max(time.perf_counter() - started - compiled, 0.0)},
+            all(p.cached for p in parts), list(dict.fromkeys(note for p in parts for note in p.notes)),
+            "".join(p.output for p in parts)[:LIMIT], cluster=r.cluster or (1, 1, 1),
+        )  # fmt: skip
+
+    # what comes -----------------------------------------------------------------------------------------------------
+    def _ended(self, number: int, part: Part) -> None:
+        self.parts[number] = part
+        self.traces.pop(number, None)
+        if part.stopped is not None:
+            raise self._too_late(self.request.timeout or 0, part.stopped.partition("; ")[2])
+        if isinstance(part.error, ExecutionFault):
+            if self.fault is None or number < self.fault:
+                self.fault = number
+                self.calls.halt([n for n in self.calls.futures if n > number])
+        elif part.error is not None:
+            raise part.error
+        else:
+            begin, end = self.ranges[number]
+            self.far[number] = (end - begin) * self.size
+            self._show()
+        if self.traces:
+            self._refuse()
+
+    def _told(self, message: Sequence[Any]) -> None:
+        """How far a range is, and what it has touched until then if it seems to wait."""
+        number, done, *maps = message
+        if number in self.parts:
+            return
+        if self.far.get(number, 0) != done:
+            self.far[number] = done
+            self._show()
+        if maps:
+            read, written = (np.frombuffer(m, np.int64).reshape(-1, 2) for m in maps)
+            self.traces[number] = Traces(number, read, written)
+            self._refuse()
+            self.reports[number] += 1
+            begun = {*self.far, *self.parts, *self.traces}
+            if self.reports[number] == PATIENCE and len(self.traces) >= self.threads and len(begun) < len(self.ranges):
+                self.calls.aside(number)  # perhaps it waits for one that has had no thread yet
+
+    def _show(self) -> None:
+        if self.request.progress:
+            self.request.progress(sum(self.far.values()), self.blocks)
+
+    def _refuse(self) -> None:
+        """Raises LaunchError if ranges have touched what others wrote."""
+        done = [Traces(n, p.read, p.written) for n, p in sorted(self.parts.items())]
+        found = conflict([*done, *self.traces.values()])
+        if found is None:
+            return
+        first, second, byte = self._name(found.first), self._name(found.second), self.memory.describe(found.byte)
+        what = f"{first} and {second} both write {byte}" if found.both_write else f"{second} read {byte}, which {first} write"
+        raise LaunchError(
+            f"the blocks of {self.entry} cannot be shared out among workers: {what}",
+            rule="on several machines no block may use what others write, nor write where they do",
+            hint="launch it on one machine: without workers= (--dask); all memory is as it was",
+        )
+
+    # sentences ------------------------------------------------------------------------------------------------------
+    def _name(self, number: int) -> str:
+        begin, end = self.ranges[number]
+        if self.size > 1:
+            return f"the blocks of cluster {begin}" if end == begin + 1 else f"the blocks of clusters {begin} to {end - 1}"
+        x, y, _ = self.request.grid
+        first, last = (f"({n % x}, {n // x % y}, {n // (x * y)})" for n in (begin, end - 1))
+        return f"block {first}" if end == begin + 1 else f"blocks {first} to {last}"
+
+    def _how_far(self) -> str:
+        return f"{sum(self.far.values())} of {self.blocks} blocks are done"
+
+    def _too_late(self, timeout: float, where: str = "") -> MmulatorError:
+        where = f"; {where}" if where else ""
+        return LimitReached(
+            f"{self.entry} did not finish within {timeout:g} s: {self._how_far()}{where}",
+            hint="an endless loop, or a larger --timeout is needed",
+        )
+
+
+def _sum(counts: Any) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for each in counts:
+        total.update(each)
+    return dict(total.most_common())

@@ -1,0 +1,169 @@
+"""A launch as data: what all CTAs of a grid share, and what the host may read of it.
+
+Most of it is the same for all launches of a kernel in blocks of one shape; `fill_in` writes the rest (kept.py).
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+
+from mmulator.compiler.compiled import CompiledKernel
+from mmulator.errors import LaunchError
+from mmulator.launch.arena import Heap, placed, pointer
+from mmulator.launch.arguments import Arguments, Buffer
+from mmulator.launch.events import Subscriber
+from mmulator.launch.line import Line
+from mmulator.launch.printing import Printer
+from mmulator.launch.regions import Region, Regions
+from mmulator.launch.shape import LaunchShape
+from mmulator.native.state import LANES, WORD, Launch
+from mmulator.program.addresses import SLOT_GRID, SLOT_PARAM, SLOT_SHIFT
+
+LAUNCH = Launch.numpy_dtype()
+# What all CTAs of a cooperative grid share, as an H200 has it: a size, the word of grid.sync() in cooperative_groups, 1, nothing.
+WORKSPACE = np.array([16, 0, 1, 0], np.uint32).view(np.uint8)
+_ROW, _EXTENT, _WORD, _TABLES = struct.Struct("<4Q"), struct.Struct("<3I"), struct.Struct("<Q"), struct.Struct("<4Q")
+_NCTAID, _SEED, _WINDOWS = (Launch.offset[name] for name in ("nctaid", "seed", "windows"))
+
+
+@cache
+def cores() -> int:
+    return os.cpu_count() or 1
+
+
+class Grid:
+    """One launch: what all its CTAs share."""
+
+    def __init__(
+        self, kernel: CompiledKernel, shape: LaunchShape, arguments: Arguments, seed: int, threads: int | None,
+        subscriber: Subscriber | None = None,
+    ) -> None:  # fmt: skip
+        self.kernel, self.shape = kernel, shape
+        self.heap = Heap.from_environment()
+        self.atomic_bytes = kernel.atomic_bytes
+        self.code = self.heap.hold(kernel.code)
+        self.stop = np.zeros(1, np.uint32)
+        self.tiles = len(kernel.matrix.tiles)
+        self.warpgroups = -(-shape.warps // 4) if self.tiles else 0  # of a CTA, where it counts
+        self.printer = Printer(self.stop)
+        self.params = self.heap.bytes(arguments.params.nbytes, 8)
+        self.workspace = self.heap.bytes(len(WORKSPACE), 8)
+        self.slots = max([(s + b.nbytes >> SLOT_SHIFT) + 2 for s, b, _ in kernel.image.buffers], default=0)
+        self.slots = max(self.slots, kernel.image.next_slot)  # of the module alone
+        self.rows, self.filled = 0, False  # of windows, that a launch has filled in; with memory of its own
+        self.windows, self._first = np.zeros(0, np.uint8), 0  # and where it begins
+        self.line = Line(self.heap)
+        self.launch = self._launch()
+        self._fields = memoryview(self.launch.view(np.uint8))  # type: ignore[arg-type]
+        tiles = kernel.matrix.tile_bytes * self.warpgroups * self.tiles
+        registers = (kernel.frame_bytes + kernel.local_bytes * LANES) * shape.warps
+        self.cluster_bytes = (registers + shape.shared + tiles) * shape.cluster_size  # while it runs, by far the most of it
+        self._own: list[tuple[int, ...]] = [(SLOT_PARAM, pointer(self.params), self.params.nbytes, 0)]  # rows that stay
+        if shape.cooperative:
+            self._own.append((SLOT_GRID, pointer(self.workspace), len(WORKSPACE), 1))
+        self.fill_in(kernel, shape, arguments, seed, threads, subscriber)
+
+    def fill_in(
+        self, kernel: CompiledKernel, shape: LaunchShape, arguments: Arguments, seed: int, threads: int | None,
+        subscriber: Subscriber | None = None,
+    ) -> None:  # fmt: skip
+        """What is this launch's own. Raises LaunchError."""
+        self.kernel, self.shape, self.arguments, self.seed = kernel, shape, arguments, seed
+        self.workers = max(1, min(threads or cores(), shape.clusters))
+        self.buffers = arguments.buffers
+        if kernel.image.buffers:
+            self.buffers = [*(Buffer(s, b, "a module variable", w) for s, b, w in kernel.image.buffers), *self.buffers]
+        self.regions = Regions(map(replace, arguments.regions)) if self.heap.edge else arguments.regions
+        self.placement = placed(self.buffers, self.regions, self.atomic_bytes, self.heap)
+        self.params[:] = arguments.params
+        if shape.cooperative:
+            self.workspace[:] = WORKSPACE
+        self.stop[0] = 0
+        self.line.begin(shape.clusters)
+        self.printer.text.clear()
+        self.printer.size = 0
+        slots = self.slots
+        for b in arguments.buffers:
+            slots = max(slots, (b.start + b.size >> SLOT_SHIFT) + 2)
+        if arguments.buffers or self.rows != slots or self.filled:
+            self._fill_windows(slots)
+        self.filled = bool(arguments.buffers)
+        if self.regions.lowest < slots << SLOT_SHIFT:
+            raise LaunchError(f"memory of the launch lies below 0x{slots << SLOT_SHIFT:x}, where the module has its variables")
+        if self.placement.copies and self.regions:
+            self.regions = Regions(self.regions)  # they lie elsewhere
+        self.table = self.heap.hold(self.regions.table)
+        table = pointer(self.table) if self.heap.edge else self.regions.address
+        _TABLES.pack_into(self._fields, _WINDOWS, self._first, slots, table, len(self.table))
+        _EXTENT.pack_into(self._fields, _NCTAID, *shape.grid)
+        _WORD.pack_into(self._fields, _SEED, seed & 0xFFFFFFFFFFFFFFFF)
+        self.subscriber = subscriber
+        if subscriber is not None:
+            subscriber.begin(self)
+
+    def finish(self) -> None:
+        """Bring what was stored to the arrays of the caller, wherever it was stored."""
+        self.placement.finish()
+
+    def leave(self) -> None:
+        """Nothing of the caller's is kept with what is kept."""
+        del self.kernel, self.shape, self.arguments, self.buffers, self.placement, self.regions, self.table, self.subscriber
+
+    @property
+    def memory(self) -> Sequence[Buffer | Region]:
+        """All that has a name in messages."""
+        return [*self.buffers, *self.arguments.regions.given, *self.arguments.regions]
+
+    def _fill_windows(self, slots: int) -> None:
+        """The table of windows, for slots below that."""
+        size = slots * _ROW.size
+        if self.heap.edge or size > self.windows.nbytes:
+            self.windows = self.heap.bytes(size if self.heap.edge else 2 * size, 8)
+            self._first = pointer(self.windows)
+        else:
+            self.windows[: self.rows * _ROW.size] = 0
+        self.rows = slots
+        rows = memoryview(self.windows)  # type: ignore[arg-type]
+        for b in self.buffers:
+            start, size = b.start, b.size
+            for slot in range(start >> SLOT_SHIFT, ((start + max(size, 1) - 1) >> SLOT_SHIFT) + 1):
+                _ROW.pack_into(rows, slot * _ROW.size, b.host, start, size, b.writable)
+        for slot, host, size, writable in self._own:
+            _ROW.pack_into(rows, slot * _ROW.size, host, slot << SLOT_SHIFT, size, writable)
+
+    def _launch(self) -> np.ndarray:
+        """What is the same for all launches of a kernel in blocks of one shape."""
+        k, s = self.kernel, self.shape
+        launch = np.zeros(1, LAUNCH)
+        launch["code"] = pointer(self.code)
+        launch["params"] = pointer(self.params)
+        launch["stop"] = pointer(self.stop)
+        launch["line"] = self.line.address
+        launch["local_bytes"] = k.local_bytes
+        launch["ntid"], launch["cluster"] = s.block, s.cluster
+        launch["registers"] = k.registers
+        launch["explicit"] = s.explicit
+        launch["warps"], launch["threads"] = s.warps, s.threads
+        launch["entry"] = k.entry
+        launch["words"] = k.atomic_bytes >= WORD
+        launch["shared_bytes"], launch["dynamic_shared"] = s.shared, s.dynamic_shared
+        launch["tiles"], launch["tile_bytes"] = self.tiles, k.matrix.tile_bytes
+        self.callees = self.heap.hold(k.callee_table)
+        launch["callees"] = pointer(self.callees)
+        self.functions = self.heap.hold(k.function_table)
+        launch["functions"], launch["function_count"] = pointer(self.functions), len(self.functions)
+        launch["frame_bytes"] = k.frame_bytes
+        self.noisy = self.heap.hold(k.noisy_blocks)
+        launch["noisy"], launch["noisy_count"] = pointer(self.noisy), len(self.noisy)
+        launch["print"] = self.printer.address
+        launch["workspace"] = (SLOT_GRID << SLOT_SHIFT) * s.cooperative
+        self.tables = [self.heap.hold(t) for t in k.matrix.tables]
+        self.table_list = self.heap.hold(np.array([pointer(t) for t in self.tables], np.uint64))
+        launch["tables"] = pointer(self.table_list)
+        return launch

@@ -1,0 +1,66 @@
+"""What a launch leaves for the next of the same kernel in blocks of the same shape: its tables, and memory of clusters."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from mmulator.compiler.compiled import CompiledKernel
+from mmulator.launch.arena import Heap
+from mmulator.launch.arguments import Arguments
+from mmulator.launch.events import Subscriber
+from mmulator.launch.grid import Grid
+from mmulator.launch.resident import Resident
+from mmulator.launch.shape import LaunchShape
+
+KEPT_KERNELS, KEPT_SHAPES = 64, 4  # kernels, and shapes of each
+KEPT_BYTES = 4 << 20  # of memory of clusters for each of those: four of a large GEMM
+
+Kept = tuple[Grid, list[Resident]]
+_keepers: dict[int, weakref.ref[CompiledKernel]] = {}  # kernels that keep some, by id; who was launched last is last
+
+
+def _key(shape: LaunchShape, arguments: Arguments) -> Any:
+    return shape.block, shape.cluster, shape.explicit, shape.cooperative, shape.dynamic_shared, arguments.params.nbytes
+
+
+def grid_for(
+    kernel: CompiledKernel, shape: LaunchShape, arguments: Arguments, seed: int, threads: int | None,
+    subscriber: Subscriber | None = None,
+) -> tuple[Grid, list[Resident]]:  # fmt: skip
+    """A grid for a launch and memory for clusters: what is kept, which nobody else has until it is kept again, or a new grid."""
+    kept: Kept | None = kernel.kept.pop(_key(shape, arguments), None)
+    if kept is None or Heap.from_environment().edge:
+        return Grid(kernel, shape, arguments, seed, threads, subscriber), []
+    grid, residents = kept
+    grid.fill_in(kernel, shape, arguments, seed, threads, subscriber)
+    for resident in residents:
+        resident.join(grid)
+        if subscriber is not None:
+            subscriber.attach(resident)
+    return kept
+
+
+def keep(grid: Grid, residents: Sequence[Resident]) -> None:
+    """Of a launch that ended well. Nothing of the caller's is kept with it."""
+    if grid.heap.edge or grid.placement.copies:
+        return
+    kernel, key = grid.kernel, _key(grid.shape, grid.arguments)
+    room, spare = KEPT_BYTES, []
+    for resident in residents:
+        room -= resident.nbytes
+        if room < 0:
+            break
+        spare.append(resident)
+        del resident.grid
+    grid.leave()
+    kernel.kept[key] = grid, spare
+    for old_key in list(kernel.kept)[:-KEPT_SHAPES]:
+        kernel.kept.pop(old_key, None)
+    _keepers.pop(id(kernel), None)
+    _keepers[id(kernel)] = weakref.ref(kernel)
+    for number in list(_keepers)[:-KEPT_KERNELS]:
+        old = _keepers.pop(number, None)
+        if old is not None and (found := old()) is not None:
+            found.kept.clear()

@@ -1,0 +1,149 @@
+"""Memory of the host that kernels see at its own addresses, as drivers have it (driver/memory.py)."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import weakref
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mmulator.errors import LaunchError
+from mmulator.native.state import WORD, Window
+from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SLOT_SHIFT
+
+if TYPE_CHECKING:
+    from mmulator.launch.written import Written
+
+BELOW, FROM = 1 << SLOT_SHIFT, FIRST_GLOBAL_SLOT << SLOT_SHIFT  # regions end below the one, or begin from the other on
+NULL, NEAR = 4096, 1 << 20  # the null page; bytes around a region that are said to be its
+_START = attrgetter("start")
+_at, _view = ctypes.addressof, ctypes.c_char.from_buffer
+def room_behind(size: int) -> int:
+    """Bytes up to the end of the last word: the `room` of memory whose allocator rounds up."""
+    return -size % WORD
+
+
+def pointer(array: np.ndarray) -> int:
+    """Where an array's first byte is."""
+    try:
+        return _at(_view(array))  # type: ignore[arg-type]  # many times faster than NumPy's own answer
+    except (TypeError, ValueError, BufferError):  # empty, read-only, or of a dtype that is no buffer's
+        return int(array.ctypes.data)
+
+
+def kept(array: np.ndarray) -> object:
+    """A reference that keeps an array's memory in place: NumPy does not resize an array that has a weak reference."""
+    base = array.base
+    while isinstance(base, np.ndarray):
+        array, base = base, base.base
+    return weakref.ref(array)
+
+
+@dataclass(slots=True)
+class Region:
+    """A piece of memory of the host. room: bytes behind its end, up to a multiple of 4, that its allocator gave out with it and
+    to nobody else: where an atomic operation on the word around its last bytes may reach. owner: what keeps it where it is.
+    host: where its bytes are during a launch: there, or in a copy (arena.py). written: which of its bytes have been written, if
+    somebody follows that (written.py)."""
+
+    start: int
+    size: int
+    label: str
+    writable: bool = True
+    room: int = 0
+    owner: Any = None
+    host: int = 0
+    written: Written | None = None
+
+    def __post_init__(self) -> None:
+        self.host = self.start
+
+    @property
+    def end(self) -> int:
+        return self.start + self.size
+
+    @property
+    def words(self) -> tuple[int, int, int, int]:
+        """Its row of the table that native code reads."""
+        return self.host, self.start, self.size, self.writable | self.room << 32
+
+
+class Regions(tuple[Region, ...]):
+    """Regions in the order of their addresses, none of which overlaps another. table: as native code reads them, at `address`.
+    lowest: where the first begins that is not below 4 GiB. given: as what a launch was given some of them, for messages. owners:
+    what keeps the memory, for as long as a launch has it.
+
+    Raises LaunchError for a region where kernels have shared, local or other memory.
+    """
+
+    table: np.ndarray
+    address: int
+    lowest: int
+    given: Sequence[Region]
+    owners: Sequence[Any]
+
+    def __new__(cls, regions: Iterable[Region] = ()) -> Regions:
+        made = super().__new__(cls, regions)
+        made.lowest, made.given, made.owners = 1 << 64, (), ()
+        words = [0, 0, 0, 0]  # the first is empty, at 0
+        for r in made:
+            if r.start >= FROM:
+                made.lowest = min(made.lowest, r.start)
+            elif r.start + r.size > BELOW:
+                raise LaunchError(f"{r.label} lies at 0x{r.start:x}, where kernels have shared and local memory")
+            words += r.words
+        made.table = np.frombuffer(bytearray(struct.pack(f"<{len(words)}Q", *words)), WINDOW)
+        made.address = pointer(made.table)
+        return made
+
+    @classmethod
+    def of(cls, regions: Sequence[Region], table: np.ndarray) -> Regions:
+        """Regions of which there is a table already. Raises LaunchError as `Regions` does."""
+        made = tuple.__new__(cls, regions)
+        first = bisect_left(regions, FROM, key=_START)
+        if first and (last := regions[first - 1]).end > BELOW:
+            raise LaunchError(f"{last.label} lies at 0x{last.start:x}, where kernels have shared and local memory")
+        made.lowest = regions[first].start if first < len(regions) else 1 << 64
+        made.table, made.address, made.given, made.owners = table, pointer(table), (), ()
+        return made
+
+    def has(self, piece: Region) -> bool:
+        """Whether all of a piece of memory is in one of the regions."""
+        number = bisect_right(self, piece.start, key=_START) - 1
+        return not piece.size or (number >= 0 and piece.end <= self[number].end)
+
+    def near(self, address: int) -> bool:
+        """Whether an address below 4 GiB is meant for a region there, and is no offset and no null pointer."""
+        return NULL <= address < BELOW and any(r.start - NEAR <= address < r.end + NEAR for r in self)
+
+    def for_launch(self, given: Sequence[Region], held: Sequence[Any] = ()) -> Regions:
+        """These regions for one launch. given: those that the launch was given. held: more owners to keep alive."""
+        made = tuple.__new__(Regions, self)
+        made.table, made.address, made.lowest, made.given = self.table, self.address, self.lowest, given
+        made.owners = (self.owners, held)
+        return made
+
+
+def merged(regions: Iterable[Region]) -> Regions:
+    """Where regions overlap (views of one memory) they are one, by the label of the one that begins first."""
+    found: list[Region] = []
+    for r in sorted((r for r in regions if r.size), key=_START):
+        last = found[-1] if found else None
+        if last is None or r.start >= last.start + last.size:
+            found.append(r)
+            continue
+        size = max(last.size, r.start + r.size - last.start)
+        room = max(last.room if last.end == last.start + size else 0, r.room if r.end == last.start + size else 0)
+        if (size, room) != (last.size, last.room) or (r.writable and not last.writable):
+            found[-1] = Region(last.start, size, last.label, last.writable or r.writable, room)
+    return Regions(found)
+
+
+WINDOW = Window.numpy_dtype()
+NONE = Regions()

@@ -1,0 +1,45 @@
+"""What a launch executed, as counts, and what follows from them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+
+from mmulator.compiler.compiled import CompiledKernel
+
+
+class Work:
+    """What a launch executed. It is added up when it is asked for: few launches are. counts: executions of each block of code."""
+
+    def __init__(self, kernel: CompiledKernel, counts: np.ndarray) -> None:
+        self._counts, self._classes = counts, kernel.classes
+        self._weights, self._macs = kernel.block_instructions, kernel.matrix_blocks
+
+    def same(self, other: Work) -> bool:
+        """Whether it is the same work of the same kernel."""
+        return self._classes is other._classes and self._counts.tobytes() == other._counts.tobytes()
+
+    @property
+    def total(self) -> int:
+        """Warp instructions."""
+        return int(self._counts @ self._weights)
+
+    @property
+    def instructions(self) -> dict[str, int]:
+        return class_totals(self._counts.tolist(), self._classes)
+
+    @property
+    def macs(self) -> int:
+        return sum(int(self._counts[n]) * macs for n, macs in self._macs)
+
+
+def class_totals(counts: Iterable[int], classes: Iterable[Counter[str]]) -> dict[str, int]:
+    """Executed warp instructions by class, most frequent first, of blocks of code: executions and instructions by class."""
+    total: Counter[str] = Counter()
+    for executed, of_block in zip(counts, classes):
+        if executed:
+            for name, number in of_block.items():
+                total[name] += int(executed) * number
+    return dict(total.most_common())

@@ -1,0 +1,382 @@
+"""Bulk copies and reductions (PTX ISA 9.1, Data Movement and Conversion Instructions: cp.async.bulk, cp.reduce.async.bulk).
+
+Each lane issues one of its own. Addresses and sizes are checked then; bytes move when the transfer is carried out, in pieces.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from mmulator.codegen.lang import Native, native
+from mmulator.codegen.ops import copy_bytes, fill_bytes, maximum, minimum, null, trailing_zeros
+from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
+from mmulator.isa.types import type_bits
+from mmulator.native.asynchrony.mbarrier import ALIGNMENT, must_be_mbarrier
+from mmulator.native.asynchrony.transfers import heard_at, new_transfer, start
+from mmulator.native.hooks.events import (
+    BOTH,
+    READ,
+    WRITE,
+    Proxy,
+    Shape,
+    accessed_one,
+    by,
+    left_undetermined,
+    transfer_filled,
+)
+from mmulator.native.hooks.faults import fault
+from mmulator.native.memory.locate import hold_shared, one_cta
+from mmulator.native.memory.reduce import reduce_function
+from mmulator.native.memory.windows import (
+    OFFSET_MASK,
+    SHARED,
+    WITHIN,
+    hold,
+    other_cta,
+    shared_of,
+    window_of,
+)
+from mmulator.native.state import Completes, FaultKind, Transfer, TransferKind, Warp
+from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
+
+UNIT = 16  # bytes that addresses and sizes are multiples of
+PIECE = 512  # bytes of a unit of a transfer
+# Words of the payload. TO, FROM: addresses, as subscribers know them. KEPT: bits of the bytes of 16 that are copied.
+# IGNORED: bytes at the beginning and (from bit 8 on) at the end of the source that need not be there; WHOLE: 1 if they are.
+TO, FROM, BYTES, KEPT, IGNORED, WHOLE = range(6)
+MOST_IGNORED = 15
+ALL = (1 << UNIT) - 1
+READS, WRITES, COMBINES = by(READ, Proxy.ASYNC), by(WRITE, Proxy.ASYNC), by(BOTH, Proxy.ASYNC)
+
+
+# doing --------------------------------------------------------------------------------------------------------------
+@native(inline=True)
+def piece(t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+    """Bytes of some units of a transfer."""
+    return minimum(u64(end) * PIECE, t.payload[BYTES]) - u64(first) * PIECE
+
+
+@native
+def bytes_in(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+    """Some pieces of a copy to the shared memory of CTAs."""
+    begin = u64(first) * PIECE
+    bytes = piece(t, first, end)
+    accessed_one(w, t.lane, t.payload[FROM] + begin, bytes, READS, t.site)
+    left = t.barriers
+    while left != 0:
+        rank = trailing_zeros(left)
+        left = left & (left - 1)
+        at = (t.payload[TO] & WITHIN) + begin
+        accessed_one(w, t.lane, at | (rank << RANK_SHIFT) | SHARED, bytes, WRITES, t.site)
+        copy_bytes(shared_of(w.cta.cluster, rank) + (at - SHARED_BASE), t.source + begin, bytes)
+    return bytes
+
+
+@native
+def bytes_in_between(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+    """Some pieces of a copy that ignores bytes at its ends. What arrives for these is not defined: 0xff where no memory is."""
+    begin = u64(first) * PIECE
+    bytes = piece(t, first, end)
+    low = maximum(begin, t.payload[IGNORED] & 0xFF)
+    high = minimum(begin + bytes, t.payload[BYTES] - (t.payload[IGNORED] >> 8))
+    if low >= high:
+        high = low
+    else:
+        accessed_one(w, t.lane, t.payload[FROM] + low, high - low, READS, t.site)
+    at = t.payload[TO] & WITHIN
+    shared = (t.payload[TO] & ~u64(WITHIN)) | SHARED
+    target = shared_of(w.cta.cluster, u32((t.payload[TO] & OFFSET_MASK) >> RANK_SHIFT)) + (at - SHARED_BASE)
+    accessed_one(w, t.lane, shared | (at + begin), bytes, WRITES, t.site)
+    if t.payload[WHOLE] != 0:
+        copy_bytes(target + begin, t.source + begin, bytes)
+    else:
+        fill_bytes(target + begin, 0xFF, bytes)
+        copy_bytes(target + low, t.source + low, high - low)
+    left_undetermined(w, t.lane, shared | (at + begin), low - begin)
+    left_undetermined(w, t.lane, shared | (at + high), begin + bytes - high)
+    return bytes
+
+
+@native
+def bytes_out(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+    """Some pieces of a copy to global memory."""
+    begin = u64(first) * PIECE
+    bytes = piece(t, first, end)
+    kept = u32(t.payload[KEPT])
+    accessed_one(w, t.lane, t.payload[FROM] + begin, bytes, READS, t.site)
+    if kept == ALL:
+        accessed_one(w, t.lane, t.payload[TO] + begin, bytes, WRITES, t.site)
+        copy_bytes(t.target + begin, t.source + begin, bytes)
+        return bytes
+    i = u64(0)
+    while i < bytes:
+        if ((kept >> (u32(i) & (UNIT - 1))) & 1) != 0:
+            accessed_one(w, t.lane, t.payload[TO] + begin + i, 1, WRITES, t.site)
+            t.target[begin + i] = t.source[begin + i]
+        i = i + 1
+    return bytes
+
+
+@cache
+def move_reduction(op: str, kind: str, shared: bool) -> Native:
+    """What does some pieces of a reduction of elements of a type."""
+    combine, size = reduce_function(op, kind, shared), type_bits(kind) // 8
+
+    def move(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+        begin = u64(first) * PIECE
+        bytes = piece(t, first, end)
+        accessed_one(w, t.lane, t.payload[FROM] + begin, bytes, READS, t.site)
+        accessed_one(w, t.lane, t.payload[TO] + begin, bytes, COMBINES, t.site)
+        combine(t.target + begin, t.source + begin, bytes // size)
+        return bytes
+
+    return Native(move, f"move_{combine.name}")
+
+
+# checks -------------------------------------------------------------------------------------------------------------
+@native
+def check(w: ptr_to(Warp), lane: u32, to: u64, at: u64, bytes: u32, site: u32) -> None:
+    """Addresses and the size are multiples of 16, or there is a fault."""
+    if (at & (UNIT - 1)) != 0:
+        fault(w, FaultKind.MISALIGNED, site, lane, at, UNIT)
+    if (to & (UNIT - 1)) != 0:
+        fault(w, FaultKind.MISALIGNED, site, lane, to, UNIT)
+    if (bytes & (UNIT - 1)) != 0:
+        fault(w, FaultKind.BULK_SIZE, site, lane, at, bytes)
+
+
+@native
+def hold_own(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, site: u32) -> ptr:
+    """`hold_shared` for an address of .shared::cta."""
+    if at <= OFFSET_MASK and other_cta(w, at):
+        fault(w, FaultKind.OTHER_CTA, site, lane, at, u32(bytes))
+        return null(u8)
+    return hold_shared(w, lane, at, bytes, site)
+
+
+@native
+def hold_barrier(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> ptr:
+    """There is an mbarrier at an address of the shared window, or a fault; where it is on the host."""
+    if (at & (ALIGNMENT - 1)) != 0:
+        fault(w, FaultKind.MISALIGNED, site, lane, at, ALIGNMENT)
+    barrier = hold_shared(w, lane, at, ALIGNMENT, site)
+    if u64(barrier) != 0:
+        must_be_mbarrier(w, lane, u64(barrier), site)
+    return barrier
+
+
+@native
+def targets(w: ptr_to(Warp), lane: u32, to: u64, bytes: u64, barrier: u64, ranks: u32, site: u32) -> None:
+    """All CTAs of a multicast have shared memory, and an mbarrier, at these places."""
+    left = ranks
+    while left != 0:
+        rank = u64(trailing_zeros(left)) << RANK_SHIFT
+        left = left & (left - 1)
+        hold_shared(w, lane, (to & WITHIN) | rank, bytes, site)
+        hold_barrier(w, lane, (barrier & WITHIN) | rank, site)
+
+
+@native
+def need_cluster(w: ptr_to(Warp), lane: u32, to: u64, site: u32) -> None:
+    """Copies from shared memory to that of a CTA of the cluster want clusters: an H200 traps in a launch without."""
+    if w.cta.launch.explicit == 0:
+        fault(w, FaultKind.NO_CLUSTER, site, lane, to, 0)
+
+
+@native
+def barrier_beside(w: ptr_to(Warp), lane: u32, to: u64, barrier: u64, site: u32) -> u32:
+    """There is an mbarrier, in the CTA that the data goes to, or a fault; the bit of that CTA."""
+    host = hold_barrier(w, lane, barrier, site)
+    only = one_cta(w, lane, to, site)
+    if (to >> RANK_SHIFT) != (barrier >> RANK_SHIFT):
+        fault(w, FaultKind.MBARRIER_ELSEWHERE, site, lane, u64(host), u32(to >> RANK_SHIFT))
+    return only
+
+
+# issue --------------------------------------------------------------------------------------------------------------
+@native
+def fill(t: ptr_to(Transfer), to: u64, at: u64, bytes: u32, source: ptr) -> None:
+    """What all have."""
+    t.units = (bytes + (PIECE - 1)) // PIECE
+    t.source = source
+    t.payload[TO] = to
+    t.payload[FROM] = at
+    t.payload[BYTES] = u64(bytes)
+    t.payload[IGNORED] = 0
+
+
+@cache
+def load_function(to_space: str, from_space: str, multicast: bool) -> Native:
+    """cp.async.bulk to shared memory: each lane copies, and the mbarrier at barriers[lane] hears of the bytes; of a multicast
+    those at its place in each CTA of ranks[lane].
+
+    to, barriers: addresses of the shared window. at: of global memory, or of shared memory of this CTA.
+    """
+    own = to_space == "shared::cta"
+    from_global = from_space == "global"
+
+    def load(
+        w: ptr_to(Warp), mask: u32, to: ptr_to(u64), at: ptr_to(u64), sizes: ptr_to(u32), barriers: ptr_to(u64),
+        ranks: ptr_to(u32), site: u32,
+    ) -> None:  # fmt: skip
+        left = mask
+        while left != 0:
+            lane = trailing_zeros(left)
+            left = left & (left - 1)
+            bytes = sizes[lane]
+            check(w, lane, to[lane], at[lane], bytes, site)
+            source = null(u8)
+            if from_global:
+                source = hold(w, lane, at[lane], u64(bytes), READ, site)
+            else:
+                need_cluster(w, lane, to[lane], site)
+                source = hold_own(w, lane, at[lane], bytes, site)
+            if own:
+                hold_own(w, lane, to[lane], u64(bytes), site)
+            else:
+                hold_shared(w, lane, to[lane], u64(bytes), site)
+            reached = u32(0)
+            if multicast:
+                reached = ranks[lane]
+                targets(w, lane, to[lane], u64(bytes), barriers[lane], reached, site)
+            else:
+                reached = barrier_beside(w, lane, to[lane], barriers[lane], site)
+            if w.cta.fault == 0:
+                t = new_transfer(w, lane, TransferKind.BULK_LOAD, site)
+                heard_at(t, barriers[lane], reached)
+                if from_global:
+                    fill(t, to[lane], at[lane], bytes, source)
+                else:
+                    fill(t, to[lane], at[lane] | SHARED, bytes, source)
+                if reached == 0:
+                    t.units = 0
+                transfer_filled(t, Shape.PLAIN)
+                start(t)
+
+    return Native(load, f"bulk_load_{'cta' if own else 'cluster'}_{from_space[:6]}{'_multicast' if multicast else ''}")
+
+
+@native
+def load_between(
+    w: ptr_to(Warp), mask: u32, to: ptr_to(u64), at: ptr_to(u64), sizes: ptr_to(u32), barriers: ptr_to(u64), lefts: ptr_to(u32),
+    rights: ptr_to(u32), kind: u32, site: u32,
+) -> None:
+    """cp.async.bulk.ignore_oob, from global memory to that of this CTA: lefts[lane] bytes at the beginning and rights[lane] at
+    the end may lie outside of all memory. kind: number of the mover."""
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        bytes = u64(sizes[lane])
+        low = u64(lefts[lane])
+        high = u64(rights[lane])
+        check(w, lane, to[lane], at[lane], sizes[lane], site)
+        if low > MOST_IGNORED or high > MOST_IGNORED:
+            fault(w, FaultKind.BULK_IGNORED, site, lane, at[lane], u32(maximum(low, high)))
+        begin = minimum(low, bytes)
+        between = bytes - begin - minimum(high, bytes - begin)
+        source = hold(w, lane, at[lane] + begin, between, READ, site) + (0 - begin)
+        hold_own(w, lane, to[lane], bytes, site)
+        barrier_beside(w, lane, to[lane], barriers[lane], site)
+        if w.cta.fault == 0:
+            window = window_of(w.cta, at[lane] + begin, site)
+            t = new_transfer(w, lane, kind, site)
+            heard_at(t, barriers[lane], 1 << (u32(to[lane] >> RANK_SHIFT) & 31))
+            fill(t, to[lane], at[lane], sizes[lane], source)
+            t.payload[IGNORED] = begin | ((bytes - begin - between) << 8)
+            offset = at[lane] - window.start
+            t.payload[WHOLE] = u64(offset <= window.size and bytes <= window.size and offset <= window.size - bytes)
+            transfer_filled(t, Shape.PLAIN)
+            start(t)
+
+
+@native
+def store_to_global(
+    w: ptr_to(Warp), mask: u32, to: ptr_to(u64), at: ptr_to(u64), sizes: ptr_to(u32), kept: ptr_to(u32), kind: u32, site: u32
+) -> None:
+    """cp.async.bulk and cp.reduce.async.bulk from shared memory to global memory, in the lanes' bulk async-groups.
+
+    kind: number of the mover. kept: which bytes of each 16 are copied.
+    """
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        bytes = sizes[lane]
+        check(w, lane, to[lane], at[lane], bytes, site)
+        source = hold_own(w, lane, at[lane], u64(bytes), site)
+        target = hold(w, lane, to[lane], u64(bytes), WRITE, site)
+        if w.cta.fault == 0:
+            t = new_transfer(w, lane, kind, site)
+            t.completes = Completes.GROUP
+            fill(t, to[lane], at[lane] | SHARED, bytes, source)
+            t.source_bytes = u64(bytes)
+            t.target = target
+            t.payload[KEPT] = u64(kept[lane])
+            transfer_filled(t, Shape.PLAIN)
+            start(t)
+
+
+@native
+def reduce_to_shared(
+    w: ptr_to(Warp), mask: u32, to: ptr_to(u64), at: ptr_to(u64), sizes: ptr_to(u32), barriers: ptr_to(u64), kind: u32, site: u32
+) -> None:
+    """cp.reduce.async.bulk into the shared memory of a CTA of the cluster, whose mbarrier hears of the bytes."""
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        bytes = sizes[lane]
+        need_cluster(w, lane, to[lane], site)
+        check(w, lane, to[lane], at[lane], bytes, site)
+        source = hold_own(w, lane, at[lane], u64(bytes), site)
+        target = hold_shared(w, lane, to[lane], u64(bytes), site)
+        reached = barrier_beside(w, lane, to[lane], barriers[lane], site)
+        if w.cta.fault == 0:
+            t = new_transfer(w, lane, kind, site)
+            heard_at(t, barriers[lane], reached)
+            fill(t, to[lane] | SHARED, at[lane] | SHARED, bytes, source)
+            t.target = target
+            transfer_filled(t, Shape.PLAIN)
+            start(t)
+
+
+# at once ------------------------------------------------------------------------------------------------------------
+@native
+def prefetch(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), sizes: ptr_to(u32), site: u32) -> None:
+    """cp.async.bulk.prefetch.L2: nothing moves, and any memory will do; what is no legal operand is a fault."""
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        if w.cta.fault == 0:
+            check(w, lane, 0, at[lane], sizes[lane], site)
+
+
+@native
+def clear(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), sizes: ptr_to(u64), site: u32) -> None:
+    """st.bulk: zeros in the CTA's shared memory, at addresses of the shared window."""
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        bytes = sizes[lane]
+        if ((at[lane] | bytes) & 7) != 0:
+            fault(w, FaultKind.MISALIGNED, site, lane, at[lane], 8)
+        target = hold_own(w, lane, at[lane], bytes, site)
+        if w.cta.fault == 0:
+            accessed_one(w, lane, at[lane] | SHARED, bytes, WRITE, site)
+            fill_bytes(target, 0, bytes)
+
+
+@native
+def from_generic(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), sizes: ptr_to(u64), site: u32) -> None:
+    """st.bulk at generic addresses, which are to be in shared memory."""
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        if (at[lane] & ~u64(OFFSET_MASK)) != SHARED:
+            fault(w, FaultKind.NOT_SHARED, site, lane, at[lane], u32(sizes[lane]))
+        at[lane] = at[lane] & OFFSET_MASK
+    clear(w, mask, at, sizes, site)

@@ -1,0 +1,127 @@
+"""st.async and red.async: stores and reductions of a few words that are carried out later (PTX ISA 9.1).
+
+To the shared memory of a CTA of the cluster, whose mbarrier hears of the bytes; or to global memory, where nobody does. Addresses
+are checked at issue, and the values are those of then.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from mmulator.codegen.lang import Native, native
+from mmulator.codegen.ops import cast_ptr, copy_bytes, trailing_zeros
+from mmulator.codegen.types import ptr_to, u8, u32, u64
+from mmulator.isa.types import type_bits
+from mmulator.native.asynchrony.bulk import barrier_beside
+from mmulator.native.asynchrony.transfers import heard_at, new_transfer, start
+from mmulator.native.hooks.events import BOTH, WRITE, Proxy, Shape, accessed_one, by, transfer_filled
+from mmulator.native.hooks.faults import fault
+from mmulator.native.memory.locate import hold_shared
+from mmulator.native.memory.reduce import reduce_function
+from mmulator.native.memory.windows import OFFSET_MASK, SHARED, hold
+from mmulator.native.state import Completes, FaultKind, Transfer, Warp
+from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
+
+TO, BYTES, VALUE = range(3)  # words of the payload: an address, as subscribers know it; of the value; where that begins
+WRITES, COMBINES = by(WRITE, Proxy.ASYNC), by(BOTH, Proxy.ASYNC)
+
+
+@native
+def move_words(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+    """A store."""
+    bytes = t.payload[BYTES]
+    accessed_one(w, t.lane, t.payload[TO], bytes, WRITES, t.site)
+    copy_bytes(t.target, cast_ptr(u8, t.payload + VALUE), bytes)
+    return bytes
+
+
+@cache
+def move_into(op: str, kind: str, shared: bool) -> Native:
+    """What does a reduction of one element."""
+    combine = reduce_function(op, kind, shared)
+
+    def move(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+        bytes = t.payload[BYTES]
+        accessed_one(w, t.lane, t.payload[TO], bytes, COMBINES, t.site)
+        combine(t.target, cast_ptr(u8, t.payload + VALUE), 1)
+        return bytes
+
+    return Native(move, f"move_into_{combine.name}")
+
+
+@cache
+def issue_function(kind: str, count: int) -> Native:
+    """Each lane issues a transfer of `count` elements: lane l of element c is values[32 * c + l]."""
+    size = type_bits(kind) // 8
+
+    def issue(
+        w: ptr_to(Warp), lane: u32, mover: u32, to: u64, target: ptr_to(u8), values: ptr_to(u64), site: u32
+    ) -> ptr_to(Transfer):
+        t = new_transfer(w, lane, mover, site)
+        t.completes = Completes.GROUP
+        t.units = 1
+        t.target = target
+        t.payload[TO] = to
+        t.payload[BYTES] = size * count
+        for c in range(u32(count)):
+            copy_bytes(cast_ptr(u8, t.payload + VALUE) + u64(c) * size, cast_ptr(u8, values + (lane + 32 * c)), size)
+        return t
+
+    return Native(issue, f"issue_{kind}x{count}")
+
+
+@cache
+def to_shared(kind: str, count: int, generic: bool) -> Native:
+    """Each lane writes to shared memory, and an mbarrier of the same CTA hears of the bytes.
+
+    to, barriers: addresses of the shared window, or generic ones.
+    """
+    bytes, new = type_bits(kind) // 8 * count, issue_function(kind, count)
+
+    def store(
+        w: ptr_to(Warp), mask: u32, to: ptr_to(u64), barriers: ptr_to(u64), values: ptr_to(u64), mover: u32, site: u32
+    ) -> None:
+        left = mask
+        while left != 0:
+            lane = trailing_zeros(left)
+            left = left & (left - 1)
+            at = to[lane]
+            barrier = barriers[lane]
+            if generic:
+                if (at >> SLOT_SHIFT) != SLOT_SHARED:
+                    fault(w, FaultKind.NOT_SHARED, site, lane, at, bytes)
+                if (barrier >> SLOT_SHIFT) != SLOT_SHARED:
+                    fault(w, FaultKind.NOT_SHARED, site, lane, barrier, 8)
+                at = at & OFFSET_MASK
+                barrier = barrier & OFFSET_MASK
+            if (at & (bytes - 1)) != 0:
+                fault(w, FaultKind.MISALIGNED, site, lane, at, bytes)
+            target = hold_shared(w, lane, at, bytes, site)
+            reached = barrier_beside(w, lane, at, barrier, site)
+            if w.cta.fault == 0:
+                t = new(w, lane, mover, at | SHARED, target, values, site)
+                heard_at(t, barrier, reached)
+                transfer_filled(t, Shape.WORDS)
+                start(t)
+
+    return Native(store, f"async_{kind}x{count}{'_generic' if generic else ''}")
+
+
+@cache
+def to_global(kind: str, access: int) -> Native:
+    """The same to global memory, of which nobody hears."""
+    bytes, new = type_bits(kind) // 8, issue_function(kind, 1)
+
+    def store(w: ptr_to(Warp), mask: u32, to: ptr_to(u64), values: ptr_to(u64), mover: u32, site: u32) -> None:
+        left = mask
+        while left != 0:
+            lane = trailing_zeros(left)
+            left = left & (left - 1)
+            at = to[lane]
+            if (at & (bytes - 1)) != 0:
+                fault(w, FaultKind.MISALIGNED, site, lane, at, bytes)
+            target = hold(w, lane, at, bytes, access, site)
+            if w.cta.fault == 0:
+                start(new(w, lane, mover, at, target, values, site))
+
+    return Native(store, f"async_global_{kind}_{access}")

@@ -1,0 +1,351 @@
+"""Bulk operations: issued by a lane, carried out when and in which order nobody can say, some of their bytes before others.
+
+A cluster has one table of them (state.py, Transfer). A transfer is done in units (rows, or whatever its kind counts), by the
+kind's function among the cluster's movers. It is complete at once, a part of it at once, or nothing, as the seed has it; the
+rest when its lane waits for its bulk group, when the table is full, when no lane of the cluster can go on otherwise, or after
+some turns; when the cluster ends. What completes an mbarrier does so part by part. A store reads shared memory as late as it may:
+when it is carried out, or when its lane waits until it was read; its bytes may then wait elsewhere until they are written. To
+issue:
+
+    t = new_transfer(w, lane, TransferKind..., site)
+    fill t.units, source, source_bytes, target, payload; t.completes = GROUP, or heard_at(t, barrier, ranks)
+    start(t)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import cast_ptr, copy_bytes, cycles, null, trailing_zeros
+from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
+from mmulator.codegen.values import Builder, Value
+from mmulator.native.asynchrony.mbarrier import complete_for
+from mmulator.native.hooks.events import bulk_waited, transfer_issued, transfer_moves
+from mmulator.native.hooks.faults import fault
+from mmulator.native.memory.windows import WITHIN, shared_of
+from mmulator.native.state import (
+    STAGING,
+    TRANSFERS,
+    Cluster,
+    Completes,
+    Cta,
+    FaultKind,
+    Stop,
+    Transfer,
+    TransferState,
+    Warp,
+)
+from mmulator.native.threads.chance import hash_choice
+from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
+
+LONG = 1 << 24  # cycles of the host, some milliseconds
+AGE = 3  # one in 2^AGE rounds of the warps carries out a transfer that nobody waits for
+# Streams of chance: of transfers, by their numbers, and of the cluster, by how far it is.
+_TRANSFER, _CLUSTER = 1 << 52, 1 << 53
+
+
+def call_mover(function: Any, w: Any, t: Any, first: Any, end: Any) -> Value:
+    """Macro: do some units of a transfer; how many bytes that completes."""
+    return Builder.current().call_pointer(function, u64, [w, t, first, end])
+
+
+def chance(cluster: Any, t: Any) -> Any:
+    """Macro: what the seed has for a transfer: it depends on the cluster and on its number there, on nothing else."""
+    return hash_choice(cluster.field("launch").field("seed"), cluster.field("number"), t.field("number") + _TRANSFER)
+
+
+def moment(cluster: Any) -> Any:
+    """Macro: what the seed has for a moment of a cluster, as it issues, completes and takes turns."""
+    at = (cluster.field("newest") << 20) + (cluster.field("rounds") << 9) + u64(cluster.field("under_way"))
+    return hash_choice(cluster.field("launch").field("seed"), cluster.field("number"), at + _CLUSTER)
+
+
+def entry(cluster: Any, place: Any) -> Any:
+    """Macro: a transfer under way, by its place among them."""
+    return cast_ptr(Transfer, cluster.field("transfers")) + u32(cluster.field("order")[place])
+
+
+@native
+def no_transfers(cluster: ptr_to(Cluster)) -> None:
+    """A cluster begins, perhaps where one ended with a fault."""
+    while cluster.under_way != 0:
+        cluster.under_way = cluster.under_way - 1
+        entry(cluster, cluster.under_way).state = TransferState.FREE
+    cluster.newest = 0
+    cluster.staging_used = 0
+    cluster.staged = 0
+    if u64(cluster.transfers) != 0:
+        for i in range(u32(TRANSFERS)):
+            cluster.order[i] = u8(i)
+
+
+@native(inline=True)
+def look_up_soon(cluster: ptr_to(Cluster)) -> None:
+    """Transfers may be long, and a block of code may have many: after a while the warp that runs is to pause behind its block, so
+    that the worker looks at the time. It goes on as if it had not. Asked at every 64th transfer, of a megabyte at most."""
+    if (cluster.newest & 63) != 0:
+        return
+    now = cycles()
+    if now - cluster.since > LONG:
+        cluster.since = now
+        cast_ptr(Warp, cluster.runner).tired = 1
+
+
+# doing --------------------------------------------------------------------------------------------------------------
+@native
+def hear(cluster: ptr_to(Cluster), t: ptr_to(Transfer), bytes: u64) -> None:
+    """The mbarriers of a transfer hear of bytes: at the same place in the shared memory of each CTA that it goes to."""
+    left = t.barriers
+    while left != 0:
+        rank = trailing_zeros(left)
+        left = left & (left - 1)
+        barrier = cast_ptr(u64, shared_of(cluster, rank) + t.offset)
+        complete_for(cast_ptr(Warp, t.warp), t.lane, t.site, barrier, 0, bytes)
+
+
+@native
+def is_over(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> None:
+    """A transfer is complete, and its entry free: it changes places with the last one under way."""
+    place = t.place
+    last = cluster.under_way - 1
+    number = cluster.order[place]
+    cluster.order[place] = cluster.order[last]
+    entry(cluster, place).place = place
+    cluster.order[last] = number
+    cluster.under_way = last
+    t.state = TransferState.FREE
+    if t.staged != 0:
+        cluster.staged = cluster.staged - 1
+        if cluster.staged == 0:
+            cluster.staging_used = 0
+
+
+@native
+def gone(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> boolean:
+    """True and a fault if a transfer goes to the shared memory of another CTA, and all threads of that have exited: nobody there
+    waited for it."""
+    w = cast_ptr(Warp, t.warp)
+    left = t.barriers & ~(1 << w.cta.rank)
+    while left != 0:
+        rank = trailing_zeros(left)
+        left = left & (left - 1)
+        if (cast_ptr(Cta, cluster.ctas) + rank).live_threads == 0:
+            fault(w, FaultKind.CTA_EXITED, t.site, t.lane, (u64(rank) << RANK_SHIFT) + SHARED_BASE + t.offset, 8)
+            return True
+    return False
+
+
+@native
+def do_units(t: ptr_to(Transfer), end: u32) -> None:
+    """Do the units of a transfer before `end`."""
+    w = cast_ptr(Warp, t.warp)
+    cluster = w.cta.cluster
+    first = t.done
+    if w.cta.fault != 0 or first >= end:
+        return
+    if gone(cluster, t):
+        return
+    transfer_moves(t, 1)
+    bytes = call_mover(cluster.movers[t.kind], w, t, first, end)
+    transfer_moves(t, 0)
+    t.done = end
+    cluster.patience = 0
+    if end == t.units:
+        is_over(cluster, t)
+    if t.completes == Completes.BYTES and bytes != 0 and w.cta.fault == 0:
+        hear(cluster, t, bytes)
+
+
+@native
+def first_of_lane(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> ptr_to(Transfer):
+    """Of the transfers under way that the lane of one issued, and that complete a bulk group as it does, the oldest."""
+    found = t
+    for place in range(cluster.under_way):
+        o = entry(cluster, place)
+        if o.completes == Completes.GROUP and u64(o.warp) == u64(t.warp) and o.lane == t.lane and o.number < found.number:
+            found = o
+    return found
+
+
+@native
+def advance(t: ptr_to(Transfer), end: u32) -> None:
+    """Do the units of a transfer before `end`. Under seed 0 stores of one lane do not overtake each other, as on a chip that is
+    not busy: the older ones are done before."""
+    w = cast_ptr(Warp, t.warp)
+    cluster = w.cta.cluster
+    if t.completes == Completes.GROUP and cluster.launch.seed == 0:
+        older = first_of_lane(cluster, t)
+        while u64(older) != u64(t) and w.cta.fault == 0:
+            do_units(older, older.units)
+            older = first_of_lane(cluster, t)
+    do_units(t, end)
+
+
+@native
+def faulty(cluster: ptr_to(Cluster)) -> boolean:
+    """Whether a CTA of the cluster has a fault: of a transfer that others carried out, it may be a CTA without a turn."""
+    for rank in range(cluster.cta_count):
+        if (cast_ptr(Cta, cluster.ctas) + rank).fault != 0:
+            return True
+    return False
+
+
+@native
+def any_awaited(cluster: ptr_to(Cluster)) -> ptr_to(Transfer):
+    """One under way that completes an mbarrier, whichever the seed says; or null."""
+    count = cluster.under_way
+    begin = u32(moment(cluster) >> 32) % count
+    for i in range(count):
+        place = begin + i
+        if place >= count:
+            place = place - count
+        t = entry(cluster, place)
+        if t.completes == Completes.BYTES:
+            return t
+    return cast_ptr(Transfer, null(u8))
+
+
+@native
+def transfer_for_sleepers(cluster: ptr_to(Cluster)) -> u32:
+    """No lane of the cluster can go on: carry out what completes mbarriers until the phase of one is over. BUDGET if there was
+    something to do, FAULT, or BLOCKED."""
+    flips = cluster.flips
+    found = u32(Stop.BLOCKED)
+    while cluster.under_way != 0 and cluster.flips == flips:
+        t = any_awaited(cluster)
+        if u64(t) == 0:
+            return found
+        advance(t, t.units)
+        if faulty(cluster):
+            return Stop.FAULT
+        found = Stop.BUDGET
+    return found
+
+
+@native
+def grow_old(cluster: ptr_to(Cluster)) -> u32:
+    """A round of the warps is over: now and then a transfer is carried out that nobody waits for. FAULT or BUDGET."""
+    cluster.rounds = cluster.rounds + 1
+    if cluster.under_way != 0:
+        what = moment(cluster)
+        if (what & ((1 << AGE) - 1)) == 0:
+            t = entry(cluster, u32(what >> 32) % cluster.under_way)
+            advance(t, t.units)
+    if faulty(cluster):
+        return Stop.FAULT
+    return Stop.BUDGET
+
+
+@native
+def finish_transfers(cluster: ptr_to(Cluster)) -> u32:
+    """The cluster is over. FAULT or EXITED."""
+    while cluster.under_way != 0 and not faulty(cluster):
+        t = entry(cluster, u32(moment(cluster) >> 32) % cluster.under_way)
+        advance(t, t.units)
+    if faulty(cluster):
+        return Stop.FAULT
+    return Stop.EXITED
+
+
+# issue --------------------------------------------------------------------------------------------------------------
+@native
+def new_transfer(w: ptr_to(Warp), lane: u32, kind: u32, site: u32) -> ptr_to(Transfer):
+    """A free entry of the table. It counts when it is started. If the table is full, one transfer is carried out; after a fault
+    that does nothing, and its entry is given out, which nobody will start."""
+    cluster = w.cta.cluster
+    if cluster.under_way == TRANSFERS:
+        t = entry(cluster, u32(moment(cluster) >> 32) & (TRANSFERS - 1))
+        advance(t, t.units)
+    place = cluster.under_way
+    if place == TRANSFERS:
+        place = 0
+    found = entry(cluster, place)
+    found.kind = kind
+    found.warp = cast_ptr(u8, w)
+    found.lane = lane
+    found.site = site
+    found.done = 0
+    found.staged = 0
+    found.barriers = 0
+    found.source_bytes = 0
+    return found
+
+
+@native
+def start(t: ptr_to(Transfer)) -> None:
+    """A transfer that is filled in is under way; all of it, a part of it or nothing is done now."""
+    w = cast_ptr(Warp, t.warp)
+    cluster = w.cta.cluster
+    if w.cta.fault != 0 or cluster.under_way == TRANSFERS:
+        return
+    t.number = cluster.newest
+    cluster.newest = cluster.newest + 1
+    if t.completes == Completes.GROUP:
+        t.group = w.bulk_groups[t.lane]
+    transfer_issued(t)
+    if t.units == 0:
+        return
+    t.state = TransferState.UNDER_WAY
+    t.place = cluster.under_way
+    cluster.under_way = cluster.under_way + 1
+    what = chance(cluster, t)
+    if (what & 7) < 2:
+        advance(t, t.units)
+    elif (what & 7) < 4 and t.units > 1:
+        advance(t, 1 + u32(what >> 32) % (t.units - 1))
+    look_up_soon(cluster)
+
+
+@native
+def heard_at(t: ptr_to(Transfer), barrier: u64, ranks: u32) -> None:
+    """The bytes of a transfer complete the mbarriers at one place, an address of the shared window, in these CTAs."""
+    t.completes = Completes.BYTES
+    t.barriers = ranks
+    t.offset = (barrier & WITHIN) - SHARED_BASE
+
+
+# bulk async-groups: of each lane ------------------------------------------------------------------------------------
+@native
+def commit_bulk(w: ptr_to(Warp), mask: u32) -> None:
+    """A new group for each lane, of what it issued since its last one."""
+    w.used = 1
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        w.bulk_groups[lane] = w.bulk_groups[lane] + 1
+
+
+@native
+def stage(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> None:
+    """What a transfer reads of shared memory is read now; if there is no room for it, it is written, too."""
+    if cluster.staging_used + t.source_bytes > STAGING:
+        advance(t, t.units)
+        return
+    room = cluster.staging + cluster.staging_used
+    cluster.staging_used = cluster.staging_used + ((t.source_bytes + 63) // 64 * 64)
+    copy_bytes(room, t.source, t.source_bytes)
+    t.source = room
+    t.staged = 1
+    cluster.staged = cluster.staged + 1
+
+
+@native
+def wait_bulk(w: ptr_to(Warp), mask: u32, pending: u64, read: u32, site: u32) -> None:
+    """All but the newest `pending` groups of each lane are complete; with `read`, they have read what they read, and may be
+    complete; under seed 0 they are."""
+    cluster = w.cta.cluster
+    seed = cluster.launch.seed
+    place = cluster.under_way
+    while place != 0:  # from the last: where one is over, one comes from behind it
+        place = place - 1
+        t = entry(cluster, place)
+        if place < cluster.under_way and t.completes == Completes.GROUP and u64(t.warp) == u64(w):
+            if ((mask >> t.lane) & 1) != 0 and t.group + pending < w.bulk_groups[t.lane]:
+                late = read != 0 and seed != 0 and t.source_bytes != 0 and (chance(cluster, t) & 16) != 0
+                if not late:
+                    advance(t, t.units)
+                elif t.staged == 0:
+                    stage(cluster, t)
+    bulk_waited(w, mask, pending, read, site)

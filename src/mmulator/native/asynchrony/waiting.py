@@ -1,0 +1,148 @@
+"""Lanes that wait: for others of their warp, for other warps, for something that is pending; and who wakes them."""
+
+from __future__ import annotations
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import bits_mask, cast_ptr, mask_bits, select, trailing_zeros
+from mmulator.codegen.types import boolean, i32, ptr_to, u32, u64
+from mmulator.native.hooks.faults import fault
+from mmulator.native.state import FULL, RESCHEDULE, Cluster, FaultKind, Warp
+
+I32, U32 = i32.vec(32), u32.vec(32)
+
+
+@native(inline=True)
+def set_pcs(w: ptr_to(Warp), mask: u32, pc: i32) -> None:
+    w.lane_pc = select(bits_mask(mask), I32(pc), w.lane_pc)
+
+
+@native
+def fall_asleep(w: ptr_to(Warp), mask: u32) -> None:
+    """Lanes that are at a nanosleep: others have their turn before them."""
+    w.asleep = w.asleep | mask
+
+
+@native
+def wait_for_lanes(w: ptr_to(Warp), mask: u32, pc: i32) -> i32:
+    """Lanes at the start of block `pc` whose partners are elsewhere: it will run again, and counts then."""
+    counts = w.cta.cluster.counts
+    counts[pc] = counts[pc] - 1
+    w.waiting = w.waiting | mask
+    set_pcs(w, mask, pc)
+    return RESCHEDULE
+
+
+@native
+def wait_for_partners(w: ptr_to(Warp), mask: u32, pc: i32) -> i32:
+    """The same, when the partners are lanes of this warp: nobody else can let these go on."""
+    w.held = w.held | mask
+    return wait_for_lanes(w, mask, pc)
+
+
+@native
+def wait_for_members(w: ptr_to(Warp), mask: u32, members: u32, pc: i32, next: i32) -> i32:
+    """At a bar.warp.sync. If the others wait at one too, wherever it is, with the same mask, all go on."""
+    missing = members & w.live & ~mask
+    come = w.held & mask_bits((w.lane_pc == w.sync_pc) & (w.sync_members == members))
+    if (missing & ~come) != 0:
+        m = bits_mask(mask)
+        w.sync_pc = select(m, I32(pc), w.sync_pc)
+        w.sync_next = select(m, I32(next), w.sync_next)
+        w.used = 1
+        w.sync_members = select(m, U32(members), w.sync_members)
+        return wait_for_partners(w, mask, pc)
+    counts = w.cta.cluster.counts
+    left = missing
+    while left != 0:
+        at = w.lane_pc[trailing_zeros(left)]
+        counts[at] = counts[at] + 1
+        left = left & ~mask_bits(w.lane_pc == at)
+    w.lane_pc = select(bits_mask(missing), w.sync_next, w.lane_pc)
+    w.waiting = w.waiting & ~missing
+    w.held = w.held & ~missing
+    return next
+
+
+@native
+def partial_warp(w: ptr_to(Warp), here: u32, off: u32, site: u32) -> i32:
+    """The fault of an instruction for whole warps: lanes that execute it, and lanes for which its predicate is false."""
+    fault(w, FaultKind.PARTIAL_WARP, site, trailing_zeros(here), u64(here) | (u64(off) << 32), 0)
+    return RESCHEDULE
+
+
+@native
+def wait_for_warp(w: ptr_to(Warp), mask: u32, pc: i32, site: u32) -> i32:
+    """Part of a warp is at an instruction for whole warps. The others may come, unless some are gone for good."""
+    if w.live != FULL:
+        return partial_warp(w, mask, 0, site)
+    return wait_for_partners(w, mask, pc)
+
+
+@native
+def wake_warpgroup(w: ptr_to(Warp)) -> None:
+    """Warps that wait for this one at a wgmma look again."""
+    cta = w.cta
+    warps = cast_ptr(Warp, cta.warps)
+    for i in range(w.index & ~u32(3), (w.index | 3) + 1):
+        if i < cta.launch.warps:
+            other = warps + i
+            other.waiting = 0
+
+
+# at an mbarrier -------------------------------------------------------------------------------------------------------
+SEVERAL = 1  # in place of an address
+
+
+@native
+def sleep_at(w: ptr_to(Warp), mask: u32, barrier: u64, pc: i32) -> None:
+    """Lanes at block `pc` sleep until the phase of an mbarrier (at that place on the host) is over, or their time."""
+    if (w.waiting & ~mask) == 0 or w.awaits == barrier:
+        w.awaits = barrier
+    else:
+        w.awaits = SEVERAL
+    w.waiting = w.waiting | mask
+    w.napping = w.napping | mask
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        w.naps_at[lane] = barrier
+    set_pcs(w, mask, pc)
+
+
+@native
+def wake_at(cluster: ptr_to(Cluster), barrier: u64) -> None:
+    """All lanes look again that sleep at an mbarrier."""
+    warps = cast_ptr(Warp, cluster.warps)
+    for i in range(cluster.warp_count):
+        w = warps + i
+        if w.awaits == barrier or w.awaits == SEVERAL:
+            lanes = w.waiting & w.napping
+            while lanes != 0:
+                lane = trailing_zeros(lanes)
+                lanes = lanes & (lanes - 1)
+                if w.naps_at[lane] == barrier:
+                    w.waiting = w.waiting & ~(1 << lane)
+
+
+@native
+def time_out(cluster: ptr_to(Cluster)) -> boolean:
+    """Nobody can go on: waits for mbarriers end early, as on a chip after some time. False if nobody waits."""
+    warps = cast_ptr(Warp, cluster.warps)
+    found = boolean(False)
+    for i in range(cluster.warp_count):
+        w = warps + i
+        lanes = w.napping & w.waiting
+        if lanes != 0:
+            w.timed_out = w.timed_out | lanes
+            w.waiting = w.waiting & ~lanes
+            found = True
+    return found
+
+
+@native
+def wake(cluster: ptr_to(Cluster)) -> None:
+    """All lanes that wait look again."""
+    warps = cast_ptr(Warp, cluster.warps)
+    for i in range(cluster.warp_count):
+        (warps + i).waiting = 0

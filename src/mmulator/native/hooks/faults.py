@@ -1,0 +1,20 @@
+"""What goes wrong in a kernel is written down once: the first fault of a CTA, which diagnostics/faults/describe.py says as a sentence."""
+
+from __future__ import annotations
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.types import ptr_to, u32, u64
+from mmulator.native.state import Warp
+
+
+@native
+def fault(w: ptr_to(Warp), kind: u32, site: u32, lane: u32, at: u64, bytes: u32) -> None:
+    """Record first fault of the CTA; from now on its memory operations do nothing."""
+    cta = w.cta
+    if cta.fault == 0:
+        cta.fault = kind
+        cta.fault_site = site
+        cta.fault_lane = lane
+        cta.fault_warp = w.index
+        cta.fault_address = at
+        cta.fault_bytes = bytes

@@ -1,0 +1,80 @@
+"""Which bytes a launch reads and writes: an instrument that sets a bit for each.
+
+A launch whose bytes are noted runs on one thread of the host: bits of a word are set without atomic operations.
+"""
+
+from __future__ import annotations
+
+from mmulator.codegen.lang import Instrument, native
+from mmulator.codegen.ops import any_lane, bits_mask, iota, load, trailing_zeros
+from mmulator.codegen.types import ptr_to, u32, u64
+from mmulator.native.hooks.events import READ, WRITE
+from mmulator.native.state import Warp
+from mmulator.program.addresses import SLOT_SHIFT
+
+LANE, U64 = u32.vec(32), u64.vec(32)
+ALL = 0xFFFFFFFFFFFFFFFF
+
+
+@native
+def set_bits(words: ptr_to(u64), begin: u64, count: u64) -> None:
+    """Bits from `begin` on; at least one."""
+    end = begin + count - 1
+    first = begin >> 6
+    last = end >> 6
+    low = u64(ALL) << (begin & 63)
+    high = u64(ALL) >> (63 - (end & 63))
+    if first == last:
+        words[first] = words[first] | (low & high)
+    else:
+        words[first] = words[first] | low
+        at = first + 1
+        while at < last:
+            words[at] = u64(ALL)
+            at = at + 1
+        words[last] = words[last] | high
+
+
+@native
+def touch_bytes(w: ptr_to(Warp), at: u64, bytes: u64, access: u32) -> None:
+    """Note bytes that lie together, from a generic address on."""
+    launch = w.cta.launch
+    slot = at >> SLOT_SHIFT
+    if slot < launch.touched_slots and bytes != 0:
+        row = launch.touched + slot
+        if u64(row.read) != 0:
+            begin = at - row.start + row.first
+            if (access & READ) != 0:
+                set_bits(row.read, begin, bytes)
+            if (access & WRITE) != 0:
+                set_bits(row.written, begin, bytes)
+
+
+@native
+def touch_one(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
+    touch_bytes(w, at, u64(bytes), access)
+
+
+@native
+def touch_lanes(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
+    if base == 0 and mask != 0:  # shared memory, parameters and the like have theirs there
+        lane = trailing_zeros(mask)
+        first = at[lane]
+        a = load(U64, at)
+        live = bits_mask(mask)
+        ahead = U64(iota(LANE)) - u64(lane)
+        run = mask >> lane
+        if (run & (run + 1)) == 0 and any_lane((a != ahead * u64(bytes) + first) & live) == 0:
+            count = trailing_zeros(~u64(run))
+            touch_bytes(w, first, count * u64(bytes), access)
+        elif any_lane((a != first) & live) == 0:
+            touch_bytes(w, first, u64(bytes), access)
+        else:
+            left = mask
+            while left != 0:
+                lane = trailing_zeros(left)
+                left = left & (left - 1)
+                touch_bytes(w, at[lane], u64(bytes), access)
+
+
+TOUCHED = Instrument("touched", {"accessed": touch_lanes, "accessed_one": touch_one})

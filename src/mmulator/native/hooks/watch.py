@@ -1,0 +1,68 @@
+"""Who stores to watched memory: an instrument that writes down the stores which hit it."""
+
+from __future__ import annotations
+
+from mmulator.codegen.lang import Instrument, native
+from mmulator.codegen.ops import atomic_rmw, cast_ptr, trailing_zeros
+from mmulator.codegen.types import ptr_to, u32, u64
+from mmulator.native.hooks.events import WRITE, Access, entry, reserve
+from mmulator.native.memory.windows import peek
+from mmulator.native.state import Cluster, Warp, WatchEntry
+
+KIND = WRITE | int(Access.LATER)  # what is written later is shared memory, which nobody watches
+
+
+@native
+def settle(w: ptr_to(Warp)) -> None:
+    """Complete what was written down: the stores have been done since, and nothing after them."""
+    log = w.cta.cluster.log
+    while log.open != log.count:
+        e = cast_ptr(WatchEntry, log.entries) + log.open
+        x = w.cta.launch.watches + e.watch
+        peek(w, u32(0), x.start, x.end - x.start, address(e.value))  # noqa: F821
+        log.open = log.open + 1
+
+
+@native
+def note(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, site: u32) -> None:
+    """Write down every watch that a store of one lane hits."""
+    launch = w.cta.launch
+    for i in range(launch.watch_count):
+        x = launch.watches + i
+        if at < x.end and at + u64(bytes) > x.start:
+            e = cast_ptr(WatchEntry, entry(w.cta.cluster.log))
+            e.order = atomic_rmw("add", address(launch.seen), u64(1))  # noqa: F821
+            e.cta = w.cta.linear
+            e.thread = w.index * 32 + lane
+            e.site = site
+            e.watch = i
+            e.value = u64(0)
+
+
+@native
+def watch_one(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
+    settle(w)
+    if (access & KIND) == WRITE:
+        reserve(w.cta.cluster.log, w.cta.launch.watch_count)
+        note(w, lane, at, bytes, site)
+
+
+@native
+def watch_lanes(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
+    settle(w)
+    if (access & KIND) == WRITE:
+        reserve(w.cta.cluster.log, w.cta.launch.watch_count * 32)
+        left = mask
+        while left != 0:
+            lane = trailing_zeros(left)
+            left = left & (left - 1)
+            note(w, lane, at[lane] | base, bytes, site)
+
+
+@native
+def settle_cluster(cluster: ptr_to(Cluster)) -> None:
+    """When a worker leaves a cluster alone."""
+    settle(cast_ptr(Warp, cluster.warps))
+
+
+WATCH = Instrument("watch", {"accessed": watch_lanes, "accessed_one": watch_one})

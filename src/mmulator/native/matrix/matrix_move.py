@@ -1,0 +1,83 @@
+# mypy: disable-error-code="valid-type"
+"""ldmatrix and stmatrix: rows that lanes give the addresses of, and the twin's moves between them and registers."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from mmulator.codegen.lang import Native
+from mmulator.codegen.ops import stack
+from mmulator.codegen.types import i64, ptr, ptr_to, u8, u32, u64
+from mmulator.codegen.values import Value
+from mmulator.isa.form import Form
+from mmulator.layouts.operands import row_bytes
+from mmulator.native.hooks.events import READ, WRITE
+from mmulator.native.memory.windows import translate_shared, translate_to_shared
+from mmulator.native.state import Warp
+from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
+from mmulator.twin.moves import ROWS, matrices, registers_of, registers_to_rows, rows_to_registers, symbol
+
+
+def _translate(space: str) -> Native:
+    return translate_shared if space == "shared" else translate_to_shared
+
+
+def lanes_with_rows(form: Form) -> int:
+    """Lanes whose addresses are rows', as bits."""
+    return (1 << len(ROWS) * matrices(form)) - 1
+
+
+def base_of(space: str) -> int:
+    """The first generic address of a state space."""
+    return SLOT_SHARED << SLOT_SHIFT if space == "shared" else 0
+
+
+def eight(rows: Value, block: Value) -> list[Value]:
+    """Macro: pointers to ROWS number `block`."""
+    return [rows[block * len(ROWS) + number] for number in ROWS]
+
+
+@cache
+def load_function(space: str, form: Form) -> Native:
+    """ldmatrix: lane i gives the address of row i."""
+    translate, count, bytes = _translate(space), matrices(form), row_bytes(form)
+
+    def ldmatrix(w: ptr_to(Warp), at: ptr_to(u64), registers: ptr, site: u32) -> None:
+        rows = stack(ptr, 32)
+        if translate(w, lanes_with_rows(form), at, bytes, READ, site, rows) != 0:
+            for block in range(count):
+                own = registers_of(form, block, registers)
+                rows_to_registers(form, eight(rows, block), own)
+
+    return Native(ldmatrix, f"{symbol(form)}_{space}")
+
+
+@cache
+def store_function(space: str, form: Form) -> Native:
+    """stmatrix, the reverse. Of rows that overlap the last wins."""
+    translate, count, bytes = _translate(space), matrices(form), row_bytes(form)
+
+    def stmatrix(w: ptr_to(Warp), at: ptr_to(u64), registers: ptr, site: u32) -> None:
+        rows = stack(ptr, 32)
+        if translate(w, lanes_with_rows(form), at, bytes, WRITE, site, rows) != 0:
+            for block in range(i64(count)):
+                own = registers_of(form, block, registers)
+                registers_to_rows(form, own, eight(rows, block))
+
+    return Native(stmatrix, f"{symbol(form)}_{space}")
+
+
+@cache
+def image_function(form: Form) -> Native:
+    """The rows that stmatrix stores, one behind the other."""
+    count, bytes = matrices(form), row_bytes(form)
+
+    def stmatrix_image(registers: ptr, image: ptr_to(u8)) -> None:
+        rows = stack(ptr, 32)
+        for n in range(u32(len(ROWS) * count)):
+            rows[n] = image + n * bytes
+        for block in range(i64(count)):
+            own = registers_of(form, block, registers)
+            registers_to_rows(form, own, eight(rows, block))
+
+    return Native(stmatrix_image, f"{symbol(form)}_image")

@@ -1,0 +1,94 @@
+"""Operands of wgmma: matrices out of shared memory, A out of registers, accumulators out of registers into tiles and back.
+
+Where elements lie is said in layouts/ alone; the code is made from there (twin/shared.py, twin/moves.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmulator.codegen.lang import native, unrolled
+from mmulator.codegen.ops import load, null, store
+from mmulator.codegen.types import i64, ptr, ptr_to, u8, u32, u64
+from mmulator.layouts.operands import accumulator, operand_a
+from mmulator.native.asynchrony.pending import entry
+from mmulator.native.hooks.events import READ, Proxy, accessed_one, by
+from mmulator.native.hooks.faults import fault
+from mmulator.native.memory.windows import descriptor_span, of_descriptor
+from mmulator.native.state import WGMMA, FaultKind, Warp, WgmmaTable
+from mmulator.twin.doors import Door
+from mmulator.twin.moves import WarpTile
+from mmulator.twin.shared import UNIT, operand_function
+
+WARPS = 4  # of a warpgroup
+
+
+@native(inline=True)
+def operand_seen(w: ptr_to(Warp), at: u64, site: u32) -> None:
+    """What is said of an access to UNIT bytes of a matrix."""
+    accessed_one(w, 0, of_descriptor(w, at), UNIT, by(READ, Proxy.ASYNC), site)
+
+
+@native(inline=True)
+def operand(w: ptr_to(Warp), at: u64, site: u32) -> ptr:
+    """UNIT bytes of a matrix that a descriptor points to, at an address of the shared window; null and a fault if they are not
+    there."""
+    host = descriptor_span(w, at, at + (UNIT - 1))
+    if u64(host) == 0:
+        fault(w, FaultKind.WGMMA_ADDRESS, site, 0, at, UNIT)
+        return null(u8)
+    operand_seen(w, at, site)
+    return host + at
+
+
+operand_bytes = operand_function(Door("wgmma", Warp, operand, span=descriptor_span, seen=operand_seen))
+
+
+def operation(w: Any, number: Any) -> Any:
+    """Macro: where a warp keeps what it issued as operation `number`."""
+    return entry(w, WGMMA, number)
+
+
+# registers ----------------------------------------------------------------------------------------------------------
+# One warp's part. Registers of smaller n are the first of these.
+ACCUMULATORS = {bits: WarpTile(accumulator(64, 256, bits)) for bits in (32, 16)}
+A_TILE = WarpTile(operand_a(64, 16, 16))
+
+
+def _registers(site: Any, regs: Any, tile: WarpTile, block: Any) -> list[Any]:
+    """Macro: where the registers of a block lie."""
+    return [regs + i64(site.field("d_slots")[tile.registers * block + r]) for r in range(tile.registers)]
+
+
+@native
+def accumulator_in(site: ptr_to(WgmmaTable), regs: ptr, matrix: ptr) -> None:
+    """D registers of one warp into 16 rows of the tile (row-major, n columns of 32 or 16 bits)."""
+    for bits, tile in ACCUMULATORS.items():
+        if site.d_bits == bits:
+            line = i64(site.n) * (bits // 8)
+            for j in range(i64(site.d_words) // tile.registers):
+                tile.to_matrix(_registers(site, regs, tile, j), matrix + tile.offset(j, line), line)
+
+
+@native
+def accumulator_out(site: ptr_to(WgmmaTable), regs: ptr, matrix: ptr) -> None:
+    """16 rows of the tile into the D registers of one warp."""
+    for bits, tile in ACCUMULATORS.items():
+        if site.d_bits == bits:
+            line = i64(site.n) * (bits // 8)
+            for j in range(i64(site.d_words) // tile.registers):
+                tile.to_registers(matrix + tile.offset(j, line), line, _registers(site, regs, tile, j))
+
+
+@native
+def a_registers(site: ptr_to(WgmmaTable), regs: ptr, out: ptr_to(u32)) -> None:
+    """The A registers of one warp, one after the other."""
+    for r in unrolled(A_TILE.fragment.registers):
+        store(load(u32.vec(32), regs + site.a_slots[r]), out + 32 * r)
+
+
+@native
+def a_fragment(registers: ptr_to(u32), row_bytes: i64, out: ptr) -> None:
+    """A registers of one warp as 16 rows of `row_bytes` bytes."""
+    for r in unrolled(A_TILE.fragment.registers // A_TILE.registers):
+        A_TILE.to_matrix([registers + 32 * r], out + A_TILE.offset(r, row_bytes), row_bytes)

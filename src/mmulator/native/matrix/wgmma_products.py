@@ -1,0 +1,110 @@
+"""Products of wgmma: the packed operands of each, multiplied into a tile. Operations that add to one accumulator, the k-steps
+of a tile, are one product."""
+
+from __future__ import annotations
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import cast_ptr, load, store
+from mmulator.codegen.types import boolean, i64, ptr, ptr_to, u16, u32, u64
+from mmulator.native.matrix.wgmma_operands import WARPS, a_fragment, operation
+from mmulator.native.matrix.wgmma_packs import packed_operand, packs_of
+from mmulator.native.state import INDICES, Warp
+from mmulator.twin.product import IndexTable, call_dot, call_pack, call_steps, dense_indices, has_mixed, mixed_dot
+from mmulator.twin.shared import unpack_bits
+
+
+@native
+def pack_registers(first: ptr_to(Warp), number: u64, step: u32) -> ptr:
+    """A of operation `number` out of registers."""
+    table = operation(first, number).table
+    packs = packs_of(first)
+    raw = first.cta.scratch
+    k = i64(table.k)
+    ka = k
+    if table.sparse != 0:
+        ka = k // 2
+    line = ka * i64(table.element_bits) // 8
+    for i in range(u32(WARPS)):
+        a_fragment(operation(first + i, number).a, line, raw + i64(i) * 16 * line)
+    packed = packs.registers + u64(step) * packs.a_bytes
+    if table.element_bits == 1:
+        bits = raw + table.raw_bytes
+        unpack_bits(raw, 64 * k, bits)
+        call_pack(table.pack_a, bits, k, 64, k, packed)
+    else:
+        call_pack(table.pack_a, raw, ka, 64, k, packed)
+    return packed
+
+
+@native
+def pack_step(first: ptr_to(Warp), number: u64, step: u32, at_a: ptr_to(ptr), at_b: ptr_to(ptr)) -> boolean:
+    """The operands of operation `number`, which is step `step` of a product. False after a fault."""
+    op = operation(first, number)
+    table = op.table
+    n = i64(table.n)
+    k = i64(table.k)
+    line = k * i64(table.element_bits) // 8
+    if table.a_in_registers != 0:
+        at_a[step] = pack_registers(first, number, step)
+    elif table.mn_major_a != 0:
+        columns = k
+        if table.sparse != 0:
+            columns = k // 2
+        at_a[step] = packed_operand(first, table, op.a_desc, columns, 128, 1, op.site, table.pack_a, 64, False)
+    else:
+        own = line
+        if table.sparse != 0:
+            own = line // 2
+        at_a[step] = packed_operand(first, table, op.a_desc, 64, own, 0, op.site, table.pack_a, 64, False)
+    if u64(at_a[step]) == 0:
+        return False
+    if table.mn_major_b != 0:
+        at_b[step] = packed_operand(first, table, op.b_desc, k, n * 2, 1, op.site, table.pack_b_rows, n, True)
+    else:
+        at_b[step] = packed_operand(first, table, op.b_desc, n, line, 0, op.site, table.pack_b, n, True)
+    return u64(at_b[step]) != 0
+
+
+@native
+def multiply_sparse(first: ptr_to(Warp), number: u64, step: u32, a: ptr, b: ptr, memory: ptr, flags: i64) -> None:
+    """One product of a sparse A, added to the tile at `memory`. b: a pack in its slot."""
+    table = operation(first, number).table
+    packs = packs_of(first)
+    n = i64(table.n)
+    k = i64(table.k)
+    room = first.cta.scratch
+    metadata = cast_ptr(u32, room)
+    for i in range(u32(WARPS)):
+        store(load(u32.vec(32), operation(first + i, number).meta), metadata + 32 * i)
+    chosen = packs.indices + step * INDICES
+    places = cast_ptr(IndexTable, table.places)
+    if places.drop != 0 and has_mixed(places, metadata) != 0:
+        raw = cast_ptr(u16, b + (0 - packs.b_raw))
+        own = cast_ptr(u16, room + 512)
+        again = room + 2 * i64(table.raw_bytes)
+        words = cast_ptr(u32, memory)
+        mixed_dot(table.pack_b, table.dot, places, metadata, a, i64(table.a_row), raw, own, again, chosen, words, words,
+                  64, n, k, flags)  # fmt: skip
+    else:
+        dense_indices(places, metadata, chosen)
+        call_dot(table.dot, a, b, memory, n, memory, n, 64, n, k, flags, chosen)
+
+
+@native
+def multiply(first: ptr_to(Warp), number: u64, count: u32, at_a: ptr_to(ptr), at_b: ptr_to(ptr), memory: ptr) -> None:
+    """The products of `count` operations, one after the other, added to the tile at `memory`, or put in its place."""
+    op = operation(first, number)
+    table = op.table
+    n = i64(table.n)
+    flags = i64(table.flags)
+    if op.scale_d == 0:
+        flags = flags | 1
+    if count > 1 and table.dot_steps != 0:
+        call_steps(table.dot_steps, count, at_a, at_b, memory, n, memory, n, 64, n, flags)
+        return
+    for step in range(count):
+        if table.sparse != 0:
+            multiply_sparse(first, number + u64(step), step, at_a[step], at_b[step], memory, flags)
+        else:
+            call_dot(table.dot, at_a[step], at_b[step], memory, n, memory, n, 64, n, i64(table.k), flags)
+        flags = i64(table.flags)

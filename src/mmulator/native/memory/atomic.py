@@ -1,0 +1,156 @@
+"""atom and red on host memory: one lane after the other, each one atomic operation of the host.
+
+Windows lie where an address that is aligned for the kernel is aligned for the host too (launch/arena.py). Nobody but
+the worker that runs a cluster knows its shared memory, so there the host's plain operations are atomic. Lanes with one address
+are one operation of the host, where the order of additions and the like does not show: each gets what was there before it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from mmulator.codegen.lang import Native, native, unrolled
+from mmulator.codegen.ops import (
+    atomic_rmw,
+    bits_mask,
+    cast_ptr,
+    compare_exchange,
+    load,
+    mask_bits,
+    maximum,
+    minimum,
+    reduce_add,
+    reduce_or,
+    select,
+    stack,
+    store,
+    trailing_zeros,
+)
+from mmulator.codegen.types import Ty, ptr, ptr_to, u32, u64
+from mmulator.codegen.values import Value
+from mmulator.native.hooks.events import BOTH
+from mmulator.native.memory.combine import OWN, RMW
+from mmulator.native.memory.sums import WORD, settle_sums
+from mmulator.native.memory.windows import NAMES, SPACES, U64, Shape, origin_function
+from mmulator.native.state import FULL, PART, PARTS, Warp
+
+U32 = u32.vec(32)
+
+
+def apply(op: str, old: Value, value: Value) -> Value:
+    """Macro: what an operation on integers leaves there."""
+    if op in ("min", "max"):
+        return minimum(old, value) if op == "min" else maximum(old, value)
+    return {"add": old + value, "and": old & value, "or": old | value, "xor": old ^ value, "exch": value}[op]
+
+
+@cache
+def atomic_function(space: str, op: str, ty: Ty, count: int = 1, combine: Any = None, name: str = "") -> Native:
+    """atom/red, lane after lane, of `count` elements: dst[32 * c + l] = old value of element c of lane l.
+
+    A vector is aligned as a whole, though each of its elements is an atomic operation of its own.
+    combine: the new value from (old, operand), as a macro, for operations that are none on integers; `name`
+    distinguishes it.
+    """
+    translate, size = SPACES[space], ty.size
+    own = combine or OWN.get(op)
+    rmw = "" if own or op == "cas" else RMW[op][ty.signed]
+    alone = space.startswith("shared")
+    gathers = not alone and rmw != "" and op != "exch" and count == 1  # lanes with one address
+
+    def atomic(
+        w: ptr_to(Warp), mask: u32, at: ptr_to(u64), src: ptr_to(ty), other: ptr_to(ty), dst: ptr_to(ty), site: u32
+    ) -> None:
+        host = stack(ptr, 32)
+        left = translate(w, mask, at, size * count, BOTH, site, host)
+        if gathers:
+            first = trailing_zeros(left)
+            if (left & (left - 1)) != 0:
+                if (left & mask_bits(load(U64, host) != u64(host[first]))) == 0:
+                    whole = src[first]
+                    others = left & (left - 1)
+                    while others != 0:
+                        whole = apply(op, whole, src[trailing_zeros(others)])
+                        others = others & (others - 1)
+                    there = atomic_rmw(rmw, cast_ptr(ty, host[first]), whole)
+                    while left != 0:
+                        own_lane = trailing_zeros(left)
+                        left = left & (left - 1)
+                        dst[own_lane] = there
+                        there = apply(op, there, src[own_lane])
+                    return
+        while left != 0:
+            lane = trailing_zeros(left)
+            left = left & (left - 1)
+            for c in unrolled(count):
+                target = cast_ptr(ty, host[lane]) + c
+                n = lane + 32 * c
+                if alone:
+                    found = target[0]
+                    if op == "cas":
+                        target[0] = select(found == src[n], other[n], found)
+                    elif own is None:
+                        target[0] = apply(op, found, src[n])
+                    else:
+                        target[0] = own(found, src[n])
+                    dst[n] = found
+                elif op == "cas":
+                    dst[n] = compare_exchange(target, src[n], other[n])
+                elif own is None:
+                    dst[n] = atomic_rmw(rmw, target, src[n])
+                else:
+                    old = target[0]
+                    seen = compare_exchange(target, old, own(old, src[n]))
+                    while seen != old:
+                        old = seen
+                        seen = compare_exchange(target, old, own(old, src[n]))
+                    dst[n] = old
+
+    return Native(atomic, f"atom_{NAMES[space]}_{op}_{ty.name}x{count}{name}")
+
+
+# additions that wait ------------------------------------------------------------------------------------------------
+@native
+def sum_up(
+    w: ptr_to(Warp), mask: u32, at: ptr_to(u64), src: ptr_to(u32), other: ptr_to(u32), dst: ptr_to(u32), site: u32
+) -> None:
+    """`atomic` for a red.global.add of 32 bits that orders nothing: where the array is small, it waits with others (sums.py)."""
+    if mask == 0 or w.cta.fault != 0:
+        return
+    window = stack(ptr, 3)
+    low = u64(trailing_zeros(mask))
+    a = load(U64, at)
+    shape = _look(w, mask, low, at[low], a, site, window)
+    start = u64(window[1]) & ~u64(PART - 1)
+    end = u64(window[2])
+    if shape == Shape.UNKNOWN or end - start > PART * PARTS:
+        _at_once(w, mask, at, src, other, dst, site)
+        return
+    sums = w.cta.cluster.sums
+    if sums.touched != 0 and u64(sums.start) != start:
+        settle_sums(w.cta.cluster)
+    sums.start = window[1] + (start - u64(window[1]))
+    sums.end = end
+    words = cast_ptr(u32, address(sums.words))  # noqa: F821
+    lanes = bits_mask(mask)
+    offsets = a + (u64(window[0]) - start)
+    sums.touched = sums.touched | reduce_or(select(lanes, U64(1) << (offsets // PART), U64(0)))
+    if shape == Shape.ONE:
+        one = words + (at[low] + (u64(window[0]) - start)) // WORD
+        one[0] = one[0] + reduce_add(select(lanes, load(U32, src), U32(0)))
+        return
+    numbers = stack(u32, 32)
+    store(U32(offsets // WORD), numbers)
+    if mask == FULL:
+        for n in unrolled(32):
+            words[numbers[n]] = words[numbers[n]] + src[n]
+        return
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        words[numbers[lane]] = words[numbers[lane]] + src[lane]
+
+
+_at_once, _look = atomic_function("global", "add", u32), origin_function("global", WORD, BOTH, True)

@@ -1,0 +1,95 @@
+"""One address, which a lane or a warp has computed: what is at it, or from it on, through the door (windows.py)."""
+
+from __future__ import annotations
+
+from mmulator.codegen.lang import Native, native
+from mmulator.codegen.ops import null
+from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
+from mmulator.native.hooks.events import accessed_one
+from mmulator.native.hooks.faults import fault
+from mmulator.native.memory.windows import OFFSET_MASK, SHARED, find_host, find_shared, hold, other_cta
+from mmulator.native.state import FaultKind, Warp
+from mmulator.program.addresses import RANK_SHIFT, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
+
+
+@native
+def locate(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
+    """Host pointer of one lane's generic address, or null and a recorded fault."""
+    host = find_host(w, lane, at, bytes, access, site)
+    if u64(host) != 0:
+        accessed_one(w, lane, at, bytes, access, site)
+    return host
+
+
+@native
+def locate_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
+    """`locate` for an address of the shared window."""
+    if at > OFFSET_MASK:
+        fault(w, FaultKind.BEYOND_SPACE, site, lane, at, bytes)
+        return null(u8)
+    return locate(w, lane, at | SHARED, bytes, access, site)
+
+
+@native
+def locate_shared_cta(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
+    """`locate` for an address of .shared::cta."""
+    if at <= OFFSET_MASK and other_cta(w, at):
+        fault(w, FaultKind.OTHER_CTA, site, lane, at, bytes)
+        return null(u8)
+    return locate_shared(w, lane, at, bytes, access, site)
+
+
+@native
+def locate_global(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
+    """`locate` for an address of the global space."""
+    slot = at >> SLOT_SHIFT
+    if slot == SLOT_SHARED or slot == SLOT_LOCAL:
+        fault(w, FaultKind.WRONG_SPACE, site, lane, at, bytes)
+        return null(u8)
+    return locate(w, lane, at, bytes, access, site)
+
+
+@native
+def locate_of_warp(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
+    """`locate` for a generic address that is the same for all lanes: local memory is that of lane 0."""
+    host = find_host(w, 0, at, bytes, access, site)
+    if u64(host) != 0:
+        accessed_one(w, lane, at, bytes, access, site)
+    return host
+
+
+def locate_function(space: str) -> Native:
+    """`locate` for what one address of a warp leads to. `lane` has the register that is read or written."""
+    return {"shared": locate_shared_cta, "shared::cluster": locate_shared, "global": locate_global}.get(space, locate_of_warp)
+
+
+# many bytes ---------------------------------------------------------------------------------------------------------
+@native
+def reach(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u32) -> ptr:
+    """`hold`, of what is accessed now."""
+    host = hold(w, lane, at, bytes, access, site)
+    if u64(host) != 0:
+        accessed_one(w, lane, at, bytes, access, site)
+    return host
+
+
+@native
+def hold_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, site: u32) -> ptr:
+    """`hold` in the shared memory of any CTA of the cluster, by an address of the shared window."""
+    if w.cta.fault != 0:
+        return null(u8)
+    if at > OFFSET_MASK:
+        fault(w, FaultKind.BEYOND_SPACE, site, lane, at, u32(bytes))
+        return null(u8)
+    return find_shared(w, lane, at, bytes, site)
+
+
+@native
+def one_cta(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> u32:
+    """The bit of the CTA of the cluster whose shared memory an address of the shared window is in; 0 and a fault if there is
+    none. No other code shifts by a rank that an address says."""
+    rank = at >> RANK_SHIFT
+    if rank < u64(w.cta.cluster.cta_count):
+        return 1 << (u32(rank) & 31)
+    hold_shared(w, lane, at, 0, site)
+    return 0

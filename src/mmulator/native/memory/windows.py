@@ -1,0 +1,498 @@
+"""The door to memory: the only code that makes a host pointer of a kernel's address.
+
+Every instruction comes through here, whatever its proxy: bounds, alignment and write permission are checked for all lanes
+before a pointer is given out, faults are recorded here, and here is where an instrument sees the access (events.py). `access`
+says what will be done there. After a fault the door stays shut, so that no store of a later instruction lands on a wrong
+address.
+
+    translate     addresses of the lanes of a warp, a function for each state space (SPACES)
+    origin        the same of lanes that lie together: one pointer for all, or null and no fault
+    find_host     one address, for locate.py
+    operand       a piece of a matrix that a descriptor points to
+    parameter     a kernel's parameter whose place was known when the module was read
+    local         the same of .local, where each lane has its own
+    local_place   a place in a lane's own frame
+    peek          bytes for the host, as far as there are any
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from functools import cache
+from typing import Any
+
+from mmulator.codegen.lang import Native, native
+from mmulator.codegen.ops import cast_ptr, copy_bytes, iota, leading_zeros, load, mask_bits, null, stack, store, trailing_zeros
+from mmulator.codegen.types import boolean, i64, ptr, ptr_to, u8, u32, u64
+from mmulator.codegen.values import Value, constant, extract
+from mmulator.native.hooks.events import ATOMIC, READ, WRITE, accessed, accessed_one
+from mmulator.native.hooks.faults import fault
+from mmulator.native.memory.sums import give_way, settled
+from mmulator.native.memory.tables import search, window_of
+from mmulator.native.state import WORD, Cluster, Cta, FaultKind, Warp
+from mmulator.program.addresses import (
+    FIRST_GLOBAL_SLOT,
+    RANK_SHIFT,
+    SHARED_BASE,
+    SLOT_CONST,
+    SLOT_LOCAL,
+    SLOT_PARAM,
+    SLOT_SHARED,
+    SLOT_SHIFT,
+)
+
+U64, POINTERS = u64.vec(32), ptr.vec(32)
+OFFSET_MASK = (1 << SLOT_SHIFT) - 1
+SHARED = SLOT_SHARED << SLOT_SHIFT
+WITHIN = (1 << RANK_SHIFT) - 1  # of an address of shared memory: what is not the rank
+
+
+@native
+def find_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, site: u32) -> ptr:
+    """Host pointer of `bytes` of the shared memory of any CTA of the cluster, whatever their alignment; or null and a fault.
+
+    at: in the shared window (PTX ISA 9.1, State Spaces: shared::cluster); the slot of a generic address is ignored.
+    """
+    cta = w.cta
+    rank = u32((at & OFFSET_MASK) >> RANK_SHIFT)
+    if rank >= cta.cluster.cta_count:
+        if cta.cluster.cta_count == 1:
+            fault(w, FaultKind.SHARED_OUT_OF_BOUNDS, site, lane, at, u32(bytes))
+        else:
+            fault(w, FaultKind.NO_SUCH_RANK, site, lane, at, u32(bytes))
+        return null(u8)
+    owner = cast_ptr(Cta, cta.cluster.ctas) + rank
+    offset = (at & WITHIN) - SHARED_BASE
+    size = u64(cta.launch.shared_bytes)
+    if offset > size or bytes > size - offset:
+        fault(w, FaultKind.SHARED_OUT_OF_BOUNDS, site, lane, at, u32(bytes))
+        return null(u8)
+    if rank != cta.rank and owner.live_threads == 0:
+        fault(w, FaultKind.CTA_EXITED, site, lane, at, u32(bytes))
+        return null(u8)
+    return owner.shared + offset
+
+
+@native(inline=True)
+def in_window(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u32) -> ptr:
+    """Host pointer of bytes of the global space that lie in one buffer, or null and a fault. An atomic operation of a word may
+    reach the room behind a region, and so may a load in a kernel that has some: compilers make them of the word that a smaller
+    element lies in, and read that first."""
+    window = window_of(w.cta, at, site)
+    size = window.size
+    give_way(w.cta.cluster, window.host, size, access & WRITE)
+    slot = at >> SLOT_SHIFT
+    if bytes == WORD and ((access & ATOMIC) != 0 or ((access & WRITE) == 0 and w.cta.launch.words != 0)):
+        size = size + u64(window.room)
+    offset = at - window.start
+    if size < bytes or offset > size - bytes:
+        kind = u32(FaultKind.OUT_OF_BOUNDS)
+        if slot == 0:
+            kind = FaultKind.NULL_POINTER
+        fault(w, kind, site, lane, at, u32(bytes))
+        return null(u8)
+    if (access & WRITE) != 0 and window.writable == 0:
+        fault(w, FaultKind.READ_ONLY, site, lane, at, u32(bytes))
+        return null(u8)
+    return ptr(window.host + offset)
+
+
+@native(inline=True)
+def find_host(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
+    """Host pointer of one lane's generic address, or null and a recorded fault."""
+    launch = w.cta.launch
+    slot = at >> SLOT_SHIFT
+    offset = at & OFFSET_MASK
+    if w.cta.fault != 0:
+        return null(u8)
+    if (at & u64(bytes - 1)) != 0:
+        fault(w, FaultKind.MISALIGNED, site, lane, at, bytes)
+        return null(u8)
+    if slot == SLOT_SHARED:
+        return find_shared(w, lane, at, u64(bytes), site)
+    if slot == SLOT_LOCAL:
+        if offset + u64(bytes) > launch.local_bytes:
+            fault(w, FaultKind.LOCAL_OUT_OF_BOUNDS, site, lane, at, bytes)
+            return null(u8)
+        return w.local + (u64(lane) * launch.local_bytes + offset)
+    return in_window(w, lane, at, u64(bytes), access, site)
+
+
+@native
+def other_cta(w: ptr_to(Warp), at: u64) -> boolean:
+    """Whether an address of the shared window is in the shared memory of another CTA of the cluster."""
+    return u32(at >> RANK_SHIFT) != w.cta.rank and w.cta.cluster.cta_count != 1
+
+
+# many bytes ---------------------------------------------------------------------------------------------------------
+@native
+def hold(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u32) -> ptr:
+    """Any number of bytes of the global space, whatever their alignment, that lie in one buffer; or null and a fault. No word to
+    subscribers: who moves the bytes later, part by part, tells them then."""
+    slot = at >> SLOT_SHIFT
+    if w.cta.fault != 0:
+        return null(u8)
+    if slot == SLOT_SHARED or slot == SLOT_LOCAL:
+        fault(w, FaultKind.WRONG_SPACE, site, lane, at, u32(bytes))
+        return null(u8)
+    return in_window(w, lane, at, bytes, access, site)
+
+
+@native
+def hold_each(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u64, site: u32) -> None:
+    """Bytes of the global space that must be there, of each lane, and that nobody reads (hints to caches): no word to
+    subscribers."""
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        hold(w, lane, at[lane], bytes, READ, site)
+
+
+@native(inline=True)
+def shared_of(cluster: ptr_to(Cluster), rank: u32) -> ptr:
+    """The first byte of a CTA's shared memory, for movers whose bounds were checked at issue."""
+    return (cast_ptr(Cta, cluster.ctas) + rank).shared
+
+
+# addresses of the lanes of a warp -----------------------------------------------------------------------------------
+@native
+def translate_each(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)) -> u32:
+    """Lane by lane; 0 if any faults."""
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        host = find_host(w, lane, at[lane], bytes, access, site)
+        if u64(host) == 0:
+            return 0
+        out[lane] = host
+    accessed(w, mask, at, 0, bytes, access, site)
+    return mask
+
+
+@native
+def outside_global(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, site: u32) -> u32:
+    """1 and a fault if a lane of an access to .global has the generic address of shared or local memory."""
+    slots = load(U64, at) >> SLOT_SHIFT
+    wrong = mask_bits((slots == SLOT_SHARED) | (slots == SLOT_LOCAL)) & mask
+    if wrong != 0:
+        lane = trailing_zeros(wrong)
+        fault(w, FaultKind.WRONG_SPACE, site, lane, at[lane], bytes)
+        return 1
+    return 0
+
+
+@native
+def in_one_cta(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, out: ptr_to(ptr)) -> u32:
+    """1, and the pointers, if all lanes may access the shared memory of one CTA of the cluster. Their addresses have one slot."""
+    cta = w.cta
+    first = at[trailing_zeros(mask)]
+    rank = u32((first & OFFSET_MASK) >> RANK_SHIFT)
+    size = u64(cta.launch.shared_bytes)
+    if rank >= cta.cluster.cta_count or size < u64(bytes):
+        return 0
+    owner = cast_ptr(Cta, cta.cluster.ctas) + rank
+    a = load(U64, at)
+    offset = a - ((first & ~u64(WITHIN)) | SHARED_BASE)
+    wrong = (offset > size - u64(bytes)) | ((a & u64(bytes - 1)) != 0)
+    if (mask_bits(wrong) & mask) != 0 or (rank != cta.rank and owner.live_threads == 0):
+        return 0
+    store(POINTERS(offset + u64(owner.shared)), out)
+    return 1
+
+
+def _slots(space: str) -> Native:
+    """Generic addresses of the lanes in `mask` to host pointers. Returns mask, or 0 if nothing may be done."""
+    only_global = space == "global"
+
+    def translate_slots(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)) -> u32:
+        if mask == 0 or w.cta.fault != 0:
+            return 0
+        a = load(U64, at)
+        first = at[trailing_zeros(mask)]
+        slot = first >> SLOT_SHIFT
+        if slot >= FIRST_GLOBAL_SLOT or slot == 0:
+            settled(w.cta.cluster)
+            window = window_of(w.cta, first, site)
+            offset = a - window.start
+            wrong = (offset > window.size - u64(bytes)) | ((a & u64(bytes - 1)) != 0)
+            if (mask_bits(wrong) & mask) == 0 and window.size >= u64(bytes) and ((access & WRITE) == 0 or window.writable != 0):
+                store(POINTERS(offset + window.host), out)
+                accessed(w, mask, at, 0, bytes, access, site)
+                return mask
+        if not only_global:
+            if slot == SLOT_SHARED:
+                if in_one_cta(w, mask, at, bytes, out) != 0:
+                    accessed(w, mask, at, 0, bytes, access, site)
+                    return mask
+        if only_global:
+            if outside_global(w, mask, at, bytes, site) != 0:
+                return 0
+        return translate_each(w, mask, at, bytes, access, site, out)
+
+    return Native(translate_slots, "translate" if space == "generic" else f"translate_{space}")
+
+
+translate, translate_global = _slots("generic"), _slots("global")
+
+
+@native
+def translate_shared(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)) -> u32:
+    """The same for addresses of the shared window."""
+    cta = w.cta
+    if mask == 0 or cta.fault != 0:
+        return 0
+    a = load(U64, at)
+    size = u64(cta.launch.shared_bytes)
+    offset = a - cta.shared_base
+    wrong = (offset > size - u64(bytes)) | ((a & u64(bytes - 1)) != 0)
+    bad = mask_bits(wrong) & mask
+    if size < u64(bytes):
+        bad = mask
+    if bad != 0:
+        lane = trailing_zeros(bad)
+        kind = u32(FaultKind.SHARED_OUT_OF_BOUNDS)
+        if (at[lane] & u64(bytes - 1)) != 0:
+            kind = FaultKind.MISALIGNED
+        elif at[lane] > OFFSET_MASK:
+            kind = FaultKind.BEYOND_SPACE
+        elif other_cta(w, at[lane]):
+            kind = FaultKind.OTHER_CTA
+        fault(w, kind, site, lane, at[lane], bytes)
+        return 0
+    store(POINTERS(offset + u64(cta.shared)), out)
+    accessed(w, mask, at, SHARED, bytes, access, site)
+    return mask
+
+
+@native
+def translate_to_shared(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)) -> u32:
+    """Generic addresses of an instruction that works on shared memory alone."""
+    if mask == 0 or w.cta.fault != 0:
+        return 0
+    a = load(U64, at)
+    wrong = mask_bits((a >> SLOT_SHIFT) != SLOT_SHARED) & mask
+    if wrong != 0:
+        lane = trailing_zeros(wrong)
+        fault(w, FaultKind.NOT_SHARED, site, lane, at[lane], bytes)
+        return 0
+    offsets = stack(u64, 32)
+    store(a & OFFSET_MASK, offsets)
+    return translate_shared(w, mask, offsets, bytes, access, site, out)
+
+
+def _offsets_into(slot: int, space: str) -> Native:
+    """The same for a space whose addresses are offsets into one window, below 4 GiB."""
+
+    def translate_offsets(
+        w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)
+    ) -> u32:
+        if mask == 0 or w.cta.fault != 0:
+            return 0
+        a = load(U64, at)
+        beyond = mask_bits(a > OFFSET_MASK) & mask
+        if beyond != 0:
+            lane = trailing_zeros(beyond)
+            fault(w, FaultKind.BEYOND_SPACE, site, lane, at[lane], bytes)
+            return 0
+        if slot == SLOT_SHARED:
+            if in_one_cta(w, mask, at, bytes, out) != 0:
+                accessed(w, mask, at, SHARED, bytes, access, site)
+                return mask
+        generic = stack(u64, 32)
+        store(a | (slot << SLOT_SHIFT), generic)
+        return translate_each(w, mask, generic, bytes, access, site, out)
+
+    return Native(translate_offsets, f"translate_{space}")
+
+
+SPACES: dict[str, Native] = {
+    "shared::cluster": _offsets_into(SLOT_SHARED, "cluster"),
+    "generic": translate, "global": translate_global, "shared": translate_shared, "local": _offsets_into(SLOT_LOCAL, "local"),
+    "const": _offsets_into(SLOT_CONST, "const"), "param": _offsets_into(SLOT_PARAM, "param"),
+}  # fmt: skip
+NAMES = {space: space.rpartition("::")[2] for space in SPACES}  # in names of native functions
+
+
+# lanes in one window --------------------------------------------------------------------------------------------------
+class Shape(IntEnum):
+    """How the bytes of lanes lie."""
+
+    UNKNOWN = 0
+    ROW = 1  # side by side, in the order of the lanes
+    ONE = 2  # all in one place
+    SPREAD = 3
+
+
+@cache
+def origin_function(space: str, bytes: int, access: int, sums: bool = False) -> Native:
+    """The shape, if all lanes of `mask`, which is not 0, may access `bytes` each in one window, and in `out` where address 0
+    would be on the host, where the window begins there, and where it ends; UNKNOWN if not, or if it takes `translate` to tell:
+    no fault is recorded.
+
+    a: the addresses; first: that of lane `low`, the lowest of `mask`. sums: for additions that wait (sums.py).
+    What translate does for any lanes is shorter for those that lie together, as most do: two addresses tell of all.
+    """
+    slots = {"shared": SLOT_SHARED, "shared::cluster": SLOT_SHARED, "const": SLOT_CONST, "param": SLOT_PARAM}
+    base = slots.get(space, 0) << SLOT_SHIFT  # what an address lacks to be generic
+    only_shared, any_space, writes = base == SHARED, space == "generic", (access & WRITE) != 0
+
+    def origin(w: ptr_to(Warp), mask: u32, low: u64, first: u64, a: U64, site: u32, out: ptr_to(ptr)) -> u32:
+        cta = w.cta
+        start = cta.shared_base
+        size = u64(cta.launch.shared_bytes)
+        host = u64(cta.shared)
+        if not only_shared:
+            slot = (first + base) >> SLOT_SHIFT
+            own = (slot == SLOT_SHARED or slot == SLOT_LOCAL) if base == 0 else slot != base >> SLOT_SHIFT
+            if own:
+                if not any_space:
+                    return Shape.UNKNOWN
+                start = start | SHARED
+            else:
+                window = window_of(cta, first + base, site)
+                start = window.start - base
+                size = window.size
+                host = window.host
+                if writes:
+                    if window.writable == 0:
+                        return Shape.UNKNOWN
+                if base == 0 and not sums:
+                    give_way(cta.cluster, host, size, writes)
+        place = first - start
+        if size < bytes or (first & (bytes - 1)) != 0:
+            return Shape.UNKNOWN
+        shape = u32(Shape.ROW)
+        apart = mask
+        if (mask & 3) != 3 or extract(a, 1) != first:
+            apart = mask & mask_bits((a - iota(U64, 0, bytes)) != (first - low * bytes))
+        if apart == 0:
+            span = (u64(32 - leading_zeros(mask)) - low) * bytes
+            if span > size or place > size - span:
+                return Shape.UNKNOWN
+        elif (mask & mask_bits(a != first)) == 0:
+            shape = Shape.ONE
+            if place > size - bytes:
+                return Shape.UNKNOWN
+        else:
+            shape = Shape.SPREAD
+            if (mask & mask_bits(((a - start) > (size - bytes)) | ((a & (bytes - 1)) != 0))) != 0:
+                return Shape.UNKNOWN
+        at = stack(u64, 32)
+        store(a, at)
+        accessed(w, mask, at, base, bytes, access, site)
+        out[0] = ptr(host - start)
+        out[1] = ptr(host)
+        out[2] = ptr(host + size)
+        return shape
+
+    return Native(origin, f"origin_{NAMES[space]}_{bytes}_{access}{'_sums' if sums else ''}", inline=True)
+
+
+@cache
+def local_function(bytes: int, access: int) -> Native:
+    """The same of .local, where each lane has its own: SPREAD or UNKNOWN. places: what to add to `out`."""
+
+    def origin_local(w: ptr_to(Warp), mask: u32, a: U64, site: u32, out: ptr_to(ptr), places: ptr_to(u64)) -> u32:
+        size = w.cta.launch.local_bytes
+        if size < bytes or (mask & mask_bits((a > (size - bytes)) | ((a & (bytes - 1)) != 0))) != 0:
+            return Shape.UNKNOWN
+        store(a, places)
+        accessed(w, mask, places, SLOT_LOCAL << SLOT_SHIFT, bytes, access, site)
+        store(a + iota(U64) * size, places)
+        out[0] = w.local
+        return Shape.SPREAD
+
+    return Native(origin_local, f"origin_local_{bytes}_{access}", inline=True)
+
+
+# where the address is known or made here ----------------------------------------------------------------------------
+@native(inline=True)
+def shared_span(w: ptr_to(Warp), low: u64, high: u64) -> ptr:
+    """Where the byte at address 0 of the shared window would be, if bytes `low` to `high` are the CTA's own; else null."""
+    base = w.cta.shared_base
+    if low < base or high >= base + u64(w.cta.launch.shared_bytes):
+        return null(u8)
+    return ptr(u64(w.cta.shared) - base)
+
+
+@native(inline=True)
+def descriptor_span(w: ptr_to(Warp), low: u64, high: u64) -> ptr:
+    """`shared_span` for addresses out of a matrix descriptor, which have no rank: they are the CTA's own, whatever its rank."""
+    if low < SHARED_BASE or high >= SHARED_BASE + u64(w.cta.launch.shared_bytes):
+        return null(u8)
+    return w.cta.shared + i64(-SHARED_BASE)
+
+
+@native(inline=True)
+def of_descriptor(w: ptr_to(Warp), at: u64) -> u64:
+    """The generic address of what a matrix descriptor names."""
+    return (at + (w.cta.shared_base - SHARED_BASE)) | SHARED
+
+
+@native(inline=True)
+def global_span(w: ptr_to(Warp), low: u64, high: u64, site: u32) -> ptr:
+    """Where the byte at `low` is, if those up to `high` are there to be read, in one window of the global space; else null."""
+    window = window_of(w.cta, low, site)
+    slot = low >> SLOT_SHIFT
+    if slot == SLOT_SHARED or slot == SLOT_LOCAL or low < window.start or high < low or high - window.start >= window.size:
+        return null(u8)
+    give_way(w.cta.cluster, window.host, window.size, 0)
+    return ptr(window.host + (low - window.start))
+
+
+@native(inline=True)
+def local_place(w: ptr_to(Warp), lane: u32, offset: u64, bytes: u32, access: u32, site: u32) -> ptr:
+    """`bytes`, however many, of a lane's local memory; null and a fault if they are not there."""
+    size = w.cta.launch.local_bytes
+    if offset > size or u64(bytes) > size - offset:
+        fault(w, FaultKind.LOCAL_OUT_OF_BOUNDS, site, lane, (SLOT_LOCAL << SLOT_SHIFT) | offset, bytes)
+    if w.cta.fault != 0:
+        return null(u8)
+    accessed_one(w, lane, (SLOT_LOCAL << SLOT_SHIFT) | offset, bytes, access, site)
+    return w.local + (u64(lane) * size + offset)
+
+
+def parameter(e: Any, ins: Any, at: int, bytes: int) -> Value:
+    """The pointer, in code of a block, to bytes of the kernel's parameters that are known to be there."""
+    if e.events is not None:
+        place = e.spill(constant(e.b, U64, at))
+        e.call(accessed, e.w, e.lanes_of(ins), place, SLOT_PARAM << SLOT_SHIFT, bytes, READ, e.site)
+    return e.launch_field("params") + at
+
+
+# the host's own reading ---------------------------------------------------------------------------------------------
+@native
+def peek(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, out: ptr) -> u64:
+    """Copy up to `bytes` from a lane's generic address on, as far as there is memory; how many. No fault, and after one too."""
+    launch = w.cta.launch
+    slot = at >> SLOT_SHIFT
+    offset = at & OFFSET_MASK
+    size = u64(0)
+    host = null(u8)
+    if slot == SLOT_SHARED:
+        rank = u32((at & OFFSET_MASK) >> RANK_SHIFT)
+        if rank >= w.cta.cluster.cta_count:
+            return 0
+        offset = (at & WITHIN) - SHARED_BASE
+        size = u64(launch.shared_bytes)
+        host = (cast_ptr(Cta, w.cta.cluster.ctas) + rank).shared
+    elif slot == SLOT_LOCAL:
+        size = launch.local_bytes
+        host = w.local + u64(lane) * size
+    else:
+        settled(w.cta.cluster)
+        window = launch.windows + slot
+        if slot == 0 or slot >= launch.slots:
+            window = search(w.cta, at, 0)
+        offset = at - window.start
+        size = window.size
+        host = ptr(window.host)
+    if offset >= size:
+        return 0
+    count = size - offset
+    if bytes < count:
+        count = bytes
+    copy_bytes(out, host + offset, count)
+    return count

@@ -1,0 +1,449 @@
+"""What a running launch is made of: the structs that Python fills and native code runs on.
+
+One `Launch` for all CTAs. What is resident is a `Cluster` of CTAs, which one worker runs; a CTA (the thread block of CUDA)
+has a `Warp` for each 32 threads, and `block` is a basic block of code. A warp's registers lie in its register file, one slot
+of 32 lanes for each register that lives across blocks. A warp has a `Queue` for each kind of asynchronous operation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u32, u64
+
+LANES = 32
+FULL = 0xFFFFFFFF
+
+BY_HOST, BY_KERNEL = 1, 5  # of a byte of watched memory: who has written it (launch/written.py); 0: nobody
+
+NUM_BARRIERS = 16
+STACK_BYTES = 8192  # of a lane, for alloca: the first bytes of local memory in a kernel that has it
+
+
+class Code(IntEnum):
+    """What a block function returns instead of the next block's number."""
+
+    RESCHEDULE = -1  # the lanes' program counters have been written; choose again
+
+
+RESCHEDULE = int(Code.RESCHEDULE)
+
+
+class Stop(IntEnum):
+    """Why a warp or a cluster stopped running."""
+
+    BUDGET = 0  # time slice used up
+    EXITED = 1
+    BLOCKED = 2  # no lane can go on by itself; for a cluster: deadlock
+    FAULT = 3
+    INTERRUPTED = 4
+    ASLEEP = 5  # by nanosleep; for a cluster: all of its warps that can go on
+
+
+class FaultKind(IntEnum):
+    NONE = 0
+    OUT_OF_BOUNDS = 1
+    MISALIGNED = 2
+    NULL_POINTER = 3
+    READ_ONLY = 4
+    TRAP = 5
+    STACK_OVERFLOW = 6
+    BAD_CALL = 7
+    BAD_BARRIER = 8
+    WGMMA_ADDRESS = 9
+    WGMMA_MISMATCH = 10
+    BAD_BRANCH = 11
+    SHARED_OUT_OF_BOUNDS = 12
+    LOCAL_OUT_OF_BOUNDS = 13
+    ASSERTION = 14
+    WGMMA_LANES = 15  # a warp of the warpgroup is missing, or not whole
+    WGMMA_SCALE = 16  # lanes of a warp differ in scale-d
+    BEYOND_SPACE = 17  # an offset of 4 GiB and more, or a generic address, where a state space takes an offset
+    WRONG_SPACE = 18  # an access to .global with the generic address of shared or local memory
+    NOT_SHARED = 19  # a matrix move by a generic address that is not in shared memory
+    PRINT = 20
+    ALLOCA_OVERFLOW = 21
+    BAD_STACK = 22
+    PARTIAL_WARP = 23  # lanes are missing at an instruction for whole warps
+    BARRIER_COUNTS = 24
+    BARRIER_LANES = 25
+    NO_SUCH_RANK = 26  # an address of shared memory of a CTA that the cluster does not have
+    OTHER_CTA = 27  # an access to .shared::cta with an address of another CTA's shared memory (an H200: illegal instruction)
+    CTA_EXITED = 28  # an access to the shared memory of a CTA whose threads have all exited
+    MBARRIER_RANGE = 29  # mbarrier.init with a count of arrivals that an mbarrier cannot hold
+    BULK_SIZE = 30  # bytes of a bulk copy that are no multiple of 16
+    SPARSE_SELECTOR = 31  # a sparsity selector that the shape does not have (an H200: illegal instruction)
+    BULK_IGNORED = 32  # bytes that a bulk copy is to ignore at an end, more than 15
+    # Of an mbarrier at the fault's address; bytes: the count of the operand (native/asynchrony/mbarrier.py).
+    NO_MBARRIER = 40  # nothing was initialised there, or it was invalidated
+    MBARRIER_ARRIVALS = 41  # none, or more than are pending
+    MBARRIER_BYTES = 42  # more bytes, or fewer, than the tx-count can hold
+    MBARRIER_COMPLETES = 43  # arrive.noComplete with the last arrival
+    MBARRIER_ELSEWHERE = 44  # data goes to one CTA, and another's mbarrier is to hear of it; bytes: rank of the data
+    MBARRIER_STORED = 46  # something else has written to the word since
+    REGISTERS = 51  # setmaxnreg; fault_bytes: what was wrong (native/threads/misc.py)
+    CLUSTER_BARRIER = 50  # a barrier.cluster.arrive after another, or a wait without one; fault_bytes: which (native/threads/cluster.py)
+    NO_CLUSTER = 52  # a copy from shared memory to that of a CTA of the cluster in a launch without clusters
+    TENSOR_MAP = 60  # a tensor map that the instruction cannot use; fault_bytes: why (native/asynchrony/maps.py, Wrong)
+
+
+WORD = 4  # bytes of the atomic operations that others are made of
+Window = Struct("Window", [("host", u64), ("start", u64), ("size", u64), ("writable", u32), ("room", u32)])
+
+# What an instrument of the kernel writes down while one worker runs (native/hooks/events.py). drain: host function that takes the
+# entries when there is no room; those from `open` on are not complete.
+Log = Struct("Log", [
+    ("entries", ptr), ("drain", ptr), ("entry_bytes", u32), ("room", u32), ("count", u32), ("open", u32),
+])  # fmt: skip
+
+# Watched memory, at most 8 bytes each, and a store to it: the how manieth of the launch, by which thread of which CTA.
+Watch = Struct("Watch", [("start", u64), ("end", u64)])
+WatchEntry = Struct("WatchEntry", [
+    ("order", u64), ("cta", u32), ("thread", u32), ("site", u32), ("watch", u32), ("value", u64),
+])  # fmt: skip
+
+# Memory of which a launch notes each byte that is read or written (native/hooks/touched.py), a row for each slot of addresses. start:
+# address of its first byte; read, written: a bit for each byte, null where nothing is noted; first: the bit of its first byte.
+Touched = Struct("Touched", [("start", u64), ("read", ptr_to(u64)), ("written", ptr_to(u64)), ("first", u64)])
+
+# A function of the kernel: its first block of code, and its frames in a warp's register file (program/calls.py).
+Callee = Struct("Callee", [("entry", i32), ("cycle", u32), ("offset", u32), ("stride", u32), ("end", u32)])
+
+# The clusters of a launch in the order in which they begin: its workers take one after the other. next: how often one was taken,
+# or none was left. order: numbers of the first `first` of them and of those from the how manieth `last` on; the others begin in
+# the order of their numbers.
+Line = Struct("Line", [("next", u64), ("clusters", u64), ("first", u64), ("last", u64), ("order", ptr_to(u64))])
+
+# What one of several workers has taken of them and not begun yet: it begins neighbours one after the other, since their
+# memory mostly lies side by side, and two cores that write side by side wait for each other. most: at once, while many are left.
+Share = Struct("Share", [("next", u64), ("end", u64), ("most", u64), ("workers", u64)])
+
+Launch = Struct(
+    "Launch",
+    [
+        ("code", ptr_to(u64)),  # address of each block's function
+        ("windows", ptr_to(Window)),
+        ("slots", u64),
+        ("regions", ptr_to(Window)),  # memory at the host's own addresses, by start; the first is empty, at 0
+        ("region_count", u64),
+        ("words", u32),  # whether the kernel has atomic operations of a word or more, in which smaller elements may lie
+        ("params", ptr),
+        ("stop", ptr_to(u32)),  # set from outside to interrupt
+        ("local_bytes", u64),  # of a lane
+        ("seed", u64),
+        ("nctaid", u32, 3),
+        ("ntid", u32, 3),
+        ("cluster", u32, 3),  # CTAs of a cluster
+        ("explicit", u32),  # whether the launch or the kernel says it
+        ("warps", u32),  # of a CTA
+        ("threads", u32),
+        ("entry", i32),
+        ("shared_bytes", u32),
+        ("dynamic_shared", u32),
+        ("tiles", u32),  # accumulators of wgmma, a warpgroup
+        ("tile_bytes", u64),
+        ("callees", ptr_to(Callee)),  # of each function of the kernel
+        ("functions", ptr_to(i32)),  # of each function of the module its number among these, -1 if no pointer can reach it
+        ("function_count", u64),
+        ("frame_bytes", u64),  # register file of a warp
+        ("noisy", ptr_to(u32)), ("noisy_count", u32),  # blocks of code that access memory
+        ("print", u64),  # host function that device printf calls
+        ("tables", ptr_to(ptr)),  # of matrix instructions
+        ("watches", ptr_to(Watch)),
+        ("watch_count", u32),
+        ("seen", u64),  # stores to them so far
+        ("registers", u32),  # of a thread at the start, where setmaxnreg changes that; else 0
+        ("line", ptr_to(Line)),
+        ("workspace", u64),  # address of what the CTAs of a cooperative grid share, or 0
+        ("sanitizer", ptr),  # what a sanitized launch knows besides: a SanitizedLaunch (sanitizer/state.py), or null
+        ("slice", u64),  # blocks of code of a warp's turn: 1 to so many, as the seed has it; 0: as many as ever
+        ("touched", ptr_to(Touched)), ("touched_slots", u64),
+    ],
+)
+
+# A barrier in use. arrived: threads, as its count has them; came: threads that have executed it.
+Barrier = Struct("Barrier", [("arrived", u32), ("came", u32), ("count", u32), ("pending", u32), ("red", u32)])
+
+# Memory of a resident cluster that each new cluster finds as zeros.
+Span = Struct("Span", [("at", ptr), ("bytes", u64)])
+
+
+class TransferKind(IntEnum):
+    """What a transfer does: its function among the cluster's movers."""
+
+    BULK_LOAD = 0  # to shared memory; native/asynchrony/bulk.py
+    BULK_STORE = 1  # to global memory
+    TENSOR_LOAD = 2  # native/asynchrony/tensor.py
+    TENSOR_STORE = 3
+    STORE_ASYNC = 5  # st.async, red.async
+    CANCEL = 7  # clusterlaunchcontrol.try_cancel
+    # A kernel numbers further movers from here on (Emitter.mover): of reductions there is one for each operation and type.
+    OWN = 8
+
+
+class TransferState(IntEnum):
+    FREE = 0
+    UNDER_WAY = 1
+
+
+# An asynchronous operation that any lane may issue and that no order binds to another (native/asynchrony/transfers.py): a bulk copy.
+PAYLOAD = 48  # 64-bit words
+Transfer = Struct("Transfer", [
+    ("kind", u32), ("state", u32),  # number of its mover (a TransferKind, or more), a TransferState
+    ("completes", u32),  # a Completes
+    ("barriers", u32), ("offset", u64),  # BYTES: CTAs of the cluster, by their ranks' bits, whose mbarrier at this byte of
+    # shared memory hears of the bytes
+    ("units", u32), ("done", u32),  # rows or the like that can be done one by one, in this order
+    ("warp", ptr), ("lane", u32), ("site", u32),
+    ("number", u64), ("place", u32),  # among the cluster's; among those that are under way
+    ("group", u64),  # GROUP: the lane's bulk async-group
+    ("source", ptr), ("source_bytes", u64),  # shared memory that it reads, on the host: `staged` may move it
+    ("target", ptr),  # what it writes, on the host
+    ("staged", u32),
+    ("payload", u64, PAYLOAD),
+])  # fmt: skip
+TRANSFERS = 256  # that a cluster can have under way
+STAGING = 1 << 18  # bytes of a cluster for what was read from shared memory and not yet written
+
+HINTS = 128  # the regions that instructions, by their sites modulo this, met last
+
+# What `red` adds to an array of counters, word by word, and has not added to memory yet (native/memory/sums.py).
+PART, PARTS = 128, 64  # bytes that a bit stands for, and bits
+Sums = Struct("Sums", [
+    ("touched", u64),  # parts of the array in which something was added; 0: none, and then there is no array
+    ("start", ptr), ("end", u64),  # the array on the host, from a multiple of PART on
+    ("words", u32, PART * PARTS // 4),
+])  # fmt: skip
+
+# What one worker runs: CTAs that may wait for each other, and for each other's operations.
+Cluster = Struct("Cluster", [
+    ("launch", ptr_to(Launch)),
+    ("ctas", ptr),
+    ("warps", ptr),  # of all its CTAs, one after the other
+    ("counts", ptr_to(u64)),  # executions of each block function
+    ("log", ptr_to(Log)),  # of the worker that runs it
+    ("number", u64),  # in the grid, x fastest
+    ("single", u32),  # the worker looks up when it is over; otherwise the next begins in the same memory
+    ("left", i64), ("rest", i64),  # blocks of code until the worker looks up; until the turn of a warp is over, 0 between turns
+    ("since", u64), ("runner", ptr),  # the host's cycles when it last did, or was told to; the warp that runs
+    ("spans", ptr_to(Span)),
+    ("span_count", u32),
+    ("begun", u32),
+    ("finished", u32),  # clusters that ended here, and that this one cancelled, since Python looked
+    ("cta_count", u32), ("warp_count", u32),
+    ("seeded", u32), ("seed", u32),  # whether a seed chooses who is first, and the seed modulo the warps
+    # of a cluster that begins all zeros, from here to `hints`
+    ("next_warp", u32),  # whose turn is first
+    ("turn", u32), ("running", u32), ("asleep", u32), ("done", u32),  # of this round: turns that are over, and how they ended
+    ("rounds", u64),
+    ("turns", u64),  # that the seed has made shorter
+    ("patience", u32),  # times that nobody could go on and waits timed out, since something was completed
+    ("arrived", u32), ("generation", u32),  # of barrier.cluster: threads that arrived; how often it was complete
+    ("stalled", u32),  # of a sanitized launch: its threads run, and nothing will ever change
+    ("hints", u32, HINTS),
+    ("movers", ptr_to(ptr)),  # of each kind of transfer the native function (warp, transfer, first unit, end) that does the work
+    # of these units, and returns how many bytes that completes
+    ("transfers", ptr), ("under_way", u32), ("newest", u64),  # a table of TRANSFERS; how many are under way; were issued
+    ("order", u8, TRANSFERS),  # entries of the table: those under way, then the free ones
+    ("staging", ptr), ("staging_used", u64), ("staged", u32),  # bytes, and transfers whose source is there
+    ("flips", u64),  # phases of mbarriers that were completed
+    ("tries", u32), ("print", u64), ("noise", u64), ("heard", u64),  # native/asynchrony/standstill.py
+    ("others", u32),  # whether other clusters of the grid are not over
+    ("accounts", ptr), ("account_count", u32),  # a table of ACCOUNTS; how many are in use
+    ("sanitizer", ptr),  # of a sanitized launch: a SanitizedCluster, or null
+    ("packs", ptr),  # a Packs, of the worker that runs it
+    ("share", ptr_to(Share)),  # of that worker, or null
+    ("sums", ptr_to(Sums)),
+])  # fmt: skip
+
+# What is known of an mbarrier besides its word (native/asynchrony/accounts.py). Who: site + 1 (0: nobody), warp of the cluster, lane, in
+# which phase, counted from the first.
+Who = Struct("Who", [("site", u32), ("warp", u32), ("lane", u32), ("phase", u32)])
+Account = Struct("Account", [
+    ("at", u64),  # on the host; 0: this entry is free
+    ("word", u64),  # as its operations left it
+    ("valid", u32), ("phase", u32),  # it was initialised and not invalidated; phases that were completed since
+    ("made", Who), ("ended", Who),  # who initialised it, and who invalidated it last
+    ("arrived", Who), ("asked", Who), ("brought", Who),  # who arrived last, expected bytes last, issued what brought some last
+    ("expected", u64), ("came", u64),  # bytes in this phase
+])  # fmt: skip
+ACCOUNTS = 512  # mbarriers of a cluster that are known; of more, what they hold is not judged
+
+Cta = Struct("Cta", [
+    ("launch", ptr_to(Launch)),
+    ("cluster", ptr_to(Cluster)),
+    ("warps", ptr),
+    ("shared", ptr),
+    ("warpgroups", ptr),
+    ("tiles", ptr),
+    ("tile_memory", ptr),
+    ("scratch", ptr),
+    ("shared_base", u64),  # address of its first byte of shared memory
+    ("rank", u32),  # in its cluster
+    ("ctaid", u32, 3),
+    ("linear", u32),
+    ("live_threads", u32),
+    # from here on a CTA begins all zeros
+    ("register_pool", u32),  # registers of a thread that warps have released by setmaxnreg
+    ("fault", u32),  # FaultKind
+    ("fault_site", u32),
+    ("fault_lane", u32),
+    ("fault_warp", u32),
+    ("fault_address", u64),
+    ("fault_bytes", u32),
+    ("fault_words", u64, 8),  # what else a fault of an instruction knows, as its chapter says
+    ("open_barriers", u32),  # a bit for each that a thread has come to since it was last complete
+    ("barriers", Barrier, NUM_BARRIERS),
+])  # fmt: skip
+
+
+# Asynchronous operations (native/asynchrony/pending.py) -----------------------------------------------------------------------
+class Completes(IntEnum):
+    """Who hears that an operation is complete."""
+
+    GROUP = 0  # whoever waits for the group that it is committed to
+    ARRIVAL = 1  # an mbarrier, at which it arrives
+    BYTES = 2  # an mbarrier, which expects its bytes
+
+
+# How every entry of a queue begins. barrier: on the host. bytes: or arrivals; site, lane: whose they are.
+Operation = Struct("Operation", [
+    ("completes", u32), ("bytes", u32), ("barrier", ptr_to(u64)), ("site", u32), ("lane", u32),
+])  # fmt: skip
+
+# A committed group that is not empty: its number, and the operations up to its end.
+AsyncGroup = Struct("AsyncGroup", [("number", u64), ("end", u64)])
+ASYNC_GROUPS = 256  # of a queue, known one by one: the newest that are not empty
+
+# Operations that a warp has issued, of one kind. They and the groups are numbered through; of groups empty ones, too.
+Queue = Struct("Queue", [
+    ("entries", ptr),
+    ("groups", ptr_to(AsyncGroup)),
+    ("carry_out", ptr),  # native function (warp, number, end): how many from there on are done, 0 if it cannot yet
+    ("room", u32), ("entry_bytes", u32),  # operation n is entry n modulo room
+    ("issued", u64), ("done", u64),  # all before `done` are complete
+    ("committed", u64), ("filled", u64),  # groups, and those of them that are not empty
+    ("due", u64),  # wgmma: those before it are to be carried out with the last of a straight line, 0 for none
+])  # fmt: skip
+
+# cp.async: what the lanes of a warp copy with one instruction. mask: 0 for cp.async.mbarrier.arrive, which copies nothing; else
+# which lanes do, or with `rows` all: each eight a line of 128 bytes to row_target, whose chunks of 16 the bits `turn` exchange
+CopyEntry = Struct("CopyEntry", [
+    ("operation", Operation),
+    ("mask", u32), ("bytes", u32), ("rows", u32), ("row_source", ptr, 4), ("row_target", ptr, 4), ("turn", u64, 4),
+    ("source", ptr, 32), ("target", ptr, 32), ("valid", u8, 32),
+])  # fmt: skip
+
+WgmmaTable = Struct("WgmmaTable", [
+    ("pack_a", u64), ("pack_b", u64), ("pack_b_rows", u64), ("dot", u64),  # functions of the numerics twin
+    ("dot_steps", u64),  # or 0
+    ("n", u32), ("k", u32),
+    ("element_bits", u32), ("a_in_registers", u32),
+    ("d_words", u32),  # registers of d in a lane
+    ("d_bits", u32),  # 32, or 16: two in a register
+    ("mn_major_a", u32), ("mn_major_b", u32),
+    ("flags", u32), ("tile", u32),
+    ("raw_bytes", u32), ("a_bytes", u32),  # room for plain operands, and for packed A
+    ("d_slots", i32, 128),  # byte offsets into the frame
+    ("a_slots", i32, 4),
+    ("rival_count", u32),
+    ("sparse", u32),
+    ("a_rival_count", u32),
+    ("unfenced", u32),  # D is read as it was before what is in flight (inflight.py)
+    ("rivals", ptr_to(u32)), ("a_rivals", ptr_to(u32)),  # other tiles that hold registers of D, tiles that hold some of A
+    ("places", ptr),  # IndexTable of a sparse A
+    ("a_row", u32),  # bytes of a row of packed A
+    ("watched", u32),  # an instrument hears of each access
+], functions=("pack_a", "pack_b", "pack_b_rows", "dot", "dot_steps"))  # fmt: skip
+
+WGMMA_STEPS = 4  # wgmma that are one product, at most
+
+# A packed operand of wgmma that is kept. function: that packed it; shape: bytes that it was made of, and whether MN-major;
+# use: the product that last took it; moment: when it was last known to be what is in memory.
+Pack = Struct("Pack", [("desc", u64), ("function", u64), ("shape", u64), ("use", u64), ("moment", u64)])
+A_PACKS, B_PACKS = 16, 8  # twice WGMMA_STEPS at least: those of a product are all there
+INDICES = 64 * 32  # elements of a sparse A, at most
+
+# Those of a worker, in memory that begins with this. a, b: of matrices in shared memory, each a slot of a_bytes or b_bytes at
+# a_slots or b_slots, which begins with the a_raw or b_raw bytes that it was made of; registers: where A in registers is packed.
+Packs = Struct("Packs", [
+    ("use", u64), ("moment", u64), ("next_a", u32), ("next_b", u32),
+    ("a_slots", ptr), ("b_slots", ptr), ("registers", ptr), ("indices", ptr_to(i32)),
+    ("a_raw", u64), ("a_bytes", u64), ("b_raw", u64), ("b_bytes", u64),
+    ("a", Pack, A_PACKS), ("b", Pack, B_PACKS),
+])  # fmt: skip
+
+# wgmma: one warp's part of an operation
+WgmmaEntry = Struct("WgmmaEntry", [
+    ("operation", Operation),
+    ("table", ptr_to(WgmmaTable)), ("a_desc", u64), ("b_desc", u64), ("frame", u64), ("scale_d", u32),
+    ("site", u32),
+    ("meta", u32, 32),  # sp-meta of the lanes
+    ("a", u32, 128),  # A, if it is in registers
+])  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of asynchronous operation. entry: what a queue keeps of one, of `room` at most (a power of two). One in `odds` is
+    carried out at once."""
+
+    name: str
+    queue: int  # among the queues of a warp
+    entry: Struct
+    room: int
+    odds: int
+
+
+COPIES = Kind("copies", 0, CopyEntry, 128, 4)
+WGMMA = Kind("wgmma", 1, WgmmaEntry, 64, 2)
+KINDS = (COPIES, WGMMA)
+
+Warp = Struct("Warp", [
+    # what each cluster finds as new (native/threads/renewal.py)
+    ("lane_pc", i32.vec(32)),
+    ("lane_frame", u32.vec(32)),
+    ("live", u32),  # lanes that exist and have not exited
+    ("waiting", u32),  # lanes that wait for others, or for something that is pending
+    ("held", u32),  # of those that wait: for lanes of this warp
+    ("at_barrier", u32),
+    ("pc", i32),
+    ("frame", u32),
+    ("asleep", u32), ("tired", u32),  # lanes that came to a nanosleep since the last choice; 1: the worker is to look up soon
+    ("turns", u32),
+    ("bar_lanes", u32, NUM_BARRIERS),
+    ("bar_came", u32, NUM_BARRIERS),  # lanes that came to a barrier with a count, while others of the warp have not
+    ("awaits", u64),  # where the mbarrier is at which lanes sleep, on the host; 0: nowhere, 1: several
+    ("polls", u64),  # waits for mbarriers that were executed
+    ("napping", u32),  # lanes that sleep at an mbarrier, whose wait may end early
+    ("naps_for", u32),  # the parities that are to be over
+    ("timed_out", u32),  # lanes whose wait is to say that its time is over
+    ("cluster_came", u32),  # barrier.cluster: lanes that have arrived, not waited
+    ("register_steps", u32), ("register_step", u32),  # how many setmaxnreg were executed; the last: twice its count, 1 for inc
+    ("retired", u64),  # operations of wgmma whose results are in the registers
+    ("registers", u32),  # of a thread, by setmaxnreg
+    ("used", u32),  # 1 if something of the following may have been written, or of the queues: mostly nothing was
+    ("sync_members", u32.vec(32)),  # mask of the bar.warp.sync that a lane last waited at
+    ("bar_result", u32.vec(32)),  # of the barrier that last released a lane
+    ("bulk_groups", u64, 32),  # bulk async-groups that a lane has committed
+    ("stack", u32.vec(32)),  # stack pointer of alloca, an offset in local memory
+    # what stays, and what means nothing until it is written: it is asked for only of lanes that a mask above names
+    ("cta", ptr_to(Cta)),
+    ("regs", ptr),
+    ("local", ptr),
+    ("index", u32),
+    ("lanes", u32),  # that are threads
+    ("tid_x", u32.vec(32)),
+    ("tid_y", u32.vec(32)),
+    ("tid_z", u32.vec(32)),
+    ("queues", Queue, len(KINDS)),
+    ("sync_pc", i32.vec(32)), ("sync_next", i32.vec(32)),  # bar.warp.sync that a lane last waited at, and the block behind it
+    ("naps_at", u64, 32),  # where the mbarrier is at which a lane naps, on the host
+    ("cluster_generation", u32.vec(32)),  # of barrier.cluster, when a lane arrived
+], align=64)  # fmt: skip
+
+# An accumulator in flight. live: warps whose registers it is ahead of; last, site: newest operation in it.
+Tile = Struct("Tile", [("live", u32), ("site", u32), ("last", u64), ("table", ptr_to(WgmmaTable)), ("frame", u64, 4)])
+
+Warpgroup = Struct("Warpgroup", [("tiles", ptr_to(Tile)), ("first_warp", u32)])

@@ -1,0 +1,95 @@
+"""Calls: frames in the register file, parameters in local memory, functions by address."""
+
+from __future__ import annotations
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import bits_mask, load, mask_bits, reduce_max, select, store, trailing_zeros
+from mmulator.codegen.types import i32, ptr, ptr_to, u32, u64
+from mmulator.native.hooks.events import READ, WRITE, local_copied
+from mmulator.native.hooks.faults import fault
+from mmulator.native.memory.windows import local_place
+from mmulator.native.state import RESCHEDULE, FaultKind, Warp
+from mmulator.program.addresses import HEADER_LOCAL, HEADER_RETURN_FRAME, HEADER_RETURN_PC, SLOT_FUNCTION
+
+I32, U32 = i32.vec(32), u32.vec(32)
+
+
+@native
+def call_function(
+    w: ptr_to(Warp), mask: u32, targets: ptr_to(i32), next: i32, caller: u32, local_bytes: u32, site: u32
+) -> i32:
+    """Enter functions: each lane of `mask` its own target. Functions go by their number in `launch.callees`.
+
+    A frame lies where its function's frames lie; one level on if the caller can be called by it, since then the lane may be
+    in that function already.
+    """
+    launch = w.cta.launch
+    own = launch.callees + caller
+    from_ = w.frame
+    local = load(U32, w.regs + from_ + HEADER_LOCAL) + local_bytes
+    too_deep = u64(reduce_max(select(bits_mask(mask), local, 0))) >= launch.local_bytes
+    goals = load(I32, targets)
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        number = targets[lane]
+        some = mask_bits(goals == number) & left
+        left = left & ~some
+        if number < 0:
+            fault(w, FaultKind.BAD_CALL, site, lane, 0, 0)
+            return RESCHEDULE
+        callee = launch.callees + number
+        frame = callee.offset
+        if callee.cycle == own.cycle:
+            frame = frame + (from_ - own.offset) + callee.stride
+        if too_deep or frame >= callee.end:
+            fault(w, FaultKind.STACK_OVERFLOW, site, lane, u64(frame), 0)
+            return RESCHEDULE
+        m = bits_mask(some)
+        new = w.regs + frame
+        store(select(m, I32(next), load(I32, new + HEADER_RETURN_PC)), new + HEADER_RETURN_PC)
+        store(select(m, U32(from_), load(U32, new + HEADER_RETURN_FRAME)), new + HEADER_RETURN_FRAME)
+        store(select(m, local, load(U32, new + HEADER_LOCAL)), new + HEADER_LOCAL)
+        w.lane_frame = select(m, U32(frame), w.lane_frame)
+        w.lane_pc = select(m, I32(callee.entry), w.lane_pc)
+    return RESCHEDULE
+
+
+@native
+def find_functions(w: ptr_to(Warp), mask: u32, addresses: ptr_to(u64), targets: ptr_to(i32)) -> None:
+    """Function addresses of an indirect call to the kernel's functions, -1 for what is none that a pointer can reach."""
+    launch = w.cta.launch
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        at = addresses[lane]
+        number = at & 0xFFFFFFFF
+        found = i32(-1)
+        if (at >> 32) == SLOT_FUNCTION and number < launch.function_count:
+            found = launch.functions[number]
+        targets[lane] = found
+
+
+@native
+def copy_local(w: ptr_to(Warp), mask: u32, source: ptr_to(u64), target: ptr_to(u64), size: u32, site: u32) -> None:
+    """Parameters of a call: `size` bytes of each lane's local memory to another place in it, by offset."""
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        given = local_place(w, lane, source[lane], size, READ, site)
+        taken = local_place(w, lane, target[lane], size, WRITE, site)
+        if u64(given) == 0 or u64(taken) == 0:
+            return
+        for at in range(u64(size)):
+            taken[at] = given[at]
+        local_copied(w, lane, source[lane], target[lane], size)
+
+
+@native
+def return_lanes(w: ptr_to(Warp), regs: ptr, mask: u32) -> i32:
+    m = bits_mask(mask)
+    w.lane_pc = select(m, load(I32, regs + HEADER_RETURN_PC), w.lane_pc)
+    w.lane_frame = select(m, load(U32, regs + HEADER_RETURN_FRAME), w.lane_frame)
+    return RESCHEDULE

@@ -1,0 +1,87 @@
+"""setmaxnreg (PTX ISA 9.1, Miscellaneous Instructions): registers that warps give to their CTA's pool, and take from it.
+
+Counted are the registers of a thread; a warp has 32 times as many. The pool of a CTA is empty when it begins: what the launch
+gave to it, its warps have.
+"""
+
+from __future__ import annotations
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import cast_ptr, trailing_zeros
+from mmulator.codegen.types import boolean, i32, ptr_to, u32, u64
+from mmulator.native.asynchrony.waiting import wait_for_lanes
+from mmulator.native.hooks.faults import fault
+from mmulator.native.hooks.operands import resized
+from mmulator.native.state import RESCHEDULE, FaultKind, Warp
+
+ABOVE, BELOW, OTHERS = range(3)  # what was wrong, in fault_bytes
+WARPS = 4  # of a warpgroup
+UNIT = 8
+
+
+@native
+def whole_units(registers: u32) -> u32:
+    """What a thread gets that has so many."""
+    return (registers + (UNIT - 1)) // UNIT * UNIT
+
+
+@native
+def misused(w: ptr_to(Warp), mask: u32, kind: u32, other: u32, count: u32, site: u32) -> None:
+    fault(w, FaultKind.REGISTERS, site, trailing_zeros(mask), u64(other) | (u64(count) << 32), kind)
+
+
+@native
+def same_as_others(w: ptr_to(Warp), mask: u32, step: u32, site: u32) -> boolean:
+    """False and a fault if another warp of the warpgroup has done something else as its setmaxnreg of the same number."""
+    warps = cast_ptr(Warp, w.cta.warps)
+    first = w.index // WARPS * WARPS
+    for i in range(first, first + WARPS):
+        if i < w.cta.launch.warps:
+            other = warps + i
+            if other.register_steps == w.register_steps + 1 and other.register_step != step:
+                misused(w, mask, OTHERS, other.register_step >> 1, step >> 1, site)
+                return False
+    w.register_steps = w.register_steps + 1
+    w.register_step = step
+    return True
+
+
+@native
+def release_registers(w: ptr_to(Warp), mask: u32, count: u32, site: u32) -> None:
+    """setmaxnreg.dec: what is free now, who waits in the CTA may have."""
+    cta = w.cta
+    if cta.launch.registers == 0:
+        return
+    if count > w.registers:
+        misused(w, mask, ABOVE, w.registers, count, site)
+        return
+    if not same_as_others(w, mask, count << 1, site):
+        return
+    resized(w, site)
+    cta.register_pool = cta.register_pool + (whole_units(w.registers) - count)
+    w.registers = count
+    warps = cast_ptr(Warp, cta.warps)
+    for i in range(cta.launch.warps):
+        (warps + i).waiting = 0
+
+
+@native
+def take_registers(w: ptr_to(Warp), mask: u32, count: u32, here: i32, next: i32, site: u32) -> i32:
+    """setmaxnreg.inc at the start of block `here`, which runs again while too few are free."""
+    cta = w.cta
+    if cta.launch.registers == 0:
+        return next
+    if count < w.registers:
+        misused(w, mask, BELOW, w.registers, count, site)
+        return RESCHEDULE
+    more = count - whole_units(w.registers)
+    if count < whole_units(w.registers):
+        more = 0
+    if more > cta.register_pool:
+        return wait_for_lanes(w, mask, here)
+    if not same_as_others(w, mask, (count << 1) | 1, site):
+        return RESCHEDULE
+    resized(w, site)
+    cta.register_pool = cta.register_pool - more
+    w.registers = count
+    return next

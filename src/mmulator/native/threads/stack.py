@@ -1,0 +1,40 @@
+"""The stack of alloca: the first bytes of a lane's local memory, used downward from STACK_BYTES to 0."""
+
+from __future__ import annotations
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import bits_mask, load, mask_bits, select, store, trailing_zeros
+from mmulator.codegen.types import ptr_to, u32, u64
+from mmulator.native.hooks.faults import fault
+from mmulator.native.state import STACK_BYTES, FaultKind, Warp
+
+U32, U64 = u32.vec(32), u64.vec(32)
+
+
+@native
+def stack_allocate(w: ptr_to(Warp), mask: u32, sizes: ptr_to(u64), align: u64, out: ptr_to(u64), site: u32) -> None:
+    """Lower the stack pointer of the lanes by their sizes, to a multiple of `align`; out: the new pointers."""
+    top = U64(w.stack)
+    size = load(U64, sizes)
+    short = mask_bits(size > top) & mask
+    if short != 0:
+        lane = trailing_zeros(short)
+        fault(w, FaultKind.ALLOCA_OVERFLOW, site, lane, sizes[lane], w.stack[lane])
+    else:
+        lowered = (top - size) & ~(align - 1)
+        w.used = 1
+        w.stack = select(bits_mask(mask), U32(lowered), w.stack)
+        store(lowered, out)
+
+
+@native
+def stack_restore(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), site: u32) -> None:
+    """Set the stack pointer of the lanes, to anything that stacksave could have given."""
+    value = load(U64, values)
+    wrong = mask_bits(value > STACK_BYTES) & mask
+    if wrong != 0:
+        lane = trailing_zeros(wrong)
+        fault(w, FaultKind.BAD_STACK, site, lane, values[lane], 0)
+    else:
+        w.used = 1
+        w.stack = select(bits_mask(mask), U32(value), w.stack)

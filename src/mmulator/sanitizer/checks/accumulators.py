@@ -1,0 +1,351 @@
+"""Rules of wgmma's registers in flight (rules/accumulators.py).
+
+For each warp what its text says of its wgmma, by their numbers: which are issued, committed to a group, waited for. When the
+machine carries them out plays no part, nor do waits that it puts there itself (CompileOptions.waits). Each register that some
+wgmma names has a Cell: the newest wgmma that accumulates there, the newest that reads A there, and who else accessed it since the
+last wgmma.fence. A number of a wgmma is kept + 1, so 0 is none. Behind a finding all is as if the wait or the fence had been
+there: one that is missing is told once, where it is first missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import cast_ptr, fill_bytes
+from mmulator.codegen.types import Struct, boolean, i32, ptr_to, u8, u32, u64
+from mmulator.isa.effects import Queue, Step
+from mmulator.native.hooks.events import Access
+from mmulator.native.matrix.wgmma import operation
+from mmulator.native.state import FULL, Cluster, Warp
+from mmulator.program.inline_assembly import copies, moved_by_compiler
+from mmulator.ptx.tree import Instruction
+from mmulator.rules.accumulators import (
+    A_OVERWRITTEN,
+    A_READ,
+    FENCE_MISSING,
+    NOT_COMMITTED,
+    NOT_WAITED,
+    OVERLAP,
+    READ_EARLY,
+    WRITTEN_EARLY,
+)
+from mmulator.sanitizer.found import find, find_against, of_cluster
+
+CELL_SHIFT = 7  # a register of wgmma takes 128 bytes of a frame, and more: so many bits of its offset number its cell
+OPERATIONS = 256  # of a warp, that are known one by one
+
+# epoch: count of fences when somebody last accessed the register, 0 for never. touch: that of an instruction that is no wgmma.
+Cell = Struct("AccumulatorCell", [
+    ("d", u32), ("d_epoch", u32), ("d_place", u32), ("shape", u32), ("tile", u32),  # of the newest wgmma that accumulates here
+    ("a", u32), ("a_epoch", u32), ("a_place", u32),  # of the newest that reads A here
+    ("touch", u32), ("site", u32), ("lanes", u32), ("wrote", u32),  # of the last other access; wrote: 1 if it was a write
+])  # fmt: skip
+UNCOMMITTED = 0xFFFFFFFF
+Issued = Struct("AccumulatorIssued", [("site", u32), ("group", u32)])
+# Of a warp. epoch: fences so far, + 1. done: wgmma that were waited for. seen, settled: epoch at the last wgmma or wait; at the
+# last wait. kinds: of each site a Kind.
+Accumulators = Struct("Accumulators", [
+    ("epoch", u32), ("issued", u32), ("committed", u32), ("groups", u32), ("done", u32), ("seen", u32), ("settled", u32),
+    ("cells", ptr_to(Cell)), ("count", u64),
+    ("operations", ptr_to(Issued)),
+    ("kinds", ptr_to(u8)),
+])  # fmt: skip
+
+
+class Site:
+    """What an instruction is here, by its site."""
+
+    STRICT = 0  # it stands where its author put it
+    COMPUTES = 1  # a compiler put it between inline assembly, of whose registers in flight it knows nothing
+    MOVES = 2  # the same, and it only copies
+    ORDERS = 3  # wgmma.commit_group, wgmma.wait_group of the text
+
+
+def kinds_of(sites: Sequence[Instruction]) -> np.ndarray:
+    """The kind of each instruction."""
+    return np.array([_kind(ins) for ins in sites], np.uint8)
+
+
+def _kind(ins: Instruction) -> int:
+    if ins.effects.queue is Queue.WGMMA:
+        return Site.ORDERS if ins.effects.step in (Step.COMMIT, Step.WAIT) else Site.STRICT
+    if moved_by_compiler(ins):
+        return Site.MOVES if copies(ins) else Site.COMPUTES
+    return Site.STRICT
+
+
+# What words[0] of a finding is: a place in a list of registers, and above it what is wrong.
+PLACE_BITS = 16
+IN_D, IN_A, FIRST, TOUCHED, SHAPE, BETWEEN = range(6)
+
+
+def _mine(w: Any) -> Any:
+    """Macro: what is known of a warp's accumulators."""
+    cta = w.field("cta")
+    cluster = cta.field("cluster")
+    number = (u64(w) - u64(cluster.field("warps"))) // Warp.size
+    return cast_ptr(Accumulators, of_cluster(cluster).field("accumulators")) + number
+
+
+def _cell(mine: Any, offset: Any) -> Any:
+    """Macro: of a register at an offset in the warp's registers."""
+    return mine.field("cells") + (offset >> CELL_SHIFT)
+
+
+def _issued(mine: Any, number: Any) -> Any:
+    """Macro: what is kept of an operation."""
+    return mine.field("operations") + (number & (OPERATIONS - 1))
+
+
+@native
+def accumulators_begin(cluster: ptr_to(Cluster)) -> None:
+    """Nothing is issued, nothing accessed."""
+    warps = cast_ptr(Warp, cluster.warps)
+    if u64(of_cluster(cluster).accumulators) != 0:
+        for i in range(cluster.warp_count):
+            mine = _mine(warps + i)
+            mine.epoch = 1
+            mine.issued = 0
+            mine.committed = 0
+            mine.groups = 0
+            mine.done = 0
+            mine.seen = 0
+            mine.settled = 0
+            fill_bytes(mine.cells, 0, mine.count * Cell.size)
+
+
+@native
+def accumulators_conflict(
+    w: ptr_to(Warp), mine: ptr_to(Accumulators), rule: u32, site: u32, lanes: u32, number: u32, word: u32
+) -> None:
+    """A rule is broken against the operation of this number (+ 1). words: the place; its group or UNCOMMITTED; groups committed
+    since, which is the N of the wait_group that is enough."""
+    other = _issued(mine, number - 1)
+    entry = find_against(w, rule, site, lanes, 0, 0, other.site + 1, w.cta.linear, w.index, FULL)
+    if u64(entry) != 0:
+        if entry.count == 1:
+            entry.words[0] = u64(word)
+            entry.words[1] = u64(other.group)
+            entry.words[2] = u64(mine.groups - 1 - other.group)
+
+
+@native
+def accumulators_early(
+    w: ptr_to(Warp), mine: ptr_to(Accumulators), rule: u32, site: u32, lanes: u32, number: u32, word: u32
+) -> None:
+    """The same where nothing has waited for that operation. From here on its group is complete."""
+    accumulators_conflict(w, mine, rule, site, lanes, number, word)
+    if rule != A_READ.number:
+        group = _issued(mine, number - 1).group
+        done = number
+        while done != mine.issued and _issued(mine, done).group == group:
+            done = done + 1
+        mine.done = done
+
+
+@native
+def accumulators_touched(w: ptr_to(Warp), mask: u32, slot: u32, access: u32, site: u32) -> None:
+    """An instruction accesses a register that wgmma uses, too."""
+    mine = _mine(w)
+    cell = _cell(mine, u64(w.frame) + u64(slot))
+    wrote = (access >> 1) & 1
+    kind = u32(mine.kinds[site])
+    if cell.d > mine.done:
+        rule = u32(READ_EARLY.number)
+        if wrote != 0:
+            rule = WRITTEN_EARLY.number
+        if mask != 0:
+            accumulators_early(w, mine, rule, site, mask, cell.d, cell.d_place)
+    elif cell.a > mine.done:
+        rule = A_OVERWRITTEN.number
+        if wrote == 0:
+            rule = A_READ.number
+        if mask != 0 and (wrote != 0 or kind == Site.STRICT):
+            accumulators_early(w, mine, rule, site, mask, cell.a, cell.a_place)
+    epoch = mine.epoch
+    if kind == Site.COMPUTES:
+        epoch = mine.seen
+    if kind == Site.MOVES:
+        epoch = mine.settled
+    if mask != 0 and epoch >= cell.touch and (access & int(Access.LATER)) == 0:
+        cell.touch = epoch
+        cell.site = site
+        cell.lanes = mask
+        cell.wrote = wrote
+
+
+@native
+def accumulators_unfenced(w: ptr_to(Warp), cell: ptr_to(Cell), site: u32, word: u32) -> u32:
+    """1 and a finding: no wgmma.fence lies between an access to a register and the wgmma that uses it."""
+    entry = find_against(
+        w, FENCE_MISSING.number, site, FULL, 0, 0, cell.site + 1, w.cta.linear, w.index, cell.lanes
+    )
+    if u64(entry) != 0:
+        if entry.count == 1:
+            entry.words[0] = u64(word)
+            entry.words[1] = u64(cell.wrote)
+    return 1
+
+
+@native
+def accumulators_between(w: ptr_to(Warp), mine: ptr_to(Accumulators), site: u32, number: u32, word: u32) -> u32:
+    """The same where a wgmma (number + 1) used it before."""
+    accumulators_conflict(w, mine, FENCE_MISSING.number, site, FULL, number, word)
+    return 1
+
+
+@native
+def accumulators_use_d(w: ptr_to(Warp), mine: ptr_to(Accumulators), number: u32, fenced: u32) -> u32:
+    """The accumulators of operation `number`, before it is issued: 1 if it needs a fence, and that was told."""
+    op = operation(w, u64(number))
+    table = op.table
+    slots = cast_ptr(i32, table.d_slots)
+    shape = table.n | table.k << 16
+    told = fenced
+    apart = boolean(False)
+    early = boolean(False)
+    for i in range(table.d_words):
+        cell = _cell(mine, op.frame + u64(slots[i]))
+        if told == 0 and cell.touch == mine.epoch:
+            told = accumulators_unfenced(w, cell, op.site, i | (TOUCHED << PLACE_BITS))
+        if told == 0 and cell.d_epoch == mine.epoch and cell.shape != shape:
+            told = accumulators_between(w, mine, op.site, cell.d, i | (SHAPE << PLACE_BITS))
+        if told == 0 and not apart and cell.d > mine.done and cell.d_epoch == mine.epoch and cell.tile != table.tile:
+            accumulators_conflict(w, mine, OVERLAP.number, op.site, FULL, cell.d, cell.d_place)
+            apart = True
+        if not early and cell.a > mine.done:
+            accumulators_early(w, mine, A_OVERWRITTEN.number, op.site, FULL, cell.a, cell.a_place)
+            early = True
+        if told == 0 and not early and cell.a_epoch == mine.epoch:
+            told = accumulators_between(w, mine, op.site, cell.a, i | (BETWEEN << PLACE_BITS))
+    return told
+
+
+@native
+def accumulators_use_a(w: ptr_to(Warp), mine: ptr_to(Accumulators), number: u32, fenced: u32) -> u32:
+    """The same of A in registers."""
+    op = operation(w, u64(number))
+    slots = cast_ptr(i32, op.table.a_slots)
+    told = fenced
+    early = boolean(False)
+    for i in range(u32(4)):
+        cell = _cell(mine, op.frame + u64(slots[i]))
+        word = i | (IN_A << PLACE_BITS)
+        if not early and cell.d > mine.done:
+            accumulators_early(w, mine, READ_EARLY.number, op.site, FULL, cell.d, cell.d_place)
+            early = True
+        if told == 0 and cell.touch == mine.epoch:
+            told = accumulators_unfenced(w, cell, op.site, word)
+        if told == 0 and not early and cell.d_epoch == mine.epoch:
+            told = accumulators_between(w, mine, op.site, cell.d, word)
+    return told
+
+
+@native
+def accumulators_issued(w: ptr_to(Warp), number: u64, site: u32) -> None:
+    """A wgmma: what was accessed before it must be fenced; from here on its registers are in flight."""
+    mine = _mine(w)
+    op = operation(w, number)
+    table = op.table
+    own = u32(number)
+    fenced = u32(0)
+    if own == 0 and mine.epoch == 1:
+        fenced = 1
+        entry = find(w, FENCE_MISSING.number, site, FULL, 0, 0)
+        if u64(entry) != 0:
+            entry.words[0] = FIRST << PLACE_BITS
+    fenced = accumulators_use_d(w, mine, own, fenced)
+    if table.a_in_registers != 0:
+        fenced = accumulators_use_a(w, mine, own, fenced)
+    mine.epoch = mine.epoch + fenced
+    if table.a_in_registers != 0:
+        for i in range(u32(4)):
+            cell = _cell(mine, op.frame + u64(cast_ptr(i32, table.a_slots)[i]))
+            cell.a = own + 1
+            cell.a_epoch = mine.epoch
+            cell.a_place = i | (IN_A << PLACE_BITS)
+    for i in range(table.d_words):
+        cell = _cell(mine, op.frame + u64(cast_ptr(i32, table.d_slots)[i]))
+        cell.d = own + 1
+        cell.d_epoch = mine.epoch
+        cell.d_place = i
+        cell.shape = table.n | table.k << 16
+        cell.tile = table.tile
+    kept = _issued(mine, own)
+    kept.site = site
+    kept.group = UNCOMMITTED
+    mine.issued = own + 1
+    mine.seen = mine.epoch
+
+
+@native
+def accumulators_fenced(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+    if u64(of_cluster(w.cta.cluster).accumulators) != 0:  # the kernel has a wgmma
+        mine = _mine(w)
+        mine.epoch = mine.epoch + 1
+
+
+@native
+def accumulators_committed(w: ptr_to(Warp), site: u32) -> None:
+    """A group of all that was issued since the last."""
+    if u64(of_cluster(w.cta.cluster).accumulators) == 0:
+        return
+    mine = _mine(w)
+    if u32(mine.kinds[site]) == Site.ORDERS:
+        at = mine.committed
+        if mine.issued - at > OPERATIONS:
+            at = mine.issued - OPERATIONS
+        while at != mine.issued:
+            _issued(mine, at).group = mine.groups
+            at = at + 1
+        mine.committed = mine.issued
+        mine.groups = mine.groups + 1
+
+
+@native
+def accumulators_waited(w: ptr_to(Warp), mask: u32, end: u64, site: u32) -> None:
+    if u64(of_cluster(w.cta.cluster).accumulators) == 0:
+        return
+    mine = _mine(w)
+    if u32(mine.kinds[site]) == Site.ORDERS:
+        if u32(end) > mine.done:
+            mine.done = u32(end)
+        mine.seen = mine.epoch
+        mine.settled = mine.epoch
+
+
+@native
+def accumulators_left(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+    """Threads exit: the newest operation of each group that nobody has waited for."""
+    if u64(of_cluster(w.cta.cluster).accumulators) != 0:
+        mine = _mine(w)
+        if mask == w.live and mine.done != mine.issued:
+            at = mine.done
+            if mine.issued - at > OPERATIONS:
+                at = mine.issued - OPERATIONS
+            while at != mine.issued:
+                own = _issued(mine, at)
+                last = at + 1 == mine.issued
+                if not last:
+                    last = _issued(mine, at + 1).group != own.group
+                if last:
+                    rule = u32(NOT_WAITED.number)
+                    if own.group == UNCOMMITTED:
+                        rule = NOT_COMMITTED.number
+                    find(w, rule, own.site, mask, 0, 0)
+                at = at + 1
+
+
+HOOKS = {
+    "cluster_begins": accumulators_begin,
+    "register": accumulators_touched,
+    "wgmma_fenced": accumulators_fenced,
+    "wgmma_issued": accumulators_issued,
+    "wgmma_committed": accumulators_committed,
+    "wgmma_waited": accumulators_waited,
+    "lanes_exit": accumulators_left,
+}

@@ -1,0 +1,266 @@
+"""Rules of clusters (rules/mbarriers.py), and of what is left when one is over.
+
+Blocks that access each other's shared memory must all have begun, and none may exit before the last access. Of accesses to the
+shared memory of each other block the newest of a warp is kept, a Reach; arrivals at its mbarriers and copies to it are uses in
+mbarriers.py. It is settled when a thread of that block that exits knows of it, by a barrier, or since it has waited for the phase
+of the arrival or of the copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mmulator.codegen.lang import Native, native
+from mmulator.codegen.ops import cast_ptr, fill_bytes, load, mask_bits, popcount, trailing_zeros
+from mmulator.codegen.types import Struct, boolean, ptr_to, u32, u64
+from mmulator.native.asynchrony.accounts import warp_number
+from mmulator.native.asynchrony.mbarrier import awaited_bytes
+from mmulator.native.hooks.events import PROXY_SHIFT, Proxy
+from mmulator.native.memory.windows import OFFSET_MASK, U64
+from mmulator.native.state import ACCOUNTS, COPIES, Account, Cluster, Queue, Warp, Who
+from mmulator.numerics.mbarrier import BYTES
+from mmulator.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT
+from mmulator.rules import mbarriers as rules
+from mmulator.sanitizer.checks.mbarriers import blame, knows_of_warp, mbarriers_of, next_meeting, number_of
+from mmulator.sanitizer.found import find_against, of_cluster
+from mmulator.sanitizer.order.clocks import knows, now
+from mmulator.sanitizer.order.phases import mbarrier_agent
+
+_EXIT, _START = rules.EXIT_UNSYNCHRONISED.number, rules.START_UNSYNCHRONISED.number
+_MISSING, _UNEXPECTED = rules.BYTES_MISSING.number, rules.BYTES_UNEXPECTED.number
+
+# Of a warp and a block of its cluster. begun: lanes that know that the block has begun. lanes: that accessed its shared memory at
+# the newest clock, at which address and instruction. until: as `next_meeting` says.
+Reach = Struct("Reach", [
+    ("at", u64), ("begun", u32), ("lanes", u32), ("clock", u32), ("site", u32), ("bytes", u32), ("settled", u32), ("until", u32),
+])  # fmt: skip
+# Of a cluster. met: lanes of each warp that have waited at barrier.cluster; waited: how often it was complete then; any: if a
+# thread of each CTA has. reaches: warps by ranks.
+Clusters = Struct("Clusters", [("met", ptr_to(u32)), ("waited", ptr_to(u32)), ("any", ptr_to(u32)), ("reaches", ptr_to(Reach))])
+
+
+def clusters_of(cluster: Any) -> Any:
+    """Macro: what is known of a cluster of more than one block; else null."""
+    return cast_ptr(Clusters, of_cluster(cluster).field("clusters"))
+
+
+# begin ----------------------------------------------------------------------------------------------------------------
+@native
+def has_begun(w: ptr_to(Warp), lane: u32, rank: u32) -> boolean:
+    """Whether a lane can know that a block has begun: it has met it at barrier.cluster, or heard of one of its threads."""
+    cluster = w.cta.cluster
+    s = clusters_of(cluster)
+    if ((s.met[warp_number(w)] >> lane) & 1) != 0:
+        return True
+    if s.any[w.cta.rank] != 0 and ((w.cluster_came >> lane) & 1) == 0:
+        return True
+    warps = cluster.launch.warps
+    for i in range(rank * warps * 32, (rank + 1) * warps * 32):
+        if knows(w, lane, i, 1) != 0:
+            return True
+    return False
+
+
+@native
+def reached(w: ptr_to(Warp), mask: u32, at: u64, bytes: u32, site: u32) -> None:
+    """Lanes access the shared memory of another block; at: the first of them."""
+    cluster = w.cta.cluster
+    s = clusters_of(cluster)
+    rank = u32((at & OFFSET_MASK) >> RANK_SHIFT)
+    r = s.reaches + (warp_number(w) * cluster.cta_count + rank)
+    left = mask & ~r.begun
+    r.begun = r.begun | mask
+    lost = u32(0)
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        if not has_begun(w, lane, rank):
+            lost = lost | (1 << lane)
+    if lost != 0:
+        find_against(w, _START, site, lost, at, bytes, 0, 0, 0, 0)
+    clock = now(w)
+    if r.clock == clock and r.site == site:
+        r.lanes = r.lanes | mask
+    else:
+        r.lanes = mask
+        r.clock = clock
+        r.site = site
+        r.at = at
+        r.bytes = bytes
+    r.until = next_meeting(w, mask)
+    r.settled = 0
+
+
+@native
+def cluster_reached(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
+    if w.cta.cluster.cta_count == 1 or (access >> PROXY_SHIFT) == Proxy.MBARRIER:
+        return
+    if u64(clusters_of(w.cta.cluster)) == 0:
+        return
+    places = load(U64, at) | base
+    ranks = (places & OFFSET_MASK) >> RANK_SHIFT
+    left = mask & mask_bits(((places >> SLOT_SHIFT) == SLOT_SHARED) & (ranks != u64(w.cta.rank)))
+    while left != 0:
+        lane = trailing_zeros(left)
+        same = left & mask_bits(ranks == ranks[lane])
+        left = left & ~same
+        reached(w, same, at[lane] | base, bytes, site)
+
+
+@native
+def cluster_reached_one(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
+    if w.cta.cluster.cta_count == 1 or (access >> PROXY_SHIFT) != Proxy.GENERIC:
+        return
+    if u64(clusters_of(w.cta.cluster)) == 0 or (at >> SLOT_SHIFT) != SLOT_SHARED:
+        return
+    if u32((at & OFFSET_MASK) >> RANK_SHIFT) != w.cta.rank:
+        reached(w, 1 << lane, at, bytes, site)
+
+
+@native
+def cluster_met(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> None:
+    """barrier.cluster.wait: all blocks have begun."""
+    s = clusters_of(w.cta.cluster)
+    if u64(s) != 0:
+        number = warp_number(w)
+        s.met[number] = s.met[number] | mask
+        s.any[w.cta.rank] = 1
+        lane = trailing_zeros(mask)
+        s.waited[number] = w.cluster_generation[lane] + 1
+
+
+# exit -----------------------------------------------------------------------------------------------------------------
+@native
+def accuse(w: ptr_to(Warp), mask: u32, site: u32, warp: u32, lanes: u32, at: u64, bytes: u32, by: u32) -> None:
+    """A block exits whose shared memory a warp of the cluster accessed at instruction `by`, which nothing orders before."""
+    cluster = w.cta.cluster
+    other = cast_ptr(Warp, cluster.warps) + warp
+    find_against(other, _EXIT, by, lanes, at, bytes, site + 1, w.cta.linear, w.index, mask)
+
+
+@native
+def settle_reaches(w: ptr_to(Warp), mask: u32, last: boolean, site: u32) -> None:
+    cluster = w.cta.cluster
+    s = clusters_of(cluster)
+    warps = cluster.launch.warps
+    for i in range(cluster.warp_count):
+        r = s.reaches + (i * cluster.cta_count + w.cta.rank)
+        if r.lanes != 0 and r.settled == 0 and i // warps != w.cta.rank:
+            left = mask
+            while left != 0:
+                if s.waited[warp_number(w)] >= r.until or knows_of_warp(w, trailing_zeros(left), i, r.lanes, r.clock):
+                    r.settled = 1
+                    left = 0
+                left = left & (left - 1)
+            if r.settled == 0 and last:
+                accuse(w, mask, site, i, r.lanes, r.at, r.bytes, r.site)
+
+
+@native
+def settle_mbarrier(w: ptr_to(Warp), mask: u32, last: boolean, account: ptr_to(Account), site: u32) -> None:
+    """One of the block's: what other blocks did there, and copies that they issued."""
+    cluster = w.cta.cluster
+    s = mbarriers_of(cluster)
+    warps = cluster.launch.warps
+    number = number_of(cluster, account)
+    k = s.keepers + number
+    agent = mbarrier_agent(cluster, account.at)
+    for i in range(cluster.warp_count):
+        use = s.uses + (number * u64(cluster.warp_count) + u64(i))
+        if use.lanes != 0 and use.settled == 0 and i // warps != w.cta.rank:
+            left = mask
+            while left != 0:
+                lane = trailing_zeros(left)
+                left = left & (left - 1)
+                if knows(w, lane, agent, use.phase) != 0 or clusters_of(cluster).waited[warp_number(w)] >= use.until:
+                    use.settled = 1
+                elif knows_of_warp(w, lane, i, use.lanes, use.clock):
+                    use.settled = 1
+            if use.settled == 0 and last:
+                accuse(w, mask, site, i, use.lanes, k.at, 8, use.site)
+    if k.async_clock != 0 and k.settled == 0 and k.issued.warp // warps != w.cta.rank:
+        left = mask
+        while left != 0:
+            lane = trailing_zeros(left)
+            left = left & (left - 1)
+            if knows(w, lane, agent, k.async_clock) != 0:
+                k.settled = 1
+        if k.settled == 0 and last:
+            accuse(w, mask, site, k.issued.warp, 1 << k.issued.lane, k.at, 8, k.issued.site - 1)
+
+
+@native
+def cluster_left(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+    """Threads exit. Of the last ones of a block nobody comes later."""
+    cluster = w.cta.cluster
+    if cluster.cta_count == 1 or u64(clusters_of(cluster)) == 0:
+        return
+    last = w.cta.live_threads == popcount(mask)
+    settle_reaches(w, mask, last, site)
+    if u64(mbarriers_of(cluster)) == 0 or cluster.account_count == 0:
+        return
+    table = cast_ptr(Account, cluster.accounts)
+    begin = u64(w.cta.shared)
+    for n in range(u32(ACCOUNTS)):
+        entry = table + n
+        if entry.at - begin < u64(cluster.launch.shared_bytes):
+            settle_mbarrier(w, mask, last, entry, site)
+
+
+# the end --------------------------------------------------------------------------------------------------------------
+@native
+def copies_pend(cluster: ptr_to(Cluster)) -> boolean:
+    """Whether cp.async, and arrivals behind them, were never carried out."""
+    for i in range(cluster.warp_count):
+        q = cast_ptr(Queue, (cast_ptr(Warp, cluster.warps) + i).queues) + COPIES.queue
+        if q.done != q.issued:
+            return True
+    return False
+
+
+@native
+def lacks(cluster: ptr_to(Cluster), k_at: u64, rule: u32, who: ptr_to(Who), other: ptr_to(Who)) -> None:
+    """Bytes of an mbarrier that is left: whose they are, and perhaps against whom."""
+    w = cast_ptr(Warp, cluster.warps) + who.warp
+    if other.site != 0:
+        blame(w, rule, who.site - 1, 1 << who.lane, k_at, other.site, other.warp, 1 << other.lane)
+    else:
+        find_against(w, rule, who.site - 1, 1 << who.lane, k_at, 8, 0, 0, 0, 0)
+
+
+@native
+def cluster_lacks(cluster: ptr_to(Cluster)) -> None:
+    """A cluster is over, and all that it had under way."""
+    s = mbarriers_of(cluster)
+    if u64(s) == 0 or cluster.account_count == 0:
+        return
+    if copies_pend(cluster):
+        return
+    table = cast_ptr(Account, cluster.accounts)
+    for n in range(u32(ACCOUNTS)):
+        entry = table + n
+        if entry.at != 0 and entry.valid != 0:
+            bytes = awaited_bytes(entry.word)
+            k = s.keepers + n
+            if bytes != 0 and (bytes >> (BYTES - 1)) == 0 and entry.asked.site != 0:
+                lacks(cluster, k.at, _MISSING, entry.asked, entry.brought)
+            elif (bytes >> (BYTES - 1)) != 0 and entry.brought.site != 0:
+                lacks(cluster, k.at, _UNEXPECTED, entry.brought, entry.asked)
+
+
+@native
+def clusters_renewed(cluster: ptr_to(Cluster)) -> None:
+    """A cluster begins."""
+    s = clusters_of(cluster)
+    if u64(s) != 0:
+        fill_bytes(s.met, 0, u64(cluster.warp_count) * 4)
+        fill_bytes(s.waited, 0, u64(cluster.warp_count) * 4)
+        fill_bytes(s.any, 0, u64(cluster.cta_count) * 4)
+        fill_bytes(s.reaches, 0, u64(cluster.warp_count * cluster.cta_count) * Reach.size)
+
+
+HOOKS: Mapping[str, Native] = {
+    "accessed": cluster_reached, "accessed_one": cluster_reached_one, "cluster_waited": cluster_met, "lanes_exit": cluster_left,
+    "cluster_finished": cluster_lacks, "cluster_begins": clusters_renewed,
+}  # fmt: skip

@@ -1,0 +1,54 @@
+"""Lanes of one store that write different bytes to one place (rules/races.py): which of them stay is not said. Lanes that store
+one sum, made by a butterfly of shuffles, may differ in its rounding (program/butterflies.py)."""
+
+from __future__ import annotations
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import load, mask_bits, select, trailing_zeros
+from mmulator.codegen.types import ptr_to, u8, u32, u64
+from mmulator.native.state import Warp
+from mmulator.rules.races import LANES_DIFFER, MATRIX_ROWS
+from mmulator.sanitizer.found import find
+from mmulator.sanitizer.shadow.records import PATTERNS, races_of
+from mmulator.sanitizer.shadow.shadow import is_watched
+
+U64 = u64.vec(32)
+_DIFFER, _ROWS = LANES_DIFFER.number, MATRIX_ROWS.number
+
+
+@native
+def judge_lanes(
+    w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, image: ptr_to(u8), rows: u32, site: u32
+) -> None:
+    s = races_of(w.cta.cluster)
+    if u64(s) != 0:
+        p = s.patterns + (site & (PATTERNS - 1))
+        if p.site == site + 1 and p.mask == mask and p.bytes == bytes and p.leaders == mask:
+            return  # each has an address of its own
+    if w.cta.fault != 0 or mask == 0 or is_watched(at[trailing_zeros(mask)] | base) == 0:
+        return
+    alike = u32(0)
+    if u64(s) != 0 and rows == 0:
+        alike = s.launch.sums[site]
+    places = load(U64, at)
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        same = left & mask_bits(places == at[lane])
+        left = left & ~same
+        others = same & (same - 1)
+        while others != 0:
+            other = trailing_zeros(others)
+            others = others & (others - 1)
+            differ = u32(0)
+            for n in range(bytes):
+                differ = differ | u32(image[lane * bytes + n] ^ image[other * bytes + n])
+            if differ != 0 and ((lane ^ other) & ~alike) != 0:
+                entry = find(w, select(rows != 0, _ROWS, u32(_DIFFER)), site, same, at[lane] | base, bytes)
+                if u64(entry) != 0:
+                    if entry.count == 1:
+                        entry.words[0] = u64(lane) | (u64(other) << 32)
+                return
+
+
+HOOKS = {"lanes_stored": judge_lanes}

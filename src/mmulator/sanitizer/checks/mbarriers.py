@@ -1,0 +1,400 @@
+"""Rules of mbarriers (rules/mbarriers.py): who made one, who has used it since, and what lies over it.
+
+What is known besides native/asynchrony/accounts.py has the same numbers: a Keeper for each mbarrier, and for each warp a Use, which is an
+operation of lanes on it. Of the lanes of a warp the newest are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mmulator.codegen.lang import Native, native
+from mmulator.codegen.ops import cast_ptr, fill_bytes, load, mask_bits, minimum, select, trailing_zeros
+from mmulator.codegen.types import Struct, boolean, ptr_to, u32, u64
+from mmulator.native.asynchrony.accounts import account_of, entry_of, warp_number
+from mmulator.native.hooks.events import (
+    PROXY_SHIFT,
+    READ,
+    SAID,
+    SCOPE_MASK,
+    SCOPE_SHIFT,
+    SCOPES,
+    WRITE,
+    Fence,
+    Order,
+    Proxy,
+)
+from mmulator.native.memory.windows import OFFSET_MASK, SHARED, U64, WITHIN, shared_of
+from mmulator.native.state import ACCOUNTS, Account, Cluster, Completes, Cta, Transfer, TransferKind, Warp, Who
+from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
+from mmulator.rules import mbarriers as rules
+from mmulator.sanitizer.found import find, find_against, generic_of, host_of, of_cluster
+from mmulator.sanitizer.order.clocks import agent_of, knower_of, knows, knows_fenced, now, orders_of
+from mmulator.sanitizer.order.phases import mbarrier_agent, mbarrier_phase
+
+_IN_USE, _AFTER_INVAL, _INVAL_IN_USE, _NOT_VISIBLE = (
+    r.number for r in (rules.INIT_IN_USE, rules.AFTER_INVAL, rules.INVAL_IN_USE, rules.INIT_NOT_VISIBLE)
+)
+_NARROW, _UNSAID, _UNFENCED = (r.number for r in (rules.SCOPE_TOO_NARROW, rules.SCOPE_UNSAID, rules.INIT_NOT_FENCED))
+_STORED_TO, _READ_AS_DATA = rules.STORED_TO.number, rules.READ_AS_DATA.number
+GRANULE = 8  # bytes of an mbarrier
+BITS = 32  # of a word of the map of live mbarriers
+
+# Of an mbarrier. at: its generic address. agent, clock: who initialised it, or invalidated it; when. async_clock: of
+# its agent, in the phase in which what was issued last completes (0: nothing was), and who issued that. settled: as of a Use.
+# fenced: a fence of its mbarrier.init lies behind that, or has been asked for.
+Keeper = Struct("Keeper", [
+    ("at", u64), ("agent", u32), ("clock", u32), ("async_clock", u32), ("settled", u32), ("issued", Who), ("fenced", u32),
+])  # fmt: skip
+# Of a warp at one: lanes that know of its mbarrier.init; those that used it at the newest clock, in which phase, where. settled:
+# a thread of its block that has exited knew of it. until: as `next_meeting` says.
+Use = Struct("Use", [
+    ("known", u32), ("lanes", u32), ("clock", u32), ("phase", u32), ("site", u32), ("settled", u32), ("until", u32),
+])  # fmt: skip
+# Of a cluster. low, high: where live ones lie, by addresses without slot and rank. bits: of each CTA `words`, a bit a granule.
+Mbarriers = Struct("Mbarriers", [
+    ("low", u64), ("high", u64), ("live", u32), ("words", u32),
+    ("keepers", ptr_to(Keeper)), ("uses", ptr_to(Use)), ("bits", ptr_to(u32)),
+])  # fmt: skip
+
+
+def mbarriers_of(cluster: Any) -> Any:
+    """Macro: what is known of a cluster's mbarriers, or null."""
+    return cast_ptr(Mbarriers, of_cluster(cluster).field("mbarriers"))
+
+
+@native(inline=True)
+def number_of(cluster: ptr_to(Cluster), account: ptr_to(Account)) -> u64:
+    return (u64(account) - u64(cluster.accounts)) // Account.size
+
+
+@native
+def mark(cluster: ptr_to(Cluster), at: u64, live: boolean) -> None:
+    """There is an mbarrier at a generic address from now on, or none any more."""
+    s = mbarriers_of(cluster)
+    granule = u32(((at & WITHIN) - SHARED_BASE) // GRANULE)
+    word = s.bits + (u32((at & OFFSET_MASK) >> RANK_SHIFT) * s.words + granule // BITS)
+    bit = 1 << (granule % BITS)
+    if live:
+        if (word[0] & bit) == 0:
+            s.live = s.live + 1
+        word[0] = word[0] | bit
+        within = at & WITHIN
+        s.low = minimum(s.low, within)
+        s.high = select(within + GRANULE > s.high, within + GRANULE, s.high)
+    elif (word[0] & bit) != 0:
+        s.live = s.live - 1
+        word[0] = word[0] & ~bit
+
+
+@native
+def next_meeting(w: ptr_to(Warp), mask: u32) -> u32:
+    """How often barrier.cluster will have been complete when these lanes have arrived there once more."""
+    now_at = w.cta.cluster.generation
+    if (w.cluster_came & mask & mask_bits(w.cluster_generation == now_at)) != 0:
+        return now_at + 2
+    return now_at + 1
+
+
+@native
+def blame(
+    w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, at: u64, other_site: u32, other_warp: u32, other_lanes: u32
+) -> None:
+    """A rule about an mbarrier is broken, against something that warp `other_warp` of the cluster did."""
+    cluster = w.cta.cluster
+    warps = cluster.launch.warps
+    cta = cast_ptr(Cta, cluster.ctas) + other_warp // warps
+    find_against(w, rule, site, lanes, at, GRANULE, other_site, cta.linear, other_warp % warps, other_lanes)
+
+
+@native
+def knows_of_warp(w: ptr_to(Warp), lane: u32, warp: u32, lanes: u32, clock: u32) -> boolean:
+    """Whether a lane knows of what one of these lanes of a warp of the cluster did: it may speak for the others. libcu++ lets the
+    first of those that match.any.sync names do so."""
+    left = lanes
+    while left != 0:
+        other = trailing_zeros(left)
+        left = left & (left - 1)
+        if knows(w, lane, warp * 32 + other, clock) != 0:
+            return True
+    return False
+
+
+# its life -------------------------------------------------------------------------------------------------------------
+@native
+def mbarrier_is_made(w: ptr_to(Warp), lane: u32, barrier: u64, count: u64, site: u32) -> None:
+    """mbarrier.init."""
+    cluster = w.cta.cluster
+    s = mbarriers_of(cluster)
+    if u64(s) == 0:
+        return
+    entry = entry_of(cluster, barrier)
+    if u64(entry) == 0:
+        return
+    at = generic_of(cluster, barrier)
+    one = 1 << lane
+    if entry.at != 0 and entry.valid != 0:
+        who = entry.made
+        blame(w, _IN_USE, site, one, at, who.site, who.warp, 1 << who.lane)
+    number = number_of(cluster, entry)
+    k = s.keepers + number
+    fill_bytes(k, 0, Keeper.size)
+    k.at = at
+    k.agent = agent_of(w, lane)
+    k.clock = now(w)
+    fill_bytes(s.uses + number * u64(cluster.warp_count), 0, u64(cluster.warp_count) * Use.size)
+    mark(cluster, at, True)
+
+
+@native
+def mbarrier_is_gone(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
+    """mbarrier.inval: whoever uses it has done so, and what completes it has."""
+    cluster = w.cta.cluster
+    s = mbarriers_of(cluster)
+    if u64(s) == 0:
+        return
+    entry = account_of(cluster, barrier)
+    if u64(entry) == 0:
+        return
+    number = number_of(cluster, entry)
+    k = s.keepers + number
+    one = 1 << lane
+    for i in range(cluster.warp_count):
+        use = s.uses + (number * u64(cluster.warp_count) + u64(i))
+        if use.lanes != 0 and not knows_of_warp(w, lane, i, use.lanes, use.clock):
+            blame(w, _INVAL_IN_USE, site, one, k.at, use.site + 1, i, use.lanes)
+    if k.async_clock != 0:
+        if knows(w, lane, mbarrier_agent(cluster, barrier), k.async_clock) == 0:
+            who = k.issued
+            blame(w, _INVAL_IN_USE, site, one, k.at, who.site, who.warp, 1 << who.lane)
+    k.agent = agent_of(w, lane)
+    k.clock = now(w)
+    mark(cluster, k.at, False)
+
+
+@native
+def know_init(w: ptr_to(Warp), mask: u32, k: ptr_to(Keeper), use: ptr_to(Use), who: ptr_to(Who), site: u32) -> None:
+    """Lanes use an mbarrier: its mbarrier.init comes before. Lanes of one warp are not judged by it."""
+    left = mask & ~use.known
+    use.known = use.known | mask
+    lost = u32(0)
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        if k.agent // 32 != warp_number(w) and knows(w, lane, k.agent, k.clock) == 0:
+            lost = lost | (1 << lane)
+    if lost != 0:
+        blame(w, _NOT_VISIBLE, site, lost, k.at, who.site, who.warp, 1 << who.lane)
+
+
+@native
+def mbarrier_is_used(w: ptr_to(Warp), mask: u32, at: u64, site: u32) -> None:
+    """Lanes operate on one mbarrier, at a generic address."""
+    cluster = w.cta.cluster
+    s = mbarriers_of(cluster)
+    barrier = host_of(cluster, at)
+    entry = account_of(cluster, barrier)
+    if u64(entry) == 0:
+        return
+    number = number_of(cluster, entry)
+    k = s.keepers + number
+    if entry.valid == 0:
+        lane = trailing_zeros(mask)
+        rule = u32(_INVAL_IN_USE)
+        if knows(w, lane, k.agent, k.clock) != 0:
+            rule = _AFTER_INVAL
+        who = entry.ended
+        blame(w, rule, site, mask, at, who.site, who.warp, 1 << who.lane)
+        return
+    use = s.uses + (number * u64(cluster.warp_count) + u64(warp_number(w)))
+    if (mask & ~use.known) != 0:
+        know_init(w, mask, k, use, entry.made, site)
+    clock = now(w)
+    if use.clock == clock and use.site == site:
+        use.lanes = use.lanes | mask
+    else:
+        use.lanes = mask
+        use.clock = clock
+        use.site = site
+    use.phase = mbarrier_phase(cluster, barrier)
+    use.until = next_meeting(w, mask)
+    use.settled = 0
+
+
+@native
+def issued_for(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
+    """A lane issues what completes an mbarrier later."""
+    cluster = w.cta.cluster
+    s = mbarriers_of(cluster)
+    entry = account_of(cluster, barrier)
+    if u64(s) == 0 or u64(entry) == 0:
+        return
+    number = number_of(cluster, entry)
+    k = s.keepers + number
+    use = s.uses + (number * u64(cluster.warp_count) + u64(warp_number(w)))
+    know_init(w, 1 << lane, k, use, entry.made, site)
+    k.async_clock = mbarrier_phase(cluster, barrier)
+    k.issued.site = site + 1
+    k.issued.warp = warp_number(w)
+    k.issued.lane = lane
+    k.settled = 0
+
+
+@native
+def completed_by(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
+    """A lane issues a copy whose bytes complete an mbarrier, through the asynchronous proxy: a fence lies behind the
+    mbarrier.init, for that proxy or for mbarriers. Each is judged once."""
+    cluster = w.cta.cluster
+    s = mbarriers_of(cluster)
+    entry = account_of(cluster, barrier)
+    if u64(s) == 0 or u64(entry) == 0:
+        return
+    k = s.keepers + number_of(cluster, entry)
+    if k.fenced == 0 and entry.valid != 0:
+        k.fenced = 1
+        if knows_fenced(w, lane, k.agent, k.clock) == 0 and knows(w, lane, k.agent, k.clock) != 0:
+            who = entry.made
+            blame(w, _UNFENCED, site, 1 << lane, k.at, who.site, who.warp, 1 << who.lane)
+
+
+@native
+def mbarriers_fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32, at: ptr_to(u64), site: u32) -> None:
+    """fence.mbarrier_init: for what its threads have initialised."""
+    s = mbarriers_of(w.cta.cluster)
+    if kind != Fence.MBARRIER_INIT or u64(s) == 0:
+        return
+    first = warp_number(w) * 32
+    for n in range(u32(ACCOUNTS)):
+        k = s.keepers + n
+        lane = k.agent - first
+        if k.at != 0 and lane < 32:
+            k.fenced = k.fenced | ((mask >> lane) & 1)
+
+
+@native
+def mbarrier_is_issued(t: ptr_to(Transfer)) -> None:
+    """A copy that mbarriers hear of."""
+    if t.completes == Completes.BYTES:
+        w = cast_ptr(Warp, t.warp)
+        left = t.barriers
+        while left != 0:
+            rank = trailing_zeros(left)
+            left = left & (left - 1)
+            barrier = u64(shared_of(w.cta.cluster, rank)) + t.offset
+            issued_for(w, t.lane, barrier, t.site)
+            if t.kind != TransferKind.STORE_ASYNC:
+                completed_by(w, t.lane, barrier, t.site)
+
+
+@native
+def mbarrier_signalled(w: ptr_to(Warp), mask: u32, barrier: u64, counted: u32, site: u32) -> None:
+    """cp.async.mbarrier.arrive."""
+    issued_for(w, trailing_zeros(mask), barrier, site)
+
+
+@native
+def mbarrier_released(
+    w: ptr_to(Warp), mask: u32, barrier: u64, arrivals: u64, expected: u64, came: u64, site: u32
+) -> None:
+    """An arrival that says .release.cta, or no scope, which is the same, at the mbarrier of another block."""
+    cluster = w.cta.cluster
+    if cluster.cta_count == 1 or arrivals == 0:
+        return
+    order = knower_of(orders_of(cluster), w).order
+    rule = u32(_NARROW)
+    if (order & SAID) == 0:
+        rule = _UNSAID
+    elif (order & Order.RELEASE) == 0 or ((order >> SCOPE_SHIFT) & SCOPE_MASK) != SCOPES["cta"]:
+        return
+    at = generic_of(cluster, barrier)
+    if u32((at & OFFSET_MASK) >> RANK_SHIFT) != w.cta.rank:
+        find(w, rule, site, mask, at, GRANULE)
+
+
+# what lies over it ----------------------------------------------------------------------------------------------------
+@native
+def live_in(cluster: ptr_to(Cluster), at: u64, bytes: u32) -> u64:
+    """The generic address of the first live mbarrier of which some bytes are there; 0 for none."""
+    s = mbarriers_of(cluster)
+    within = at & WITHIN
+    if within >= s.high or within + u64(bytes) <= s.low:
+        return 0
+    rank = u32((at & OFFSET_MASK) >> RANK_SHIFT)
+    bits = s.bits + rank * s.words
+    first = u32((within - SHARED_BASE) // GRANULE)
+    last = u32((within + u64(bytes) - 1 - SHARED_BASE) // GRANULE)
+    for granule in range(first, last + 1):
+        if ((bits[granule // BITS] >> (granule % BITS)) & 1) != 0:
+            return u64(SHARED) | (u64(rank) << RANK_SHIFT) | (u64(granule) * GRANULE + SHARED_BASE)
+    return 0
+
+
+@native
+def lies_over(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
+    """An access to shared memory that is no operation on mbarriers."""
+    cluster = w.cta.cluster
+    found = live_in(cluster, at, bytes)
+    if found == 0:
+        return
+    entry = account_of(cluster, host_of(cluster, found))
+    if u64(entry) == 0:
+        return
+    rule = u32(_READ_AS_DATA)
+    if (access & WRITE) != 0:
+        rule = _STORED_TO
+    who = entry.made
+    blame(w, rule, site, 1 << lane, found, who.site, who.warp, 1 << who.lane)
+
+
+@native
+def touched_one(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
+    s = mbarriers_of(w.cta.cluster)
+    if u64(s) != 0:
+        if s.live != 0 and (at >> SLOT_SHIFT) == SLOT_SHARED:
+            lies_over(w, lane, at, bytes, access, site)
+
+
+@native
+def touched(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
+    s = mbarriers_of(w.cta.cluster)
+    if u64(s) == 0:
+        return
+    places = load(U64, at) | base
+    if (access >> PROXY_SHIFT) == Proxy.MBARRIER:
+        left = mask
+        if (access & READ) == 0:  # mbarrier.init and inval have hooks of their own
+            left = 0
+        while left != 0:
+            place = at[trailing_zeros(left)] | base
+            same = left & mask_bits(places == place)
+            left = left & ~same
+            mbarrier_is_used(w, same, place, site)
+        return
+    if s.live == 0:
+        return
+    within = places & WITHIN
+    near = mask & mask_bits(((places >> SLOT_SHIFT) == SLOT_SHARED) & (within < s.high) & (within + u64(bytes) > s.low))
+    while near != 0:
+        lane = trailing_zeros(near)
+        near = near & (near - 1)
+        lies_over(w, lane, at[lane] | base, bytes, access, site)
+
+
+@native
+def mbarriers_forgotten(cluster: ptr_to(Cluster)) -> None:
+    """A cluster begins: there are no mbarriers."""
+    s = mbarriers_of(cluster)
+    if u64(s) != 0:
+        if s.high != 0:
+            fill_bytes(s.bits, 0, u64(s.words * cluster.cta_count) * 4)
+        s.low = WITHIN
+        s.high = 0
+        s.live = 0
+
+
+HOOKS: Mapping[str, Native] = {
+    "mbarrier_made": mbarrier_is_made, "mbarrier_gone": mbarrier_is_gone, "accessed": touched, "accessed_one": touched_one,
+    "transfer_issued": mbarrier_is_issued, "copy_signals": mbarrier_signalled, "cluster_begins": mbarriers_forgotten,
+    "mbarrier_arrived": mbarrier_released, "fenced": mbarriers_fenced,
+}  # fmt: skip

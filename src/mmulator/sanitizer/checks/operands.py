@@ -1,0 +1,169 @@
+"""Rules of operands of matrix instructions (rules/operands.py)."""
+
+from __future__ import annotations
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import load, mask_bits, select, trailing_zeros
+from mmulator.codegen.types import i64, ptr_to, u32, u64
+from mmulator.native.hooks.operands import Operand
+from mmulator.native.state import FULL, Warp
+from mmulator.program.addresses import SLOT_LOCAL, SLOT_PARAM, SLOT_SHIFT
+from mmulator.program.fragments import Misuse
+from mmulator.rules import operands as rules
+from mmulator.sanitizer.found import find
+from mmulator.sanitizer.shadow.shadow import put_by_tensor_copy
+
+U32, U64 = u32.vec(32), u64.vec(32)
+
+# Bits of a matrix descriptor that belong to no field: 14-15, 30-31, 46-48, 52-61.
+RESERVED = 3 << 14 | 3 << 30 | 7 << 46 | 0x3FF << 52
+LINE = 16  # bytes that every line begins at a multiple of by CUDA's description of wmma
+_WGMMA, _WMMA, _SELECTOR = rules.WGMMA_OPERAND.number, rules.WMMA_OPERAND.number, rules.SELECTOR.number
+_RANGE, _METADATA, _ORDER = rules.SELECTOR_RANGE.number, rules.METADATA.number, rules.ORDER.number
+_ADDRESS, _STRIDE, _SHORT = rules.ADDRESS.number, rules.STRIDE.number, rules.SHORT_STRIDE.number
+_SPACE, _RESERVED, _ROWS, _UNEVEN = rules.SPACE.number, rules.RESERVED.number, rules.ROWS.number, rules.UNEVEN.number
+_BASE = rules.BASE_OFFSET.number
+# The rule of each Misuse.
+_BY_MISUSE = {Misuse.CONVERTED: rules.CONVERTED, Misuse.REORDERED: rules.REORDERED, Misuse.UNEVEN: rules.UNEVEN}
+_MISUSES = tuple(_BY_MISUSE.get(each, rules.FRAGMENT).number for each in Misuse)
+
+
+@native
+def judge_operand(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), operand: u32, allowed: u64, site: u32) -> None:
+    """Whether all lanes give the same, and something that is allowed."""
+    lane = trailing_zeros(mask)
+    first = values[lane]
+    others = mask & mask_bits(load(U64, values) != first)
+    if others != 0:
+        rule = select(operand <= Operand.B_DESC, _WGMMA, select(operand <= Operand.STRIDE, _WMMA, u32(_SELECTOR)))
+        other = trailing_zeros(others)
+        entry = find(w, rule, site, others, 0, 0)
+        if u64(entry) != 0:
+            if entry.count == 1:
+                entry.words[0] = u64(operand)
+                entry.words[1] = first
+                entry.words[2] = values[other]
+                entry.words[3] = u64(lane)
+    if allowed != 0:
+        if first > 63 or ((allowed >> (first & 63)) & 1) == 0:
+            entry = find(w, _RANGE, site, mask, 0, 0)
+            if u64(entry) != 0:
+                if entry.count == 1:
+                    entry.words[0] = u64(operand)
+                    entry.words[1] = first
+                    entry.words[2] = allowed
+    if operand <= Operand.B_DESC:
+        if (first & RESERVED) != 0:
+            entry = find(w, _RESERVED, site, mask, 0, 0)
+            if u64(entry) != 0:
+                if entry.count == 1:
+                    entry.words[0] = u64(operand)
+                    entry.words[1] = first
+        judge_base(w, mask, first, operand, site)
+
+
+@native
+def judge_base(w: ptr_to(Warp), mask: u32, descriptor: u64, operand: u32, site: u32) -> None:
+    """Whether a swizzled matrix begins in the first row of the pattern that its base offset says. Tensor copies swizzle by the
+    address, so that the pattern of what they bring begins at multiples of its size, wherever the matrix does (CUTLASS has such).
+    """
+    mode = u32(descriptor >> 62)
+    if mode == 0:
+        return
+    row = u32(256) >> mode  # bytes: 128, 64, 32
+    start = (u32(descriptor) & 0x3FFF) << 4
+    base = u32(descriptor >> 49) & 7
+    wanted = u32(0)
+    if start % (8 * row) >= row:
+        wanted = (start >> 7) & 7
+    if base != wanted:
+        if base == 0:
+            if put_by_tensor_copy(w, start):
+                return
+        entry = find(w, _BASE, site, mask, 0, 0)
+        if u64(entry) != 0:
+            if entry.count == 1:
+                entry.words[0] = u64(operand)
+                entry.words[1] = u64(start) | (u64(base) << 32)
+                entry.words[2] = u64(wanted)
+
+
+@native
+def judge_place(w: ptr_to(Warp), at: u64, stride: i64, default: i64, bits: u32, aligned: u32, generic: u32, site: u32) -> None:
+    """Alignment of a matrix of wmma and of its lines, their distance, and the space that it is in."""
+    slot = at >> SLOT_SHIFT
+    line = i64(aligned)
+    if line > LINE:
+        line = LINE
+    rule = u32(0)
+    if stride != default and stride * i64(bits) % (8 * i64(aligned)) != 0:
+        rule = _ROWS
+    if stride != default and stride * i64(bits) % (8 * line) != 0:
+        rule = _STRIDE
+    if stride < default:
+        rule = _SHORT
+    if (at & (u64(aligned) - 1)) != 0:
+        rule = _ADDRESS
+    if generic != 0 and slot >= SLOT_LOCAL and slot <= SLOT_PARAM:
+        rule = _SPACE
+    if rule == 0:
+        return
+    entry = find(w, rule, site, FULL, at, 0)
+    if u64(entry) != 0:
+        if entry.count == 1:
+            entry.words[0] = at
+            entry.words[1] = stride
+            entry.words[2] = default
+            entry.words[3] = u64(aligned) | (u64(bits) << 32)
+
+
+@native
+def judge_metadata(w: ptr_to(Warp), words: ptr_to(u32), lanes: u32, undefined: u32, unordered: u32, site: u32) -> None:
+    """The nibbles of the lanes whose metadata is used: the first that must not be there."""
+    every = load(U32, words)
+    for n in range(u32(8)):
+        nibbles = (every >> U32(n * 4)) & 15
+        bad = lanes & mask_bits(((U32(undefined) >> nibbles) & 1) != 0)
+        if bad != 0:
+            lane = trailing_zeros(bad)
+            nibble = (words[lane] >> (n * 4)) & 15
+            rule = select(((unordered >> nibble) & 1) != 0, _ORDER, u32(_METADATA))
+            entry = find(w, rule, site, bad, 0, 0)
+            if u64(entry) != 0:
+                if entry.count == 1:
+                    entry.words[0] = u64(nibble)
+                    entry.words[1] = u64(lane)
+                    entry.words[2] = u64(n)
+
+
+@native
+def judge_fragment(w: ptr_to(Warp), misuse: u32, number: u32, site: u32) -> None:
+    rule = u32(0)
+    for n, each in enumerate(_MISUSES):
+        rule = select(misuse == n, each, rule)
+    entry = find(w, rule, site, FULL, 0, 0)
+    if u64(entry) != 0:
+        if entry.count == 1:
+            entry.words[0] = u64(number) + 1
+
+
+@native
+def judge_elements(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+    """Some lanes operate on a fragment alone."""
+    if mask != 0 and mask != FULL:
+        find(w, _UNEVEN, site, mask, 0, 0)
+
+
+@native
+def judge_factors(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), site: u32) -> None:
+    """Lanes operate on a fragment with different numbers."""
+    if mask != 0:
+        others = mask & mask_bits(load(U64, values) != values[trailing_zeros(mask)])
+        if others != 0:
+            find(w, _UNEVEN, site, others, 0, 0)
+
+
+HOOKS = {
+    "operand_given": judge_operand, "fragment_placed": judge_place, "metadata_given": judge_metadata,
+    "fragment_used": judge_fragment, "fragment_operated": judge_elements, "fragment_scaled": judge_factors,
+}  # fmt: skip

@@ -1,0 +1,323 @@
+"""Rules of the generic and the asynchronous proxy (rules/proxies.py): bulk operations.
+
+What an operation reads and writes it is said to access when it is issued, as an agent whose end others may know of: an mbarrier's
+phase, or a bulk group of its thread. Who knows of the end, waits teach (clocks.py); conflicts.py says what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mmulator.codegen.lang import Native, native
+from mmulator.codegen.ops import cast_ptr, copy_bytes, null, stack, trailing_zeros
+from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
+from mmulator.native.asynchrony.accounts import warp_number
+from mmulator.native.asynchrony.boxes import next_row, row_inside, row_offset
+from mmulator.native.asynchrony.bulk import ALL, BYTES, FROM, IGNORED, KEPT, TO
+from mmulator.native.asynchrony.maps import Box
+from mmulator.native.asynchrony.tensor import CHUNK, swizzled
+from mmulator.native.hooks.events import Access, Shape
+from mmulator.native.memory.windows import SHARED, WITHIN, shared_of
+from mmulator.native.state import Cluster, Completes, Transfer, TransferKind, Warp
+from mmulator.native.threads.cluster import RESPONSE
+from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
+from mmulator.rules.proxies import NEVER_COMMITTED, PENDING_AT_EXIT
+from mmulator.sanitizer.checks.proxy_maps import MAP_BYTES, map_fenced, map_released, note_use
+from mmulator.sanitizer.checks.proxy_state import (
+    bulk_lane,
+    forget_proxies,
+    name_of,
+    note_issue,
+    proxies_of,
+)
+from mmulator.sanitizer.checks.proxy_wgmma import wgmma_begins, wgmma_gathers, wgmma_over
+from mmulator.sanitizer.checks.swizzles import OF_STORE, pattern_of_box, pattern_read
+from mmulator.sanitizer.found import find
+from mmulator.sanitizer.order.clocks import NO_AGENT, learn, new_agent
+from mmulator.sanitizer.order.phases import phaser_of
+from mmulator.sanitizer.shadow.records import KIND_SHIFT, PATTERN_SHIFT, Actor, Kind
+from mmulator.sanitizer.shadow.shadow import act_async, is_watched, touch
+
+READ, WRITE, REDUCE = int(Access.READ), int(Access.WRITE), int(Access.WRITE | Access.ATOMIC)
+LINE = 128  # bytes in which no swizzle of 16-byte chunks exchanges any, at a multiple of 1024
+_PENDING, _UNCOMMITTED = PENDING_AT_EXIT.number, NEVER_COMMITTED.number
+
+
+# who it is ------------------------------------------------------------------------------------------------------------
+@native
+def operation_acts(
+    w: ptr_to(Warp), lane: u32, site: u32, access: u32, kind: u32, agent: u32, clock: u32, global_: u32, out: ptr_to(Actor)
+) -> None:
+    """An operation that a lane issues now is about to access memory."""
+    act_async(w, lane, 1 << lane, site, access, kind, agent, clock, global_, out)
+    note_issue(w, lane, agent, clock, site, 0)
+
+
+@native
+def use_barrier(t: ptr_to(Transfer), rank: u32) -> None:
+    """p.agent, p.clock: the mbarrier that hears of what goes to the CTA of a rank."""
+    w = cast_ptr(Warp, t.warp)
+    cluster = w.cta.cluster
+    p = proxies_of(cluster)
+    owner = rank
+    if ((t.barriers >> rank) & 1) == 0:
+        owner = trailing_zeros(t.barriers)
+    p.agent = NO_AGENT
+    p.clock = 1
+    entry = phaser_of(cluster, u64(shared_of(cluster, owner)) + t.offset)
+    if u64(entry) != 0:
+        p.agent = entry.agent
+        p.clock = entry.clock
+        p.noted = 1
+        name = name_of(cluster, entry.agent)
+        name.agent = entry.agent + 1
+        name.first = entry.clock - entry.phase
+        name.at = (u64(owner) << RANK_SHIFT) + (t.offset + (SHARED + SHARED_BASE))
+
+
+@native(inline=True)
+def in_cta(rank: u32, at: u64) -> u64:
+    """The generic address of a byte of a CTA's shared memory, by its place there."""
+    return (u64(rank) << RANK_SHIFT) + ((SHARED + SHARED_BASE) + at)
+
+
+# what it accesses -----------------------------------------------------------------------------------------------------
+@native
+def touch_pieces(a: ptr_to(Actor), at: u64, bytes: u64, kept: u32) -> None:
+    """Bytes that lie together, of each 16 those of `kept`."""
+    if kept == ALL:
+        touch(a, at, bytes)
+        return
+    for i in range(bytes):
+        if ((kept >> (u32(i) & 15)) & 1) != 0:
+            touch(a, at + i, 1)
+
+
+@native
+def touch_shared_row(a: ptr_to(Actor), box: ptr_to(Box), rank: u32, at: u64) -> None:
+    """A row of a box in shared memory."""
+    if box.swizzle == 0 or box.row == box.pitch:
+        touch(a, in_cta(rank, at), u64(box.row))
+    else:
+        for c in range(u64(box.row) // CHUNK):
+            touch(a, in_cta(rank, swizzled(box, at + c * CHUNK)), CHUNK)
+
+
+@native
+def touch_box(a: ptr_to(Actor), box: ptr_to(Box), rank: u32, inside: boolean) -> None:
+    """A box in shared memory; `inside`: of a store, which reads only rows that are in the tensor."""
+    if (box.swizzle == 0 or box.row == box.pitch) and (not inside or box.whole != 0) and box.row == box.pitch:
+        touch(a, in_cta(rank, box.place), u64(box.rows) * u64(box.row))
+        return
+    copy = stack(Box)
+    copy_bytes(copy, box, Box.size)
+    at = box.place
+    for _ in range(box.rows):
+        if not inside:
+            touch_shared_row(a, box, rank, at)
+        elif row_inside(copy) != 0:
+            touch_shared_row(a, box, rank, at)
+        next_row(copy, 1)
+        at = at + u64(box.pitch)
+
+
+@native
+def touch_tensor(a: ptr_to(Actor), box: ptr_to(Box)) -> None:
+    """The part of the tensor that a box is a copy of: rows that lie together as one."""
+    if box.low == box.high:
+        return
+    copy = stack(Box)
+    copy_bytes(copy, box, Box.size)
+    first = u64(0)
+    end = u64(0)
+    for _ in range(box.rows):
+        if row_inside(copy) != 0:
+            at = box.address + row_offset(copy) + u64(box.low)
+            if at != end:
+                if first != end:
+                    touch(a, first, end - first)
+                first = at
+            end = at + u64(box.high - box.low)
+        next_row(copy, 1)
+    if first != end:
+        touch(a, first, end - first)
+
+
+@native
+def reads_of(t: ptr_to(Transfer), shape: u32, agent: u32, clock: u32) -> None:
+    """What a transfer reads."""
+    w = cast_ptr(Warp, t.warp)
+    a = stack(Actor)
+    if shape == Shape.BOX:
+        box = cast_ptr(Box, address(t.payload))  # noqa: F821
+        load = u32(t.completes == Completes.BYTES)
+        operation_acts(w, t.lane, t.site, READ, Kind.TENSOR, agent, clock, load, a)
+        if load != 0:
+            touch_tensor(a, box)
+        else:
+            if u64(box.rows) * u64(box.pitch) > LINE:
+                a.pattern = pattern_of_box(box)
+            touch_box(a, box, w.cta.rank, True)
+            pattern_read(a, OF_STORE, 0)
+    elif shape == Shape.PLAIN:
+        at = t.payload[FROM]
+        operation_acts(w, t.lane, t.site, READ, Kind.BULK, agent, clock, u32((at >> SLOT_SHIFT) != SLOT_SHARED), a)
+        low = t.payload[IGNORED] & 0xFF
+        touch(a, at + low, t.payload[BYTES] - low - (t.payload[IGNORED] >> 8))
+
+
+@native
+def writes_to_shared(t: ptr_to(Transfer), shape: u32, access: u32, targets: u32) -> None:
+    """What a transfer writes to the shared memory of CTAs, each of which hears of it at its own mbarrier."""
+    w = cast_ptr(Warp, t.warp)
+    p = proxies_of(w.cta.cluster)
+    a = stack(Actor)
+    left = targets
+    while left != 0:
+        rank = trailing_zeros(left)
+        left = left & (left - 1)
+        use_barrier(t, rank)
+        if shape == Shape.BOX:
+            box = cast_ptr(Box, address(t.payload))  # noqa: F821
+            kind = u32(Kind.TENSOR) | (pattern_of_box(box) << (PATTERN_SHIFT - KIND_SHIFT))
+            operation_acts(w, t.lane, t.site, access, kind, p.agent, p.clock, 0, a)
+            touch_box(a, box, rank, False)
+        else:
+            kind = Kind.BULK
+            bytes = t.payload[BYTES]
+            if shape == Shape.WORDS:
+                kind = Kind.STORE
+                bytes = t.payload[1]
+            if shape == Shape.RESPONSE:
+                bytes = RESPONSE
+            operation_acts(w, t.lane, t.site, access, kind, p.agent, p.clock, 0, a)
+            touch(a, in_cta(rank, (t.payload[TO] & WITHIN) - SHARED_BASE), bytes)
+
+
+@native
+def load_issued(t: ptr_to(Transfer), shape: u32, access: u32) -> None:
+    """A transfer that mbarriers hear of."""
+    w = cast_ptr(Warp, t.warp)
+    p = proxies_of(w.cta.cluster)
+    targets = t.barriers
+    if shape == Shape.BOX:
+        targets = cast_ptr(Box, address(t.payload)).targets  # noqa: F821
+    use_barrier(t, trailing_zeros(t.barriers))
+    reads_of(t, shape, p.agent, p.clock)
+    if p.map != 0:
+        l = bulk_lane(w, t.lane)
+        note_use(w, t.lane, p.agent, p.clock, l.reads - 1, u32(w.bulk_groups[t.lane]) + 1, t.site)
+    writes_to_shared(t, shape, access, targets)
+
+
+@native
+def store_issued(t: ptr_to(Transfer), shape: u32, access: u32) -> None:
+    """A transfer to global memory, in a bulk group of its lane."""
+    w = cast_ptr(Warp, t.warp)
+    p = proxies_of(w.cta.cluster)
+    a = stack(Actor)
+    if shape == Shape.WORDS:
+        return  # st.async to global memory: nobody can wait for it
+    l = bulk_lane(w, t.lane)
+    clock = u32(w.bulk_groups[t.lane]) + 1
+    p.agent = l.writes - 1
+    p.clock = clock
+    reads_of(t, shape, l.reads - 1, clock)
+    l.pending = clock
+    l.site = t.site
+    if p.map != 0:
+        note_use(w, t.lane, NO_AGENT, 0, l.reads - 1, clock, t.site)
+    if shape == Shape.BOX:
+        operation_acts(w, t.lane, t.site, access, Kind.TENSOR, l.writes - 1, clock, 1, a)
+        if t.kind == TransferKind.TENSOR_STORE:
+            p.store = t
+            p.replica = 0
+        touch_tensor(a, cast_ptr(Box, address(t.payload)))  # noqa: F821
+        p.store = null(u8)
+    else:
+        operation_acts(w, t.lane, t.site, access, Kind.BULK, l.writes - 1, clock, 1, a)
+        kept = u32(ALL)
+        if t.kind < TransferKind.OWN:
+            kept = u32(t.payload[KEPT])
+        touch_pieces(a, t.payload[TO], t.payload[BYTES], kept)
+
+
+@native
+def transfer_begins(t: ptr_to(Transfer), shape: u32) -> None:
+    """A transfer is issued."""
+    w = cast_ptr(Warp, t.warp)
+    p = proxies_of(w.cta.cluster)
+    if w.cta.fault == 0:
+        access = u32(WRITE)
+        if t.kind >= TransferKind.OWN:
+            access = REDUCE
+        if t.completes == Completes.BYTES:
+            if t.barriers != 0:
+                load_issued(t, shape, access)
+        else:
+            store_issued(t, shape, access)
+    p.map = 0
+
+
+@native
+def map_used(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
+    """A copy that is issued next uses a tensor map."""
+    cluster = w.cta.cluster
+    p = proxies_of(cluster)
+    p.map = 0
+    if is_watched(at) == 2:
+        p.map = at
+        if p.maps == 0:
+            p.maps = new_agent(cluster) + 1
+        a = stack(Actor)
+        act_async(w, lane, 1 << lane, site, READ, Kind.MAP, p.maps - 1, 1, 1, a)
+        touch(a, at, MAP_BYTES)
+
+
+# bulk groups ----------------------------------------------------------------------------------------------------------
+@native
+def groups_waited(w: ptr_to(Warp), mask: u32, pending: u64, read: u32, site: u32) -> None:
+    """All but the newest groups of lanes have read, or are over."""
+    lanes = proxies_of(w.cta.cluster).lanes + warp_number(w) * 32
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        l = lanes + lane
+        if l.reads != 0 and w.bulk_groups[lane] > pending:
+            clock = u32(w.bulk_groups[lane] - pending)
+            one = u32(1)
+            learn(w, one << lane, l.reads - 1, clock)
+            if read == 0:
+                learn(w, one << lane, l.writes - 1, clock)
+            if l.pending <= clock:
+                l.pending = 0
+
+
+@native
+def lanes_leave(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+    """Threads exit: nobody will wait for what they stored."""
+    lanes = proxies_of(w.cta.cluster).lanes + warp_number(w) * 32
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        l = lanes + lane
+        if l.pending != 0:
+            one = u32(1)
+            rule = u32(_PENDING)
+            if l.pending > u32(w.bulk_groups[lane]):
+                rule = _UNCOMMITTED
+            find(w, rule, l.site, one << lane, 0, 0)
+
+
+@native
+def proxies_begin(cluster: ptr_to(Cluster)) -> None:
+    forget_proxies(cluster)
+
+
+HOOKS: Mapping[str, Native] = {
+    "transfer_filled": transfer_begins, "map_used": map_used, "map_published": map_released, "fenced": map_fenced,
+    "bulk_waited": groups_waited, "lanes_exit": lanes_leave, "cluster_begins": proxies_begin,
+    "wgmma_issued": wgmma_begins, "wgmma_committed": wgmma_gathers, "wgmma_waited": wgmma_over,
+}  # fmt: skip

@@ -1,0 +1,206 @@
+"""Tensor maps that a kernel changes: the fences between the change and a copy, and changes while a copy uses the map.
+
+A use of a map is an access to its 128 bytes in the shadow, of a kind of its own (Kind.MAP): with whatever wrote them it is judged
+here, and nobody ever knows that it is over, so that whoever writes there comes here, too.
+"""
+
+from __future__ import annotations
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import cast_ptr, trailing_zeros
+from mmulator.codegen.types import boolean, ptr_to, u32, u64
+from mmulator.native.hooks.events import SPACE_GLOBAL, Fence
+from mmulator.native.state import Warp
+from mmulator.rules.proxies import MAP_FENCE_MISSING, MAP_IN_FLIGHT
+from mmulator.sanitizer.checks.proxy_state import MAP_FENCES, MAP_USES, MapFence, MapUse, note_fence, proxies_of
+from mmulator.sanitizer.found import find_against
+from mmulator.sanitizer.order.clocks import (
+    KNOWN,
+    NO_AGENT,
+    Orders,
+    agent_of,
+    entries_of,
+    hold_view,
+    now,
+    orders_of,
+    view,
+)
+from mmulator.sanitizer.order.issues import issue_knows, note_fenced
+from mmulator.sanitizer.shadow.records import Record
+
+MAP_BYTES = 128
+_FENCE, _FLIGHT = MAP_FENCE_MISSING.number, MAP_IN_FLIGHT.number
+UNORDERED, NO_RELEASE, NO_ACQUIRE = range(3)  # what is missing, in a finding's first word
+_ALL = -MAP_BYTES & 0xFFFFFFFFFFFFFFFF
+
+
+@native
+def map_fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32, at: ptr_to(u64), site: u32) -> None:
+    """fence.proxy.tensormap: what its lanes know when they execute it counts."""
+    if kind == Fence.ASYNC and (spaces == 0 or (spaces & SPACE_GLOBAL) != 0):
+        note_fenced(w.cta.cluster)
+    if kind != Fence.TENSORMAP_RELEASE and kind != Fence.TENSORMAP_ACQUIRE:
+        return
+    cluster = w.cta.cluster
+    p = proxies_of(cluster)
+    first = agent_of(w, 0)
+    left = mask
+    if kind == Fence.TENSORMAP_RELEASE:
+        clock = now(w)
+        knew = view(w, trailing_zeros(mask))
+        hold_view(cluster, knew)
+        p.released_count = note_fence(
+            cluster, cast_ptr(MapFence, p.released), p.released_count, 0, first, mask, clock, knew
+        )
+        return
+    while left != 0:
+        lane = trailing_zeros(left)
+        same = u32(0)
+        others = left
+        while others != 0:
+            other = trailing_zeros(others)
+            others = others & (others - 1)
+            if at[other] == at[lane]:
+                same = same | (1 << other)
+        left = left & ~same
+        clock = now(w)
+        knew = view(w, lane)
+        hold_view(cluster, knew)
+        p.acquired_count = note_fence(
+            cluster, cast_ptr(MapFence, p.acquired), p.acquired_count, at[lane] & _ALL, first, same, clock, knew
+        )
+
+
+@native
+def map_released(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
+    """tensormap.cp_fenceproxy has written a map: a release is in it."""
+    cluster = w.cta.cluster
+    p = proxies_of(cluster)
+    clock = now(w)
+    knew = view(w, lane)
+    hold_view(cluster, knew)
+    p.released_count = note_fence(
+        cluster, cast_ptr(MapFence, p.released), p.released_count, 0, agent_of(w, 0), 1 << lane, clock, knew
+    )
+
+
+@native
+def fence_known(w: ptr_to(Warp), lanes: u32, f: ptr_to(MapFence)) -> boolean:
+    """Whether a fence, of any of its lanes, comes before what lanes of a warp do now."""
+    left = f.lanes
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        if issue_knows(w, lanes, f.agent + lane, f.clock, KNOWN) != 0:
+            return True
+    return False
+
+
+@native
+def fence_knew(o: ptr_to(Orders), f: ptr_to(MapFence), agent: u32, clock: u32) -> boolean:
+    """Whether a fence comes behind what an agent did. What its warp did before counts: maps are published by whole warps."""
+    if (agent & ~u32(31)) == f.agent:
+        return clock <= f.clock
+    return entries_of(o, f.view)[agent] >= clock
+
+
+@native
+def was_released(w: ptr_to(Warp), acquired: ptr_to(MapFence), agent: u32, clock: u32) -> boolean:
+    """Whether behind what an agent did there was a release that the acquiring lanes knew of."""
+    cluster = w.cta.cluster
+    o = orders_of(cluster)
+    p = proxies_of(cluster)
+    if p.released_count > MAP_FENCES:
+        return True
+    fences = cast_ptr(MapFence, p.released)
+    for n in range(MAP_FENCES):
+        if u32(n) < p.released_count:
+            r = fences + n
+            if fence_knew(o, r, agent, clock):
+                left = r.lanes
+                while left != 0:
+                    lane = trailing_zeros(left)
+                    left = left & (left - 1)
+                    if fence_knew(o, acquired, r.agent + lane, r.clock):
+                        return True
+    return False
+
+
+@native
+def map_used_by(w: ptr_to(Warp), lane: u32, at: u64, site: u32, record: ptr_to(Record), agent: u32, others: u32) -> None:
+    """A copy uses a map whose bytes a record's access wrote in this launch."""
+    cluster = w.cta.cluster
+    o = orders_of(cluster)
+    p = proxies_of(cluster)
+    lanes = 1 << lane
+    foreign = record.cluster != u32(cluster.number)
+    if p.acquired_count > MAP_FENCES:
+        return
+    missing = u32(NO_ACQUIRE)
+    fences = cast_ptr(MapFence, p.acquired)
+    for n in range(MAP_FENCES):
+        if u32(n) < p.acquired_count:
+            f = fences + n
+            if f.map == (at & _ALL):
+                if fence_known(w, lanes, f):
+                    if foreign:
+                        return  # who released it is in another cluster
+                    if agent >= o.stride:
+                        return
+                    if fence_knew(o, f, agent, record.clock):
+                        if was_released(w, f, agent, record.clock):
+                            return
+                        missing = NO_RELEASE
+    if not foreign:
+        if issue_knows(w, lanes, agent, record.clock, KNOWN) == 0:
+            missing = UNORDERED
+    entry = find_against(
+        w, _FENCE, site, lanes, p.map, MAP_BYTES, record.site + 1, record.cta, record.warp, others
+    )
+    if u64(entry) != 0:
+        if entry.count == 1:
+            entry.words[0] = u64(missing)
+
+
+@native
+def note_use(w: ptr_to(Warp), lane: u32, load: u32, phase: u32, reads: u32, group: u32, site: u32) -> None:
+    """A copy is issued that uses the map of `p.map`: in the place of the last use by this thread with this mbarrier."""
+    p = proxies_of(w.cta.cluster)
+    issuer = agent_of(w, lane)
+    uses = cast_ptr(MapUse, p.uses)
+    found = uses + (p.use_count & (MAP_USES - 1))
+    fresh = u32(1)
+    for n in range(MAP_USES):
+        if u32(n) < p.use_count:
+            u = uses + n
+            if u.map == p.map and u.issuer == issuer and u.load == load:
+                found = u
+                fresh = 0
+    p.use_count = p.use_count + fresh
+    found.map = p.map
+    found.load = load
+    found.phase = phase
+    found.reads = reads
+    found.group = group
+    found.issuer = issuer
+    found.site = site
+    found.cta = w.cta.linear
+    found.warp = w.index
+    found.lanes = 1 << lane
+
+
+@native
+def map_written(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, site: u32) -> None:
+    """A thread writes to a map that copies have used: each must be over, or have told that it has read the map."""
+    p = proxies_of(w.cta.cluster)
+    lanes = 1 << lane
+    uses = cast_ptr(MapUse, p.uses)
+    for n in range(MAP_USES):
+        if u32(n) < p.use_count:
+            u = uses + n
+            if u.map < at + u64(bytes) and at < u.map + MAP_BYTES:
+                over = issue_knows(w, lanes, u.reads, u.group, KNOWN)
+                if u.load != NO_AGENT:
+                    over = over | issue_knows(w, lanes, u.load, u.phase, KNOWN)
+                if over == 0:
+                    find_against(w, _FLIGHT, site, lanes, u.map, MAP_BYTES, u.site + 1, u.cta, u.warp, u.lanes)

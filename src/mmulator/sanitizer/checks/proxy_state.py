@@ -1,0 +1,185 @@
+"""What is known of a cluster's asynchronous operations besides their records in the shadow (records.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmulator.codegen.lang import native, unrolled
+from mmulator.codegen.ops import cast_ptr, fill_bytes
+from mmulator.codegen.types import Struct, boolean, ptr, ptr_to, u32, u64
+from mmulator.native.asynchrony.accounts import warp_number
+from mmulator.native.state import Cluster, Cta, Warp
+from mmulator.sanitizer.found import of_cluster
+from mmulator.sanitizer.order.clocks import Collector, agent_of, drop_view, knower_of, new_agent, orders_of
+from mmulator.sanitizer.shadow.records import Met
+
+# An issue, by the agent and clock that its end has: which thread issued it, and its warp's clock then; of a wgmma the first
+# thread of the warpgroup, and the clocks of its warps (0: not yet). The newest of ISSUES.
+Issue = Struct("Issue", [("agent", u32), ("clock", u32), ("site", u32), ("issuer", u32), ("since", u32, 4)])
+ISSUES = 2048
+# An mbarrier that is an agent: where it is (a generic address), and its clock in its first phase.
+Named = Struct("Named", [("agent", u32), ("first", u32), ("at", u64)])
+NAMES = 512
+# Bulk groups of a thread: agents + 1 (0: none yet) of what its groups read and write, whose clock is the group's number + 1.
+# pending: the clock of its newest group that reads shared memory, by the instruction `site`.
+BulkLane = Struct("BulkLane", [("reads", u32), ("writes", u32), ("pending", u32), ("site", u32)])
+# A use of a tensor map: `load` and `phase` of the mbarrier (NO_AGENT: it is a store), reads and group of the thread; either ends
+# it.
+MapUse = Struct("MapUse", [
+    ("map", u64), ("load", u32), ("phase", u32), ("reads", u32), ("group", u32), ("issuer", u32), ("site", u32), ("cta", u32),
+    ("warp", u32), ("lanes", u32),
+])  # fmt: skip
+MAP_USES = 64
+# A fence.proxy.tensormap: of which map (release: of any, 0), by which lanes at which clock, and what they knew (a view that is
+# held).
+MapFence = Struct("MapFence", [("map", u64), ("agent", u32), ("lanes", u32), ("clock", u32), ("view", u32)])
+MAP_FENCES = 64  # those before are forgotten, and what they may have been for is not judged
+
+# A group of wgmma that a warp of a warpgroup has committed: the number behind its last operation, which warps have told what they
+# knew and did by then, and that.
+Gathered = Struct("Gathered", [("end", u64), ("warps", u32), ("all", Collector)])
+GATHERED = 16  # of a warpgroup
+METS = 8  # operations of a warpgroup, of which the writers of B are known
+
+# Of a resident cluster. groups: of each warpgroup its agent + 1, whose clock is an operation's number + 1. map: the map that the
+# copy being issued uses, or 0; maps: an agent whose end nobody knows, for uses of maps. agent, clock: what the operation being
+# issued ends with. noted: names or issues are. store: the store of a box that is being issued, or null; replica: 1 if it brings
+# what another one does, 2 if it does not, 0 if nobody has asked.
+Proxies = Struct("Proxies", [
+    ("groups", ptr_to(u32)), ("gathered", ptr_to(Gathered)), ("met", ptr_to(Met)),
+    ("lanes", ptr_to(BulkLane)), ("group_count", u32), ("group_stride", u32), ("lane_count", u32),
+    ("map", u64), ("maps", u32), ("use_count", u32), ("acquired_count", u32), ("released_count", u32), ("agent", u32),
+    ("told", u64), ("told_site", u32), ("clock", u32), ("noted", u32), ("store", ptr), ("replica", u32),
+    ("uses", MapUse, MAP_USES),
+    ("acquired", MapFence, MAP_FENCES), ("released", MapFence, MAP_FENCES),
+    ("names", Named, NAMES), ("issues", Issue, ISSUES),
+])  # fmt: skip
+
+
+def proxies_of(cluster: Any) -> Any:
+    """Macro: what is known of a cluster's asynchronous operations."""
+    return cast_ptr(Proxies, of_cluster(cluster).field("proxies"))
+
+
+@native
+def forget_proxies(cluster: ptr_to(Cluster)) -> None:
+    """A cluster begins."""
+    p = proxies_of(cluster)
+    fill_bytes(p.groups, 0, u64(p.group_count) * 4)
+    fill_bytes(p.gathered, 0, u64(p.group_count) * (GATHERED * Gathered.size))
+    for n in range(p.group_count * METS):
+        (p.met + n).operation = 0
+    fill_bytes(p.lanes, 0, u64(p.lane_count) * BulkLane.size)
+    p.map = 0
+    p.told = 0
+    p.maps = 0
+    p.use_count = 0
+    p.acquired_count = 0
+    p.released_count = 0
+    if p.noted != 0:
+        fill_bytes(cast_ptr(Named, p.names), 0, NAMES * Named.size)
+        fill_bytes(cast_ptr(Issue, p.issues), 0, ISSUES * Issue.size)
+        p.noted = 0
+
+
+@native
+def warp_of(cluster: ptr_to(Cluster), cta: u32, warp: u32) -> ptr_to(Warp):
+    """A warp by its CTA's linear number in the grid; of another cluster: the first of this one."""
+    ctas = cast_ptr(Cta, cluster.ctas)
+    for rank in range(cluster.cta_count):
+        if (ctas + rank).linear == cta:
+            return cast_ptr(Warp, (ctas + rank).warps) + warp
+    return cast_ptr(Warp, cluster.warps)
+
+
+@native(inline=True)
+def group_number(w: ptr_to(Warp)) -> u32:
+    """A warp's warpgroup among the cluster's."""
+    return w.cta.rank * proxies_of(w.cta.cluster).group_stride + (w.index >> 2)
+
+
+@native
+def group_agent(w: ptr_to(Warp)) -> u32:
+    """The agent of a warp's warpgroup."""
+    p = proxies_of(w.cta.cluster)
+    at = group_number(w)
+    if p.groups[at] == 0:
+        p.groups[at] = new_agent(w.cta.cluster) + 1
+    return p.groups[at] - 1
+
+
+@native
+def bulk_lane(w: ptr_to(Warp), lane: u32) -> ptr_to(BulkLane):
+    """The bulk groups of a thread, with agents."""
+    cluster = w.cta.cluster
+    l = proxies_of(cluster).lanes + (warp_number(w) * 32 + lane)
+    if l.reads == 0:
+        l.reads = new_agent(cluster) + 1
+        l.writes = new_agent(cluster) + 1
+    return l
+
+
+@native(inline=True)
+def slot_of_issue(cluster: ptr_to(Cluster), agent: u32, clock: u32, site: u32) -> ptr_to(Issue):
+    """The place of an issue."""
+    return cast_ptr(Issue, proxies_of(cluster).issues) + issue_slot(agent, clock, site)
+
+
+@native(inline=True)
+def is_issue(slot: ptr_to(Issue), agent: u32, clock: u32, site: u32) -> boolean:
+    """Whether it is that of this one."""
+    return slot.agent == agent + 1 and slot.clock == clock and slot.site == site
+
+
+@native
+def note_issue(w: ptr_to(Warp), lane: u32, agent: u32, clock: u32, site: u32, part: u32) -> None:
+    """A lane issues an operation that ends as an agent's clock says, or its warp a part of a wgmma. What comes later has a later
+    clock."""
+    cluster = w.cta.cluster
+    proxies_of(cluster).noted = 1
+    slot = slot_of_issue(cluster, agent, clock, site)
+    if not is_issue(slot, agent, clock, site):
+        slot.agent = agent + 1
+        slot.clock = clock
+        slot.site = site
+        slot.issuer = agent_of(w, lane) - part * 32
+        for i in unrolled(4):
+            slot.since[i] = 0
+    k = knower_of(orders_of(cluster), w)
+    k.clock = k.clock + 1
+    slot.since[part] = k.clock
+
+
+@native(inline=True)
+def issue_slot(agent: u32, clock: u32, site: u32) -> u32:
+    return (((agent * 0x9E3779B1) ^ (clock * 0x85EBCA6B) ^ (site * 0xC2B2AE35)) >> 16) & (ISSUES - 1)
+
+
+@native
+def name_of(cluster: ptr_to(Cluster), agent: u32) -> ptr_to(Named):
+    """What an mbarrier is called, if it is known to be one (its `agent` is 1 more)."""
+    return cast_ptr(Named, proxies_of(cluster).names) + (agent & (NAMES - 1))
+
+
+@native
+def note_fence(
+    cluster: ptr_to(Cluster), fences: ptr_to(MapFence), count: u32, map: u64, agent: u32, lanes: u32, clock: u32, view: u32
+) -> u32:
+    """A fence of tensor maps, in the place of the last one of this map by this warp, or of the oldest; its view is held. How many
+    there are, in all."""
+    place = count & (MAP_FENCES - 1)
+    total = count + 1
+    if map != 0:
+        for n in range(u32(MAP_FENCES)):
+            if n < count and (fences + n).map == map and (fences + n).agent == agent:
+                place = n
+                total = count
+    f = fences + place
+    if place < count:
+        drop_view(cluster, f.view)
+    f.map = map
+    f.agent = agent
+    f.lanes = lanes
+    f.clock = clock
+    f.view = view
+    return total

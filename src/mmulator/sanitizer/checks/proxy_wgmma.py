@@ -1,0 +1,180 @@
+"""Operands of wgmma in shared memory: read by the warpgroup at any time from the issue to the wait.
+
+Each of the four warps issues its part: 16 rows of A, and all of B. What it knows then counts for these. A warpgroup is one agent,
+whose clock is the operation's number: when one of its warps has waited, the operation is over, for all of them.
+"""
+
+from __future__ import annotations
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import cast_ptr, stack
+from mmulator.codegen.types import Struct, boolean, i64, ptr, ptr_to, u8, u32, u64
+from mmulator.native.asynchrony.pending import queue
+from mmulator.native.hooks.events import READ
+from mmulator.native.matrix.wgmma import first_of, operation
+from mmulator.native.memory.windows import SHARED
+from mmulator.native.state import FULL, WGMMA, Warp
+from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
+from mmulator.sanitizer.checks.proxy_state import GATHERED, METS, group_agent, group_number, note_issue, proxies_of
+from mmulator.sanitizer.checks.swizzles import OF_A, OF_B, part_read, pattern_of_descriptor, pattern_read
+from mmulator.sanitizer.order.clocks import (
+    acquire_views,
+    clear_collector,
+    forget_seen,
+    knower_of,
+    learn,
+    orders_of,
+    release_lanes,
+)
+from mmulator.sanitizer.shadow.before import check_met
+from mmulator.sanitizer.shadow.records import MET, Actor, Kind, Met
+from mmulator.sanitizer.shadow.shadow import act_async, touch
+from mmulator.twin.doors import Door
+from mmulator.twin.shared import UNIT, operand_function
+
+# An operand that is walked through. from, end: bytes that lie together and were not told yet. number: of the next 16 bytes;
+# those are the warp's own whose number, divided by `divisor`, modulo 4, is `quarter`; divisor 0: all are.
+Walk = Struct("Walk", [
+    ("actor", ptr_to(Actor)), ("base", u64), ("size", u64), ("from_", u64), ("end", u64), ("number", u32), ("divisor", u32),
+    ("quarter", u32), ("room", u8, UNIT),
+])  # fmt: skip
+
+
+@native
+def told(walk: ptr_to(Walk)) -> None:
+    """What is not told yet is."""
+    if walk.end != walk.from_:
+        touch(walk.actor, walk.base + walk.from_, walk.end - walk.from_)
+    walk.from_ = walk.end
+
+
+@native
+def pass_unit(walk: ptr_to(Walk), at: u64, site: u32) -> ptr:
+    """The next 16 bytes of an operand, at an address of the shared window."""
+    number = walk.number
+    walk.number = number + 1
+    own = boolean(True)
+    if walk.divisor != 0:
+        own = ((number // walk.divisor) & 3) == walk.quarter
+    place = at - SHARED_BASE
+    if own and place <= walk.size and place + UNIT <= walk.size:
+        if at == walk.end:
+            walk.end = at + UNIT
+        elif at + UNIT == walk.from_:
+            walk.from_ = at
+        else:
+            told(walk)
+            walk.from_ = at
+            walk.end = at + UNIT
+    return walk.room
+
+
+walk_operand = operand_function(Door("sanitizer", Walk, pass_unit))
+
+
+@native
+def walk_matrix(
+    a: ptr_to(Actor), met: ptr_to(Met), operand: u32, desc: u64, lines: i64, line_bytes: i64, mn_major: u32, divisor: u32
+) -> None:
+    """The warp's part of an operand; divisor: as Walk's."""
+    walk = stack(Walk)
+    cta = a.w.cta
+    walk.actor = a
+    walk.base = u64(SHARED) + (u64(cta.rank) << RANK_SHIFT)
+    walk.size = u64(cta.launch.shared_bytes)
+    walk.from_ = 0
+    walk.end = 0
+    walk.number = 0
+    walk.divisor = divisor
+    walk.quarter = a.w.index & 3
+    a.pattern = pattern_of_descriptor(desc)
+    walk_operand(walk, desc, lines, line_bytes, mn_major, a.site, cta.scratch)
+    told(walk)
+    if operand == OF_A:
+        part_read(a, met)
+    pattern_read(a, operand, desc)
+
+
+@native
+def wgmma_begins(w: ptr_to(Warp), number: u64, site: u32) -> None:
+    """A warp issues its part of an operation."""
+    op = operation(w, number)
+    table = op.table
+    agent = group_agent(w)
+    clock = u32(number) + 1
+    p = proxies_of(w.cta.cluster)
+    p.agent = agent
+    p.clock = clock
+    a = stack(Actor)
+    act_async(w, 0, FULL, site, READ, Kind.WGMMA, agent, clock, 0, a)
+    note_issue(w, 0, agent, clock, site, w.index & 3)
+    k = i64(table.k)
+    bits = i64(table.element_bits)
+    met = p.met + (group_number(w) * METS + u32(number & (METS - 1)))
+    first = met.operation != number + 1 or met.site != site
+    if first:
+        met.parts = 0
+        met.alike = 0
+        met.unlike = 0
+        met.renewed = a.store.renewed
+    if table.a_in_registers == 0:
+        ka = k
+        if table.sparse != 0:
+            ka = k // 2
+        row_bytes = ka * bits // 8
+        if table.mn_major_a != 0:
+            walk_matrix(a, met, OF_A, op.a_desc, k, 128, 1, 2)
+        else:
+            walk_matrix(a, met, OF_A, op.a_desc, 64, row_bytes, 0, u32(row_bytes))
+    if not first and met.count <= MET and met.renewed == a.store.renewed:
+        check_met(a, met)  # another warp has passed through B
+        return
+    if met.renewed != a.store.renewed:
+        met.unlike = 0  # its record is forgotten
+    met.operation = number + 1
+    met.site = site
+    met.count = 0
+    met.renewed = a.store.renewed
+    a.met = cast_ptr(u8, met)
+    if table.mn_major_b != 0:
+        walk_matrix(a, met, OF_B, op.b_desc, k, i64(table.n) * 2, 1, 0)
+    else:
+        walk_matrix(a, met, OF_B, op.b_desc, i64(table.n), k * bits // 8, 0, 0)
+
+
+@native
+def wgmma_gathers(w: ptr_to(Warp), site: u32) -> None:
+    """wgmma.commit_group: what the warp's lanes know and did comes before the end of the group."""
+    o = orders_of(w.cta.cluster)
+    q = queue(w, WGMMA)
+    g = proxies_of(w.cta.cluster).gathered + (group_number(w) * GATHERED + u32(q.committed & (GATHERED - 1)))
+    one = u32(1)
+    own = one << (w.index & 3)
+    if g.end != q.issued:
+        clear_collector(o, g.all)
+        g.end = q.issued
+        g.warps = 0
+    if (g.warps & own) == 0:
+        g.warps = g.warps | own
+        release_lanes(o, knower_of(o, w), FULL, g.all)
+
+
+@native
+def wgmma_over(w: ptr_to(Warp), mask: u32, end: u64, site: u32) -> None:
+    """Operations are over: all four warps have issued them, and what they knew and did by then is known, too. That is stronger
+    than the letter, and as chips have it: a stage is released by one thread of a warpgroup behind its own wait."""
+    if end == 0:
+        return
+    o = orders_of(w.cta.cluster)
+    learn(w, mask, group_agent(w), u32(end))
+    gathered = proxies_of(w.cta.cluster).gathered + group_number(w) * GATHERED
+    for n in range(u32(GATHERED)):
+        g = gathered + n
+        if g.end == end and g.warps != 0:
+            first = first_of(w)
+            for i in range(u32(4)):
+                if ((g.warps >> i) & 1) == 0:
+                    release_lanes(o, knower_of(o, first + i), FULL, g.all)
+            g.warps = 15
+            forget_seen(o, g.all)
+            acquire_views(o, knower_of(o, w).now.views, mask, g.all.views)

@@ -1,0 +1,146 @@
+"""Aligned barriers that part of a warp comes to (rules/execution.py): bar, and barrier and barrier.cluster with .aligned.
+
+A barrier is complete when all threads that have not exited are there, so lanes that never come to it exit. They may do so before
+the others come, or while these wait; and before they do, they may do something else, which program/skips.py knows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import bits_mask, cast_ptr, load, mask_bits, select, store, trailing_zeros
+from mmulator.codegen.types import Struct, ptr_to, u32, u64
+from mmulator.native.hooks.operands import BARRIERS, CLUSTER_ARRIVE
+from mmulator.native.state import LANES, Cluster, Warp
+from mmulator.rules.execution import LANES_EXITED, PARTIAL_WARP
+from mmulator.sanitizer.found import find_against, of_cluster
+
+U32 = u32.vec(LANES)
+ELSEWHERE, WENT_ON, HAVE_EXITED = range(3)  # why, in the second word of a finding
+_PARTIAL, _EXITED = PARTIAL_WARP.number, LANES_EXITED.number
+
+# What the lanes of a warp have to do with barriers. passed: of each lane kinds of barriers that it has passed by and then done
+# something, and where it began to; exits: where it exited. at: of each barrier 1 + the site of who came to it last, if that was
+# aligned; kind: its kind. there: lanes that have come to barrier.cluster.arrive and .wait, while others of the warp have not.
+# told: lanes of which it has been said that they passed a barrier by.
+Skipping = Struct("Skipping", [
+    ("passed", u32, LANES), ("began", u32, LANES), ("exits", u32, LANES),
+    ("at", u32, BARRIERS), ("kind", u32, BARRIERS), ("there", u32, BARRIERS - CLUSTER_ARRIVE), ("told", u32),
+])  # fmt: skip
+
+
+def skipping_of(w: Any) -> Any:
+    """Macro: what is known of a warp's lanes and barriers."""
+    cta = w.field("cta")
+    every = cast_ptr(Skipping, of_cluster(cta.field("cluster")).field("skips"))
+    return every + (cta.field("rank") * cta.field("launch").field("warps") + w.field("index"))
+
+
+@native
+def say_skipped(w: ptr_to(Warp), rule: u32, here: u32, lanes: u32, site: u32, sites: ptr_to(u32), why: u32) -> None:
+    """Lanes, each at a site of its own, do without a barrier that others are at."""
+    while lanes != 0:
+        lane = trailing_zeros(lanes)
+        same = lanes & mask_bits(load(U32, sites) == sites[lane])
+        lanes = lanes & ~same
+        entry = find_against(w, rule, site, here, 0, 0, sites[lane] + 1, w.cta.linear, w.index, same)
+        if u64(entry) != 0:
+            if entry.count == 1:
+                entry.words[0] = u64(same)
+                entry.words[1] = u64(why)
+
+
+@native
+def tell_skipped(w: ptr_to(Warp), s: ptr_to(Skipping), number: u32, here: u32, gone: u32) -> None:
+    """Lanes have exited without a barrier that others of their warp are at. It is told of the first that a lane passes by."""
+    gone = gone & ~s.told
+    s.told = s.told | gone
+    busy = gone & mask_bits((load(U32, s.passed) & s.kind[number]) != 0)
+    site = s.at[number] - 1
+    say_skipped(w, _PARTIAL, here, busy, site, s.began, WENT_ON)
+    say_skipped(w, _EXITED, here, gone & ~busy, site, s.exits, HAVE_EXITED)
+
+
+@native
+def come_to_barrier(w: ptr_to(Warp), mask: u32, number: u32, aligned: u32, kind: u32, site: u32) -> None:
+    if u64(of_cluster(w.cta.cluster).skips) == 0 or number >= BARRIERS or w.cta.fault != 0:
+        return
+    s = skipping_of(w)
+    came = mask
+    if number < CLUSTER_ARRIVE:
+        came = came | w.bar_lanes[number] | w.bar_came[number]
+    else:
+        n = number - CLUSTER_ARRIVE
+        others = s.there[n] & w.live & ~mask
+        if aligned != 0 and others != 0 and s.at[number] != site + 1 and s.at[number] != 0:
+            entry = find_against(
+                w, _PARTIAL, site, mask, 0, 0, s.at[number], w.cta.linear, w.index, others
+            )
+            if u64(entry) != 0:
+                if entry.count == 1:
+                    entry.words[0] = u64(others)
+                    entry.words[1] = ELSEWHERE
+        came = came | s.there[n]
+        s.there[n] = came
+        if (w.live & ~came) == 0:
+            s.there[n] = 0
+    s.at[number] = 0
+    if aligned != 0:
+        s.at[number] = site + 1
+        s.kind[number] = kind
+        gone = w.lanes & ~w.live & ~came
+        if gone != 0:
+            tell_skipped(w, s, number, mask, gone)
+
+
+@native
+def pass_barrier_by(w: ptr_to(Warp), mask: u32, kinds: u32, site: u32) -> None:
+    if u64(of_cluster(w.cta.cluster).skips) != 0:
+        s = skipping_of(w)
+        passed = load(U32, s.passed)
+        new = bits_mask(mask) & ((passed & kinds) != kinds)
+        store(select(new, U32(site), load(U32, s.began)), s.began)
+        store(select(new, passed | kinds, passed), s.passed)
+
+
+@native
+def exit_past_barrier(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+    if u64(of_cluster(w.cta.cluster).skips) == 0 or w.cta.fault != 0:
+        return
+    s = skipping_of(w)
+    store(select(bits_mask(mask), U32(site), load(U32, s.exits)), s.exits)
+    left = w.cta.open_barriers
+    while left != 0:
+        id = trailing_zeros(left)
+        left = left & (left - 1)
+        came = w.bar_lanes[id] | w.bar_came[id]
+        if came != 0 and s.at[id] != 0 and (mask & ~came) != 0:
+            tell_skipped(w, s, id, came & w.live, mask & ~came)
+    for n in range(u32(BARRIERS - CLUSTER_ARRIVE)):
+        came = s.there[n]
+        if came != 0:
+            if s.at[CLUSTER_ARRIVE + n] != 0 and (mask & ~came) != 0:
+                tell_skipped(w, s, CLUSTER_ARRIVE + n, came & w.live, mask & ~came)
+            if (w.live & ~mask & ~came) == 0:
+                s.there[n] = 0
+
+
+@native
+def begin_skipping(cluster: ptr_to(Cluster)) -> None:
+    every = cast_ptr(Skipping, of_cluster(cluster).skips)
+    if u64(every) != 0:
+        for i in range(cluster.launch.warps * cluster.cta_count):
+            s = every + i
+            store(U32(u32(0)), s.passed)
+            s.told = 0
+            for n in range(u32(BARRIERS)):
+                s.at[n] = 0
+            for n in range(u32(BARRIERS - CLUSTER_ARRIVE)):
+                s.there[n] = 0
+
+
+HOOKS = {
+    "barrier_here": come_to_barrier, "barrier_passed": pass_barrier_by, "lanes_exit": exit_past_barrier,
+    "cluster_begins": begin_skipping,
+}  # fmt: skip

@@ -1,0 +1,81 @@
+"""The swizzle of a tile: that of the tensor map which brought it, against that of the descriptor, or map, which it is read with.
+
+The record of a tensor copy that writes shared memory has its pattern (records.py), so that whatever else is written there later
+takes its place. A read is told where no part of it was brought with its own pattern: an operand of wgmma may reach beyond a
+small tile into what lies behind.
+"""
+
+from __future__ import annotations
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import popcount
+from mmulator.codegen.types import ptr_to, u32, u64
+from mmulator.native.asynchrony.boxes import Box
+from mmulator.native.matrix.wgmma import WARPS
+from mmulator.native.state import FULL
+from mmulator.rules.operands import TILE_SWIZZLE
+from mmulator.sanitizer.found import find_against
+from mmulator.sanitizer.shadow.conflicts import issued_by
+from mmulator.sanitizer.shadow.records import Actor, Met
+
+CHUNK_BIT = 4  # the lowest address bit that swizzles of 16-byte chunks exchange
+SHIFTED, OTHER = 6, 7  # patterns besides 1 + the number of exchanged bits: moved by a base offset; of other chunks
+OF_A, OF_B, OF_STORE = range(3)  # the first word of a finding
+CHUNK = 16
+
+
+@native
+def pattern_of_box(box: ptr_to(Box)) -> u32:
+    """The swizzle pattern in which a tensor copy places the chunks of a row."""
+    if box.swizzle_low != 0 or (box.swizzle != 0 and box.shift != CHUNK_BIT):
+        return OTHER
+    return 1 + popcount(box.swizzle)
+
+
+@native
+def pattern_of_descriptor(desc: u64) -> u32:
+    """The swizzle pattern in which wgmma looks for the chunks of a matrix."""
+    bits = (4 - u32(desc >> 62)) & 3
+    if ((u32(desc >> 49) & 7) & ((1 << bits) - 1)) != 0:
+        return SHIFTED
+    return 1 + bits
+
+
+@native
+def part_read(a: ptr_to(Actor), met: ptr_to(Met)) -> None:
+    """A warp has read its part of A; the last one of four judges all of it."""
+    if a.alike != 0:
+        met.alike = 1
+    if a.unlike != 0 and met.unlike == 0:
+        met.unlike = a.unlike
+        met.unlike_pattern = a.unlike_pattern
+        met.unlike_at = a.unlike_at
+    met.parts = met.parts + 1
+    a.alike = met.alike
+    a.unlike = 0
+    if met.parts == WARPS and met.renewed == a.store.renewed:
+        a.unlike = met.unlike
+        a.unlike_pattern = met.unlike_pattern
+        a.unlike_at = met.unlike_at
+
+
+@native
+def pattern_read(a: ptr_to(Actor), operand: u32, desc: u64) -> None:
+    """The actor has read a tile with the pattern that it has; words: operand, the two patterns, the descriptor."""
+    if a.unlike != 0 and a.alike == 0:
+        r = a.store.records + a.unlike
+        lanes = 1 << a.lane
+        if operand != OF_STORE:
+            lanes = FULL
+        rule = u32(TILE_SWIZZLE.number)
+        others = issued_by(r, a.cluster)
+        entry = find_against(a.w, rule, a.site, lanes, a.unlike_at, CHUNK, r.site + 1, r.cta, r.warp, others)
+        if u64(entry) != 0:
+            if entry.count == 1:
+                entry.words[0] = u64(operand)
+                entry.words[1] = u64(a.pattern)
+                entry.words[2] = u64(a.unlike_pattern)
+                entry.words[3] = desc
+    a.pattern = 0
+    a.alike = 0
+    a.unlike = 0

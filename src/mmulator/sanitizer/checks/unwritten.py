@@ -1,0 +1,229 @@
+"""Rules of device memory that neither the host nor a kernel has written (rules/values.py).
+
+Beside an allocation that is watched lie marks, a byte for each of its bytes (launch/written.py). Kernels make them where they
+write; several threads of the host may do so at once, since all write the same. What a lane loads from there has no value
+
+    if no byte of it has been written: of a vector, no element as a whole, since programs read whole vectors at the end of arrays,
+    if some bytes of an element have been, and by the host alone: a copy or a fill ends in the middle of it. Where a kernel has
+        written some, they may be members of a structure, and others its padding.
+
+What happens with it then is as with shared memory (values.py). An atomic operation depends on what was there by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mmulator.codegen.lang import Native, native
+from mmulator.codegen.ops import (
+    all_lanes,
+    bits_mask,
+    cast_ptr,
+    elements_at,
+    fill_bytes,
+    gather,
+    iota,
+    leading_zeros,
+    load,
+    mask_bits,
+    minimum,
+    null,
+    trailing_zeros,
+)
+from mmulator.codegen.types import Struct, boolean, ptr, ptr_to, u8, u32, u64
+from mmulator.native.hooks.events import Access
+from mmulator.native.state import BY_HOST, BY_KERNEL, FULL, LANES, Warp
+from mmulator.rules.values import UNDEFINED_GLOBAL
+from mmulator.sanitizer.checks.values import UNWRITTEN, UNWRITTEN_PART, known, number_of_warp
+from mmulator.sanitizer.found import find, of_launch
+
+EXCHANGE, COMBINES = 1, 2
+U64, U32 = u64.vec(32), u32.vec(32)
+_WRITE, _ATOMIC = int(Access.WRITE), int(Access.ATOMIC)
+ALL_WRITTEN = BY_HOST * 0x01010101  # of four bytes, whoever wrote them
+_KERNEL = BY_KERNEL & ~BY_HOST
+
+# An allocation, and its marks.
+Stretch = Struct("WatchedStretch", [("start", u64), ("size", u64), ("marks", ptr)])
+# In the order of their addresses, behind one of no bytes; those of which all bytes are written are left out. exchanges: for each
+# site EXCHANGE if it is an atomic operation that does not look at what is there, COMBINES if it is another.
+WatchedLaunch = Struct("WatchedLaunch", [("stretches", ptr_to(Stretch)), ("count", u64), ("atomics", ptr_to(u8))])
+
+
+@native
+def stretch_of(w: ptr_to(Warp), at: u64, site: u32) -> ptr_to(Stretch):
+    """The watched memory that an address lies in; null if it is in none."""
+    watched = cast_ptr(WatchedLaunch, of_launch(w.cta.cluster).values)
+    s = known(w.cta.cluster)
+    found = watched.stretches + s.hints[site & 31]
+    if at - found.start < found.size:
+        return found
+    low = u64(0)
+    high = watched.count
+    while high - low > 1:
+        middle = (low + high) >> 1
+        if (watched.stretches + middle).start <= at:
+            low = middle
+        else:
+            high = middle
+    found = watched.stretches + low
+    if at - found.start < found.size:
+        s.hints[site & 31] = u32(low)
+        return found
+    return cast_ptr(Stretch, null(u8))
+
+
+# writes ---------------------------------------------------------------------------------------------------------------
+@native
+def mark_bytes(w: ptr_to(Warp), at: u64, bytes: u64, site: u32) -> None:
+    """A kernel writes bytes that lie together."""
+    found = stretch_of(w, at, site)
+    if u64(found) != 0:
+        offset = at - found.start
+        fill_bytes(found.marks + offset, BY_KERNEL, minimum(bytes, found.size - offset))
+
+
+@native
+def nothing_at(w: ptr_to(Warp), at: u64, bytes: u32, site: u32) -> boolean:
+    """Whether bytes are watched, and nobody has written any of them."""
+    found = stretch_of(w, at, site)
+    if u64(found) == 0:
+        return False
+    if found.size - (at - found.start) < u64(bytes):
+        return False
+    marks = cast_ptr(u8, found.marks + (at - found.start))
+    some = u8(0)
+    for n in range(bytes):
+        some = some | marks[n]
+    return some == 0
+
+
+@native
+def combines(w: ptr_to(Warp), access: u32, site: u32) -> boolean:
+    """Whether an access leaves something of what was there, or depends on it."""
+    if (access & _ATOMIC) == 0:
+        return False
+    watched = cast_ptr(WatchedLaunch, of_launch(w.cta.cluster).values)
+    return watched.atomics[site] != EXCHANGE
+
+
+@native
+def lanes_mark(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
+    """Lanes write to memory that is watched, perhaps."""
+    if (access & _WRITE) == 0 or mask == 0 or base != 0:
+        return
+    if u64(of_launch(w.cta.cluster).values) == 0:
+        return
+    if combines(w, access, site):
+        bad = u32(0)
+        first = u64(0)
+        left = mask
+        while left != 0:
+            lane = trailing_zeros(left)
+            left = left & (left - 1)
+            if nothing_at(w, at[lane], bytes, site):
+                if bad == 0:
+                    first = at[lane]
+                one = u32(1)
+                bad = bad | (one << lane)
+        if bad != 0:
+            find(w, UNDEFINED_GLOBAL.number, site, bad, first, bytes)
+    a = load(U64, at)
+    first = a[0]
+    if mask == FULL and all_lanes((a - first) == U64(bytes) * iota(U64)):
+        mark_bytes(w, first, u64(bytes) * LANES, site)
+        return
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        mark_bytes(w, at[lane], u64(bytes), site)
+
+
+@native
+def one_marks(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
+    """One lane, or a transfer, writes."""
+    if (access & _WRITE) == 0:
+        return
+    if u64(of_launch(w.cta.cluster).values) == 0:
+        return
+    if combines(w, access, site) and nothing_at(w, at, bytes, site):
+        one = u32(1)
+        find(w, UNDEFINED_GLOBAL.number, site, one << lane, at, bytes)
+    mark_bytes(w, at, u64(bytes), site)
+
+
+# reads ----------------------------------------------------------------------------------------------------------------
+@native
+def note_unwritten(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, fresh: u32, site: u32) -> None:
+    """A lane loads what has no value."""
+    source = known(w.cta.cluster).sources + number_of_warp(w)
+    source.at = at
+    source.site = site + 1
+    source.bytes = bytes
+    source.lane = lane
+    source.fresh = fresh
+
+
+@native
+def lane_read(
+    w: ptr_to(Warp), lane: u32, at: u64, marks: ptr_to(u8), bytes: u32, count: u32, out: ptr_to(u32), site: u32
+) -> None:
+    """One lane loads elements; out: no more with its bit where they have no value."""
+    one = u32(1)
+    for pass_ in range(u32(2)):
+        for c in range(count):
+            every = u8(BY_HOST)
+            some = u8(0)
+            for n in range(bytes):
+                mark = marks[c * bytes + n]
+                every = every & mark
+                some = some | mark
+            if pass_ == 0:
+                if every != 0 and count > 1:
+                    return
+            elif every == 0 and (some & _KERNEL) == 0:
+                out[c] = out[c] & ~(one << lane)
+                fresh = u32(UNWRITTEN)
+                if some != 0:
+                    fresh = UNWRITTEN_PART
+                note_unwritten(w, lane, at + u64(c * bytes), bytes, fresh, site)
+
+
+@native
+def lanes_read_unwritten(
+    w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, count: u32, out: ptr_to(u32), site: u32
+) -> None:
+    """Which lanes load what has no value; `out` is as values.py has it for other memory."""
+    if mask == 0 or base != 0 or w.cta.fault != 0:
+        return
+    watched = cast_ptr(WatchedLaunch, of_launch(w.cta.cluster).values)
+    if u64(watched) == 0:
+        return
+    if watched.atomics[site] == COMBINES:  # it is told itself
+        return
+    a = load(U64, at)
+    whole = bytes * count
+    left = mask
+    found = stretch_of(w, at[trailing_zeros(mask)], site)
+    if u64(found) != 0 and (whole & 3) == 0:
+        if found.size >= u64(whole):
+            offsets = a - found.start
+            inside = mask_bits(offsets <= (found.size - u64(whole))) & mask
+            doubt = u32(0)
+            for c in range(whole >> 2):
+                words = gather(U32, elements_at(found.marks + 4 * c, offsets), bits_mask(inside))
+                doubt = doubt | (mask_bits((words & ALL_WRITTEN) != ALL_WRITTEN) & inside)
+            left = (left & ~inside) | doubt
+    while left != 0:  # the lowest lane last: what is noted then stays
+        one = u32(1)
+        lane = (LANES - 1) - leading_zeros(left)
+        left = left & ~(one << lane)
+        stretch = stretch_of(w, at[lane], site)
+        if u64(stretch) != 0:
+            offset = at[lane] - stretch.start
+            if stretch.size - offset >= u64(whole):
+                lane_read(w, lane, at[lane], cast_ptr(u8, stretch.marks + offset), bytes, count, out, site)
+
+
+HOOKS: Mapping[str, Native] = {"accessed": lanes_mark, "accessed_one": one_marks, "bytes_read": lanes_read_unwritten}

@@ -1,0 +1,497 @@
+"""Rules of registers and bytes that nobody has written (rules/values.py).
+
+Of each byte of shared memory, and of local memory of each lane, a byte says what is known of it; of registers, the kernel's own
+code has masks (compiler/emit/shadow.py). An element that is loaded has a value if one of its bytes has: which bytes of it are used is not
+followed. What was never written and is read may be written by another thread a little later. That is a race, and found as such;
+so of shared memory it is judged when the cluster ends, and only what nobody wrote until then is a finding here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mmulator.codegen.lang import Native, native
+from mmulator.codegen.ops import (
+    all_lanes,
+    bits_mask,
+    cast_ptr,
+    copy_bytes,
+    elements_at,
+    fill_bytes,
+    gather,
+    iota,
+    load,
+    mask_bits,
+    minimum,
+    null,
+    stack,
+    store,
+    trailing_zeros,
+)
+from mmulator.codegen.types import Struct, boolean, ptr, ptr_to, u8, u16, u32, u64
+from mmulator.native.hooks.events import PROXY_SHIFT, Access, Proxy
+from mmulator.native.state import FULL, LANES, Cluster, Transfer, Warp
+from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
+from mmulator.rules.execution import NO_SOURCE
+from mmulator.rules.values import OUT_OF_VARIABLE, UNDEFINED_COPY, UNDEFINED_GLOBAL, UNDEFINED_PART, UNDEFINED_STORE
+from mmulator.sanitizer.found import find_against
+from mmulator.sanitizer.state import Found, SanitizedCluster
+
+U64, U32 = u64.vec(32), u32.vec(32)
+NEVER, WRITTEN, UNDEFINED = 0, 1, 2  # of a byte: it has no value, it has one, it was given none
+WORD = 0x01010101  # WRITTEN in each byte
+_OFFSET, _WITHIN = (1 << SLOT_SHIFT) - 1, (1 << RANK_SHIFT) - 1
+_MARKS = int(Access.WRITE | Access.ATOMIC)  # an atomic operation leaves of what was there
+_ASYNC_READ = int(Access.READ) | Proxy.ASYNC << PROXY_SHIFT
+
+FRESH, UNWRITTEN, UNWRITTEN_PART = 1, 2, 3
+# The load by which a warp last came to what has no value. site: + 1. fresh: FRESH: shared memory that nobody had written,
+# UNWRITTEN: device memory that nobody has, UNWRITTEN_PART: of which the host has written only some (unwritten.py); 0: any other.
+Source = Struct("UndefinedSource", [("at", u64), ("site", u32), ("bytes", u32), ("lane", u32), ("fresh", u32)])
+# What is a finding if the bytes have not been written when the cluster ends.
+Pending = Struct("PendingUndefined", [
+    ("w", ptr_to(Warp)), ("source", Source), ("rule", u32), ("site", u32), ("lanes", u32), ("memory", u32),
+    ("count", u64),
+])  # fmt: skip
+ROOM = 256
+# An operand of wgmma, by its descriptor and shape, all of whose bytes have a value: as long as none loses it (`epoch`).
+Sound = Struct("SoundOperand", [("desc", u64), ("shape", u64), ("epoch", u64)])
+SOUND = 256
+ValuesState = Struct("ValuesState", [
+    ("shared", ptr), ("shared_bytes", u64),  # of the CTAs, one after the other, each as many
+    ("local", ptr), ("local_bytes", u64),  # of the lanes
+    ("warps", u64), ("sources", ptr_to(Source)), ("missed", ptr_to(u32)),
+    ("moving", u32),  # a transfer is being done
+    ("met", u32),  # an operand in shared memory has bytes without a value
+    ("count", u32), ("pending", Pending, ROOM),
+    ("epoch", u64), ("sound", Sound, SOUND),
+    ("hints", u32, 32),  # by sites: the watched memory of the last access
+])  # fmt: skip
+
+
+def known(cluster: Any) -> Any:
+    """Macro: what the topic knows of a cluster."""
+    return cast_ptr(ValuesState, cast_ptr(SanitizedCluster, cluster.field("sanitizer")).field("values"))
+
+
+@native(inline=True)
+def number_of_warp(w: ptr_to(Warp)) -> u64:
+    """Of a warp in its cluster."""
+    return u64(w.cta.rank) * u64(w.cta.launch.warps) + u64(w.index)
+
+
+@native(inline=True)
+def value_state_at(w: ptr_to(Warp), lane: u32, at: u64) -> ptr:
+    """What is known of the bytes from a generic address on; null for those that always have a value."""
+    s = known(w.cta.cluster)
+    slot = at >> SLOT_SHIFT
+    if slot == SLOT_SHARED:
+        return s.shared + (((at & _OFFSET) >> RANK_SHIFT) * s.shared_bytes + ((at & _WITHIN) - SHARED_BASE))
+    if slot == SLOT_LOCAL:
+        return s.local + ((number_of_warp(w) * LANES + u64(lane)) * s.local_bytes + (at & _OFFSET))
+    return null(u8)
+
+
+@native(inline=True)
+def mark_written(state: ptr, bytes: u32) -> None:
+    """So many bytes have a value."""
+    if bytes == 4:
+        store(u32(WORD), state, 0, 1)
+    elif bytes == 2:
+        store(u16(WORD & 0xFFFF), state, 0, 1)
+    elif bytes == 1:
+        store(u8(WRITTEN), state)
+    else:
+        fill_bytes(state, WRITTEN, bytes)
+
+
+@native
+def mark_lanes_written(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32) -> None:
+    """What lanes have written has a value."""
+    a = load(U64, at) | base
+    first = a[0]
+    if mask == FULL and first >> SLOT_SHIFT == SLOT_SHARED:
+        if all_lanes((a - first) == U64(bytes) * iota(U64)):
+            fill_bytes(value_state_at(w, 0, first), WRITTEN, bytes * LANES)
+            return
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        state = value_state_at(w, lane, at[lane] | base)
+        if u64(state) != 0:
+            mark_written(state, bytes)
+
+
+@native
+def lanes_wrote(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
+    """Lanes write."""
+    if (access & _MARKS) != int(Access.WRITE):
+        return
+    slot = (at[trailing_zeros(mask)] | base) >> SLOT_SHIFT
+    if slot == SLOT_SHARED or slot == SLOT_LOCAL:
+        mark_lanes_written(w, mask, at, base, bytes)
+    elif base == 0:
+        slots = load(U64, at) >> SLOT_SHIFT
+        if (mask_bits((slots == SLOT_SHARED) | (slots == SLOT_LOCAL)) & mask) != 0:
+            mark_lanes_written(w, mask, at, base, bytes)
+
+
+@native
+def lanes_wrote_anew(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32) -> None:
+    """Atomic operations have left nothing of what was there."""
+    if w.cta.fault == 0:
+        mark_lanes_written(w, mask, at, base, bytes)
+
+
+# uses ---------------------------------------------------------------------------------------------------------------
+@native
+def undefined_until_end(w: ptr_to(Warp), rule: u32, lanes: u32, site: u32, memory: u32, source: ptr_to(Source)) -> None:
+    """A finding, unless somebody writes the bytes yet."""
+    s = known(w.cta.cluster)
+    for n in range(s.count):
+        entry = s.pending + n
+        if entry.rule == rule and entry.site == site and entry.source.site == source.site:
+            entry.count = entry.count + 1
+            return
+    if s.count == ROOM:
+        return
+    entry = s.pending + s.count
+    s.count = s.count + 1
+    entry.w = w
+    entry.source.at = source.at
+    entry.source.site = source.site
+    entry.source.bytes = source.bytes
+    entry.source.lane = source.lane
+    entry.rule = rule
+    entry.site = site
+    entry.lanes = lanes
+    entry.memory = memory
+    entry.count = 1
+
+
+@native
+def tell_undefined(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, source: ptr_to(Source)) -> ptr_to(Found):
+    """A finding, by what was loaded there."""
+    one = u32(1)
+    return find_against(
+        w, rule, site, lanes, source.at, source.bytes, source.site, w.cta.linear, w.index, one << source.lane
+    )  # fmt: skip
+
+
+@native
+def tell_unwritten(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, source: ptr_to(Source)) -> None:
+    """A finding, by what was loaded there from device memory. words: the rule that says how it is used."""
+    own = u32(UNDEFINED_GLOBAL.number)
+    if source.fresh == UNWRITTEN_PART:
+        own = UNDEFINED_PART.number
+    found = tell_undefined(w, own, site, lanes, source)
+    if u64(found) != 0:
+        if found.count == 1:
+            found.words[0] = u64(rule)
+
+
+@native
+def use_undefined(w: ptr_to(Warp), lanes: u32, rule: u32, memory: u32, site: u32) -> None:
+    """Lanes use what has no value. memory: 0: a register that was not written, 1: what was loaded, 2: one of these."""
+    if w.cta.fault != 0:
+        return
+    source = known(w.cta.cluster).sources + number_of_warp(w)
+    if memory == 3:
+        shuffle = known(w.cta.cluster).missed[number_of_warp(w)]
+        if shuffle != 0:
+            entry = find_against(
+                w, NO_SOURCE.number, shuffle - 1, lanes, 0, 0, site + 1, w.cta.linear, w.index, lanes
+            )
+            if u64(entry) != 0:
+                if entry.count == 1:
+                    entry.words[0] = u64(rule)
+            return
+    if memory != 0 and source.site != 0:
+        if source.fresh >= UNWRITTEN:
+            tell_unwritten(w, rule, site, lanes, source)
+            return
+        if source.fresh != 0:
+            undefined_until_end(w, rule, lanes, site, memory, source)
+            return
+        if memory == 1:
+            tell_undefined(w, rule, site, lanes, source)
+            return
+    find_against(w, rule, site, lanes, 0, 0, 0, 0, 0, 0)
+
+
+@native
+def note_missed(w: ptr_to(Warp), lanes: u32, site: u32) -> None:
+    """Lanes take a value from a lane that does not execute the shuffle."""
+    if lanes != 0:
+        known(w.cta.cluster).missed[number_of_warp(w)] = site + 1
+
+
+@native(inline=True)
+def nothing_written_at(state: ptr_to(u8), bytes: u32) -> boolean:
+    """Whether none of an element's bytes has a value."""
+    if bytes == 4:
+        return (load(u32, state, 0, 1) & WORD) == 0
+    found = u8(0)
+    for n in range(bytes):
+        found = found | state[n]
+    return (found & WRITTEN) == 0
+
+
+@native
+def note_undefined(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, state: ptr_to(u8), site: u32) -> None:
+    """A lane loads what has no value."""
+    source = known(w.cta.cluster).sources + number_of_warp(w)
+    source.at = at
+    source.site = site + 1
+    source.bytes = bytes
+    source.lane = lane
+    source.fresh = u32(at >> SLOT_SHIFT == SLOT_SHARED and (state[0] & UNDEFINED) == 0)
+
+
+@native
+def lanes_read_written(
+    w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, count: u32, out: ptr_to(u32), site: u32
+) -> None:
+    """Which lanes load what has a value."""
+    for c in range(count):
+        out[c] = FULL
+    if mask == 0 or w.cta.fault != 0:
+        return
+    a = load(U64, at) | base
+    slots = a >> SLOT_SHIFT
+    inside = mask & mask_bits((slots == SLOT_SHARED) | (slots == SLOT_LOCAL))
+    if inside == 0:
+        return
+    cluster = w.cta.cluster
+    s = known(cluster)
+    own = (a & _OFFSET) - w.cta.shared_base
+    left = inside
+    if (mask_bits((slots == SLOT_SHARED) & (own < s.shared_bytes)) & inside) == inside and bytes == 4:
+        # most often: all of it in the CTA's own shared memory, and written
+        for c in range(count):
+            first = s.shared + (u64(w.cta.rank) * s.shared_bytes + 4 * u64(c))
+            words = gather(U32, elements_at(first, own), bits_mask(inside))
+            out[c] = ~(mask_bits((words & WORD) == 0) & inside)
+        left = 0
+        for c in range(count):
+            left = left | ~out[c]
+        for c in range(count):
+            out[c] = FULL
+    if left == 0 or cluster.under_way != 0:
+        return
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        place = at[lane] | base
+        if has_value_state(w, place, bytes * count):
+            state = value_state_at(w, lane, place)
+            for c in range(count):
+                if nothing_written_at(state + c * bytes, bytes):
+                    one = u32(1)
+                    out[c] = out[c] & ~(one << lane)
+                    note_undefined(w, lane, place + u64(c * bytes), bytes, state + c * bytes, site)
+
+
+@native(inline=True)
+def has_value_state(w: ptr_to(Warp), at: u64, bytes: u32) -> boolean:
+    """Whether there is shared or local memory at an address; else the access faults."""
+    s = known(w.cta.cluster)
+    slot = at >> SLOT_SHIFT
+    offset = at & _OFFSET
+    size = s.local_bytes
+    if slot == SLOT_SHARED:
+        offset = (at & _WITHIN) - SHARED_BASE
+        size = s.shared_bytes
+        if (at & _OFFSET) >> RANK_SHIFT >= u64(w.cta.cluster.cta_count):
+            return False
+    elif slot != SLOT_LOCAL:
+        return False
+    return size >= u64(bytes) and offset <= size - u64(bytes)
+
+
+@native
+def rows_read_written(
+    w: ptr_to(Warp), at: ptr_to(u64), base: u64, matrices: u32, trans: u32, out: ptr_to(u32), site: u32
+) -> None:
+    """ldmatrix: 8 rows of 16 bytes a matrix, whose addresses are those of 8 lanes."""
+    for m in range(matrices):
+        out[m] = FULL
+    if w.cta.fault != 0 or w.cta.cluster.under_way != 0:
+        return
+    for m in range(matrices):
+        for r in range(u32(8)):
+            place = at[8 * m + r] | base
+            if place >> SLOT_SHIFT == SLOT_SHARED and has_value_state(w, place, 16):
+                state = value_state_at(w, 0, place)
+                for t in range(u32(4)):
+                    if nothing_written_at(state + 4 * t, 4):
+                        # lane 4 r + t has these two elements; transposed, lanes 8 t + r / 2 and 8 t + 4 + r / 2 have one each
+                        lanes = 1 << (4 * r + t)
+                        if trans != 0:
+                            lanes = 0x11 << (8 * t + (r >> 1))
+                        out[m] = out[m] & ~lanes
+                        note_undefined(w, 8 * m + r, place + u64(4 * t), 4, state + 4 * t, site)
+
+
+@native
+def lanes_wrote_nothing(
+    w: ptr_to(Warp), mask: u32, lanes: u32, at: ptr_to(u64), base: u64, offset: u32, bytes: u32, memory: u32, site: u32
+) -> None:
+    """Lanes have stored what has no value."""
+    if w.cta.fault != 0:
+        return
+    outside = u32(0)
+    left = lanes
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        place = (at[lane] | base) + u64(offset)
+        state = value_state_at(w, lane, place)
+        if u64(state) == 0:
+            one = u32(1)
+            outside = outside | (one << lane)
+        elif has_value_state(w, place, bytes):
+            fill_bytes(state, UNDEFINED, bytes)
+            s = known(w.cta.cluster)
+            s.epoch = s.epoch + 1
+    if outside != 0:
+        use_undefined(w, outside, UNDEFINED_STORE.number, memory, site)
+    left = mask & ~lanes
+    while left != 0:  # of lanes that store to one address the highest wins
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        place = (at[lane] | base) + u64(offset)
+        below = u32((1 << u64(lane)) - 1) & lanes
+        if below != 0 and place >> SLOT_SHIFT == SLOT_SHARED:
+            state = value_state_at(w, lane, place)
+            if has_value_state(w, place, bytes):
+                mark_written(state, bytes)
+
+
+# asynchronous operations ----------------------------------------------------------------------------------------------
+@native
+def values_of_transfer(t: ptr_to(Transfer), moves: u32) -> None:
+    """A transfer is being done, or no more."""
+    s = known(cast_ptr(Warp, t.warp).cta.cluster)
+    s.moving = moves
+
+
+@native
+def one_wrote(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
+    """One lane writes, or a transfer reads what it takes to global memory."""
+    slot = at >> SLOT_SHIFT
+    if slot != SLOT_SHARED and slot != SLOT_LOCAL:
+        return
+    s = known(w.cta.cluster)
+    if (access & _MARKS) == int(Access.WRITE):
+        fill_bytes(value_state_at(w, lane, at), WRITTEN, bytes)
+    elif access == _ASYNC_READ and s.moving != 0:
+        state = value_state_at(w, lane, at)
+        begin = u32(0)
+        while begin < bytes:
+            size = minimum(bytes - begin, 4)
+            if nothing_written_at(state + begin, size):
+                source = stack(Source)
+                source.at = at + u64(begin)
+                source.bytes = size
+                source.site = 0
+                source.lane = lane
+                one = u32(1)
+                if (state[begin] & UNDEFINED) == 0:
+                    undefined_until_end(w, UNDEFINED_COPY.number, one << lane, site, one, source)
+                else:
+                    tell_undefined(w, UNDEFINED_COPY.number, site, one << lane, source)
+                return
+            begin = begin + 4
+
+
+@native
+def one_lost(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64) -> None:
+    """A transfer has written what nobody can say."""
+    if bytes != 0:
+        fill_bytes(value_state_at(w, lane, at), UNDEFINED, bytes)
+        s = known(w.cta.cluster)
+        s.epoch = s.epoch + 1
+
+
+# beginnings and ends --------------------------------------------------------------------------------------------------
+@native
+def values_begin(cluster: ptr_to(Cluster)) -> None:
+    """Nothing of a new cluster's memory has been written."""
+    s = known(cluster)
+    fill_bytes(s.shared, NEVER, s.shared_bytes * u64(cluster.cta_count))
+    fill_bytes(s.local, NEVER, s.local_bytes * LANES * s.warps)
+    fill_bytes(cast_ptr(u8, s.sources), 0, s.warps * Source.size)
+    fill_bytes(cast_ptr(u8, s.missed), 0, s.warps * 4)
+    s.count = 0
+    s.moving = 0
+    s.epoch = s.epoch + 1
+
+
+@native
+def values_end(cluster: ptr_to(Cluster)) -> None:
+    """What nobody has written yet is a finding."""
+    s = known(cluster)
+    for n in range(s.count):
+        entry = s.pending + n
+        source = entry.source
+        if nothing_written_at(value_state_at(entry.w, source.lane, source.at), source.bytes):
+            found = cast_ptr(Found, null(u8))
+            if entry.memory == 1:
+                found = tell_undefined(entry.w, entry.rule, entry.site, entry.lanes, source)
+            else:
+                none = u32(0)
+                found = find_against(entry.w, entry.rule, entry.site, entry.lanes, 0, none, none, none, none, none)
+            if u64(found) != 0:
+                found.count = found.count + (entry.count - 1)
+    s.count = 0
+
+
+@native
+def values_of_frame(w: ptr_to(Warp), mask: u32, base: ptr_to(u32), begin: u32, end: u32) -> None:
+    """Variables of a function have no value when it begins."""
+    s = known(w.cta.cluster)
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        offset = u64(base[lane]) + u64(begin)
+        if offset + u64(end - begin) <= s.local_bytes:
+            fill_bytes(s.local + ((number_of_warp(w) * LANES + u64(lane)) * s.local_bytes + offset), NEVER, end - begin)
+
+
+@native
+def values_copied(w: ptr_to(Warp), lane: u32, source: u64, target: u64, bytes: u32) -> None:
+    """A copy has a value where the original has one."""
+    base = u64(SLOT_LOCAL << SLOT_SHIFT)
+    copy_bytes(value_state_at(w, lane, base | target), value_state_at(w, lane, base | source), bytes)
+
+
+@native
+def out_of_variable(
+    w: ptr_to(Warp), lanes: u32, at: ptr_to(u64), base: u64, origin: ptr_to(u64), bytes: u32, size: u32, site: u32
+) -> None:
+    """Lanes access what lies beside a variable; beyond all of the memory the access is a fault besides. words: the first lane's
+    place in the variable, the variable's bytes."""
+    if w.cta.fault != 0:
+        return
+    lane = trailing_zeros(lanes)
+    none = u32(0)
+    found = find_against(
+        w, OUT_OF_VARIABLE.number, site, lanes, at[lane] | base, bytes, none, none, none, none
+    )  # fmt: skip
+    if u64(found) != 0:
+        if found.count == 1:
+            found.words[0] = u64(u32(at[lane] - origin[lane]))
+            found.words[1] = u64(size)
+
+
+HOOKS: Mapping[str, Native] = {
+    "accessed": lanes_wrote, "accessed_one": one_wrote, "bytes_read": lanes_read_written, "rows_read": rows_read_written,
+    "bytes_written": lanes_wrote_anew, "undefined_written": lanes_wrote_nothing, "undefined_used": use_undefined,
+    "frame_entered": values_of_frame, "left_undetermined": one_lost, "transfer_moves": values_of_transfer,
+    "cluster_begins": values_begin, "shuffle_missed": note_missed, "cluster_ends": values_end, "local_copied": values_copied,
+    "left_variable": out_of_variable,
+}

@@ -1,0 +1,371 @@
+"""Who knows of what: clocks and views, which all topics ask whether one thing comes before another.
+
+Agents of a cluster are its threads (warp of the cluster * 32 + lane), then what is asynchronous: the cp.async of each thread,
+mbarriers, whatever asks for an agent (`new_agent`). A warp has a clock, which ticks when some of its lanes release something. A
+view says for each agent up to which clock what it did comes before. Views are immutable and counted; lanes hold their numbers:
+
+    knows(w, lane, agent, clock)         what comes before what the lane does now
+    knows_fenced, knows_fenced_global    the same, and a fence.proxy.async lies on the path, for shared (global) memory
+    view(w, lane), view_fenced(...)      all of it as a view, for what happens later on behalf of the lane: hold_view, drop_view
+
+What a thread does itself it knows by program order; its view has no entry of it. What was before its last fence.proxy.async it
+knows as fenced (`own`). Where there is no room (views, agents) everything counts as known: ALL.
+"""
+
+from __future__ import annotations
+
+from mmulator.codegen.lang import native, unrolled
+from mmulator.codegen.ops import bits_mask, fill_bytes, load, mask_bits, popcount, select, stack, store, trailing_zeros
+from mmulator.codegen.types import ptr_to, u32, u64
+from mmulator.native.asynchrony.accounts import warp_number
+from mmulator.native.state import Cluster, Warp
+from mmulator.sanitizer.found import of_launch
+from mmulator.sanitizer.order.views import (
+    ACQUIRED,
+    ACQUIRED_WIDE,
+    ALL,
+    FENCED,
+    FENCED_GLOBAL,
+    FENCED_READS,
+    FIRST,
+    ISSUES,
+    KNOWN,
+    NO_AGENT,
+    NOTHING,
+    PLANES,
+    PROXIES,
+    RELEASED,
+    RELEASED_WIDE,
+    U32,
+    Collector,
+    Knower,
+    Orders,
+    acquire_behind,
+    acquire_views,
+    clear_collector,
+    collect_plane,
+    collect_views,
+    copied_view,
+    drop_id,
+    entries_of,
+    forget_seen,
+    give_view,
+    hold_id,
+    join_lanes,
+    knower_of,
+    merged_views,
+    orders_of,
+    plane_of,
+    raise_entries,
+    raise_own,
+    release_lanes,
+    take_view,
+)
+
+
+# fences ---------------------------------------------------------------------------------------------------------------
+@native
+def fence_plane(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, plane: u32) -> None:
+    """What lanes know and did up to here is in a plane, too; the warp's clock must tick behind it."""
+    at = plane * 32
+    m = bits_mask(mask)
+    ids = load(U32, k.now.views)
+    left = mask
+    while left != 0:
+        id = ids[trailing_zeros(left)]
+        same = mask_bits(ids == id) & left
+        left = left & ~same
+        give_view(o, k.now.views + at, same, id)
+    store(select(m, U32(k.clock), load(U32, k.now.own, at)), k.now.own, at)
+    store(select(m, load(U32, k.now.copied), load(U32, k.now.copied, at)), k.now.copied, at)
+
+
+@native
+def know_acquired(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, plane: u32) -> None:
+    """What relaxed loads of lanes have seen, they know now."""
+    at = plane * 32
+    ids = load(U32, k.now.views, at)
+    left = mask & mask_bits(ids != NOTHING)
+    while left != 0:
+        id = ids[trailing_zeros(left)]
+        same = mask_bits(ids == id) & left
+        left = left & ~same
+        join_lanes(o, k.now.views, same, id)
+        give_view(o, k.now.views + at, same, NOTHING)
+
+
+@native
+def release_fenced(o: ptr_to(Orders), c: ptr_to(Collector), k: ptr_to(Knower), mask: u32, plane: u32) -> None:
+    """A relaxed store or arrival: what lanes know and did before their last fences, of RELEASED or RELEASED_WIDE, goes into a
+    collector."""
+    at = plane * 32
+    collect_plane(o, c.views, c.seen, k.first, k.now.views + at, k.now.own + at, k.now.copied + at, mask)
+    for p in unrolled(1, PROXIES):
+        ids = plane_of(k.now.views, p)
+        collect_plane(o, c.views + p, c.seen + p, k.first, ids, plane_of(k.now.own, p), plane_of(k.now.copied, p), mask)
+
+
+@native(inline=True)
+def fenced_lanes(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, plane: u32) -> u32:
+    """Lanes of a mask that have something in a plane: a fence lies behind them, or they know of one."""
+    if o.planes <= plane:
+        return 0
+    at = plane * 32
+    return mask & mask_bits((load(U32, k.now.views, at) | load(U32, k.now.own, at)) != 0)
+
+
+# what others ask ------------------------------------------------------------------------------------------------------
+@native(inline=True)
+def now(w: ptr_to(Warp)) -> u32:
+    """The warp's clock, from 1."""
+    return knower_of(orders_of(w.cta.cluster), w).clock
+
+
+@native(inline=True)
+def agent_of(w: ptr_to(Warp), lane: u32) -> u32:
+    return warp_number(w) * 32 + lane
+
+
+@native(inline=True)
+def copies_agent_of(w: ptr_to(Warp), lane: u32) -> u32:
+    """The agent of a lane's cp.async; the clock of an operation is its number in the warp's queue + 1."""
+    return orders_of(w.cta.cluster).threads + agent_of(w, lane)
+
+
+@native(inline=True)
+def knows(w: ptr_to(Warp), lane: u32, agent: u32, clock: u32) -> u32:
+    """1 if what an agent did at its clock comes before what a lane does now."""
+    o = orders_of(w.cta.cluster)
+    k = knower_of(o, w)
+    if agent == k.first + lane or agent >= o.stride:
+        return 1
+    found = u32(entries_of(o, k.now.views[lane])[agent] >= clock)
+    if o.copies != 0 and agent == o.threads + k.first + lane:
+        found = found | u32(k.now.copied[lane] >= clock)
+    return found
+
+
+@native(inline=True)
+def knows_in_plane(w: ptr_to(Warp), plane: u32, lane: u32, agent: u32, clock: u32) -> u32:
+    """The same of a plane that is fenced."""
+    o = orders_of(w.cta.cluster)
+    k = knower_of(o, w)
+    at = plane * 32 + lane
+    if agent >= o.stride:
+        return 1
+    found = u32(entries_of(o, k.now.views[at])[agent] >= clock)
+    if agent == k.first + lane:
+        found = found | u32(k.now.own[at] >= clock)
+    if o.copies != 0 and agent == o.threads + k.first + lane:
+        found = found | u32(k.now.copied[at] >= clock)
+    return found
+
+
+@native(inline=True)
+def knows_fenced(w: ptr_to(Warp), lane: u32, agent: u32, clock: u32) -> u32:
+    """1 if it comes before, and a fence.proxy.async for shared memory lies between."""
+    return knows_in_plane(w, FENCED, lane, agent, clock)
+
+
+@native(inline=True)
+def knows_fenced_global(w: ptr_to(Warp), lane: u32, agent: u32, clock: u32) -> u32:
+    """1 if it comes before, and a fence.proxy.async for global memory lies between."""
+    return knows_in_plane(w, FENCED_GLOBAL, lane, agent, clock)
+
+
+@native(inline=True)
+def one_view(w: ptr_to(Warp), mask: u32) -> u32:
+    """1 if all lanes of a mask know the same of other threads, and of other threads' copies."""
+    k = knower_of(orders_of(w.cta.cluster), w)
+    ids = load(U32, k.now.views)
+    return u32((mask_bits(ids != k.now.views[trailing_zeros(mask)]) & mask) == 0)
+
+
+@native
+def shown_view(w: ptr_to(Warp), plane: u32, lane: u32) -> u32:
+    """What a lane knows and did up to here, as a view of a plane. Whoever keeps it holds it before the next such call."""
+    o = orders_of(w.cta.cluster)
+    k = knower_of(o, w)
+    at = plane * 32
+    made = stack(u32)
+    seen = stack(u32)
+    made[0] = NOTHING
+    seen[0] = NOTHING
+    store(U32(k.clock), k.now.own)
+    one = u32(1)
+    collect_plane(o, made, seen, k.first, k.now.views + at, k.now.own + at, k.now.copied + at, one << lane)
+    if plane == KNOWN:
+        k.clock = k.clock + 1
+    drop_id(o, seen[0], 1)
+    drop_id(o, k.shown[plane], 1)
+    k.shown[plane] = made[0]
+    return made[0]
+
+
+@native
+def view(w: ptr_to(Warp), lane: u32) -> u32:
+    return shown_view(w, KNOWN, lane)
+
+
+@native
+def view_fenced(w: ptr_to(Warp), lane: u32) -> u32:
+    return shown_view(w, FENCED, lane)
+
+
+@native
+def view_fenced_global(w: ptr_to(Warp), lane: u32) -> u32:
+    return shown_view(w, FENCED_GLOBAL, lane)
+
+
+@native(inline=True)
+def hold_view(cluster: ptr_to(Cluster), id: u32) -> None:
+    hold_id(orders_of(cluster), id, 1)
+
+
+@native(inline=True)
+def drop_view(cluster: ptr_to(Cluster), id: u32) -> None:
+    drop_id(orders_of(cluster), id, 1)
+
+
+@native(inline=True)
+def view_knows(cluster: ptr_to(Cluster), id: u32, agent: u32, clock: u32) -> u32:
+    """1 if what an agent did at its clock comes before what a view was taken of, which has the lane's own part in it."""
+    o = orders_of(cluster)
+    if agent >= o.stride:
+        return 1
+    return u32(entries_of(o, id)[agent] >= clock)
+
+
+@native
+def new_agent(cluster: ptr_to(Cluster)) -> u32:
+    """An agent that nobody knows anything of; NO_AGENT if none is left."""
+    o = orders_of(cluster)
+    agent = o.next_agent
+    if agent == o.stride:
+        o.launch.forgotten = o.launch.forgotten + 1
+        return NO_AGENT
+    o.next_agent = agent + 1
+    if agent == o.bound:
+        o.bound = agent + 32
+    return agent
+
+
+@native
+def learn_plane(o: ptr_to(Orders), ids: ptr_to(u32), mask: u32, agent: u32, clock: u32) -> None:
+    old = load(U32, ids)
+    left = mask
+    while left != 0:
+        before = old[trailing_zeros(left)]
+        same = mask_bits(old == before) & left
+        left = left & ~same
+        if entries_of(o, before)[agent] >= clock:
+            continue
+        if before != NOTHING and o.counts[before] == popcount(same):  # nobody else has it
+            entries_of(o, before)[agent] = clock
+        else:
+            made = copied_view(o, before)
+            if made != ALL:
+                entries_of(o, made)[agent] = clock
+            give_view(o, ids, same, made)
+            drop_id(o, made, 1)
+
+
+@native
+def learn(w: ptr_to(Warp), mask: u32, agent: u32, clock: u32) -> None:
+    """Lanes know that an asynchronous agent has got so far; its end implies the fence between the proxies."""
+    o = orders_of(w.cta.cluster)
+    k = knower_of(o, w)
+    if o.planes < PROXIES:
+        o.planes = PROXIES
+    if agent < o.stride:
+        for p in unrolled(PROXIES):
+            learn_plane(o, plane_of(k.now.views, p), mask, agent, clock)
+
+
+# beginning ------------------------------------------------------------------------------------------------------------
+@native
+def forget_all(cluster: ptr_to(Cluster)) -> None:
+    """A cluster begins: nobody knows anything."""
+    o = orders_of(cluster)
+    o.launch = of_launch(cluster)
+    o.fresh = FIRST
+    o.free_count = 0
+    o.next_agent = o.base
+    o.planes = o.least
+    fill_bytes(o.barriers, 0, u64(o.barrier_count) * Collector.size)
+    fill_bytes(o.gone, 0, u64(cluster.cta_count) * Collector.size)
+    fill_bytes(o.meeting, 0, Collector.size + 4 * PLANES)
+    if u64(o.issues) != 0:
+        fill_bytes(o.issues, 0, u64(cluster.warp_count) * (ISSUES * Collector.size))
+    for p in unrolled(PLANES):
+        o.everything[p] = ALL
+    for i in range(cluster.warp_count):
+        k = o.knowers + i
+        fill_bytes(k, 0, Knower.size)
+        k.clock = 1
+        k.first = i * 32
+
+
+__all__ = [  # with what is asked for of views
+    "ACQUIRED",
+    "ACQUIRED_WIDE",
+    "ALL",
+    "FENCED",
+    "FENCED_GLOBAL",
+    "FENCED_READS",
+    "FIRST",
+    "ISSUES",
+    "KNOWN",
+    "NOTHING",
+    "NO_AGENT",
+    "PLANES",
+    "PROXIES",
+    "RELEASED",
+    "RELEASED_WIDE",
+    "U32",
+    "Collector",
+    "Knower",
+    "Orders",
+    "acquire_behind",
+    "acquire_views",
+    "agent_of",
+    "clear_collector",
+    "collect_plane",
+    "collect_views",
+    "copied_view",
+    "copies_agent_of",
+    "drop_id",
+    "drop_view",
+    "entries_of",
+    "fence_plane",
+    "fenced_lanes",
+    "forget_all",
+    "forget_seen",
+    "give_view",
+    "hold_view",
+    "join_lanes",
+    "know_acquired",
+    "knower_of",
+    "knows",
+    "knows_fenced",
+    "knows_fenced_global",
+    "knows_in_plane",
+    "learn",
+    "learn_plane",
+    "merged_views",
+    "new_agent",
+    "now",
+    "one_view",
+    "orders_of",
+    "plane_of",
+    "raise_entries",
+    "raise_own",
+    "release_fenced",
+    "release_lanes",
+    "shown_view",
+    "take_view",
+    "view",
+    "view_fenced",
+    "view_fenced_global",
+    "view_knows",
+]  # fmt: skip

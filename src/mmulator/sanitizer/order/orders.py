@@ -1,0 +1,343 @@
+"""What each synchronising event does to who knows of what (clocks.py): PTX ISA 9.1, Memory Consistency Model.
+
+Threads that have exited count as if they had arrived at every barrier behind, since on chips they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mmulator.codegen.lang import Native, native
+from mmulator.codegen.ops import bits_mask, cast_ptr, load, maximum, select, stack, store, trailing_zeros
+from mmulator.codegen.types import ptr, ptr_to, u32, u64
+from mmulator.native.asynchrony.mbarrier import lanes_at
+from mmulator.native.hooks.events import (
+    SCOPE_MASK,
+    SCOPE_SHIFT,
+    SCOPES,
+    SPACE_CLUSTER,
+    SPACE_CTA,
+    SPACE_GLOBAL,
+    Fence,
+    Order,
+)
+from mmulator.native.matrix.wgmma import WARPS
+from mmulator.native.state import COPIES, NUM_BARRIERS, Barrier, Cluster, Cta, Queue, Warp
+from mmulator.sanitizer.order.clocks import (
+    ACQUIRED,
+    ACQUIRED_WIDE,
+    ALL,
+    FENCED,
+    FENCED_GLOBAL,
+    FENCED_READS,
+    ISSUES,
+    KNOWN,
+    NOTHING,
+    PLANES,
+    PROXIES,
+    RELEASED,
+    RELEASED_WIDE,
+    U32,
+    Collector,
+    Knower,
+    Orders,
+    acquire_behind,
+    acquire_views,
+    clear_collector,
+    collect_plane,
+    collect_views,
+    drop_id,
+    fence_plane,
+    fenced_lanes,
+    forget_all,
+    forget_seen,
+    give_view,
+    know_acquired,
+    knower_of,
+    orders_of,
+    plane_of,
+    raise_entries,
+    raise_own,
+    release_fenced,
+    release_lanes,
+)
+from mmulator.sanitizer.order.locations import forget_locations, order_ordered
+from mmulator.sanitizer.order.phases import first_phase, forget_phases, next_phase, phaser_of
+from mmulator.sanitizer.order.world import forget_strangers
+
+_CTA, _GPU = SCOPES["cta"], SCOPES["gpu"]
+
+
+# a warp, a block ------------------------------------------------------------------------------------------------------
+@native
+def order_warp(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+    """bar.warp.sync: each lane knows what all know and did."""
+    o = orders_of(w.cta.cluster)
+    k = knower_of(o, w)
+    view = stack(u32)
+    seen = stack(u32)
+    store(U32(k.clock), k.now.own)
+    for p in range(o.planes):
+        if not raise_own(o, k, mask, p):
+            ids = plane_of(k.now.views, p)
+            view[0] = NOTHING
+            seen[0] = NOTHING
+            collect_plane(o, view, seen, k.first, ids, plane_of(k.now.own, p), plane_of(k.now.copied, p), mask)
+            give_view(o, ids, mask, view[0])
+            drop_id(o, view[0], 1)
+            drop_id(o, seen[0], 1)
+    k.clock = k.clock + 1
+
+
+@native(inline=True)
+def barrier_at(o: ptr_to(Orders), cta: ptr_to(Cta), id: u32) -> ptr_to(Collector):
+    return o.barriers + (cta.rank * NUM_BARRIERS + id)
+
+
+@native
+def order_arrived(w: ptr_to(Warp), mask: u32, id: u32, op: u32, site: u32) -> None:
+    """bar, barrier: what lanes know and did is released, also by an arrive."""
+    o = orders_of(w.cta.cluster)
+    release_lanes(o, knower_of(o, w), mask, barrier_at(o, w.cta, id))
+
+
+@native
+def order_over(cta: ptr_to(Cta), id: u32) -> None:
+    """A barrier is complete: who waited there knows what all released. Who came, and is counted with the rest of its warp later,
+    has released it for the next time, too."""
+    o = orders_of(cta.cluster)
+    c = barrier_at(o, cta, id)
+    bar = cast_ptr(Barrier, cta.barriers) + id
+    if bar.count == 0:
+        collect_views(o, c, (o.gone + cta.rank).views)
+    forget_seen(o, c)
+    warps = cast_ptr(Warp, cta.warps)
+    again = u32(0)
+    for i in range(cta.launch.warps):
+        w = warps + i
+        again = again | w.bar_came[id]
+        lanes = w.bar_lanes[id]
+        if w.bar_came[id] == 0 and lanes != 0:
+            k = knower_of(o, w)
+            for p in range(o.planes):
+                give_view(o, plane_of(k.now.views, p), lanes, c.views[p])
+    clear_collector(o, c)
+    if again != 0:
+        for i in range(cta.launch.warps):
+            w = warps + i
+            if w.bar_came[id] != 0:
+                release_lanes(o, knower_of(o, w), w.bar_came[id], c)
+
+
+@native
+def order_exit(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+    o = orders_of(w.cta.cluster)
+    release_lanes(o, knower_of(o, w), mask, o.gone + w.cta.rank)
+
+
+@native
+def release_behind(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, c: ptr_to(Collector), order: u32, plane: u32) -> None:
+    """An arrival that releases; one that is relaxed releases what was before the last fence, of RELEASED or RELEASED_WIDE."""
+    if (order & Order.RELEASE) != 0:
+        release_lanes(o, k, mask, c)
+    else:
+        lanes = fenced_lanes(o, k, mask, plane)
+        if lanes != 0:
+            release_fenced(o, c, k, lanes, plane)
+
+
+# the cluster ----------------------------------------------------------------------------------------------------------
+@native
+def order_cluster_arrived(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> None:
+    """Behind a fence of the CTA alone a relaxed arrival tells other CTAs nothing; where there are none, any fence will do."""
+    o = orders_of(w.cta.cluster)
+    plane = u32(RELEASED)
+    if w.cta.cluster.cta_count > 1:
+        plane = RELEASED_WIDE
+    release_behind(o, knower_of(o, w), mask, o.meeting, order, plane)
+
+
+@native
+def order_cluster_over(cluster: ptr_to(Cluster)) -> None:
+    o = orders_of(cluster)
+    c = o.meeting
+    for rank in range(cluster.cta_count):
+        collect_views(o, c, (o.gone + rank).views)
+    forget_seen(o, c)
+    for p in range(o.planes):
+        drop_id(o, o.met[p], 1)
+        o.met[p] = c.views[p]
+        c.views[p] = NOTHING
+
+
+@native
+def order_cluster_waited(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> None:
+    o = orders_of(w.cta.cluster)
+    if (order & Order.ACQUIRE) != 0:
+        acquire_views(o, knower_of(o, w).now.views, mask, o.met)
+
+
+# fences ---------------------------------------------------------------------------------------------------------------
+@native
+def order_fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32, at: ptr_to(u64), site: u32) -> None:
+    o = orders_of(w.cta.cluster)
+    k = knower_of(o, w)
+    scope = (order >> SCOPE_SHIFT) & SCOPE_MASK
+    far = scope > _CTA or kind == Fence.MBARRIER_INIT  # whose scope is the cluster's
+    wide = far and (scope >= _GPU or w.cta.cluster.cta_count > 1)
+    if kind == Fence.ASYNC or kind == Fence.GENERIC_ACQUIRE or kind == Fence.GENERIC_RELEASE:
+        if o.planes < PROXIES:
+            o.planes = PROXIES
+        if spaces == 0 or (spaces & (SPACE_CTA | SPACE_CLUSTER)) != 0:
+            fence_plane(o, k, mask, FENCED)
+        if spaces == 0 or (spaces & SPACE_GLOBAL) != 0:
+            fence_plane(o, k, mask, FENCED_GLOBAL)
+    if kind == Fence.GENERIC_READS:
+        if o.planes < PROXIES:
+            o.planes = PROXIES
+        fence_plane(o, k, mask, FENCED_READS)
+    if kind == Fence.MEMORY and (order & Order.ACQUIRE) != 0 and o.planes == PLANES:
+        know_acquired(o, k, mask, ACQUIRED)
+        if wide:
+            know_acquired(o, k, mask, ACQUIRED_WIDE)
+    if (kind == Fence.MEMORY and (order & Order.RELEASE) != 0) or kind == Fence.MBARRIER_INIT:
+        o.planes = PLANES
+        fence_plane(o, k, mask, RELEASED)
+        if wide:
+            fence_plane(o, k, mask, RELEASED_WIDE)
+    k.clock = k.clock + 1
+
+
+# mbarriers ------------------------------------------------------------------------------------------------------------
+@native
+def order_of_mbarrier(w: ptr_to(Warp), order: u32, site: u32) -> None:
+    knower_of(orders_of(w.cta.cluster), w).order = order
+
+
+@native
+def order_made(w: ptr_to(Warp), lane: u32, barrier: u64, count: u64, site: u32) -> None:
+    first_phase(w.cta.cluster, barrier)
+
+
+@native
+def order_mbarrier_arrived(
+    w: ptr_to(Warp), mask: u32, barrier: u64, arrivals: u64, expected: u64, came: u64, site: u32
+) -> None:
+    o = orders_of(w.cta.cluster)
+    k = knower_of(o, w)
+    if arrivals != 0:
+        entry = phaser_of(w.cta.cluster, barrier)
+        if u64(entry) != 0:
+            if barrier - u64(w.cta.shared) < u64(w.cta.launch.shared_bytes):
+                release_behind(o, k, mask, entry.collecting, k.order, RELEASED)
+            elif ((k.order >> SCOPE_SHIFT) & SCOPE_MASK) != _CTA:  # nobody else can wait there
+                entry.is_far = 1
+                release_behind(o, k, mask, entry.far, k.order, RELEASED_WIDE)
+
+
+@native
+def order_mbarrier_over(cluster: ptr_to(Cluster), barrier: u64) -> None:
+    next_phase(cluster, barrier)
+
+
+@native
+def order_mbarrier_waited(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32, site: u32) -> None:
+    cluster = w.cta.cluster
+    o = orders_of(cluster)
+    k = knower_of(o, w)
+    plane = u32(KNOWN)
+    far_plane = u32(KNOWN)
+    if (k.order & Order.ACQUIRE) == 0:
+        plane = ACQUIRED
+        far_plane = ACQUIRED_WIDE
+        o.planes = PLANES
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        barrier = u64(host[lane])
+        same = lanes_at(host, left, barrier)
+        parity = (parities >> lane) & 1
+        if parity != 0:
+            same = same & parities
+        else:
+            same = same & ~parities
+        left = left & ~same
+        entry = phaser_of(cluster, barrier)
+        if u64(entry) != 0:
+            acquire_behind(o, k, same, entry.done + parity * PLANES, plane)
+            if entry.is_far != 0 and ((k.order >> SCOPE_SHIFT) & SCOPE_MASK) != _CTA:
+                acquire_behind(o, k, same, entry.far_done + parity * PLANES, far_plane)
+        else:
+            acquire_behind(o, k, same, o.everything, plane)
+
+
+# cp.async -------------------------------------------------------------------------------------------------------------
+@native
+def order_copies_waited(w: ptr_to(Warp), mask: u32, end: u64) -> None:
+    """Each lane knows its own copies."""
+    k = knower_of(orders_of(w.cta.cluster), w)
+    done = load(U32, k.now.copied)
+    store(select(bits_mask(mask), maximum(done, U32(end)), done), k.now.copied)
+
+
+@native
+def order_copy_signals(w: ptr_to(Warp), mask: u32, barrier: u64, counted: u32, site: u32) -> None:
+    """The mbarrier's phase knows what the lanes do, and their copies so far."""
+    cluster = w.cta.cluster
+    o = orders_of(cluster)
+    k = knower_of(o, w)
+    entry = phaser_of(cluster, barrier)
+    if u64(entry) == 0:
+        return
+    c = entry.collecting
+    release_lanes(o, k, mask, c)
+    issued = stack(u32, 32)
+    store(U32((cast_ptr(Queue, w.queues) + COPIES.queue).issued), issued)
+    if c.views[KNOWN] != ALL:
+        raise_entries(o, c.views[KNOWN], o.threads + k.first, issued, mask)
+
+
+# wgmma ----------------------------------------------------------------------------------------------------------------
+@native(inline=True)
+def issue_at(o: ptr_to(Orders), w: ptr_to(Warp), number: u64) -> ptr_to(Collector):
+    return o.issues + (knower_of(o, w).first // 32 * ISSUES + (u32(number) & (ISSUES - 1)))
+
+
+@native
+def order_wgmma_issued(w: ptr_to(Warp), number: u64, site: u32) -> None:
+    """The four warps of a warpgroup issue an operation together: what each knows and did comes before its end, as on chips."""
+    o = orders_of(w.cta.cluster)
+    c = issue_at(o, w, number)
+    clear_collector(o, c)
+    release_lanes(o, knower_of(o, w), w.live, c)
+    forget_seen(o, c)
+
+
+@native
+def order_wgmma_waited(w: ptr_to(Warp), mask: u32, end: u64, site: u32) -> None:
+    o = orders_of(w.cta.cluster)
+    if end == 0:
+        return
+    first = cast_ptr(Warp, w.cta.warps) + (w.index & ~u32(3))
+    for i in range(u32(WARPS)):
+        if (w.index & ~u32(3)) + i < w.cta.launch.warps:
+            acquire_views(o, knower_of(o, w).now.views, mask, issue_at(o, first + i, end - 1).views)
+
+
+# the beginning --------------------------------------------------------------------------------------------------------
+@native
+def order_begins(cluster: ptr_to(Cluster)) -> None:
+    forget_phases(orders_of(cluster))
+    forget_locations(orders_of(cluster))
+    forget_strangers(cluster)
+    forget_all(cluster)
+
+
+HOOKS: Mapping[str, Native] = {
+    "warp_met": order_warp, "barrier_arrived": order_arrived, "barrier_over": order_over, "lanes_exit": order_exit,
+    "cluster_arrived": order_cluster_arrived, "cluster_over": order_cluster_over, "cluster_waited": order_cluster_waited,
+    "fenced": order_fenced, "ordered": order_ordered, "mbarrier_order": order_of_mbarrier, "mbarrier_made": order_made,
+    "mbarrier_arrived": order_mbarrier_arrived, "mbarrier_over": order_mbarrier_over, "mbarrier_waited": order_mbarrier_waited,
+    "wgmma_issued": order_wgmma_issued, "wgmma_waited": order_wgmma_waited,
+    "copies_waited": order_copies_waited, "copy_signals": order_copy_signals, "cluster_begins": order_begins,
+}  # fmt: skip

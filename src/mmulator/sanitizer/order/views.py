@@ -1,0 +1,325 @@
+"""Views: up to which clock what each agent did comes before; a pool of them, counted, and what collects them (clocks.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import (
+    bits_mask,
+    cast_ptr,
+    copy_bytes,
+    load,
+    mask_bits,
+    maximum,
+    popcount,
+    reduce_or,
+    select,
+    store,
+    trailing_zeros,
+)
+from mmulator.codegen.types import Struct, boolean, ptr, ptr_to, u32, u64
+from mmulator.native.asynchrony.accounts import warp_number
+from mmulator.native.state import WGMMA, Warp
+from mmulator.sanitizer.found import of_cluster
+from mmulator.sanitizer.state import SanitizedLaunch
+
+U32 = u32.vec(32)
+# Planes of what lanes know: what comes before; with a fence.proxy.async between, for shared, for global memory,
+# for what was read of shared memory; with a fence of
+# memory between, of any scope, of more than the CTA; what will come before behind such a fence, since relaxed loads have seen it.
+PLANES = 8
+KNOWN, FENCED, FENCED_GLOBAL, FENCED_READS, RELEASED, RELEASED_WIDE, ACQUIRED, ACQUIRED_WIDE = range(PLANES)
+PROXIES = 4  # the first ones
+ISSUES = WGMMA.room
+NOTHING, ALL, FIRST = 0, 1, 2  # views that always are, and the first other
+NO_AGENT = 0xFFFFFFFF
+
+# What lanes know, a plane after the other. views: of each lane. own, copied: up to which clock what the lane did, and its own
+# cp.async, are in the plane; of KNOWN `own` is the warp's clock when it is asked for.
+Knowledge = Struct("Knowledge", [("views", u32, PLANES * 32), ("own", u32, PLANES * 32), ("copied", u32, PLANES * 32)])
+
+# Of a warp. first: its first agent. order: of the operation on mbarriers under way. shown: views made for others. stranger: each
+# lane's entry among the cluster's, + 1 (world.py).
+Knower = Struct("Knower", [
+    ("clock", u32), ("first", u32), ("order", u32), ("shown", u32, PROXIES), ("now", Knowledge), ("stranger", u32, 32),
+])  # fmt: skip
+
+# Views that are being collected, at a barrier. views: mutable. seen: the last view that was joined, held.
+Collector = Struct("Collector", [("views", u32, PLANES), ("seen", u32, PLANES)])
+
+# Of a resident cluster. stride: entries of a view. bound: those in use. threads: agents that are threads. copies: whether each
+# thread has a second agent for its cp.async. planes: those in use so far, 1, PROXIES or all; least: from the start. capacity,
+# fresh, free: views; those from `fresh` on were never used.
+Orders = Struct("Orders", [
+    ("threads", u32), ("copies", u32), ("base", u32), ("next_agent", u32), ("bound", u32), ("stride", u32),
+    ("planes", u32), ("least", u32),
+    ("capacity", u32), ("fresh", u32), ("free_count", u32),
+    ("pool", ptr_to(u32)), ("counts", ptr_to(u32)), ("free", ptr_to(u32)), ("knowers", ptr_to(Knower)),
+    ("barriers", ptr_to(Collector)), ("barrier_count", u32),  # of all CTAs
+    ("gone", ptr_to(Collector)),  # what exited threads of each CTA did
+    ("meeting", Collector), ("met", u32, PLANES),  # barrier.cluster: of this generation, and the views of the last
+    ("issues", ptr_to(Collector)),  # what each warp knew and did when it issued each of its last ISSUES wgmma; or null
+    ("phasers", ptr), ("phaser_count", u32),  # phases.py
+    ("locations", ptr), ("location_count", u32),  # locations.py
+    ("strangers", ptr), ("stranger_count", u32), ("all_strangers", u32),  # world.py
+    ("everything", u32, PLANES),  # ALL
+    ("launch", ptr_to(SanitizedLaunch)),
+])  # fmt: skip
+
+
+def orders_of(cluster: Any) -> Any:
+    """Macro: the orders of a cluster."""
+    return cast_ptr(Orders, of_cluster(cluster).field("orders"))
+
+
+def entries_of(o: Any, id: Any) -> Any:
+    """Macro: the entries of a view."""
+    return o.field("pool") + u64(id) * u64(o.field("stride"))
+
+
+def plane_of(lanes: Any, plane: Any) -> Any:
+    """Macro: numbers of 32 lanes, of one plane."""
+    return lanes + plane * 32
+
+
+@native(inline=True)
+def knower_of(o: ptr_to(Orders), w: ptr_to(Warp)) -> ptr_to(Knower):
+    return o.knowers + warp_number(w)
+
+
+# views ----------------------------------------------------------------------------------------------------------------
+@native(inline=True)
+def hold_id(o: ptr_to(Orders), id: u32, count: u32) -> None:
+    o.counts[id] = o.counts[id] + count
+
+
+@native(inline=True)
+def drop_id(o: ptr_to(Orders), id: u32, count: u32) -> None:
+    if id >= FIRST:
+        left = o.counts[id] - count
+        o.counts[id] = left
+        if left == 0:
+            o.free[o.free_count] = id
+            o.free_count = o.free_count + 1
+
+
+@native
+def take_view(o: ptr_to(Orders)) -> u32:
+    """A view to be filled, held once; ALL if there is none."""
+    if o.free_count != 0:
+        o.free_count = o.free_count - 1
+        id = o.free[o.free_count]
+        o.counts[id] = 1
+        return id
+    if o.fresh < o.capacity:
+        id = o.fresh
+        o.fresh = id + 1
+        o.counts[id] = 1
+        return id
+    o.launch.forgotten = o.launch.forgotten + 1
+    return ALL
+
+
+@native
+def copied_view(o: ptr_to(Orders), id: u32) -> u32:
+    """A new view like another, to be changed."""
+    if id == ALL:
+        return id
+    made = take_view(o)
+    if made != ALL:
+        copy_bytes(entries_of(o, made), entries_of(o, id), u64(o.bound) * 4)
+    return made
+
+
+@native
+def join_into_view(o: ptr_to(Orders), into: u32, id: u32) -> None:
+    """A view that may be changed learns what another has; neither is ALL."""
+    to = entries_of(o, into)
+    source = entries_of(o, id)
+    for i in range(o.bound >> 5):
+        at = i << 5
+        store(maximum(load(U32, to, at), load(U32, source, at)), to, at)
+
+
+@native
+def merged_views(o: ptr_to(Orders), a: u32, b: u32) -> u32:
+    """What either has: one of the two, if it has all, or a new view. Held once for the caller."""
+    if a == b or b == NOTHING or a == ALL:
+        hold_id(o, a, 1)
+        return a
+    if a == NOTHING or b == ALL:
+        hold_id(o, b, 1)
+        return b
+    one = entries_of(o, a)
+    other = entries_of(o, b)
+    less = U32(u32(0))
+    more = U32(u32(0))
+    for i in range(o.bound >> 5):
+        at = i << 5
+        x = load(U32, one, at)
+        y = load(U32, other, at)
+        top = maximum(x, y)
+        less = less | (top ^ x)
+        more = more | (top ^ y)
+    if reduce_or(less) == 0:
+        hold_id(o, a, 1)
+        return a
+    if reduce_or(more) == 0:
+        hold_id(o, b, 1)
+        return b
+    made = copied_view(o, a)
+    if made != ALL:
+        join_into_view(o, made, b)
+    return made
+
+
+@native
+def give_view(o: ptr_to(Orders), ids: ptr_to(u32), mask: u32, id: u32) -> None:
+    """Lanes have a view now, whatever they had before."""
+    old = load(U32, ids)
+    change = mask_bits(old != id) & mask
+    if change == 0:
+        return
+    hold_id(o, id, popcount(change))
+    left = change
+    while left != 0:
+        before = old[trailing_zeros(left)]
+        same = mask_bits(old == before) & left
+        left = left & ~same
+        drop_id(o, before, popcount(same))
+    store(select(bits_mask(change), U32(id), old), ids)
+
+
+@native
+def join_lanes(o: ptr_to(Orders), ids: ptr_to(u32), mask: u32, id: u32) -> None:
+    """Lanes learn what a view has."""
+    if id == NOTHING:
+        return
+    old = load(U32, ids)
+    left = mask & mask_bits(old != id)
+    while left != 0:
+        before = old[trailing_zeros(left)]
+        same = mask_bits(old == before) & left
+        left = left & ~same
+        made = merged_views(o, before, id)
+        give_view(o, ids, same, made)
+        drop_id(o, made, 1)
+
+
+# collecting -----------------------------------------------------------------------------------------------------------
+@native
+def raise_entries(o: ptr_to(Orders), id: u32, first: u32, clocks: ptr_to(u32), mask: u32) -> None:
+    """A view that may be changed learns clocks of 32 agents."""
+    to = entries_of(o, id) + first
+    store(maximum(load(U32, to), select(bits_mask(mask), load(U32, clocks), U32(u32(0)))), to)
+
+
+@native
+def collect_plane(
+    o: ptr_to(Orders), view: ptr_to(u32), seen: ptr_to(u32), first: u32, ids: ptr_to(u32), own: ptr_to(u32), done: ptr_to(u32),
+    mask: u32,
+) -> None:
+    """Into a view that may be changed (0: there is none yet) what lanes know, and what they have done."""
+    have = load(U32, ids)
+    left = mask
+    while left != 0:
+        id = have[trailing_zeros(left)]
+        same = mask_bits(have == id) & left
+        left = left & ~same
+        if id != NOTHING and id != seen[0] and view[0] != ALL:
+            if view[0] == NOTHING:
+                view[0] = copied_view(o, id)
+            elif id == ALL:
+                drop_id(o, view[0], 1)
+                view[0] = ALL
+            else:
+                join_into_view(o, view[0], id)
+            hold_id(o, id, 1)
+            drop_id(o, seen[0], 1)
+            seen[0] = id
+    did = select(bits_mask(mask), load(U32, own) | load(U32, done), U32(u32(0)))
+    if reduce_or(did) == 0:
+        return
+    if view[0] == NOTHING:
+        view[0] = copied_view(o, NOTHING)
+    if view[0] != ALL:
+        raise_entries(o, view[0], first, own, mask)
+        if o.copies != 0:
+            raise_entries(o, view[0], o.threads + first, done, mask)
+
+
+@native
+def collect_all(o: ptr_to(Orders), c: ptr_to(Collector), first: u32, of: ptr_to(Knowledge), mask: u32) -> None:
+    """The same of all planes."""
+    for p in range(o.planes):
+        ids = plane_of(of.views, p)
+        collect_plane(o, c.views + p, c.seen + p, first, ids, plane_of(of.own, p), plane_of(of.copied, p), mask)
+
+
+@native
+def release_lanes(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, c: ptr_to(Collector)) -> None:
+    """What lanes know and did up to here goes into a collector; what they do now comes later."""
+    store(U32(k.clock), k.now.own)
+    collect_all(o, c, k.first, k.now, mask)
+    k.clock = k.clock + 1
+
+
+@native
+def raise_own(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, plane: u32) -> boolean:
+    """Lanes that have one view to themselves learn in it what each did. True if that is all that there is to learn."""
+    at = plane * 32
+    ids = load(U32, k.now.views, at)
+    id = ids[trailing_zeros(mask)]
+    if id < FIRST or o.counts[id] != popcount(mask) or (mask_bits(ids == id) & mask) != mask:
+        return False
+    raise_entries(o, id, k.first, k.now.own + at, mask)
+    if o.copies != 0:
+        raise_entries(o, id, o.threads + k.first, k.now.copied + at, mask)
+    return True
+
+
+@native
+def forget_seen(o: ptr_to(Orders), c: ptr_to(Collector)) -> None:
+    """No more is collected here: its views do not change from now on."""
+    for p in range(o.planes):
+        drop_id(o, c.seen[p], 1)
+        c.seen[p] = NOTHING
+
+
+@native
+def clear_collector(o: ptr_to(Orders), c: ptr_to(Collector)) -> None:
+    """A collector as new."""
+    forget_seen(o, c)
+    for p in range(o.planes):
+        drop_id(o, c.views[p], 1)
+        c.views[p] = NOTHING
+
+
+@native
+def collect_views(o: ptr_to(Orders), c: ptr_to(Collector), views: ptr_to(u32)) -> None:
+    """Views of all planes go into a collector."""
+    for p in range(o.planes):
+        both = merged_views(o, c.views[p], views[p])
+        drop_id(o, c.views[p], 1)
+        if o.counts[both] > 1 and both >= FIRST:  # it must be its own to be changed
+            one = both
+            both = copied_view(o, one)
+            drop_id(o, one, 1)
+        c.views[p] = both
+
+
+@native
+def acquire_views(o: ptr_to(Orders), lanes: ptr_to(u32), mask: u32, views: ptr_to(u32)) -> None:
+    """Lanes (their views, of all planes) learn views of all planes."""
+    for p in range(o.planes):
+        join_lanes(o, plane_of(lanes, p), mask, views[p])
+
+
+@native
+def acquire_behind(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, views: ptr_to(u32), plane: u32) -> None:
+    """The same, of which what is known goes to a plane: KNOWN, or ACQUIRED, ... of what was only seen."""
+    join_lanes(o, plane_of(k.now.views, plane), mask, views[KNOWN])
+    for p in range(o.planes):
+        if p != KNOWN and (plane == KNOWN or p < PROXIES):
+            join_lanes(o, plane_of(k.now.views, p), mask, views[p])

@@ -1,0 +1,392 @@
+"""Who knows of what other clusters did: through locations of global memory, in scope of the GPU or more.
+
+A *snapshot* is a copy of a view, of all clusters' pool; a *row* has a snapshot of each cluster. What is released to a location
+makes a row there. A thread that acquires it becomes a *stranger's friend*: an agent of its cluster, with a row of its own that
+learns the location's. So whoever knows this agent, by barriers and the like, knows the row. It is kept once, as it is by now: who
+has heard of an agent's first acquisition, and not of a later one, counts as if it had.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import (
+    atomic_rmw,
+    cast_ptr,
+    copy_bytes,
+    fill_bytes,
+    load,
+    maximum,
+    null,
+    reduce_or,
+    store,
+    trailing_zeros,
+)
+from mmulator.codegen.types import Struct, boolean, ptr_to, u8, u32, u64
+from mmulator.native.state import Cluster, Warp
+from mmulator.sanitizer.found import of_launch
+from mmulator.sanitizer.order.clocks import (
+    ALL,
+    FIRST,
+    NO_AGENT,
+    NOTHING,
+    U32,
+    Orders,
+    drop_id,
+    entries_of,
+    join_lanes,
+    knower_of,
+    learn_plane,
+    new_agent,
+    orders_of,
+    take_view,
+)
+from mmulator.sanitizer.state import SanitizedLaunch
+
+# A location of global memory, by its generic address (0: free), and how often something was released to it.
+Place = Struct("Place", [("at", u64), ("row", u32), ("version", u32)])
+PLACES = 1 << 14
+_FULL = PLACES * 3 // 4
+_SPREAD = 0x9E3779B97F4A7C15
+
+# Of a launch. clusters: of the grid. stride: entries of a snapshot. Of snapshots (counted)
+# and rows: how many there can be, those from `fresh` on were never used, a list of free ones. NOTHING, ALL: as of views.
+World = Struct("World", [
+    ("lock", u32), ("clusters", u32), ("stride", u32), ("place_count", u32),
+    ("capacity", u32), ("fresh", u32), ("free_count", u32), ("row_capacity", u32), ("row_fresh", u32), ("row_free_count", u32),
+    ("free", ptr_to(u32)), ("counts", ptr_to(u32)), ("snapshots", ptr_to(u32)),
+    ("row_free", ptr_to(u32)), ("rows", ptr_to(u32)), ("places", ptr_to(Place)),
+])  # fmt: skip
+
+# An agent of a cluster that has acquired something of others, and where it did so last.
+Stranger = Struct("Stranger", [("agent", u32), ("row", u32), ("place", u64), ("version", u32)])
+
+
+def world_of(cluster: Any) -> Any:
+    """Macro: the world of a launch, or null for a grid of one cluster."""
+    return cast_ptr(World, of_launch(cluster).field("orders"))
+
+
+@native(inline=True)
+def has_world(cluster: ptr_to(Cluster)) -> u32:
+    """1 if something was released to other clusters."""
+    world = world_of(cluster)
+    if u64(world) == 0:
+        return 0
+    return world.place_count
+
+
+@native
+def lock_world(world: ptr_to(World)) -> None:
+    one = u32(1)
+    while atomic_rmw("xchg", address(world.lock), one) != 0:  # noqa: F821
+        pass
+
+
+@native
+def unlock_world(world: ptr_to(World)) -> None:
+    zero = u32(0)
+    atomic_rmw("xchg", address(world.lock), zero)  # noqa: F821
+
+
+# snapshots and rows ---------------------------------------------------------------------------------------------------
+def snapshot_at(world: Any, id: Any) -> Any:
+    """Macro: the entries of a snapshot."""
+    return world.field("snapshots") + u64(id) * u64(world.field("stride"))
+
+
+def row_at(world: Any, id: Any) -> Any:
+    """Macro: the snapshots of a row."""
+    return world.field("rows") + u64(id) * u64(world.field("clusters"))
+
+
+@native
+def drop_snapshot(world: ptr_to(World), id: u32) -> None:
+    if id >= FIRST:
+        left = world.counts[id] - 1
+        world.counts[id] = left
+        if left == 0:
+            world.free[world.free_count] = id
+            world.free_count = world.free_count + 1
+
+
+@native
+def take_snapshot(launch: ptr_to(SanitizedLaunch), world: ptr_to(World)) -> u32:
+    """One to be filled, or ALL."""
+    id = u32(ALL)
+    if world.free_count != 0:
+        world.free_count = world.free_count - 1
+        id = world.free[world.free_count]
+    elif world.fresh < world.capacity:
+        id = world.fresh
+        world.fresh = id + 1
+    else:
+        launch.forgotten = launch.forgotten + 1
+        return id
+    world.counts[id] = 1
+    return id
+
+
+@native
+def new_row(launch: ptr_to(SanitizedLaunch), world: ptr_to(World)) -> u32:
+    """A row of nothing, or ALL."""
+    if world.row_free_count != 0:
+        world.row_free_count = world.row_free_count - 1
+        return world.row_free[world.row_free_count]
+    if world.row_fresh < world.row_capacity:
+        world.row_fresh = world.row_fresh + 1
+        return world.row_fresh - 1
+    launch.forgotten = launch.forgotten + 1
+    return ALL
+
+
+@native
+def drop_row(world: ptr_to(World), id: u32) -> None:
+    if id >= FIRST:
+        row = row_at(world, id)
+        for i in range(world.clusters):
+            drop_snapshot(world, row[i])
+            row[i] = NOTHING
+        world.row_free[world.row_free_count] = id
+        world.row_free_count = world.row_free_count + 1
+
+
+@native
+def join_snapshot(launch: ptr_to(SanitizedLaunch), world: ptr_to(World), row: ptr_to(u32), at: u32, id: u32) -> None:
+    """A cluster's snapshot in a row learns another; `id` is held for the row by the caller."""
+    old = row[at]
+    if old == NOTHING or id == ALL:
+        drop_snapshot(world, old)
+        row[at] = id
+        return
+    if old == ALL:
+        drop_snapshot(world, id)
+        return
+    one = snapshot_at(world, old)
+    other = snapshot_at(world, id)
+    less = U32(u32(0))
+    more = U32(u32(0))
+    for i in range(world.stride >> 5):
+        n = i << 5
+        x = load(U32, one, n)
+        y = load(U32, other, n)
+        top = maximum(x, y)
+        less = less | (top ^ x)
+        more = more | (top ^ y)
+    if reduce_or(less) == 0:
+        drop_snapshot(world, id)
+        return
+    made = id
+    if reduce_or(more) != 0:
+        made = take_snapshot(launch, world)
+        if made != ALL:
+            to = snapshot_at(world, made)
+            for i in range(world.stride >> 5):
+                n = i << 5
+                store(maximum(load(U32, one, n), load(U32, other, n)), to, n)
+        drop_snapshot(world, id)
+    drop_snapshot(world, old)
+    row[at] = made
+
+
+@native
+def join_rows(launch: ptr_to(SanitizedLaunch), world: ptr_to(World), into: u32, id: u32) -> u32:
+    """A row learns another: it, or ALL."""
+    if into == ALL or id == NOTHING or into == id:
+        return into
+    if id == ALL:
+        drop_row(world, into)
+        return id
+    to = row_at(world, into)
+    row = row_at(world, id)
+    for i in range(world.clusters):
+        one = row[i]
+        if one != NOTHING and one != to[i]:
+            if one >= FIRST:
+                world.counts[one] = world.counts[one] + 1
+            join_snapshot(launch, world, to, i, one)
+    return into
+
+
+# locations ------------------------------------------------------------------------------------------------------------
+@native
+def place_at(world: ptr_to(World), at: u64, make: boolean) -> ptr_to(Place):
+    """The entry of an address; if there is none, a new one or null."""
+    n = u32((at * _SPREAD) >> 50)
+    for _ in range(u32(PLACES)):
+        entry = world.places + n
+        if entry.at == at:
+            return entry
+        if entry.at == 0:
+            if not make or world.place_count >= _FULL:
+                return cast_ptr(Place, null(u8))
+            world.place_count = world.place_count + 1
+            entry.at = at
+            return entry
+        n = (n + 1) & (PLACES - 1)
+    return cast_ptr(Place, null(u8))
+
+
+@native
+def overwrite_world(cluster: ptr_to(Cluster), at: u64) -> None:
+    """A store: what was released there before cannot be acquired any more."""
+    world = world_of(cluster)
+    if u64(world) == 0:
+        return
+    if world.place_count == 0:
+        return
+    lock_world(world)
+    entry = place_at(world, at, False)
+    if u64(entry) != 0:
+        drop_row(world, entry.row)
+        entry.row = NOTHING
+        entry.version = entry.version + 1
+    unlock_world(world)
+
+
+@native
+def tell_world(cluster: ptr_to(Cluster), at: u64, id: u32) -> None:
+    """A view is released to an address, in scope of the GPU."""
+    world = world_of(cluster)
+    if u64(world) == 0:
+        return
+    launch = of_launch(cluster)
+    o = orders_of(cluster)
+    lock_world(world)
+    entry = place_at(world, at, True)
+    if u64(entry) == 0:
+        launch.forgotten = launch.forgotten + 1
+        unlock_world(world)
+        return
+    if entry.row == NOTHING:
+        entry.row = new_row(launch, world)
+    if id == ALL:
+        drop_row(world, entry.row)
+        entry.row = ALL
+    if entry.row != ALL:
+        made = take_snapshot(launch, world)
+        if made != ALL:
+            to = snapshot_at(world, made)
+            copy_bytes(to, entries_of(o, id), u64(o.bound) * 4)
+            fill_bytes(to + o.bound, 0, u64(o.stride - o.bound) * 4)
+        join_snapshot(launch, world, row_at(world, entry.row), u32(cluster.number), made)
+        strangers = cast_ptr(Stranger, o.strangers)
+        for i in range(o.stranger_count):
+            s = strangers + i
+            if entries_of(o, id)[s.agent] != 0:
+                entry.row = join_rows(launch, world, entry.row, s.row)
+    entry.version = entry.version + 1
+    unlock_world(world)
+
+
+@native
+def stranger_of(w: ptr_to(Warp), lane: u32) -> ptr_to(Stranger):
+    """The entry of a lane among its cluster's, known or new; null if there is no agent for it."""
+    cluster = w.cta.cluster
+    o = orders_of(cluster)
+    k = knower_of(o, w)
+    strangers = cast_ptr(Stranger, o.strangers)
+    if k.stranger[lane] == 0:
+        agent = new_agent(cluster)
+        if agent == NO_AGENT:
+            return cast_ptr(Stranger, null(u8))
+        s = strangers + o.stranger_count
+        o.stranger_count = o.stranger_count + 1
+        k.stranger[lane] = o.stranger_count
+        s.agent = agent
+        s.row = NOTHING
+        s.place = 0
+    return strangers + (k.stranger[lane] - 1)
+
+
+@native
+def know_own(o: ptr_to(Orders), world: ptr_to(World), lanes: ptr_to(u32), mask: u32, id: u32) -> None:
+    """Lanes learn what others have heard of their own cluster."""
+    made = take_view(o)
+    if made != ALL:
+        copy_bytes(entries_of(o, made), snapshot_at(world, id), u64(o.bound) * 4)
+    join_lanes(o, lanes, mask, made)
+    drop_id(o, made, 1)
+
+
+@native
+def hear_world(w: ptr_to(Warp), mask: u32, at: u64, plane: u32) -> None:
+    """Lanes learn, in a plane, what other clusters released to an address."""
+    cluster = w.cta.cluster
+    world = world_of(cluster)
+    if u64(world) == 0:
+        return
+    if world.place_count == 0:
+        return
+    launch = of_launch(cluster)
+    o = orders_of(cluster)
+    lanes = knower_of(o, w).now.views + plane * 32
+    lock_world(world)
+    entry = place_at(world, at, False)
+    if u64(entry) == 0:
+        if world.place_count >= _FULL:
+            o.all_strangers = 1
+    elif entry.row != NOTHING:
+        s = stranger_of(w, trailing_zeros(mask))
+        if u64(s) == 0:
+            o.all_strangers = 1
+        else:
+            if s.place != at or s.version != entry.version or s.row == NOTHING:
+                s.place = at
+                s.version = entry.version
+                if s.row == NOTHING:
+                    s.row = new_row(launch, world)
+                s.row = join_rows(launch, world, s.row, entry.row)
+                if entry.row >= FIRST:
+                    own = row_at(world, entry.row)[cluster.number]
+                    if own >= FIRST:
+                        know_own(o, world, lanes, mask, own)
+            learn_plane(o, lanes, mask, s.agent, 1)
+    unlock_world(world)
+
+
+@native
+def forget_strangers(cluster: ptr_to(Cluster)) -> None:
+    """A cluster begins."""
+    o = orders_of(cluster)
+    o.all_strangers = 0
+    if o.stranger_count == 0:
+        return
+    world = world_of(cluster)
+    lock_world(world)
+    strangers = cast_ptr(Stranger, o.strangers)
+    for i in range(o.stranger_count):
+        drop_row(world, (strangers + i).row)
+    o.stranger_count = 0
+    unlock_world(world)
+
+
+# what others ask ------------------------------------------------------------------------------------------------------
+@native
+def view_knows_foreign(cluster: ptr_to(Cluster), id: u32, number: u32, agent: u32, clock: u32) -> boolean:
+    """Whether what an agent of another cluster (by its number) did at its clock comes before what a view was taken of."""
+    o = orders_of(cluster)
+    world = world_of(cluster)
+    if id == ALL or agent >= o.stride or o.all_strangers != 0 or u64(world) == 0:
+        return True
+    view = entries_of(o, id)
+    strangers = cast_ptr(Stranger, o.strangers)
+    for i in range(o.stranger_count):
+        s = strangers + i
+        if view[s.agent] != 0 and s.row != NOTHING:
+            if s.row == ALL:
+                return True
+            snapshot = row_at(world, s.row)[number]
+            if snapshot == ALL:
+                return True
+            if snapshot_at(world, snapshot)[agent] >= clock and snapshot != NOTHING:
+                return True
+    return False
+
+
+@native
+def knows_foreign(w: ptr_to(Warp), lane: u32, number: u32, agent: u32, clock: u32) -> boolean:
+    """Whether what a lane does now comes after a clock of an agent of another cluster."""
+    cluster = w.cta.cluster
+    return view_knows_foreign(cluster, knower_of(orders_of(cluster), w).now.views[lane], number, agent, clock)

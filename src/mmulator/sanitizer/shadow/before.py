@@ -1,0 +1,277 @@
+"""Whether an older access comes before the one that an actor makes now, and what is to be said if it does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import cast_ptr, funnel_left, load, mask_bits, minimum, trailing_zeros
+from mmulator.codegen.types import boolean, ptr_to, u32, u64
+from mmulator.sanitizer.order import clocks
+from mmulator.sanitizer.order.clocks import U32, agent_of, entries_of, knower_of, knows, now, orders_of
+from mmulator.sanitizer.order.issues import has_fenced, issue_knows_foreign
+from mmulator.sanitizer.order.world import knows_foreign, view_knows_foreign
+from mmulator.sanitizer.shadow.conflicts import async_conflict, async_found
+from mmulator.sanitizer.shadow.judgement import conflict, steady_broken
+from mmulator.sanitizer.shadow.records import (
+    ATOMIC,
+    KIND_SHIFT,
+    LANE_BITS,
+    LANE_MASK,
+    MET,
+    PATTERN_MASK,
+    PATTERN_SHIFT,
+    PER_LANE,
+    PROXY_FROM,
+    SCOPE_MASK,
+    SCOPE_SHIFT,
+    STRONG,
+    VERDICTS,
+    WRITE,
+    Actor,
+    Kind,
+    Met,
+    Record,
+    Verdict,
+    kind_of,
+)
+
+# How an access comes before the actor's: not, it does, through a proxy fence; it does, and was a read, or has been read since.
+UNORDERED, KNOWN, FENCED, READ_SINCE = range(4)
+
+
+def turned(lanes: Any, lane: Any) -> Any:
+    """Macro: lanes relative to lane 0 as lanes relative to another."""
+    return funnel_left(lanes, lanes, lane)
+
+
+@native(inline=True)
+def verdict_of(a: ptr_to(Actor), number: u32) -> ptr_to(Verdict):
+    return a.races.verdicts + ((agent_of(a.w, 0) >> LANE_BITS) * VERDICTS + (number & (VERDICTS - 1)))
+
+
+@native
+def known_lanes(a: ptr_to(Actor), r: ptr_to(Record), number: u32) -> u32:
+    """Which lanes of a record all lanes of the actor's instruction know of, by what they have learned. It is kept: later they
+    know more, or the clock has ticked."""
+    w = a.w
+    store = a.store
+    key = number * 2 + store.foreign
+    v = verdict_of(a, number)
+    if v.key == key and (a.mask & ~v.observers) == 0:
+        if (r.all & ~v.lanes) == 0 or v.asked == now(w):
+            return v.lanes
+    cluster = a.cluster
+    o = orders_of(cluster)
+    if r.flags >> KIND_SHIFT == 0 and store.foreign == 0:
+        writer = o.knowers + (r.agent >> LANE_BITS)
+        if writer.clock == r.clock:
+            return 0  # its warp has released nothing since
+    k = knower_of(o, w)
+    ids = load(U32, k.now.views)
+    left = a.mask
+    known = ~u32(0)
+    while left != 0:
+        id = k.now.views[trailing_zeros(left)]
+        left = left & ~mask_bits(ids == id)
+        if store.foreign != 0 and r.cluster != u32(cluster.number):
+            lanes = r.all & known
+            while lanes != 0:
+                lane = trailing_zeros(lanes)
+                lanes = lanes & (lanes - 1)
+                agent = r.agent
+                if (r.flags & PER_LANE) != 0:
+                    agent = agent + lane
+                if not view_knows_foreign(cluster, id, r.cluster, agent, r.clock):
+                    known = known & ~(1 << lane)
+        elif (r.flags & PER_LANE) != 0:
+            known = known & mask_bits(load(U32, entries_of(o, id), r.agent) >= r.clock)
+        elif r.agent < o.stride:
+            if entries_of(o, id)[r.agent] < r.clock:
+                known = 0
+    v.key = key
+    v.observers = a.mask
+    v.lanes = known
+    v.asked = now(w)
+    return known
+
+
+@native
+def knows_exactly(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) -> boolean:
+    """Whether what lanes of a record did comes before what the actor's lanes do now."""
+    left = lanes & ~known_lanes(a, r, number)
+    foreign = boolean(False)
+    if a.store.foreign != 0:
+        foreign = r.cluster != u32(a.cluster.number)
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        agent = r.agent
+        if (r.flags & PER_LANE) != 0:
+            agent = agent + lane
+        actors = a.lanes
+        while actors != 0:
+            one = trailing_zeros(actors)
+            actors = actors & (actors - 1)
+            if foreign:
+                if not knows_foreign(a.w, one, r.cluster, agent, r.clock):
+                    return False
+            elif knows(a.w, one, agent, r.clock) == 0:
+                return False
+    return True
+
+
+@native
+def issue_lanes(a: ptr_to(Actor), r: ptr_to(Record), plane: u32) -> u32:
+    """Which lanes of a record one of the lanes that issue an operation knows of, in a plane."""
+    o = orders_of(a.cluster)
+    k = knower_of(o, a.w)
+    ids = load(U32, k.now.views, plane * 32)
+    known = u32(0)
+    left = a.issuers
+    while left != 0:
+        id = k.now.views[plane * 32 + trailing_zeros(left)]
+        left = left & ~mask_bits(ids == id)
+        if r.agent >= o.stride:
+            known = ~u32(0)
+        elif (r.flags & PER_LANE) != 0:
+            known = known | mask_bits(load(U32, entries_of(o, id), r.agent) >= r.clock)
+        elif entries_of(o, id)[r.agent] >= r.clock:
+            known = ~u32(0)
+    if (r.flags & PER_LANE) != 0:
+        if r.agent == k.first:
+            if plane == clocks.KNOWN:
+                known = known | a.issuers
+            else:
+                known = known | (a.issuers & mask_bits(load(U32, k.now.own, plane * 32) >= r.clock))
+        if o.copies != 0 and r.agent == k.first + o.threads:
+            known = known | (a.issuers & mask_bits(load(U32, k.now.copied, plane * 32) >= r.clock))
+    return known
+
+
+@native
+def issue_level(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) -> u32:
+    """How what lanes of a record did comes before what an asynchronous actor does."""
+    if a.store.foreign != 0:
+        if r.cluster != u32(a.cluster.number):
+            if kind_of(a.flags) == int(Kind.MAP):
+                return UNORDERED  # other fences count
+            if issue_knows_foreign(a.w, a.issuers, r.cluster, r.agent, lanes, r.clock, clocks.KNOWN) == 0:
+                return UNORDERED
+            if has_fenced(a.cluster, r.cluster) != 0:
+                return FENCED
+            plane = u32(clocks.FENCED_GLOBAL)
+            return KNOWN + issue_knows_foreign(a.w, a.issuers, r.cluster, r.agent, lanes, r.clock, plane)
+    if kind_of(a.flags) == int(Kind.MAP):
+        return UNORDERED
+    if a.seen != number:
+        a.seen = number
+        a.seen_known = issue_lanes(a, r, clocks.KNOWN)
+        a.seen_fenced = issue_lanes(a, r, u32(clocks.FENCED) + a.store.foreign)
+        if (r.all & ~a.seen_fenced) == 0:
+            a.fine = number
+    if (lanes & ~a.seen_fenced) == 0:
+        return FENCED
+    if (lanes & ~a.seen_known) == 0:
+        return KNOWN
+    return UNORDERED
+
+
+@native
+def together(a: ptr_to(Actor), r: ptr_to(Record)) -> u32:
+    """1 if two accesses are strong and the scope of each has the other in it."""
+    if (a.flags & r.flags & STRONG) == 0:
+        return 0
+    scope = minimum((a.flags >> SCOPE_SHIFT) & SCOPE_MASK, (r.flags >> SCOPE_SHIFT) & SCOPE_MASK)
+    if r.cta == a.w.cta.linear:
+        return 1
+    if a.store.foreign != 0:
+        if r.cluster != u32(a.cluster.number):
+            return u32(scope >= 3)
+    return u32(scope >= 2)
+
+
+@native
+def note_met(a: ptr_to(Actor), number: u32, lanes: u32) -> None:
+    """An asynchronous actor meets a write."""
+    met = cast_ptr(Met, a.met)
+    for n in range(u32(minimum(met.count, MET))):
+        if met.records[n] == number:
+            met.lanes[n] = met.lanes[n] | lanes
+            return
+    if met.count < MET:
+        met.records[met.count] = number
+        met.lanes[met.count] = lanes
+        met.at[met.count] = a.at
+    met.count = met.count + 1
+
+
+@native
+def note_pattern(a: ptr_to(Actor), r: ptr_to(Record), number: u32) -> None:
+    """An actor that takes a tile to be swizzled in some way meets what a tensor copy brought."""
+    brought = (r.flags >> PATTERN_SHIFT) & PATTERN_MASK
+    if brought == a.pattern:
+        a.alike = 1
+    elif brought != 0 and a.unlike == 0:
+        a.unlike = number
+        a.unlike_pattern = brought
+        a.unlike_at = a.at
+
+
+@native
+def check_met(a: ptr_to(Actor), met: ptr_to(Met)) -> None:
+    """The actor meets the writes that another of the same operation has met."""
+    for n in range(met.count):
+        number = met.records[n]
+        r = a.store.records + number
+        lanes = met.lanes[n]
+        level = issue_level(a, r, number, lanes)
+        if level == UNORDERED or (level == KNOWN and kind_of(r.flags) < PROXY_FROM):
+            unknown = lanes & ~a.seen_known
+            if level == KNOWN:
+                unknown = lanes & ~a.seen_fenced
+            if unknown == 0:
+                unknown = lanes
+            async_found(a.w, a.lane, met.at[n], 16, a.flags, a.site, r, trailing_zeros(unknown), level)
+
+
+@native
+def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
+    """The actor meets an access that its own conflicts with: a write, or a read."""
+    number = item >> LANE_BITS
+    if number == a.record:
+        return  # lanes of one instruction
+    r = a.store.records + number
+    lanes = turned(r.lanes, item & LANE_MASK)
+    kind = kind_of(r.flags)
+    if a.asynchronous != 0:
+        if wrote != 0 and u64(a.met) != 0:
+            note_met(a, number, lanes)
+        if wrote != 0 and a.pattern != 0 and kind == int(Kind.TENSOR):
+            note_pattern(a, r, number)
+        level = issue_level(a, r, number, lanes)
+        if level == FENCED:
+            return
+        if (a.flags & r.flags & ATOMIC) != 0:
+            return
+        if level == KNOWN and kind < PROXY_FROM and (a.flags & WRITE) != 0 and (wrote & ~a.reread) == 0:
+            released = u32(0)
+            if a.store.foreign == 0:
+                released = issue_lanes(a, r, clocks.FENCED_READS)
+            if number != a.noted and (lanes & ~released) != 0:
+                a.noted = number
+                async_found(a.w, a.lane, a.at, u32(a.bytes), a.flags, a.site, r, item & LANE_MASK, READ_SINCE)
+        elif number != a.told and (level == UNORDERED or (wrote != 0 and kind < PROXY_FROM)):
+            a.told = number
+            a.fine = number
+            async_found(a.w, a.lane, a.at, u32(a.bytes), a.flags, a.site, r, item & LANE_MASK, level)
+        return
+    if together(a, r) != 0:
+        return
+    if knows_exactly(a, r, number, lanes):
+        steady_broken(a, r, lanes, wrote)
+        return
+    if kind < PROXY_FROM:
+        conflict(a, r, item & LANE_MASK, lanes, wrote)
+    elif (a.flags & r.flags & ATOMIC) == 0:
+        async_conflict(a.w, a.lane, a.at, u32(a.bytes), (a.flags & WRITE) >> 1, a.site, r)

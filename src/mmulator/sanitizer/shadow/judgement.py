@@ -1,0 +1,189 @@
+"""Which rule two accesses of the generic proxy break that nothing orders (rules/races.py).
+
+Two writes of the same bytes are no finding where the second leaves what the first wrote: programs do that on purpose, and no run
+can tell the order of such writes. So a write is in doubt until the next hook of its cluster, when it is done.
+"""
+
+from __future__ import annotations
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import cast_ptr, stack
+from mmulator.codegen.types import ptr_to, u8, u32, u64
+from mmulator.native.memory.windows import peek
+from mmulator.native.state import Warp
+from mmulator.rules import races as rules
+from mmulator.sanitizer.found import find_entry, of_launch
+from mmulator.sanitizer.order.clocks import knows
+from mmulator.sanitizer.shadow.records import (
+    ATOMIC,
+    DOUBTS,
+    STEADY,
+    STRONG,
+    WRITE,
+    Actor,
+    Kind,
+    Races,
+    Record,
+    kind_of,
+)
+
+(
+    _WRITE_WRITE, _READ_WRITE, _IN_WARP, _BETWEEN, _IN_CLUSTER, _COPY_READ, _COPY_OVERWRITTEN, _COPY_SOURCE, _SCOPE, _HALF,
+    _REPLICATED, _STEADY, _STEADY_LATER, _, _,
+) = (r.number for r in rules.RULES)  # fmt: skip
+AGAIN = 63  # of the word of a finding: the write is not the first one there
+LARGEST = 16  # bytes of a write that may be of what was there
+
+
+@native
+def knows_issue(a: ptr_to(Actor), r: ptr_to(Record), lane: u32) -> u32:
+    """1 if the actor knows that a cp.async was issued."""
+    warp = u32((u64(a.w) - u64(a.cluster.warps)) // Warp.size) - a.w.index + r.warp
+    return knows(a.w, a.lane, warp * 32 + lane, r.since)
+
+
+@native
+def rule_of(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, wrote: u32) -> u32:
+    """The number of the rule, which is the same whichever of the two came first. wrote: the record's access is a write."""
+    writes = a.flags & WRITE
+    apart = r.cta != a.w.cta.linear
+    if a.store.foreign != 0 and (wrote == 0 or writes == 0):
+        reader = a.flags
+        writer = r.flags
+        if wrote == 0:
+            reader = r.flags
+            writer = a.flags
+        if (reader & ~writer & STRONG) != 0:
+            return _HALF
+        if not apart:
+            operands = a.races.launch.operands
+            if (operands[a.site] & operands[r.site] & 1) != 0:
+                if (wrote == 0 and a.read_site == r.site + 1) or (wrote != 0 and r.since == a.site + 1 and kind_of(r.flags) == 0):
+                    return _REPLICATED
+                if operands[a.site] == operands[r.site] or (lane == a.lane and r.warp != a.w.index):
+                    return _REPLICATED
+    if apart:
+        if (a.flags & r.flags & STRONG) != 0:
+            return _SCOPE
+        if a.store.foreign != 0:
+            return _BETWEEN
+        return _IN_CLUSTER
+    if kind_of(r.flags) == int(Kind.COPY):
+        if knows_issue(a, r, lane) != 0:
+            if wrote == 0:
+                return _COPY_SOURCE
+            if writes != 0:
+                return _COPY_OVERWRITTEN
+            return _COPY_READ
+    if r.warp == a.w.index:
+        return _IN_WARP
+    if wrote != 0 and writes != 0:
+        return _WRITE_WRITE
+    return _READ_WRITE
+
+
+@native
+def tell_race(
+    w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, at: u64, bytes: u32, other_site: u32, other_cta: u32, other_warp: u32,
+    other_lanes: u32, word: u64,
+) -> None:
+    """Of a read and a write the read comes first, of two writes what is further down: the finding is the same whichever came
+    first in the run. word: the flags of both."""
+    swap = (word & WRITE) == 0
+    if ((word >> 32) & WRITE) != 0 and (word & WRITE) != 0:
+        swap = other_site > site
+    first = site
+    second = other_site
+    if swap:
+        first = other_site
+        second = site
+        word = ((word >> 32) & ((1 << (AGAIN - 32)) - 1)) | (word << 32) | (word & (1 << AGAIN))
+    cluster = w.cta.cluster
+    e = find_entry(cluster, rule, first, second + 1)
+    if u64(e) == 0:
+        launch = of_launch(cluster)
+        launch.lost = launch.lost + 1
+        return
+    e.count = e.count + 1
+    if e.count == 1:
+        e.at = at
+        e.bytes = bytes
+        e.words[0] = word
+        if not swap:
+            e.cta = w.cta.linear
+            e.warp = w.index
+            e.lanes = lanes
+            e.other_cta = other_cta
+            e.other_warp = other_warp
+            e.other_lanes = other_lanes
+        else:
+            e.cta = other_cta
+            e.warp = other_warp
+            e.lanes = other_lanes
+            e.other_cta = w.cta.linear
+            e.other_warp = w.index
+            e.other_lanes = lanes
+
+
+@native
+def conflict(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, lanes: u32, wrote: u32) -> None:
+    """The actor's access and an older one, of which one writes, are in no order."""
+    rule = rule_of(a, r, lane, wrote)
+    word = (u64(a.flags) << 32) | u64(r.flags)
+    if wrote == 0:
+        word = (word & ~u64(WRITE | ATOMIC)) | (u64(a.again) << AGAIN)
+    s = a.races
+    if wrote != 0 and a.plain != 0 and a.bytes <= LARGEST and kind_of(r.flags) == 0:
+        before = stack(u64, 2)
+        before[0] = 0
+        before[1] = 0
+        if peek(a.w, a.lane, a.at, a.bytes, cast_ptr(u8, before)) == a.bytes:
+            if s.doubt_count < DOUBTS:
+                d = s.doubts + s.doubt_count
+                s.doubt_count = s.doubt_count + 1
+                d.before[0] = before[0]
+                d.before[1] = before[1]
+                d.w = a.w
+                d.lane = a.lane
+                d.bytes = u32(a.bytes)
+                d.rule = rule
+                d.site = a.site
+                d.lanes = a.lanes
+                d.at = a.at
+                d.other_site = r.site
+                d.other_cta = r.cta
+                d.other_warp = r.warp
+                d.other_lanes = lanes
+                d.word = word
+            return
+    tell_race(a.w, rule, a.site, a.lanes, a.at, u32(a.bytes), r.site, r.cta, r.warp, lanes, word)
+
+
+@native
+def steady_broken(a: ptr_to(Actor), r: ptr_to(Record), lanes: u32, wrote: u32) -> None:
+    """The actor's access and an older one are in order, and one of them reads what nobody may write while the kernel runs. wrote:
+    the record's is a write."""
+    if ((a.flags | r.flags) & STEADY) == 0:
+        return
+    rule = u32(_STEADY)
+    word = (u64(a.flags) << 32) | u64(r.flags)
+    if wrote == 0:
+        rule = _STEADY_LATER
+        word = word & ~u64(WRITE | ATOMIC)
+    tell_race(a.w, rule, a.site, a.lanes, a.at, u32(a.bytes), r.site, r.cta, r.warp, lanes, word)
+
+
+@native
+def settle_doubts(s: ptr_to(Races)) -> None:
+    """The writes in doubt are done."""
+    now = stack(u64, 2)
+    for i in range(s.doubt_count):
+        d = s.doubts + i
+        now[0] = 0
+        now[1] = 0
+        peek(d.w, d.lane, d.at, u64(d.bytes), cast_ptr(u8, now))
+        if now[0] != d.before[0] or now[1] != d.before[1]:
+            tell_race(
+                d.w, d.rule, d.site, d.lanes, d.at, d.bytes, d.other_site, d.other_cta, d.other_warp, d.other_lanes, d.word
+            )
+    s.doubt_count = 0

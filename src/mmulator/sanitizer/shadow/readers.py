@@ -1,0 +1,171 @@
+"""Who has read a granule of memory since it was written: lists of readers, which cells share (shadow.py)."""
+
+from __future__ import annotations
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.types import boolean, ptr_to, u32, u64
+from mmulator.sanitizer.shadow.before import UNORDERED, check_access, issue_level, known_lanes, turned
+from mmulator.sanitizer.shadow.records import (
+    JOINS,
+    LANE_BITS,
+    LANE_MASK,
+    LIST,
+    LIST_KEY,
+    STRONG,
+    WRITE,
+    Actor,
+    Store,
+    new_node,
+)
+
+
+@native
+def replaced(a: ptr_to(Actor), number: u32, turn: u32, shift: u32) -> boolean:
+    """Whether whoever comes after the actor's read comes after a reader of a list, too: the list need not keep that reader.
+    turn, shift: lanes of the reader and of the actor, both relative to the cell's."""
+    r = a.store.records + number
+    if (a.flags & ~r.flags & STRONG) != 0:
+        return False
+    if a.store.foreign != 0:
+        if r.cluster != u32(a.cluster.number):
+            return False
+    if r.agent == a.agent and r.clock <= a.clock:
+        if (turned(r.lanes, turn) & ~turned(a.shape, shift)) == 0:
+            return True
+    if a.asynchronous == 0:
+        return (r.all & ~known_lanes(a, r, number)) == 0
+    return issue_level(a, r, number, r.all) != UNORDERED
+
+
+@native
+def joined(a: ptr_to(Actor), list: u32, shift: u32) -> u64:
+    """A list that the actor's read joins, whose lane is `shift` further than the cell's: the new one, and above it how much
+    further its own is. A list: what a cell says of its readers, without the lane."""
+    store = a.store
+    item = (a.record << LANE_BITS) | shift
+    spread = (list * 0x9E3779B1) ^ (item * 0x85EBCA6B)
+    memo = store.joins + ((spread >> 16) & (JOINS - 1))
+    if memo.list == list and memo.entry == item:
+        return u64(memo.made) | (u64(memo.shift) << 32)
+    memo.list = list
+    memo.entry = item
+    memo.shift = 0
+    memo.made = list
+    left = list & ~u32(LIST_KEY)
+    if list < LIST_KEY:  # one alone
+        if list == a.record and shift == 0:
+            return u64(list)
+        if replaced(a, list, 0, shift):
+            memo.made = a.record
+            memo.shift = shift
+            return u64(a.record) | (u64(shift) << 32)
+        last = new_node(a.races, store, list << LANE_BITS, 0)
+        if last != 0:
+            first = new_node(a.races, store, item, last)
+            if first != 0:
+                memo.made = first | LIST_KEY
+        return u64(memo.made)
+    count = u32(0)
+    dropped = u32(0)
+    while left != 0:
+        node = store.nodes + left
+        if node.entry == item:
+            return u64(list)
+        if replaced(a, node.entry >> LANE_BITS, node.entry & LANE_MASK, shift):
+            dropped = dropped + 1
+        else:
+            count = count + 1
+        left = node.next
+    if count == 0:
+        memo.made = a.record
+        memo.shift = shift
+        return u64(a.record) | (u64(shift) << 32)
+    if dropped == 0 and count < store.most:
+        first = new_node(a.races, store, item, list & ~u32(LIST_KEY))
+        if first != 0:
+            memo.made = first | LIST_KEY
+        return u64(memo.made)
+    made = u32(0)
+    left = list & ~u32(LIST_KEY)
+    while left != 0:
+        node = store.nodes + left
+        full = node.next == 0 and count >= store.most  # the oldest
+        if not replaced(a, node.entry >> LANE_BITS, node.entry & LANE_MASK, shift) and not full:
+            made = new_node(a.races, store, node.entry, made)
+        left = node.next
+    first = new_node(a.races, store, item, made)
+    if first != 0:
+        memo.made = first | LIST_KEY
+    return u64(memo.made)
+
+
+@native
+def with_reader(a: ptr_to(Actor), readers: u32) -> u32:
+    """Readers of a cell, and the actor."""
+    if readers == 0:
+        return a.entry
+    lane = readers & LANE_MASK
+    both = joined(a, readers >> LANE_BITS, (a.lane - lane) & LANE_MASK)
+    return (u32(both) << LANE_BITS) | ((lane + u32(both >> 32)) & LANE_MASK)
+
+
+@native
+def check_readers(a: ptr_to(Actor), readers: u32) -> None:
+    """A write meets all who have read since the last one, and a weak write that strong ones came behind."""
+    if (readers & LIST) == 0:
+        r = a.store.records + (readers >> LANE_BITS)
+        check_access(a, readers, r.flags & WRITE)
+        return
+    lane = readers & LANE_MASK
+    left = (readers & ~u32(LIST)) >> LANE_BITS
+    while left != 0:
+        node = a.store.nodes + left
+        r = a.store.records + (node.entry >> LANE_BITS)
+        check_access(a, (node.entry & ~u32(LANE_MASK)) | ((node.entry + lane) & LANE_MASK), r.flags & WRITE)
+        left = node.next
+
+
+@native
+def read_by_itself(a: ptr_to(Actor), readers: u32) -> u32:
+    """1 + the site at which the actor's own thread is the last to have read what it overwrites; 0 if it has not."""
+    lane = readers & LANE_MASK
+    left = (readers & ~u32(LIST)) >> LANE_BITS
+    item = readers
+    if (readers & LIST) != 0:
+        node = (a.store.nodes + left).entry
+        item = (node & ~u32(LANE_MASK)) | ((node + lane) & LANE_MASK)
+    while left != 0:
+        r = a.store.records + (item >> LANE_BITS)
+        if r.agent == a.agent and r.cluster == u32(a.cluster.number):
+            if ((turned(r.lanes, item & LANE_MASK) >> a.lane) & 1) != 0:
+                return r.site + 1
+        if (readers & LIST) == 0:
+            return 0
+        left = (a.store.nodes + left).next
+        if left != 0:
+            node = (a.store.nodes + left).entry
+            item = (node & ~u32(LANE_MASK)) | ((node + lane) & LANE_MASK)
+    return 0
+
+
+@native
+def was_read(store: ptr_to(Store), readers: u32) -> u32:
+    """1 if the newest of a cell's readers is one, and none of the writes that are kept there."""
+    if readers == 0:
+        return readers
+    item = readers
+    if (readers & LIST) != 0:
+        item = (store.nodes + ((readers & ~u32(LIST)) >> LANE_BITS)).entry
+    return u32(((store.records + (item >> LANE_BITS)).flags & WRITE) == 0)
+
+
+@native(inline=True)
+def behind(a: ptr_to(Actor), last: u32, readers: u32) -> u32:
+    """What a cell says of its readers after a write: nobody. After a strong one those before, since others that are strong may
+    come from threads which do not know of them; and the last write, if it was weak."""
+    if (a.flags & STRONG) == 0:
+        return 0
+    if readers == 0 and last != 0:
+        if ((a.store.records + (last >> LANE_BITS)).flags & STRONG) == 0:
+            return last
+    return readers

@@ -1,0 +1,254 @@
+"""The shadow of memory: of each byte who wrote it last, and who has read it since.
+
+Memory is cut into sheets of SHEET bytes. A sheet has a granule of 16, 4, 2 or 1 bytes, which gets finer when an access does not
+cover whole granules; of each granule a cell of 8 bytes says the last write (an entry: records.py) and the readers since: none,
+one, or a list. A sheet has cells of each granule in pages of their own, of which those of one are used, and most sheets never
+touch another; so no lock is needed where several workers access one: what comes late to cells that are no longer used is lost.
+
+    act_async  an asynchronous operation is who accesses memory now: fills an Actor
+    touch      the actor accesses bytes: what nothing orders with it is told (`conflict`), then it is written down
+
+A list of readers has those that no later reader is known to come after, as FastTrack has it. Of global memory few are kept: more
+than those would find no other conflict, but a report of it at another place. Lists do not change and say lanes relative to a lane
+of the cell, so that cells which lanes read one beside the other have the same list.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import atomic_rmw, cast_ptr, fill_bytes, minimum, null, trailing_zeros
+from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
+from mmulator.native.state import Warp
+from mmulator.program.addresses import FIRST_GLOBAL_SLOT, RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
+from mmulator.sanitizer.shadow.before import check_access
+from mmulator.sanitizer.shadow.readers import behind, check_readers, read_by_itself, was_read, with_reader
+from mmulator.sanitizer.shadow.records import (
+    KIND_SHIFT,
+    LANE_BITS,
+    WRITE,
+    Actor,
+    Area,
+    Kind,
+    LaunchRaces,
+    Races,
+    Store,
+    enough,
+    kind_of,
+    races_of,
+    record_of,
+)
+
+SHEET_BITS = 11
+SHEET = 1 << SHEET_BITS
+SHEET_CELLS = 2 * SHEET  # of all granules
+COARSEST = 4  # log2
+_WITHIN = (1 << RANK_SHIFT) - 1
+
+
+def cells_from(granule: Any) -> Any:
+    """Macro: the first cell of a sheet's for this granule (as a power of two)."""
+    from mmulator.codegen.ops import select
+
+    return select(granule == COARSEST, u64(granule) & 0, u64(u32(SHEET) >> granule))
+
+
+# cells ----------------------------------------------------------------------------------------------------------------
+@native
+def visit(a: ptr_to(Actor), cells: ptr_to(u64), count: u32) -> None:
+    """The actor accesses what these cells stand for: judged, and written down."""
+    writes = a.flags & WRITE
+    before = u64(0)
+    after = u64(0)
+    for i in range(count):
+        cell = cells[i]
+        if cell == before and i != 0:
+            cells[i] = after
+            continue
+        last = u32(cell)
+        readers = u32(cell >> 32)
+        number = last >> LANE_BITS
+        if number != 0 and number != a.fine:
+            a.reread = was_read(a.store, readers)
+            check_access(a, last, 1)
+        new = cell
+        if writes != 0:
+            new = u64(last)
+            if a.entry != 0:
+                new = u64(a.entry)
+            if readers != 0:
+                a.again = u32(last != 0)
+                if a.store.foreign != 0 and a.plain != 0:
+                    a.read_site = read_by_itself(a, readers)
+                    if a.read_site != 0 and a.entry != 0:
+                        number = record_of(a, a.shape, a.read_site)
+                        new = u64((number << LANE_BITS) | a.lane)
+                check_readers(a, readers)
+            new = new | (u64(behind(a, last, readers)) << 32)
+        elif a.entry != 0 and readers != a.entry:
+            new = (u64(with_reader(a, readers)) << 32) | u64(last)
+        if new != cell:
+            cells[i] = new
+        before = cell
+        after = new
+
+
+@native
+def granule_of(cells: ptr_to(u64), sheet: ptr_to(u32), place: u32, bytes: u32, fresh: u32) -> u32:
+    """The granule of a sheet (a power of two) after it is made as fine as an access at a place of it needs. Of a sheet: 1 + that,
+    or 0: nothing is known of it. fresh: its cells are zeros then."""
+    need = trailing_zeros(place | bytes | (1 << COARSEST))
+    if need == 3:
+        need = 2
+    mode = sheet[0]
+    if mode - 1 <= need:
+        return mode - 1
+    to = cells + cells_from(need)
+    if mode == 0:
+        if fresh == 0:
+            fill_bytes(to, 0, u64(8 * SHEET) >> u64(need))
+    else:
+        source = cells + cells_from(mode - 1)
+        more = mode - 1 - need
+        for i in range(u32(SHEET) >> need):
+            to[i] = source[i >> more]
+    atomic_rmw("xchg", sheet, need + 1)
+    return need
+
+
+@native
+def touch_piece(a: ptr_to(Actor), cells: ptr_to(u64), sheet: ptr_to(u32), place: u32, bytes: u32) -> None:
+    """Bytes of one sheet, from a place in it on."""
+    granule = granule_of(cells, sheet, place, bytes, a.store.foreign)
+    visit(a, cells + cells_from(granule) + (place >> granule), bytes >> granule)
+
+
+@native
+def area_of(launch: ptr_to(LaunchRaces), s: ptr_to(Races), at: u64, site: u32) -> ptr_to(Area):
+    """The shadow of global memory at an address; null if it has none."""
+    slot = at >> SLOT_SHIFT
+    found = launch.areas
+    if slot >= launch.slots or slot == 0:
+        hint = s.hints[site & 31]
+        found = launch.regions + hint
+        if at - found.start >= found.size:
+            low = u64(0)
+            high = launch.region_count
+            while high - low > 1:
+                middle = (low + high) >> 1
+                if (launch.regions + middle).start <= at:
+                    low = middle
+                else:
+                    high = middle
+            s.hints[site & 31] = u32(low)
+            found = launch.regions + low
+    else:
+        found = launch.areas + slot
+    if at - found.start >= found.size or u64(found.cells) == 0:
+        return cast_ptr(Area, null(u8))
+    return found
+
+
+@native
+def touch(a: ptr_to(Actor), at: u64, bytes: u64) -> None:
+    """The actor accesses bytes from a generic address on, which are there: any number at any address."""
+    s = a.races
+    slot = at >> SLOT_SHIFT
+    cells = s.cells
+    sheets = s.sheets
+    place = u64(0)
+    a.at = at
+    a.bytes = bytes
+    if slot == SLOT_SHARED:
+        rank = u32((at >> RANK_SHIFT) & 0xFF)
+        place = (at & _WITHIN) - SHARED_BASE + u64(rank * s.stride) * SHEET
+    else:
+        area = area_of(s.launch, s, at, a.site)
+        if u64(area) == 0:
+            return
+        cells = area.cells
+        sheets = area.sheets
+        place = at - area.base
+        bytes = minimum(bytes, area.start + area.size - at)
+    left = bytes
+    while left != 0:
+        number = place >> SHEET_BITS
+        inside = u32(place) & (SHEET - 1)
+        count = minimum(left, u64(SHEET - inside))
+        touch_piece(a, cells + number * SHEET_CELLS, sheets + number, inside, u32(count))
+        place = place + count
+        left = left - count
+
+
+@native
+def put_by_tensor_copy(w: ptr_to(Warp), place: u32) -> boolean:
+    """Whether a tensor copy wrote last to an address of the CTA's shared window, or it is not known who did."""
+    s = races_of(w.cta.cluster)
+    if u64(s) == 0 or place < SHARED_BASE:
+        return True
+    at = u64(place - SHARED_BASE)
+    if at >= u64(s.stride) * SHEET:
+        return True
+    at = at + u64(w.cta.rank * s.stride) * SHEET
+    number = at >> SHEET_BITS
+    mode = s.sheets[number]
+    if mode == 0:
+        return True
+    cell = (s.cells + number * SHEET_CELLS + cells_from(mode - 1))[(u32(at) & (SHEET - 1)) >> (mode - 1)]
+    record = u32(cell) >> LANE_BITS
+    if record == 0:
+        return True
+    return kind_of((cast_ptr(Store, s).records + record).flags) == int(Kind.TENSOR)
+
+
+# actors ---------------------------------------------------------------------------------------------------------------
+@native(inline=True)
+def is_watched(at: u64) -> u32:
+    """1 for shared memory, 2 for global memory, 0 for any other."""
+    slot = at >> SLOT_SHIFT
+    if slot == SLOT_SHARED:
+        return 1
+    if slot >= FIRST_GLOBAL_SLOT or slot == 0:
+        return 2
+    return 0
+
+
+@native
+def act_async(
+    w: ptr_to(Warp), lane: u32, lanes: u32, site: u32, access: u32, kind: u32, agent: u32, clock: u32, global_: u32,
+    out: ptr_to(Actor),
+) -> None:
+    """An asynchronous operation that lanes issue now (lane: who is named) accesses shared (global_: global) memory from now on,
+    and others hear of its end by an agent and its clock. access: of READ, WRITE and ATOMIC; kind: a Kind."""
+    cluster = w.cta.cluster
+    s = races_of(cluster)
+    out.w = w
+    out.cluster = cluster
+    out.races = s
+    out.store = cast_ptr(Store, s) + global_
+    out.lane = lane
+    out.lanes = 1
+    out.site = site
+    out.flags = access | (kind << KIND_SHIFT)
+    out.agent = agent
+    out.clock = clock
+    out.asynchronous = 1
+    out.issuers = lanes
+    out.met = null(u8)
+    out.plain = 0
+    if global_ == 0:
+        enough(s, w)
+    out.mask = 1
+    out.shape = 1
+    out.seen = 0
+    out.told = 0
+    out.fine = 0
+    out.noted = 0
+    out.pattern = 0
+    out.alike = 0
+    out.unlike = 0
+    out.record = record_of(out, 1, 0)
+    out.entry = (out.record << LANE_BITS) | lane
+    if out.record == 0:
+        out.entry = 0
