@@ -19,8 +19,9 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("interop", "hosts", "demangle", "tables"), ("codegen",), ("isa",),
     ("numerics", "layouts"),
     ("twin",), ("instruction",),
-    ("ptx",), ("program",), ("machine",), ("hardware",), ("driver",), ("triton", "doors"), ("jobs",),
-    ("conformance",), ("inspect",), ("cli", "explorer"), ("__main__",),
+    ("ptx",), ("program",), ("native",), ("sanitizer",), ("compiler",), ("launch",), ("diagnostics",), ("host",), ("hardware",),
+    ("driver",), ("triton", "doors"), ("jobs",),
+    ("conformance",), ("inspect",), ("cli",), ("__main__",),
 )  # fmt: skip
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 LONGEST = 500  # lines
@@ -125,43 +126,35 @@ def test_there_is_no_circle_of_imports(for_types: bool) -> None:
     assert found == CIRCLES
 
 
-# What stands in machine/, the lower before the higher: structs and native code, the sanitizer's, which the hooks of a sanitized
-# kernel call, what a block's code is written with, what instructions do, kernels, launches. Files beside the folders are on top;
-# the structs are below all.
-WINGS = ("state", "runtime", "sanitizer", "emit", "meaning", "compile", "launch")
+def test_what_code_is_written_with_knows_no_instruction() -> None:
+    """compiler/emit/ is below all else of the compiler."""
+    emit = [m for m in MODULES if m.startswith("mmulator.compiler.emit")]
+    above = {m: [n for n in imports(m, for_types=False) if n.startswith("mmulator.compiler.") and ".emit" not in n] for m in emit}
+    assert len(emit) > 4 and not {m: names for m, names in above.items() if names}
 
 
-def test_the_machine_has_walls() -> None:
-    upward = {}
-    for module in MODULES:
-        wing = module.removeprefix("mmulator.machine.").partition(".")[0]
-        if module.startswith("mmulator.machine.") and wing in WINGS:
-            others = {n.split(".")[2] for n in imports(module, for_types=False) if n.startswith("mmulator.machine.")}
-            if above := others - {*WINGS[: WINGS.index(wing) + 1]}:
-                upward[module] = sorted(above)
-    assert not upward
+LARGEST, LONGEST_FOLDER = 0.10, 30  # of all lines; files of a folder, but of chapters
+
+
+def test_no_room_is_too_large() -> None:
+    """No folder of the package has more than a tenth of its lines, and none but those of chapters more than 30 files."""
+    lines: dict[str, int] = {}
+    files: dict[Path, int] = {}
+    for path in FILES:
+        lines[layer(path)] = lines.get(layer(path), 0) + len(path.read_text().splitlines())
+        files[path.parent] = files.get(path.parent, 0) + (path.stem != "__init__")
+    assert not {room: n for room, n in lines.items() if n > LARGEST * sum(lines.values())}
+    assert not {str(f): n for f, n in files.items() if n > LONGEST_FOLDER and f != ROOT / "isa"}
 
 
 # chapters -----------------------------------------------------------------------------------------------------------
 CHAPTERS = {module.__name__.rpartition(".")[2] for module in table.CHAPTERS}
-# Files of compiler/meaning/ that say nothing of a chapter: what functions share, and rows that program/as_ptxas/ makes.
-VOCABULARY = {
-    "approximate", "binding", "bounds", "builtins", "calls", "chance", "convergence", "definedness", "floatbits", "lanewise",
-    "matrix_operands", "minifloat", "narrow", "operands", "products", "quotient", "scope", "screened",
-    "special_registers",
-}  # fmt: skip
 OWN = {"chunks", "execution", "instruction", "matmul", "operands"}  # of instruction/
-# The same of native/: scheduling, calls, the one door to memory, the one queue of what is pending, events.
-NATIVE = {
-    "accounts", "boxes", "calls", "chance", "combine", "events", "faults", "floats", "hooks_operands", "locate", "maps",
-    "pending", "printing", "reduce", "registers", "renewal", "rows", "scheduler", "standstill", "store_async", "sums", "tables",
-    "touched", "transfers", "uniform", "waiting", "watch", "wgmma_operands", "wgmma_packs", "wgmma_products", "windows",
-}  # fmt: skip
 
 
 def test_chapters_have_one_name_on_every_storey() -> None:
-    """A file of meanings, one of native code, and one of `Instruction`, is named as the file of its rows in isa/."""
-    for storey, shared in (("machine/meaning", VOCABULARY), ("machine/runtime", NATIVE), ("instruction", OWN)):
+    """A file of meanings and one of `Instruction` is named as the file of its rows in isa/."""
+    for storey, shared in (("compiler/meaning", set()), ("instruction", OWN)):
         files = {p.stem for p in (ROOT / storey).glob("*.py")} - {"__init__"}
         assert files <= CHAPTERS | shared and not CHAPTERS & shared
 
@@ -178,8 +171,8 @@ def natives(text: str) -> list[str]:
 def test_no_two_native_functions_have_one_name() -> None:
     """A kernel's native code is one program: of two functions of one name it would call whichever came first."""
     where: dict[str, list[str]] = {}
-    for storey in ("runtime", "sanitizer"):
-        for path in sorted((ROOT / "machine" / storey).glob("*.py")):
+    for storey in ("native", "sanitizer"):
+        for path in sorted((ROOT / storey).rglob("*.py")):
             for name in natives(path.read_text()):
                 where.setdefault(name, []).append(f"{storey}/{path.stem}")
     assert len(where) > 100 and not {name: files for name, files in where.items() if len(files) > 1}
@@ -253,7 +246,7 @@ def test_questions_load_neither_llvm_nor_the_twin(words: tuple[str, ...]) -> Non
     import subprocess
     import sys
 
-    heavy = ["llvmlite", "mmulator.codegen", "mmulator.twin", "mmulator.machine", "mmulator.instruction"]
+    heavy = ["llvmlite", "mmulator.codegen", "mmulator.twin", "mmulator.native", "mmulator.host", "mmulator.instruction"]
     code = (
         f"import sys; from mmulator.cli.app import run; code = run({[*words]}); "
         f"print(code, [m for m in {heavy} if m in sys.modules], file=sys.stderr)"

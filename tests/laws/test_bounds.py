@@ -27,7 +27,7 @@ from mmulator.sanitizer.shadow.records import DOUBTS, MET
 
 ROOT = Path(mmulator.__file__).parent
 FILES = (
-    *sorted((ROOT / "machine" / "runtime").glob("*.py")), *sorted((ROOT / "machine" / "sanitizer").glob("*.py")),
+    *sorted((ROOT / "native").rglob("*.py")), *sorted((ROOT / "sanitizer").rglob("*.py")),
     ROOT / "twin" / "moves.py", ROOT / "twin" / "shared.py",
 )  # fmt: skip
 LONGEST = 1 << 21  # rounds of a loop that does not look at the stop flag: some milliseconds

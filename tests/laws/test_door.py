@@ -11,18 +11,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import mmulator.machine
 from mmulator.codegen.lang import Hook, Native
 from mmulator.codegen.values import Builder
 from mmulator.compiler.kernel import Jit
 from mmulator.host.module import Module
 from mmulator.native.hooks.events import Access, Proxy
 from mmulator.sanitizer.instrument import HOOK_FILES, SANITIZE
+from tests.support import places
 from tests.support.memory_ways import READS, WRITES, Walk, statements
 from tests.support.tracing import MEMORY, REGISTER, REGISTERS, TRACE, Event, traced
 
-MACHINE = Path(mmulator.machine.__file__).parent
-RUNTIME = sorted(p.stem for p in (MACHINE / "runtime").glob("*.py") if p.stem != "__init__")
+PACKAGE = places.ROOT / "src" / "mmulator"
+HOUSES = ("native", "sanitizer", "compiler", "diagnostics", "host")
+NATIVE = sorted(p for p in (PACKAGE / "native").rglob("*.py") if p.stem != "__init__")
 DOOR, TABLES = "windows", "tables"  # in which the door looks up windows
 FIELDS = {"shared", "local", "windows", "host", "params"}  # of structs: where the memory behind a kernel's addresses lies
 READERS = {"field", "field_address", "warp", "launch_field"}  # that read a field by its name
@@ -31,8 +32,9 @@ READERS = {"field", "field_address", "warp", "launch_field"}  # that read a fiel
 def natives() -> list[Native]:
     """All of the native run time: functions of its files, and those that its factories have made for other tests."""
     found = {}
-    for name in RUNTIME:
-        for value in vars(importlib.import_module(f"mmulator.machine.runtime.{name}")).values():
+    for path in NATIVE:
+        name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+        for value in vars(importlib.import_module(name)).values():
             for one in value.values() if isinstance(value, dict) else [value]:
                 if isinstance(one, Native) and not isinstance(one, Hook):
                     found[one.name] = one
@@ -73,20 +75,23 @@ def test_only_the_door_makes_pointers_of_integers(monkeypatch: pytest.MonkeyPatc
     for name, text in texts.items():
         module = getattr(called[name], "function", natives).__module__
         if made_pointers(text):
-            assert module == f"mmulator.machine.runtime.{DOOR}", f"{name} makes a pointer of an integer"
+            assert module == f"mmulator.native.memory.{DOOR}", f"{name} makes a pointer of an integer"
     for b in blocks:
         assert not made_pointers(b.text()), b.name
 
 
-@pytest.mark.parametrize("path", sorted(MACHINE.glob("*/*.py")), ids=lambda p: f"{p.parent.name}/{p.stem}")
-def test_only_the_door_knows_where_memory_lies(path: Path) -> None:
-    if path.parent.name == "launch":
-        return  # Python, which places memory and passes it on
+def test_only_the_door_knows_where_memory_lies() -> None:
+    """launch/, which places memory and passes it on, is Python, and not looked at."""
+    for path in sorted(p for house in HOUSES for p in (PACKAGE / house).rglob("*.py")):
+        _knows_not_where_memory_lies(path)
+
+
+def _knows_not_where_memory_lies(path: Path) -> None:
     text = path.read_text()
     made = re.findall(r"(?<!call_pointer\()\b(?:ptr|POINTERS|ptr\.vec\(\d+\))\([^)]*\)", text)
     assert not made or path.stem == DOOR, f"{made}: pointers are made at the door"
     for node in ast.walk(ast.parse(text)):
-        name = node.attr if isinstance(node, ast.Attribute) and path.parent.name == "runtime" else None
+        name = node.attr if isinstance(node, ast.Attribute) and "native" in path.parts else None
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in READERS:
             first = node.args[0] if node.args else None
             name = first.value if isinstance(first, ast.Constant) else None

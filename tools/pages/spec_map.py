@@ -60,8 +60,8 @@ def module_path(module: str) -> str:
 def meaning(table: str, row: Row) -> list[str]:
     """Files that give a scalar row its meaning: on each storey that of the same name as the row's."""
     name = table.rpartition("/")[2]
-    files = [f"machine/{storey}/{name}" for storey in ("meaning", "runtime")] if row.status.runs else []
-    return [f for f in files if (PACKAGE / f).exists()]
+    storeys = "compiler/meaning", "native/memory", "native/asynchrony", "native/threads", "native/matrix"
+    return [f for s in storeys if row.status.runs and (PACKAGE / (f := f"{s}/{name}")).exists()]
 
 
 def scalar_rows() -> Iterator[tuple[str, str, Row]]:
@@ -114,7 +114,7 @@ def spec_map() -> str:
             ops = dict.fromkeys(r.op if r.op != family else family for r in here)
             forms = len({f for r in here for f in forms_of(r)})
             file = FILES[family]
-            native = f" native/{file}.py" if file == "matrix_move" and here[0].effects.memory is not Memory.NONE else ""
+            native = f" native/matrix/{file}.py" if file == "matrix_move" and here[0].effects.memory is not Memory.NONE else ""
             rows.append((title, code(ops), forms, f"`isa/{file}.py`", code_paths(MATRIX_FILES[file] + native)))
     out += table(("section", "instructions", "forms", "table", "semantics"), rows)
     chapters: dict[str, dict[str, list[tuple[str, Row]]]] = {}

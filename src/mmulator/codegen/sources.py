@@ -9,8 +9,11 @@ from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
-FOLDERS = ("rules", "codegen", "isa", "numerics", "layouts", "twin", "instruction", "ptx", "program", "machine")
-"""Their files, and those beside them, may say what a native function is: `machine`, and what it imports."""
+FOLDERS = (
+    "rules", "codegen", "isa", "numerics", "layouts", "twin", "instruction", "ptx", "program", "native", "sanitizer", "compiler",
+    "launch", "diagnostics", "host",
+)  # fmt: skip
+"""Their files, and those beside them, may say what a native function is: `host`, and what it imports."""
 _BEGUN = time.time() - 0.2  # this process read none of them before
 _KINDS = (".py", ".json", ".npz", ".npy", ".txt")
 

@@ -19,8 +19,8 @@ class CompileOptions:
     register file. waits: where a kernel reads or writes an accumulator of wgmma in flight it waits, as ptxas has it (C7517); else
     it meets what the registers held before, and the missing wait shows. clusters: blocks are launched in clusters of
     several, and their addresses of shared memory have their rank. keep_going: under an instrument that hears
-    of it, lanes whose access is out of bounds or misaligned are left out, and the launch goes on (compiler/lowering/screened.py). watched:
-    under an instrument that follows values, global memory may have none either.
+    of it, lanes whose access is out of bounds or misaligned are left out, and the launch goes on (compiler/lowering/screened.py).
+    watched: under an instrument that follows values, global memory may have none either.
     """
 
     contract: bool = True

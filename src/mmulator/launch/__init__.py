@@ -1,1 +1,1 @@
-"""Grids: arguments, limits, memory, workers, faults as sentences, the report."""
+"""A launch: arguments, limits, memory, the grid, and the workers that run it. It says nothing in words."""

@@ -83,7 +83,7 @@ class FaultKind(IntEnum):
     MBARRIER_ELSEWHERE = 44  # data goes to one CTA, and another's mbarrier is to hear of it; bytes: rank of the data
     MBARRIER_STORED = 46  # something else has written to the word since
     REGISTERS = 51  # setmaxnreg; fault_bytes: what was wrong (native/threads/misc.py)
-    CLUSTER_BARRIER = 50  # a barrier.cluster.arrive after another, or a wait without one; fault_bytes: which (native/threads/cluster.py)
+    CLUSTER_BARRIER = 50  # a barrier.cluster.arrive after another, or a wait without one; which: threads/cluster.py
     NO_CLUSTER = 52  # a copy from shared memory to that of a CTA of the cluster in a launch without clusters
     TENSOR_MAP = 60  # a tensor map that the instruction cannot use; fault_bytes: why (native/asynchrony/maps.py, Wrong)
 
@@ -103,8 +103,9 @@ WatchEntry = Struct("WatchEntry", [
     ("order", u64), ("cta", u32), ("thread", u32), ("site", u32), ("watch", u32), ("value", u64),
 ])  # fmt: skip
 
-# Memory of which a launch notes each byte that is read or written (native/hooks/touched.py), a row for each slot of addresses. start:
-# address of its first byte; read, written: a bit for each byte, null where nothing is noted; first: the bit of its first byte.
+# Memory of which a launch notes each byte that is read or written (native/hooks/touched.py), a row for each slot of addresses.
+# start: address of its first byte; read, written: a bit for each byte, null where nothing is noted; first: the bit of its first
+# byte.
 Touched = Struct("Touched", [("start", u64), ("read", ptr_to(u64)), ("written", ptr_to(u64)), ("first", u64)])
 
 # A function of the kernel: its first block of code, and its frames in a warp's register file (program/calls.py).
@@ -187,7 +188,8 @@ class TransferState(IntEnum):
     UNDER_WAY = 1
 
 
-# An asynchronous operation that any lane may issue and that no order binds to another (native/asynchrony/transfers.py): a bulk copy.
+# An asynchronous operation that any lane may issue and that no order binds to another (native/asynchrony/transfers.py): a bulk
+# copy.
 PAYLOAD = 48  # 64-bit words
 Transfer = Struct("Transfer", [
     ("kind", u32), ("state", u32),  # number of its mover (a TransferKind, or more), a TransferState
@@ -257,8 +259,8 @@ Cluster = Struct("Cluster", [
     ("sums", ptr_to(Sums)),
 ])  # fmt: skip
 
-# What is known of an mbarrier besides its word (native/asynchrony/accounts.py). Who: site + 1 (0: nobody), warp of the cluster, lane, in
-# which phase, counted from the first.
+# What is known of an mbarrier besides its word (native/asynchrony/accounts.py). Who: site + 1 (0: nobody), warp of the cluster,
+# lane, in which phase, counted from the first.
 Who = Struct("Who", [("site", u32), ("warp", u32), ("lane", u32), ("phase", u32)])
 Account = Struct("Account", [
     ("at", u64),  # on the host; 0: this entry is free

@@ -1,9 +1,9 @@
 """What an instruction makes of registers without a value: which of its results have none, and whether it uses one.
 
 Beside each instruction that may meet such a register (program/undefined.py) stand a few operations on masks of lanes
-(compiler/emit/shadow.py). Values without a value may be copied and computed with; they matter where lanes decide by them, as an address,
-and when they are stored to memory that others see. Products carry them, element by element, to where that happens: a tile may be
-computed whole, and stored in part.
+(compiler/emit/shadow.py). Values without a value may be copied and computed with; they matter where lanes decide by them, as an
+address, and when they are stored to memory that others see. Products carry them, element by element, to where that happens: a
+tile may be computed whole, and stored in part.
 """
 
 from __future__ import annotations

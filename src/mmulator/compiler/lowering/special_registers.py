@@ -116,7 +116,7 @@ def prove() -> None:
     wanted = {n for n, info in SPECIAL_REGISTERS.items() if not info.vector}
     if wanted != _TABLE.keys():
         raise InternalError(
-            f"{sorted(wanted ^ _TABLE.keys())}: in isa/special_registers.py or compiler/lowering/special_registers.py, not in both"
+            f"{sorted(wanted ^ _TABLE.keys())}: in isa/special_registers.py or in the file of that name in compiler/lowering/"
         )
 
 

@@ -46,8 +46,8 @@ def atom(e: Emitter, ins: Instruction) -> None:
 
 
 def _may_wait(e: Emitter, ins: Instruction, space: str, count: int) -> bool:
-    """Whether an addition without a result may wait with others (native/memory/sums.py). Under an instrument each takes place where it
-    stands."""
+    """Whether an addition without a result may wait with others (native/memory/sums.py). Under an instrument each takes place
+    where it stands."""
     form = ins.form
     waits = (space, form["op"], count) == ("global", "add", 1) and form["type"] in ("u32", "s32")
     return waits and form["sem"] in ("", None, "relaxed") and e.events is None

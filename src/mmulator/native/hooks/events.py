@@ -361,7 +361,8 @@ def shuffle_missed(w: ptr_to(Warp), lanes: u32, site: u32) -> None:
 
 @hook
 def product_of(table: ptr_to(i32), a: ptr_to(u32), b: ptr_to(u32), c: ptr_to(u32), d: ptr_to(u32)) -> None:
-    """Which lanes of D have a value, of a matrix product, by those of A, B and C (compiler/lowering/definedness.py has the table)."""
+    """Which lanes of D have a value, of a matrix product, by those of A, B and C (compiler/lowering/definedness.py has the
+    table)."""
 
 
 @hook

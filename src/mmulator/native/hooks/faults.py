@@ -1,4 +1,5 @@
-"""What goes wrong in a kernel is written down once: the first fault of a CTA, which diagnostics/faults/describe.py says as a sentence."""
+"""What goes wrong in a kernel is written down once: the first fault of a CTA, which diagnostics/faults/describe.py says as a
+sentence."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Rules of mbarriers (rules/mbarriers.py): who made one, who has used it since, and what lies over it.
 
-What is known besides native/asynchrony/accounts.py has the same numbers: a Keeper for each mbarrier, and for each warp a Use, which is an
-operation of lanes on it. Of the lanes of a warp the newest are kept.
+What is known besides native/asynchrony/accounts.py has the same numbers: a Keeper for each mbarrier, and for each warp a Use,
+which is an operation of lanes on it. Of the lanes of a warp the newest are kept.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """Accesses that cannot be, of a launch that goes on all the same: each is a finding, and its lane is left out
-(compiler/lowering/screened.py). What the door to memory calls a fault is one here, too; what else there is it will find itself."""
+(compiler/lowering/screened.py). What the door to memory calls a fault is one here, too; what else there is it will find
+itself."""
 
 from __future__ import annotations
 

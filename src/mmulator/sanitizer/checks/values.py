@@ -1,9 +1,9 @@
 """Rules of registers and bytes that nobody has written (rules/values.py).
 
 Of each byte of shared memory, and of local memory of each lane, a byte says what is known of it; of registers, the kernel's own
-code has masks (compiler/emit/shadow.py). An element that is loaded has a value if one of its bytes has: which bytes of it are used is not
-followed. What was never written and is read may be written by another thread a little later. That is a race, and found as such;
-so of shared memory it is judged when the cluster ends, and only what nobody wrote until then is a finding here.
+code has masks (compiler/emit/shadow.py). An element that is loaded has a value if one of its bytes has: which bytes of it are
+used is not followed. What was never written and is read may be written by another thread a little later. That is a race, and
+found as such; so of shared memory it is judged when the cluster ends, and only what nobody wrote until then is a finding here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a matrix product has no value for: element by element, by rows of A and columns of B (compiler/lowering/definedness.py)."""
+"""What a matrix product has no value for: element by element, by rows of A and columns of B
+(compiler/lowering/definedness.py)."""
 
 from __future__ import annotations
 

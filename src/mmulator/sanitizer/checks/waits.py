@@ -2,8 +2,8 @@
 
 If no thread of a cluster has written memory, arrived anywhere or issued anything since a moment, no other cluster is left, and
 registers and places are then those of another moment since, whatever has happened between will happen again for ever. Atomics
-count as reads if memory is the same where they were. As in native/asynchrony/standstill.py the moment of comparison grows old by doubling.
-A kernel that reads a clock is not judged.
+count as reads if memory is the same where they were. As in native/asynchrony/standstill.py the moment of comparison grows old by
+doubling. A kernel that reads a clock is not judged.
 """
 
 from __future__ import annotations

@@ -47,10 +47,10 @@ LIST = 1 << 31  # of what a cell says of its readers: a node and a lane; else an
 LIST_KEY = LIST >> LANE_BITS  # the same, of what is left without the lane
 MOST = 1 << 26  # records, nodes: the number of one and a lane are 31 bits
 
-# agent, clock: of sanitizer/order/clocks.py. cluster: its number in the grid. lanes: of MANY those that access the same bytes, as if
-# the first were lane 0, which the entry's is. all: of the instruction. since: of a cp.async, the warp's clock at its issue; of a
-# write to global memory, 1 + the site at which its thread had read the bytes, or 0. cta: linear number in the grid; warp: of the
-# CTA.
+# agent, clock: of sanitizer/order/clocks.py. cluster: its number in the grid. lanes: of MANY those that access the same bytes, as
+# if the first were lane 0, which the entry's is. all: of the instruction. since: of a cp.async, the warp's clock at its issue; of
+# a write to global memory, 1 + the site at which its thread had read the bytes, or 0. cta: linear number in the grid; warp: of
+# the CTA.
 Record = Struct("Record", [
     ("agent", u32), ("clock", u32), ("cluster", u32), ("site", u32), ("flags", u32), ("lanes", u32), ("cta", u32), ("warp", u32),
     ("all", u32), ("since", u32),

@@ -1,0 +1,1 @@
+"""Matrix instructions: wgmma, wmma, moves of matrices. Products themselves are in twin/."""

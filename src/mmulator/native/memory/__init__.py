@@ -1,0 +1,1 @@
+"""Memory: the door to it (windows.py), loads and stores, atomic operations, reductions."""

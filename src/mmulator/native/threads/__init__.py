@@ -1,0 +1,1 @@
+"""Threads: the scheduler, barriers, clusters, calls, control flow, exchange between the lanes of a warp."""
