@@ -221,10 +221,10 @@ def arrivals_at(host: ptr_to(ptr), mask: u32, barrier: u64, counts: ptr_to(u32))
 def state_for(host: ptr_to(ptr), states: ptr_to(u64), mask: u32, lane: u32, word: u64) -> u64:
     """What a lane that arrives hears: the upper half of the word; as a chip has it, that of before the first lane that arrives
     with the same instruction in the same phase."""
-    earlier = mask & ((1 << lane) - 1)
+    earlier = mask & ((u32(1) << lane) - 1)
     while earlier != 0:
         other = 31 - leading_zeros(earlier)
-        earlier = earlier & ~(1 << other)
+        earlier = earlier & ~(u32(1) << other)
         if u64(host[other]) == u64(host[lane]):
             if (states[other] ^ word) >> PHASE == 0:
                 return states[other]

@@ -206,7 +206,7 @@ def move_tensor_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32)
         beyond = inside_beyond(box)
         along = box.at[1]
         offset = row_offset(box)
-        rows = run_of_rows(box, end - number)
+        rows = u32(run_of_rows(box, end - number))
         if rounded == 0 and as_they_are(box, rows, beyond, at) != 0:
             for n in range(rows):
                 accessed_one(w, t.lane, box.address + offset + n * further, bytes, READS, t.site)
@@ -279,7 +279,7 @@ def store_function(op: str) -> Native:
             beyond = inside_beyond(box)
             along = box.at[1]
             offset = row_offset(box)
-            rows = run_of_rows(box, end - number)
+            rows = u32(run_of_rows(box, end - number))
             whole = as_they_are(box, rows, beyond, at) if not op else u32(0)
             if whole != 0:
                 for n in range(rows):

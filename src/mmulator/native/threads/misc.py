@@ -76,7 +76,7 @@ def take_registers(w: ptr_to(Warp), mask: u32, count: u32, here: i32, next: i32,
         return RESCHEDULE
     more = count - whole_units(w.registers)
     if count < whole_units(w.registers):
-        more = 0
+        more = u32(0)
     if more > cta.register_pool:
         return wait_for_lanes(w, mask, here)
     if not same_as_others(w, mask, (count << 1) | 1, site):

@@ -274,7 +274,7 @@ def lanes_read_written(
             first = s.shared + (u64(w.cta.rank) * s.shared_bytes + 4 * u64(c))
             words = gather(U32, elements_at(first, own), bits_mask(inside))
             out[c] = ~(mask_bits((words & WORD) == 0) & inside)
-        left = 0
+        left = u32(0)
         for c in range(count):
             left = left | ~out[c]
         for c in range(count):

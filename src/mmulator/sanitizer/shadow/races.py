@@ -277,7 +277,7 @@ def all_at_once(a: ptr_to(Actor), p: ptr_to(Pattern), at: ptr_to(u64), base: u64
     mode = sheets[(start - from_) >> SHEET_BITS]
     need = trailing_zeros(bytes | (1 << COARSEST))
     if need == 3:
-        need = 2
+        need = u32(2)
     if mode == 0 or (mode - 1) > need or (mask_bits(modes != mode) & p.leaders) != 0:
         return False
     granule = mode - 1

@@ -100,7 +100,7 @@ def granule_of(cells: ptr_to(u64), sheet: ptr_to(u32), place: u32, bytes: u32, f
     or 0: nothing is known of it. fresh: its cells are zeros then."""
     need = trailing_zeros(place | bytes | (1 << COARSEST))
     if need == 3:
-        need = 2
+        need = u32(2)
     mode = sheet[0]
     if mode - 1 <= need:
         return mode - 1
