@@ -135,11 +135,11 @@ def pack_a_exact(e: Exact, name: str) -> Native:
             source = cast_ptr(ty, raw) + i * lda
             target = cast_ptr(lane, out) + i * (width // per)
             if per == 32:
-                for j in range(width // per):
+                for j in range(i64(0), width // per):
                     target[j] = read_bits(source + j * per)
             else:
                 whole = width // 16 * 16
-                for j in range(0, whole, 16):
+                for j in range(i64(0), whole, 16):
                     store(unpacked(e, t, load(ty.vec(16), source + j)), cast_ptr(element, target) + j)
                 if whole < width:
                     values = read(e, t, source + whole, width - whole)
@@ -162,8 +162,8 @@ def pack_b_exact(e: Exact, name: str, rows: bool) -> Native:
         while column < n:
             width = i64(64)
             if n - column < 64:
-                width = 16
-            for v in range(0, width, 16):
+                width = i64(16)
+            for v in range(i64(0), width, 16):
                 columns_of(raw + (column + v) * step, ldb, n - column - v, lanes, out + (column * lanes + v) * size, width)
             column += width
 
@@ -223,8 +223,8 @@ def along_function(e: Exact, name: str) -> Native:
 
     def by_vectors(raw: ptr, ldb: i64, n: i64, lanes: i64, target: ptr, pitch: i64) -> None:
         # 16 columns by 16 lanes of k at a time; k is a multiple of 16
-        for r in range(0, lanes, 16):
-            count = minimum(lanes - r, 16)
+        for r in range(i64(0), lanes, 16):
+            count = minimum(lanes - r, i64(16))
             lines = [words(raw, ldb, n, j, r * per, (count * per - 16) * (per - 1)) for j in unrolled(16)]
             across = transpose(lines)
             out = cast_ptr(u32, target) + r * pitch
@@ -248,7 +248,7 @@ def along_function(e: Exact, name: str) -> Native:
 
     def bits(raw: ptr, ldb: i64, n: i64, lanes: i64, target: ptr, pitch: i64) -> None:
         out = cast_ptr(lane, target)
-        for j in range(16):
+        for j in range(i64(0), i64(16)):
             if j < n:
                 for r in range(lanes):
                     out[r * pitch + j] = read_bits(raw + (j * ldb + r * per))
@@ -349,7 +349,7 @@ def kernel_function(e: Exact, name: str, pitch: int, columns: int, height: int) 
             if nan:
                 for r, v in tile:
                     total = initial(c, ldc, r, v, n, zero)
-                    for j in range(count):
+                    for j in range(i64(0), count):
                         x = ty((cast_ptr(e.lane, a) + a_stride * r)[j])
                         total = multiply_add_nan(x, load(ty, cast_ptr(e.lane, b + j * row_bytes) + v), total)
                     final(total, d, ldd, r, v, n)
@@ -397,7 +397,7 @@ def dot_exact(e: Exact, name: str) -> Native:
         while j < n:
             width = i64(64)
             if n - j < 64:
-                width = 16
+                width = i64(16)
             panel = b + j * (k // per) * size
             i = i64(0)
             for pitch in COLUMNS:
@@ -405,11 +405,11 @@ def dot_exact(e: Exact, name: str) -> Native:
                     for h in shapes[pitch][1]:
                         while i + h <= m:
                             rows, lines = a + i * a_stride * size, index + i * a_stride
-                            for at in range(0, pitch, shapes[pitch][0]):
+                            for at in range(i64(0), i64(pitch), shapes[pitch][0]):
                                 kernels[pitch, h](
                                     rows, a_stride, panel + at * size, lines, a_stride, a_stride,
                                     c + (i * ldc + j + at) * out_size, ldc, zero, d + (i * ldd + j + at) * out_size, ldd,
-                                    minimum(n - j - at, pitch),
+                                    minimum(n - j - at, i64(pitch)),
                                 )  # fmt: skip
                             i += h
             j += width

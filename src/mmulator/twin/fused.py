@@ -90,10 +90,10 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
         at = [i64(0), minimum(i64(1), last)]
         lines = [Row(plan, a + a_stride * r, state, vectors) for r in at]
         indices = [begin + index_stride * r for r in at]
-        for j in range(0, length, 2):
+        for j in range(i64(0), i64(length), 2):
             for u in unrolled(2):
                 look_all(largest, lines, panel, indices, j, u)
-        for r in range(0, rows, 2):
+        for r in range(i64(0), rows, 2):
             at = [r, minimum(r + 1, last)]
             after = [minimum(r + 2, last), minimum(r + 3, last)]
             pair = [Row(plan, a + a_stride * i, state + columns * i, vectors) for i in at]
@@ -108,14 +108,14 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
             for i, row in zip(at, pair):
                 lost = lost | (tiny[i] != 0) | (row.header[0] != 0)
             if lost:
-                for j in range(0, length, 2):
+                for j in range(i64(0), i64(length), 2):
                     for u in unrolled(2):
                         look_all(largest, following, panel, indices_after, j, u)
             else:
                 for row in pair:
                     row.start()
                 for loop in loops:
-                    for j in range(0, length, 2):
+                    for j in range(i64(0), i64(length), 2):
                         for u in unrolled(2):
                             multiply(pair, panel, indices, j, u, loop)
                             look(largest, following, panel, indices_after, j, u, loop)
@@ -129,7 +129,7 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
             if lost:
                 for i in range(r, minimum(r + 2, rows)):
                     tiny[i] = tiny[i] | slow(
-                        a + a_stride * i, b, index + index_stride * i, state + columns * i, columns, row_bytes,
+                        a + a_stride * i, b, index + index_stride * i, state + columns * i, i64(columns), i64(row_bytes),
                         i32(which), scale_a + scale_stride * i, scale_b, n,
                     )  # fmt: skip
 
@@ -163,9 +163,9 @@ def block_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
             fill_bytes(state, 0, ROWS * columns * 4)
             fill_bytes(tiny, 0, ROWS * 4)
         elif from_c == 1:
-            first(c, ldc, state, columns, rows, n, flip, tiny)
+            first(c, ldc, state, i64(columns), rows, n, flip, tiny)
         else:
-            again(d, ldd, state, columns, rows, n, flip, tiny)
+            again(d, ldd, state, i64(columns), rows, n, flip, tiny)
         headers = cast_ptr(i32, b + k * row_bytes)
         for inst in range(begin, end):
             rows_a = a + inst * rows * a_instruction
@@ -181,9 +181,9 @@ def block_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
             if plan.halves:
                 fill_bytes(other, 0, ROWS * columns * 4)
                 here = other
-            for which in range(chunks):
+            for which in range(i64(0), i64(chunks)):
                 chunk(
-                    rows_a + which * a_chunk, a_instruction, rows_b, header, which,
+                    rows_a + which * a_chunk, i64(a_instruction), rows_b, header, which,
                     index + inst * products, index_stride, here, rows, tiny,
                     scale_a + inst, scale_a_stride, scale_b + inst * scale_b_stride, n,
                 )  # fmt: skip
@@ -192,7 +192,7 @@ def block_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
                 copy_tile(state, other, rows * columns)
             elif plan.narrow_d:
                 after(state, state, rows * columns)
-        finish(d, ldd, state, columns, rows, n, flip)
+        finish(d, ldd, state, i64(columns), rows, n, flip)
 
     return Native(block, f"{name}_{columns}", OUTLINED)
 
@@ -232,31 +232,31 @@ def core_function(plan: Plan, name: str) -> Native:
         whole = n // 64 * 64
         flip = u32(0)
         if ((flags >> 1) ^ (flags >> 2)) & 1 != 0:
-            flip = SIGN
-        for begin in range(0, instructions, step):
+            flip = u32(SIGN)
+        for begin in range(i64(0), instructions, step):
             end = minimum(begin + step, instructions)
             from_c = u32(2)
             if begin == 0:
                 from_c = u32((flags & 1) ^ 1)
-            for group in range(0, whole, N_STEP):
+            for group in range(i64(0), whole, N_STEP):
                 last = minimum(group + N_STEP, whole)
-                for i in range(0, m, ROWS):
-                    height = minimum(m - i, ROWS)
+                for i in range(i64(0), m, ROWS):
+                    height = minimum(m - i, i64(ROWS))
                     for j in range(group, last, 64):
                         wide(
                             a + i * a_stride, b + (j // 64) * wide_bytes, k, begin, end,
                             index + i * index_stride, index_stride, c + (i * ldc + j) * c_size, ldc, from_c,
-                            d + (i * ldd + j) * d_size, ldd, height, 64, flip,
+                            d + (i * ldd + j) * d_size, ldd, height, i64(64), flip,
                             scale_a + i * instructions, instructions, scale_b + j, n,
                             steps_a, steps_b, i * a_instruction, (j // 64) * wide_step,
                         )  # fmt: skip
-            for i in range(0, m, ROWS):
-                height = minimum(m - i, ROWS)
+            for i in range(i64(0), m, ROWS):
+                height = minimum(m - i, i64(ROWS))
                 for j in range(whole, n, 16):
                     narrow(
                         a + i * a_stride, b + (whole // 64) * wide_bytes + ((j - whole) // 16) * narrow_bytes,
                         k, begin, end, index + i * index_stride, index_stride, c + (i * ldc + j) * c_size, ldc, from_c,
-                        d + (i * ldd + j) * d_size, ldd, height, minimum(n - j, NARROW_COLUMNS), flip,
+                        d + (i * ldd + j) * d_size, ldd, height, minimum(n - j, i64(NARROW_COLUMNS)), flip,
                         scale_a + i * instructions, instructions, scale_b + j, n,
                         steps_a, steps_b, i * a_instruction, (whole // 64) * wide_step + ((j - whole) // 16) * narrow_step,
                     )  # fmt: skip

@@ -224,19 +224,19 @@ def wmma_load_function(door: Door, bits: int, held: int) -> Native:
             if bits >= 8:
                 host = door.place(c, lane, p + u64(at * (bits // 8)), bits // 8, door.access, number)
                 if u64(host) == 0:
-                    return 0
+                    return u32(0)
                 out[i] = cast_ptr(ty, host)[0]
             else:
                 host = door.place(c, lane, p + u64(at >> (per.bit_length() - 1)), 1, door.access, number)
                 if u64(host) == 0:
-                    return 0
+                    return u32(0)
                 value = (host[0] >> u8((at & (per - 1)) * bits)) & ((1 << bits) - 1)
                 shift = u8((i % per) * bits)
                 old = u8(0)
                 if (i % per) != 0:
                     old = registers[i // per]
                 registers[i // per] = old | (value << shift)
-        return 1
+        return u32(1)
 
     return Native(wmma_load, f"wmma_load_{door.name}_{bits}")
 
@@ -253,9 +253,9 @@ def wmma_store_function(door: Door, bits: int, held: int) -> Native:
             lane = u32(i) // held & 31
             host = door.place(c, lane, p + u64(at * (bits // 8)), bits // 8, door.access, number)
             if u64(host) == 0:
-                return 0
+                return u32(0)
             cast_ptr(ty, host)[0] = source[i]
-        return 1
+        return u32(1)
 
     return Native(wmma_store, f"wmma_store_{door.name}_{bits}")
 

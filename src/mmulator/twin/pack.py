@@ -111,7 +111,7 @@ def pack_a_function(plan: Plan, name: str) -> Native:
     def pack_a(raw: ptr, lda: i64, m: i64, k: i64, out: ptr) -> None:
         for i in range(m):
             start = i // ROWS * ROWS
-            height = minimum(m - start, ROWS)
+            height = minimum(m - start, i64(ROWS))
             for inst in range(k // kk):
                 source = cast_ptr(ty, raw) + (i * lda + inst * products)
                 at = out + (start * (k // kk) + inst * height + i - start) * instruction_bytes
@@ -328,7 +328,7 @@ def pack_b_function(plan: Plan, name: str, rows: bool) -> Native:
             step = ldb * size
         j = i64(0)
         while j + 64 <= n:
-            wide(raw + j * step, ldb, 64, k, out)
+            wide(raw + j * step, ldb, i64(64), k, out)
             out = out + (k * row_wide + k // kk * B_HEADER)
             j += 64
         while j < n:
@@ -377,9 +377,9 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
                 for r in range(inst * kk, (inst + 1) * kk):
                     for v in vectors:
                         most = maximum(most, exponents(read(source + r * ldb, n, v)))
-                top = reduce_max(most)
+                top = i32(reduce_max(most))
                 if top == -999:
-                    top = 0
+                    top = i32(0)
             lost = boolean(0)
             for r in range(inst * kk, (inst + 1) * kk):
                 parts = [read(source + r * ldb, n, v) for v in vectors]
@@ -395,13 +395,13 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
             top = i32(-999)
             if relative:
                 most = none(-999)
-                for j in range(n if columns != WIDE_COLUMNS else columns):
+                for j in range(i64(0), n if columns != WIDE_COLUMNS else i64(columns)):
                     for step in unrolled(0, kk, 16):
                         line = cast_ptr(ty, raw) + (j * ldb + inst * kk + step)
                         most = maximum(most, exponents(read_k(ty, line, min(16, kk - step))))
-                top = reduce_max(most)
+                top = i32(reduce_max(most))
                 if top == -999:
-                    top = 0
+                    top = i32(0)
             lost = boolean(0)
             for step in unrolled(0, kk, 16):
                 for v in held:
@@ -417,7 +417,7 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
                         lines = paired_lines(lines, others)
                     for r, across in enumerate(transpose(lines)):
                         store(across, room, r * columns + 16 * v)
-                for r in range(min(16, kk - step)):
+                for r in range(i64(0), i64(min(16, kk - step))):
                     parts = [load(U, room, r * columns + 16 * v) for v in held]
                     lost = lost | emit(out + (inst * kk + step + r) * row_bytes, parts, top if relative else None)
             headers[inst * 16] = top

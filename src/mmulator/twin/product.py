@@ -73,7 +73,7 @@ def dense_indices(table: ptr_to(IndexTable), metadata: ptr_to(u32), out: ptr_to(
     """
     vector = u32.vec(16)
     every = bits_mask(u16(0xFFFF))
-    for i in range(0, table.count, 16):
+    for i in range(i64(0), table.count, 16):
         word = gather(vector, elements_at(metadata, load(vector, table.lane + i)), every)
         value = ((word >> load(vector, table.shift + i)) & 3) >> table.drop
         store(load(vector, table.base + i) + value * table.group, out + i)
@@ -85,8 +85,8 @@ def has_mixed(table: ptr_to(IndexTable), metadata: ptr_to(u32)) -> u32:
     for i in range(table.count):
         value = (metadata[table.lane[i]] >> u32(table.shift[i])) & 15
         if value != 4 and value != 14:
-            return 1
-    return 0
+            return u32(1)
+    return u32(0)
 
 
 @native
@@ -109,7 +109,7 @@ def mixed_dot(
                 mine[0] = chunk[value & 3]
                 mine[1] = chunk[value >> 2]
         call_pack(pack_b, ptr(own), k, n, k, packed)
-        call_dot(dot, pa + row * a_row, packed, ptr(c + row * n), n, ptr(d + row * n), n, 1, n, k, flags, ptr(index))
+        call_dot(dot, pa + row * a_row, packed, ptr(c + row * n), n, ptr(d + row * n), n, i64(1), n, k, flags, ptr(index))
 
 
 @cache

@@ -39,10 +39,10 @@ def operand_function(door: Door) -> Native:
         for mode in modes:
             for major in (False, True):
                 if (code == mode.code) & ((mn_major != 0) == major):
-                    width = mode.width
-                    row = canonical(1, 0, mode.width, leading, stride, major)
-                    rows = canonical(ROWS, 0, mode.width, leading, stride, major)
-                    atom = canonical(0, mode.width, mode.width, leading, stride, major)
+                    width = u64(mode.width)
+                    row = u64(canonical(1, 0, mode.width, leading, stride, major))
+                    rows = u64(canonical(ROWS, 0, mode.width, leading, stride, major))
+                    atom = u64(canonical(0, mode.width, mode.width, leading, stride, major))
         swizzle = Swizzle("", 0, width)
         atoms = (u64(line_bytes) + width - 1) // width
         target = ptr(out)
@@ -53,25 +53,25 @@ def operand_function(door: Door) -> Native:
                 for line in range(u64(lines)):
                     first = start + line % ROWS * row + line // ROWS * rows
                     for part in range(atoms):
-                        for at in range(0, minimum(width, u64(line_bytes) - part * width), UNIT):
+                        for at in range(u64(0), minimum(width, u64(line_bytes) - part * width), UNIT):
                             x = swizzle.place(first + at, base)
                             door.seen(c, x, number)
                             store(load(u8.vec(UNIT), host + x), target)
                             target = target + UNIT
                         first = first + atom
-                return 1
+                return u32(1)
         for line in range(u64(lines)):
             first = start + line % ROWS * row + line // ROWS * rows
             for part in range(atoms):
-                for at in range(0, minimum(width, u64(line_bytes) - part * width), UNIT):
+                for at in range(u64(0), minimum(width, u64(line_bytes) - part * width), UNIT):
                     x = swizzle.place(first + at, base)
                     one = door.place(c, x, number)
                     if u64(one) == 0:
-                        return 0
+                        return u32(0)
                     store(load(u8.vec(UNIT), one), target)
                     target = target + UNIT
                 first = first + atom
-        return 1
+        return u32(1)
 
     return Native(operand, f"operand_of_{door.name}")
 

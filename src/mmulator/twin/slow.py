@@ -199,7 +199,7 @@ def load_function(kind: str, name: str, plan: Plan) -> Native:
     ) -> None:
         for r in range(rows):
             low = u32(0)
-            for v in range(0, columns, 16):
+            for v in range(i64(0), columns, 16):
                 raw = U(masked_load(ty.vec(16), cast_ptr(ty, c) + (r * ldc + v), lanes(columns - v), ty.vec(16)(0)))
                 value = half_to_single(raw) if kind == "f16" else bitcast(F, raw)
                 value = bitcast(F, bitcast(U, value) ^ U(flip))
@@ -216,7 +216,7 @@ def store_function(plan: Plan, name: str) -> Native:
 
     def store_tile(d: ptr, ldd: i64, state: ptr_to(f32), pitch: i64, rows: i64, columns: i64, flip: u32) -> None:
         for r in range(rows):
-            for v in range(0, columns, 16):
+            for v in range(i64(0), columns, 16):
                 value = turned(load(F, state, r * pitch + v), flip)
                 raw = single_to_half(value) if half else bitcast(U, value)
                 masked_store(ty.vec(16)(raw), cast_ptr(ty, d) + (r * ldd + v), lanes(columns - v))

@@ -97,11 +97,11 @@ def wide(table: ptr_to(WideTable), scratch: ptr, regs: ptr, own: ptr) -> None:
     scales = table.scales
     if scales != 0:
         for row in range(rows):
-            source = place_of(table.scale_a_at[row], regs, own) + table.select_a[row]
+            source = place_of(table.scale_a_at[row], regs, own) + i64(table.select_a[row])
             for i in range(m * scales):
                 scale_a[row * m * scales + i] = source[table.scale_a_map[i]]
         for column in range(columns):
-            source = place_of(table.scale_b_at[column], regs, own) + table.select_b[column]
+            source = place_of(table.scale_b_at[column], regs, own) + i64(table.select_b[column])
             for s in range(scales):
                 for i in range(n):
                     scale_b[s * width + column * n + i] = source[table.scale_b_map[s * n + i]]

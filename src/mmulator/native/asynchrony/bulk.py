@@ -61,13 +61,13 @@ def bytes_in(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
     """Some pieces of a copy to the shared memory of CTAs."""
     begin = u64(first) * PIECE
     bytes = piece(t, first, end)
-    accessed_one(w, t.lane, t.payload[FROM] + begin, bytes, READS, t.site)
+    accessed_one(w, t.lane, t.payload[FROM] + begin, u32(bytes), READS, t.site)
     left = t.barriers
     while left != 0:
         rank = trailing_zeros(left)
         left = left & (left - 1)
         at = (t.payload[TO] & WITHIN) + begin
-        accessed_one(w, t.lane, at | (rank << RANK_SHIFT) | SHARED, bytes, WRITES, t.site)
+        accessed_one(w, t.lane, at | (u64(rank) << RANK_SHIFT) | SHARED, u32(bytes), WRITES, t.site)
         copy_bytes(shared_of(w.cta.cluster, rank) + (at - SHARED_BASE), t.source + begin, bytes)
     return bytes
 
@@ -82,11 +82,11 @@ def bytes_in_between(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32)
     if low >= high:
         high = low
     else:
-        accessed_one(w, t.lane, t.payload[FROM] + low, high - low, READS, t.site)
+        accessed_one(w, t.lane, t.payload[FROM] + low, u32(high - low), READS, t.site)
     at = t.payload[TO] & WITHIN
     shared = (t.payload[TO] & ~u64(WITHIN)) | SHARED
     target = shared_of(w.cta.cluster, u32((t.payload[TO] & OFFSET_MASK) >> RANK_SHIFT)) + (at - SHARED_BASE)
-    accessed_one(w, t.lane, shared | (at + begin), bytes, WRITES, t.site)
+    accessed_one(w, t.lane, shared | (at + begin), u32(bytes), WRITES, t.site)
     if t.payload[WHOLE] != 0:
         copy_bytes(target + begin, t.source + begin, bytes)
     else:
@@ -103,15 +103,15 @@ def bytes_out(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64
     begin = u64(first) * PIECE
     bytes = piece(t, first, end)
     kept = u32(t.payload[KEPT])
-    accessed_one(w, t.lane, t.payload[FROM] + begin, bytes, READS, t.site)
+    accessed_one(w, t.lane, t.payload[FROM] + begin, u32(bytes), READS, t.site)
     if kept == ALL:
-        accessed_one(w, t.lane, t.payload[TO] + begin, bytes, WRITES, t.site)
+        accessed_one(w, t.lane, t.payload[TO] + begin, u32(bytes), WRITES, t.site)
         copy_bytes(t.target + begin, t.source + begin, bytes)
         return bytes
     i = u64(0)
     while i < bytes:
         if ((kept >> (u32(i) & (UNIT - 1))) & 1) != 0:
-            accessed_one(w, t.lane, t.payload[TO] + begin + i, 1, WRITES, t.site)
+            accessed_one(w, t.lane, t.payload[TO] + begin + i, u32(1), WRITES, t.site)
             t.target[begin + i] = t.source[begin + i]
         i = i + 1
     return bytes
@@ -125,8 +125,8 @@ def move_reduction(op: str, kind: str, shared: bool) -> Native:
     def move(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
         begin = u64(first) * PIECE
         bytes = piece(t, first, end)
-        accessed_one(w, t.lane, t.payload[FROM] + begin, bytes, READS, t.site)
-        accessed_one(w, t.lane, t.payload[TO] + begin, bytes, COMBINES, t.site)
+        accessed_one(w, t.lane, t.payload[FROM] + begin, u32(bytes), READS, t.site)
+        accessed_one(w, t.lane, t.payload[TO] + begin, u32(bytes), COMBINES, t.site)
         combine(t.target + begin, t.source + begin, bytes // size)
         return bytes
 
@@ -230,7 +230,7 @@ def load_function(to_space: str, from_space: str, multicast: bool) -> Native:
                 source = hold(w, lane, at[lane], u64(bytes), READ, site)
             else:
                 need_cluster(w, lane, to[lane], site)
-                source = hold_own(w, lane, at[lane], bytes, site)
+                source = hold_own(w, lane, at[lane], u64(bytes), site)
             if own:
                 hold_own(w, lane, to[lane], u64(bytes), site)
             else:
@@ -242,15 +242,15 @@ def load_function(to_space: str, from_space: str, multicast: bool) -> Native:
             else:
                 reached = barrier_beside(w, lane, to[lane], barriers[lane], site)
             if w.cta.fault == 0:
-                t = new_transfer(w, lane, TransferKind.BULK_LOAD, site)
+                t = new_transfer(w, lane, u32(TransferKind.BULK_LOAD), site)
                 heard_at(t, barriers[lane], reached)
                 if from_global:
                     fill(t, to[lane], at[lane], bytes, source)
                 else:
                     fill(t, to[lane], at[lane] | SHARED, bytes, source)
                 if reached == 0:
-                    t.units = 0
-                transfer_filled(t, Shape.PLAIN)
+                    t.units = u32(0)
+                transfer_filled(t, u32(Shape.PLAIN))
                 start(t)
 
     return Native(load, f"bulk_load_{'cta' if own else 'cluster'}_{from_space[:6]}{'_multicast' if multicast else ''}")
@@ -286,7 +286,7 @@ def load_between(
             t.payload[IGNORED] = begin | ((bytes - begin - between) << 8)
             offset = at[lane] - window.start
             t.payload[WHOLE] = u64(offset <= window.size and bytes <= window.size and offset <= window.size - bytes)
-            transfer_filled(t, Shape.PLAIN)
+            transfer_filled(t, u32(Shape.PLAIN))
             start(t)
 
 
@@ -313,7 +313,7 @@ def store_to_global(
             t.source_bytes = u64(bytes)
             t.target = target
             t.payload[KEPT] = u64(kept[lane])
-            transfer_filled(t, Shape.PLAIN)
+            transfer_filled(t, u32(Shape.PLAIN))
             start(t)
 
 
@@ -337,7 +337,7 @@ def reduce_to_shared(
             heard_at(t, barriers[lane], reached)
             fill(t, to[lane] | SHARED, at[lane] | SHARED, bytes, source)
             t.target = target
-            transfer_filled(t, Shape.PLAIN)
+            transfer_filled(t, u32(Shape.PLAIN))
             start(t)
 
 
@@ -365,7 +365,7 @@ def clear(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), sizes: ptr_to(u64), site:
             fault(w, FaultKind.MISALIGNED, site, lane, at[lane], 8)
         target = hold_own(w, lane, at[lane], bytes, site)
         if w.cta.fault == 0:
-            accessed_one(w, lane, at[lane] | SHARED, bytes, WRITE, site)
+            accessed_one(w, lane, at[lane] | SHARED, u32(bytes), WRITE, site)
             fill_bytes(target, 0, bytes)
 
 

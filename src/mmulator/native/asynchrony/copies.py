@@ -190,7 +190,7 @@ def arrive_behind(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counted: u32, s
                 same = same | (1 << other)
         left = left & ~same
         count = popcount(same)
-        copy_signals(w, same, barrier, counted, site)
+        copy_signals(w, same, u64(barrier), counted, site)
         if counted != 0:
             expect_arrivals(w, lane, site, barrier, count)
         else:

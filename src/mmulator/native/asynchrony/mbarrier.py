@@ -78,7 +78,7 @@ def change(cluster: ptr_to(Cluster), barrier: ptr_to(u64), arrivals: u64, bytes:
     counts = (expected << EXPECTED) | (pending << PENDING) | (((0 - awaited) & _BYTES) << PENDING_BYTES)
     barrier[0] = counts | (phase << PHASE) | (word & LAYOUT)
     if flips:
-        mbarrier_over(cluster, barrier)
+        mbarrier_over(cluster, u64(barrier))
         cluster.flips = cluster.flips + 1
         cluster.patience = 0
         wake_at(cluster, u64(barrier))
@@ -138,7 +138,7 @@ def expect_arrivals(w: ptr_to(Warp), lane: u32, site: u32, barrier: ptr_to(u64),
     if beyond(barrier[0], bytes):
         fault(w, FaultKind.MBARRIER_BYTES, site, lane, u64(barrier), count)
         return
-    mbarrier_arrived(w, 1 << lane, barrier, 0, count, 0, site)
+    mbarrier_arrived(w, u32(1) << lane, u64(barrier), u64(0), u64(count), u64(0), site)
     flips = complete_part(w.cta.cluster, barrier, 0, bytes)
     book(w, lane, barrier, site, 0, u64(count), 0, flips)
 
@@ -158,7 +158,7 @@ def init(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counts: ptr_to(u32), lay
         if count == 0 or count > most:
             fault(w, FaultKind.MBARRIER_RANGE, site, lane, u64(host[lane]), u32(count))
             return
-        mbarrier_made(w, lane, host[lane], count, site)
+        mbarrier_made(w, lane, u64(host[lane]), count, site)
         pending = (0 - count) & _COUNT
         cast_ptr(u64, host[lane])[0] = (pending << EXPECTED) | (pending << PENDING) | u64(layout)
         open_account(w, lane, u64(host[lane]), cast_ptr(u64, host[lane])[0], site)
@@ -173,7 +173,7 @@ def inval(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), site: u32) -> None:
         left = left & (left - 1)
         if not must_be_mbarrier(w, lane, u64(host[lane]), site):
             return
-        mbarrier_gone(w, lane, host[lane], site)
+        mbarrier_gone(w, lane, u64(host[lane]), site)
         close_account(w, lane, u64(host[lane]), site)
 
 
@@ -275,7 +275,7 @@ def arrive_as_one(
     dropped = u64(0)
     if (does & Does.DROPS) != 0:
         dropped = arrivals
-    mbarrier_arrived(w, mask, barrier, arrivals, size, 0, site)
+    mbarrier_arrived(w, mask, u64(barrier), arrivals, size, u64(0), site)
     flips = change(w.cta.cluster, barrier, arrivals, 0 - size, dropped)
     book(w, last, barrier, site, arrivals, size, 0, flips)
     return True
@@ -330,7 +330,7 @@ def act(
         expected = u64(0)
         if (does & Does.EXPECTS) != 0:
             expected = size
-        mbarrier_arrived(w, 1 << lane, barrier, arrivals, expected, size - expected, site)
+        mbarrier_arrived(w, u32(1) << lane, u64(barrier), arrivals, expected, size - expected, site)
         flips = change(cluster, barrier, arrivals, bytes, dropped)
         book(w, lane, barrier, site, arrivals, expected, size - expected, flips)
     if (does & Does.STAYS) != 0:

@@ -30,7 +30,7 @@ WRITES, COMBINES = by(WRITE, Proxy.ASYNC), by(BOTH, Proxy.ASYNC)
 def move_words(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
     """A store."""
     bytes = t.payload[BYTES]
-    accessed_one(w, t.lane, t.payload[TO], bytes, WRITES, t.site)
+    accessed_one(w, t.lane, t.payload[TO], u32(bytes), WRITES, t.site)
     copy_bytes(t.target, cast_ptr(u8, t.payload + VALUE), bytes)
     return bytes
 
@@ -42,8 +42,8 @@ def move_into(op: str, kind: str, shared: bool) -> Native:
 
     def move(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
         bytes = t.payload[BYTES]
-        accessed_one(w, t.lane, t.payload[TO], bytes, COMBINES, t.site)
-        combine(t.target, cast_ptr(u8, t.payload + VALUE), 1)
+        accessed_one(w, t.lane, t.payload[TO], u32(bytes), COMBINES, t.site)
+        combine(t.target, cast_ptr(u8, t.payload + VALUE), u64(1))
         return bytes
 
     return Native(move, f"move_into_{combine.name}")
@@ -58,13 +58,13 @@ def issue_function(kind: str, count: int) -> Native:
         w: ptr_to(Warp), lane: u32, mover: u32, to: u64, target: ptr_to(u8), values: ptr_to(u64), site: u32
     ) -> ptr_to(Transfer):
         t = new_transfer(w, lane, mover, site)
-        t.completes = Completes.GROUP
-        t.units = 1
+        t.completes = u32(Completes.GROUP)
+        t.units = u32(1)
         t.target = target
         t.payload[TO] = to
-        t.payload[BYTES] = size * count
+        t.payload[BYTES] = u64(size * count)
         for c in range(u32(count)):
-            copy_bytes(cast_ptr(u8, t.payload + VALUE) + u64(c) * size, cast_ptr(u8, values + (lane + 32 * c)), size)
+            copy_bytes(cast_ptr(u8, t.payload + VALUE) + u64(c) * size, cast_ptr(u8, values + (lane + 32 * c)), u64(size))
         return t
 
     return Native(issue, f"issue_{kind}x{count}")
@@ -89,19 +89,19 @@ def to_shared(kind: str, count: int, generic: bool) -> Native:
             barrier = barriers[lane]
             if generic:
                 if (at >> SLOT_SHIFT) != SLOT_SHARED:
-                    fault(w, FaultKind.NOT_SHARED, site, lane, at, bytes)
+                    fault(w, FaultKind.NOT_SHARED, site, lane, at, u32(bytes))
                 if (barrier >> SLOT_SHIFT) != SLOT_SHARED:
-                    fault(w, FaultKind.NOT_SHARED, site, lane, barrier, 8)
+                    fault(w, FaultKind.NOT_SHARED, site, lane, barrier, u32(8))
                 at = at & OFFSET_MASK
                 barrier = barrier & OFFSET_MASK
             if (at & (bytes - 1)) != 0:
-                fault(w, FaultKind.MISALIGNED, site, lane, at, bytes)
-            target = hold_shared(w, lane, at, bytes, site)
+                fault(w, FaultKind.MISALIGNED, site, lane, at, u32(bytes))
+            target = hold_shared(w, lane, at, u64(bytes), site)
             reached = barrier_beside(w, lane, at, barrier, site)
             if w.cta.fault == 0:
                 t = new(w, lane, mover, at | SHARED, target, values, site)
                 heard_at(t, barrier, reached)
-                transfer_filled(t, Shape.WORDS)
+                transfer_filled(t, u32(Shape.WORDS))
                 start(t)
 
     return Native(store, f"async_{kind}x{count}{'_generic' if generic else ''}")
@@ -119,8 +119,8 @@ def to_global(kind: str, access: int) -> Native:
             left = left & (left - 1)
             at = to[lane]
             if (at & (bytes - 1)) != 0:
-                fault(w, FaultKind.MISALIGNED, site, lane, at, bytes)
-            target = hold(w, lane, at, bytes, access, site)
+                fault(w, FaultKind.MISALIGNED, site, lane, at, u32(bytes))
+            target = hold(w, lane, at, u64(bytes), access, site)
             if w.cta.fault == 0:
                 start(new(w, lane, mover, at, target, values, site))
 

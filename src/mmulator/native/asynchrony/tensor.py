@@ -180,7 +180,7 @@ def tell_row(w: ptr_to(Warp), t: ptr_to(Transfer), box: ptr_to(Box), rank: u32, 
         accessed_one(w, t.lane, base + at, box.row, access, t.site)
     else:
         for c in range(u64(box.row) // CHUNK):
-            accessed_one(w, t.lane, base + swizzled(box, at + c * CHUNK), CHUNK, access, t.site)
+            accessed_one(w, t.lane, base + swizzled(box, at + c * CHUNK), u32(CHUNK), access, t.site)
 
 
 @native(inline=True)
@@ -209,7 +209,7 @@ def move_tensor_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32)
         rows = u32(run_of_rows(box, end - number))
         if rounded == 0 and as_they_are(box, rows, beyond, at) != 0:
             for n in range(rows):
-                accessed_one(w, t.lane, box.address + offset + n * further, bytes, READS, t.site)
+                accessed_one(w, t.lane, box.address + offset + u64(n) * further, bytes, READS, t.site)
             left = box.targets
             while left != 0:
                 rank = trailing_zeros(left)
@@ -225,7 +225,7 @@ def move_tensor_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32)
             for _ in range(rows):
                 fill_row(box, room)
                 if (beyond & u32(u64(along) < u64(box.size[1]))) != 0:
-                    accessed_one(w, t.lane, box.address + offset + box.low, bytes, READS, t.site)
+                    accessed_one(w, t.lane, box.address + offset + u64(box.low), bytes, READS, t.site)
                     copy_bytes(room + box.low, t.source + (offset - box.first + u64(box.low)), bytes)
                     if rounded != 0:
                         round_to_tf32(cast_ptr(u32, room + box.low), bytes // 4)
@@ -283,8 +283,8 @@ def store_function(op: str) -> Native:
             whole = as_they_are(box, rows, beyond, at) if not op else u32(0)
             if whole != 0:
                 for n in range(rows):
-                    tell_row(w, t, box, w.cta.rank, at + u64(n) * u64(box.pitch), READS)
-                    accessed_one(w, t.lane, box.address + offset + n * further, bytes, writes, t.site)
+                    tell_row(w, t, box, w.cta.rank, at + u64(n) * u64(box.pitch), u32(READS))
+                    accessed_one(w, t.lane, box.address + offset + u64(n) * further, bytes, writes, t.site)
                 take_rows(
                     t.target + (offset - box.first), further, memory, at, u64(box.pitch), rows, u64(box.row), box.swizzle,
                     box.shift,
@@ -294,8 +294,8 @@ def store_function(op: str) -> Native:
                 for _ in range(rows):
                     if (beyond & u32(u64(along) < u64(box.size[1]))) != 0:
                         target = t.target + (offset - box.first + u64(box.low))
-                        tell_row(w, t, box, w.cta.rank, at, READS)
-                        accessed_one(w, t.lane, box.address + offset + box.low, bytes, writes, t.site)
+                        tell_row(w, t, box, w.cta.rank, at, u32(READS))
+                        accessed_one(w, t.lane, box.address + offset + u64(box.low), bytes, writes, t.site)
                         take_row(box, room, memory, at)
                         if not op:
                             copy_bytes(target, room + box.low, bytes)
@@ -307,7 +307,7 @@ def store_function(op: str) -> Native:
                     along = along + box.step[1]
             next_row(box, rows)
             number = number + rows
-        return 0
+        return u64(0)
 
     return Native(move, f"move_tensor_{op or 'store'}")
 
@@ -381,7 +381,7 @@ def load_box(
         t.source = hold_tensor(w, lane, box, READ, site)
         t.units = box.rows
         if w.cta.fault == 0:
-            transfer_filled(t, Shape.BOX)
+            transfer_filled(t, u32(Shape.BOX))
             start(t)
 
 
@@ -451,7 +451,7 @@ def tensor_store(
             t.source = shared_of(w.cta.cluster, w.cta.rank) + first_byte(box)
             t.source_bytes = box.place + lines_of_box(box) - first_byte(box)
             if w.cta.fault == 0:
-                transfer_filled(t, Shape.BOX)
+                transfer_filled(t, u32(Shape.BOX))
                 start(t)
         if w.cta.fault != 0:
             note_copy(w, lane, maps[lane], from_, coordinates)

@@ -146,9 +146,9 @@ def do_units(t: ptr_to(Transfer), end: u32) -> None:
         return
     if gone(cluster, t):
         return
-    transfer_moves(t, 1)
+    transfer_moves(t, u32(1))
     bytes = call_mover(cluster.movers[t.kind], w, t, first, end)
-    transfer_moves(t, 0)
+    transfer_moves(t, u32(0))
     t.done = end
     cluster.patience = 0
     if end == t.units:

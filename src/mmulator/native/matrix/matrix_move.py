@@ -45,7 +45,7 @@ def load_function(space: str, form: Form) -> Native:
     def ldmatrix(w: ptr_to(Warp), at: ptr_to(u64), registers: ptr, site: u32) -> None:
         rows = stack(ptr, 32)
         if translate(w, lanes_with_rows(form), at, bytes, READ, site, rows) != 0:
-            for block in range(count):
+            for block in range(i64(count)):
                 own = registers_of(form, block, registers)
                 rows_to_registers(form, eight(rows, block), own)
 

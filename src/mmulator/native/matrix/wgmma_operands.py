@@ -26,7 +26,7 @@ WARPS = 4  # of a warpgroup
 @native(inline=True)
 def operand_seen(w: ptr_to(Warp), at: u64, site: u32) -> None:
     """What is said of an access to UNIT bytes of a matrix."""
-    accessed_one(w, 0, of_descriptor(w, at), UNIT, by(READ, Proxy.ASYNC), site)
+    accessed_one(w, u32(0), of_descriptor(w, at), u32(UNIT), by(READ, Proxy.ASYNC), site)
 
 
 @native(inline=True)

@@ -69,7 +69,7 @@ def reach(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u3
     """`hold`, of what is accessed now."""
     host = hold(w, lane, at, bytes, access, site)
     if u64(host) != 0:
-        accessed_one(w, lane, at, bytes, access, site)
+        accessed_one(w, lane, at, u32(bytes), access, site)
     return host
 
 

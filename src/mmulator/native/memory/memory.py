@@ -170,7 +170,7 @@ def load_function(space: str, size: int, count: int) -> Native:
             return
         if masked:
             if shape == Shape.ROW and mask != FULL:
-                put([masked_load(vector, first + (0 - u64(low) * bytes), bits_mask(mask))], dst)
+                put([masked_load(vector, first + (u64(0) - u64(low) * bytes), bits_mask(mask))], dst)
                 return
         left = mask
         if shape == Shape.ROW and mask == FULL:
@@ -233,7 +233,7 @@ def load_word_function(space: str) -> Native:
             store(a, places)
             slow(w, mask, places, image, site)
             return load(U32, image)
-        step = extract(a, 1) - extract(a, 0) if (mask & 3) == 3 else 8
+        step = extract(a, 1) - extract(a, 0) if (mask & 3) == 3 else u64(8)
         if step == 8:  # every other word, perhaps, of cells of two
             cells = first - u64(low) * 8
             if (mask & mask_bits((a - iota(U64, 0, 8)) != cells)) == 0:

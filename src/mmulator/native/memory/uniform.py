@@ -91,7 +91,7 @@ def load_function(space: str, size: int, count: int) -> Native:
             if own_slot:
                 strange = at > OFFSET_MASK
             if not strange:
-                other = 0
+                other = u32(0)
                 host = cast_ptr(element, find_host(w, trailing_zeros(mask), at | base, bytes, READ, site))
         if u64(host) != 0:
             for c in unrolled(count):

@@ -208,7 +208,7 @@ def _slots(space: str) -> Native:
 
     def translate_slots(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)) -> u32:
         if mask == 0 or w.cta.fault != 0:
-            return 0
+            return u32(0)
         a = load(U64, at)
         first = at[trailing_zeros(mask)]
         slot = first >> SLOT_SHIFT
@@ -228,7 +228,7 @@ def _slots(space: str) -> Native:
                     return mask
         if only_global:
             if outside_global(w, mask, at, bytes, site) != 0:
-                return 0
+                return u32(0)
         return translate_each(w, mask, at, bytes, access, site, out)
 
     return Native(translate_slots, "translate" if space == "generic" else f"translate_{space}")
@@ -289,13 +289,13 @@ def _offsets_into(slot: int, space: str) -> Native:
         w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)
     ) -> u32:
         if mask == 0 or w.cta.fault != 0:
-            return 0
+            return u32(0)
         a = load(U64, at)
         beyond = mask_bits(a > OFFSET_MASK) & mask
         if beyond != 0:
             lane = trailing_zeros(beyond)
             fault(w, FaultKind.BEYOND_SPACE, site, lane, at[lane], bytes)
-            return 0
+            return u32(0)
         if slot == SLOT_SHARED:
             if in_one_cta(w, mask, at, bytes, out) != 0:
                 accessed(w, mask, at, SHARED, bytes, access, site)
@@ -348,7 +348,7 @@ def origin_function(space: str, bytes: int, access: int, sums: bool = False) -> 
             own = (slot == SLOT_SHARED or slot == SLOT_LOCAL) if base == 0 else slot != base >> SLOT_SHIFT
             if own:
                 if not any_space:
-                    return Shape.UNKNOWN
+                    return u32(Shape.UNKNOWN)
                 start = start | SHARED
             else:
                 window = window_of(cta, first + base, site)
@@ -357,12 +357,12 @@ def origin_function(space: str, bytes: int, access: int, sums: bool = False) -> 
                 host = window.host
                 if writes:
                     if window.writable == 0:
-                        return Shape.UNKNOWN
+                        return u32(Shape.UNKNOWN)
                 if base == 0 and not sums:
-                    give_way(cta.cluster, host, size, writes)
+                    give_way(cta.cluster, host, size, u32(writes))
         place = first - start
         if size < bytes or (first & (bytes - 1)) != 0:
-            return Shape.UNKNOWN
+            return u32(Shape.UNKNOWN)
         shape = u32(Shape.ROW)
         apart = mask
         if (mask & 3) != 3 or extract(a, 1) != first:
@@ -370,15 +370,15 @@ def origin_function(space: str, bytes: int, access: int, sums: bool = False) -> 
         if apart == 0:
             span = (u64(32 - leading_zeros(mask)) - low) * bytes
             if span > size or place > size - span:
-                return Shape.UNKNOWN
+                return u32(Shape.UNKNOWN)
         elif (mask & mask_bits(a != first)) == 0:
-            shape = Shape.ONE
+            shape = u32(Shape.ONE)
             if place > size - bytes:
-                return Shape.UNKNOWN
+                return u32(Shape.UNKNOWN)
         else:
-            shape = Shape.SPREAD
+            shape = u32(Shape.SPREAD)
             if (mask & mask_bits(((a - start) > (size - bytes)) | ((a & (bytes - 1)) != 0))) != 0:
-                return Shape.UNKNOWN
+                return u32(Shape.UNKNOWN)
         at = stack(u64, 32)
         store(a, at)
         accessed(w, mask, at, base, bytes, access, site)
@@ -397,12 +397,12 @@ def local_function(bytes: int, access: int) -> Native:
     def origin_local(w: ptr_to(Warp), mask: u32, a: U64, site: u32, out: ptr_to(ptr), places: ptr_to(u64)) -> u32:
         size = w.cta.launch.local_bytes
         if size < bytes or (mask & mask_bits((a > (size - bytes)) | ((a & (bytes - 1)) != 0))) != 0:
-            return Shape.UNKNOWN
+            return u32(Shape.UNKNOWN)
         store(a, places)
         accessed(w, mask, places, SLOT_LOCAL << SLOT_SHIFT, bytes, access, site)
         store(a + iota(U64) * size, places)
         out[0] = w.local
-        return Shape.SPREAD
+        return u32(Shape.SPREAD)
 
     return Native(origin_local, f"origin_local_{bytes}_{access}", inline=True)
 

@@ -191,7 +191,7 @@ def move_cancel(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u
         rank = trailing_zeros(left)
         left = left & (left - 1)
         at = t.payload[TO] & WITHIN
-        accessed_one(w, t.lane, at | (rank << RANK_SHIFT) | SHARED, RESPONSE, WRITES, t.site)
+        accessed_one(w, t.lane, at | (u64(rank) << RANK_SHIFT) | SHARED, u32(RESPONSE), WRITES, t.site)
         response = cast_ptr(u64, shared_of(w.cta.cluster, rank) + (at - SHARED_BASE))
         response[0] = low
         response[1] = high

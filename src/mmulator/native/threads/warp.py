@@ -73,7 +73,7 @@ def match_function(every: bool, ty: Ty) -> Native:
             same = mask_bits(load(ty.vec(32), a) == a[lane]) & mask
             if every:
                 if same == mask:
-                    agree = agree | (1 << lane)
+                    agree = agree | (u32(1) << lane)
                     d[lane] = mask
                 else:
                     d[lane] = 0
@@ -104,7 +104,7 @@ def redux_function(op: str, signed: bool) -> Native:
             same = mask_bits(load(U32, members) == members[lane]) & active & mask
             out = cast_ptr(ty.vec(32), d)
             out[0] = select(bits_mask(same), ty.vec(32)(result), out[0])
-            left = left & ~(same | (1 << lane))
+            left = left & ~(same | (u32(1) << lane))
 
     return Native(redux, f"redux_{op}_{ty.name}")
 
