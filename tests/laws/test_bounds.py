@@ -115,7 +115,7 @@ WALKS: dict[str, tuple[int, str]] = {
     "complete_for_sleepers: number != q.issued and operation_at(q, number).completes == Completes.GROUP": (
         AMORTISED, "number grows"),
     "carry_out_wgmma: at < limit and w.cta.fault == 0": (AMORTISED, "compute says 1 at least"),
-    "compute: more != 0": (4, "count grows to WGMMA_STEPS"),
+    "compute: more": (4, "count grows to WGMMA_STEPS"),
     "accumulators_early: done != mine.issued and _issued(mine, done).group == group": (AMORTISED, "done grows"),
     "accumulators_committed: at != mine.issued": (AMORTISED, "at grows"),
     "accumulators_left: at != mine.issued": (AMORTISED, "at grows"),
@@ -123,7 +123,7 @@ WALKS: dict[str, tuple[int, str]] = {
     "exchange: asked < rows and asked <= number + AHEAD": (256, "rows"),
     "no_transfers: cluster.under_way != 0": (TRANSFERS, "each round takes one out"),
     "transfer_for_sleepers: cluster.under_way != 0 and cluster.flips == flips": (TRANSFERS, "as the next"),
-    "finish_transfers: cluster.under_way != 0 and faulty(cluster) == 0": (TRANSFERS, "each round takes one out, or a fault"),
+    "finish_transfers: cluster.under_way != 0 and (not faulty(cluster))": (TRANSFERS, "each round takes one out, or a fault"),
     "advance: u64(older) != u64(t) and w.cta.fault == 0": (TRANSFERS, "each round takes one out"),
     "wait_bulk: place != 0": (TRANSFERS, "place shrinks"),
     "settle: log.open != log.count": (4096, "entries of the log"),
@@ -311,8 +311,8 @@ SHIFTS: dict[str, tuple[int, str]] = {
     "box.shift": (7, "take_swizzle"), "box.shift_low": (7, "take_swizzle"), "shift": (63, "take_swizzle; of an element"),
     "box.type": (24, "take_type knows it"), "code": (24, "take_type knows it"), "swizzle": (31, "take_swizzle knows it"),
     "u64(kind)": (63, "of a fault"),
-    "select(box.elements == 1, u32(0), u32(UNIT_BITS))": (4, "a constant"),
-    "granule": (4, "of a sheet"), "u64(granule)": (4, "of a sheet"), "U64(u64(granule))": (4, "of a sheet"),
+    "select(box.elements == 1, 0, u32(UNIT_BITS))": (4, "a constant"),
+    "granule": (4, "of a sheet"), "u64(granule)": (4, "of a sheet"), "U64(granule)": (4, "of a sheet"),
     "need": (4, "of a sheet"), "u64(need)": (4, "of a sheet"), "more": (4, "of a sheet"), "mode - 1": (4, "of a sheet"),
     "mode": (3, "two bits of a descriptor"), "copied": (31, "a lane"),
 }  # fmt: skip

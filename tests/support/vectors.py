@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.compiler.lowering.binding import meaning_of
+from mmulator.compiler.meaning import meaning_of
 from mmulator.host.module import Module
 from mmulator.isa.form import Form
 from mmulator.isa.match import match, row_of

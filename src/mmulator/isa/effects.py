@@ -93,6 +93,7 @@ class Algebra(Enum):
     DIFFERENCE = "a - b"
     PRODUCT = "a * b"
     QUOTIENT = "a / b"
+    FUSED = "a * b + c, rounded once"
     RECIPROCAL = "1 / a"
     EXPONENTIAL = "2 ** a"
     FUNCTION = "another function of a"

@@ -10,6 +10,7 @@ from mmulator.isa.pieces import (
     D_A_B,
     D_A_B_C,
     FTZ,
+    FUSED,
     RND,
     RND_REQUIRED,
     SAT,
@@ -87,12 +88,12 @@ def _approximate(name: str, algebra: Algebra = Algebra.FUNCTION) -> Row:
 
 ROWS: tuple[Row, ...] = (
     *(each for name, effects in ARITHMETIC for each in _arithmetic(name, effects)),
-    _float("fma", RND_REQUIRED, FTZ, SAT, _F32, operands=D_A_B_C, ptx=(2, 0), sm=20),
-    _float("fma", RND_REQUIRED, _F64, operands=D_A_B_C, ptx=(1, 4), sm=13),
-    _float("fma", RND_REQUIRED, FTZ, type_("f32x2"), operands=D_A_B_C, ptx=(8, 6), sm=100),
+    _float("fma", RND_REQUIRED, FTZ, SAT, _F32, operands=D_A_B_C, effects=FUSED, ptx=(2, 0), sm=20),
+    _float("fma", RND_REQUIRED, _F64, operands=D_A_B_C, effects=FUSED, ptx=(1, 4), sm=13),
+    _float("fma", RND_REQUIRED, FTZ, type_("f32x2"), operands=D_A_B_C, effects=FUSED, ptx=(8, 6), sm=100),
     _float(
         "fma", RND_REQUIRED, SAT, _F32, one("atype", "f16", "bf16"),
-        operands=(dst("f32"), src("a", "atype"), src("b", "atype"), src("c", "f32")),
+        operands=(dst("f32"), src("a", "atype"), src("b", "atype"), src("c", "f32")), effects=FUSED,
         ptx=(8, 6), sm=100,
     ),
     _float("mad", RND_REQUIRED, FTZ, SAT, _F32, operands=D_A_B_C),

@@ -13,6 +13,7 @@ from mmulator.isa.pieces import (
     D_A_B_C,
     F16,
     FTZ,
+    FUSED,
     RN,
     RN_REQUIRED,
     SAT,
@@ -61,10 +62,10 @@ ROWS: tuple[Row, ...] = (
         for name, effects in ARITHMETIC
         for each in (_half(name, RN, FTZ, SAT, _F16, effects=effects), _half(name, RN, _BF16, effects=effects))
     ),
-    _half("fma", RN_REQUIRED, FTZ, SAT, _F16, operands=D_A_B_C),
-    _half("fma", RN_REQUIRED, FTZ, one("relu", "relu"), _F16, operands=D_A_B_C, ptx=(7, 0), sm=80),
-    _half("fma", RN_REQUIRED, _RELU, _BF16, operands=D_A_B_C, ptx=(7, 0), sm=80, needs=()),
-    _half("fma", RN_REQUIRED, one("oob", "oob"), _RELU, type_(*F16, *BF16), operands=D_A_B_C, ptx=(8, 1), sm=90),
+    _half("fma", RN_REQUIRED, FTZ, SAT, _F16, operands=D_A_B_C, effects=FUSED),
+    _half("fma", RN_REQUIRED, FTZ, one("relu", "relu"), _F16, operands=D_A_B_C, effects=FUSED, ptx=(7, 0), sm=80),
+    _half("fma", RN_REQUIRED, _RELU, _BF16, operands=D_A_B_C, effects=FUSED, ptx=(7, 0), sm=80, needs=()),
+    _half("fma", RN_REQUIRED, one("oob", "oob"), _RELU, type_(*F16, *BF16), operands=D_A_B_C, effects=FUSED, ptx=(8, 1), sm=90),
     *(
         each
         for (name, effects), ptx in zip(SIGNS, ((6, 5), (6, 0)))

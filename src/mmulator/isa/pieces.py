@@ -89,6 +89,7 @@ ARITHMETIC = (
     ("sub", Effects(algebra=Algebra.DIFFERENCE)),
     ("mul", Effects(algebra=Algebra.PRODUCT)),
 )
+FUSED = Effects(algebra=Algebra.FUSED)
 SIGNS = (("abs", Effects(algebra=Algebra.MAGNITUDE)), ("neg", Effects(algebra=Algebra.NEGATION)))
 
 BF16_NEEDS = (Need("bf16", (7, 8), 90), Need("bf16x2", (7, 8), 90))

@@ -73,7 +73,7 @@ class _Sums:
     def _added(self, n: int, ins: Instruction) -> list[tuple[Hashable, Operand]]:
         """What a sum adds, in both orders: the one as a term, the other as an operand."""
         _, *given = ins.operands
-        if ins.opcode == "fma":
+        if ins.effects.algebra is Algebra.FUSED:
             return [(self._product(n, given[0], given[1]), given[2])]
         if ins.effects.algebra is Algebra.SUM:
             return [(self._term(given[0]), given[1]), (self._term(given[1]), given[0])]
