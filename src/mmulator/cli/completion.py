@@ -13,7 +13,7 @@ def instruction_words(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def explained_words(context: typer.Context, incomplete: str) -> list[str]:
-    """The same, and the rules of the sanitizer where there is no word yet."""
+    """Words of instructions, and where there is no word yet the rules of the sanitizer, too."""
     from mmulator.rules import RULES, TOPICS
 
     words = instruction_words(context, incomplete)

@@ -20,7 +20,7 @@ def select(condition: Value, yes: Any, no: Any) -> Value:
 
 
 def bitcast(ty: Ty, value: Value) -> Value:
-    """The same bits as another type."""
+    """The bits of a value as another type."""
     if ty.llvm == value.ty.llvm:
         return Value(value.b, ty, value.text)
     return value.b.emit(ty, f"bitcast {value.typed} to {ty.llvm}")
@@ -301,7 +301,7 @@ def elements_at(pointer: Value, indices: Value) -> Value:
 
 
 def cast_ptr(to: Any, pointer: Value) -> Value:
-    """The same pointer, to another type."""
+    """A pointer to another type, with the address of `pointer`."""
     return Value(pointer.b, ptr_to(to), pointer.text)
 
 

@@ -161,7 +161,7 @@ def run(backend: Backend, b: Batch) -> tuple[Array, Array]:
 
 
 def model(b: Batch, device: str) -> tuple[Array, Array]:
-    """The same as the machine has it."""
+    """What the machine makes of the cases."""
     from mmulator.host.cpu import Cpu
 
     return run(Cpu(device), b)

@@ -157,7 +157,7 @@ def _safe(o: Operation, step: Step, b: Mbarrier, arrivals: int, bytes: int, gpu:
 
 
 def _safe_together(o: Operation, b: Mbarrier, arrivals: int, bytes: int) -> bool:
-    """The same of lanes that act with one instruction: what has been seen on a GPU, which traps on some of the rest."""
+    """Whether lanes may act at an mbarrier with one instruction: what has been seen on a GPU, which traps on some of the rest."""
     if b.pending == 0 or arrivals == b.pending:
         return False
     match o.does:
@@ -273,7 +273,7 @@ def run(backend: Backend, module: Any, found: list[Program], most: int = STEPS) 
 
 
 def expected(found: list[Program]) -> tuple[Array, Array]:
-    """The same as the model has it."""
+    """The results that the model gives."""
     results = np.zeros((len(found), STEPS, LANES), np.uint64)
     for number, p in enumerate(found):
         for n, lanes in enumerate(p.results):

@@ -271,7 +271,7 @@ def differences(b: Batch, got: tuple[Array, Array], want: tuple[Array, Array]) -
 
 
 def model(b: Batch, device: str) -> tuple[Array, Array]:
-    """The same as the machine has it."""
+    """What the machine makes of the cases."""
     from mmulator.host.cpu import Cpu
 
     return run(Cpu(device), b)

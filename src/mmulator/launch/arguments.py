@@ -152,7 +152,7 @@ class _Pool:
         self.arguments.pointers.append((at, number))
 
     def place_maps(self, maps: Sequence[TensorMap], at: int, where: str) -> None:
-        """The same for tensor maps, one after the other in memory of their own."""
+        """Place tensor maps, one after the other, in memory of their own."""
         memory = np.zeros(MAP_BYTES * len(maps), np.uint8)
         self.place(memory, at, where)
         own = len(self.arguments.buffers) - 1

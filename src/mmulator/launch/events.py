@@ -35,7 +35,7 @@ class Subscriber(Protocol):
         """Before the launch runs: what native code needs. The grid may be one that another launch has left."""
 
     def attach(self, resident: Any) -> None:
-        """The same for the memory of a cluster, before one runs there."""
+        """Prepare the memory of a cluster, before one runs there."""
 
     def log(self, worker: int) -> int:
         """Where the log of a worker is."""

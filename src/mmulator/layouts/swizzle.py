@@ -41,7 +41,7 @@ class Swizzle:
         return self.place(np.asarray(address, np.int64), base_offset)
 
     def place(self, x: Any, base_offset: Any) -> Any:
-        """The same for anything that has the operators of an integer: native code is made with it, too."""
+        """The swizzled place of `x`, which is anything with the operators of an integer: native code is made with it, too."""
         return x ^ ((((x >> 7) - base_offset) & self.mask) << 4)
 
 

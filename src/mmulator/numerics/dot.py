@@ -51,7 +51,7 @@ class Term:
         return -magnitude if self.significand < 0 else magnitude
 
     def normalised(self, emin: int) -> Term:
-        """The same value with its leading bit at the exponent, if that is not below emin."""
+        """An equal value with its leading bit at the exponent, if that is not below emin."""
         shift = min(self.fraction + 1 - abs(self.significand).bit_length(), self.exponent - emin)
         if self.significand == 0 or shift <= 0:
             return self

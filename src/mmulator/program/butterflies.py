@@ -119,7 +119,7 @@ class _Sums:
         return self._term(a), part, self.of(a) | bits[0] & ALL
 
     def _term(self, operand: Operand) -> Hashable:
-        """The same for what is one value but for rounding."""
+        """A name for a value that is equal for what is one value but for rounding."""
         place = self._through(operand)
         if place is not None and place[1].effects.algebra is Algebra.PRODUCT:
             return self._product(place[0], *place[1].operands[1:3])

@@ -92,5 +92,5 @@ def find_against(
 
 @native
 def find(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, at: u64, bytes: u32) -> ptr_to(Found):
-    """The same where there is no other access."""
+    """The entry of a finding about one access."""
     return find_against(w, rule, site, lanes, at, bytes, 0, 0, 0, 0)

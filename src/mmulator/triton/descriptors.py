@@ -134,7 +134,7 @@ def im2col(
     address: int, swizzle: int, size: int, kind: TensorType, block: Sequence[int], shape: Sequence[int], strides: Sequence[int],
     nan: bool, lower: Sequence[int], upper: Sequence[int], steps: Sequence[int], label: str,
 ) -> bytes:  # fmt: skip
-    """The same for images. block: pixels of a column, channels of a pixel. lower, upper: corners of the bounding box, D, H, W.
+    """An im2col tensor map. block: pixels of a column, channels of a pixel. lower, upper: corners of the bounding box, D, H, W.
     steps: element strides."""
     pixels, channels = (int(n) for n in block)
     return _encoded(

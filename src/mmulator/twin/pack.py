@@ -279,8 +279,8 @@ def store_b_row(d: list[Decoded], top: Value | None, plan: Plan, row: Value) -> 
 
 
 def store_b_short(plan: Plan, values: list[Value], pairs: list[Value], top: Value | None, row: Value) -> Value:
-    """The same of types that Short serves. values: the elements, 16 columns each; pairs: of 64 columns, columns t and t + 32 in
-    the lanes of t, for t below 16 and from there on; of 16 columns the columns."""
+    """Store packed elements of B, of types that Short serves. values: the elements, 16 columns each; pairs: of 64 columns,
+    columns t and t + 32 in the lanes of t, for t below 16 and from there on; of 16 columns the columns."""
     t, columns = plan.b, 16 * len(values)
     for v, bits in enumerate(values):
         store(Short(t, bits).value(), row, v * 16 * LANE)

@@ -303,7 +303,7 @@ class BlockEmitter:
         return self.spread(self._source(operand, type_name))
 
     def one(self, operand: Operand, type_name: str) -> Value | None:
-        """The same as one value, if it is known to be the same in all lanes."""
+        """An operand's value as one value, if all lanes are known to have one."""
         if self.events is not None or (isinstance(operand, Reg) and self.one_of(self._value(operand.name)) is None):
             return None
         return self.one_of(self._source(operand, type_name))
@@ -363,7 +363,7 @@ class BlockEmitter:
         return self.spread(self._address(operand))
 
     def one_address(self, operand: Address) -> Value | None:
-        """The same as one value, if it is known to be the same in all lanes."""
+        """An address as one value, if all lanes are known to have one."""
         if self.events is not None or (isinstance(operand.base, Reg) and self.one_of(self._value(operand.base.name)) is None):
             return None
         return self.one_of(self._address(operand))

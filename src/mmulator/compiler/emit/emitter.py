@@ -81,7 +81,7 @@ class Emitter(BlockEmitter):
         self.kernel.movers[kind] = address(move.under(self.events) or move)
 
     def mover(self, move: Native) -> int:
-        """The same for one of many functions that do transfers of a kind: the number, in this kernel, of this one."""
+        """The number, in this kernel, of one of the many functions that do transfers of a kind."""
         at = address(move.under(self.events) or move)
         movers = self.kernel.movers
         number = next((n for n, known in movers.items() if known == at), max((TransferKind.OWN - 1, *movers)) + 1)

@@ -23,7 +23,8 @@ _RANK = 0xFF << RANK_SHIFT
 
 @means("mapa")
 def mapa(e: Emitter, ins: Instruction) -> None:
-    """The same place in the shared memory of another block: a window of 16 MiB a rank, in every block alike."""
+    """The address in the shared memory of another block that corresponds to `a`: each rank has a window of 16 MiB, in every block
+    alike."""
     own = U64(e.source(ins.operands[1], ins.form["type"]))
     rank = U64(e.source(ins.operands[2], "u32"))
     write_result(e, ins.operands[0], (own & (0xFFFFFFFFFFFFFFFF ^ _RANK)) | ((rank << RANK_SHIFT) & _RANK), ins)

@@ -54,7 +54,7 @@ def _short(m: Mods) -> bool:
 
 
 def unsigned(value: Value) -> Value:
-    """The same bits, unsigned."""
+    """The bits of a value as an unsigned one."""
     return to(UNSIGNED[value.ty.bits], value)
 
 

@@ -123,7 +123,7 @@ def taken() -> BaseException | None:
 
 
 def untaken() -> BaseException | None:
-    """The same, left where it is."""
+    """The error behind the last call of this thread that failed, which stays there to be taken."""
     found = _told.__dict__.get("error")
     return found if isinstance(found, BaseException) else None
 

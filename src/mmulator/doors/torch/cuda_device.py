@@ -51,7 +51,7 @@ def exchange_device(index: int) -> int:
 
 
 def maybe_exchange_device(index: int) -> int:
-    """The same; torch wants to tell the two apart."""
+    """Exchange the device as `exchange_device` does; torch wants two functions."""
     return exchange_device(index)
 
 
@@ -182,7 +182,7 @@ def _dtypes() -> set[Any]:
 
 
 def accelerator() -> dict[str, Any]:
-    """The same for torch.accelerator."""
+    """The functions of the device for torch.accelerator."""
     return {
         "_get_accelerator": lambda check=None: torch.device("cuda"),
         "_accelerator_getAccelerator": lambda: torch.device("cuda"),

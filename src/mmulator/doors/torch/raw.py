@@ -59,7 +59,7 @@ def guard() -> ctypes.c_uint64:
 
 
 def _retagged(tensor: torch.Tensor, kind: int) -> torch.Tensor:
-    """The same memory as a tensor of another device, by way of DLPack."""
+    """A tensor's memory as a tensor of another device, by way of DLPack."""
     capsule = torch._C._to_dlpack(tensor)
     ctypes.c_int64.from_address(_pointer_of(capsule, b"dltensor") + 8).value = kind
     return torch._C._from_dlpack(capsule)

@@ -114,7 +114,7 @@ class CuteLayout:
         return total
 
     def upcast(self, factor: int) -> CuteLayout:
-        """The same layout in units `factor` times as large. Raises OperandError where a stride is no whole number of
+        """The layout in units `factor` times as large. Raises OperandError where a stride is no whole number of
         them."""
         if factor == 1:
             return self

@@ -55,7 +55,7 @@ def as_text(
 
 
 def draw(canvas: Canvas, left: float, top: float, cells: Mapping[int, Drawn], lines: Iterable[int]) -> None:
-    """The same as a picture, `left` and `top` being the corner of the first cell."""
+    """Draw lines as a picture. left, top: corner of the first cell."""
     lines = list(lines)
     for slot in range(8):
         canvas.text(left + (slot + 0.5) * WIDTH, top - 7, f"+{CHUNK * slot}", 11, "dim", anchor="middle")

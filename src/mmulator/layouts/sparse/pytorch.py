@@ -162,7 +162,7 @@ def _rounded(values: Array) -> Array:
 
 
 def _filled(s: Compressed) -> Compressed:
-    """The same matrix with chunks of fewer non-zeros than are kept filled up as cuSPARSELt does: with the last columns."""
+    """A sparse matrix whose chunks with too few non-zeros are filled up as cuSPARSELt does: with the last columns."""
     dense = expand(s).reshape(*s.metadata.shape, 4)
     full = dense.view(f"u{dense.itemsize}") != 0
     column = np.arange(4)
@@ -234,7 +234,7 @@ def _layout(shape: tuple[int, ...], form: Form) -> tuple[np.dtype[Any], Index]:
 
 
 def _ordered(values: Array, nibbles: Metadata, form: Form) -> Compressed:
-    """The same dense matrix with ordered metadata, where a zero makes that possible."""
+    """Values and metadata of an equal dense matrix whose metadata is ordered, where a zero makes that possible."""
     if granularity(form) is not TF32:
         pair = values.reshape(*nibbles.shape, 2)
         first, second = nibbles & 3, nibbles >> 2

@@ -87,7 +87,7 @@ def change(cluster: ptr_to(Cluster), barrier: ptr_to(u64), arrivals: u64, bytes:
 
 @native
 def complete_part(cluster: ptr_to(Cluster), barrier: ptr_to(u64), arrivals: u64, bytes: u64) -> u32:
-    """The same for an operation that drops nothing."""
+    """Complete arrivals and bytes of a phase, by an operation that drops nothing. Returns 1 if the next phase begins."""
     return change(cluster, barrier, arrivals, bytes, 0)
 
 

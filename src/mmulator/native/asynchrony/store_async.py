@@ -109,7 +109,7 @@ def to_shared(kind: str, count: int, generic: bool) -> Native:
 
 @cache
 def to_global(kind: str, access: int) -> Native:
-    """The same to global memory, of which nobody hears."""
+    """A store or reduction to global memory, of which no mbarrier hears."""
     bytes, new = type_bits(kind) // 8, issue_function(kind, 1)
 
     def store(w: ptr_to(Warp), mask: u32, to: ptr_to(u64), values: ptr_to(u64), mover: u32, site: u32) -> None:

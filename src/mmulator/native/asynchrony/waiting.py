@@ -34,7 +34,7 @@ def wait_for_lanes(w: ptr_to(Warp), mask: u32, pc: i32) -> i32:
 
 @native
 def wait_for_partners(w: ptr_to(Warp), mask: u32, pc: i32) -> i32:
-    """The same, when the partners are lanes of this warp: nobody else can let these go on."""
+    """Put lanes to sleep that wait for other lanes of their own warp: nobody else can let these go on."""
     w.held = w.held | mask
     return wait_for_lanes(w, mask, pc)
 

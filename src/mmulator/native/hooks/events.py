@@ -299,7 +299,7 @@ def cluster_ends(cluster: ptr_to(Cluster)) -> None:
 
 @hook
 def cluster_finished(cluster: ptr_to(Cluster)) -> None:
-    """The same, and its transfers are complete."""
+    """A cluster is over, and its transfers are complete."""
 
 
 @hook
@@ -325,14 +325,15 @@ def bytes_read(
 
 @hook
 def rows_read(w: ptr_to(Warp), at: ptr_to(u64), base: u64, matrices: u32, trans: u32, out: ptr_to(u32), site: u32) -> None:
-    """The same before an ldmatrix of 8x8 elements of 16 bits, of its registers."""
+    """Before an ldmatrix of 8x8 elements of 16 bits: which lanes of its registers will have a value."""
 
 
 @hook
 def tile_read(
     w: ptr_to(Warp), table: ptr, at: u64, base: u64, stride: i64, bits: u32, held: u32, out: ptr_to(u32), site: u32
 ) -> None:
-    """The same of a wmma.load: elements of so many bits, `held` of them in a register, at at | base."""
+    """Before a wmma.load: which lanes of its registers will have a value. Elements have `bits` bits, a register holds `held`, at
+    at | base."""
 
 
 @hook
@@ -369,7 +370,7 @@ def product_of(table: ptr_to(i32), a: ptr_to(u32), b: ptr_to(u32), c: ptr_to(u32
 def product_in_shared(
     w: ptr_to(Warp), table: ptr_to(WgmmaTable), a_desc: u64, b_desc: u64, a: ptr_to(u32), d: ptr_to(u32), site: u32
 ) -> None:
-    """The same of a wgmma; d: in, the lanes that have a value in what it adds to."""
+    """Which lanes of D have a value, of a wgmma. d: on entry the lanes that have a value in what it adds to."""
 
 
 @hook

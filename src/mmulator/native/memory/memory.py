@@ -204,7 +204,7 @@ def load_function(space: str, size: int, count: int) -> Native:
 
 @cache
 def load_word_function(space: str) -> Native:
-    """The same for one element of 32 bits a lane, in vector registers: the stack is for lanes that do not lie together."""
+    """A load of one element of 32 bits a lane, in vector registers: the stack is for lanes that do not lie together."""
     slow, look, far = load_function(space, 4, 1), origin_function(space, 4, READ), space in ("global", "generic")
 
     def load_word(w: ptr_to(Warp), mask: u32, a: U64, site: u32) -> U32:

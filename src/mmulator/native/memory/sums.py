@@ -46,7 +46,7 @@ def settled(cluster: ptr_to(Cluster)) -> None:
 
 @native(inline=True)
 def give_way(cluster: ptr_to(Cluster), host: u64, bytes: u64, writes: u32) -> None:
-    """The same before a pointer to so many bytes of the host is given out."""
+    """Settle waiting sums before a pointer to so many bytes of the host is given out."""
     sums = cluster.sums
     if sums.touched != 0:
         if writes != 0 or (host < sums.end and u64(sums.start) < host + bytes):
@@ -55,5 +55,5 @@ def give_way(cluster: ptr_to(Cluster), host: u64, bytes: u64, writes: u32) -> No
 
 @native
 def settle_of(w: ptr_to(Warp)) -> None:
-    """The same where a warp orders what it has done before what it does next."""
+    """Settle waiting sums where a warp orders what it has done before what it does next."""
     settled(w.cta.cluster)

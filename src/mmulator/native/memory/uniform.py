@@ -37,7 +37,7 @@ def _slowly(space: str, size: int, count: int) -> Native:
 
 @cache
 def run_function(space: str, size: int) -> Native:
-    """The same for so many addresses, one after the other, of which most lie in one window: an element of each in a word of
+    """A load from so many addresses, one after the other, of which most lie in one window: an element of each in a word of
     `dst`. sites: of their instructions."""
     element, one = _ELEMENT[size], load_function(space, size, 1)
     near = space == "global"

@@ -239,7 +239,7 @@ translate, translate_global = _slots("generic"), _slots("global")
 
 @native
 def translate_shared(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)) -> u32:
-    """The same for addresses of the shared window."""
+    """Host pointers for addresses of the shared window, of the lanes that may go on."""
     cta = w.cta
     if mask == 0 or cta.fault != 0:
         return 0
@@ -283,7 +283,7 @@ def translate_to_shared(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32,
 
 
 def _offsets_into(slot: int, space: str) -> Native:
-    """The same for a space whose addresses are offsets into one window, below 4 GiB."""
+    """Host pointers for a space whose addresses are offsets into one window, below 4 GiB."""
 
     def translate_offsets(
         w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)
@@ -392,7 +392,8 @@ def origin_function(space: str, bytes: int, access: int, sums: bool = False) -> 
 
 @cache
 def local_function(bytes: int, access: int) -> Native:
-    """The same of .local, where each lane has its own: SPREAD or UNKNOWN. places: what to add to `out`."""
+    """How the lanes' addresses of .local lie, where each lane has its own memory: SPREAD or UNKNOWN. places: what to add to
+    `out`."""
 
     def origin_local(w: ptr_to(Warp), mask: u32, a: U64, site: u32, out: ptr_to(ptr), places: ptr_to(u64)) -> u32:
         size = w.cta.launch.local_bytes

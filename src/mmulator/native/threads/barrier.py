@@ -107,7 +107,7 @@ def barrier(w: ptr_to(Warp), mask: u32, id: u32, count: u32, op: u32, pred: u32,
 def barrier_named(
     w: ptr_to(Warp), mask: u32, ids: ptr_to(u32), counts: ptr_to(u32), op: u32, pred: u32, next: i32, site: u32
 ) -> i32:
-    """The same with barrier and count in registers, which lanes that come together must agree on."""
+    """A barrier whose number and count are in registers, on which lanes that come together must agree."""
     lane = trailing_zeros(mask)
     other = mask & mask_bits((load(U32, ids) != ids[lane]) | (load(U32, counts) != counts[lane]))
     if other != 0:

@@ -144,8 +144,8 @@ def next_cluster(launch: ptr_to(Launch)) -> u64:
 
 @native
 def begin_next(cluster: ptr_to(Cluster)) -> u64:
-    """The same for the worker that this cluster's memory belongs to, which may take several at once: fewer as fewer are left, so
-    that all workers end together."""
+    """Begin the next cluster of the worker that this cluster's memory belongs to. It may take several at once: fewer as fewer are
+    left, so that all workers end together."""
     launch = cluster.launch
     share = cluster.share
     if u64(share) == 0:

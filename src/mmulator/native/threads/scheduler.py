@@ -299,8 +299,8 @@ def run_row(cluster: ptr_to(Cluster)) -> i32:
 
 @native
 def run_clusters(cluster: ptr_to(Cluster), budget: i64) -> i32:
-    """The same; back after about `budget` blocks of code, or when they are over. `begun` then says whether cluster `number` is
-    half-done."""
+    """Run clusters, and come back after about `budget` blocks of code, or when they are over. `begun` then says whether cluster
+    `number` is half-done."""
     cluster.left = budget
     cluster.since = cycles()
     environment = stack(u64, 2)

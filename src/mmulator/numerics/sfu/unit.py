@@ -226,7 +226,7 @@ NAN16 = 0x7FFF
 
 
 def f16_to_f32(half: int) -> int:
-    """The same number as f32 bits (exact). NaN gives the canonical NaN."""
+    """The number of an f16 as f32 bits (exact). NaN gives the canonical NaN."""
     sign, e, f = (half & 0x8000) << 16, half >> 10 & 0x1F, half & 0x3FF
     if e == 31:
         return NAN if f else sign | INFINITY

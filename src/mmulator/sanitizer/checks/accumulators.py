@@ -137,7 +137,7 @@ def accumulators_conflict(
 def accumulators_early(
     w: ptr_to(Warp), mine: ptr_to(Accumulators), rule: u32, site: u32, lanes: u32, number: u32, word: u32
 ) -> None:
-    """The same where nothing has waited for that operation. From here on its group is complete."""
+    """Report an access to an accumulator whose operation nothing has waited for. From here on its group is complete."""
     accumulators_conflict(w, mine, rule, site, lanes, number, word)
     if rule != A_READ.number:
         group = _issued(mine, number - 1).group
@@ -193,7 +193,7 @@ def accumulators_unfenced(w: ptr_to(Warp), cell: ptr_to(Cell), site: u32, word: 
 
 @native
 def accumulators_between(w: ptr_to(Warp), mine: ptr_to(Accumulators), site: u32, number: u32, word: u32) -> u32:
-    """The same where a wgmma (number + 1) used it before."""
+    """Report an accumulator that a wgmma (number + 1) used before."""
     accumulators_conflict(w, mine, FENCE_MISSING.number, site, FULL, number, word)
     return 1
 
@@ -227,7 +227,7 @@ def accumulators_use_d(w: ptr_to(Warp), mine: ptr_to(Accumulators), number: u32,
 
 @native
 def accumulators_use_a(w: ptr_to(Warp), mine: ptr_to(Accumulators), number: u32, fenced: u32) -> u32:
-    """The same of A in registers."""
+    """Check the registers of A that a wgmma is about to use. Returns what was told of them, or `fenced`."""
     op = operation(w, u64(number))
     slots = cast_ptr(i32, op.table.a_slots)
     told = fenced

@@ -147,7 +147,7 @@ def knows(w: ptr_to(Warp), lane: u32, agent: u32, clock: u32) -> u32:
 
 @native(inline=True)
 def knows_in_plane(w: ptr_to(Warp), plane: u32, lane: u32, agent: u32, clock: u32) -> u32:
-    """The same of a plane that is fenced."""
+    """Whether a lane knows a clock of an agent, by a plane that is fenced."""
     o = orders_of(w.cta.cluster)
     k = knower_of(o, w)
     at = plane * 32 + lane

@@ -58,7 +58,7 @@ def latest_in(w: ptr_to(Warp), lanes: u32, agent: u32, plane: u32) -> u32:
 # of other clusters -------------------------------------------------------------------------------------------------------
 @native
 def issue_knows_foreign(w: ptr_to(Warp), lanes: u32, number: u32, agent: u32, others: u32, clock: u32, plane: u32) -> u32:
-    """The same of what the first of `others`, lanes from an agent on, did in another cluster."""
+    """Whether lanes know what the first of `others`, lanes from an agent on, did in another cluster."""
     cluster = w.cta.cluster
     ids = load(U32, knower_of(orders_of(cluster), w).now.views, plane * 32)
     left = lanes

@@ -251,7 +251,7 @@ def collect_plane(
 
 @native
 def collect_all(o: ptr_to(Orders), c: ptr_to(Collector), first: u32, of: ptr_to(Knowledge), mask: u32) -> None:
-    """The same of all planes."""
+    """Collect the views of all planes."""
     for p in range(o.planes):
         ids = plane_of(of.views, p)
         collect_plane(o, c.views + p, c.seen + p, first, ids, plane_of(of.own, p), plane_of(of.copied, p), mask)
@@ -318,7 +318,7 @@ def acquire_views(o: ptr_to(Orders), lanes: ptr_to(u32), mask: u32, views: ptr_t
 
 @native
 def acquire_behind(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, views: ptr_to(u32), plane: u32) -> None:
-    """The same, of which what is known goes to a plane: KNOWN, or ACQUIRED, ... of what was only seen."""
+    """Acquire views, of which what is known goes to a plane: KNOWN, or ACQUIRED, ... of what was only seen."""
     join_lanes(o, plane_of(k.now.views, plane), mask, views[KNOWN])
     for p in range(o.planes):
         if p != KNOWN and (plane == KNOWN or p < PROXIES):

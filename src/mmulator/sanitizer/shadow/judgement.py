@@ -29,8 +29,14 @@ from mmulator.sanitizer.shadow.records import (
 
 (
     _WRITE_WRITE, _READ_WRITE, _IN_WARP, _BETWEEN, _IN_CLUSTER, _COPY_READ, _COPY_OVERWRITTEN, _COPY_SOURCE, _SCOPE, _HALF,
-    _REPLICATED, _STEADY, _STEADY_LATER, _, _,
-) = (r.number for r in rules.RULES)  # fmt: skip
+    _REPLICATED, _STEADY, _STEADY_LATER,
+) = (
+    r.number for r in (
+        rules.WRITE_WRITE, rules.READ_WRITE, rules.IN_WARP, rules.BETWEEN_BLOCKS, rules.IN_CLUSTER, rules.COPY_READ,
+        rules.COPY_OVERWRITTEN, rules.COPY_SOURCE, rules.SCOPE, rules.HALF_STRONG, rules.REPLICATED_READ, rules.STEADY,
+        rules.STEADY_LATER,
+    )
+)  # fmt: skip
 AGAIN = 63  # of the word of a finding: the write is not the first one there
 LARGEST = 16  # bytes of a write that may be of what was there
 

@@ -1,0 +1,34 @@
+"""Words: docstrings say what they are about."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tests.support import places
+
+PACKAGE = places.ROOT / "src" / "mmulator"
+# Docstrings that begin with a pronoun, or with "Of" and no noun of their own, in the whole package: fewer each time.
+VAGUE = ("It ", "Its ", "They ", "Those ", "Of ", "That ")
+MOST_VAGUE = 166
+
+
+def docstrings() -> Iterator[tuple[str, str]]:
+    """(place, docstring) of every module, class and function."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                text = ast.get_docstring(node)
+                if text:
+                    yield f"{path.relative_to(PACKAGE)}:{getattr(node, 'lineno', 1)} {getattr(node, 'name', '')}", text
+
+
+def test_a_docstring_does_not_lean_on_its_neighbour() -> None:
+    """A first sentence names its subject: nobody has to read what stands above."""
+    found = [place for place, text in docstrings() if text.startswith(("The same", "Likewise", "As above", "Ditto"))]
+    assert not found
+
+
+def test_vague_beginnings_get_fewer() -> None:
+    found = [place for place, text in docstrings() if text.startswith(VAGUE)]
+    assert len(found) <= MOST_VAGUE, found
