@@ -137,7 +137,7 @@ def launch(file: Path, change: str | None = None, seed: int = 0, **more: Any) ->
 
 
 def on_the_driver(file: Path, change: str | None, seed: int, said: dict[str, Any]) -> Any:
-    """The same, of arrays that a driver has allocated and the host has filled, or a part of them."""
+    """Run a text on arrays that a driver has allocated and the host has filled, or a part of them."""
     driver = Driver(Settings(sanitize="strict", seed=seed, timeout=60, threads=said.get("threads")))
     driver.readers.clear()
     chance, params = np.random.default_rng(0), b""

@@ -112,7 +112,7 @@ class CompiledKernel:
 
     @cached_property
     def site_kinds(self) -> np.ndarray:
-        """Of each site what it is to a rule of wgmma's registers (sanitizer/checks/accumulators.py: Site)."""
+        """What each site is to a rule of wgmma's registers (sanitizer/checks/accumulators.py: Site)."""
         from mmulator.sanitizer.checks.accumulators import kinds_of
 
         return kinds_of(self.sites)

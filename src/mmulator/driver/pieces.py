@@ -120,7 +120,7 @@ class Pieces:
 
 
 def _region(group: Iterable[Allocation]) -> Region:
-    """Of allocations that overlap, in their order. Who else has some of one may write it when nobody looks."""
+    """The region of allocations that overlap, in their order. Another owner of one may write it when nobody looks."""
     first, *others = group
     if not others:
         return Region(first.address, first.size, first.label, first.writable, first.room, written=first.written)

@@ -80,7 +80,7 @@ class _Sums:
         return []
 
     def _partner(self, operand: Operand) -> tuple[Hashable, int] | None:
-        """Of a value of the lane's partner: its term there, and the bits in which the two may differ then. Values of 64
+        """The term that a value of the lane's partner has there, and the bits in which the two may differ then. Values of 64
         bits come in halves."""
         place = self._through(operand)
         if place is None:
@@ -103,7 +103,7 @@ class _Sums:
             operand = place[1].operands[1]
 
     def _shuffled(self, operand: Operand) -> tuple[Hashable, int, int] | None:
-        """Of what comes from the lane's partner: its term, which part of it, and the bits in which the two may differ."""
+        """The term of what comes from the lane's partner, which part of it, and the bits in which the two may differ."""
         place = self._through(operand)
         if place is None or place[1].effects.flow is not Flow.LANES or place[1].form["mode"] != "bfly":
             return None

@@ -75,7 +75,7 @@ FAULTS: Mapping[FaultKind, Rule | Callable[[Grid, ResidentCta], Rule | None]] = 
 
 # memory of native code -----------------------------------------------------------------------------------------------
 def of_cluster(resident: Resident) -> Sequence[np.ndarray] | None:
-    """Of each mbarrier and of each warp at each (sanitizer/checks/mbarriers.py)."""
+    """Records of each mbarrier, and of each warp at each (sanitizer/checks/mbarriers.py)."""
     if not resident.grid.kernel.mbarriers:
         return None
     warps, ctas = len(resident.warps), resident.size
@@ -89,7 +89,7 @@ def of_cluster(resident: Resident) -> Sequence[np.ndarray] | None:
 
 
 def of_blocks(resident: Resident) -> Sequence[np.ndarray] | None:
-    """Of each warp and each block of a cluster (sanitizer/checks/ends.py)."""
+    """Records of each warp and each block of a cluster (sanitizer/checks/ends.py)."""
     warps, ctas = len(resident.warps), resident.size
     if ctas == 1:
         return None

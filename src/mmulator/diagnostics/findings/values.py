@@ -73,7 +73,8 @@ def _no_source(c: Context) -> str:
 
 
 def _unwritten(c: Context) -> str:
-    """Of device memory. Without another instruction it is an atomic operation, which uses what it finds itself."""
+    """The words of a finding about device memory. Without another instruction it is an atomic operation, which uses what it
+    finds."""
     if c.other is None:
         return f"{c.instruction.mnemonic} combines with bytes of device memory that neither the host nor a kernel has written"
     use = _DOES[c.words[0]].format(c.instruction.mnemonic)
@@ -90,7 +91,7 @@ SENTENCES: Mapping[int, Callable[[Context], str]] = {
 
 
 def _atomics(kernel: CompiledKernel) -> np.ndarray:
-    """Of each site whether it is an atomic operation, and one that looks at what is there."""
+    """Whether each site is an atomic operation, and one that looks at what is there."""
     acts = ((i.effects.memory is Memory.ATOMIC, i.form["op"]) for i in kernel.sites)
     kinds = (0 if not atomic else EXCHANGE if op == "exch" else COMBINES for atomic, op in acts)
     return np.array([*kinds, 0], np.uint8)

@@ -127,7 +127,7 @@ def wake_at(cluster: ptr_to(Cluster), barrier: u64) -> None:
 
 @native
 def time_out(cluster: ptr_to(Cluster)) -> boolean:
-    """Nobody can go on: waits for mbarriers end early, as on a chip after some time. False if nobody waits."""
+    """End waits for mbarriers early, as a chip does after some time, when nobody can go on. False if nobody waits."""
     warps = cast_ptr(Warp, cluster.warps)
     found = boolean(False)
     for i in range(cluster.warp_count):
