@@ -11,7 +11,7 @@ from mmulator.cli.output import WrongUsage, check_writable, colours, narrow, pri
 
 if TYPE_CHECKING:
     from mmulator.findings import Finding
-    from mmulator.jobs.sanitized import Judged, Wish
+    from mmulator.jobs.sanitized import Judged, SanitizerOptions
     from mmulator.jobs.suppressions import Suppression
     from mmulator.sarif import Baseline
 
@@ -20,9 +20,9 @@ _COLOURS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "note": "\x1b[1m"}
 _SEVERITY = re.compile(rf": ({'|'.join(_COLOURS)}):(?= |$)")
 
 
-def wish(seeds: int | None, rules: str | None, prove: bool, strict: bool, keep_going: bool = False) -> Wish:
+def wish(seeds: int | None, rules: str | None, prove: bool, strict: bool, keep_going: bool = False) -> SanitizerOptions:
     """What options ask for. Raises WrongUsage."""
-    from mmulator.jobs.sanitized import Wish
+    from mmulator.jobs.sanitized import SanitizerOptions
     from mmulator.rules.choice import chosen
 
     try:
@@ -32,7 +32,7 @@ def wish(seeds: int | None, rules: str | None, prove: bool, strict: bool, keep_g
     if not looked_for:
         raise WrongUsage(f"--rules {rules}: nothing is left to look for", hint="such as races,wgmma-* or -races")
     tries = max(seeds or 0, PROOF_SEEDS) if prove else 0
-    return Wish(seeds or 1, looked_for, tries, keep_going)
+    return SanitizerOptions(seeds or 1, looked_for, tries, keep_going)
 
 
 PROOF_SEEDS = 64

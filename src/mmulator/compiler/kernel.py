@@ -53,7 +53,7 @@ from mmulator.program.registers import entry_registers
 from mmulator.program.runnable import require_supported
 from mmulator.program.shared import shared_layout
 from mmulator.program.skips import Skips, skips_of
-from mmulator.program.undefined import Doubt, doubt
+from mmulator.program.undefined import MaybeUndefined, doubt
 from mmulator.program.uniform import uniform_registers
 from mmulator.ptx.resources import named_symbols, parameter_bytes, parameter_offsets
 from mmulator.ptx.tree import Function, Instruction, Module, Symbol, Variable
@@ -95,7 +95,7 @@ class Jit:
         require_supported(module, functions)
         self.shared = shared_layout(module, functions)
         live = {n: liveness(f) for n, f in self.program.functions.items()}
-        self.doubtful: dict[str, Doubt] = {}
+        self.doubtful: dict[str, MaybeUndefined] = {}
         self.variables: dict[str, dict[str, Variable]] = {}
         self.origins: dict[str, dict[str, Symbol]] = {}
         if undefined_used.under(options.events) is not None:

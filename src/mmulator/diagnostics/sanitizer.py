@@ -9,7 +9,7 @@ import numpy as np
 
 from mmulator.diagnostics.findings.memory import OF_CLUSTER, OF_LAUNCH
 from mmulator.diagnostics.findings.sentences import findings_of
-from mmulator.diagnostics.stillness import Calm
+from mmulator.diagnostics.stillness import Quiescence
 from mmulator.launch.arena import pointer
 from mmulator.native.state import Log
 from mmulator.rules import Severity
@@ -44,7 +44,7 @@ class Sanitizer:
         return SANITIZE
 
     def begin(self, grid: Grid) -> None:
-        self.grid, self.calm, self.livelock = grid, Calm(), False
+        self.grid, self.calm, self.livelock = grid, Quiescence(), False
         self.tables = np.zeros((grid.workers, ROOM), FOUND)
         self.logs = np.zeros(grid.workers, LOG)
         self.logs["entries"] = pointer(self.tables) + np.arange(grid.workers) * self.tables.strides[0]

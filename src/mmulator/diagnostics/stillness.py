@@ -43,7 +43,7 @@ class _Seen:
     still: float = float("-inf")
 
 
-class Calm:
+class Quiescence:
     """Of all clusters that have been looked at."""
 
     def __init__(self) -> None:

@@ -47,7 +47,7 @@ def begin(device: str) -> None:
 
 
 @dataclass(frozen=True)
-class Wish:
+class LaunchOptions:
     """What options or markers say of a test's launches; None where they say nothing."""
 
     device: str | None = None
@@ -59,7 +59,7 @@ class Wish:
     keep_going: bool | None = None
 
     @classmethod
-    def of_markers(cls, item: pytest.Item) -> Wish:
+    def of_markers(cls, item: pytest.Item) -> LaunchOptions:
         """The closest marker counts, for each value by itself. Raises UsageError."""
         known = [f.name for f in fields(cls)]
         said: dict[str, Any] = {}
@@ -258,13 +258,16 @@ class Tests:
             use(driver)  # if the test made one of its own
 
     def _settings(self, item: pytest.Item, before: Settings) -> Settings:
-        option, wish = self.option, Wish.of_markers(item)
+        option, wish = self.option, LaunchOptions.of_markers(item)
         base = option.mmulator_seed
-        for said in (wish, Wish(seed=None if base is None else seed_of(base, item.nodeid), seeds=option.mmulator_seeds,
-                                timeout=option.mmulator_timeout, rules=option.mmulator_rules,
-                                sanitize=REPORT if option.mmulator_sanitize else None,
-                                keep_going=option.mmulator_keep_going or None), before):  # fmt: skip
-            wish = Wish(*(b if a is None else a for a, b in ((getattr(w, f.name) for w in (wish, said)) for f in fields(Wish))))
+        given = LaunchOptions(
+            seed=None if base is None else seed_of(base, item.nodeid), seeds=option.mmulator_seeds,
+            timeout=option.mmulator_timeout, rules=option.mmulator_rules, sanitize=REPORT if option.mmulator_sanitize else None,
+            keep_going=option.mmulator_keep_going or None,
+        )  # fmt: skip
+        for said in (wish, given, before):
+            pairs = ((getattr(wish, f.name), getattr(said, f.name)) for f in fields(LaunchOptions))
+            wish = LaunchOptions(*(b if a is None else a for a, b in pairs))
         return replace(before, **vars(wish))
 
     @pytest.hookimpl(tryfirst=True)

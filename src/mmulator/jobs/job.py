@@ -74,7 +74,7 @@ from mmulator.jobs.inputs import (
 )
 from mmulator.jobs.maps import resolve
 from mmulator.jobs.pattern import accumulators
-from mmulator.jobs.sanitized import Judged, Way, Wish
+from mmulator.jobs.sanitized import Judged, SanitizerOptions, Way
 from mmulator.jobs.suppressions import Suppression
 from mmulator.layouts.tensormap import TensorMap
 
@@ -257,7 +257,7 @@ def read_expectation(
 # running ------------------------------------------------------------------------------------------------------------
 def run_job(
     job: Job, *, timeout: float | None = None, threads: int | None = None, progress: Progress | None = None,
-    watch: Sequence[Watched] = (), sanitize: Wish | None = None, workers: Any = None,
+    watch: Sequence[Watched] = (), sanitize: SanitizerOptions | None = None, workers: Any = None,
 ) -> JobResult:  # fmt: skip
     """Load, launch, compare. Arrays of the job's arguments are updated in place. sanitize: what the sanitizer is asked for; of
     several seeds the first decides what is in the arrays. workers: a client of a Dask cluster."""

@@ -22,7 +22,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
-class Wish:
+class SanitizerOptions:
     """What is asked for. seeds: under how many the kernel runs, from the job's on. rules: what is looked for. prove: of how many
     seeds one is looked for under which the results differ. keep_going: behind an access out of bounds the launch goes on."""
 
@@ -46,7 +46,9 @@ class Judged:
     known: tuple[Finding, ...] = ()
 
     @classmethod
-    def of(cls, found: Sequence[Finding], wish: Wish, expected: Sequence[Suppression], seeds: Sequence[int]) -> Judged:
+    def of(
+        cls, found: Sequence[Finding], wish: SanitizerOptions, expected: Sequence[Suppression], seeds: Sequence[int]
+    ) -> Judged:  # fmt: skip
         asked = [f for f in found if f.rule in wish.rules]
         findings, suppressed, idle = sorted_out(asked, expected)
         quiet = tuple(f for f in found if f.rule in NOTES - wish.rules) if wish.rules & set(RULES) - NOTES else ()
@@ -122,7 +124,7 @@ def _same(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def run(
-    launch: Callable[..., Report], kernel: Kernel, arrays: dict[str, np.ndarray], first: int, wish: Wish,
+    launch: Callable[..., Report], kernel: Kernel, arrays: dict[str, np.ndarray], first: int, wish: SanitizerOptions,
     expected: Sequence[Suppression], again: Callable[[int, Way], object], progress: Progress | None = None,
 ) -> tuple[Report, Judged]:  # fmt: skip
     """The report of the first seed's launch, which is what memory has afterwards, and what all seeds found.

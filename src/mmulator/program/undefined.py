@@ -17,7 +17,7 @@ from mmulator.ptx.tree import Address, Immediate, Instruction, Reg, Symbol, Vect
 
 
 @dataclass(frozen=True)
-class Doubt:
+class MaybeUndefined:
     """Of a function: registers that may be undefined where they are read, those of them that may be so because of what was
     loaded, those that may because some register was never written, and those that only a shuffle makes so, which reads from a
     lane outside its member mask. watched: global memory may have no value either."""
@@ -39,7 +39,7 @@ _TILES = Flow.ROWS, Flow.TILE
 
 
 def flow_of(ins: Instruction, watched: bool = False) -> Flow:
-    """How the results of an instruction come by a value. watched: as of Doubt."""
+    """How the results of an instruction come by a value. watched: as of MaybeUndefined."""
     effects = ins.effects
     flow = effects.flow
     if flow in (Flow.LOADED, Flow.TILE) and not in_doubt(ins) and not (watched and _of_device(ins)):
@@ -73,8 +73,8 @@ def may_miss(ins: Instruction) -> bool:
     return flow_of(ins) is Flow.LANES and not (isinstance(mask, Immediate) and mask.bits("b32") == 0xFFFFFFFF)
 
 
-def doubt(function: FunctionBlocks, live: Liveness, watched: bool = False) -> Doubt:
-    """What may be undefined in a function. watched: as of Doubt."""
+def doubt(function: FunctionBlocks, live: Liveness, watched: bool = False) -> MaybeUndefined:
+    """What may be undefined in a function. watched: as of MaybeUndefined."""
     given = {p.name for p in (*function.function.params, *function.function.returns)}
     own = {p.name for p in function.function.params} if function.function.is_entry else set()
     steps = [i for b in function.blocks for i in (*b.body, *([b.last] if b.last is not None else ()))]
@@ -94,7 +94,7 @@ def doubt(function: FunctionBlocks, live: Liveness, watched: bool = False) -> Do
     every = spread({*unwritten}, True)
     misses = any(flow is Flow.LANES and may_miss(i) for flow, i, *_ in flows)
     missed = every - spread({*unwritten}, True, False) if misses else frozenset()
-    return Doubt(every, spread(set(), True), spread({*unwritten}, False), missed, watched)
+    return MaybeUndefined(every, spread(set(), True), spread({*unwritten}, False), missed, watched)
 
 
 def takes_doubt(

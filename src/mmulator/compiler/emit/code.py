@@ -10,7 +10,7 @@ from mmulator.native.state import Kind
 from mmulator.program.as_ptxas.inflight import Moved
 from mmulator.program.image import LocalFrame
 from mmulator.program.skips import Skips
-from mmulator.program.undefined import Doubt
+from mmulator.program.undefined import MaybeUndefined
 from mmulator.ptx.tree import Instruction, Module, Symbol, Variable
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class KernelCode(Names, Protocol):
     params: dict[str, int]
     parameter_bytes: int
     stack: int
-    doubtful: dict[str, Doubt]
+    doubtful: dict[str, MaybeUndefined]
     variables: dict[str, dict[str, Variable]]
     origins: dict[str, dict[str, Symbol]]
     skips: Skips

@@ -11,7 +11,7 @@ from mmulator.codegen.types import ptr_to, u8, u32
 from mmulator.codegen.values import Builder, Value, constant
 from mmulator.program.blocks import Block
 from mmulator.program.frames import Frame, state_of
-from mmulator.program.undefined import Doubt
+from mmulator.program.undefined import MaybeUndefined
 
 FULL = 0xFFFFFFFF
 
@@ -29,7 +29,7 @@ class Writer(Protocol):
 class Shadow:
     """Of one block. A mask is 32 bits, one a lane; None: all of them."""
 
-    def __init__(self, e: Writer, doubt: Doubt) -> None:
+    def __init__(self, e: Writer, doubt: MaybeUndefined) -> None:
         self.e, self.doubt = e, doubt
         self.known: dict[str, Value] = {}
         self.dirty: dict[str, None] = {}

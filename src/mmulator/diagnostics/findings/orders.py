@@ -11,10 +11,10 @@ from mmulator.launch.arena import blank, pointer
 from mmulator.launch.grid import Grid
 from mmulator.launch.resident import Resident
 from mmulator.native.state import COPIES, LANES, NUM_BARRIERS
-from mmulator.sanitizer.order.clocks import ALL, FIRST, ISSUES, PROXIES, Collector, Knower, Orders
+from mmulator.sanitizer.order.clocks import ALL, FIRST, ISSUES, PROXIES, Collector, Orders, WarpClocks
 from mmulator.sanitizer.order.locations import LOCATIONS, Location
 from mmulator.sanitizer.order.phases import PHASERS, Phaser
-from mmulator.sanitizer.order.world import PLACES, Place, Stranger, World
+from mmulator.sanitizer.order.world import PLACES, ForeignAgent, Place, World
 
 SPARE_AGENTS, VIEWS_OF_THREAD = 256, 64
 MOST_VIEWS, MOST_SNAPSHOTS, MOST_ROWS = 1 << 28, 1 << 27, 1 << 26  # bytes, of which only what is used is ever touched
@@ -53,9 +53,9 @@ def of_cluster(resident: Resident) -> list[np.ndarray]:
     pool[stride * ALL : stride * (ALL + 1)] = 0xFFFFFFFF
     parts = {
         "pool": pool, "counts": blank(capacity, _WORD), "free": blank(capacity, _WORD),
-        "knowers": _bytes(Knower, warps), "barriers": _bytes(Collector, ctas * NUM_BARRIERS), "gone": _bytes(Collector, ctas),
+        "knowers": _bytes(WarpClocks, warps), "barriers": _bytes(Collector, ctas * NUM_BARRIERS), "gone": _bytes(Collector, ctas),
         "phasers": _bytes(Phaser, PHASERS * kernel.mbarriers), "locations": _bytes(Location, LOCATIONS),
-        "issues": _bytes(Collector, ISSUES * warps * bool(kernel.matrix.tiles)), "strangers": _bytes(Stranger, threads),
+        "issues": _bytes(Collector, ISSUES * warps * bool(kernel.matrix.tiles)), "strangers": _bytes(ForeignAgent, threads),
     }  # fmt: skip
     base, least = threads * (1 + copies), PROXIES if kernel.mbarriers or kernel.movers or kernel.matrix.tiles else 1
     return _filled(

@@ -38,8 +38,8 @@ from mmulator.sanitizer.order.views import (
     RELEASED_WIDE,
     U32,
     Collector,
-    Knower,
     Orders,
+    WarpClocks,
     acquire_behind,
     acquire_views,
     clear_collector,
@@ -65,7 +65,7 @@ from mmulator.sanitizer.order.views import (
 
 # fences ---------------------------------------------------------------------------------------------------------------
 @native
-def fence_plane(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, plane: u32) -> None:
+def fence_plane(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, plane: u32) -> None:
     """What lanes know and did up to here is in a plane, too; the warp's clock must tick behind it."""
     at = plane * 32
     m = bits_mask(mask)
@@ -81,7 +81,7 @@ def fence_plane(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, plane: u32) -> 
 
 
 @native
-def know_acquired(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, plane: u32) -> None:
+def know_acquired(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, plane: u32) -> None:
     """What relaxed loads of lanes have seen, they know now."""
     at = plane * 32
     ids = load(U32, k.now.views, at)
@@ -95,7 +95,7 @@ def know_acquired(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, plane: u32) -
 
 
 @native
-def release_fenced(o: ptr_to(Orders), c: ptr_to(Collector), k: ptr_to(Knower), mask: u32, plane: u32) -> None:
+def release_fenced(o: ptr_to(Orders), c: ptr_to(Collector), k: ptr_to(WarpClocks), mask: u32, plane: u32) -> None:
     """A relaxed store or arrival: what lanes know and did before their last fences, of RELEASED or RELEASED_WIDE, goes into a
     collector."""
     at = plane * 32
@@ -106,7 +106,7 @@ def release_fenced(o: ptr_to(Orders), c: ptr_to(Collector), k: ptr_to(Knower), m
 
 
 @native(inline=True)
-def fenced_lanes(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, plane: u32) -> u32:
+def fenced_lanes(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, plane: u32) -> u32:
     """Lanes of a mask that have something in a plane: a fence lies behind them, or they know of one."""
     if o.planes <= plane:
         return 0
@@ -301,7 +301,7 @@ def forget_all(cluster: ptr_to(Cluster)) -> None:
         o.everything[p] = ALL
     for i in range(cluster.warp_count):
         k = o.knowers + i
-        fill_bytes(k, 0, Knower.size)
+        fill_bytes(k, 0, WarpClocks.size)
         k.clock = 1
         k.first = i * 32
 
@@ -324,8 +324,8 @@ __all__ = [  # with what is asked for of views
     "RELEASED_WIDE",
     "U32",
     "Collector",
-    "Knower",
     "Orders",
+    "WarpClocks",
     "acquire_behind",
     "acquire_views",
     "agent_of",

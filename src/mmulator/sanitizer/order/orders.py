@@ -39,8 +39,8 @@ from mmulator.sanitizer.order.clocks import (
     RELEASED_WIDE,
     U32,
     Collector,
-    Knower,
     Orders,
+    WarpClocks,
     acquire_behind,
     acquire_views,
     clear_collector,
@@ -136,7 +136,7 @@ def order_exit(w: ptr_to(Warp), mask: u32, site: u32) -> None:
 
 
 @native
-def release_behind(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, c: ptr_to(Collector), order: u32, plane: u32) -> None:
+def release_behind(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, c: ptr_to(Collector), order: u32, plane: u32) -> None:
     """An arrival that releases; one that is relaxed releases what was before the last fence, of RELEASED or RELEASED_WIDE."""
     if (order & Order.RELEASE) != 0:
         release_lanes(o, k, mask, c)

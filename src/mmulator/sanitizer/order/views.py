@@ -39,9 +39,9 @@ NO_AGENT = 0xFFFFFFFF
 # cp.async, are in the plane; of KNOWN `own` is the warp's clock when it is asked for.
 Knowledge = Struct("Knowledge", [("views", u32, PLANES * 32), ("own", u32, PLANES * 32), ("copied", u32, PLANES * 32)])
 
-# Of a warp. first: its first agent. order: of the operation on mbarriers under way. shown: views made for others. stranger: each
-# lane's entry among the cluster's, + 1 (world.py).
-Knower = Struct("Knower", [
+# The clocks of a warp. first: its first agent. order: of the operation on mbarriers under way. shown: views made for others.
+# stranger: each lane's entry among the cluster's, + 1 (world.py).
+WarpClocks = Struct("WarpClocks", [
     ("clock", u32), ("first", u32), ("order", u32), ("shown", u32, PROXIES), ("now", Knowledge), ("stranger", u32, 32),
 ])  # fmt: skip
 
@@ -55,7 +55,7 @@ Orders = Struct("Orders", [
     ("threads", u32), ("copies", u32), ("base", u32), ("next_agent", u32), ("bound", u32), ("stride", u32),
     ("planes", u32), ("least", u32),
     ("capacity", u32), ("fresh", u32), ("free_count", u32),
-    ("pool", ptr_to(u32)), ("counts", ptr_to(u32)), ("free", ptr_to(u32)), ("knowers", ptr_to(Knower)),
+    ("pool", ptr_to(u32)), ("counts", ptr_to(u32)), ("free", ptr_to(u32)), ("knowers", ptr_to(WarpClocks)),
     ("barriers", ptr_to(Collector)), ("barrier_count", u32),  # of all CTAs
     ("gone", ptr_to(Collector)),  # what exited threads of each CTA did
     ("meeting", Collector), ("met", u32, PLANES),  # barrier.cluster: of this generation, and the views of the last
@@ -84,7 +84,7 @@ def plane_of(lanes: Any, plane: Any) -> Any:
 
 
 @native(inline=True)
-def knower_of(o: ptr_to(Orders), w: ptr_to(Warp)) -> ptr_to(Knower):
+def knower_of(o: ptr_to(Orders), w: ptr_to(Warp)) -> ptr_to(WarpClocks):
     return o.knowers + warp_number(w)
 
 
@@ -258,7 +258,7 @@ def collect_all(o: ptr_to(Orders), c: ptr_to(Collector), first: u32, of: ptr_to(
 
 
 @native
-def release_lanes(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, c: ptr_to(Collector)) -> None:
+def release_lanes(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, c: ptr_to(Collector)) -> None:
     """What lanes know and did up to here goes into a collector; what they do now comes later."""
     store(U32(k.clock), k.now.own)
     collect_all(o, c, k.first, k.now, mask)
@@ -266,7 +266,7 @@ def release_lanes(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, c: ptr_to(Col
 
 
 @native
-def raise_own(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, plane: u32) -> boolean:
+def raise_own(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, plane: u32) -> boolean:
     """Lanes that have one view to themselves learn in it what each did. True if that is all that there is to learn."""
     at = plane * 32
     ids = load(U32, k.now.views, at)
@@ -317,7 +317,7 @@ def acquire_views(o: ptr_to(Orders), lanes: ptr_to(u32), mask: u32, views: ptr_t
 
 
 @native
-def acquire_behind(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, views: ptr_to(u32), plane: u32) -> None:
+def acquire_behind(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, views: ptr_to(u32), plane: u32) -> None:
     """Acquire views, of which what is known goes to a plane: KNOWN, or ACQUIRED, ... of what was only seen."""
     join_lanes(o, plane_of(k.now.views, plane), mask, views[KNOWN])
     for p in range(o.planes):

@@ -1,8 +1,8 @@
 """Who knows of what other clusters did: through locations of global memory, in scope of the GPU or more.
 
 A *snapshot* is a copy of a view, of all clusters' pool; a *row* has a snapshot of each cluster. What is released to a location
-makes a row there. A thread that acquires it becomes a *stranger's friend*: an agent of its cluster, with a row of its own that
-learns the location's. So whoever knows this agent, by barriers and the like, knows the row. It is kept once, as it is by now: who
+makes a row there. A thread that acquires it becomes a *foreign agent*: an agent of its cluster, with a row of its own that learns
+the location's. So whoever knows this agent, by barriers and the like, knows the row. It is kept once, as it is by now: who
 has heard of an agent's first acquisition, and not of a later one, counts as if it had.
 """
 
@@ -60,7 +60,7 @@ World = Struct("World", [
 ])  # fmt: skip
 
 # An agent of a cluster that has acquired something of others, and where it did so last.
-Stranger = Struct("Stranger", [("agent", u32), ("row", u32), ("place", u64), ("version", u32)])
+ForeignAgent = Struct("ForeignAgent", [("agent", u32), ("row", u32), ("place", u64), ("version", u32)])
 
 
 def world_of(cluster: Any) -> Any:
@@ -271,7 +271,7 @@ def tell_world(cluster: ptr_to(Cluster), at: u64, id: u32) -> None:
             copy_bytes(to, entries_of(o, id), u64(o.bound) * 4)
             fill_bytes(to + o.bound, 0, u64(o.stride - o.bound) * 4)
         join_snapshot(launch, world, row_at(world, entry.row), u32(cluster.number), made)
-        strangers = cast_ptr(Stranger, o.strangers)
+        strangers = cast_ptr(ForeignAgent, o.strangers)
         for i in range(o.stranger_count):
             s = strangers + i
             if entries_of(o, id)[s.agent] != 0:
@@ -281,16 +281,16 @@ def tell_world(cluster: ptr_to(Cluster), at: u64, id: u32) -> None:
 
 
 @native
-def stranger_of(w: ptr_to(Warp), lane: u32) -> ptr_to(Stranger):
+def stranger_of(w: ptr_to(Warp), lane: u32) -> ptr_to(ForeignAgent):
     """The entry of a lane among its cluster's, known or new; null if there is no agent for it."""
     cluster = w.cta.cluster
     o = orders_of(cluster)
     k = knower_of(o, w)
-    strangers = cast_ptr(Stranger, o.strangers)
+    strangers = cast_ptr(ForeignAgent, o.strangers)
     if k.stranger[lane] == 0:
         agent = new_agent(cluster)
         if agent == NO_AGENT:
-            return cast_ptr(Stranger, null(u8))
+            return cast_ptr(ForeignAgent, null(u8))
         s = strangers + o.stranger_count
         o.stranger_count = o.stranger_count + 1
         k.stranger[lane] = o.stranger_count
@@ -355,7 +355,7 @@ def forget_strangers(cluster: ptr_to(Cluster)) -> None:
         return
     world = world_of(cluster)
     lock_world(world)
-    strangers = cast_ptr(Stranger, o.strangers)
+    strangers = cast_ptr(ForeignAgent, o.strangers)
     for i in range(o.stranger_count):
         drop_row(world, (strangers + i).row)
     o.stranger_count = 0
@@ -371,7 +371,7 @@ def view_knows_foreign(cluster: ptr_to(Cluster), id: u32, number: u32, agent: u3
     if id == ALL or agent >= o.stride or o.all_strangers != 0 or u64(world) == 0:
         return True
     view = entries_of(o, id)
-    strangers = cast_ptr(Stranger, o.strangers)
+    strangers = cast_ptr(ForeignAgent, o.strangers)
     for i in range(o.stranger_count):
         s = strangers + i
         if view[s.agent] != 0 and s.row != NOTHING:

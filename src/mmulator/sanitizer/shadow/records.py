@@ -99,7 +99,7 @@ LaunchRaces = Struct("LaunchRaces", [
 
 DOUBTS = 64
 # A write that races, if it changes the bytes.
-Doubt = Struct("Doubt", [
+PendingWrite = Struct("PendingWrite", [
     ("w", ptr_to(Warp)), ("lane", u32), ("bytes", u32), ("rule", u32), ("site", u32), ("lanes", u32), ("at", u64),
     ("other_site", u32), ("other_cta", u32), ("other_warp", u32), ("other_lanes", u32), ("word", u64), ("before", u64, 2),
 ])  # fmt: skip
@@ -109,7 +109,7 @@ Races = Struct("Races", [
     ("shared", Store), ("global_", Store), ("launch", ptr_to(LaunchRaces)),
     ("cells", ptr_to(u64)), ("sheets", ptr_to(u32)), ("stride", u32), ("sheet_count", u32),
     ("verdicts", ptr_to(Verdict)), ("patterns", ptr_to(Pattern)), ("order", u32), ("doubt_count", u32),
-    ("hints", u32, 32), ("doubts", Doubt, DOUBTS),
+    ("hints", u32, 32), ("doubts", PendingWrite, DOUBTS),
 ])  # fmt: skip
 
 # Who accesses memory now. lane: whose knowledge counts. flags, agent, clock: of its record. asynchronous: it is an operation that
