@@ -11,9 +11,9 @@ from mmulator.launch.arena import blank, pointer
 from mmulator.launch.grid import Grid
 from mmulator.launch.resident import Resident
 from mmulator.native.state import COPIES, LANES, NUM_BARRIERS
-from mmulator.sanitizer.order.clocks import ALL, FIRST, ISSUES, PROXIES, Collector, Orders, WarpClocks
 from mmulator.sanitizer.order.locations import LOCATIONS, Location
 from mmulator.sanitizer.order.phases import PHASERS, Phaser
+from mmulator.sanitizer.order.views import ALL, FIRST, ISSUES, PROXIES, Collector, Orders, WarpClocks
 from mmulator.sanitizer.order.world import PLACES, ForeignAgent, Place, World
 
 SPARE_AGENTS, VIEWS_OF_THREAD = 256, 64

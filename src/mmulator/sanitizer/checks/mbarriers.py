@@ -30,8 +30,9 @@ from mmulator.native.state import ACCOUNTS, Account, Cluster, Completes, Cta, Tr
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 from mmulator.rules import mbarriers as rules
 from mmulator.sanitizer.found import find, find_against, generic_of, host_of, of_cluster
-from mmulator.sanitizer.order.clocks import agent_of, knower_of, knows, knows_fenced, now, orders_of
+from mmulator.sanitizer.order.clocks import agent_of, knows, knows_fenced, now
 from mmulator.sanitizer.order.phases import mbarrier_agent, mbarrier_phase
+from mmulator.sanitizer.order.views import knower_of, orders_of
 
 _IN_USE, _AFTER_INVAL, _INVAL_IN_USE, _NOT_VISIBLE = (
     r.number for r in (rules.INIT_IN_USE, rules.AFTER_INVAL, rules.INVAL_IN_USE, rules.INIT_NOT_VISIBLE)

@@ -33,8 +33,9 @@ from mmulator.sanitizer.checks.proxy_state import (
 from mmulator.sanitizer.checks.proxy_wgmma import wgmma_begins, wgmma_gathers, wgmma_over
 from mmulator.sanitizer.checks.swizzles import OF_STORE, pattern_of_box, pattern_read
 from mmulator.sanitizer.found import find
-from mmulator.sanitizer.order.clocks import NO_AGENT, learn, new_agent
+from mmulator.sanitizer.order.clocks import learn, new_agent
 from mmulator.sanitizer.order.phases import phaser_of
+from mmulator.sanitizer.order.views import NO_AGENT
 from mmulator.sanitizer.shadow.records import KIND_SHIFT, PATTERN_SHIFT, Actor, Kind
 from mmulator.sanitizer.shadow.shadow import act_async, is_watched, touch
 

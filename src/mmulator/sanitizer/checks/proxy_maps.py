@@ -14,18 +14,9 @@ from mmulator.native.state import Warp
 from mmulator.rules.proxies import MAP_FENCE_MISSING, MAP_IN_FLIGHT
 from mmulator.sanitizer.checks.proxy_state import MAP_FENCES, MAP_USES, MapFence, MapUse, note_fence, proxies_of
 from mmulator.sanitizer.found import find_against
-from mmulator.sanitizer.order.clocks import (
-    KNOWN,
-    NO_AGENT,
-    Orders,
-    agent_of,
-    entries_of,
-    hold_view,
-    now,
-    orders_of,
-    view,
-)
+from mmulator.sanitizer.order.clocks import agent_of, hold_view, now, view
 from mmulator.sanitizer.order.issues import issue_knows, note_fenced
+from mmulator.sanitizer.order.views import KNOWN, NO_AGENT, Orders, entries_of, orders_of
 from mmulator.sanitizer.shadow.records import Record
 
 MAP_BYTES = 128

@@ -10,7 +10,8 @@ from mmulator.codegen.types import Struct, boolean, ptr, ptr_to, u32, u64
 from mmulator.native.asynchrony.accounts import warp_number
 from mmulator.native.state import Cluster, Cta, Warp
 from mmulator.sanitizer.found import of_cluster
-from mmulator.sanitizer.order.clocks import Collector, agent_of, drop_view, knower_of, new_agent, orders_of
+from mmulator.sanitizer.order.clocks import agent_of, drop_view, new_agent
+from mmulator.sanitizer.order.views import Collector, knower_of, orders_of
 from mmulator.sanitizer.shadow.records import Met
 
 # An issue, by the agent and clock that its end has: which thread issued it, and its warp's clock then; of a wgmma the first

@@ -17,15 +17,8 @@ from mmulator.native.state import FULL, WGMMA, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 from mmulator.sanitizer.checks.proxy_state import GATHERED, METS, group_agent, group_number, note_issue, proxies_of
 from mmulator.sanitizer.checks.swizzles import OF_A, OF_B, part_read, pattern_of_descriptor, pattern_read
-from mmulator.sanitizer.order.clocks import (
-    acquire_views,
-    clear_collector,
-    forget_seen,
-    knower_of,
-    learn,
-    orders_of,
-    release_lanes,
-)
+from mmulator.sanitizer.order.clocks import learn
+from mmulator.sanitizer.order.views import acquire_views, clear_collector, forget_seen, knower_of, orders_of, release_lanes
 from mmulator.sanitizer.shadow.before import check_met
 from mmulator.sanitizer.shadow.records import MET, Actor, Kind, Met
 from mmulator.sanitizer.shadow.shadow import act_async, touch

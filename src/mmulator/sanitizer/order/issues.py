@@ -9,7 +9,7 @@ from mmulator.codegen.ops import cast_ptr, load, mask_bits, maximum, trailing_ze
 from mmulator.codegen.types import ptr_to, u8, u32
 from mmulator.native.state import Cluster, Warp
 from mmulator.sanitizer.found import of_launch
-from mmulator.sanitizer.order.clocks import KNOWN, U32, entries_of, knower_of, orders_of
+from mmulator.sanitizer.order.views import KNOWN, U32, entries_of, knower_of, orders_of
 from mmulator.sanitizer.order.world import view_knows_foreign
 
 

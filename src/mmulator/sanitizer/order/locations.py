@@ -12,7 +12,8 @@ from mmulator.codegen.ops import cast_ptr, fill_bytes, load, mask_bits, null, st
 from mmulator.codegen.types import Struct, boolean, ptr_to, u8, u32, u64
 from mmulator.native.hooks.events import LOADS, SCOPE_MASK, SCOPE_SHIFT, SCOPES, STORES, Order
 from mmulator.native.state import Warp
-from mmulator.sanitizer.order.clocks import (
+from mmulator.sanitizer.order.clocks import fenced_lanes, release_fenced
+from mmulator.sanitizer.order.views import (
     ACQUIRED,
     ACQUIRED_WIDE,
     KNOWN,
@@ -25,11 +26,9 @@ from mmulator.sanitizer.order.clocks import (
     acquire_behind,
     clear_collector,
     drop_id,
-    fenced_lanes,
     knower_of,
     merged_views,
     orders_of,
-    release_fenced,
     release_lanes,
 )
 from mmulator.sanitizer.order.world import has_world, hear_world, overwrite_world, tell_world

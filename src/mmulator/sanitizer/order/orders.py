@@ -23,7 +23,10 @@ from mmulator.native.hooks.events import (
 )
 from mmulator.native.matrix.wgmma import WARPS
 from mmulator.native.state import COPIES, NUM_BARRIERS, Barrier, Cluster, Cta, Queue, Warp
-from mmulator.sanitizer.order.clocks import (
+from mmulator.sanitizer.order.clocks import fence_plane, fenced_lanes, forget_all, know_acquired, release_fenced
+from mmulator.sanitizer.order.locations import forget_locations, order_ordered
+from mmulator.sanitizer.order.phases import first_phase, forget_phases, next_phase, phaser_of
+from mmulator.sanitizer.order.views import (
     ACQUIRED,
     ACQUIRED_WIDE,
     ALL,
@@ -47,22 +50,15 @@ from mmulator.sanitizer.order.clocks import (
     collect_plane,
     collect_views,
     drop_id,
-    fence_plane,
-    fenced_lanes,
-    forget_all,
     forget_seen,
     give_view,
-    know_acquired,
     knower_of,
     orders_of,
     plane_of,
     raise_entries,
     raise_own,
-    release_fenced,
     release_lanes,
 )
-from mmulator.sanitizer.order.locations import forget_locations, order_ordered
-from mmulator.sanitizer.order.phases import first_phase, forget_phases, next_phase, phaser_of
 from mmulator.sanitizer.order.world import forget_strangers
 
 _CTA, _GPU = SCOPES["cta"], SCOPES["gpu"]

@@ -10,7 +10,8 @@ from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, fill_bytes, null
 from mmulator.codegen.types import Struct, ptr_to, u8, u32, u64
 from mmulator.native.state import ACCOUNTS, Cluster
-from mmulator.sanitizer.order.clocks import (
+from mmulator.sanitizer.order.clocks import new_agent
+from mmulator.sanitizer.order.views import (
     ALL,
     NO_AGENT,
     NOTHING,
@@ -24,7 +25,6 @@ from mmulator.sanitizer.order.clocks import (
     entries_of,
     forget_seen,
     merged_views,
-    new_agent,
     orders_of,
 )
 

@@ -26,7 +26,8 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.types import Struct, boolean, ptr_to, u8, u32, u64
 from mmulator.native.state import Cluster, Warp
 from mmulator.sanitizer.found import of_launch
-from mmulator.sanitizer.order.clocks import (
+from mmulator.sanitizer.order.clocks import learn_plane, new_agent
+from mmulator.sanitizer.order.views import (
     ALL,
     FIRST,
     NO_AGENT,
@@ -37,8 +38,6 @@ from mmulator.sanitizer.order.clocks import (
     entries_of,
     join_lanes,
     knower_of,
-    learn_plane,
-    new_agent,
     orders_of,
     take_view,
 )

@@ -7,9 +7,10 @@ from typing import Any
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, funnel_left, load, mask_bits, minimum, trailing_zeros
 from mmulator.codegen.types import boolean, ptr_to, u32, u64
-from mmulator.sanitizer.order import clocks
-from mmulator.sanitizer.order.clocks import U32, agent_of, entries_of, knower_of, knows, now, orders_of
+from mmulator.sanitizer.order import views
+from mmulator.sanitizer.order.clocks import agent_of, knows, now
 from mmulator.sanitizer.order.issues import has_fenced, issue_knows_foreign
+from mmulator.sanitizer.order.views import U32, entries_of, knower_of, orders_of
 from mmulator.sanitizer.order.world import knows_foreign, view_knows_foreign
 from mmulator.sanitizer.shadow.conflicts import async_conflict, async_found
 from mmulator.sanitizer.shadow.judgement import conflict, steady_broken
@@ -140,7 +141,7 @@ def issue_lanes(a: ptr_to(Actor), r: ptr_to(Record), plane: u32) -> u32:
             known = ~u32(0)
     if (r.flags & PER_LANE) != 0:
         if r.agent == k.first:
-            if plane == clocks.KNOWN:
+            if plane == views.KNOWN:
                 known = known | a.issuers
             else:
                 known = known | (a.issuers & mask_bits(load(U32, k.now.own, plane * 32) >= r.clock))
@@ -156,18 +157,18 @@ def issue_level(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) ->
         if r.cluster != u32(a.cluster.number):
             if kind_of(a.flags) == int(Kind.MAP):
                 return UNORDERED  # other fences count
-            if issue_knows_foreign(a.w, a.issuers, r.cluster, r.agent, lanes, r.clock, clocks.KNOWN) == 0:
+            if issue_knows_foreign(a.w, a.issuers, r.cluster, r.agent, lanes, r.clock, views.KNOWN) == 0:
                 return UNORDERED
             if has_fenced(a.cluster, r.cluster) != 0:
                 return FENCED
-            plane = u32(clocks.FENCED_GLOBAL)
+            plane = u32(views.FENCED_GLOBAL)
             return KNOWN + issue_knows_foreign(a.w, a.issuers, r.cluster, r.agent, lanes, r.clock, plane)
     if kind_of(a.flags) == int(Kind.MAP):
         return UNORDERED
     if a.seen != number:
         a.seen = number
-        a.seen_known = issue_lanes(a, r, clocks.KNOWN)
-        a.seen_fenced = issue_lanes(a, r, u32(clocks.FENCED) + a.store.foreign)
+        a.seen_known = issue_lanes(a, r, views.KNOWN)
+        a.seen_fenced = issue_lanes(a, r, u32(views.FENCED) + a.store.foreign)
         if (r.all & ~a.seen_fenced) == 0:
             a.fine = number
     if (lanes & ~a.seen_fenced) == 0:
@@ -257,7 +258,7 @@ def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
         if level == KNOWN and kind < PROXY_FROM and (a.flags & WRITE) != 0 and (wrote & ~a.reread) == 0:
             released = u32(0)
             if a.store.foreign == 0:
-                released = issue_lanes(a, r, clocks.FENCED_READS)
+                released = issue_lanes(a, r, views.FENCED_READS)
             if number != a.noted and (lanes & ~released) != 0:
                 a.noted = number
                 async_found(a.w, a.lane, a.at, u32(a.bytes), a.flags, a.site, r, item & LANE_MASK, READ_SINCE)

@@ -18,8 +18,9 @@ from mmulator.rules import proxies as rules
 from mmulator.sanitizer.checks.proxy_maps import map_used_by, map_written
 from mmulator.sanitizer.checks.proxy_state import is_issue, name_of, proxies_of, slot_of_issue, warp_of
 from mmulator.sanitizer.found import find_against
-from mmulator.sanitizer.order.clocks import KNOWN, agent_of
+from mmulator.sanitizer.order.clocks import agent_of
 from mmulator.sanitizer.order.issues import issue_knows, latest_in
+from mmulator.sanitizer.order.views import KNOWN
 from mmulator.sanitizer.shadow.records import PER_LANE, PROXY_FROM, Kind, Record, kind_of
 from mmulator.sanitizer.shadow.replicas import is_replica
 from mmulator.sanitizer.state import Found
