@@ -10,7 +10,7 @@ from tests.support import places
 PACKAGE = places.ROOT / "src" / "mmulator"
 # Docstrings that begin with a pronoun, or with "Of" and no noun of their own, in the whole package: fewer each time.
 VAGUE = ("It ", "Its ", "They ", "Those ", "Of ", "That ")
-MOST_VAGUE = 158
+MOST_VAGUE = 157
 
 
 def docstrings() -> Iterator[tuple[str, str]]:

@@ -161,7 +161,7 @@ def run(backend: Backend, b: Batch) -> tuple[Array, Array]:
 
 
 def model(b: Batch, device: str) -> tuple[Array, Array]:
-    """What the machine makes of the cases."""
+    """The bytes of memory and of shared memory that the cases leave when the CPU runs them."""
     from mmulator.host.cpu import Cpu
 
     return run(Cpu(device), b)

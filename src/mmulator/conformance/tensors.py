@@ -271,7 +271,7 @@ def differences(b: Batch, got: tuple[Array, Array], want: tuple[Array, Array]) -
 
 
 def model(b: Batch, device: str) -> tuple[Array, Array]:
-    """What the machine makes of the cases."""
+    """The bytes of the tensors and of shared memory that the cases leave when the CPU runs them."""
     from mmulator.host.cpu import Cpu
 
     return run(Cpu(device), b)

@@ -45,7 +45,7 @@ def _agents(grid: Grid) -> tuple[int, int, int]:
 
 
 def of_cluster(resident: Resident) -> list[np.ndarray]:
-    """Who knows of whom (sanitizer/order/clocks.py)."""
+    """Memory of the clocks and views of a cluster (sanitizer/order/clocks.py)."""
     kernel, warps, ctas = resident.grid.kernel, len(resident.warps), resident.size
     threads, copies, stride = _agents(resident.grid)
     capacity = max(min(VIEWS_OF_THREAD * threads, MOST_VIEWS // (4 * stride)), LEAST_VIEWS)
@@ -65,7 +65,7 @@ def of_cluster(resident: Resident) -> list[np.ndarray]:
 
 
 def of_launch(grid: Grid) -> list[np.ndarray] | None:
-    """What clusters of a grid release to each other (sanitizer/order/world.py)."""
+    """Memory of the locations through which clusters of a grid release to each other (sanitizer/order/world.py)."""
     clusters, stride = grid.shape.clusters, _agents(grid)[2]
     if clusters == 1:
         return None

@@ -67,7 +67,7 @@ def _copies(ins: Instruction) -> bool:
 
 
 def _of_copy(said: str) -> Callable[[Context], str]:
-    """Of an access and a cp.async, either of which may be where it was found."""
+    """The words of a race between an access and a cp.async, either of which may be where it was found."""
 
     def sentence(c: Context) -> str:
         access, copy = c.instruction.mnemonic, _other(c)
