@@ -21,7 +21,7 @@ _LAZY: dict[str, tuple[str, str | None]] = {
     "matmul": ("mmulator.instruction.matmul", "matmul"),
     "sparse": ("mmulator.layouts.sparse", None),
     "struct": ("mmulator.launch.values", "struct"),
-    "triton": ("mmulator.triton", None),
+    "triton": ("mmulator.doors.triton", None),
 }
 
 __all__ = [
@@ -43,7 +43,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from mmulator import errors, inspect, triton
+    from mmulator import errors, inspect
+    from mmulator.doors import triton
     from mmulator.findings import Finding
     from mmulator.host.module import Kernel, Module
     from mmulator.host.report import Report

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from mmulator.doors.triton.arguments import address_of
+from mmulator.doors.triton.arrays import stand_in
 from mmulator.driver import Driver, Memory, Region, Settings
 from mmulator.errors import ExecutionFault
 from mmulator.launch.regions import merged
-from mmulator.triton.arguments import address_of
-from mmulator.triton.arrays import stand_in
 
 PTX = """
 .version 8.3

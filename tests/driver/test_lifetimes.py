@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 import torch
 
+from mmulator.doors.triton.arguments import address_of
+from mmulator.doors.triton.arrays import stand_in
 from mmulator.driver import Driver, Memory, Settings, current, use
 from mmulator.driver.addresses import watch
 from mmulator.errors import ExecutionFault
 from mmulator.host.module import Module
-from mmulator.triton.arguments import address_of
-from mmulator.triton.arrays import stand_in
 
 # Waits until a word is not 0, then stores 7 at an address
 PTX = """

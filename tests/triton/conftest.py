@@ -28,7 +28,7 @@ def _here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     from mmulator import driver
 
     monkeypatch.setenv("TRITON_DEFAULT_BACKEND", "mmulator")
-    monkeypatch.setattr("mmulator.triton.arguments.torch_door", lambda: None)
+    monkeypatch.setattr("mmulator.doors.triton.arguments.torch_door", lambda: None)
     before = driver.current()
     driver.use(driver.Driver(driver.Settings(timeout=60)))
     yield

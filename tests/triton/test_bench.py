@@ -11,9 +11,9 @@ import torch
 import triton
 from triton.runtime.errors import OutOfResources
 
+from mmulator.doors.triton import adapt
 from mmulator.driver import clock, current
 from mmulator.host.report import Report
-from mmulator.triton import adapt
 from tests.triton import kernels
 
 X, O = torch.rand(3000), torch.zeros(3000)

@@ -11,10 +11,10 @@ import pytest
 import triton
 
 import mmulator as mm
+from mmulator.doors.triton.arguments import Packer, slots
+from mmulator.doors.triton.cubin import resources
+from mmulator.doors.triton.versions import NEWEST, OLDEST, interface, known
 from mmulator.errors import InternalError, LaunchError, MmulatorError, UnsupportedError
-from mmulator.triton.arguments import Packer, slots
-from mmulator.triton.cubin import resources
-from mmulator.triton.versions import NEWEST, OLDEST, interface, known
 from tests.triton import kernels
 
 X = np.arange(100, dtype=np.float32)

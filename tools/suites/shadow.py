@@ -150,7 +150,7 @@ def parts(name: str, ty: str, value: Any, metas: Iterator[Any]) -> Iterator[tupl
     if not ty.startswith("tensordesc"):
         yield ty, value
         return
-    from mmulator.triton import descriptors, versions
+    from mmulator.doors.triton import descriptors, versions
 
     for slot in descriptors.slots(ty, name, (), versions.interface(), next(metas, None)):
         yield slot.ty, slot.part(value) if slot.part else value

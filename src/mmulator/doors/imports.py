@@ -29,7 +29,7 @@ After = Callable[[ModuleType], object]
 # What a program imports, and the module whose `install()` opens the door when that has been imported.
 DOORS = {
     "torch": "mmulator.doors.torch",
-    "triton.testing": "mmulator.triton.adapt",
+    "triton.testing": "mmulator.doors.triton.adapt",
     "numba.cuda": "mmulator.doors.numba",
     "cupy": "mmulator.doors.cupy",
     "cuda.core": "mmulator.doors.cuda_core",

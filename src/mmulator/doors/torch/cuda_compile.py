@@ -43,7 +43,7 @@ def choose(backends: Any) -> None:
         return
     kind = type(nvidia)
     if NAME not in table:  # mmulator is not installed but on the path
-        compiler, ours = (import_module(f"mmulator.triton.{name}") for name in ("compiler", "driver"))
+        compiler, ours = (import_module(f"mmulator.doors.triton.{name}") for name in ("compiler", "driver"))
         table[NAME] = kind(compiler=compiler.MmulatorBackend, driver=ours.MmulatorDriver)
     driver = type(nvidia.driver.__name__, (nvidia.driver,), {"is_active": staticmethod(lambda: False)})
     table["nvidia"] = kind(compiler=nvidia.compiler, driver=driver)

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from mmulator.doors.triton.versions import Interface
 from mmulator.errors import LaunchError, MmulatorError, OperandError, UnsupportedError
 from mmulator.layouts.tensormap import Encoded, TensorMap
 from mmulator.layouts.tensormap.fields import BYTES as MAP_BYTES
 from mmulator.layouts.tensormap.modes import BY_DRIVER as SWIZZLES
 from mmulator.layouts.tensormap.rules import check
 from mmulator.layouts.tensormap.types import BY_DRIVER, BY_NAME, BY_NUMBER, TensorType
-from mmulator.triton.versions import Interface
 
 PROMOTION = "128B"  # Triton's, of all maps
 _TYPE = re.compile(r"tensordesc(?:_im2col)?<([^[>]*)\[([^\]]*)\]")

@@ -13,12 +13,12 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
+from mmulator.doors.triton.arrays import stand_in, take_arrays
+from mmulator.doors.triton.bench import measure, warn_left_out
+from mmulator.doors.triton.launcher import Launcher
+from mmulator.doors.triton.where import located
 from mmulator.driver import current
 from mmulator.errors import MmulatorError, UnsupportedError
-from mmulator.triton.arrays import stand_in, take_arrays
-from mmulator.triton.bench import measure, warn_left_out
-from mmulator.triton.launcher import Launcher
-from mmulator.triton.where import located
 
 BENCHMARKS = ("do_bench", "do_bench_cudagraph", "do_bench_proton", "do_bench_cudagraph_proton")
 _originals: dict[str, Callable[..., Any]] = {}

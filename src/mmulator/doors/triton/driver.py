@@ -39,12 +39,12 @@ class MmulatorDriver(DriverBase):
     """Stands for a GPU: its target is NVIDIA's, its launches run here. Raises UnsupportedError for an unknown Triton."""
 
     def __init__(self) -> None:
+        from mmulator.doors.triton import arguments, device
+        from mmulator.doors.triton.adapt import adapt
+        from mmulator.doors.triton.launcher import Launcher, Utils
+        from mmulator.doors.triton.versions import interface
         from mmulator.driver import current
         from mmulator.driver.addresses import watch
-        from mmulator.triton import arguments, device
-        from mmulator.triton.adapt import adapt
-        from mmulator.triton.launcher import Launcher, Utils
-        from mmulator.triton.versions import interface
 
         interface()
         self.utils = Utils()
@@ -102,7 +102,7 @@ class MmulatorDriver(DriverBase):
         return self._device.Interface() if self._arguments.torch_door() is None else sys.modules["torch"].cuda
 
     def get_benchmarker(self) -> Callable[..., Any]:
-        from mmulator.triton.bench import benchmark
+        from mmulator.doors.triton.bench import benchmark
 
         return benchmark
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mmulator.triton.offline import Compiled as Compiled
-    from mmulator.triton.offline import compile as compile
-    from mmulator.triton.offline import launch as launch
+    from mmulator.doors.triton.offline import Compiled as Compiled
+    from mmulator.doors.triton.offline import compile as compile
+    from mmulator.doors.triton.offline import launch as launch
 
 __all__ = ["Compiled", "compile", "launch"]
 
@@ -20,7 +20,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from mmulator.triton import offline
+        from mmulator.doors.triton import offline
     except ModuleNotFoundError as error:
         if error.name != "triton":
             raise

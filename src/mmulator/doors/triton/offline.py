@@ -11,14 +11,14 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from mmulator import driver
+from mmulator.doors.triton.arrays import stand_in, take_arrays
+from mmulator.doors.triton.launcher import Launcher
+from mmulator.doors.triton.versions import interface
 from mmulator.driver.settings import REPORT
 from mmulator.errors import LaunchError, short_traceback, shown
 from mmulator.host.module import SANITIZE
 from mmulator.host.report import Report
 from mmulator.isa.chips import as_device
-from mmulator.triton.arrays import stand_in, take_arrays
-from mmulator.triton.launcher import Launcher
-from mmulator.triton.versions import interface
 
 take_arrays()  # whoever asks for a function of this module makes descriptors after that
 _TYPE = re.compile(r"(.*?)(?::(1|8|16))?\s*$")

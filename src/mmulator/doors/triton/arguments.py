@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import index
 from typing import Any
 
+from mmulator.doors.triton import descriptors
+from mmulator.doors.triton.arrays import ArrayPointer, stand_in
+from mmulator.doors.triton.descriptors import Map, Meta, Path, Pending, Slot
+from mmulator.doors.triton.versions import Interface
 from mmulator.driver import Region
 from mmulator.errors import InternalError, LaunchError, UnsupportedError, shown
 from mmulator.launch.regions import room_behind
 from mmulator.layouts.tensormap.fields import BYTES as MAP_BYTES
 from mmulator.ptx.declared import Parameter
-from mmulator.triton import descriptors
-from mmulator.triton.arrays import ArrayPointer, stand_in
-from mmulator.triton.descriptors import Map, Meta, Path, Pending, Slot
-from mmulator.triton.versions import Interface
 
 Regions = dict[int, Region]  # by their first byte
 Convert = Callable[[Any, Regions], Any]
@@ -31,7 +31,7 @@ _DOOR, _modules = "mmulator.doors.torch", sys.modules
 # pointers -------------------------------------------------------------------------------------------------------------
 def torch_door() -> Any:
     """The door of torch, if it is open: tensors that say cuda are this machine's then, and those that say cpu no GPU's.
-    Doors lie beside this package, so it does not import them."""
+    It is looked up, not imported: its import imports torch."""
     door = _modules.get(_DOOR)
     return door if door is not None and door.installed() else None
 

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from mmulator import location
+from mmulator.doors.triton import descriptors
+from mmulator.doors.triton.arguments import Packer, slots
+from mmulator.doors.triton.cubin import resources
+from mmulator.doors.triton.versions import Interface, interface
+from mmulator.doors.triton.where import located
 from mmulator.driver import Driver, Function, current
 from mmulator.driver.clock import blocks_per_multiprocessor
 from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
 from mmulator.host.report import Report
-from mmulator.triton import descriptors
-from mmulator.triton.arguments import Packer, slots
-from mmulator.triton.cubin import resources
-from mmulator.triton.versions import Interface, interface
-from mmulator.triton.where import located
 
 Hook = Callable[[Any], Any]
 Extent = tuple[int, int, int]

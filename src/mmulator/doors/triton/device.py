@@ -49,7 +49,7 @@ class Event:
     def elapsed_time(self, end: Event) -> float:
         """Milliseconds of counted work. The estimate of a benchmark that began before there was a driver is long, so that it
         repeats nothing."""
-        from mmulator.triton.adapt import runs_original
+        from mmulator.doors.triton.adapt import runs_original
 
         caller = sys._getframe(1)
         if runs_original(caller.f_code) and "n_repeat" not in caller.f_locals:
