@@ -3,6 +3,8 @@ Instructions)."""
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import numpy as np
 
 from mmulator.codegen.ops import mask_bits, null, trailing_zeros
@@ -141,14 +143,10 @@ def _wgmma_table(
     table["tile"] = tables.tiles.setdefault((e.function_name, form.n, form.dtype.bits, slots), len(tables.tiles))
     tables.tile_bytes = max(tables.tile_bytes, -(-64 * form.n * form.dtype.bits // 8 // 64) * 64)
     tables.wgmma.append(table)
-    container = max(form.atype.bits, 8) // 8
-    raw = -(-max(64, form.n, 128) * form.k * max(container, 2 if form.sparse else 1) // 64) * 64
     table["a_row"] = twin.a_bytes(1, form.k)
-    if form.sparse:  # its metadata and indices
-        raw += 512 + 128 * form.k
-    a_bytes = -(-twin.a_bytes(64, form.k) // 64) * 64
-    table["raw_bytes"], table["a_bytes"] = raw, a_bytes
-    tables.scratch_bytes = max(tables.scratch_bytes, 2 * raw + a_bytes + twin.b_bytes(form.n, form.k) + 64)
+    for part, place in scratch_parts(form, twin.b_bytes(form.n, form.k)).items():
+        table["scratch"][part] = place.start
+        tables.scratch_bytes = max(tables.scratch_bytes, place.stop + 64)  # vectors may read a line beyond
     table["watched"] = e.events is not None
     line = form.k * form.atype.bits // 8
     tables.a_pack = _larger(tables.a_pack, (64 * line, twin.a_bytes(64, form.k)))
@@ -157,6 +155,20 @@ def _wgmma_table(
     table["a_slots"][0, : len(a)] = [e.frame.slots[n] for n in a]
     tables.keep.append(twin)
     return table
+
+
+def scratch_parts(form: Form, packed_b: int) -> dict[str, range]:
+    """Which bytes of the scratch memory each part is that a wgmma uses (WgmmaScratch). packed_b: bytes of a packed B."""
+    rows, bits = max(64, form.n), form.atype.bits
+    sizes = {
+        "plain": rows * form.k * bits // 8,
+        "unpacked": {1: rows * form.k, 16: 64 * form.k * 2}.get(bits, 0),
+        "metadata": form.sparse * wg.WARPS * 32 * 4,
+        "own": form.sparse * form.n * form.k * 4,
+        "packed": form.sparse * packed_b,
+    }
+    starts = accumulate((-(-size // 64) * 64 for size in sizes.values()), initial=0)
+    return {name: range(at, at + size) for (name, size), at in zip(sizes.items(), starts)}
 
 
 def _larger(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
