@@ -90,7 +90,7 @@ class Jit:
         self.moved = Moved()
         self.program = build(module, function, self._prepare, longest=0 if options.step else LONGEST)
         functions = [f.function for f in self.program.functions.values()]
-        self.unfenced: set[int] = set().union(*(unfenced(f) for f in functions))
+        self.unfenced: set[Instruction] = set().union(*(unfenced(f) for f in functions))
         self.numbers = {name: number for number, name in enumerate(self.program.functions)}
         require_supported(module, functions)
         self.shared = shared_layout(module, functions)

@@ -79,8 +79,8 @@ def _named(ins: Instruction) -> str:
 def about(grid: Grid, k: Known, is_one: Callable[[Instruction], bool]) -> list[Instruction]:
     """Such instructions of the kernel, by their lines, but those that name a variable in which an mbarrier is not."""
     own = shared_symbol(grid, SHARED_BASE + k.byte)
-    found = {id(ins): ins for ins in grid.kernel.sites if is_one(ins) and (not own or _named(ins) in ("", own))}
-    return sorted(found.values(), key=lambda i: (i.span.source.name, i.span.line))
+    found = dict.fromkeys(i for i in grid.kernel.sites if is_one(i) and (not own or _named(i) in ("", own)))
+    return sorted(found, key=lambda i: (i.span.source.name, i.span.line))
 
 
 def makers(grid: Grid, k: Known) -> list[Instruction]:

@@ -53,12 +53,12 @@ class Kind:
 @dataclass(frozen=True)
 class Part:
     """An element of a fragment in a register. done: operations on it since, None if that depends on the way. converted: between
-    floating-point types. by: instructions (ids) that operated on it where lanes may differ."""
+    floating-point types. by: instructions that operated on it where lanes may differ."""
 
     element: int
     done: Done | None = frozenset()
     converted: bool = False
-    by: frozenset[int] = frozenset()
+    by: frozenset[Instruction] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,11 @@ class Wrong:
 
 @dataclass(frozen=True)
 class Fragments:
-    """Of a function. wrong: by the id of the instruction that uses a fragment. partly: ids of instructions that operate on
+    """Of a function. wrong: by the instruction that uses a fragment. partly: instructions that operate on
     elements of fragments which are used later, under a condition or with an operand that may differ among lanes."""
 
-    wrong: Mapping[int, tuple[Wrong, ...]]
-    partly: frozenset[int]
+    wrong: Mapping[Instruction, tuple[Wrong, ...]]
+    partly: frozenset[Instruction]
 
 
 NONE = Fragments({}, frozenset())
@@ -142,8 +142,8 @@ def _met(a: Value, b: Value) -> Value:
 class _Walk:
     def __init__(self, function: FunctionBlocks) -> None:
         self.function, self.lanes = function, lanes_of(function)
-        self.wrong: dict[int, tuple[Wrong, ...]] = {}
-        self.partly: set[int] = set()
+        self.wrong: dict[Instruction, tuple[Wrong, ...]] = {}
+        self.partly: set[Instruction] = set()
         self.block = function.blocks[0]
 
     def run(self) -> Fragments:
@@ -230,7 +230,7 @@ class _Walk:
         constants = tuple(o.bits(f"b{type_bits(target.type)}") for o in sources if isinstance(o, Immediate))
         done = frozenset() if converted else frozenset({(ins.opcode, constants)})
         partly = self.lanes.under_condition(ins, self.block) or self.lanes.differing(ins)
-        by = frozenset({id(ins)}) if partly else frozenset()
+        by = frozenset({ins}) if partly else frozenset()
         parts = []
         for n in range(len(first.parts)):
             same = [h.parts[n] for h in found]
@@ -274,7 +274,7 @@ class _Walk:
             wrong = _wrong(name, wanted, values)
             if wrong is not None:
                 found.append(wrong)
-        self.wrong[id(ins)] = tuple(found)
+        self.wrong[ins] = tuple(found)
 
 
 def _guarded(old: Value, new: Value) -> Value:

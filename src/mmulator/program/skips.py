@@ -22,11 +22,11 @@ _QUIET = "param", "const"
 
 @dataclass(frozen=True)
 class Skips:
-    """bits: of aligned barriers, by id, their kind as one bit; none: whoever passes them by can only exit. behind: of
-    instructions, by id, the kinds that are passed by where control comes to one."""
+    """bits: of aligned barriers their kind as one bit; none: whoever passes them by can only exit. behind: of
+    instructions the kinds that are passed by where control comes to one."""
 
-    bits: Mapping[int, int] = field(default_factory=dict)
-    behind: Mapping[int, int] = field(default_factory=dict)
+    bits: Mapping[Instruction, int] = field(default_factory=dict)
+    behind: Mapping[Instruction, int] = field(default_factory=dict)
 
 
 def is_aligned_barrier(ins: Instruction) -> bool:
@@ -38,12 +38,12 @@ def skips_of(program: Program) -> Skips:
     """The skips of the aligned barriers of a kernel and of the functions that it calls."""
     every = [instructions(b) for b in program.blocks]
     barriers = [[i for i in body if is_aligned_barrier(i)] for body in every]
-    numbers = {id(ins): n for n, ins in enumerate(i for found in barriers for i in found)}
+    numbers = {ins: n for n, ins in enumerate(i for found in barriers for i in found)}
     if not numbers:
         return Skips()
     ways = _ways(program)
-    own = [sum(1 << numbers[id(i)] for i in found) for found in barriers]
-    met = [sum(1 << numbers[id(i)] for i in found if _certain(i, block)) for found, block in zip(barriers, program.blocks)]
+    own = [sum(1 << numbers[i] for i in found) for found in barriers]
+    met = [sum(1 << numbers[i] for i in found if _certain(i, block)) for found, block in zip(barriers, program.blocks)]
     ahead = _spread(own, _reversed(ways))  # barriers that a way leads to
     entered = [0] * len(ways)
     for u, targets in enumerate(ways):
@@ -52,7 +52,7 @@ def skips_of(program: Program) -> Skips:
     passed = _spread(entered, ways)
     firsts = [next((i for i in body if _does_something(i)), None) for body in every]
     kinds = _kinds(len(numbers), [by for by, first in zip(passed, firsts) if first is not None])
-    behind = {id(first): _kinds_in(by, kinds) for by, first in zip(passed, firsts) if first is not None and by}
+    behind = {first: _kinds_in(by, kinds) for by, first in zip(passed, firsts) if first is not None and by}
     return Skips({i: kinds[n] for i, n in numbers.items() if kinds[n]}, {i: bits for i, bits in behind.items() if bits})
 
 

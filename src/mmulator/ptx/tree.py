@@ -199,9 +199,11 @@ class Label:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Instruction:
-    """opcode: first word, `ld`. modifiers: the rest, without dots, `("global", "v4", "b32")`.
+    """Each is itself alone: tables are keyed by it, and a copy that a rewrite makes is another one.
+
+    opcode: first word, `ld`. modifiers: the rest, without dots, `("global", "v4", "b32")`.
 
     found: its form by the instruction tables, or why it has none: said once, when it is read.
     operands: as written. A call has (Arguments results, callee, Arguments arguments[, prototype]).

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class KernelCode(Names, Protocol):
     """A kernel while its blocks are written.
 
-    sites: the instruction of each number that a fault can name, filled as blocks are written. unfenced: instructions (by
-    id) of wgmma without a fence before them. moved: what does not stand where it stood. numbers: of the functions. locals: their
+    sites: the instruction of each number that a fault can name, filled as blocks are written. unfenced: instructions
+    of wgmma without a fence before them. moved: what does not stand where it stood. numbers: of the functions. locals: their
     local memory. params: offset of each kernel parameter. queues: address of what carries out each kind of asynchronous
     operation; movers: of each kind of bulk operation (by number: a TransferKind, or one of the kernel's own). mbarriers: it makes
     some. stack: bytes that a lane has for alloca. doubtful: of each function the registers that may have no value, if anybody
@@ -37,7 +37,7 @@ class KernelCode(Names, Protocol):
     queues: dict[Kind, int]
     movers: dict[int, int]
     mbarriers: bool
-    unfenced: set[int]
+    unfenced: set[Instruction]
     moved: Moved
     numbers: dict[str, int]
     locals: dict[str, LocalFrame]

@@ -117,14 +117,14 @@ def members(e: Emitter, ins: Instruction) -> None:
 
 def passes(e: Emitter, ins: Instruction) -> None:
     """For an instrument: the first that a lane does in a block where it has passed an aligned barrier by."""
-    barriers = e.kernel.skips.behind.get(id(ins), 0)
+    barriers = e.kernel.skips.behind.get(ins, 0)
     if barriers:
         e.call(barrier_passed, e.w, e.mask, barriers, e.site)
 
 
 def fragment_elements(e: Emitter, ins: Instruction) -> None:
     """For an instrument: operations on elements of wmma fragments that may differ among lanes."""
-    if not e.hears(fragment_operated) or id(ins) not in fragments_of(e.block.function).partly:
+    if not e.hears(fragment_operated) or ins not in fragments_of(e.block.function).partly:
         return
     lanes = lanes_of(e.block.function)
     if lanes.under_condition(ins, e.block):

@@ -26,6 +26,7 @@ from mmulator.native.asynchrony import pending
 from mmulator.native.hooks.events import wgmma_committed, wgmma_fenced
 from mmulator.native.hooks.operands import Operand as Shared
 from mmulator.native.matrix import wgmma as wg
+from mmulator.native.matrix.wgmma_operands import WARPS
 from mmulator.native.state import WGMMA, WgmmaTable
 from mmulator.program.blocks import is_wgmma_issue
 from mmulator.program.frames import pinned_registers
@@ -78,7 +79,7 @@ def mma_async(e: Emitter, ins: Instruction) -> None:
     scale = immediates[:2] if form.atype.is_float else [1, 1]
     trans = immediates[2:]
     trans_a, trans_b = [0] * (2 - len(trans)) + trans  # of A in registers there is none
-    unfenced = id(ins) in e.kernel.unfenced
+    unfenced = ins in e.kernel.unfenced
     key = ("wgmma", form, tuple(d_names), tuple(a_names), tuple(immediates), selector, e.function_name, unfenced)
 
     def make(tables: MatrixTables) -> np.ndarray:
@@ -163,7 +164,7 @@ def scratch_parts(form: Form, packed_b: int) -> dict[str, range]:
     sizes = {
         "plain": rows * form.k * bits // 8,
         "unpacked": {1: rows * form.k, 16: 64 * form.k * 2}.get(bits, 0),
-        "metadata": form.sparse * wg.WARPS * 32 * 4,
+        "metadata": form.sparse * WARPS * 32 * 4,
         "own": form.sparse * form.n * form.k * 4,
         "packed": form.sparse * packed_b,
     }
@@ -192,7 +193,7 @@ def wait_group(e: Emitter, ins: Instruction) -> None:
     """Ends a block: the registers of what is done are written behind its back."""
     groups = must_be(ins.operands[0], Immediate)
     converge(e, ins)
-    for delayed in e.kernel.moved.behind.get(id(ins), ()):
+    for delayed in e.kernel.moved.behind.get(ins, ()):
         e.note_early(delayed)
     e.flush(everything=True)
     e.b.ret(e.call(wg.wgmma_wait, e.w, e.mask, groups.value, e.block.index, e.block.targets[0], e.site))

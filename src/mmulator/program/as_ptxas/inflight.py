@@ -31,11 +31,11 @@ _GONE = (Ends.BRANCH, Ends.INDEXED, Ends.RETURN, Ends.EXIT, Ends.TRAP)
 
 @dataclass(frozen=True)
 class Moved:
-    """What `delay_reads` moved. late: instructions, by id, that are not where they stood. behind: of a wait_group, by id, those
+    """What `delay_reads` moved. late: instructions that are not where they stood. behind: of a wait_group those
     that are right behind it, and stood before it."""
 
-    late: set[int] = field(default_factory=set)
-    behind: dict[int, tuple[Instruction, ...]] = field(default_factory=dict)
+    late: set[Instruction] = field(default_factory=set)
+    behind: dict[Instruction, tuple[Instruction, ...]] = field(default_factory=dict)
 
 
 def delay_reads(function: Function, waits: bool = False, moved: Moved | None = None) -> Function:
@@ -57,13 +57,13 @@ def _wait(ins: Instruction) -> Iterator[Instruction]:
     yield instruction(ins, "wgmma", ("wait_group", "sync", "aligned"), (Immediate(0, "int", ins.span),), None)
 
 
-def unfenced(function: Function) -> set[int]:
-    """The id of every wgmma whose accumulator ptxas copies at the last fence, and not where it stands.
+def unfenced(function: Function) -> set[Instruction]:
+    """Every wgmma whose accumulator ptxas copies at the last fence, and not where it stands.
 
     In each straight line that is the first one since the fence whose list does not fit to the lists before it. Those after it
     stand alone, and get what is there.
     """
-    found: set[int] = set()
+    found: set[Instruction] = set()
     lists: list[tuple[str, ...]] | None = None  # since a fence; None where there was none, or one was copied
     for statement in function.body:
         if isinstance(statement, Label) or statement.effects.ends not in _STAYS:
@@ -73,7 +73,7 @@ def unfenced(function: Function) -> set[int]:
         elif lists is not None and is_wgmma_issue(statement):
             own = tuple(registers_of(statement.operands[0]))
             if any(set(own) & set(x) for x in lists) and not any(_fits(own, x) for x in lists):
-                found.add(id(statement))
+                found.add(statement)
                 lists = None
             else:
                 lists.append(own)
@@ -107,7 +107,7 @@ class _Delay:
                 continue
             if is_wgmma_wait(statement):
                 if self.late:
-                    self.moved.behind[id(statement)] = tuple(self.late)
+                    self.moved.behind[statement] = tuple(self.late)
                 yield statement
                 yield from self.release()
                 self.complete(statement)
@@ -115,7 +115,7 @@ class _Delay:
             uses, defs = uses_and_defs(statement)
             if self.can_wait(statement, uses, defs):
                 self.late.append(statement)
-                self.moved.late.add(id(statement))
+                self.moved.late.add(statement)
                 self.reads |= uses
                 self.writes |= defs
                 continue
