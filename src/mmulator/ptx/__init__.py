@@ -18,7 +18,9 @@ __all__ = ["parse_module"]
 
 
 def __getattr__(name: str) -> Any:
-    """The parser knows all rows; who launches a kernel that was compiled before needs none of them."""
+    """`parse_module`, imported at first use: the parser needs all rows of isa/, but a launch of a stored kernel needs none of
+    them.
+    """
     if name != "parse_module":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from mmulator.ptx.parser import parse_module

@@ -73,7 +73,10 @@ def float_constant(text: str) -> Constant:
 
 
 class Cursor:
-    """Reads tokens one after another. `at` is the next token's index; `kinds`, `texts` are the lists of `Tokens`."""
+    """A reader of tokens, one after another.
+
+    at: index of the next token. kinds, texts: the lists of `Tokens`.
+    """
 
     def __init__(self, tokens: Tokens) -> None:
         self.tokens = tokens
@@ -148,7 +151,7 @@ class Cursor:
         return value
 
     def count(self, what: str, limit: int) -> int:
-        """`<n>` after a name: n from 0 to below `limit`; 1 if there is none."""
+        """The number in `<n>` after a name, from 0 to below `limit`; 1 if there is no `<`."""
         if not self.accept("<"):
             return 1
         start = self.at
@@ -159,7 +162,10 @@ class Cursor:
         return value.value
 
     def names(self, count: int, each: int = 1) -> int:
-        """`count`, as that of names that a `<n>` stands for; a module can have MAX_NAMES of them, or of `each` less."""
+        """`count`, after adding it to the number of names that the module declares. Fails above MAX_NAMES names.
+
+        each: the weight of one name in this number.
+        """
         self._names += count * each
         if self._names > MAX_NAMES:
             self.fail(f"the module declares too many names: {MAX_NAMES // each} at most", at=self.at - 1)
