@@ -34,7 +34,7 @@ def shared_layout(module: Module, functions: Iterable[Function]) -> SharedLayout
 
 
 def outline_of(module: Module) -> Outline:
-    """Of a verified module."""
+    """The outline of a verified module."""
 
     def head(entry: Function) -> Head:
         static = shared_layout(module, (f for f, _ in reached(module, entry).values())).static

@@ -17,7 +17,7 @@ POWERS: Mapping[int, float] = {f32_bits(x): x for x in (2.0, 4.0, 8.0, 0.5, 0.25
 
 
 def may_scale(ins: Instruction) -> bool:
-    """A product that can be the second one."""
+    """Whether an instruction can be the second of two products, the one by a power of two."""
     form = form_of(ins, Algebra.PRODUCT)
     return form is not None and form["type"] == "f32" and form["rnd"] in ("", "rn")
 
