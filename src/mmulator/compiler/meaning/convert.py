@@ -53,7 +53,7 @@ def _range(bits: int, signed: bool) -> tuple[int, int]:
 
 
 def clamp_integer(target: str, value: Value) -> Value:
-    """To the range of the target type, in the source's type."""
+    """The value clamped to the range of the target type, in the source's type."""
     low, high = _range(int(target[1:]), target[0] == "s")
     source = value.ty
     least, greatest = _range(source.bits, source.signed)
@@ -133,7 +133,7 @@ def odd32(value: Value) -> Value:
 
 
 def _plain(m: Mods) -> bool:
-    """Nothing but rounding to nearest."""
+    """Whether a conversion has no modifier other than rounding to nearest."""
     return m.rounding in ("", "rn") and not m.has("satfinite", "relu", "sat", "ftz")
 
 
@@ -177,7 +177,7 @@ def _to_half(x: Scope, m: Mods, a: Value, target: str) -> Value:
 
 
 def _stochastic_halves(x: Scope, m: Mods, a: Value, b: Value, rbits: Value) -> Value:
-    """cvt.rs.f16x2.f32 d, a, b, rbits: the upper half of rbits is for a; an .f16 takes its low 13 bits."""
+    """cvt.rs.f16x2.f32 d, a, b, rbits: the upper half of rbits is for a; an .f16 uses its low 13 bits."""
     small = SMALL[m.type.removesuffix("x2")]
     count = 23 - small.mantissa
 
@@ -244,7 +244,7 @@ def _shorten(x: Scope, m: Mods, a: Value) -> Value:
 
 
 def _float_to_float(x: Scope, m: Mods, a: Value) -> Value:
-    """Between .f32 (or a widened half) and .f64."""
+    """Conversion between .f32 (or a widened half) and .f64."""
     target, source = m.types[0], m.types[1]
     if m.has("ftz") and source != "f64":
         a = canonical(flushed(a, FORMATS["f32"], True))
@@ -272,7 +272,7 @@ _PLAIN = ("f16", "bf16", "tf32", "f32", "f64")
 
 @lanewise("cvt", one=lambda m: of_integers(m) and not m.has("pack"))
 def cvt(x: Scope, m: Mods, a: Value, b: Value | None = None, c: Value | None = None, *more: Value) -> Result:
-    """Every cvt and cvt.pack; `more` are operands of the conversions of four numbers."""
+    """The result of any cvt and cvt.pack; `more` are operands of conversions of four numbers."""
     target, source = m.types[0], m.types[1]
     if m.rounding == "rs" and b is not None and c is not None:
         return minifloat.stochastic(x, m, a, b, c, *more) if more else _stochastic_halves(x, m, a, b, c)

@@ -46,7 +46,7 @@ def cnot(x: Scope, m: Mods, a: Value) -> Result:
 
 # lop3 ---------------------------------------------------------------------------------------------------------------
 def _two(lut: int, a: Value, b: Value) -> Value | int:
-    """A function of two bits: bit 2*a + b of `lut` (4 bits). 0 and -1 stay numbers."""
+    """A function of two bits: bit 2*a + b of `lut` (4 bits). Constant results 0 and -1 are plain numbers."""
     match lut:
         case 0b0000:
             return 0
@@ -82,7 +82,7 @@ def _as_value(value: Value | int, ty: Ty) -> Value:
 
 
 def _cofactors(lut: int, place: int) -> tuple[int, int]:
-    """Truth tables of the other two variables where the one at bit `place` of the index is 0 and 1."""
+    """Truth tables of the other two variables for value 0 and 1 of the variable at bit `place` of the index."""
     tables = [0, 0]
     counts = [0, 0]
     for index in range(8):
@@ -120,7 +120,7 @@ def lut3(lut: int, a: Value, b: Value, c: Value) -> Value:
 
 @lanewise("lop3")
 def lop3(x: Scope, m: Mods, a: Value, b: Value, c: Value, lut: int, q: Value | None = None) -> Result:
-    """lop3.BoolOp also gives p = (d != 0) BoolOp q."""
+    """lop3; with BoolOp it also returns p = (d != 0) BoolOp q."""
     d = lut3(lut, a, b, c)
     if q is None:
         return d

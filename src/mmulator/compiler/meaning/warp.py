@@ -94,7 +94,7 @@ def redux(e: Emitter, ins: Instruction) -> None:
 
 
 def _redux_float(e: Emitter, ins: Instruction, op: str) -> None:
-    """Least or greatest of the numbers, -0 below +0; NaN if all are, or with .NaN if any is."""
+    """The least or greatest number, with -0 below +0; NaN if all are NaN, or with .NaN if any is."""
     target, a, members = ins.operands
     form = ins.form
     bits = U32(e.source(a, "b32"))

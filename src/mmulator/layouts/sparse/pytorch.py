@@ -240,7 +240,7 @@ def _layout(shape: tuple[int, ...], form: Form) -> tuple[np.dtype[Any], Index]:
 
 
 def _ordered(values: Array, nibbles: Metadata, form: Form) -> Compressed:
-    """The same dense matrix with ordered metadata; possible where a repeated index has a zero value."""
+    """An equal dense matrix with ordered metadata; possible where a repeated index has a zero value."""
     if granularity(form) is not TF32:
         pair = values.reshape(*nibbles.shape, 2)
         first, second = nibbles & 3, nibbles >> 2
