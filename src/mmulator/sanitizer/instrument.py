@@ -1,4 +1,4 @@
-"""The sanitizer as an instrument: for each hook the functions of all topics that listen there, one after the other."""
+"""The sanitizer as an instrument: each hook calls the functions of all topics that use it, one after another."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ TOPICS: tuple[Mapping[str, Native], ...] = tuple(
 
 
 class Chain(Native):
-    """A function with the parameters of a hook that calls others with them."""
+    """A function with the parameters of a hook that calls several functions with them."""
 
     def __init__(self, hook: Hook, functions: list[Native]) -> None:
         self.function, self.name, self.functions = functions[0].function, f"sanitize_{hook.name}", functions

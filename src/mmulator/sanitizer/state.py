@@ -1,4 +1,4 @@
-"""The structs of a sanitized launch: what it found, and what each topic knows of a resident cluster."""
+"""The structs of a sanitized launch: the table of findings, and the state of each topic for a resident cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a cluster's asynchronous operations besides their records in the shadow (records.py)."""
+"""The records of a cluster's asynchronous operations besides those in the shadow (records.py)."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ Proxies = Struct("Proxies", [
 
 
 def proxies_of(cluster: Any) -> Any:
-    """Macro: what is known of a cluster's asynchronous operations."""
+    """Macro: the records of a cluster's asynchronous operations."""
     return cast_ptr(Proxies, of_cluster(cluster).field("proxies"))
 
 
 @native
 def forget_proxies(cluster: ptr_to(Cluster)) -> None:
-    """A cluster begins."""
+    """Reset the records for a new cluster."""
     p = proxies_of(cluster)
     fill_bytes(p.groups, 0, u64(p.group_count) * 4)
     fill_bytes(p.gathered, 0, u64(p.group_count) * (GATHERED * Gathered.size))
@@ -85,7 +85,7 @@ def forget_proxies(cluster: ptr_to(Cluster)) -> None:
 
 @native
 def warp_of(cluster: ptr_to(Cluster), cta: u32, warp: u32) -> ptr_to(Warp):
-    """A warp by its CTA's linear number in the grid; of another cluster: the first of this one."""
+    """The warp of a CTA, by the CTA's linear number in the grid; for another cluster's CTA the first warp of this cluster."""
     ctas = cast_ptr(Cta, cluster.ctas)
     for rank in range(cluster.cta_count):
         if (ctas + rank).linear == cta:
@@ -95,7 +95,7 @@ def warp_of(cluster: ptr_to(Cluster), cta: u32, warp: u32) -> ptr_to(Warp):
 
 @native(inline=True)
 def group_number(w: ptr_to(Warp)) -> u32:
-    """A warp's warpgroup among the cluster's."""
+    """Number of a warp's warpgroup within the cluster."""
     return w.cta.rank * proxies_of(w.cta.cluster).group_stride + (w.index >> 2)
 
 
@@ -111,7 +111,7 @@ def group_agent(w: ptr_to(Warp)) -> u32:
 
 @native
 def bulk_lane(w: ptr_to(Warp), lane: u32) -> ptr_to(BulkLane):
-    """The bulk groups of a thread, with agents."""
+    """The bulk groups of a thread and their agents."""
     cluster = w.cta.cluster
     l = proxies_of(cluster).lanes + (warp_number(w) * 32 + lane)
     if l.reads == 0:
@@ -122,20 +122,25 @@ def bulk_lane(w: ptr_to(Warp), lane: u32) -> ptr_to(BulkLane):
 
 @native(inline=True)
 def slot_of_issue(cluster: ptr_to(Cluster), agent: u32, clock: u32, site: u32) -> ptr_to(Issue):
-    """The place of an issue."""
+    """The slot of a hash table for an issue."""
     return cast_ptr(Issue, proxies_of(cluster).issues) + issue_slot(agent, clock, site)
 
 
 @native(inline=True)
 def is_issue(slot: ptr_to(Issue), agent: u32, clock: u32, site: u32) -> boolean:
-    """Whether it is that of this one."""
+    """Whether a slot holds this issue."""
     return slot.agent == agent + 1 and slot.clock == clock and slot.site == site
 
 
 @native
 def note_issue(w: ptr_to(Warp), lane: u32, agent: u32, clock: u32, site: u32, part: u32) -> None:
-    """A lane issues an operation that ends as an agent's clock says, or its warp a part of a wgmma. What comes later has a later
-    clock."""
+    """Record that a lane issues an operation that ends at an agent's clock, or that its warp issues a part of a wgmma. Later
+    actions of the warp have a later clock.
+
+    w, lane, site: the issuing lane and instruction.
+    agent, clock: agent and clock of the operation's end.
+    part: number of the warp's part of a wgmma; 0 for other operations.
+    """
     cluster = w.cta.cluster
     proxies_of(cluster).noted = 1
     slot = slot_of_issue(cluster, agent, clock, site)
@@ -158,7 +163,7 @@ def issue_slot(agent: u32, clock: u32, site: u32) -> u32:
 
 @native
 def name_of(cluster: ptr_to(Cluster), agent: u32) -> ptr_to(Named):
-    """What an mbarrier is called, if it is known to be one (its `agent` is 1 more)."""
+    """The entry of an mbarrier by its agent (stored + 1), if it is known."""
     return cast_ptr(Named, proxies_of(cluster).names) + (agent & (NAMES - 1))
 
 
@@ -166,8 +171,15 @@ def name_of(cluster: ptr_to(Cluster), agent: u32) -> ptr_to(Named):
 def note_fence(
     cluster: ptr_to(Cluster), fences: ptr_to(MapFence), count: u32, map: u64, agent: u32, lanes: u32, clock: u32, view: u32
 ) -> u32:
-    """A fence of tensor maps, in the place of the last one of this map by this warp, or of the oldest; its view is held. How many
-    there are, in all."""
+    """Record a fence of tensor maps in place of the last one of this map by this warp, or of the oldest; its view is held.
+    Returns the number of fences so far.
+
+    cluster: the cluster.
+    fences, count: the records and their number.
+    map: address of the map; 0 for all maps.
+    agent, lanes: first agent and lanes of the warp.
+    clock, view: clock and view of the fence.
+    """
     place = count & (MAP_FENCES - 1)
     total = count + 1
     if map != 0:

@@ -1,4 +1,4 @@
-"""Views: up to which clock what each agent did comes before; a pool of them, counted, and what collects them (clocks.py)."""
+"""Views (vector clocks): a counted pool of them, and collectors that join them (clocks.py)."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def entries_of(o: Any, id: Any) -> Any:
 
 
 def plane_of(lanes: Any, plane: Any) -> Any:
-    """Macro: numbers of 32 lanes, of one plane."""
+    """Macro: the 32 lanes' numbers of one plane."""
     return lanes + plane * 32
 
 
@@ -106,7 +106,7 @@ def drop_id(o: ptr_to(Orders), id: u32, count: u32) -> None:
 
 @native
 def take_view(o: ptr_to(Orders)) -> u32:
-    """A view to be filled, held once; ALL if there is none."""
+    """A free view, held once, to be filled; ALL if the pool is empty."""
     if o.free_count != 0:
         o.free_count = o.free_count - 1
         id = o.free[o.free_count]
@@ -123,7 +123,7 @@ def take_view(o: ptr_to(Orders)) -> u32:
 
 @native
 def copied_view(o: ptr_to(Orders), id: u32) -> u32:
-    """A new view like another, to be changed."""
+    """A new copy of a view, to be changed."""
     if id == ALL:
         return id
     made = take_view(o)
@@ -134,7 +134,7 @@ def copied_view(o: ptr_to(Orders), id: u32) -> u32:
 
 @native
 def join_into_view(o: ptr_to(Orders), into: u32, id: u32) -> None:
-    """A view that may be changed learns what another has; neither is ALL."""
+    """Join view `id` into view `into`, which may be changed; neither is ALL."""
     to = entries_of(o, into)
     source = entries_of(o, id)
     for i in range(o.bound >> 5):
@@ -144,7 +144,7 @@ def join_into_view(o: ptr_to(Orders), into: u32, id: u32) -> None:
 
 @native
 def merged_views(o: ptr_to(Orders), a: u32, b: u32) -> u32:
-    """What either has: one of the two, if it has all, or a new view. Held once for the caller."""
+    """The join of two views: one of them if it contains the other, or a new view. Held once for the caller."""
     if a == b or b == NOTHING or a == ALL:
         hold_id(o, a, 1)
         return a
@@ -176,7 +176,7 @@ def merged_views(o: ptr_to(Orders), a: u32, b: u32) -> u32:
 
 @native
 def give_view(o: ptr_to(Orders), ids: ptr_to(u32), mask: u32, id: u32) -> None:
-    """Lanes have a view now, whatever they had before."""
+    """Set the view of lanes."""
     old = load(U32, ids)
     change = mask_bits(old != id) & mask
     if change == 0:
@@ -193,7 +193,7 @@ def give_view(o: ptr_to(Orders), ids: ptr_to(u32), mask: u32, id: u32) -> None:
 
 @native
 def join_lanes(o: ptr_to(Orders), ids: ptr_to(u32), mask: u32, id: u32) -> None:
-    """Lanes learn what a view has."""
+    """Join a view into the views of lanes."""
     if id == NOTHING:
         return
     old = load(U32, ids)
@@ -210,7 +210,7 @@ def join_lanes(o: ptr_to(Orders), ids: ptr_to(u32), mask: u32, id: u32) -> None:
 # collecting -----------------------------------------------------------------------------------------------------------
 @native
 def raise_entries(o: ptr_to(Orders), id: u32, first: u32, clocks: ptr_to(u32), mask: u32) -> None:
-    """A view that may be changed learns clocks of 32 agents."""
+    """Raise the clocks of 32 agents in a view that may be changed."""
     to = entries_of(o, id) + first
     store(maximum(load(U32, to), select(bits_mask(mask), load(U32, clocks), U32(u32(0)))), to)
 
@@ -220,7 +220,16 @@ def collect_plane(
     o: ptr_to(Orders), view: ptr_to(u32), seen: ptr_to(u32), first: u32, ids: ptr_to(u32), own: ptr_to(u32), done: ptr_to(u32),
     mask: u32,
 ) -> None:
-    """Into a view that may be changed (0: there is none yet) what lanes know, and what they have done."""
+    """Join the views of lanes, and their own actions, into a view that may be changed.
+
+    o: orders of the cluster.
+    view: number of the view; 0 if there is none yet.
+    seen: number of the view that was joined last.
+    first: agent of lane 0.
+    ids: views of the lanes.
+    own, done: clocks of the lanes' own actions, and of their completed cp.async.
+    mask: the lanes.
+    """
     have = load(U32, ids)
     left = mask
     while left != 0:
@@ -251,7 +260,7 @@ def collect_plane(
 
 @native
 def collect_all(o: ptr_to(Orders), c: ptr_to(Collector), first: u32, of: ptr_to(Knowledge), mask: u32) -> None:
-    """Collect the views of all planes."""
+    """Join the views of lanes, in all planes, into a collector."""
     for p in range(o.planes):
         ids = plane_of(of.views, p)
         collect_plane(o, c.views + p, c.seen + p, first, ids, plane_of(of.own, p), plane_of(of.copied, p), mask)
@@ -259,7 +268,7 @@ def collect_all(o: ptr_to(Orders), c: ptr_to(Collector), first: u32, of: ptr_to(
 
 @native
 def release_lanes(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, c: ptr_to(Collector)) -> None:
-    """What lanes know and did up to here goes into a collector; what they do now comes later."""
+    """Release the lanes' views and actions so far to a collector; their next actions come later."""
     store(U32(k.clock), k.now.own)
     collect_all(o, c, k.first, k.now, mask)
     k.clock = k.clock + 1
@@ -267,7 +276,9 @@ def release_lanes(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, c: ptr_to
 
 @native
 def raise_own(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, plane: u32) -> boolean:
-    """Lanes that have one view to themselves learn in it what each did. True if that is all that there is to learn."""
+    """Whether the lanes share one view that no other lane has, so that raising their own clocks in it is enough; if so, this is
+    done.
+    """
     at = plane * 32
     ids = load(U32, k.now.views, at)
     id = ids[trailing_zeros(mask)]
@@ -281,7 +292,7 @@ def raise_own(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, plane: u32) -
 
 @native
 def forget_seen(o: ptr_to(Orders), c: ptr_to(Collector)) -> None:
-    """No more is collected here: its views do not change from now on."""
+    """End a collection: the collector's views no longer change."""
     for p in range(o.planes):
         drop_id(o, c.seen[p], 1)
         c.seen[p] = NOTHING
@@ -289,7 +300,7 @@ def forget_seen(o: ptr_to(Orders), c: ptr_to(Collector)) -> None:
 
 @native
 def clear_collector(o: ptr_to(Orders), c: ptr_to(Collector)) -> None:
-    """A collector as new."""
+    """Empty a collector."""
     forget_seen(o, c)
     for p in range(o.planes):
         drop_id(o, c.views[p], 1)
@@ -298,7 +309,7 @@ def clear_collector(o: ptr_to(Orders), c: ptr_to(Collector)) -> None:
 
 @native
 def collect_views(o: ptr_to(Orders), c: ptr_to(Collector), views: ptr_to(u32)) -> None:
-    """Views of all planes go into a collector."""
+    """Join views of all planes into a collector."""
     for p in range(o.planes):
         both = merged_views(o, c.views[p], views[p])
         drop_id(o, c.views[p], 1)
@@ -311,14 +322,16 @@ def collect_views(o: ptr_to(Orders), c: ptr_to(Collector), views: ptr_to(u32)) -
 
 @native
 def acquire_views(o: ptr_to(Orders), lanes: ptr_to(u32), mask: u32, views: ptr_to(u32)) -> None:
-    """Lanes (their views, of all planes) learn views of all planes."""
+    """Join views of all planes into those of lanes."""
     for p in range(o.planes):
         join_lanes(o, plane_of(lanes, p), mask, views[p])
 
 
 @native
 def acquire_behind(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, views: ptr_to(u32), plane: u32) -> None:
-    """Acquire views, of which what is known goes to a plane: KNOWN, or ACQUIRED, ... of what was only seen."""
+    """Join views into those of lanes; the part for KNOWN goes to `plane`: KNOWN itself, or ACQUIRED and others for what was
+    only seen.
+    """
     join_lanes(o, plane_of(k.now.views, plane), mask, views[KNOWN])
     for p in range(o.planes):
         if p != KNOWN and (plane == KNOWN or p < PROXIES):

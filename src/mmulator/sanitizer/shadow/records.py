@@ -1,8 +1,8 @@
-"""Who accessed memory, and when: records that the cells of the shadow (shadow.py) name by their numbers.
+"""Records of accesses to memory: the cells of the shadow (shadow.py) name them by number.
 
-An access is an entry: a record's number, and a lane (ENTRY bits). A record is made once for each warp, instruction and clock, so
-that a loop without synchronisation makes no further one. Memory has two stores of them, one of a resident cluster for its shared
-memory, one of the launch for global memory; a store also has the nodes of the lists of readers.
+An access is an entry: a record's number, and a lane (ENTRY bits). A record is made once for each warp, instruction and clock,
+so that a loop without synchronisation makes no further one. There are two stores of records, one of a resident cluster for its
+shared memory, one of the launch for global memory; a store also has the nodes of the lists of readers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mmulator.sanitizer.found import of_cluster, of_launch
 
 
 class Kind(IntEnum):
-    """By what an access is made: a generic one by a thread, or by something asynchronous."""
+    """The originator of an access: a thread (generic), or an asynchronous operation."""
 
     GENERIC = 0
     COPY = 1  # cp.async, which is asynchronous and generic
@@ -161,7 +161,7 @@ CHUNK, NODE_CHUNK = 1024, 4096  # of the launch's, that a cluster takes at once
 
 @native
 def more_records(s: ptr_to(Races), store: ptr_to(Store)) -> boolean:
-    """Whether a store has records again."""
+    """Whether a store has free records again."""
     if store.foreign == 0:
         return False
     launch = s.launch
@@ -185,14 +185,14 @@ def _nodes_taken(launch: Any) -> Any:
 
 @native
 def forget_one(cluster: ptr_to(Cluster)) -> None:
-    """There was no room to remember something: what it races with later is not found, which a note says."""
+    """Count an access that could not be recorded; a note tells the user that races with it are not found."""
     launch = of_launch(cluster)
     launch.forgotten = launch.forgotten + 1
 
 
 @native
 def record_of(a: ptr_to(Actor), lanes: u32, since: u32) -> u32:
-    """The record of an actor, known or new; 0 if there is no room."""
+    """The record of an actor, known or new; 0 if the store is full."""
     store = a.store
     agent = a.agent
     clock = a.clock
@@ -231,7 +231,7 @@ def record_of(a: ptr_to(Actor), lanes: u32, since: u32) -> u32:
 
 @native
 def new_node(s: ptr_to(Races), store: ptr_to(Store), item: u32, next: u32) -> u32:
-    """A node in front of a list; 0 if there is no room."""
+    """A new node in front of a list; 0 if the store is full."""
     if store.node_next == store.node_end and store.foreign != 0:
         launch = s.launch
         if launch.nodes_taken < launch.node_room:
@@ -251,7 +251,7 @@ def new_node(s: ptr_to(Races), store: ptr_to(Store), item: u32, next: u32) -> u3
 
 @native
 def forget_shared(s: ptr_to(Races), cluster: ptr_to(Cluster)) -> None:
-    """Nothing is known of shared memory, and all records and nodes are free."""
+    """Forget all accesses to shared memory, and free all records and nodes."""
     store = cast_ptr(Store, s)
     fill_bytes(s.sheets, 0, u64(s.sheet_count) * 4)
     fill_bytes(store.memo, 0, MEMO * 4)
@@ -264,7 +264,7 @@ def forget_shared(s: ptr_to(Races), cluster: ptr_to(Cluster)) -> None:
 
 @native
 def begin_races(cluster: ptr_to(Cluster)) -> None:
-    """A cluster begins: nobody has accessed its shared memory."""
+    """Reset the shadow of shared memory for a new cluster."""
     s = races_of(cluster)
     launch = launch_races(cluster)
     store = cast_ptr(Store, s)
@@ -283,7 +283,7 @@ SPARE = 1024  # nodes that one instruction may take
 
 @native(inline=True)
 def enough(s: ptr_to(Races), w: ptr_to(Warp)) -> None:
-    """Before an access to shared memory: there is room, or all is forgotten."""
+    """Before an access to shared memory, ensure that there is room; if there is none, everything is forgotten."""
     store = cast_ptr(Store, s)
     if store.next + 64 > store.end or store.node_next + SPARE > store.node_end:
         forget_shared(s, w.cta.cluster)
