@@ -45,7 +45,7 @@ LANE = 4  # bytes of a value
 
 @dataclass(frozen=True)
 class Plan:
-    """One fused instruction, independent of the device's name. `order`: chunks of positions among its products."""
+    """One fused instruction, independent of the device's name. order: positions of products in each chunk."""
 
     a: ElementType
     b: ElementType
@@ -67,12 +67,12 @@ class Plan:
         return self.k // 2 if self.sparse else self.k
 
     def emin(self, t: ElementType) -> int:
-        """Exponent of subnormal operands: that of f16 where they are converted to it first."""
+        """Exponent of subnormal operands: that of f16 if they are converted to f16 first."""
         return min(t.emin, F16.emin) if self.halves else t.emin
 
     @property
     def length(self) -> int:
-        """Products of one chunk."""
+        """Number of products of one chunk."""
         return len(self.order[0])
 
     @property
@@ -82,23 +82,24 @@ class Plan:
 
     @property
     def counted(self) -> bool:
-        """f32 accumulators that truncate products themselves, and counts; else products are truncated to integers. Not of plans
-        whose codes are biased."""
+        """Whether f32 accumulators truncate products themselves, with counts as correction; otherwise products are truncated to
+        integers. Never for plans whose codes are biased.
+        """
         return self.fraction + self.length.bit_length() + 3 <= 22
 
     @property
     def relative(self) -> bool:
-        """Exponent codes are relative to a maximum."""
+        """Whether exponent codes are relative to a maximum."""
         return max(self.a.exponent, self.b.exponent) > 5
 
     @property
     def biased(self) -> bool:
-        """A sum of two exponent codes is no f32 exponent yet: a bias is to be added."""
+        """Whether a bias must be added to a sum of two exponent codes to get an f32 exponent."""
         return self.relative or self.scaled
 
     @property
     def zero_codes(self) -> int:
-        """The largest sum of two codes of which one is that of zero."""
+        """The largest sum of two codes if one of them is that of zero."""
         return B_BIAS + (0 if self.relative else max(self._top(self.a) - 1, self._top(self.b)))
 
     @property
@@ -108,7 +109,9 @@ class Plan:
 
     @property
     def unit(self) -> int:
-        """What is taken from the biased exponent of a sum's last bit times 2**F, to compare it with sums of last-bit codes."""
+        """The number that is subtracted from the biased exponent of a sum's last bit times 2**F, to compare it with sums of
+        last-bit codes.
+        """
         return 127 + self.fraction + sum(t.emin - t.mantissa for t in (self.a, self.b))
 
     @staticmethod
@@ -117,13 +120,14 @@ class Plan:
 
     @property
     def wide_sum(self) -> bool:
-        """Sums may take more than 32 bits, those of half of the products (of FP8, significands below 1.9) do not: the fast path
-        checks, afterwards."""
+        """Whether sums may need more than 32 bits, but those of half of the products (of FP8, significands below 1.9) do not:
+        the fast path checks afterwards.
+        """
         return self.fraction + 1 + self.length.bit_length() > 31
 
     @property
     def may_overflow(self) -> bool:
-        """Sums of just 32 bits: chunks of A whose significands are large enough are flagged."""
+        """Whether sums need just 32 bits: chunks of A with large significands are then flagged."""
         return self.fraction + 1 + self.length.bit_length() == 31
 
     # layout of packed operands ---------------------------------------------------------------------------------------
@@ -140,14 +144,14 @@ class Plan:
         return columns * LANE + (3 if self.counted else 1) * 64
 
     def a_bytes(self, m: int, k: int) -> int:
-        """Size of a packed A of m rows and k dense columns."""
+        """Bytes of a packed A of m rows and k dense columns."""
         return m * (k // self.k) * self.a_instruction
 
     def b_block(self, columns: int, k: int) -> int:
         return k * self.b_row(columns) + k // self.k * B_HEADER
 
     def b_bytes(self, n: int, k: int) -> int:
-        """Size of a packed B of n columns."""
+        """Bytes of a packed B of n columns."""
         wide, rest = divmod(n, WIDE_COLUMNS)
         return wide * self.b_block(WIDE_COLUMNS, k) + -(-rest // NARROW_COLUMNS) * self.b_block(NARROW_COLUMNS, k)
 

@@ -37,7 +37,7 @@ from mmulator.twin.software import dot_software, pack_a_software, pack_b_softwar
 
 @dataclass(frozen=True)
 class Twin:
-    """Native functions of one instruction's arithmetic on one device. `library` keeps the code alive."""
+    """Native functions of one instruction's arithmetic on one device. library: keeps the code alive."""
 
     key: DotKey
     device: str
@@ -64,18 +64,19 @@ class Twin:
 
     @cached_property
     def fused_core(self) -> int:
-        """`core` of a fused dot product (fused.py), for a caller that sets the rounding mode toward zero and back: as `dot`, and
-        CORE_POINTERS more; 0 for other arithmetic."""
+        """Address of `core` of a fused dot product (fused.py), for a caller that sets the rounding mode toward zero and back:
+        parameters of `dot` and CORE_POINTERS more; 0 for other arithmetic.
+        """
         return self.library.address("dot_core") if profile_for(self.key, self.device).method in ("fused", "halves") else 0
 
     @cached_property
     def dot_steps(self) -> int:
-        """0 where there is none."""
+        """Address of dot_steps; 0 if there is none."""
         return self.library.address("dot_steps") if self.steps else 0
 
     @cached_property
     def functions(self) -> Any:
-        """pack_a, pack_b_rows and dot, in memory."""
+        """Addresses of pack_a, pack_b_rows and dot, in memory."""
         return (ctypes.c_uint64 * 3)(self.pack_a, self.pack_b_rows, self.dot)
 
     @staticmethod
@@ -87,7 +88,7 @@ class Twin:
 def twin_for(key: DotKey, device: str) -> Twin:
     """The twin of a key on a device (isa.targets.DEVICES); compiled at first use, then from the cache on disk.
 
-    Raises UnsupportedError as `profile_for` does.
+    Raises UnsupportedError like `profile_for`.
     """
     twin = _twins.get((key, device))
     if twin is None:
