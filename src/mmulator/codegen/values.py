@@ -81,14 +81,14 @@ class Value:
     __rxor__ = __xor__
 
     def __lshift__(self, other: Any) -> Value:
-        """Undefined (poison) for a shift of the width or more."""
+        """Shift left. Undefined (poison) for a shift of the width or more."""
         return self._binary(other, "shl")
 
     def __rlshift__(self, other: Any) -> Value:
         return self._binary(other, "shl", swap=True)
 
     def __rshift__(self, other: Any) -> Value:
-        """Arithmetic for signed types. Undefined (poison) for a shift of the width or more."""
+        """Shift right, arithmetic for signed types. Undefined (poison) for a shift of the width or more."""
         return self._binary(other, "ashr" if self.ty.signed else "lshr")
 
     def __invert__(self) -> Value:
@@ -101,7 +101,7 @@ class Value:
 
     # comparison -----------------------------------------------------------------------------------------------------
     def _compare(self, other: Any, name: str) -> Value:
-        """Ordered for floats, but != is unordered, as in C."""
+        """A comparison, ordered for floats, but != is unordered, as in C."""
         a, c = unify(self, other)
         ty = boolean.vec(a.ty.lanes) if a.ty.lanes else boolean
         if a.ty.kind == "float":
@@ -145,7 +145,7 @@ class Value:
         self.b.store(self.ty.to(as_value(self.b, value, self.ty.to)), self.b.offset(self, index))
 
     def field(self, name: str) -> Any:
-        """p.name of a struct: its value, or its address where it is an array or a struct."""
+        """The field of the struct to which the pointer points: its value, or its address if it is an array or a struct."""
         ty, count = self.ty.to.fields[name]
         place = self.field_address(name)
         if count or isinstance(ty, Struct):
@@ -258,7 +258,7 @@ def extract(value: Value, index: Any) -> Value:
 
 
 class _Thread(local):
-    """What a thread is building."""
+    """The function that a thread is building."""
 
     def __init__(self) -> None:
         self.open: list[Builder] = []
@@ -395,7 +395,7 @@ class Builder:
 
     @contextmanager
     def loop(self, start: Any, stop: Any, step: int = 1, ty: Ty = i64) -> Iterator[Value]:
-        """for i in range(start, stop, step), counting in `ty`."""
+        """A loop: for i in range(start, stop, step), counting in `ty`."""
         index = self.alloca(ty, align=8)
         self.store(ty(as_value(self, start, ty)), index)
         limit = ty(as_value(self, stop, ty))

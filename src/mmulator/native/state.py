@@ -1,8 +1,8 @@
-"""What a running launch is made of: the structs that Python fills and native code runs on.
+"""The state of a running launch: the structs that Python fills and native code runs on.
 
-One `Launch` for all CTAs. What is resident is a `Cluster` of CTAs, which one worker runs; a CTA (the thread block of CUDA)
-has a `Warp` for each 32 threads, and `block` is a basic block of code. A warp's registers lie in its register file, one slot
-of 32 lanes for each register that lives across blocks. A warp has a `Queue` for each kind of asynchronous operation.
+One `Launch` for all CTAs. A resident `Cluster` of CTAs is run by one worker; a CTA (the thread block of CUDA) has a `Warp` for
+each 32 threads, and `block` is a basic block of code. A warp's registers are in its register file, one slot of 32 lanes for
+each register that lives across blocks. A warp has a `Queue` for each kind of asynchronous operation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STACK_BYTES = 8192  # of a lane, for alloca: the first bytes of local memory in 
 
 
 class Code(IntEnum):
-    """What a block function returns instead of the next block's number."""
+    """A value that a block function returns instead of the next block's number."""
 
     RESCHEDULE = -1  # the lanes' program counters have been written; choose again
 
@@ -31,7 +31,7 @@ RESCHEDULE = int(Code.RESCHEDULE)
 
 
 class Stop(IntEnum):
-    """Why a warp or a cluster stopped running."""
+    """The reason why a warp or a cluster stopped running."""
 
     BUDGET = 0  # time slice used up
     EXITED = 1
@@ -171,7 +171,7 @@ Span = Struct("Span", [("at", ptr), ("bytes", u64)])
 
 
 class TransferKind(IntEnum):
-    """What a transfer does: its function among the cluster's movers."""
+    """The kind of a transfer, which selects its function among the cluster's movers."""
 
     BULK_LOAD = 0  # to shared memory; native/asynchrony/bulk.py
     BULK_STORE = 1  # to global memory
@@ -302,7 +302,7 @@ Cta = Struct("Cta", [
 
 # Asynchronous operations (native/asynchrony/pending.py) -----------------------------------------------------------------------
 class Completes(IntEnum):
-    """Who hears that an operation is complete."""
+    """The receiver of an operation's completion."""
 
     GROUP = 0  # whoever waits for the group that it is committed to
     ARRIVAL = 1  # an mbarrier, at which it arrives
@@ -388,8 +388,12 @@ WgmmaEntry = Struct("WgmmaEntry", [
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of asynchronous operation. entry: what a queue keeps of one, of `room` at most (a power of two). One in `odds` is
-    carried out at once."""
+    """A kind of asynchronous operation.
+
+    entry: struct of an operation in a queue.
+    room: greatest number of operations in a queue (a power of two).
+    odds: one in `odds` is carried out at once.
+    """
 
     name: str
     queue: int  # among the queues of a warp
