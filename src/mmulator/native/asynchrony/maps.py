@@ -71,8 +71,8 @@ class Wrong(IntEnum):
     CORNER = 14  # the first pixel of im2col, outside of the bounding box
 
 
-# A box of a tensor on its way; a transfer's payload. Bytes along dimension 0 count from the box's first element, of which
-# those from `low` to `high` are the tensor's. index, at: of the next row: how manieth along each dimension, and its coordinate.
+# A box of a tensor that is being copied; a transfer's payload. Bytes along dimension 0 count from the box's first element;
+# those from `low` to `high` belong to the tensor. index, at: number of the next row along each dimension, and its coordinate.
 Box = Struct("Box", [
     ("address", u64),  # of the tensor's element 0, ...
     ("first", u64),  # bytes from there to the first byte that the copy touches

@@ -26,8 +26,8 @@ class Product:
     type, ftz: its type and modifier.
     resident: whether a factor can be read from the constant bank.
     uses: (sum, its operand 0 or 1, whether the sign is changed).
-    readers: number of readers other than sums.
-    through: number of readers, other than fused sums, of a copy or of a change of its sign.
+    readers: number of other readers.
+    through: number of other readers of a copy of it, or of it with its sign changed.
     """
 
     at: int

@@ -35,19 +35,23 @@ from mmulator.rules.accumulators import (
 )
 from mmulator.sanitizer.found import find, find_against, of_cluster
 
-CELL_SHIFT = 7  # a register of wgmma takes 128 bytes of a frame, and more: so many bits of its offset number its cell
-OPERATIONS = 256  # of a warp, that are known one by one
+CELL_SHIFT = 7  # a register of wgmma takes at least 128 bytes of a frame, so its offset shifted by this numbers its cell
+OPERATIONS = 256  # recorded operations of a warp
 
-# epoch: count of fences when somebody last accessed the register, 0 for never. touch: that of an instruction that is no wgmma.
+# The accesses to a register. *_epoch, touch: number of fences at the last access, 0 for never; touch is for instructions other
+# than wgmma.
 Cell = Struct("AccumulatorCell", [
-    ("d", u32), ("d_epoch", u32), ("d_place", u32), ("shape", u32), ("tile", u32),  # of the newest wgmma that accumulates here
-    ("a", u32), ("a_epoch", u32), ("a_place", u32),  # of the newest that reads A here
-    ("touch", u32), ("site", u32), ("lanes", u32), ("wrote", u32),  # of the last other access; wrote: 1 if it was a write
+    ("d", u32), ("d_epoch", u32), ("d_place", u32), ("shape", u32), ("tile", u32),  # the newest wgmma that accumulates here
+    ("a", u32), ("a_epoch", u32), ("a_place", u32),  # the newest wgmma that reads A here
+    ("touch", u32), ("site", u32), ("lanes", u32), ("wrote", u32),  # the last other access; wrote: 1 if it was a write
 ])  # fmt: skip
 UNCOMMITTED = 0xFFFFFFFF
 Issued = Struct("AccumulatorIssued", [("site", u32), ("group", u32)])
-# Of a warp. epoch: fences so far, + 1. done: wgmma that were waited for. seen, settled: epoch at the last wgmma or wait; at the
-# last wait. kinds: of each site a Kind.
+# The state of a warp.
+# epoch: number of fences so far, + 1.
+# done: number of wgmma that were waited for.
+# seen, settled: epoch at the last wgmma or wait, and at the last wait.
+# kinds: kind of each site.
 Accumulators = Struct("Accumulators", [
     ("epoch", u32), ("issued", u32), ("committed", u32), ("groups", u32), ("done", u32), ("seen", u32), ("settled", u32),
     ("cells", ptr_to(Cell)), ("count", u64),
@@ -59,9 +63,9 @@ Accumulators = Struct("Accumulators", [
 class Site:
     """The kind of an instruction for these rules, by its site."""
 
-    STRICT = 0  # it stands where its author put it
-    COMPUTES = 1  # a compiler put it between inline assembly, of whose registers in flight it knows nothing
-    MOVES = 2  # the same, and it only copies
+    STRICT = 0  # at the place where its author wrote it
+    COMPUTES = 1  # placed between inline assembly by a compiler that does not know registers in flight
+    MOVES = 2  # as COMPUTES, and it only copies
     ORDERS = 3  # wgmma.commit_group, wgmma.wait_group of the text
 
 
@@ -78,7 +82,7 @@ def _kind(ins: Instruction) -> int:
     return Site.STRICT
 
 
-# What words[0] of a finding is: a place in a list of registers, and above it what is wrong.
+# words[0] of a finding: a place in a list of registers, and above it the kind of breach.
 PLACE_BITS = 16
 IN_D, IN_A, FIRST, TOUCHED, SHAPE, BETWEEN = range(6)
 

@@ -30,13 +30,17 @@ from mmulator.sanitizer.order.phases import mbarrier_agent
 _EXIT, _START = rules.EXIT_UNSYNCHRONISED.number, rules.START_UNSYNCHRONISED.number
 _MISSING, _UNEXPECTED = rules.BYTES_MISSING.number, rules.BYTES_UNEXPECTED.number
 
-# Of a warp and a block of its cluster. begun: lanes that know that the block has begun. lanes: that accessed its shared memory at
-# the newest clock, at which address and instruction. until: as `next_meeting` says.
+# The accesses of a warp to another block of its cluster.
+# begun: lanes for which the block's begin happens before.
+# lanes, clock, at, bytes, site: the newest accesses to its shared memory.
+# until: as `next_meeting`.
 Reach = Struct("Reach", [
     ("at", u64), ("begun", u32), ("lanes", u32), ("clock", u32), ("site", u32), ("bytes", u32), ("settled", u32), ("until", u32),
 ])  # fmt: skip
-# Of a cluster. met: lanes of each warp that have waited at barrier.cluster; waited: how often it was complete then; any: if a
-# thread of each CTA has. reaches: warps by ranks.
+# The state of a cluster.
+# met: lanes of each warp that have waited at barrier.cluster. waited: its number of completions then. any: whether a thread of
+#     each CTA has.
+# reaches: by warp and rank.
 Clusters = Struct("Clusters", [("met", ptr_to(u32)), ("waited", ptr_to(u32)), ("any", ptr_to(u32)), ("reaches", ptr_to(Reach))])
 
 

@@ -18,10 +18,12 @@ from mmulator.sanitizer.found import find, find_against, of_cluster
 U32 = u32.vec(LANES)
 WARPS = 4  # of a warpgroup
 
-# What the warps of a warpgroup have executed. steps: of each warp; most: of the one ahead. rows: instructions of the newest
-# steps, step n at n modulo ROWS: the site; firsts: which warp was first there. gone: warps that have exited.
-# judged: it is over, since something was found, or was too long ago. resizes, resize: how many setmaxnreg each warp has
-# executed, and which last.
+# The instructions that the warps of a warpgroup have executed.
+# steps: number of steps of each warp. most: of the warp that is ahead.
+# rows, firsts: site and first warp of step n, at n modulo ROWS.
+# gone: warps that have exited.
+# judged: whether checks are over, after a finding or because a step is too old.
+# resizes, resize: number of setmaxnreg of each warp, and its last one.
 ROWS = 1024
 Steps = Struct("Steps", [
     ("steps", u32, WARPS), ("most", u32), ("gone", u32), ("judged", u32),

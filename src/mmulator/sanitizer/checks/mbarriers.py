@@ -42,18 +42,24 @@ _STORED_TO, _READ_AS_DATA = rules.STORED_TO.number, rules.READ_AS_DATA.number
 GRANULE = 8  # bytes of an mbarrier
 BITS = 32  # of a word of the map of live mbarriers
 
-# Of an mbarrier. at: its generic address. agent, clock: who initialised it, or invalidated it; when. async_clock: of
-# its agent, in the phase in which what was issued last completes (0: nothing was), and who issued that. settled: as of a Use.
-# fenced: a fence of its mbarrier.init lies behind that, or has been asked for.
+# The record of an mbarrier.
+# at: its generic address.
+# agent, clock: of its last initialisation or invalidation.
+# async_clock, issued: clock of the phase in which the last issued operation completes (0: none), and its issuer.
+# settled: as in Use.
+# fenced: whether a fence follows its mbarrier.init, or has been checked.
 Keeper = Struct("Keeper", [
     ("at", u64), ("agent", u32), ("clock", u32), ("async_clock", u32), ("settled", u32), ("issued", Who), ("fenced", u32),
 ])  # fmt: skip
-# Of a warp at one: lanes that know of its mbarrier.init; those that used it at the newest clock, in which phase, where. settled:
-# a thread of its block that has exited knew of it. until: as `next_meeting` says.
+# The uses of an mbarrier by a warp.
+# known: lanes for which its mbarrier.init happens before.
+# lanes, clock, phase, site: the newest uses.
+# settled: whether a thread of its block exited after it. until: as `next_meeting`.
 Use = Struct("Use", [
     ("known", u32), ("lanes", u32), ("clock", u32), ("phase", u32), ("site", u32), ("settled", u32), ("until", u32),
 ])  # fmt: skip
-# Of a cluster. low, high: where live ones lie, by addresses without slot and rank. bits: of each CTA `words`, a bit a granule.
+# The mbarriers of a cluster. low, high: range of live ones, as addresses without slot and rank. bits: a bit for each granule,
+# `words` words for each CTA.
 Mbarriers = Struct("Mbarriers", [
     ("low", u64), ("high", u64), ("live", u32), ("words", u32),
     ("keepers", ptr_to(Keeper)), ("uses", ptr_to(Use)), ("bits", ptr_to(u32)),

@@ -14,38 +14,40 @@ from mmulator.sanitizer.order.clocks import agent_of, drop_view, new_agent
 from mmulator.sanitizer.order.views import Collector, knower_of, orders_of
 from mmulator.sanitizer.shadow.records import Met
 
-# An issue, by the agent and clock that its end has: which thread issued it, and its warp's clock then; of a wgmma the first
-# thread of the warpgroup, and the clocks of its warps (0: not yet). The newest of ISSUES.
+# An issue, by agent and clock of its end: the issuing thread and its warp's clock; for a wgmma the first thread of the
+# warpgroup and the clocks of its warps (0: not yet). Only the newest ISSUES are kept.
 Issue = Struct("Issue", [("agent", u32), ("clock", u32), ("site", u32), ("issuer", u32), ("since", u32, 4)])
 ISSUES = 2048
-# An mbarrier that is an agent: where it is (a generic address), and its clock in its first phase.
+# An mbarrier that is an agent: its generic address, and its clock in its first phase.
 Named = Struct("Named", [("agent", u32), ("first", u32), ("at", u64)])
 NAMES = 512
-# Bulk groups of a thread: agents + 1 (0: none yet) of what its groups read and write, whose clock is the group's number + 1.
-# pending: the clock of its newest group that reads shared memory, by the instruction `site`.
+# The bulk groups of a thread: agents + 1 (0: none yet) of the reads and of the writes of its groups, whose clock is the group's
+# number + 1.
+# pending: clock of its newest group that reads shared memory, by the instruction `site`.
 BulkLane = Struct("BulkLane", [("reads", u32), ("writes", u32), ("pending", u32), ("site", u32)])
-# A use of a tensor map: `load` and `phase` of the mbarrier (NO_AGENT: it is a store), reads and group of the thread; either ends
-# it.
+# A use of a tensor map. load, phase: agent (NO_AGENT for a store) and clock of the mbarrier. reads, group: agent and clock of
+# the thread's bulk group. Either end is enough.
 MapUse = Struct("MapUse", [
     ("map", u64), ("load", u32), ("phase", u32), ("reads", u32), ("group", u32), ("issuer", u32), ("site", u32), ("cta", u32),
     ("warp", u32), ("lanes", u32),
 ])  # fmt: skip
 MAP_USES = 64
-# A fence.proxy.tensormap: of which map (release: of any, 0), by which lanes at which clock, and what they knew (a view that is
-# held).
+# A fence.proxy.tensormap: its map (0 for a release, which covers all), its lanes and clock, and its view (held).
 MapFence = Struct("MapFence", [("map", u64), ("agent", u32), ("lanes", u32), ("clock", u32), ("view", u32)])
-MAP_FENCES = 64  # those before are forgotten, and what they may have been for is not judged
+MAP_FENCES = 64  # older fences are forgotten, and maps that they may cover are not checked
 
-# A group of wgmma that a warp of a warpgroup has committed: the number behind its last operation, which warps have told what they
-# knew and did by then, and that.
+# A committed group of wgmma of a warpgroup: the number behind its last operation, the warps that have committed it, and their
+# joined views.
 Gathered = Struct("Gathered", [("end", u64), ("warps", u32), ("all", Collector)])
 GATHERED = 16  # of a warpgroup
-METS = 8  # operations of a warpgroup, of which the writers of B are known
+METS = 8  # operations of a warpgroup for which the writers of B are recorded
 
-# Of a resident cluster. groups: of each warpgroup its agent + 1, whose clock is an operation's number + 1. map: the map that the
-# copy being issued uses, or 0; maps: an agent whose end nobody knows, for uses of maps. agent, clock: what the operation being
-# issued ends with. noted: names or issues are. store: the store of a box that is being issued, or null; replica: 1 if it brings
-# what another one does, 2 if it does not, 0 if nobody has asked.
+# The records of a resident cluster.
+# groups: agent + 1 of each warpgroup, whose clock is an operation's number + 1.
+# map: the map of the copy that is being issued, or 0. maps: an agent whose end is never acquired, for uses of maps.
+# agent, clock: of the end of the operation that is being issued.
+# noted: whether there are names or issues.
+# store: the store of a box that is being issued, or null. replica: 1 if another store writes the same, 2 if not, 0 if unknown.
 Proxies = Struct("Proxies", [
     ("groups", ptr_to(u32)), ("gathered", ptr_to(Gathered)), ("met", ptr_to(Met)),
     ("lanes", ptr_to(BulkLane)), ("group_count", u32), ("group_stride", u32), ("lane_count", u32),

@@ -26,8 +26,8 @@ from mmulator.sanitizer.shadow.shadow import act_async, touch
 from mmulator.twin.doors import Door
 from mmulator.twin.shared import UNIT, operand_function
 
-# An operand that is walked through. from, end: bytes that lie together and were not told yet. number: of the next 16 bytes;
-# those are the warp's own whose number, divided by `divisor`, modulo 4, is `quarter`; divisor 0: all are.
+# The walk through an operand. from_, end: contiguous bytes that are not recorded yet. number: of the next 16 bytes, which
+# belong to the warp if (number / divisor) modulo 4 is `quarter`; all do if divisor is 0.
 Walk = Struct("Walk", [
     ("actor", ptr_to(Actor)), ("base", u64), ("size", u64), ("from_", u64), ("end", u64), ("number", u32), ("divisor", u32),
     ("quarter", u32), ("room", u8, UNIT),

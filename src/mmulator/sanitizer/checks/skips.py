@@ -20,10 +20,12 @@ U32 = u32.vec(LANES)
 ELSEWHERE, WENT_ON, HAVE_EXITED = range(3)  # why, in the second word of a finding
 _PARTIAL, _EXITED = PARTIAL_WARP.number, LANES_EXITED.number
 
-# What the lanes of a warp have to do with barriers. passed: of each lane kinds of barriers that it has passed by and then done
-# something, and where it began to; exits: where it exited. at: of each barrier 1 + the site of who came to it last, if that was
-# aligned; kind: its kind. there: lanes that have come to barrier.cluster.arrive and .wait, while others of the warp have not.
-# told: lanes of which it has been said that they passed a barrier by.
+# The state of a warp's lanes at barriers.
+# passed, began: for each lane the kinds of barriers that it has skipped before another action, and the site of that action.
+# exits: site at which each lane exited.
+# at, kind: for each barrier 1 + the site of the last aligned arrival, and its kind.
+# there: lanes at barrier.cluster.arrive and .wait, while others of the warp are not.
+# told: lanes that have been reported.
 Skipping = Struct("Skipping", [
     ("passed", u32, LANES), ("began", u32, LANES), ("exits", u32, LANES),
     ("at", u32, BARRIERS), ("kind", u32, BARRIERS), ("there", u32, BARRIERS - CLUSTER_ARRIVE), ("told", u32),

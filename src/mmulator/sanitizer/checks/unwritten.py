@@ -41,13 +41,13 @@ from mmulator.sanitizer.found import find, of_launch
 EXCHANGE, COMBINES = 1, 2
 U64, U32 = u64.vec(32), u32.vec(32)
 _WRITE, _ATOMIC = int(Access.WRITE), int(Access.ATOMIC)
-ALL_WRITTEN = BY_HOST * 0x01010101  # of four bytes, whoever wrote them
+ALL_WRITTEN = BY_HOST * 0x01010101  # four written bytes, by any writer
 _KERNEL = BY_KERNEL & ~BY_HOST
 
 # An allocation, and its marks.
 Stretch = Struct("WatchedStretch", [("start", u64), ("size", u64), ("marks", ptr)])
-# In the order of their addresses, behind one of no bytes; those of which all bytes are written are left out. exchanges: for each
-# site EXCHANGE if it is an atomic operation that does not look at what is there, COMBINES if it is another.
+# Watched allocations that are not completely written, sorted by address, behind an empty one. atomics: for each site EXCHANGE
+# for an atomic exchange, COMBINES for another atomic operation.
 WatchedLaunch = Struct("WatchedLaunch", [("stretches", ptr_to(Stretch)), ("count", u64), ("atomics", ptr_to(u8))])
 
 

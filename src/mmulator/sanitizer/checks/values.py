@@ -39,27 +39,27 @@ from mmulator.sanitizer.found import find_against
 from mmulator.sanitizer.state import Found, SanitizedCluster
 
 U64, U32 = u64.vec(32), u32.vec(32)
-NEVER, WRITTEN, UNDEFINED = 0, 1, 2  # of a byte: it has no value, it has one, it was given none
+NEVER, WRITTEN, UNDEFINED = 0, 1, 2  # of a byte: not written, written, written with an undefined value
 WORD = 0x01010101  # WRITTEN in each byte
 _OFFSET, _WITHIN = (1 << SLOT_SHIFT) - 1, (1 << RANK_SHIFT) - 1
-_MARKS = int(Access.WRITE | Access.ATOMIC)  # an atomic operation leaves of what was there
+_MARKS = int(Access.WRITE | Access.ATOMIC)  # an atomic operation keeps some of the old bytes
 _ASYNC_READ = int(Access.READ) | Proxy.ASYNC << PROXY_SHIFT
 
 FRESH, UNWRITTEN, UNWRITTEN_PART = 1, 2, 3
-# The load by which a warp last came to what has no value. site: + 1. fresh: FRESH: shared memory that nobody had written,
-# UNWRITTEN: device memory that nobody has, UNWRITTEN_PART: of which the host has written only some (unwritten.py); 0: any other.
+# The last load of a warp that returned an undefined value. site: + 1. fresh: FRESH for unwritten shared memory, UNWRITTEN for
+# unwritten device memory, UNWRITTEN_PART if the host has written a part of it (unwritten.py); 0 otherwise.
 Source = Struct("UndefinedSource", [("at", u64), ("site", u32), ("bytes", u32), ("lane", u32), ("fresh", u32)])
-# What is a finding if the bytes have not been written when the cluster ends.
+# A finding, if the bytes are still unwritten when the cluster ends.
 Pending = Struct("PendingUndefined", [
     ("w", ptr_to(Warp)), ("source", Source), ("rule", u32), ("site", u32), ("lanes", u32), ("memory", u32),
     ("count", u64),
 ])  # fmt: skip
 ROOM = 256
-# An operand of wgmma, by its descriptor and shape, all of whose bytes have a value: as long as none loses it (`epoch`).
+# An operand of wgmma, by its descriptor and shape, whose bytes are all written, as long as `epoch` does not change.
 Sound = Struct("SoundOperand", [("desc", u64), ("shape", u64), ("epoch", u64)])
 SOUND = 256
 ValuesState = Struct("ValuesState", [
-    ("shared", ptr), ("shared_bytes", u64),  # of the CTAs, one after the other, each as many
+    ("shared", ptr), ("shared_bytes", u64),  # of all CTAs in sequence; bytes of one
     ("local", ptr), ("local_bytes", u64),  # of the lanes
     ("warps", u64), ("sources", ptr_to(Source)), ("missed", ptr_to(u32)),
     ("moving", u32),  # a transfer is being done

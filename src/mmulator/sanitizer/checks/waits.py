@@ -26,10 +26,11 @@ STRIDE = 8  # rounds between two looks
 ATOMS = 16  # addresses of atomics that are known
 _ATOMIC = int(Access.ATOMIC)
 
-# The last place that a warp looked at while nothing changed. site: + 1.
+# The last place that a warp read while nothing changed. site: + 1.
 Look = Struct("Look", [("at", u64), ("site", u32), ("bytes", u32), ("lanes", u32)])
-# Of a cluster. changes: how often something was changed. rounds: since then, and `mark` says when that was. print: of the moment
-# that others are compared with. still: one was like it. atoms: addresses of atomics since.
+# The state of a cluster.
+# changes: number of changes. rounds: rounds since the last change. mark: `rounds` at the moment of comparison. print: its hash.
+# still: whether a later moment was equal. atoms: addresses of atomics since.
 Stillness = Struct("Stillness", [
     ("changes", u64), ("mark", u64), ("rounds", u64), ("print", u64), ("still", u32),
     ("atom_count", u32), ("atoms", u64, ATOMS), ("looks", ptr_to(Look)),

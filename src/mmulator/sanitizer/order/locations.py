@@ -34,7 +34,8 @@ from mmulator.sanitizer.order.views import (
 from mmulator.sanitizer.order.world import has_world, hear_world, overwrite_world, tell_world
 
 U64 = u64.vec(32)
-# An address (0: free). owner: rank + 1 of the CTA whose releases the first views have; the second: those in a wider scope.
+# A location, by its address (0: free entry). owner: rank + 1 of the CTA whose releases are in the first views; the second views
+# have releases in a wider scope.
 Location = Struct("Location", [("at", u64), ("owner", u32), ("views", u32, 2 * PLANES)])
 LOCATIONS = 4096
 _FULL = LOCATIONS * 3 // 4

@@ -28,9 +28,11 @@ from mmulator.sanitizer.order.views import (
     orders_of,
 )
 
-# An mbarrier, by its place on the host (0: free). phase: phases completed since it was initialised. clock: of this phase.
-# done: views of the last complete phase of either parity. far, ...: what threads of other CTAs released, which waits in scope of
-# the CTA do not hear of.
+# The happens-before record of an mbarrier.
+# at: its host address (0: free entry).
+# phase: phases completed since it was initialised. clock: clock of the current phase.
+# done: views of the last complete phase of either parity.
+# is_far, far, far_done: releases by threads of other CTAs, which waits in scope of the CTA do not acquire.
 Phaser = Struct("Phaser", [
     ("at", u64), ("agent", u32), ("clock", u32), ("phase", u32), ("is_far", u32),
     ("collecting", Collector), ("done", u32, 2 * PLANES), ("far", Collector), ("far_done", u32, 2 * PLANES),

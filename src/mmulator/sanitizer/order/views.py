@@ -25,41 +25,50 @@ from mmulator.sanitizer.found import of_cluster
 from mmulator.sanitizer.state import SanitizedLaunch
 
 U32 = u32.vec(32)
-# Planes of what lanes know: what comes before; with a fence.proxy.async between, for shared, for global memory,
-# for what was read of shared memory; with a fence of
-# memory between, of any scope, of more than the CTA; what will come before behind such a fence, since relaxed loads have seen it.
+# Planes of the views of a lane: KNOWN for actions that happen before; the next three with a fence.proxy.async between, for
+# shared memory, for global memory, for reads of shared memory; RELEASED and RELEASED_WIDE with a fence of memory between, of
+# any scope or wider than the CTA; ACQUIRED and ACQUIRED_WIDE for actions that will happen before after such a fence, because
+# relaxed loads have seen them.
 PLANES = 8
 KNOWN, FENCED, FENCED_GLOBAL, FENCED_READS, RELEASED, RELEASED_WIDE, ACQUIRED, ACQUIRED_WIDE = range(PLANES)
-PROXIES = 4  # the first ones
+PROXIES = 4  # planes about proxies: the first ones
 ISSUES = WGMMA.room
-NOTHING, ALL, FIRST = 0, 1, 2  # views that always are, and the first other
+NOTHING, ALL, FIRST = 0, 1, 2  # fixed views, and the first other
 NO_AGENT = 0xFFFFFFFF
 
-# What lanes know, a plane after the other. views: of each lane. own, copied: up to which clock what the lane did, and its own
-# cp.async, are in the plane; of KNOWN `own` is the warp's clock when it is asked for.
+# The views of 32 lanes, plane after plane.
+# views: the view of each lane.
+# own, copied: clock up to which the lane's own actions, and its own cp.async, are in the plane; for KNOWN `own` is the warp's
+#     clock.
 Knowledge = Struct("Knowledge", [("views", u32, PLANES * 32), ("own", u32, PLANES * 32), ("copied", u32, PLANES * 32)])
 
-# The clocks of a warp. first: its first agent. order: of the operation on mbarriers under way. shown: views made for others.
-# stranger: each lane's entry among the cluster's, + 1 (world.py).
+# The clock and views of a warp's lanes.
+# first: agent of lane 0.
+# order: semantics of the current operation on mbarriers.
+# shown: views made for other agents.
+# stranger: each lane's foreign agent + 1 (world.py).
 WarpClocks = Struct("WarpClocks", [
     ("clock", u32), ("first", u32), ("order", u32), ("shown", u32, PROXIES), ("now", Knowledge), ("stranger", u32, 32),
 ])  # fmt: skip
 
-# Views that are being collected, at a barrier. views: mutable. seen: the last view that was joined, held.
+# Views that are being joined, for example at a barrier. views: may be changed. seen: the view joined last, held.
 Collector = Struct("Collector", [("views", u32, PLANES), ("seen", u32, PLANES)])
 
-# Of a resident cluster. stride: entries of a view. bound: those in use. threads: agents that are threads. copies: whether each
-# thread has a second agent for its cp.async. planes: those in use so far, 1, PROXIES or all; least: from the start. capacity,
-# fresh, free: views; those from `fresh` on were never used.
+# The clocks and views of a resident cluster.
+# threads: number of agents that are threads.
+# copies: whether each thread has a second agent for its cp.async.
+# stride: entries of a view. bound: entries in use.
+# planes: planes in use so far, 1, PROXIES or all. least: planes in use from the start.
+# capacity, fresh, free: number of views; views from `fresh` on were never used; list of free ones.
 Orders = Struct("Orders", [
     ("threads", u32), ("copies", u32), ("base", u32), ("next_agent", u32), ("bound", u32), ("stride", u32),
     ("planes", u32), ("least", u32),
     ("capacity", u32), ("fresh", u32), ("free_count", u32),
     ("pool", ptr_to(u32)), ("counts", ptr_to(u32)), ("free", ptr_to(u32)), ("knowers", ptr_to(WarpClocks)),
     ("barriers", ptr_to(Collector)), ("barrier_count", u32),  # of all CTAs
-    ("gone", ptr_to(Collector)),  # what exited threads of each CTA did
-    ("meeting", Collector), ("met", u32, PLANES),  # barrier.cluster: of this generation, and the views of the last
-    ("issues", ptr_to(Collector)),  # what each warp knew and did when it issued each of its last ISSUES wgmma; or null
+    ("gone", ptr_to(Collector)),  # actions of exited threads of each CTA
+    ("meeting", Collector), ("met", u32, PLANES),  # barrier.cluster: collected in this generation, and views of the last
+    ("issues", ptr_to(Collector)),  # views of each warp at the issue of each of its last ISSUES wgmma; or null
     ("phasers", ptr), ("phaser_count", u32),  # phases.py
     ("locations", ptr), ("location_count", u32),  # locations.py
     ("strangers", ptr), ("stranger_count", u32), ("all_strangers", u32),  # world.py

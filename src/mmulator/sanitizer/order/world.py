@@ -44,14 +44,15 @@ from mmulator.sanitizer.order.views import (
 )
 from mmulator.sanitizer.state import SanitizedLaunch
 
-# A location of global memory, by its generic address (0: free), and how often something was released to it.
+# A location of global memory, by its generic address (0: free entry). version: number of releases to it.
 Place = Struct("Place", [("at", u64), ("row", u32), ("version", u32)])
 PLACES = 1 << 14
 _FULL = PLACES * 3 // 4
 _SPREAD = 0x9E3779B97F4A7C15
 
-# Of a launch. clusters: of the grid. stride: entries of a snapshot. Of snapshots (counted)
-# and rows: how many there can be, those from `fresh` on were never used, a list of free ones. NOTHING, ALL: as of views.
+# The happens-before record of a launch.
+# clusters: clusters of the grid. stride: entries of a snapshot.
+# capacity, fresh, free: number of snapshots (counted); those from `fresh` on were never used; list of free ones. Rows likewise.
 World = Struct("World", [
     ("lock", u32), ("clusters", u32), ("stride", u32), ("place_count", u32),
     ("capacity", u32), ("fresh", u32), ("free_count", u32), ("row_capacity", u32), ("row_fresh", u32), ("row_free_count", u32),
@@ -59,7 +60,7 @@ World = Struct("World", [
     ("row_free", ptr_to(u32)), ("rows", ptr_to(u32)), ("places", ptr_to(Place)),
 ])  # fmt: skip
 
-# An agent of a cluster that has acquired something of others, and where it did so last.
+# An agent of a cluster that has acquired releases of other clusters. place, version: its last acquisition.
 ForeignAgent = Struct("ForeignAgent", [("agent", u32), ("row", u32), ("place", u64), ("version", u32)])
 
 

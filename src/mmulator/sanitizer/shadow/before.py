@@ -37,7 +37,8 @@ from mmulator.sanitizer.shadow.records import (
     kind_of,
 )
 
-# How an access comes before the actor's: not, it does, through a proxy fence; it does, and was a read, or has been read since.
+# The order between an older access and the actor's: none; before; before, with a proxy fence between; before, and a read or
+# read since.
 UNORDERED, KNOWN, FENCED, READ_SINCE = range(4)
 
 

@@ -37,8 +37,8 @@ from mmulator.sanitizer.shadow.records import (
         rules.STEADY_LATER,
     )
 )  # fmt: skip
-AGAIN = 63  # of the word of a finding: the write is not the first one there
-LARGEST = 16  # bytes of a write that may be of what was there
+AGAIN = 63  # bit of a finding's word: the write is not the first one there
+LARGEST = 16  # greatest number of bytes of a write that is compared with the old value
 
 
 @native
