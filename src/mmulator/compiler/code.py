@@ -55,7 +55,7 @@ class BlockCode:
         self.natives: list[str] = []
         self._pieces: list[Piece] = []
         self._texts: Callable[[], Sequence[str]] = list  # of the pieces
-        self._taken: list[tuple[str, range]] = []  # texts, and which blocks they are
+        self._taken: list[tuple[str, range]] = []  # texts, and their blocks
         self._kept: list[Objects] = []  # all that was ever in the table
         self._linked: dict[str, int] = {}
         self._improver = 0  # the process in which better code is on its way

@@ -18,7 +18,7 @@ from mmulator.numerics.arrays import batch_shape
 Array = NDArray[Any]
 Operands = dict[str, Any]
 
-OFFSETS = range(-(1 << 40), 1 << 40)  # bytes or elements; what memory there is, says who reads it
+OFFSETS = range(-(1 << 40), 1 << 40)  # bytes or elements; the size of the memory is checked by its readers
 
 
 # numbers and registers ------------------------------------------------------------------------------------------------

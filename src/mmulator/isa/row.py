@@ -24,7 +24,7 @@ Kind = Literal[
     "imm",  # constant only
     "addr",  # [register or symbol + offset]
     "tensor",  # [address of a tensor map, {coordinates}]: `count` of them
-    "vector",  # {register or constant, ...}, in braces even if it is one
+    "vector",  # {register or constant, ...}, in braces even for a single element
     "sink",  # _
     "pred",  # predicate read, may be negated
     "size",  # register or constant, or a predicate (cp.async: src-size or ignore-src)

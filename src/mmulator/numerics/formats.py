@@ -166,7 +166,7 @@ def to_raw(t: ElementType, array: Any, name: str = "") -> Array:
             _check_fits(t, values)
         return values
     if values.dtype == want:
-        raw = values.view(container(t))  # as long as they are: strides stay
+        raw = values.view(container(t))  # of the same size: strides stay
         return raw & np.uint8((1 << t.bits) - 1) if t.bits < 8 else raw
     raise OperandError(
         f"{name and f'{name}: '}.{t} elements as {values.dtype}",

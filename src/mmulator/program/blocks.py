@@ -200,7 +200,7 @@ class _Splitter:
         if self.weight > self.longest:
             together = self.together
             self.fall()
-            self.together = together  # nobody else comes here
+            self.together = together  # no other lanes reach this place
         effects = ins.effects
         special = effects.ends is not Ends.NO
         sync = effects.together in _WAITS_FOR_LANES

@@ -124,7 +124,7 @@ def _symbol(ins: Instruction, operand: Symbol, function: Function, module: Modul
             yield elsewhere
 
 
-# Functions of CUDA's runtime: bytes of results and arguments, and what they are.
+# Functions of CUDA's runtime: bytes of results and of arguments, and their declaration.
 _SIGNATURES = {
     "vprintf": ((4,), (8, 8), "(.param .b32 count) vprintf (.param .b64 format, .param .b64 arguments)"),
     "__assertfail": ((), (8, 8, 4, 8, 8), "__assertfail (.param .b64 message, .param .b64 file, .param .b32 line, "
@@ -136,7 +136,7 @@ def _builtin(ins: Instruction, operand: Symbol, function: Function) -> Iterator[
     """A function with the name of one of CUDA's runtime but with a different declaration."""
     results, sizes, declaration = _SIGNATURES[operand.name]
     found = tuple(p.size for p in function.returns), tuple(p.size for p in function.params)
-    if found[1] != sizes or found[0] not in ((), results):  # a result that nobody takes may be left out
+    if found[1] != sizes or found[0] not in ((), results):  # an unused result may be omitted
         yield Unsupported(
             f"call {operand.name}", f"{operand.name} of CUDA's runtime is not what this module declares under that name",
             _section(ins), ins.span, f"declare .extern .func {declaration}",

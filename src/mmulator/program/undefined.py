@@ -57,7 +57,7 @@ def flow_of(ins: Instruction, watched: bool = False) -> Flow:
     if flow is Flow.EACH and effects.cancels and len(ins.operands) == 3 and isinstance(ins.operands[1], Reg):
         b = ins.operands[2]
         if isinstance(b, Reg) and b.name == ins.operands[1].name:
-            return Flow.DEFINED  # zero, whatever it is
+            return Flow.DEFINED  # zero for any value of the register
     return flow
 
 

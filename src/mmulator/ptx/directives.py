@@ -116,7 +116,7 @@ def _wrong(
         version, here = "{}.{}".format(*directive.ptx), "{}.{}".format(*module.version)
         yield f".{name} needs PTX {version} and .target sm_{directive.sm} or higher; this module says {here} and {module.target}"
     for other in directive.excludes:
-        if other in function.directives and name < other:  # said once
+        if other in function.directives and name < other:  # one error for the pair
             yield f".{name} and .{other} cannot stand together"
     for other in directive.includes:
         if other not in function.directives:

@@ -32,7 +32,7 @@ _TOKEN = re.compile(
 _NUMBER = r"-?+(?:0[xX][0-9a-fA-F]{1,16}+|[1-9][0-9]{0,17}+|0)(?=[ \t\r\n]*+[,}])"
 # Behind a brace, so many plain integers in a row are one token, of kind `numbers`: initialisers have millions.
 _NUMBERS = re.compile(rf"[ \t\r\n]*+({_NUMBER}(?:[ \t\r\n]*+,[ \t\r\n]*+{_NUMBER}){{63,}}+)")
-_AT_ONCE = 4096  # tokens between two looks at the time
+_AT_ONCE = 4096  # tokens between two checks of the clock
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ BatchTable = Struct("BatchTable", [
     ("together", i64), ("sides", i64),  # products that are one; and how many A they have
     ("a_bytes", i64), ("b_bytes", i64), ("c_bytes", i64), ("d_bytes", i64),  # of a line of one fragment; of an element
     ("packed_a", u64), ("packed_b", u64), ("result", u64),  # offsets into the scratch memory; raw matrices at 0
-    ("core", u64),  # of a fused dot product: `dot` for whoever has set the rounding mode toward zero
+    ("core", u64),  # of a fused dot product: `dot` for callers that have set the rounding mode toward zero
 ])  # fmt: skip
 OPERANDS = 4  # a, b, c, d
 _Operands = ctypes.c_uint64 * (2 * OPERANDS)
@@ -90,7 +90,7 @@ def batch(table: ptr_to(BatchTable), scratch: ptr, operands: ptr_to(u64), first:
     for t in range(first, last, table.together):
         here = minimum(last - t, table.together)
         there = here
-        if table.sides > 1:  # the last product stands for those that are not there
+        if table.sides > 1:  # the last product is used in place of missing ones
             there = table.together
         width = there * n
         if t == first or a_step != 0:

@@ -25,7 +25,7 @@ from mmulator.twin.twin import Twin
 
 _P, _I = ctypes.c_void_p, ctypes.c_int64
 PANEL = 128  # columns of B that are packed at a time, for so much of k as takes
-AHEAD = 16  # lines of raw B that are asked for before they are read
+AHEAD = 16  # lines of raw B that are prefetched
 _BYTES = 360 << 10  # packed, a third of a second cache: 256 of f16
 _ROWS, _COLUMNS = 512, 1024  # of a task, at most; its packed A takes _SIZE bytes at most, if that is 16 rows
 _SIZE = 6 << 20

@@ -48,7 +48,7 @@ def coarse(places: Index, bits: int, most: int) -> tuple[int, Index]:
     return bits, places
 
 
-Lanes = Sequence[Any]  # of a vector: (vector, lane) of others, or None for one that does not matter
+Lanes = Sequence[Any]  # lanes of a vector: (vector, lane) of others, or None for an arbitrary value
 
 
 def shuffled(read: Callable[[Hashable], Value], wanted: Sequence[Lanes]) -> list[Value]:
@@ -60,7 +60,7 @@ def shuffled(read: Callable[[Hashable], Value], wanted: Sequence[Lanes]) -> list
         numbers.setdefault(lane[0], len(numbers))
     width = read(next(iter(numbers))).ty.lanes
     found: dict[int, Value] = {}
-    # by the vectors that they are taken from: lanes of the one half, of the other, and for which of `wanted`
+    # by source vectors: lanes of the first half, of the second, and the numbers of the `wanted` vectors
     halves: dict[tuple[Hashable, ...], list[tuple[list[Any], list[Any], list[int]]]] = {}
     for n, lanes in enumerate(wanted):
         keys = sorted({lane[0] for lane in lanes if lane is not None}, key=numbers.__getitem__)

@@ -73,7 +73,7 @@ class Decoded:
         infinite = select(mantissa == 0, U(0x7F800000), U(0x7FC00000)) if t.nan == "ieee" else U(0x7FC00000)
         magnitude = select(self.special, infinite, finite)
         self.value = bitcast(F, magnitude | select(self.negative, U(0x80000000), U(0)))
-        if emin is not None and emin < t.emin:  # subnormals are normal numbers of the type they are converted to
+        if emin is not None and emin < t.emin:  # subnormals become normal numbers of the target type
             self.exponent = maximum(I(finite >> 23) - 127, I(emin))
 
     def exponents(self, within: Value | None = None) -> Value:

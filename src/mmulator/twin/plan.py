@@ -1,27 +1,27 @@
-"""What the compiled twin of a fused dot product has to do, and how its packed operands lie in memory.
+"""The plan of the compiled twin of a fused dot product, and the layout of its packed operands in memory.
 
 The idea. For one output element and chunk let q = 2**(emax - F). The exact model adds trunc(p/q) over the products p.
-Products are exact in f32 (of the fast path: those below its normal numbers are below q too). So p times 1/q, converted to an
+Products are exact in f32 (on the fast path: products below its normal numbers are below q too). So p times 1/q, converted to an
 integer, is trunc(p/q), and integers of 32 bits hold the sum; emax itself is a maximum of byte sums.
 
-Where 24 bits hold the sum (F = 13) one instruction does more: a fused multiply-add in round-toward-zero, into an f32
-accumulator held positive at a magnitude where its last bit weighs q, adds floor(p/q). floor and trunc differ by one for
-negative products that are no multiple of q; these are counted apart, in bytes: the last set bit of a product weighs the
-product of those of its factors, so a product is inexact where lsb(a) + lsb(b) < emax - F in exponents.
+If 24 bits hold the sum (F = 13) one instruction does more: a fused multiply-add in round-toward-zero, into an f32
+accumulator that is kept positive at a magnitude where its last bit weighs q, adds floor(p/q). floor and trunc differ by one for
+negative products that are not a multiple of q. These are counted separately, in bytes: the last set bit of a product weighs the
+product of those of its factors, so a product is inexact if lsb(a) + lsb(b) < emax - F in exponents.
 
 Lanes run along n. B is packed in blocks of 64 columns (then of 16), in which a row k is
     values [W] | exponent codes, and if counted: | last-bit codes of the negative elements | of the positive elements
 where the byte codes of a 64-column block are ordered so that 32-bit lane t holds columns t, t+16, t+32, t+48; in a
 16-column block a code fills the low byte of its lane. A is packed in blocks of 16 rows (the last may be lower); a block
-lies instruction by instruction along k, row by row, chunk by chunk, and a chunk is
+is stored instruction by instruction along k, row by row, chunk by chunk, and a chunk is
     values [L] | exponent codes [L], and if counted: | last-bit codes [L] | offsets of the last-bit row of B [L]; | header
 with each code repeated in the four bytes of a word, ready to be broadcast.
 
 Exponent codes are biased so that a sum of two is a biased f32 exponent: 63 + e for A, 64 + e for B; 0 stands for a zero.
 Last-bit codes count from the least last bit of the type or are NEVER; those of B are 128 less, so that sums
 of two are signed bytes that do not wrap. Types whose exponents do not fit (bf16, tf32) are coded relative to the largest
-exponent of the A chunk, and of the rows of one instruction in a B block. These are kept in headers, where it is also
-said that there is an Inf or NaN. Whatever a fast path cannot represent is computed again by a slower vector path in f64.
+exponent of the A chunk, and of the rows of one instruction in a B block. Headers hold these exponents, and whether there is an
+Inf or NaN. Results that a fast path cannot represent are computed again by a slower vector path in f64.
 """
 
 from __future__ import annotations

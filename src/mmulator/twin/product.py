@@ -16,7 +16,7 @@ from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u16, u32, 
 from mmulator.codegen.values import Builder, Value
 from mmulator.twin.moves import CONTAINER
 
-# One mma or wmma.mma form: sizes, the twin's functions, and where each matrix element lies in the fragments.
+# One mma or wmma.mma form: sizes, the twin's functions, and the place of each matrix element in the fragments.
 ProductTable = Struct("ProductTable", [
     ("pack_a", u64), ("pack_b", u64), ("dot", u64),
     ("m", i64), ("n", i64), ("k", i64), ("ka", i64),  # ka: columns of A, k / 2 if it is sparse

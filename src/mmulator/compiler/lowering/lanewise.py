@@ -61,7 +61,7 @@ def run(e: Emitter, ins: Instruction, meaning: Meaning) -> None:
     for target, result in zip(targets, results):
         if isinstance(target, Reg) and result.ty.lanes and target.name in e.frame.uniform:
             one = e.one_of(result)
-            result = extract(result, 0) if one is None else one  # its sources are the same in all lanes, whoever is here
+            result = extract(result, 0) if one is None else one  # its sources are equal in all lanes, whichever are active
         write_result(e, target, result, ins)
 
 

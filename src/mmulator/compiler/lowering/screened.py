@@ -26,7 +26,7 @@ from mmulator.ptx.tree import Address, Instruction
 
 _SLOTS = {"shared": SLOT_SHARED, "shared::cluster": SLOT_SHARED, "local": SLOT_LOCAL, "const": SLOT_CONST}
 _ACCESS = {Memory.READ: events.READ, Memory.WRITE: events.WRITE}
-EACH = ("memory", "atomic")  # classes of instructions of which each lane's access is its own
+EACH = ("memory", "atomic")  # classes of instructions in which each lane has its own access
 
 
 def lost(e: Emitter, lanes: Value, space: str, at: Value, bytes: int, access: int) -> Value:

@@ -104,7 +104,7 @@ def _integers(ty: Ty) -> Ty:
     return UNSIGNED[ty.bits].element.vec(ty.lanes)
 
 
-_OUTSIDE = 0x7FF7  # the NaN that stands for what lies outside a tensor, of either sign (measured on an NVIDIA H200)
+_OUTSIDE = 0x7FF7  # the NaN for elements outside a tensor, of either sign (measured on an NVIDIA H200)
 
 
 @lanewise("fma")

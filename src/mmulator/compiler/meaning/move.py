@@ -94,7 +94,7 @@ def isspacep(e: Emitter, ins: Instruction) -> None:
     slot, space = where >> SLOT_SHIFT, space_of(ins)
     if space in _SLOTS:
         answer = slot == _SLOTS[space]
-    else:  # what has no window of its own; parameters lie in global memory, an H200 says
+    else:  # spaces without a window; parameters are in global memory on an H200
         answer = (slot != SLOT_SHARED) & (slot != SLOT_LOCAL) & (slot != SLOT_CONST)
     if space == "shared":  # that of another block of the cluster is .shared::cluster alone
         own = cast_ptr(Cta, e.warp("cta")).field("rank")

@@ -71,7 +71,7 @@ def match_(e: Emitter, ins: Instruction) -> None:
     place = e.room(U32)
     value = e.spill(ty.vec(LANES)(e.source(a, f"b{ty.bits}")))
     mask = e.spill(U32(e.source(members, "b32")))
-    e.call(warp_met, e.w, e.lanes_of(ins), e.site)  # who is chosen so acts for the others, with no other order, in libcu++
+    e.call(warp_met, e.w, e.lanes_of(ins), e.site)  # in libcu++ the chosen lane then acts for the others
     agree = e.call(rt.match_function("all" in ins.modifiers, ty), value, mask, e.lanes_of(ins), place)
     write_result(e, d, e.fetch(place, U32), ins)
     if p is not None:

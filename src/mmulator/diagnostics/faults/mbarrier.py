@@ -14,7 +14,7 @@ from mmulator.native.state import FaultKind
 from mmulator.numerics.mbarrier import MOST, MOST_V1
 
 _MBARRIER = "(PTX ISA 9.1, Parallel Synchronization and Communication Instructions: mbarrier)"
-_SENTENCES = 8  # mbarriers that a deadlock tells of in full
+_SENTENCES = 8  # mbarriers that the report of a deadlock describes
 
 
 # misuse -------------------------------------------------------------------------------------------------------------

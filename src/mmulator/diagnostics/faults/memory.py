@@ -14,8 +14,8 @@ from mmulator.program.provenance import pointers
 from mmulator.ptx.tree import Address, Function, Instruction, Reg
 
 KINDS = (FaultKind.OUT_OF_BOUNDS, FaultKind.NULL_POINTER)  # of accesses to the global space
-_NEAR = 1 << 20  # bytes: a buffer that is nearer than the argument's is said, too
-_FAR = 1 << 32  # the distance says nothing
+_NEAR = 1 << 20  # bytes: a nearer buffer than the argument's is named too
+_FAR = 1 << 32  # bytes: a greater distance is not meaningful
 _POINTER, _LOW = 8, (1 << 32) - 1
 
 

@@ -57,7 +57,7 @@ def _no_mbarrier(grid: Grid, cta: ResidentCta) -> Rule | None:
     k = known(cta.resident, on_host(cta.resident, int(cta.state["fault_address"])))
     if k.ended is not None:
         ins = grid.kernel.sites[int(cta.state["fault_site"])]
-        if ends(ins):  # of which native code hears only where there is an mbarrier
+        if ends(ins):  # native code is only told about it if there is an mbarrier
             return rules.AFTER_INVAL
         return None if operates(ins) and ins.effects.queue is Queue.NONE else rules.INVAL_IN_USE
     return rules.INIT_NOT_VISIBLE if makers(grid, k) else rules.NOT_INITIALISED

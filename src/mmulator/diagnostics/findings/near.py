@@ -62,7 +62,7 @@ def _least(sites: Sequence[Instruction], a: Instruction, b: Instruction, apart: 
     if any(not lacks for group, lacks in exact if group == _MEMORY):  # of barriers there are others
         return []
     lacking = [lacks for _, lacks in exact if lacks]
-    if not lacking:  # a flag has another name where it is another block's
+    if not lacking:  # another block names the same flag differently
         lacking = [lacks for _, lacks in _chains(sites, a, b, apart, False) if lacks]
     return min(lacking, key=len, default=[])
 

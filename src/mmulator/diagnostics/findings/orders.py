@@ -19,10 +19,10 @@ from mmulator.sanitizer.order.views import ALL, FIRST, ISSUES, PROXIES, Collecto
 from mmulator.sanitizer.order.world import PLACES, ForeignAgent, Place, World
 
 SPARE_AGENTS, VIEWS_OF_THREAD = 256, 64
-MOST_VIEWS, MOST_SNAPSHOTS, MOST_ROWS = 1 << 28, 1 << 27, 1 << 26  # bytes, of which only what is used is ever touched
+MOST_VIEWS, MOST_SNAPSHOTS, MOST_ROWS = 1 << 28, 1 << 27, 1 << 26  # bytes; unused pages cost no memory
 LEAST_VIEWS = 256
 _WORD = np.dtype(np.uint32)
-MOST_CLUSTERS = 8192  # of which each is remembered by itself what it has released
+MOST_CLUSTERS = 8192  # up to this number, the releases of each cluster are recorded separately
 
 
 def _filled(struct: Struct, parts: Mapping[str, np.ndarray], **numbers: int) -> list[np.ndarray]:

@@ -36,7 +36,7 @@ from mmulator.sanitizer.shadow.shadow import SHEET, SHEET_BITS, SHEET_CELLS
 
 CELL, GRANULE = 8, 16
 LEAST_RECORDS, LEAST_NODES = 1 << 16, 1 << 16
-SHARED_RECORDS = 1 << 17  # of a resident cluster; when they are used up all is forgotten, and they are there again
+SHARED_RECORDS = 1 << 17  # of a resident cluster; when they are used up, all of them are forgotten
 READERS = 3  # of a cell of global memory
 
 

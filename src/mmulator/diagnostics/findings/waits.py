@@ -71,7 +71,7 @@ def _finding(
     hint: str | None = None,
 ) -> Finding:
     if where:
-        message = message.removesuffix(f"; {where}")  # it is said once
+        message = message.removesuffix(f"; {where}")  # not twice in one finding
     return Finding(
         rule.name, str(rule.severity), message, ins.mnemonic, location(ins), ins.span.brief, threads, where, conflict, grid.seed,
         1, spoken(hint or rule.hint, ins.span), span=ins.span,

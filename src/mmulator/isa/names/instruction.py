@@ -13,7 +13,7 @@ from mmulator.isa.names.words import find_forms, parse_query, rank, split
 from mmulator.isa.targets import Target
 
 _OPEN = 8  # entries of a rank that weigh what was asked for; later ones are habits
-_INPUTS = 4  # the entry that counts operand types nobody asked for
+_INPUTS = 4  # the entry that counts unrequested operand types
 _LISTED = 6
 
 

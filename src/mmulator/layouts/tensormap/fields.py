@@ -72,7 +72,7 @@ RANK = _one(2, 4, 3, less=1)
 # Four bits of a number and, as its bit 4, that elements are rounded to tf32: `types.py` has the numbers.
 ELEMENT_TYPE = Field((Part(2, 7, 4), Part(2, 16, 1, 4)))
 INTERLEAVE = _one(2, 11, 2)
-# 96B swizzling (sm_103a) is number 4, whose bit lies apart.
+# 96B swizzling (sm_103a) is number 4, whose third bit is in a separate place.
 SWIZZLE = Field((Part(2, 13, 2), Part(2, 22, 1, 2)))
 FILL_NAN = _one(2, 15, 1)
 L2_PROMOTION = _one(2, 17, 2)

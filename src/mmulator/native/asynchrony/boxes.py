@@ -18,14 +18,14 @@ from mmulator.native.memory.locate import reach
 from mmulator.native.state import FaultKind, Warp
 
 READS = by(READ, Proxy.TENSORMAP)
-FAR = 50  # bits: a tensor that goes on for 2^62 bytes is nowhere
+FAR = 50  # bits: no tensor has 2^62 bytes
 
 
 # where a copy begins ------------------------------------------------------------------------------------------------
 @native
 def along_row(box: ptr_to(Box)) -> boolean:
     """Find the bytes of a row that belong to the tensor; from here on dimension 0 is within the row, except for interleaved
-    units. Returns False if the row begins within 16 bytes.
+    units. Returns False if the row does not begin at a multiple of 16 bytes.
     """
     box.inner = 0
     box.low = 0

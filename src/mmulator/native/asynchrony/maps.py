@@ -62,8 +62,8 @@ class Wrong(IntEnum):
     ZEROS = 2
     FIELD = 3  # a field has a number that means nothing: element type, swizzle, interleave
     RANK = 4
-    MODE = 5  # im2col, and the instruction copies a tile, or the other way round
-    REFUSED = 6  # by CUDA's driver, which would not encode it: layouts/tensormap/rules.py says why
+    MODE = 5  # an im2col map for a tile copy, or a tiled map for an im2col copy
+    REFUSED = 6  # CUDA's driver would not encode it: layouts/tensormap/rules.py
     SPAN = 7  # the box is larger than the shared memory that an address can name
     OPERATION = 10  # a reduction that elements of this type do not have
     COORDINATE = 11  # the first one leads to a byte that is no multiple of 16

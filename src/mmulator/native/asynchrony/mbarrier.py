@@ -405,7 +405,7 @@ def wait_at(
     if go == mask:
         return next
     counts = w.cta.cluster.counts
-    counts[here] = counts[here] - u64(go == 0)  # who sleeps comes here again
+    counts[here] = counts[here] - u64(go == 0)  # sleeping lanes come here again
     w.naps_for = (w.naps_for & ~mask) | (parities & mask)
     left = mask & ~go
     while left != 0:

@@ -73,7 +73,7 @@ def end_waits(cluster: ptr_to(Cluster)) -> u32:
     if (tries & (tries - 1)) == 0:  # compare with this one, until there were twice as many
         cluster.print = state
         cluster.noise = noise
-    alone = noise == cluster.heard or cluster.others == 0  # nobody else can change what these lanes look at
+    alone = noise == cluster.heard or cluster.others == 0  # no other thread can change the memory that these lanes read
     cluster.patience = cluster.patience + select(alone, QUIET, u32(1))
     cluster.heard = noise
     cluster.tries = tries + 1

@@ -40,7 +40,7 @@ from mmulator.native.threads.chance import hash_choice
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 
 LONG = 1 << 24  # cycles of the host, some milliseconds
-AGE = 3  # one in 2^AGE rounds of the warps carries out a transfer that nobody waits for
+AGE = 3  # one in 2^AGE rounds of the warps carries out a transfer for which no lane waits
 # Streams of chance: of transfers, by their numbers, and of the cluster, by how far it is.
 _TRANSFER, _CLUSTER = 1 << 52, 1 << 53
 

@@ -155,7 +155,7 @@ class Fence(IntEnum):
     GENERIC_READS = 8  # the release of what was read alone: .sync_restrict::shared::cluster::read
 
 
-SPACE_GLOBAL, SPACE_CTA, SPACE_CLUSTER = 1, 2, 4  # of a fence.proxy: which spaces it is for; 0: all
+SPACE_GLOBAL, SPACE_CTA, SPACE_CLUSTER = 1, 2, 4  # state spaces of a fence.proxy; 0: all
 
 
 @hook
@@ -346,7 +346,7 @@ def lanes_exit(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     """Called before threads exit."""
 
 
-# what nobody has written --------------------------------------------------------------------------------------------
+# undefined values ---------------------------------------------------------------------------------------------------
 # Under an instrument that takes `undefined_used` each register that may be undefined has 32 bits more: the lanes that hold a
 # value (compiler/emit/shadow.py).
 @hook

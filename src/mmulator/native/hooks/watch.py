@@ -9,7 +9,7 @@ from mmulator.native.hooks.events import WRITE, Access, entry, reserve
 from mmulator.native.memory.windows import peek
 from mmulator.native.state import Cluster, Warp, WatchEntry
 
-KIND = WRITE | int(Access.LATER)  # what is written later is shared memory, which nobody watches
+KIND = WRITE | int(Access.LATER)  # later writes are to shared memory, which is not watched
 
 
 @native

@@ -54,7 +54,7 @@ def exit_lanes(w: ptr_to(Warp), mask: u32, site: u32) -> i32:
     lanes_exit(w, mask, site)
     w.live = w.live & ~mask
     w.held = 0
-    w.waiting = 0  # who waited for these lanes looks again
+    w.waiting = 0  # wake lanes that waited for these
     if cta.launch.tiles != 0:
         wake_warpgroup(w)
     cta.live_threads = cta.live_threads - popcount(mask)

@@ -77,7 +77,7 @@ class _Folder:
         written: Counter[str] = Counter()
         self.reads: Counter[str] = Counter()
         self.constants: dict[str, int] = {}  # registers that only ever hold one
-        self.made: dict[str, tuple[Algebra, Reg]] = {}  # register -> the operation that made it of which other
+        self.made: dict[str, tuple[Algebra, Reg]] = {}  # register -> (operation, source register)
         self.held: set[str] = set()  # registers that stand in it
         self.lasting: set[str] = set()  # of these, those that hold on every way from here on
         self.start = True  # is every statement behind these executed after them?

@@ -101,7 +101,7 @@ def _computes(ins: Instruction) -> bool:
 class _Delay:
     def __init__(self, waits: bool, moved: Moved) -> None:
         self.waits, self.moved = waits, moved
-        self.groups: list[set[str]] = [set()]  # accumulators in flight, by the group that they are committed to; the last is open
+        self.groups: list[set[str]] = [set()]  # accumulators in flight, by group; the last group is open
         self.late: list[Instruction] = []
         self.reads: set[str] = set()
         self.writes: set[str] = set()

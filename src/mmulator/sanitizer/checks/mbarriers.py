@@ -334,7 +334,7 @@ def mbarrier_released(
         find(w, rule, site, mask, at, GRANULE)
 
 
-# what lies over it ----------------------------------------------------------------------------------------------------
+# accesses that overlap it ---------------------------------------------------------------------------------------------
 @native
 def live_in(cluster: ptr_to(Cluster), at: u64, bytes: u32) -> u64:
     """Generic address of the first live mbarrier that overlaps some bytes; 0 if there is none."""

@@ -44,7 +44,7 @@ LINE = 128  # bytes in which no swizzle of 16-byte chunks exchanges any, at a mu
 _PENDING, _UNCOMMITTED = PENDING_AT_EXIT.number, NEVER_COMMITTED.number
 
 
-# who it is ------------------------------------------------------------------------------------------------------------
+# the actor ------------------------------------------------------------------------------------------------------------
 @native
 def operation_acts(
     w: ptr_to(Warp), lane: u32, site: u32, access: u32, kind: u32, agent: u32, clock: u32, global_: u32, out: ptr_to(Actor)
@@ -226,7 +226,7 @@ def store_issued(t: ptr_to(Transfer), shape: u32, access: u32) -> None:
     p = proxies_of(w.cta.cluster)
     a = stack(Actor)
     if shape == Shape.WORDS:
-        return  # st.async to global memory: nobody can wait for it
+        return  # st.async to global memory: no wait exists for it
     l = bulk_lane(w, t.lane)
     clock = u32(w.bulk_groups[t.lane]) + 1
     p.agent = l.writes - 1

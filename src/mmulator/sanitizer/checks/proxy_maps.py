@@ -144,7 +144,7 @@ def map_used_by(w: ptr_to(Warp), lane: u32, at: u64, site: u32, record: ptr_to(R
             if f.map == (at & _ALL):
                 if fence_known(w, lanes, f):
                     if foreign:
-                        return  # who released it is in another cluster
+                        return  # the releasing thread is in another cluster
                     if agent >= o.stride:
                         return
                     if fence_knew(o, f, agent, record.clock):

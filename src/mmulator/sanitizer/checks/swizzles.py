@@ -20,7 +20,7 @@ from mmulator.sanitizer.shadow.conflicts import issued_by
 from mmulator.sanitizer.shadow.records import Actor, Met
 
 CHUNK_BIT = 4  # the lowest address bit that swizzles of 16-byte chunks exchange
-SHIFTED, OTHER = 6, 7  # patterns besides 1 + the number of exchanged bits: moved by a base offset; of other chunks
+SHIFTED, OTHER = 6, 7  # further patterns, beyond 1 + the number of exchanged bits: shifted by a base offset; other chunks
 OF_A, OF_B, OF_STORE = range(3)  # the first word of a finding
 CHUNK = 16
 

@@ -207,7 +207,7 @@ def lanes_read_unwritten(
     watched = cast_ptr(WatchedLaunch, of_launch(w.cta.cluster).values)
     if u64(watched) == 0:
         return
-    if watched.atomics[site] == COMBINES:  # it is told itself
+    if watched.atomics[site] == COMBINES:  # the atomic operation itself is reported
         return
     a = load(U64, at)
     whole = bytes * count

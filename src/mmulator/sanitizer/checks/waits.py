@@ -22,7 +22,7 @@ from mmulator.native.state import NUM_BARRIERS, Barrier, Cluster, Cta, Warp
 from mmulator.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT
 from mmulator.sanitizer.found import of_cluster
 
-STRIDE = 8  # rounds between two looks
+STRIDE = 8  # rounds between two comparisons
 ATOMS = 16  # addresses of atomics that are known
 _ATOMIC = int(Access.ATOMIC)
 

@@ -251,7 +251,7 @@ def learn_plane(o: ptr_to(Orders), ids: ptr_to(u32), mask: u32, agent: u32, cloc
         left = left & ~same
         if entries_of(o, before)[agent] >= clock:
             continue
-        if before != NOTHING and o.counts[before] == popcount(same):  # nobody else has it
+        if before != NOTHING and o.counts[before] == popcount(same):  # no other lane has it
             entries_of(o, before)[agent] = clock
         else:
             made = copied_view(o, before)

@@ -237,7 +237,7 @@ def order_mbarrier_arrived(
         if u64(entry) != 0:
             if barrier - u64(w.cta.shared) < u64(w.cta.launch.shared_bytes):
                 release_behind(o, k, mask, entry.collecting, k.order, RELEASED)
-            elif ((k.order >> SCOPE_SHIFT) & SCOPE_MASK) != _CTA:  # nobody else can wait there
+            elif ((k.order >> SCOPE_SHIFT) & SCOPE_MASK) != _CTA:  # no other thread can wait there
                 entry.is_far = 1
                 release_behind(o, k, mask, entry.far, k.order, RELEASED_WIDE)
 

@@ -268,7 +268,7 @@ def async_found(
             return
     if site == record.site and kind == int(Kind.TENSOR) and record.cta == w.cta.linear and record.warp == w.index:
         if shared and not foreign and (record.flags & WRITE) != 0:
-            return  # nobody has read what the same instruction brought before: prefetches into one place (CUTLASS has such)
+            return  # earlier data of the same instruction was not read: prefetches into one place (as in CUTLASS)
     if (record.flags & WRITE) != 0 or foreign or not shared:
         tell_conflict(w, lanes, site, at, bytes, record, others, _OVERLAP, False)
         return

@@ -197,7 +197,7 @@ def _nibbles(values: Sequence[int], e: Value) -> Value:
 
 def tanh(bits: Value, tables: Tables) -> Value:
     magnitude, e, _ = _parts(bits)
-    binade = minimum(e - (127 - 8), 10)  # what lies outside is replaced at the end
+    binade = minimum(e - (127 - 8), 10)  # lanes out of range are replaced at the end
     wide = to(u64, binade)
     split = to(u32, _nibbles(tables.tanh.split, wide))
     low, high = ([row >> at & 15 for row in tables.tanh.first_row] for at in (0, 4))
