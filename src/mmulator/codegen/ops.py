@@ -149,7 +149,7 @@ def insert(vector: Value, index: Any, value: Any) -> Value:
 
 
 def iota(ty: Ty, start: int = 0, step: int = 1) -> Value:
-    """The vector start, start + step, ..."""
+    """The vector start, start + step, start + 2 step and so on."""
     return lanes_constant(Builder.current(), ty, [start + step * n for n in range(ty.lanes)])
 
 
@@ -268,12 +268,12 @@ def cycles() -> Value:
 
 
 def atomic_rmw(op: str, pointer: Value, value: Value) -> Value:
-    """LLVM's atomicrmw; the old value."""
+    """An atomic operation, LLVM's atomicrmw; returns the old value."""
     return value.b.emit(value.ty, f"atomicrmw {op} ptr {pointer.text}, {value.typed} seq_cst, align {value.ty.size}")
 
 
 def compare_exchange(pointer: Value, expected: Value, new: Value) -> Value:
-    """LLVM's cmpxchg; the old value."""
+    """A compare and exchange, LLVM's cmpxchg; returns the old value."""
     b, ty = expected.b, expected.ty.llvm
     text = f"cmpxchg ptr {pointer.text}, {expected.typed}, {new.typed} seq_cst seq_cst, align {expected.ty.size}"
     pair = b.emit(expected.ty, text)

@@ -310,7 +310,7 @@ class Builder:
         return f"{hint}{self._count}"
 
     def place(self, label: str) -> None:
-        """Start the block `label`; falls through from an open block."""
+        """Start the block `label`; an open block falls through to it."""
         if not self.terminated:
             self._lines.append(f"  br label %{label}")
         self._lines.append(f"{label}:")
@@ -343,7 +343,7 @@ class Builder:
         return Value(self, ptr_to(ty), name)
 
     def offset(self, pointer: Value, index: Any) -> Value:
-        """pointer + index elements of what it points to."""
+        """The pointer plus `index` elements of its target type."""
         size = pointer.ty.to.size
         if not isinstance(index, Value):
             if index == 0:
@@ -363,7 +363,14 @@ class Builder:
         self.declared[name] = f"declare {returns.llvm} @{name}({', '.join(t.llvm for t in types)}){attributes}"
 
     def call(self, name: str, returns: Ty, args: Sequence[Value], *, declare: bool = True, attributes: str = "") -> Value:
-        """Call a function by symbol; declared as external unless it is defined in the same text."""
+        """Call a function by symbol.
+
+        name: the symbol.
+        returns: type of the result.
+        args: arguments.
+        declare: False if it is defined in the same text; otherwise it is declared as external.
+        attributes: LLVM attributes of the declaration.
+        """
         if declare:
             self.declare(name, returns, [a.ty for a in args], attributes)
         text = f"call {returns.llvm} @{name}({', '.join(a.typed for a in args)})"

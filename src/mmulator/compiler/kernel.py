@@ -1,4 +1,4 @@
-"""Blocks to machine code: writes each basic block as one LLVM function and compiles them in groups."""
+"""The compiler of a kernel: each basic block becomes one LLVM function, and functions are compiled in groups."""
 
 from __future__ import annotations
 

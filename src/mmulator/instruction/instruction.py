@@ -212,9 +212,10 @@ class Instruction:
     @short_traceback
     @in_plain_floats
     def execute(self, device: str = "sm_90", *, strict: bool = True, **operands: Any) -> Array:
-        """Registers in, registers out: uint32 [..., lanes, registers] (uint64 for .f64), lanes 32, or 128 for wgmma.
+        """Run the instruction on registers: uint32 [..., lanes, registers] in and out (uint64 for .f64), with 32 lanes, or 128
+        for wgmma.
 
-        Operands carry the specification's names, with `_` for `-`:
+        Operands have the specification's names, with `_` for `-`:
           mma                 a b c, sparse also e [..., lanes] and f (0..3); block scaling also scale_a_data [..., 32]
                               byte_id_a thread_id_a scale_b_data byte_id_b thread_id_b. Returns d.
           wgmma.mma_async     d (input, unless scale_d is 0), a or a_desc, b_desc, shared (uint8 [..., bytes]: an image
@@ -223,13 +224,13 @@ class Instruction:
           wmma.mma            a b c. Returns d.
           wmma.load           memory (uint8 [..., bytes]), p (byte offset), stride (elements). Returns r.
           wmma.store          memory, p, stride, r. Writes and returns memory.
-          ldmatrix, stmatrix  memory, p [lanes] (byte offsets of the rows), stmatrix also r. As wmma.
+          ldmatrix, stmatrix  memory, p [lanes] (byte offsets of the rows), stmatrix also r. Results as for wmma.
           movmatrix           a. Returns d.
         Leading dimensions broadcast; a batch runs on all cores. Nothing is written before everything has been checked.
-        strict: False takes sparsity metadata that the specification leaves undefined as hardware does.
-        Raises OperandError for a missing, unknown or misshapen operand, a misaligned p or stride, a selector outside its
-        range, or undefined metadata, ExecutionFault for an address outside `shared` or `memory`, UnsupportedError where
-        a device lacks the instruction.
+        strict: False accepts sparsity metadata that the specification leaves undefined, and interprets it as hardware does.
+        Raises OperandError for a missing, unknown or misshapen operand, a misaligned p or stride, a selector outside its range,
+        or undefined metadata, ExecutionFault for an address outside `shared` or `memory`, UnsupportedError if a device lacks
+        the instruction.
         """
         return execution.execute(self.form, device, operands, strict=strict)
 

@@ -68,7 +68,14 @@ def matrix_row(
 def operand(
     name: str, kind: Kind, types: tuple[str, ...] = (), count: int = 1, access: Access = "r", **more: Any
 ) -> OperandSpec:
-    """An operand in registers of these types."""
+    """An operand in registers of these types.
+
+    name: as the specification spells it.
+    kind: kind of operand.
+    types: accepted register types.
+    count: number of registers.
+    access: "r", "w" or "rw".
+    """
     return OperandSpec(name, kind, types[0] if types else "", access, count=count, types=types, **more)
 
 

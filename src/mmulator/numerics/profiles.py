@@ -2,14 +2,14 @@
 
 The specification leaves accumulation order, intermediate precision and rounding of floating-point matrix instructions
 unspecified (Warp Level Matrix Multiply-Accumulate Instructions; Asynchronous Warpgroup Level Matrix Instructions,
-PTX ISA 9.1); what follows is what chips do. `dot.py` says what the numbers mean, `confidence` where they come from:
+PTX ISA 9.1); the table has the behaviour of chips. `dot.py` defines the numbers, `confidence` their origin:
 
 measured      on an NVIDIA H200, register by register, no mismatch, and F one bit off fails
 published     arXiv 2511.10909 and 2512.07004; most also re-checked against published hardware vectors of
               V100, A100, A2, L40S, Ada, H100, H200 and B200. tcgen05: mmasim 2.1.1 (PyPI), whose floors for f16 results are
               those measured here, and the B200 programs of sf-tensor/tcgen05 for 6-bit types, mixed pairs, sparse and integers
 as specified  the specification defines the result (integers, bits, IEEE f64)
-inferred      not observed on that device: carried over from a sibling, as `note` says
+inferred      not observed on that device: carried over from a related device, as `note` explains
 """
 
 from __future__ import annotations

@@ -302,7 +302,7 @@ def _names(operand: Operand) -> Iterator[str]:
 
 
 def _regrouped(target: Operand, source: Operand, state: State) -> State:
-    """mov between a register and a vector of narrower ones."""
+    """The contents of registers after a mov between a register and a vector of narrower ones."""
     if isinstance(source, Reg) and isinstance(target, VectorOperand):
         held, pieces = state.get(source.name, Other.UNKNOWN), target.elements
         if not isinstance(held, Held) or len(held.parts) % len(pieces):
@@ -353,5 +353,5 @@ def _wrong(name: str, wanted: Kind, values: list[Value]) -> Wrong | None:
 
 
 def _constants(done: Done, op: str) -> set[tuple[int, ...]]:
-    """The constant operands of the operations of a name."""
+    """The constant operands of the operations with a name."""
     return {constants for name, constants in done if name == op}

@@ -1,4 +1,4 @@
-"""The body of a function: statements, operands, and the scopes of names.
+"""The parser of a function's body: statements, operands, and the scopes of names.
 
 Statements, Instruction Operands (PTX ISA 9.1).
 """
@@ -172,7 +172,7 @@ class Body:
     # Statements
 
     def read(self) -> None:
-        """Reads up to and including the closing brace."""
+        """Read up to and including the closing brace."""
         c = self.c
         kinds = c.kinds
         while self._scopes:

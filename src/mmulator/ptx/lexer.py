@@ -53,7 +53,7 @@ class Tokens:
         return Span(self.source, start, start + len(self.texts[index]))
 
     def span_from(self, first: int, after: int) -> Span:
-        """From token `first` up to the end of the token before `after`."""
+        """The span from token `first` to the end of the token before `after`."""
         last = max(first, after - 1)
         return Span(self.source, self.starts[first], self.starts[last] + len(self.texts[last]))
 

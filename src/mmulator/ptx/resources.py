@@ -1,4 +1,4 @@
-"""What a kernel needs: registers, memory of each state space, threads, instructions."""
+"""The resources that a kernel needs: registers, memory of each state space, threads, instructions."""
 
 from __future__ import annotations
 

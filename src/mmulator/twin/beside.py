@@ -106,7 +106,9 @@ class Rows(Row):
 
 
 def chunk_function(plan: Plan, sides: int, name: str) -> Native:
-    """A chunk of one instruction for `rows` rows of a tile, two at a time; the last of an odd number goes twice."""
+    """A function for a chunk of one instruction for `rows` rows of a tile, two at a time; the last of an odd number is computed
+    twice.
+    """
     length, order, pieces = plan.length, plan.order, [range(4)] if has_feature("avx512f") else [range(v, v + 1) for v in range(4)]
     row_bytes = plan.b_row(COLUMNS)
     slow = slow_function(plan, sides, f"{name}_slow")
@@ -239,7 +241,7 @@ def dot_function(plan: Plan, sides: int, name: str) -> Native:
 
 
 def pack_a_function(plan: Plan, sides: int, name: str) -> Native:
-    """raw [sides][m][lda] elements to packed A."""
+    """A function that packs raw A [sides][m][lda]."""
     ty, length, chunk_bytes = RAW[max(plan.a.bits, 8)], plan.length, a_chunk(plan, sides)
     steps = range(0, plan.k, 16)
 

@@ -163,7 +163,7 @@ def _narrow(row: Value, bit: int, bits: int) -> Value:
 
 @lru_cache(maxsize=16)
 def movmatrix_function(form: Form) -> Native:
-    """movmatrix of a warp."""
+    """A function for movmatrix of a warp."""
     return place_by_place(form, operand_places(form, "a", transposed=True))
 
 

@@ -1,4 +1,4 @@
-"""The compiled twin of the exact model: whole tiles, bit for bit the same (tests compare them on every key).
+"""The compiled twin of the exact model: whole tiles with the model's bits (tests compare them for every key).
 
 `twin_for(key, device)` gives addresses of native functions and sizes of packed operands. C ABI, 64-bit integers:
 
@@ -6,12 +6,12 @@
     pack_b(raw, ldb, n, k, out)          raw [n][ldb], k contiguous
     pack_b_rows(raw, ldb, n, k, out)     raw [k][ldb], n contiguous
     dot(a, b, c, ldc, d, ldd, m, n, k, flags [, index] [, scale_a, scale_b])
-    dot_steps(count, as, bs, c, ldc, d, ldd, m, n, flags)    of each instruction along k its own packed A and B
+    dot_steps(count, as, bs, c, ldc, d, ldd, m, n, flags)    with separate packed A and B for each instruction along k
 
 k counts dense elements and is a multiple of key.k; a sparse A has k/2 columns, and `index` is int32 [m][k/2], the dense
 k of each element. Scale factors are bytes: scale_a [m][S], scale_b [S][n], S = k / key.k * key.scale_blocks. c and d
-are row-major in the containers of key.ctype and key.dtype and may be the same memory; n need not be a multiple of
-anything. D of an instruction is C of the next along k. No function allocates or calls back. matrices.py calls them.
+are row-major in the containers of key.ctype and key.dtype and may be the same memory; n is arbitrary. D of an instruction is C
+of the next along k. No function allocates or calls back. matrices.py calls them.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Twin:
 
     @staticmethod
     def flags(*, zero_c: bool = False, negate_a: bool = False, negate_b: bool = False) -> int:
-        """zero_c: C is not read (scale-d = 0). negate_a, negate_b: imm-scale -1."""
+        """Flags for the native functions. zero_c: C is not read (scale-d = 0). negate_a, negate_b: imm-scale -1."""
         return ZERO_C * zero_c | NEGATE_A * negate_a | NEGATE_B * negate_b
 
 

@@ -21,7 +21,7 @@ U64, I32 = u64.vec(LANES), i32.vec(LANES)
 
 
 def call(e: Emitter, ins: Instruction) -> None:
-    """End a block by a call."""
+    """Write a call, which ends a block."""
     if (name := builtin_name(ins, e.kernel.module)) is not None:
         call_builtin(e, ins, name)
         return

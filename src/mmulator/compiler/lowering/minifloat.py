@@ -17,7 +17,7 @@ _HALVES = {half: range(half, 2 * LANES, 2) for half in (0, 1)}
 
 
 def _singles(m: Mods, a: Value, b: Value | None) -> tuple[Value, Value]:
-    """The two .f32 values of the source, low one first."""
+    """The two .f32 values of the source, the low one first."""
     if b is not None:
         return b, a
     wide = widen(split(a), m.types[-1])

@@ -85,7 +85,9 @@ def _integer_to_float(x: Scope, m: Mods, a: Value) -> Value:
 
 
 def _float_to_integer(x: Scope, m: Mods, a: Value) -> Value:
-    """Clamps to the target's range; NaN gives 0, or the top bit alone where 64 bits are on either side."""
+    """A float converted to an integer, clamped to the target's range; NaN gives 0, or only the top bit if either type has 64
+    bits.
+    """
     rounding, target = m.one(_TO_INTEGRAL), int_type(m.type)
     wide = target.bits == 64 or a.ty == F64
 
@@ -154,7 +156,7 @@ def _away(m: Mods, a: Value) -> Value:
 
 
 def _to_half(x: Scope, m: Mods, a: Value, target: str) -> Value:
-    """Any .f32 or .f64 to .f16, .bf16 or .tf32 bits, as the modifiers say."""
+    """Any .f32 or .f64 as .f16, .bf16 or .tf32 bits, rounded by the modifiers."""
     if a.ty == F32 and target != "tf32" and _plain(m):
         return half_bits(loose(x, a), target)
     if m.rounding == "rna":

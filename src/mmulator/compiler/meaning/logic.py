@@ -129,7 +129,7 @@ def lop3(x: Scope, m: Mods, a: Value, b: Value, c: Value, lut: int, q: Value | N
 
 # shifts -------------------------------------------------------------------------------------------------------------
 def shift_left(a: Value, count: Value) -> Value:
-    """0 for a count of the width or more."""
+    """a << count; 0 for a count of the width or more."""
     width, n = a.ty.bits, known(count)
     if n is not None:
         return a << n if n < width else constant(a.b, a.ty, 0)
@@ -137,7 +137,7 @@ def shift_left(a: Value, count: Value) -> Value:
 
 
 def shift_right(a: Value, count: Value) -> Value:
-    """0, or the sign for a signed type, for a count of the width or more."""
+    """a >> count; 0, or for a signed type the sign, for a count of the width or more."""
     width, n = a.ty.bits, known(count)
     if n is not None:
         if n >= width and not a.ty.signed:

@@ -65,7 +65,7 @@ def _argument(grid: Grid, ins: Instruction) -> tuple[int, str] | None:
 
 
 def function_of(grid: Grid, ins: Instruction) -> Function | None:
-    """The function of the kernel's program that an instruction belongs to."""
+    """The function of the kernel's program that contains an instruction."""
     every = (f.function for f in grid.kernel.program.functions.values())
     return next((f for f in every for i in f.instructions if i.original.span == ins.span), None)
 
@@ -95,7 +95,7 @@ def _apart(m: Buffer | Region, address: int) -> int:
 
 
 def _beside(m: Buffer | Region, address: int) -> str:
-    """`512 bytes before argument 0 (out)`"""
+    """A nearby buffer in words: `512 bytes before argument 0 (out)`."""
     if address < m.start:
         return f"{m.start - address} bytes before {m.label}"
     behind = address - m.start - m.size

@@ -26,7 +26,9 @@ def _does(flags: int) -> str:
 
 
 def _race(c: Context) -> str:
-    """`st.shared.f32 writes bytes that ld.shared.f32 reads, and nothing orders the two`"""
+    """The message of a race with a placeholder for the missing order: `st.shared.f32 writes bytes that ld.shared.f32 reads, and
+    {}`.
+    """
     word = c.words[0]
     now, before = word >> 32 & 0x7FFFFFFF, word & 0xFFFFFFFF
     return f"{c.instruction.mnemonic} {_does(now)} bytes that {_other(c)} {_does(before)}, and {{}}"

@@ -196,7 +196,7 @@ class TensorMap:
 
     @property
     def alignment(self) -> int:
-        """Bytes after which the swizzle pattern of shared memory repeats: align the box to them."""
+        """Required alignment of the box in shared memory, in bytes: the period of the swizzle pattern."""
         return self.fields.mode.alignment
 
     # showing one ----------------------------------------------------------------------------------------------------

@@ -137,7 +137,7 @@ _ORDERS: Mapping[str, Order] = {
 
 
 def order_of(sem: str, scope: str) -> int:
-    """Semantics and scope by their modifiers, without the dots. volatile is relaxed at system scope."""
+    """The code of semantics and scope, from their modifiers without dots. volatile is relaxed at system scope."""
     return int(_ORDERS[sem]) | SCOPES["sys" if sem == "volatile" else scope] << SCOPE_SHIFT
 
 

@@ -56,12 +56,12 @@ def fragment_used(w: ptr_to(Warp), misuse: u32, number: u32, site: u32) -> None:
 
 @hook
 def fragment_operated(w: ptr_to(Warp), mask: u32, site: u32) -> None:
-    """Lanes of `mask` operate on an element of a fragment, under a condition that depends on the lane."""
+    """Called when only some lanes operate on an element of a fragment, under a condition that depends on the lane."""
 
 
 @hook
 def fragment_scaled(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), site: u32) -> None:
-    """Lanes operate on an element of a fragment with an operand that depends on the lane: each lane's value."""
+    """Called when lanes operate on an element of a fragment with an operand that depends on the lane. values: of each lane."""
 
 
 @hook

@@ -27,7 +27,7 @@ def packs_of(first: Any) -> Any:
 
 
 def place_of(packs: Any, name: str) -> Any:
-    """Macro: where a field is."""
+    """Macro: the address of a field."""
     return packs.field_address(name)
 
 

@@ -18,7 +18,7 @@ ALIGNED = 8  # added to these
 
 @native
 def release_if_complete(cta: ptr_to(Cta), id: u32) -> boolean:
-    """Whether barrier `id` completed now: the lanes of warps that arrived may go on."""
+    """Whether barrier `id` is complete now; if so, the lanes of arrived warps continue."""
     bar = cast_ptr(Barrier, cta.barriers) + id
     need = bar.count
     if need == 0:

@@ -16,7 +16,7 @@ I32, U32 = i32.vec(32), u32.vec(32)
 
 
 def zero(where: Value, struct: Struct, first: str, end: str = "") -> None:
-    """Macro: the fields of a struct from `first` on up to `end`, or to its own end."""
+    """Macro: clear the fields of a struct from `first` to before `end`, or to its end."""
     at = struct.offset[first]
     fill_bytes(cast_ptr(u8, where) + at, 0, (struct.offset[end] if end else struct.size) - at)
 

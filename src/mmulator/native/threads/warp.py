@@ -114,5 +114,5 @@ def redux_function(op: str, signed: bool) -> Native:
 
 
 def reduce(name: str, value: Value) -> Value:
-    """Macro: llvm.vector.reduce."""
+    """Macro: a reduction by llvm.vector.reduce."""
     return Builder.current().intrinsic(f"vector.reduce.{name}", value.ty.element, [value])

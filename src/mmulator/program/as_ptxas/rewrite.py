@@ -1,4 +1,4 @@
-"""The body of a function with its chosen sums fused."""
+"""The rewriting of a function's body with its chosen sums fused."""
 
 from __future__ import annotations
 

@@ -23,9 +23,14 @@ def may_scale(ins: Instruction) -> bool:
 
 
 def scaled(ins: Instruction, a: Operand, b: Operand, power: int, fresh: Callable[[str], Reg]) -> list[Instruction]:
-    """`ins` as a * b * power, rounded once. power: the bits of one of POWERS.
+    """`ins` as a * b * power, rounded once.
 
-    To scale the smaller factor up, or the larger one down, is exact wherever the product is neither tiny nor huge anyway.
+    ins: the second product.
+    a, b: factors of the first product.
+    power: the bits of one of POWERS.
+    fresh: makes new registers.
+
+    Scaling the smaller factor up, or the larger one down, is exact unless the product is tiny or huge in any case.
     """
     ftz = ("ftz",) if "ftz" in ins.modifiers else ()
     multiplied = ("rn", *ftz, "f32")

@@ -37,7 +37,7 @@ def issue_knows(w: ptr_to(Warp), lanes: u32, agent: u32, clock: u32, plane: u32)
 
 
 def plane_of_lane(numbers: Any, plane: Any, lane: Any) -> Any:
-    """Macro: a number of a lane in a plane."""
+    """Macro: a lane's number in a plane."""
     return numbers[plane * 32 + lane]
 
 

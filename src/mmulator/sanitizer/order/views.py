@@ -78,7 +78,7 @@ Orders = Struct("Orders", [
 
 
 def orders_of(cluster: Any) -> Any:
-    """Macro: the orders of a cluster."""
+    """Macro: the clocks and views of a cluster."""
     return cast_ptr(Orders, of_cluster(cluster).field("orders"))
 
 

@@ -165,7 +165,7 @@ def launch_races(cluster: Any) -> Any:
 
 
 def kind_of(flags: Any) -> Any:
-    """Macro: the Kind."""
+    """Macro: the Kind in the flags of a record."""
     return (flags >> KIND_SHIFT) & KIND_MASK
 
 

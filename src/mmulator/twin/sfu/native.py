@@ -278,10 +278,10 @@ def _over_array(symbol: str, word: Ty, operands: int, value: Callable[..., Value
 
 
 def unit_array(name: str, tables: Tables) -> Native:
-    """`f(src, dst, count)` of a function of the unit alone, on u32 words.
+    """A function `f(src, dst, count)` of the unit alone, on u32 words.
 
-    name: rcp, rsqrt, sqrt, lg2, ex2, sin, cos, tanh, rcp64h, rsqrt64h. sin and cos take turns; the last two take and
-    give high words.
+    name: rcp, rsqrt, sqrt, lg2, ex2, sin, cos, tanh, rcp64h, rsqrt64h. The argument of sin and cos is in turns; the last two
+        functions take and return high words.
     """
     function: Macro = getattr(vector, name)
     return _over_array(f"unit_{name}_{tables.device}", u32, 1, lambda x: function(x, tables))
@@ -313,13 +313,13 @@ class Functions(Mapping[Key, Native]):
 
 @cache
 def lane_functions(tables: Tables) -> Functions:
-    """For each operation of one source `f(src)`: 32 lanes."""
+    """The functions of 32 lanes, `f(src)`, for operations of one source."""
     return Functions(tables, _lane_form, tuple(UNARY))
 
 
 @cache
 def array_functions(tables: Tables) -> Functions:
-    """For each operation `f(src, dst, count)` or `f(a, b, dst, count)`."""
+    """The functions `f(src, dst, count)` or `f(a, b, dst, count)`, for all operations."""
     return Functions(tables, _array_form, KEYS)
 
 

@@ -69,7 +69,7 @@ def _quadratic(name: str, q: Quadratic, index: Value, x: Value) -> Value:
 
 
 def _fraction(bits: Value) -> tuple[Value, Value]:
-    """Index (6 bits) and x (17 bits) of a 23-bit fraction."""
+    """(index of 6 bits, x of 17 bits) from a 23-bit fraction."""
     return bits >> 17 & 63, bits & 0x1FFFF
 
 
@@ -81,7 +81,7 @@ def _truncated(number: Value, scale: int) -> Value:
 
 
 def _parts(bits: Value) -> tuple[Value, Value, Value]:
-    """Magnitude, biased exponent, and whether the sign is set."""
+    """(magnitude, biased exponent, whether the sign is set)."""
     return bits & 0x7FFFFFFF, bits >> 23 & 0xFF, bits >= SIGN
 
 
