@@ -94,7 +94,7 @@ class _Name:
 
 
 @dataclass
-class _Reader:
+class _SymbolReader:
     text: str
     at: int = 0
     known: list[_Type] = field(default_factory=list)
@@ -417,7 +417,7 @@ def _bare(text: str) -> str:
 def _read(name: str) -> tuple[str, str] | None:
     if not name.startswith("_Z") or len(name) > _LONGEST:
         return None
-    reader = _Reader(name, 2)
+    reader = _SymbolReader(name, 2)
     try:
         found = reader.encoding()
     except (_Unknown, IndexError, RecursionError):

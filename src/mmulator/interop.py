@@ -20,7 +20,7 @@ _MOVE = "move it to the CPU first: x.cpu(), cupy.asnumpy(x), numpy.asarray(x)"
 _PLAIN = (bool, int, float, complex, str, type(None), np.generic, list, tuple, dict, set, type)
 
 
-class _Reader:
+class _ArrayReader:
     """what: how messages begin. error: their class. shared: only memory that the value itself sees changed."""
 
     def __init__(self, what: str, error: type[MmulatorError], shared: bool) -> None:
@@ -152,7 +152,7 @@ class _Reader:
 
 def readable(value: Any, what: str = "the array", error: type[MmulatorError] = OperandError) -> Array | None:
     """The elements of another library's array, or None for what is no array (numbers, lists, strings)."""
-    return _Reader(what, error, shared=False).read(value)
+    return _ArrayReader(what, error, shared=False).read(value)
 
 
 def writable(value: Any, what: str, error: type[MmulatorError] = OperandError) -> Array | None:
@@ -160,7 +160,7 @@ def writable(value: Any, what: str, error: type[MmulatorError] = OperandError) -
 
     NumPy arrays come back as they are.
     """
-    return _Reader(what, error, shared=True).read(value)
+    return _ArrayReader(what, error, shared=True).read(value)
 
 
 def strided(value: Any, what: str, error: type[MmulatorError] = OperandError) -> Array | None:

@@ -88,9 +88,9 @@ def exec(
     hint_behind(program)
     if not json and not sanitizes(environment):
         start(program, environment)
-    from mmulator.cli.supervised import Wanted, run
+    from mmulator.cli.supervised import ReportRequest, run
 
-    code = run(program, environment, Wanted(sarif, known, json, strict))
+    code = run(program, environment, ReportRequest(sarif, known, json, strict))
     if code:
         raise typer.Exit(code)
 

@@ -21,7 +21,7 @@ from mmulator.errors import MmulatorError
 
 if TYPE_CHECKING:
     from mmulator.conformance.launches import ArrayComparison
-    from mmulator.diagnostics.watch import Store
+    from mmulator.diagnostics.watch import WatchedStore
     from mmulator.host.backend import Chip
     from mmulator.jobs.job import Argument, Comparison, Job, JobResult
     from mmulator.jobs.sanitized import Judged
@@ -379,7 +379,7 @@ def _as_json(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]
     print_json(data)
 
 
-def _stores_to(result: JobResult, number: int, index: tuple[int, ...]) -> list[Store]:
+def _stores_to(result: JobResult, number: int, index: tuple[int, ...]) -> list[WatchedStore]:
     return [s for s in result.report.stores if (s.argument, s.index) == (number, index)]
 
 

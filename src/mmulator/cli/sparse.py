@@ -27,7 +27,7 @@ def _about() -> None:
     """
 
 
-class Backend(StrEnum):
+class SparseBackend(StrEnum):
     cutlass = "cutlass"
     cusparselt = "cusparselt"
 
@@ -100,7 +100,7 @@ def compress(
     instruction: For,
     output: Output,
     prune: Annotated[bool, typer.Option("--prune", help="Prune first.")] = False,
-    pytorch: Annotated[Backend | None, typer.Option(help="Write what PyTorch's tensors hold.")] = None,
+    pytorch: Annotated[SparseBackend | None, typer.Option(help="Write what PyTorch's tensors hold.")] = None,
     type: Type = None,
     json: Json = False,
 ) -> None:

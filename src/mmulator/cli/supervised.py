@@ -30,7 +30,7 @@ _PASSED_ON = {
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReportRequest:
     """The report that is wanted when the program is over. sarif: a file. known: findings of an earlier run. json: a report on
     standard output, so that what the program prints goes to standard error. strict: any finding counts."""
 
@@ -40,7 +40,7 @@ class Wanted:
     strict: bool = False
 
 
-def run(program: list[str], environment: dict[str, str], wanted: Wanted) -> int:
+def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) -> int:
     """Runs a program of Python. The exit code: the program's, or 3 where that is 0 and something was found."""
     with tempfile.TemporaryDirectory(prefix="mmulator-") as folder:
         found, told = Path(folder, "findings.jsonl"), Path(folder, "launches.jsonl")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.conformance.cases import Batch, Segment
+from mmulator.conformance.cases import CaseBatch, Segment
 from mmulator.errors import MmulatorError
 from mmulator.instruction import execution
 from mmulator.instruction.wgmma import shared_matrix
@@ -22,7 +22,7 @@ from mmulator.numerics.profiles import dot_key, profile_for
 Array = NDArray[Any]
 
 
-def operands_of(batch: Batch, segment: Segment, part: slice | None = None) -> dict[str, Any]:
+def operands_of(batch: CaseBatch, segment: Segment, part: slice | None = None) -> dict[str, Any]:
     """What `execute` takes for a segment, or for some of its executions."""
     part = segment.part if part is None else part
     given = {name: words[part] for name, words in batch.registers.items() if name != "p"} | segment.scalars
@@ -32,7 +32,7 @@ def operands_of(batch: Batch, segment: Segment, part: slice | None = None) -> di
     return given
 
 
-def model(batch: Batch, device: str) -> Array:
+def model(batch: CaseBatch, device: str) -> Array:
     """Results of every execution: registers [count, lanes, registers], or memory images [count, bytes]."""
     form = batch.subject.form
     parts = []
@@ -85,7 +85,7 @@ class Difference:
         return out
 
 
-def compare(batch: Batch, got: Array, want: Array, device: str) -> tuple[int, Difference | None]:
+def compare(batch: CaseBatch, got: Array, want: Array, device: str) -> tuple[int, Difference | None]:
     """Words of `got` (a GPU's) that differ from `want` (the model's), and the first of them explained."""
     wrong = got != want
     count = int(np.count_nonzero(wrong))
@@ -95,7 +95,7 @@ def compare(batch: Batch, got: Array, want: Array, device: str) -> tuple[int, Di
     return count, replace(explain(batch, at, want, got, device), where=where_in_registers(wrong))
 
 
-def explain(batch: Batch, at: tuple[int, ...], want: Array, got: Array, device: str) -> Difference:
+def explain(batch: CaseBatch, at: tuple[int, ...], want: Array, got: Array, device: str) -> Difference:
     """Everything about the word at an index of the results."""
     form, n = batch.subject.form, at[0]
     segment = batch.segment_of(n)
@@ -121,7 +121,7 @@ def explain(batch: Batch, at: tuple[int, ...], want: Array, got: Array, device: 
         return replace(found, arithmetic=error.message)
 
 
-def element_operands(batch: Batch, n: int, row: int, column: int, copy: int = 0) -> tuple[list[int], list[int], int]:
+def element_operands(batch: CaseBatch, n: int, row: int, column: int, copy: int = 0) -> tuple[list[int], list[int], int]:
     """Raw factors of one result (B already selected when sparse), and its C."""
     form = batch.subject.form
     segment = batch.segment_of(n)

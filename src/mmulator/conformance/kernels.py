@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.conformance.cases import Batch, image_bytes
+from mmulator.conformance.cases import CaseBatch, image_bytes
 from mmulator.conformance.subjects import Subject
 from mmulator.host.backend import Backend, Request
 from mmulator.isa.row import OperandSpec
@@ -24,7 +24,7 @@ _SCALARS = {"a_desc": 64, "b_desc": 64, "scale_d": 32, "stride": 32}  # one word
 
 
 @dataclass(frozen=True)
-class Field:
+class KernelOperand:
     """An operand that the kernel loads: `count` words of `bits` for each thread, or for the block."""
 
     name: str
@@ -33,18 +33,18 @@ class Field:
     per_thread: bool = True
 
 
-def fields(subject: Subject) -> tuple[Field, ...]:
+def fields(subject: Subject) -> tuple[KernelOperand, ...]:
     """What the kernel loads into registers, in the order of its parameters."""
     out = []
     for spec in subject.specs:
         if spec.access == "w" or spec.kind in ("immediate", "group"):
             continue
         if spec.key in _SCALARS:
-            out.append(Field(spec.key, _SCALARS[spec.key], 1, per_thread=False))
+            out.append(KernelOperand(spec.key, _SCALARS[spec.key], 1, per_thread=False))
         elif spec.kind == "address":
-            out.append(Field(spec.key, 32, 1))
+            out.append(KernelOperand(spec.key, 32, 1))
         else:
-            out.append(Field(spec.key, _bits(spec), spec.count))
+            out.append(KernelOperand(spec.key, _bits(spec), spec.count))
     return tuple(out)
 
 
@@ -52,15 +52,15 @@ def _bits(spec: OperandSpec) -> int:
     return 64 if spec.type in ("f64", "b64") else 32
 
 
-def result(subject: Subject) -> Field | None:
+def result(subject: Subject) -> KernelOperand | None:
     """The registers that come out; None where the instruction writes memory."""
     for spec in subject.specs:
         if spec.access != "r":
-            return Field(spec.key, _bits(spec), spec.count)
+            return KernelOperand(spec.key, _bits(spec), spec.count)
     return None
 
 
-def arguments(batch: Batch) -> tuple[list[Array], Array]:
+def arguments(batch: CaseBatch) -> tuple[list[Array], Array]:
     """The arrays of the kernel's parameters, results last; and the one among them that holds the results."""
     inputs: list[Array] = []
     for f in fields(batch.subject):
@@ -83,7 +83,7 @@ def arguments(batch: Batch) -> tuple[list[Array], Array]:
     return [*inputs, d], d
 
 
-def launch(backend: Backend, module: Any, entry: str, batch: Batch, arrays: list[Array], out: Array) -> None:
+def launch(backend: Backend, module: Any, entry: str, batch: CaseBatch, arrays: list[Array], out: Array) -> None:
     """Run a kernel of `module`, one block for each execution; `out` is the one of the arrays that is wanted afterwards."""
     kernel = backend.compile(module, entry, backend.chip.device)
     lanes = batch.subject.form.lanes
@@ -102,7 +102,7 @@ def _list(name: str, count: int) -> str:
     return ", ".join(f"%{name}{i}" for i in range(count))
 
 
-def _load(f: Field, lanes: int) -> list[str]:
+def _load(f: KernelOperand, lanes: int) -> list[str]:
     size = f.bits // 8 * f.count
     index = "%at" if f.per_thread else "%block"
     lines = [f"ld.param.u64 %q, [{f.name}];", f"mad.wide.u32 %q, {index}, {size}, %q;"]

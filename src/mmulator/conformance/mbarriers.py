@@ -69,7 +69,7 @@ OPERATIONS: tuple[Operation, ...] = (
 
 
 @dataclass(frozen=True)
-class Step:
+class MbarrierStep:
     """An operation of the lanes in `mask`. source: 1 + the step whose results are their states, or 0."""
 
     operation: int
@@ -79,11 +79,11 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Program:
+class MbarrierProgram:
     """count: of mbarrier.init. results: of each step, by lane. word: at the end."""
 
     count: int
-    steps: tuple[Step, ...]
+    steps: tuple[MbarrierStep, ...]
     results: tuple[dict[int, int], ...]
     word: int
 
@@ -92,12 +92,12 @@ class Program:
 _COUNTS = (1, 1, 2, 3, 4, 32, 33, 64, 1000, 65535, 1 << 19, MOST - 1, MOST)
 
 
-def program(chance: random.Random, lanes: float = 0.2, gpu: bool = True) -> Program:
+def program(chance: random.Random, lanes: float = 0.2, gpu: bool = True) -> MbarrierProgram:
     """A random one, and what comes of it. lanes: how many of its operations are of several lanes. gpu: of those that none
     refuses."""
     count = chance.choice(_COUNTS)
     b = Mbarrier.init(count)
-    steps: list[Step] = []
+    steps: list[MbarrierStep] = []
     results: list[dict[int, int]] = []
     heard: dict[int, int] = {}  # steps of this phase and the last whose states may be asked about: in which phase they were
     phase = 0
@@ -114,10 +114,10 @@ def program(chance: random.Random, lanes: float = 0.2, gpu: bool = True) -> Prog
         b = after
         steps.append(step)
         results.append(result)
-    return Program(count, tuple(steps), tuple(results), b.encode())
+    return MbarrierProgram(count, tuple(steps), tuple(results), b.encode())
 
 
-def _step(chance: random.Random, b: Mbarrier, states: list[int], several: float, gpu: bool) -> Step | None:
+def _step(chance: random.Random, b: Mbarrier, states: list[int], several: float, gpu: bool) -> MbarrierStep | None:
     for _ in range(200):
         number = chance.randrange(len(OPERATIONS))
         o = OPERATIONS[number]
@@ -136,13 +136,13 @@ def _step(chance: random.Random, b: Mbarrier, states: list[int], several: float,
         arrivals = lanes * (value if o.takes == "arrivals" else 1) if o.does.split()[0] in ("arrive", "drop") else 0
         bytes = lanes * value if o.takes == "bytes" else 0
         signed = bytes if o.does == "complete" else -bytes
-        step = Step(number, mask, value, source)
+        step = MbarrierStep(number, mask, value, source)
         if b.legal(arrivals, signed) and _safe(o, step, b, arrivals, signed, gpu):
             return step
     return None
 
 
-def _safe(o: Operation, step: Step, b: Mbarrier, arrivals: int, bytes: int, gpu: bool) -> bool:
+def _safe(o: Operation, step: MbarrierStep, b: Mbarrier, arrivals: int, bytes: int, gpu: bool) -> bool:
     """Not what the specification forbids, nor what may trap on a GPU though the counts can be held. bytes: that come; negative:
     that are expected."""
     if o.does.startswith("drop") and arrivals >= b.expected:
@@ -174,7 +174,7 @@ def _safe_together(o: Operation, b: Mbarrier, arrivals: int, bytes: int) -> bool
     return o.does in ("look", "count")
 
 
-def apply(o: Operation, step: Step, b: Mbarrier, earlier: list[dict[int, int]]) -> tuple[dict[int, int], Mbarrier]:
+def apply(o: Operation, step: MbarrierStep, b: Mbarrier, earlier: list[dict[int, int]]) -> tuple[dict[int, int], Mbarrier]:
     """(results by lane, the mbarrier afterwards). Lanes that arrive with one instruction hear what the first of them found."""
     states = earlier[step.source - 1] if step.source else {}
     lanes = sorted(states) if step.source else [n for n in range(LANES) if step.mask >> n & 1]
@@ -200,7 +200,7 @@ def apply(o: Operation, step: Step, b: Mbarrier, earlier: list[dict[int, int]]) 
     return out, b
 
 
-def programs(seed: int, count: int, lanes: float = 0.2, gpu: bool = True) -> list[Program]:
+def programs(seed: int, count: int, lanes: float = 0.2, gpu: bool = True) -> list[MbarrierProgram]:
     chance = random.Random(f"mbarriers {seed}")
     return [program(chance, lanes, gpu) for _ in range(count)]
 
@@ -257,7 +257,7 @@ def _keep(o: Operation) -> str:
     return "selp.u64 d, 1, 0, p;" if o.does == "look" else ""
 
 
-def run(backend: Backend, module: Any, found: list[Program], most: int = STEPS) -> tuple[Array, Array]:
+def run(backend: Backend, module: Any, found: list[MbarrierProgram], most: int = STEPS) -> tuple[Array, Array]:
     """(results [program, step, lane], words) on a backend."""
     counts = np.array([p.count for p in found], np.uint32)
     lengths = np.array([len(p.steps) for p in found], np.uint32)
@@ -272,7 +272,7 @@ def run(backend: Backend, module: Any, found: list[Program], most: int = STEPS) 
     return results, words
 
 
-def expected(found: list[Program]) -> tuple[Array, Array]:
+def expected(found: list[MbarrierProgram]) -> tuple[Array, Array]:
     """The results that the model gives."""
     results = np.zeros((len(found), STEPS, LANES), np.uint64)
     for number, p in enumerate(found):
@@ -282,7 +282,7 @@ def expected(found: list[Program]) -> tuple[Array, Array]:
     return results, np.array([p.word for p in found], np.uint64)
 
 
-def differences(found: list[Program], results: Array, words: Array) -> tuple[int, int, str]:
+def differences(found: list[MbarrierProgram], results: Array, words: Array) -> tuple[int, int, str]:
     """(values compared, those that differ, the first of them in words)."""
     want, last = expected(found)
     undefined = np.zeros_like(results)  # a chip leaves the lower half of a state as the register had it
@@ -307,6 +307,6 @@ def differences(found: list[Program], results: Array, words: Array) -> tuple[int
     return compared, wrong, "a lane that does not act has a result"
 
 
-def told(p: Program, last: int) -> str:
+def told(p: MbarrierProgram, last: int) -> str:
     done = [OPERATIONS[s.operation].text.split(";")[0] + (f" ({s.value})" if s.value else "") for s in p.steps[: last + 1]]
     return f"init {p.count}, " + ", ".join(done[-4:])

@@ -50,18 +50,18 @@ class Probe:
     name: str
     question: str
     mnemonic: str
-    could_be: Callable[[Subject, cases.Batch, str], Results]
+    could_be: Callable[[Subject, cases.CaseBatch, str], Results]
     text: Callable[[str], str] = lambda text: text
     selector: int | None = None
     kinds: tuple[str, ...] = ("near",)
 
 
-def _old_and_new(subject: Subject, batch: cases.Batch, device: str) -> Results:
+def _old_and_new(subject: Subject, batch: cases.CaseBatch, device: str) -> Results:
     """D before and after the instruction."""
     return {"old D": batch.registers["d"], "new D": compare.model(batch, device)}
 
 
-def _by_selector(subject: Subject, batch: cases.Batch, device: str) -> Results:
+def _by_selector(subject: Subject, batch: cases.CaseBatch, device: str) -> Results:
     """The result with each selector that the specification defines."""
     form = subject.form
     out = {}
@@ -71,10 +71,10 @@ def _by_selector(subject: Subject, batch: cases.Batch, device: str) -> Results:
     return out
 
 
-def _changed_accumulators(subject: Subject, batch: cases.Batch, device: str) -> Results:
+def _changed_accumulators(subject: Subject, batch: cases.CaseBatch, device: str) -> Results:
     """C as loaded, or with the lowest bits that the kernel flips just before the instruction."""
     flipped = dict(batch.registers) | {"d": batch.registers["d"] ^ np.uint32(1)}
-    other = cases.Batch(batch.subject, batch.count, batch.segments, flipped, batch.image)
+    other = cases.CaseBatch(batch.subject, batch.count, batch.segments, flipped, batch.image)
     return {"C as changed": compare.model(other, device), "C as it was": compare.model(batch, device)}
 
 

@@ -15,7 +15,7 @@ U32 = NDArray[np.uint32]
 Int = NDArray[np.int32]
 
 
-class Stream:
+class RandomStream:
     """Draws from Philox4x64, keyed by the parts of a name (texts and integers)."""
 
     def __init__(self, *name: object) -> None:

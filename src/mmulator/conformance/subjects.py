@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from mmulator.conformance.values import Problem
+from mmulator.conformance.values import MatrixProblem
 from mmulator.errors import MmulatorError
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
@@ -119,7 +119,7 @@ def forms(target: Target, newest: tuple[int, int] = PTX_VERSIONS[-1]) -> tuple[l
     return there, missing
 
 
-def problem(form: Form, device: str) -> Problem:
+def problem(form: Form, device: str) -> MatrixProblem:
     """What a multiplication multiplies and how the device adds; defaults where the arithmetic is not known."""
     p: Any = None
     try:
@@ -130,11 +130,11 @@ def problem(form: Form, device: str) -> Problem:
     shape = (form.m, form.n, form.k, columns)
     types = (form.atype, form.btype, form.ctype or form.dtype, form.dtype)
     if form.atype.name == "f64":
-        return Problem(*shape, *types, fraction=53, floor=-1074, keep=52)
+        return MatrixProblem(*shape, *types, fraction=53, floor=-1074, keep=52)
     if p is None or not p.fraction:
-        return Problem(*shape, *types)
+        return MatrixProblem(*shape, *types)
     keep = F16.mantissa if form.dtype.name == "f16" else p.keep
-    return Problem(*shape, *types, fraction=p.fraction, floor=p.floor, keep=keep)
+    return MatrixProblem(*shape, *types, fraction=p.fraction, floor=p.floor, keep=keep)
 
 
 def chunks(form: Form) -> int:

@@ -195,7 +195,7 @@ ret;
 
 
 @dataclass(frozen=True)
-class Batch:
+class TensorBatch:
     """Copies of one kind, a block each. tensors: a region each; window: shared memory before."""
 
     op: str
@@ -210,15 +210,15 @@ class Batch:
         return f"tensor {self.op} {self.mode} {self.rank}d"
 
 
-def batch(seed: int, op: str, mode: str, rank: int, count: int) -> Batch:
+def batch(seed: int, op: str, mode: str, rank: int, count: int) -> TensorBatch:
     chance, numbers = random.Random(f"{seed} {op} {mode} {rank}"), np.random.default_rng([seed, len(op), len(mode), rank])
     cases = tuple(case(chance, op, mode, rank) for _ in range(count))
     tensors = np.concatenate([values(numbers, c.fields.type, REGION) for c in cases])
     window = np.concatenate([values(numbers, c.fields.type, WINDOW) for c in cases])
-    return Batch(op, mode, rank, cases, tensors, window)
+    return TensorBatch(op, mode, rank, cases, tensors, window)
 
 
-def run(backend: Backend, b: Batch) -> tuple[Array, Array]:
+def run(backend: Backend, b: TensorBatch) -> tuple[Array, Array]:
     """(tensors, shared memory) afterwards, on a backend."""
     count = len(b.cases)
     tensors, out = b.tensors.copy(), np.zeros(count * WINDOW, np.uint8)
@@ -256,7 +256,7 @@ def kinds(what: str) -> Iterator[tuple[str, str, int]]:
             yield op, mode, rank
 
 
-def differences(b: Batch, got: tuple[Array, Array], want: tuple[Array, Array]) -> tuple[int, int, str]:
+def differences(b: TensorBatch, got: tuple[Array, Array], want: tuple[Array, Array]) -> tuple[int, int, str]:
     """(bytes compared, those that differ, the first case with one in words)."""
     compared = wrong = 0
     said = ""
@@ -270,7 +270,7 @@ def differences(b: Batch, got: tuple[Array, Array], want: tuple[Array, Array]) -
     return compared, wrong, said
 
 
-def model(b: Batch, device: str) -> tuple[Array, Array]:
+def model(b: TensorBatch, device: str) -> tuple[Array, Array]:
     """The bytes of the tensors and of shared memory that the cases leave when the CPU runs them."""
     from mmulator.host.cpu import Cpu
 

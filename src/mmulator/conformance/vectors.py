@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.conformance import cases, compare, kernels
-from mmulator.conformance.stream import Stream
+from mmulator.conformance.stream import RandomStream
 from mmulator.conformance.subjects import Subject, forms, subjects
 from mmulator.errors import MmulatorError
 from mmulator.host.backend import Backend
@@ -74,7 +74,7 @@ def of_form(form: Form, device: str) -> Iterator[tuple[Subject, tuple[str, ...]]
         yield subject, tuple(k for k in kinds if k in some)
 
 
-def batch_of(subject: Subject, kinds: tuple[str, ...], device: str) -> cases.Batch:
+def batch_of(subject: Subject, kinds: tuple[str, ...], device: str) -> cases.CaseBatch:
     """The operands of a vector."""
     return cases.build(subject, device, SEED, len(kinds), only=kinds)
 
@@ -83,7 +83,7 @@ def _digest(data: Array) -> int:
     return int.from_bytes(hashlib.blake2b(np.ascontiguousarray(data).tobytes(), digest_size=8).digest(), "little")
 
 
-def inputs_digest(batch: cases.Batch) -> int:
+def inputs_digest(batch: cases.CaseBatch) -> int:
     """Of everything that the kernel is given."""
     whole = hashlib.blake2b(digest_size=8)
     out = kernels.result(batch.subject)
@@ -101,14 +101,14 @@ def _kept(subject: Subject, words: int) -> NDArray[np.int64]:
         limit = _KEPT["mma"]
     if words <= limit:
         return np.arange(words)
-    return np.sort(Stream("kept", subject.name).words(limit).astype(np.int64) % words)
+    return np.sort(RandomStream("kept", subject.name).words(limit).astype(np.int64) % words)
 
 
 def _flat(results: Array) -> NDArray[np.uint32]:
     return np.ascontiguousarray(results).reshape(-1).view("<u4")
 
 
-def vector(batch: cases.Batch, kinds: tuple[str, ...], inputs: int, results: Array) -> Vector:
+def vector(batch: cases.CaseBatch, kinds: tuple[str, ...], inputs: int, results: Array) -> Vector:
     """A vector from the results of a batch."""
     flat = _flat(results)
     digests = np.array([_digest(x) for x in results], np.uint64)

@@ -83,7 +83,7 @@ def before_import(name: str, run: Before) -> None:
         from mmulator.errors import LaunchError
 
         raise LaunchError(f"{name} is imported already", hint="open the door before the program imports it")
-    _Finder.register()
+    _ModuleFinder.register()
     _before[name].append(run)
 
 
@@ -93,7 +93,7 @@ def after_import(name: str, run: After) -> None:
     if module is not None and not getattr(module.__spec__, "_initializing", False):
         run(module)
         return
-    _Finder.register()
+    _ModuleFinder.register()
     _after[name].append(run)
 
 
@@ -101,7 +101,7 @@ _before: defaultdict[str, list[Before]] = defaultdict(list)
 _after: defaultdict[str, list[After]] = defaultdict(list)
 
 
-class _Finder:
+class _ModuleFinder:
     """First on sys.meta_path: lets the others find a module, and runs the functions around its execution."""
 
     @classmethod

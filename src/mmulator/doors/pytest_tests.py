@@ -143,7 +143,7 @@ class ThisTest:
         current().change(replace(current().settings, timeout=self.limit - self.used))
 
 
-class Line:
+class ProgressLine:
     """How far a launch is, behind what pytest has written in its line; nothing where that is no terminal."""
 
     def __init__(self, reporter: Any) -> None:
@@ -202,7 +202,7 @@ class Tests:
         driver = current()
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
         if self.worker is None and reporter is not None:
-            progress.sink.append(Line(reporter))
+            progress.sink.append(ProgressLine(reporter))
         driver.readers.clear()  # each test reads its own
         driver.listeners.append(self.totals.count)
         if self.worker is not None and driver.settings.threads is None:

@@ -19,7 +19,7 @@ from mmulator.errors import LaunchError, MmulatorError, UnsupportedError, instal
 from mmulator.host.backend import Chip, Progress, Ran, Request
 from mmulator.isa.targets import DEVICES, PTX_VERSIONS, Target
 from mmulator.launch.limits import PORTABLE_CLUSTER
-from mmulator.ptx.tree import Module as Tree
+from mmulator.ptx.tree import ParsedModule as Tree
 
 Array = NDArray[Any]
 _LOG_BYTES = 1 << 14

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DescriptorQuestions:
     """Questions, and the form of the output, as the options say."""
 
     element: list[str] | None
@@ -44,7 +44,7 @@ class Wanted:
         return any((self.element, self.address, self.cute, self.svg, self.png))
 
 
-def tell(word: int, tile: Tile | None, base: int | None, wanted: Wanted, derived: CuteAnswer | None = None) -> None:
+def tell(word: int, tile: Tile | None, base: int | None, wanted: DescriptorQuestions, derived: CuteAnswer | None = None) -> None:
     """All about a word, as the reader of `tile` sees it. Ends with exit code 1 where a check fails."""
     from mmulator.cli.descriptor import text
     from mmulator.errors import OperandError
@@ -119,7 +119,7 @@ def canonical_text(answer: DescriptorAnswer) -> str:
     return str(canonical(answer.tile, answer.descriptor))
 
 
-def _draw(answer: DescriptorAnswer, wanted: Wanted) -> None:
+def _draw(answer: DescriptorAnswer, wanted: DescriptorQuestions) -> None:
     if wanted.svg is None and wanted.png is None:
         return
     from mmulator.inspect.answer import png

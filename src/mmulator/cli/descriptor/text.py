@@ -11,7 +11,7 @@ from mmulator.cli.output import colours, width
 if TYPE_CHECKING:
     from mmulator.inspect.descriptors.answer import DescriptorAnswer, DescriptorFields
     from mmulator.inspect.descriptors.banks import BankConflicts
-    from mmulator.inspect.descriptors.checks import Finding
+    from mmulator.inspect.descriptors.checks import Diagnostic
     from mmulator.inspect.descriptors.from_cute import CuteAnswer
     from mmulator.inspect.descriptors.tile import Tile
 
@@ -35,7 +35,7 @@ def _matrix(tile: Tile) -> str:
     return f"{tile}" + (f", read by {tile.instruction}" if tile.instruction else "")
 
 
-def print_verdict(word: int, tile: Tile | None, findings: tuple[Finding, ...]) -> None:
+def print_verdict(word: int, tile: Tile | None, findings: tuple[Diagnostic, ...]) -> None:
     """A word, what it is checked for, and what is wrong or that nothing is."""
     print(f"{word:#018x}")
     if tile is not None:
@@ -116,7 +116,7 @@ def _ranges(numbers: Iterable[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in out)
 
 
-def print_findings(findings: tuple[Finding, ...]) -> None:
+def print_findings(findings: tuple[Diagnostic, ...]) -> None:
     for f in findings:
         print()
         _item(f"{f.level}:", f.text)

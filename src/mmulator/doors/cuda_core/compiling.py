@@ -31,16 +31,17 @@ def linker_class(base: Any) -> Any:
 def program_class(base: Any) -> Any:
     """cuda.core's Program, which remembers source that is PTX already."""
 
-    class Program(base):
+    class ProgramWithPtx(base):
         def __init__(self, code: Any, code_type: Any, options: Any = None) -> None:
             super().__init__(code, code_type, options)
             self.mmulator = _text(code) if str(code_type).lower() == "ptx" else None
 
-    return _disguised(Program, base)
+    return _disguised(ProgramWithPtx, base)
 
 
 def _disguised(made: Any, base: Any) -> Any:
-    made.__qualname__, made.__module__, made.__doc__ = base.__qualname__, base.__module__, base.__doc__
+    for name in ("__name__", "__qualname__", "__module__", "__doc__"):
+        setattr(made, name, getattr(base, name))
     return made
 
 

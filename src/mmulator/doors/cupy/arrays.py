@@ -131,9 +131,9 @@ class ndarray(NDArrayOperatorsMixin):
 
     @property
     def device(self) -> Any:
-        from mmulator.doors.cupy.device import Device
+        from mmulator.doors.cupy.device import CupyDevice
 
-        return Device(0)
+        return CupyDevice(0)
 
     def __len__(self) -> int:
         return len(self._host)

@@ -24,7 +24,7 @@ C_TYPES = {
 
 
 @dataclass(frozen=True)
-class Parameter:
+class ElementwiseParameter:
     """raw: the operation indexes it itself. type: of NumPy, or a letter that stands for one."""
 
     raw: bool
@@ -32,14 +32,14 @@ class Parameter:
     name: str
 
 
-def parameters(text: str) -> tuple[Parameter, ...]:
+def parameters(text: str) -> tuple[ElementwiseParameter, ...]:
     """Raises UnsupportedError for what is not read."""
     found = []
     for piece in filter(str.strip, text.split(",")):
         m = _PARAMETER.match(piece)
         if not m:
             raise refuse(f"ElementwiseKernel parameter {piece.strip()!r}", "of the form `T x` or `raw T x`")
-        found.append(Parameter(bool(m[1]), m[3], m[4]))
+        found.append(ElementwiseParameter(bool(m[1]), m[3], m[4]))
     return tuple(found)
 
 
@@ -116,7 +116,7 @@ class ElementwiseKernel:
             raise ValueError("Loop size is undecided.")
         return np.broadcast_shapes(*shapes)
 
-    def _argument(self, p: Parameter, host: np.ndarray, dtype: Any, shape: tuple[int, ...], out: bool) -> np.ndarray:
+    def _argument(self, p: ElementwiseParameter, host: np.ndarray, dtype: Any, shape: tuple[int, ...], out: bool) -> np.ndarray:
         """The array that the kernel sees: in order, one element a thread; a raw one is the program's own."""
         if p.raw:
             if not host.flags.c_contiguous or host.dtype != dtype:

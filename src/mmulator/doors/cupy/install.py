@@ -42,10 +42,11 @@ def install() -> None:
     })  # fmt: skip
     _put(cupy.random, {name: _random(name) for name in RANDOM})
     _put(cupy.cuda, {
-        "Device": device.Device, "Stream": device.Stream, "Event": device.Event, "get_elapsed_time": device.get_elapsed_time,
-        "get_current_stream": device.current_stream, "is_available": lambda: True, "MemoryPointer": arrays.MemoryPointer,
+        "Device": device.CupyDevice, "Stream": device.CupyStream, "Event": device.CupyEvent,
+        "get_elapsed_time": device.get_elapsed_time, "get_current_stream": device.current_stream,
+        "is_available": lambda: True, "MemoryPointer": arrays.MemoryPointer,
     })  # fmt: skip
-    device.Stream.null = device.Stream(null=True)
+    device.CupyStream.null = device.CupyStream(null=True)
     _put(cupy.cuda.runtime, {
         "getDeviceCount": device.device_count, "deviceSynchronize": device.synchronize, "getDevice": lambda: 0,
     })  # fmt: skip

@@ -11,7 +11,7 @@ import numpy as np
 
 from mmulator.doors.cupy.arrays import MemoryPointer, ndarray, refuse, region
 from mmulator.doors.cupy.compiling import compiled
-from mmulator.doors.cupy.device import Stream, current_stream
+from mmulator.doors.cupy.device import CupyStream, current_stream
 from mmulator.driver import Function, LoadedModule, Region, current
 from mmulator.errors import LaunchError, UnsupportedError
 from mmulator.launch.limits import KIB
@@ -125,7 +125,7 @@ class RawKernel:
                 hint="set max_dynamic_shared_size_bytes",
             )
         params, regions = packed(function, args)
-        queue = stream if isinstance(stream, Stream) else current_stream()
+        queue = stream if isinstance(stream, CupyStream) else current_stream()
         current().launch(
             function, tuple(grid), tuple(block), params, regions, shared_mem, queue.stream,
             cooperative=self.enable_cooperative_groups,

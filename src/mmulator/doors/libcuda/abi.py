@@ -45,7 +45,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Entry:
+class EntryPoint:
     """name: exported. since: the CUDA version of this variant, 12000 for 12.0. pointer: of the native function. call: what it
     is in Python. back: it gives something back, and is carried out later."""
 
@@ -61,7 +61,7 @@ class Entry:
         return int(ctypes.cast(self.native, ctypes.c_void_p).value or 0)
 
 
-ENTRIES: dict[str, Entry] = {}
+ENTRIES: dict[str, EntryPoint] = {}
 pending: list[Callable[[], None]] = []  # what carries out the calls that were noted (loading.py)
 
 
@@ -79,7 +79,7 @@ def api(
         for name in names.split():
             base, _, suffix = name.rpartition("_v")
             base = base if suffix.isdigit() and base else name
-            ENTRIES[name] = Entry(name, base, since if base != name else 0, native, call, back)
+            ENTRIES[name] = EntryPoint(name, base, since if base != name else 0, native, call, back)
         return function
 
     return register
@@ -133,7 +133,7 @@ def unsupported(name: str, what: str, hint: str | None = None) -> Refused:
     return Refused(Code.NOT_SUPPORTED, UnsupportedError(f"{name}: {what}", hint=hint))
 
 
-def resolve(name: str, version: int) -> Entry | None:
+def resolve(name: str, version: int) -> EntryPoint | None:
     """The newest variant of a function that `version` of CUDA has."""
     exact = ENTRIES.get(name)
     if exact is not None and exact.base != name:

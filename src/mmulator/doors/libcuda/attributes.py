@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
-from mmulator.doors.libcuda.state import Kernel
+from mmulator.doors.libcuda.state import CudaKernel
 from mmulator.errors import LaunchError
 from mmulator.ptx.directives import clusters
 
@@ -14,25 +14,25 @@ _EXTENT = (WIDTH, HEIGHT, DEPTH)
 _LEAST_MOST = {MUST_BE_SET: (0, 1), NON_PORTABLE: (0, 1), POLICY: (0, 2)}
 
 
-def compiled_cluster(kernel: Kernel) -> Extent | None:
+def compiled_cluster(kernel: CudaKernel) -> Extent | None:
     """Of .reqnctapercluster."""
     return clusters(kernel.function.kernel.head).shape
 
 
-def required_cluster(kernel: Kernel) -> Extent | None:
+def required_cluster(kernel: CudaKernel) -> Extent | None:
     """What the kernel says, or what was set on it."""
     x, y, z = (kernel.clusters.get(n, 0) for n in _EXTENT)
     return compiled_cluster(kernel) or ((x, y, z) if x else None)
 
 
-def cluster_attributes(kernel: Kernel) -> dict[int, int]:
+def cluster_attributes(kernel: CudaKernel) -> dict[int, int]:
     """By their numbers. A cluster that nothing requires has extents of 0."""
     extent = required_cluster(kernel) or (0, 0, 0)
     explicit = clusters(kernel.function.kernel.head).explicit
     return {MUST_BE_SET: int(explicit), NON_PORTABLE: 0, POLICY: 0, **kernel.clusters, **dict(zip(_EXTENT, extent))}
 
 
-def set_cluster_attribute(kernel: Kernel, number: int, value: int) -> None:
+def set_cluster_attribute(kernel: CudaKernel, number: int, value: int) -> None:
     """Raises Refused for an attribute or a value that cannot be set."""
     if number in _EXTENT:
         if compiled_cluster(kernel) is not None:

@@ -11,7 +11,7 @@ from mmulator.doors.libcuda.abi import Refused, api, get, put_int, unsupported
 from mmulator.doors.libcuda.attributes import MUST_BE_SET, NON_PORTABLE, cluster_attributes, required_cluster
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.modules import blocks_per_multiprocessor
-from mmulator.doors.libcuda.state import Kernel, state
+from mmulator.doors.libcuda.state import CudaKernel, state
 from mmulator.errors import LaunchError
 from mmulator.launch.limits import MAX_CLUSTER, PORTABLE_CLUSTER, cluster_shape
 
@@ -58,7 +58,7 @@ def configuration(config: int) -> Configuration:
     return Configuration((gx, gy, gz), (bx, by, bz), shared, stream, cooperative, cluster, tuple(events))
 
 
-def checked(kernel: Kernel, grid: Extent, cluster: Extent | None) -> Extent | None:
+def checked(kernel: CudaKernel, grid: Extent, cluster: Extent | None) -> Extent | None:
     """The cluster of a launch: what it names, or else what the kernel requires. Raises Refused as the driver does."""
     attributes = cluster_attributes(kernel)
     try:
@@ -79,14 +79,14 @@ def checked(kernel: Kernel, grid: Extent, cluster: Extent | None) -> Extent | No
     return shape
 
 
-def active(kernel: Kernel, size: int, block: Extent, shared: int) -> int:
+def active(kernel: CudaKernel, size: int, block: Extent, shared: int) -> int:
     """How many clusters of so many blocks the device holds at once."""
     return state().driver.device.clusters(size, blocks_per_multiprocessor(kernel, prod(block), shared))
 
 
 @api("cuOccupancyMaxActiveClusters", "ppp")
 def max_active_clusters(out: int, handle: int, config: int) -> None:
-    kernel, asked = state().find(handle, Kernel), configuration(config)
+    kernel, asked = state().find(handle, CudaKernel), configuration(config)
     cluster = checked(kernel, asked.grid, asked.cluster)
     if cluster is None:
         raise Refused(Code.INVALID_CLUSTER_SIZE, LaunchError("the launch names no cluster"))
@@ -96,7 +96,7 @@ def max_active_clusters(out: int, handle: int, config: int) -> None:
 @api("cuOccupancyMaxPotentialClusterSize", "ppp")
 def max_cluster_size(out: int, handle: int, config: int) -> None:
     """The largest size of which the device holds one. A cluster that the configuration names does not matter."""
-    kernel, asked = state().find(handle, Kernel), configuration(config)
+    kernel, asked = state().find(handle, CudaKernel), configuration(config)
     most = MAX_CLUSTER if cluster_attributes(kernel)[NON_PORTABLE] else PORTABLE_CLUSTER
     held = [n for n in range(1, most + 1) if active(kernel, n, asked.block, asked.shared)]
     put_int(out, max(held, default=0))

@@ -6,15 +6,15 @@ import hashlib
 
 from mmulator.doors.libcuda.abi import Refused, api, c_string, name_of, put, put_bytes, put_int, text, untaken
 from mmulator.doors.libcuda.codes import CODES, Code
-from mmulator.doors.libcuda.state import POOL, PRIMARY, Context, check_device, state
-from mmulator.driver.chips import Device
+from mmulator.doors.libcuda.state import POOL, PRIMARY, CudaContext, check_device, state
+from mmulator.driver.chips import DeviceProperties
 from mmulator.launch.limits import KIB, MAX_BLOCK, MAX_GRID, MAX_THREADS, MULTIPROCESSOR
 
 DRIVER_VERSION = 13010  # the CUDA that this driver is: 13.1
 NOT_THERE = range(1, 148)  # attributes that exist; those not in the table are 0: no textures, no other devices, and so on
 
 
-def attributes(chip: Device) -> dict[int, int]:
+def attributes(chip: DeviceProperties) -> dict[int, int]:
     """By the numbers of CUdevice_attribute."""
     threads, blocks, shared = MULTIPROCESSOR[chip.name]
     major, minor = chip.capability
@@ -167,7 +167,7 @@ def primary_flags(device: int, flags: int) -> None:
 
 
 def _context(handle: int) -> int:
-    if handle != PRIMARY and not isinstance(state().objects.get(handle), Context):
+    if handle != PRIMARY and not isinstance(state().objects.get(handle), CudaContext):
         raise Refused(Code.INVALID_CONTEXT)
     return handle
 
@@ -175,7 +175,7 @@ def _context(handle: int) -> int:
 @api("cuCtxCreate cuCtxCreate_v2", "pui", 3020)
 def context_create(out: int, flags: int, device: int) -> None:
     check_device(device)
-    handle = state().add(Context())
+    handle = state().add(CudaContext())
     state().contexts.append(handle)
     put(out, handle)
 
@@ -187,7 +187,7 @@ def context_create_with(out: int, parameters: int, flags: int, device: int) -> N
 
 @api("cuCtxDestroy cuCtxDestroy_v2", "p", 4000)
 def context_destroy(handle: int) -> None:
-    state().find(handle, Context)
+    state().find(handle, CudaContext)
     del state().objects[handle]
     if state().contexts[-1:] == [handle]:
         state().contexts.pop()

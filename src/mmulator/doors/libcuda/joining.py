@@ -22,7 +22,7 @@ _LINKAGE = ("visible", "extern", "weak", "common")
 
 
 @dataclass
-class Item:
+class ModuleItem:
     """A statement at the top of a module. name: what it defines or declares, "" for none. function: no variable."""
 
     text: str
@@ -33,10 +33,10 @@ class Item:
 
 
 @dataclass
-class Text:
+class ModuleText:
     version: tuple[int, int]
     target: str
-    items: list[Item]
+    items: list[ModuleItem]
 
 
 def statements(ptx: str) -> Iterator[str]:
@@ -69,7 +69,7 @@ def _is_initialiser(piece: str) -> bool:
     return "=" in _bare(piece).partition("{")[0]
 
 
-def read(ptx: str) -> Text:
+def read(ptx: str) -> ModuleText:
     version, target, items = (0, 0), "", []
     for piece in statements(ptx):
         bare = _bare(piece)
@@ -82,22 +82,22 @@ def read(ptx: str) -> Text:
                 target = head[2].strip()
             continue
         items.append(_item(piece, bare.strip()))
-    return Text(version, target, items)
+    return ModuleText(version, target, items)
 
 
-def _item(piece: str, bare: str) -> Item:
+def _item(piece: str, bare: str) -> ModuleItem:
     linkage = next((w for w in _LINKAGE if re.match(rf"\.{w}\b", bare)), "")
     if not re.match(r"\.(visible|extern|weak|common|func|entry|global|const|shared|alias)\b", bare):
-        return Item(piece)
+        return ModuleItem(piece)
     signature = bare.partition("{")[0] if "=" not in bare.partition("{")[0] else bare.partition("=")[0]
     if re.search(r"\.(func|entry)\b", signature):
         after = re.split(r"\.(?:func|entry)\b", signature, maxsplit=1)[1]
         after = re.sub(r"^\s*\([^)]*\)", "", after)  # the return parameter
         name = _NAME.search(after)
-        return Item(piece, name[0] if name else "", linkage, bare.endswith("}"), True)
+        return ModuleItem(piece, name[0] if name else "", linkage, bare.endswith("}"), True)
     words = re.sub(r"\.\w+(?:\s+\d+)?", " ", signature)
     name = _NAME.search(words)
-    return Item(piece, name[0] if name else "", linkage, linkage != "extern")
+    return ModuleItem(piece, name[0] if name else "", linkage, linkage != "extern")
 
 
 def join(texts: Sequence[str]) -> str:
@@ -134,14 +134,14 @@ def join(texts: Sequence[str]) -> str:
     return _header(parts) + "".join(text for _, text in out)
 
 
-def _place(item: Item) -> int:
+def _place(item: ModuleItem) -> int:
     """What others may name stands before them: files, declarations of functions, variables, functions, and the rest."""
     if not item.name:
         return 0 if _FILE.match(_bare(item.text)) else 4
     return 2 if not item.function else 3 if item.defines else 1
 
 
-def _definitions(parts: Sequence[Text]) -> dict[str, tuple[int, str]]:
+def _definitions(parts: Sequence[ModuleText]) -> dict[str, tuple[int, str]]:
     """Which text defines a name for all, and with which linkage."""
     defined: dict[str, tuple[int, str]] = {}
     for n, part in enumerate(parts):
@@ -156,7 +156,7 @@ def _definitions(parts: Sequence[Text]) -> dict[str, tuple[int, str]]:
     return defined
 
 
-def _header(parts: Sequence[Text]) -> str:
+def _header(parts: Sequence[ModuleText]) -> str:
     version = max(p.version for p in parts)
     target = max((p.target for p in parts), key=lambda t: (t.split(",")[0][-1] in "af", t))
     return f".version {version[0]}.{version[1]}\n.target {target}\n.address_size 64\n"

@@ -42,14 +42,18 @@ def _nothing(self: Any, *args: Any, **kwargs: Any) -> None:
 def telling_class(kind: type[Exception]) -> type[Exception]:
     """A subclass of a library's error class, whose instances say the reason of the call that failed last."""
 
-    class Told(kind):  # type: ignore[misc, valid-type]
+    class ErrorWithReason(kind):  # type: ignore[misc, valid-type]
         def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-            why = taken() if cls is Told else None
+            why = taken() if cls is ErrorWithReason else None
             plain = super().__new__(cls, *args, **kwargs)
             if why is None:
                 return plain
             plain.__init__(*args, **kwargs)
             return with_reason(plain, why)
 
-    Told.__name__, Told.__qualname__, Told.__module__ = kind.__name__, kind.__qualname__, kind.__module__
-    return Told
+    ErrorWithReason.__name__, ErrorWithReason.__qualname__, ErrorWithReason.__module__ = (
+        kind.__name__,
+        kind.__qualname__,
+        kind.__module__,
+    )
+    return ErrorWithReason

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
-from mmulator.doors.libcuda.cubin import Resources
+from mmulator.doors.libcuda.cubin import CubinResources
 from mmulator.driver import Driver, Event, Function, LoadedModule, Stream, current
 
 T = TypeVar("T")
@@ -19,24 +19,24 @@ POOL = 0xC0DE0020  # of the one memory pool that is always there
 
 
 @dataclass(eq=False)
-class Library:
+class CudaLibrary:
     """A module that was loaded. variables: name to (address, bytes) of those whose address was asked for. resources: what its
     cubin says of its kernels, if it came with one."""
 
     loaded: LoadedModule
     binary: bool
-    resources: dict[str, Resources] = field(default_factory=dict)
+    resources: dict[str, CubinResources] = field(default_factory=dict)
     functions: dict[str, int] = field(default_factory=dict)
     variables: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
-class Kernel:
+class CudaKernel:
     """A function with what was set on it. dynamic: bytes of dynamic shared memory that a launch may ask for. clusters: what was
     set about clusters, by the numbers of CUfunction_attribute."""
 
     function: Function
-    library: Library
+    library: CudaLibrary
     handle: int
     dynamic: int = 48 * 1024
     carveout: int = -1
@@ -44,7 +44,7 @@ class Kernel:
 
 
 @dataclass(eq=False)
-class Context:
+class CudaContext:
     """One that a program made; it is on the same device, and what is done in it is done there."""
 
 
@@ -61,7 +61,7 @@ class EventState:
     timing: bool = True
 
 
-class State:
+class CudaState:
     """Of the process. objects: what a handle stands for. kinds: of memory, by its address (memory.py)."""
 
     def __init__(self) -> None:
@@ -101,12 +101,12 @@ class State:
         return found
 
 
-_state: list[State] = []
+_state: list[CudaState] = []
 
 
-def state() -> State:
+def state() -> CudaState:
     if not _state:
-        _state.append(State())
+        _state.append(CudaState())
     return _state[0]
 
 

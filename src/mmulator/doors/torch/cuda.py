@@ -129,14 +129,14 @@ class Markers(SimpleNamespace):
 def without_a_tracer(profiler: Any) -> None:
     """torch.autograd.profiler: asked for the device's time too, it gives the CPU's alone. Nothing here traces a GPU."""
 
-    class Profile(profiler.profile):
+    class CpuProfile(profiler.profile):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             if kwargs.get("use_device") == "cuda":
                 kwargs |= {"use_device": None, "use_cpu": True}
             super().__init__(*args, **kwargs)
 
-    Profile.__name__, Profile.__qualname__, Profile.__module__ = "profile", "profile", profiler.__name__
-    profiler.profile = Profile
+    CpuProfile.__name__, CpuProfile.__qualname__, CpuProfile.__module__ = "profile", "profile", profiler.__name__
+    profiler.profile = CpuProfile
 
 
 # opening --------------------------------------------------------------------------------------------------------------

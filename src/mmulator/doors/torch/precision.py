@@ -33,7 +33,7 @@ def _accumulating(values: list[Any], named: dict[str, Any]) -> bool:
 
 
 @dataclass(frozen=True)
-class Rule:
+class PrecisionRule:
     """results: for each, the number of the argument whose type it has, None for f32. One number is for all.
     writes: arguments that are written to although the schema does not say so. when: only for these arguments."""
 
@@ -42,20 +42,20 @@ class Rule:
     when: Callable[[list[Any], dict[str, Any]], bool] = _always
 
 
-_BATCH = Rule((0, None, None), (3, 4))
-RULES: dict[str, Rule] = {
-    "native_layer_norm": Rule((0, None, None)),
-    "native_layer_norm_backward": Rule((1, 5, 6)),
-    "native_group_norm_backward": Rule((1, 4, 4)),
+_BATCH = PrecisionRule((0, None, None), (3, 4))
+RULES: dict[str, PrecisionRule] = {
+    "native_layer_norm": PrecisionRule((0, None, None)),
+    "native_layer_norm_backward": PrecisionRule((1, 5, 6)),
+    "native_group_norm_backward": PrecisionRule((1, 4, 4)),
     "native_batch_norm": _BATCH, "_native_batch_norm_legit": _BATCH,
-    "_native_batch_norm_legit.no_stats": Rule((0, None, None)),
-    "native_batch_norm_backward": Rule((1, 2, 2)),
-    "embedding_dense_backward": Rule(), "prod": Rule(), "prod.dim_int": Rule(),
-    "nll_loss_forward": Rule((0, 0)), "nll_loss2d_forward": Rule((0, 0)),
-    "glu_backward": Rule(), "log_sigmoid_backward": Rule(),
-    "_index_put_impl_": Rule(when=_accumulating),
-    "add.Tensor": Rule(when=_scaled), "add_.Tensor": Rule(when=_scaled), "add.out": Rule(when=_scaled),
-    "sub.Tensor": Rule(when=_scaled), "sub_.Tensor": Rule(when=_scaled), "sub.out": Rule(when=_scaled),
+    "_native_batch_norm_legit.no_stats": PrecisionRule((0, None, None)),
+    "native_batch_norm_backward": PrecisionRule((1, 2, 2)),
+    "embedding_dense_backward": PrecisionRule(), "prod": PrecisionRule(), "prod.dim_int": PrecisionRule(),
+    "nll_loss_forward": PrecisionRule((0, 0)), "nll_loss2d_forward": PrecisionRule((0, 0)),
+    "glu_backward": PrecisionRule(), "log_sigmoid_backward": PrecisionRule(),
+    "_index_put_impl_": PrecisionRule(when=_accumulating),
+    "add.Tensor": PrecisionRule(when=_scaled), "add_.Tensor": PrecisionRule(when=_scaled), "add.out": PrecisionRule(when=_scaled),
+    "sub.Tensor": PrecisionRule(when=_scaled), "sub_.Tensor": PrecisionRule(when=_scaled), "sub.out": PrecisionRule(when=_scaled),
 }  # fmt: skip
 # Normalisations over a dimension. The last argument: whether f32 comes out of f16, or of which type the input had.
 SOFTMAX = ("_softmax", "_log_softmax")
@@ -77,10 +77,10 @@ def narrow(value: Any, dtype: torch.dtype) -> Any:
     return value.to(dtype) if isinstance(value, _Tensor) and value.dtype == _WIDE and dtype in _NARROW else value
 
 
-class Wide(dispatch.Operator):
+class WideOperator(dispatch.Operator):
     """An operator's kernel for tensors of cuda that computes in f32 where a GPU does."""
 
-    def __init__(self, op: torch._ops.OpOverload, rule: Rule) -> None:
+    def __init__(self, op: torch._ops.OpOverload, rule: PrecisionRule) -> None:
         super().__init__(op)
         self.plain, self.rule, self.run = self.run, rule, self.run_wide
         self.kept = frozenset((*self.written, *rule.writes))
@@ -141,8 +141,8 @@ class SoftmaxBackward(dispatch.Operator):
         return narrow(self.plain(keys, widen(grad), widen(output), dim, wide), input_dtype)
 
 
-def _of(rule: Rule) -> Callable[[torch._ops.OpOverload], dispatch.Operator]:
-    return lambda op: Wide(op, rule)
+def _of(rule: PrecisionRule) -> Callable[[torch._ops.OpOverload], dispatch.Operator]:
+    return lambda op: WideOperator(op, rule)
 
 
 def kernels() -> dict[str, Callable[..., Any]]:

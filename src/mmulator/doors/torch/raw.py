@@ -65,7 +65,7 @@ def _retagged(tensor: torch.Tensor, kind: int) -> torch.Tensor:
     return torch._C._from_dlpack(capsule)
 
 
-class Fields:
+class TensorFields:
     """Where the fields are. keys, device: of a TensorImpl, storage_device: of a StorageImpl, bytes from the start.
     flip: bits of the key set that tell a tensor of the CPU from one of CUDA. dense: key sets of ordinary CPU tensors."""
 
@@ -97,7 +97,7 @@ def _offset(what: str, a: bytes, b: bytes, in_a: bytes, in_b: bytes, step: int) 
 
 _CPU_DEVICE = 0xFF00  # type 0, index -1
 
-fields: Fields
+fields: TensorFields
 memory: Allocator
 _keys_at = _storage_at = 0
 _dense: frozenset[int] = frozenset()
@@ -106,7 +106,7 @@ _dense: frozenset[int] = frozenset()
 def find() -> None:
     """Look for the fields, and take over torch's memory; once. Raises UnsupportedError."""
     global fields, memory, _keys_at, _storage_at, _dense, _take
-    fields = Fields()
+    fields = TensorFields()
     memory = Allocator(fields.keys, fields.device, fields.flip, fields.storage_device)
     _take = memory.take
     _keys_at, _storage_at = fields.keys, fields.storage_device

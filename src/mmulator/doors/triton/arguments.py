@@ -12,7 +12,7 @@ from typing import Any
 
 from mmulator.doors.triton import descriptors
 from mmulator.doors.triton.arrays import ArrayPointer, stand_in
-from mmulator.doors.triton.descriptors import Map, Meta, Path, Pending, Slot
+from mmulator.doors.triton.descriptors import DescriptorSlot, Map, Meta, Path, PendingDescriptor
 from mmulator.doors.triton.versions import Interface
 from mmulator.driver import Region
 from mmulator.errors import InternalError, LaunchError, UnsupportedError, shown
@@ -157,19 +157,19 @@ def _float(label: str, ty: str) -> Convert:
 
 
 # plans ----------------------------------------------------------------------------------------------------------------
-def slots(signature: dict[Any, Any], version: Interface, maps: Sequence[Meta] | None) -> Iterator[Slot]:
+def slots(signature: dict[Any, Any], version: Interface, maps: Sequence[Meta] | None) -> Iterator[DescriptorSlot]:
     """The parameters of a kernel with a signature of Triton's. maps: what the compiler wrote down of each tensor descriptor, in
     the order of the signature; nothing where it takes them apart. Raises UnsupportedError."""
     metas = iter(maps or ())
 
-    def of(ty: Any, label: str, path: Path) -> Iterator[Slot]:
+    def of(ty: Any, label: str, path: Path) -> Iterator[DescriptorSlot]:
         if isinstance(ty, tuple):
             for n, item in enumerate(ty):  # a named tuple and a plain one share a compiled kernel
                 yield from of(item, f"{label}, item {n}", (*path, n))
         elif ty.startswith("tensordesc"):
             yield from descriptors.slots(ty, label, path, version, next(metas, None))
         elif ty != "constexpr":
-            yield Slot(ty, label, path)
+            yield DescriptorSlot(ty, label, path)
 
     for n, (name, ty) in enumerate(signature.items()):
         yield from of(ty, f"argument {n} ({name})" if isinstance(name, str) else f"argument {n}", (n,))
@@ -179,7 +179,7 @@ class Packer:
     """Arguments of one kernel to bytes. slots: its parameters, scratch: pointers behind them that the compiler added."""
 
     def __init__(
-        self, kernel: str, wanted: Sequence[Slot], params: Sequence[Parameter], offsets: Sequence[int], size: int
+        self, kernel: str, wanted: Sequence[DescriptorSlot], params: Sequence[Parameter], offsets: Sequence[int], size: int
     ) -> None:
         self.scratch = len(params) - len(wanted)
         if not 0 <= self.scratch <= 2:
@@ -200,14 +200,14 @@ class Packer:
         return self.struct.pack(*words), list(regions.values())
 
 
-def _at(args: Sequence[Any], slot: Slot) -> Any:
+def _at(args: Sequence[Any], slot: DescriptorSlot) -> Any:
     value: Any = args
     for n in slot.path:
         value = value[n]
     return slot.part(value) if slot.part else value
 
 
-def _convert(slot: Slot, number: int, param: Parameter) -> Convert:
+def _convert(slot: DescriptorSlot, number: int, param: Parameter) -> Convert:
     ty, label = slot.ty, slot.label
     if ty == "nvTmaDesc":
         return lambda value, regions: _map(value, label, number, regions)
@@ -222,7 +222,7 @@ def _convert(slot: Slot, number: int, param: Parameter) -> Convert:
 
 def _map(value: Any, label: str, number: int, regions: Regions) -> bytes:
     """The bytes of a tensor map. What it describes may be touched."""
-    if isinstance(value, Pending):
+    if isinstance(value, PendingDescriptor):
         return value.encode(address_of(value.base, f"{label}, base", number, regions), label)
     if isinstance(value, Map):
         return value.data

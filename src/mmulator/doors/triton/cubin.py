@@ -11,7 +11,7 @@ _SIZED = 4  # a format of attributes: a length and bytes follow
 REGISTERS = 65536  # of a multiprocessor
 
 
-class Resources(NamedTuple):
+class KernelResources(NamedTuple):
     """registers of a thread, spills in words of a thread, max_threads of a block."""
 
     registers: int
@@ -19,10 +19,10 @@ class Resources(NamedTuple):
     max_threads: int
 
 
-def resources(cubin: bytes, name: str) -> Resources:
+def resources(cubin: bytes, name: str) -> KernelResources:
     """Of a kernel of a cubin; of one that is no ELF file, nothing is known: (0, 0, 1024)."""
     if cubin[:4] != b"\x7fELF":
-        return Resources(0, 0, 1024)
+        return KernelResources(0, 0, 1024)
     registers, stack, threads = 0, 0, 1024
     for section, info, data in _sections(cubin):
         if section == f".text.{name}":
@@ -39,7 +39,7 @@ def resources(cubin: bytes, name: str) -> Resources:
                     registers = number if attribute == _REGISTERS else registers
                     stack = max(stack, number) if attribute in (_FRAME, _MIN_STACK) else stack
     fit = REGISTERS // (-(-registers // 8) * 8 * 32) * 32 if registers else 1024
-    return Resources(registers, stack // 4, min(threads, fit, 1024))
+    return KernelResources(registers, stack // 4, min(threads, fit, 1024))
 
 
 def _sections(elf: bytes) -> Iterator[tuple[str, int, bytes]]:

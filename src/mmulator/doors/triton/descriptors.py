@@ -35,7 +35,7 @@ class DescriptorError(LaunchError, RuntimeError):
 
 
 @dataclass(frozen=True)
-class Slot:
+class DescriptorSlot:
     """A parameter. ty: its type as Triton writes it, `nvTmaDesc` for a tensor map. label: for messages. path: to its argument in
     what Triton passes. part: of a tensor descriptor, which is several parameters: a function of the descriptor."""
 
@@ -45,7 +45,7 @@ class Slot:
     part: Callable[[Any], Any] | None = None
 
 
-def slots(ty: str, label: str, path: Path, version: Interface, meta: Meta | None) -> Iterator[Slot]:
+def slots(ty: str, label: str, path: Path, version: Interface, meta: Meta | None) -> Iterator[DescriptorSlot]:
     """The parameters that a descriptor of a type becomes. meta: what the compiler wrote down of it; None where it takes
     descriptors apart: base, shape, strides, flags, and again shape and strides."""
     found = _TYPE.match(ty)
@@ -54,18 +54,18 @@ def slots(ty: str, label: str, path: Path, version: Interface, meta: Meta | None
     rank_said = _RANK.search(ty)
     rank = int(rank_said[1]) if rank_said else found[2].count(",") + 1
 
-    def items(width: str, name: str) -> Iterator[Slot]:
+    def items(width: str, name: str) -> Iterator[DescriptorSlot]:
         for n in range(rank):
-            yield Slot(width, f"{label}, {name}[{n}]", path, _item(name, n))
+            yield DescriptorSlot(width, f"{label}, {name}[{n}]", path, _item(name, n))
 
     if meta is None:
-        yield Slot(f"*{found[1]}", f"{label}, base", path, lambda d: d.base)
+        yield DescriptorSlot(f"*{found[1]}", f"{label}, base", path, lambda d: d.base)
         yield from items("i64", "shape")
         yield from items("i64", "strides")
         for flag in version.flags:
-            yield Slot("i1", f"{label}, {flag}", path, _FLAGS[flag])
+            yield DescriptorSlot("i1", f"{label}, {flag}", path, _FLAGS[flag])
     else:
-        yield Slot("nvTmaDesc", label, path, lambda d: Pending(d, meta))
+        yield DescriptorSlot("nvTmaDesc", label, path, lambda d: PendingDescriptor(d, meta))
     if meta is not None and meta["fp4_padded"] and version.doubled:
         for n, part in enumerate(items("i32", "shape")):
             yield replace(part, part=lambda d: 2 * d.shape[-1]) if n == rank - 1 else part
@@ -85,7 +85,7 @@ def _item(name: str, n: int) -> Callable[[Any], Any]:
 
 # tensor maps ------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class Pending:
+class PendingDescriptor:
     """A descriptor whose map is made when the address of its base is known."""
 
     descriptor: Any

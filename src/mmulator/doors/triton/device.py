@@ -12,7 +12,7 @@ from mmulator import driver
 from mmulator.driver import current
 
 
-class Stream:
+class TorchStream:
     """A stream of the driver's."""
 
     def __init__(self, device: Any = None, priority: int = 0, _of: driver.Stream | None = None) -> None:
@@ -31,22 +31,22 @@ class Stream:
     def wait_event(self, event: Any) -> None:
         """It is done."""
 
-    def record_event(self, event: Event | None = None) -> Event:
-        event = event or Event()
+    def record_event(self, event: TorchEvent | None = None) -> TorchEvent:
+        event = event or TorchEvent()
         event.record(self)
         return event
 
 
-class Event:
+class TorchEvent:
     """A place on a stream's clock."""
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
         self._event = driver.Event()
 
-    def record(self, stream: Stream | None = None) -> None:
+    def record(self, stream: TorchStream | None = None) -> None:
         self._event.record(stream._stream if stream is not None else _chosen())
 
-    def elapsed_time(self, end: Event) -> float:
+    def elapsed_time(self, end: TorchEvent) -> float:
         """Milliseconds of counted work. The estimate of a benchmark that began before there was a driver is long, so that it
         repeats nothing."""
         from mmulator.doors.triton.adapt import runs_original
@@ -59,7 +59,7 @@ class Event:
     def synchronize(self) -> None:
         """All is done."""
 
-    def wait(self, stream: Stream | None = None) -> None:
+    def wait(self, stream: TorchStream | None = None) -> None:
         """All is done."""
 
     def query(self) -> bool:
@@ -78,7 +78,7 @@ def current_handle() -> int:
     return _streams[-1].handle if _streams else 0
 
 
-class Interface:
+class TorchInterface:
     """The functions of torch.cuda that benchmarks and libraries ask for; others are torch.cpu's, if it has them."""
 
     @staticmethod
@@ -106,16 +106,16 @@ class Interface:
         """There is none."""
 
     @staticmethod
-    def current_stream(device: Any = None) -> Stream:
-        return Stream(_of=_chosen())
+    def current_stream(device: Any = None) -> TorchStream:
+        return TorchStream(_of=_chosen())
 
     @staticmethod
-    def default_stream(device: Any = None) -> Stream:
-        return Stream(_of=current().default_stream)
+    def default_stream(device: Any = None) -> TorchStream:
+        return TorchStream(_of=current().default_stream)
 
     @staticmethod
     @contextmanager
-    def stream(stream: Stream | None) -> Iterator[None]:
+    def stream(stream: TorchStream | None) -> Iterator[None]:
         """Launches go to a stream."""
         if stream is None:
             yield
@@ -145,7 +145,7 @@ class Interface:
 
     def __getattr__(self, name: str) -> Any:
         if name in ("Stream", "Event"):
-            return Stream if name == "Stream" else Event
+            return TorchStream if name == "Stream" else TorchEvent
         torch = sys.modules.get("torch")
         if torch is None or not hasattr(torch.cpu, name):
             raise AttributeError(f"mmulator's device has no {name}")

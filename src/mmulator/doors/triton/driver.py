@@ -99,7 +99,7 @@ class MmulatorDriver(DriverBase):
         return torch.device("cpu") if self._arguments.torch_door() is None else torch.device("cuda", 0)
 
     def get_device_interface(self) -> Any:
-        return self._device.Interface() if self._arguments.torch_door() is None else sys.modules["torch"].cuda
+        return self._device.TorchInterface() if self._arguments.torch_door() is None else sys.modules["torch"].cuda
 
     def get_benchmarker(self) -> Callable[..., Any]:
         from mmulator.doors.triton.bench import benchmark

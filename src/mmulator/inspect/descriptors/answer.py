@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from mmulator.errors import MmulatorError
 from mmulator.inspect.answer import Answer
 from mmulator.inspect.descriptors.banks import BankConflicts, bank_conflicts, tile_accesses
-from mmulator.inspect.descriptors.checks import Finding
+from mmulator.inspect.descriptors.checks import Diagnostic
 from mmulator.inspect.descriptors.tile import Placed, Tile, canonical
 from mmulator.layouts.descriptors import MatrixDescriptor
 from mmulator.lazy import cached_property
 
 
 @dataclass(frozen=True)
-class Field:
+class DescriptorField:
     """One field of a descriptor. bits: `13-0`. raw: the bits as a number. value: in bytes, or the name of the mode."""
 
     name: str
@@ -32,9 +32,9 @@ class DescriptorFields(Answer):
     """A descriptor word taken apart. reserved: its bits that belong to no field (the model ignores them)."""
 
     word: int
-    fields: tuple[Field, ...]
+    fields: tuple[DescriptorField, ...]
     reserved: int
-    findings: tuple[Finding, ...]
+    findings: tuple[Diagnostic, ...]
 
     @property
     def descriptor(self) -> MatrixDescriptor:
@@ -85,7 +85,7 @@ class DescriptorAnswer(Answer):
     tile: Tile
     base: int
     offsets: tuple[OffsetMeaning, OffsetMeaning]
-    findings: tuple[Finding, ...]
+    findings: tuple[Diagnostic, ...]
 
     @cached_property
     def placed(self) -> Placed:

@@ -79,7 +79,7 @@ class CuteLayout:
     @classmethod
     def parse(cls, text: str) -> CuteLayout:
         """Reads a layout. Raises OperandError, with a caret, for a text that is none of the known forms."""
-        return _Reader(text).layout()
+        return _LayoutReader(text).layout()
 
     def __str__(self) -> str:
         plain = f"{show(self.shape)}:{show(self.stride)}"
@@ -209,7 +209,7 @@ _TOKEN = re.compile(r"\s*(_?0x[0-9a-fA-F]+|-?_?\d+|[A-Za-z_][\w:]*\w|[A-Za-z]|[(
 _ATOM = re.compile(r"(?:\w+::)*Layout_(K|MN)_(INTER|SW32|SW64|SW128)_Atom(_Bits)?$")
 
 
-class _Reader:
+class _LayoutReader:
     """Recursive descent over the tokens of a layout."""
 
     def __init__(self, text: str) -> None:

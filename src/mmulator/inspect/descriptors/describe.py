@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from mmulator.errors import OperandError
-from mmulator.inspect.descriptors.answer import DescriptorAnswer, DescriptorFields, Field, OffsetMeaning
+from mmulator.inspect.descriptors.answer import DescriptorAnswer, DescriptorField, DescriptorFields, OffsetMeaning
 from mmulator.inspect.descriptors.checks import FORMAT, LEADING, check_tile, check_word, pattern_start
 from mmulator.inspect.descriptors.tile import Placed, Tile, free_tile, tile_of
 from mmulator.inspect.search import form_of
@@ -26,7 +26,7 @@ def descriptor_fields(word: int) -> DescriptorFields:
         raw = word >> low & ((1 << bits) - 1)
         value = getattr(d, name)
         text = f"{value:#x} ({value} bytes)" if bits == 14 else str(value)
-        fields.append(Field(name, f"{low + bits - 1}-{low}", raw, text))
+        fields.append(DescriptorField(name, f"{low + bits - 1}-{low}", raw, text))
     reserved = MatrixDescriptor.unused_bits(word)
     return DescriptorFields(word, tuple(fields), reserved, check_word(word, reserved))
 

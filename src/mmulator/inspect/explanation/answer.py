@@ -8,7 +8,7 @@ from typing import Any
 from mmulator.inspect.answer import Answer
 from mmulator.inspect.explanation.arithmetic import Arithmetic
 from mmulator.inspect.explanation.related import Related
-from mmulator.inspect.explanation.rules import Rule
+from mmulator.inspect.explanation.rules import StatedRule
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Explanation(Answer):
     signatures: tuple[str, ...]
     operands: tuple[Operand, ...]
     arithmetic: tuple[Arithmetic, ...]
-    rules: tuple[Rule, ...]
+    rules: tuple[StatedRule, ...]
     snippets: tuple[Snippet, ...]
     cuda_head: str
     related: tuple[Related, ...]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from mmulator.inspect.listing import shape_set
-from mmulator.isa.effects import Memory
+from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.form import Form, forms_of
 from mmulator.isa.matrix import FAMILIES
 from mmulator.isa.names.mnemonic import parse_mnemonic
@@ -146,14 +146,14 @@ def _wmma_users(form: Form) -> Iterator[Related]:
 
 
 def _moves(form: Form) -> Iterator[Related]:
-    pair = "stmatrix" if form.effects.memory is Memory.READ else "ldmatrix"
+    pair = "stmatrix" if form.effects.memory is MemoryEffect.READ else "ldmatrix"
     same = [o for o in dict.fromkeys(select(pair, lambda o: o.trans == form.trans))
             if (o.shape == form.shape or form.m != 8) and o.num == max(1, form.num)]  # fmt: skip
     space = form.space or "shared"
     same.sort(key=lambda o: (o.shape != form.shape, o.space != space))
     if same:
         does = "stores" if pair == "stmatrix" else "loads"
-        what = "the same" if form.effects.memory is not Memory.NONE else "transposed" if form.trans else "such a matrix"
+        what = "the same" if form.effects.memory is not MemoryEffect.NONE else "transposed" if form.trans else "such a matrix"
         yield Related(f"{does} {what}", same[0].mnemonic)
 
     def other_count(o: Form) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mmulator.isa.effects import Memory
+from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.form import Form
 from mmulator.isa.row import OperandSpec
 from mmulator.isa.types import TYPES
@@ -13,7 +13,7 @@ from mmulator.layouts import sparse
 
 
 @dataclass(frozen=True)
-class Rule:
+class StatedRule:
     """text: what is asked. section: of the PTX ISA 9.1, by title. undefined: breaking it is undefined behaviour."""
 
     text: str
@@ -154,7 +154,7 @@ _moves = _is("wmma", "load", "store")
 
 def _addressed(form: Form) -> bool:
     """A matrix move from or to memory."""
-    return form.is_move and form.effects.memory is not Memory.NONE
+    return form.is_move and form.effects.memory is not MemoryEffect.NONE
 
 
 _DESCRIPTORS = "Matrix Descriptor Format"
@@ -226,10 +226,10 @@ _TABLE: tuple[tuple[_Test, _Text, str | None, bool], ...] = (
 )  # fmt: skip
 
 
-def rules(form: Form) -> tuple[Rule, ...]:
+def rules(form: Form) -> tuple[StatedRule, ...]:
     """Every rule that holds for a form."""
     return tuple(
-        Rule(text if isinstance(text, str) else text(form), section or _own(form), undefined)
+        StatedRule(text if isinstance(text, str) else text(form), section or _own(form), undefined)
         for test, text, section, undefined in _TABLE
         if test(form)
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mmulator.inspect.answer import Answer
-from mmulator.inspect.descriptors.checks import Finding
+from mmulator.inspect.descriptors.checks import Diagnostic
 from mmulator.inspect.tensormaps.checks import check_bytes, check_map
 from mmulator.layouts.tensormap import TensorMap
 from mmulator.layouts.tensormap import fields as f
@@ -34,7 +34,7 @@ class TensorMapFields(Answer):
     map: TensorMap
     data: bytes
     fields: tuple[MapField, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[Diagnostic, ...]
 
     @property
     def ok(self) -> bool:
@@ -81,7 +81,7 @@ def tensor_map_fields(given: TensorMap | bytes) -> TensorMapFields:
     return TensorMapFields(m, data, named, (*check_bytes(data, m.fields), *check_map(m.fields)))
 
 
-def _where(field: f.Field) -> str:
+def _where(field: f.StoredField) -> str:
     """`0x08 bits 7-10, 16`, `0x08 bit 15`: byte of the word, and bits of it."""
     words: dict[int, list[str]] = {}
     for p in field.parts:
@@ -95,7 +95,7 @@ def _bits(bits: list[str]) -> str:
     return f" bit{'s' * (len(bits) > 1 or '-' in bits[0])} {', '.join(bits)}" if bits else ""
 
 
-def _named(m: Encoded) -> Iterator[tuple[str, f.Field, str]]:
+def _named(m: Encoded) -> Iterator[tuple[str, f.StoredField, str]]:
     """Name, place and value of each field that a map of this kind has."""
     yield "global_address", f.GLOBAL_ADDRESS, f"{m.address:#x}"
     yield "mode", f.IM2COL, "im2col" if m.im2col else "tiled"
