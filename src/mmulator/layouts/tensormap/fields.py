@@ -94,8 +94,8 @@ SHARED_ALIGNMENT = _one(18, 0, 32)
 
 # What tensormap.replace writes, by the name of its field: one entry, or one for each ordinal. `new_val` is the value as
 # `StoredField.put` takes it, but for .rank (already less one: REPLACED_RANK) and .elemtype (a number: `types.BY_NUMBER`),
-# which sets the bit of tf32 and never clears it. There is no fifth stride: an H200 takes its ordinal, and writes over the upper bits of the
-# others.
+# which sets the bit of tf32 and never clears it. There is no fifth stride: an H200 takes its ordinal, and
+# writes over the upper bits of the others.
 REPLACED_RANK = _one(2, 4, 3)
 REPLACE: dict[str, tuple[StoredField, ...]] = {
     "global_address": (GLOBAL_ADDRESS,),
