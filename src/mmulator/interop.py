@@ -1,6 +1,6 @@
 """Arrays of other libraries as NumPy arrays: torch tensors, DLPack, the buffer protocol, `__array__`.
 
-No library is imported: a tensor's own is there already. `readable` may copy; `writable` shares memory or refuses.
+No library is imported: whoever has a tensor has imported its library. `readable` may copy; `writable` shares memory or refuses.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ _PLAIN = (bool, int, float, complex, str, type(None), np.generic, list, tuple, d
 
 
 class _ArrayReader:
-    """what: how messages begin. error: their class. shared: only memory that the value itself sees changed."""
+    """Reads values of other libraries.
+
+    what: how messages begin.
+    error: class of the errors.
+    shared: refuse a copy, which the value itself would not see changed.
+    """
 
     def __init__(self, what: str, error: type[MmulatorError], shared: bool) -> None:
         self.what, self.error, self.shared = what, error, shared
@@ -30,7 +35,7 @@ class _ArrayReader:
         raise self.error(f"{self.what}: {message}", hint=hint) from None
 
     def read(self, value: Any) -> Array | None:
-        """None for what is no array."""
+        """The value as an array; None if it is no array."""
         if isinstance(value, np.ndarray):
             if not self.shared and isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
                 self.fail("elements of the array are masked", "pass x.filled(0), or x.data")
@@ -118,7 +123,7 @@ class _ArrayReader:
             return np.frombuffer(view if view.c_contiguous else view.tobytes(), np.uint8)
 
     def _dlpack(self, value: Any) -> Array | None:
-        """None where NumPy cannot take it, such as for bf16."""
+        """The value through DLPack; None where NumPy cannot take it, for example bf16."""
         try:
             kind = int(value.__dlpack_device__()[0])
         except Exception:
@@ -156,15 +161,16 @@ def readable(value: Any, what: str = "the array", error: type[MmulatorError] = O
 
 
 def writable(value: Any, what: str, error: type[MmulatorError] = OperandError) -> Array | None:
-    """A NumPy array on the same memory, or None for what is no array. Raises `error` where memory cannot be shared.
+    """A NumPy array on the value's memory, or None for what is no array. Raises `error` where memory cannot be shared.
 
-    NumPy arrays come back as they are.
+    NumPy arrays are returned as they are.
     """
     return _ArrayReader(what, error, shared=True).read(value)
 
 
 def strided(value: Any, what: str, error: type[MmulatorError] = OperandError) -> Array | None:
-    """As `writable`; of a torch tensor that is not contiguous a view with its strides."""
+    """A NumPy array on the value's memory, as `writable`; a torch tensor that is not contiguous gives a view with its strides.
+    """
     torch = _torch_of(value)
     if torch is None or str(value.layout) != "torch.strided" or value.is_contiguous():
         return writable(value, what, error)
@@ -176,12 +182,12 @@ def strided(value: Any, what: str, error: type[MmulatorError] = OperandError) ->
 
 
 def _reach(x: Any) -> int:
-    """Elements from a tensor's first to its last, in memory."""
+    """Elements from a tensor's first to its last in memory."""
     return 1 + sum((size - 1) * step for size, step in zip(x.shape, x.stride())) if x.numel() else 0
 
 
 def as_array(name: str, value: Any) -> Array:
-    """np.asarray of anything, with an OperandError for what makes no array. name: how messages call it."""
+    """np.asarray of a value. Raises OperandError for what makes no array. name: how messages call it."""
     if type(value) is np.ndarray:
         return value
     try:

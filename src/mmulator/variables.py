@@ -1,4 +1,4 @@
-"""The variables of the environment that are mmulator's: what each says. One that is none of these is told, once a process."""
+"""The environment variables of mmulator, and what each says. An unknown one is reported once a process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _told: set[str] = set()
 
 
 def check(environment: Mapping[str, str] = os.environ) -> None:
-    """Says on standard error which variables are unknown; those of a program under exec its exec has told."""
+    """Report unknown variables on standard error. Under exec, exec has done so for the program's."""
     if PREFIX + "EXEC" in environment:
         return
     for name in environment:

@@ -1,4 +1,4 @@
-"""The typer application, and what becomes of errors."""
+"""The typer application, and how errors of commands are shown."""
 
 from __future__ import annotations
 
@@ -95,7 +95,9 @@ def _plain_help_option(make: Any, context: Any) -> Any:
 
 
 def _rewritten(arguments: list[str]) -> list[str]:
-    """`help run` is `run --help`; words of an instruction behind --for need no quotes."""
+    """Arguments in the form that typer takes: `help run` becomes `run --help`; words of an instruction behind --for need no
+    quotes.
+    """
     if arguments[:1] == ["help"]:
         return [*arguments[1:], "--help"]
     if arguments[:1] == ["exec"]:  # what is behind its own options is the program's
@@ -137,12 +139,12 @@ def run(arguments: list[str]) -> int:
 
 
 def _note(message: Warning | str, *_: object, **__: object) -> None:
-    """A warning as a line of its own, without the place in our code that it comes from."""
+    """Print a warning as one line, without the place in mmulator that it comes from."""
     print(f"note: {printable(str(message))}", file=sys.stderr)
 
 
 def _give_up_output() -> None:
-    """What is still to be written goes nowhere: Python writes it as it ends, and would fail again."""
+    """Discard what is still to be written: Python would write it at exit, and fail again."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -1,4 +1,5 @@
-"""`mmulator exec`: a program that says it has a GPU runs here. Python is started anew, with doors that open as it imports."""
+"""`mmulator exec`: runs a program that needs a GPU. Python starts anew, with doors that open as the program imports libraries.
+"""
 
 from __future__ import annotations
 

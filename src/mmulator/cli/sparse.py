@@ -228,7 +228,7 @@ def decode(
 
 # files --------------------------------------------------------------------------------------------------------------
 def _form(text: str) -> Form:
-    """Of a full name, or of words that leave no doubt about A's type, M and K: `mma.sp m16n8k32 f16`."""
+    """The sparse instruction of a full name, or of words that fix A's type, M and K: `mma.sp m16n8k32 f16`."""
     from mmulator.errors import OperandError
     from mmulator.inspect.search import forms_of, name_in
     from mmulator.isa.names.words import parse_query, split

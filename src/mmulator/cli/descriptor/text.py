@@ -31,12 +31,12 @@ def print_fields(fields: DescriptorFields, findings: bool = True) -> None:
 
 
 def _matrix(tile: Tile) -> str:
-    """What is described, and what reads it."""
+    """A line about the matrix and the instruction that reads it."""
     return f"{tile}" + (f", read by {tile.instruction}" if tile.instruction else "")
 
 
 def print_verdict(word: int, tile: Tile | None, findings: tuple[Diagnostic, ...]) -> None:
-    """A word, what it is checked for, and what is wrong or that nothing is."""
+    """Print a word, what it is checked for, and what is wrong with it."""
     print(f"{word:#018x}")
     if tile is not None:
         _item("matrix", _matrix(tile))

@@ -1,4 +1,4 @@
-"""`mmulator tensormap check`: what is wrong with a map, and between a map and a copy."""
+"""`mmulator tensormap check`: what is wrong with a tensor map, or with a copy through it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def check(
 def _checked(
     map: TensorMap, text: str | None, shared: str | None, expect: str | None, window: str | None
 ) -> tuple[Copy | None, tuple[Diagnostic, ...]]:
-    """The copy, and what is wrong with the map alone, or between both."""
+    """(the copy, what is wrong with the map, or with the copy through it)."""
     from mmulator.inspect.tensormaps.checks import check_bytes, check_copy, check_map
     from mmulator.inspect.tensormaps.copy import parse_copy
 
@@ -88,7 +88,7 @@ def _checked(
 def _read_by(
     map: TensorMap, at: int, word: str, instruction: str | None, operand: str, mn_major: bool
 ) -> tuple[Diagnostic, ...]:
-    """What is wrong between the box and the descriptor of the wgmma that reads it."""
+    """What is wrong where a wgmma's descriptor reads the box."""
     from mmulator.inspect.descriptors.describe import describe_descriptor
     from mmulator.inspect.tensormaps.box import tensor_box
     from mmulator.inspect.tensormaps.reader import check_reader
