@@ -1,8 +1,8 @@
-"""Bulk copies and reductions from a seed: sizes, places and data, a kernel that makes them on any backend.
+"""Bulk copies and reductions from a seed: sizes, places and data, and a kernel that runs them on any backend.
 
 Blocks come in clusters of two. Each fills its shared memory, moves or combines some bytes, and leaves its shared memory and its
-region of global memory behind. What goes to shared memory of a block goes to that of its neighbour, into its upper half; what
-is read there, to its lower half, so that no order shows.
+region of global memory behind. Bytes for a block's shared memory go to its neighbour, into the upper half; bytes are read from
+the lower half, so that no order between blocks is visible.
 """
 
 from __future__ import annotations
@@ -33,7 +33,12 @@ BATCH = 200  # blocks of a launch
 
 @dataclass(frozen=True)
 class BulkKind:
-    """An instruction. op, type: of a reduction, else empty; ptx: the .version that it needs."""
+    """An instruction.
+
+    to, source: state spaces.
+    op, type: of a reduction, else empty.
+    ptx: the .version that it needs.
+    """
 
     to: str
     source: str
@@ -73,7 +78,11 @@ SUITES: dict[str, tuple[BulkKind, ...]] = {
 
 @dataclass(frozen=True)
 class BulkBatch:
-    """Copies of one kind, a block each. places: of each the size, and where in its half of memory it reads and writes."""
+    """Copies of one kind, a block each.
+
+    places: for each copy the size, and where in its half of memory it reads and writes.
+    regions, windows: global and shared memory before.
+    """
 
     kind: BulkKind
     places: NDArray[np.uint32]
@@ -86,7 +95,7 @@ class BulkBatch:
 
 
 def batch(seed: int, kind: BulkKind, count: int) -> BulkBatch:
-    """count: blocks, an even number. The two of a cluster copy as much."""
+    """A batch of `count` blocks, an even number. The two blocks of a cluster copy as much."""
     chance, numbers = random.Random(f"{seed} {kind.name}"), np.random.default_rng([seed, *kind.name.encode()])
     places = np.zeros((count, 4), np.uint32)
     for block in range(count):
@@ -98,7 +107,10 @@ def batch(seed: int, kind: BulkKind, count: int) -> BulkBatch:
 
 
 def kernel(target: str, kind: BulkKind) -> str:
-    """Parameters: places, shared memory before and afterwards (WINDOW bytes a block), global memory (REGION bytes a block)."""
+    """PTX of a kernel. Parameters: places, shared memory before and afterwards (WINDOW bytes a block), global memory (REGION
+    bytes a
+    block).
+    """
     to, source = ("[region]", "[from]") if kind.to == "global" else ("[into]", "[here]" if kind.source == "global" else "[from]")
     if kind.to == "global":
         act = f"{kind.mnemonic} {to}, {source}, size; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
@@ -170,7 +182,7 @@ def model(b: BulkBatch, device: str) -> tuple[Array, Array]:
 
 
 def moved(b: BulkBatch) -> tuple[Array, Array]:
-    """What copies do, without a kernel; of reductions nothing is known here."""
+    """(global memory, shared memory) after the copies, computed without a kernel; reductions are not covered."""
     regions, windows = b.regions.copy(), b.windows.copy()
     for block, (size, source, target, _) in enumerate(b.places.tolist()):
         own, other = block * WINDOW, (block ^ 1) * WINDOW + HALF + target
@@ -197,7 +209,7 @@ def differences(b: BulkBatch, got: tuple[Array, Array], want: tuple[Array, Array
 
 
 def compared(backend: Backend, what: str, seed: int, count: int) -> Iterator[tuple[int, Any]]:
-    """(cases, differences) of the batches of a suite: as many of each kind that the driver reads, `count` in all."""
+    """(cases, differences) of the batches of a suite: the same number of every kind that the driver reads, `count` in all."""
     kinds = [kind for kind in SUITES[what] if kind.ptx <= backend.chip.ptx]
     each = max(2, count // len(kinds) // 2 * 2)
     for kind in kinds:

@@ -1,7 +1,8 @@
 """Cases of a subject: operands, memory images and scalars for many executions of one instruction, all from a seed.
 
-A case is eight columns of results with operands of their own: one m16n8 `mma` is one case, one m64n256 `wgmma` is 32.
-Loads, stores and matrix moves count executions.
+A case is eight columns of results with operands of their own: one m16n8 `mma` is one case, one m64n256 `wgmma` is 32. For
+    loads,
+stores and matrix moves a case is an execution.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Segment:
-    """A run of executions that share their scalars. kind: of operands. scalars: operands as `execute` takes them."""
+    """A run of executions that share their scalars. kind: of their operands. scalars: operands as `execute` takes them."""
 
     first: int
     count: int
@@ -39,9 +40,12 @@ class Segment:
 
 @dataclass(frozen=True)
 class Wish:
-    """What all executions of a batch shall have in common, for questions about it; None leaves it to the seed.
+    """Properties that all executions of a batch shall have; None leaves a property to the seed.
 
-    scale_d: of wgmma. swizzle, leading: of B's descriptor (leading byte offset). odd: descriptors that no kernel writes.
+    scale_d: operand of wgmma.
+    swizzle: of B's descriptor.
+    leading: leading byte offset of B's descriptor.
+    odd: draw descriptors that no kernel writes.
     """
 
     scale_d: int | None = None
@@ -52,8 +56,11 @@ class Wish:
 
 @dataclass(frozen=True)
 class CaseBatch:
-    """Executions of a subject. registers: name -> words [count, lanes, registers] (uint64 for .f64); metadata and row
-    offsets [count, lanes]. image: uint8 [count, bytes] of shared or global memory, or None."""
+    """Executions of a subject.
+
+    registers: name -> words [count, lanes, registers] (uint64 for .f64); metadata and row offsets [count, lanes].
+    image: shared or global memory, uint8 [count, bytes], or None.
+    """
 
     subject: Subject
     count: int
@@ -84,16 +91,21 @@ def kinds_of(form: Form, device: str) -> tuple[str, ...]:
 
 
 def executions(form: Form, cases: int, parts: int, device: str) -> int:
-    """Executions of each of `parts` subjects that together have at least so many cases, and one of each kind."""
+    """Executions of each of `parts` subjects that together have at least `cases` cases, and one of each kind of operands."""
     return max(-(-cases // (weight(form) * parts)), len(kinds_of(form, device)))
 
 
 def build(
     subject: Subject, device: str, seed: int, count: int, *, first: int = 0, only: tuple[str, ...] = (), wish: Wish | None = None
 ) -> CaseBatch:
-    """`count` executions, shared out among the kinds of operands (or those of `only`).
+    """A batch of `count` executions, shared out among the kinds of operands. Equal arguments give equal batches on every
+    machine.
 
-    first: number of the batch, for more of them with one seed. Same arguments, same batch, on every machine.
+    subject: what is executed.
+    device: whose arithmetic has the edges that operands shall meet.
+    first: number of the batch, for several batches of one seed.
+    only: kinds of operands, None for all.
+    wish: properties of all executions.
     """
     form = subject.form
     names = only or kinds_of(form, device)

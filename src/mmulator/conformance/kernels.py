@@ -1,7 +1,8 @@
 """PTX text of a subject: a kernel in which every block executes the instruction once, on operands of its own.
 
-Parameters are addresses, in the order of `arguments`: what goes into registers, then the memory image, then the
-results. Block i reads and writes the i-th part of each.
+Parameters are addresses, in the order of `arguments`: values of registers, then the memory image, then the results. Block i
+    reads
+and writes the i-th part of each.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class KernelOperand:
 
 
 def fields(subject: Subject) -> tuple[KernelOperand, ...]:
-    """What the kernel loads into registers, in the order of its parameters."""
+    """Operands that the kernel loads into registers, in the order of its parameters."""
     out = []
     for spec in subject.specs:
         if spec.access == "w" or spec.kind in ("immediate", "group"):
@@ -53,7 +54,7 @@ def _bits(spec: OperandSpec) -> int:
 
 
 def result(subject: Subject) -> KernelOperand | None:
-    """The registers that come out; None where the instruction writes memory."""
+    """The result in registers; None where the instruction writes memory."""
     for spec in subject.specs:
         if spec.access != "r":
             return KernelOperand(spec.key, _bits(spec), spec.count)
@@ -61,7 +62,7 @@ def result(subject: Subject) -> KernelOperand | None:
 
 
 def arguments(batch: CaseBatch) -> tuple[list[Array], Array]:
-    """The arrays of the kernel's parameters, results last; and the one among them that holds the results."""
+    """(arrays of the kernel's parameters, results last; the one of them that holds the results)."""
     inputs: list[Array] = []
     for f in fields(batch.subject):
         if f.name in batch.registers:
@@ -84,7 +85,7 @@ def arguments(batch: CaseBatch) -> tuple[list[Array], Array]:
 
 
 def launch(backend: Backend, module: Any, entry: str, batch: CaseBatch, arrays: list[Array], out: Array) -> None:
-    """Run a kernel of `module`, one block for each execution; `out` is the one of the arrays that is wanted afterwards."""
+    """Run a kernel of `module`, one block for each execution. out: the array that is read back afterwards."""
     kernel = backend.compile(module, entry, backend.chip.device)
     lanes = batch.subject.form.lanes
     backend.launch(kernel, Request((batch.count, 1, 1), (lanes, 1, 1), Arguments.of_arrays(arrays), back=[out]))
@@ -110,7 +111,8 @@ def _load(f: KernelOperand, lanes: int) -> list[str]:
 
 
 def _copy(size: int, lanes: int, to_shared: bool, label: str) -> list[str]:
-    """The block's image between global memory (%image) and the shared array `tile`, 16 bytes a thread and turn."""
+    """PTX that copies the block's image between global memory (%image) and the shared array `tile`, 16 bytes a thread and turn.
+    """
     words = "{%x0, %x1, %x2, %x3}"
     move = (
         [f"ld.global.v4.b32 {words}, [%q];", f"st.shared.v4.b32 [%s], {words};"]
@@ -140,7 +142,7 @@ def _operand(spec: OperandSpec, subject: Subject) -> str:
 
 
 def kernel(subject: Subject, name: str) -> str:
-    """One kernel."""
+    """PTX of one kernel."""
     form, lanes, size = subject.form, subject.form.lanes, image_bytes(subject)
     ins, out = fields(subject), result(subject)
     shared = form.family == "wgmma" or (size > 0 and (form.space or form.family != "wmma") and form.space != "global")

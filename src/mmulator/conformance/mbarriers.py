@@ -1,9 +1,11 @@
-"""Sequences of mbarrier operations from a seed, a kernel that runs them on any backend, and what comes out of each.
+"""Sequences of mbarrier operations from a seed, a kernel that runs them on any backend, and the results of each.
 
-A block has a program: operations of some lanes of its warp, one after the other, at one mbarrier, all of them legal. What an
-operation returns is compared (of a state the upper half: a chip leaves the lower one undefined), and the word: when
-mbarrier.inval has brought it to memory, where a load finds it. (Before, a chip keeps it elsewhere.) So a program is as long as
-chance has it, and its last word is that behind any operation.
+A block has a program: operations of some lanes of its warp, one after the other, at one mbarrier, all of them legal. Compared
+    are
+the results of the operations (of a state the upper half: a chip leaves the lower one undefined), and the mbarrier's word after
+mbarrier.inval has brought it to memory, where a load finds it. (Before, a chip keeps it elsewhere.) Programs have random
+lengths,
+so the last word is compared after every kind of operation.
 """
 
 from __future__ import annotations
@@ -33,8 +35,13 @@ _BOTH = (".relaxed.cta.shared::cta", ".relaxed.cluster.shared::cta")
 
 @dataclass(frozen=True)
 class Operation:
-    """A statement of the kernel: `at` the mbarrier in shared memory, `generic` its generic address, `n` a count, `s` a state,
-    `d` the result, `p` a predicate that becomes it. does: which of the model's functions. takes: what `n` or `s` is.
+    """An operation at an mbarrier.
+
+    text: PTX statement with the names `at` (mbarrier in shared memory), `generic` (its generic address), `n` (a count), `s` (a
+        state),
+    `d` (the result), `p` (a predicate, stored as the result).
+    does: name of the model's function.
+    takes: what `n` or `s` is.
     """
 
     text: str
@@ -70,7 +77,7 @@ OPERATIONS: tuple[Operation, ...] = (
 
 @dataclass(frozen=True)
 class MbarrierStep:
-    """An operation of the lanes in `mask`. source: 1 + the step whose results are their states, or 0."""
+    """An operation of the lanes in `mask`. source: 1 + number of the step whose results are their states, or 0."""
 
     operation: int
     mask: int
@@ -80,7 +87,12 @@ class MbarrierStep:
 
 @dataclass(frozen=True)
 class MbarrierProgram:
-    """count: of mbarrier.init. results: of each step, by lane. word: at the end."""
+    """A program and its results.
+
+    count: of mbarrier.init.
+    results: of each step, by lane.
+    word: the mbarrier's word at the end.
+    """
 
     count: int
     steps: tuple[MbarrierStep, ...]
@@ -93,8 +105,11 @@ _COUNTS = (1, 1, 2, 3, 4, 32, 33, 64, 1000, 65535, 1 << 19, MOST - 1, MOST)
 
 
 def program(chance: random.Random, lanes: float = 0.2, gpu: bool = True) -> MbarrierProgram:
-    """A random one, and what comes of it. lanes: how many of its operations are of several lanes. gpu: of those that none
-    refuses."""
+    """A random program with its results.
+
+    lanes: how many of its operations are executed by several lanes.
+    gpu: only operations that no GPU refuses.
+    """
     count = chance.choice(_COUNTS)
     b = Mbarrier.init(count)
     steps: list[MbarrierStep] = []
@@ -143,8 +158,10 @@ def _step(chance: random.Random, b: Mbarrier, states: list[int], several: float,
 
 
 def _safe(o: Operation, step: MbarrierStep, b: Mbarrier, arrivals: int, bytes: int, gpu: bool) -> bool:
-    """Not what the specification forbids, nor what may trap on a GPU though the counts can be held. bytes: that come; negative:
-    that are expected."""
+    """Whether the specification allows the step, and no GPU traps on it.
+
+    bytes: bytes that the step brings; negative: bytes that it expects.
+    """
     if o.does.startswith("drop") and arrivals >= b.expected:
         return False
     if o.does.endswith("staying") and arrivals == b.pending:
@@ -157,7 +174,9 @@ def _safe(o: Operation, step: MbarrierStep, b: Mbarrier, arrivals: int, bytes: i
 
 
 def _safe_together(o: Operation, b: Mbarrier, arrivals: int, bytes: int) -> bool:
-    """Whether lanes may act at an mbarrier with one instruction: what has been seen on a GPU, which traps on some of the rest."""
+    """Whether lanes may act at an mbarrier with one instruction: what was seen to work on a GPU, which traps on some of the
+    rest.
+    """
     if b.pending == 0 or arrivals == b.pending:
         return False
     match o.does:
@@ -207,7 +226,10 @@ def programs(seed: int, count: int, lanes: float = 0.2, gpu: bool = True) -> lis
 
 # the kernel ---------------------------------------------------------------------------------------------------------
 def kernel(target: str = "sm_90a", operations: tuple[Operation, ...] = OPERATIONS, most: int = STEPS) -> str:
-    """Parameters: counts (u32 a block), steps (4 x u32, `most` a block), how many, results (u64, 32 for each step), words."""
+    """PTX of a kernel. Parameters: counts (u32 a block), steps (4 x u32, `most` a block), number of steps, results (u64, 32 for
+    each
+    step), words.
+    """
     cases = "\n".join(f"W{n}: {o.text} {_keep(o)} bra DONE;" for n, o in enumerate(operations))
     labels = ", ".join(f"W{n}" for n in range(len(operations)))
     return f""".version 8.6

@@ -19,7 +19,14 @@ _LINE = 1024  # the pattern of the widest swizzle repeats after so many bytes
 
 @dataclass(frozen=True)
 class OperandPlace:
-    """A matrix operand in shared memory. rows: M or N; columns: along k, compressed for sparse A. room: bytes it may take."""
+    """A matrix operand in shared memory.
+
+    rows: M or N.
+    columns: along k, compressed for sparse A.
+    mn_major: m or n is contiguous.
+    first: its first byte.
+    room: bytes it may take.
+    """
 
     rows: int
     columns: int
@@ -47,7 +54,8 @@ def room_for(rows: int, columns: int, element: ElementType) -> int:
 def descriptor(s: RandomStream, place: OperandPlace, swizzle: str, odd: bool, leading: int | None = None) -> MatrixDescriptor:
     """A descriptor for a place: as a kernel would write it, or odd (offsets that overlap, starts inside the pattern).
 
-    leading: this leading byte offset instead. An odd one that does not fit the room is drawn again.
+    odd: draw an odd one; one that does not fit the room is drawn again.
+    leading: leading byte offset to use.
     """
     tidy = _tidy(place, swizzle)
     if leading is not None:
@@ -67,7 +75,7 @@ def descriptor(s: RandomStream, place: OperandPlace, swizzle: str, odd: bool, le
 
 
 def _tidy(place: OperandPlace, swizzle: str) -> MatrixDescriptor:
-    """The canonical layout of the swizzle, from the first byte of the room on."""
+    """The descriptor of the swizzle's canonical layout, from the first byte of the room on."""
     width = 16 if swizzle == "none" else int(swizzle[:-1])
     block = 8 * width
     if not place.mn_major:
@@ -86,7 +94,7 @@ def _tidy(place: OperandPlace, swizzle: str) -> MatrixDescriptor:
 
 
 def put(image: NDArray[np.uint8], place: OperandPlace, d: MatrixDescriptor, raw: Array) -> None:
-    """Write a matrix [count, rows, columns] of raw elements into images [count, bytes]. b1: elements 0 and 1."""
+    """Write a matrix [count, rows, columns] of raw elements into images [count, bytes]. b1: elements are 0 and 1."""
     at = place.addresses(d)
     bits = place.element.bits
     if bits == 1:

@@ -49,7 +49,7 @@ def as_data(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def run_data(outcome: RunOutcome, settings: RunSettings) -> dict[str, Any]:
-    """One device."""
+    """The report of one device as JSON data."""
     from mmulator import __version__
 
     return {
@@ -116,7 +116,7 @@ def explanation(first: dict[str, Any]) -> list[str]:
 
 
 def write(path: Path, runs: Sequence[Run]) -> None:
-    """Write .json or .html. Raises MmulatorError for another ending, or if the file cannot be written."""
+    """Write the report as .json or .html. Raises MmulatorError for another ending, or if the file cannot be written."""
     data = as_data(runs)
     if path.suffix == ".json":
         text = json.dumps(data, indent=1)
@@ -166,7 +166,7 @@ def _table(rows: list[dict[str, Any]], name: str) -> str:
 
 
 def as_html(data: dict[str, Any]) -> str:
-    """A page of its own, without scripts."""
+    """The report as an HTML page, without scripts."""
     names = ", ".join(run["gpu"]["name"] for run in data["runs"])
     return f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">

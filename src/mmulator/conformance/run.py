@@ -1,4 +1,4 @@
-"""The suite: every form in turn, on as many processes as there are cores, each with the GPU and the model.
+"""The suite: every form in turn, on all cores; each process has the GPU and the model.
 
 A finished form is an `ItemResult`, appended to a state file, so that an interrupted run can go on.
 """
@@ -39,7 +39,7 @@ _BATCH_BYTES = 48 << 20
 
 @dataclass(frozen=True)
 class WorkItem:
-    """A unit of work: the subjects of one form, or those that an edge asks about, or a suite (suites.py)."""
+    """A unit of work: the subjects of one form, or those of an edge's question, or a suite (suites.py)."""
 
     name: str
     group: str
@@ -50,8 +50,14 @@ class WorkItem:
 
 @dataclass(frozen=True)
 class ItemResult:
-    """What came of an item. cases: as cases.py counts them. executions: of the instruction. words: results compared;
-    wrong: of those. first: what differs first."""
+    """The result of an item.
+
+    cases: as cases.py counts them.
+    executions: of the instruction.
+    words: words of results that were compared.
+    wrong: how many of them differ.
+    first: the first difference.
+    """
 
     item: WorkItem
     verdict: Verdict
@@ -76,8 +82,14 @@ class ItemResult:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """What a run does. count: cases a form. processes: 0 for all cores. machine: the model in the place of the GPU.
-    replay: a folder with vectors of one device, instead of a GPU. capture: keep what the GPU answers as vectors."""
+    """Settings of a run.
+
+    count: cases a form.
+    processes: number of processes, 0 for all cores.
+    machine: run the model in place of the GPU.
+    replay: a folder with vectors of one device, used instead of a GPU.
+    capture: keep the GPU's answers as vectors.
+    """
 
     seed: int = 1
     count: int = 10_000
@@ -91,12 +103,12 @@ class RunSettings:
 
     @property
     def key(self) -> dict[str, Any]:
-        """What results depend on."""
+        """The settings that results depend on."""
         return {name: getattr(self, name) for name in ("seed", "count", "gpu", "machine", "replay", "capture")}
 
 
 def items(chip: Chip, settings: RunSettings) -> tuple[list[WorkItem], list[str]]:
-    """The work for a chip, and the mnemonics of forms that it or its driver lacks; both as `filter` has it."""
+    """(work for a chip, mnemonics of forms that the chip or its driver lacks), both filtered."""
     wanted = re.compile(settings.filter)
     there, missing = forms(chip.target, chip.ptx)
     out = [WorkItem(f.mnemonic, group(f), f.mnemonic) for f in there]
@@ -190,13 +202,13 @@ def check_suite(item: WorkItem, backend: Backend, settings: RunSettings) -> Item
 
 
 def stored_vectors(item: WorkItem, settings: RunSettings, read: Any = vectors.read) -> list[Vector]:
-    """Of a form."""
+    """Vectors of the item's form."""
     _, found = read(Path(settings.replay) / f"{vectors.family(parse_mnemonic(item.mnemonic))}.npz")
     return found[item.mnemonic]
 
 
 def check_vectors(item: WorkItem, settings: RunSettings, stored: list[Vector] | None = None) -> ItemResult:
-    """Replay the vectors of a form, which may have been read already."""
+    """Replay the vectors of a form. stored: the vectors, if they have been read already."""
     start = time.perf_counter()
     row = ItemResult(item, "same")
     device = Path(settings.replay).name
@@ -242,7 +254,7 @@ def _compare(row: ItemResult, batch: cases.CaseBatch, backend: Backend, module: 
 # All of them ---------------------------------------------------------------------------------------------------------
 @dataclass
 class RunOutcome:
-    """Rows in the order of the items, forms that the GPU lacks, what probes saw, and where it ran."""
+    """Rows in the order of the items, forms that the GPU lacks, observations of probes, and the chip."""
 
     chip: Chip
     rows: list[ItemResult] = field(default_factory=list)
@@ -274,7 +286,7 @@ def _begin(settings: RunSettings) -> None:
 
 
 def _observe(settings: RunSettings) -> list[Observation]:
-    """Every probe in a process of its own: a kernel may break what its process has of the GPU."""
+    """Run every probe in a process of its own: a kernel may break its process's context on the GPU."""
     wanted = re.compile(settings.filter)
     numbers = [n for n, p in enumerate(PROBES) if wanted.search(f"probe {p.name}: {p.mnemonic}")]
     if settings.machine:
@@ -291,7 +303,7 @@ def _alone(settings: RunSettings, item: WorkItem) -> ItemResult:
 
 
 def _apart(function: Callable[..., Any], settings: RunSettings, *more: Any) -> Any:
-    """A function of the settings in a process of its own, so that this one holds no GPU."""
+    """Call a function of the settings in a process of its own, so that this one holds no GPU."""
     with ProcessPoolExecutor(1, get_context("spawn")) as one:
         return one.submit(function, settings, *more).result()
 
@@ -322,10 +334,10 @@ Progress = Callable[[int, int, ItemResult | None], None]
 def run(
     settings: RunSettings, state: Path | None = None, progress: Progress = lambda done, total, row: None, client: Any = None
 ) -> RunOutcome:
-    """The whole suite, or what the filter leaves of it. state: a file of rows to go on from and to append to. client: of a Dask
-    cluster, on which forms are checked instead of here; no GPU is asked then.
+    """Run the suite, or what the filter leaves of it. A keyboard interrupt gives the outcome so far, with `complete` False.
 
-    A keyboard interrupt gives the outcome so far, with `complete` False.
+    state: a file of rows to go on from and to append to.
+    client: of a Dask cluster, on which forms are checked instead of here; no GPU is asked then.
     """
     start = time.perf_counter()
     workers = settings.processes or cores()
@@ -382,7 +394,7 @@ def _rows(rest: list[WorkItem], settings: RunSettings, workers: int) -> Iterator
 
 
 def _rows_there(rest: list[WorkItem], settings: RunSettings, client: Any) -> Iterator[ItemResult]:
-    """On the workers of a Dask cluster, which are sent the vectors."""
+    """Rows of the items, checked on the workers of a Dask cluster, which are sent the vectors."""
     order = sorted(rest, key=lambda i: -_size(i.mnemonic))
     read = cache(vectors.read)
     given = [(i, stored_vectors(i, settings, read) if settings.replay else None) for i in order]
@@ -415,7 +427,7 @@ class _Writer:
 
 
 def read_state(path: Path, settings: RunSettings, info: Chip) -> dict[str, ItemResult]:
-    """Rows by item name; empty if the file belongs to another run (or is new). A line cut short is left out."""
+    """Rows by item name; empty for a new file, or for one of another run. A line cut short is left out."""
     if not path.exists():
         return {}
     rows: dict[str, ItemResult] = {}

@@ -56,5 +56,5 @@ class RandomStream:
         return table[self.below(len(table), *shape)]
 
     def pick(self, values: Any) -> Any:
-        """One of a sequence of anything."""
+        """One element of a sequence."""
         return values[int(self.below(len(values), 1)[0])]

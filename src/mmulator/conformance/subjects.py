@@ -1,4 +1,4 @@
-"""What is compared: a form together with everything that its text fixes (where A lies, immediates), one `Subject` each."""
+"""Subjects: a form together with everything that its text fixes (where A lies, immediates)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Subject:
 
     @cached_property
     def name(self) -> str:
-        """The mnemonic, and what distinguishes the subject from others of the form."""
+        """The mnemonic, and what tells the subject from others of the form."""
         parts = [self.form.mnemonic]
         if self.form.family == "wgmma":
             parts.append("a" if self.a_in_registers else "a-desc")
@@ -72,7 +72,8 @@ def group(form: Form) -> str:
 
 
 def _signs(form: Form, number: int) -> list[dict[str, int]]:
-    """Signs and transposes: every pair of values of any two of them comes up; which goes with which turns with n."""
+    """Choices of signs and transposes, so that every pair of values of any two of them comes up. number: rotates the choices.
+    """
     keys = [s.key for s in form.signatures[number] if s.key.startswith(("imm_scale", "imm_trans"))]
     rows = ((0, 0, 0, 0), (1, 0, 1, 1), (0, 1, 1, 0), (1, 1, 0, 1))
     turn = form.n // 8 % 2
@@ -108,7 +109,9 @@ def subjects(form: Form) -> list[Subject]:
 
 
 def forms(target: Target, newest: tuple[int, int] = PTX_VERSIONS[-1]) -> tuple[list[Form], list[Form]]:
-    """The forms that a target has and can be compared, and those it lacks. newest: the newest .version that the driver reads."""
+    """(forms that a target has and that can be compared, forms that it lacks). newest: the newest .version that the driver
+    reads.
+    """
     there: list[Form] = []
     missing: list[Form] = []
     for form in matrix_forms():
@@ -120,7 +123,7 @@ def forms(target: Target, newest: tuple[int, int] = PTX_VERSIONS[-1]) -> tuple[l
 
 
 def problem(form: Form, device: str) -> MatrixProblem:
-    """What a multiplication multiplies and how the device adds; defaults where the arithmetic is not known."""
+    """Shapes, types and arithmetic of a multiplication; defaults where the arithmetic is not known."""
     p: Any = None
     try:
         p = profile_for(dot_key(form), device)

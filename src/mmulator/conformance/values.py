@@ -26,8 +26,10 @@ Three = tuple[Array, Array, Array]
 class MatrixProblem:
     """Shapes, types, and the arithmetic whose edges are wanted.
 
-    columns: of A as stored (K / 2 when sparse). fraction: F of the profile; floor: its least exponent; keep: mantissa
-    bits of a result.
+    columns: of A as stored (K / 2 when sparse).
+    fraction: F of the profile.
+    floor: least exponent of the alignment.
+    keep: mantissa bits of a result.
     """
 
     m: int
@@ -59,7 +61,9 @@ def _raw(s: RandomStream, t: ElementType, *shape: int) -> Array:
 def number(t: ElementType, sign: Array, exponent: Array, fraction: Array) -> Array:
     """Raw elements (-1)**sign * 1.fraction * 2**exponent; below the normal numbers as subnormals, above as the largest.
 
-    sign: words whose lowest bit counts. exponent: int32. fraction: words whose low mantissa bits count.
+    sign: words whose lowest bit counts.
+    exponent: int32.
+    fraction: words whose low mantissa bits count.
     """
     word, width = _word(t), _width(t)
     top = (1 << t.exponent) - (2 if t.nan == "ieee" else 1)
@@ -80,7 +84,7 @@ def _spread(s: RandomStream, t: ElementType, low: int, high: int, *shape: int) -
 
 
 def _zeroed(s: RandomStream, p: float, x: Array, t: ElementType) -> Array:
-    """A part p of the elements set to zero, with the signs they have."""
+    """Elements of which the part p is set to zero, with the signs they had."""
     sign = x & x.dtype.type(1 << (t.bits - 1))
     return np.where(s.chance(p, *x.shape), sign, x)
 
@@ -278,8 +282,8 @@ def _as_f32(t: ElementType, raw: Array) -> NDArray[np.float32]:
 
 def floor(s: RandomStream, p: MatrixProblem, count: int) -> Three:
     """Sums whose largest term is near the least exponent of alignment, with terms at the last bit that this leaves.
-
-    Most C are zero, since others are larger than that exponent."""
+    Most C are zero, since others are larger than that exponent.
+    """
     sa, sb, sc = _shapes(p, count)
     group = 1 if p.columns == p.k else 4 if p.atype.bits == 4 else 2
     edge = p.floor - p.fraction + s.between(-3, 2, count, p.columns)
@@ -360,7 +364,7 @@ INTEGERS: dict[str, Callable[[RandomStream, MatrixProblem, int], Three]] = {
 
 
 def kinds(p: MatrixProblem) -> tuple[str, ...]:
-    """Names of the kinds of operands that there are for a problem."""
+    """Names of the kinds of operands for a problem."""
     return tuple(FLOATS if p.atype.is_float else INTEGERS)
 
 
