@@ -140,9 +140,9 @@ def test_call_and_lists() -> None:
     assert verify(module) == ()
     shapes = [[type(o).__name__ for o in i.operands] for i in function.instructions if i.opcode == "call"]
     assert shapes == [
-        ["Arguments", "Symbol", "Arguments"],
-        ["Arguments", "Reg", "Arguments", "Symbol"],
-        ["Arguments", "Symbol", "Arguments"],
+        ["ArgumentList", "Symbol", "ArgumentList"],
+        ["ArgumentList", "Reg", "ArgumentList", "Symbol"],
+        ["ArgumentList", "Symbol", "ArgumentList"],
     ]
     assert [t.name for t in function.targets["table"].targets] == ["A", "B"]
 

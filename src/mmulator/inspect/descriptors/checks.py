@@ -1,4 +1,4 @@
-"""What can be wrong with a matrix descriptor, each with the rule it breaks."""
+"""Checks of a matrix descriptor. What is wrong is reported with the rule that it breaks."""
 
 from __future__ import annotations
 
@@ -19,8 +19,15 @@ SM_SHARED = 228 * 1024
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """level: `error` (hardware reads something else than the matrix, or traps), `warning` (outside the specification's
-    rules, though hardware has a definite answer), `note`. rule: section of the specification. hint: what to do."""
+    """Something that is wrong with a descriptor or a tensor map.
+
+    level: `error` (hardware reads something else than the matrix, or traps), `warning` (outside the specification's rules,
+        though
+    hardware has a definite answer), or `note`.
+    text: what is wrong.
+    rule: section of the specification.
+    hint: what to do.
+    """
 
     level: str
     text: str
@@ -32,7 +39,7 @@ class Diagnostic:
 
 
 def check_word(word: int, reserved: int) -> tuple[Diagnostic, ...]:
-    """Bits outside the fields."""
+    """Diagnostics of bits outside the fields."""
     if not reserved:
         return ()
     bits = ", ".join(str(b) for b in range(64) if reserved >> b & 1)
@@ -52,7 +59,13 @@ def pattern_start(d: MatrixDescriptor) -> int:
 def check_tile(
     placed: Placed, leading_steps: int, base: int | None, shared: int | None, shared_base: int
 ) -> tuple[Diagnostic, ...]:
-    """All that is wrong, the worst first. base: where the pattern starts, None if it is not known."""
+    """Diagnostics of a tile at its descriptor, the worst first.
+
+    placed: the tile at its descriptor.
+    leading_steps: how often the leading byte offset is added in the tile.
+    base: where the pattern starts, None if it is not known.
+    shared, shared_base: size and first address of the shared window.
+    """
     found = [
         *_majorness(placed.tile),
         *_base_offset(placed.descriptor, base),
@@ -67,7 +80,8 @@ def check_tile(
 
 
 def _majorness(tile: Tile) -> Iterator[Diagnostic]:
-    """A matrix by itself may lie as in the specification's figures, although no instruction reads it so."""
+    """Diagnostics of a matrix by itself, which may lie as in the specification's figures although no instruction reads it so.
+    """
     if tile.mn_major and tile.element.bits != 16:
         yield Diagnostic(
             "error",
@@ -114,7 +128,8 @@ def _before(d: MatrixDescriptor, base: int) -> Diagnostic:
 
 
 def _inside_atom(placed: Placed, base: int | None) -> Iterator[Diagnostic]:
-    """A start inside an atom is right only as long as the tile stays in rows of that atom, or all rows are packed."""
+    """Diagnostics of a start inside an atom: right only as long as the tile stays in rows of that atom, or all rows are packed.
+    """
     d, tile, mode = placed.descriptor, placed.tile, placed.descriptor.mode
     if not mode.mask:
         return
@@ -200,7 +215,7 @@ def _window(placed: Placed, shared: int | None, shared_base: int) -> Iterator[Di
 
 
 def _leading(placed: Placed, steps: int) -> Iterator[Diagnostic]:
-    """K-major, swizzled, wider than an atom: the specification has no LBO there, hardware has."""
+    """Diagnostics of K-major, swizzled tiles wider than an atom: the specification has no LBO there, hardware has."""
     d, tile = placed.descriptor, placed.tile
     if tile.mn_major or tile.instruction is None or not d.mode.mask or not steps:
         return
@@ -214,7 +229,7 @@ def _leading(placed: Placed, steps: int) -> Iterator[Diagnostic]:
 
 
 def _phase(placed: Placed) -> Iterator[Diagnostic]:
-    """Atoms that start in the middle of the pattern."""
+    """Diagnostics of atoms that start in the middle of the pattern."""
     d, tile, mode = placed.descriptor, placed.tile, placed.descriptor.mode
     if not mode.mask:
         return

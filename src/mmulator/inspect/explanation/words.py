@@ -1,4 +1,4 @@
-"""An instruction in words: what it computes, what its operands are."""
+"""An instruction in words: its computation and its operands."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _ORDERING = {
 
 
 def computes(form: Form) -> str:
-    """What an instruction does, in one or two sentences."""
+    """The computation of an instruction in one or two sentences."""
     if form.op in _ORDERING:
         return _ORDERING[form.op]
     if form.atype:

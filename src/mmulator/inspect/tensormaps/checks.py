@@ -1,4 +1,4 @@
-"""What can be wrong with a tensor map, and between a map and the instruction that copies with it."""
+"""Checks of a tensor map, and of an instruction that copies with it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def worst_first(found: Iterator[Diagnostic] | tuple[Diagnostic, ...]) -> tuple[D
 
 
 def check_bytes(data: bytes, m: Encoded) -> tuple[Diagnostic, ...]:
-    """Bits that no field of such a map has, and what the map says of itself that does not follow from the rest."""
+    """Diagnostics of bits that no field of such a map has, and of fields that contradict each other."""
     return worst_first(_bytes(data, m))
 
 
@@ -47,7 +47,7 @@ def _bytes(data: bytes, m: Encoded) -> Iterator[Diagnostic]:
 
 
 def check_map(m: Encoded) -> tuple[Diagnostic, ...]:
-    """What the driver refuses, and what is legal and surprises."""
+    """Diagnostics of what the driver refuses, and of what is legal and surprises."""
     return worst_first(_map(m))
 
 
@@ -78,9 +78,12 @@ def _map(m: Encoded) -> Iterator[Diagnostic]:
 def check_copy(
     m: Encoded, copy: Copy, destination: int | None = None, expect: int | None = None, shared: int | None = None
 ) -> tuple[Diagnostic, ...]:
-    """What is wrong between a map and an instruction.
+    """Diagnostics of an instruction that copies with a map.
 
-    destination: address in shared memory; expect: bytes that the mbarrier was told to expect; None where not known.
+    m: the map.
+    copy: the instruction.
+    destination: address in shared memory; None where it is not known.
+    expect: bytes that the mbarrier was told to expect; None where not known.
     shared: bytes of shared memory; None: what an SM has.
     """
     return worst_first((*check_map(m), *_copy(m, copy), *_shared(m, copy, destination, expect, shared)))

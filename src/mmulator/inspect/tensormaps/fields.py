@@ -16,7 +16,9 @@ from mmulator.layouts.tensormap.encoded import Encoded
 
 @dataclass(frozen=True)
 class MapField:
-    """name: as tensormap.replace calls it, dimension 0 the innermost. where: its bits. value: in words."""
+    """A field of a tensor map. name: as tensormap.replace calls it, dimension 0 the innermost. where: its bits. value: in
+    words.
+    """
 
     name: str
     where: str
@@ -70,7 +72,7 @@ class TensorMapFields(Answer):
 
 
 def tensor_map_fields(given: TensorMap | bytes) -> TensorMapFields:
-    """A map, or its 128 bytes, taken apart. Raises OperandError for bytes that no tensor map has."""
+    """The fields of a tensor map, given as such or as 128 bytes. Raises OperandError for bytes that no tensor map has."""
     data = given.fields.encode() if isinstance(given, TensorMap) else bytes(given)
     m = TensorMap.decode(data)
     words = [int.from_bytes(data[at : at + 4], "little") for at in range(0, f.BYTES, 4)]
@@ -82,7 +84,7 @@ def tensor_map_fields(given: TensorMap | bytes) -> TensorMapFields:
 
 
 def _where(field: f.StoredField) -> str:
-    """`0x08 bits 7-10, 16`, `0x08 bit 15`: byte of the word, and bits of it."""
+    """Place of a field: `0x08 bits 7-10, 16`, `0x08 bit 15` (byte of the word, and bits of it)."""
     words: dict[int, list[str]] = {}
     for p in field.parts:
         bits = words.setdefault(p.word, [])

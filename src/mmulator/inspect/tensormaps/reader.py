@@ -13,8 +13,10 @@ from mmulator.inspect.tensormaps.checks import SWIZZLES
 
 
 def check_reader(box: TensorBox, read: Placed) -> tuple[Diagnostic, ...]:
-    """What is wrong between a box and the matrix that a descriptor describes: each of its elements must be the box's that
-    lies as far from the first, row by row."""
+    """Diagnostics of a descriptor that reads a box: each element of its matrix must be the box's at the same distance from the
+    first,
+    row by row.
+    """
     return tuple(_reader(box, read))
 
 

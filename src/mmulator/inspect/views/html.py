@@ -52,7 +52,7 @@ def explanation(e: Explanation) -> str:
 
 
 def picture(layout: Layout) -> str:
-    """A layout is its drawing."""
+    """The drawing of a layout."""
     return f"<div>{layout.svg()}</div>"
 
 
@@ -120,5 +120,5 @@ def tensor_map_fields(d: TensorMapFields) -> str:
 
 
 def tensor_box(box: TensorBox) -> str:
-    """A box is its drawing."""
+    """The drawing of a box."""
     return f"<div>{box.svg()}</div>"
