@@ -1,4 +1,4 @@
-"""cupy.cuda as far as it is there: the device, streams, events."""
+"""cupy.cuda as far as it is supported: the device, streams, events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mmulator.errors import LaunchError
 
 
 class CupyDevice:
-    """The one there is."""
+    """The only device, number 0."""
 
     def __init__(self, device: int = 0) -> None:
         if int(device) != 0:
@@ -35,13 +35,13 @@ class CupyDevice:
         return self
 
     def __exit__(self, *what: object) -> None:
-        """It is still the device."""
+        """Leave the device current: there is no other."""
 
     def use(self) -> CupyDevice:
         return self
 
     def synchronize(self) -> None:
-        """Everything is done."""
+        """Nothing to wait for: launches are synchronous."""
 
     @property
     def compute_capability(self) -> str:
@@ -63,7 +63,7 @@ _stack: list[CupyStream] = []
 
 
 class CupyStream:
-    """A queue, which is empty whenever anyone looks. ptr: its handle."""
+    """A stream, whose work is always done. ptr: its handle."""
 
     null: CupyStream
 
@@ -83,7 +83,7 @@ class CupyStream:
         return self
 
     def synchronize(self) -> None:
-        """Everything is done."""
+        """Nothing to wait for: launches are synchronous."""
 
     @property
     def done(self) -> bool:
@@ -103,7 +103,7 @@ def current_stream(device_id: int = -1) -> CupyStream:
 
 
 class CupyEvent:
-    """A place on a stream's clock of counted work."""
+    """A time on a stream's clock of counted work."""
 
     def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
         self.event = DriverEvent()
@@ -112,7 +112,7 @@ class CupyEvent:
         self.event.record((stream or current_stream()).stream)
 
     def synchronize(self) -> None:
-        """It has happened."""
+        """Nothing to wait for: launches are synchronous."""
 
     @property
     def done(self) -> bool:
@@ -120,7 +120,7 @@ class CupyEvent:
 
 
 def get_elapsed_time(start: CupyEvent, end: CupyEvent) -> float:
-    """Milliseconds of counted work."""
+    """Milliseconds of counted work between two events."""
     return start.event.elapsed(end.event) * 1e3
 
 
@@ -129,4 +129,4 @@ def device_count() -> int:
 
 
 def synchronize() -> None:
-    """Everything is done."""
+    """Nothing to wait for: launches are synchronous."""

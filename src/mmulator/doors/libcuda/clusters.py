@@ -1,4 +1,4 @@
-"""Launches as configurations (CUlaunchConfig), clusters of blocks, and how many of them a device holds."""
+"""Launches as configurations (CUlaunchConfig), clusters of blocks, and how many clusters a device holds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SIZE = 72  # bytes of a CUlaunchAttribute; its value begins at byte 8
 
 @dataclass(frozen=True)
 class Configuration:
-    """A CUlaunchConfig. events: handles of those that are recorded."""
+    """A CUlaunchConfig. events: handles of events that are recorded."""
 
     grid: Extent
     block: Extent
@@ -41,7 +41,7 @@ _CONFIG = struct.Struct("<7I4xQQI")
 
 
 def configuration(config: int) -> Configuration:
-    """What lies at an address. Raises Refused for an attribute that is not supported."""
+    """The configuration at an address. Raises Refused for an unsupported attribute."""
     gx, gy, gz, bx, by, bz, shared, stream, attributes, number = _CONFIG.unpack(ctypes.string_at(config, _CONFIG.size))
     cooperative, cluster, events = False, None, []
     for at in range(attributes, attributes + _SIZE * number, _SIZE):
@@ -59,7 +59,9 @@ def configuration(config: int) -> Configuration:
 
 
 def checked(kernel: CudaKernel, grid: Extent, cluster: Extent | None) -> Extent | None:
-    """The cluster of a launch: what it names, or else what the kernel requires. Raises Refused as the driver does."""
+    """The cluster of a launch: the one that it names, or else the one that the kernel requires. Raises Refused as CUDA's driver
+    does.
+    """
     attributes = cluster_attributes(kernel)
     try:
         _, shape = cluster_shape(
@@ -80,7 +82,13 @@ def checked(kernel: CudaKernel, grid: Extent, cluster: Extent | None) -> Extent 
 
 
 def active(kernel: CudaKernel, size: int, block: Extent, shared: int) -> int:
-    """How many clusters of so many blocks the device holds at once."""
+    """Number of clusters that the device holds at once.
+
+    kernel: what is launched.
+    size: blocks of a cluster.
+    block: threads of a block.
+    shared: bytes of dynamic shared memory of a block.
+    """
     return state().driver.device.clusters(size, blocks_per_multiprocessor(kernel, prod(block), shared))
 
 
@@ -95,7 +103,8 @@ def max_active_clusters(out: int, handle: int, config: int) -> None:
 
 @api("cuOccupancyMaxPotentialClusterSize", "ppp")
 def max_cluster_size(out: int, handle: int, config: int) -> None:
-    """The largest size of which the device holds one. A cluster that the configuration names does not matter."""
+    """Write the largest cluster size of which the device holds one. The cluster that the configuration names does not matter.
+    """
     kernel, asked = state().find(handle, CudaKernel), configuration(config)
     most = MAX_CLUSTER if cluster_attributes(kernel)[NON_PORTABLE] else PORTABLE_CLUSTER
     held = [n for n in range(1, most + 1) if active(kernel, n, asked.block, asked.shared)]

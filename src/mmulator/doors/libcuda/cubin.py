@@ -1,4 +1,4 @@
-"""What a cubin says of its kernels: registers and local memory, as NVIDIA's assembler allocated them.
+"""Registers and local memory of a cubin's kernels, as NVIDIA's assembler allocated them.
 
 A cubin is an ELF file; its section `.nv.info` is a list of attributes (a byte of format, a byte of kind, 16 bits of length,
 then a symbol and a number), as `cuobjdump -elf` shows them.
@@ -16,14 +16,14 @@ _VALUE = 4  # the format of attributes with a length
 
 @dataclass
 class CubinResources:
-    """registers: of a thread. frame: bytes of local memory of a thread."""
+    """Resources of a kernel. registers: of a thread. frame: bytes of local memory of a thread."""
 
     registers: int = 0
     frame: int = 0
 
 
 def resources(cubin: bytes) -> dict[str, CubinResources]:
-    """Of each kernel by name; nothing for a file that is not read."""
+    """Resources of each kernel by name; empty for a file that cannot be read."""
     try:
         return _read(cubin)
     except (struct.error, IndexError, StopIteration, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""Devices and contexts: one device, the chip of the driver, and one context, which lives as long as the process."""
+"""Devices and contexts: one device, the chip of the driver, and one context that lives as long as the process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOT_THERE = range(1, 148)  # attributes that exist; those not in the table are 0
 
 
 def attributes(chip: DeviceProperties) -> dict[int, int]:
-    """By the numbers of CUdevice_attribute."""
+    """Attributes of a chip by the numbers of CUdevice_attribute."""
     threads, blocks, shared = MULTIPROCESSOR[chip.name]
     major, minor = chip.capability
     cluster = int(major >= 9)
@@ -49,7 +49,7 @@ def get_error_name(code: int, out: int) -> int | None:
 
 @api("cuGetErrorString", "ip")
 def get_error_string(code: int, out: int) -> int | None:
-    """What the last error of this thread said, where it is of that code; else the code in words."""
+    """The text of a code: that of the last error of this thread, if it has the code, else a general one."""
     if code not in CODES:
         put(out, 0)
         return Code.INVALID_VALUE
@@ -148,7 +148,7 @@ def primary_release(device: int) -> None:
 
 @api("cuDevicePrimaryCtxReset cuDevicePrimaryCtxReset_v2", "i", 11000)
 def primary_reset(device: int) -> None:
-    """Memory and modules that the program holds stay: nothing of them is lost here, as on a device that was not reset."""
+    """Reset the context. Memory and modules of the program stay: CUDA's driver would take them away."""
     check_device(device)
     state().retained = 0
     state().contexts.clear()
@@ -194,7 +194,7 @@ def context_destroy(handle: int) -> None:
 
 
 def current_context() -> int:
-    """Raises Refused where the thread has none."""
+    """Handle of this thread's context. Raises Refused where the thread has none."""
     stack = state().contexts
     if not stack:
         raise Refused(Code.INVALID_CONTEXT)
@@ -277,9 +277,9 @@ def get_config(out: int) -> None:
 
 @api("cuCtxSetCacheConfig cuCtxSetSharedMemConfig", "i")
 def set_config(config: int) -> None:
-    """A hint."""
+    """Accept a hint, which has no effect."""
 
 
 @api("cuProfilerStart cuProfilerStop")
 def profiler() -> None:
-    """Nobody listens."""
+    """Accept the call: there is no profiler."""

@@ -1,7 +1,7 @@
-"""Linking: several PTX texts as one module, as a linker of CUDA puts objects together.
+"""Linking: several PTX texts as one module, as CUDA's linker puts objects together.
 
-What is declared in one text and defined in another becomes one; of several weak definitions the first stays; names that a text
-keeps to itself get a suffix where another text has them too; numbers of files are made distinct, for `.loc` to find its own.
+A declaration in one text and the definition in another become one; of several weak definitions the first stays; local names get
+a suffix where another text has them too; numbers of files are made distinct, so that each `.loc` finds its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,13 @@ _LINKAGE = ("visible", "extern", "weak", "common")
 
 @dataclass
 class ModuleItem:
-    """A statement at the top of a module. name: what it defines or declares, "" for none. function: no variable."""
+    """A statement at the top of a module.
+
+    name: of what it defines or declares, "" for none.
+    linkage: `.visible` and the like, "" for a local name.
+    defines: it is a definition and no declaration.
+    function: a function and no variable.
+    """
 
     text: str
     name: str = ""
@@ -40,7 +46,7 @@ class ModuleText:
 
 
 def statements(ptx: str) -> Iterator[str]:
-    """The pieces of a text that end in `;`, in a block, or, for directives that have neither, with their line."""
+    """The statements of a text: each ends in `;` or with a block, or, for directives that have neither, with its line."""
     depth, start = 0, 0
     for token in _TOKENS.finditer(ptx):
         what = token[0]
@@ -61,7 +67,7 @@ def statements(ptx: str) -> Iterator[str]:
 
 
 def _bare(text: str) -> str:
-    """Without comments."""
+    """A text without comments."""
     return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
 
 
@@ -101,7 +107,7 @@ def _item(piece: str, bare: str) -> ModuleItem:
 
 
 def join(texts: Sequence[str]) -> str:
-    """One module of several. Raises LaunchError where two texts define one name for all."""
+    """One module of several texts. Raises LaunchError where two texts define one global name."""
     if len(texts) == 1:
         return texts[0]
     parts = [read(t) for t in texts]
@@ -135,14 +141,14 @@ def join(texts: Sequence[str]) -> str:
 
 
 def _place(item: ModuleItem) -> int:
-    """What others may name stands before them: files, declarations of functions, variables, functions, and the rest."""
+    """Rank of an item in the module: files, declarations of functions, variables, functions, then the rest."""
     if not item.name:
         return 0 if _FILE.match(_bare(item.text)) else 4
     return 2 if not item.function else 3 if item.defines else 1
 
 
 def _definitions(parts: Sequence[ModuleText]) -> dict[str, tuple[int, str]]:
-    """Which text defines a name for all, and with which linkage."""
+    """(number of the text, linkage) of each global name's definition."""
     defined: dict[str, tuple[int, str]] = {}
     for n, part in enumerate(parts):
         for item in part.items:

@@ -1,4 +1,4 @@
-"""Launches, streams and events. A launch is over when the call returns; what a stream waits for has happened."""
+"""Launches, streams and events. A launch is over when the call returns, so a stream never has to wait."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BUFFER, _SIZE = 1, 2  # CU_LAUNCH_PARAM_BUFFER_POINTER and CU_LAUNCH_PARAM_BUFF
 
 
 def parameters(kernel: CudaKernel, pointers: int, extra: int) -> bytes:
-    """The parameter memory: gathered from pointers to each, or as it is."""
+    """The parameter memory: gathered from pointers to each parameter, or as it is."""
     f = kernel.function
     memory = bytearray(f.parameter_bytes)
     if extra:
@@ -194,7 +194,7 @@ def capture_info_3(handle: int, out: int, number: int, graph: int, nodes: int, e
 
 @api("cuThreadExchangeStreamCaptureMode", "p")
 def capture_mode(mode: int) -> None:
-    """Nothing is captured."""
+    """Accept a capture mode: nothing is captured."""
 
 
 # events -------------------------------------------------------------------------------------------------------------

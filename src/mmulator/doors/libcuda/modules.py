@@ -151,7 +151,7 @@ REGISTERS = 32  # of a kernel that comes without a cubin: a number for programs 
 
 
 def kernel_attribute(kernel: CudaKernel, number: int) -> int:
-    """By the numbers of CUfunction_attribute."""
+    """An attribute of a kernel by its number in CUfunction_attribute."""
     f = kernel.function
     target = f.loaded.module.target
     chip = state().driver.device
@@ -226,7 +226,7 @@ def loading_mode(out: int) -> None:
 
 # variables ----------------------------------------------------------------------------------------------------------
 def variable(library: CudaLibrary, name: str) -> tuple[int, int]:
-    """(address, bytes) of a .global or .const variable: its memory, which other kernels may be given the address of."""
+    """(address, bytes) of a .global or .const variable, whose address other kernels may be given."""
     if name not in library.variables:
         image = library.loaded.module.image
         if name not in image.addresses:
@@ -259,7 +259,9 @@ def library_global(out: int, size: int, handle: int, name: int) -> None:
 
 # occupancy ----------------------------------------------------------------------------------------------------------
 def blocks_per_multiprocessor(kernel: CudaKernel, threads: int, dynamic: int) -> int:
-    """By threads, blocks, shared memory, and registers where the kernel came with a cubin (granules of 256 a warp)."""
+    """Blocks that a multiprocessor holds, by threads, blocks, shared memory, and, where the kernel came with a cubin, registers
+    (granules of 256 a warp).
+    """
     chip = state().driver.device
     most_threads, most_blocks, shared = MULTIPROCESSOR[chip.name]
     if threads < 1 or threads > min(kernel.function.max_threads, MAX_THREADS):
@@ -285,7 +287,7 @@ def occupancy_flags(out: int, kernel: int, threads: int, dynamic: int, flags: in
 
 @api("cuOccupancyMaxPotentialBlockSize", "ppppqi")
 def potential_block(grid: int, block: int, handle: int, size_of: int, dynamic: int, limit: int) -> None:
-    """The largest block, where its shared memory does not depend on its size."""
+    """Write the largest block, where its shared memory does not depend on its size."""
     if size_of:
         from mmulator.doors.libcuda.abi import unsupported
 

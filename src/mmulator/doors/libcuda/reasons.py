@@ -1,4 +1,4 @@
-"""Errors of other libraries with the reason that this driver had: of their class and of ours."""
+"""Errors of other libraries with the reason that this driver had: instances of both error classes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _made: dict[tuple[type, type], type] = {}
 
 def with_reason(error: Exception, why: BaseException | None) -> Exception:
     """The library's error, or one that is also the MmulatorError behind it and reads as both. Raises KeyboardInterrupt if that
-    was the reason."""
+    was
+    the reason.
+    """
     if isinstance(why, KeyboardInterrupt):
         raise why
     if not isinstance(why, MmulatorError):
@@ -36,11 +38,11 @@ def _both(self: Any) -> str:
 
 
 def _nothing(self: Any, *args: Any, **kwargs: Any) -> None:
-    """All of it is there already."""
+    """An __init__ that does nothing: the instance is complete."""
 
 
 def telling_class(kind: type[Exception]) -> type[Exception]:
-    """A subclass of a library's error class, whose instances say the reason of the call that failed last."""
+    """A subclass of a library's error class, whose instances say the reason of the last failed call."""
 
     class ErrorWithReason(kind):  # type: ignore[misc, valid-type]
         def __new__(cls, *args: Any, **kwargs: Any) -> Any:

@@ -1,5 +1,7 @@
-"""What kernels call and their modules do not define, since a GPU's driver or CUDA's device runtime has it, as PTX of our own: a
-barrier of all blocks of a grid, and malloc and free."""
+"""Functions that kernels call and that a GPU's driver or CUDA's device runtime would define, as PTX: a barrier of all blocks of
+a
+grid, malloc and free.
+"""
 
 from __future__ import annotations
 
@@ -160,7 +162,7 @@ _HEAD = re.compile(r"^\s*\.(?:version|target)[^\n]*", re.MULTILINE)
 
 
 def with_runtime(ptx: str) -> str:
-    """A module with what it calls and leaves to others to define."""
+    """A module together with the functions of the runtime that it calls."""
     declared = set(re.findall(r"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)", ptx))
     parts = [text for text, names in _PARTS.items() if declared & set(names)]
     if not parts:

@@ -1,4 +1,4 @@
-"""What stands behind the handles that programs hold: one device, its context, modules, functions, streams, events."""
+"""Objects behind the handles that programs hold: one device, its context, modules, functions, streams, events."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ POOL = 0xC0DE0020  # of the one memory pool that is always there
 
 @dataclass(eq=False)
 class CudaLibrary:
-    """A module that was loaded. variables: name to (address, bytes) of those whose address was asked for. resources: what its
-    cubin says of its kernels, if it came with one."""
+    """A module that was loaded.
+
+    resources: of its kernels, if it came with a cubin.
+    variables: name to (address, bytes), for those whose address was asked for.
+    """
 
     loaded: LoadedModule
     binary: bool
@@ -32,8 +35,12 @@ class CudaLibrary:
 
 @dataclass(eq=False)
 class CudaKernel:
-    """A function with what was set on it. dynamic: bytes of dynamic shared memory that a launch may ask for. clusters: what was
-    set about clusters, by the numbers of CUfunction_attribute."""
+    """A function with what was set on it.
+
+    dynamic: bytes of dynamic shared memory that a launch may ask for.
+    carveout: preferred shared memory, without effect.
+    clusters: what was set about clusters, by the numbers of CUfunction_attribute.
+    """
 
     function: Function
     library: CudaLibrary
@@ -45,7 +52,7 @@ class CudaKernel:
 
 @dataclass(eq=False)
 class CudaContext:
-    """One that a program made; it is on the same device, and what is done in it is done there."""
+    """A context that a program made. It is on the only device, and the work of all contexts is done there."""
 
 
 @dataclass(eq=False)
@@ -62,7 +69,7 @@ class EventState:
 
 
 class CudaState:
-    """Of the process. objects: what a handle stands for. kinds: of memory, by its address (memory.py)."""
+    """State of the process. objects: by handle. kinds: of memory, by its address (memory.py)."""
 
     def __init__(self) -> None:
         self._numbers = count(0xC0DE1000, 16)
@@ -83,7 +90,7 @@ class CudaState:
         return found
 
     def add(self, thing: object) -> int:
-        """A handle for it."""
+        """A new handle for an object."""
         handle = next(self._numbers)
         self.objects[handle] = thing
         return handle

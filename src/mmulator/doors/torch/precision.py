@@ -1,6 +1,6 @@
 """Operators that a GPU computes more exactly than the CPU's kernels: mostly f16 and bf16 in f32, rounding once at the end.
 
-torch's kernels for CUDA compute in `opmath_t` or `acc_type`, which is f32 for both. Of the CPU's, most do; those below sum in
+torch's kernels for CUDA compute in `opmath_t` or `acc_type`, which is f32 for both. Most of the CPU's do; those below sum in
 bf16, or round on the way, with errors of up to hundreds of units in the last place. So they are run on f32 copies.
 Operators that round on the way on a GPU, too (tanh_backward, sigmoid_backward, mse_loss), are not among them.
 """
@@ -34,8 +34,12 @@ def _accumulating(values: list[Any], named: dict[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class PrecisionRule:
-    """results: for each, the number of the argument whose type it has, None for f32. One number is for all.
-    writes: arguments that are written to although the schema does not say so. when: only for these arguments."""
+    """How an operator runs on wider copies.
+
+    results: for each result the number of the argument whose type it has, None for f32; one number is for all.
+    writes: arguments that are written to although the schema does not say so.
+    when: tells for which arguments the rule holds.
+    """
 
     results: tuple[int | None, ...] | int = 0
     writes: tuple[int, ...] = ()
@@ -67,7 +71,7 @@ def _narrow(value: Any) -> bool:
 
 
 def widen(value: Any) -> Any:
-    """A tensor of f16 or bf16 as f32; whatever else as it is."""
+    """A tensor of f16 or bf16 as f32; any other value stays."""
     if isinstance(value, (list, tuple)):
         return [widen(v) for v in value]
     return value.to(_WIDE) if _narrow(value) else value
@@ -87,7 +91,7 @@ class WideOperator(dispatch.Operator):
         self.names = [a.name for a in op._schema.arguments]
 
     def run_wide(self, keys: Any, *values: Any, **named: Any) -> Any:
-        """On CPU tensors."""
+        """Run the operator on CPU tensors."""
         given = list(values)
         if not any(map(_narrow, (*given, *named.values()))) or not self.rule.when(given, named):
             return self.plain(keys, *values, **named)
@@ -127,8 +131,10 @@ class Softmax(dispatch.Operator):
 
 
 class SoftmaxBackward(dispatch.Operator):
-    """Of both; their last argument is the type that the input had. A GPU adds up a row in a tree, the CPU one by one, which over
-    a vocabulary of f32 is off by 1e-5: so rows of f32 are added up in f64."""
+    """Backward of softmax and log_softmax; the last argument is the type that the input had. A GPU adds up a row in a tree, the
+    CPU one
+    by one, which over a vocabulary of f32 is off by 1e-5: so rows of f32 are added up in f64.
+    """
 
     def __init__(self, op: torch._ops.OpOverload) -> None:
         super().__init__(op)
@@ -146,7 +152,7 @@ def _of(rule: PrecisionRule) -> Callable[[torch._ops.OpOverload], dispatch.Opera
 
 
 def kernels() -> dict[str, Callable[..., Any]]:
-    """By the names of operators."""
+    """Kernels by the names of operators."""
     made: dict[str, Callable[[torch._ops.OpOverload], dispatch.Operator]] = {name: _of(rule) for name, rule in RULES.items()}
     made |= dict.fromkeys(SOFTMAX, Softmax) | dict.fromkeys(SOFTMAX_BACKWARD, SoftmaxBackward)
     names = {"aten::" + name: make for name, make in made.items()}

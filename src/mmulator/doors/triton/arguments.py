@@ -1,4 +1,6 @@
-"""Arguments of a launch as Triton passes them, to the bytes of the parameter memory and the memory that they give away."""
+"""Arguments of a launch as Triton passes them, converted to the bytes of the parameter memory and the regions that kernels may
+use.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +32,22 @@ _DOOR, _modules = "mmulator.doors.torch", sys.modules
 
 # pointers -------------------------------------------------------------------------------------------------------------
 def torch_door() -> Any:
-    """The door of torch, if it is open: tensors that say cuda are this machine's then, and those that say cpu no GPU's.
-    It is looked up, not imported: its import imports torch."""
+    """The door of torch, if it is open: then tensors that say cuda are in this machine's memory, and those that say cpu are no
+    GPU's.
+    The module is looked up, not imported: its import imports torch.
+    """
     door = _modules.get(_DOOR)
     return door if door is not None and door.installed() else None
 
 
 def address_of(value: Any, label: str, number: int, regions: Regions) -> int:
-    """The address that an argument says; the memory that it lies in is added to `regions`. label: of the argument, for messages.
-    number: of the parameter. Raises LaunchError."""
+    """The address that an argument stands for. Raises LaunchError.
+
+    value: the argument.
+    label: its name, for messages.
+    number: of the parameter.
+    regions: receives the memory that the address lies in.
+    """
     if type(value) is ArrayPointer:
         if value.size:
             _give(Region(value.start, value.size, label, value.writable, value.room, value.owner), regions)
@@ -111,7 +120,7 @@ def _check_device(value: Any, label: str, number: int, door: Any, address: int) 
 
 # scalars --------------------------------------------------------------------------------------------------------------
 def _integer(label: str, bits: int, signed: bool) -> Convert:
-    """As Triton's launcher takes one: any that fits 64 bits, of which the lower ones are passed."""
+    """Converter of integers, as in Triton's launcher: any that fits 64 bits, of which the lower ones are passed."""
     low, high = (-(1 << 63), 1 << 63) if signed else (0, 1 << 64)
     mask = (1 << bits) - 1
 
@@ -128,7 +137,7 @@ def _integer(label: str, bits: int, signed: bool) -> Convert:
 
 
 def f32(value: float) -> bytes:
-    """A double as C casts it to float."""
+    """Bytes of a double cast to float as C does."""
     try:
         return struct.pack("<f", value)
     except OverflowError:
@@ -158,8 +167,12 @@ def _float(label: str, ty: str) -> Convert:
 
 # plans ----------------------------------------------------------------------------------------------------------------
 def slots(signature: dict[Any, Any], version: Interface, maps: Sequence[Meta] | None) -> Iterator[DescriptorSlot]:
-    """The parameters of a kernel with a signature of Triton's. maps: what the compiler wrote down of each tensor descriptor, in
-    the order of the signature; nothing where it takes them apart. Raises UnsupportedError."""
+    """The parameters of a kernel with a signature of Triton's. Raises UnsupportedError.
+
+    maps: the compiler's notes about each tensor descriptor, in the order of the signature; None where the compiler takes
+        descriptors
+    apart.
+    """
     metas = iter(maps or ())
 
     def of(ty: Any, label: str, path: Path) -> Iterator[DescriptorSlot]:
@@ -176,7 +189,9 @@ def slots(signature: dict[Any, Any], version: Interface, maps: Sequence[Meta] | 
 
 
 class Packer:
-    """Arguments of one kernel to bytes. slots: its parameters, scratch: pointers behind them that the compiler added."""
+    """Converts the arguments of one kernel to bytes. slots: its parameters. scratch: pointers behind them that the compiler
+    added.
+    """
 
     def __init__(
         self, kernel: str, wanted: Sequence[DescriptorSlot], params: Sequence[Parameter], offsets: Sequence[int], size: int
@@ -191,7 +206,11 @@ class Packer:
         self.struct = struct.Struct(_format(params, offsets, size))
 
     def pack(self, args: Sequence[Any], scratch: Sequence[Any]) -> tuple[bytes, list[Region]]:
-        """args: as Triton passes them, constants among them. scratch: buffers for the pointers at the end. Raises LaunchError."""
+        """(parameter memory, regions). Raises LaunchError.
+
+        args: as Triton passes them, constants among them.
+        scratch: buffers for the pointers at the end.
+        """
         regions: Regions = {}
         values = [args[n] for n in self.indices] if self.flat else [_at(args, s) for s in self.wanted]
         words = [convert(value, regions) for convert, value in zip(self.converts, values)]
@@ -221,7 +240,13 @@ def _convert(slot: DescriptorSlot, number: int, param: Parameter) -> Convert:
 
 
 def _map(value: Any, label: str, number: int, regions: Regions) -> bytes:
-    """The bytes of a tensor map. What it describes may be touched."""
+    """The bytes of a tensor map. The memory that it describes may be used.
+
+    value: the argument.
+    label: its name, for messages.
+    number: of the parameter.
+    regions: receives that memory.
+    """
     if isinstance(value, PendingDescriptor):
         return value.encode(address_of(value.base, f"{label}, base", number, regions), label)
     if isinstance(value, Map):
@@ -233,7 +258,7 @@ def _map(value: Any, label: str, number: int, regions: Regions) -> bytes:
 
 
 def _format(params: Sequence[Parameter], offsets: Sequence[int], size: int) -> str:
-    """Of `struct`: all parameters at their offsets: tensor maps as bytes, others as unsigned integers."""
+    """Format for `struct` of all parameters at their offsets: tensor maps as bytes, others as unsigned integers."""
     out, at = "<", 0
     for p, offset in zip(params, offsets):
         if p.size not in _CODES:

@@ -1,4 +1,5 @@
-"""What a cubin says of its kernel: registers, spills, threads. ELF, with NVIDIA's sections `.text.NAME` and `.nv.info.NAME`."""
+"""Registers, spills and threads of a cubin's kernel. A cubin is ELF, with NVIDIA's sections `.text.NAME` and `.nv.info.NAME`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ class KernelResources(NamedTuple):
 
 
 def resources(cubin: bytes, name: str) -> KernelResources:
-    """Of a kernel of a cubin; of one that is no ELF file, nothing is known: (0, 0, 1024)."""
+    """Resources of a kernel of a cubin; (0, 0, 1024), which says nothing, for bytes that are no ELF file."""
     if cubin[:4] != b"\x7fELF":
         return KernelResources(0, 0, 1024)
     registers, stack, threads = 0, 0, 1024
@@ -43,7 +44,7 @@ def resources(cubin: bytes, name: str) -> KernelResources:
 
 
 def _sections(elf: bytes) -> Iterator[tuple[str, int, bytes]]:
-    """Name, info and bytes of each."""
+    """(name, info, bytes) of each section."""
     (start,) = struct.unpack_from("<Q", elf, 0x28)
     size, count, names = struct.unpack_from("<3H", elf, 0x3A)
     rows = [struct.unpack_from("<IIQQQQII", elf, start + n * size) for n in range(count)]

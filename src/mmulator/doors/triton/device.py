@@ -1,4 +1,4 @@
-"""What torch.cuda is for programs that ask Triton for its device, where tensors are the CPU's."""
+"""torch.cuda's part for programs that ask Triton for its device, where tensors are the CPU's."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from mmulator.driver import current
 
 
 class TorchStream:
-    """A stream of the driver's."""
+    """A stream of the driver, with torch's methods."""
 
     def __init__(self, device: Any = None, priority: int = 0, _of: driver.Stream | None = None) -> None:
         self._stream = _of or current().new_stream()
         self.cuda_stream = self._stream.handle
 
     def synchronize(self) -> None:
-        """All is done when a launch returns."""
+        """Nothing to wait for: launches are synchronous."""
 
     def query(self) -> bool:
         return True
 
     def wait_stream(self, other: Any) -> None:
-        """It is done."""
+        """Nothing to wait for: launches are synchronous."""
 
     def wait_event(self, event: Any) -> None:
-        """It is done."""
+        """Nothing to wait for: launches are synchronous."""
 
     def record_event(self, event: TorchEvent | None = None) -> TorchEvent:
         event = event or TorchEvent()
@@ -38,7 +38,7 @@ class TorchStream:
 
 
 class TorchEvent:
-    """A place on a stream's clock."""
+    """A time on a stream's clock, with torch's methods."""
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
         self._event = driver.Event()
@@ -47,8 +47,9 @@ class TorchEvent:
         self._event.record(stream._stream if stream is not None else _chosen())
 
     def elapsed_time(self, end: TorchEvent) -> float:
-        """Milliseconds of counted work. The estimate of a benchmark that began before there was a driver is long, so that it
-        repeats nothing."""
+        """Milliseconds of counted work. For a benchmark that began before there was a driver the time is long, so that it
+        repeats nothing.
+        """
         from mmulator.doors.triton.adapt import runs_original
 
         caller = sys._getframe(1)
@@ -57,10 +58,10 @@ class TorchEvent:
         return 1e3 * self._event.elapsed(end._event)
 
     def synchronize(self) -> None:
-        """All is done."""
+        """Nothing to wait for: launches are synchronous."""
 
     def wait(self, stream: TorchStream | None = None) -> None:
-        """All is done."""
+        """Nothing to wait for: launches are synchronous."""
 
     def query(self) -> bool:
         return True
@@ -74,7 +75,7 @@ def _chosen() -> driver.Stream:
 
 
 def current_handle() -> int:
-    """Of the stream that launches go to."""
+    """Handle of the stream that launches go to."""
     return _streams[-1].handle if _streams else 0
 
 
@@ -95,15 +96,15 @@ class TorchInterface:
 
     @staticmethod
     def set_device(device: Any) -> None:
-        """There is one."""
+        """No effect: there is one device."""
 
     @staticmethod
     def synchronize(device: Any = None) -> None:
-        """All is done when a launch returns."""
+        """Nothing to wait for: launches are synchronous."""
 
     @staticmethod
     def empty_cache() -> None:
-        """There is none."""
+        """No effect: there is no cache."""
 
     @staticmethod
     def current_stream(device: Any = None) -> TorchStream:
@@ -116,7 +117,7 @@ class TorchInterface:
     @staticmethod
     @contextmanager
     def stream(stream: TorchStream | None) -> Iterator[None]:
-        """Launches go to a stream."""
+        """Context in which launches go to a stream."""
         if stream is None:
             yield
             return
