@@ -30,7 +30,7 @@ def shown(value: object) -> str:
         return f"a number of {value.bit_length()} bits"
     try:
         text = " ".join(repr(value).split())
-    except ValueError:  # such a number inside
+    except ValueError:  # a number of thousands of digits inside
         text = f"a {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:60]}..."
 
@@ -107,7 +107,7 @@ def short_traceback(function: Callable[P, R]) -> Callable[P, R]:
                 raise
             raise error.with_traceback(None)  # noqa: B904
         except KeyboardInterrupt as stop:
-            if not stop.args or os.environ.get("MMULATOR_TRACEBACK"):  # not of a launch
+            if not stop.args or os.environ.get("MMULATOR_TRACEBACK"):  # an error of another origin than a launch
                 raise
             raise stop.with_traceback(None)  # noqa: B904
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 WIDTH = 80
 _COORDINATES, _HARD = re.compile(r"(?:\w+ )?\(\d+, \d+, \d+\)"), "\xa0"  # `thread (0, 0, 0)` stays in one piece
 _SEVERITIES = [str(severity) for severity in Severity]  # the worst first
-_CONFLICTS = 4  # of one line that are told in full
+_CONFLICTS = 4  # findings of one line that are told in full
 _OTHERS = 8  # lines of PTX that are named
 MOST = 25  # paragraphs that people are told; JSON, SARIF and `report.findings` have all findings
 
@@ -129,7 +129,7 @@ def spoken(text: str, here: Span | None, there: Span | None = None) -> str:
     whole, other = here.source.text, there.location if there is not None else None
     word = language(at.file, whole[:2000])
     if there is not None and here.start != there.start and _assembly(here) == _assembly(there) >= 0:
-        word = ""  # both are in one piece of it
+        word = ""  # both are in one piece of inline assembly
     lines = between(*((PurePath(a.file).name, a.line) for a in (at, other))) if other is not None else ""
     return in_words(text, word, lines)
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 INSTALL = installs("cluster")
 PATIENCE = 10.0  # seconds until a cluster is said to have no workers, or no scheduler
-AGAIN = 3  # times that what all calls have in common is sent again
-ROUND = 0.2  # seconds until who waits looks up
+AGAIN = 3  # how often the shared arguments are sent again
+ROUND = 0.2  # seconds between two looks of a thread that waits
 _stopped: deque[str] = deque(maxlen=4096)  # keys of calls that are to stop; in the processes of workers
 
 
@@ -57,10 +57,10 @@ def connect(address: str) -> Client:
         try:
             client.__init__(address, timeout=PATIENCE, set_as_default=False)
             ended.put(None)
-        except Exception as error:  # whatever else answers at that address: a length of EiB, a word that is none
+        except Exception as error:  # another kind of server answers: a length of EiB, an unknown word
             ended.put(error)
 
-    threading.Thread(target=begin, daemon=True).start()  # the client itself waits for ever for one that accepts and is silent
+    threading.Thread(target=begin, daemon=True).start()  # the client itself would wait for ever for a silent server
     try:
         wrong = ended.get(timeout=2 * PATIENCE)
     except queue.Empty:
@@ -162,7 +162,7 @@ class Calls:
                     continue
                 future: Any = self.futures.get(number)
                 if future is not what:
-                    continue  # of a call that was sent again, or that nobody waits for
+                    continue  # result of a call that was sent again, or that is not waited for
                 if future.status == "finished":
                     try:
                         result = future.result()
@@ -178,7 +178,7 @@ class Calls:
                 self._send([n for n, f in self.futures.items() if f is future or f.status in ("cancelled", "lost")])
         except MmulatorError:
             raise
-        except Exception as error:  # of Dask's own, which has many for this
+        except Exception as error:  # Dask's own errors, of which there are many
             if isinstance(error, TimeoutError) or not self._is_gone():
                 raise
             raise self._gone() from None
@@ -220,7 +220,7 @@ class Calls:
                 f"the Dask cluster lost all workers that had the data, {AGAIN} times",
                 hint="the log of a worker says why: perhaps the work takes more memory than they have",
             )
-        while self.client.status == "connecting":  # it lost its scheduler, and looks for it
+        while self.client.status == "connecting":  # the client lost its scheduler, and looks for it
             self._in_time()
             time.sleep(ROUND)
         if self._is_gone():
@@ -235,7 +235,7 @@ class Calls:
             self._send(numbers)
             return
         except Exception as error:
-            if type(error) is not Exception:  # Dask's, for one of a worker that cannot read what it was sent
+            if type(error) is not Exception:  # Dask's message about a worker that cannot read what it was sent
                 raise
             raise MmulatorError(
                 f"the workers of the Dask cluster cannot read what they are sent: {error}",

@@ -101,10 +101,10 @@ class _ArrayReader:
         if dtype is None:
             try:
                 return np.asarray(x.numpy())
-            except TypeError:  # no dtype of NumPy's: the bytes
+            except TypeError:  # NumPy has no such dtype: the bytes
                 dtype = np.dtype(np.uint8)
         raw = np.asarray(x.reshape(-1).view(torch.uint8).numpy())
-        if name == "float4_e2m1fn_x2" and not self.shared:  # two of them in a byte, the low half first
+        if name == "float4_e2m1fn_x2" and not self.shared:  # two elements in a byte, the low half first
             both = np.stack([raw & 15, raw >> 4], axis=-1).reshape(*x.shape[:-1], -1)
             return both.view(_ml_dtype("float4_e2m1fn"))
         shape = tuple(x.shape) if dtype.itemsize == x.element_size() else (*x.shape[:-1], -1)

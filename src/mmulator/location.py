@@ -22,7 +22,7 @@ _INSTRUCTION = re.compile(r"^[ \t]*(?:\w+:[ \t]*)?\{?[ \t]*(?:@!?[\w$%]+[ \t]+)?
 _STATEMENT = 40, 60  # lines of a program before and after the one that a compiler gives to inline assembly, where its text may be
 _STRINGS = re.compile(r'\.section\s+"?\.debug_str"?\s*\{([^}]*)')
 _BYTES = re.compile(r"[\w$]+:|\.\w+|0[xX][0-9a-fA-F]{1,9}|\d{1,9}")
-# Only these are read, and only as one line: PTX from elsewhere can name any file.
+# Only files with these endings are read, and only single lines: PTX from elsewhere can name any file.
 _SUFFIXES = (".py", ".pyx", ".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".inc", ".inl", ".rs", ".jl")
 PROGRAM: set[str] = set()  # files that a launch says the kernel was compiled from: quoted wherever they lie
 _MAX_BYTES = 8 << 20
@@ -146,7 +146,7 @@ def _line_of(path: Path, line: int, stamp: tuple[int, int] | None, beside: Path)
 def _rows_of(path: Path, stamp: tuple[int, int] | None, beside: Path) -> list[str] | None:
     """Lines of a file that may be quoted; None for another file."""
     try:
-        path = path.resolve()  # what counts is where the file is, not what leads to it
+        path = path.resolve()  # the place of the file counts, not the links that lead to it
         if not _readable(path, beside):
             return None
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
@@ -177,14 +177,14 @@ class LineTable:
         self._spell = spell
         self.marks: list[Mark] = []
         self._known: dict[int, Location | None] = {}
-        self._asm: dict[int, dict[int, int]] = {}  # of inline assembly, by where it begins: line by place in the text
+        self._asm: dict[int, dict[int, int]] = {}  # lines of inline assembly by their offset, for each piece by its own offset
         self._files: dict[int, tuple[str, tuple[int, int] | None]] | None = None
 
     def at(self, offset: int, text: str, name: str) -> Location | None:
         """The line of the program that the text was compiled from at a character offset. name: what the text is called."""
         index = bisect_right(self.marks, offset, key=lambda mark: mark.offset) - 1
         begin = text.rfind(ASM[0], 0, offset)
-        if begin > text.rfind(ASM[1], 0, offset):  # each line of it seems to be a line of the program: the statement is meant
+        if begin > text.rfind(ASM[1], 0, offset):  # inside inline assembly: the statement is meant
             index = bisect_right(self.marks, begin, key=lambda mark: mark.offset) - 1
             return self._of_asm(begin, offset, self._at(index, text, name), text)
         return self._at(index, text, name)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mmulator.source import Span
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-PRINT = "mmulator/v2"  # of `partialFingerprints`
+PRINT = "mmulator/v2"  # key in `partialFingerprints`
 _RELATED = 32  # instructions of one finding that are named
 Result = dict[str, Any]
 
@@ -56,7 +56,7 @@ def log(found: Iterable[Result], known: Baseline | None = None) -> Result:
     every = [dict(result) for result in found]
     count = Counter[str]()
     for result in every:
-        count[print_ := _print(result)] += 1  # of equal lines the first, the second and so on
+        count[print_ := _print(result)] += 1  # numbers equal lines: the first, the second and so on
         result["partialFingerprints"] = {PRINT: f"{print_}:{count[print_]}"}
         if known is not None:
             result["baselineState"] = "unchanged" if count[print_] <= known.count[print_] else "new"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 PREFIX = "MMULATOR_"
-# For people; docs/robustness.md has them as a table.
+# Variables for people; docs/robustness.md has them as a table.
 VARIABLES: dict[str, str] = {
     "DEVICE": "the chip that programs find, as `H100` or `sm_90`",
     "SEED": "the seed of the scheduler's choices",
@@ -32,7 +32,7 @@ VARIABLES: dict[str, str] = {
     "GOLDEN": "a folder of further hardware vectors, for tests of mmulator",
     "PTXAS": "a ptxas to compare with, for tools of mmulator",
 }
-# Of mmulator's own processes for each other.
+# Variables by which mmulator's own processes talk to each other.
 INTERNAL = frozenset(("EXEC", "FINDINGS", "SUPERVISOR", "FUZZ_PLANT"))
 
 _told: set[str] = set()

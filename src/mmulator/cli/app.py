@@ -51,7 +51,7 @@ def application(names: Sequence[str] = COMMANDS) -> typer.Typer:
     app.callback()(_root)
     for name in names:
         command = getattr(import_module(f"mmulator.cli.{_MODULES.get(name, name)}"), name)
-        if isinstance(command, typer.Typer):  # one with commands of its own
+        if isinstance(command, typer.Typer):  # an application with commands of its own
             app.add_typer(command, name=name)
         else:
             app.command(name)(command)
@@ -100,7 +100,7 @@ def _rewritten(arguments: list[str]) -> list[str]:
     """
     if arguments[:1] == ["help"]:
         return [*arguments[1:], "--help"]
-    if arguments[:1] == ["exec"]:  # what is behind its own options is the program's
+    if arguments[:1] == ["exec"]:  # words behind exec's own options belong to the program
         from mmulator.cli.program import own
 
         end = 1 + own(arguments[1:])
@@ -152,14 +152,14 @@ def _give_up_output() -> None:
 def _run(arguments: list[str]) -> int:
     try:
         arguments = _rewritten(arguments)
-        # of the command that is named, nothing else is loaded; a shell that completes asks in the environment
+        # only the named command is loaded; a shell that completes asks in the environment
         named = arguments[:1] if arguments and arguments[0] in COMMANDS and _COMPLETING not in os.environ else COMMANDS
         code = command_tree(named)(args=arguments, prog_name="mmulator", standalone_mode=True)
     except MmulatorError as error:
         print_error(error, as_json="--json" in arguments)
         return 2 if isinstance(error, WrongUsage) else 1
     except SystemExit as stop:
-        if stop.code == _INTERRUPTED:  # typer ends so without a word
+        if stop.code == _INTERRUPTED:  # typer ends like this without a message
             print("interrupted", file=sys.stderr)
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except KeyboardInterrupt:

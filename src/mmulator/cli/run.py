@@ -147,7 +147,7 @@ def _stopped(error: MmulatorError, json: bool, sarif: str | None, strict: bool, 
     if sarif is not None:
         findings.write_sarif(sarif, judged.findings, judged.suppressed, known)
     judged = judged.against(known)
-    error.findings = ()  # they follow
+    error.findings = ()  # the findings follow
     if json:
         print_json({"ok": False, "errors": [error_data(error)], "sanitizer": judged.as_dict()})
     else:
@@ -347,7 +347,7 @@ def _phases(progress: Progress) -> Callable[[str, int, int], None]:
 
     def update(phase: str, done: int, total: int) -> None:
         progress.update(_PHASES[phase], done, total)
-        if phase == "compile" and done == total:  # a kernel that never ends says nothing more
+        if phase == "compile" and done == total:  # a kernel that never ends would leave no message
             progress.update("running", 0, None)
 
     return update

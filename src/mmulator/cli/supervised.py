@@ -72,7 +72,7 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
         })  # fmt: skip
     if code < 0:
         sys.stdout.flush()
-        with suppress(OSError):  # not of SIGKILL
+        with suppress(OSError):  # SIGKILL cannot be caught
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     return ended

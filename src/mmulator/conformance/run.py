@@ -196,7 +196,7 @@ def check_suite(item: WorkItem, backend: Backend, settings: RunSettings) -> Item
                 row = replace(row, verdict="different", error=r.first)
     except MmulatorError as error:
         row = replace(row, verdict="error", error=str(error))
-    except Exception as error:  # as above
+    except Exception as error:  # one form must not end the suite
         row = replace(row, verdict="error", error=f"{type(error).__name__}: {error}")
     return replace(row, seconds=round(time.perf_counter() - start, 3))
 
@@ -280,7 +280,7 @@ def _begin(settings: RunSettings) -> None:
     import signal
 
     global _backend
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     os.cpu_count = lambda: 1  # there is a process for every core: threads of the model would be in the way
     _backend = None if settings.replay else make_backend(settings)
 

@@ -26,7 +26,7 @@ from typing import Any
 Before = Callable[[], object]
 After = Callable[[ModuleType], object]
 
-# What a program imports, and the module whose `install()` opens the door when that has been imported.
+# Library, and the module whose `install()` opens its door after the library's import.
 DOORS = {
     "torch": "mmulator.doors.torch",
     "triton.testing": "mmulator.doors.triton.adapt",
@@ -34,7 +34,7 @@ DOORS = {
     "cupy": "mmulator.doors.cupy",
     "cuda.core": "mmulator.doors.cuda_core",
 }
-# What a library does not look at twice: modules whose `prepare()` runs before it does.
+# Library, and modules whose `prepare()` runs before its import: for what a library reads only once.
 PREPARED = {"torch.cuda": "mmulator.doors.torch.cuda"}
 
 _GPUS = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")  # there where there is a GPU
@@ -138,5 +138,5 @@ def _surround(loader: Any, name: str) -> None:
         _before.pop(name, None)
         _after.pop(name, None)
 
-    if "exec_module" not in vars(loader):  # one that was found twice is surrounded already
+    if "exec_module" not in vars(loader):  # a module that was found twice is surrounded already
         loader.exec_module = exec_module

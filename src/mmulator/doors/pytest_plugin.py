@@ -28,11 +28,11 @@ _MARKER = (
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    # Of a distribution that has a plug-in, pytest reads every module anew for its asserts, which takes seconds.
+    # pytest would rewrite the asserts of every module of a distribution with a plug-in, which takes seconds.
     marked: set[str] = getattr(pluginmanager.rewrite_hook, "_must_rewrite", set())
     marked -= {name for name in marked if name.partition(".")[0] == "mmulator"}
     group = parser.getgroup("mmulator", "GPU programs without a GPU (mmulator)")
-    doors = "" if os.environ.get("MMULATOR_EXEC") == sys.prefix else None  # `mmulator exec -m pytest`: they are open already
+    doors = "" if os.environ.get("MMULATOR_EXEC") == sys.prefix else None  # `mmulator exec -m pytest`: the doors are open already
     group.addoption("--mmulator", nargs="?", const="", default=doors, metavar="DEVICE",
                     help="Run GPU kernels here, as this chip does (H100). Default: $MMULATOR_DEVICE or sm_90.")  # fmt: skip
     group.addoption("--mmulator-seed", type=_seed, metavar="N|random",

@@ -29,7 +29,7 @@ from mmulator.isa.chips import as_device
 from mmulator.rules.choice import chosen
 from mmulator.sarif import Baseline, log
 
-# Frames of these are not what a test's author looks for behind the line that launches.
+# Modules whose frames are left out of tracebacks behind the line that launches.
 _LIBRARIES = ("mmulator", "triton", "torch", "numba", "cupy", "cuda")
 _SHOWN = ("auto", "long", "short", "native")  # styles of a traceback that show the error in full
 
@@ -107,8 +107,8 @@ class ThisTest:
     limit: float | None = None
     used: float = 0.0
     findings: list[Finding] = field(default_factory=list)
-    before: list[Finding] = field(default_factory=list)  # of launches that ended in an error
-    told: int = 0  # of the findings, in an earlier phase of the test
+    before: list[Finding] = field(default_factory=list)  # findings of launches that ended in an error
+    told: int = 0  # number of findings told in an earlier phase of the test
     looked: int = 0  # launches that were sanitized
 
     @property
@@ -234,7 +234,7 @@ class Tests:
             terminalreporter.write_line(f"  {line}")
         for line in self.findings.lines():
             terminalreporter.write_line(line)
-        if (gathering := told.gathering()) is not None:  # exec --sanitize -m pytest: what tests expect is none of its findings
+        if (gathering := told.gathering()) is not None:  # exec --sanitize -m pytest: findings that tests expect do not count
             gathering.add(({**row, "kernel": row["tests"][0]} for row in self.findings.rows.values()), self.findings.launches)
         if self.option.mmulator_sarif is not None:
             data = log((row["result"] for row in self.findings.rows.values()), self.known)

@@ -97,7 +97,7 @@ class ndarray(NDArrayOperatorsMixin):
         self._host = np.empty(shape, dtype, order)  # type: ignore[call-overload]
         if self._host.dtype.kind == "O":
             raise ValueError(f"Unsupported dtype {self._host.dtype}")
-        self._host.reshape(-1, order="A").view(np.uint8)[...] = 0xCD  # nobody may count on zeros
+        self._host.reshape(-1, order="A").view(np.uint8)[...] = 0xCD  # contents are undefined, as on a GPU
 
     @classmethod
     def _of(cls, host: np.ndarray) -> ndarray:

@@ -18,8 +18,8 @@ from mmulator.launch.limits import MAX_CLUSTER, PORTABLE_CLUSTER, cluster_shape
 Extent = tuple[int, int, int]
 _COOPERATIVE, _CLUSTER = 2, 4  # CUlaunchAttributeID
 _EVENTS = (7, 12)  # programmatic event, launch completion event: recorded when the launch is over, which is soon enough
-# Those that change when or where work is done, and nothing of what is computed: cache policies, priorities, memory domains,
-# programmatic launch (a launch before has always ended), scheduling, a cluster that is preferred, shared memory carve-out.
+# Attributes that change when or where work is done, and no result: cache policies, priorities, memory domains,
+# programmatic launch (the launch before has always ended), scheduling, preferred cluster, shared memory carve-out.
 _HARMLESS = {0, 1, 3, 5, 6, 8, 9, 10, 11, 14, 15, 16}
 _SIZE = 72  # bytes of a CUlaunchAttribute; its value begins at byte 8
 

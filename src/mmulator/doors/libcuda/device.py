@@ -10,7 +10,7 @@ from mmulator.doors.libcuda.state import POOL, PRIMARY, CudaContext, check_devic
 from mmulator.driver.chips import DeviceProperties
 from mmulator.launch.limits import KIB, MAX_BLOCK, MAX_GRID, MAX_THREADS, MULTIPROCESSOR
 
-DRIVER_VERSION = 13010  # the CUDA that this driver is: 13.1
+DRIVER_VERSION = 13010  # CUDA version of this driver: 13.1
 NOT_THERE = range(1, 148)  # attributes that exist; those not in the table are 0: no textures, no other devices, and so on
 
 

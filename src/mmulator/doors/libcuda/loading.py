@@ -31,7 +31,7 @@ from mmulator.errors import UnsupportedError
 
 SONAME = "libcuda.so.1"
 CHAPTERS = (device, memory, modules, launches, clusters, tensormaps)
-SPARE = 600  # functions that someone asks for and nobody wrote
+SPARE = 600  # room for functions that are asked for and not implemented
 _lock = threading.Lock()
 _loaded: list[Loaded] = []
 

@@ -20,7 +20,7 @@ from mmulator.launch.limits import host_memory
 
 HOST, DEVICE = 1, 2  # CUmemorytype
 DEVICE_KIND, PINNED, REGISTERED, MANAGED = "device memory", "pinned memory", "registered memory", "managed memory"
-_kinds: dict[int, str] = {}  # of allocations by address
+_kinds: dict[int, str] = {}  # kinds of allocations, by address
 _flags: dict[int, int] = {}
 _identities: dict[int, int] = {}
 _identity = count(1)

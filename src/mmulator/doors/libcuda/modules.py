@@ -14,7 +14,7 @@ from mmulator.doors.libcuda.state import CudaKernel, CudaLibrary, state
 from mmulator.errors import LaunchError
 from mmulator.launch.limits import KIB, MAX_THREADS, MULTIPROCESSOR
 
-STATIC_SHARED = 48 * KIB  # what a block has unless its kernel opts in to more
+STATIC_SHARED = 48 * KIB  # bytes of a block, unless its kernel opts in to more
 
 
 def load(image: int) -> int:
@@ -147,7 +147,7 @@ def parameters(kernel: int, out: int) -> None:
 
 # attributes ---------------------------------------------------------------------------------------------------------
 _PLAIN = range(16)
-REGISTERS = 32  # of a kernel that comes without a cubin: a number for programs that ask
+REGISTERS = 32  # for a kernel without a cubin: a plausible number for programs that ask
 
 
 def kernel_attribute(kernel: CudaKernel, number: int) -> int:

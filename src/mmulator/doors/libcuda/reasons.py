@@ -28,7 +28,7 @@ def with_reason(error: Exception, why: BaseException | None) -> Exception:
     found.args = error.args
     found.__dict__.update(why.__dict__)
     found.__dict__.update(error.__dict__)
-    code = _CODE.match(str(error))  # what CUDA says of a code besides: that the process is lost, which it is not
+    code = _CODE.match(str(error))  # CUDA adds to some codes that the process is lost, which it is not here
     found.__dict__["library_error"] = code[1] if code else str(error)
     return found
 

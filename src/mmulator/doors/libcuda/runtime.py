@@ -66,10 +66,10 @@ $together:
 }
 """
 
-HEAP = 8 << 20  # bytes, as CUDA's unless a program asks for more; of each module
+HEAP = 8 << 20  # bytes of each module's heap, CUDA's default
 
 # Blocks are powers of two; before each stand its logarithm and the next free one. The first word of 64 bits of a list counts how
-# often it changed, so that a list that changed and changed back is not taken for the same.
+# often it changed, so that a list that changed and changed back is noticed.
 MEMORY = """
 .visible .global .align 64 .b8 __mmulator_heap[8388608];
 .visible .global .align 8 .u64 __mmulator_heap_used = 32;

@@ -15,7 +15,7 @@ from mmulator.driver import Driver, Event, Function, LoadedModule, Stream, curre
 T = TypeVar("T")
 LEGACY, PER_THREAD = 1, 2  # handles of the default stream, besides 0
 PRIMARY = 0xC0DE0010  # the handle of the one context
-POOL = 0xC0DE0020  # of the one memory pool that is always there
+POOL = 0xC0DE0020  # handle of the default memory pool
 
 
 @dataclass(eq=False)

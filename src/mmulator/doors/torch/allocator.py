@@ -22,7 +22,7 @@ LEAST_GAP, MOST_GAP = 512, 4096  # bytes behind a block: as many as it has, with
 LARGE = 1 << 20  # bytes from which on torch's statistics call an allocation large
 PINNED = 1 << 14  # blocks of pinned memory at a time
 
-# What is counted, of all blocks, large and small ones: blocks, their bytes rounded up, their bytes as asked for.
+# Counters for all, large and small blocks: number, bytes rounded up, bytes as asked for.
 POOLS = ("all", "large_pool", "small_pool")
 KINDS = ("count", "rounded", "requested")
 SERIES = ("current", "peak", "allocated", "freed")

@@ -24,7 +24,7 @@ class Missing(UnsupportedError, AttributeError):
     """A part of torch's CUDA that is not modelled. An AttributeError too, so that `hasattr` says no."""
 
 
-# Classes that torch.cuda builds its own on, and what they are called there.
+# Base classes of torch.cuda's own, by their names there.
 _ABSENT = {
     "_CUDAGraph": ("torch.cuda.CUDAGraph", "call the function itself instead of a graph of it"),
     "_cuda_CUDAAllocator_AllocatorState": ("torch.cuda.CUDAGraph", "call the function itself instead of a graph of it"),
@@ -175,7 +175,7 @@ def prepare() -> None:
     extensions.prepare()
 
 
-# What has taken from torch._C what it needs, in the order in which it is executed anew where the door opens late.
+# Modules that copied names of torch._C; executed anew, in this order, where the door opens late.
 _TAKERS = ("streams", "graphs", "nvtx", "memory")
 
 
@@ -186,4 +186,4 @@ def install() -> None:
         for name in _TAKERS:
             reload(import_module(f"torch.cuda.{name}"))
         reload(torch.cuda)
-    torch.cuda._device_count_nvml = lambda: -1  # nobody asks NVIDIA's library, nor CUDA_VISIBLE_DEVICES
+    torch.cuda._device_count_nvml = lambda: -1  # neither NVIDIA's library nor CUDA_VISIBLE_DEVICES is asked

@@ -17,7 +17,7 @@ from mmulator.doors.imports import after_import
 NAME = "mmulator"  # of the driver among Triton's
 
 # Settings of torch._inductor.config, each in the versions that have it. Kernels are launched by Triton's own launcher, which
-# is ours; they are compiled in this process, as a pool of processes would take longer to start than most programs run.
+# is mmulator's; they are compiled in this process, since a pool of processes takes longer to start than most programs run.
 _SETTINGS = {"use_static_triton_launcher": False, "use_static_cuda_launcher": False, "compile_threads": 1}
 
 

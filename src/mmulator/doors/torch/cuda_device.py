@@ -165,7 +165,7 @@ def functions() -> dict[str, Any]:
         "_cuda_getMemoryFraction": lambda device: 1.0,
         "_CudaDeviceProperties": Properties,
         "_has_cuda": True,
-        # libraries that are not there have settings that nobody reads
+        # settings of libraries that are missing have no effect
         "_cuda_clearCublasWorkspaces": lambda: None,
         "_cuda_get_cudnn_benchmark_limit": lambda: 10,
         "_cuda_set_cudnn_benchmark_limit": lambda limit: None,

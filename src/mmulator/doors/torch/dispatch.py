@@ -46,7 +46,7 @@ def _twin(address: int, size: int) -> torch.UntypedStorage:
             for kept in (_twins, _bases, _known):
                 kept.clear()
         memory = (ctypes.c_char * size).from_address(address) if size else ctypes.create_string_buffer(1)
-        made = torch.frombuffer(memory, dtype=torch.uint8)  # its storage cannot be resized: so results of operators are told
+        made = torch.frombuffer(memory, dtype=torch.uint8)  # cannot be resized, which tells it from results of operators
         found = _twins[address, size] = _storage_of(made)
     return found
 
@@ -159,7 +159,7 @@ def _view_of(result: torch.Tensor, storage: torch.UntypedStorage, given: Sequenc
             ):  # fmt: skip
                 return tensor
             return _as_strided(KEYS, tensor, result.size(), result.stride(), result.storage_offset())
-    made = empty(result.size(), result.dtype)  # memory of constants, or of someone else's
+    made = empty(result.size(), result.dtype)  # memory of constants, or of another library
     alias(made).copy_(result)
     return made
 
@@ -211,7 +211,7 @@ MIXED = frozenset(
         "_foreach_addcmul.Tensor", "_foreach_addcmul_.Tensor", "_foreach_copy_",
     )
 )  # fmt: skip
-# Operators that torch composes of others for all devices, but with parts that only devices it was built for have.
+# Operators that torch composes of others, some of which exist only for devices it was built for.
 COMPOSITE = frozenset("aten::" + name for name in (
     "copy_", "convolution", "_convolution", "convolution_backward",
 ))  # fmt: skip
@@ -220,9 +220,9 @@ COMPOSITE = frozenset("aten::" + name for name in (
 NUMBERS = frozenset((int, float, bool, complex))
 
 
-# What the CPU's kernels say of a type that they do not have.
+# Messages of the CPU's kernels about a type that they do not have.
 REFUSED_TYPE = re.compile(r"not implemented for '(\w+)'|doesn't support tensors of type: (\w+)")
-# What is done then; its arguments are the operator, those of the call and torch's name of the type. Set by retyped.py.
+# Called then, with the operator, the call's arguments and torch's name of the type. Set by retyped.py.
 retyped: Callable[[torch._ops.OpOverload, tuple[Any, ...], dict[str, Any], str], Any] | None = None
 
 # The CPU's generator that an operator draws from, given the program's. Set by random.py.
@@ -236,7 +236,7 @@ class Operator:
         self.op, self.name, self.handle = op, op.name(), op._handle
         schema = op._schema
         self.run = op._handle.redispatch_boxed
-        # A number that stands for a tensor: some operators take it, of the others there is an overload that does.
+        # A number in place of a tensor: some operators take it, others have an overload that does.
         takes = torch._C._should_allow_numbers_as_tensors(op._opname)
         whole = op._op if takes else op._overloadpacket
         self.with_numbers = lambda keys, *args, **kwargs: whole(*args, **kwargs)
@@ -405,7 +405,7 @@ def fallback(op: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:
     return found(*args, **kwargs)
 
 
-# What a tensor of cuda cannot be.
+# Kinds of tensors that cuda does not have here.
 REFUSED = {
     "SparseCUDA": "sparse", "SparseCsrCUDA": "sparse compressed", "QuantizedCUDA": "quantized", "NestedTensorCUDA": "nested",
 }  # fmt: skip

@@ -58,7 +58,7 @@ def _checked(function: Callable[..., Any], check: Callable[[dict[str, Any]], Non
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             given = signature.bind(*args, **kwargs).arguments
-        except TypeError:  # the function says it
+        except TypeError:  # the function itself raises the error
             given = {}
         check(given)
         return function(*args, **kwargs)
@@ -88,7 +88,7 @@ def refuse_loaded(module: Any) -> None:
         try:
             with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
                 kernels = data.find(_KERNELS)
-        except (OSError, ValueError):  # tvm_ffi says it
+        except (OSError, ValueError):  # tvm_ffi itself raises the error
             return
         if kernels >= 0:
             _refused(f"tvm_ffi: {path.name} has kernels of CUDA C++ in it, which run on no CPU")

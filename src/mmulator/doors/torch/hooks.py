@@ -96,7 +96,7 @@ class Table:
         return ctypes.addressof(made)
 
 
-# What torch asks, and what it is answered: functions of allocator.py.
+# Questions of torch, and the functions of allocator.py that answer.
 _OF_HOOKS = {
     "one": ("hasCUDA", "isBuilt", "isAvailable", "hasPrimaryContext", "deviceCount", "getNumGPUs"),
     "zero": (

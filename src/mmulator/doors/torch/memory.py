@@ -10,7 +10,7 @@ import torch
 from mmulator.doors.torch import dispatch, raw
 from mmulator.errors import UnsupportedError
 
-# What fresh memory holds: a signalling NaN of each floating-point type, elsewhere bytes of 0xCD. Hexadecimal, one element.
+# Contents of new memory: a signalling NaN of each floating-point type, else bytes of 0xCD. Hexadecimal, one element.
 _WORDS = {
     torch.float64: "7ff4cdcdcdcdcdcd", torch.float32: "7faccdcd", torch.float16: "7dcd", torch.bfloat16: "7fad",
     torch.complex128: "7ff4cdcdcdcdcdcd", torch.complex64: "7faccdcd", torch.complex32: "7dcd", torch.bool: "01",

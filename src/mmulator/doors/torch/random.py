@@ -105,7 +105,7 @@ class Generator(_Plain, metaclass=_Kind):
 Generator.__name__ = Generator.__qualname__ = "Generator"
 Generator.__module__ = "torch"
 default: Any = None
-_known: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()  # torch hands kernels another object of the same
+_known: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()  # torch gives kernels another object
 
 
 def _say_cuda(generator: Any) -> None:

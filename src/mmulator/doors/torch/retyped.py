@@ -144,7 +144,7 @@ def _moved(op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, A
     given = [encode(name, v) for name, v in zip(names, _mapped(list(args), view))]
     found = op(*given, **{name: encode(name, v) for name, v in _mapped(kwargs, view).items()})
     for made, t in shared:
-        if made.shape != t.shape:  # it was given another one
+        if made.shape != t.shape:  # the operator gave it another shape
             t.resize_(made.shape)
     return _mapped(found, lambda t: views.get(id(t), t.view(rare) if t.dtype == integer else t))
 

@@ -63,7 +63,7 @@ def _binder_of(signature: Any, params: Any, backend: Any) -> Callable[..., Any]:
     arrays.
     """
     bind = _originals["binder"](signature, params, backend)
-    bind.__globals__.setdefault("__name__", "triton.runtime.jit")  # who watches data_ptr() knows it by that
+    bind.__globals__.setdefault("__name__", "triton.runtime.jit")  # the code that watches data_ptr() recognises it by that
 
     def with_arrays(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -93,7 +93,7 @@ def _replace(name: str, function: types.FunctionType) -> None:
     _originals[name].__kwdefaults__ = function.__kwdefaults__
     params = inspect.signature(function).parameters.values()
     if function.__closure__ or any(p.kind != p.POSITIONAL_OR_KEYWORD for p in params):
-        return  # of a form that is not known: it measures by the events of the device
+        return  # a function of unknown form measures by the device's events
     names = ", ".join(p.name for p in params)
     given = ", ".join(f"{p.name!r}: {p.name}" for p in params)
     space: dict[str, Any] = {}

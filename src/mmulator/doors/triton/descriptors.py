@@ -22,7 +22,7 @@ from mmulator.layouts.tensormap.modes import BY_DRIVER as SWIZZLES
 from mmulator.layouts.tensormap.rules import check
 from mmulator.layouts.tensormap.types import BY_DRIVER, BY_NAME, BY_NUMBER, TensorType
 
-PROMOTION = "128B"  # Triton's, of all maps
+PROMOTION = "128B"  # Triton's setting for all maps
 _TYPE = re.compile(r"tensordesc(?:_im2col)?<([^[>]*)\[([^\]]*)\]")
 _RANK = re.compile(r",input_rank=(\d+)")
 

@@ -121,7 +121,7 @@ class Launcher:
                 raise located(error)  # noqa: B904
             raise located(error).with_traceback(None) from None
         except KeyboardInterrupt as stop:
-            if not stop.args or os.environ.get("MMULATOR_TRACEBACK"):  # not of a launch
+            if not stop.args or os.environ.get("MMULATOR_TRACEBACK"):  # an error of another origin than a launch
                 raise
             raise stop.with_traceback(None) from None
         if leave is not None:

@@ -20,7 +20,7 @@ from mmulator.host.module import SANITIZE
 from mmulator.host.report import Report
 from mmulator.isa.chips import as_device
 
-take_arrays()  # whoever asks for a function of this module makes descriptors after that
+take_arrays()  # users of this module make descriptors after its import
 _TYPE = re.compile(r"(.*?)(?::(1|8|16))?\s*$")
 _COMMA = re.compile(r",(?![^<]*>)")  # between types: none within tensordesc<fp16[64, 32]>
 Grid = int | Sequence[int]
@@ -73,7 +73,7 @@ class Compiled:
             raise LaunchError(f"sanitize is {shown(sanitize)}, not True, False, 'strict' or 'raise'")
         sanitize, go_on = sanitize or keep_going, keep_going or (not sanitize and whole.settings.keep_going)
         wanted = whole.settings.sanitize
-        if sanitize:  # who asks reads the report
+        if sanitize:  # the caller reads the report
             wanted = REPORT if sanitize is True else str(sanitize)
         runs.readers = [] if sanitize else whole.readers
         old = runs.settings

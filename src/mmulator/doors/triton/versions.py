@@ -40,7 +40,7 @@ TABLE = {
     (3, 9): Interface(2, _FLAGS),
 }
 OLDEST, NEWEST = min(TABLE), max(TABLE)
-# What the plug-in uses of Triton besides the driver's interface. A newer version that has all of it is taken for the newest.
+# Names of Triton that the plug-in uses besides the driver's interface. A newer version with all of them counts as the newest.
 USED = (
     ("triton.runtime.jit", "create_function_from_signature"), ("triton.runtime.jit", "JITFunction"),
     ("triton.runtime._allocation", "_allocator"), ("triton.runtime.cache", "get_cache_manager"),

@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 
 from mmulator.errors import MmulatorError
 
-_LIBRARIES = ("mmulator", "triton", "torch", "helion")  # whose lines are not the program's
+_LIBRARIES = ("mmulator", "triton", "torch", "helion")  # folders of libraries, whose lines are not the program's
 
 
 @cache

@@ -12,7 +12,7 @@ from mmulator.isa.wmma import ALIGNED
 
 _WIDTH = 76
 
-# Immediates that nobody has to think about: no sign flipped, K-major, the lowest selector, wait for all.
+# Default values of immediates: no sign flipped, K-major, the lowest selector, wait for all.
 _DEFAULTS = {"imm-scale-a": 1, "imm-scale-b": 1}
 WGMMA_BEFORE = ("wgmma.fence.sync.aligned;",)
 WGMMA_AFTER = ("wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;")

@@ -67,7 +67,7 @@ def other_answer(
     for other in _others(text, found):
         try:
             answer = ask(other)
-        except OperandError:  # it has no such element
+        except OperandError:  # the other form has no such element
             continue
         if answer != own or any(h.low != k.low or h.high != k.high for e, f in zip(own, answer)
                                 for h, k in zip(e.holders, f.holders)):  # fmt: skip

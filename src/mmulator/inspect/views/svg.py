@@ -13,7 +13,7 @@ from pathlib import Path
 from mmulator.errors import OperandError, UnsupportedError, installs
 
 THEMES = ("auto", "light", "dark")
-# What a landscape page has room for with margins of 10 mm, be it A4 or letter.
+# Size of a landscape page, A4 or letter, inside margins of 10 mm.
 PAGE_WIDTH, PAGE_HEIGHT = 979, 718
 
 # Four tints for each of eight hues: lanes 4g to 4g + 3 share a hue. Equal steps of lightness in OKLCH.
