@@ -1,6 +1,6 @@
 """Arrays of other libraries as NumPy arrays: torch tensors, DLPack, the buffer protocol, `__array__`.
 
-No library is imported: whoever has a tensor has imported its library. `readable` may copy; `writable` shares memory or refuses.
+No library is imported: a caller with a tensor has imported its library. `readable` may copy; `writable` shares memory or refuses.
 """
 
 from __future__ import annotations
@@ -169,8 +169,7 @@ def writable(value: Any, what: str, error: type[MmulatorError] = OperandError) -
 
 
 def strided(value: Any, what: str, error: type[MmulatorError] = OperandError) -> Array | None:
-    """A NumPy array on the value's memory, as `writable`; a torch tensor that is not contiguous gives a view with its strides.
-    """
+    """A NumPy array on the value's memory, as `writable`; a torch tensor that is not contiguous gives a view with its strides."""
     torch = _torch_of(value)
     if torch is None or str(value.layout) != "torch.strided" or value.is_contiguous():
         return writable(value, what, error)

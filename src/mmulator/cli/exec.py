@@ -1,5 +1,4 @@
-"""`mmulator exec`: runs a program that needs a GPU. Python starts anew, with doors that open as the program imports libraries.
-"""
+"""`mmulator exec`: runs a program that needs a GPU. Python starts anew, with doors that open as the program imports libraries."""
 
 from __future__ import annotations
 

@@ -62,8 +62,7 @@ def print_findings(judged: Judged) -> None:
 
 
 def code_of(findings: Sequence[Finding], strict: bool = False) -> int:
-    """The exit code of a run that is well otherwise: 3 if there are findings of severity error, with `strict` if there are any.
-    """
+    """The exit code of a good run: 3 if there are findings of severity error, with `strict` if there are any."""
     return FOUND if any(strict or f.is_error for f in findings) else 0
 
 

@@ -78,8 +78,7 @@ def check_program(program: list[str]) -> None:
 
 
 def _check_python(path: str) -> None:
-    """Raise WrongUsage for a file that is known to be no Python: Python's own error would be about its first strange character.
-    """
+    """Raise WrongUsage for a file that is known to be no Python: Python's error would be about its first character."""
     from mmulator.cli.output import WrongUsage
 
     try:

@@ -111,8 +111,7 @@ def _load(f: KernelOperand, lanes: int) -> list[str]:
 
 
 def _copy(size: int, lanes: int, to_shared: bool, label: str) -> list[str]:
-    """PTX that copies the block's image between global memory (%image) and the shared array `tile`, 16 bytes a thread and turn.
-    """
+    """PTX that copies the block's image between global memory (%image) and the shared array `tile`, 16 bytes a thread."""
     words = "{%x0, %x1, %x2, %x3}"
     move = (
         [f"ld.global.v4.b32 {words}, [%q];", f"st.shared.v4.b32 [%s], {words};"]

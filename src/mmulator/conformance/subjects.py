@@ -72,8 +72,7 @@ def group(form: Form) -> str:
 
 
 def _signs(form: Form, number: int) -> list[dict[str, int]]:
-    """Choices of signs and transposes, so that every pair of values of any two of them comes up. number: rotates the choices.
-    """
+    """Choices of signs and transposes, so that every pair of values of any two of them comes up. number: rotates the choices."""
     keys = [s.key for s in form.signatures[number] if s.key.startswith(("imm_scale", "imm_trans"))]
     rows = ((0, 0, 0, 0), (1, 0, 1, 1), (0, 1, 1, 0), (1, 1, 0, 1))
     turn = form.n // 8 % 2

@@ -239,8 +239,7 @@ def extent(folder: Path) -> tuple[int, int, int]:
 # Replay --------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Replay:
-    """The comparison of one vector: executions, words that the digests cover, how many executions differ, the first difference.
-    """
+    """A compared vector: executions, words that the digests cover, how many executions differ, the first difference."""
 
     executions: int
     words: int

@@ -48,8 +48,7 @@ def tensor_map(array: np.ndarray, options: Mapping[str, Any], where: str) -> Ten
 
 
 def resolve(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """The value to launch with: a MapOf becomes its TensorMap, every other value stays. Raises LaunchError for an unknown name.
-    """
+    """The value to launch with: a MapOf becomes its TensorMap, others stay. Raises LaunchError for an unknown name."""
     if not isinstance(value, MapOf):
         return value
     if value.of not in arrays:

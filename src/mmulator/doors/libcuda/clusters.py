@@ -103,8 +103,7 @@ def max_active_clusters(out: int, handle: int, config: int) -> None:
 
 @api("cuOccupancyMaxPotentialClusterSize", "ppp")
 def max_cluster_size(out: int, handle: int, config: int) -> None:
-    """Write the largest cluster size of which the device holds one. The cluster that the configuration names does not matter.
-    """
+    """Write the largest cluster size of which the device holds one. The cluster that the configuration names does not matter."""
     kernel, asked = state().find(handle, CudaKernel), configuration(config)
     most = MAX_CLUSTER if cluster_attributes(kernel)[NON_PORTABLE] else PORTABLE_CLUSTER
     held = [n for n in range(1, most + 1) if active(kernel, n, asked.block, asked.shared)]

@@ -88,8 +88,7 @@ def library(soname: str, functions: Sequence[str], noted: Sequence[str], machine
 
 
 def _note(at: int, count: int, ring: int) -> bytes:
-    """The code that notes a call: function %eax, arguments %rdi and %rsi. The number is written last: then the entry is whole.
-    """
+    """The code that notes a call: function %eax, arguments %rdi and %rsi. The number is written last: then the entry is whole."""
     code = b"\xb9\x01\0\0\0"  # mov $1, %ecx
     code += b"\xf0\x48\x0f\xc1\x0d" + struct.pack("<i", count - (at + len(code) + 9))  # lock xadd %rcx, count(%rip)
     code += b"\x0f\xb7\xc9"  # movzwl %cx, %ecx

@@ -152,8 +152,7 @@ def _run_tuned(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 @cache
 def _unfit() -> tuple[type[Exception], ...]:
-    """Exceptions that leave a configuration out: Triton's for what a chip does not hold, and those for what is not supported.
-    """
+    """Exceptions that leave a configuration out: Triton's for what a chip does not hold, and those for what is not supported."""
     from triton.compiler.errors import CompileTimeAssertionFailure
     from triton.runtime import errors
 

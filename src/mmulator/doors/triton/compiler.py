@@ -1,5 +1,4 @@
-"""The compiler part of the plug-in, which Triton requires. NVIDIA's own back end of Triton compiles; this one claims no target.
-"""
+"""The compiler part of the plug-in, which Triton requires. NVIDIA's back end of Triton compiles; this one claims no target."""
 
 from __future__ import annotations
 

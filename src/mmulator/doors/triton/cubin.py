@@ -1,5 +1,4 @@
-"""Registers, spills and threads of a cubin's kernel. A cubin is ELF, with NVIDIA's sections `.text.NAME` and `.nv.info.NAME`.
-"""
+"""Registers, spills and threads of a cubin's kernel. A cubin is ELF, with NVIDIA's sections `.text.NAME` and `.nv.info.NAME`."""
 
 from __future__ import annotations
 

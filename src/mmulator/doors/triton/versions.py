@@ -50,8 +50,7 @@ USED = (
 
 
 def interface() -> Interface:
-    """The interface of the installed Triton. Raises UnsupportedError for a version that is too old, or newer and too different.
-    """
+    """The interface of the installed Triton. Raises UnsupportedError for a version that is too old or too different."""
     import triton
 
     found = str(getattr(triton, "__version__", "of no version"))

@@ -80,8 +80,7 @@ def check_tile(
 
 
 def _majorness(tile: Tile) -> Iterator[Diagnostic]:
-    """Diagnostics of a matrix by itself, which may lie as in the specification's figures although no instruction reads it so.
-    """
+    """Diagnostics of a matrix by itself, which may lie as in the specification's figures although no instruction reads it so."""
     if tile.mn_major and tile.element.bits != 16:
         yield Diagnostic(
             "error",
@@ -128,8 +127,7 @@ def _before(d: MatrixDescriptor, base: int) -> Diagnostic:
 
 
 def _inside_atom(placed: Placed, base: int | None) -> Iterator[Diagnostic]:
-    """Diagnostics of a start inside an atom: right only as long as the tile stays in rows of that atom, or all rows are packed.
-    """
+    """Diagnostics of a start inside an atom: right only if the tile stays in rows of that atom, or all rows are packed."""
     d, tile, mode = placed.descriptor, placed.tile, placed.descriptor.mode
     if not mode.mask:
         return

@@ -106,8 +106,7 @@ def draw_box(box: TensorBox, theme: str = "auto") -> str:
 
 
 def _short(box: TensorBox, chunk: Chunk) -> Drawn:
-    """A cell of the picture; for tensors of many dimensions its name has the row of the box and the innermost coordinate alone.
-    """
+    """A cell of the picture; with many dimensions its name has the row of the box and the innermost coordinate alone."""
     cell = _drawn(box, chunk)
     if chunk.filled or len(chunk.at) <= 2:
         return cell
