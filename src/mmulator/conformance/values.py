@@ -282,6 +282,7 @@ def _as_f32(t: ElementType, raw: Array) -> NDArray[np.float32]:
 
 def floor(s: RandomStream, p: MatrixProblem, count: int) -> Three:
     """Sums whose largest term is near the least exponent of alignment, with terms at the last bit that this leaves.
+
     Most C are zero, since others are larger than that exponent.
     """
     sa, sb, sc = _shapes(p, count)
