@@ -28,7 +28,7 @@ def _aligned(size: int) -> int:
     return -(-size // _ALIGNED) * _ALIGNED
 
 
-class Written:
+class LinkedArrays:
     """Arrays in contiguous memory, `data`, and the addresses to insert into it: (offset, target)."""
 
     def __init__(self, reachable: Iterable[np.ndarray], functions: Mapping[int, str]) -> None:
@@ -85,7 +85,7 @@ class Written:
 
 
 def memory_of(data: bytes | memoryview, references: Iterable[tuple[int, Place]], functions: Mapping[str, int]) -> np.ndarray:
-    """The bytes of a Written, with the addresses of this process. Raises LookupError if some code is not stored."""
+    """The bytes of a LinkedArrays, with the addresses of this process. Raises LookupError if some code is not stored."""
     memory = np.zeros(len(data) + _ALIGNED, np.uint8)
     skip = -memory.ctypes.data % _ALIGNED
     memory = memory[skip : skip + len(data)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mmulator.codegen.engine import Objects, Piece, afterwards
+from mmulator.codegen.engine import CompiledObject, Objects, afterwards
 from mmulator.codegen.loading import ensure, ensure_named, symbols
 from mmulator.codegen.locks import remaining
 from mmulator.errors import MmulatorError
@@ -53,7 +53,7 @@ class BlockCode:
         self.cached = True
         self.keys: list[str] = []
         self.natives: list[str] = []
-        self._pieces: list[Piece] = []
+        self._pieces: list[CompiledObject] = []
         self._texts: Callable[[], Sequence[str]] = list  # of the pieces
         self._taken: list[tuple[str, range]] = []  # texts, and their blocks
         self._kept: list[Objects] = []  # all that was ever in the table
@@ -64,7 +64,7 @@ class BlockCode:
     def take(self, text: str, group: range) -> None:
         """Add the LLVM text of a group of blocks, to be compiled. Raises TimeUp (codegen/locks.py)."""
         remaining()
-        piece = Piece(text, LEVEL, QUICK)
+        piece = CompiledObject(text, LEVEL, QUICK)
         self._pieces.append(piece)
         self._taken.append((text, group))
         self.cached &= piece.cached
@@ -94,7 +94,7 @@ class BlockCode:
         """
         code = cls(blocks)
         for key in keys:
-            piece = Piece.found(key)
+            piece = CompiledObject.found(key)
             if piece is None:
                 raise LookupError(key)
             code._pieces.append(piece)
@@ -153,7 +153,7 @@ class BlockCode:
         if all(piece.is_of(text, LEVEL) for piece, text in both):
             self._next([], both)
 
-    def _next(self, codes: list[bytes], rest: list[tuple[Piece, str]]) -> None:
+    def _next(self, codes: list[bytes], rest: list[tuple[CompiledObject, str]]) -> None:
         def work() -> bytes:
             piece, text = rest[0]
             codes.append(piece.better(text, LEVEL) if piece.quick else piece.code())

@@ -14,7 +14,7 @@ import numpy as np
 from mmulator.compiler.code import BlockCode
 from mmulator.compiler.emit.tables import MatrixTables
 from mmulator.lazy import cached_property
-from mmulator.native.state import Callee, Kind
+from mmulator.native.state import Callee, OperationKind
 from mmulator.program.image import ModuleImage, SharedLayout
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Lowered(Protocol):
 
 
 @dataclass(frozen=True)
-class Facts:
+class KernelFacts:
     """The facts about a kernel that a launch needs, as plain data.
 
     name: name of the kernel.
@@ -88,10 +88,10 @@ class CompiledKernel:
     piece: blocks of code that a worker ran at once in the last launch; 0 if unknown.
     """
 
-    facts: Facts
+    facts: KernelFacts
     image: ModuleImage
     matrix: MatrixTables
-    queues: dict[Kind, int]
+    queues: dict[OperationKind, int]
     movers: dict[int, int]
     blocks: BlockCode
     lower: Callable[[], Lowered] = field(repr=False)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mmulator.demangle import base_name
-from mmulator.isa.effects import Memory, Queue
+from mmulator.isa.effects import MemoryEffect, Queue
 from mmulator.isa.types import type_bits
 from mmulator.launch.arena import bytes_at
 from mmulator.launch.grid import Grid
@@ -78,7 +78,7 @@ def _named(ins: Instruction) -> str:
     return at.base.name if at is not None and isinstance(at.base, Symbol) else ""
 
 
-def about(grid: Grid, k: Known, is_one: Callable[[Instruction], bool]) -> list[Instruction]:
+def about(grid: Grid, k: MbarrierState, is_one: Callable[[Instruction], bool]) -> list[Instruction]:
     """Instructions of the kernel that satisfy `is_one` and may operate on the mbarrier k, sorted by line. An instruction that
     names a different variable is left out.
     """
@@ -87,19 +87,19 @@ def about(grid: Grid, k: Known, is_one: Callable[[Instruction], bool]) -> list[I
     return sorted(found.values(), key=lambda i: (i.span.source.name, i.span.line))
 
 
-def makers(grid: Grid, k: Known) -> list[Instruction]:
+def makers(grid: Grid, k: MbarrierState) -> list[Instruction]:
     """Instructions that may initialise the mbarrier k."""
     return about(grid, k, lambda ins: operates(ins) and "init" in ins.modifiers)
 
 
-def arrivers(grid: Grid, k: Known) -> list[Instruction]:
+def arrivers(grid: Grid, k: MbarrierState) -> list[Instruction]:
     """Instructions that may arrive at the mbarrier k."""
     return about(grid, k, arrives)
 
 
 def operates(ins: Instruction) -> bool:
     """Whether an instruction operates on an mbarrier."""
-    return ins.effects.counted_as == "barrier" and ins.effects.memory is not Memory.NONE
+    return ins.effects.counted_as == "barrier" and ins.effects.memory is not MemoryEffect.NONE
 
 
 def ends(ins: Instruction) -> bool:
@@ -114,7 +114,7 @@ def arrives(ins: Instruction) -> bool:
 
 # what is known ------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class Event:
+class MbarrierEvent:
     """An operation of a lane at an mbarrier. phase: the mbarrier's phase at that time, counted from 0."""
 
     cta: ResidentCta
@@ -129,7 +129,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Known:
+class MbarrierState:
     """An mbarrier, with what native code recorded about it.
 
     cta: the block whose shared memory holds it.
@@ -152,11 +152,11 @@ class Known:
     phases: int | None = None
     expected: int = 0
     came: int = 0
-    made: Event | None = None
-    ended: Event | None = None
-    arrived: Event | None = None
-    asked: Event | None = None
-    brought: Event | None = None
+    made: MbarrierEvent | None = None
+    ended: MbarrierEvent | None = None
+    arrived: MbarrierEvent | None = None
+    asked: MbarrierEvent | None = None
+    brought: MbarrierEvent | None = None
 
     def name(self, here: ResidentCta | None) -> str:
         """Name of the mbarrier: `full[2] (shared 0x410)`, with its block unless that is `here`. here: the block of the reader,
@@ -192,13 +192,13 @@ class Known:
         return f"phase {self.phases}" if self.phases is not None else f"the phase of parity {self.word.phase}"
 
 
-def _event(resident: Resident, who: Any) -> Event | None:
+def _event(resident: Resident, who: Any) -> MbarrierEvent | None:
     if not who["site"]:
         return None
     warps = resident.grid.shape.warps
     cta = ResidentCta(resident, int(who["warp"]) // warps)
     ins = resident.grid.kernel.sites[int(who["site"]) - 1]
-    return Event(cta, int(who["warp"]) % warps, int(who["lane"]), int(who["phase"]), ins)
+    return MbarrierEvent(cta, int(who["warp"]) % warps, int(who["lane"]), int(who["phase"]), ins)
 
 
 def on_host(resident: Resident, address: int) -> int:
@@ -210,7 +210,7 @@ def on_host(resident: Resident, address: int) -> int:
     return resident.arena.at(resident.shared[address >> RANK_SHIFT]) + (address & (1 << RANK_SHIFT) - 1) - SHARED_BASE
 
 
-def known(resident: Resident, at: int) -> Known:
+def known(resident: Resident, at: int) -> MbarrierState:
     """The mbarrier at an address of the host. at: lies in the shared memory of one of the cluster's CTAs."""
     shared = resident.grid.shape.shared
     starts = [resident.arena.at(name) for name in resident.shared]
@@ -218,10 +218,10 @@ def known(resident: Resident, at: int) -> Known:
     cta, word = ResidentCta(resident, rank), Mbarrier.decode(int(bytes_at(at, 8).view(np.uint64)[0]))
     found = [a for a in _accounts(resident) if int(a["at"]) == at]
     if not found:
-        return Known(cta, at, at - starts[rank], word, False)
+        return MbarrierState(cta, at, at - starts[rank], word, False)
     a = found[0]
     events = {name: _event(resident, a[name]) for name in ("made", "ended", "arrived", "asked", "brought")}
-    return Known(
+    return MbarrierState(
         cta, at, at - starts[rank], word, bool(a["valid"]), int(a["phase"]), int(a["expected"]), int(a["came"]), **events
     )
 
@@ -233,13 +233,13 @@ def _accounts(resident: Resident) -> Any:
 
 
 # what is under way --------------------------------------------------------------------------------------------------
-def under_way(k: Known) -> list[Event]:
+def under_way(k: MbarrierState) -> list[MbarrierEvent]:
     """Events that issued the asynchronous operations which k still awaits."""
     resident = k.cta.resident
     return [*_transfers(resident, k), *_copies(resident, k)]
 
 
-def _transfers(resident: Resident, k: Known) -> Iterator[Event]:
+def _transfers(resident: Resident, k: MbarrierState) -> Iterator[MbarrierEvent]:
     if not resident.grid.kernel.movers:
         return
     for t in resident.arena.view("transfers", _TRANSFER)[:TRANSFERS]:
@@ -248,7 +248,7 @@ def _transfers(resident: Resident, k: Known) -> Iterator[Event]:
             yield _by(resident, int(t["warp"]), int(t["lane"]), int(t["site"]))
 
 
-def _copies(resident: Resident, k: Known) -> Iterator[Event]:
+def _copies(resident: Resident, k: MbarrierState) -> Iterator[MbarrierEvent]:
     if COPIES not in resident.grid.kernel.queues:
         return
     for cta in resident.each():
@@ -257,10 +257,10 @@ def _copies(resident: Resident, k: Known) -> Iterator[Event]:
             for number in range(int(queue["done"]), int(queue["issued"])):
                 o = cta.operation(COPIES, warp, number)["operation"]
                 if o["completes"] != Completes.GROUP and int(o["barrier"]) == k.at:
-                    yield Event(cta, warp, int(o["lane"]), k.phases or 0, resident.grid.kernel.sites[int(o["site"])])
+                    yield MbarrierEvent(cta, warp, int(o["lane"]), k.phases or 0, resident.grid.kernel.sites[int(o["site"])])
 
 
-def _by(resident: Resident, warp: int, lane: int, site: int) -> Event:
+def _by(resident: Resident, warp: int, lane: int, site: int) -> MbarrierEvent:
     number = (warp - resident.arena.at("warps")) // Warp.size
     warps = resident.grid.shape.warps
-    return Event(ResidentCta(resident, number // warps), number % warps, lane, 0, resident.grid.kernel.sites[site])
+    return MbarrierEvent(ResidentCta(resident, number // warps), number % warps, lane, 0, resident.grid.kernel.sites[site])

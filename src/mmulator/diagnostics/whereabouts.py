@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from mmulator.diagnostics.mbarriers import Known, known, place_text
+from mmulator.diagnostics.mbarriers import MbarrierState, known, place_text
 from mmulator.isa.effects import Ends
 from mmulator.launch.grid import Grid
 from mmulator.launch.resident import ResidentCta
@@ -19,7 +19,7 @@ State = Literal["runs", "waits", "held", "barrier", "sleeps"]
 
 
 @dataclass(frozen=True)
-class Group:
+class LaneGroup:
     """Lanes of a warp at one place.
 
     state: "held" if they wait for lanes of their own warp, "waits" for other warps of the warpgroup, "sleeps" for a phase of
@@ -31,7 +31,7 @@ class Group:
     state: State
     instruction: Instruction | None
     barrier: int = -1
-    mbarrier: Known | None = None
+    mbarrier: MbarrierState | None = None
     cta: ResidentCta | None = None
 
     def __str__(self) -> str:
@@ -59,12 +59,12 @@ def lanes_text(mask: int) -> str:
     return f"{one} " + ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in runs)
 
 
-def groups(grid: Grid, cta: ResidentCta) -> list[Group]:
+def groups(grid: Grid, cta: ResidentCta) -> list[LaneGroup]:
     """The groups of all lanes of a CTA that have not exited, in the order of warps."""
     return [g for w in cta.warps for g in _of_warp(grid.kernel.program, cta, w)]
 
 
-def _of_warp(program: Program, cta: ResidentCta, w: Any) -> Iterator[Group]:
+def _of_warp(program: Program, cta: ResidentCta, w: Any) -> Iterator[LaneGroup]:
     left = int(w["live"])
     frames, pcs = w["lane_frame"], w["lane_pc"]
     while left:
@@ -75,9 +75,9 @@ def _of_warp(program: Program, cta: ResidentCta, w: Any) -> Iterator[Group]:
         left &= ~lanes
         ins = instruction_at(program, int(pcs[lane]), state)
         if state == "sleeps":
-            yield Group(int(w["index"]), lanes, state, ins, -1, known(cta.resident, barrier), cta)
+            yield LaneGroup(int(w["index"]), lanes, state, ins, -1, known(cta.resident, barrier), cta)
         else:
-            yield Group(int(w["index"]), lanes, state, ins, barrier)
+            yield LaneGroup(int(w["index"]), lanes, state, ins, barrier)
 
 
 def _state(w: Any, lane: int) -> tuple[State, int]:
@@ -108,7 +108,7 @@ def instruction_at(program: Program, pc: int, state: State) -> Instruction | Non
     return None
 
 
-def warps_text(found: list[Group], most: int = MOST) -> str:
+def warps_text(found: list[LaneGroup], most: int = MOST) -> str:
     """Places of warps in words, with equal warps together: `warp 0: lanes 0 to 15 at ...; lanes 16 to 31 ...; warps 1 to 3:
     ...`.
     """
@@ -131,7 +131,7 @@ def arrived_text(cta: ResidentCta) -> str:
     return "".join(f"; {text}" for text in said)
 
 
-def everywhere(first: ResidentCta, found: Sequence[tuple[ResidentCta, list[Group]]]) -> str:
+def everywhere(first: ResidentCta, found: Sequence[tuple[ResidentCta, list[LaneGroup]]]) -> str:
     """Places of the lanes of all CTAs of a cluster: `first` comes first, and CTAs with equal texts are named together."""
     said: dict[str, list[ResidentCta]] = {}
     for cta, groups in sorted(found, key=lambda x: x[0].rank != first.rank):

@@ -12,9 +12,9 @@ from enum import IntEnum
 from typing import Any
 
 from mmulator.errors import must_be
-from mmulator.isa.effects import Effects, Ends, Memory, Queue, Step, Together
+from mmulator.isa.effects import Effects, Ends, MemoryEffect, Queue, Step, Together
 from mmulator.program.calls import cycles, reached
-from mmulator.ptx.tree import Function, Immediate, Instruction, Label, LabelRef, Module, Operand, Reg, Symbol, flatten
+from mmulator.ptx.tree import Function, Immediate, Instruction, Label, LabelRef, Operand, ParsedModule, Reg, Symbol, flatten
 
 BUILTINS = ("vprintf", "__assertfail")  # functions of CUDA's runtime that can be called
 
@@ -74,7 +74,7 @@ class Program:
     pointed: functions whose address is taken; only these can be called through pointers.
     """
 
-    module: Module
+    module: ParsedModule
     functions: dict[str, FunctionBlocks]
     blocks: list[Block]
     groups: list[tuple[tuple[str, ...], bool]]
@@ -114,7 +114,7 @@ def accesses_memory(block: Block) -> bool:
     thread sleeps.
     """
     every = (*block.body, *([block.last] if block.last is not None else ()))
-    accesses = any(i.effects.memory is not Memory.NONE and i.effects.ends is not Ends.WAIT for i in every)
+    accesses = any(i.effects.memory is not MemoryEffect.NONE and i.effects.ends is not Ends.WAIT for i in every)
     return block.ending is Ends.CALL or accesses
 
 
@@ -139,7 +139,7 @@ def partners(ins: Instruction) -> Here:
 
 
 def build(
-    module: Module, entry: Function, prepare: Callable[[Function], Function] = lambda f: f, *, longest: int = LONGEST
+    module: ParsedModule, entry: Function, prepare: Callable[[Function], Function] = lambda f: f, *, longest: int = LONGEST
 ) -> Program:
     """The program of `entry` and of the functions that it can reach.
 

@@ -12,7 +12,7 @@ from mmulator.source import Source, Span
 
 
 @dataclass(frozen=True)
-class Head:
+class KernelHead:
     """The declaration of a kernel. static_shared: bytes of shared memory that it and the functions which it reaches declare."""
 
     name: str
@@ -33,7 +33,7 @@ class Outline:
 
     version: tuple[int, int]
     target: Target
-    entries: tuple[Head, ...]
+    entries: tuple[KernelHead, ...]
     variables: tuple[Variable, ...]
     functions: tuple[str, ...]
 
@@ -95,7 +95,7 @@ def of_data(data: Mapping[str, Any], source: Source) -> Outline:
     return Outline(
         (major, minor), Target(*data["target"]),
         tuple(
-            Head(name, tuple(map(parameter, params)), {d: tuple(values) for d, values in directives.items()}, shared)
+            KernelHead(name, tuple(map(parameter, params)), {d: tuple(values) for d, values in directives.items()}, shared)
             for name, params, directives, shared in data["entries"]
         ),
         tuple(map(variable, data["variables"])), tuple(data["functions"]),

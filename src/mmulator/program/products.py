@@ -22,7 +22,7 @@ Tokens = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True)
-class Tile:
+class ProductTile:
     """Products [row][column][step], as indices in the block's body. Products of one row and step have the same A, those of one
     column and step the same B; D of a step is C of the next step and is not used otherwise.
     """
@@ -43,7 +43,7 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Group:
+class ProductGroup:
     """Products of one form (and sparsity selector) that are all computed at the place of the last.
 
     form: their form.
@@ -52,7 +52,7 @@ class Group:
     """
 
     form: Form
-    tiles: tuple[Tile, ...]
+    tiles: tuple[ProductTile, ...]
     first: int
     last: int
 
@@ -78,7 +78,7 @@ class _Chain:
 _SEVERAL = _Chain()
 
 
-class _Finder:
+class _ProductFinder:
     def __init__(self, block: Block, live_out: Collection[str], joins: Callable[[Instruction], bool]) -> None:
         self.body, self.joins = block.body, joins
         self.facts = [uses_and_defs(ins) for ins in block.body]
@@ -92,7 +92,7 @@ class _Finder:
             for name in defs:
                 self.writes[name].append(n)
         self.version: dict[str, int] = defaultdict(int)
-        self.groups: list[Group] = []
+        self.groups: list[ProductGroup] = []
         self.start()
 
     def start(self) -> None:
@@ -107,10 +107,10 @@ class _Finder:
         """Finish the current group, which is computed before the next instruction."""
         if self.form is not None:
             numbers = [n for chain in self.chains for n in chain.members]
-            self.groups.append(Group(self.form, tuple(_tiles(self.chains)), min(numbers), max(numbers)))
+            self.groups.append(ProductGroup(self.form, tuple(_tiles(self.chains)), min(numbers), max(numbers)))
         self.start()
 
-    def find(self) -> list[Group]:
+    def find(self) -> list[ProductGroup]:
         for n, ins in enumerate(self.body):
             uses, defs = self.facts[n]
             if ins.guard is None and self.joins(ins):
@@ -191,7 +191,7 @@ def _names(tokens: Tokens) -> list[str]:
     return [t for t in tokens if isinstance(t, str)]
 
 
-def _tiles(chains: list[_Chain]) -> Iterable[Tile]:
+def _tiles(chains: list[_Chain]) -> Iterable[ProductTile]:
     """Chains arranged as full rectangles: chains of one length, and rows with the same columns together."""
     left = chains
     while left:
@@ -206,12 +206,12 @@ def _tiles(chains: list[_Chain]) -> Iterable[Tile]:
             for row in grid.values():
                 alike[frozenset(row)].append(row)
             for rows in alike.values():
-                yield Tile(tuple(tuple(tuple(row[b].members) for b in rows[0]) for row in rows))
+                yield ProductTile(tuple(tuple(tuple(row[b].members) for b in rows[0]) for row in rows))
         left = again
 
 
-def groups(block: Block, live_out: Collection[str], joins: Callable[[Instruction], bool]) -> list[Group]:
+def groups(block: Block, live_out: Collection[str], joins: Callable[[Instruction], bool]) -> list[ProductGroup]:
     """The products of a block for which `joins` is true, in groups in the order of their computation. live_out: registers that
     are read behind the block.
     """
-    return _Finder(block, live_out, joins).find()
+    return _ProductFinder(block, live_out, joins).find()

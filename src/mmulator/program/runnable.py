@@ -17,7 +17,7 @@ from mmulator.isa.targets import DEVICES, Target, default_device
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.program.blocks import BUILTINS
 from mmulator.program.uses import signature_of
-from mmulator.ptx.tree import Function, Immediate, Instruction, Module, Symbol, VectorOperand, flatten
+from mmulator.ptx.tree import Function, Immediate, Instruction, ParsedModule, Symbol, VectorOperand, flatten
 from mmulator.source import Span
 
 
@@ -39,18 +39,18 @@ class Unsupported:
         return UnsupportedError(f"{self.name} cannot be run: {self.reason}", span=self.span, rule=rule, hint=self.hint)
 
 
-def unsupported(module: Module) -> tuple[Unsupported, ...]:
+def unsupported(module: ParsedModule) -> tuple[Unsupported, ...]:
     """All parts of a module that raise UnsupportedError at a launch, in order."""
     return (*_target(module), *_of(module, module.functions))
 
 
-def require_supported(module: Module, functions: Iterable[Function]) -> None:
+def require_supported(module: ParsedModule, functions: Iterable[Function]) -> None:
     """Raise UnsupportedError for the first part of these functions that cannot be run."""
     for item in _of(module, functions):
         raise item.error
 
 
-def _target(module: Module) -> Iterator[Unsupported]:
+def _target(module: ParsedModule) -> Iterator[Unsupported]:
     """The .target, if it is for a chip that is not modelled and no modelled chip runs its code; a launch checks its device
     itself.
     """
@@ -64,7 +64,7 @@ def _target(module: Module) -> Iterator[Unsupported]:
     )  # fmt: skip
 
 
-def _of(module: Module, functions: Iterable[Function]) -> Iterator[Unsupported]:
+def _of(module: ParsedModule, functions: Iterable[Function]) -> Iterator[Unsupported]:
     for function in functions:
         yield from _predicates(function)
         for ins in function.instructions:
@@ -81,7 +81,7 @@ def _predicates(function: Function) -> Iterator[Unsupported]:
             )  # fmt: skip
 
 
-def reasons(ins: Instruction, function: Function, module: Module) -> Iterator[Unsupported]:
+def reasons(ins: Instruction, function: Function, module: ParsedModule) -> Iterator[Unsupported]:
     """All reasons why an instruction cannot be run; none for an illegal instruction."""
     if isinstance(ins.found, NoForm):
         return
@@ -95,7 +95,7 @@ def reasons(ins: Instruction, function: Function, module: Module) -> Iterator[Un
             yield from _symbol(ins, operand, function, module)
 
 
-def _symbol(ins: Instruction, operand: Symbol, function: Function, module: Module) -> Iterator[Unsupported]:
+def _symbol(ins: Instruction, operand: Symbol, function: Function, module: ParsedModule) -> Iterator[Unsupported]:
     name = operand.name
     elsewhere = Unsupported(
         name, "declared here but defined elsewhere", _section(ins), operand.span, "link the modules into one first"

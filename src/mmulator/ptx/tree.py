@@ -173,7 +173,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Arguments:
+class ArgumentList:
     """`(a, b, ...)` of a call: its results or its arguments."""
 
     elements: tuple[Operand, ...]
@@ -191,7 +191,7 @@ Operand: TypeAlias = (
     | PredicatePair
     | VectorOperand
     | Address
-    | Arguments
+    | ArgumentList
 )
 
 
@@ -325,7 +325,7 @@ class Function:
 
 
 @dataclass(frozen=True)
-class Module:
+class ParsedModule:
     """A PTX module.
 
     version: (major, minor) of .version.
@@ -371,7 +371,7 @@ def flatten(operands: Iterable[Operand]) -> Iterator[Operand]:
     """Operands, with vectors, arguments, pairs and addresses replaced by their parts."""
     for o in operands:
         match o:
-            case VectorOperand(elements=elements) | Arguments(elements=elements):
+            case VectorOperand(elements=elements) | ArgumentList(elements=elements):
                 yield from flatten(elements)
             case PredicatePair(p=p, q=q):
                 yield from (p, q)

@@ -15,7 +15,7 @@ from mmulator.ptx.tree import Instruction
 
 
 @dataclass(frozen=True)
-class Context:
+class FindingContext:
     """A launch and one entry of its table of findings (sanitizer/state.py: Found)."""
 
     grid: Grid

@@ -28,7 +28,7 @@ _RULE = "NVIDIA does not document the layout; "
 
 
 @dataclass(frozen=True)
-class Buffer:
+class CompressedBuffer:
     """The layout of a buffer's metadata.
 
     places: int64 [copies, M, chunks], places of nibbles, counted from the end of the values (the low half of byte 0 first).
@@ -41,7 +41,7 @@ class Buffer:
     size: int
 
 
-def compressed(m: int, k: int, element: str) -> Buffer:
+def compressed(m: int, k: int, element: str) -> CompressedBuffer:
     """The layout that torch._cslt_compress writes. Raises UnsupportedError for types and shapes that were not measured."""
     if element not in _TYPES:
         raise UnsupportedError(
@@ -57,18 +57,18 @@ def compressed(m: int, k: int, element: str) -> Buffer:
     place = place + 64 * across * (column // across + row // 64 * tiles)
     count = -(-m // 64) * tiles * 64 * across
     if element != "tf32":
-        return Buffer(place[None], count // 2, count // 2)
-    return Buffer(np.stack([place, count + _packer_places(m, k // chunk)]), (count + m * k // chunk) // 2, count)
+        return CompressedBuffer(place[None], count // 2, count // 2)
+    return CompressedBuffer(np.stack([place, count + _packer_places(m, k // chunk)]), (count + m * k // chunk) // 2, count)
 
 
-def packed(m: int, k: int, element: str) -> Buffer:
+def packed(m: int, k: int, element: str) -> CompressedBuffer:
     """The layout that torch._sparse_semi_structured_tile writes for cuSPARSELt. Raises UnsupportedError for types that it does
     not support.
     """
     if element not in ("f16", "bf16"):
         raise UnsupportedError(f"PyTorch's own packer has no .{element}", hint="it has .f16 and .bf16")
     _check(m, k, element, 128, "PyTorch's own packer has M and K that are multiples of 128")
-    return Buffer(_packer_places(m, k // 4)[None], m * k // 8, m * k // 8)
+    return CompressedBuffer(_packer_places(m, k // 4)[None], m * k // 8, m * k // 8)
 
 
 def _packer_places(m: int, chunks: int) -> Index:

@@ -128,7 +128,7 @@ def _check_dtype(values: Array, form: Form) -> None:
         raise OperandError(f"packed of {values.dtype}; .{form.atype} of {form} is {element_dtype(form.atype)}")
 
 
-def _buffer(shape: tuple[int, ...], form: Form, backend: str) -> cusparselt.Buffer:
+def _buffer(shape: tuple[int, ...], form: Form, backend: str) -> cusparselt.CompressedBuffer:
     layout = cusparselt.compressed if backend == "cusparselt" else cusparselt.packed
     return layout(shape[0], shape[1], form.atype.name)
 
@@ -152,7 +152,7 @@ def _to_buffer(s: Compressed, backend: str) -> Array:
     return out
 
 
-def _elements(m: int, k: int, size: int, layout: cusparselt.Buffer) -> int:
+def _elements(m: int, k: int, size: int, layout: cusparselt.CompressedBuffer) -> int:
     """Number of elements of PyTorch's tensor, which consists of M whole rows."""
     return -(-(m * k // 2 * size + layout.size) // (m * size)) * m
 

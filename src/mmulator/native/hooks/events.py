@@ -245,7 +245,7 @@ def mbarrier_waited(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32
     """Called when lanes (each at host[lane]) learn that the phase of their parity is complete."""
 
 
-class Shape(IntEnum):
+class PayloadShape(IntEnum):
     """The way in which the payload of a transfer describes its bytes."""
 
     PLAIN = 0  # native/asynchrony/bulk.py: TO, FROM, BYTES

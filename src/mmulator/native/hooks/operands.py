@@ -9,7 +9,7 @@ from mmulator.codegen.types import i64, ptr_to, u32, u64
 from mmulator.native.state import Warp
 
 
-class Operand(IntEnum):
+class UniformOperand(IntEnum):
     """Operands that must be equal in all threads; OPERAND_NAMES has their names in the specification."""
 
     A_DESC = 0

@@ -19,7 +19,7 @@ TYPES: Mapping[str, tuple[int, int]] = {
 
 
 @dataclass(eq=False, slots=True)
-class Product:
+class Multiplication:
     """A product and its readers.
 
     at: the statement that computes it.
@@ -46,10 +46,10 @@ class Product:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldProduct:
     """The content of a register: a product, possibly with its sign changed."""
 
-    product: Product
+    product: Multiplication
     negated: bool
     behind: bool = False  # a neg or a product by 1 with .ftz
 

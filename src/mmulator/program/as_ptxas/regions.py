@@ -37,7 +37,7 @@ class _Segment:
 
 
 @dataclass(frozen=True)
-class Regions:
+class CodeRegions:
     """The regions of a function.
 
     place: reachable statement -> (region, position in it).
@@ -56,7 +56,7 @@ class Regions:
     cuts: frozenset[int]
 
 
-def regions_of(function: Function, dead: AbstractSet[int] = frozenset()) -> Regions:
+def regions_of(function: Function, dead: AbstractSet[int] = frozenset()) -> CodeRegions:
     """The regions of a function: its body is cut at branches, and segments with only one way between them are joined.
 
     dead: statements that are removed first, and do not cut.
@@ -79,7 +79,7 @@ def regions_of(function: Function, dead: AbstractSet[int] = frozenset()) -> Regi
             count[region[s]] += 1
         if s not in joined:
             successors[region[s]].update(region[t] for t in _targets(segments, labels, s))
-    return Regions(
+    return CodeRegions(
         place, {r: frozenset(t) for r, t in successors.items()}, frozenset(guarded), definitions, accesses, frozenset(cuts)
     )
 

@@ -477,7 +477,7 @@ def values_copied(w: ptr_to(Warp), lane: u32, source: u64, target: u64, bytes: u
 def out_of_variable(
     w: ptr_to(Warp), lanes: u32, at: ptr_to(u64), base: u64, origin: ptr_to(u64), bytes: u32, size: u32, site: u32
 ) -> None:
-    """Report lanes that access bytes outside a variable. words of the finding: the first lane's offset from it, and its bytes."""
+    """Report lanes that access bytes outside a variable. words of the finding: the first lane's offset from it, its bytes."""
     if w.cta.fault != 0:
         return
     lane = trailing_zeros(lanes)

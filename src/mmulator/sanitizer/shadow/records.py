@@ -18,7 +18,7 @@ from mmulator.native.state import Cluster, Warp
 from mmulator.sanitizer.found import of_cluster, of_launch
 
 
-class Kind(IntEnum):
+class AccessKind(IntEnum):
     """The originator of an access: a thread (generic), or an asynchronous operation."""
 
     GENERIC = 0
@@ -39,7 +39,7 @@ PER_LANE = 1 << 8  # the agent is that of lane 0; lane l has agent + l
 STEADY = 1 << 9  # a read of memory that must not change while the kernel runs
 KIND_SHIFT, KIND_MASK = 12, 15
 PATTERN_SHIFT, PATTERN_MASK = 16, 7  # swizzle of a tensor copy to shared memory (swizzles.py)
-PROXY_FROM = int(Kind.BULK)
+PROXY_FROM = int(AccessKind.BULK)
 
 LANE_BITS = 5
 LANE_MASK = (1 << LANE_BITS) - 1

@@ -29,9 +29,9 @@ from mmulator.sanitizer.shadow.records import (
     KIND_SHIFT,
     LANE_BITS,
     WRITE,
+    AccessKind,
     Actor,
     Area,
-    Kind,
     LaunchRaces,
     Races,
     Store,
@@ -205,7 +205,7 @@ def put_by_tensor_copy(w: ptr_to(Warp), place: u32) -> boolean:
     record = u32(cell) >> LANE_BITS
     if record == 0:
         return True
-    return kind_of((cast_ptr(Store, s).records + record).flags) == int(Kind.TENSOR)
+    return kind_of((cast_ptr(Store, s).records + record).flags) == int(AccessKind.TENSOR)
 
 
 # actors ---------------------------------------------------------------------------------------------------------------
