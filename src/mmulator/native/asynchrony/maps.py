@@ -202,8 +202,9 @@ def refused(box: ptr_to(Box), words: ptr_to(u32), rank: u32, interleave: u32, wi
 
 @native
 def take_map(box: ptr_to(Box), words: ptr_to(u32), rank: u32, mode: u32) -> u32:
-    """Fill in a box from the words of its map, except its coordinates. Returns 0, or the reason for refusing the map (MapFault).
-    For any words, a box that is filled in has rows of 16 to MOST_ROW bytes, and no more rows than fit into MOST_SPAN bytes.
+    """Fill in a box from the words of its map, except its coordinates. Returns 0, or the reason for refusing the map
+    (MapFault). For any words, a box that is filled in has rows of 16 to MOST_ROW bytes, and no more rows than fit into
+    MOST_SPAN bytes.
     """
     if (words[0] | words[1] | words[2] | words[8]) == 0:
         return MapFault.ZEROS
