@@ -8,7 +8,7 @@ from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import Struct, u64
 from mmulator.errors import InternalError
 from mmulator.native.asynchrony.maps import Box
-from mmulator.native.hooks.events import Shape
+from mmulator.native.hooks.events import PayloadShape
 from mmulator.native.state import PAYLOAD
 
 # to, from_: addresses, as subscribers know them. kept: bits of the bytes of 16 that are copied. begin, end: bytes of the source
@@ -19,11 +19,11 @@ BulkCopy = Struct("BulkCopy", [
 AsyncStore = Struct("AsyncStore", [("to", u64), ("bytes", u64), ("value", u64, PAYLOAD - 2)])  # of st.async and red.async
 Response = Struct("Response", [("to", u64)])  # of clusterlaunchcontrol.try_cancel; an address of the shared window
 
-PAYLOADS = {Shape.BOX: Box, Shape.PLAIN: BulkCopy, Shape.WORDS: AsyncStore, Shape.RESPONSE: Response}
+PAYLOADS = {PayloadShape.BOX: Box, PayloadShape.PLAIN: BulkCopy, PayloadShape.WORDS: AsyncStore, PayloadShape.RESPONSE: Response}
 if max(payload.size for payload in PAYLOADS.values()) > PAYLOAD * 8:
     raise InternalError(f"a transfer has room for {PAYLOAD * 8} bytes")
 
 
-def payload_of(transfer: Any, shape: Shape) -> Any:
+def payload_of(transfer: Any, shape: PayloadShape) -> Any:
     """Macro: the payload of a transfer whose bytes have a shape."""
     return cast_ptr(PAYLOADS[shape], transfer.field_address("payload"))

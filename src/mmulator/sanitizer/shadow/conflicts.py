@@ -1,9 +1,8 @@
-"""Conflicts with asynchronous accesses: which rule it is that two accesses break which nothing orders.
+"""Conflicts with asynchronous accesses: the rule that two unordered accesses break.
 
-An asynchronous operation accesses memory at some time between its issue and its end. Both are known when it is issued, and there
-it is judged and recorded, so that nothing depends on when it is carried out. Of two accesses that are not ordered the later one
-here may be the earlier one elsewhere: rules do not depend on which of them came first in this run, and findings name the same one
-first.
+An asynchronous operation accesses memory at some time between its issue and its end. Both are known when it is issued; it is
+checked and recorded then, so that nothing depends on when it is carried out. The access that comes second in this run may come
+first in another: the rules do not depend on the order in this run, and findings always name the same access first.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from mmulator.sanitizer.order.clocks import agent_of
 from mmulator.sanitizer.order.issues import issue_knows, latest_in
 from mmulator.sanitizer.order.views import KNOWN
 from mmulator.sanitizer.shadow.decisions import OTHER_FIRST, Decisions
-from mmulator.sanitizer.shadow.records import PER_LANE, PROXY_FROM, Kind, Record, kind_of
+from mmulator.sanitizer.shadow.records import PER_LANE, PROXY_FROM, AccessKind, Record, kind_of
 from mmulator.sanitizer.shadow.replicas import is_replica
 from mmulator.sanitizer.state import Found
 
@@ -80,7 +79,9 @@ UNFENCED = Decisions(rules, """
 # telling --------------------------------------------------------------------------------------------------------------
 @native
 def after_issue(w: ptr_to(Warp), lanes: u32, record: ptr_to(Record)) -> boolean:
-    """Whether what lanes do now comes after the issue of an asynchronous operation, or nobody remembers when that was."""
+    """Whether the lanes' next action happens after the issue of an asynchronous operation, or the issue is no longer
+    recorded.
+    """
     cluster = w.cta.cluster
     if record.cluster != u32(cluster.number):
         return False
@@ -98,8 +99,8 @@ def after_issue(w: ptr_to(Warp), lanes: u32, record: ptr_to(Record)) -> boolean:
 
 @native
 def issued_by(record: ptr_to(Record), cluster: ptr_to(Cluster)) -> u32:
-    """The lanes that issued an asynchronous operation, of the record's warp; 0 if nobody remembers."""
-    if kind_of(record.flags) == int(Kind.WGMMA):
+    """Mask of the lanes of the record's warp that issued an asynchronous operation; 0 if that is no longer recorded."""
+    if kind_of(record.flags) == int(AccessKind.WGMMA):
         return FULL
     one = u32(1)
     issue = slot_of_issue(cluster, record.agent, record.clock, record.site)
@@ -143,7 +144,9 @@ def tell_conflict(
 
 @native(inline=True)
 def follows(reader: ptr_to(Warp), readers: u32, agent: u32) -> boolean:
-    """Whether a reader has waited for some phase of an mbarrier: it takes part in the ring, and reads what came before."""
+    """Whether a reader has waited for some phase of an mbarrier: it takes part in the ring of buffers, and read earlier
+    contents.
+    """
     return latest_in(reader, readers, agent, KNOWN) != 0
 
 
@@ -169,7 +172,7 @@ def wrote_later(w: ptr_to(Warp), record: ptr_to(Record), agent: u32, lanes: u32,
 
 @native
 def brings_the_same(w: ptr_to(Warp), record: ptr_to(Record)) -> boolean:
-    """Whether the store that is being issued writes what another one writes there, in a copy of this code for other warps."""
+    """Whether the store that is being issued writes the same bytes as another one, in a copy of this code for other warps."""
     cluster = w.cta.cluster
     p = proxies_of(cluster)
     if u64(p.store) == 0 or record.cta != w.cta.linear or record.warp == w.index or (record.flags & ATOMIC) != 0:
@@ -185,7 +188,7 @@ def is_one_store(
 ) -> boolean:
     """Whether two asynchronous writes are no conflict, since they are one store. kind, site, lanes: of what w issues now."""
     if site != record.site:
-        if shared or kind_of(record.flags) != int(Kind.TENSOR):
+        if shared or kind_of(record.flags) != int(AccessKind.TENSOR):
             return False
         return brings_the_same(w, record)
     if record.cta != w.cta.linear or record.warp != w.index:
@@ -193,7 +196,7 @@ def is_one_store(
     if not shared:
         return others != lanes  # lanes of a warp that all issue the same store
     # nobody has read what the same instruction brought before: prefetches into one place (CUTLASS has such)
-    return kind == int(Kind.TENSOR) and (record.flags & WRITE) != 0
+    return kind == int(AccessKind.TENSOR) and (record.flags & WRITE) != 0
 
 
 # accesses that meet ---------------------------------------------------------------------------------------------------
@@ -204,7 +207,7 @@ def async_conflict(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, write: u32, 
     lanes = one << lane
     cluster = w.cta.cluster
     kind = kind_of(record.flags)
-    if kind == int(Kind.MAP):
+    if kind == int(AccessKind.MAP):
         if write != 0:
             map_written(w, lane, at, bytes, site)
         return
@@ -215,7 +218,7 @@ def async_conflict(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, write: u32, 
         waits = follows(w, lanes, record.agent)
     decision = GENERIC(
         async_writes=async_writes, writes=write != 0, shared=shared, after=after_issue(w, lanes, record), follows=waits,
-        wgmma=kind == int(Kind.WGMMA),
+        wgmma=kind == int(AccessKind.WGMMA),
     )  # fmt: skip
     others = issued_by(record, cluster)
     tell_conflict(w, lanes, site, at, bytes, record, others, decision, w, lanes, record.agent, record.clock)
@@ -225,14 +228,21 @@ def async_conflict(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, write: u32, 
 def async_found(
     w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, flags: u32, site: u32, record: ptr_to(Record), record_lane: u32, level: u32
 ) -> None:
-    """An asynchronous access meets one that its issue does not know of (level 0), or a generic write that it knows of without a
-    proxy fence between (level 1), or that or a generic read, which it writes over (level 3). flags: of its record."""
+    """Report the conflict of an asynchronous access with an older one.
+
+    w, lane, site: the issuing lane and instruction.
+    at, bytes: the place.
+    flags: flags of its record.
+    record, record_lane: the older access.
+    level: 0: the older access does not happen before the issue; 1: a generic write happens before it, but without a proxy fence
+        between; 3: as 1, or a generic read of bytes that it overwrites.
+    """
     cluster = w.cta.cluster
     p = proxies_of(cluster)
     one = u32(1)
     lanes = one << lane
     kind = kind_of(flags)
-    wgmma = kind == int(Kind.WGMMA)
+    wgmma = kind == int(AccessKind.WGMMA)
     if level == 1:  # the same again
         if p.told == u64(record) and p.told_site == site:
             return
@@ -244,19 +254,20 @@ def async_found(
     if (record.flags & PER_LANE) != 0:
         agent = agent + record_lane
     others = record.lanes << record_lane
-    if kind_of(record.flags) == int(Kind.WGMMA):
+    if kind_of(record.flags) == int(AccessKind.WGMMA):
         others = FULL
-    if kind == int(Kind.MAP):
+    if kind == int(AccessKind.MAP):
         map_used_by(w, lane, at, site, record, agent, others)
         return
     other_kind = kind_of(record.flags)
-    if other_kind == int(Kind.MAP):
+    if other_kind == int(AccessKind.MAP):
         return
     writes = (flags & WRITE) != 0
     if level != 0:
         unfenced = UNFENCED(
-            writes=writes, read=level != 1, wgmma=wgmma, cp_async=other_kind == int(Kind.COPY), st_async=kind == int(Kind.STORE)
-        )
+            writes=writes, read=level != 1, wgmma=wgmma, cp_async=other_kind == int(AccessKind.COPY),
+            st_async=kind == int(AccessKind.STORE),
+        )  # fmt: skip
         tell_conflict(w, lanes, site, at, bytes, record, others, unfenced, w, lanes, agent, 0)
         return
     other_writes = (record.flags & WRITE) != 0
@@ -288,7 +299,7 @@ def async_found(
         same = boolean(False)
         if writes:
             same = is_one_store(w, kind, site, lanes, record, others, shared)
-            wgmma = other_kind == int(Kind.WGMMA)
+            wgmma = other_kind == int(AccessKind.WGMMA)
         decision = ASYNCHRONOUS(
             writes=writes, other_writes=other_writes, same=same, shared=shared, after=after, follows=waits, wgmma=wgmma
         )

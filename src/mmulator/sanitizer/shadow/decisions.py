@@ -17,7 +17,7 @@ from mmulator.codegen.values import Builder, Value, constant
 OTHER_FIRST = 1 << 16  # of a decision, above the number of the rule
 
 
-class Row(NamedTuple):
+class DecisionRow(NamedTuple):
     """A row: the conditions that it looks at, those of them that hold, and the decision (a rule's number, 0 for none)."""
 
     care: int
@@ -33,11 +33,11 @@ class Decisions:
         self.conditions = tuple(head.partition("|")[0].split())
         self.rows = [self._row(rules, line) for line in lines]
 
-    def _row(self, rules: ModuleType, line: str) -> Row:
+    def _row(self, rules: ModuleType, line: str) -> DecisionRow:
         cells, said = (part.split() for part in line.split("|"))
         care, want = (sum((cell in wanted) << n for n, cell in enumerate(cells)) for wanted in ("01", "1"))
         number = 0 if said[0] == "-" else getattr(rules, said[0]).number
-        return Row(care, want, number | OTHER_FIRST * (said[1:] == ["1"]))
+        return DecisionRow(care, want, number | OTHER_FIRST * (said[1:] == ["1"]))
 
     def __call__(self, **conditions: Any) -> Value:
         """Macro: the decision for these conditions (boolean values, by their names)."""
