@@ -6,6 +6,7 @@ results. Block i reads and writes the i-th part of each.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +15,12 @@ from numpy.typing import NDArray
 
 from mmulator.conformance.cases import Batch, image_bytes
 from mmulator.conformance.subjects import Subject
-from mmulator.host.backend import Backend, Request
+from mmulator.host.backend import Backend
 from mmulator.isa.row import OperandSpec
 from mmulator.isa.targets import Target
 from mmulator.launch.arguments import Arguments
+from mmulator.launch.launch import How, Launch, compile_options
+from mmulator.launch.shape import LaunchShape
 
 Array = NDArray[Any]
 _SCALARS = {"a_desc": 64, "b_desc": 64, "scale_d": 32, "stride": 32}  # one word a block; others one a thread
@@ -85,9 +88,19 @@ def arguments(batch: Batch) -> tuple[list[Array], Array]:
 
 def launch(backend: Backend, module: Any, entry: str, batch: Batch, arrays: list[Array], out: Array) -> None:
     """Run a kernel of `module`, one block for each execution; `out` is the one of the arrays that is wanted afterwards."""
-    kernel = backend.compile(module, entry, backend.chip.device)
-    lanes = batch.subject.form.lanes
-    backend.launch(kernel, Request((batch.count, 1, 1), (lanes, 1, 1), Arguments.of_arrays(arrays), back=[out]))
+    shape = LaunchShape((batch.count, 1, 1), (batch.subject.form.lanes, 1, 1))
+    run_kernel(backend, module, entry, shape, Arguments.of_arrays(arrays), [out])
+
+
+def run_kernel(
+    backend: Backend, module: Any, entry: str, shape: LaunchShape, arguments: Arguments, back: Sequence[Array] | None = None
+) -> None:
+    """Compile a kernel of a backend's module for the backend's chip, run it and wait.
+
+    back: arrays of the arguments that are wanted afterwards; None: all.
+    """
+    kernel = backend.compile(module, entry, backend.chip.device, compile_options(shape, How()))
+    backend.launch(Launch(kernel, shape, arguments, back))
 
 
 # Text ----------------------------------------------------------------------------------------------------------------

@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.launch.arena import blank, pointer
+from mmulator.launch.observers import Observer
 from mmulator.native.state import Touched as Row
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SLOT_SHIFT
 
 if TYPE_CHECKING:
     from mmulator.codegen.lang import Instrument
-    from mmulator.errors import ExecutionFault
     from mmulator.launch.grid import Grid
-    from mmulator.launch.resident import Resident
 
 Runs = NDArray[np.int64]
 PIECE = 1 << 17  # bytes of a map that are unpacked at once
@@ -25,10 +24,10 @@ LONG = 64  # bytes of a run from which on slices are cheaper than indices
 BATCH = 1 << 20  # indices that are made at once
 
 
-class Touched:
-    """Subscriber of a launch (launch/events.py), which is on one thread of the host."""
+class Touched(Observer):
+    """The observer that notes each byte that a launch reads or writes, on one thread of the host."""
 
-    calls = each = False
+    alone = True
 
     def __init__(self, windows: Sequence[tuple[int, int, int]], size: int) -> None:
         """windows: of memory its address, its bytes, and which of `size` bytes is the first; two may share bytes."""
@@ -48,23 +47,6 @@ class Touched:
 
     def begin(self, grid: Grid) -> None:
         grid.launch["touched"], grid.launch["touched_slots"] = pointer(self.rows), len(self.rows)
-
-    def attach(self, resident: Resident) -> None:
-        """It needs nothing."""
-
-    def log(self, worker: int) -> int:
-        """It writes nothing down."""
-        return 0
-
-    def settle(self, cluster: int) -> None:
-        """There is nothing to settle."""
-
-    def stalled(self, residents: Sequence[Resident], over: int) -> bool:
-        """It does not look."""
-        return False
-
-    def stopped(self, error: ExecutionFault, residents: Sequence[Resident]) -> None:
-        """What was touched until then is noted."""
 
 
 def runs_of(bits: np.ndarray) -> Runs:

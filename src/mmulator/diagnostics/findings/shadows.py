@@ -102,7 +102,7 @@ def of_launch(grid: Grid) -> Sequence[np.ndarray]:
 
 def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
     """Shared memory of its CTAs, and room for what the cluster needs of the launch."""
-    size = resident.grid.shape.shared
+    size = resident.grid.shared
     stride = -(-size >> SHEET_BITS)
     sheets = stride * resident.size
     room, node_room = SHARED_RECORDS, max(4 * LEAST_NODES, size * resident.size)
