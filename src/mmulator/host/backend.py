@@ -19,7 +19,7 @@ from mmulator.launch.launch import How, Launch, Progress, Ran
 from mmulator.launch.observers import Observer
 
 if TYPE_CHECKING:
-    from mmulator.ptx.tree import Module as Tree
+    from mmulator.ptx.tree import ParsedModule as Tree
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from mmulator.launch.shape import LaunchShape
 if TYPE_CHECKING:
     import numpy as np
 
-    from mmulator.diagnostics.watch import Store
+    from mmulator.diagnostics.watch import WatchedStore
     from mmulator.findings import Finding
     from mmulator.launch.work import Work
 
@@ -96,7 +96,7 @@ class Ran:
     cached: bool = False
     notes: list[str] = field(default_factory=list)
     output: str = ""
-    stores: list[Store] = field(default_factory=list)
+    stores: list[WatchedStore] = field(default_factory=list)
     findings: tuple[Finding, ...] = ()
 
 
