@@ -18,7 +18,6 @@ from mmulator.launch.shape import LaunchShape
 if TYPE_CHECKING:
     import numpy as np
 
-    from mmulator.diagnostics.watch import WatchedStore
     from mmulator.findings import Finding
     from mmulator.launch.work import Work
 
@@ -86,7 +85,7 @@ class Ran:
     cached: the machine code came from the disk cache.
     notes: what a reader of the results should know.
     output: what the kernel printed.
-    stores: stores to watched elements, in order.
+    stores: stores to watched elements (WatchedStore), in order.
     findings: rules that the kernel broke.
     """
 
@@ -96,7 +95,7 @@ class Ran:
     cached: bool = False
     notes: list[str] = field(default_factory=list)
     output: str = ""
-    stores: list[WatchedStore] = field(default_factory=list)
+    stores: list[Any] = field(default_factory=list)
     findings: tuple[Finding, ...] = ()
 
 

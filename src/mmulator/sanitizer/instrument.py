@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mmulator.codegen.lang import Instrument, Native, chained
+from mmulator.codegen.chains import chained
+from mmulator.codegen.lang import Instrument, Native
 from mmulator.sanitizer.checks import (
     accumulators,
     ends,
