@@ -195,6 +195,23 @@ def test_no_file_needs_a_map() -> None:
     assert not long
 
 
+PAGES = "tools.pages"  # pages that are made of the tables: tests compare them with the files that there are
+
+
+def test_tests_do_not_use_tools() -> None:
+    """What tests need is in tests/support; tests/tools tests the tools, and tests of pages ask those who make them."""
+    tests = places.ROOT / "tests"
+    found = []
+    for path in sorted(p for p in tests.rglob("*.py") if p.relative_to(tests).parts[0] != "tools"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names = [a.name for a in node.names]
+            else:
+                names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            found += [f"{path.relative_to(tests)}: {n}" for n in names if n.split(".")[0] == "tools" and not n.startswith(PAGES)]
+    assert not found
+
+
 def test_import_is_light() -> None:
     import subprocess
     import sys

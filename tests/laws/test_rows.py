@@ -10,12 +10,11 @@ import pytest
 from mmulator.isa.row import Row
 from mmulator.isa.targets import PTX_VERSIONS, Target
 from tests.data import scalar_vectors
+from tests.support import row_forms, row_statements
 from tests.support.places import ROOT
+from tests.support.ptxas.verdicts import Ptxas, Statement, compare
 from tests.support.rows import WRITTEN
 from tests.support.vectors import recorded
-from tools.capture import row_forms
-from tools.capture import rows as row_vectors
-from tools.ptxas.verdicts import Ptxas, Statement, compare
 
 
 @pytest.mark.skipif("MMULATOR_PTXAS" not in os.environ, reason="MMULATOR_PTXAS names no ptxas")
@@ -64,12 +63,12 @@ def excuse_of(row: Row) -> str:
 
 def test_every_row_and_operation_has_a_vector_or_an_excuse() -> None:
     """Each modifier of each row, and any two that can stand together, in a statement that a GPU was asked for."""
-    have = row_vectors.covered([*(c.text for c in scalar_vectors.load()), *(s.text for s in recorded())])
+    have = row_statements.covered([*(c.text for c in scalar_vectors.load()), *(s.text for s in recorded())])
     missing, used = [], set()
     for row in row_forms.rows():
         if not row.status.runs:
             continue
-        wanted = set(row_vectors.wanted(row))
+        wanted = set(row_statements.wanted(row))
         if not wanted:  # no chip before sm_100 has it
             assert row.requires.minimum > 90 or row.requires.families or any(n.sm > 90 for n in row.needs), row_forms.row_key(row)
             continue

@@ -15,9 +15,8 @@ import mmulator as mm
 from mmulator.host.module import Module
 from mmulator.host.report import Report
 from mmulator.launch.values import Aggregate
+from tests.support.inputs import DTYPE, argument_bytes, digest
 from tests.support.places import KERNELS
-from tools.capture.inputs import DTYPE, argument_bytes
-from tools.capture.kernels import digest
 
 FOLDER = KERNELS
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from tests.data import atomic_vectors
 from tests.data.atomic_vectors import ELEMENTS, FILE, PTX, Case, cases, head, kernel, stored
-from tools.capture.operands import F16_EDGES, operands
+from tests.support.scalar_operands import F16_EDGES, operands
 
 BF16_EDGES = [
     0x0000, 0x8000, 0x0001, 0x8001, 0x0040, 0x007F, 0x807F, 0x0080, 0x8080, 0x0081, 0x0100, 0x3F80, 0xBF80, 0x3F81,

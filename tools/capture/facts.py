@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.support.inputs import argument_bytes
 from tools.capture.gpu import Gpu
-from tools.capture.inputs import argument_bytes
 
 PI = 3.14159274
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tools.capture.inputs import DTYPE
+from tests.support.inputs import DTYPE
 
 JIT_ERROR_LOG, JIT_ERROR_LOG_SIZE, JIT_OPTIMIZATION_LEVEL = 5, 6, 7
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import importlib.util
 import json
 import os
@@ -25,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from tools.capture.inputs import DTYPE, argument_bytes
+from tests.support.inputs import DTYPE, argument_bytes, digest
 
 HOME = Path(__file__).resolve().parents[2] / "tests" / "kernels"
 TRITON_TYPE = {
@@ -254,10 +253,6 @@ def build(chosen: list[str]) -> None:
     manifest = {k: v for k, v in manifest.items() if v}
     manifest_path.write_text("{\n" + ",\n".join(f'"{k}": {json.dumps(v)}' for k, v in manifest.items()) + "\n}\n")
     print(len(manifest), "kernels,", sum(f.stat().st_size for f in (HOME / "ptx").iterdir()), "bytes of PTX")
-
-
-def digest(data: np.ndarray) -> str:
-    return hashlib.sha256(data.tobytes()).hexdigest()[:16]
 
 
 def run_one(gpu: Any, module: Any, case: dict[str, Any]) -> dict[str, np.ndarray]:
