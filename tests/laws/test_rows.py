@@ -44,11 +44,11 @@ EXCUSES: tuple[tuple[str, str, str], ...] = (
     ("membar fence griddepcontrol", "no result of its own: order of memory", "chapters/test_fence.py"),
     ("prefetch prefetchu.L1 applypriority discard createpolicy", "no result: hints to caches", "chapters/test_memory.py"),
     ("nanosleep brkpt pmevent pmevent.mask setmaxnreg", "no result of its own", "chapters/test_misc.py"),
-    ("trap", "ends the launch", "machine/test_faults.py"),
+    ("trap", "ends the launch", "diagnostics/test_faults.py"),
     ("cp.async", "the result depends on time", "chapters/test_copies.py"),
     ("mbarrier", "words of barriers have vectors of their own", "chapters/test_mbarrier.py"),
     ("cp.reduce.async.bulk st.async red.async", "asynchronous stores have vectors of their own", "chapters/test_bulk.py"),
-    ("ld.proxy::readonly", "loads of PTX 9.4 as all others", "machine/test_newest.py"),
+    ("ld.proxy::readonly", "loads of PTX 9.4 as all others", "native/test_newest.py"),
     ("tensormap", "tensor maps are made and read in kernels", "chapters/test_tensormap.py"),
     ("barrier.cluster", "no result of its own: order of threads", "chapters/test_cluster.py"),
 )  # fmt: skip

@@ -20,7 +20,7 @@ from mmulator.errors import ExecutionFault, LaunchError, LimitReached, MmulatorE
 from mmulator.host.module import Kernel
 from mmulator.host.report import Report
 from mmulator.host.spread.launch import cut
-from tests.spread.kernels import FIRST, SQUARE, kernel
+from tests.host.spread.kernels import FIRST, SQUARE, kernel
 from tests.support.processes import cluster
 
 

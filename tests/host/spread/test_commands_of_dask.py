@@ -15,7 +15,7 @@ import pytest
 from distributed import Client
 
 from mmulator.errors import LaunchError
-from tests.spread.kernels import SQUARE, kernel
+from tests.host.spread.kernels import SQUARE, kernel
 from tests.support import corpus
 
 LONG = "mov.u32 %r3, 0; L: add.u32 %r3, %r3, 1; setp.lt.u32 %p, %r3, 8000000; @%p bra L; " + SQUARE
