@@ -95,7 +95,7 @@ def run(folder: Path, out: Path) -> None:
             given = [held[k] for name in "abc" if (k := f"in|{c['signature']}|{name}") in held]
             places = [gpu.upload(x) for x in (given[0], *given[1:], *([np.zeros_like(given[0])] if c["returns"] else []))]
             cells = [ctypes.c_uint64(p.value) for p in places]
-            gpu.start(gpu.function(module, f"k{n}"), [c["grid"], 1, 1], [atomic_vectors.BLOCK, 1, 1], 0, cells)
+            gpu.start(gpu.function(module, f"k{n}"), c["grid"], atomic_vectors.BLOCK, cells)
             wanted = [places[0], *([places[-1]] if c["returns"] else [])]
             for k, place in enumerate(wanted):
                 results[f"{way}|{c['name']}|{k}"] = gpu.download(place, np.zeros_like(given[0]))

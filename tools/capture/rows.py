@@ -49,7 +49,7 @@ def run(folder: Path, out: Path) -> None:
         loaded = gpu.module((folder / f"{kernel.name}.cubin").read_bytes())
         results = np.full((kernel.words, THREADS), 0xEEEEEEEEEEEEEEEE, np.uint64)
         places = [gpu.upload(a) for a in (*kernel.inputs(), results)]
-        gpu.start(gpu.function(loaded, kernel.name), [1, 1, 1], [THREADS, 1, 1], 0, [ctypes.c_uint64(p.value) for p in places])
+        gpu.start(gpu.function(loaded, kernel.name), 1, THREADS, [ctypes.c_uint64(p.value) for p in places])
         arrays[kernel.name] = gpu.download(places[-1], results)
         for p in places:
             gpu.free(p)
