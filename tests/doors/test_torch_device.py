@@ -68,12 +68,14 @@ def operators() -> dict[str, Any]:
     return dict(run("torch_operators.py", "2", "f")[0])
 
 
+@pytest.mark.slow
 def test_operators_take_the_types_that_cudas_kernels_take() -> None:
     """torch's list of types that CUDA has and the CPU has not, moves of FP8 and unsigned words, histograms of integers."""
     found = operators()["types"]
     assert found["tried"] > 120 and not found["other"]
 
 
+@pytest.mark.slow
 def test_operators_give_the_cpus_bits() -> None:
     """torch's own list of operators with its own arguments: results and gradients, but for those above, are the CPU's."""
     found = operators()

@@ -30,6 +30,7 @@ def fuzz(out: Path, *arguments: str, plant: str = "", what: str = "modules") -> 
     return done.returncode, json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_slice_finds_nothing(tmp_path: Path) -> None:
     """The same 500 modules each time; more of them in docs/fuzzing.md."""
     code, found = fuzz(tmp_path, "--modules", "500", "--launches", "40", "--seed", "7")
@@ -53,6 +54,7 @@ def test_pages_around_every_window(edge: str) -> None:
     assert "launches" in done.stdout
 
 
+@pytest.mark.slow
 def test_it_finds_crashes_hangs_and_errors_and_goes_on(tmp_path: Path) -> None:
     plant = "crash=3,hang=10,error=17"
     code, found = fuzz(tmp_path, "--modules", "24", "--launches", "0", "--hang", "4", plant=plant)
