@@ -91,6 +91,7 @@ def test_operators_give_the_cpus_bits() -> None:
 NOT_A_GPUS = {"cauchy", "log_normal", "randperm", "randn torch.float64", "normal torch.float64", "exponential torch.float64"}
 
 
+@pytest.mark.slow
 def test_random_numbers_are_a_gpus() -> None:
     """Of an H100 with the same seed; the larger size has more elements than the grid has threads."""
     (found,) = run("torch_random.py", "7", "1000", "1500003")
