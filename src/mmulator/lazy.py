@@ -1,7 +1,7 @@
 """`cached_property` without a lock.
 
-Python 3.11 computes one under a lock of its class. A fork in another thread leaves it locked in the child, which then waits
-for ever. Computing a value twice is harmless: all of ours are functions of what is frozen.
+Python 3.11 computes one under a lock of its class. A fork in another thread leaves it locked in the child, which then waits for
+ever. Computing a value twice is harmless: all cached properties here are functions of frozen data.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def came(file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("came")
 def test_what_came_with_the_package_goes_before_the_store() -> None:
-    assert named.find("one") == named.Entry(b"code of one", ("two",))
+    assert named.find("one") == named.NamedCode(b"code of one", ("two",))
 
 
 def test_a_cpu_has_the_best_level_that_it_has_all_of() -> None:

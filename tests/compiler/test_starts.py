@@ -104,7 +104,7 @@ def test_another_version_of_the_package_has_other_code(tmp_path: Path, monkeypat
     name = f"test_{os.getpid()}"
     named.keep(name, b"code", ["other"])
     found = named.find(name)
-    assert found == named.Entry(b"code", ("other",))
+    assert found == named.NamedCode(b"code", ("other",))
     assert named.find(name + "x") is None and named.find(name, level=1) is None
     monkeypatch.setattr(named, "fingerprint", lambda: "changed")
     assert named.find(name) is None

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.diagnostics.findings.context import Context
+from mmulator.diagnostics.findings.context import FindingContext
 from mmulator.diagnostics.findings.ended import FAULTS
 from mmulator.diagnostics.findings.races import SENTENCES
 from mmulator.errors import ExecutionFault, LaunchError, UndefinedBehaviour, undefined
@@ -205,5 +205,5 @@ def test_who_writes_is_said_wherever_a_race_with_a_copy_was_found(at_copy: bool)
     copy = SimpleNamespace(mnemonic="cp.async.ca.shared.global", effects=copies)
     store = SimpleNamespace(mnemonic="st.global.u32", effects=nothing)
     here, other = (copy, store) if at_copy else (store, copy)
-    said = SENTENCES[COPY_SOURCE.number](cast(Context, SimpleNamespace(instruction=here, other=other)))
+    said = SENTENCES[COPY_SOURCE.number](cast(FindingContext, SimpleNamespace(instruction=here, other=other)))
     assert said == "st.global.u32 writes bytes that cp.async.ca.shared.global may copy from later"

@@ -9,7 +9,7 @@ import pytest
 
 from mmulator import Module
 from mmulator.cli.app import run
-from mmulator.diagnostics.watch import Store
+from mmulator.diagnostics.watch import WatchedStore
 from mmulator.errors import LaunchError
 
 TEXT = """.version 8.0
@@ -40,7 +40,7 @@ def test_stores_of_every_kind() -> None:
     lines = {n: TEXT.splitlines().index(n) + 1 for n in TEXT.splitlines() if "st." in n or "red." in n}
     line_of = [next(v for n, v in lines.items() if n.startswith(s)) for s in ("st.", "@%odd", "red.")]
     assert of[0, (33,)] == [
-        Store(0, (33,), (b, 0, 0), (33, 0, 0), name, "k.ptx", line, value, value)
+        WatchedStore(0, (33,), (b, 0, 0), (33, 0, 0), name, "k.ptx", line, value, value)
         for b in (0, 1)
         for name, line, value in (("st.global.u32", line_of[0], 100 * b + 33), ("st.v2.b16", line_of[1], 7 << 16))
     ]

@@ -55,14 +55,14 @@ def legal(rank: int, im2col: bool) -> list[list[int]]:
     return found
 
 
-def edges(field: fields.Field) -> list[int]:
+def edges(field: fields.StoredField) -> list[int]:
     """Numbers that a field can store: at both ends, at its sign, and beside what rules and alignments speak of."""
     every = range(1 << field.bits)
     near = {0, 1, 2, 3, 7, 15, 31, 63, 127, 1023, 1024, 1 << field.bits - 1, (1 << field.bits - 1) - 1, (1 << 57) - 16, 1 << 57}
     return sorted(n for n in (every if field.bits <= 3 else {*near, (1 << field.bits) - 1, (1 << field.bits) - 2}) if n in every)
 
 
-def put(words: list[int], field: fields.Field, stored: int) -> None:
+def put(words: list[int], field: fields.StoredField, stored: int) -> None:
     field.put(words, (stored + field.less) * field.unit)
 
 

@@ -107,7 +107,7 @@ def _quick(key: str) -> str:
     return hashlib.sha256(f"quick {key}".encode()).hexdigest()
 
 
-class Piece:
+class CompiledObject:
     """Object code of a module's text, at hand or on its way. cached: it came from the store. quick: there is better code. key:
     of the text."""
 
@@ -120,7 +120,7 @@ class Piece:
             _worker().put(self._job)
 
     @classmethod
-    def found(cls, key: str) -> Piece | None:
+    def found(cls, key: str) -> CompiledObject | None:
         """Of a text by its key alone, quick code too; None if there is none."""
         piece = cls.__new__(cls)
         piece.key, piece.cached = key, True
@@ -163,7 +163,7 @@ def _kept(key: str, text: str, level: int, quick: bool) -> bytes:
 
 def compile_object(text: str, level: int = 2) -> tuple[bytes, bool]:
     """Object code of a module's text; True if it came from the cache. Raises TimeUp (locks.py)."""
-    piece = Piece(text, level)
+    piece = CompiledObject(text, level)
     return piece.code(), piece.cached
 
 

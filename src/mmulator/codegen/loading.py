@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from mmulator.codegen import named
-from mmulator.codegen.engine import Objects, Piece
+from mmulator.codegen.engine import CompiledObject, Objects
 from mmulator.codegen.locks import Lock
 from mmulator.codegen.variants import says_all
 from mmulator.errors import InternalError
@@ -39,7 +39,7 @@ def _load(wanted: list[Native]) -> None:
         raise
     for name, links in found.links.items():
         piece = found.codes[name]
-        if isinstance(piece, Piece) and links is not None:
+        if isinstance(piece, CompiledObject) and links is not None:
             named.keep(name, codes[name], links)
     _enter(codes)
     _functions.update(found.functions)
@@ -70,7 +70,7 @@ class _Found:
     """
 
     def __init__(self) -> None:
-        self.codes: dict[str, bytes | Piece] = {}
+        self.codes: dict[str, bytes | CompiledObject] = {}
         self.links: dict[str, list[str] | None] = {}
         self.functions: dict[str, Native] = {}
 
@@ -90,7 +90,7 @@ class _Found:
         for callee in linked.values():
             self.take(callee)
         ours = says_all(function) and all(says_all(f) for f in linked.values())
-        self.codes[name], self.links[name] = Piece(module_text(builders)), [*linked] if ours else None
+        self.codes[name], self.links[name] = CompiledObject(module_text(builders)), [*linked] if ours else None
 
     def by_name(self, name: str) -> bool:
         """Whether a function and all that it is linked to are there already; its text is not needed then."""
@@ -104,7 +104,7 @@ class _Found:
 
     def give_up(self) -> None:
         for code in self.codes.values():
-            if isinstance(code, Piece):
+            if isinstance(code, CompiledObject):
                 code.give_up()
 
 

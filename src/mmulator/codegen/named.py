@@ -18,7 +18,7 @@ from mmulator.codegen.store import store
 
 
 @dataclass(frozen=True)
-class Entry:
+class NamedCode:
     """links: names of the native functions that the code calls. cached: not compiled just now."""
 
     code: bytes
@@ -30,18 +30,18 @@ def _key(name: str, level: int) -> str:
     return key_of("named", fingerprint(), str(level), name)
 
 
-def find(name: str, level: int = 2) -> Entry | None:
+def find(name: str, level: int = 2) -> NamedCode | None:
     """The code of that name; None if there is none yet."""
     came = shipped()
     found = came.find(name, level) if came else None
     if found is not None:
-        return Entry(found[0], tuple(found[1]))
+        return NamedCode(found[0], tuple(found[1]))
     kept = store()
     data = kept.read(_key(name, level)) if kept and fingerprint() else None
     if data is None:
         return None
     head, _, code = data.partition(b"\n")
-    return Entry(code, tuple(json.loads(head)))
+    return NamedCode(code, tuple(json.loads(head)))
 
 
 def keep(name: str, code: bytes, links: Sequence[str] = (), level: int = 2) -> None:
@@ -63,7 +63,7 @@ class NamedLibrary(Library):
         if found is None:
             code, cached = compile_object(text())
             keep(name, code)
-            found = Entry(code, cached=cached)
+            found = NamedCode(code, cached=cached)
         self.cached = found.cached
         self._load(found.code, 2)
         _libraries[name] = self

@@ -28,7 +28,7 @@ def _aligned(size: int) -> int:
     return -(-size // _ALIGNED) * _ALIGNED
 
 
-class Written:
+class LinkedArrays:
     """Arrays one behind the other, `data`, and what is to be put into it: (offset, whose address)."""
 
     def __init__(self, reachable: Iterable[np.ndarray], functions: Mapping[int, str]) -> None:
@@ -85,7 +85,7 @@ class Written:
 
 
 def memory_of(data: bytes | memoryview, references: Iterable[tuple[int, Place]], functions: Mapping[str, int]) -> np.ndarray:
-    """The bytes of a Written, with the addresses of this process. Raises LookupError where there is no such code."""
+    """The bytes of LinkedArrays, with the addresses of this process. Raises LookupError where there is no such code."""
     memory = np.zeros(len(data) + _ALIGNED, np.uint8)
     skip = -memory.ctypes.data % _ALIGNED
     memory = memory[skip : skip + len(data)]

@@ -37,7 +37,7 @@ class CacheWarning(UserWarning):
 
 
 @dataclass(frozen=True)
-class Place:
+class CachePlace:
     """Where the cache belongs, and why it is not used ("" if it is)."""
 
     path: Path | None
@@ -179,13 +179,13 @@ def _checked(data: bytes, key: str) -> bytes | None:
     return code if hashlib.sha256(code).digest() == digest else None
 
 
-def open_store() -> tuple[Store | None, Place]:
+def open_store() -> tuple[Store | None, CachePlace]:
     """The cache of this environment, or None with the reason."""
     path, own = _wanted()
     if path is None:
-        return None, Place(None, "there is no home folder")
+        return None, CachePlace(None, "there is no home folder")
     folder, reason = _open_folder(path, own)
-    return (None, Place(path, reason)) if folder < 0 else (Store(path, folder), Place(path))
+    return (None, CachePlace(path, reason)) if folder < 0 else (Store(path, folder), CachePlace(path))
 
 
 @cache

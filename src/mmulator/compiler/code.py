@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mmulator.codegen.engine import Objects, Piece, afterwards
+from mmulator.codegen.engine import CompiledObject, Objects, afterwards
 from mmulator.codegen.loading import ensure, ensure_named, symbols
 from mmulator.codegen.locks import remaining
 from mmulator.errors import MmulatorError
@@ -47,7 +47,7 @@ class BlockCode:
         self.cached = True
         self.keys: list[str] = []
         self.natives: list[str] = []
-        self._pieces: list[Piece] = []
+        self._pieces: list[CompiledObject] = []
         self._texts: Callable[[], Sequence[str]] = list  # of the pieces
         self._taken: list[tuple[str, range]] = []  # texts, and which blocks they are
         self._kept: list[Objects] = []  # all that was ever in the table
@@ -58,7 +58,7 @@ class BlockCode:
     def take(self, text: str, group: range) -> None:
         """LLVM text of a group of blocks. Raises TimeUp (codegen/locks.py)."""
         remaining()
-        piece = Piece(text, LEVEL, QUICK)
+        piece = CompiledObject(text, LEVEL, QUICK)
         self._pieces.append(piece)
         self._taken.append((text, group))
         self.cached &= piece.cached
@@ -81,7 +81,7 @@ class BlockCode:
         code is not there any more."""
         code = cls(blocks)
         for key in keys:
-            piece = Piece.found(key)
+            piece = CompiledObject.found(key)
             if piece is None:
                 raise LookupError(key)
             code._pieces.append(piece)
@@ -140,7 +140,7 @@ class BlockCode:
         if all(piece.is_of(text, LEVEL) for piece, text in both):
             self._next([], both)
 
-    def _next(self, codes: list[bytes], rest: list[tuple[Piece, str]]) -> None:
+    def _next(self, codes: list[bytes], rest: list[tuple[CompiledObject, str]]) -> None:
         def work() -> bytes:
             piece, text = rest[0]
             codes.append(piece.better(text, LEVEL) if piece.quick else piece.code())

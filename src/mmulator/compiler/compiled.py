@@ -12,7 +12,7 @@ import numpy as np
 from mmulator.compiler.code import BlockCode
 from mmulator.compiler.emit.tables import MatrixTables
 from mmulator.lazy import cached_property
-from mmulator.native.state import Callee, Kind
+from mmulator.native.state import Callee, OperationKind
 from mmulator.program.image import ModuleImage, SharedLayout
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Lowered(Protocol):
 
 
 @dataclass(frozen=True)
-class Facts:
+class KernelFacts:
     """What a launch must know of a kernel, as plain data.
 
     name, entry: of the kernel, and its first block. shared: addresses of variables, bytes. classes: per block, instructions by
@@ -68,10 +68,10 @@ class CompiledKernel:
     and blocks of code that a worker ran at once; 0 for unknown.
     """
 
-    facts: Facts
+    facts: KernelFacts
     image: ModuleImage
     matrix: MatrixTables
-    queues: dict[Kind, int]
+    queues: dict[OperationKind, int]
     movers: dict[int, int]
     blocks: BlockCode
     lower: Callable[[], Lowered] = field(repr=False)

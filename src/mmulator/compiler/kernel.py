@@ -18,17 +18,17 @@ from mmulator.codegen.values import Builder, Value, constant, module_text
 from mmulator.compiler.code import BlockCode
 from mmulator.compiler.code import groups as code_groups
 from mmulator.compiler.compiled import CompiledKernel as CompiledKernel
-from mmulator.compiler.compiled import Facts
+from mmulator.compiler.compiled import KernelFacts
 from mmulator.compiler.emit.block import BLOCK_PARAMS, BlockEmitter
 from mmulator.compiler.emit.code import MatrixTables
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.options import DEFAULT, CompileOptions
 from mmulator.errors import InternalError
-from mmulator.isa.effects import Memory
+from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.types import type_bits
 from mmulator.native.hooks.events import undefined_used
 from mmulator.native.hooks.operands import barrier_passed
-from mmulator.native.state import STACK_BYTES, Cta, Kind
+from mmulator.native.state import STACK_BYTES, Cta, OperationKind
 from mmulator.native.threads.scheduler import run_clusters
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.program.addresses import SHARED_BASE
@@ -56,14 +56,14 @@ from mmulator.program.skips import Skips, skips_of
 from mmulator.program.undefined import MaybeUndefined, doubt
 from mmulator.program.uniform import uniform_registers
 from mmulator.ptx.resources import named_symbols, parameter_bytes, parameter_offsets
-from mmulator.ptx.tree import Function, Instruction, Module, Symbol, Variable
+from mmulator.ptx.tree import Function, Instruction, ParsedModule, Symbol, Variable
 from mmulator.twin.sfu import tables_for
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass
-class Source:
+class KernelSource:
     """What the code of a kernel was written from, and its texts. sites: instruction of each site number."""
 
     program: Program
@@ -83,7 +83,7 @@ class Jit:
     """Compiles one kernel of a module for one device."""
 
     def __init__(
-        self, module: Module, function: Function, image: ModuleImage, device: str, options: CompileOptions = DEFAULT
+        self, module: ParsedModule, function: Function, image: ModuleImage, device: str, options: CompileOptions = DEFAULT
     ) -> None:
         self.meaning = meanings()
         self.module, self.image, self.device, self.options = module, image, device, options
@@ -114,7 +114,7 @@ class Jit:
         self.parameter_bytes = parameter_bytes(function.params)
         self.sites: list[Instruction] = []
         self.matrix = MatrixTables()
-        self.queues: dict[Kind, int] = {}
+        self.queues: dict[OperationKind, int] = {}
         self.movers: dict[int, int] = {}
         self.mbarriers = False
 
@@ -178,8 +178,8 @@ class Jit:
         functions = {n: number for number, n in enumerate(self.program.functions) if n in self.program.pointed}
         every = [f.function for f in self.program.functions.values()]
         macs = [sum(instruction_macs(i) for i in b.body) for b in self.program.blocks]
-        widest = (type_bits(i.form["type"]) // 8 for i in self.sites if i.effects.memory is Memory.ATOMIC)
-        facts = Facts(
+        widest = (type_bits(i.form["type"]) // 8 for i in self.sites if i.effects.memory is MemoryEffect.ATOMIC)
+        facts = KernelFacts(
             self.program.entry.function.name, self.program.entry.entry, (self.shared.addresses, self.shared.static),
             [dict(c) for c in classes], [(n, number) for n, number in enumerate(macs) if number],
             [b.index for b in self.program.blocks if accesses_memory(b)],
@@ -188,7 +188,7 @@ class Jit:
             frame_bytes, local, max(widest, default=1), entry_registers(every[0], every),
             "vprintf" in named_symbols(every), self.mbarriers, self.notes(),
         )  # fmt: skip
-        source = Source(self.program, self.sites)
+        source = KernelSource(self.program, self.sites)
         seconds = time.perf_counter() - start
         return CompiledKernel(
             facts, self.image, self.matrix, self.queues, self.movers, code, lambda: source, seconds, code.cached
@@ -203,10 +203,10 @@ class Jit:
         for group in code_groups(sizes):
             yield self._text([self.program.blocks[n] for n in group], natives), group
 
-    def written(self) -> Source:
+    def written(self) -> KernelSource:
         """What `compile` writes, without compiling it."""
         sizes = [sum(c.values()) for c in self.classes()]
-        return Source(self.program, self.sites, [text for text, _ in self.texts(sizes, {})])
+        return KernelSource(self.program, self.sites, [text for text, _ in self.texts(sizes, {})])
 
     def notes(self) -> list[str]:
         """What of this kernel is not known to be the device's to the bit."""
@@ -270,5 +270,5 @@ class Jit:
 def _of_halves_elsewhere(ins: Instruction) -> bool:
     """An atomic sum of two halves that may lie in the shared memory of another CTA of the cluster."""
     m = ins.modifiers
-    sums = ins.effects.memory is Memory.ATOMIC and "add" in m and ("f16x2" in m or "bf16x2" in m)
+    sums = ins.effects.memory is MemoryEffect.ATOMIC and "add" in m and ("f16x2" in m or "bf16x2" in m)
     return sums and not {"global", "shared", "shared::cta"} & {*m}

@@ -23,7 +23,7 @@ from mmulator.codegen.locks import Lock
 from mmulator.codegen.sources import fingerprint
 from mmulator.codegen.store import store
 from mmulator.compiler.code import BlockCode
-from mmulator.compiler.compiled import CompiledKernel, Facts, Lowered
+from mmulator.compiler.compiled import CompiledKernel, KernelFacts, Lowered
 from mmulator.compiler.emit.tables import MatrixTables
 from mmulator.compiler.options import CompileOptions
 from mmulator.errors import MmulatorError
@@ -70,9 +70,9 @@ def _entry(kernel: CompiledKernel) -> bytes:
     return json.dumps(head, separators=(",", ":")).encode() + b"\n" + written.data
 
 
-def memory_of(matrix: MatrixTables) -> references.Written:
+def memory_of(matrix: MatrixTables) -> references.LinkedArrays:
     """Where tables and what they refer to are written to."""
-    return references.Written([*matrix.tables, *_arrays(matrix.keep)], loading.names_of_own())
+    return references.LinkedArrays([*matrix.tables, *_arrays(matrix.keep)], loading.names_of_own())
 
 
 def _arrays(items: Iterable[Any]) -> list[np.ndarray]:
@@ -139,7 +139,7 @@ def _kernel(data: bytes, image: ModuleImage, write: Writer) -> CompiledKernel:
     matrix.tile_bytes, a_pack, b_pack, matrix.scratch_bytes = head["matrix"]
     matrix.a_pack, matrix.b_pack = tuple(a_pack), tuple(b_pack)
     return CompiledKernel(
-        Facts(**head["facts"]), image, matrix,
+        KernelFacts(**head["facts"]), image, matrix,
         {kind: references.address_of(head["queues"][kind.name], functions) for kind in KINDS if kind.name in head["queues"]},
         {number: references.address_of(place, functions) for number, place in head["movers"]},
         blocks, again, 0.0, True,

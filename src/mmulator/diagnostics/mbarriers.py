@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mmulator.demangle import base_name
-from mmulator.isa.effects import Memory, Queue
+from mmulator.isa.effects import MemoryEffect, Queue
 from mmulator.isa.types import type_bits
 from mmulator.launch.arena import bytes_at
 from mmulator.launch.grid import Grid
@@ -76,26 +76,26 @@ def _named(ins: Instruction) -> str:
     return at.base.name if at is not None and isinstance(at.base, Symbol) else ""
 
 
-def about(grid: Grid, k: Known, is_one: Callable[[Instruction], bool]) -> list[Instruction]:
+def about(grid: Grid, k: MbarrierState, is_one: Callable[[Instruction], bool]) -> list[Instruction]:
     """Such instructions of the kernel, by their lines, but those that name a variable in which an mbarrier is not."""
     own = shared_symbol(grid, SHARED_BASE + k.byte)
     found = {id(ins): ins for ins in grid.kernel.sites if is_one(ins) and (not own or _named(ins) in ("", own))}
     return sorted(found.values(), key=lambda i: (i.span.source.name, i.span.line))
 
 
-def makers(grid: Grid, k: Known) -> list[Instruction]:
+def makers(grid: Grid, k: MbarrierState) -> list[Instruction]:
     """What may initialise it."""
     return about(grid, k, lambda ins: operates(ins) and "init" in ins.modifiers)
 
 
-def arrivers(grid: Grid, k: Known) -> list[Instruction]:
+def arrivers(grid: Grid, k: MbarrierState) -> list[Instruction]:
     """What may arrive there."""
     return about(grid, k, arrives)
 
 
 def operates(ins: Instruction) -> bool:
     """Whether an instruction does something at an mbarrier."""
-    return ins.effects.counted_as == "barrier" and ins.effects.memory is not Memory.NONE
+    return ins.effects.counted_as == "barrier" and ins.effects.memory is not MemoryEffect.NONE
 
 
 def ends(ins: Instruction) -> bool:
@@ -110,7 +110,7 @@ def arrives(ins: Instruction) -> bool:
 
 # what is known ------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class Event:
+class MbarrierEvent:
     """Something that a lane did at an mbarrier. phase: in which of its phases, counted from 0."""
 
     cta: ResidentCta
@@ -125,7 +125,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Known:
+class MbarrierState:
     """An mbarrier. at: on the host. byte: of its CTA's shared memory. phases: that were completed. expected, came: bytes that
     were expected and that came in this phase. made, ended, arrived, asked, brought: who did that last, or None."""
 
@@ -137,11 +137,11 @@ class Known:
     phases: int | None = None
     expected: int = 0
     came: int = 0
-    made: Event | None = None
-    ended: Event | None = None
-    arrived: Event | None = None
-    asked: Event | None = None
-    brought: Event | None = None
+    made: MbarrierEvent | None = None
+    ended: MbarrierEvent | None = None
+    arrived: MbarrierEvent | None = None
+    asked: MbarrierEvent | None = None
+    brought: MbarrierEvent | None = None
 
     def name(self, here: ResidentCta | None) -> str:
         """`full[2] (shared 0x410)`, as the threads of a CTA would say it; None: whoever's it is."""
@@ -173,13 +173,13 @@ class Known:
         return f"phase {self.phases}" if self.phases is not None else f"the phase of parity {self.word.phase}"
 
 
-def _event(resident: Resident, who: Any) -> Event | None:
+def _event(resident: Resident, who: Any) -> MbarrierEvent | None:
     if not who["site"]:
         return None
     warps = resident.grid.shape.warps
     cta = ResidentCta(resident, int(who["warp"]) // warps)
     ins = resident.grid.kernel.sites[int(who["site"]) - 1]
-    return Event(cta, int(who["warp"]) % warps, int(who["lane"]), int(who["phase"]), ins)
+    return MbarrierEvent(cta, int(who["warp"]) % warps, int(who["lane"]), int(who["phase"]), ins)
 
 
 def on_host(resident: Resident, address: int) -> int:
@@ -189,7 +189,7 @@ def on_host(resident: Resident, address: int) -> int:
     return resident.arena.at(resident.shared[address >> RANK_SHIFT]) + (address & (1 << RANK_SHIFT) - 1) - SHARED_BASE
 
 
-def known(resident: Resident, at: int) -> Known:
+def known(resident: Resident, at: int) -> MbarrierState:
     """What is known of an mbarrier at a place on the host, which is in the shared memory of one of the CTAs."""
     shared = resident.grid.shape.shared
     starts = [resident.arena.at(name) for name in resident.shared]
@@ -197,10 +197,10 @@ def known(resident: Resident, at: int) -> Known:
     cta, word = ResidentCta(resident, rank), Mbarrier.decode(int(bytes_at(at, 8).view(np.uint64)[0]))
     found = [a for a in _accounts(resident) if int(a["at"]) == at]
     if not found:
-        return Known(cta, at, at - starts[rank], word, False)
+        return MbarrierState(cta, at, at - starts[rank], word, False)
     a = found[0]
     events = {name: _event(resident, a[name]) for name in ("made", "ended", "arrived", "asked", "brought")}
-    return Known(
+    return MbarrierState(
         cta, at, at - starts[rank], word, bool(a["valid"]), int(a["phase"]), int(a["expected"]), int(a["came"]), **events
     )
 
@@ -212,13 +212,13 @@ def _accounts(resident: Resident) -> Any:
 
 
 # what is under way --------------------------------------------------------------------------------------------------
-def under_way(k: Known) -> list[Event]:
+def under_way(k: MbarrierState) -> list[MbarrierEvent]:
     """Who issued asynchronous operations that k awaits, and that are not complete."""
     resident = k.cta.resident
     return [*_transfers(resident, k), *_copies(resident, k)]
 
 
-def _transfers(resident: Resident, k: Known) -> Iterator[Event]:
+def _transfers(resident: Resident, k: MbarrierState) -> Iterator[MbarrierEvent]:
     if not resident.grid.kernel.movers:
         return
     for t in resident.arena.view("transfers", _TRANSFER)[:TRANSFERS]:
@@ -227,7 +227,7 @@ def _transfers(resident: Resident, k: Known) -> Iterator[Event]:
             yield _by(resident, int(t["warp"]), int(t["lane"]), int(t["site"]))
 
 
-def _copies(resident: Resident, k: Known) -> Iterator[Event]:
+def _copies(resident: Resident, k: MbarrierState) -> Iterator[MbarrierEvent]:
     if COPIES not in resident.grid.kernel.queues:
         return
     for cta in resident.each():
@@ -236,10 +236,10 @@ def _copies(resident: Resident, k: Known) -> Iterator[Event]:
             for number in range(int(queue["done"]), int(queue["issued"])):
                 o = cta.operation(COPIES, warp, number)["operation"]
                 if o["completes"] != Completes.GROUP and int(o["barrier"]) == k.at:
-                    yield Event(cta, warp, int(o["lane"]), k.phases or 0, resident.grid.kernel.sites[int(o["site"])])
+                    yield MbarrierEvent(cta, warp, int(o["lane"]), k.phases or 0, resident.grid.kernel.sites[int(o["site"])])
 
 
-def _by(resident: Resident, warp: int, lane: int, site: int) -> Event:
+def _by(resident: Resident, warp: int, lane: int, site: int) -> MbarrierEvent:
     number = (warp - resident.arena.at("warps")) // Warp.size
     warps = resident.grid.shape.warps
-    return Event(ResidentCta(resident, number // warps), number % warps, lane, 0, resident.grid.kernel.sites[site])
+    return MbarrierEvent(ResidentCta(resident, number // warps), number % warps, lane, 0, resident.grid.kernel.sites[site])

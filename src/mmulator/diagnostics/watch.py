@@ -28,7 +28,7 @@ Watched = tuple[int, Any]  # number of an argument, and an index of one of its e
 
 
 @dataclass(frozen=True)
-class Store:
+class WatchedStore:
     """A store to a watched element.
 
     argument, index: the element. block, thread: who stored, (x, y, z) each. instruction, file, line: of the PTX.
@@ -110,18 +110,18 @@ class Watches:
     def stopped(self, error: ExecutionFault, residents: Sequence[Resident]) -> None:
         """The stores so far are told."""
 
-    def stores(self, shape: LaunchShape, sites: Sequence[Instruction]) -> list[Store]:
+    def stores(self, shape: LaunchShape, sites: Sequence[Instruction]) -> list[WatchedStore]:
         """In the order in which they were seen."""
         entries = self.logs.all()
         return [self._store(entry, shape, sites) for entry in entries[np.argsort(entries["order"])]]
 
-    def _store(self, entry: np.void, shape: LaunchShape, sites: Sequence[Instruction]) -> Store:
+    def _store(self, entry: np.void, shape: LaunchShape, sites: Sequence[Instruction]) -> WatchedStore:
         (gx, gy, _), (bx, by, _) = shape.grid, shape.block
         cta, thread = int(entry["cta"]), int(entry["thread"])
         ins = sites[int(entry["site"])]
         number, index = self.elements[int(entry["watch"])]
         dtype, bits = self.dtypes[int(entry["watch"])], int(entry["value"])
-        return Store(
+        return WatchedStore(
             number, index, (cta % gx, cta // gx % gy, cta // (gx * gy)),
             (thread % bx, thread // bx % by, thread // (bx * by)), ins.mnemonic, ins.span.source.name, ins.span.line,
             np.array(bits, np.uint64).reshape(1).view(np.uint8)[: dtype.itemsize].view(dtype)[0], bits, ins.span.brief,

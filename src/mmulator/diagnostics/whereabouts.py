@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from mmulator.diagnostics.mbarriers import Known, known, place_text
+from mmulator.diagnostics.mbarriers import MbarrierState, known, place_text
 from mmulator.isa.effects import Ends
 from mmulator.launch.grid import Grid
 from mmulator.launch.resident import ResidentCta
@@ -19,7 +19,7 @@ State = Literal["runs", "waits", "held", "barrier", "sleeps"]
 
 
 @dataclass(frozen=True)
-class Group:
+class LaneGroup:
     """Lanes of a warp at one place. held: they wait for lanes of their own warp; waits: for other warps of the warpgroup;
     sleeps: for a phase of `mbarrier`."""
 
@@ -28,7 +28,7 @@ class Group:
     state: State
     instruction: Instruction | None
     barrier: int = -1
-    mbarrier: Known | None = None
+    mbarrier: MbarrierState | None = None
     cta: ResidentCta | None = None
 
     def __str__(self) -> str:
@@ -56,12 +56,12 @@ def lanes_text(mask: int) -> str:
     return f"{one} " + ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in runs)
 
 
-def groups(grid: Grid, cta: ResidentCta) -> list[Group]:
+def groups(grid: Grid, cta: ResidentCta) -> list[LaneGroup]:
     """All lanes of a CTA that have not exited, warp by warp."""
     return [g for w in cta.warps for g in _of_warp(grid.kernel.program, cta, w)]
 
 
-def _of_warp(program: Program, cta: ResidentCta, w: Any) -> Iterator[Group]:
+def _of_warp(program: Program, cta: ResidentCta, w: Any) -> Iterator[LaneGroup]:
     left = int(w["live"])
     frames, pcs = w["lane_frame"], w["lane_pc"]
     while left:
@@ -72,9 +72,9 @@ def _of_warp(program: Program, cta: ResidentCta, w: Any) -> Iterator[Group]:
         left &= ~lanes
         ins = instruction_at(program, int(pcs[lane]), state)
         if state == "sleeps":
-            yield Group(int(w["index"]), lanes, state, ins, -1, known(cta.resident, barrier), cta)
+            yield LaneGroup(int(w["index"]), lanes, state, ins, -1, known(cta.resident, barrier), cta)
         else:
-            yield Group(int(w["index"]), lanes, state, ins, barrier)
+            yield LaneGroup(int(w["index"]), lanes, state, ins, barrier)
 
 
 def _state(w: Any, lane: int) -> tuple[State, int]:
@@ -105,7 +105,7 @@ def instruction_at(program: Program, pc: int, state: State) -> Instruction | Non
     return None
 
 
-def warps_text(found: list[Group], most: int = MOST) -> str:
+def warps_text(found: list[LaneGroup], most: int = MOST) -> str:
     """`warp 0: lanes 0 to 15 at ...; lanes 16 to 31 ...; warps 1 to 3: ...`, warps that say the same together."""
     said: dict[str, list[int]] = {}
     for warp in dict.fromkeys(g.warp for g in found):
@@ -126,7 +126,7 @@ def arrived_text(cta: ResidentCta) -> str:
     return "".join(f"; {text}" for text in said)
 
 
-def everywhere(first: ResidentCta, found: Sequence[tuple[ResidentCta, list[Group]]]) -> str:
+def everywhere(first: ResidentCta, found: Sequence[tuple[ResidentCta, list[LaneGroup]]]) -> str:
     """Where the lanes of all CTAs of a cluster are: of `first`, then of those that have something else to say, then which are
     alike."""
     said: dict[str, list[ResidentCta]] = {}

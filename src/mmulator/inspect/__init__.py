@@ -1,4 +1,4 @@
-"""Questions people ask about matrix instructions, answered as data.
+"""Answers, as data, to questions about matrix instructions.
 
 Plain frozen dataclasses with `to_dict()` (what `--json` prints) and, for notebooks, `_repr_html_` or `_repr_svg_`.
 The command line prints the same answers. Names are imported on first use.
@@ -17,7 +17,7 @@ _LAZY: dict[str, str] = {
     "DescriptorFields": "descriptors.answer",
     "Device": "chips",
     "Explanation": "explanation.answer",
-    "Finding": "descriptors.checks",
+    "Diagnostic": "descriptors.checks",
     "FormGroup": "listing",
     "Layout": "layouts.answer",
     "MetadataWord": "sparse",
@@ -54,8 +54,8 @@ __all__ = [
     "DescriptorAnswer",
     "DescriptorFields",
     "Device",
+    "Diagnostic",
     "Explanation",
-    "Finding",
     "FormGroup",
     "Layout",
     "MetadataWord",
@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     from mmulator.inspect.chips import Device
     from mmulator.inspect.descriptors.answer import DescriptorAnswer, DescriptorFields, OffsetMeaning
     from mmulator.inspect.descriptors.banks import BankConflicts, WarpAccess, address_accesses, bank_conflicts
-    from mmulator.inspect.descriptors.checks import Finding
+    from mmulator.inspect.descriptors.checks import Diagnostic
     from mmulator.inspect.descriptors.cute_layout import CuteLayout, tile_to_shape
     from mmulator.inspect.descriptors.describe import describe_descriptor, descriptor_fields, make_tile
     from mmulator.inspect.descriptors.from_cute import CuteAnswer, descriptor_from_cute

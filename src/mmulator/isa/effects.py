@@ -37,7 +37,7 @@ class Together(Enum):
     WARPGROUP = "those of four warps that have not exited"
 
 
-class Memory(Enum):
+class MemoryEffect(Enum):
     """What becomes of the bytes at its addresses."""
 
     NONE = "nothing"
@@ -179,7 +179,7 @@ class Effects:
 
     ends: Ends = Ends.NO
     together: Together = Together.ALONE
-    memory: Memory = Memory.NONE
+    memory: MemoryEffect = MemoryEffect.NONE
     queue: Queue = Queue.NONE
     step: Step = Step.NONE
     orders: Orders = Orders.NONE

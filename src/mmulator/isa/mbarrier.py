@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mmulator.isa.effects import ACTS, Effects, Ends, Flow, Memory, Queue, Step
+from mmulator.isa.effects import ACTS, Effects, Ends, Flow, MemoryEffect, Queue, Step
 from mmulator.isa.pieces import SINK, SYNC, addr, dst, maybe, need, one, row, src, type_
 from mmulator.isa.row import OperandSpec, Row, Slot
 
@@ -38,11 +38,11 @@ _NEEDS = (
 )
 _TX_NEEDS = need("shared::cta shared::cluster relaxed", (8, 0), 90)
 
-_WRITES = ACTS.but(memory=Memory.WRITE, counted_as="barrier")
-_CHANGES = ACTS.but(memory=Memory.ATOMIC, counted_as="barrier", flow=Flow.DEFINED)
-_LOOKS = ACTS.but(memory=Memory.READ, ends=Ends.WAIT, counted_as="barrier", flow=Flow.DEFINED)
+_WRITES = ACTS.but(memory=MemoryEffect.WRITE, counted_as="barrier")
+_CHANGES = ACTS.but(memory=MemoryEffect.ATOMIC, counted_as="barrier", flow=Flow.DEFINED)
+_LOOKS = ACTS.but(memory=MemoryEffect.READ, ends=Ends.WAIT, counted_as="barrier", flow=Flow.DEFINED)
 _COUNTS = Effects(counted_as="barrier")
-_ASKS = ACTS.but(memory=Memory.READ, counted_as="barrier", flow=Flow.DEFINED)
+_ASKS = ACTS.but(memory=MemoryEffect.READ, counted_as="barrier", flow=Flow.DEFINED)
 
 
 def _ordered(m: Mapping[str, str]) -> str | None:
@@ -110,5 +110,5 @@ ROWS: tuple[Row, ...] = (
     _row("check_layout", one("layout", "layout::v0", "layout::v1"), _CTA, _B64, operands=(dst("pred", "p"), _AT),
          effects=_ASKS, ptx=(9, 3), sm=90),
     row("cp.async.mbarrier.arrive", (maybe("noinc"), _CTA, _B64), (_AT,), f"{SYNC}: cp.async.mbarrier.arrive", (7, 0), 80,
-        _NEEDS, effects=ACTS.but(memory=Memory.ATOMIC, queue=Queue.COPIES, step=Step.SIGNAL, counted_as="barrier")),
+        _NEEDS, effects=ACTS.but(memory=MemoryEffect.ATOMIC, queue=Queue.COPIES, step=Step.SIGNAL, counted_as="barrier")),
 )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mmulator.isa.effects import ACTS, Effects, Flow, Memory, Ptxas, Stored
+from mmulator.isa.effects import ACTS, Effects, Flow, MemoryEffect, Ptxas, Stored
 from mmulator.isa.pieces import (
     CACHE_HINT,
     MEMORY_TYPES,
@@ -100,10 +100,10 @@ def _wide(m: Mapping[str, str]) -> str | None:
     return _order(m)
 
 
-_LOADS = Effects(memory=Memory.READ, ptxas=Ptxas.GUARDED, counted_as="memory", flow=Flow.LOADED)
-_STORES = ACTS.but(memory=Memory.WRITE, counted_as="memory", stored=Stored.VALUES)
-_PREFETCHES = ACTS.but(memory=Memory.READ, counted_as="memory", hints=True)
-_HINTS = ACTS.but(memory=Memory.READ, hints=True)
+_LOADS = Effects(memory=MemoryEffect.READ, ptxas=Ptxas.GUARDED, counted_as="memory", flow=Flow.LOADED)
+_STORES = ACTS.but(memory=MemoryEffect.WRITE, counted_as="memory", stored=Stored.VALUES)
+_PREFETCHES = ACTS.but(memory=MemoryEffect.READ, counted_as="memory", hints=True)
+_HINTS = ACTS.but(memory=MemoryEffect.READ, hints=True)
 
 
 def _memory(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], effects: Effects) -> tuple[Row, Row]:
@@ -167,7 +167,7 @@ ROWS: tuple[Row, ...] = (
     row("applypriority", (maybe("space", "global"), one("level", "L2::evict_normal")), (addr(), imm("size", 128, 128)),
         f"{MOVES}: applypriority", (7, 4), 80, effects=_HINTS),
     row("discard", (maybe("space", "global"), one("level", "L2")), (addr(), imm("size", 128, 128)),
-        f"{MOVES}: discard", (7, 4), 80, effects=ACTS.but(memory=Memory.WRITE, hints=True)),
+        f"{MOVES}: discard", (7, 4), 80, effects=ACTS.but(memory=MemoryEffect.WRITE, hints=True)),
     row("createpolicy.fractional", (one("primary", *_EVICT), _SECOND, type_("b64")),
         (dst(name="cache-policy"), src("fraction", "f32", optional=True)), f"{MOVES}: createpolicy", (7, 4), 80),
     row("createpolicy.range", (maybe("space", "global"), one("primary", *_EVICT), _SECOND, type_("b64")),

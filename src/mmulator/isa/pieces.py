@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mmulator.isa.effects import ACTS, LANEWISE, Algebra, Effects, Memory, Queue, Step
+from mmulator.isa.effects import ACTS, LANEWISE, Algebra, Effects, MemoryEffect, Queue, Step
 from mmulator.isa.row import BLACKWELL, RUNS, Need, OperandSpec, Requirement, Row, Section, Slot, Status
 
 # Types, as the specification slots them
@@ -132,8 +132,8 @@ SINK = OperandSpec("_", "sink", access="w")
 
 # What bulk copies end in, and operands of theirs.
 COMPLETE_TX = one("completion", "mbarrier::complete_tx::bytes")
-BULK_COPIES = ACTS.but(memory=Memory.COPY, queue=Queue.BULK, step=Step.ISSUE, counted_as="bulk")
-BULK_PREFETCHES = ACTS.but(memory=Memory.READ, counted_as="bulk")
+BULK_COPIES = ACTS.but(memory=MemoryEffect.COPY, queue=Queue.BULK, step=Step.ISSUE, counted_as="bulk")
+BULK_PREFETCHES = ACTS.but(memory=MemoryEffect.READ, counted_as="bulk")
 BULK_SIZE = src("size", "u32", values=range(0, 1 << 20, 16))
 BULK_GROUP = one("completion", "bulk_group")
 MULTICAST = maybe("multicast", "multicast::cluster", "multicast::cluster::16b")

@@ -5,7 +5,7 @@ Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions (PTX ISA 9.
 
 from __future__ import annotations
 
-from mmulator.isa.effects import ACTS, Ends, Flow, Memory, Queue, Step, Together
+from mmulator.isa.effects import ACTS, Ends, Flow, MemoryEffect, Queue, Step, Together
 from mmulator.isa.form import Form
 from mmulator.isa.mma import FP8, fragment
 from mmulator.isa.row import OperandSpec, Requirement, Row, Section, Signature
@@ -56,7 +56,7 @@ def _mma_async(form: Form) -> tuple[Signature, ...]:
 _WARPGROUP = ACTS.but(together=Together.WARPGROUP, queue=Queue.WGMMA)
 # D is written when it is waited for; A in registers is read when the operation is done.
 _ISSUES = _WARPGROUP.but(
-    step=Step.ISSUE, memory=Memory.READ, multiplies=True, counted_as="wgmma", pinned=("d", "a", "a-desc"),
+    step=Step.ISSUE, memory=MemoryEffect.READ, multiplies=True, counted_as="wgmma", pinned=("d", "a", "a-desc"),
     flow=Flow.WGMMA,
 )
 

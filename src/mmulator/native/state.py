@@ -21,13 +21,13 @@ NUM_BARRIERS = 16
 STACK_BYTES = 8192  # of a lane, for alloca: the first bytes of local memory in a kernel that has it
 
 
-class Code(IntEnum):
+class BlockExit(IntEnum):
     """What a block function returns instead of the next block's number."""
 
     RESCHEDULE = -1  # the lanes' program counters have been written; choose again
 
 
-RESCHEDULE = int(Code.RESCHEDULE)
+RESCHEDULE = int(BlockExit.RESCHEDULE)
 
 
 class Stop(IntEnum):
@@ -85,7 +85,7 @@ class FaultKind(IntEnum):
     REGISTERS = 51  # setmaxnreg; fault_bytes: what was wrong (native/threads/misc.py)
     CLUSTER_BARRIER = 50  # a barrier.cluster.arrive after another, or a wait without one; which: threads/cluster.py
     NO_CLUSTER = 52  # a copy from shared memory to that of a CTA of the cluster in a launch without clusters
-    TENSOR_MAP = 60  # a tensor map that the instruction cannot use; fault_bytes: why (native/asynchrony/maps.py, Wrong)
+    TENSOR_MAP = 60  # a tensor map that the instruction cannot use; fault_bytes: why (native/asynchrony/maps.py, MapFault)
 
 
 WORD = 4  # bytes of the atomic operations that others are made of
@@ -387,7 +387,7 @@ WgmmaEntry = Struct("WgmmaEntry", [
 
 
 @dataclass(frozen=True)
-class Kind:
+class OperationKind:
     """A kind of asynchronous operation. entry: what a queue keeps of one, of `room` at most (a power of two). One in `odds` is
     carried out at once."""
 
@@ -398,8 +398,8 @@ class Kind:
     odds: int
 
 
-COPIES = Kind("copies", 0, CopyEntry, 128, 4)
-WGMMA = Kind("wgmma", 1, WgmmaEntry, 64, 2)
+COPIES = OperationKind("copies", 0, CopyEntry, 128, 4)
+WGMMA = OperationKind("wgmma", 1, WgmmaEntry, 64, 2)
 KINDS = (COPIES, WGMMA)
 
 Warp = Struct("Warp", [

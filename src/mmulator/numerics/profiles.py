@@ -107,7 +107,7 @@ class Profile:
 
 
 @dataclass(frozen=True)
-class Row:
+class ProfileRow:
     """A line of the table: Profile's numbers for devices, families and A/B types; floors for f32 and f16 results."""
 
     devices: tuple[str, ...]
@@ -145,33 +145,33 @@ _TF32_WMMA = "m16n16k8 runs as two chunks of 4 (two HMMA.1684 a tile, whatever t
 _SOFTWARE = "m8n8k4 is not native from sm_80 on: ptxas (13.0, every target) writes shuffles and f32 FMAs"
 _LOWERED = "FP8 mma.sync is not native: converted to f16, two f16 instructions, then C is added"
 
-ROWS: tuple[Row, ...] = (
+ROWS: tuple[ProfileRow, ...] = (
     # devices, families, types, L, F, floor f32, floor f16
-    Row(_VOLTA, _WARP, ("f16",), 4, 23, -131, -19, "published"),
-    Row(("sm_75",), _WARP, ("f16",), 8, 24, -132, -20, "published"),
-    Row(_AMPERE, _WARP, _HALF, 8, 24, -132, -20, "published"),
-    Row(_AMPERE, _WARP, ("tf32",), 4, 24, -132, None, "published"),
-    Row(("sm_89",), ("mma",), _FP8, 16, 13, -132, -20, "published", keep=13),
-    Row(_HOPPER, _WARP, _HALF, 16, 25, -133, -21, "measured"),
-    Row(_HOPPER, ("mma",), ("tf32",), 8, 25, -133, None, "measured"),
-    Row(_HOPPER, ("wmma",), ("tf32",), 4, 25, -133, None, "measured", note=_TF32_WMMA),
-    Row(_HOPPER, ("mma",), _FP8, 16, 25, -133, -21, "measured", method="halves", note=_LOWERED),
-    Row(_HOPPER, ("wgmma",), _HALF, 16, 25, -133, -21, "measured"),
-    Row(_HOPPER, ("wgmma",), ("tf32",), 8, 25, -133, None, "measured"),
+    ProfileRow(_VOLTA, _WARP, ("f16",), 4, 23, -131, -19, "published"),
+    ProfileRow(("sm_75",), _WARP, ("f16",), 8, 24, -132, -20, "published"),
+    ProfileRow(_AMPERE, _WARP, _HALF, 8, 24, -132, -20, "published"),
+    ProfileRow(_AMPERE, _WARP, ("tf32",), 4, 24, -132, None, "published"),
+    ProfileRow(("sm_89",), ("mma",), _FP8, 16, 13, -132, -20, "published", keep=13),
+    ProfileRow(_HOPPER, _WARP, _HALF, 16, 25, -133, -21, "measured"),
+    ProfileRow(_HOPPER, ("mma",), ("tf32",), 8, 25, -133, None, "measured"),
+    ProfileRow(_HOPPER, ("wmma",), ("tf32",), 4, 25, -133, None, "measured", note=_TF32_WMMA),
+    ProfileRow(_HOPPER, ("mma",), _FP8, 16, 25, -133, -21, "measured", method="halves", note=_LOWERED),
+    ProfileRow(_HOPPER, ("wgmma",), _HALF, 16, 25, -133, -21, "measured"),
+    ProfileRow(_HOPPER, ("wgmma",), ("tf32",), 8, 25, -133, None, "measured"),
     # No f16 sum of FP8 products comes near this floor: their last bit is 2**-32 and F = 13 reaches to 2**-34.
-    Row(_HOPPER, ("wgmma",), _FP8, 32, 13, -133, -21, "measured", keep=13),
-    Row(_BLACKWELL, _WARP, _HALF, 16, 25, -133, -21, "published"),
-    Row(_BLACKWELL, ("mma",), ("tf32",), 8, 25, -133, None, "published"),
-    Row(_BLACKWELL, ("wmma",), ("tf32",), 4, 25, -133, None, "inferred", note=_TF32_WMMA),
-    Row(_DATACENTER, ("mma",), _FP8, 16, 25, -133, -21, "published", method="halves", note=_LOWERED),
-    Row(_DATACENTER, ("tcgen05",), _HALF, 16, 25, -133, -21, "published"),
-    Row(_DATACENTER, ("tcgen05",), ("tf32",), 8, 25, -133, None, "published"),
-    Row(_DATACENTER, ("tcgen05",), _NARROW, 32, 25, -133, -21, "published"),
-    Row(_CONSUMER, ("mma",), ("e4m3", "e5m2", "e2m1"), 32, 25, -133, -21, "published", kinds=(None, "f8f6f4")),
-    Row(_CONSUMER, ("mma",), _NARROW, 32, 25, -133, -21, "inferred", kinds=("f8f6f4",), note="6-bit types as FP8"),
-    Row(_CONSUMER, ("mma",), ("e4m3", "e5m2", "e2m1"), 32, 25, -133, None, "published", kinds=("mxf8f6f4",)),
-    Row(_CONSUMER, ("mma",), _NARROW, 32, 25, -133, None, "inferred", kinds=("mxf8f6f4",), note="6-bit types as FP8"),
-    Row(_CONSUMER, ("mma",), ("e2m1",), 64, 35, -139, None, "published", method="groups", kinds=("mxf4", "mxf4nvf4")),
+    ProfileRow(_HOPPER, ("wgmma",), _FP8, 32, 13, -133, -21, "measured", keep=13),
+    ProfileRow(_BLACKWELL, _WARP, _HALF, 16, 25, -133, -21, "published"),
+    ProfileRow(_BLACKWELL, ("mma",), ("tf32",), 8, 25, -133, None, "published"),
+    ProfileRow(_BLACKWELL, ("wmma",), ("tf32",), 4, 25, -133, None, "inferred", note=_TF32_WMMA),
+    ProfileRow(_DATACENTER, ("mma",), _FP8, 16, 25, -133, -21, "published", method="halves", note=_LOWERED),
+    ProfileRow(_DATACENTER, ("tcgen05",), _HALF, 16, 25, -133, -21, "published"),
+    ProfileRow(_DATACENTER, ("tcgen05",), ("tf32",), 8, 25, -133, None, "published"),
+    ProfileRow(_DATACENTER, ("tcgen05",), _NARROW, 32, 25, -133, -21, "published"),
+    ProfileRow(_CONSUMER, ("mma",), ("e4m3", "e5m2", "e2m1"), 32, 25, -133, -21, "published", kinds=(None, "f8f6f4")),
+    ProfileRow(_CONSUMER, ("mma",), _NARROW, 32, 25, -133, -21, "inferred", kinds=("f8f6f4",), note="6-bit types as FP8"),
+    ProfileRow(_CONSUMER, ("mma",), ("e4m3", "e5m2", "e2m1"), 32, 25, -133, None, "published", kinds=("mxf8f6f4",)),
+    ProfileRow(_CONSUMER, ("mma",), _NARROW, 32, 25, -133, None, "inferred", kinds=("mxf8f6f4",), note="6-bit types as FP8"),
+    ProfileRow(_CONSUMER, ("mma",), ("e2m1",), 64, 35, -139, None, "published", method="groups", kinds=("mxf4", "mxf4nvf4")),
 )
 GROUP = 16  # products that "groups" sums before scaling
 

@@ -12,9 +12,9 @@ from enum import IntEnum
 from typing import Any
 
 from mmulator.errors import must_be
-from mmulator.isa.effects import Effects, Ends, Memory, Queue, Step, Together
+from mmulator.isa.effects import Effects, Ends, MemoryEffect, Queue, Step, Together
 from mmulator.program.calls import cycles, reached
-from mmulator.ptx.tree import Function, Immediate, Instruction, Label, LabelRef, Module, Operand, Reg, Symbol, flatten
+from mmulator.ptx.tree import Function, Immediate, Instruction, Label, LabelRef, Operand, ParsedModule, Reg, Symbol, flatten
 
 BUILTINS = ("vprintf", "__assertfail")  # functions of CUDA's runtime that can be called
 
@@ -64,7 +64,7 @@ class Program:
     taken, which alone can be called through pointers.
     """
 
-    module: Module
+    module: ParsedModule
     functions: dict[str, FunctionBlocks]
     blocks: list[Block]
     groups: list[tuple[tuple[str, ...], bool]]
@@ -100,7 +100,7 @@ def instructions(block: Block) -> list[Instruction]:
 def accesses_memory(block: Block) -> bool:
     """Whether a block reads or writes what others may, too. A wait for an mbarrier is no access: its thread sleeps."""
     every = (*block.body, *([block.last] if block.last is not None else ()))
-    accesses = any(i.effects.memory is not Memory.NONE and i.effects.ends is not Ends.WAIT for i in every)
+    accesses = any(i.effects.memory is not MemoryEffect.NONE and i.effects.ends is not Ends.WAIT for i in every)
     return block.ending is Ends.CALL or accesses
 
 
@@ -125,7 +125,7 @@ def partners(ins: Instruction) -> Here:
 
 
 def build(
-    module: Module, entry: Function, prepare: Callable[[Function], Function] = lambda f: f, *, longest: int = LONGEST
+    module: ParsedModule, entry: Function, prepare: Callable[[Function], Function] = lambda f: f, *, longest: int = LONGEST
 ) -> Program:
     """Number the blocks of `entry` and of the functions it can reach, each after `prepare` has rewritten it.
 

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 
-from mmulator.isa.effects import Algebra, Flow, Memory, Together
+from mmulator.isa.effects import Algebra, Flow, MemoryEffect, Together
 from mmulator.program.uses import registers_of, uses_and_defs
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, VectorOperand
 
@@ -56,7 +56,7 @@ class _Sums:
     def _alike(self, name: str) -> int:
         n, ins = self.defined[name]
         effects = ins.effects
-        if effects.together is not Together.ALONE or effects.memory is not Memory.NONE or not effects.pure or effects.carry:
+        if effects.together is not Together.ALONE or effects.memory is not MemoryEffect.NONE or not effects.pure or effects.carry:
             return 0
         _, *given = ins.operands
         if not given or not all(isinstance(o, Reg | Immediate | VectorOperand) for o in given):
@@ -138,7 +138,7 @@ def stored_sums(sites: Sequence[Instruction]) -> list[int]:
     found = []
     for ins in sites:
         values = [o for o in ins.operands if not isinstance(o, Address)]
-        alike = ALL if ins.effects.memory is Memory.WRITE and values else 0
+        alike = ALL if ins.effects.memory is MemoryEffect.WRITE and values else 0
         for value in values:
             alike &= sums.of(value)
         found.append(alike)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from mmulator.errors import LaunchError
 from mmulator.isa.effects import Ends
 from mmulator.program.operands import callee_of
-from mmulator.ptx.tree import Function, Instruction, Module, Reg, Symbol, Variable, flatten
+from mmulator.ptx.tree import Function, Instruction, ParsedModule, Reg, Symbol, Variable, flatten
 
 MAX_DEPTH = 64  # calls of a recursion
 MAX_FRAMES = 1 << 31  # bytes of all frames
@@ -29,13 +29,13 @@ class References:
     indirect: bool = False
 
 
-def defined(module: Module, name: str) -> Function | None:
+def defined(module: ParsedModule, name: str) -> Function | None:
     """The definition of a function, or None."""
     found = module.function(name)
     return found if found is not None and found.is_defined else None
 
 
-def references(module: Module, function: Function) -> References:
+def references(module: ParsedModule, function: Function) -> References:
     """What a function mentions: in its instructions, and in the tables of addresses that these mention."""
     found = References()
     own = {v.name: v for v in function.variables}
@@ -52,7 +52,7 @@ def references(module: Module, function: Function) -> References:
     return found
 
 
-def reached(module: Module, entry: Function) -> dict[str, tuple[Function, References]]:
+def reached(module: ParsedModule, entry: Function) -> dict[str, tuple[Function, References]]:
     """A kernel and every function that it can come to, each with what it mentions."""
     found: dict[str, tuple[Function, References]] = {}
     waiting = [entry]
@@ -66,7 +66,7 @@ def reached(module: Module, entry: Function) -> dict[str, tuple[Function, Refere
     return found
 
 
-def _mentioned(module: Module, instructions: Iterable[Instruction], found: References) -> Iterator[str]:
+def _mentioned(module: ParsedModule, instructions: Iterable[Instruction], found: References) -> Iterator[str]:
     for ins in instructions:
         callee = callee_of(ins) if ins.effects.ends is Ends.CALL else None
         found.indirect |= isinstance(callee, Reg)
@@ -123,7 +123,7 @@ def cycles(references: Mapping[str, References]) -> list[tuple[tuple[str, ...], 
 
 
 @dataclass(frozen=True)
-class Place:
+class FramePlace:
     """Where the frames of a function lie: the first at `offset`, that of the next level `stride` bytes on, below `end`.
 
     cycle: number of the functions that it can call and be called by.
@@ -135,16 +135,16 @@ class Place:
     end: int
 
 
-def place_frames(groups: Sequence[tuple[tuple[str, ...], bool]], sizes: Mapping[str, int]) -> tuple[dict[str, Place], int]:
+def place_frames(groups: Sequence[tuple[tuple[str, ...], bool]], sizes: Mapping[str, int]) -> tuple[dict[str, FramePlace], int]:
     """A place for each function, and the bytes of all."""
-    places: dict[str, Place] = {}
+    places: dict[str, FramePlace] = {}
     at = 0
     for cycle, (members, recursive) in enumerate(groups):
         stride = sum(sizes[n] for n in members)
         end = at + stride * (MAX_DEPTH if recursive else 1)
         offset = at
         for name in members:
-            places[name] = Place(cycle, offset, stride, end)
+            places[name] = FramePlace(cycle, offset, stride, end)
             offset += sizes[name]
         at = end
     return places, at

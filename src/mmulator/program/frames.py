@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from mmulator.errors import must_be
-from mmulator.isa.effects import Ends, Memory
+from mmulator.isa.effects import Ends, MemoryEffect
 from mmulator.isa.types import type_bits
 from mmulator.program.addresses import HEADER_BYTES
 from mmulator.program.blocks import Block, FunctionBlocks
@@ -109,7 +109,9 @@ def liveness(function: FunctionBlocks) -> Liveness:
 def unread_results(function: FunctionBlocks) -> frozenset[str]:
     """Results of atomic operations that no instruction reads: compilers leave them, and their assembler does without."""
     every = [i for b in function.blocks for i in (b.after, *b.body, b.last) if i is not None]
-    atomic = {id(i): i.operands[0].name for i in every if i.effects.memory is Memory.ATOMIC and isinstance(i.operands[0], Reg)}
+    atomic = {
+        id(i): i.operands[0].name for i in every if i.effects.memory is MemoryEffect.ATOMIC and isinstance(i.operands[0], Reg)
+    }
     results = set(atomic.values())
     if results:
         for ins in every:

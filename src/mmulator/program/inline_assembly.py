@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from functools import lru_cache
 
-from mmulator.isa.effects import Algebra, Ends, Memory, Queue, Together
+from mmulator.isa.effects import Algebra, Ends, MemoryEffect, Queue, Together
 from mmulator.ptx.tree import Instruction
 from mmulator.source import Source
 
@@ -34,7 +34,7 @@ def _pieces(source: Source) -> tuple[list[int], list[int]]:
 def computes(ins: Instruction) -> bool:
     """Whether all that an instruction does is to compute registers, each lane its own."""
     e = ins.effects
-    return e.together is Together.ALONE and e.ends is Ends.NO and e.memory is Memory.NONE and e.queue is Queue.NONE
+    return e.together is Together.ALONE and e.ends is Ends.NO and e.memory is MemoryEffect.NONE and e.queue is Queue.NONE
 
 
 def moved_by_compiler(ins: Instruction) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from mmulator.isa.effects import Ends, Memory, Queue, Together
+from mmulator.isa.effects import Ends, MemoryEffect, Queue, Together
 from mmulator.program.blocks import Block, FunctionBlocks
 from mmulator.program.uses import accesses
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, SpecialRegister, Symbol, VectorOperand, flatten
@@ -54,9 +54,14 @@ class LaneFacts:
 
     def _result(self, ins: Instruction) -> int:
         e = ins.effects
-        if e.memory is Memory.READ and ins.form["space"].startswith("param"):
+        if e.memory is MemoryEffect.READ and ins.form["space"].startswith("param"):
             return _SAME
-        if e.together is not Together.ALONE or e.memory is not Memory.NONE or e.queue is not Queue.NONE or e.ends is not Ends.NO:
+        if (
+            e.together is not Together.ALONE
+            or e.memory is not MemoryEffect.NONE
+            or e.queue is not Queue.NONE
+            or e.ends is not Ends.NO
+        ):
             return _ELSE
         sources = [o for access, x in accesses(ins) if access != "w" for o in _flat(x)]
         guard = [ins.guard[0]] if ins.guard is not None else []

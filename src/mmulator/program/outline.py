@@ -12,7 +12,7 @@ from mmulator.source import Source, Span
 
 
 @dataclass(frozen=True)
-class Head:
+class KernelHead:
     """A kernel as it is declared. static_shared: bytes of shared memory that it and the functions that it reaches declare."""
 
     name: str
@@ -28,7 +28,7 @@ class Outline:
 
     version: tuple[int, int]
     target: Target
-    entries: tuple[Head, ...]
+    entries: tuple[KernelHead, ...]
     variables: tuple[Variable, ...]
     functions: tuple[str, ...]
 
@@ -90,7 +90,7 @@ def of_data(data: Mapping[str, Any], source: Source) -> Outline:
     return Outline(
         (major, minor), Target(*data["target"]),
         tuple(
-            Head(name, tuple(map(parameter, params)), {d: tuple(values) for d, values in directives.items()}, shared)
+            KernelHead(name, tuple(map(parameter, params)), {d: tuple(values) for d, values in directives.items()}, shared)
             for name, params, directives, shared in data["entries"]
         ),
         tuple(map(variable, data["variables"])), tuple(data["functions"]),

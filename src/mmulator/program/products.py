@@ -21,7 +21,7 @@ Tokens = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True)
-class Tile:
+class ProductTile:
     """Products [row][column][step], as numbers in the block's body: those of a row and step have the same A, those of a column
     and step the same B; D of a step is C of the next, and of no use besides."""
 
@@ -41,14 +41,14 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Group:
+class ProductGroup:
     """Products of one form (and sparsity selector) that are all done where the last of them stands.
 
     first, last: numbers in the body.
     """
 
     form: Form
-    tiles: tuple[Tile, ...]
+    tiles: tuple[ProductTile, ...]
     first: int
     last: int
 
@@ -74,7 +74,7 @@ class _Chain:
 _SEVERAL = _Chain()
 
 
-class _Finder:
+class _ProductFinder:
     def __init__(self, block: Block, live_out: Collection[str], joins: Callable[[Instruction], bool]) -> None:
         self.body, self.joins = block.body, joins
         self.facts = [uses_and_defs(ins) for ins in block.body]
@@ -88,7 +88,7 @@ class _Finder:
             for name in defs:
                 self.writes[name].append(n)
         self.version: dict[str, int] = defaultdict(int)
-        self.groups: list[Group] = []
+        self.groups: list[ProductGroup] = []
         self.start()
 
     def start(self) -> None:
@@ -103,10 +103,10 @@ class _Finder:
         """What was gathered is a group, done before whatever comes now."""
         if self.form is not None:
             numbers = [n for chain in self.chains for n in chain.members]
-            self.groups.append(Group(self.form, tuple(_tiles(self.chains)), min(numbers), max(numbers)))
+            self.groups.append(ProductGroup(self.form, tuple(_tiles(self.chains)), min(numbers), max(numbers)))
         self.start()
 
-    def find(self) -> list[Group]:
+    def find(self) -> list[ProductGroup]:
         for n, ins in enumerate(self.body):
             uses, defs = self.facts[n]
             if ins.guard is None and self.joins(ins):
@@ -187,7 +187,7 @@ def _names(tokens: Tokens) -> list[str]:
     return [t for t in tokens if isinstance(t, str)]
 
 
-def _tiles(chains: list[_Chain]) -> Iterable[Tile]:
+def _tiles(chains: list[_Chain]) -> Iterable[ProductTile]:
     """Chains as full rectangles: of one length, rows with the same columns together."""
     left = chains
     while left:
@@ -202,11 +202,11 @@ def _tiles(chains: list[_Chain]) -> Iterable[Tile]:
             for row in grid.values():
                 alike[frozenset(row)].append(row)
             for rows in alike.values():
-                yield Tile(tuple(tuple(tuple(row[b].members) for b in rows[0]) for row in rows))
+                yield ProductTile(tuple(tuple(tuple(row[b].members) for b in rows[0]) for row in rows))
         left = again
 
 
-def groups(block: Block, live_out: Collection[str], joins: Callable[[Instruction], bool]) -> list[Group]:
+def groups(block: Block, live_out: Collection[str], joins: Callable[[Instruction], bool]) -> list[ProductGroup]:
     """Every product of the block that `joins`, in groups that are done in this order. live_out: registers that are read
     behind the block."""
-    return _Finder(block, live_out, joins).find()
+    return _ProductFinder(block, live_out, joins).find()

@@ -17,7 +17,7 @@ from mmulator.isa.targets import DEVICES, Target, default_device
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.program.blocks import BUILTINS
 from mmulator.program.uses import signature_of
-from mmulator.ptx.tree import Function, Immediate, Instruction, Module, Symbol, VectorOperand, flatten
+from mmulator.ptx.tree import Function, Immediate, Instruction, ParsedModule, Symbol, VectorOperand, flatten
 from mmulator.source import Span
 
 
@@ -37,18 +37,18 @@ class Unsupported:
         return UnsupportedError(f"{self.name} cannot be run: {self.reason}", span=self.span, rule=rule, hint=self.hint)
 
 
-def unsupported(module: Module) -> tuple[Unsupported, ...]:
+def unsupported(module: ParsedModule) -> tuple[Unsupported, ...]:
     """All of a module that would raise UnsupportedError at a launch, in order."""
     return (*_target(module), *_of(module, module.functions))
 
 
-def require_supported(module: Module, functions: Iterable[Function]) -> None:
+def require_supported(module: ParsedModule, functions: Iterable[Function]) -> None:
     """Raises UnsupportedError for the first thing in these functions that cannot be run."""
     for item in _of(module, functions):
         raise item.error
 
 
-def _target(module: Module) -> Iterator[Unsupported]:
+def _target(module: ParsedModule) -> Iterator[Unsupported]:
     """Code for a chip that is not modelled, and that no other one runs; a launch finds out when it looks at its device."""
     if any(module.target.runs_on(device) for device in DEVICES):
         return
@@ -60,7 +60,7 @@ def _target(module: Module) -> Iterator[Unsupported]:
     )  # fmt: skip
 
 
-def _of(module: Module, functions: Iterable[Function]) -> Iterator[Unsupported]:
+def _of(module: ParsedModule, functions: Iterable[Function]) -> Iterator[Unsupported]:
     for function in functions:
         yield from _predicates(function)
         for ins in function.instructions:
@@ -77,7 +77,7 @@ def _predicates(function: Function) -> Iterator[Unsupported]:
             )  # fmt: skip
 
 
-def reasons(ins: Instruction, function: Function, module: Module) -> Iterator[Unsupported]:
+def reasons(ins: Instruction, function: Function, module: ParsedModule) -> Iterator[Unsupported]:
     """Everything in an instruction that cannot be run; nothing of one that does not exist."""
     if isinstance(ins.found, NoForm):
         return
@@ -91,7 +91,7 @@ def reasons(ins: Instruction, function: Function, module: Module) -> Iterator[Un
             yield from _symbol(ins, operand, function, module)
 
 
-def _symbol(ins: Instruction, operand: Symbol, function: Function, module: Module) -> Iterator[Unsupported]:
+def _symbol(ins: Instruction, operand: Symbol, function: Function, module: ParsedModule) -> Iterator[Unsupported]:
     name = operand.name
     elsewhere = Unsupported(
         name, "declared here but defined elsewhere", _section(ins), operand.span, "link the modules into one first"

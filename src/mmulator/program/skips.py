@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mmulator.errors import must_be
-from mmulator.isa.effects import Ends, Memory, Together
+from mmulator.isa.effects import Ends, MemoryEffect, Together
 from mmulator.program.blocks import Block, Program, instructions
 from mmulator.program.operands import callee_of
 from mmulator.ptx.tree import Instruction, Reg
@@ -66,9 +66,9 @@ def _does_something(ins: Instruction) -> bool:
     effects = ins.effects
     if effects.ends is not Ends.NO:
         return effects.ends not in (Ends.EXIT, Ends.RETURN) and (effects.ends is not Ends.BRANCH or ins.guard is not None)
-    if effects.memory is Memory.READ and ins.form["space"].partition("::")[0] in _QUIET:
+    if effects.memory is MemoryEffect.READ and ins.form["space"].partition("::")[0] in _QUIET:
         return False
-    return effects.memory is not Memory.NONE or not effects.pure or effects.together is not Together.ALONE
+    return effects.memory is not MemoryEffect.NONE or not effects.pure or effects.together is not Together.ALONE
 
 
 def _ways(program: Program) -> list[list[int]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from mmulator.errors import must_be
-from mmulator.isa.effects import Ends, Flow, Memory, Queue, Step, Together
+from mmulator.isa.effects import Ends, Flow, MemoryEffect, Queue, Step, Together
 from mmulator.isa.types import type_bits
 from mmulator.program.blocks import Block, FunctionBlocks, Here, partners
 from mmulator.program.uses import uses_and_defs
@@ -25,7 +25,7 @@ _SPACES = ("global", "shared", "const", "param")  # in which one address is one 
 def is_plain_load(ins: Instruction) -> bool:
     """Whether lanes that load from one address get one value, at once and with no order to others' accesses."""
     form = ins.form
-    loads = ins.effects.flow is Flow.LOADED and ins.effects.memory is Memory.READ
+    loads = ins.effects.flow is Flow.LOADED and ins.effects.memory is MemoryEffect.READ
     return loads and form["sem"] in ("", "weak") and form["space"].partition("::")[0] in _SPACES
 
 
@@ -59,7 +59,7 @@ def _differ(run: list[Instruction], ins: Instruction) -> bool:
 def _is_still(ins: Instruction) -> bool:
     """Whether nothing shows when an instruction is executed but its results."""
     e = ins.effects
-    alone = e.together is Together.ALONE and e.memory is Memory.NONE and e.ends is Ends.NO
+    alone = e.together is Together.ALONE and e.memory is MemoryEffect.NONE and e.ends is Ends.NO
     return alone and e.pure and not e.allocates and e.queue is Queue.NONE and e.step is Step.NONE
 
 
@@ -77,7 +77,7 @@ def _depends(ins: Instruction, local: Collection[str]) -> frozenset[str] | None:
     effects = ins.effects
     if takes_one_lane(ins):
         return frozenset() if ins.guard is None else None
-    waits = effects.ends is Ends.WAIT and effects.memory is Memory.READ  # for an mbarrier
+    waits = effects.ends is Ends.WAIT and effects.memory is MemoryEffect.READ  # for an mbarrier
     if not ((_is_still(ins) and not effects.carry) or is_plain_load(ins) or waits):
         return None
     for o in flatten(ins.operands):

@@ -18,7 +18,7 @@ from mmulator.ptx.cursor import Cursor
 from mmulator.ptx.debug import DIRECTIVES, skip_debug
 from mmulator.ptx.tree import (
     Address,
-    Arguments,
+    ArgumentList,
     Immediate,
     Instruction,
     Label,
@@ -48,7 +48,7 @@ _LISTS = frozenset((".callprototype", ".branchtargets", ".calltargets"))
 _STATIC = frozenset(("shared", "global", "const"))
 
 
-class Known(NamedTuple):
+class NameInScope(NamedTuple):
     """A name in scope. name: unique; empty until a register is used. space: `reg` for registers. type: of the register or
     of an element. vector: its elements.
     """
@@ -60,7 +60,7 @@ class Known(NamedTuple):
 
 
 class _Scope(NamedTuple):
-    names: dict[str, Known]
+    names: dict[str, NameInScope]
     labels: dict[str, str]
     suffix: str
 
@@ -73,7 +73,7 @@ class Body:
     """
 
     def __init__(
-        self, c: Cursor, outer: Mapping[str, Known], params: tuple[Parameter, ...], function: str, statics: set[str]
+        self, c: Cursor, outer: Mapping[str, NameInScope], params: tuple[Parameter, ...], function: str, statics: set[str]
     ) -> None:
         self.c = c
         self.outer = outer
@@ -94,7 +94,7 @@ class Body:
                 continue
             if parameter.space == "reg":
                 self.registers[parameter.name] = parameter.type
-            self._declare(Known(parameter.name, parameter.space, parameter.type), c.at)
+            self._declare(NameInScope(parameter.name, parameter.space, parameter.type), c.at)
 
     # Scopes
 
@@ -138,19 +138,19 @@ class Body:
         )
         self._scopes.append(_Scope({}, labels, suffix))
 
-    def _declare(self, known: Known, at: int, written: str = "") -> None:
+    def _declare(self, known: NameInScope, at: int, written: str = "") -> None:
         scope = self._scopes[-1]
         name = written or (known.name.removesuffix(scope.suffix) if scope.suffix else known.name)
         if name in scope.names:
             self.c.fail(f"{name} is declared twice in this scope", at=at)
         scope.names[name] = known
 
-    def _lookup(self, name: str) -> Known | None:
+    def _lookup(self, name: str) -> NameInScope | None:
         for scope in reversed(self._scopes):
             known = scope.names.get(name)
             if known is not None:
                 if not known.name:  # a register that is named for the first time
-                    known = scope.names[name] = Known(name + scope.suffix, "reg", known.type, known.vector)
+                    known = scope.names[name] = NameInScope(name + scope.suffix, "reg", known.type, known.vector)
                 return known
         return self.outer.get(name)
 
@@ -251,7 +251,7 @@ class Body:
                 twice = next(n for n in names if n in scope.names)
                 self.c.fail(f"{twice} is declared twice in this scope", at=at)
             unique = [name + scope.suffix for name in names] if scope.suffix else names
-            scope.names.update(zip(names, repeat(Known("", "reg", type, vector))))
+            scope.names.update(zip(names, repeat(NameInScope("", "reg", type, vector))))
             if vector == 1:
                 self.registers.update(zip(unique, repeat(type)))
             else:
@@ -263,7 +263,7 @@ class Body:
             if unique in self.statics or unique in self.outer:
                 unique += f"@{self.function}"
             self.statics.add(unique)
-        self._declare(Known(unique, v.space, v.type), at, v.name)
+        self._declare(NameInScope(unique, v.space, v.type), at, v.name)
         self.variables.append(
             Variable(
                 v.space, v.align, v.type, unique, v.shape, v.vector, v.size, v.initial, v.symbols, v.linkage,
@@ -318,7 +318,7 @@ class Body:
     def _call_operands(self) -> list[Operand]:
         """`call (ret), name, (args), prototype;`: results and arguments are always there in the tree."""
         c = self.c
-        empty = Arguments((), c.tokens.span(c.at))
+        empty = ArgumentList((), c.tokens.span(c.at))
         results = empty
         if c.kinds[c.at] == "(":
             results = self._arguments()
@@ -334,7 +334,7 @@ class Body:
                 return [*operands, arguments, self._word_operand()]
         return [*operands, arguments]
 
-    def _arguments(self) -> Arguments:
+    def _arguments(self) -> ArgumentList:
         c = self.c
         first = c.at
         c.expect("(")
@@ -345,7 +345,7 @@ class Body:
                 if not c.accept(","):
                     break
         c.expect(")", "',' or ')'")
-        return Arguments(tuple(found), c.span_from(first))
+        return ArgumentList(tuple(found), c.span_from(first))
 
     def _operand(self) -> Operand:
         c = self.c
@@ -418,7 +418,7 @@ class Body:
             return SpecialRegister(text[1:], span)
         return Symbol(text, 0, "", span)
 
-    def _symbol(self, known: Known, at: int) -> Operand:
+    def _symbol(self, known: NameInScope, at: int) -> Operand:
         c = self.c
         if c.kinds[c.at] == "[":  # a[3] is [a + 3 * size]
             c.at += 1

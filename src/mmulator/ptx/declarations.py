@@ -22,7 +22,7 @@ MAX_INITIAL = 1 << 28  # bytes of a variable up to the end of its initialiser
 _POINTER_SPACES = frozenset((".const", ".global", ".local", ".shared"))
 
 
-class Head(NamedTuple):
+class DeclarationHead(NamedTuple):
     """What stands before a declared name. bits: of one element."""
 
     type: str
@@ -37,7 +37,7 @@ def bytes_of(type: str) -> int:
     return 8 if "." + type in _OPAQUE else max(1, type_bits(type) // 8)
 
 
-def _head(c: Cursor) -> Head:
+def _head(c: Cursor) -> DeclarationHead:
     """`.align 8 .v2 .b32`, `.attribute(.managed)`, in any order."""
     type, vector, align = "", 1, 0
     attributes: list[str] = []
@@ -59,7 +59,7 @@ def _head(c: Cursor) -> Head:
     if not type:
         c.fail(f"expected a type such as .b32, found {c.found()}")
     bits = 64 if "." + type in _OPAQUE else type_bits(type)
-    return Head(type, bits, vector, align, tuple(attributes))
+    return DeclarationHead(type, bits, vector, align, tuple(attributes))
 
 
 def _attributes(c: Cursor) -> list[str]:
@@ -138,7 +138,7 @@ class _Initialiser:
     Initializers (PTX ISA 9.1).
     """
 
-    def __init__(self, c: Cursor, head: Head, shape: tuple[int, ...]) -> None:
+    def __init__(self, c: Cursor, head: DeclarationHead, shape: tuple[int, ...]) -> None:
         self.c = c
         self.head = head
         self.dims = (*shape, head.vector) if head.vector > 1 else shape
@@ -324,7 +324,7 @@ def parameters(c: Cursor) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
-def registers(c: Cursor, limit: int) -> tuple[Head, list[tuple[list[str], int]]]:
+def registers(c: Cursor, limit: int) -> tuple[DeclarationHead, list[tuple[list[str], int]]]:
     """`.reg .b32 %r<5>, a;` after `.reg`: what is declared, and (names, token index) of each; reads the semicolon."""
     head = _head(c)
     found: list[tuple[list[str], int]] = []

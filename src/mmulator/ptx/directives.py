@@ -14,7 +14,7 @@ from mmulator.errors import InvalidInstructionError, similar
 from mmulator.ptx.declared import Declared
 
 if TYPE_CHECKING:
-    from mmulator.ptx.tree import Function, Module
+    from mmulator.ptx.tree import Function, ParsedModule
 
 _TUNING, _CLUSTERS = "Performance-Tuning Directives", "Cluster Dimension Directives"
 
@@ -78,7 +78,7 @@ def clusters(function: Declared) -> Clusters:
     )
 
 
-def check_directives(module: Module, function: Function) -> Iterator[InvalidInstructionError]:
+def check_directives(module: ParsedModule, function: Function) -> Iterator[InvalidInstructionError]:
     """What is wrong with the directives of a function."""
     for name, values in function.directives.items():
         directive = DIRECTIVES.get(name)
@@ -92,7 +92,7 @@ def check_directives(module: Module, function: Function) -> Iterator[InvalidInst
 
 
 def _wrong(
-    name: str, directive: _Directive, values: tuple[int | str, ...], function: Function, module: Module
+    name: str, directive: _Directive, values: tuple[int | str, ...], function: Function, module: ParsedModule
 ) -> Iterator[str]:
     owner = "entry" if function.is_entry else "func"
     if directive.owner not in ("", owner):

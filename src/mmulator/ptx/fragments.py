@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from mmulator.isa.mma import element_by_element, lowered_fp8, lowered_integer, lowered_sparse, register_types
 from mmulator.isa.row import OperandSpec, Signature
 from mmulator.isa.types import type_bits
-from mmulator.ptx.operands import Context, Problem, address, wrong_kind
+from mmulator.ptx.operands import OperandContext, OperandProblem, address, wrong_kind
 from mmulator.ptx.tree import (
     Address,
     Immediate,
@@ -55,24 +55,24 @@ def likeness(operands: tuple[Operand, ...], signature: Signature) -> int:
     return sum(_is_kind(o, spec) for o, spec in zip(operands, signature))
 
 
-def _lowered(context: Context) -> bool:
+def _lowered(context: OperandContext) -> bool:
     """Whether ptxas puts other instructions in place of this one."""
     return any(f(context.form, context.module.target) for f in (lowered_fp8, lowered_integer, lowered_sparse))
 
 
-def _types(spec: OperandSpec, context: Context) -> tuple[str, ...]:
+def _types(spec: OperandSpec, context: OperandContext) -> tuple[str, ...]:
     return register_types(context.form, spec, context.module.target)
 
 
-def _type_problem(operand: Reg, spec: OperandSpec, types: tuple[str, ...]) -> Problem:
+def _type_problem(operand: Reg, spec: OperandSpec, types: tuple[str, ...]) -> OperandProblem:
     name = operand.name.partition("@")[0]
     allowed = ", ".join("." + t for t in types)
-    return Problem(
+    return OperandProblem(
         f"operand {spec.name} takes .{spec.type} registers; {name} is .{operand.type}", operand.span, f"allowed: {allowed}"
     )
 
 
-def _register(operand: Operand, spec: OperandSpec, context: Context) -> Iterator[Problem]:
+def _register(operand: Operand, spec: OperandSpec, context: OperandContext) -> Iterator[OperandProblem]:
     """One register, or what ptxas takes in its place: a constant such as 0f3F800000, `{r}`."""
     types = _types(spec, context)
     if spec.kind == "register" and spec.access == "r":
@@ -109,7 +109,7 @@ def _join(a: str, b: str) -> str:
     return _JOIN.get((a, b), "")
 
 
-def _vector(operand: VectorOperand, spec: OperandSpec, context: Context) -> Iterator[Problem]:
+def _vector(operand: VectorOperand, spec: OperandSpec, context: OperandContext) -> Iterator[OperandProblem]:
     """The elements of a vector. Vectors (PTX ISA 9.1); ptxas has constants in sources, and `_` in results."""
     types = _types(spec, context)
     each = _each(spec, types, context)
@@ -123,7 +123,7 @@ def _vector(operand: VectorOperand, spec: OperandSpec, context: Context) -> Iter
         elif isinstance(element, Immediate) and spec.access == "r":
             kind = _CONSTANT[element.literal]
             if kind in _refused_constants(spec, types, context):
-                yield Problem(f"operand {spec.name} cannot have the constant {element.span.text} here", element.span)
+                yield OperandProblem(f"operand {spec.name} cannot have the constant {element.span.text} here", element.span)
                 return
         elif isinstance(element, Sink) and spec.access == "w" and not (each or _kept(context)):
             continue
@@ -136,10 +136,10 @@ def _vector(operand: VectorOperand, spec: OperandSpec, context: Context) -> Iter
                 yield _type_problem(element, spec, types)
             else:
                 here = element.type if isinstance(element, Reg) else f"{element.span.text}"
-                yield Problem(f"operand {spec.name} mixes .{last} and .{here} elements", operand.span)
+                yield OperandProblem(f"operand {spec.name} mixes .{last} and .{here} elements", operand.span)
             return
     if not joined:
-        yield Problem(f"operand {spec.name} has no register", operand.span, "at least one result must be kept")
+        yield OperandProblem(f"operand {spec.name} has no register", operand.span, "at least one result must be kept")
         return
     multiplicand = context.form.family == "mma" and spec.name in "ab"
     if not (joined in types or _constants_fit(joined, types, multiplicand)):
@@ -148,7 +148,7 @@ def _vector(operand: VectorOperand, spec: OperandSpec, context: Context) -> Iter
         if first is not None:
             yield _type_problem(first, spec, types)
         else:
-            yield Problem(f"operand {spec.name} takes .{spec.type} registers, not constants alone", operand.span)
+            yield OperandProblem(f"operand {spec.name} takes .{spec.type} registers, not constants alone", operand.span)
 
 
 def _constants_fit(joined: str, types: tuple[str, ...], multiplicand: bool) -> bool:
@@ -160,7 +160,7 @@ def _constants_fit(joined: str, types: tuple[str, ...], multiplicand: bool) -> b
     return joined == "bits" and "f32" in types
 
 
-def _refused_constants(spec: OperandSpec, types: tuple[str, ...], context: Context) -> tuple[str, ...]:
+def _refused_constants(spec: OperandSpec, types: tuple[str, ...], context: OperandContext) -> tuple[str, ...]:
     """Constants that a vector may not have, since ptxas makes another instruction's operand of the element alone."""
     form, number = context.form, context.module.target.number
     if "f64" in types and "u64" not in types:
@@ -179,21 +179,21 @@ def _refused_constants(spec: OperandSpec, types: tuple[str, ...], context: Conte
     return ("int", "float") if spec.name == alone and form.atype.name in ("s8", "u8", "tf32") else ()
 
 
-def _volta_move(context: Context) -> bool:
+def _volta_move(context: OperandContext) -> bool:
     """Whether ptxas has a load or store of its own: of floats in rows, on targets before sm_75."""
     form = context.form
     early = context.module.target.number < 75 and form.type.is_float
     return early and form.layout == "row"
 
 
-def _kept(context: Context) -> bool:
+def _kept(context: OperandContext) -> bool:
     """Whether every result must be kept: of floats loaded in columns, on targets before sm_75."""
     form = context.form
     early = context.module.target.number < 75 and form.type.is_float
     return early and (form.op, form.layout) == ("load.c", "col")
 
 
-def _each(spec: OperandSpec, types: tuple[str, ...], context: Context) -> bool:
+def _each(spec: OperandSpec, types: tuple[str, ...], context: OperandContext) -> bool:
     """Whether ptxas moves the elements one by one, or gives each to an instruction of its own."""
     form, target = context.form, context.module.target
     if form.family != "wmma":
@@ -205,16 +205,18 @@ def _each(spec: OperandSpec, types: tuple[str, ...], context: Context) -> bool:
     )
 
 
-def _group(operand: VectorOperand, spec: OperandSpec, context: Context) -> Iterator[Problem]:
+def _group(operand: VectorOperand, spec: OperandSpec, context: OperandContext) -> Iterator[OperandProblem]:
     """{byte-id, thread-id}."""
     for element, part in zip(operand.elements, spec.parts):
         yield from _operand(element, part, context)
     pair = [e for e in operand.elements if isinstance(e, Reg)]
     if len(pair) > 1 and type_bits(pair[0].type) != type_bits(pair[1].type):
-        yield Problem(f"the elements of {spec.name} have different sizes: .{pair[0].type} and .{pair[1].type}", operand.span)
+        yield OperandProblem(
+            f"the elements of {spec.name} have different sizes: .{pair[0].type} and .{pair[1].type}", operand.span
+        )
 
 
-def _operand(operand: Operand, spec: OperandSpec, context: Context) -> Iterator[Problem]:
+def _operand(operand: Operand, spec: OperandSpec, context: OperandContext) -> Iterator[OperandProblem]:
     if not _is_kind(operand, spec):
         yield wrong_kind(operand, _WANTED[spec.kind], spec, context)
         return
@@ -223,7 +225,7 @@ def _operand(operand: Operand, spec: OperandSpec, context: Context) -> Iterator[
     elif isinstance(operand, VectorOperand):
         count, want = len(operand.elements), len(spec.parts) if spec.kind == "group" else spec.count
         if count != want:
-            yield Problem(f"operand {spec.name} has {count} elements; it must have {want}", operand.span)
+            yield OperandProblem(f"operand {spec.name} has {count} elements; it must have {want}", operand.span)
         yield from (_group if spec.kind == "group" else _vector)(operand, spec, context)
     elif isinstance(operand, Reg):
         yield from _register(operand, spec, context)
@@ -236,11 +238,11 @@ def _operand(operand: Operand, spec: OperandSpec, context: Context) -> Iterator[
             yield from address(operand, context.form.space.partition("::")[0], context)
     elif isinstance(operand, Immediate):
         if operand.literal != "int":
-            yield Problem(f"operand {spec.name} takes an integer; {operand.span.text} is none", operand.span)
+            yield OperandProblem(f"operand {spec.name} takes an integer; {operand.span.text} is none", operand.span)
         elif spec.values and operand.value not in spec.values:
             few = spec.values[:9]
             allowed = ", ".join(map(str, few)) if len(few) <= 8 else f"from {few[0]} to {spec.values[-1]}"
-            yield Problem(f"operand {spec.name} is {operand.value}; allowed: {allowed}", operand.span)
+            yield OperandProblem(f"operand {spec.name} is {operand.value}; allowed: {allowed}", operand.span)
 
 
 CHECKS = dict.fromkeys(_WANTED, _operand)

@@ -11,12 +11,12 @@ from mmulator.ptx.declared import parameter_bytes as parameter_bytes
 from mmulator.ptx.declared import parameter_offsets as parameter_offsets
 from mmulator.ptx.tree import (
     Address,
-    Arguments,
+    ArgumentList,
     Function,
     Instruction,
-    Module,
     NegatedPredicate,
     Operand,
+    ParsedModule,
     PredicatePair,
     Reg,
     Symbol,
@@ -46,7 +46,7 @@ class Resources:
 
 def leaves(operand: Operand) -> Iterator[Operand]:
     """The registers, symbols, constants and so on that an operand is made of."""
-    if isinstance(operand, VectorOperand | Arguments):
+    if isinstance(operand, VectorOperand | ArgumentList):
         for element in operand.elements:
             yield from leaves(element)
     elif isinstance(operand, Address):
@@ -83,7 +83,7 @@ def named_symbols(functions: Iterable[Function]) -> frozenset[str]:
     )
 
 
-def resources(module: Module, function: Function) -> Resources:
+def resources(module: ParsedModule, function: Function) -> Resources:
     """Resources of a kernel or function and of everything it calls by name."""
     registers: dict[str, str] = {}
     variables: dict[tuple[str, str], Variable] = {}

@@ -166,7 +166,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Arguments:
+class ArgumentList:
     """`(a, b, ...)` of a call: its results, or its arguments."""
 
     elements: tuple[Operand, ...]
@@ -184,7 +184,7 @@ Operand: TypeAlias = (
     | PredicatePair
     | VectorOperand
     | Address
-    | Arguments
+    | ArgumentList
 )
 
 
@@ -204,7 +204,7 @@ class Instruction:
     """opcode: first word, `ld`. modifiers: the rest, without dots, `("global", "v4", "b32")`.
 
     found: its form by the instruction tables, or why it has none: said once, when it is read.
-    operands: as written. A call has (Arguments results, callee, Arguments arguments[, prototype]).
+    operands: as written. A call has (ArgumentList results, callee, ArgumentList arguments[, prototype]).
     guard: (predicate register, negated) or None. mnemonic_span: the opcode with its modifiers.
     made_from: the instruction as written, of which a rewrite (program/as_ptxas) made this one; None of one that is written.
     accessed: what program/uses.py found out, once.
@@ -312,7 +312,7 @@ class Function:
 
 
 @dataclass(frozen=True)
-class Module:
+class ParsedModule:
     """A PTX module. version: (major, minor) of .version. options: of .target beside the architecture (`debug`).
 
     aliases: alias name -> function name.
@@ -356,7 +356,7 @@ def flatten(operands: Iterable[Operand]) -> Iterator[Operand]:
     """Operands with vectors, arguments, pairs and addresses taken apart."""
     for o in operands:
         match o:
-            case VectorOperand(elements=elements) | Arguments(elements=elements):
+            case VectorOperand(elements=elements) | ArgumentList(elements=elements):
                 yield from flatten(elements)
             case PredicatePair(p=p, q=q):
                 yield from (p, q)

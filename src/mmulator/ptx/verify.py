@@ -18,16 +18,16 @@ from mmulator.isa.match import unavailable
 from mmulator.isa.targets import TARGETS
 from mmulator.ptx.check import check_operands
 from mmulator.ptx.directives import check_directives
-from mmulator.ptx.operands import Context, Problem
+from mmulator.ptx.operands import OperandContext, OperandProblem
 from mmulator.ptx.resources import parameter_offsets
 from mmulator.ptx.selectors import VIDEO
-from mmulator.ptx.tree import Function, Immediate, Instruction, Module, Reg, flatten
+from mmulator.ptx.tree import Function, Immediate, Instruction, ParsedModule, Reg, flatten
 from mmulator.source import Span
 
 MAX_ERRORS = 100
 
 
-def verify(module: Module) -> tuple[InvalidInstructionError, ...]:
+def verify(module: ParsedModule) -> tuple[InvalidInstructionError, ...]:
     """All that is wrong with a module, in the order of the text; at most MAX_ERRORS."""
     found: list[InvalidInstructionError] = []
     for error in _errors(module):
@@ -37,7 +37,7 @@ def verify(module: Module) -> tuple[InvalidInstructionError, ...]:
     return tuple(found)
 
 
-def require_valid(module: Module) -> None:
+def require_valid(module: ParsedModule) -> None:
     """Raises the first error of `verify`; it says how many follow."""
     errors = verify(module)
     if errors:
@@ -47,14 +47,14 @@ def require_valid(module: Module) -> None:
         raise first
 
 
-def _errors(module: Module) -> Iterator[InvalidInstructionError]:
+def _errors(module: ParsedModule) -> Iterator[InvalidInstructionError]:
     yield from _module(module)
     yield from _initialisers(module)
     for function in module.functions:
         yield from _function(module, function)
 
 
-def _module(module: Module) -> Iterator[InvalidInstructionError]:
+def _module(module: ParsedModule) -> Iterator[InvalidInstructionError]:
     needed = TARGETS[module.target]
     if module.version < needed:
         source = module.source
@@ -66,9 +66,9 @@ def _module(module: Module) -> Iterator[InvalidInstructionError]:
         )  # fmt: skip
 
 
-def _initialisers(module: Module) -> Iterator[InvalidInstructionError]:
+def _initialisers(module: ParsedModule) -> Iterator[InvalidInstructionError]:
     """Whose addresses variables hold."""
-    owners: tuple[Module | Function, ...] = (module, *module.functions)
+    owners: tuple[ParsedModule | Function, ...] = (module, *module.functions)
     for owner in owners:
         for variable in owner.variables:
             for reference in variable.symbols:
@@ -79,7 +79,7 @@ def _initialisers(module: Module) -> Iterator[InvalidInstructionError]:
                     )
 
 
-def _parameters(module: Module, function: Function) -> Iterator[InvalidInstructionError]:
+def _parameters(module: ParsedModule, function: Function) -> Iterator[InvalidInstructionError]:
     """The size of a kernel's parameter space."""
     if not function.is_entry or not function.params:
         return
@@ -98,7 +98,7 @@ def _version(version: tuple[int, int]) -> str:
     return f"{version[0]}.{version[1]}"
 
 
-def _function(module: Module, function: Function) -> Iterator[InvalidInstructionError]:
+def _function(module: ParsedModule, function: Function) -> Iterator[InvalidInstructionError]:
     yield from _parameters(module, function)
     yield from check_directives(module, function)
     for instruction in function.instructions:
@@ -113,7 +113,7 @@ def _function(module: Module, function: Function) -> Iterator[InvalidInstruction
 
 
 def check_instruction(
-    module: Module, function: Function, instruction: Instruction
+    module: ParsedModule, function: Function, instruction: Instruction
 ) -> Iterator[InvalidInstructionError]:
     """What is wrong with one instruction: its name, its target and version, or else its operands."""
     form = instruction.found
@@ -124,13 +124,13 @@ def check_instruction(
     if wrong is not None:
         yield wrong.error(instruction.mnemonic_span)
     elif isinstance(form, Form) and not form.open:
-        for problem in (*check_operands(Context(module, function, instruction, form)), *_selected(instruction, form)):
+        for problem in (*check_operands(OperandContext(module, function, instruction, form)), *_selected(instruction, form)):
             yield InvalidInstructionError(problem.message, span=problem.span, rule=str(form.section), hint=problem.hint)
 
 
-def _selected(instruction: Instruction, form: Form) -> list[Problem]:
+def _selected(instruction: Instruction, form: Form) -> list[OperandProblem]:
     """Selectors and signs of registers that no operand takes; where one may stand, its check says which."""
-    problems: list[Problem] = []
+    problems: list[OperandProblem] = []
     for n, operand in enumerate(instruction.operands):
         if isinstance(operand, Immediate) or (isinstance(operand, Reg) and not operand.component and not operand.negated):
             continue  # nearly all of them
@@ -139,5 +139,5 @@ def _selected(instruction: Instruction, form: Form) -> list[Problem]:
         for part in flatten((operand,)):
             if isinstance(part, Reg) and (part.component or part.negated):
                 what = f"selects .{part.component} of a register" if part.component else "negates a register"
-                problems.append(Problem(f"{instruction.opcode} cannot take an operand that {what}", part.span))
+                problems.append(OperandProblem(f"{instruction.opcode} cannot take an operand that {what}", part.span))
     return problems

@@ -45,7 +45,7 @@ from mmulator.twin.lines import shuffled
 from mmulator.twin.pack import RAW, Decoded, any_special
 from mmulator.twin.plan import A_BIAS, ROWS, WIDE_COLUMNS, Plan, plan_for
 from mmulator.twin.slow import after_function, exact_vector, is_tiny, load_function, store_function
-from mmulator.twin.tile import BYTES, OUTLINED, B, F, I, Row, Slots, U, rounded
+from mmulator.twin.tile import BYTES, OUTLINED, B, F, I, Slots, TileRow, U, rounded
 
 COLUMNS = WIDE_COLUMNS
 HALF = 16  # products whose sum is an i32 in any case
@@ -61,7 +61,7 @@ def a_chunk(plan: Plan, sides: int) -> int:
     return plan.length * 4 * (sides + 1) + 8
 
 
-class Rows(Row):
+class Rows(TileRow):
     """One row of each A, each against the columns of its own, one chunk."""
 
     def __init__(self, plan: Plan, a: Value, state: Value, sides: int) -> None:
@@ -133,7 +133,7 @@ def chunk_function(plan: Plan, sides: int, name: str) -> Native:
         a = a + which * a_chunk(plan, sides)
         panel = b + which * (begin * row_bytes)
         last = rows - 1
-        largest = Slots([Row.lowest(plan, BYTES)] * 2)
+        largest = Slots([TileRow.lowest(plan, BYTES)] * 2)
         lines = [Rows(plan, a + stride * i, state, sides) for i in [i64(0), minimum(i64(1), last)]]
         for j in range(i64(0), i64(length), 2):
             for u in unrolled(2):
@@ -146,7 +146,7 @@ def chunk_function(plan: Plan, sides: int, name: str) -> Native:
             for n in unrolled(2):
                 bias = pair[n].header[1] + header[0] if plan.relative else None
                 lost = lost | pair[n].align(largest.get_one(n), bias) | (tiny[at[n]] != 0) | (pair[n].header[0] != 0)
-            largest.put([Row.lowest(plan, BYTES)] * 2)
+            largest.put([TileRow.lowest(plan, BYTES)] * 2)
             if lost:
                 for j in range(i64(0), i64(length), 2):
                     for u in unrolled(2):

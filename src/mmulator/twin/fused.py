@@ -19,7 +19,7 @@ from mmulator.codegen.types import f32, i32, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value
 from mmulator.twin.plan import B_HEADER, LANE, NARROW_COLUMNS, ROWS, WIDE_COLUMNS, Plan
 from mmulator.twin.slow import after_function, load_function, scale_exponents, slow_function, store_function
-from mmulator.twin.tile import OUTLINED, SIGN, Pass, Row, Slots, any_of, joined, look_pieces, passes, strips
+from mmulator.twin.tile import OUTLINED, SIGN, Pass, Slots, TileRow, any_of, joined, look_pieces, passes, strips
 
 ZERO_C, NEGATE_A, NEGATE_B = 1, 2, 4  # flags
 CORE_POINTERS = 5  # parameters of `core` behind the flags, all of which may be null
@@ -46,15 +46,15 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
     codes = u8.vec(64 // pieces)
 
     def lowest() -> list[Value]:
-        return [Row.lowest(plan, codes)] * (2 * pieces)
+        return [TileRow.lowest(plan, codes)] * (2 * pieces)
 
-    def look(largest: Slots, rows: list[Row], b: Value, indices: list[Value], j: Value, u: int, loop: Pass) -> None:
+    def look(largest: Slots, rows: list[TileRow], b: Value, indices: list[Value], j: Value, u: int, loop: Pass) -> None:
         at = places(b, indices, j, u)
         for r, piece in loop.looks:
             value = load(codes, at[r] + columns * LANE, 64 // pieces * piece)
             largest.put_one(r * pieces + piece, rows[r].look(j + u, value, largest.get_one(r * pieces + piece)))
 
-    def look_all(largest: Slots, rows: list[Row], b: Value, indices: list[Value], j: Value, u: int) -> None:
+    def look_all(largest: Slots, rows: list[TileRow], b: Value, indices: list[Value], j: Value, u: int) -> None:
         for loop in loops:
             look(largest, rows, b, indices, j, u, loop)
 
@@ -62,7 +62,7 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
         """Of both rows, all bytes."""
         return joined(largest.get(), pieces)
 
-    def multiply(rows: list[Row], b: Value, indices: list[Value], j: Value, u: int, loop: Pass) -> None:
+    def multiply(rows: list[TileRow], b: Value, indices: list[Value], j: Value, u: int, loop: Pass) -> None:
         at = places(b, indices, j, u)
         for strip in loop.strips:  # each of B is loaded and used up before the next one
             for row, place in zip(rows, at):
@@ -70,7 +70,7 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
         for r, h in loop.counts:
             rows[r].count(j + u, at[r], h)
 
-    def bias(row: Row, top: Value, scale_a: Value, scale_b: Value, n: Value) -> Any:
+    def bias(row: TileRow, top: Value, scale_a: Value, scale_b: Value, n: Value) -> Any:
         if plan.relative:
             return row.header[1] + top
         if plan.scaled:
@@ -88,7 +88,7 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
         last = rows - 1
         largest = Slots(lowest())
         at = [i64(0), minimum(i64(1), last)]
-        lines = [Row(plan, a + a_stride * r, state, vectors) for r in at]
+        lines = [TileRow(plan, a + a_stride * r, state, vectors) for r in at]
         indices = [begin + index_stride * r for r in at]
         for j in range(i64(0), i64(length), 2):
             for u in unrolled(2):
@@ -96,8 +96,8 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
         for r in range(i64(0), rows, 2):
             at = [r, minimum(r + 1, last)]
             after = [minimum(r + 2, last), minimum(r + 3, last)]
-            pair = [Row(plan, a + a_stride * i, state + columns * i, vectors) for i in at]
-            following = [Row(plan, a + a_stride * i, state, vectors) for i in after]
+            pair = [TileRow(plan, a + a_stride * i, state + columns * i, vectors) for i in at]
+            following = [TileRow(plan, a + a_stride * i, state, vectors) for i in after]
             indices = [begin + index_stride * i for i in at]
             indices_after = [begin + index_stride * i for i in after]
             sums = found(largest)

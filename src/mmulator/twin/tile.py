@@ -83,7 +83,7 @@ def share(items: list[tuple[int, int]], n: int, of: int) -> list[tuple[int, int]
     return items[len(items) * n // of : len(items) * (n + 1) // of]
 
 
-class Row:
+class TileRow:
     """One row of A against `vectors` * 16 columns of B, one chunk."""
 
     def __init__(self, plan: Plan, a: Value, state: Value, vectors: int) -> None:

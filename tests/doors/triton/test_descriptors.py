@@ -142,7 +142,7 @@ def test_parameters_of_every_version(version: tuple[int, int]) -> None:
     assert [s.part(d) for s in found[2:] if s.part] == [50, 80, 80, 1]
     pending = found[1].part(d) if found[1].part else None
     made = mm.TensorMap.tiled(x, (16, 32), swizzle="64B", l2_promotion="128B", oob_fill="nan")
-    assert isinstance(pending, descriptors.Pending) and pending.encode(x.data_ptr(), "d") == made.encode(x.data_ptr())
+    assert isinstance(pending, descriptors.PendingDescriptor) and pending.encode(x.data_ptr(), "d") == made.encode(x.data_ptr())
     apart = list(slots(signature, interface, None))
     flags = ["i1"] * len(interface.flags)
     assert [s.ty for s in apart] == ["i32", "*fp16", "i64", "i64", "i64", "i64", *flags, "i32", "i32", "i64", "i64"]

@@ -16,7 +16,7 @@ import pytest
 
 from mmulator import hosts
 from mmulator.cli.app import run
-from mmulator.conformance.run import Settings
+from mmulator.conformance.run import RunSettings
 from mmulator.conformance.run import run as conform
 from mmulator.errors import MmulatorError
 from tests.host.spread.kernels import SQUARE, kernel
@@ -96,13 +96,13 @@ def test_without_dask() -> None:
 def test_conformance(client: Any) -> None:
     """Vectors, which are sent; and the model in the place of a GPU."""
     wanted = r"mma\.sync\.aligned\.m16n8k16\.row\.col\.f(16|32)\.f16"
-    settings = Settings(filter=wanted, replay=str(ROOT / "vectors/sm_90"))
+    settings = RunSettings(filter=wanted, replay=str(ROOT / "vectors/sm_90"))
     there, here = conform(settings, client=client), conform(settings)
     assert there.ok and len(there.rows) >= 2
     assert [(r.item, r.cases, r.executions, r.words) for r in there.rows] == [
         (r.item, r.cases, r.executions, r.words) for r in here.rows
     ]
-    model = conform(Settings(count=20, filter=wanted, machine="sm_90", edges=False), client=client)
+    model = conform(RunSettings(count=20, filter=wanted, machine="sm_90", edges=False), client=client)
     assert model.ok and len(model.rows) == len(there.rows)
 
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from mmulator.compiler.emit.block import Names
 from mmulator.compiler.emit.tables import MatrixTables as MatrixTables
-from mmulator.native.state import Kind
+from mmulator.native.state import OperationKind
 from mmulator.program.as_ptxas.inflight import Moved
 from mmulator.program.image import LocalFrame
 from mmulator.program.skips import Skips
 from mmulator.program.undefined import MaybeUndefined
-from mmulator.ptx.tree import Instruction, Module, Symbol, Variable
+from mmulator.ptx.tree import Instruction, ParsedModule, Symbol, Variable
 
 if TYPE_CHECKING:
     from mmulator.compiler.options import CompileOptions
@@ -29,12 +29,12 @@ class KernelCode(Names, Protocol):
     aligned barriers that lanes may pass by, if anybody asks.
     """
 
-    module: Module
+    module: ParsedModule
     device: str
     options: CompileOptions
     sites: list[Instruction]
     matrix: MatrixTables
-    queues: dict[Kind, int]
+    queues: dict[OperationKind, int]
     movers: dict[int, int]
     mbarriers: bool
     unfenced: set[int]

@@ -14,7 +14,7 @@ from mmulator.compiler.emit.code import KernelCode
 from mmulator.compiler.emit.shadow import Shadow
 from mmulator.native.hooks.events import READ, Access, register
 from mmulator.native.memory import memory as mem
-from mmulator.native.state import Cta, Kind, Launch, TransferKind
+from mmulator.native.state import Cta, Launch, OperationKind, TransferKind
 from mmulator.program.blocks import Block
 from mmulator.program.frames import Frame
 from mmulator.program.image import LocalFrame
@@ -72,7 +72,7 @@ class Emitter(BlockEmitter):
     def launch_field(self, name: str) -> Any:
         return cast_ptr(Launch, cast_ptr(Cta, self.warp("cta")).field("launch")).field(name)
 
-    def uses(self, kind: Kind, carry_out: Native) -> None:
+    def uses(self, kind: OperationKind, carry_out: Native) -> None:
         """The kernel issues asynchronous operations of this kind, which a native function carries out."""
         self.kernel.queues[kind] = address(carry_out.under(self.events) or carry_out)
 

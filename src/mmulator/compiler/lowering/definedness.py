@@ -23,7 +23,7 @@ from mmulator.compiler.lowering.matrix_operands import address_of, state_space, 
 from mmulator.compiler.lowering.operands import elements
 from mmulator.compiler.meaning.memory import place_of
 from mmulator.errors import must_be
-from mmulator.isa.effects import Addressed, Algebra, Ends, Flow, Memory, Stored
+from mmulator.isa.effects import Addressed, Algebra, Ends, Flow, MemoryEffect, Stored
 from mmulator.isa.form import Form
 from mmulator.isa.types import type_bits
 from mmulator.layouts import Fragment
@@ -92,7 +92,7 @@ def decides(e: Emitter, ins: Instruction) -> None:
 
 def _uses(e: Emitter, s: Shadow, ins: Instruction) -> None:
     effects = ins.effects
-    if ins.guard is not None and effects.ends is Ends.NO and (effects.memory is not Memory.NONE or not effects.pure):
+    if ins.guard is not None and effects.ends is Ends.NO and (effects.memory is not MemoryEffect.NONE or not effects.pure):
         decides(e, ins)
     if effects.ends is Ends.INDEXED:
         _use(e, s, _names(ins.operands[:1]), e.mask, UNDEFINED_BRANCH.number)

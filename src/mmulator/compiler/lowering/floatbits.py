@@ -14,7 +14,7 @@ U16X64 = u16.vec(64)
 
 
 @dataclass(frozen=True)
-class Format:
+class FloatFormat:
     """bits, mantissa: widths. nan: the bits that arithmetic gives for NaN."""
 
     bits: int
@@ -39,14 +39,14 @@ class Format:
 
 
 FORMATS = {
-    "f16": Format(16, 10, 0x7FFF),
-    "bf16": Format(16, 7, 0x7FFF),
-    "f32": Format(32, 23, 0x7FFFFFFF),
-    "f64": Format(64, 52, 0xFFF8000000000000),
+    "f16": FloatFormat(16, 10, 0x7FFF),
+    "bf16": FloatFormat(16, 7, 0x7FFF),
+    "f32": FloatFormat(32, 23, 0x7FFFFFFF),
+    "f64": FloatFormat(64, 52, 0xFFF8000000000000),
 }
 
 
-def format_of(type_name: str) -> Format:
+def format_of(type_name: str) -> FloatFormat:
     """Of a float type, or of the elements of a packed one."""
     return FORMATS[type_name.removesuffix("x2")]
 
@@ -77,20 +77,20 @@ def loose(x: Any, value: Value) -> Value:
     return found
 
 
-def flush(bits: Value, format: Format) -> Value:
+def flush(bits: Value, format: FloatFormat) -> Value:
     """Subnormal bits to zero of the same sign."""
     small = (bits & format.infinity) == 0
     return select(small, bits & format.sign, bits)
 
 
-def flushed(value: Value, format: Format, ftz: bool) -> Value:
+def flushed(value: Value, format: FloatFormat, ftz: bool) -> Value:
     """A float value, or raw bits, with subnormals flushed if `ftz`."""
     if not ftz:
         return value
     return bitcast(value.ty, flush(bits_of(value), format))
 
 
-def is_nan_bits(bits: Value, format: Format) -> Value:
+def is_nan_bits(bits: Value, format: FloatFormat) -> Value:
     return (bits & format.magnitude) > format.infinity
 
 
@@ -134,6 +134,6 @@ def concat(a: Value, b: Value) -> Value:
 
 
 __all__ = [
-    "FORMATS", "Format", "bits_of", "canonical", "concat", "flush", "flushed", "format_of", "is_nan_bits", "join", "loose",
+    "FORMATS", "FloatFormat", "bits_of", "canonical", "concat", "flush", "flushed", "format_of", "is_nan_bits", "join", "loose",
     "nan32", "ordered_key", "split", "widen",
 ]  # fmt: skip

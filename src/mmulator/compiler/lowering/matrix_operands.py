@@ -16,7 +16,7 @@ from mmulator.compiler.lowering.operands import elements, write_result
 from mmulator.errors import must_be
 from mmulator.isa.form import Form
 from mmulator.layouts.sparse.metadata import contributing, refused_nibbles
-from mmulator.native.hooks.operands import Operand as Shared
+from mmulator.native.hooks.operands import UniformOperand as Shared
 from mmulator.native.hooks.operands import metadata_given, operand_given
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand
 

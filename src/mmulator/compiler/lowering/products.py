@@ -21,7 +21,7 @@ from mmulator.isa.form import Form
 from mmulator.layouts.operands import fragment
 from mmulator.layouts.sparse.metadata import selectors
 from mmulator.native.state import Cta
-from mmulator.program.products import Group, Tile, groups
+from mmulator.program.products import ProductGroup, ProductTile, groups
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
 from mmulator.twin.lines import OWN
 from mmulator.twin.places import scale_step
@@ -34,7 +34,7 @@ Places = NDArray[np.int64]
 class Share:
     """What an instruction is of its group: in which tile, at which row, column and step."""
 
-    pending: Pending
+    pending: PendingGroup
     tile: int
     row: int
     column: int
@@ -42,11 +42,11 @@ class Share:
 
 
 @dataclass
-class Pending:
+class PendingGroup:
     """A group while its block is written. at: of each tile the places of the registers of a, b, c, d. used: bytes of the block's
     own memory that it has."""
 
-    group: Group
+    group: ProductGroup
     last: Instruction
     at: list[dict[str, Places]] = field(default_factory=list)
     used: int = 0
@@ -60,7 +60,7 @@ def _count(form: Form, name: str) -> tuple[int, int]:
     return f.registers, f.register_bits
 
 
-def _empty(form: Form, tile: Tile) -> dict[str, Places]:
+def _empty(form: Form, tile: ProductTile) -> dict[str, Places]:
     grid = {"a": (tile.steps, tile.rows), "b": (tile.steps, tile.columns)}
     out = {x: np.zeros((*grid.get(x, (tile.rows, tile.columns)), _count(form, x)[0]), np.int64) for x in "abcd"}
     lines = {"e": tile.rows} if form.sparse else {}
@@ -69,7 +69,7 @@ def _empty(form: Form, tile: Tile) -> dict[str, Places]:
     return out | {x: np.zeros((count, 1), np.int64) for x, count in lines.items()}
 
 
-def _bytes(pending: Pending) -> int:
+def _bytes(pending: PendingGroup) -> int:
     form = pending.group.form
     return sum(places.size * _count(form, x)[1] * LANES // 8 for at in pending.at for x, places in at.items())
 
@@ -93,7 +93,7 @@ def _scales(ins: Instruction) -> dict[str, tuple[Operand, Operand]]:
     return {"a": (a, pair_a), "b": (b, pair_b)}
 
 
-def _scale(e: Emitter, pending: Pending, ins: Instruction, at: dict[str, Places], side: str, line: int) -> None:
+def _scale(e: Emitter, pending: PendingGroup, ins: Instruction, at: dict[str, Places], side: str, line: int) -> None:
     if side in (scales := _scales(ins)):
         factors, pair = scales[side]
         byte, thread = (must_be(o, Immediate).value for o in elements(pair))
@@ -108,7 +108,7 @@ def prepare(e: Emitter) -> None:
         return
     most = 0
     for group in groups(e.block, e.frame.live_out[e.block.index], joins):
-        pending = Pending(group, body[group.last], [_empty(group.form, tile) for tile in group.tiles])
+        pending = PendingGroup(group, body[group.last], [_empty(group.form, tile) for tile in group.tiles])
         most = max(most, _bytes(pending))
         for number, tile in enumerate(group.tiles):
             for row, columns in enumerate(tile.products):
@@ -143,7 +143,7 @@ def join(e: Emitter, ins: Instruction) -> bool:
     return True
 
 
-def _room(pending: Pending, bits: int) -> int:
+def _room(pending: PendingGroup, bits: int) -> int:
     pending.used += bits * LANES // 8
     return pending.used - bits * LANES // 8
 
@@ -153,7 +153,7 @@ def _at(e: Emitter, offset: int, bits: int) -> Value:
     return e.b.emit(ptr_to(ty), f"getelementptr i8, ptr {e.own.text}, i64 {offset}")
 
 
-def _taken(e: Emitter, pending: Pending, form: Form, name: str, operand: Operand) -> list[int]:
+def _taken(e: Emitter, pending: PendingGroup, form: Form, name: str, operand: Operand) -> list[int]:
     """Where the registers of an operand lie: in the register file, or now in memory of the block's own."""
     bits = _count(form, name)[1]
     ty = storage_type(f"b{bits}")
@@ -168,7 +168,7 @@ def _taken(e: Emitter, pending: Pending, form: Form, name: str, operand: Operand
     return out
 
 
-def _given(e: Emitter, pending: Pending, form: Form, operand: Operand) -> list[int]:
+def _given(e: Emitter, pending: PendingGroup, form: Form, operand: Operand) -> list[int]:
     """Where the registers of D shall lie."""
     bits = _count(form, "d")[1]
     places = [e.place_then(o.name, bits) if isinstance(o, Reg) else None for o in elements(operand)]
@@ -181,7 +181,7 @@ def _keep(product: Wide, tables: MatrixTables) -> np.ndarray:
     return product.table
 
 
-def _finish(e: Emitter, pending: Pending) -> None:
+def _finish(e: Emitter, pending: PendingGroup) -> None:
     """The products, and D of each chain's last."""
     group, body = pending.group, e.block.body
     bits = _count(group.form, "d")[1]

@@ -28,7 +28,7 @@ Result = Value | tuple[Value, ...]
 to = convert
 
 
-class Form(Protocol):
+class FormLike(Protocol):
     """What is read of an instruction's form: its name, with fixed modifiers, and (group, modifier) in written order."""
 
     @property
@@ -96,7 +96,7 @@ def _mods(name: str, modifiers: tuple[tuple[str, str], ...]) -> Mods:
     return Mods(op, frozenset(w for w in words if not is_type(w)), tuple(w for w in words if is_type(w)))
 
 
-def mods(form: Form) -> Mods:
+def mods(form: FormLike) -> Mods:
     """A form's modifiers as semantic functions read them."""
     return _mods(form.name, form.modifiers)
 

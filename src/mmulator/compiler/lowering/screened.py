@@ -16,7 +16,7 @@ from mmulator.compiler.emit.block import storage_type
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.meaning.memory import place_of
 from mmulator.errors import must_be
-from mmulator.isa.effects import Memory
+from mmulator.isa.effects import MemoryEffect
 from mmulator.native.hooks import events
 from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
 from mmulator.program.provenance import accessed_bytes
@@ -24,7 +24,7 @@ from mmulator.program.uses import accesses, registers_of
 from mmulator.ptx.tree import Address, Instruction
 
 _SLOTS = {"shared": SLOT_SHARED, "shared::cluster": SLOT_SHARED, "local": SLOT_LOCAL, "const": SLOT_CONST}
-_ACCESS = {Memory.READ: events.READ, Memory.WRITE: events.WRITE}
+_ACCESS = {MemoryEffect.READ: events.READ, MemoryEffect.WRITE: events.WRITE}
 EACH = ("memory", "atomic")  # classes of instructions of which each lane's access is its own
 
 

@@ -15,7 +15,7 @@ from mmulator.compiler.lowering.approximate import approximate
 from mmulator.compiler.lowering.binding import lanewise
 from mmulator.compiler.lowering.floatbits import (
     FORMATS,
-    Format,
+    FloatFormat,
     bits_of,
     canonical,
     flush,
@@ -208,7 +208,7 @@ def extremum64(x: Scope, m: Mods, a: Value, b: Value) -> Result:
 
 
 # tests --------------------------------------------------------------------------------------------------------------
-_TESTS: dict[str, Callable[[Value, Format], Value]] = {
+_TESTS: dict[str, Callable[[Value, FloatFormat], Value]] = {
     "finite": lambda u, f: u < f.infinity,
     "infinite": lambda u, f: u == f.infinity,
     "number": lambda u, f: u <= f.infinity,

@@ -13,7 +13,7 @@ from mmulator.codegen.values import Value, constant
 from mmulator.compiler.lowering.approximate import approximate
 from mmulator.compiler.lowering.binding import lanewise
 from mmulator.compiler.lowering.floatbits import (
-    Format,
+    FloatFormat,
     flush,
     format_of,
     is_nan_bits,
@@ -140,7 +140,7 @@ def _from_key(key: Value, ty: Ty) -> Value:
     return to(ty, ordered_key(to(ty, key)))
 
 
-def _extremum(m: Mods, a: Value, b: Value, format: Format) -> Value:
+def _extremum(m: Mods, a: Value, b: Value, format: FloatFormat) -> Value:
     """-0 before +0; a number rather than a NaN, which is canonical."""
     nan_a, nan_b = is_nan_bits(a, format), is_nan_bits(b, format)
     choose = minimum if m.op == "min" else maximum

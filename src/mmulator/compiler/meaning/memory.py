@@ -13,7 +13,7 @@ from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.binding import means
 from mmulator.compiler.lowering.operands import elements, space_of, write_result
 from mmulator.errors import must_be
-from mmulator.isa.effects import Memory
+from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.types import type_bits
 from mmulator.native.hooks import events
 from mmulator.native.hooks.events import order_of
@@ -57,8 +57,8 @@ def place_of(e: Emitter, ins: Instruction, address: Address) -> tuple[str, Value
 
 
 _SLOT = {"shared": SLOT_SHARED, "local": SLOT_LOCAL, "const": SLOT_CONST, "param": SLOT_PARAM}
-_DEFAULTS = {Memory.ATOMIC: "relaxed"}
-_DOES = {Memory.READ: events.LOADS, Memory.WRITE: events.STORES}
+_DEFAULTS = {MemoryEffect.ATOMIC: "relaxed"}
+_DOES = {MemoryEffect.READ: events.LOADS, MemoryEffect.WRITE: events.STORES}
 
 
 @contextmanager
@@ -70,7 +70,7 @@ def ordering(e: Emitter, ins: Instruction, space: str, at: Value) -> Iterator[No
     if sem == "weak":
         yield
         return
-    if ins.effects.memory is Memory.READ:
+    if ins.effects.memory is MemoryEffect.READ:
         e.call(settle_of, e.w)
     base = _SLOT.get(space.partition("::")[0], 0) << SLOT_SHIFT
     does = _DOES.get(ins.effects.memory, events.LOADS | events.STORES)
@@ -232,7 +232,7 @@ def touch(e: Emitter, ins: Instruction) -> None:
     """No effect on a value that may be read, but as on hardware there must be global memory: for discard, which loses what
     is in it, all the bytes; for applypriority, which hardware takes at any address, one, which nobody reads."""
     at, size = e.spill(e.address(must_be(ins.operands[0], Address))), must_be(ins.operands[1], Immediate).value
-    if ins.effects.memory is Memory.WRITE:
+    if ins.effects.memory is MemoryEffect.WRITE:
         e.call(windows.SPACES["global"], e.w, e.lanes_of(ins), at, size, events.WRITE, e.site, e.room(U64))
     else:
         e.call(windows.hold_each, e.w, e.lanes_of(ins), at, 1, e.site)

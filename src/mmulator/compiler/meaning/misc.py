@@ -9,7 +9,7 @@ from mmulator.compiler.lowering.binding import means
 from mmulator.compiler.lowering.convergence import converge
 from mmulator.native.asynchrony.waiting import fall_asleep
 from mmulator.native.hooks.faults import fault
-from mmulator.native.state import Code, FaultKind
+from mmulator.native.state import BlockExit, FaultKind
 from mmulator.native.threads import misc as rt
 from mmulator.program.registers import count_of
 from mmulator.ptx.tree import Instruction
@@ -41,4 +41,4 @@ def nanosleep(e: Emitter, ins: Instruction) -> None:
 def trap(e: Emitter, ins: Instruction) -> None:
     lane = trailing_zeros(e.mask)
     e.call(fault, e.w, int(FaultKind.TRAP), e.site, lane, u64(lane), 0)
-    e.b.ret(int(Code.RESCHEDULE))
+    e.b.ret(int(BlockExit.RESCHEDULE))

@@ -29,7 +29,7 @@ from mmulator.layouts.operands import fragment
 from mmulator.layouts.scales import BYTE_IDS, THREADS
 from mmulator.layouts.sparse.metadata import selectors
 from mmulator.native.hooks.faults import fault
-from mmulator.native.hooks.operands import Operand as Shared
+from mmulator.native.hooks.operands import UniformOperand as Shared
 from mmulator.native.state import Cta, FaultKind
 from mmulator.ptx.tree import Immediate, Instruction, Operand
 from mmulator.twin.places import Product, product_for, scale_step

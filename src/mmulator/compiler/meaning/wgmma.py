@@ -22,7 +22,7 @@ from mmulator.isa.effects import Queue, Step
 from mmulator.isa.form import Form
 from mmulator.native.asynchrony import pending
 from mmulator.native.hooks.events import wgmma_committed, wgmma_fenced
-from mmulator.native.hooks.operands import Operand as Shared
+from mmulator.native.hooks.operands import UniformOperand as Shared
 from mmulator.native.matrix import wgmma as wg
 from mmulator.native.state import WGMMA, WgmmaTable
 from mmulator.program.blocks import is_wgmma_issue

@@ -24,7 +24,7 @@ from mmulator.compiler.meaning.mma import multiply
 from mmulator.errors import must_be
 from mmulator.isa.form import Form
 from mmulator.layouts.operands import fragment
-from mmulator.native.hooks.operands import Operand, fragment_placed, fragment_used
+from mmulator.native.hooks.operands import UniformOperand, fragment_placed, fragment_used
 from mmulator.native.matrix import wmma as rt
 from mmulator.program.fragments import Misuse, fragments_of
 from mmulator.ptx.tree import Address, Immediate, Instruction, Reg
@@ -61,9 +61,9 @@ def _wmma_place(e: Emitter, ins: Instruction, form: Form, operand: Written, rest
         stride = i64(bitcast(i32, extract(U32(e.source(rest[0], "b32")), lane)))
     if e.hears(fragment_placed):
         if isinstance(must_be(operand, Address).base, Reg):
-            given(e, Operand.P, address_of(e, operand))
+            given(e, UniformOperand.P, address_of(e, operand))
         if rest and not isinstance(rest[0], Immediate):
-            given(e, Operand.STRIDE, e.source(rest[0], "b32"))
+            given(e, UniformOperand.STRIDE, e.source(rest[0], "b32"))
         generic = int(state_space(form) == "generic")
         e.call(
             fragment_placed, e.w, at, stride, default_stride(form), form.type.bits, line_alignment(form), generic, e.site

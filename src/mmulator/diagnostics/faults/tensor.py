@@ -11,7 +11,7 @@ from mmulator.launch.resident import ResidentCta
 from mmulator.layouts.tensormap import Encoded
 from mmulator.layouts.tensormap.fields import BYTES
 from mmulator.layouts.tensormap.rules import refusals
-from mmulator.native.asynchrony.maps import Wrong
+from mmulator.native.asynchrony.maps import MapFault
 from mmulator.native.state import FaultKind
 from mmulator.program.addresses import RANK_SHIFT
 from mmulator.ptx.tree import Address, Instruction
@@ -82,16 +82,16 @@ def _numbers(values: tuple[int, ...]) -> str:
 
 # Coordinates with which a map cannot be used, measured on an H200: what, the rule, what to do.
 _PLACES = {
-    Wrong.COORDINATE: (
+    MapFault.COORDINATE: (
         "begins within 16 bytes of its row",
         "without interleaving, coordinate 0 times the bytes of an element is a multiple of 16",
         "move the tensor's address by the rest, or copy from the multiple before it",
     ),
-    Wrong.NEGATIVE: (
+    MapFault.NEGATIVE: (
         "begins before the tensor", "coordinates of a store or a reduction are not negative, those of a load may be",
         "clip the box, or let its map begin where it does",
     ),
-    Wrong.CORNER: (
+    MapFault.CORNER: (
         "begins outside of its bounding box, or is written with one that reaches beyond the tensor",
         "the first pixel of im2col lies in the bounding box, from its lower corner to size - 1 + its upper corner; lower corners "
         "of what is written are not negative, and upper ones not positive",
@@ -106,26 +106,26 @@ def _of_map(c: _Copy, kind: FaultKind) -> tuple[str, str, str]:
     if kind != FaultKind.TENSOR_MAP:
         return f"{where}, cannot be read by {c.ins.mnemonic}", _MAP, "a tensor map has 128 bytes in .param, .const or .global"
     m = c.map
-    wrong = Wrong(c.bytes)
+    wrong = MapFault(c.bytes)
     rank = c.ins.form["dim"][0]
-    if wrong is Wrong.ALIGNMENT:
+    if wrong is MapFault.ALIGNMENT:
         return f"misaligned: {where}, for {c.ins.mnemonic}: 64 must divide it", _MAP, "declare it .align 64, alignas(64)"
-    if wrong is Wrong.ZEROS:
+    if wrong is MapFault.ZEROS:
         return f"no tensor map: {where}, is all zeros; {c.ins.mnemonic} needs one", _MAP, _ENCODE
     if m is None:
         return f"no tensor map: {where}: {_refusal(c.data)}", _MAP, _ENCODE
     if wrong in _PLACES:
         text, rule, hint = _PLACES[wrong]
         return f"{c.box} {text}; {c.says}", f"{rule}; an H200 raises an illegal instruction", hint
-    if wrong is Wrong.REFUSED:
+    if wrong is MapFault.REFUSED:
         refusal = next(refusals(m))
         text = f"a map that CUDA's driver does not encode: {refusal.parameter} {refusal.message}: {where}; {c.says}"
         return text, refusal.rule, refusal.hint or _ENCODE
     text = {
-        Wrong.RANK: f"{c.ins.mnemonic} copies {rank} dimensions, and its map has {m.rank}",
-        Wrong.MODE: f"{c.ins.mnemonic} with a map of {'im2col' if m.im2col else 'tiled'} mode",
-        Wrong.SPAN: f"a box of {m.span} bytes, which no block has room for",
-        Wrong.OPERATION: f"{c.ins.mnemonic} cannot combine elements of {m.type}",
+        MapFault.RANK: f"{c.ins.mnemonic} copies {rank} dimensions, and its map has {m.rank}",
+        MapFault.MODE: f"{c.ins.mnemonic} with a map of {'im2col' if m.im2col else 'tiled'} mode",
+        MapFault.SPAN: f"a box of {m.span} bytes, which no block has room for",
+        MapFault.OPERATION: f"{c.ins.mnemonic} cannot combine elements of {m.type}",
     }.get(wrong, "the map's swizzle mode and its atomicity are none that a chip has together")
     return f"{text}: {where}; {c.says}", _MAP, _ENCODE
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mmulator.diagnostics.faults.cluster import WAITS, waits_text
 from mmulator.diagnostics.faults.mbarrier import describe_waits
-from mmulator.diagnostics.whereabouts import Group, everywhere, groups, lanes_text, warps_text
+from mmulator.diagnostics.whereabouts import LaneGroup, everywhere, groups, lanes_text, warps_text
 from mmulator.errors import ExecutionFault
 from mmulator.isa.effects import Ends, Queue, Together
 from mmulator.launch.grid import Grid
@@ -96,7 +96,7 @@ def _does(mask: int) -> str:
     return "executes" if mask.bit_count() == 1 else "execute"
 
 
-def _others(found: Sequence[Group], warp: int, known: int) -> list[Group]:
+def _others(found: Sequence[LaneGroup], warp: int, known: int) -> list[LaneGroup]:
     """Groups of a warp that have lanes besides those already spoken of."""
     return [g for g in found if g.warp == warp and not g.lanes & known]
 
@@ -139,17 +139,17 @@ def describe_livelock(residents: Sequence[Resident]) -> ExecutionFault:
     )  # fmt: skip
 
 
-def _telling(found: Sequence[Group]) -> int:
+def _telling(found: Sequence[LaneGroup]) -> int:
     """Which CTA of a cluster says most of why it does not go on."""
     return 2 * any(_is_held(g, found) for g in found) + bool(found)
 
 
-def _is_held(g: Group, found: Sequence[Group]) -> bool:
+def _is_held(g: LaneGroup, found: Sequence[LaneGroup]) -> bool:
     """Whether lanes wait for others of their warp, none of which is at an mbarrier."""
     return g.state == "held" and not any(o.warp == g.warp and o.state == "sleeps" for o in found)
 
 
-def _describe_held(cta: ResidentCta, found: Sequence[Group], held: Group, ins: Instruction) -> ExecutionFault:
+def _describe_held(cta: ResidentCta, found: Sequence[LaneGroup], held: LaneGroup, ins: Instruction) -> ExecutionFault:
     others = _others(found, held.warp, held.lanes)
     same = [g for g in others if g.instruction is not None and g.instruction.opcode == ins.opcode]
     hint = _SAME_BRANCH

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from mmulator.diagnostics.findings.context import Context
+from mmulator.diagnostics.findings.context import FindingContext
 from mmulator.launch.arena import pointer
 from mmulator.launch.resident import Resident
 from mmulator.native.state import WGMMA
@@ -63,7 +63,7 @@ def _register(wgmma: Instruction, word: int) -> str:
     return names[place] if place < len(names) else names[0]
 
 
-def _group(c: Context) -> str:
+def _group(c: FindingContext) -> str:
     """Why a wgmma is in flight, and what would cover it."""
     _, group, since, *_ = c.words
     if group == UNCOMMITTED:
@@ -71,22 +71,22 @@ def _group(c: Context) -> str:
     return f"its group is pending: wgmma.wait_group {since}{' or less' if since else ''} would cover it"
 
 
-def _wgmma(c: Context) -> Instruction:
+def _wgmma(c: FindingContext) -> Instruction:
     """The wgmma that it is against."""
     ins = c.other
     assert ins is not None
     return ins
 
 
-def _early(verb: str, what: str) -> Callable[[Context], tuple[str, str]]:
-    def said(c: Context) -> tuple[str, str]:
+def _early(verb: str, what: str) -> Callable[[FindingContext], tuple[str, str]]:
+    def said(c: FindingContext) -> tuple[str, str]:
         register = _register(_wgmma(c), c.words[0])
         return f"{c.instruction.mnemonic} {verb} {register}, {what} a wgmma in flight: {_group(c)}", f"register {register}"
 
     return said
 
 
-def _fence(c: Context) -> tuple[str, str]:
+def _fence(c: FindingContext) -> tuple[str, str]:
     word, wrote, *_ = c.words
     why = word >> PLACE_BITS
     if why == FIRST:
@@ -106,16 +106,16 @@ def _fence(c: Context) -> tuple[str, str]:
     return said, f"register {register}"
 
 
-def _overlap(c: Context) -> tuple[str, str]:
+def _overlap(c: FindingContext) -> tuple[str, str]:
     register = _register(_wgmma(c), c.words[0])
     return f"{register} is an accumulator of two wgmma in flight with different lists of registers", f"register {register}"
 
 
-def _left(why: str) -> Callable[[Context], str]:
+def _left(why: str) -> Callable[[FindingContext], str]:
     return lambda c: f"the thread exits, and {why}"
 
 
-SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {
+SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
     READ_EARLY.number: _early("reads", "an accumulator of"),
     WRITTEN_EARLY.number: _early("writes", "an accumulator of"),
     A_OVERWRITTEN.number: _early("writes", "part of A of"),

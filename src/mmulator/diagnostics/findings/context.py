@@ -15,7 +15,7 @@ from mmulator.ptx.tree import Instruction
 
 
 @dataclass(frozen=True)
-class Context:
+class FindingContext:
     """A launch, and one entry of what was found in it (sanitizer/state.py: Found)."""
 
     grid: Grid

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from mmulator.diagnostics.findings.context import Context, location
+from mmulator.diagnostics.findings.context import FindingContext, location
 from mmulator.isa.effects import Flow
 from mmulator.program.blocks import FunctionBlocks
 from mmulator.program.frames import liveness
@@ -13,7 +13,7 @@ from mmulator.program.uses import CARRY, uses_and_defs
 from mmulator.ptx.tree import Instruction
 
 
-def hole(c: Context) -> str:
+def hole(c: FindingContext) -> str:
     """`%f5 is an accumulator of wgmma.mma_async (k.ptx:19), which adds to it, and nothing writes it before`, or nothing."""
     ins = c.instruction
     function = next((f for f in c.grid.kernel.program.functions.values() for i in f.function.instructions

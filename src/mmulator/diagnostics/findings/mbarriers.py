@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from mmulator.diagnostics.findings.context import Context
+from mmulator.diagnostics.findings.context import FindingContext
 from mmulator.diagnostics.mbarriers import ends, known, makers, on_host, operates
 from mmulator.isa.effects import Queue
 from mmulator.launch.arena import pointer
@@ -19,7 +19,7 @@ from mmulator.sanitizer.checks.ends import Clusters, Reach
 from mmulator.sanitizer.checks.mbarriers import BITS, GRANULE, Keeper, Mbarriers, Use
 
 
-def _other(c: Context) -> str:
+def _other(c: FindingContext) -> str:
     return c.other.mnemonic if c.other is not None else "another instruction"
 
 
@@ -41,11 +41,11 @@ _CLAUSES: Mapping[Rule, str] = {
 }
 
 
-def _clause(rule: Rule) -> Callable[[Context], str]:
+def _clause(rule: Rule) -> Callable[[FindingContext], str]:
     return lambda c: _CLAUSES[rule].format(this=c.instruction.mnemonic, other=_other(c))
 
 
-SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {rule.number: _clause(rule) for rule in _CLAUSES}
+SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {rule.number: _clause(rule) for rule in _CLAUSES}
 
 
 def _no_mbarrier(grid: Grid, cta: ResidentCta) -> Rule | None:

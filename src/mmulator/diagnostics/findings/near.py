@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from mmulator.diagnostics.findings.context import Context, location
+from mmulator.diagnostics.findings.context import FindingContext, location
 from mmulator.diagnostics.mbarriers import arrives, operates
-from mmulator.isa.effects import Ends, Memory, Orders, Queue
+from mmulator.isa.effects import Ends, MemoryEffect, Orders, Queue
 from mmulator.ptx.tree import Address, Instruction, Reg, Symbol
 
 _RELAXED = ("relaxed", "volatile")
@@ -33,7 +33,7 @@ class Link:
         return self.ins.span.start
 
 
-def nearly(c: Context) -> tuple[str, str]:
+def nearly(c: FindingContext) -> tuple[str, str]:
     """`fence.acq_rel.cta at k.ptx:9 has scope .cta alone`, and what to do; or nothing."""
     other = c.other
     if other is None:
@@ -116,9 +116,9 @@ def _links(ins: Instruction, signal: bool) -> Iterator[Link]:
         if waits != signal and (waits or cluster or arrives(ins)):
             yield Link(ins, (_CLUSTER if cluster else _MBARRIER, _place(ins)), sem in _RELAXED, scope)
         return
-    does = effects.memory if effects.counted_as in ("memory", "atomic") else Memory.NONE
-    both = does is Memory.ATOMIC
-    if not both and does is not (Memory.WRITE if signal else Memory.READ):
+    does = effects.memory if effects.counted_as in ("memory", "atomic") else MemoryEffect.NONE
+    both = does is MemoryEffect.ATOMIC
+    if not both and does is not (MemoryEffect.WRITE if signal else MemoryEffect.READ):
         return
     if both and not signal and isinstance(ins.operands[0], Address):
         return  # it has no result

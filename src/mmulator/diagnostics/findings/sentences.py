@@ -6,20 +6,21 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from mmulator.diagnostics.findings import accumulators, execution, mbarriers, operands, proxies, races, values, waits
-from mmulator.diagnostics.findings.context import Context, location
+from mmulator.diagnostics.findings.context import FindingContext, location
 from mmulator.findings import Finding, spoken
 from mmulator.launch.grid import Grid
 from mmulator.rules import BY_NUMBER
 
-# Of a rule, by its number: its message, and perhaps where (else as Context.where says) and what to do (else the rule's hint).
-Sentence = Callable[[Context], "str | tuple[str, str] | tuple[str, str, str]"]
+# The message of a rule, by its number, and perhaps where (else as FindingContext.where says) and what to do (else the
+# rule's hint).
+Sentence = Callable[[FindingContext], "str | tuple[str, str] | tuple[str, str, str]"]
 _TOPICS = (accumulators, proxies, races, mbarriers, operands, execution, values, waits)
 SENTENCES: dict[int, Sentence] = {number: s for topic in _TOPICS for number, s in topic.SENTENCES.items()}
 
 
 def finding(grid: Grid, entry: Any, count: int) -> Finding:
     """One entry in words."""
-    context = Context(grid, entry)
+    context = FindingContext(grid, entry)
     rule = BY_NUMBER[int(entry["rule"])]
     said = SENTENCES[rule.number](context)
     message, where, *own = said if isinstance(said, tuple) else (said, context.where())

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mmulator.compiler.compiled import CompiledKernel
-from mmulator.isa.effects import Memory
+from mmulator.isa.effects import MemoryEffect
 from mmulator.launch.arena import blank, pointer, untouched
 from mmulator.launch.grid import Grid
 from mmulator.launch.resident import Resident
@@ -49,7 +49,7 @@ def address_operands(kernel: CompiledKernel) -> np.ndarray:
         if place is not None and isinstance(place.base, Reg):
             number = known.setdefault((place.base.name, place.offset), number)
         kind = ins.effects.counted_as
-        writes = kind in ("memory", "atomic") and ins.effects.memory is not Memory.READ
+        writes = kind in ("memory", "atomic") and ins.effects.memory is not MemoryEffect.READ
         found.append(number * 2 + int(ins.guard is not None if writes else not kind.startswith("wmma")))
     return np.array(found or [0], np.uint32)
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from mmulator.compiler.compiled import CompiledKernel
 from mmulator.diagnostics.faults.memory import function_of
-from mmulator.diagnostics.findings.context import Context
+from mmulator.diagnostics.findings.context import FindingContext
 from mmulator.diagnostics.findings.holes import hole
-from mmulator.isa.effects import Memory
+from mmulator.isa.effects import MemoryEffect
 from mmulator.launch.arena import blank, pointer
 from mmulator.launch.grid import Grid
 from mmulator.launch.resident import Resident
@@ -39,7 +39,7 @@ _DOES = {
 }  # fmt: skip
 
 
-def _use(c: Context) -> str:
+def _use(c: FindingContext) -> str:
     said = _DOES[int(c.entry["rule"])].format(c.instruction.mnemonic)
     if c.other is not None:
         return f"{said}, from bytes that {c.other.mnemonic} read"
@@ -47,7 +47,7 @@ def _use(c: Context) -> str:
     return f"{said}: {where}" if where else said
 
 
-def _outside(c: Context) -> str:
+def _outside(c: FindingContext) -> str:
     place, size, *_ = c.words
     bits = RANK_SHIFT if int(c.entry["at"]) >> SLOT_SHIFT == SLOT_SHARED else 32
     place = (place + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)  # signed
@@ -67,12 +67,12 @@ _USES = {
 }  # fmt: skip
 
 
-def _no_source(c: Context) -> str:
+def _no_source(c: FindingContext) -> str:
     use = _USES.get(c.words[0], "{} uses it").format(c.other.mnemonic if c.other is not None else "an instruction")
     return f"{c.instruction.mnemonic} takes a value from a lane outside its member mask, or that does not execute it, and {use}"
 
 
-def _unwritten(c: Context) -> str:
+def _unwritten(c: FindingContext) -> str:
     """The words of a finding about device memory. Without another instruction it is an atomic operation, which uses what it
     finds."""
     if c.other is None:
@@ -84,7 +84,7 @@ def _unwritten(c: Context) -> str:
     return f"{use}, from bytes that {c.other.mnemonic} read: {who}"
 
 
-SENTENCES: Mapping[int, Callable[[Context], str]] = {
+SENTENCES: Mapping[int, Callable[[FindingContext], str]] = {
     NO_SOURCE.number: _no_source, **dict.fromkeys(_DOES, _use), OUT_OF_VARIABLE.number: _outside,
     UNDEFINED_GLOBAL.number: _unwritten, UNDEFINED_PART.number: _unwritten,
 }  # fmt: skip
@@ -92,7 +92,7 @@ SENTENCES: Mapping[int, Callable[[Context], str]] = {
 
 def _atomics(kernel: CompiledKernel) -> np.ndarray:
     """Whether each site is an atomic operation, and one that looks at what is there."""
-    acts = ((i.effects.memory is Memory.ATOMIC, i.form["op"]) for i in kernel.sites)
+    acts = ((i.effects.memory is MemoryEffect.ATOMIC, i.form["op"]) for i in kernel.sites)
     kinds = (0 if not atomic else EXCHANGE if op == "exch" else COMBINES for atomic, op in acts)
     return np.array([*kinds, 0], np.uint8)
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from mmulator.compiler.compiled import CompiledKernel
 from mmulator.diagnostics.faults.mbarrier import likely, missing_text
-from mmulator.diagnostics.findings.context import Context, location, threads_text
-from mmulator.diagnostics.mbarriers import Event, Known, arrivers, place_text
+from mmulator.diagnostics.findings.context import FindingContext, location, threads_text
+from mmulator.diagnostics.mbarriers import MbarrierEvent, MbarrierState, arrivers, place_text
 from mmulator.diagnostics.stillness import LOOK, looks
-from mmulator.diagnostics.whereabouts import Group, arrived_text, groups
+from mmulator.diagnostics.whereabouts import LaneGroup, arrived_text, groups
 from mmulator.errors import ExecutionFault
 from mmulator.findings import Finding, Place, spoken
 from mmulator.isa.effects import Queue
@@ -23,17 +23,17 @@ from mmulator.ptx.tree import Instruction, SpecialRegister
 from mmulator.rules import Rule, execution, mbarriers, waits
 from mmulator.sanitizer.checks.waits import Stillness
 
-SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {}
+SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {}
 _TOGETHER = (waits.IN_WARP, execution.PARTIAL_WARP, execution.DIVERGED)  # what lanes or warps execute together
 _MOST = 4  # groups of threads, or instructions, that a sentence names
 
-Everywhere = Sequence[tuple[ResidentCta, Sequence[Group]]]
+Everywhere = Sequence[tuple[ResidentCta, Sequence[LaneGroup]]]
 
 
 def of_deadlock(grid: Grid, resident: Resident, error: ExecutionFault) -> tuple[Finding, ...]:
     """One for each mbarrier that is awaited for ever; of other waits one for what the error names."""
     every = [(c, groups(grid, c)) for c in resident.each()]
-    sleepers: dict[int, list[tuple[ResidentCta, Group]]] = {}
+    sleepers: dict[int, list[tuple[ResidentCta, LaneGroup]]] = {}
     for cta, found in every:
         for g in found:
             if g.mbarrier is not None:
@@ -55,7 +55,7 @@ def of_deadlock(grid: Grid, resident: Resident, error: ExecutionFault) -> tuple[
     return (_finding(grid, rule, message, ins, _threads(grid, named), arrived_text(cta).removeprefix("; "), other, error.hint),)
 
 
-def _telling(at: Sequence[tuple[ResidentCta, Group]]) -> int:
+def _telling(at: Sequence[tuple[ResidentCta, LaneGroup]]) -> int:
     """An mbarrier at which something came that does not fit comes before one that nobody came to, which mostly waits for it."""
     k = at[0][1].mbarrier
     assert k is not None
@@ -74,7 +74,7 @@ def _finding(
     )  # fmt: skip
 
 
-def _rule(g: Group) -> Rule:
+def _rule(g: LaneGroup) -> Rule:
     """Of a wait that is not for an mbarrier."""
     if g.state == "barrier":
         return waits.AT_BARRIER
@@ -86,12 +86,12 @@ def _rule(g: Group) -> Rule:
     return waits.IN_WARP
 
 
-def _threads(grid: Grid, at: Sequence[tuple[ResidentCta, Group]]) -> str:
+def _threads(grid: Grid, at: Sequence[tuple[ResidentCta, LaneGroup]]) -> str:
     said = [threads_text(grid, int(c.state["linear"]), g.warp, g.lanes) for c, g in at]
     return "; ".join(said[:_MOST]) + (f"; and {len(said) - _MOST} more groups" if len(said) > _MOST else "")
 
 
-def _place(grid: Grid, cta: ResidentCta, g: Group) -> Place | None:
+def _place(grid: Grid, cta: ResidentCta, g: LaneGroup) -> Place | None:
     ins = g.instruction
     if ins is None:
         return None
@@ -99,7 +99,7 @@ def _place(grid: Grid, cta: ResidentCta, g: Group) -> Place | None:
     return Place(ins.mnemonic, location(ins), ins.span.brief, who, ins.span)
 
 
-def _missing(grid: Grid, every: Everywhere, named: Sequence[tuple[ResidentCta, Group]]) -> Place | None:
+def _missing(grid: Grid, every: Everywhere, named: Sequence[tuple[ResidentCta, LaneGroup]]) -> Place | None:
     """Where threads are that have not come to a barrier: those of the same block first."""
     first = named[0][0].rank
     here = {(c.rank, g.warp, g.lanes) for c, g in named}
@@ -109,7 +109,7 @@ def _missing(grid: Grid, every: Everywhere, named: Sequence[tuple[ResidentCta, G
     return next(filter(None, (_place(grid, c, g) for c, g in others)), None)
 
 
-def _elsewhere(grid: Grid, cta: ResidentCta, every: Everywhere, held: Group) -> Place | None:
+def _elsewhere(grid: Grid, cta: ResidentCta, every: Everywhere, held: LaneGroup) -> Place | None:
     """Where other lanes of the warp are, or other warps of the block."""
     own = [g for c, gs in every if c.rank == cta.rank for g in gs if (g.warp, g.lanes) != (held.warp, held.lanes)]
     own.sort(key=lambda g: (g.instruction is held.instruction, g.warp != held.warp))
@@ -117,7 +117,7 @@ def _elsewhere(grid: Grid, cta: ResidentCta, every: Everywhere, held: Group) -> 
 
 
 # mbarriers ----------------------------------------------------------------------------------------------------------
-def _at_mbarrier(grid: Grid, every: Everywhere, at: Sequence[tuple[ResidentCta, Group]]) -> Iterator[Finding]:
+def _at_mbarrier(grid: Grid, every: Everywhere, at: Sequence[tuple[ResidentCta, LaneGroup]]) -> Iterator[Finding]:
     """Of one that is awaited: the wait; bytes that never come, or that nobody expects, where they were expected or copied."""
     cta, g = at[0]
     k, ins = g.mbarrier, g.instruction
@@ -131,7 +131,7 @@ def _at_mbarrier(grid: Grid, every: Everywhere, at: Sequence[tuple[ResidentCta, 
         yield bytes_finding(grid, rule, k, event)
 
 
-def bytes_finding(grid: Grid, rule: Rule, k: Known, event: Event) -> Finding:
+def bytes_finding(grid: Grid, rule: Rule, k: MbarrierState, event: MbarrierEvent) -> Finding:
     """Bytes of a phase that does not end: where they were expected last, or who issued what brought some last."""
     name = k.name(event.cta)
     if rule is mbarriers.BYTES_MISSING:
@@ -144,13 +144,13 @@ def bytes_finding(grid: Grid, rule: Rule, k: Known, event: Event) -> Finding:
     return _finding(grid, rule, message, event.instruction, who, k.name(None), other)
 
 
-def _of_event(grid: Grid, event: Event) -> Place:
+def _of_event(grid: Grid, event: MbarrierEvent) -> Place:
     ins = event.instruction
     who = threads_text(grid, int(event.cta.state["linear"]), event.warp, 1 << event.lane)
     return Place(ins.mnemonic, location(ins), ins.span.brief, who, ins.span)
 
 
-def _who(grid: Grid, every: Everywhere, k: Known, here: ResidentCta) -> str:
+def _who(grid: Grid, every: Everywhere, k: MbarrierState, here: ResidentCta) -> str:
     """Who arrived last, and where that thread is now; or which instructions could."""
     if k.arrived is None:
         found = arrivers(grid, k)
@@ -167,7 +167,7 @@ def _who(grid: Grid, every: Everywhere, k: Known, here: ResidentCta) -> str:
     return f"the last arrival was{phase} by {e.text(here)}, which {where}"
 
 
-def _could(grid: Grid, k: Known) -> Place | None:
+def _could(grid: Grid, k: MbarrierState) -> Place | None:
     """The first instruction of the text that could arrive there."""
     found = arrivers(grid, k)
     return Place(found[0].mnemonic, location(found[0]), found[0].span.brief, "no thread has", found[0].span) if found else None
@@ -188,7 +188,7 @@ def of_livelock(grid: Grid, resident: Resident) -> tuple[Finding, ...]:
     return tuple(found.values())
 
 
-def _loop(grid: Grid, resident: Resident, cta: ResidentCta, g: Group, at: Instruction) -> Finding:
+def _loop(grid: Grid, resident: Resident, cta: ResidentCta, g: LaneGroup, at: Instruction) -> Finding:
     table = looks(resident)
     who = threads_text(grid, int(cta.state["linear"]), g.warp, g.lanes)
     look = table[cta.rank * grid.shape.warps + g.warp] if table is not None else None

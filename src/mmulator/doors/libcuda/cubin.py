@@ -1,4 +1,4 @@
-"""What a cubin says of its kernels: registers and local memory, as NVIDIA's assembler allocated them.
+"""Registers and local memory of a cubin's kernels, as NVIDIA's assembler allocated them.
 
 A cubin is an ELF file; its section `.nv.info` is a list of attributes (a byte of format, a byte of kind, 16 bits of length,
 then a symbol and a number), as `cuobjdump -elf` shows them.
@@ -15,22 +15,22 @@ _VALUE = 4  # the format of attributes with a length
 
 
 @dataclass
-class Resources:
-    """registers: of a thread. frame: bytes of local memory of a thread."""
+class CubinResources:
+    """Resources of a kernel. registers: of a thread. frame: bytes of local memory of a thread."""
 
     registers: int = 0
     frame: int = 0
 
 
-def resources(cubin: bytes) -> dict[str, Resources]:
-    """Of each kernel by name; nothing for a file that is not read."""
+def resources(cubin: bytes) -> dict[str, CubinResources]:
+    """Resources of each kernel by name; empty for a file that cannot be read."""
     try:
         return _read(cubin)
     except (struct.error, IndexError, StopIteration, UnicodeDecodeError):
         return {}
 
 
-def _read(data: bytes) -> dict[str, Resources]:
+def _read(data: bytes) -> dict[str, CubinResources]:
     sections, size, number, names = struct.unpack_from("<Q", data, 40)[0], *struct.unpack_from("<3H", data, 58)
     table = [struct.unpack_from("<IIQQQQIIQQ", data, sections + n * size) for n in range(number)]
 
@@ -41,10 +41,10 @@ def _read(data: bytes) -> dict[str, Resources]:
     titles = {_string(labels, row[0]): n for n, row in enumerate(table)}
     symbols = content(titles[".symtab"])
     strings = content(table[titles[".symtab"]][6])
-    found: dict[str, Resources] = {}
+    found: dict[str, CubinResources] = {}
     for kind, symbol, value in _attributes(content(titles[".nv.info"])) if ".nv.info" in titles else ():
         name = _string(strings, struct.unpack_from("<I", symbols, symbol * 24)[0])
-        kernel = found.setdefault(name, Resources())
+        kernel = found.setdefault(name, CubinResources())
         if kind == _REGISTERS:
             kernel.registers = value
         elif kind == _FRAME:

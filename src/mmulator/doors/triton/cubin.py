@@ -1,4 +1,4 @@
-"""What a cubin says of its kernel: registers, spills, threads. ELF, with NVIDIA's sections `.text.NAME` and `.nv.info.NAME`."""
+"""Registers, spills and threads of a cubin's kernel. A cubin is ELF, with NVIDIA's sections `.text.NAME` and `.nv.info.NAME`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SIZED = 4  # a format of attributes: a length and bytes follow
 REGISTERS = 65536  # of a multiprocessor
 
 
-class Resources(NamedTuple):
+class KernelResources(NamedTuple):
     """registers of a thread, spills in words of a thread, max_threads of a block."""
 
     registers: int
@@ -19,10 +19,10 @@ class Resources(NamedTuple):
     max_threads: int
 
 
-def resources(cubin: bytes, name: str) -> Resources:
-    """Of a kernel of a cubin; of one that is no ELF file, nothing is known: (0, 0, 1024)."""
+def resources(cubin: bytes, name: str) -> KernelResources:
+    """Resources of a kernel of a cubin; (0, 0, 1024), which says nothing, for bytes that are no ELF file."""
     if cubin[:4] != b"\x7fELF":
-        return Resources(0, 0, 1024)
+        return KernelResources(0, 0, 1024)
     registers, stack, threads = 0, 0, 1024
     for section, info, data in _sections(cubin):
         if section == f".text.{name}":
@@ -39,11 +39,11 @@ def resources(cubin: bytes, name: str) -> Resources:
                     registers = number if attribute == _REGISTERS else registers
                     stack = max(stack, number) if attribute in (_FRAME, _MIN_STACK) else stack
     fit = REGISTERS // (-(-registers // 8) * 8 * 32) * 32 if registers else 1024
-    return Resources(registers, stack // 4, min(threads, fit, 1024))
+    return KernelResources(registers, stack // 4, min(threads, fit, 1024))
 
 
 def _sections(elf: bytes) -> Iterator[tuple[str, int, bytes]]:
-    """Name, info and bytes of each."""
+    """(name, info, bytes) of each section."""
     (start,) = struct.unpack_from("<Q", elf, 0x28)
     size, count, names = struct.unpack_from("<3H", elf, 0x3A)
     rows = [struct.unpack_from("<IIQQQQII", elf, start + n * size) for n in range(count)]

@@ -28,7 +28,7 @@ _RULE = "NVIDIA does not document the layout; "
 
 
 @dataclass(frozen=True)
-class Buffer:
+class CompressedBuffer:
     """Metadata of a buffer: places int64 [copies, M, chunks] of nibbles, counted from the end of the values (byte 0's
     low half first); written: bytes that the layout defines; size: bytes that cuSPARSELt asks for."""
 
@@ -37,7 +37,7 @@ class Buffer:
     size: int
 
 
-def compressed(m: int, k: int, element: str) -> Buffer:
+def compressed(m: int, k: int, element: str) -> CompressedBuffer:
     """As torch._cslt_compress has it. Raises UnsupportedError for types and shapes that were not measured."""
     if element not in _TYPES:
         raise UnsupportedError(
@@ -53,16 +53,16 @@ def compressed(m: int, k: int, element: str) -> Buffer:
     place = place + 64 * across * (column // across + row // 64 * tiles)
     count = -(-m // 64) * tiles * 64 * across
     if element != "tf32":
-        return Buffer(place[None], count // 2, count // 2)
-    return Buffer(np.stack([place, count + _packer_places(m, k // chunk)]), (count + m * k // chunk) // 2, count)
+        return CompressedBuffer(place[None], count // 2, count // 2)
+    return CompressedBuffer(np.stack([place, count + _packer_places(m, k // chunk)]), (count + m * k // chunk) // 2, count)
 
 
-def packed(m: int, k: int, element: str) -> Buffer:
+def packed(m: int, k: int, element: str) -> CompressedBuffer:
     """As torch._sparse_semi_structured_tile writes it for cuSPARSELt. Raises UnsupportedError for what it has not."""
     if element not in ("f16", "bf16"):
         raise UnsupportedError(f"PyTorch's own packer has no .{element}", hint="it has .f16 and .bf16")
     _check(m, k, element, 128, "PyTorch's own packer has M and K that are multiples of 128")
-    return Buffer(_packer_places(m, k // 4)[None], m * k // 8, m * k // 8)
+    return CompressedBuffer(_packer_places(m, k // 4)[None], m * k // 8, m * k // 8)
 
 
 def _packer_places(m: int, chunks: int) -> Index:

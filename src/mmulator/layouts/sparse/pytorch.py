@@ -123,7 +123,7 @@ def _check_dtype(values: Array, form: Form) -> None:
         raise OperandError(f"packed of {values.dtype}; .{form.atype} of {form} is {element_dtype(form.atype)}")
 
 
-def _buffer(shape: tuple[int, ...], form: Form, backend: str) -> cusparselt.Buffer:
+def _buffer(shape: tuple[int, ...], form: Form, backend: str) -> cusparselt.CompressedBuffer:
     layout = cusparselt.compressed if backend == "cusparselt" else cusparselt.packed
     return layout(shape[0], shape[1], form.atype.name)
 
@@ -147,7 +147,7 @@ def _to_buffer(s: Compressed, backend: str) -> Array:
     return out
 
 
-def _elements(m: int, k: int, size: int, layout: cusparselt.Buffer) -> int:
+def _elements(m: int, k: int, size: int, layout: cusparselt.CompressedBuffer) -> int:
     """Elements of PyTorch's tensor: whole rows of M."""
     return -(-(m * k // 2 * size + layout.size) // (m * size)) * m
 

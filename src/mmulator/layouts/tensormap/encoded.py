@@ -156,7 +156,7 @@ class Encoded:
         # what is no mode of any chip is read as sm_90 reads it, which has neither atomicity nor 96B
         swizzle = BY_MODE.get((mode, atomicity)) or BY_MODE[mode & 3, 0]
 
-        def all_of(which: tuple[f.Field, ...], count: int) -> tuple[int, ...]:
+        def all_of(which: tuple[f.StoredField, ...], count: int) -> tuple[int, ...]:
             return tuple(field.get(words) for field in which[:count])
 
         found = cls(

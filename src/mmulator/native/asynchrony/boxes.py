@@ -11,7 +11,7 @@ from mmulator.codegen.ops import cast_ptr, copy_bytes, maximum, minimum, stack
 from mmulator.codegen.types import boolean, i32, i64, ptr_to, u32, u64
 from mmulator.layouts.tensormap import fields
 from mmulator.layouts.tensormap.places import GRANULE
-from mmulator.native.asynchrony.maps import RANKS, Box, Mode, Wrong, take_map
+from mmulator.native.asynchrony.maps import RANKS, Box, MapFault, Mode, take_map
 from mmulator.native.hooks.events import READ, Proxy, by, map_used
 from mmulator.native.hooks.faults import fault
 from mmulator.native.memory.locate import reach
@@ -70,7 +70,7 @@ def begin_box(
     coordinates, more: 32 lanes of each; more: of im2col the offsets, of im2col::w halo and offset.
     """
     if (at & (fields.ALIGNMENT - 1)) != 0:
-        fault(w, FaultKind.TENSOR_MAP, site, lane, at, Wrong.ALIGNMENT)
+        fault(w, FaultKind.TENSOR_MAP, site, lane, at, MapFault.ALIGNMENT)
         return False
     words = cast_ptr(u32, reach(w, lane, at, fields.BYTES, READS, site))
     if u64(words) == 0:
@@ -87,7 +87,7 @@ def begin_box(
         box.at[k] = i64(i32(coordinates[k * 32 + lane])) if k < rank else 0
         lowest = minimum(lowest, box.at[k])
     if stores and lowest < 0:
-        fault(w, FaultKind.TENSOR_MAP, site, lane, at, Wrong.NEGATIVE)
+        fault(w, FaultKind.TENSOR_MAP, site, lane, at, MapFault.NEGATIVE)
         return False
     if mode == Mode.IM2COL:
         for k in unrolled(3):
@@ -97,7 +97,7 @@ def begin_box(
                 if stores:
                     outside = outside or box.lower[k] < 0 or box.upper[k] > box.size[n]
                 if outside:
-                    fault(w, FaultKind.TENSOR_MAP, site, lane, at, Wrong.CORNER)
+                    fault(w, FaultKind.TENSOR_MAP, site, lane, at, MapFault.CORNER)
                     return False
     if mode == Mode.ROWS:
         for k in unrolled(3):
@@ -118,7 +118,7 @@ def begin_box(
         box.upper[0] = box.upper[0] + offset
         box.rows = box.rows + box.rows // box.every * box.halo
     if not along_row(box):
-        fault(w, FaultKind.TENSOR_MAP, site, lane, at, Wrong.COORDINATE)
+        fault(w, FaultKind.TENSOR_MAP, site, lane, at, MapFault.COORDINATE)
         return False
     return True
 

@@ -17,8 +17,8 @@ from mmulator.native.hooks.events import (
     BOTH,
     READ,
     WRITE,
+    PayloadShape,
     Proxy,
-    Shape,
     accessed_one,
     by,
     left_undetermined,
@@ -250,7 +250,7 @@ def load_function(to_space: str, from_space: str, multicast: bool) -> Native:
                     fill(t, to[lane], at[lane] | SHARED, bytes, source)
                 if reached == 0:
                     t.units = u32(0)
-                transfer_filled(t, u32(Shape.PLAIN))
+                transfer_filled(t, u32(PayloadShape.PLAIN))
                 start(t)
 
     return Native(load, f"bulk_load_{'cta' if own else 'cluster'}_{from_space[:6]}{'_multicast' if multicast else ''}")
@@ -286,7 +286,7 @@ def load_between(
             t.payload[IGNORED] = begin | ((bytes - begin - between) << 8)
             offset = at[lane] - window.start
             t.payload[WHOLE] = u64(offset <= window.size and bytes <= window.size and offset <= window.size - bytes)
-            transfer_filled(t, u32(Shape.PLAIN))
+            transfer_filled(t, u32(PayloadShape.PLAIN))
             start(t)
 
 
@@ -313,7 +313,7 @@ def store_to_global(
             t.source_bytes = u64(bytes)
             t.target = target
             t.payload[KEPT] = u64(kept[lane])
-            transfer_filled(t, u32(Shape.PLAIN))
+            transfer_filled(t, u32(PayloadShape.PLAIN))
             start(t)
 
 
@@ -337,7 +337,7 @@ def reduce_to_shared(
             heard_at(t, barriers[lane], reached)
             fill(t, to[lane] | SHARED, at[lane] | SHARED, bytes, source)
             t.target = target
-            transfer_filled(t, u32(Shape.PLAIN))
+            transfer_filled(t, u32(PayloadShape.PLAIN))
             start(t)
 
 

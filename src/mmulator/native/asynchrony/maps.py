@@ -55,7 +55,7 @@ MODES = {
 }  # fmt: skip
 
 
-class Wrong(IntEnum):
+class MapFault(IntEnum):
     """Why an instruction cannot use a map."""
 
     ALIGNMENT = 1  # the map's own address
@@ -96,7 +96,7 @@ Box = Struct("Box", [
 ])  # fmt: skip
 
 
-def read(words: Any, field: fields.Field) -> Value:
+def read(words: Any, field: fields.StoredField) -> Value:
     """Macro: a number of a map (i64)."""
     stored: Any = None
     for p in field.parts:
@@ -198,19 +198,19 @@ def refused(box: ptr_to(Box), words: ptr_to(u32), rank: u32, interleave: u32, wi
 
 @native
 def take_map(box: ptr_to(Box), words: ptr_to(u32), rank: u32, mode: u32) -> u32:
-    """Fill in a box from the words of its map, all but its coordinates: 0, or what is wrong (Wrong). Whatever the words are, a
+    """Fill in a box from the words of its map, all but its coordinates: 0, or what is wrong (MapFault). Whatever the words are, a
     box that is filled in has rows of 16 to MOST_ROW bytes, and no more of them than fit into MOST_SPAN bytes."""
     if (words[0] | words[1] | words[2] | words[8]) == 0:
-        return Wrong.ZEROS
+        return MapFault.ZEROS
     box.elements = take_type(box, u32(read(words, fields.ELEMENT_TYPE)))
     width = take_swizzle(box, u32(read(words, fields.SWIZZLE)), u32(read(words, fields.ATOMICITY)))
     interleave = u32(read(words, fields.INTERLEAVE))
     if box.elements == 0 or width == 0 or interleave > 2:
-        return Wrong.FIELD
+        return MapFault.FIELD
     if u32(read(words, fields.RANK)) != rank:
-        return Wrong.RANK
+        return MapFault.RANK
     if (read(words, fields.IM2COL) != 0) != (mode >= Mode.IM2COL):
-        return Wrong.MODE
+        return MapFault.MODE
     box.address = read(words, fields.GLOBAL_ADDRESS)
     box.mode = mode
     box.type = u32(read(words, fields.ELEMENT_TYPE))
@@ -228,7 +228,7 @@ def take_map(box: ptr_to(Box), words: ptr_to(u32), rank: u32, mode: u32) -> u32:
         if k != 0:
             box.stride[k] = read(words, fields.GLOBAL_STRIDE[k - 1]) if there else 0
     if refused(box, words, rank, interleave, width) != 0:
-        return Wrong.REFUSED
+        return MapFault.REFUSED
     rows = u64(1)
     if interleave != 0:  # a row is one unit
         box.elements = 1
@@ -254,7 +254,7 @@ def take_map(box: ptr_to(Box), words: ptr_to(u32), rank: u32, mode: u32) -> u32:
         rows = bounding_box(box, words, rank)
     box.rows = u32(rows)
     if rows * u64(box.pitch) > MOST_SPAN:
-        return Wrong.SPAN
+        return MapFault.SPAN
     return 0
 
 

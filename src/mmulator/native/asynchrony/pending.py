@@ -23,16 +23,16 @@ from mmulator.codegen.types import ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.native.asynchrony.mbarrier import complete_for
 from mmulator.native.hooks.events import copies_waited
-from mmulator.native.state import ASYNC_GROUPS, COPIES, KINDS, Cluster, Completes, Kind, Operation, Queue, Stop, Warp
+from mmulator.native.state import ASYNC_GROUPS, COPIES, KINDS, Cluster, Completes, Operation, OperationKind, Queue, Stop, Warp
 from mmulator.native.threads.chance import hash_choice
 
 
-def queue(w: Any, kind: Kind) -> Any:
+def queue(w: Any, kind: OperationKind) -> Any:
     """Macro: a warp's queue of a kind."""
     return cast_ptr(Queue, w.field("queues")) + kind.queue
 
 
-def entry(w: Any, kind: Kind, number: Any) -> Any:
+def entry(w: Any, kind: OperationKind, number: Any) -> Any:
     """Macro: where a warp keeps operation `number` of a kind."""
     return cast_ptr(kind.entry, queue(w, kind).field("entries")) + (number & (kind.room - 1))
 

@@ -14,7 +14,7 @@ from mmulator.codegen.types import ptr_to, u8, u32, u64
 from mmulator.isa.types import type_bits
 from mmulator.native.asynchrony.bulk import barrier_beside
 from mmulator.native.asynchrony.transfers import heard_at, new_transfer, start
-from mmulator.native.hooks.events import BOTH, WRITE, Proxy, Shape, accessed_one, by, transfer_filled
+from mmulator.native.hooks.events import BOTH, WRITE, PayloadShape, Proxy, accessed_one, by, transfer_filled
 from mmulator.native.hooks.faults import fault
 from mmulator.native.memory.locate import hold_shared
 from mmulator.native.memory.reduce import reduce_function
@@ -101,7 +101,7 @@ def to_shared(kind: str, count: int, generic: bool) -> Native:
             if w.cta.fault == 0:
                 t = new(w, lane, mover, at | SHARED, target, values, site)
                 heard_at(t, barrier, reached)
-                transfer_filled(t, u32(Shape.WORDS))
+                transfer_filled(t, u32(PayloadShape.WORDS))
                 start(t)
 
     return Native(store, f"async_{kind}x{count}{'_generic' if generic else ''}")

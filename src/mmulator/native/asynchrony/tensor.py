@@ -19,9 +19,9 @@ from mmulator.errors import InternalError
 from mmulator.layouts.tensormap.types import TYPES
 from mmulator.native.asynchrony.boxes import begin_box, extent_of_box, inside_beyond, next_row, row_offset, run_of_rows
 from mmulator.native.asynchrony.bulk import barrier_beside, hold_barrier
-from mmulator.native.asynchrony.maps import MOST_ROW, RANKS, Box, Wrong
+from mmulator.native.asynchrony.maps import MOST_ROW, RANKS, Box, MapFault
 from mmulator.native.asynchrony.transfers import heard_at, new_transfer, start
-from mmulator.native.hooks.events import BOTH, READ, WRITE, Proxy, Shape, accessed_one, by, transfer_filled
+from mmulator.native.hooks.events import BOTH, READ, WRITE, PayloadShape, Proxy, accessed_one, by, transfer_filled
 from mmulator.native.hooks.faults import fault
 from mmulator.native.memory.locate import hold_shared, one_cta
 from mmulator.native.memory.reduce import reduce_function
@@ -381,7 +381,7 @@ def load_box(
         t.source = hold_tensor(w, lane, box, READ, site)
         t.units = box.rows
         if w.cta.fault == 0:
-            transfer_filled(t, u32(Shape.BOX))
+            transfer_filled(t, u32(PayloadShape.BOX))
             start(t)
 
 
@@ -443,7 +443,7 @@ def tensor_store(
         box = cast_ptr(Box, address(t.payload))  # noqa: F821
         if begin_box(w, lane, maps[lane], coordinates, coordinates, rank, mode, True, box, site):
             if ((types >> box.type) & 1) == 0:
-                fault(w, FaultKind.TENSOR_MAP, site, lane, maps[lane], Wrong.OPERATION)
+                fault(w, FaultKind.TENSOR_MAP, site, lane, maps[lane], MapFault.OPERATION)
             hold_box(w, lane, box, from_, 1 << w.cta.rank, site)
             t.target = hold_tensor(w, lane, box, WRITE, site)
             t.completes = Completes.GROUP
@@ -451,7 +451,7 @@ def tensor_store(
             t.source = shared_of(w.cta.cluster, w.cta.rank) + first_byte(box)
             t.source_bytes = box.place + lines_of_box(box) - first_byte(box)
             if w.cta.fault == 0:
-                transfer_filled(t, u32(Shape.BOX))
+                transfer_filled(t, u32(PayloadShape.BOX))
                 start(t)
         if w.cta.fault != 0:
             note_copy(w, lane, maps[lane], from_, coordinates)

@@ -213,7 +213,7 @@ def mbarrier_waited(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32
     """Lanes (each at host[lane]) hear that the phase of their parity is complete."""
 
 
-class Shape(IntEnum):
+class PayloadShape(IntEnum):
     """What the payload of a transfer says of the bytes that it is for."""
 
     PLAIN = 0  # native/asynchrony/bulk.py: TO, FROM, BYTES

@@ -9,7 +9,7 @@ from mmulator.codegen.types import i64, ptr_to, u32, u64
 from mmulator.native.state import Warp
 
 
-class Operand(IntEnum):
+class UniformOperand(IntEnum):
     """Operands that all threads give alike; names as the specification has them are in OPERAND_NAMES."""
 
     A_DESC = 0
@@ -27,8 +27,8 @@ OPERAND_NAMES = ("a-desc", "b-desc", "p", "stride", "byte-id-a", "thread-id-a", 
 
 @hook
 def operand_given(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), operand: u32, allowed: u64, site: u32) -> None:
-    """An operand (Operand) that lanes of `mask` must give alike, each lane's value. allowed: a bit for each value that it may
-    have, or 0 for any."""
+    """An operand (UniformOperand) that lanes of `mask` must give alike, each lane's value. allowed: a bit for each value that it
+    may have, or 0 for any."""
 
 
 @hook

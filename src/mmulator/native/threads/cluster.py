@@ -28,8 +28,8 @@ from mmulator.native.asynchrony.transfers import heard_at, new_transfer, start
 from mmulator.native.asynchrony.waiting import wait_for_lanes, wake
 from mmulator.native.hooks.events import (
     WRITE,
+    PayloadShape,
     Proxy,
-    Shape,
     accessed_one,
     by,
     cluster_arrived,
@@ -228,7 +228,7 @@ def cancel_function(generic: bool, multicast: bool) -> Native:
                 heard_at(t, barrier, reached)
                 t.units = u32(1)
                 t.payload[TO] = response
-                transfer_filled(t, u32(Shape.RESPONSE))
+                transfer_filled(t, u32(PayloadShape.RESPONSE))
                 start(t)
 
     return Native(cancel, f"try_cancel{'_generic' if generic else ''}{'_multicast' if multicast else ''}")

@@ -17,7 +17,7 @@ from mmulator.numerics.sfu.unit import INFINITY, NAN, SIGN
 
 # IEEE arithmetic of the sequences ------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class Format:
+class BinaryFormat:
     """A binary format. Every finite number is an integer times 2**-scale."""
 
     precision: int
@@ -59,8 +59,8 @@ class Format:
         return sign | min(bits, limit)
 
 
-F32 = Format(24, 32, NAN)
-F64 = Format(53, 64, 0xFFF8000000000000)
+F32 = BinaryFormat(24, 32, NAN)
+F64 = BinaryFormat(53, 64, 0xFFF8000000000000)
 
 
 def multiply(a: int, b: int, *, ftz: bool = False, toward_zero: bool = False) -> int:

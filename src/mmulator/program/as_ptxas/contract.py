@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mmulator.isa.effects import Algebra
-from mmulator.program.as_ptxas.facts import Facts
-from mmulator.program.as_ptxas.products import Held, Product, is_product, is_sum
+from mmulator.program.as_ptxas.facts import FunctionFacts
+from mmulator.program.as_ptxas.products import HeldProduct, Multiplication, is_product, is_sum
 from mmulator.program.as_ptxas.reaching import Walk
 from mmulator.program.as_ptxas.rewrite import Rewriter
 from mmulator.program.as_ptxas.scale import may_scale
@@ -33,7 +33,7 @@ def contract(function: Function) -> Function:
     return Rewriter(finder, fused, scaled).function() if fused or scaled else function
 
 
-class Finder(Facts):
+class Finder(FunctionFacts):
     """Who reads which product, and which of its two operands a sum takes."""
 
     def __init__(self, function: Function) -> None:
@@ -50,7 +50,7 @@ class Finder(Facts):
         sums = [n for _, n in self.order if n in self.sums]
         alike = {n for n in sums if self._alike(n)}
 
-        def free(held: Held | None) -> bool:
+        def free(held: HeldProduct | None) -> bool:
             return (
                 held is not None
                 and not held.product.kept
@@ -71,16 +71,16 @@ class Finder(Facts):
                     fused[n] = min(choice)[1]
         return fused
 
-    def choose_scalings(self, fused: Mapping[int, int]) -> dict[int, tuple[Product, int]]:
+    def choose_scalings(self, fused: Mapping[int, int]) -> dict[int, tuple[Multiplication, int]]:
         """Of products by a power of two those that become one with the product they scale: only they read it."""
         gone = {held.product.at for n, j in fused.items() if (held := self.sums[n][j]) is not None}
-        chosen: dict[int, tuple[Product, int]] = {}
+        chosen: dict[int, tuple[Multiplication, int]] = {}
         for n, (product, power) in self.scalings.items():
             if product.readers == 1 and not product.through and not product.uses and n not in gone and product.at not in chosen:
                 chosen[n] = product, power
         return chosen
 
-    def _matches(self, n: int, product: Product) -> bool:
+    def _matches(self, n: int, product: Multiplication) -> bool:
         """Can this sum be one instruction with that product? In another region if that needs no more registers."""
         form = self.instruction(n).form
         here, there = self.regions.place[n], self.regions.place[product.at]
@@ -102,7 +102,7 @@ class Finder(Facts):
             return False
         return min(len(p.uses) for p in pair) == 1 and self._factors(pair[0]) == self._factors(pair[1])
 
-    def _factors(self, product: Product) -> list[str]:
+    def _factors(self, product: Multiplication) -> list[str]:
         ins = self.instruction(product.at)
         if ins.effects.algebra is not Algebra.PRODUCT:
             return [ins.opcode, *ins.modifiers, *(o.name if isinstance(o, Reg) else str(o) for o in ins.operands[1:])]

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 from mmulator.errors import must_be
-from mmulator.isa.effects import Algebra, Memory
-from mmulator.program.as_ptxas.products import Held, Product, form_of
-from mmulator.program.as_ptxas.regions import Regions, regions_of
+from mmulator.isa.effects import Algebra, MemoryEffect
+from mmulator.program.as_ptxas.products import HeldProduct, Multiplication, form_of
+from mmulator.program.as_ptxas.regions import CodeRegions, regions_of
 from mmulator.ptx.tree import Address, Function, Immediate, Instruction, Operand, Reg, Symbol
 
 _COPIES = (Algebra.COPY, Algebra.NEGATION, Algebra.MAGNITUDE)
 
 
-class Facts:
+class FunctionFacts:
     """What is known of a function: what its registers hold, and, after a walk (reaching.py), which products its sums read."""
 
     def __init__(self, function: Function) -> None:
         self.fn = function
-        self.regions: Regions = regions_of(function)
+        self.regions: CodeRegions = regions_of(function)
         self.definitions = {name: list(where) for name, where in self.regions.definitions.items()}
         self.dead = self._dead()
         if self.dead & self.regions.cuts:
@@ -26,8 +26,8 @@ class Facts:
         self.constants = self._constants()
         self.resident = self._resident()
         self.order = sorted((place, n) for n, place in self.regions.place.items() if n not in self.dead)
-        self.sums: dict[int, tuple[Held | None, Held | None]] = {}
-        self.scalings: dict[int, tuple[Product, int]] = {}  # a product by a power of two -> the product that it scales
+        self.sums: dict[int, tuple[HeldProduct | None, HeldProduct | None]] = {}
+        self.scalings: dict[int, tuple[Multiplication, int]] = {}  # a product by a power of two -> the product that it scales
 
     def instruction(self, n: int) -> Instruction:
         return must_be(self.fn.body[n], Instruction)
@@ -102,7 +102,7 @@ class Facts:
         return found
 
     def _is_resident(self, load: Instruction) -> bool:
-        reads = load.effects.memory is Memory.READ and not load.form.is_matrix
+        reads = load.effects.memory is MemoryEffect.READ and not load.form.is_matrix
         space = load.form["space"].partition("::")[0] if reads else ""
         return space == "const" or (space == "param" and self.fn.is_entry)
 

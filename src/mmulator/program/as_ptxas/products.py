@@ -19,7 +19,7 @@ TYPES: Mapping[str, tuple[int, int]] = {
 
 
 @dataclass(eq=False, slots=True)
-class Product:
+class Multiplication:
     """A product, and what reads it. at: the statement that computes it. resident: a factor can be read from the constant bank.
 
     uses: (sum, its operand 0 or 1, read with its sign changed). readers: how many others read it.
@@ -41,10 +41,10 @@ class Product:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldProduct:
     """What a register holds: a product, perhaps with its sign changed."""
 
-    product: Product
+    product: Multiplication
     negated: bool
     behind: bool = False  # a neg or a product by 1 with .ftz
 

@@ -7,8 +7,17 @@ from dataclasses import replace
 
 from mmulator.isa.effects import Algebra
 from mmulator.isa.form import Form
-from mmulator.program.as_ptxas.facts import Facts
-from mmulator.program.as_ptxas.products import TYPES, Held, Product, form_of, is_copy, is_negation, is_product, is_sum
+from mmulator.program.as_ptxas.facts import FunctionFacts
+from mmulator.program.as_ptxas.products import (
+    TYPES,
+    HeldProduct,
+    Multiplication,
+    form_of,
+    is_copy,
+    is_negation,
+    is_product,
+    is_sum,
+)
 from mmulator.program.as_ptxas.quotient import scales
 from mmulator.program.as_ptxas.scale import POWERS, may_scale
 from mmulator.program.uses import registers_of
@@ -24,9 +33,9 @@ class Walk:
     Where definitions of a register meet, none is known, and products among them count as read by something else.
     """
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: FunctionFacts) -> None:
         self.f = facts
-        self.held: dict[int, Held | None] = {}  # by the statement that wrote the register
+        self.held: dict[int, HeldProduct | None] = {}  # by the statement that wrote the register
         self.early: set[int] = set()  # read before they were walked over: round a loop
         self.current: dict[str, int] = {}
 
@@ -50,7 +59,7 @@ class Walk:
             self.early.add(definition)
         return definition
 
-    def _value(self, operand: Operand) -> Held | None:
+    def _value(self, operand: Operand) -> HeldProduct | None:
         definition = self._definition(operand.name) if isinstance(operand, Reg) else None
         return None if definition is None else self.held.get(definition)
 
@@ -103,7 +112,7 @@ class Walk:
                 continue
             self.f.scalings[n] = held.product, power
 
-    def _result(self, n: int, ins: Instruction) -> Held | None:
+    def _result(self, n: int, ins: Instruction) -> HeldProduct | None:
         """What an instruction puts into its register: a product, a copy of one, or neither (None)."""
         if is_copy(ins):
             return self._value(ins.operands[1])
@@ -118,7 +127,7 @@ class Walk:
         f, kind, factors = self.f, form["type"], ins.operands[1:]
         if algebra is not Algebra.PRODUCT:
             resident = algebra is Algebra.QUOTIENT and not any(scales(form)) and f.is_resident(factors[0])
-            return Held(Product(n, kind, bool(form["ftz"]), resident), False)
+            return HeldProduct(Multiplication(n, kind, bool(form["ftz"]), resident), False)
         constants = [f.constant(o, kind) for o in factors]
         if None not in constants:
             return None  # computed beforehand
@@ -126,14 +135,16 @@ class Walk:
         for constant, other in zip(constants, reversed(factors)):
             if constant in (one, one ^ sign):  # times 1 or -1: a copy
                 return _copied(self._value(other), form, constant != one)
-        return Held(Product(n, kind, bool(form["ftz"]), any(map(f.is_resident, factors))), False)
+        return HeldProduct(Multiplication(n, kind, bool(form["ftz"]), any(map(f.is_resident, factors))), False)
 
-    def _square(self, held: Held | None) -> Held | None:
+    def _square(self, held: HeldProduct | None) -> HeldProduct | None:
         """The magnitude of a square is the square."""
         mul = None if held is None else self.f.instruction(held.product.at)
         if held is None or mul is None or mul.effects.algebra is not Algebra.PRODUCT or not isinstance(mul.operands[1], Reg):
             return None
-        return Held(held.product, False) if mul.operands[1] == replace(mul.operands[2], span=mul.operands[1].span) else None
+        return (
+            HeldProduct(held.product, False) if mul.operands[1] == replace(mul.operands[2], span=mul.operands[1].span) else None
+        )
 
     def _reaching(self) -> tuple[dict[int, dict[str, int]], set[int]]:
         """For registers with several definitions: which one reaches the start of each region, if it is one alone; and
@@ -182,8 +193,8 @@ class Walk:
         return entry, meetings
 
 
-def _copied(held: Held | None, form: Form, negate: bool) -> Held | None:
+def _copied(held: HeldProduct | None, form: Form, negate: bool) -> HeldProduct | None:
     """A product behind a copy or a change of sign; .ftz does nothing to one that is flushed already."""
     if held is None or held.behind or held.product.type != form["type"] or (form["ftz"] and not held.product.ftz):
         return None
-    return Held(held.product, held.negated != negate, bool(form["ftz"]))
+    return HeldProduct(held.product, held.negated != negate, bool(form["ftz"]))

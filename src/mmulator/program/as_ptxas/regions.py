@@ -34,7 +34,7 @@ class _Segment:
 
 
 @dataclass(frozen=True)
-class Regions:
+class CodeRegions:
     """place: statement -> (region, position in it), of instructions that can be reached. successors: of each region.
 
     guarded: statements whose guard is not known to be true. definitions: register -> statements that write it.
@@ -49,7 +49,7 @@ class Regions:
     cuts: frozenset[int]
 
 
-def regions_of(function: Function, dead: AbstractSet[int] = frozenset()) -> Regions:
+def regions_of(function: Function, dead: AbstractSet[int] = frozenset()) -> CodeRegions:
     """Cut a function's body at branches and join what can only follow one another.
 
     dead: statements that are removed before regions are looked at, so that they cut nothing.
@@ -72,7 +72,7 @@ def regions_of(function: Function, dead: AbstractSet[int] = frozenset()) -> Regi
             count[region[s]] += 1
         if s not in joined:
             successors[region[s]].update(region[t] for t in _targets(segments, labels, s))
-    return Regions(
+    return CodeRegions(
         place, {r: frozenset(t) for r, t in successors.items()}, frozenset(guarded), definitions, accesses, frozenset(cuts)
     )
 

@@ -16,7 +16,7 @@ from mmulator.program.static.ignored import ignored
 from mmulator.program.static.operands import refused
 from mmulator.program.static.registers import early
 from mmulator.program.static.values import outside, unwritten
-from mmulator.ptx.tree import Module
+from mmulator.ptx.tree import ParsedModule
 from mmulator.rules.accumulators import A_OVERWRITTEN, NOT_COMMITTED, NOT_WAITED, READ_EARLY, WRITTEN_EARLY
 
 _MISSED = {r.name for r in (READ_EARLY, WRITTEN_EARLY, A_OVERWRITTEN)}
@@ -25,7 +25,7 @@ _AT_EXIT = {r.name for r in (NOT_COMMITTED, NOT_WAITED)}
 ANALYSES: tuple[Callable[[Program], Iterator[Finding]], ...] = (early, left, ignored, refused, outside, unwritten)
 
 
-def static_findings(module: Module) -> tuple[Finding, ...]:
+def static_findings(module: ParsedModule) -> tuple[Finding, ...]:
     """In the order of the text. The module is verified; of a kernel that cannot run nothing is said."""
     found: dict[tuple[str, str, str, int], Finding] = {}
     for program in _programs(module):
@@ -41,7 +41,7 @@ def _of_program(program: Program) -> Iterator[Finding]:
     return (f for f in findings if not (missed and f.rule in _AT_EXIT))
 
 
-def _programs(module: Module) -> Iterator[Program]:
+def _programs(module: ParsedModule) -> Iterator[Program]:
     for function in module.functions:
         if function.is_entry and function.is_defined:
             try:

@@ -16,7 +16,7 @@ from mmulator.rules.text import COPY_NOT_COMMITTED, COPY_NOT_WAITED
 
 
 @dataclass(frozen=True)
-class Kind:
+class QueueRules:
     """Operations of one queue, and the rules about them. alone: what waits for operations of no group, too."""
 
     queue: Queue
@@ -28,8 +28,8 @@ class Kind:
 
 
 KINDS = (
-    Kind(Queue.WGMMA, NOT_COMMITTED, NOT_WAITED, "wgmma.commit_group", "wgmma.wait_group"),
-    Kind(Queue.COPIES, COPY_NOT_COMMITTED, COPY_NOT_WAITED, "cp.async.commit_group", "cp.async.wait_group", ("wait_all",)),
+    QueueRules(Queue.WGMMA, NOT_COMMITTED, NOT_WAITED, "wgmma.commit_group", "wgmma.wait_group"),
+    QueueRules(Queue.COPIES, COPY_NOT_COMMITTED, COPY_NOT_WAITED, "cp.async.commit_group", "cp.async.wait_group", ("wait_all",)),
 )
 
 
@@ -58,7 +58,7 @@ def _matters(ins: Instruction) -> bool:
     return ins.effects.queue is not Queue.NONE or ins.effects.ends in (Ends.EXIT, Ends.RETURN)
 
 
-def _left(kind: Kind, ins: Instruction, behind: list[Instruction]) -> Finding | None:
+def _left(kind: QueueRules, ins: Instruction, behind: list[Instruction]) -> Finding | None:
     """What is wrong with an operation that these instructions may follow."""
     if not any(i.effects.ends in (Ends.EXIT, Ends.RETURN) for i in behind):
         return None

@@ -31,7 +31,7 @@ class Flight:
 
 
 @dataclass(frozen=True)
-class State:
+class RegisterState:
     """What holds on every path to an instruction. fenced: some path may have executed wgmma.fence. touched: registers that were
     accessed since the last one, by whom; a wgmma's accumulators by the wgmma."""
 
@@ -40,13 +40,15 @@ class State:
     fenced: bool = False
 
 
-def meet(a: State, b: State) -> State:
+def meet(a: RegisterState, b: RegisterState) -> RegisterState:
     flying = {
         name: replace(x, age=max(x.age, b.flying[name].age))
         for name, x in a.flying.items()
         if name in b.flying and b.flying[name].part == x.part
     }
-    return State(flying, {n: i for n, i in a.touched.items() if n in b.touched and _alike(i, b.touched[n])}, a.fenced or b.fenced)
+    return RegisterState(
+        flying, {n: i for n, i in a.touched.items() if n in b.touched and _alike(i, b.touched[n])}, a.fenced or b.fenced
+    )
 
 
 def _alike(a: Instruction, b: Instruction) -> bool:
@@ -64,14 +66,14 @@ def _parts(wgmma: Instruction) -> tuple[list[str], list[str]]:
     return list(registers_of(wgmma.operands[0])), list(registers_of(a)) if isinstance(a, VectorOperand) else []
 
 
-def step(pinned: set[str], state: State, ins: Instruction) -> State:
+def step(pinned: set[str], state: RegisterState, ins: Instruction) -> RegisterState:
     """What holds behind an instruction. pinned: registers that some wgmma uses."""
     if is_wgmma_issue(ins):
         d, a = _parts(ins)
         flying = state.flying | dict.fromkeys(a, Flight(ins, "a")) | dict.fromkeys(d, Flight(ins, "d"))
         return replace(state, flying=flying, touched=state.touched | dict.fromkeys(d, ins))
     if ins.effects.ends is Ends.CALL:
-        return State(fenced=True)
+        return RegisterState(fenced=True)
     if ins.effects.queue is Queue.WGMMA:
         if ins.effects.step is Step.FENCE:
             return replace(state, touched={}, fenced=True)
@@ -105,7 +107,7 @@ def _of_function(function: FunctionBlocks) -> Iterator[Finding]:
     told: set[tuple[int, str]] = set()
     pinned = pinned_registers(function)
     after = partial(step, pinned)
-    states = forward(function, State(fenced=not entry), after, meet)
+    states = forward(function, RegisterState(fenced=not entry), after, meet)
     first = function.blocks[0].index
     for index in sorted(states):
         state = states[index]
@@ -117,7 +119,7 @@ def _of_function(function: FunctionBlocks) -> Iterator[Finding]:
             state = after(state, ins)
 
 
-def _broken(pinned: set[str], state: State, ins: Instruction) -> Iterator[tuple[Finding, tuple[int, str]]]:
+def _broken(pinned: set[str], state: RegisterState, ins: Instruction) -> Iterator[tuple[Finding, tuple[int, str]]]:
     """Findings of one instruction, each with what it is told of once."""
     if is_wgmma_issue(ins):
         d, a = _parts(ins)
@@ -133,7 +135,7 @@ def _broken(pinned: set[str], state: State, ins: Instruction) -> Iterator[tuple[
 
 
 def _early(
-    state: State, ins: Instruction, uses: AbstractSet[str], defs: AbstractSet[str]
+    state: RegisterState, ins: Instruction, uses: AbstractSet[str], defs: AbstractSet[str]
 ) -> Iterator[tuple[Finding, tuple[int, str]]]:
     for names, verb, rules in ((uses, "reads", (READ_EARLY, A_READ)), (defs, "writes", (WRITTEN_EARLY, A_OVERWRITTEN))):
         for name in sorted(names & state.flying.keys()):
@@ -147,7 +149,7 @@ def _early(
             yield found(rule, ins, said, f"register {name}", flight.wgmma), (id(flight.wgmma), "wait")
 
 
-def _unfenced(state: State, ins: Instruction, d: list[str], a: list[str]) -> Iterator[tuple[Finding, tuple[int, str]]]:
+def _unfenced(state: RegisterState, ins: Instruction, d: list[str], a: list[str]) -> Iterator[tuple[Finding, tuple[int, str]]]:
     for name in (*d, *a):
         other = state.touched.get(name)
         if other is None or (is_wgmma_issue(other) and (name in state.flying if name in a else _shape(other) == _shape(ins))):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import load, mask_bits, select, trailing_zeros
 from mmulator.codegen.types import i64, ptr_to, u32, u64
-from mmulator.native.hooks.operands import Operand
+from mmulator.native.hooks.operands import UniformOperand
 from mmulator.native.state import FULL, Warp
 from mmulator.program.addresses import SLOT_LOCAL, SLOT_PARAM, SLOT_SHIFT
 from mmulator.program.fragments import Misuse
@@ -35,7 +35,7 @@ def judge_operand(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), operand: u32,
     first = values[lane]
     others = mask & mask_bits(load(U64, values) != first)
     if others != 0:
-        rule = select(operand <= Operand.B_DESC, _WGMMA, select(operand <= Operand.STRIDE, _WMMA, u32(_SELECTOR)))
+        rule = select(operand <= UniformOperand.B_DESC, _WGMMA, select(operand <= UniformOperand.STRIDE, _WMMA, u32(_SELECTOR)))
         other = trailing_zeros(others)
         entry = find(w, rule, site, others, 0, 0)
         if u64(entry) != 0:
@@ -52,7 +52,7 @@ def judge_operand(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), operand: u32,
                     entry.words[0] = u64(operand)
                     entry.words[1] = first
                     entry.words[2] = allowed
-    if operand <= Operand.B_DESC:
+    if operand <= UniformOperand.B_DESC:
         if (first & RESERVED) != 0:
             entry = find(w, _RESERVED, site, mask, 0, 0)
             if u64(entry) != 0:

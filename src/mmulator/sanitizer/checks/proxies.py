@@ -16,7 +16,7 @@ from mmulator.native.asynchrony.boxes import next_row, row_inside, row_offset
 from mmulator.native.asynchrony.bulk import ALL, BYTES, FROM, IGNORED, KEPT, TO
 from mmulator.native.asynchrony.maps import Box
 from mmulator.native.asynchrony.tensor import CHUNK, swizzled
-from mmulator.native.hooks.events import Access, Shape
+from mmulator.native.hooks.events import Access, PayloadShape
 from mmulator.native.memory.windows import SHARED, WITHIN, shared_of
 from mmulator.native.state import Cluster, Completes, Transfer, TransferKind, Warp
 from mmulator.native.threads.cluster import RESPONSE
@@ -36,7 +36,7 @@ from mmulator.sanitizer.found import find
 from mmulator.sanitizer.order.clocks import learn, new_agent
 from mmulator.sanitizer.order.phases import phaser_of
 from mmulator.sanitizer.order.views import NO_AGENT
-from mmulator.sanitizer.shadow.records import KIND_SHIFT, PATTERN_SHIFT, Actor, Kind
+from mmulator.sanitizer.shadow.records import KIND_SHIFT, PATTERN_SHIFT, AccessKind, Actor
 from mmulator.sanitizer.shadow.shadow import act_async, is_watched, touch
 
 READ, WRITE, REDUCE = int(Access.READ), int(Access.WRITE), int(Access.WRITE | Access.ATOMIC)
@@ -149,10 +149,10 @@ def reads_of(t: ptr_to(Transfer), shape: u32, agent: u32, clock: u32) -> None:
     """What a transfer reads."""
     w = cast_ptr(Warp, t.warp)
     a = stack(Actor)
-    if shape == Shape.BOX:
+    if shape == PayloadShape.BOX:
         box = cast_ptr(Box, address(t.payload))  # noqa: F821
         load = u32(t.completes == Completes.BYTES)
-        operation_acts(w, t.lane, t.site, READ, Kind.TENSOR, agent, clock, load, a)
+        operation_acts(w, t.lane, t.site, READ, AccessKind.TENSOR, agent, clock, load, a)
         if load != 0:
             touch_tensor(a, box)
         else:
@@ -160,9 +160,9 @@ def reads_of(t: ptr_to(Transfer), shape: u32, agent: u32, clock: u32) -> None:
                 a.pattern = pattern_of_box(box)
             touch_box(a, box, w.cta.rank, True)
             pattern_read(a, OF_STORE, 0)
-    elif shape == Shape.PLAIN:
+    elif shape == PayloadShape.PLAIN:
         at = t.payload[FROM]
-        operation_acts(w, t.lane, t.site, READ, Kind.BULK, agent, clock, u32((at >> SLOT_SHIFT) != SLOT_SHARED), a)
+        operation_acts(w, t.lane, t.site, READ, AccessKind.BULK, agent, clock, u32((at >> SLOT_SHIFT) != SLOT_SHARED), a)
         low = t.payload[IGNORED] & 0xFF
         touch(a, at + low, t.payload[BYTES] - low - (t.payload[IGNORED] >> 8))
 
@@ -178,18 +178,18 @@ def writes_to_shared(t: ptr_to(Transfer), shape: u32, access: u32, targets: u32)
         rank = trailing_zeros(left)
         left = left & (left - 1)
         use_barrier(t, rank)
-        if shape == Shape.BOX:
+        if shape == PayloadShape.BOX:
             box = cast_ptr(Box, address(t.payload))  # noqa: F821
-            kind = u32(Kind.TENSOR) | (pattern_of_box(box) << (PATTERN_SHIFT - KIND_SHIFT))
+            kind = u32(AccessKind.TENSOR) | (pattern_of_box(box) << (PATTERN_SHIFT - KIND_SHIFT))
             operation_acts(w, t.lane, t.site, access, kind, p.agent, p.clock, 0, a)
             touch_box(a, box, rank, False)
         else:
-            kind = Kind.BULK
+            kind = AccessKind.BULK
             bytes = t.payload[BYTES]
-            if shape == Shape.WORDS:
-                kind = Kind.STORE
+            if shape == PayloadShape.WORDS:
+                kind = AccessKind.STORE
                 bytes = t.payload[1]
-            if shape == Shape.RESPONSE:
+            if shape == PayloadShape.RESPONSE:
                 bytes = RESPONSE
             operation_acts(w, t.lane, t.site, access, kind, p.agent, p.clock, 0, a)
             touch(a, in_cta(rank, (t.payload[TO] & WITHIN) - SHARED_BASE), bytes)
@@ -201,7 +201,7 @@ def load_issued(t: ptr_to(Transfer), shape: u32, access: u32) -> None:
     w = cast_ptr(Warp, t.warp)
     p = proxies_of(w.cta.cluster)
     targets = t.barriers
-    if shape == Shape.BOX:
+    if shape == PayloadShape.BOX:
         targets = cast_ptr(Box, address(t.payload)).targets  # noqa: F821
     use_barrier(t, trailing_zeros(t.barriers))
     reads_of(t, shape, p.agent, p.clock)
@@ -217,7 +217,7 @@ def store_issued(t: ptr_to(Transfer), shape: u32, access: u32) -> None:
     w = cast_ptr(Warp, t.warp)
     p = proxies_of(w.cta.cluster)
     a = stack(Actor)
-    if shape == Shape.WORDS:
+    if shape == PayloadShape.WORDS:
         return  # st.async to global memory: nobody can wait for it
     l = bulk_lane(w, t.lane)
     clock = u32(w.bulk_groups[t.lane]) + 1
@@ -228,15 +228,15 @@ def store_issued(t: ptr_to(Transfer), shape: u32, access: u32) -> None:
     l.site = t.site
     if p.map != 0:
         note_use(w, t.lane, NO_AGENT, 0, l.reads - 1, clock, t.site)
-    if shape == Shape.BOX:
-        operation_acts(w, t.lane, t.site, access, Kind.TENSOR, l.writes - 1, clock, 1, a)
+    if shape == PayloadShape.BOX:
+        operation_acts(w, t.lane, t.site, access, AccessKind.TENSOR, l.writes - 1, clock, 1, a)
         if t.kind == TransferKind.TENSOR_STORE:
             p.store = t
             p.replica = 0
         touch_tensor(a, cast_ptr(Box, address(t.payload)))  # noqa: F821
         p.store = null(u8)
     else:
-        operation_acts(w, t.lane, t.site, access, Kind.BULK, l.writes - 1, clock, 1, a)
+        operation_acts(w, t.lane, t.site, access, AccessKind.BULK, l.writes - 1, clock, 1, a)
         kept = u32(ALL)
         if t.kind < TransferKind.OWN:
             kept = u32(t.payload[KEPT])
@@ -271,7 +271,7 @@ def map_used(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
         if p.maps == 0:
             p.maps = new_agent(cluster) + 1
         a = stack(Actor)
-        act_async(w, lane, 1 << lane, site, READ, Kind.MAP, p.maps - 1, 1, 1, a)
+        act_async(w, lane, 1 << lane, site, READ, AccessKind.MAP, p.maps - 1, 1, 1, a)
         touch(a, at, MAP_BYTES)
 
 

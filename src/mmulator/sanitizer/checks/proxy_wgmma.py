@@ -20,7 +20,7 @@ from mmulator.sanitizer.checks.swizzles import OF_A, OF_B, part_read, pattern_of
 from mmulator.sanitizer.order.clocks import learn
 from mmulator.sanitizer.order.views import acquire_views, clear_collector, forget_seen, knower_of, orders_of, release_lanes
 from mmulator.sanitizer.shadow.before import check_met
-from mmulator.sanitizer.shadow.records import MET, Actor, Kind, Met
+from mmulator.sanitizer.shadow.records import MET, AccessKind, Actor, Met
 from mmulator.sanitizer.shadow.shadow import act_async, touch
 from mmulator.twin.doors import Door
 from mmulator.twin.shared import UNIT, operand_function
@@ -99,7 +99,7 @@ def wgmma_begins(w: ptr_to(Warp), number: u64, site: u32) -> None:
     p.agent = agent
     p.clock = clock
     a = stack(Actor)
-    act_async(w, 0, FULL, site, READ, Kind.WGMMA, agent, clock, 0, a)
+    act_async(w, 0, FULL, site, READ, AccessKind.WGMMA, agent, clock, 0, a)
     note_issue(w, 0, agent, clock, site, w.index & 3)
     k = i64(table.k)
     bits = i64(table.element_bits)

@@ -29,8 +29,8 @@ from mmulator.sanitizer.shadow.records import (
     STRONG,
     VERDICTS,
     WRITE,
+    AccessKind,
     Actor,
-    Kind,
     Met,
     Record,
     Verdict,
@@ -155,7 +155,7 @@ def issue_level(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) ->
     """How what lanes of a record did comes before what an asynchronous actor does."""
     if a.store.foreign != 0:
         if r.cluster != u32(a.cluster.number):
-            if kind_of(a.flags) == int(Kind.MAP):
+            if kind_of(a.flags) == int(AccessKind.MAP):
                 return UNORDERED  # other fences count
             if issue_knows_foreign(a.w, a.issuers, r.cluster, r.agent, lanes, r.clock, views.KNOWN) == 0:
                 return UNORDERED
@@ -163,7 +163,7 @@ def issue_level(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) ->
                 return FENCED
             plane = u32(views.FENCED_GLOBAL)
             return KNOWN + issue_knows_foreign(a.w, a.issuers, r.cluster, r.agent, lanes, r.clock, plane)
-    if kind_of(a.flags) == int(Kind.MAP):
+    if kind_of(a.flags) == int(AccessKind.MAP):
         return UNORDERED
     if a.seen != number:
         a.seen = number
@@ -248,7 +248,7 @@ def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
     if a.asynchronous != 0:
         if wrote != 0 and u64(a.met) != 0:
             note_met(a, number, lanes)
-        if wrote != 0 and a.pattern != 0 and kind == int(Kind.TENSOR):
+        if wrote != 0 and a.pattern != 0 and kind == int(AccessKind.TENSOR):
             note_pattern(a, r, number)
         level = issue_level(a, r, number, lanes)
         if level == FENCED:

@@ -21,7 +21,7 @@ from mmulator.sanitizer.found import find_against
 from mmulator.sanitizer.order.clocks import agent_of
 from mmulator.sanitizer.order.issues import issue_knows, latest_in
 from mmulator.sanitizer.order.views import KNOWN
-from mmulator.sanitizer.shadow.records import PER_LANE, PROXY_FROM, Kind, Record, kind_of
+from mmulator.sanitizer.shadow.records import PER_LANE, PROXY_FROM, AccessKind, Record, kind_of
 from mmulator.sanitizer.shadow.replicas import is_replica
 from mmulator.sanitizer.state import Found
 
@@ -57,7 +57,7 @@ def after_issue(w: ptr_to(Warp), lanes: u32, record: ptr_to(Record)) -> boolean:
 @native
 def issued_by(record: ptr_to(Record), cluster: ptr_to(Cluster)) -> u32:
     """The lanes that issued an asynchronous operation, of the record's warp; 0 if nobody remembers."""
-    if kind_of(record.flags) == int(Kind.WGMMA):
+    if kind_of(record.flags) == int(AccessKind.WGMMA):
         return FULL
     one = u32(1)
     issue = slot_of_issue(cluster, record.agent, record.clock, record.site)
@@ -130,7 +130,7 @@ def async_conflict(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, write: u32, 
     lanes = one << lane
     cluster = w.cta.cluster
     kind = kind_of(record.flags)
-    if kind == int(Kind.MAP):
+    if kind == int(AccessKind.MAP):
         if write != 0:
             map_written(w, lane, at, bytes, site)
         return
@@ -151,7 +151,7 @@ def async_conflict(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, write: u32, 
             tell_conflict(w, lanes, site, at, bytes, record, others, _REFILL, True)
     elif not after:
         tell_conflict(w, lanes, site, at, bytes, record, others, _RACE, True)
-    elif kind == int(Kind.WGMMA):
+    elif kind == int(AccessKind.WGMMA):
         tell_conflict(w, lanes, site, at, bytes, record, others, _OPERAND, False)
     else:
         tell_conflict(w, lanes, site, at, bytes, record, others, _SOURCE, False)
@@ -186,27 +186,27 @@ def async_found(
             return
         p.told = u64(record)
         p.told_site = site
-    if kind == int(Kind.WGMMA):
+    if kind == int(AccessKind.WGMMA):
         lanes = FULL
     agent = record.agent
     if (record.flags & PER_LANE) != 0:
         agent = agent + record_lane
     others = record.lanes << record_lane
-    if kind_of(record.flags) == int(Kind.WGMMA):
+    if kind_of(record.flags) == int(AccessKind.WGMMA):
         others = FULL
-    if kind == int(Kind.MAP):
+    if kind == int(AccessKind.MAP):
         map_used_by(w, lane, at, site, record, agent, others)
         return
     other_kind = kind_of(record.flags)
-    if other_kind == int(Kind.MAP):
+    if other_kind == int(AccessKind.MAP):
         return
     if level != 0:
         if (flags & WRITE) == 0:
             rule = u32(_FENCE)
-            if kind == int(Kind.WGMMA) and other_kind == int(Kind.COPY):
+            if kind == int(AccessKind.WGMMA) and other_kind == int(AccessKind.COPY):
                 rule = _COPY_FENCE
             tell_conflict(w, lanes, site, at, bytes, record, others, rule, False)
-        elif kind != int(Kind.STORE):
+        elif kind != int(AccessKind.STORE):
             rule = _WRITE_FENCE
             if level != 1:
                 rule = _REFILL_FENCE
@@ -216,7 +216,7 @@ def async_found(
     foreign = record.cluster != u32(cluster.number)
     if (flags & WRITE) == 0:
         if other_kind < PROXY_FROM:
-            if kind == int(Kind.WGMMA) and wrote_later(w, record, agent, others, site):
+            if kind == int(AccessKind.WGMMA) and wrote_later(w, record, agent, others, site):
                 tell_conflict(w, lanes, site, at, bytes, record, others, _OPERAND, True)
             else:
                 tell_conflict(w, lanes, site, at, bytes, record, others, _RACE, False)
@@ -224,17 +224,17 @@ def async_found(
             tell_conflict(w, lanes, site, at, bytes, record, others, _RESULT, False)
         elif after_issue(w, lanes, record) or not follows(w, lanes, record.agent):
             tell_early_read(w, lanes, site, at, bytes, record, others, False, w, lanes, record.agent, record.clock)
-        elif kind == int(Kind.WGMMA):
+        elif kind == int(AccessKind.WGMMA):
             tell_conflict(w, lanes, site, at, bytes, record, others, _OPERAND, True)
         else:
             tell_conflict(w, lanes, site, at, bytes, record, others, _SOURCE, True)
         return
     if site == record.site and not shared and record.cta == w.cta.linear and record.warp == w.index and others != lanes:
         return  # lanes of a warp that all issue the same store
-    if other_kind == int(Kind.TENSOR) and not shared and site != record.site:
+    if other_kind == int(AccessKind.TENSOR) and not shared and site != record.site:
         if brings_the_same(w, record):
             return
-    if site == record.site and kind == int(Kind.TENSOR) and record.cta == w.cta.linear and record.warp == w.index:
+    if site == record.site and kind == int(AccessKind.TENSOR) and record.cta == w.cta.linear and record.warp == w.index:
         if shared and not foreign and (record.flags & WRITE) != 0:
             return  # nobody has read what the same instruction brought before: prefetches into one place (CUTLASS has such)
     if (record.flags & WRITE) != 0 or foreign or not shared:
@@ -246,7 +246,7 @@ def async_found(
             tell_conflict(w, lanes, site, at, bytes, record, others, _REFILL, False)
         else:
             tell_early_read(w, lanes, site, at, bytes, record, others, True, reader, others, p.agent, p.clock)
-    elif other_kind == int(Kind.WGMMA):
+    elif other_kind == int(AccessKind.WGMMA):
         if after_issue(w, lanes, record) or follows(reader, FULL, p.agent):
             tell_conflict(w, lanes, site, at, bytes, record, others, _OPERAND, False)
         else:

@@ -20,8 +20,8 @@ from mmulator.sanitizer.shadow.records import (
     STEADY,
     STRONG,
     WRITE,
+    AccessKind,
     Actor,
-    Kind,
     Races,
     Record,
     kind_of,
@@ -74,7 +74,7 @@ def rule_of(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, wrote: u32) -> u32:
         if a.store.foreign != 0:
             return _BETWEEN
         return _IN_CLUSTER
-    if kind_of(r.flags) == int(Kind.COPY):
+    if kind_of(r.flags) == int(AccessKind.COPY):
         if knows_issue(a, r, lane) != 0:
             if wrote == 0:
                 return _COPY_SOURCE

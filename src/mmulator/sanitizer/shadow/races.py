@@ -44,8 +44,8 @@ from mmulator.sanitizer.shadow.records import (
     STEADY,
     STRONG,
     WRITE,
+    AccessKind,
     Actor,
-    Kind,
     Pattern,
     Races,
     Store,
@@ -94,7 +94,7 @@ def thread_acts(w: ptr_to(Warp), s: ptr_to(Races), mask: u32, global_: u32, acce
         flags = flags | STRONG | (((s.order >> ORDER_SCOPE) & SCOPE_MASK) << SCOPE_SHIFT)
     since = u32(0)
     if (access & LATER) != 0:
-        flags = flags | (int(Kind.COPY) << KIND_SHIFT)
+        flags = flags | (int(AccessKind.COPY) << KIND_SHIFT)
         since = a.clock
         a.agent = copies_agent_of(w, 0)
         a.clock = u32((cast_ptr(Queue, w.queues) + COPIES.queue).issued) + 1

@@ -18,7 +18,7 @@ from mmulator.native.state import Cluster, Warp
 from mmulator.sanitizer.found import of_cluster, of_launch
 
 
-class Kind(IntEnum):
+class AccessKind(IntEnum):
     """By what an access is made: a generic one by a thread, or by something asynchronous."""
 
     GENERIC = 0
@@ -39,7 +39,7 @@ PER_LANE = 1 << 8  # the agent is that of lane 0; lane l's is l more
 STEADY = 1 << 9  # a read of what nobody may write while the kernel runs
 KIND_SHIFT, KIND_MASK = 12, 15
 PATTERN_SHIFT, PATTERN_MASK = 16, 7  # of a tensor copy that writes shared memory: its swizzle (swizzles.py)
-PROXY_FROM = int(Kind.BULK)
+PROXY_FROM = int(AccessKind.BULK)
 
 LANE_BITS = 5
 LANE_MASK = (1 << LANE_BITS) - 1
@@ -152,7 +152,7 @@ def launch_races(cluster: Any) -> Any:
 
 
 def kind_of(flags: Any) -> Any:
-    """Macro: the Kind."""
+    """Macro: the AccessKind."""
     return (flags >> KIND_SHIFT) & KIND_MASK
 
 

@@ -28,9 +28,9 @@ from mmulator.sanitizer.shadow.records import (
     KIND_SHIFT,
     LANE_BITS,
     WRITE,
+    AccessKind,
     Actor,
     Area,
-    Kind,
     LaunchRaces,
     Races,
     Store,
@@ -199,7 +199,7 @@ def put_by_tensor_copy(w: ptr_to(Warp), place: u32) -> boolean:
     record = u32(cell) >> LANE_BITS
     if record == 0:
         return True
-    return kind_of((cast_ptr(Store, s).records + record).flags) == int(Kind.TENSOR)
+    return kind_of((cast_ptr(Store, s).records + record).flags) == int(AccessKind.TENSOR)
 
 
 # actors ---------------------------------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def act_async(
     out: ptr_to(Actor),
 ) -> None:
     """An asynchronous operation that lanes issue now (lane: who is named) accesses shared (global_: global) memory from now on,
-    and others hear of its end by an agent and its clock. access: of READ, WRITE and ATOMIC; kind: a Kind."""
+    and others hear of its end by an agent and its clock. access: of READ, WRITE and ATOMIC; kind: an AccessKind."""
     cluster = w.cta.cluster
     s = races_of(cluster)
     out.w = w
