@@ -407,6 +407,7 @@ SIZES = re.split(r"^## ", read(TUTORIAL), flags=re.MULTILINE)[1:4]
 
 
 @pytest.mark.parametrize("part", SIZES, ids=["lane-wise", "memory", "matrix"])
+@pytest.mark.slow
 def test_tutorial(part: str, tmp_path: Path) -> None:
     """An instruction, added to a copy as the page says: a row, a function, a kernel that runs, a test, what the laws want."""
     copy = Copy(tmp_path)

@@ -31,10 +31,10 @@ from mmulator.isa.row import Row
 from mmulator.isa.targets import DEVICES
 from mmulator.numerics import profiles
 from mmulator.variables import PREFIX, VARIABLES
+from tests.support.ptxas import differences as ptxas_differences
+from tests.support.ptxas.row_differences import DIFFERENCES as ROW_DIFFERENCES
 from tools.judges import compute_sanitizer, consan, indigo, scor
 from tools.pages import rules
-from tools.ptxas import differences as ptxas_differences
-from tools.ptxas.row_differences import DIFFERENCES as ROW_DIFFERENCES
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "mmulator"

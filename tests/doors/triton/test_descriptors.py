@@ -17,7 +17,7 @@ from mmulator.doors.triton import descriptors, versions
 from mmulator.doors.triton.arguments import slots
 from mmulator.driver import current
 from mmulator.errors import ExecutionFault, LaunchError
-from tests.triton import kernels
+from tests.doors.triton import kernels
 
 SHAPES = {1: ((1000,), (256,)), 2: ((50, 80), (16, 32)), 3: ((3, 20, 48), (2, 16, 32)), 5: ((2, 3, 5, 3, 64), (2, 1, 4, 4, 64))}
 

@@ -28,7 +28,7 @@ from mmulator.launch.shape import LaunchShape
 from mmulator.launch.work import class_totals
 from mmulator.native.state import Stop
 from mmulator.native.threads.scheduler import run_clusters
-from tests.machine.test_processes import FORKED, finish, start
+from tests.launch.test_processes import FORKED, finish, start
 from tests.support.ptx_text import STORE_R1, kernel
 
 ROWS = """

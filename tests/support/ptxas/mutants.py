@@ -10,11 +10,11 @@ from functools import cache
 
 from mmulator.isa.fit import rows_of
 from mmulator.isa.form import Form
-from mmulator.isa.matrix import FAMILIES
+from mmulator.isa.matrix import FAMILIES, matrix_forms
 from mmulator.isa.targets import TARGETS, Target
 from mmulator.isa.types import TYPES
-from tools.ptxas.statements import fitted, words_of
-from tools.ptxas.verdicts import BANKS, Statement
+from tests.support.ptxas.statements import fitted, legal, words_of
+from tests.support.ptxas.verdicts import BANKS, Statement
 
 CONSTANTS = ("-2", "-1", "0", "1", "2", "3", "4", "5", "8", "16", "17", "255", "65536", "4294967296", "0x1", "1.0", "0f3f800000")
 
@@ -255,3 +255,22 @@ ROW_WAYS: tuple[Way, ...] = (
     _changed_count, _changed_type, _changed_type, _changed_element, _changed_constant, _changed_constant, _changed_operands,
     _changed_address, _changed_coordinates, _elsewhere, _elsewhere,
 )  # fmt: skip
+
+
+def matrix_statements(
+    families: list[str], targets: list[Target], versions: list[tuple[int, int]], mutants: int, seed: int
+) -> tuple[list[Statement], list[Statement]]:
+    """Legal statements, and mutants of them."""
+    chance = random.Random(seed)
+    originals = list(legal(families, targets, versions[-1], chance))
+    forms = [form for family in families for form in matrix_forms(family)]
+    world = World(targets, versions, forms, chance)
+    # half of the mutants in the first version that has the form, half in any later one
+    out = []
+    for _ in range(mutants):
+        s = chance.choice(originals)
+        later = [v for v in versions if v >= max(s.ptx, (6, 3))]
+        if later and chance.random() < 0.5 and (s.ptx >= (6, 3) or not s.mnemonic.startswith("wmma")):
+            s = replace(s, ptx=chance.choice(later))
+        out.append(mutant(s, world))
+    return originals, out

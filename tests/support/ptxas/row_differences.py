@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tools.ptxas.verdicts import Statement
+from tests.support.ptxas.verdicts import Statement
 
 
 @dataclass(frozen=True)

@@ -450,8 +450,10 @@ def outcome(text: str, n: int) -> tuple[str, list[int]]:
     return "", out.tolist()
 
 
-@pytest.mark.parametrize("space", ["global", "shared", "const"])
-@pytest.mark.parametrize("what", LOADS)
+@pytest.mark.parametrize(("what", "space"), [
+    pytest.param(what, space, marks=pytest.mark.slow if (m - n) % 3 else (), id=f"{what}-{space}")
+    for n, what in enumerate(LOADS) for m, space in enumerate(("global", "shared", "const"))
+])  # fmt: skip
 def test_a_load_from_one_place(what: str, space: str) -> None:
     """As where nobody knows that it is one: bits, faults, lanes that have left, lanes that the guard excludes."""
     faults = 0

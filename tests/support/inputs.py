@@ -13,6 +13,7 @@ first two. The generator is `numpy.random.default_rng(seed)`:
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import ml_dtypes
@@ -63,3 +64,8 @@ def argument_bytes(arg: list[Any]) -> np.ndarray:
     if arg[0] in ("out", "scratch"):
         return np.zeros(int(np.prod(arg[2])) * np.dtype(DTYPE[arg[1]]).itemsize, np.uint8)
     return np.ascontiguousarray(values(arg[1], arg[2], arg[3])).reshape(-1).view(np.uint8)
+
+
+def digest(data: np.ndarray) -> str:
+    """First 16 digits of the SHA-256 of an array's bytes."""
+    return hashlib.sha256(data.tobytes()).hexdigest()[:16]

@@ -7,11 +7,11 @@ import subprocess
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from mmulator.errors import MmulatorError
-from mmulator.isa.targets import TARGETS, Target, parse_ptx_version
+from mmulator.isa.targets import PTX_VERSIONS, TARGETS, Target, parse_ptx_version
+from mmulator.lazy import cached_property
 from mmulator.ptx import parse_module
 from mmulator.ptx.verify import check_instruction
 from mmulator.source import Source
@@ -209,3 +209,10 @@ def compare(
         for start in range(0, len(group), 400):
             part = group[start : start + 400]
             yield from zip(part, ours(part), ptxas.verdicts(part, compiled))
+
+
+def known(ptxas: Ptxas, lowest: int = 70, highest: int = 999) -> tuple[list[Target], list[tuple[int, int]]]:
+    """Targets and versions that this ptxas and our tables have."""
+    versions = [v for v in PTX_VERSIONS if v >= (6, 0) and ptxas.knows_version(v)]
+    able = [t for t in sorted(TARGETS) if lowest <= t.number <= highest and TARGETS[t] <= versions[-1]]
+    return [t for t in able if ptxas.knows(t, max(TARGETS[t], (6, 0)))], versions

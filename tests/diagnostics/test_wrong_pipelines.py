@@ -11,6 +11,7 @@ import pytest
 import mmulator as mm
 from mmulator.diagnostics.faults import warp as faults_warp
 from mmulator.errors import ExecutionFault, LaunchError, MmulatorError
+from tests.support import ptx_text
 
 MATRIX = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
 MAP = ".param .align 64 .b8 map[128], .param .u64 out"
@@ -19,18 +20,11 @@ MAP = ".param .align 64 .b8 map[128], .param .u64 out"
 def kernel(body: str, params: str, entry: str) -> str:
     """One in which thread 0 has predicate q, and `m` the address of the parameter `map`."""
     named = "mov.b64 m, map; cvta.param.u64 m, m;" if "map" in params else ""
-    return f""".version 8.8
-.target sm_90a
-.address_size 64
-.visible .entry k({params}) {entry}
-{{
+    return ptx_text.entry(f"""\
  .reg .pred p, q; .reg .b16 h; .reg .b32 r, s, t, n; .reg .b64 a, st, m;
  .shared .align 1024 .b8 buf[4096]; .shared .align 8 .b64 bar, bar2;
  ld.param.u64 a, [out]; mov.u32 t, %tid.x; setp.eq.u32 q, t, 0; {named}
-{body}
- ret;
-}}
-"""
+{body}""", params, "8.8", directives=entry)  # fmt: skip
 
 
 def made(count: int | str = 1, before: str = "") -> str:

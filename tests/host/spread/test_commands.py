@@ -19,7 +19,7 @@ from mmulator.cli.app import run
 from mmulator.conformance.run import RunSettings
 from mmulator.conformance.run import run as conform
 from mmulator.errors import MmulatorError
-from tests.spread.kernels import SQUARE, kernel
+from tests.host.spread.kernels import SQUARE, kernel
 from tests.support.places import ROOT
 
 

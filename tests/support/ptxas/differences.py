@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from mmulator.isa.targets import Target
 from mmulator.isa.types import TYPES
-from tools.ptxas.verdicts import Statement
+from tests.support.ptxas.verdicts import Statement
 
 D4, A4, B2 = "{%f32_1, %f32_2, %f32_3, %f32_4}", "{%b32_5, %b32_6, %b32_7, %b32_8}", "{%b32_9, %b32_10}"
 

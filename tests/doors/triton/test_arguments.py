@@ -14,7 +14,7 @@ import triton.language as tl
 
 from mmulator.driver import use
 from mmulator.errors import ExecutionFault, LaunchError
-from tests.triton import kernels
+from tests.doors.triton import kernels
 
 Pair = namedtuple("Pair", "left right")
 N = 100

@@ -1,34 +1,21 @@
-"""Compare verdicts on rows that are no matrix instructions with an installed ptxas: legal statements, and mutants of them.
-
-    python -m tools.ptxas.rows --ptxas /usr/local/cuda/bin/ptxas --mutants 20000 --seed 1
-
-As tools.ptxas.compare does for matrix instructions: some forms of every row of the chapters below, with operands that fit, on
-targets and in versions that have them; mutants change one thing. Exit code 0 if nothing differs but what is listed in
-tools/ptxas/row_differences.py.
-"""
+"""Statements on rows that are no matrix instructions: legal ones with operands that fit, and mutants of them."""
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
-import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from mmulator.isa import barrier, bulk, cluster, copies, fence, grid, mbarrier, memory, misc, multimem, tensor, tensormap, warp
 from mmulator.isa.form import Form
 from mmulator.isa.row import OperandSpec, Row
-from mmulator.isa.targets import Target, parse_ptx_version
+from mmulator.isa.targets import Target
 from mmulator.ptx.fits import fits
-from tools.capture import row_forms
-from tools.ptxas.compare import Version, known, record
-from tools.ptxas.mutants import ROW_WAYS, World, mutant
-from tools.ptxas.row_differences import listed
-from tools.ptxas.verdicts import BANKS, Ptxas, Statement, compare
+from tests.support import row_forms
+from tests.support.ptxas.mutants import ROW_WAYS, World, mutant
+from tests.support.ptxas.verdicts import BANKS, Statement
 
+Version = tuple[int, int]
 _NAMED = ("elect.sync", "setmaxnreg", "prefetch", "ld.proxy::readonly")
 _CHAPTERS = (mbarrier, bulk, tensor, tensormap, cluster, multimem, grid, fence, barrier, copies)
 ROWS: tuple[Row, ...] = (
@@ -131,41 +118,3 @@ def mutants(originals: list[Statement], count: int, world: World) -> Iterator[St
         made = mutant(s, world, ROW_WAYS)
         if made.text.count("{") == made.text.count("}"):  # others would take the next statements with them
             yield made
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--ptxas", default="ptxas")
-    parser.add_argument("--mutants", type=int, default=5000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--lowest", type=int, default=80, help="lowest target, as 75")
-    parser.add_argument("--since", type=parse_ptx_version, default=(1, 0), help="only forms that came with it or later")
-    parser.add_argument("--record", type=Path, help="add verdicts to this file")
-    parser.add_argument("--count", type=int, default=1500, help="verdicts to record")
-    parser.add_argument("--show", type=int, default=40, help="disagreements to print")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        ptxas = Ptxas(options.ptxas, Path(folder))
-        targets, versions = known(ptxas, options.lowest)
-        chance = random.Random(options.seed)
-        originals = list(legal(targets, versions[-1], chance, since=options.since))
-        made = list(mutants(originals, options.mutants, World(targets, versions, (), chance)))
-        verdicts = list(compare([*originals, *made], ptxas))
-    if options.record:
-        record(options.record, options.count, verdicts, random.Random(options.seed))
-    different = [v for v in verdicts if (v[1] is None) != (v[2] is None)]
-    reasons = Counter(listed(s, theirs is None) for s, _, theirs in different)
-    different = [v for v in different if not listed(v[0], v[2] is None)]
-    for s, mine, theirs in different[: options.show]:
-        print(f"[{s.what}] {s.target}, PTX {s.ptx[0]}.{s.ptx[1]}: {s.text}")
-        print(f"    here:  {mine or 'accepted'}\n    ptxas: {theirs or 'accepted'}")
-    accepted = sum(theirs is None for s, _, theirs in verdicts if s.what != "legal")
-    print(f"{len(originals)} legal statements, {len(made)} mutants ({accepted} of them legal): {len(different)} disagreements")
-    for reason, count in reasons.most_common():
-        if reason:
-            print(f"  {count:5} listed: {reason}")
-    return 1 if different else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

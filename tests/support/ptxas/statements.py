@@ -10,7 +10,7 @@ from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.mma import register_types
 from mmulator.isa.row import OperandSpec
 from mmulator.isa.targets import Target
-from tools.ptxas.verdicts import BANK_SIZE, Statement
+from tests.support.ptxas.verdicts import BANK_SIZE, Statement
 
 
 def registers(bank: str, start: int, count: int) -> str:

@@ -18,7 +18,7 @@ from mmulator.host.spread.memory import Memory
 from mmulator.host.spread.merge import Conflict, Traces, conflict
 from mmulator.launch.arguments import Buffer
 from mmulator.native.hooks.events import Access
-from tests.spread.kernels import kernel
+from tests.host.spread.kernels import kernel
 from tests.support.memory_ways import Walk, pattern, statements
 from tests.support.tracing import MEMORY, traced
 

@@ -15,7 +15,7 @@ from mmulator.doors.triton.arguments import Packer, slots
 from mmulator.doors.triton.cubin import resources
 from mmulator.doors.triton.versions import NEWEST, OLDEST, interface, known
 from mmulator.errors import InternalError, LaunchError, MmulatorError, UnsupportedError
-from tests.triton import kernels
+from tests.doors.triton import kernels
 
 X = np.arange(100, dtype=np.float32)
 

@@ -14,8 +14,8 @@ import triton
 
 from mmulator.driver import use
 from mmulator.errors import ExecutionFault, LaunchError
+from tests.doors.triton import kernels
 from tests.support.places import ROOT
-from tests.triton import kernels
 
 
 def pair(n: int = 64) -> tuple[torch.Tensor, torch.Tensor]:

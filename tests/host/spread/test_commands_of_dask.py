@@ -15,7 +15,7 @@ import pytest
 from distributed import Client
 
 from mmulator.errors import LaunchError
-from tests.spread.kernels import SQUARE, kernel
+from tests.host.spread.kernels import SQUARE, kernel
 from tests.support import corpus
 
 LONG = "mov.u32 %r3, 0; L: add.u32 %r3, %r3, 1; setp.lt.u32 %p, %r3, 8000000; @%p bra L; " + SQUARE
@@ -82,6 +82,7 @@ def test_a_kernel_whose_blocks_wait_for_each_other_is_refused(client: Client) ->
         corpus.launch("spin_flag", workers=client, timeout=60)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed(started: Started, client: Client) -> None:
     """By SIGKILL, in the middle: its blocks run again elsewhere."""
     x, y = np.arange(256, dtype=np.uint32), np.zeros(256, np.uint32)

@@ -14,7 +14,7 @@ from triton.runtime.errors import OutOfResources
 from mmulator.doors.triton import adapt
 from mmulator.driver import clock, current
 from mmulator.host.report import Report
-from tests.triton import kernels
+from tests.doors.triton import kernels
 
 X, O = torch.rand(3000), torch.zeros(3000)
 
