@@ -1,4 +1,4 @@
-"""Blocks to machine code: writes each basic block as one LLVM function and compiles them in groups."""
+"""The compiler of a kernel: each basic block becomes one LLVM function, and functions are compiled in groups."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass
 class KernelSource:
-    """What the code of a kernel was written from, and its texts. sites: instruction of each site number."""
+    """The source of a kernel's code, and its LLVM texts. sites: the instruction of each site number."""
 
     program: Program
     sites: list[Instruction]
@@ -73,14 +73,14 @@ class KernelSource:
 
 @cache
 def meanings() -> ModuleType:
-    """compiler/meaning, and all that is imported on the way to code: a forked child cannot wait for it."""
+    """The module compiler/meaning, with everything that is imported to write code: a forked child cannot wait for an import."""
     with no_fork:
         from mmulator.compiler import meaning
     return meaning
 
 
 class Jit:
-    """Compiles one kernel of a module for one device."""
+    """The compiler of one kernel of a module for one device."""
 
     def __init__(
         self, module: ParsedModule, function: Function, image: ModuleImage, device: str, options: CompileOptions = DEFAULT
@@ -119,12 +119,14 @@ class Jit:
         self.mbarriers = False
 
     def _prepare(self, function: Function) -> Function:
-        """What ptxas would do to a function before instructions have their meaning."""
+        """The function after the changes that ptxas makes."""
         contract = self.options.contract and "debug" not in self.module.options  # ptxas optimises no such module
         return delay_reads(contracted(fold(function)) if contract else function, self.options.waits, self.moved)
 
     def _unseen(self, function: FunctionBlocks) -> tuple[frozenset[str], frozenset[str]]:
-        """Registers that are one value, and results that nobody reads. Who looks at a kernel finds 32 lanes of each."""
+        """(uniform registers, results that nothing reads); both empty under an instrument, which needs 32 lanes of each
+        register.
+        """
         if self.options.step or self.options.events is not None:
             return frozenset(), frozenset()
         return uniform_registers(function, self.locals[function.function.name].offsets), unread_results(function)
@@ -195,21 +197,23 @@ class Jit:
         )
 
     def classes(self) -> list[Counter[str]]:
-        """Of each block, instructions by class."""
+        """Number of instructions of each class, for each block."""
         return [Counter(instruction_class(i) for i in instructions(b)) for b in self.program.blocks]
 
     def texts(self, sizes: list[int], natives: dict[str, Native]) -> Iterator[tuple[str, range]]:
-        """LLVM text of the blocks, which have so many instructions, and which they are. natives: what they call is added."""
+        """LLVM text of each group of blocks, with the group. sizes: instructions of each block. natives: collects the native
+        functions that the texts call.
+        """
         for group in code_groups(sizes):
             yield self._text([self.program.blocks[n] for n in group], natives), group
 
     def written(self) -> KernelSource:
-        """What `compile` writes, without compiling it."""
+        """The source and texts that `compile` writes, without compiling them."""
         sizes = [sum(c.values()) for c in self.classes()]
         return KernelSource(self.program, self.sites, [text for text, _ in self.texts(sizes, {})])
 
     def notes(self) -> list[str]:
-        """What of this kernel is not known to be the device's to the bit."""
+        """Sentences about parts of the kernel whose bits may differ from the device's."""
         approximate: set[str] = set()
         inferred: dict[str, None] = {}
         unseen: dict[str, None] = {}
@@ -251,7 +255,7 @@ class Jit:
         return said
 
     def _text(self, group: list[Block], natives: dict[str, Native]) -> str:
-        """LLVM text of these blocks. natives: what they call is added."""
+        """LLVM text of these blocks. natives: collects the native functions that it calls."""
         builders = []
         for block in group:
             builder, called = self._write(block)
@@ -268,7 +272,7 @@ class Jit:
 
 
 def _of_halves_elsewhere(ins: Instruction) -> bool:
-    """An atomic sum of two halves that may lie in the shared memory of another CTA of the cluster."""
+    """Whether an instruction is an atomic sum of two halves that may lie in the shared memory of another CTA of the cluster."""
     m = ins.modifiers
     sums = ins.effects.memory is MemoryEffect.ATOMIC and "add" in m and ("f16x2" in m or "bf16x2" in m)
     return sums and not {"global", "shared", "shared::cta"} & {*m}

@@ -33,9 +33,13 @@ Watched = tuple[int, Any]  # number of an argument, and an index of one of its e
 class WatchedStore:
     """A store to a watched element.
 
-    argument, index: the element. block, thread: who stored, (x, y, z) each. instruction, file, line: of the PTX.
-    value: the element after the store, a NumPy scalar of the argument's dtype; bits: its raw bits. source: the line that the PTX
-    was compiled from, `mm.py:17`, or "".
+    argument: number of the argument.
+    index: index of the element.
+    block, thread: (x, y, z) of the thread that stored.
+    instruction, file, line: the PTX instruction and its place.
+    value: the element after the store, a NumPy scalar of the argument's dtype.
+    bits: the raw bits of the element.
+    source: the line from which the PTX was compiled, `mm.py:17`, or "".
     """
 
     argument: int
@@ -106,7 +110,7 @@ class Watches(Observer):
         ran.stores = self.stores(grid.shape, grid.kernel.sites)
 
     def stores(self, shape: LaunchShape, sites: Sequence[Instruction]) -> list[WatchedStore]:
-        """In the order in which they were seen."""
+        """The stores, in the order in which they happened."""
         entries = self.logs.all()
         return [self._store(entry, shape, sites) for entry in entries[np.argsort(entries["order"])]]
 

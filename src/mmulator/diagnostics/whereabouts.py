@@ -1,4 +1,4 @@
-"""Where the lanes of a CTA are, and for what they wait: what a deadlock, a time limit and an interruption report."""
+"""Where the lanes of a CTA are, and what they wait for: the facts of reports about deadlocks, time limits and interruptions."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ State = Literal["runs", "waits", "held", "barrier", "sleeps"]
 
 @dataclass(frozen=True)
 class LaneGroup:
-    """Lanes of a warp at one place. held: they wait for lanes of their own warp; waits: for other warps of the warpgroup;
-    sleeps: for a phase of `mbarrier`."""
+    """Lanes of a warp at one place.
+
+    state: "held" if they wait for lanes of their own warp, "waits" for other warps of the warpgroup, "sleeps" for a phase of
+        `mbarrier`.
+    """
 
     warp: int
     lanes: int
@@ -45,7 +48,7 @@ class LaneGroup:
 
 
 def lanes_text(mask: int) -> str:
-    """`lanes 0 to 3, 9`."""
+    """Names of the lanes in a mask: `lanes 0 to 3, 9`."""
     runs: list[list[int]] = []
     for lane in (n for n in range(LANES) if mask >> n & 1):
         if runs and runs[-1][1] == lane - 1:
@@ -57,7 +60,7 @@ def lanes_text(mask: int) -> str:
 
 
 def groups(grid: Grid, cta: ResidentCta) -> list[LaneGroup]:
-    """All lanes of a CTA that have not exited, warp by warp."""
+    """The groups of all lanes of a CTA that have not exited, in the order of warps."""
     return [g for w in cta.warps for g in _of_warp(grid.kernel.program, cta, w)]
 
 
@@ -89,7 +92,7 @@ def _state(w: Any, lane: int) -> tuple[State, int]:
 
 
 def instruction_at(program: Program, pc: int, state: State) -> Instruction | None:
-    """The instruction that lanes at block `pc` execute next, or for a barrier the one that they wait at."""
+    """The instruction that lanes at block `pc` execute next; for state "barrier" the barrier at which they wait."""
     if state == "barrier":
         return next((b.last for b in program.blocks if b.ending is Ends.BARRIER and pc in b.targets), None)
     seen: set[int] = set()
@@ -106,7 +109,9 @@ def instruction_at(program: Program, pc: int, state: State) -> Instruction | Non
 
 
 def warps_text(found: list[LaneGroup], most: int = MOST) -> str:
-    """`warp 0: lanes 0 to 15 at ...; lanes 16 to 31 ...; warps 1 to 3: ...`, warps that say the same together."""
+    """Places of warps in words, with equal warps together: `warp 0: lanes 0 to 15 at ...; lanes 16 to 31 ...; warps 1 to 3:
+    ...`.
+    """
     said: dict[str, list[int]] = {}
     for warp in dict.fromkeys(g.warp for g in found):
         text = ", ".join(str(g) for g in found if g.warp == warp)
@@ -116,7 +121,7 @@ def warps_text(found: list[LaneGroup], most: int = MOST) -> str:
 
 
 def arrived_text(cta: ResidentCta) -> str:
-    """`; 32 of 64 threads have arrived at barrier 1`."""
+    """Arrivals at the barriers of a CTA: `; 32 of 64 threads have arrived at barrier 1`."""
     state = cta.state
     said = []
     for n in range(NUM_BARRIERS):
@@ -127,8 +132,7 @@ def arrived_text(cta: ResidentCta) -> str:
 
 
 def everywhere(first: ResidentCta, found: Sequence[tuple[ResidentCta, list[LaneGroup]]]) -> str:
-    """Where the lanes of all CTAs of a cluster are: of `first`, then of those that have something else to say, then which are
-    alike."""
+    """Places of the lanes of all CTAs of a cluster: `first` comes first, and CTAs with equal texts are named together."""
     said: dict[str, list[ResidentCta]] = {}
     for cta, groups in sorted(found, key=lambda x: x[0].rank != first.rank):
         if groups:

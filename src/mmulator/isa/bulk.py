@@ -57,7 +57,9 @@ def _copies(
     to: str, source: str, *slots: Slot, operands: tuple[OperandSpec, ...], ptx: tuple[int, int] = (8, 0),
     scopes: tuple[str, ...] = _SCOPES, **relaxed: Any,
 ) -> tuple[Row, Row]:  # fmt: skip
-    """Weak copies of a direction, and relaxed ones, which some targets lack: `relaxed` says which have them."""
+    """Rows of weak and of relaxed copies between two state spaces. relaxed: requirements of the relaxed copies, which some
+    targets lack.
+    """
 
     def written(*order: Slot, type: tuple[Slot, ...] = (), since: tuple[int, int], **requires: Any) -> Row:
         return row(
@@ -78,7 +80,7 @@ _COPY_NEEDS = (
 
 
 def _scoped(m: Mapping[str, str]) -> str | None:
-    """A memory order and a scope go together."""
+    """The error of a memory order without a scope, or of a scope without an order; None if both are legal."""
     if ("sem" in m) != ("scope" in m):
         return f".{m['sem']} needs a scope" if "sem" in m else f".{m['scope']} needs a memory order: .relaxed"
     return None
@@ -133,7 +135,7 @@ _RED_OPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
 
 
 def _mapped(m: Mapping[str, str]) -> str | None:
-    """A store to memory-mapped registers."""
+    """The error of a store to memory-mapped registers without .sys; None if it is legal."""
     return ".mmio needs .sys" if "mmio" in m and m["scope"] != "sys" else None
 
 
@@ -143,7 +145,7 @@ def _at_most_128(m: Mapping[str, str]) -> str | None:
 
 
 def _added(types: tuple[str, ...]) -> OperandSpec:
-    """Bits are combined in integer registers alone."""
+    """The operand that is combined: an integer register for bits, otherwise a register of the instruction's type."""
     return src("b", "u32" if types == ("b32",) else "type")
 
 

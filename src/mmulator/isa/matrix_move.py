@@ -1,4 +1,4 @@
-"""`ldmatrix`, `stmatrix`, `movmatrix`: matrices of 8 by 8 and the like between shared memory and fragments.
+"""`ldmatrix`, `stmatrix`, `movmatrix`: matrices of 8 by 8 and similar shapes between shared memory and fragments.
 
 Warp-level matrix load, store and transpose instructions (PTX ISA 9.1, 9.4).
 """

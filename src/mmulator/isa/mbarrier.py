@@ -46,7 +46,7 @@ _ASKS = ACTS.but(memory=MemoryEffect.READ, counted_as="barrier", flow=Flow.DEFIN
 
 
 def _ordered(m: Mapping[str, str]) -> str | None:
-    """A memory order and a scope go together."""
+    """The error of a memory order without a scope, or of a scope without an order; None if both are legal."""
     if ("sem" in m) != ("scope" in m):
         return f".{m['sem']} needs a scope: .cta or .cluster" if "sem" in m else f".{m['scope']} needs a memory order"
     return None
@@ -54,7 +54,7 @@ def _ordered(m: Mapping[str, str]) -> str | None:
 
 def _row(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], effects: Effects, ptx: tuple[int, int] = (7, 0),
          sm: int = 80, tx: bool = False) -> Row:  # fmt: skip
-    """tx: of transactions, which sm_90 brought."""
+    """A row of mbarrier. tx: whether it counts transactions, which need sm_90."""
     ptx, sm = ((8, 0), 90) if tx else (ptx, sm)
     return row(
         f"mbarrier.{name}", slots, operands, f"{SYNC}: mbarrier.{name.partition('.')[0]}", ptx, sm,
@@ -67,8 +67,9 @@ _BY_STATE, _BY_PARITY = src("state", "u64"), src("phaseParity", "u32", lo=0, hi=
 
 
 def _waits(name: str, *hint: OperandSpec, ptx: tuple[int, int], sm: int) -> tuple[Row, ...]:
-    """Rows of test_wait or try_wait: what is waited for is told by a state or by a parity; what is heard of a phase is that it is
-    complete, or what its operations reported besides."""
+    """Rows of test_wait or try_wait. The phase is given by a state or by a parity; the result is whether the phase is complete,
+    or also what its operations reported.
+    """
     since, later = {"ptx": ptx, "sm": sm}, {"ptx": (9, 3), "sm": 90}
     parity = {**since, "ptx": max(ptx, (7, 1))}
 

@@ -47,7 +47,7 @@ _MEMORY_NEEDS = (
 
 
 def _order(m: Mapping[str, str]) -> str | None:
-    """Which modifiers of ld and st exclude or require each other."""
+    """The error of modifiers of ld and st that exclude or require each other; None if they are legal."""
     sem, space = m.get("sem", "weak"), m.get("space", "")
     if sem in ("relaxed", "acquire", "release") and "scope" not in m:
         return f".{sem} needs a scope: .cta, .cluster, .gpu or .sys"
@@ -83,7 +83,7 @@ def _bits(m: Mapping[str, str]) -> int:
 
 
 def _narrow(m: Mapping[str, str]) -> str | None:
-    """At most 128 bits, on every target."""
+    """The error of an access of more than 128 bits, for rows of every target."""
     return f".{m['vec']}.{m['type']} is {_bits(m)} bits wide; at most 128 are allowed" if _bits(m) > 128 else None
 
 
@@ -92,7 +92,7 @@ def _access(m: Mapping[str, str]) -> str | None:
 
 
 def _wide(m: Mapping[str, str]) -> str | None:
-    """256 bits, of the types of sm_100."""
+    """The error of an access that does not have 256 bits of a type of sm_100."""
     if _bits(m) != 256 or type_bits(m["type"]) not in (32, 64):
         return f".{m['vec']}.{m['type']} is {_bits(m)} bits wide; .v8 of 32 and .v4 of 64 bits are 256"
     if m.get("space", "global") != "global":
@@ -107,7 +107,7 @@ _HINTS = ACTS.but(memory=MemoryEffect.READ, hints=True)
 
 
 def _memory(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], effects: Effects) -> tuple[Row, Row]:
-    """Accesses of up to 128 bits, and those of 256."""
+    """Rows of accesses of up to 128 bits, and of 256 bits."""
     section = f"{MOVES}: {name}"
     wide = tuple(one("vec", "v4", "v8") if g.name == "vec" else g for g in slots)
     return (

@@ -46,7 +46,9 @@ def _ordered(m: Mapping[str, str]) -> str | None:
 
 
 def _row(name: str, *slots: Slot, types: tuple[str, ...], vec: tuple[str, ...] = (), specific: bool = False) -> Row:
-    """A row of one of the three; vec: its vectors, if any. specific: of types that are in some targets alone."""
+    """A row of one of the three instructions. vec: its vector modifiers, if any. specific: whether only some targets have its
+    types.
+    """
     per = "vec" if vec else ""
     operands = (dst(per=per), addr()) if name == "ld_reduce" else (addr(), src("b", per=per))
     return row(
@@ -59,7 +61,9 @@ def _row(name: str, *slots: Slot, types: tuple[str, ...], vec: tuple[str, ...] =
 
 
 def _vectors(name: str, *slots: Slot, single: bool, floats: bool) -> tuple[Row, ...]:
-    """Of halves and of floats. single: a pair of halves may stand alone; floats: there are vectors of .f32."""
+    """Rows for halves and floats. single: whether a pair of halves may stand without a vector. floats: whether there are
+    vectors of .f32.
+    """
     return (
         *((_row(name, *slots, types=_PAIRS),) if single else ()),
         _row(name, *slots, types=(*(("f32",) if floats else ()), *_HALVES, *_PAIRS), vec=("v2", "v4")),

@@ -1,5 +1,6 @@
-"""Tensor maps that a kernel makes: tensormap.replace (Data Movement and Conversion Instructions, PTX ISA 9.1), and
-tensormap.cp_fenceproxy (Parallel Synchronization and Communication Instructions)."""
+"""Instructions that change tensor maps in a kernel: tensormap.replace (Data Movement and Conversion Instructions, PTX ISA 9.1),
+and tensormap.cp_fenceproxy (Parallel Synchronization and Communication Instructions).
+"""
 
 from __future__ import annotations
 

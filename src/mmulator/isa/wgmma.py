@@ -38,7 +38,7 @@ def _metadata(form: Form) -> Signature:
 
 
 def _mma_async(form: Form) -> tuple[Signature, ...]:
-    """With A in shared memory, then with A in registers."""
+    """The signatures with A in shared memory and with A in registers."""
     d = fragment(form, "d", form.dtype, form.m * form.n // 4, "rw")
     types = REGISTERS_F16[::-1] if form.atype.is_float else REGISTERS_ANY32
     a = operand("a", "registers", REGISTERS_F16 if form.atype.name == "f16" else types, 4)

@@ -51,7 +51,14 @@ _REGISTERS = {
 def fragment(
     name: str, matrix: str, element: ElementType, m: int, n: int, k: int, access: Access = "r"
 ) -> OperandSpec:
-    """The register vector of one matrix (`a`, `b`, or `c` for accumulators). Matrix Fragments for WMMA."""
+    """The register vector of one matrix. Matrix Fragments for WMMA.
+
+    name: name of the operand.
+    matrix: `a`, `b`, or `c` for accumulators.
+    element: type of the elements.
+    m, n, k: shape of the product.
+    access: "r", "w" or "rw".
+    """
     # only the loads of 4- and 1-bit types take any register
     types = _REGISTERS.get(element.name, REGISTERS_ANY32 if name == "r" else REGISTERS_INTEGER)
     if element.name == "f64" and name in "cd":

@@ -1,9 +1,9 @@
-"""Who calls whom, and where in a warp's register file the frames of each function lie.
+"""The call graph, and the places of each function's frames in a warp's register file.
 
 Lanes of one warp can be in different functions, and in different calls of one function. A register is a slot of 32 lanes, so
-frames of different functions must not overlap; lanes that are in the same call depth of the same function share a frame, each
-its own lane. So every function has a place of its own, callers before callees, and functions that can call themselves again
-have one place for each level of the recursion.
+frames of different functions must not overlap. Lanes at the same call depth of the same function share a frame, in which each
+has its own element. So every function has its own place, callers before callees; a recursive function has a place for each
+level of the recursion.
 """
 
 from __future__ import annotations
@@ -22,7 +22,12 @@ MAX_FRAMES = 1 << 31  # bytes of all frames
 
 @dataclass
 class References:
-    """calls: functions called by name. taken: functions whose address is mentioned. indirect: it calls through pointers."""
+    """The functions to which a function refers.
+
+    calls: functions that are called by name.
+    taken: functions whose address is used.
+    indirect: whether it calls through pointers.
+    """
 
     calls: set[str] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)
@@ -36,7 +41,7 @@ def defined(module: ParsedModule, name: str) -> Function | None:
 
 
 def references(module: ParsedModule, function: Function) -> References:
-    """What a function mentions: in its instructions, and in the tables of addresses that these mention."""
+    """The functions to which a function refers: in its instructions, and in the tables of addresses that these name."""
     found = References()
     own = {v.name: v for v in function.variables}
     waiting = list(_mentioned(module, function.instructions, found))
@@ -53,7 +58,7 @@ def references(module: ParsedModule, function: Function) -> References:
 
 
 def reached(module: ParsedModule, entry: Function) -> dict[str, tuple[Function, References]]:
-    """A kernel and every function that it can come to, each with what it mentions."""
+    """A kernel and every function that it can reach, each with its references."""
     found: dict[str, tuple[Function, References]] = {}
     waiting = [entry]
     while waiting:
@@ -80,7 +85,7 @@ def _mentioned(module: ParsedModule, instructions: Iterable[Instruction], found:
 
 
 def cycles(references: Mapping[str, References]) -> list[tuple[tuple[str, ...], bool]]:
-    """Functions that can call each other, callers first; with each group, whether one can be active twice.
+    """Functions that can call each other, callers first; each group with whether a function can be active twice.
 
     A call through a pointer can reach every function whose address is taken anywhere.
     """
@@ -124,9 +129,9 @@ def cycles(references: Mapping[str, References]) -> list[tuple[tuple[str, ...], 
 
 @dataclass(frozen=True)
 class FramePlace:
-    """Where the frames of a function lie: the first at `offset`, that of the next level `stride` bytes on, below `end`.
+    """The place of a function's frames: the first at `offset`, each further level `stride` bytes on, all below `end`.
 
-    cycle: number of the functions that it can call and be called by.
+    cycle: number of the group of functions that can call each other.
     """
 
     cycle: int
@@ -136,7 +141,7 @@ class FramePlace:
 
 
 def place_frames(groups: Sequence[tuple[tuple[str, ...], bool]], sizes: Mapping[str, int]) -> tuple[dict[str, FramePlace], int]:
-    """A place for each function, and the bytes of all."""
+    """(place of each function, bytes of all frames)."""
     places: dict[str, FramePlace] = {}
     at = 0
     for cycle, (members, recursive) in enumerate(groups):
@@ -151,14 +156,15 @@ def place_frames(groups: Sequence[tuple[tuple[str, ...], bool]], sizes: Mapping[
 
 
 def deepest(groups: Sequence[tuple[tuple[str, ...], bool]], sizes: Mapping[str, int]) -> int:
-    """An upper bound of the sum of `sizes` over the calls that a thread is in."""
+    """An upper bound of the sum of `sizes` over all calls in which a thread can be at once."""
     each = [max(sizes[n] for n in members) * (MAX_DEPTH if recursive else 1) for members, recursive in groups]
     return sum(each) + max(sizes.values())  # of one more, whose parameters are written before the call is refused
 
 
 def check_frames(kernel: Function, registers: int, local: int) -> None:
-    """Raises LaunchError if the frames of the functions that a kernel calls, each as often as it can be active, are more
-    than are addressed here: registers of a warp, local memory of a thread."""
+    """Raise LaunchError if the frames of a kernel's functions, at greatest depth, exceed the address range of a warp's
+    registers or of a thread's local memory.
+    """
     for size, what in ((registers, "registers of a warp"), (local, "local memory of a thread")):
         if size > MAX_FRAMES:
             raise LaunchError(

@@ -1,11 +1,12 @@
-"""Where the registers of wmma fragments come from: which element of which fragment each holds, and what was done to it since.
+"""The origin of registers of wmma fragments: the element of a fragment that each register holds, and the operations on it
+since.
 
-A forward walk over the blocks of a function. What is not certain counts as right: values that meet from two ways and differ,
-bits taken apart, exchanges between lanes, registers that went through memory.
+A forward walk over the blocks of a function. Uncertain cases count as correct: different values that meet from two paths, bits
+taken apart, exchanges between lanes, registers that went through memory.
 
-Matrix Fragments for WMMA (PTX ISA 9.1): fragments are used with the shape, layout and type they were loaded with; elements are
-operated on uniformly across threads, with the same parameters, and their order is not changed; accumulators are not converted
-between .f16 and .f32.
+Matrix Fragments for WMMA (PTX ISA 9.1): fragments are used with the shape, layout and type with which they were loaded;
+elements are operated on uniformly across threads, with the same parameters, and their order is not changed; accumulators are
+not converted between .f16 and .f32.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Done: TypeAlias = "frozenset[tuple[str, tuple[int, ...]]]"  # operations: name, 
 
 
 class Misuse(Enum):
-    """What is wrong with a fragment where it is used."""
+    """The error in the use of a fragment."""
 
     MATRIX = "matrix"
     SHAPE = "shape"
@@ -39,7 +40,7 @@ class Misuse(Enum):
 
 @dataclass(frozen=True)
 class FragmentKind:
-    """What a fragment is: `a`, `b` or `c` (an accumulator) of a shape and type, of A and B in a layout."""
+    """The kind of a fragment: `a`, `b` or `c` (an accumulator), with shape and type, and for A and B a layout."""
 
     matrix: str
     shape: str
@@ -52,8 +53,12 @@ class FragmentKind:
 
 @dataclass(frozen=True)
 class FragmentElement:
-    """An element of a fragment in a register. done: operations on it since, None if that depends on the way. converted: between
-    floating-point types. by: instructions (ids) that operated on it where lanes may differ."""
+    """An element of a fragment in a register.
+
+    done: operations on it since it was loaded; None if they depend on the path.
+    converted: whether it was converted between floating-point types.
+    by: ids of instructions that operated on it where lanes may differ.
+    """
 
     element: int
     done: Done | None = frozenset()
@@ -63,7 +68,9 @@ class FragmentElement:
 
 @dataclass(frozen=True)
 class HeldFragment:
-    """What a register holds: elements of one fragment, the low bits first. origin: who made the fragment."""
+    """The content of a register: elements of one fragment, the low bits first. origin: the instruction that made the
+    fragment.
+    """
 
     kind: FragmentKind
     parts: tuple[FragmentElement, ...]
@@ -81,7 +88,9 @@ State: TypeAlias = "dict[str, Value]"
 
 @dataclass(frozen=True)
 class WrongFragment:
-    """A fragment (operand `name`) that an instruction must not be given. held: a register of it; slot: which."""
+    """A fragment that an instruction (at operand `name`) must not use. held: content of a register. slot: number of that
+    register.
+    """
 
     misuse: Misuse
     name: str
@@ -92,8 +101,12 @@ class WrongFragment:
 
 @dataclass(frozen=True)
 class Fragments:
-    """Of a function. wrong: by the id of the instruction that uses a fragment. partly: ids of instructions that operate on
-    elements of fragments which are used later, under a condition or with an operand that may differ among lanes."""
+    """The misuses of fragments in a function.
+
+    wrong: id of an instruction that uses fragments -> the misuses.
+    partly: ids of instructions that operate on elements of fragments which are used later, under a condition or with an operand
+        that may differ among lanes.
+    """
 
     wrong: Mapping[int, tuple[WrongFragment, ...]]
     partly: frozenset[int]
@@ -122,7 +135,7 @@ def _instructions(block: Block) -> Iterator[Instruction]:
 
 
 def _met(a: Value, b: Value) -> Value:
-    """What a register holds where two ways meet."""
+    """The content of a register where two paths meet."""
     if a == b:
         return a
     if isinstance(a, HeldFragment) and isinstance(b, HeldFragment):
@@ -195,7 +208,7 @@ class _Walk:
             state[name] = OtherValue.UNKNOWN
 
     def computed(self, ins: Instruction, written: list[Operand], sources: list[Operand], state: State) -> dict[str, Value]:
-        """What the results of a lane-wise instruction hold."""
+        """The contents of the results of a lane-wise instruction."""
         names = {o.name for o in written if isinstance(o, Reg)}
         unknown: dict[str, Value] = {n: OtherValue.UNKNOWN for o in written for n in _names(o)}
         if len(written) != 1:
@@ -218,7 +231,7 @@ class _Walk:
         return {target.name: self.operated(ins, target, sources, found)}
 
     def operated(self, ins: Instruction, target: Reg, sources: list[Operand], found: list[HeldFragment]) -> Value:
-        """An element-wise operation on registers of fragments."""
+        """The content of the result of an element-wise operation on registers of fragments."""
         mods, first = ins.modifiers, found[0]
         converted = ins.effects.algebra is Algebra.CONVERSION
         packed = any(m in ("f16x2", "bf16x2") for m in mods)
@@ -285,7 +298,7 @@ class _Walk:
 
 
 def _guarded(old: Value, new: Value) -> Value:
-    """A value other than a fragment that some lanes may write."""
+    """The content of a register that holds no fragment and that only some lanes may write."""
     return new if old == new else OtherValue.UNKNOWN
 
 
@@ -296,7 +309,7 @@ def _names(operand: Operand) -> Iterator[str]:
 
 
 def _regrouped(target: Operand, source: Operand, state: State) -> State:
-    """mov between a register and a vector of narrower ones."""
+    """The contents of registers after a mov between a register and a vector of narrower ones."""
     if isinstance(source, Reg) and isinstance(target, VectorOperand):
         held, pieces = state.get(source.name, OtherValue.UNKNOWN), target.elements
         if not isinstance(held, HeldFragment) or len(held.parts) % len(pieces):
@@ -315,7 +328,7 @@ def _regrouped(target: Operand, source: Operand, state: State) -> State:
 
 
 def _wrong(name: str, wanted: FragmentKind, values: list[Value]) -> WrongFragment | None:
-    """What is wrong with the registers of an operand: of several things the one that says most."""
+    """The misuse in the registers of an operand; if there are several, the most specific one."""
     held = [(n, v) for n, v in enumerate(values) if isinstance(v, HeldFragment)]
     for n, v in held:
         k = v.kind
@@ -347,5 +360,5 @@ def _wrong(name: str, wanted: FragmentKind, values: list[Value]) -> WrongFragmen
 
 
 def _constants(done: Done, op: str) -> set[tuple[int, ...]]:
-    """The constant operands of the operations of a name."""
+    """The constant operands of the operations with a name."""
     return {constants for name, constants in done if name == op}

@@ -1,4 +1,4 @@
-"""Operands of calls: what they pass and where they go."""
+"""The operands of calls: arguments and results."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Matrix products of a block that can be done together: mma that share A or B, and chains in which D of one is C of the next.
+"""Matrix products of a block that can be computed together: mma that share A or B, and chains in which D of one is C of the
+next.
 
-A product has no effect but on its D registers. So it may be done later than where it stands, as long as its operands are those
-of its place, and nobody reads or writes its D before.
+A product has no effect except on its D registers. So it may be computed later than at its place, if its operands are unchanged
+until then, and no instruction accesses its D before.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ Tokens = tuple[Hashable, ...]
 
 @dataclass(frozen=True)
 class ProductTile:
-    """Products [row][column][step], as numbers in the block's body: those of a row and step have the same A, those of a column
-    and step the same B; D of a step is C of the next, and of no use besides."""
+    """Products [row][column][step], as indices in the block's body. Products of one row and step have the same A, those of one
+    column and step the same B; D of a step is C of the next step and is not used otherwise.
+    """
 
     products: tuple[tuple[tuple[int, ...], ...], ...]
 
@@ -42,9 +44,11 @@ class ProductTile:
 
 @dataclass(frozen=True)
 class ProductGroup:
-    """Products of one form (and sparsity selector) that are all done where the last of them stands.
+    """Products of one form (and sparsity selector) that are all computed at the place of the last.
 
-    first, last: numbers in the body.
+    form: their form.
+    tiles: the products as tiles.
+    first, last: indices in the body.
     """
 
     form: Form
@@ -54,7 +58,7 @@ class ProductGroup:
 
 
 def sides(ins: Instruction) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
-    """The operands that belong to A, and those that belong to B: metadata and scale factors are of one of them."""
+    """(operands of A, operands of B): metadata and scale factors belong to one of them."""
     _, a, b, _, *rest = ins.operands
     of_a, of_b = [a], [b]
     if ins.form.sparse:
@@ -100,7 +104,7 @@ class _ProductFinder:
         self.begun: dict[str, _Chain] = {}  # registers of the first C of a chain, or of SEVERAL
 
     def close(self) -> None:
-        """What was gathered is a group, done before whatever comes now."""
+        """Finish the current group, which is computed before the next instruction."""
         if self.form is not None:
             numbers = [n for chain in self.chains for n in chain.members]
             self.groups.append(ProductGroup(self.form, tuple(_tiles(self.chains)), min(numbers), max(numbers)))
@@ -154,7 +158,7 @@ class _ProductFinder:
         return chain is None or d == c or set(_names(d)).isdisjoint(_names(c))
 
     def continued(self, d: Tokens, c: Tokens) -> _Chain | None:
-        """The chain whose last D is this C."""
+        """The chain whose last D is this C; None if there is none."""
         form = self.form
         chains = form is not None and form.ctype == form.dtype and not (form.sparse or form.block_scale)
         names = _names(c) if chains else []
@@ -162,7 +166,7 @@ class _ProductFinder:
         return chain if chain is not None and chain.d == c else None
 
     def done_with(self, registers: Tokens, n: int) -> bool:
-        """Nobody behind instruction n reads these registers before they are written."""
+        """Whether no instruction behind n reads these registers before they are written."""
         for name in _names(registers):
             reads, writes = self.reads[name], self.writes[name]
             read = bisect_right(reads, n)
@@ -174,12 +178,12 @@ class _ProductFinder:
         return True
 
     def key(self, operands: tuple[Operand, ...]) -> Hashable:
-        """What tells whether two instructions are given the same."""
+        """A key that is equal for operands with the same values."""
         return tuple((token, self.version[token] if isinstance(token, str) else 0) for token in _tokens(operands))
 
 
 def _tokens(operands: Iterable[Operand]) -> Tokens:
-    """Operands without their place in the text: registers as their names."""
+    """Operands without their places in the text: registers as names."""
     return tuple(o.name if isinstance(o, Reg) else (type(o), getattr(o, "value", id(o))) for o in flatten(operands))
 
 
@@ -188,7 +192,7 @@ def _names(tokens: Tokens) -> list[str]:
 
 
 def _tiles(chains: list[_Chain]) -> Iterable[ProductTile]:
-    """Chains as full rectangles: of one length, rows with the same columns together."""
+    """Chains arranged as full rectangles: chains of one length, and rows with the same columns together."""
     left = chains
     while left:
         grids: dict[int, dict[Hashable, dict[Hashable, _Chain]]] = defaultdict(lambda: defaultdict(dict))
@@ -207,6 +211,7 @@ def _tiles(chains: list[_Chain]) -> Iterable[ProductTile]:
 
 
 def groups(block: Block, live_out: Collection[str], joins: Callable[[Instruction], bool]) -> list[ProductGroup]:
-    """Every product of the block that `joins`, in groups that are done in this order. live_out: registers that are read
-    behind the block."""
+    """The products of a block for which `joins` is true, in groups in the order of their computation. live_out: registers that
+    are read behind the block.
+    """
     return _ProductFinder(block, live_out, joins).find()

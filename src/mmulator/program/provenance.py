@@ -1,7 +1,8 @@
-"""Which variable an address was computed from: registers that every instruction which writes them takes from one variable.
+"""The variable from which an address was computed: a register has an origin if all instructions that write it take it from one
+variable.
 
-Said only where it is certain. A register that two variables reach, or a variable and anything else, or arithmetic that is more
-than adding numbers to an address, has no known origin.
+Only certain origins are reported. A register that can come from two variables, from a variable and something else, or from
+arithmetic other than adding numbers to an address, has no known origin.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ Origin = Symbol | OtherOrigin
 
 
 def variables_of(module: ParsedModule, function: Function) -> dict[str, Variable]:
-    """Variables of known size that lie side by side with others, by name."""
+    """Variables of known size that are adjacent to others, by name."""
     every = [*module.variables, *function.variables]
     return {v.name: v for v in every if v.space in SPACES and v.linkage != "extern" and v.size > 0}
 
 
 def accessed_bytes(ins: Instruction) -> int:
-    """That each lane accesses at the first of its addresses; 0 if that is not known here."""
+    """Bytes that each lane accesses at the first address of an instruction; 0 if that is unknown."""
     effects = ins.effects
     if effects.counted_as in ("memory", "atomic") and "type" in dict(ins.form.modifiers):
         target = ins.operands[0 if not isinstance(ins.operands[0], Address) else 1]
@@ -71,8 +72,9 @@ def _loads(ins: Instruction) -> bool:
 
 
 def pointers(function: Function, given: Mapping[tuple[str, int], object]) -> dict[str, tuple[str, int]]:
-    """The pointer parameter from which each register's address is computed, by the register's name: name of the parameter, and
-    byte in it. given: parameters that are pointers."""
+    """The pointer parameter from which each register's address is computed: register -> (name of the parameter, byte in it).
+    given: parameters that are pointers.
+    """
     loaded: dict[str, Symbol] = {}
     twice: set[str] = set()
     for ins in function.instructions:
@@ -93,8 +95,9 @@ def pointers(function: Function, given: Mapping[tuple[str, int], object]) -> dic
 def origins(
     function: Function, variables: dict[str, Variable], loaded: Mapping[str, Symbol] = NOTHING
 ) -> dict[str, Symbol]:
-    """The variable in which each register's address lies, by the register's name. loaded: registers that take an address out
-    of memory, and which."""
+    """The variable of each register's address, by the register's name. loaded: registers that load an address from memory, with
+    the address's variable.
+    """
     known: dict[str, Origin] = {}
     steps = [(i, uses_and_defs(i)[1]) for i in function.instructions]
     steps = [(i, defs) for i, defs in steps if defs]
@@ -122,7 +125,7 @@ def _of(operand: Operand, known: dict[str, Origin], variables: dict[str, Variabl
 
 
 def _origin(ins: Instruction, known: dict[str, Origin], variables: dict[str, Variable]) -> Origin | None:
-    """What the results of an instruction come from, or None if that is not known yet."""
+    """The origin of an instruction's results; None if it is not known yet."""
     if ins.effects.ends is not Ends.NO or any(isinstance(o, Address) for o in ins.operands):
         return OtherOrigin.NUMBER  # loaded, or the result of a call
     kind = ins.effects.pointer

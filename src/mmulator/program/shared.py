@@ -34,7 +34,7 @@ def shared_layout(module: ParsedModule, functions: Iterable[Function]) -> Shared
 
 
 def outline_of(module: ParsedModule) -> Outline:
-    """Of a verified module."""
+    """The outline of a verified module."""
 
     def head(entry: Function) -> KernelHead:
         static = shared_layout(module, (f for f, _ in reached(module, entry).values())).static

@@ -1,10 +1,10 @@
-"""PTX module text -> typed tree -> verified.
+"""From the text of a PTX module to a typed tree, and its verification. Launches and commands use the tree.
 
-text.py, lexer.py, cursor.py                         bytes to text, to tokens, and a place in them
-parser.py, declarations.py, body.py, selectors.py    tokens to tree.py's `ParsedModule`; debug.py: .loc and .file
-verify.py      every instruction exists, and its operands fit: check.py (all of one), operands.py (one by one), fits.py (types of
-               registers), fragments.py (of matrix instructions), calls.py
-resources.py   what a kernel needs
+text.py, lexer.py, cursor.py                         bytes to text, text to tokens, and a place in the tokens
+parser.py, declarations.py, body.py, selectors.py    tokens to tree.py's `Module`; debug.py: .loc and .file
+verify.py      checks that every instruction exists and its operands fit: check.py (the list), operands.py (each one), fits.py
+               (types of registers), fragments.py (operands of matrix instructions), calls.py
+resources.py   the resources that a kernel needs
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ __all__ = ["parse_module"]
 
 
 def __getattr__(name: str) -> Any:
-    """The parser knows all rows; who launches a kernel that was compiled before needs none of them."""
+    """`parse_module`, imported at first use: the parser needs all rows of isa/, but a launch of a stored kernel needs none of
+    them.
+    """
     if name != "parse_module":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from mmulator.ptx.parser import parse_module

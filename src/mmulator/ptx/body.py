@@ -1,4 +1,4 @@
-"""The body of a function: statements, operands, and the scopes of names.
+"""The parser of a function's body: statements, operands, and the scopes of names.
 
 Statements, Instruction Operands (PTX ISA 9.1).
 """
@@ -49,8 +49,12 @@ _STATIC = frozenset(("shared", "global", "const"))
 
 
 class NameInScope(NamedTuple):
-    """A name in scope. name: unique; empty until a register is used. space: `reg` for registers. type: of the register or
-    of an element. vector: its elements.
+    """A name in scope.
+
+    name: unique name; empty until a register is used.
+    space: state space, `reg` for registers.
+    type: type of the register, or of an element of the variable.
+    vector: number of elements in the vector type.
     """
 
     name: str
@@ -66,10 +70,14 @@ class _Scope(NamedTuple):
 
 
 class Body:
-    """Reads one function body, with the cursor at its `{`.
+    """Reader of one function body; the cursor is at its `{`.
 
-    outer: names of the module: functions and variables. params: of the function. function: its name. statics: names of
-    variables that live as long as the module or the block, of all functions; one that is taken gets a unique name.
+    c: the cursor.
+    outer: names of the module: functions and variables.
+    params: parameters of the function.
+    function: name of the function.
+    statics: names of all variables of all functions with the lifetime of the module or the block. A variable whose name is
+        already there gets a unique name.
     """
 
     def __init__(
@@ -99,7 +107,7 @@ class Body:
     # Scopes
 
     def _scan_labels(self) -> dict[int, dict[str, int]]:
-        """Labels of each `{ }`, by the index of its `{`: a branch may stand before its label."""
+        """Labels of each `{ }`, by the index of its `{`. They are collected first, because a branch may precede its label."""
         kinds, texts = self.c.kinds, self.c.texts
         found: dict[int, dict[str, int]] = {}
         open_blocks: list[int] = []
@@ -164,7 +172,7 @@ class Body:
     # Statements
 
     def read(self) -> None:
-        """Reads up to and including the closing brace."""
+        """Read up to and including the closing brace."""
         c = self.c
         kinds = c.kinds
         while self._scopes:
@@ -316,7 +324,9 @@ class Body:
         )
 
     def _call_operands(self) -> list[Operand]:
-        """`call (ret), name, (args), prototype;`: results and arguments are always there in the tree."""
+        """Operands of `call (ret), name, (args), prototype;`. The tree always has Arguments for results and for arguments, even
+        if the text has none.
+        """
         c = self.c
         empty = ArgumentList((), c.tokens.span(c.at))
         results = empty
@@ -373,7 +383,7 @@ class Body:
         return Immediate(constant.value, constant.literal, c.span_from(first))
 
     def _word_operand(self, pair: bool = True) -> Operand:
-        """A name. pair: `|` and a second predicate may follow."""
+        """The operand that a name denotes. pair: whether `|` and a second predicate may follow."""
         c = self.c
         at = c.at
         text = c.expect("word", "a name")
@@ -398,7 +408,9 @@ class Body:
         return operand
 
     def _unknown(self, text: str, at: int) -> Operand:
-        """A word that no scope declares: a sink, special register, label, component of a register, or nothing."""
+        """The operand for a word that no scope declares: a sink, special register, label or component of a register; otherwise
+        an undeclared Symbol.
+        """
         span = self.c.tokens.span(at)
         if text == "_":
             return Sink(span)
@@ -430,7 +442,7 @@ class Body:
         return Symbol(known.name, offset, known.space, c.span_from(at))
 
     def _offset(self) -> int:
-        """`+ 16`, `+ -4` after a name, or nothing."""
+        """The offset after a name, `+ 16` or `+ -4`, in bytes; 0 if there is none."""
         c = self.c
         if c.kinds[c.at] == "-":
             c.fail("an offset follows '+'", "write + -4, not - 4")

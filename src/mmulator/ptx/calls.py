@@ -10,7 +10,7 @@ from mmulator.ptx.tree import ArgumentList, Immediate, Operand, Parameter, Reg, 
 
 
 def _prototype(context: OperandContext) -> tuple[tuple[Parameter, ...], tuple[Parameter, ...]] | OperandProblem:
-    """Returns and parameters of what is called."""
+    """(returns, parameters) of the callee, or an OperandProblem if it has no prototype."""
     callee = context.instruction.operands[1]
     if isinstance(callee, Symbol) and callee.space == "func":
         function = context.module.function(callee.name)
@@ -39,7 +39,7 @@ def _prototype(context: OperandContext) -> tuple[tuple[Parameter, ...], tuple[Pa
 
 
 def check_call(context: OperandContext) -> Iterator[OperandProblem]:
-    """The callee exists, and results and arguments agree with its prototype in number and size."""
+    """Problems of a call: the callee must exist, and results and arguments must agree with its prototype in number and size."""
     found = _prototype(context)
     if isinstance(found, OperandProblem):
         yield found

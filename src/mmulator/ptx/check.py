@@ -1,4 +1,4 @@
-"""What is wrong with the operands of an instruction: how many, and each by its kind. Instruction Operands (PTX ISA 9.1)."""
+"""Checks of an instruction's operands: their number, and each operand by its kind. Instruction Operands (PTX ISA 9.1)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CHECKS = {**operands.CHECKS, **selectors.CHECKS, **fragments.CHECKS}
 
 
 def check_operands(context: OperandContext) -> Iterator[OperandProblem]:
-    """Problems of the operands, against the signature that is nearest to what is written."""
+    """Problems of the operands, against the signature of the form that resembles them most."""
     form, given = context.form, context.instruction.operands
     if form.name == "call":
         yield from check_call(context)
@@ -49,7 +49,7 @@ def _number(context: OperandContext) -> OperandProblem:
 
 
 def _since(spec: OperandSpec, context: OperandContext) -> Iterator[OperandProblem]:
-    """An operand that came later than its instruction."""
+    """The problem of an operand that a newer PTX version or target has introduced."""
     (version, sm), module = spec.since, context.module
     if module.version < version or module.target.number < sm:
         yield OperandProblem(

@@ -1,4 +1,4 @@
-"""Checks of the operands of matrix instructions: in registers of the types that ptxas takes, on this target.
+"""Checks of the operands of matrix instructions: number of registers, and the register types that ptxas accepts on the target.
 
 Matrix Fragments, Vectors (PTX ISA 9.1).
 """
@@ -44,19 +44,19 @@ def _is_kind(operand: Operand, spec: OperandSpec) -> bool:
 
 
 def _single(operand: Operand) -> Operand:
-    """`{r}` is r."""
+    """The register r of the operand `{r}`; any other operand unchanged."""
     if isinstance(operand, VectorOperand) and len(operand.elements) == 1:
         return operand.elements[0]
     return operand
 
 
 def likeness(operands: tuple[Operand, ...], signature: Signature) -> int:
-    """How many operands are of the kind that a signature has there."""
+    """Number of operands that have the kind which the signature requires at their place."""
     return sum(_is_kind(o, spec) for o, spec in zip(operands, signature))
 
 
 def _lowered(context: OperandContext) -> bool:
-    """Whether ptxas puts other instructions in place of this one."""
+    """Whether ptxas replaces this instruction by other instructions."""
     return any(f(context.form, context.module.target) for f in (lowered_fp8, lowered_integer, lowered_sparse))
 
 
@@ -73,7 +73,7 @@ def _type_problem(operand: Reg, spec: OperandSpec, types: tuple[str, ...]) -> Op
 
 
 def _register(operand: Operand, spec: OperandSpec, context: OperandContext) -> Iterator[OperandProblem]:
-    """One register, or what ptxas takes in its place: a constant such as 0f3F800000, `{r}`."""
+    """Problems of one register, or of an operand that ptxas accepts in its place: a constant such as 0f3F800000, or `{r}`."""
     types = _types(spec, context)
     if spec.kind == "register" and spec.access == "r":
         if isinstance(operand, Immediate) and operand.literal == "f32" and "f32" in types:
@@ -100,7 +100,7 @@ _BITS = {"b32": ("u32", "s32", "f32", "f16x2"), "b64": ("u64", "s64", "f64")}
 
 
 def _join(a: str, b: str) -> str:
-    """Type of a vector of both; empty if there is none."""
+    """Type of a vector with elements of both types; "" if the types do not go together."""
     if a == b or not a:
         return b
     for bits, other in ((a, b), (b, a)):
@@ -110,7 +110,9 @@ def _join(a: str, b: str) -> str:
 
 
 def _vector(operand: VectorOperand, spec: OperandSpec, context: OperandContext) -> Iterator[OperandProblem]:
-    """The elements of a vector. Vectors (PTX ISA 9.1); ptxas has constants in sources, and `_` in results."""
+    """Problems of the elements of a vector. Vectors (PTX ISA 9.1); ptxas also accepts constants in sources, and `_` in
+    results.
+    """
     types = _types(spec, context)
     each = _each(spec, types, context)
     joined = ""
@@ -152,7 +154,9 @@ def _vector(operand: VectorOperand, spec: OperandSpec, context: OperandContext) 
 
 
 def _constants_fit(joined: str, types: tuple[str, ...], multiplicand: bool) -> bool:
-    """A vector of constants only: integers for .s32 and .f64, floating-point ones for .f32 and .f64."""
+    """Whether a vector that holds only constants fits: integers for .s32 and .f64, floating-point constants for .f32
+    and .f64.
+    """
     if "f64" in types:
         return joined in _CONSTANT.values()
     if joined == "int":
@@ -161,7 +165,7 @@ def _constants_fit(joined: str, types: tuple[str, ...], multiplicand: bool) -> b
 
 
 def _refused_constants(spec: OperandSpec, types: tuple[str, ...], context: OperandContext) -> tuple[str, ...]:
-    """Constants that a vector may not have, since ptxas makes another instruction's operand of the element alone."""
+    """Kinds of constants that a vector must not hold, because ptxas makes the element an operand of a different instruction."""
     form, number = context.form, context.module.target.number
     if "f64" in types and "u64" not in types:
         return ("int",)
@@ -180,21 +184,21 @@ def _refused_constants(spec: OperandSpec, types: tuple[str, ...], context: Opera
 
 
 def _volta_move(context: OperandContext) -> bool:
-    """Whether ptxas has a load or store of its own: of floats in rows, on targets before sm_75."""
+    """Whether ptxas uses special loads and stores: for floats in rows, on targets before sm_75."""
     form = context.form
     early = context.module.target.number < 75 and form.type.is_float
     return early and form.layout == "row"
 
 
 def _kept(context: OperandContext) -> bool:
-    """Whether every result must be kept: of floats loaded in columns, on targets before sm_75."""
+    """Whether no result may be a sink: for floats loaded in columns, on targets before sm_75."""
     form = context.form
     early = context.module.target.number < 75 and form.type.is_float
     return early and (form.op, form.layout) == ("load.c", "col")
 
 
 def _each(spec: OperandSpec, types: tuple[str, ...], context: OperandContext) -> bool:
-    """Whether ptxas moves the elements one by one, or gives each to an instruction of its own."""
+    """Whether ptxas moves the elements one by one, or gives each to a separate instruction."""
     form, target = context.form, context.module.target
     if form.family != "wmma":
         return element_by_element(form, spec.name, target)
@@ -206,7 +210,7 @@ def _each(spec: OperandSpec, types: tuple[str, ...], context: OperandContext) ->
 
 
 def _group(operand: VectorOperand, spec: OperandSpec, context: OperandContext) -> Iterator[OperandProblem]:
-    """{byte-id, thread-id}."""
+    """Problems of a group {byte-id, thread-id}."""
     for element, part in zip(operand.elements, spec.parts):
         yield from _operand(element, part, context)
     pair = [e for e in operand.elements if isinstance(e, Reg)]

@@ -1,4 +1,4 @@
-"""Checks of one operand against what a form takes there. Instruction Operands (PTX ISA 9.1)."""
+"""Checks of one operand against the operand that a form requires at its place. Instruction Operands (PTX ISA 9.1)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from mmulator.source import Span
 
 
 class OperandProblem(NamedTuple):
-    """What is wrong with an operand, where, and what to do."""
+    """An error in an operand: a message, a place, and a hint."""
 
     message: str
     span: Span
@@ -42,7 +42,7 @@ class OperandProblem(NamedTuple):
 
 
 class OperandContext(NamedTuple):
-    """Where an operand stands."""
+    """The instruction, function and module in which an operand is checked."""
 
     module: ParsedModule
     function: Function
@@ -156,7 +156,7 @@ def _dst(operand: Operand, spec: OperandSpec, context: OperandContext) -> Proble
 
 
 def _unwrapped(operand: Operand, context: OperandContext) -> Operand:
-    """`{r}` is r for the instructions that take vectors."""
+    """The register r of the operand `{r}`, for instructions that take vectors; any other operand unchanged."""
     form = context.form
     braces = form.name in _BRACES and (form.name != "mov" or type_class(form["type"]) == "bits")
     if braces and isinstance(operand, VectorOperand) and len(operand.elements) == 1:
@@ -165,7 +165,7 @@ def _unwrapped(operand: Operand, context: OperandContext) -> Operand:
 
 
 def _vector(operand: Operand, spec: OperandSpec, context: OperandContext, element_name: str = "element") -> Problems:
-    """`{a, b}` of spec.count elements, all of one size."""
+    """Problems of a vector `{a, b}`: it must have spec.count elements, all of one size."""
     if not isinstance(operand, VectorOperand):
         yield wrong_kind(operand, f"a vector of {spec.count} {element_name}{'s' * (spec.count != 1)}", spec, context)
         return
@@ -198,7 +198,7 @@ def _unkept(operand: VectorOperand, spec: OperandSpec) -> OperandProblem:
 
 
 def _mixed(registers: list[Reg], spec: OperandSpec) -> Problems:
-    """Registers that make no vector together."""
+    """The problem of registers that form no vector together."""
     if len({type_bits(register.type) for register in registers}) > 1:
         yield OperandProblem(f"the elements of {spec.name} have different sizes", registers[0].span)
         return
@@ -262,7 +262,7 @@ def _pred(operand: Operand, spec: OperandSpec, context: OperandContext) -> Probl
 
 
 def _dstpair(operand: Operand, spec: OperandSpec, context: OperandContext) -> Problems:
-    """`d` or `d|p`."""
+    """Problems of a destination `d` or `d|p`."""
     if isinstance(operand, PredicatePair):
         if isinstance(operand.p, Reg):
             yield from _register(operand.p, spec.type, spec.wider, spec.name)
@@ -280,7 +280,7 @@ def _dstpair(operand: Operand, spec: OperandSpec, context: OperandContext) -> Pr
 
 
 def _dstpred(operand: Operand, spec: OperandSpec, context: OperandContext) -> Problems:
-    """`p` or `p|q`."""
+    """Problems of a destination `p` or `p|q`."""
     if isinstance(operand, Sink) and not spec.sink:
         yield OperandProblem(f"{context.form.name} cannot discard operand {spec.name}", operand.span)
     for part in (operand.p, operand.q) if isinstance(operand, PredicatePair) else (operand,):
@@ -291,7 +291,7 @@ def _dstpred(operand: Operand, spec: OperandSpec, context: OperandContext) -> Pr
 
 
 def _move(operand: Operand, spec: OperandSpec, context: OperandContext) -> Problems:
-    """The source of mov."""
+    """Problems of the source of a mov."""
     if isinstance(operand, Symbol) and operand.space in (*_VARIABLES, "func"):
         if type_class(spec.type) not in ("bits", "int") or spec.type[1:] not in ("32", "64"):
             yield OperandProblem(f"the address of {operand.name} does not fit .{spec.type}", operand.span, "use mov.b64")
@@ -310,7 +310,7 @@ def _move(operand: Operand, spec: OperandSpec, context: OperandContext) -> Probl
 
 
 def _packed(operand: VectorOperand, spec: OperandSpec, context: OperandContext) -> Problems:
-    """`{a, b}` of mov: its elements make up the other operand."""
+    """Problems of a vector `{a, b}` of mov; its elements together have the size of the other operand."""
     total = type_bits(spec.type)
     if type_class(spec.type) != "bits":
         yield OperandProblem(f"a vector needs a .b type, not .{spec.type}", operand.span, f"use mov.b{total}")
@@ -336,7 +336,7 @@ def _packed(operand: VectorOperand, spec: OperandSpec, context: OperandContext) 
 
 
 def _symbol(operand: Operand, spec: OperandSpec, context: OperandContext) -> Problems:
-    """A register that holds an address, or the name of a variable of the instruction's state space."""
+    """Problems of an operand that is a register with an address, or a variable of the instruction's state space."""
     if isinstance(operand, Symbol) and operand.space in _VARIABLES:
         space = context.form["space"].partition("::")[0]
         if space and space != operand.space:
@@ -364,7 +364,9 @@ def _addr(operand: Operand, spec: OperandSpec, context: OperandContext) -> Probl
 
 
 def _tensor(operand: Operand, spec: OperandSpec, context: OperandContext) -> Problems:
-    """`[map, {c0, c1, ...}]`. The map lies anywhere; by its name, in .global. Tensor Coordinates (PTX ISA 9.1)."""
+    """Problems of `[map, {c0, c1, ...}]`. A tensor map in a register may lie anywhere; a named one must be in .global. Tensor
+    Coordinates (PTX ISA 9.1).
+    """
     if not isinstance(operand, Address):
         yield wrong_kind(operand, "an address with coordinates", spec, context)
         return
@@ -382,13 +384,13 @@ def _tensor(operand: Operand, spec: OperandSpec, context: OperandContext) -> Pro
 
 
 def _at_home(base: Operand, spec: OperandSpec) -> Problems:
-    """A variable that a generic address names."""
+    """Problems of a variable that is named as a generic address."""
     if spec.home and isinstance(base, Symbol) and base.space in _GENERIC - {spec.home}:
         yield OperandProblem(f"operand {spec.name} must be in .{spec.home}; {base.name} is in .{base.space}", base.span)
 
 
 def _sink(operand: Operand, spec: OperandSpec, context: OperandContext) -> Problems:
-    """`_`, and nothing else."""
+    """Problems of an operand that must be `_`."""
     if not isinstance(operand, Sink):
         yield OperandProblem(
             f"{context.form.name} of another block's memory has no result", operand.span, "write _ as the first operand"
@@ -396,8 +398,9 @@ def _sink(operand: Operand, spec: OperandSpec, context: OperandContext) -> Probl
 
 
 def _within_parameters(operand: Address, base: Symbol, context: OperandContext) -> Problems:
-    """An access by a parameter's name and a constant: in a kernel to the parameters, which lie one behind the other, else to
-    the one that is named."""
+    """Problems of an access by a parameter's name and a constant offset. In a kernel it must stay within all parameters, which
+    are contiguous; elsewhere within the named parameter.
+    """
     function, form = context.function, context.form
     start, size, what = 0, 0, base.name
     local = [v for v in function.variables if v.space == "param" and v.name == base.name]
@@ -418,7 +421,7 @@ def _within_parameters(operand: Address, base: Symbol, context: OperandContext) 
 
 
 def address(operand: Address, space: str, context: OperandContext) -> Problems:
-    """Base register or variable of an address in a state space ("" for generic)."""
+    """Problems of the base register or variable of an address in a state space ("" for generic)."""
     base = operand.base
     if isinstance(base, Reg):
         if type_class(base.type) not in ("int", "bits"):
@@ -444,7 +447,7 @@ def address(operand: Address, space: str, context: OperandContext) -> Problems:
 
 
 def _size(operand: Operand, spec: OperandSpec, context: OperandContext) -> Problems:
-    """src-size or ignore-src of cp.async."""
+    """Problems of src-size or ignore-src of cp.async."""
     if isinstance(operand, NegatedPredicate) or (isinstance(operand, Reg) and operand.type == "pred"):
         yield from _pred(operand, spec, context)
         if context.module.version < (7, 5):

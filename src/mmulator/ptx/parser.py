@@ -21,7 +21,7 @@ _LINKAGE = frozenset((".visible", ".extern", ".weak", ".common"))
 
 
 def parse_module(source: Source) -> ParsedModule:
-    """Reads a PTX module. Nothing is verified yet: an illegal instruction has `form` None.
+    """The tree of a PTX module, not yet verified: an illegal instruction has a `NoForm` instead of its form.
 
     Raises PtxSyntaxError, and nothing else, if the text cannot be read.
     """
@@ -177,7 +177,7 @@ class _Parser:
                 c.at += 1
 
     def _directives(self) -> dict[str, tuple[int | str, ...]]:
-        """Performance-tuning directives and .noreturn, between the parameters and the body."""
+        """Performance-tuning directives and .noreturn between the parameters and the body, as name -> arguments."""
         c = self.c
         found: dict[str, tuple[int | str, ...]] = {}
         while c.kinds[c.at] == "dot":

@@ -1,4 +1,4 @@
-"""Operands of video instructions: registers with selectors, `r.b0`, `r.h10`, and negated ones (PTX ISA 9.1)."""
+"""Operands of video instructions: registers with selectors, `r.b0`, `r.h10`, and negated registers (PTX ISA 9.1)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _merge(operand: Operand, spec: OperandSpec, context: OperandContext) -> Prob
 
 
 def _plain(operand: Operand, spec: OperandSpec, context: OperandContext) -> Problems:
-    """c of vmad: negated or not; a and b then not."""
+    """Problems of c of vmad, which may be negated unless a or b is."""
     yield from BASIC["src"](operand, spec, context)
     yield from _fits(operand, spec, False, "the whole register is read")
     a, b = (isinstance(o, Reg) and o.negated for o in context.instruction.operands[1:3])

@@ -1,10 +1,10 @@
-"""Verifies a module: every instruction exists, for this .target and .version, and its operands fit.
+"""Verification of a module: every instruction must exist for this .target and .version, and its operands must fit.
 
-Malformed text is the parser's business; here everything can be read, and as much as possible is checked before the
-first error is raised. Verdicts follow ptxas where the specification says less than it does; known differences, where
-ptxas takes more: a modifier written twice (`sin.approx.approx.f32`), a `.f16x2` register as an integer or a predicate,
-a few orders of modifiers that no compiler writes, cvta.u32 in modules whose addresses have 64 bits, cvt.satfinite.f16.f32
-on sm_75 and cvt.ftz.bf16.f32 on sm_80, and the unsigned comparisons (.lo, .hs) of vset.
+The parser has already rejected text that cannot be read; here as much as possible is checked before the first error is raised.
+Verdicts follow ptxas where the specification is silent. Known differences, where ptxas accepts more: a modifier written twice
+(`sin.approx.approx.f32`), a `.f16x2` register as an integer or a predicate, a few orders of modifiers that no compiler writes,
+cvta.u32 in modules whose addresses have 64 bits, cvt.satfinite.f16.f32 on sm_75 and cvt.ftz.bf16.f32 on sm_80, and the unsigned
+comparisons (.lo, .hs) of vset.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_ERRORS = 100
 
 
 def verify(module: ParsedModule) -> tuple[InvalidInstructionError, ...]:
-    """All that is wrong with a module, in the order of the text; at most MAX_ERRORS."""
+    """Errors of a module, in the order of the text; at most MAX_ERRORS."""
     found: list[InvalidInstructionError] = []
     for error in _errors(module):
         found.append(error)
@@ -38,7 +38,7 @@ def verify(module: ParsedModule) -> tuple[InvalidInstructionError, ...]:
 
 
 def require_valid(module: ParsedModule) -> None:
-    """Raises the first error of `verify`; it says how many follow."""
+    """Raise the first error of `verify`, with the number of further errors."""
     errors = verify(module)
     if errors:
         first, more = errors[0], len(errors) - 1
@@ -67,7 +67,7 @@ def _module(module: ParsedModule) -> Iterator[InvalidInstructionError]:
 
 
 def _initialisers(module: ParsedModule) -> Iterator[InvalidInstructionError]:
-    """Whose addresses variables hold."""
+    """Errors of the addresses in initialisers of variables."""
     owners: tuple[ParsedModule | Function, ...] = (module, *module.functions)
     for owner in owners:
         for variable in owner.variables:
@@ -80,7 +80,7 @@ def _initialisers(module: ParsedModule) -> Iterator[InvalidInstructionError]:
 
 
 def _parameters(module: ParsedModule, function: Function) -> Iterator[InvalidInstructionError]:
-    """The size of a kernel's parameter space."""
+    """The error of a kernel whose parameter space is too large."""
     if not function.is_entry or not function.params:
         return
     large = module.version >= (8, 1) and module.target.number >= 70
@@ -115,7 +115,7 @@ def _function(module: ParsedModule, function: Function) -> Iterator[InvalidInstr
 def check_instruction(
     module: ParsedModule, function: Function, instruction: Instruction
 ) -> Iterator[InvalidInstructionError]:
-    """What is wrong with one instruction: its name, its target and version, or else its operands."""
+    """Errors of one instruction: its name, its target and version, or otherwise its operands."""
     form = instruction.found
     if isinstance(form, Form):
         wrong = unavailable(form, instruction.modifiers, module.target, module.version)
@@ -129,7 +129,9 @@ def check_instruction(
 
 
 def _selected(instruction: Instruction, form: Form) -> list[OperandProblem]:
-    """Selectors and signs of registers that no operand takes; where one may stand, its check says which."""
+    """Problems of selectors and signs at registers where no operand accepts them. Where an operand accepts some, its own check
+    reports.
+    """
     problems: list[OperandProblem] = []
     for n, operand in enumerate(instruction.operands):
         if isinstance(operand, Immediate) or (isinstance(operand, Reg) and not operand.component and not operand.negated):

@@ -1,8 +1,8 @@
 """The compiled twin of fused dot products: loops over packed operands (idea and layouts: plan.py).
 
-`core` runs with the rounding mode set to toward zero; functions that need round-to-nearest set it for themselves and
-are never inlined. Between chunks the accumulator is a row-major tile of f32 values on the stack, its sign turned if the
-products' sign is (zeros are +0 either way), so that no kernel needs to know of negation.
+`core` runs with the rounding mode set to toward zero; functions that need round-to-nearest set it themselves and are never
+inlined. Between chunks the accumulator is a row-major tile of f32 values on the stack. Its sign is flipped if the products are
+negated (zeros are +0 in both cases), so that no kernel handles negation.
 """
 
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
@@ -26,9 +26,9 @@ CORE_POINTERS = 5  # parameters of `core` behind the flags, all of which may be 
 
 
 def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
-    """Chunk number `which` of the instruction for `rows` rows of a tile, two at a time: state -> state.
+    """A function that computes chunk number `which` of an instruction for `rows` rows of a tile, two at a time: state -> state.
 
-    The last of an odd number of rows goes twice. While a pair is multiplied, the exponents of the next are looked at.
+    The last of an odd number of rows is computed twice. While a pair is multiplied, the exponents of the next pair are read.
     """
     row_bytes, vectors, length = plan.b_row(columns), columns // 16, plan.length
     width = 16 // strips()
@@ -37,7 +37,7 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
     first, stride = plan.order[-1][0] // max(1, len(plan.order) - 1), plan.order[0][2] // 2
 
     def places(b: Value, indices: list[Value], j: Value, u: int) -> list[Value]:
-        """The rows of B that product j + u takes for each row of A."""
+        """The rows of B that product j + u uses for each row of A."""
         if not plan.sparse:
             return [b + (j * stride + u) * row_bytes] * len(indices)
         return [b + i64(index[j * stride + u]) * row_bytes for index in indices]
@@ -59,7 +59,7 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
             look(largest, rows, b, indices, j, u, loop)
 
     def found(largest: Slots) -> list[Value]:
-        """Of both rows, all bytes."""
+        """The largest codes of both rows, in all bytes."""
         return joined(largest.get(), pieces)
 
     def multiply(rows: list[TileRow], b: Value, indices: list[Value], j: Value, u: int, loop: Pass) -> None:
@@ -137,9 +137,9 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
 
 
 def block_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
-    """Up to ROWS rows by `columns` columns, over instructions `begin` to `end`.
+    """A function for up to ROWS rows by `columns` columns, over instructions `begin` to `end`.
 
-    steps_a, steps_b: of each instruction its packed A and B, or null; a_at, b_at: where rows and columns begin in them.
+    steps_a, steps_b: packed A and B of each instruction, or null; a_at, b_at: offsets of rows and columns in them.
     """
     chunk = chunk_function(plan, f"{name}_{columns}_chunk", columns, slow)
     row_bytes, kk = plan.b_row(columns), plan.k
@@ -206,9 +206,10 @@ N_STEP = 128
 
 
 def core_function(plan: Plan, name: str) -> Native:
-    """D = A B + C over packed operands. The index is only read by sparse plans: dense k of each element of A.
+    """A function that computes D = A B + C from packed operands. Only sparse plans read the index: the dense k of each element
+    of A.
 
-    steps_a, steps_b: of each instruction its packed A and B, instead of a and b; or null.
+    steps_a, steps_b: packed A and B of each instruction, instead of a and b; or null.
     """
     slow = slow_function(plan, f"{name}_slow")
     wide = block_function(plan, f"{name}_block", WIDE_COLUMNS, slow)
@@ -265,7 +266,7 @@ def core_function(plan: Plan, name: str) -> Native:
 
 
 def dot_function(plan: Plan, name: str) -> Native:
-    """The whole product, with the rounding mode of the core set and set back."""
+    """A function that sets the rounding mode of the core, computes the whole product, and restores the mode."""
     inner = core_function(plan, name)
 
     def dot(a: ptr, b: ptr, c: ptr, ldc: i64, d: ptr, ldd: i64, m: i64, n: i64, k: i64, flags: i64) -> None:
@@ -301,8 +302,9 @@ def dot_function(plan: Plan, name: str) -> Native:
 
 
 def steps_function(plan: Plan, name: str, dot: str) -> Native:
-    """The products of `count` instructions, D of one C of the next, each with its packed A and B: the accumulator stays where it
-    is between them. Not of sparse or scaled plans. dot: the name of the plan's `dot`."""
+    """A function for the products of `count` instructions, where D of one is C of the next and each has its own packed A and B:
+    the accumulator stays in place between them. Not for sparse or scaled plans. dot: the name of the plan's `dot`.
+    """
     inner, kk = core_function(plan, dot), plan.k
 
     def dot_steps(

@@ -1,4 +1,4 @@
-"""Calls of functions that CUDA's runtime has: printf and a failing assert."""
+"""Calls of functions of CUDA's runtime: printf and a failing assert."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def builtin_name(ins: Instruction, module: ParsedModule) -> str | None:
 
 
 def builtin_abi(function: Function) -> Abi:
-    """Where its result lies, as for any other function: behind the caller's local memory."""
+    """The place of its result: behind the caller's local memory, as for any other function."""
     return abi_of(function.returns, function.params)
 
 
 def call_builtin(e: Emitter, ins: Instruction, name: str) -> None:
-    """End a block by such a call, of a function that is declared as CUDA has it (program/runnable.py)."""
+    """End a block by a call of a function of CUDA's runtime, whose declaration program/runnable.py has checked."""
     function = must_be(e.kernel.module.function(name), Function)
     _, arguments = call_operands(ins)
     values = [_argument(e, a) for a in arguments[:2]]

@@ -1,4 +1,6 @@
-"""Groups of mma (program/products.py): operands are taken where an instruction stands, all is done where the last one stands."""
+"""Groups of mma (program/products.py): operands are collected at each instruction's place, and all products are computed at the
+place of the last.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ Places = NDArray[np.int64]
 
 @dataclass
 class Share:
-    """What an instruction is of its group: in which tile, at which row, column and step."""
+    """An instruction's part of its group: tile, row, column and step."""
 
     pending: PendingGroup
     tile: int
@@ -43,8 +45,9 @@ class Share:
 
 @dataclass
 class PendingGroup:
-    """A group while its block is written. at: of each tile the places of the registers of a, b, c, d. used: bytes of the block's
-    own memory that it has."""
+    """A group while its block is written. at: places of the registers of a, b, c, d for each tile. used: bytes of the block's
+    own memory that it uses.
+    """
 
     group: ProductGroup
     last: Instruction
@@ -53,7 +56,7 @@ class PendingGroup:
 
 
 def _count(form: Form, name: str) -> tuple[int, int]:
-    """Registers of an operand, and bits of one."""
+    """(registers of an operand, bits of a register)."""
     if name not in "abcd":  # metadata, scale factors
         return 1, 32
     f = fragment(form, name)
@@ -75,7 +78,9 @@ def _bytes(pending: PendingGroup) -> int:
 
 
 def joins(ins: Instruction) -> bool:
-    """Whether an instruction may be done with others: selectors of scale factors in registers are read where it stands."""
+    """Whether an instruction may be computed with others. Selectors of scale factors must be constants, since registers are
+    read at the instruction's place.
+    """
     form = ins.form
     if not (ins.effects.multiplies and widens(form)):
         return False
@@ -119,7 +124,7 @@ def prepare(e: Emitter) -> None:
 
 
 def join(e: Emitter, ins: Instruction) -> bool:
-    """Take the operands of an instruction that belongs to a group; False for one that does not."""
+    """Collect the operands of an instruction that belongs to a group; False for other instructions."""
     share = e.shares.get(id(ins))
     if share is None:
         return False
@@ -154,7 +159,7 @@ def _at(e: Emitter, offset: int, bits: int) -> Value:
 
 
 def _taken(e: Emitter, pending: PendingGroup, form: Form, name: str, operand: Operand) -> list[int]:
-    """Where the registers of an operand lie: in the register file, or now in memory of the block's own."""
+    """Places of an operand's registers: in the register file, or copied to the block's own memory."""
     bits = _count(form, name)[1]
     ty = storage_type(f"b{bits}")
     out = []
@@ -169,7 +174,7 @@ def _taken(e: Emitter, pending: PendingGroup, form: Form, name: str, operand: Op
 
 
 def _given(e: Emitter, pending: PendingGroup, form: Form, operand: Operand) -> list[int]:
-    """Where the registers of D shall lie."""
+    """Places to which the registers of D are written."""
     bits = _count(form, "d")[1]
     places = [e.place_then(o.name, bits) if isinstance(o, Reg) else None for o in elements(operand)]
     return [OWN | _room(pending, bits) if place is None else place for place in places]
@@ -182,7 +187,7 @@ def _keep(product: Wide, tables: MatrixTables) -> np.ndarray:
 
 
 def _finish(e: Emitter, pending: PendingGroup) -> None:
-    """The products, and D of each chain's last."""
+    """Write the call that computes the products, and read D of each chain's last product."""
     group, body = pending.group, e.block.body
     bits = _count(group.form, "d")[1]
     scratch = cast_ptr(Cta, e.warp("cta")).field("scratch")

@@ -17,7 +17,9 @@ from mmulator.ptx.tree import Instruction
 
 @means("setmaxnreg")
 def setmaxnreg(e: Emitter, ins: Instruction) -> None:
-    """No value changes; an increase waits for registers that others release, and ends a block of code."""
+    """Change the number of registers; no value changes. An increase waits for registers that others release, and ends
+    a block.
+    """
     if "dec" in ins.modifiers:
         e.call(rt.release_registers, e.w, e.mask, count_of(ins), e.site)
         return
@@ -28,12 +30,12 @@ def setmaxnreg(e: Emitter, ins: Instruction) -> None:
 
 @means("pmevent", "brkpt")
 def nothing(e: Emitter, ins: Instruction) -> None:
-    """No effect on any value."""
+    """Write nothing: the instruction has no effect on values."""
 
 
 @means("nanosleep")
 def nanosleep(e: Emitter, ins: Instruction) -> None:
-    """No effect on any value either, but it is somebody else's turn."""
+    """Let another warp run; no value changes."""
     e.call(fall_asleep, e.w, e.mask)
 
 

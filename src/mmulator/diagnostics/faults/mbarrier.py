@@ -1,4 +1,4 @@
-"""Misuse of mbarriers as sentences, and deadlocks of threads that wait at them: for what, what is missing, who was last."""
+"""Misuse of mbarriers, and deadlocks of threads that wait at mbarriers, as sentences: what is missing, and who arrived last."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mmulator.native.state import FaultKind
 from mmulator.numerics.mbarrier import MOST, MOST_V1
 
 _MBARRIER = "(PTX ISA 9.1, Parallel Synchronization and Communication Instructions: mbarrier)"
-_SENTENCES = 8  # mbarriers that a deadlock tells of in full
+_SENTENCES = 8  # mbarriers that the report of a deadlock describes
 
 
 # misuse -------------------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ KINDS = frozenset(_KINDS)
 
 
 def describe_mbarrier(grid: Grid, cta: ResidentCta, kind: FaultKind, who: str) -> ExecutionFault:
-    """A fault of these kinds. who: the thread."""
+    """The exception for a fault at an mbarrier. kind: the kind of fault. who: the thread, in words."""
     state = cta.state
     ins = grid.kernel.sites[int(state["fault_site"])]
     k = known(cta.resident, on_host(cta.resident, int(state["fault_address"])))
@@ -94,7 +94,9 @@ def describe_mbarrier(grid: Grid, cta: ResidentCta, kind: FaultKind, who: str) -
 
 # deadlocks ----------------------------------------------------------------------------------------------------------
 def describe_waits(grid: Grid, resident: Resident, found: Sequence[tuple[ResidentCta, list[LaneGroup]]]) -> ExecutionFault:
-    """Nobody can go on, and some wait at mbarriers. found: of each CTA of the cluster where its lanes are."""
+    """The exception for a deadlock in which some threads wait at mbarriers. found: groups of lanes for each CTA of the
+    cluster.
+    """
     waits = [g for _, gs in found for g in gs if g.mbarrier is not None]
     awaited = list({g.mbarrier.at: g for g in waits if g.mbarrier is not None}.values())
     awaited.sort(key=lambda g: g.mbarrier.untold if g.mbarrier is not None else 0)
@@ -122,7 +124,7 @@ def _last(k: MbarrierState, here: ResidentCta) -> str:
 
 
 def missing_text(k: MbarrierState) -> str:
-    """`1 of 4 arrivals is missing, all 512 expected bytes came`"""
+    """What a phase of an mbarrier lacks: `1 of 4 arrivals is missing, all 512 expected bytes came`."""
     word, parts = k.word, []
     if word.pending:
         parts.append(f"{word.pending} of {_plural(_size(k), 'arrival')} {'is' if word.pending == 1 else 'are'} missing")
@@ -140,7 +142,7 @@ def missing_text(k: MbarrierState) -> str:
 
 
 def _account(g: LaneGroup, blocks: int) -> str:
-    """What is missing at an mbarrier, who was last, and what is under way for it."""
+    """The state of an mbarrier in words: what is missing, the last events, and the operations under way for it."""
     k, here = g.mbarrier, g.cta
     assert k is not None and here is not None
     word = k.word
@@ -159,7 +161,7 @@ def _account(g: LaneGroup, blocks: int) -> str:
 
 
 def _size(k: MbarrierState) -> int:
-    """Arrivals of a phase, as far as the word says."""
+    """Number of arrivals that a phase expects, as far as the mbarrier's word tells."""
     return max(k.word.expected, k.word.pending)
 
 
@@ -172,14 +174,14 @@ def _when(what: str, k: MbarrierState, event: MbarrierEvent | None, here: Reside
 
 # what is likely wrong -----------------------------------------------------------------------------------------------
 def likely(g: LaneGroup) -> tuple[str, str]:
-    """(kind, sentence) of the mistake that an mbarrier's state tells of, or nothing."""
+    """The probable mistake behind an mbarrier's state, as (kind, sentence); two empty texts if the state suggests none."""
     k, here = g.mbarrier, g.cta
     assert k is not None and here is not None
     return next(((find.__name__, text) for find in _LIKELY if (text := find(k, here))), ("", ""))
 
 
 def _other_block(k: MbarrierState, here: ResidentCta) -> str:
-    """The mbarrier at the same place of another block has what this one lacks."""
+    """A sentence if the mbarrier at the same place in another block received what this mbarrier lacks."""
     for cta in here.resident.each():
         if cta.rank == k.cta.rank or k.arrived_now or k.came:
             continue

@@ -1,4 +1,4 @@
-"""Faults of tensor copies as sentences: what the copy is, what its map says, what the map or the memory lacks."""
+"""Faults of tensor copies as sentences: the copy, the contents of its tensor map, and what the map or the memory lacks."""
 
 from __future__ import annotations
 
@@ -31,14 +31,21 @@ def is_tensor_copy(ins: Instruction) -> bool:
 
 
 def describe(cta: ResidentCta, ins: Instruction, kind: FaultKind, who: str, name: Callable[[int], str]) -> ExecutionFault:
-    """The fault of a tensor copy. who: which thread. name: what an address leads to, in words."""
+    """The exception for a fault of a tensor copy.
+
+    cta: the block of the thread that issued the copy.
+    ins: the instruction.
+    kind: the kind of fault.
+    who: the thread, in words.
+    name: a function from an address to words.
+    """
     copy = _Copy(cta, ins, name)
     text, rule, hint = (_of_map if kind == FaultKind.TENSOR_MAP or copy.is_of_map else _of_memory)(copy, kind)
     return ExecutionFault(f"{text}, in {who}", span=ins.span, rule=rule, hint=hint)
 
 
 class _Copy:
-    """What is known of a copy that failed. at: of its map. place: of its box, in shared memory."""
+    """Facts about a copy that failed. at: address of its tensor map. place: address of its box in shared memory."""
 
     def __init__(self, cta: ResidentCta, ins: Instruction, name: Callable[[int], str]) -> None:
         state = cta.state
@@ -51,7 +58,7 @@ class _Copy:
 
     @property
     def is_of_map(self) -> bool:
-        """Whether the map itself cannot be read."""
+        """Whether the fault is that the tensor map cannot be read."""
         return (self.address, self.bytes) == (self.at, BYTES)
 
     @property
@@ -67,7 +74,9 @@ class _Copy:
 
     @property
     def says(self) -> str:
-        """`its map says: f16 at byte 0 of argument 0 (x), which has 4096, sizes (64, 32), strides (128) bytes, box (16, 8)`."""
+        """The tensor map in words: `its map says: f16 at byte 0 of argument 0 (x), which has 4096, sizes (64, 32), strides
+        (128) bytes, box (16, 8)`.
+        """
         m = self.map
         if m is None:
             return "its map cannot be read"

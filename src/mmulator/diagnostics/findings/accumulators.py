@@ -1,4 +1,4 @@
-"""Sentences about wgmma's registers in flight, and the memory that finding them needs."""
+"""Sentences about wgmma's registers in flight, and the memory that native code needs to find misuse of them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ from mmulator.sanitizer.checks.accumulators import (
 
 # memory -------------------------------------------------------------------------------------------------------------
 def memory(resident: Resident) -> Sequence[np.ndarray] | None:
-    """Of each warp of a resident cluster; None for a kernel without wgmma."""
+    """Memory of the checks of wgmma's registers for a resident cluster: a state for each warp first; None if the kernel has no
+    wgmma.
+    """
     kernel = resident.grid.kernel
     if WGMMA not in kernel.queues:
         return None
@@ -57,14 +59,14 @@ def memory(resident: Resident) -> Sequence[np.ndarray] | None:
 
 # sentences ----------------------------------------------------------------------------------------------------------
 def _register(wgmma: Instruction, word: int) -> str:
-    """The register at a place of its D or A."""
+    """Name of the register at a word of a wgmma's D or A."""
     names = list(registers_of(wgmma.operands[1 if word >> PLACE_BITS == IN_A else 0]))
     place = word & ((1 << PLACE_BITS) - 1)
     return names[place] if place < len(names) else names[0]
 
 
 def _group(c: FindingContext) -> str:
-    """Why a wgmma is in flight, and what would cover it."""
+    """Why a wgmma is still in flight, and which instruction would wait for it."""
     _, group, since, *_ = c.words
     if group == UNCOMMITTED:
         return "no wgmma.commit_group has made it part of a group"
@@ -72,7 +74,7 @@ def _group(c: FindingContext) -> str:
 
 
 def _wgmma(c: FindingContext) -> Instruction:
-    """The wgmma that it is against."""
+    """The wgmma with which the instruction of a finding conflicts."""
     ins = c.other
     assert ins is not None
     return ins

@@ -1,4 +1,6 @@
-"""Sentences about who must execute an instruction together."""
+"""Sentences about threads that must execute an instruction together, and the memory that native code needs to find
+them apart.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,9 @@ def _has_steps(kernel: CompiledKernel) -> bool:
 
 
 def of_cluster(resident: Resident) -> np.ndarray | None:
-    """Memory for what the warpgroups of a cluster have executed, where the kernel has wgmma or setmaxnreg."""
+    """Memory for the instructions that the warpgroups of a cluster have executed; None if the kernel has neither wgmma nor
+    setmaxnreg.
+    """
     shape, kernel = resident.grid.shape, resident.grid.kernel
     if not kernel.once(_has_steps):
         return None
@@ -95,7 +99,7 @@ def _has_barriers(kernel: CompiledKernel) -> bool:
 
 
 def of_barriers(resident: Resident) -> np.ndarray | None:
-    """Memory for what the lanes of a cluster's warps have to do with barriers, where some of the kernel's are aligned."""
+    """Memory for the barriers that lanes of a cluster have skipped; None if the kernel has no aligned barrier."""
     shape, kernel = resident.grid.shape, resident.grid.kernel
     return np.zeros(shape.warps * shape.cluster_size, Skipping.numpy_dtype()) if kernel.once(_has_barriers) else None
 
@@ -112,7 +116,7 @@ def _resize(grid: Grid, cta: ResidentCta) -> Rule:
 
 
 def _incomplete_group(grid: Grid, cta: ResidentCta) -> Rule | None:
-    """None where it was found that the warps went different ways."""
+    """The rule that an incomplete warpgroup breaks; None if the sanitizer has already found that its warps diverged."""
     return None if int(cta.state["fault_words"][0]) else INCOMPLETE
 
 

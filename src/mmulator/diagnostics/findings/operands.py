@@ -209,7 +209,7 @@ _GOES_ON = {
 
 
 def _forgiven(c: FindingContext) -> tuple[str, str]:
-    """The message and the place of an access that faults in a launch that goes on (keep_going)."""
+    """The message and the place of an access that failed in a launch that continues after faults (keep_going)."""
     from mmulator.diagnostics.faults import describe as faults
     from mmulator.diagnostics.faults import memory as faults_memory
 
@@ -236,7 +236,7 @@ SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
 
 # faults -------------------------------------------------------------------------------------------------------------
 def _mismatch(grid: Grid, cta: ResidentCta) -> Rule:
-    """Of warps that differ in an operation of wgmma: other instructions, or other operands of one."""
+    """The rule that the warps of a warpgroup break: they executed different instructions, or one with different operands."""
     first, number = int(cta.state["fault_warp"]) // 4 * 4, int(cta.state["fault_address"])
     sites = {int(cta.operation(WGMMA, warp, number)["site"]) for warp in range(first, first + 4)}
     return DIVERGED if len(sites) > 1 else WGMMA_OPERAND

@@ -1,4 +1,4 @@
-"""Sentences about the generic and the asynchronous proxy, and memory for what is known of asynchronous operations."""
+"""Sentences about the generic and the asynchronous proxy, and memory for records of asynchronous operations."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from mmulator.sanitizer.shadow.records import Met
 
 
 def of_launch(grid: Grid) -> np.ndarray:
-    """Of each cluster, whether it has fenced global memory for the asynchronous proxy."""
+    """A byte for each cluster: whether it has executed a proxy fence for global memory."""
     return np.zeros(grid.shape.clusters, np.uint8)
 
 
 def memory(resident: Resident) -> Sequence[np.ndarray]:
-    """sanitizer/checks/proxy_state.py"""
+    """Memory of a resident cluster for sanitizer/checks/proxy_state.py."""
     warps = len(resident.warps)
     stride, lanes = -(-warps // resident.size // 4), warps * LANES
     groups = stride * resident.size
@@ -42,7 +42,9 @@ def _other(c: FindingContext) -> str:
 
 
 def _fence_missing(c: FindingContext) -> str:
-    """With a fence for another state space, if there is one between the two in the text."""
+    """The message of a missing proxy fence; it names a fence for another state space if one lies between the accesses in the
+    text.
+    """
     said = f"bytes that {_other(c)} wrote are read through the asynchronous proxy with no fence.proxy.async between"
     shared = int(c.entry["at"]) >> SLOT_SHIFT == SLOT_SHARED
     begin, end = c.other.span.start if c.other is not None else 0, c.instruction.span.start

@@ -1,4 +1,4 @@
-"""Sentences about accesses that nothing orders."""
+"""Sentences about races: accesses to memory without an order between them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def _does(flags: int) -> str:
 
 
 def _race(c: FindingContext) -> str:
-    """`st.shared.f32 writes bytes that ld.shared.f32 reads, and nothing orders the two`"""
+    """The message of a race with a placeholder for the missing order: `st.shared.f32 writes bytes that ld.shared.f32 reads, and
+    {}`.
+    """
     word = c.words[0]
     now, before = word >> 32 & 0x7FFFFFFF, word & 0xFFFFFFFF
     return f"{c.instruction.mnemonic} {_does(now)} bytes that {_other(c)} {_does(before)}, and {{}}"
@@ -40,7 +42,7 @@ def _sentence(missing: str) -> Callable[[FindingContext], Said]:
 
 
 def _near(c: FindingContext, said: str) -> Said:
-    """The message and hint of a race; an operation that nearly orders the two accesses is named, and mended first."""
+    """The message and hint of a race. If an operation almost orders the two accesses, both name it."""
     what, mend = nearly(c)
     hint = BY_NUMBER[int(c.entry["rule"])].hint
     word = c.words[0]
@@ -57,7 +59,9 @@ def _near(c: FindingContext, said: str) -> Said:
 
 
 def _of_block(c: FindingContext) -> Said:
-    """Named as such where the write was the later one in this run, and not the first there."""
+    """The message and hint of a race between threads of a block; a repeated write that came second is called an overwritten
+    buffer.
+    """
     said = _race(c).format("no barrier lies between")
     return _near(c, f"buffer overwritten while it may still be read: {said}" if c.words[0] >> AGAIN else said)
 
@@ -67,7 +71,7 @@ def _copies(ins: Instruction) -> bool:
 
 
 def _of_copy(said: str) -> Callable[[FindingContext], str]:
-    """The words of a race between an access and a cp.async, either of which may be where it was found."""
+    """A function that writes the message of a race between an access and a cp.async, whichever of the two was found second."""
 
     def sentence(c: FindingContext) -> str:
         access, copy = c.instruction.mnemonic, _other(c)

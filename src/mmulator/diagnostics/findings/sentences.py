@@ -1,4 +1,4 @@
-"""Entries of the workers' tables to findings, each rule with a sentence of its topic."""
+"""Findings from the entries in the workers' tables: the topic of a rule writes the sentence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SENTENCES: dict[int, Sentence] = {number: s for topic in _TOPICS for number, s i
 
 
 def finding(grid: Grid, entry: Any, count: int) -> Finding:
-    """One entry in words."""
+    """The finding of an entry. count: how often it happened."""
     context = FindingContext(grid, entry)
     rule = BY_NUMBER[int(entry["rule"])]
     said = SENTENCES[rule.number](context)
@@ -33,7 +33,9 @@ def finding(grid: Grid, entry: Any, count: int) -> Finding:
 
 
 def findings_of(grid: Grid, entries: Iterable[Any]) -> tuple[Finding, ...]:
-    """Of all workers, the same of several as one, in the order of rules and of the text."""
+    """Findings from the entries of all workers, in the order of rules and of the text. Entries of one rule at the same
+    instructions become one finding with their sum.
+    """
     counts: dict[tuple[int, int, int], int] = {}
     first: dict[tuple[int, int, int], Any] = {}
     for entry in entries:

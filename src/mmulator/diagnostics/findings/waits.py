@@ -1,4 +1,4 @@
-"""Threads that wait for ever, as findings: for what, since which phase, and who should have come."""
+"""Findings about threads that wait for ever: what they wait for, since which phase, and which threads should have arrived."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ Everywhere = Sequence[tuple[ResidentCta, Sequence[LaneGroup]]]
 
 
 def of_deadlock(grid: Grid, resident: Resident, error: ExecutionFault) -> tuple[Finding, ...]:
-    """One for each mbarrier that is awaited for ever; of other waits one for what the error names."""
+    """Findings from a deadlock: one for each mbarrier with waiting threads; if there is none, one for the wait that the error
+    names.
+    """
     every = [(c, groups(grid, c)) for c in resident.each()]
     sleepers: dict[int, list[tuple[ResidentCta, LaneGroup]]] = {}
     for cta, found in every:
@@ -56,7 +58,9 @@ def of_deadlock(grid: Grid, resident: Resident, error: ExecutionFault) -> tuple[
 
 
 def _telling(at: Sequence[tuple[ResidentCta, LaneGroup]]) -> int:
-    """An mbarrier at which something came that does not fit comes before one that nobody came to, which mostly waits for it."""
+    """Sort key of an mbarrier with waiting threads: an mbarrier that received something unexpected comes first, since one
+    without arrivals mostly waits for it.
+    """
     k = at[0][1].mbarrier
     assert k is not None
     return k.untold
@@ -67,7 +71,7 @@ def _finding(
     hint: str | None = None,
 ) -> Finding:
     if where:
-        message = message.removesuffix(f"; {where}")  # it is said once
+        message = message.removesuffix(f"; {where}")  # not twice in one finding
     return Finding(
         rule.name, str(rule.severity), message, ins.mnemonic, location(ins), ins.span.brief, threads, where, conflict, grid.seed,
         1, spoken(hint or rule.hint, ins.span), span=ins.span,
@@ -75,7 +79,7 @@ def _finding(
 
 
 def _rule(g: LaneGroup) -> Rule:
-    """Of a wait that is not for an mbarrier."""
+    """The rule for a group of lanes that waits, but not at an mbarrier."""
     if g.state == "barrier":
         return waits.AT_BARRIER
     ins = g.instruction
@@ -100,7 +104,7 @@ def _place(grid: Grid, cta: ResidentCta, g: LaneGroup) -> Place | None:
 
 
 def _missing(grid: Grid, every: Everywhere, named: Sequence[tuple[ResidentCta, LaneGroup]]) -> Place | None:
-    """Where threads are that have not come to a barrier: those of the same block first."""
+    """The place of a thread that has not arrived at a barrier; threads of the same block are preferred."""
     first = named[0][0].rank
     here = {(c.rank, g.warp, g.lanes) for c, g in named}
     others = sorted(
@@ -110,7 +114,7 @@ def _missing(grid: Grid, every: Everywhere, named: Sequence[tuple[ResidentCta, L
 
 
 def _elsewhere(grid: Grid, cta: ResidentCta, every: Everywhere, held: LaneGroup) -> Place | None:
-    """Where other lanes of the warp are, or other warps of the block."""
+    """The place of other lanes of the waiting warp, or of other warps of its block."""
     own = [g for c, gs in every if c.rank == cta.rank for g in gs if (g.warp, g.lanes) != (held.warp, held.lanes)]
     own.sort(key=lambda g: (g.instruction is held.instruction, g.warp != held.warp))
     return _place(grid, cta, own[0]) if own else None
@@ -118,7 +122,7 @@ def _elsewhere(grid: Grid, cta: ResidentCta, every: Everywhere, held: LaneGroup)
 
 # mbarriers ----------------------------------------------------------------------------------------------------------
 def _at_mbarrier(grid: Grid, every: Everywhere, at: Sequence[tuple[ResidentCta, LaneGroup]]) -> Iterator[Finding]:
-    """Of one that is awaited: the wait; bytes that never come, or that nobody expects, where they were expected or copied."""
+    """Findings about an mbarrier with waiting threads: the wait itself, and bytes that never come or that are not expected."""
     cta, g = at[0]
     k, ins = g.mbarrier, g.instruction
     assert k is not None and ins is not None
@@ -132,7 +136,9 @@ def _at_mbarrier(grid: Grid, every: Everywhere, at: Sequence[tuple[ResidentCta, 
 
 
 def bytes_finding(grid: Grid, rule: Rule, k: MbarrierState, event: MbarrierEvent) -> Finding:
-    """Bytes of a phase that does not end: where they were expected last, or who issued what brought some last."""
+    """The finding about bytes that keep a phase open. event: where bytes were last expected, or where the last bytes were
+    issued.
+    """
     name = k.name(event.cta)
     if rule is mbarriers.BYTES_MISSING:
         message = f"{k.word.bytes} of {k.expected} bytes that are expected in {k.phase_text} of {name} never come"
@@ -151,7 +157,7 @@ def _of_event(grid: Grid, event: MbarrierEvent) -> Place:
 
 
 def _who(grid: Grid, every: Everywhere, k: MbarrierState, here: ResidentCta) -> str:
-    """Who arrived last, and where that thread is now; or which instructions could."""
+    """Who arrived last at an mbarrier and where that thread is now; without an arrival, the instructions that could arrive."""
     if k.arrived is None:
         found = arrivers(grid, k)
         if k.counts_copies:
@@ -168,7 +174,7 @@ def _who(grid: Grid, every: Everywhere, k: MbarrierState, here: ResidentCta) -> 
 
 
 def _could(grid: Grid, k: MbarrierState) -> Place | None:
-    """The first instruction of the text that could arrive there."""
+    """The first instruction in the text that could arrive at the mbarrier, as a place."""
     found = arrivers(grid, k)
     return Place(found[0].mnemonic, location(found[0]), found[0].span.brief, "no thread has", found[0].span) if found else None
 
@@ -178,7 +184,7 @@ _CLOCKS = ("clock", "globaltimer")
 
 
 def of_livelock(grid: Grid, resident: Resident) -> tuple[Finding, ...]:
-    """One for each place in memory that threads of a cluster poll, or for the first of those that only run."""
+    """Findings from a livelock: one for each instruction at which threads of a cluster poll memory or loop."""
     found: dict[str, Finding] = {}
     for cta in resident.each():
         for g in groups(grid, cta):
@@ -204,7 +210,7 @@ def _loop(grid: Grid, resident: Resident, cta: ResidentCta, g: LaneGroup, at: In
 
 
 def of_cluster(resident: Resident) -> Sequence[np.ndarray] | None:
-    """Memory of native code (sanitizer/checks/waits.py)."""
+    """Memory of a resident cluster for sanitizer/checks/waits.py."""
     if resident.grid.kernel.once(_reads_clock):
         return None
     head, table = np.zeros(1, Stillness.numpy_dtype()), np.zeros(len(resident.warps), LOOK)

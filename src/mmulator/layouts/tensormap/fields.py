@@ -1,7 +1,7 @@
-"""Where the 128 bytes of a tensor map keep what: bits of 32-bit words, as data.
+"""The format of the 128 bytes of a tensor map, as data: the bits of 32-bit words in which each number lies.
 
-Read off an NVIDIA H100 and H200 by changing one argument of cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col at a time,
-and from the machine code that ptxas makes of tensormap.replace; no document has them.
+Found on an NVIDIA H100 and H200 by changing one argument of cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col at a time, and
+in the machine code that ptxas generates for tensormap.replace; no document describes them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ MOST_RANK = 5
 
 @dataclass(frozen=True)
 class BitRange:
-    """Bits of one 32-bit word. low: the bit of the stored number that is the first of them."""
+    """Bits of one 32-bit word that store a part of a number.
+
+    word: index of the word.
+    shift: lowest bit in the word.
+    width: number of bits.
+    low: lowest bit of the stored number in this part.
+    """
 
     word: int
     shift: int
@@ -32,7 +38,7 @@ class BitRange:
 
 @dataclass(frozen=True)
 class StoredField:
-    """A number in a map. What is stored is value / unit - less, in one or more parts; signed: in two's complement."""
+    """A number in a map, stored in one or more parts as value / unit - less. signed: whether it is in two's complement."""
 
     parts: tuple[BitRange, ...]
     unit: int = 1
@@ -44,7 +50,7 @@ class StoredField:
         return sum(part.width for part in self.parts)
 
     def put(self, words: MutableSequence[int], value: int) -> None:
-        """Write a value into the words; bits beyond the field's are lost, as they are on hardware."""
+        """Write a value into the words; bits beyond the field are lost, as on hardware."""
         stored = value // self.unit - self.less
         for p in self.parts:
             words[p.word] = words[p.word] & ~(p.mask << p.shift) | (stored >> p.low & p.mask) << p.shift
@@ -66,7 +72,7 @@ RANK = _one(2, 4, 3, less=1)
 # Four bits of a number and, as its bit 4, that elements are rounded to tf32: `types.py` has the numbers.
 ELEMENT_TYPE = StoredField((BitRange(2, 7, 4), BitRange(2, 16, 1, 4)))
 INTERLEAVE = _one(2, 11, 2)
-# 96B swizzling (sm_103a) is number 4, whose bit lies apart.
+# 96B swizzling (sm_103a) is number 4, whose third bit is in a separate place.
 SWIZZLE = StoredField((BitRange(2, 13, 2), BitRange(2, 22, 1, 2)))
 FILL_NAN = _one(2, 15, 1)
 L2_PROMOTION = _one(2, 17, 2)

@@ -21,8 +21,8 @@ from mmulator.ptx.tree import Function, Instruction, Reg
 def contract(function: Function) -> Function:
     """The function with each `add` or `sub` that ptxas fuses replaced by `fma.rn` of the same `.ftz` and `.sat`.
 
-    The `mul` stays; where nothing reads it any more, compilation drops it. New registers have names that PTX cannot
-    write. Pure, and linear in the size of the function.
+    The `mul` stays; compilation drops it if nothing reads it. New registers have names that PTX cannot write. The function is
+    pure, and takes time linear in the size of its argument.
     """
     instructions = [s for s in function.body if isinstance(s, Instruction)]
     if not any(map(is_product, instructions)) or not any(is_sum(i) or may_scale(i) for i in instructions):
@@ -34,7 +34,7 @@ def contract(function: Function) -> Function:
 
 
 class Finder(FunctionFacts):
-    """Who reads which product, and which of its two operands a sum takes."""
+    """The choice of the operand that each sum fuses with, from the readers of each product."""
 
     def __init__(self, function: Function) -> None:
         super().__init__(function)
@@ -43,8 +43,9 @@ class Finder(FunctionFacts):
     def choose(self) -> dict[int, int]:
         """Sum -> the operand (0 or 1) whose product it takes.
 
-        First products that are read once, then the others; a sum of two products takes the one read less often, then
-        the first. A product is given up once a sum has taken its other operand, which leaves this one to be added.
+        Products that are read once come first, then the others; a sum of two products takes the product that is read less
+        often, or else the first. A product is given up once a sum has taken its other operand, because then this product is
+        added.
         """
         fused: dict[int, int] = {}
         sums = [n for _, n in self.order if n in self.sums]
@@ -72,7 +73,7 @@ class Finder(FunctionFacts):
         return fused
 
     def choose_scalings(self, fused: Mapping[int, int]) -> dict[int, tuple[Multiplication, int]]:
-        """Of products by a power of two those that become one with the product they scale: only they read it."""
+        """The products by a power of two that are fused with the product which they scale: they must be its only reader."""
         gone = {held.product.at for n, j in fused.items() if (held := self.sums[n][j]) is not None}
         chosen: dict[int, tuple[Multiplication, int]] = {}
         for n, (product, power) in self.scalings.items():
@@ -81,7 +82,7 @@ class Finder(FunctionFacts):
         return chosen
 
     def _matches(self, n: int, product: Multiplication) -> bool:
-        """Can this sum be one instruction with that product? In another region if that needs no more registers."""
+        """Whether this sum can be fused with that product; across regions only if this needs no more registers."""
         form = self.instruction(n).form
         here, there = self.regions.place[n], self.regions.place[product.at]
         near = here[0] == there[0] and there < here
@@ -91,7 +92,7 @@ class Finder(FunctionFacts):
         )  # fmt: skip
 
     def _alike(self, n: int) -> bool:
-        """x + x of one product, or of two with the same factors, is not fused."""
+        """Whether a sum is x + x of one product, or of two with the same factors, which is not fused."""
         first, second = self.sums[n]
         if first is None or second is None:
             return False

@@ -1,4 +1,4 @@
-"""What is known of a function's registers: who writes them, which are constants, what acts on nothing."""
+"""Facts about a function's registers: the statements that write them, constants, and statements without effect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _COPIES = (Algebra.COPY, Algebra.NEGATION, Algebra.MAGNITUDE)
 
 
 class FunctionFacts:
-    """What is known of a function: what its registers hold, and, after a walk (reaching.py), which products its sums read."""
+    """Facts about a function: the contents of its registers and, after a walk (reaching.py), the products that its
+    sums read.
+    """
 
     def __init__(self, function: Function) -> None:
         self.fn = function
@@ -33,12 +35,12 @@ class FunctionFacts:
         return must_be(self.fn.body[n], Instruction)
 
     def only(self, name: str) -> int | None:
-        """The one statement that writes a register, unguarded; None if there is no such."""
+        """The only statement that writes a register, without a guard; None if there are several or it is guarded."""
         where = self.definitions.get(name, ())
         return where[0] if len(where) == 1 and where[0] not in self.regions.guarded else None
 
     def _dead(self) -> set[int]:
-        """Statements that act on nothing: not reached, or without effect but for registers that nothing reads."""
+        """Statements without effect: not reached, or writing only registers that nothing reads."""
         accesses = self.regions.accesses
         dead = {n for n in accesses if n not in self.regions.place}
         count: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Which product each register holds where a sum reads it, and what else reads products."""
+"""A walk that finds the product which each register holds where a sum reads it, and the other readers of products."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _SEVERAL = -1  # in place of a definition: it depends on the way there
 
 
 class Walk:
-    """One walk over the instructions: which definition each register holds where it is read, and what that computed.
+    """One walk over the instructions that finds which definition each register holds where it is read.
 
-    Where definitions of a register meet, none is known, and products among them count as read by something else.
+    Where several definitions of a register meet, none is used, and products among them count as read otherwise.
     """
 
     def __init__(self, facts: FunctionFacts) -> None:
@@ -52,7 +52,7 @@ class Walk:
             self._block(definition)
 
     def _definition(self, name: str) -> int | None:
-        """The statement whose value a register holds here."""
+        """The statement whose value a register holds at this point; None if there are several."""
         only = self.f.only(name)
         definition = self.current.get(name) if only is None else only
         if definition is not None and definition not in self.held:
@@ -105,7 +105,7 @@ class Walk:
                 held.product.direct += not held.behind
 
     def _scaling(self, n: int, ins: Instruction) -> None:
-        """A product by a power of two of a product just computed."""
+        """Record a product by a power of two whose other factor is a product."""
         for factor, other in (ins.operands[1:], ins.operands[:0:-1]):
             power, held = self.f.constant(factor, "f32"), self._value(other)
             if power is None or power not in POWERS or held is None or held.negated or held.product.type != "f32":
@@ -113,7 +113,7 @@ class Walk:
             self.f.scalings[n] = held.product, power
 
     def _result(self, n: int, ins: Instruction) -> HeldProduct | None:
-        """What an instruction puts into its register: a product, a copy of one, or neither (None)."""
+        """The product that an instruction writes to its register, directly or as a copy; None for any other result."""
         if is_copy(ins):
             return self._value(ins.operands[1])
         form = form_of(ins, *_CARRIES_PRODUCT)
@@ -138,7 +138,7 @@ class Walk:
         return HeldProduct(Multiplication(n, kind, bool(form["ftz"]), any(map(f.is_resident, factors))), False)
 
     def _square(self, held: HeldProduct | None) -> HeldProduct | None:
-        """The magnitude of a square is the square."""
+        """The magnitude of a product: a square itself; None for other products."""
         mul = None if held is None else self.f.instruction(held.product.at)
         if held is None or mul is None or mul.effects.algebra is not Algebra.PRODUCT or not isinstance(mul.operands[1], Reg):
             return None
@@ -147,8 +147,9 @@ class Walk:
         )
 
     def _reaching(self) -> tuple[dict[int, dict[str, int]], set[int]]:
-        """For registers with several definitions: which one reaches the start of each region, if it is one alone; and
-        the definitions that meet others where the register is read afterwards."""
+        """For registers with several definitions: (the definition that reaches the start of each region, if it is the only one;
+        the definitions that meet others before a read).
+        """
         f = self.f
         accesses, successors = f.regions.accesses, f.regions.successors
         holders = (n for _, n in f.order if any(is_(f.instruction(n)) for is_ in (is_product, is_copy, is_negation)))
@@ -194,7 +195,7 @@ class Walk:
 
 
 def _copied(held: HeldProduct | None, form: Form, negate: bool) -> HeldProduct | None:
-    """A product behind a copy or a change of sign; .ftz does nothing to one that is flushed already."""
+    """The product behind a copy or a change of sign, or None. .ftz does not change a product that is already flushed."""
     if held is None or held.behind or held.product.type != form["type"] or (form["ftz"] and not held.product.ftz):
         return None
     return HeldProduct(held.product, held.negated != negate, bool(form["ftz"]))

@@ -1,4 +1,4 @@
-"""The body of a function with its chosen sums fused."""
+"""The rewriting of a function's body with its chosen sums fused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mmulator.ptx.tree import Function, Immediate, Instruction, Operand, Reg, St
 
 
 class Rewriter:
-    """The body with sums fused."""
+    """The writer of a function's body with its chosen sums fused."""
 
     def __init__(self, facts: FunctionFacts, fused: Mapping[int, int], scaled: Mapping[int, tuple[Multiplication, int]]) -> None:
         self.f, self.fused, self.scaled = facts, fused, scaled
@@ -73,14 +73,16 @@ class Rewriter:
         self.before[n] += code
 
     def _drop(self, product: Multiplication, readers: list[int]) -> None:
-        """A quotient that these statements alone read, without a copy between: LLVM would keep its call."""
+        """Remove a quotient that only these statements read, without a copy between: LLVM would keep its call."""
         division = self.f.instruction(product.at)
         name = division.operands[0].name if isinstance(division.operands[0], Reg) else ""
         if division.effects.algebra is not Algebra.PRODUCT and all(name in self.f.regions.accesses[n][0] for n in readers):
             self.gone.add(product.at)
 
     def _whole(self, product: Multiplication, n: int) -> tuple[Operand, Operand] | None:
-        """Numerator and divisor of a quotient that goes into one sum near by: one operation then computes all."""
+        """(numerator, divisor) of a quotient that only one near sum reads, so that one operation computes both;
+        otherwise None.
+        """
         division = self.f.instruction(product.at)
         near = self.f.regions.place[product.at][0] == self.f.regions.place[n][0]
         if division.effects.algebra is Algebra.PRODUCT or len(product.uses) > 1 or not near:
@@ -101,7 +103,7 @@ class Rewriter:
         return self._kept(product, number, n)
 
     def _kept(self, product: Multiplication, number: int, n: int) -> Operand:
-        """A source of the product where statement n reads it: its register, or a copy if that may have changed."""
+        """A source of the product where statement n reads it: its register, or a copy if the register may have changed."""
         mul = self.f.instruction(product.at)
         key = product.at, number
         operand = mul.operands[1 + number]
@@ -121,7 +123,7 @@ class Rewriter:
         return any(place[start] <= p < place[end] for p in places)
 
     def _negated(self, operand: Operand, kind: str, n: int, ins: Instruction) -> Operand:
-        """The operand with its sign changed; a register's in a new register, written before statement n."""
+        """The operand with its sign changed; for a register in a new register, written before statement n."""
         sign = TYPES[kind][1]
         if isinstance(operand, Immediate):
             literal = kind if kind in ("f32", "f64") else "int"

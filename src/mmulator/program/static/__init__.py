@@ -1,7 +1,7 @@
-"""Rules that a module's text breaks on every path, whatever it is launched with: what `mmulator check` says besides errors.
+"""Rules that a module's text breaks on every path, whatever the launch: findings of `mmulator check` besides errors.
 
-Only what is certain is told: an instruction that is executed breaks the rule whichever way led there. So a finding here has no
-threads, and what depends on values is left to a launch (sanitizer/).
+Only certain breaches are reported: an instruction that breaks its rule on every path to it. So a finding names no threads, and
+everything that depends on values is left to a launch (sanitizer/).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ANALYSES: tuple[Callable[[Program], Iterator[Finding]], ...] = (early, left, ign
 
 
 def static_findings(module: ParsedModule) -> tuple[Finding, ...]:
-    """In the order of the text. The module is verified; of a kernel that cannot run nothing is said."""
+    """The findings of a verified module, in the order of the text; none for kernels that cannot run."""
     found: dict[tuple[str, str, str, int], Finding] = {}
     for program in _programs(module):
         for finding in _of_program(program):
@@ -35,7 +35,7 @@ def static_findings(module: ParsedModule) -> tuple[Finding, ...]:
 
 
 def _of_program(program: Program) -> Iterator[Finding]:
-    """Where a wait for wgmma is missed before a use, it is not missed again at the exit."""
+    """The findings of a program. A wait for wgmma that is missing before a use is not reported again at the exit."""
     findings = [finding for analysis in ANALYSES for finding in analysis(program)]
     missed = any(f.rule in _MISSED for f in findings)
     return (f for f in findings if not (missed and f.rule in _AT_EXIT))

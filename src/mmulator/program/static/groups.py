@@ -17,7 +17,13 @@ from mmulator.rules.text import COPY_NOT_COMMITTED, COPY_NOT_WAITED
 
 @dataclass(frozen=True)
 class QueueRules:
-    """Operations of one queue, and the rules about them. alone: what waits for operations of no group, too."""
+    """The operations of one queue, and the rules about them.
+
+    queue: the queue.
+    uncommitted, unwaited: the rules.
+    group, wait: instructions that commit and wait.
+    alone: instructions that also wait for uncommitted operations.
+    """
 
     queue: Queue
     uncommitted: Rule
@@ -34,7 +40,9 @@ KINDS = (
 
 
 def left(program: Program) -> Iterator[Finding]:
-    """Of each kind the last operation of the kernel's text that nothing follows. Who calls functions may do it there."""
+    """For each kind the last operation in the kernel's text that no commit or wait can follow. Kernels with calls are skipped,
+    since a callee may wait.
+    """
     blocks = program.entry.blocks
     first = blocks[0].index
     if any(b.ending is Ends.CALL for b in blocks):
@@ -59,7 +67,7 @@ def _matters(ins: Instruction) -> bool:
 
 
 def _left(kind: QueueRules, ins: Instruction, behind: list[Instruction]) -> Finding | None:
-    """What is wrong with an operation that these instructions may follow."""
+    """The breach of an operation that these instructions may follow; None if they commit and wait."""
     if not any(i.effects.ends in (Ends.EXIT, Ends.RETURN) for i in behind):
         return None
     steps = {i.effects.step for i in behind if i.effects.queue is kind.queue}

@@ -23,7 +23,7 @@ OLDEST = 64  # groups behind an operation that are counted
 
 @dataclass(frozen=True)
 class Flight:
-    """A register in flight on every path: the wgmma, and how many groups were committed since its issue, at most."""
+    """A register in flight on every path: its wgmma, and the greatest number of groups committed since its issue."""
 
     wgmma: Instruction
     part: str  # "d" or "a"
@@ -32,8 +32,11 @@ class Flight:
 
 @dataclass(frozen=True)
 class RegisterState:
-    """What holds on every path to an instruction. fenced: some path may have executed wgmma.fence. touched: registers that were
-    accessed since the last one, by whom; a wgmma's accumulators by the wgmma."""
+    """Facts on every path to an instruction.
+
+    fenced: whether some path may have executed wgmma.fence.
+    touched: register -> the instructions that accessed it since the last fence; for accumulators the wgmma.
+    """
 
     flying: dict[str, Flight] = field(default_factory=dict)
     touched: dict[str, Instruction] = field(default_factory=dict)
@@ -52,7 +55,7 @@ def meet(a: RegisterState, b: RegisterState) -> RegisterState:
 
 
 def _alike(a: Instruction, b: Instruction) -> bool:
-    """Whether two accesses are alike for who uses the register next: no wgmma, or of one shape."""
+    """Whether two accesses need no fence between them: neither is a wgmma, or both are wgmma of one shape."""
     return is_wgmma_issue(a) == is_wgmma_issue(b) and (not is_wgmma_issue(a) or _shape(a) == _shape(b))
 
 
@@ -61,13 +64,13 @@ def _shape(wgmma: Instruction) -> str:
 
 
 def _parts(wgmma: Instruction) -> tuple[list[str], list[str]]:
-    """Its accumulator, and A where it is in registers."""
+    """(registers of a wgmma's accumulator, registers of A if A is in registers)."""
     a = wgmma.operands[1]
     return list(registers_of(wgmma.operands[0])), list(registers_of(a)) if isinstance(a, VectorOperand) else []
 
 
 def step(pinned: set[str], state: RegisterState, ins: Instruction) -> RegisterState:
-    """What holds behind an instruction. pinned: registers that some wgmma uses."""
+    """The facts behind an instruction. pinned: registers that some wgmma uses."""
     if is_wgmma_issue(ins):
         d, a = _parts(ins)
         flying = state.flying | dict.fromkeys(a, Flight(ins, "a")) | dict.fromkeys(d, Flight(ins, "d"))
@@ -88,7 +91,7 @@ def step(pinned: set[str], state: RegisterState, ins: Instruction) -> RegisterSt
 
 
 def _touched(pinned: set[str], ins: Instruction) -> set[str]:
-    """Registers of wgmma that an instruction accesses where it stands, whenever control comes there."""
+    """Registers of wgmma that an instruction accesses whenever control reaches it."""
     named = any(isinstance(o, Reg) and o.name in pinned for o in flatten(ins.operands))
     if not named or not certain(ins) or moved_by_compiler(ins):
         return set()
@@ -96,7 +99,7 @@ def _touched(pinned: set[str], ins: Instruction) -> set[str]:
 
 
 def early(program: Program) -> Iterator[Finding]:
-    """What is found in the functions of a program: of each wgmma the first instruction of the text that breaks a rule."""
+    """Findings in the functions of a program: for each wgmma the first instruction of the text that breaks a rule."""
     for function in program.functions.values():
         if any(is_wgmma_issue(i) for i in function.function.instructions):
             yield from _of_function(function)
@@ -120,7 +123,7 @@ def _of_function(function: FunctionBlocks) -> Iterator[Finding]:
 
 
 def _broken(pinned: set[str], state: RegisterState, ins: Instruction) -> Iterator[tuple[Finding, tuple[int, str]]]:
-    """Findings of one instruction, each with what it is told of once."""
+    """Findings of one instruction, each with a key; findings with one key are reported once."""
     if is_wgmma_issue(ins):
         d, a = _parts(ins)
         yield from _early(state, ins, set(a), {n for n in d if n in state.flying and state.flying[n].part == "a"})

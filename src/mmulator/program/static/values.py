@@ -48,7 +48,7 @@ _SAYS = {
 
 
 def _uses(ins: Instruction) -> Iterator[tuple[str, Rule]]:
-    """Registers that an instruction uses in a way that matters."""
+    """Registers that an instruction uses in a way that matters, each with the rule."""
     if ins.guard is not None and ins.effects.ends is Ends.BRANCH:
         yield ins.guard[0].name, UNDEFINED_BRANCH
     if ins.effects.counted_as in ("memory", "atomic"):
