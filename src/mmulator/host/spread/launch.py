@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,9 +26,6 @@ from mmulator.launch.arguments import Arguments, Buffer
 from mmulator.launch.launch import How
 from mmulator.launch.printing import LIMIT
 from mmulator.launch.shape import LaunchShape
-
-if TYPE_CHECKING:
-    from mmulator.host.module import Kernel
 
 RANGES = 4  # for each thread of the cluster: the fast ones take more
 PATIENCE = 3  # times that a range tells what it has touched so far, until another one may have its thread: 4 s (worker.SLOW)
@@ -54,8 +51,8 @@ def cut(clusters: int, threads: int) -> list[tuple[int, int]]:
     return list(pairwise(edges))
 
 
-def launch(workers: Any, kernel: Kernel, device: str, shape: LaunchShape, arguments: Arguments, how: How) -> Report:
-    """Run a launch of a kernel on a Dask cluster, and wait. Raises LaunchError for a launch that workers cannot share, or
+def launch(workers: Any, kernel: Any, device: str, shape: LaunchShape, arguments: Arguments, how: How) -> Report:
+    """Run a launch of a kernel (host/module.py) on a Dask cluster, and wait. Raises LaunchError for a launch that workers cannot share, or
     whatever ended it."""
     return _Spread(hosts.client_of(workers), kernel, device, shape, arguments, how).run()
 
@@ -64,7 +61,7 @@ class _Spread:
     """A launch that workers share: ranges of clusters that are out, what came back of each, and how far each is."""
 
     def __init__(
-        self, client: Any, kernel: Kernel, device: str, shape: LaunchShape, arguments: Arguments, how: How
+        self, client: Any, kernel: Any, device: str, shape: LaunchShape, arguments: Arguments, how: How
     ) -> None:
         self.client, self.kernel, self.entry, self.device, self.shape, self.how = client, kernel, kernel.name, device, shape, how
         source, image = kernel.module.source, kernel.module.image
