@@ -62,7 +62,8 @@ def test_a_launch_is_watched_and_sanitized_at_once() -> None:
 
     both, watched, sanitized = run(watch=watch, sanitize=True, threads=1), run(watch=watch), run(sanitize=True, threads=1)
     assert both.stores == watched.stores and len(both.stores) == 132
-    assert both.findings == sanitized.findings and {f.rule for f in both.findings} == {"race-between-blocks", "uninitialized-store"}
+    assert both.findings == sanitized.findings
+    assert {f.rule for f in both.findings} == {"race-between-blocks", "uninitialized-store"}
     assert both.instructions == watched.instructions == sanitized.instructions
 
 

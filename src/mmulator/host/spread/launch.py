@@ -52,8 +52,10 @@ def cut(clusters: int, threads: int) -> list[tuple[int, int]]:
 
 
 def launch(workers: Any, kernel: Any, device: str, shape: LaunchShape, arguments: Arguments, how: How) -> Report:
-    """Run a launch of a kernel (host/module.py) on a Dask cluster, and wait. Raises LaunchError for a launch that workers cannot share, or
-    whatever ended it."""
+    """Run a launch of a kernel (host/module.py) on a Dask cluster, and wait.
+
+    Raises LaunchError for a launch that workers cannot share, or whatever ended it.
+    """
     return _Spread(hosts.client_of(workers), kernel, device, shape, arguments, how).run()
 
 
