@@ -11,7 +11,7 @@ from mmulator.native.asynchrony.maps import Box
 from mmulator.native.hooks.events import PayloadShape
 from mmulator.native.state import PAYLOAD
 
-# to, from_: addresses, as subscribers know them. kept: bits of the bytes of 16 that are copied. begin, end: bytes of the source
+# to, from_: addresses, as observers know them. kept: bits of the bytes of 16 that are copied. begin, end: bytes of the source
 # there that need not be in memory; whole: 1 if they are.
 BulkCopy = Struct("BulkCopy", [
     ("to", u64), ("from_", u64), ("bytes", u64), ("kept", u64), ("begin", u64), ("end", u64), ("whole", u64),
