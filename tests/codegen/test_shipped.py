@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from mmulator.codegen import named, shipped, sources
-from mmulator.codegen.shipped import LEVELS, Shipped, features, level_of
+from mmulator.codegen.cpus import LEVELS, features, level_of
+from mmulator.codegen.shipped import Shipped
 from tests.support.places import ROOT
 from tests.support.ptx_text import STORE_R1, kernel
 from tools import ship
@@ -99,10 +100,10 @@ def test_a_cpu_has_the_best_level_that_it_has_all_of() -> None:
 MAKE = """
 import sys
 from pathlib import Path
-from mmulator.codegen import shipped
+from mmulator.codegen import cpus, shipped
 from mmulator.compiler.options import DEFAULT
 from tools.ship import collect
-level = shipped.level_of(*shipped.target_cpu())
+level = cpus.level_of(*shipped.target_cpu())
 shipped.write(Path(sys.argv[2]), collect(level, [Path(sys.argv[1])], (DEFAULT,)).entries)
 """
 USE = """

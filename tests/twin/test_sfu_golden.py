@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from mmulator.numerics.sfu.captures import decode, encode, read_captures
-from mmulator.twin.sfu import evaluate, tables_for
-from mmulator.twin.sfu.arrays import ArrayFunction
+from mmulator.numerics.sfu.tables import tables_for
+from mmulator.twin.sfu.arrays import ArrayFunction, evaluate
 from mmulator.twin.sfu.native import unit_array
 
 GOLDEN = Path(os.environ.get("MMULATOR_GOLDEN", "")) / "mufu"

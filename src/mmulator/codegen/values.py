@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from threading import local
 from typing import Any
 
-from mmulator.codegen.types import CodeError, Struct, Ty, boolean, f64, i64, ptr, ptr_to, u8, u64, void
+from mmulator.codegen.types import CodeError, Struct, Ty, boolean, i64, ptr_to, u64, void
 
 
 class Value:
@@ -435,9 +435,3 @@ def module_text(builders: Sequence[Builder]) -> str:
     for b in builders:
         declared.update({n: d for n, d in b.declared.items() if n not in defined})
     return "\n".join([*(declared[n] for n in sorted(declared)), "", *(b.text() for b in builders)])
-
-
-__all__ = [
-    "Builder", "Value", "as_value", "boolean", "constant", "convert", "extract", "f64", "lanes_constant", "mangle",
-    "module_text", "ptr", "splat", "u8", "unify",
-]  # fmt: skip

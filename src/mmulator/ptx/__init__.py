@@ -6,21 +6,3 @@ verify.py      every instruction exists, and its operands fit: check.py (all of 
                registers), fragments.py (of matrix instructions), calls.py
 resources.py   what a kernel needs
 """
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from mmulator.ptx.parser import parse_module
-
-__all__ = ["parse_module"]
-
-
-def __getattr__(name: str) -> Any:
-    """The parser knows all rows; who launches a kernel that was compiled before needs none of them."""
-    if name != "parse_module":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from mmulator.ptx.parser import parse_module
-
-    return parse_module

@@ -46,7 +46,7 @@ descriptor.command("from-cute")(from_cute)
 
 def _names_none(first: str) -> bool:
     """Whether the first word is of a descriptor itself, and no command's name or a mistake in one."""
-    from mmulator.inspect.search import is_word
+    from mmulator.isa.names.words import is_word
 
     if first.startswith("-"):
         return first not in ("--help", "-h")

@@ -85,6 +85,3 @@ def _named(name: str, file: Any) -> Capture | None:
     if match is None or match[1] not in FUNCTIONS:
         return None
     return Capture(name, match[1], int(match[2] == "n"), int(match[3] or 0), file[name])
-
-
-__all__ = ["Capture", "decode", "encode", "read_captures"]

@@ -130,9 +130,3 @@ def tables_for(device: str) -> tuple[Tables, bool]:
         )
     measured = _file(device).is_file()
     return load_tables(device if measured else DEFAULT_DEVICE), measured
-
-
-__all__ = [
-    "DEFAULT_DEVICE", "Quadratic", "Row", "Tables", "TanhTable", "load_tables", "parse_tables", "tables_for",
-    "write_tables",
-]  # fmt: skip

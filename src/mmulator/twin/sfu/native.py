@@ -19,7 +19,7 @@ from mmulator.numerics.sfu.operations import BINARY, INVERSE_TWO_PI, UNARY, Key
 from mmulator.numerics.sfu.tables import DEFAULT_DEVICE, Tables, load_tables
 from mmulator.numerics.sfu.unit import INFINITY, NAN, SIGN
 from mmulator.twin.sfu import vector
-from mmulator.twin.sfu.vector import lanes, to
+from mmulator.twin.sfu.short import lanes, to
 
 Macro = Callable[[Value, Tables], Value]
 LANES = 32
@@ -318,8 +318,3 @@ def array_functions(tables: Tables) -> Functions:
 
 APPROX = lane_functions(load_tables(DEFAULT_DEVICE))
 ARRAYS = array_functions(load_tables(DEFAULT_DEVICE))
-
-__all__ = [
-    "APPROX", "ARRAYS", "KEYS", "LANES", "Functions", "array_functions", "divisor_lanes", "lane_functions", "quotient",
-    "unit_array", "value_of", "word_of",
-]  # fmt: skip
