@@ -108,6 +108,14 @@ def from_shared(o: dict[str, Any], name: str, form: Form) -> Any:
     return np.ascontiguousarray(o["shared"][..., address[..., None] + np.arange(size)]).view(f"<u{size}")[..., 0]
 
 
+def raw_scales(data: Any, form: Form, side: str, byte_id: int, thread_id: int) -> Any:
+    """scale-a-data or scale-b-data [..., 32] (uint32) to raw scale factors: [..., M, S] for A, [..., S, N] for B."""
+    words = np.ascontiguousarray(data, "<u4")
+    lane, byte = scales.places(form, side, byte_id, thread_id)
+    parts = words[..., None].view(np.uint8)[..., lane[:, None], byte[None, :]]
+    return parts if side == "a" else np.swapaxes(parts, -1, -2)
+
+
 def step_by_step(form: Form, device: str, o: dict[str, Any]) -> Any:
     more: dict[str, Any] = {}
     wgmma = form.family == "wgmma"
@@ -122,7 +130,7 @@ def step_by_step(form: Form, device: str, o: dict[str, Any]) -> Any:
     if form.block_scale:
         for side in "ab":
             ids = o[f"byte_id_{side}"], o[f"thread_id_{side}"]
-            more[f"scale_{side}"] = scales.from_registers(o[f"scale_{side}_data"], form, side, *ids)
+            more[f"scale_{side}"] = raw_scales(o[f"scale_{side}_data"], form, side, *ids)
     return fragment(form, "d").to_registers(twin_matmul(dot_key(form), device, a, b, c, **more))
 
 

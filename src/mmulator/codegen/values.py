@@ -393,22 +393,6 @@ class Builder:
         self.branch(end)
         self.place(end)
 
-    @contextmanager
-    def loop(self, start: Any, stop: Any, step: int = 1, ty: Ty = i64) -> Iterator[Value]:
-        """for i in range(start, stop, step), counting in `ty`."""
-        index = self.alloca(ty, align=8)
-        self.store(ty(as_value(self, start, ty)), index)
-        limit = ty(as_value(self, stop, ty))
-        test, body, end = self.label("test"), self.label("body"), self.label("end")
-        self.place(test)
-        i = self.load(ty, index)
-        self.branch_if(i < limit, body, end)
-        self.place(body)
-        yield i
-        self.store(i + step, index)
-        self.branch(test)
-        self.place(end)
-
     # result ---------------------------------------------------------------------------------------------------------
     def text(self) -> str:
         """The function's definition, without the declarations it needs (`declared`)."""

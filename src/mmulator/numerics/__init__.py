@@ -1,6 +1,6 @@
 """Bits of element types, a device's arithmetic, and the dot product, exactly. `twin/` has the same bits, fast.
 
-formats.py    bits <-> sign, significand, exponent; packing
+formats.py    bits <-> sign, significand, exponent
 profiles.py   `DotKey` -> a device's arithmetic, as a table
 dot.py        one output element in plain integers: the exact model
 arrays.py     the same for whole matrices, in NumPy

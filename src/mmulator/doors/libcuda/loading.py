@@ -136,10 +136,6 @@ def _resident(name: str) -> bool:
     return True
 
 
-def is_loaded() -> bool:
-    return bool(_loaded)
-
-
 def _shut() -> None:
     """Python ends: whoever wants something from now on is told that there is no driver any more; giving back succeeds."""
     found = _loaded[0]

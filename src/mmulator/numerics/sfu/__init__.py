@@ -3,5 +3,4 @@
 tables.py      the coefficients of a chip, and which chip a device computes with
 unit.py        the special-function unit
 operations.py  the instructions: the unit, with what ptxas puts around it
-captures.py    the format in which a GPU's outputs are kept
 """

@@ -5,8 +5,8 @@ mbarriers, whatever asks for an agent (`new_agent`). A warp has a clock, which t
 view says for each agent up to which clock what it did comes before. Views are immutable and counted; lanes hold their numbers:
 
     knows(w, lane, agent, clock)         what comes before what the lane does now
-    knows_fenced, knows_fenced_global    the same, and a fence.proxy.async lies on the path, for shared (global) memory
-    view(w, lane), view_fenced(...)      all of it as a view, for what happens later on behalf of the lane: hold_view, drop_view
+    knows_fenced(w, lane, agent, clock)  the same, and a fence.proxy.async for shared memory lies on the path
+    view(w, lane)                        all of it as a view, for what happens later on behalf of the lane: hold_view, drop_view
 
 What a thread does itself it knows by program order; its view has no entry of it. What was before its last fence.proxy.async it
 knows as fenced (`own`). Where there is no room (views, agents) everything counts as known: ALL.
@@ -23,7 +23,6 @@ from mmulator.sanitizer.found import of_launch
 from mmulator.sanitizer.order.views import (
     ALL,
     FENCED,
-    FENCED_GLOBAL,
     FIRST,
     ISSUES,
     KNOWN,
@@ -152,20 +151,6 @@ def knows_fenced(w: ptr_to(Warp), lane: u32, agent: u32, clock: u32) -> u32:
     return knows_in_plane(w, FENCED, lane, agent, clock)
 
 
-@native(inline=True)
-def knows_fenced_global(w: ptr_to(Warp), lane: u32, agent: u32, clock: u32) -> u32:
-    """1 if it comes before, and a fence.proxy.async for global memory lies between."""
-    return knows_in_plane(w, FENCED_GLOBAL, lane, agent, clock)
-
-
-@native(inline=True)
-def one_view(w: ptr_to(Warp), mask: u32) -> u32:
-    """1 if all lanes of a mask know the same of other threads, and of other threads' copies."""
-    k = knower_of(orders_of(w.cta.cluster), w)
-    ids = load(U32, k.now.views)
-    return u32((mask_bits(ids != k.now.views[trailing_zeros(mask)]) & mask) == 0)
-
-
 @native
 def shown_view(w: ptr_to(Warp), plane: u32, lane: u32) -> u32:
     """What a lane knows and did up to here, as a view of a plane. Whoever keeps it holds it before the next such call."""
@@ -192,16 +177,6 @@ def view(w: ptr_to(Warp), lane: u32) -> u32:
     return shown_view(w, KNOWN, lane)
 
 
-@native
-def view_fenced(w: ptr_to(Warp), lane: u32) -> u32:
-    return shown_view(w, FENCED, lane)
-
-
-@native
-def view_fenced_global(w: ptr_to(Warp), lane: u32) -> u32:
-    return shown_view(w, FENCED_GLOBAL, lane)
-
-
 @native(inline=True)
 def hold_view(cluster: ptr_to(Cluster), id: u32) -> None:
     hold_id(orders_of(cluster), id, 1)
@@ -210,15 +185,6 @@ def hold_view(cluster: ptr_to(Cluster), id: u32) -> None:
 @native(inline=True)
 def drop_view(cluster: ptr_to(Cluster), id: u32) -> None:
     drop_id(orders_of(cluster), id, 1)
-
-
-@native(inline=True)
-def view_knows(cluster: ptr_to(Cluster), id: u32, agent: u32, clock: u32) -> u32:
-    """1 if what an agent did at its clock comes before what a view was taken of, which has the lane's own part in it."""
-    o = orders_of(cluster)
-    if agent >= o.stride:
-        return 1
-    return u32(entries_of(o, id)[agent] >= clock)
 
 
 @native

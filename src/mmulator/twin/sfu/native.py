@@ -270,16 +270,6 @@ def _over_array(symbol: str, word: Ty, operands: int, value: Callable[..., Value
     return Native(two if operands == 2 else one, symbol)
 
 
-def unit_array(name: str, tables: Tables) -> Native:
-    """`f(src, dst, count)` of a function of the unit alone, on u32 words.
-
-    name: rcp, rsqrt, sqrt, lg2, ex2, sin, cos, tanh, rcp64h, rsqrt64h. sin and cos take turns; the last two take and
-    give high words.
-    """
-    function: Macro = getattr(vector, name)
-    return _over_array(f"unit_{name}_{tables.device}", u32, 1, lambda x: function(x, tables))
-
-
 KEYS: tuple[Key, ...] = (*UNARY, *BINARY)
 
 
