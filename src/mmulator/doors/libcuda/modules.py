@@ -7,10 +7,10 @@ from pathlib import Path
 from mmulator.doors.libcuda.abi import Refused, api, c_string, put, put_int, text
 from mmulator.doors.libcuda.attributes import cluster_attributes, set_cluster_attribute
 from mmulator.doors.libcuda.codes import Code
-from mmulator.doors.libcuda.cubin import Resources, resources
 from mmulator.doors.libcuda.images import ptx_at
 from mmulator.doors.libcuda.runtime import with_runtime
 from mmulator.doors.libcuda.state import Kernel, Library, state
+from mmulator.driver.cubin import Resources, resources
 from mmulator.errors import LaunchError
 from mmulator.launch.limits import KIB, MAX_THREADS, MULTIPROCESSOR
 
