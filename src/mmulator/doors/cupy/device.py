@@ -8,6 +8,7 @@ from mmulator.doors.libcuda.device import attributes
 from mmulator.driver import Event as DriverEvent
 from mmulator.driver import Stream as DriverStream
 from mmulator.driver import current
+from mmulator.driver.streams import Finished
 from mmulator.errors import LaunchError
 
 
@@ -62,7 +63,7 @@ class Device:
 _stack: list[Stream] = []
 
 
-class Stream:
+class Stream(Finished):
     """A queue, which is empty whenever anyone looks. ptr: its handle."""
 
     null: Stream
@@ -82,27 +83,20 @@ class Stream:
         _stack[:] = [self]
         return self
 
-    def synchronize(self) -> None:
-        """Everything is done."""
-
-    @property
-    def done(self) -> bool:
-        return True
-
     def record(self, event: Event | None = None) -> Event:
         made = event or Event()
         made.record(self)
         return made
 
     def wait_event(self, event: Event) -> None:
-        self.stream.seconds = max(self.stream.seconds, event.event.at or 0.0)
+        self.stream.wait(event.event)
 
 
 def current_stream(device_id: int = -1) -> Stream:
     return _stack[-1] if _stack else Stream(null=True)
 
 
-class Event:
+class Event(Finished):
     """A place on a stream's clock of counted work."""
 
     def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
@@ -111,17 +105,10 @@ class Event:
     def record(self, stream: Stream | None = None) -> None:
         self.event.record((stream or current_stream()).stream)
 
-    def synchronize(self) -> None:
-        """It has happened."""
-
-    @property
-    def done(self) -> bool:
-        return True
-
 
 def get_elapsed_time(start: Event, end: Event) -> float:
     """Milliseconds of counted work."""
-    return start.event.elapsed(end.event) * 1e3
+    return start.event.elapsed(end.event)
 
 
 def device_count() -> int:

@@ -168,7 +168,7 @@ def stream_contexts(handle: int, out: int, green: int) -> None:
 @api("cuStreamWaitEvent", "ppu")
 def stream_wait(handle: int, event: int, flags: int) -> None:
     waits, found = state().stream(handle).stream, state().find(event, EventState).event
-    waits.seconds = max(waits.seconds, found.at or 0.0)
+    waits.wait(found)
 
 
 @api("cuStreamIsCapturing", "pp")
@@ -229,4 +229,4 @@ def event_elapsed(out: int, start: int, end: int) -> None:
     first, last = state().find(start, EventState), state().find(end, EventState)
     if not (first.timing and last.timing) or first.event.at is None or last.event.at is None:
         raise Refused(Code.INVALID_HANDLE)
-    put_bytes(out, struct.pack("<f", first.event.elapsed(last.event) * 1e3))
+    put_bytes(out, struct.pack("<f", first.event.elapsed(last.event)))

@@ -10,20 +10,15 @@ from typing import Any
 
 from mmulator import driver
 from mmulator.driver import current
+from mmulator.driver.streams import Finished
 
 
-class Stream:
+class Stream(Finished):
     """A stream of the driver's."""
 
     def __init__(self, device: Any = None, priority: int = 0, _of: driver.Stream | None = None) -> None:
         self._stream = _of or current().new_stream()
         self.cuda_stream = self._stream.handle
-
-    def synchronize(self) -> None:
-        """All is done when a launch returns."""
-
-    def query(self) -> bool:
-        return True
 
     def wait_stream(self, other: Any) -> None:
         """It is done."""
@@ -37,7 +32,7 @@ class Stream:
         return event
 
 
-class Event:
+class Event(Finished):
     """A place on a stream's clock."""
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
@@ -54,16 +49,10 @@ class Event:
         caller = sys._getframe(1)
         if runs_original(caller.f_code) and "n_repeat" not in caller.f_locals:
             return 1e9
-        return 1e3 * self._event.elapsed(end._event)
-
-    def synchronize(self) -> None:
-        """All is done."""
+        return self._event.elapsed(end._event)
 
     def wait(self, stream: Stream | None = None) -> None:
         """All is done."""
-
-    def query(self) -> bool:
-        return True
 
 
 _streams: list[driver.Stream] = []
