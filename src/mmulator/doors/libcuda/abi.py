@@ -68,13 +68,19 @@ pending: list[Callable[[], None]] = []  # what carries out the calls that were n
 def api(
     names: str, signature: str = "", since: int = 2000, back: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Registers a function under names parted by spaces. since: the version of CUDA that a suffix (`_v2`) came with. back: gives
-    something back, with one or two handles as arguments: destructors call it, when Python cannot run; so the call is noted, and
-    carried out before the next call of another function."""
+    """Registers a function of C.
+
+    names: parted by spaces.
+    signature: a letter an argument; arguments behind those that the Python function takes are passed over.
+    since: the version of CUDA that a suffix (`_v2`) came with.
+    back: the function gives something back, with one or two handles as arguments. Destructors call it, when Python cannot run; so
+        the call is noted, and carried out before the next call of another function.
+    """
     prototype = ctypes.CFUNCTYPE(ctypes.c_int, *(_C[c] for c in signature))
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        call = guarded(function, names.split()[0])
+        takes = function.__code__.co_argcount or len(signature)  # 0: `*args`
+        call = guarded(function if takes == len(signature) else lambda *args: function(*args[:takes]), names.split()[0])
         native = prototype(call)
         for name in names.split():
             base, _, suffix = name.rpartition("_v")

@@ -172,24 +172,12 @@ def stream_wait(handle: int, event: int, flags: int) -> None:
 
 
 @api("cuStreamIsCapturing", "pp")
+@api("cuStreamGetCaptureInfo", "ppp")
+@api("cuStreamGetCaptureInfo_v2", "pppppp", 11030)
+@api("cuStreamGetCaptureInfo_v3", "ppppppp", 12030)
 def is_capturing(handle: int, out: int) -> None:
     state().stream(handle)
     put_int(out, 0)
-
-
-@api("cuStreamGetCaptureInfo", "ppp")
-def capture_info(handle: int, out: int, number: int) -> None:
-    is_capturing(handle, out)
-
-
-@api("cuStreamGetCaptureInfo_v2", "pppppp", 11030)
-def capture_info_2(handle: int, out: int, number: int, graph: int, nodes: int, count: int) -> None:
-    is_capturing(handle, out)
-
-
-@api("cuStreamGetCaptureInfo_v3", "ppppppp", 12030)
-def capture_info_3(handle: int, out: int, number: int, graph: int, nodes: int, edges: int, count: int) -> None:
-    is_capturing(handle, out)
 
 
 @api("cuThreadExchangeStreamCaptureMode", "p")
@@ -210,13 +198,9 @@ def event_destroy(handle: int) -> None:
 
 
 @api("cuEventRecord", "pp")
+@api("cuEventRecordWithFlags", "ppu")
 def event_record(handle: int, stream: int) -> None:
     state().find(handle, EventState).event.record(state().stream(stream).stream)
-
-
-@api("cuEventRecordWithFlags", "ppu")
-def event_record_flags(handle: int, stream: int, flags: int) -> None:
-    event_record(handle, stream)
 
 
 @api("cuEventQuery cuEventSynchronize", "p")
