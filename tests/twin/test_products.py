@@ -14,9 +14,10 @@ from mmulator.errors import OperandError, UnsupportedError
 from mmulator.instruction import execution
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
-from mmulator.layouts import fragment, operand_addresses, scales, sparse
+from mmulator.layouts import fragment, operand_addresses, sparse
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.twin.matrices import twin_matmul
+from tests.support.raw_scales import raw_scales
 
 DEVICES = ("sm_90", "sm_120", "sm_70")
 SPECIAL = {
@@ -106,14 +107,6 @@ def from_shared(o: dict[str, Any], name: str, form: Form) -> Any:
         return o["shared"][..., address] >> (np.arange(k) * element.bits % 8).astype(np.uint8) & np.uint8(1)
     size = element.bits // 8
     return np.ascontiguousarray(o["shared"][..., address[..., None] + np.arange(size)]).view(f"<u{size}")[..., 0]
-
-
-def raw_scales(data: Any, form: Form, side: str, byte_id: int, thread_id: int) -> Any:
-    """scale-a-data or scale-b-data [..., 32] (uint32) to raw scale factors: [..., M, S] for A, [..., S, N] for B."""
-    words = np.ascontiguousarray(data, "<u4")
-    lane, byte = scales.places(form, side, byte_id, thread_id)
-    parts = words[..., None].view(np.uint8)[..., lane[:, None], byte[None, :]]
-    return parts if side == "a" else np.swapaxes(parts, -1, -2)
 
 
 def step_by_step(form: Form, device: str, o: dict[str, Any]) -> Any:
