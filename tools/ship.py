@@ -41,10 +41,10 @@ class Collected:
         self.entries[level, name] = code, list(links)
 
     def find(self, name: str, level: int = 2) -> Any:
-        from mmulator.codegen.named import Entry
+        from mmulator.codegen.named import NamedCode
 
         found = self.entries.get((level, name))
-        return Entry(found[0], tuple(found[1])) if found else None
+        return NamedCode(found[0], tuple(found[1])) if found else None
 
 
 def collect(level: str, kernels: Iterable[Path], options: Iterable[Any]) -> Collected:

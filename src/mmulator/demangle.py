@@ -1,7 +1,8 @@
-"""C++ names of the Itanium ABI, as nvcc, clang and Numba write them into PTX, as a person writes them; and names by a part.
+"""C++ names of the Itanium ABI, as nvcc, clang and Numba write them into PTX, in readable form; and names found by a part of
+them.
 
-Covers what names of kernels, functions and variables are made of: namespaces, templates with types and literals, packs,
-function and array types, local names, lambdas, ABI tags, substitutions. A name with anything else stays as it is.
+Names of kernels, functions and variables are covered: namespaces, templates with types and literals, packs, function and array
+types, local names, lambdas, ABI tags, substitutions. A name with anything else stays as it is.
 """
 
 from __future__ import annotations
@@ -39,12 +40,14 @@ _ROOM = 1 << 22  # characters of all parts that substitutions can refer to
 
 
 class _Unknown(Exception):
-    """Not a name that this module reads."""
+    """The name has something that this module does not read."""
 
 
 @dataclass(frozen=True)
 class _Type:
-    """A type around its declarator: `int (` and `)[4]`. declared: pointers to it need parentheses."""
+    """A type, in the two halves that stand around its declarator: `int (` and `)[4]`. declared: pointers to it need
+    parentheses.
+    """
 
     left: str
     right: str = ""
@@ -69,7 +72,7 @@ class _Type:
 
 
 def _joined(texts: Iterable[str]) -> str:
-    """With commas between them. Raises _Unknown where that gets too long."""
+    """Texts with commas between them. Raises _Unknown where that gets too long."""
     found: list[str] = []
     room = _LONGEST
     for text in texts:
@@ -82,8 +85,14 @@ def _joined(texts: Iterable[str]) -> str:
 
 @dataclass
 class _Name:
-    """full: as written. base: without template arguments and tags. template: its last part has template arguments.
-    special: a constructor or the like, which has no return type. suffix: qualifiers of a member function."""
+    """A demangled name.
+
+    full: as a person writes it.
+    base: without template arguments and tags.
+    template: the last part has template arguments.
+    special: a constructor, destructor or conversion, which has no return type.
+    suffix: qualifiers of a member function.
+    """
 
     full: str
     base: str
@@ -94,7 +103,7 @@ class _Name:
 
 
 @dataclass
-class _Reader:
+class _SymbolReader:
     text: str
     at: int = 0
     known: list[_Type] = field(default_factory=list)
@@ -260,13 +269,13 @@ class _Reader:
         return f"{{lambda({params})#{self.number()}}}"
 
     def number(self) -> int:
-        """`_` is 1, `0_` is 2."""
+        """A number of the mangling: `_` is 1, `0_` is 2."""
         digits = self.match(r"\d{0,9}_")[:-1]
         return int(digits) + 2 if digits else 1
 
     # substitutions and templates ----------------------------------------------------------------------------------
     def sequence(self) -> int:
-        """`_` is 0, `0_` is 1; digits to base 36."""
+        """A sequence number, written in base 36: `_` is 0, `0_` is 1."""
         digits = self.match(r"[0-9A-Z]{0,6}_")[:-1]
         return int(digits, 36) + 1 if digits else 0
 
@@ -404,7 +413,7 @@ _CV = {"r": "__restrict__", "V": "volatile", "K": "const"}
 
 @lru_cache(maxsize=128)
 def _bare(text: str) -> str:
-    """Without template arguments and tags, of the last part too."""
+    """A name without template arguments and tags, also of its last part."""
     out, depth = "", 0
     for letter in re.sub(r"\[abi:[^\]]*\]", "", text):
         depth += (letter == "<") - (letter == ">")
@@ -417,7 +426,7 @@ def _bare(text: str) -> str:
 def _read(name: str) -> tuple[str, str] | None:
     if not name.startswith("_Z") or len(name) > _LONGEST:
         return None
-    reader = _Reader(name, 2)
+    reader = _SymbolReader(name, 2)
     try:
         found = reader.encoding()
     except (_Unknown, IndexError, RecursionError):
@@ -428,9 +437,9 @@ def _read(name: str) -> tuple[str, str] | None:
 
 
 def demangle(name: str) -> str:
-    """The C++ name, with template arguments and parameters: `void gemm<float>(__half const*, float*)`.
+    """The C++ name with template arguments and parameters: `void gemm<float>(__half const*, float*)`.
 
-    A name that is not mangled, or in a way that this module does not read, stays as it is.
+    A name that is not mangled, or that this module cannot read, stays as it is.
     """
     found = _read(name)
     return found[0] if found else name
@@ -443,14 +452,17 @@ def base_name(name: str) -> str:
 
 
 def readable(name: str) -> str:
-    """For messages: the C++ name, and behind it the mangled one; a name that is not mangled by itself."""
+    """A name for messages: the C++ name with the mangled one behind it; a name that is not mangled stands alone."""
     full = demangle(name)
     return f"{full} ({name})" if full != name else name
 
 
 def choose(names: Iterable[str], wanted: str, missing: str) -> str:
-    """The name that is meant: itself, its C++ name with or without what stands in `<>` and `()`, or a part of either that
-    only it has. missing: begins the error: `k.ptx has no kernel`. Raises LaunchError for none, or several.
+    """The one of `names` that is meant: by itself, by its C++ name with or without what stands in `<>` and `()`, or by a part
+    of either
+    that no other name has.
+
+    missing: how the error begins, `k.ptx has no kernel`. Raises LaunchError where none fits, or several do.
     """
     known = list(names)
     if wanted in known:

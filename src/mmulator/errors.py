@@ -1,7 +1,7 @@
-"""The error family. Each error says what, where, which rule of the specification, and what to do.
+"""The error family. Each error says what is wrong, where, which rule of the specification it breaks, and what to do.
 
-`MmulatorError` is the root; nothing else is raised for a user's mistake. `InternalError` stands beside the family: it is
-raised for a mistake of ours, and whoever catches the user's does not catch it.
+`MmulatorError` is the root; a user's mistake raises nothing else. `InternalError` stands beside the family: it is a mistake in
+mmulator, and code that catches the user's mistakes does not catch it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ T = TypeVar("T")
 
 
 def shown(value: object) -> str:
-    """A value for a message: short, and also where Python refuses to write a number of thousands of digits."""
+    """A value as text for a message: short, and possible also where Python refuses to write an integer of thousands of digits.
+    """
     if isinstance(value, int) and abs(value) >= 1 << 256:
         return f"a number of {value.bit_length()} bits"
     try:
         text = " ".join(repr(value).split())
-    except ValueError:  # such a number inside
+    except ValueError:  # a number of thousands of digits inside
         text = f"a {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:60]}..."
 
@@ -91,9 +92,9 @@ def _until_then(findings: list[Finding]) -> str:
 
 
 def short_traceback(function: Callable[P, R]) -> Callable[P, R]:
-    """A function whose MmulatorErrors show the caller's line and not the way through here.
+    """Decorator: a MmulatorError of the function shows the caller's line and no line of mmulator.
 
-    They are mistakes of the caller; with $MMULATOR_TRACEBACK the whole way is shown.
+    With $MMULATOR_TRACEBACK all lines are shown.
     """
 
     @wraps(function)
@@ -106,7 +107,7 @@ def short_traceback(function: Callable[P, R]) -> Callable[P, R]:
                 raise
             raise error.with_traceback(None)  # noqa: B904
         except KeyboardInterrupt as stop:
-            if not stop.args or os.environ.get("MMULATOR_TRACEBACK"):  # not of a launch
+            if not stop.args or os.environ.get("MMULATOR_TRACEBACK"):  # an error of another origin than a launch
                 raise
             raise stop.with_traceback(None)  # noqa: B904
 
@@ -162,7 +163,7 @@ class UndefinedBehaviour(MmulatorError):
 
 
 def undefined(findings: tuple[Finding, ...]) -> UndefinedBehaviour | None:
-    """The first error of what a sanitized launch found, to be raised; it has all of them. None where all are warnings."""
+    """The first error among a sanitized launch's findings, as an exception that has all findings; None if all are warnings."""
     errors = [f for f in findings if f.is_error]
     if not errors:
         return None
@@ -178,32 +179,33 @@ def undefined(findings: tuple[Finding, ...]) -> UndefinedBehaviour | None:
 
 
 class UnstableResult(MmulatorError):
-    """A kernel left other bits where the hardware was free to do things in another order: under another seed."""
+    """A kernel left other bits under another seed, where the hardware is free to choose an order."""
 
     kind = "unstable result"
 
 
 class InternalError(Exception):
-    """What cannot happen did: mmulator has a bug."""
+    """Something happened that cannot happen: mmulator has a bug."""
 
     kind = "internal error"
 
 
 def must_be(value: object, kind: type[T]) -> T:
-    """The value, of which it was made sure elsewhere that it is of this type. Raises InternalError."""
+    """The value itself, whose type has been checked elsewhere. Raises InternalError if it is not of the type."""
     if not isinstance(value, kind):
         raise InternalError(f"{shown(value)} where a {kind.__name__} must be")
     return value
 
 
 def installs(extra: str) -> str:
-    """The command that brings an optional part of mmulator, which no package index has."""
+    """The command that installs an optional part of mmulator."""
     return f"pip install '.[{extra}]' in a checkout of mmulator"
 
 
 def similar(word: str, known: Iterable[str], count: int = 2, cutoff: float = 0.6) -> list[str]:
-    """The known names most like a word, for a hint. Comparing takes time: long words and the tails of long lists are
-    left out."""
+    """Known names that look most like a word, for a hint. Comparing takes time, so long words and the tails of long lists are
+    left out.
+    """
     from difflib import get_close_matches
 
     if len(word) > 64:

@@ -1,4 +1,4 @@
-"""What the sanitizer found in a run, as data: which rule is broken, where, by whom, against what; and as people read it."""
+"""Findings of the sanitizer as data (which rule is broken, where, by whom, against what), and as people read them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,20 @@ if TYPE_CHECKING:
 WIDTH = 80
 _COORDINATES, _HARD = re.compile(r"(?:\w+ )?\(\d+, \d+, \d+\)"), "\xa0"  # `thread (0, 0, 0)` stays in one piece
 _SEVERITIES = [str(severity) for severity in Severity]  # the worst first
-_CONFLICTS = 4  # of one line that are told in full
+_CONFLICTS = 4  # findings of one line that are told in full
 _OTHERS = 8  # lines of PTX that are named
 MOST = 25  # paragraphs that people are told; JSON, SARIF and `report.findings` have all findings
 
 
 @dataclass(frozen=True)
 class Place:
-    """The other access of a conflict. instruction: its name. location: `file:line` of the PTX. source: the line that this was
-    compiled from, `mm.py:17`, or "". threads: who executed it."""
+    """The other access of a conflict.
+
+    instruction: its name.
+    location: `file:line` of the PTX.
+    source: the line that the PTX was compiled from, `mm.py:17`, or "".
+    threads: the threads that executed it.
+    """
 
     instruction: str
     location: str
@@ -40,7 +45,6 @@ class Place:
         return f"{self.instruction} at {_place(self)}" + (f", {self.threads}" if self.threads else "")
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return _plain(self)
 
 
@@ -48,10 +52,17 @@ class Place:
 class Finding:
     """One rule that a launch broke, at one instruction (and against one other): how often, and the first time in detail.
 
-    rule: its name among `mmulator.rules.RULES`. severity: "error", "warning" or "note". message: what is wrong, one sentence.
-    instruction, location, source, threads: as of `Place`. where: the bytes or registers that it is about, or "". conflict: the
-    other access, or None. seed: of the run. count: how often. hint: what to do. proof: what shows it, `seed 3: ...`, or "".
-    seeds: under which it was found, where there were several runs.
+    rule: its name among `mmulator.rules.RULES`.
+    severity: "error", "warning" or "note".
+    message: what is wrong, one sentence.
+    instruction, location, source, threads: of the access, as in `Place`.
+    where: the bytes or registers concerned, or "".
+    conflict: the other access, or None.
+    seed: the seed of the run.
+    count: how often it happened.
+    hint: what to do.
+    proof: what shows it, `seed 3: ...`, or "".
+    seeds: seeds under which it was found, where there were several runs.
     """
 
     rule: str
@@ -72,7 +83,7 @@ class Finding:
 
     @property
     def about(self) -> Rule:
-        """The rule in full."""
+        """The broken rule, as an entry of `mmulator.rules.RULES`."""
         return RULES[self.rule]
 
     @property
@@ -81,7 +92,7 @@ class Finding:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What makes it another finding: rule, place, place of the conflict."""
+        """What tells findings apart: rule, location, location of the conflict."""
         return self.rule, self.location, self.conflict.location if self.conflict else ""
 
     def __str__(self) -> str:
@@ -93,12 +104,11 @@ class Finding:
         return f"<pre>{escape(str(self))}</pre>"
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return _plain(self) | {"conflict": None if self.conflict is None else self.conflict.as_dict()}
 
 
 def _plain(record: Place | Finding) -> dict[str, Any]:
-    """Its fields; of its place in the text the line, the column and the statement, and what that was compiled from."""
+    """Fields of a record as data; its span as line, column, statement and the line of the program."""
     span = record.span
     place = None if span is None else {
         "file": span.source.name, "line": span.line, "column": span.column, "text": span.text,
@@ -119,20 +129,20 @@ def spoken(text: str, here: Span | None, there: Span | None = None) -> str:
     whole, other = here.source.text, there.location if there is not None else None
     word = language(at.file, whole[:2000])
     if there is not None and here.start != there.start and _assembly(here) == _assembly(there) >= 0:
-        word = ""  # both are in one piece of it
+        word = ""  # both are in one piece of inline assembly
     lines = between(*((PurePath(a.file).name, a.line) for a in (at, other))) if other is not None else ""
     return in_words(text, word, lines)
 
 
 def _assembly(span: Span) -> int:
-    """Where the piece of inline assembly begins that an instruction is in; -1 for none."""
+    """Offset at which the inline assembly around an instruction begins; -1 for none."""
     begin, end = (span.source.text.rfind(mark, 0, span.start) for mark in ASM)
     return begin if begin > end else -1
 
 
 # several ------------------------------------------------------------------------------------------------------------
 def union(runs: Iterable[Sequence[Finding]]) -> tuple[Finding, ...]:
-    """Of several runs: what the first that found it says, how often in all, and under which seeds."""
+    """Findings of several runs put together: text of the first run that found it, total count, and the seeds."""
     found: dict[tuple[str, str, str], Finding] = {}
     for findings in runs:
         for new in findings:
@@ -153,7 +163,7 @@ def group_key(finding: Finding) -> tuple[str, ...]:
 
 
 def grouped(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Those that are told as one together; errors come first. Compilers make several instructions of one line."""
+    """Findings in groups that are told as one, errors first. A compiler makes several instructions of one line of a program."""
     groups: dict[tuple[str, ...], list[Finding]] = {}
     for finding in findings:
         groups.setdefault(group_key(finding), []).append(finding)
@@ -168,7 +178,7 @@ def counted(findings: Sequence[Finding]) -> str:
 
 
 def places(findings: Iterable[Finding]) -> dict[str, int]:
-    """Of each rule, at how many instructions it is broken."""
+    """At how many instructions each rule is broken."""
     found: dict[str, set[str]] = {}
     for finding in findings:
         found.setdefault(finding.rule, set()).add(finding.location)
@@ -176,12 +186,14 @@ def places(findings: Iterable[Finding]) -> dict[str, int]:
 
 
 def at_places(rule: str, count: int) -> str:
-    """`proxy-fence-missing-copy: wgmma reads what cp.async copied, with no fence.proxy.async, at 4 places`"""
+    """A rule with its number of places: `proxy-fence-missing-copy: wgmma reads what cp.async copied, with no fence.proxy.async,
+    at 4 places`
+    """
     return f"{rule}: {RULES[rule].title}, at {_number(count, 'place')}"
 
 
 def by_severity(severities: Sequence[str]) -> str:
-    """`3 findings (2 errors, 1 warning)`; of none `no findings`."""
+    """Counts of severities: `3 findings (2 errors, 1 warning)`, or `no findings`."""
     kinds = [_number(n, word) for word in _SEVERITIES if (n := severities.count(word))]
     return f"{_number(len(severities), 'finding')} ({', '.join(kinds)})" if kinds else "no findings"
 
@@ -192,8 +204,9 @@ def _number(count: int, word: str) -> str:
 
 # text ---------------------------------------------------------------------------------------------------------------
 def paragraph(group: Sequence[Finding], width: int | None, runs: int = 1) -> list[str]:
-    """The lines that tell of findings that are told as one, folded to a width (None: not folded).
+    """Lines that tell of one group of findings.
 
+    width: columns to fold to; None does not fold.
     runs: how many seeds were tried.
     """
     first = group[0]
@@ -225,9 +238,9 @@ def paragraph(group: Sequence[Finding], width: int | None, runs: int = 1) -> lis
 
 
 def paragraphs(findings: Iterable[Finding], width: int | None, runs: int = 1, most: int = MOST) -> Iterator[list[str]]:
-    """The lines of each paragraph, of which there are at most so many; then how many findings are left, and where all are.
+    """Lines of each paragraph, at most `most` paragraphs; then how many findings are left, and where all are.
 
-    Findings of one line, against several others, are one paragraph.
+    Findings of one line against several others are one paragraph.
     """
     lines: dict[tuple[str, ...], list[Finding]] = {}
     for found in grouped(findings):
@@ -246,7 +259,7 @@ def _few(words: Sequence[str]) -> str:
 
 
 def _lines(locations: Sequence[str]) -> str:
-    """`the same at k.ptx:211, 224, 237`"""
+    """Several locations in one text: `the same at k.ptx:211, 224, 237`."""
     files: dict[str, list[str]] = {}
     for location in locations[:_OTHERS]:
         file, _, line = location.rpartition(":")

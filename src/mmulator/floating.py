@@ -1,7 +1,7 @@
-"""The floating-point environment that every process begins with, whatever a program made of its own.
+"""The floating-point environment that every process begins with, whatever a program has changed since.
 
-Programs change it (torch.set_flush_denormal does), and new threads inherit it. NumPy and native code then flush subnormals,
-and bits would depend on who else is in the process.
+Programs change it (torch.set_flush_denormal does), and new threads inherit it. NumPy and native code then flush subnormals, and
+results would depend on what else runs in the process.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _DEFAULT = ctypes.c_void_p(-1)  # FE_DFL_ENV
 
 @cache
 def _library() -> ctypes.CDLL | None:
-    """Of C's fegetenv and fesetenv."""
+    """C's library with fegetenv and fesetenv; None where there is none."""
     library = ctypes.CDLL(ctypes.util.find_library("m") or None)
     return library if hasattr(library, "fesetenv") else None
 
 
 def in_plain_floats(function: Callable[P, R]) -> Callable[P, R]:
-    """A function that runs in the environment of a new process: to nearest, with subnormals, without traps."""
+    """Decorator: the function runs in the environment of a new process: rounding to nearest, with subnormals, without traps."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:

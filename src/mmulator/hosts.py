@@ -1,7 +1,8 @@
-"""Other machines: a Dask cluster, as far as all who use one know it. Dask is loaded by who has a client, or asks for one.
+"""A Dask cluster of other machines. Dask is loaded only where a caller has a client, or asks for one.
 
-Work is cut into calls of a function, each of which depends on its arguments alone. So the scheduler runs a call again whose
-worker died; and where the arguments that all calls have in common died with it, they are sent again here.
+Work is cut into calls of a function, each of which depends on its arguments alone. So when a worker dies, the scheduler runs
+its
+calls again; if the arguments that all calls share died with it, they are sent again here.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
 
 INSTALL = installs("cluster")
 PATIENCE = 10.0  # seconds until a cluster is said to have no workers, or no scheduler
-AGAIN = 3  # times that what all calls have in common is sent again
-ROUND = 0.2  # seconds until who waits looks up
+AGAIN = 3  # how often the shared arguments are sent again
+ROUND = 0.2  # seconds between two looks of a thread that waits
 _stopped: deque[str] = deque(maxlen=4096)  # keys of calls that are to stop; in the processes of workers
 
 
 # clients ------------------------------------------------------------------------------------------------------------
 def client_of(value: Any, what: str = "workers") -> Client:
-    """A client that can be used. Raises LaunchError."""
+    """The value as a usable client. Raises LaunchError."""
     distributed = sys.modules.get("distributed")
     if distributed is None or not isinstance(value, distributed.Client):
         raise LaunchError(
@@ -56,10 +57,10 @@ def connect(address: str) -> Client:
         try:
             client.__init__(address, timeout=PATIENCE, set_as_default=False)
             ended.put(None)
-        except Exception as error:  # whatever else answers at that address: a length of EiB, a word that is none
+        except Exception as error:  # another kind of server answers: a length of EiB, an unknown word
             ended.put(error)
 
-    threading.Thread(target=begin, daemon=True).start()  # the client itself waits for ever for one that accepts and is silent
+    threading.Thread(target=begin, daemon=True).start()  # the client itself would wait for ever for a silent server
     try:
         wrong = ended.get(timeout=2 * PATIENCE)
     except queue.Empty:
@@ -77,7 +78,7 @@ def connect(address: str) -> Client:
 
 @contextmanager
 def cluster_at(address: str | None) -> Iterator[Client | None]:
-    """Such a client, which is closed in the end; None where no address was given."""
+    """Context with a client of the cluster at an address, closed in the end; None for no address."""
     if address is None:
         yield None
         return
@@ -89,7 +90,7 @@ def cluster_at(address: str | None) -> Iterator[Client | None]:
 
 
 def threads_of(client: Client) -> int:
-    """Threads of all workers, of which there is one at least. Raises LaunchError."""
+    """Number of threads of all workers. Raises LaunchError where there are no workers."""
     if not client.nthreads():
         try:
             client.wait_for_workers(1, timeout=PATIENCE)
@@ -100,24 +101,24 @@ def threads_of(client: Client) -> int:
 
 
 def is_lazy(value: Any) -> bool:
-    """Whether it is an array of Dask's."""
+    """Whether a value is a Dask array."""
     array = sys.modules.get("dask.array")
     return array is not None and isinstance(value, array.Array)
 
 
 # on a worker --------------------------------------------------------------------------------------------------------
 def stop(keys: Sequence[str]) -> None:
-    """Who asks `stopped` here hears of it."""
+    """Mark calls: their next question `stopped` is answered with True."""
     _stopped.extend(keys)
 
 
 def stopped(key: str) -> bool:
-    """Whether a call is to end, by its key."""
+    """Whether the call with this key is to end."""
     return key in _stopped
 
 
 def tell(name: str, message: Any) -> None:
-    """To who waits for the calls of that name: numbers, texts, bytes, and lists of them."""
+    """Send a message (numbers, texts, bytes, lists of them) to the process that waits for the calls of that name."""
     from distributed import get_worker
 
     get_worker().log_event(name, message)
@@ -125,7 +126,11 @@ def tell(name: str, message: Any) -> None:
 
 # calls --------------------------------------------------------------------------------------------------------------
 class Calls:
-    """Calls function(common, key, *arguments) on the workers of a cluster. name: theirs. told: hears what workers `tell`."""
+    """Calls function(common, key, *arguments) on the workers of a cluster.
+
+    name: of the calls, for `tell`.
+    told: function that receives the workers' messages.
+    """
 
     def __init__(
         self, client: Client, name: str, function: Callable[..., Any], common: Any, arguments: Sequence[tuple[Any, ...]],
@@ -140,8 +145,11 @@ class Calls:
         self.late: float | None = None  # when to raise TimeoutError
 
     def results(self) -> Generator[tuple[int, Any], None, None]:
-        """Number and result of each, as they end. Who closes it before the end stops the others. Raises MmulatorError for a
-        call that its workers did not survive, whatever a call raises, and TimeoutError behind `late`."""
+        """(number, result) of each call as it ends. Closing the generator early stops the others.
+
+        Raises MmulatorError for a call that its workers did not survive, whatever a call raises, and TimeoutError behind
+        `late`.
+        """
         if self.told is not None:
             self.client.subscribe_topic(self.name, lambda event: self.news.put((None, event[1])))
         try:
@@ -154,7 +162,7 @@ class Calls:
                     continue
                 future: Any = self.futures.get(number)
                 if future is not what:
-                    continue  # of a call that was sent again, or that nobody waits for
+                    continue  # result of a call that was sent again, or that is not waited for
                 if future.status == "finished":
                     try:
                         result = future.result()
@@ -170,7 +178,7 @@ class Calls:
                 self._send([n for n, f in self.futures.items() if f is future or f.status in ("cancelled", "lost")])
         except MmulatorError:
             raise
-        except Exception as error:  # of Dask's own, which has many for this
+        except Exception as error:  # Dask's own errors, of which there are many
             if isinstance(error, TimeoutError) or not self._is_gone():
                 raise
             raise self._gone() from None
@@ -181,7 +189,7 @@ class Calls:
                 self.client.unsubscribe_topic(self.name)
 
     def _is_gone(self) -> bool:
-        """Whether the client has given its scheduler up, or looks for it."""
+        """Whether the client has lost its scheduler, or looks for it."""
         status: str = self.client.status
         return status != "running"
 
@@ -212,7 +220,7 @@ class Calls:
                 f"the Dask cluster lost all workers that had the data, {AGAIN} times",
                 hint="the log of a worker says why: perhaps the work takes more memory than they have",
             )
-        while self.client.status == "connecting":  # it lost its scheduler, and looks for it
+        while self.client.status == "connecting":  # the client lost its scheduler, and looks for it
             self._in_time()
             time.sleep(ROUND)
         if self._is_gone():
@@ -227,7 +235,7 @@ class Calls:
             self._send(numbers)
             return
         except Exception as error:
-            if type(error) is not Exception:  # Dask's, for one of a worker that cannot read what it was sent
+            if type(error) is not Exception:  # Dask's message about a worker that cannot read what it was sent
                 raise
             raise MmulatorError(
                 f"the workers of the Dask cluster cannot read what they are sent: {error}",
@@ -244,7 +252,7 @@ class Calls:
         future.add_done_callback(lambda future: self.news.put((number, future)))
 
     def aside(self, number: int) -> None:
-        """Stop a call, and begin it again behind those that wait."""
+        """Stop a call, and put it behind those that wait."""
         self.halt([number])
         self._submit(number)
 
@@ -268,7 +276,7 @@ class Calls:
         raise error
 
     def halt(self, numbers: Sequence[int]) -> None:
-        """Cancel calls, and stop those that are running as soon as they ask."""
+        """Cancel calls; calls that run stop at their next question."""
         futures = [self.futures.pop(n) for n in numbers if n in self.futures]
         if not futures or self._is_gone():
             return
@@ -280,7 +288,7 @@ class Calls:
 
 
 def check_version(version: str) -> None:
-    """On a worker: that it has the caller's."""
+    """Check, on a worker, that its mmulator is of the caller's version."""
     from mmulator import __version__
 
     if version != __version__:

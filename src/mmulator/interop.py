@@ -1,6 +1,6 @@
 """Arrays of other libraries as NumPy arrays: torch tensors, DLPack, the buffer protocol, `__array__`.
 
-No library is imported: a tensor's own is there already. `readable` may copy; `writable` shares memory or refuses.
+No library is imported: a caller with a tensor has imported its library. `readable` may copy; `writable` shares memory or refuses.
 """
 
 from __future__ import annotations
@@ -20,8 +20,13 @@ _MOVE = "move it to the CPU first: x.cpu(), cupy.asnumpy(x), numpy.asarray(x)"
 _PLAIN = (bool, int, float, complex, str, type(None), np.generic, list, tuple, dict, set, type)
 
 
-class _Reader:
-    """what: how messages begin. error: their class. shared: only memory that the value itself sees changed."""
+class _ArrayReader:
+    """Reads values of other libraries.
+
+    what: how messages begin.
+    error: class of the errors.
+    shared: refuse a copy, which the value itself would not see changed.
+    """
 
     def __init__(self, what: str, error: type[MmulatorError], shared: bool) -> None:
         self.what, self.error, self.shared = what, error, shared
@@ -30,7 +35,7 @@ class _Reader:
         raise self.error(f"{self.what}: {message}", hint=hint) from None
 
     def read(self, value: Any) -> Array | None:
-        """None for what is no array."""
+        """The value as an array; None if it is no array."""
         if isinstance(value, np.ndarray):
             if not self.shared and isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
                 self.fail("elements of the array are masked", "pass x.filled(0), or x.data")
@@ -96,10 +101,10 @@ class _Reader:
         if dtype is None:
             try:
                 return np.asarray(x.numpy())
-            except TypeError:  # no dtype of NumPy's: the bytes
+            except TypeError:  # NumPy has no such dtype: the bytes
                 dtype = np.dtype(np.uint8)
         raw = np.asarray(x.reshape(-1).view(torch.uint8).numpy())
-        if name == "float4_e2m1fn_x2" and not self.shared:  # two of them in a byte, the low half first
+        if name == "float4_e2m1fn_x2" and not self.shared:  # two elements in a byte, the low half first
             both = np.stack([raw & 15, raw >> 4], axis=-1).reshape(*x.shape[:-1], -1)
             return both.view(_ml_dtype("float4_e2m1fn"))
         shape = tuple(x.shape) if dtype.itemsize == x.element_size() else (*x.shape[:-1], -1)
@@ -118,7 +123,7 @@ class _Reader:
             return np.frombuffer(view if view.c_contiguous else view.tobytes(), np.uint8)
 
     def _dlpack(self, value: Any) -> Array | None:
-        """None where NumPy cannot take it, such as for bf16."""
+        """The value through DLPack; None where NumPy cannot take it, for example bf16."""
         try:
             kind = int(value.__dlpack_device__()[0])
         except Exception:
@@ -152,19 +157,19 @@ class _Reader:
 
 def readable(value: Any, what: str = "the array", error: type[MmulatorError] = OperandError) -> Array | None:
     """The elements of another library's array, or None for what is no array (numbers, lists, strings)."""
-    return _Reader(what, error, shared=False).read(value)
+    return _ArrayReader(what, error, shared=False).read(value)
 
 
 def writable(value: Any, what: str, error: type[MmulatorError] = OperandError) -> Array | None:
-    """A NumPy array on the same memory, or None for what is no array. Raises `error` where memory cannot be shared.
+    """A NumPy array on the value's memory, or None for what is no array. Raises `error` where memory cannot be shared.
 
-    NumPy arrays come back as they are.
+    NumPy arrays are returned as they are.
     """
-    return _Reader(what, error, shared=True).read(value)
+    return _ArrayReader(what, error, shared=True).read(value)
 
 
 def strided(value: Any, what: str, error: type[MmulatorError] = OperandError) -> Array | None:
-    """As `writable`; of a torch tensor that is not contiguous a view with its strides."""
+    """A NumPy array on the value's memory, as `writable`; a torch tensor that is not contiguous gives a view with its strides."""
     torch = _torch_of(value)
     if torch is None or str(value.layout) != "torch.strided" or value.is_contiguous():
         return writable(value, what, error)
@@ -176,12 +181,12 @@ def strided(value: Any, what: str, error: type[MmulatorError] = OperandError) ->
 
 
 def _reach(x: Any) -> int:
-    """Elements from a tensor's first to its last, in memory."""
+    """Elements from a tensor's first to its last in memory."""
     return 1 + sum((size - 1) * step for size, step in zip(x.shape, x.stride())) if x.numel() else 0
 
 
 def as_array(name: str, value: Any) -> Array:
-    """np.asarray of anything, with an OperandError for what makes no array. name: how messages call it."""
+    """np.asarray of a value. Raises OperandError for what makes no array. name: how messages call it."""
     if type(value) is np.ndarray:
         return value
     try:

@@ -1,7 +1,7 @@
 """What is made on first use: a property (`cached_property` without a lock), and the names of a package (`face`).
 
 Python 3.11 computes a `cached_property` under a lock of its class. A fork in another thread leaves it locked in the child, which
-then waits for ever. Computing a value twice is harmless: all of ours are functions of what is frozen.
+then waits for ever. Computing a value twice is harmless: all cached properties here are functions of frozen data.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where generated PTX comes from: what `.loc` and `.file` say of a text, as lines of the program it was compiled from.
+"""Lines of the program that generated PTX was compiled from, as its `.loc` and `.file` say.
 
 Debugging Directives (PTX ISA 9.1).
 """
@@ -22,7 +22,7 @@ _INSTRUCTION = re.compile(r"^[ \t]*(?:\w+:[ \t]*)?\{?[ \t]*(?:@!?[\w$%]+[ \t]+)?
 _STATEMENT = 40, 60  # lines of a program before and after the one that a compiler gives to inline assembly, where its text may be
 _STRINGS = re.compile(r'\.section\s+"?\.debug_str"?\s*\{([^}]*)')
 _BYTES = re.compile(r"[\w$]+:|\.\w+|0[xX][0-9a-fA-F]{1,9}|\d{1,9}")
-# Only these are read, and only as one line: PTX from elsewhere can name any file.
+# Only files with these endings are read, and only single lines: PTX from elsewhere can name any file.
 _SUFFIXES = (".py", ".pyx", ".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".inc", ".inl", ".rs", ".jl")
 PROGRAM: set[str] = set()  # files that a launch says the kernel was compiled from: quoted wherever they lie
 _MAX_BYTES = 8 << 20
@@ -43,8 +43,13 @@ def printable(text: str) -> str:
 
 
 class Mark(NamedTuple):
-    """One .loc: from character `offset` on. file 0: nothing is known. function: label in .debug_str, plus `skip` bytes;
-    call: (file, line, column) where the function was inlined."""
+    """One .loc directive, from character `offset` of the text on.
+
+    file: number of its .file; 0: nothing is known.
+    function: label in .debug_str.
+    skip: bytes behind that label.
+    call: (file, line, column) at which the function was inlined.
+    """
 
     offset: int
     file: int = 0
@@ -59,8 +64,10 @@ class Mark(NamedTuple):
 class Location:
     """A line of the program that PTX was compiled from. `str` gives `mm.py:17`.
 
-    file: as the compiler wrote it. column: 0 if it is not known. function: the inlined function that the line belongs to,
-    as C++ or Python writes it; "" for the kernel itself. inlined_at: the line that calls it.
+    file: as the compiler wrote it.
+    column: 0 if it is not known.
+    function: the inlined function that the line belongs to, as C++ or Python writes it; "" for the kernel itself.
+    inlined_at: the line that calls it.
     """
 
     file: str
@@ -76,7 +83,7 @@ class Location:
 
     @property
     def brief(self) -> str:
-        """For one line: `mm.py:17`; of an inlined function in another file also the line of the kernel."""
+        """The location in one line: `mm.py:17`; for an inlined function in another file also the line of the kernel."""
         *_, last = self.chain
         return f"{self} from {last}" if last.file != self.file else str(self)
 
@@ -89,7 +96,7 @@ class Location:
             at = at.inlined_at
 
     def quote(self) -> str | None:
-        """The line itself, if the file is there and is the one that was compiled, as far as `.file` tells."""
+        """The text of the line, if the file is there and is the one that was compiled, as far as `.file` tells."""
         for name in dict.fromkeys((Path(self.file), Path(self._beside).parent / self.file)):
             found = _line_of(name, self.line, self._stamp, Path(self._beside).parent)
             if found is not None:
@@ -97,7 +104,7 @@ class Location:
         return None
 
     def lines(self) -> list[str]:
-        """For a message: each location of the chain, and its line where it can be read."""
+        """Lines of a message: each location of the chain, and its text where it can be read."""
         out = []
         for n, at in enumerate(self.chain):
             name = f"{at.file}:{at.line}" + (f", in {at.function}" if at.function else "")
@@ -108,14 +115,18 @@ class Location:
         return out
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON. inlined_at: the calls, innermost first."""
+        """The location as JSON data. inlined_at: the calls, innermost first."""
         calls = [{"file": at.file, "line": at.line, "column": at.column, "function": at.function} for at in self.chain]
         return {**calls[0], "text": self.quote(), "inlined_at": calls[1:]}
 
 
 def _readable(path: Path, beside: Path) -> bool:
-    """May a line of this file be quoted? Of a program alone, and without being asked for only of one that lies in or below
-    the working directory or the folder of the PTX, in no hidden folder."""
+    """Whether a line of this file may be quoted.
+
+    Only files of programs are, and, unless asked for, only files in or below the working directory or the folder of the PTX, in
+    no
+    hidden folder.
+    """
     wanted = os.environ.get("MMULATOR_QUOTE_SOURCE", "")
     if path.suffix.lower() not in _SUFFIXES or wanted == "0":
         return False
@@ -133,9 +144,9 @@ def _line_of(path: Path, line: int, stamp: tuple[int, int] | None, beside: Path)
 
 
 def _rows_of(path: Path, stamp: tuple[int, int] | None, beside: Path) -> list[str] | None:
-    """The lines of a file of which one may be quoted."""
+    """Lines of a file that may be quoted; None for another file."""
     try:
-        path = path.resolve()  # what counts is where the file is, not what leads to it
+        path = path.resolve()  # the place of the file counts, not the links that lead to it
         if not _readable(path, beside):
             return None
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
@@ -156,31 +167,33 @@ def _rows_of(path: Path, stamp: tuple[int, int] | None, beside: Path) -> list[st
 
 
 class LineTable:
-    """The marks of one text, in order; names are looked up when somebody asks."""
+    """The marks of one text, in order. Names are looked up on demand."""
 
     def __init__(self) -> None:
         self.restart(str)
 
     def restart(self, spell: Callable[[str], str]) -> None:
-        """Forget everything: the text is read anew. spell: names of functions as people write them."""
+        """Forget everything, because the text is read anew. spell: function that writes names of functions for people."""
         self._spell = spell
         self.marks: list[Mark] = []
         self._known: dict[int, Location | None] = {}
-        self._asm: dict[int, dict[int, int]] = {}  # of inline assembly, by where it begins: line by place in the text
+        self._asm: dict[int, dict[int, int]] = {}  # lines of inline assembly by their offset, for each piece by its own offset
         self._files: dict[int, tuple[str, tuple[int, int] | None]] | None = None
 
     def at(self, offset: int, text: str, name: str) -> Location | None:
-        """What the text, called `name`, was compiled from at a character offset."""
+        """The line of the program that the text was compiled from at a character offset. name: what the text is called."""
         index = bisect_right(self.marks, offset, key=lambda mark: mark.offset) - 1
         begin = text.rfind(ASM[0], 0, offset)
-        if begin > text.rfind(ASM[1], 0, offset):  # each line of it seems to be a line of the program: the statement is meant
+        if begin > text.rfind(ASM[1], 0, offset):  # inside inline assembly: the statement is meant
             index = bisect_right(self.marks, begin, key=lambda mark: mark.offset) - 1
             return self._of_asm(begin, offset, self._at(index, text, name), text)
         return self._at(index, text, name)
 
     def _of_asm(self, begin: int, offset: int, statement: Location | None, text: str) -> Location | None:
-        """Where an instruction of inline assembly comes from: the line of the program that has it, if the file is there and shows
-        which that is; else the statement's, or the call's."""
+        """The line of an instruction of inline assembly: the line in the program's assembly text, if the file is there and
+        shows it; else
+        the line of the asm statement or of the call around it.
+        """
         if statement is None:
             return None
         if begin not in self._asm:
@@ -222,8 +235,12 @@ class LineTable:
 
 
 def _lines_of_asm(asm: str, begin: int, statement: Location) -> dict[int, int]:
-    """Lines of the program by the beginnings of lines of inline assembly that lies from a character on. A line is known if as
-    many around the statement have the instruction's name as the assembly has: they are in the same order."""
+    """Lines of the program for the lines of inline assembly from offset `begin` on, by their offsets.
+
+    A line is known if as many lines of the program around the statement have the instruction's name as the assembly has: both
+    are in
+    the same order.
+    """
     names = [(m.start() + begin, m[1]) for m in _INSTRUCTION.finditer(asm)]
     beside = Path(statement._beside).parent
     paths = dict.fromkeys((Path(statement.file), beside / statement.file))

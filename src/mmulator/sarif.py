@@ -1,5 +1,6 @@
 """Findings as SARIF 2.1.0 (OASIS, Static Analysis Results Interchange Format), which code hosts and editors show at the lines;
-and an earlier such file as what is known already."""
+and an earlier SARIF file as a baseline.
+"""
 
 from __future__ import annotations
 
@@ -21,22 +22,26 @@ if TYPE_CHECKING:
     from mmulator.source import Span
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-PRINT = "mmulator/v2"  # of `partialFingerprints`
+PRINT = "mmulator/v2"  # key in `partialFingerprints`
 _RELATED = 32  # instructions of one finding that are named
 Result = dict[str, Any]
 
 
 def sarif(findings: Sequence[Finding], suppressed: Iterable[tuple[Finding, str]] = (), known: Baseline | None = None) -> Result:
-    """The log of one run, as data. suppressed: findings that are expected, with the reason: results with a suppression.
+    """The SARIF log of one run, as data.
 
-    known: an earlier run's: every result says whether it is new, and those that are gone are there, too.
+    suppressed: expected findings with the reason; they become results with a suppression.
+    known: findings of an earlier run. Every result then says whether it is new, and results that are gone are there, too.
     """
     return log([*results(findings), *(r for f, why in suppressed for r in results([f], why))], known)
 
 
 def results(findings: Iterable[Finding], why: str | None = None) -> list[Result]:
-    """One for those that are told as one (findings.py: grouped), as JSON: what several processes found can be put together by
-    `log`. why: they are suppressed, for this reason."""
+    """SARIF results, one for each group of findings told as one (`findings.grouped`). `log` puts results of several processes
+    together.
+
+    why: the reason, if the findings are suppressed.
+    """
     found = []
     for group in grouped(findings):
         result = _result(group)
@@ -47,11 +52,11 @@ def results(findings: Iterable[Finding], why: str | None = None) -> list[Result]
 
 
 def log(found: Iterable[Result], known: Baseline | None = None) -> Result:
-    """A whole log of results, which get numbers where they are equal, and in it their rules and files."""
+    """A whole SARIF log: results, numbered where they are equal, with their rules and files."""
     every = [dict(result) for result in found]
     count = Counter[str]()
     for result in every:
-        count[print_ := _print(result)] += 1  # of equal lines the first, the second and so on
+        count[print_ := _print(result)] += 1  # numbers equal lines: the first, the second and so on
         result["partialFingerprints"] = {PRINT: f"{print_}:{count[print_]}"}
         if known is not None:
             result["baselineState"] = "unchanged" if count[print_] <= known.count[print_] else "new"
@@ -87,7 +92,7 @@ class Baseline:
 
     @classmethod
     def read(cls, path: str | Path) -> Baseline:
-        """Raises LaunchError for a file that is no SARIF of mmulator's."""
+        """The baseline in a file. Raises LaunchError for a file that is no SARIF file of mmulator's."""
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
             found = [r for one in data["runs"] for r in one["results"]]
@@ -101,7 +106,7 @@ class Baseline:
             ) from None
 
     def new(self, findings: Iterable[Finding]) -> list[Finding]:
-        """Those that are not in it. Of equal ones as many are known as it has."""
+        """Findings that the baseline does not have. Of equal findings as many are known as the baseline has."""
         seen = Counter[str]()
         left: list[Finding] = []
         for group in grouped(findings):
@@ -111,7 +116,7 @@ class Baseline:
         return left
 
     def gone(self, count: Counter[str]) -> list[Result]:
-        """Results of which there are fewer now."""
+        """Results of the baseline of which there are fewer now."""
         seen = Counter[str]()
         left = []
         for result in self.results:
@@ -126,8 +131,10 @@ def _print(result: Result) -> str:
 
 
 def fingerprint(group: Sequence[Finding]) -> str:
-    """A hash of the rule's family and the texts of both lines, the program's where they are known: equal from run to run, after
-    lines have been added above, and for other registers of a compiler's."""
+    """A hash of the rule's family and the texts of both lines, of the program where they are known. Equal from run to run,
+    after lines
+    have been added above, and for other registers of a compiler's.
+    """
     first = group[0]
     texts = sorted(_text(record) for record in (first, first.conflict) if record is not None)
     return hashlib.sha256("\0".join([first.about.kind, *texts]).encode()).hexdigest()[:32]
@@ -155,7 +162,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
 
 
 def _sentence(text: str) -> str:
-    """With a capital letter, but for the name of an instruction, and a full stop."""
+    """A text with a capital letter, unless it begins with the name of an instruction, and a full stop."""
     first = text if "." in text.split(" ")[0] else text[:1].upper() + text[1:]
     return first + ("" if text.endswith(".") else ".")
 
@@ -169,7 +176,7 @@ def _language(uri: str) -> str:
 
 
 def _uri(file: str) -> str:
-    """A path below the working directory is relative to it, as code hosts want it; what is no file keeps its name."""
+    """A path as SARIF writes it: relative if it is below the working directory; what is no file keeps its name."""
     from urllib.parse import quote
 
     if file.startswith("<"):
@@ -184,7 +191,7 @@ def _uri(file: str) -> str:
 
 
 def _result(group: Sequence[Finding]) -> Result:
-    """At the line of the program, where that is known, and at the PTX else; all instructions are beside it."""
+    """One result, at the line of the program where it is known, else at the line of PTX, with all its instructions."""
     first = group[0]
     at = first.span.location if first.span is not None else None
     related = [_located(first, f"compiled to: {first.instruction}")] if at is not None else []
@@ -212,7 +219,7 @@ def _result(group: Sequence[Finding]) -> Result:
 
 
 def _distinct(places: Iterable[Result]) -> list[Result]:
-    """The first at each place."""
+    """Locations without repetition."""
     return [*{json.dumps(p["physicalLocation"]): p for p in reversed([*places])}.values()][::-1]
 
 

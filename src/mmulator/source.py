@@ -1,4 +1,4 @@
-"""Spans into source text: the one place that knows files, lines, columns and carets."""
+"""Spans of source text: the one place that knows files, lines, columns and carets."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from mmulator.location import printable as printable
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A named text. `name` is a file name, or a description such as `<instruction>`.
+    """A named text.
 
+    name: a file name, or a description such as `<instruction>`.
     lines: what a compiler said about where the text comes from, as far as it has been parsed.
     """
 
@@ -66,7 +67,7 @@ class Span:
 
     @property
     def brief(self) -> str:
-        """That line as `mm.py:17`, or nothing."""
+        """The line of the program as `mm.py:17`, or ""."""
         location = self.location
         return location.brief if location else ""
 

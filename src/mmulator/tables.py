@@ -1,4 +1,4 @@
-"""Tables as text and as HTML, for what people print and notebooks show."""
+"""Tables as text and as HTML, for terminals and notebooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The variables of the environment that are mmulator's: what each says. One that is none of these is told, once a process."""
+"""The environment variables of mmulator, and what each says. An unknown one is reported once a process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 PREFIX = "MMULATOR_"
-# For people; docs/robustness.md has them as a table.
+# Variables for people; docs/robustness.md has them as a table.
 VARIABLES: dict[str, str] = {
     "DEVICE": "the chip that programs find, as `H100` or `sm_90`",
     "SEED": "the seed of the scheduler's choices",
@@ -32,14 +32,14 @@ VARIABLES: dict[str, str] = {
     "GOLDEN": "a folder of further hardware vectors, for tests of mmulator",
     "PTXAS": "a ptxas to compare with, for tools of mmulator",
 }
-# Of mmulator's own processes for each other.
+# Variables by which mmulator's own processes talk to each other.
 INTERNAL = frozenset(("EXEC", "FINDINGS", "SUPERVISOR", "FUZZ_PLANT"))
 
 _told: set[str] = set()
 
 
 def check(environment: Mapping[str, str] = os.environ) -> None:
-    """Says on standard error which variables are unknown; those of a program under exec its exec has told."""
+    """Report unknown variables on standard error. Under exec, exec has done so for the program's."""
     if PREFIX + "EXEC" in environment:
         return
     for name in environment:

@@ -1,6 +1,6 @@
 """mma in a kernel against `Instruction.execute`: the same native code, handed operands in two ways.
 
-Forms that hardware vectors cover are in machine/test_machine_golden.py; here are those of devices without any.
+Forms that hardware vectors cover are in kernels/test_matrix_golden.py; here are those of devices without any.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ INTEGERS = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwi
             "xor": np.bitwise_xor, "inc": inc, "dec": dec}  # fmt: skip
 
 
-def reduced(b: bulk.Batch) -> tuple[np.ndarray, np.ndarray]:
+def reduced(b: bulk.BulkBatch) -> tuple[np.ndarray, np.ndarray]:
     """Global and shared memory after reductions of integers."""
     regions, windows = b.regions.copy(), b.windows.copy()
     dtype = np.dtype(("i" if b.kind.type[0] == "s" else "u") + str(int(b.kind.type[1:]) // 8))
@@ -37,7 +37,7 @@ def reduced(b: bulk.Batch) -> tuple[np.ndarray, np.ndarray]:
     return regions, windows
 
 
-def moved(b: bulk.Batch) -> tuple[np.ndarray, np.ndarray]:
+def moved(b: bulk.BulkBatch) -> tuple[np.ndarray, np.ndarray]:
     """What copies do, without a kernel; of reductions nothing is known here."""
     regions, windows = b.regions.copy(), b.windows.copy()
     for block, (size, source, target, _) in enumerate(b.places.tolist()):
@@ -51,7 +51,7 @@ def moved(b: bulk.Batch) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("kind", bulk.SUITES["copies"], ids=lambda k: k.name)
-def test_copies_are_those_of_arrays(kind: bulk.Kind) -> None:
+def test_copies_are_those_of_arrays(kind: bulk.BulkKind) -> None:
     b = bulk.batch(3, kind, 60)
     compared, wrong, said = bulk.differences(b, bulk.run(CPU, b), moved(b))
     assert not wrong, said
@@ -60,7 +60,7 @@ def test_copies_are_those_of_arrays(kind: bulk.Kind) -> None:
 
 @pytest.mark.parametrize("kind", [k for k in bulk.SUITES["reductions"] if k.type[1:].isdigit() and k.type[0] in "usb"],
                          ids=lambda k: k.name)  # fmt: skip
-def test_reductions_of_integers_are_those_of_arrays(kind: bulk.Kind) -> None:
+def test_reductions_of_integers_are_those_of_arrays(kind: bulk.BulkKind) -> None:
     b = bulk.batch(4, kind, 8)
     _, wrong, said = bulk.differences(b, bulk.run(CPU, b), reduced(b))
     assert not wrong, said

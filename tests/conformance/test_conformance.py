@@ -22,7 +22,7 @@ from mmulator.cli.app import run as mmulator
 from mmulator.compiler.options import CompileOptions
 from mmulator.conformance import cases, compare, edges, kernels, memory, probes, report, run, values, vectors
 from mmulator.conformance.launches import compare_launch
-from mmulator.conformance.stream import Stream
+from mmulator.conformance.stream import RandomStream
 from mmulator.conformance.subjects import Subject, forms, problem, subjects
 from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
 from mmulator.hardware.gpu import Gpu, GpuError
@@ -78,7 +78,7 @@ def of(name: str) -> list[Subject]:
 # cases --------------------------------------------------------------------------------------------------------------
 def test_streams_do_not_change() -> None:
     """Vectors hold only while these words come out."""
-    s = Stream(1, "a", "b")
+    s = RandomStream(1, "a", "b")
     assert [hex(x) for x in s.words(3)] == STREAM[0]
     assert s.below(1000, 4).tolist() == STREAM[1]
     assert [hex(x) for x in s.doubles(2)] == STREAM[2]
@@ -89,7 +89,7 @@ STREAM: list[Any] = [
 ]  # fmt: skip
 
 
-def parts(b: cases.Batch) -> Iterator[tuple[str, Any]]:
+def parts(b: cases.CaseBatch) -> Iterator[tuple[str, Any]]:
     yield from b.registers.items()
     yield "image", b.image
     yield "segments", [(s.first, s.count, s.kind, str(s.scalars)) for s in b.segments]
@@ -115,12 +115,12 @@ def test_every_kind_of_operands_comes_up(name: str) -> None:
     assert sum(s.count for s in batch.segments) == batch.count
 
 
-def kind(name: str, form: str = SOME[0], count: int = 300) -> tuple[values.Problem, Any, Any, Any]:
+def kind(name: str, form: str = SOME[0], count: int = 300) -> tuple[values.MatrixProblem, Any, Any, Any]:
     p = problem(parse_mnemonic(form), DEVICE)
-    return p, *values.operands(Stream("test", name), name, p, count)
+    return p, *values.operands(RandomStream("test", name), name, p, count)
 
 
-def exponents(p: values.Problem, a: Any, b: Any) -> Any:
+def exponents(p: values.MatrixProblem, a: Any, b: Any) -> Any:
     """Exponents of the products of the first result of each execution; a large negative number for a zero."""
     fa, fb = decode(p.atype, a[:, 0, :]), decode(p.btype, b[:, :, 0])
     zero = (fa.significand == 0) | (fb.significand == 0)
@@ -167,7 +167,7 @@ def test_cancellation_cancels() -> None:
 def test_integers_reach_both_ends() -> None:
     form = parse_mnemonic(SOME[4])
     p = problem(form, DEVICE)
-    a, b, c = values.operands(Stream("test"), "saturate", p, 200)
+    a, b, c = values.operands(RandomStream("test"), "saturate", p, 200)
     d = arrays.model_matmul(dot_key(form), DEVICE, a, b, c).astype(np.uint32).view(np.int32)
     for end in (-(1 << 31), (1 << 31) - 1):
         assert 0.05 < (d == end).mean() < 0.45
@@ -182,10 +182,10 @@ def test_layouts_of_wgmma_operands_do_not_overlap() -> None:
                 continue
             seen.add(key)
             for swizzle in memory.SWIZZLES:
-                d = memory.descriptor(Stream("x"), place, swizzle, odd=False)
+                d = memory.descriptor(RandomStream("x"), place, swizzle, odd=False)
                 at = place.addresses(d)[:, :: max(1, 8 // place.element.bits)]
                 assert place.fits(d) and len(np.unique(at)) == at.size, (key, swizzle)
-                assert place.fits(memory.descriptor(Stream(str(key)), place, swizzle, odd=True))
+                assert place.fits(memory.descriptor(RandomStream(str(key)), place, swizzle, odd=True))
     assert len(seen) > 100
 
 
@@ -236,8 +236,8 @@ def test_every_form_is_there_or_missing() -> None:
 # the whole way, the model's machine in the GPU's place --------------------------------------------------------------
 @pytest.mark.parametrize("name", SOME)
 def test_machine_in_the_place_of_a_gpu(name: str) -> None:
-    item = run.Item(name, "", name)
-    row = run.check(item, Cpu(DEVICE), run.Settings(seed=3, count=20))
+    item = run.WorkItem(name, "", name)
+    row = run.check(item, Cpu(DEVICE), run.RunSettings(seed=3, count=20))
     assert (row.verdict, row.error, row.wrong) == ("same", "", 0), row
     assert row.words >= row.executions and row.cases >= 20 and row.subjects == len(of(name))
 
@@ -258,7 +258,7 @@ class Wrong(Cpu):
 
 def test_a_wrong_bit_is_explained() -> None:
     name = SOME[0]
-    row = run.check(run.Item(name, "", name), Wrong(5), run.Settings(count=20))
+    row = run.check(run.WorkItem(name, "", name), Wrong(5), run.RunSettings(count=20))
     assert (row.verdict, row.wrong) == ("different", 1)
     batch = cases.build(of(name)[0], DEVICE, 1, 20)
     want = compare.model(batch, DEVICE)
@@ -319,7 +319,7 @@ def test_another_arithmetic_does_not_pass(name: str, changes: Any, monkeypatch: 
     for change in (*changes, {"fraction": right.fraction - 1}, {"fraction": right.fraction + 1}):
         found = {}
         for kind_ in ("align", "floor", "ties", "near"):
-            a, b, c = (x[:, :16] if x.shape[1] == 64 else x for x in values.operands(Stream(kind_), kind_, p, 40))
+            a, b, c = (x[:, :16] if x.shape[1] == 64 else x for x in values.operands(RandomStream(kind_), kind_, p, 40))
             want = arrays.model_matmul(key, DEVICE, a, b, c)
             for module in ("dot", "arrays"):
                 monkeypatch.setattr(f"mmulator.numerics.{module}.profile_for", lambda *_, c=change: replace(right, **c))
@@ -333,7 +333,7 @@ def test_a_failing_kernel_is_a_row_not_the_end() -> None:
         def launch(self, *args: Any, **more: Any) -> Ran:
             raise GpuError("the kernel failed: CUDA_ERROR_ILLEGAL_ADDRESS")
 
-    row = run.check(run.Item(SOME[0], "", SOME[0]), Broken(DEVICE), run.Settings(count=4))
+    row = run.check(run.WorkItem(SOME[0], "", SOME[0]), Broken(DEVICE), run.RunSettings(count=4))
     assert row.verdict == "error" and "ILLEGAL_ADDRESS" in row.error
 
 
@@ -342,7 +342,7 @@ def test_edges_ask_some_form(edge: edges.Edge) -> None:
     asked = [f for f in forms(HOPPER)[0] if edge.asks(f)]
     assert asked
     form = min(asked, key=lambda f: f.m * f.n * f.k)
-    item = run.Item(f"edge {edge.name}", "", form.mnemonic, edge.name)
+    item = run.WorkItem(f"edge {edge.name}", "", form.mnemonic, edge.name)
     found, only, wish = run.resolve(item, HOPPER)
     assert found and set(only) <= set(cases.kinds_of(form, DEVICE))
     batch = cases.build(found[0], DEVICE, 1, 16, only=only, wish=wish)
@@ -354,14 +354,14 @@ def test_edges_ask_some_form(edge: edges.Edge) -> None:
 
 
 # the suite ----------------------------------------------------------------------------------------------------------
-FEW = run.Settings(count=8, machine=DEVICE, processes=1, filter=r"^(mov|ld)matrix.*b16|^mma.sync.*m16n8k16.*bf16")
+FEW = run.RunSettings(count=8, machine=DEVICE, processes=1, filter=r"^(mov|ld)matrix.*b16|^mma.sync.*m16n8k16.*bf16")
 
 
 def test_interrupted_runs_go_on(tmp_path: Path) -> None:
     state = tmp_path / "state.jsonl"
     seen: list[str] = []
 
-    def stop(done: int, total: int, row: run.Row | None) -> None:
+    def stop(done: int, total: int, row: run.ItemResult | None) -> None:
         seen.extend([row.item.name] if row else [])
         if len(seen) == 3:
             raise KeyboardInterrupt
@@ -380,7 +380,7 @@ def test_interrupted_runs_go_on(tmp_path: Path) -> None:
 
 def test_reports(tmp_path: Path) -> None:
     outcome = run.run(FEW)
-    bad = run.check(run.Item(SOME[0], "mma <b>", SOME[0]), Wrong(0), FEW)
+    bad = run.check(run.WorkItem(SOME[0], "mma <b>", SOME[0]), Wrong(0), FEW)
     outcome.rows.append(bad)
     for name in ("r.json", "r.html"):
         report.write(tmp_path / name, [(FEW, outcome)])
@@ -589,13 +589,13 @@ def test_the_driver_is_used_as_it_wants(driver: Driver) -> None:
     gpu = Gpu()
     assert (gpu.chip.name, gpu.chip.device, str(gpu.chip.target), gpu.chip.cuda) == ("Model", DEVICE, "sm_90a", "13.0")
     for name in (SOME[0], SOME[3], SOME[13], SOME[-2]):
-        row = run.check(run.Item(name, "", name), gpu, run.Settings(count=20))
+        row = run.check(run.WorkItem(name, "", name), gpu, run.RunSettings(count=20))
         assert (row.verdict, row.error) == ("same", ""), row
     assert driver.modules == 0 and driver.resets == 0
     with pytest.raises(GpuError, match="INVALID_PTX"):
         gpu.load("nonsense")
     driver.status = [driver.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS]
-    row = run.check(run.Item(SOME[0], "", SOME[0]), gpu, run.Settings(count=20))
+    row = run.check(run.WorkItem(SOME[0], "", SOME[0]), gpu, run.RunSettings(count=20))
     assert row.verdict == "error" and "ILLEGAL_ADDRESS" in row.error and driver.resets == 1
     with pytest.raises(UnsupportedError, match="there is no GPU 3"):
         Gpu(3)

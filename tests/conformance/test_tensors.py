@@ -15,7 +15,7 @@ from mmulator.program.addresses import SHARED_BASE
 from tests.support.tensor_bytes import load, store
 
 
-def expected(b: tensors.Batch) -> tuple[np.ndarray, np.ndarray]:
+def expected(b: tensors.TensorBatch) -> tuple[np.ndarray, np.ndarray]:
     """Tensors and shared memory after the copies of a batch, as layouts/ has them."""
     memory, window = b.tensors.copy(), b.window.copy()
     for n, c in enumerate(b.cases):

@@ -202,6 +202,7 @@ def test_triton(suite: Path, lines: list[str]) -> None:
     assert "    v = tl.load(x + at, mask=at < n)" in told
 
 
+@pytest.mark.slow
 def test_workers_have_the_same_seeds(suite: Path) -> None:
     """pytest-xdist: options, doors and devices reach the workers, and what they launched is told at the end."""
     pytest.importorskip("xdist", reason="pytest-xdist is not installed")

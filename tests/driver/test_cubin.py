@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import struct
 
-from mmulator.driver.cubin import Resources, resources
+from mmulator.driver.cubin import CubinResources, resources
 
 NAMES = b"\0.symtab\0.strtab\0.text.k\0.nv.info\0.nv.info.k\0"
 INFO = (
@@ -30,7 +30,7 @@ def cubin() -> bytes:
 
 
 def test_resources_of_a_kernel() -> None:
-    assert resources(cubin()) == {"k": Resources(registers=40, frame=16, stack=48, threads=128)}
+    assert resources(cubin()) == {"k": CubinResources(registers=40, frame=16, stack=48, threads=128)}
 
 
 def test_a_damaged_file_says_nothing() -> None:

@@ -25,7 +25,7 @@ from mmulator.inspect.explanation.explain import explain_form
 from mmulator.inspect.explanation.paste import function_name, nvcc_options, paste_target, ptx_text, signatures
 from mmulator.inspect.listing import shape_set
 from mmulator.instruction.instruction import Instruction
-from mmulator.isa.effects import Memory
+from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import FAMILIES, matrix_forms
 from mmulator.isa.names.mnemonic import parse_mnemonic
@@ -169,7 +169,7 @@ def test_cuda_functions_fit_their_statement(explained: Explained) -> None:
             written = sum(s.count if s.kind == "registers" else 1 for s in operands if s.access != "r")
             assert [c[0] in "=+" for c in constraints] == [True] * written + [False] * (len(constraints) - written)
             assert text.count("(") == text.count(")") and e.mnemonic in text
-            between_registers = form.is_move and form.effects.memory is Memory.NONE
+            between_registers = form.is_move and form.effects.memory is MemoryEffect.NONE
             assert ('"memory"' in text) == (form.op != "mma" and not between_registers)
 
 

@@ -13,7 +13,7 @@ import pytest
 import mmulator as mm
 from mmulator.errors import InvalidInstructionError, OperandError
 from mmulator.inspect import check_copy, describe_descriptor, parse_copy, tensor_box, tensor_map_fields
-from mmulator.inspect.descriptors.checks import Finding
+from mmulator.inspect.descriptors.checks import Diagnostic
 from mmulator.inspect.tensormaps.box import CHUNK, TensorBox
 from mmulator.inspect.tensormaps.checks import check_bytes, check_map
 from mmulator.inspect.tensormaps.reader import check_reader
@@ -27,7 +27,7 @@ LOAD = "cp.async.bulk.tensor.{}d.shared::cluster.global{}.mbarrier::complete_tx:
 STORE = "cp.async.bulk.tensor.{}d.global.shared::cta{}.bulk_group"
 
 
-def texts(found: tuple[Finding, ...], level: str = "") -> list[str]:
+def texts(found: tuple[Diagnostic, ...], level: str = "") -> list[str]:
     return [f.text for f in found if not level or f.level == level]
 
 

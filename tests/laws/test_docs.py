@@ -277,6 +277,13 @@ def test_the_map_is_complete() -> None:
     assert ranks == sorted(ranks)
 
 
+def test_the_table_of_tests_has_every_folder() -> None:
+    """docs/testing.md says of each folder of tests what it proves, and when to run it."""
+    named = re.findall(r"^\| `(\w+)` \|", read("docs/testing.md"), re.MULTILINE)
+    there = {p.name for p in (ROOT / "tests").iterdir() if any(p.rglob("test_*.py"))} - {"support", "data"}
+    assert {*named} == there and len(named) == len(there)
+
+
 def test_made_pages_are_up_to_date() -> None:
     stale = [path.name for path, text in spec_map.pages() if not path.exists() or path.read_text() != text]
     assert not stale, f"run python -m tools.pages.spec_map: {stale}"
@@ -406,6 +413,7 @@ SIZES = re.split(r"^## ", read(TUTORIAL), flags=re.MULTILINE)[1:4]
 
 
 @pytest.mark.parametrize("part", SIZES, ids=["lane-wise", "memory", "matrix"])
+@pytest.mark.slow
 def test_tutorial(part: str, tmp_path: Path) -> None:
     """An instruction, added to a copy as the page says: a row, a function, a kernel that runs, a test, what the laws want."""
     copy = Copy(tmp_path)

@@ -17,11 +17,11 @@ from mmulator.errors import OperandError
 from mmulator.layouts.tensormap import Encoded, fields
 from mmulator.layouts.tensormap.modes import BY_MODE
 from mmulator.layouts.tensormap.rules import refusals
-from mmulator.native.asynchrony.maps import MOST_ROW, MOST_SPAN, Box, Mode, Wrong, take_map
+from mmulator.native.asynchrony.maps import MOST_ROW, MOST_SPAN, Box, MapFault, Mode, take_map
+from tests.support.tensor_map_fields import FIELDS, at_edges, at_random, bases, edges, put
 from tests.twin.test_moves import call
-from tools.fuzz.maps import FIELDS, at_edges, at_random, bases, edges, put
 
-ANSWER = 4  # words: of Wrong, rows, bytes of a row, and from row to row
+ANSWER = 4  # words: of MapFault, rows, bytes of a row, and from row to row
 
 
 @native
@@ -64,19 +64,19 @@ def asked_of(words: Words) -> tuple[int, int]:
     return min(max(fields.RANK.get(words), 1), 5), Mode.IM2COL if fields.IM2COL.get(words) else Mode.TILE
 
 
-def wanted(words: Words) -> tuple[set[Wrong | None], Encoded | None]:
+def wanted(words: Words) -> tuple[set[MapFault | None], Encoded | None]:
     """The verdicts that native code may have on a map (None: it is valid), and the decoded map if it is one."""
     if not any(words[n] for n in (0, 1, 2, 8)):
-        return {Wrong.ZEROS}, None
+        return {MapFault.ZEROS}, None
     try:
         m = Encoded.decode(np.array(words, "<u4").tobytes())
     except OperandError:
-        return {Wrong.FIELD, Wrong.RANK, Wrong.REFUSED}, None
+        return {MapFault.FIELD, MapFault.RANK, MapFault.REFUSED}, None
     if (fields.SWIZZLE.get(words), fields.ATOMICITY.get(words)) not in BY_MODE:
-        return {Wrong.FIELD}, None
+        return {MapFault.FIELD}, None
     if any(refusals(m)):
-        return {Wrong.REFUSED}, m
-    return {Wrong.SPAN if m.span > MOST_SPAN else None}, m
+        return {MapFault.REFUSED}, m
+    return {MapFault.SPAN if m.span > MOST_SPAN else None}, m
 
 
 def judge(asked: list[tuple[int, int]]) -> np.ndarray:
@@ -91,7 +91,7 @@ def test_native_code_refuses_what_the_driver_refuses_and_nothing_else() -> None:
     said: Counter[str] = Counter()
     for words, (wrong, rows, row, pitch) in zip(maps(), answers.tolist()):
         expected, m = wanted(words)
-        assert (Wrong(wrong) if wrong else None) in expected, (words, wrong, expected, m and list(refusals(m)))
+        assert (MapFault(wrong) if wrong else None) in expected, (words, wrong, expected, m and list(refusals(m)))
         if m is not None:
             said.update({re.split(r"[\[,]", refusal.parameter)[0] for refusal in refusals(m)} or {"taken"})
         if not wrong:

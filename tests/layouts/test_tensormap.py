@@ -13,7 +13,7 @@ import torch
 import mmulator as mm
 from mmulator.errors import OperandError
 from mmulator.layouts.tensormap import Encoded, fields, modes, rules, types
-from mmulator.layouts.tensormap.fields import Field
+from mmulator.layouts.tensormap.fields import StoredField
 
 TYPES = [t for t in types.TYPES if t.elements == 1]
 
@@ -84,12 +84,12 @@ def test_any_bytes_are_a_map_or_refused() -> None:
     assert taken > 1000
 
 
-def _fields() -> list[tuple[str, Field]]:
-    every: list[tuple[str, Field]] = []
+def _fields() -> list[tuple[str, StoredField]]:
+    every: list[tuple[str, StoredField]] = []
     for name, value in vars(fields).items():
         values = value.values() if isinstance(value, dict) else [value]
         for one in values:
-            every += [(name, f) for f in (one if isinstance(one, tuple) else (one,)) if isinstance(f, Field)]
+            every += [(name, f) for f in (one if isinstance(one, tuple) else (one,)) if isinstance(f, StoredField)]
     return every
 
 

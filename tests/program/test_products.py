@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mmulator.program.blocks import build
 from mmulator.program.frames import liveness
-from mmulator.program.products import LONGEST_CHAIN, Group, groups
+from mmulator.program.products import LONGEST_CHAIN, ProductGroup, groups
 from mmulator.ptx.parser import parse_module
 from mmulator.source import Source
 from mmulator.twin.wide import widens
@@ -20,7 +20,7 @@ def mma(d: int, a: int, b: int, c: int | None = None) -> str:
     return f"{SMALL} {four[0]}, {{%a{2 * a}, %a{2 * a + 1}}}, {{%b{b}}}, {four[1]};"
 
 
-def found(*lines: str, live: str = "") -> list[Group]:
+def found(*lines: str, live: str = "") -> list[ProductGroup]:
     """Groups of a kernel's block that begins with the first mma. live: lines behind a barrier."""
     text = "\n".join((HEAD, DECLARED, *lines, f"bar.sync 0; {live} ret; }}"))
     tree = parse_module(Source("k.ptx", text))
@@ -30,7 +30,7 @@ def found(*lines: str, live: str = "") -> list[Group]:
     return groups(block, out, lambda ins: ins.effects.multiplies and widens(ins.form))
 
 
-def shapes(found: list[Group]) -> list[list[tuple[int, int, int]]]:
+def shapes(found: list[ProductGroup]) -> list[list[tuple[int, int, int]]]:
     return [[(t.rows, t.columns, t.steps) for t in g.tiles] for g in found]
 
 

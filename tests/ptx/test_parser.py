@@ -21,7 +21,7 @@ from mmulator.ptx.tree import (
     Immediate,
     Instruction,
     LabelRef,
-    Module,
+    ParsedModule,
     PredicatePair,
     Reg,
     Sink,
@@ -37,11 +37,11 @@ KERNELS = sorted((places.KERNELS / "ptx").glob("*.ptx"))
 HEAD = ".version 8.7\n.target sm_90a\n.address_size 64\n"
 
 
-def parse(text: str, head: str = HEAD) -> Module:
+def parse(text: str, head: str = HEAD) -> ParsedModule:
     return parse_module(Source("test.ptx", head + text))
 
 
-def body(statements: str, declarations: str = "") -> Module:
+def body(statements: str, declarations: str = "") -> ParsedModule:
     registers = ".reg .pred %p<9>; .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .f32 %f<9>; .reg .f64 %fd<9>;"
     return parse(f"{declarations}\n.visible .entry k(.param .u64 x)\n{{\n{registers}\n{statements}\nret;\n}}\n")
 
@@ -140,9 +140,9 @@ def test_call_and_lists() -> None:
     assert verify(module) == ()
     shapes = [[type(o).__name__ for o in i.operands] for i in function.instructions if i.opcode == "call"]
     assert shapes == [
-        ["Arguments", "Symbol", "Arguments"],
-        ["Arguments", "Reg", "Arguments", "Symbol"],
-        ["Arguments", "Symbol", "Arguments"],
+        ["ArgumentList", "Symbol", "ArgumentList"],
+        ["ArgumentList", "Reg", "ArgumentList", "Symbol"],
+        ["ArgumentList", "Symbol", "ArgumentList"],
     ]
     assert [t.name for t in function.targets["table"].targets] == ["A", "B"]
 

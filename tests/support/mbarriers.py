@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from mmulator.conformance.mbarriers import Operation, Program, Step
+from mmulator.conformance.mbarriers import MbarrierProgram, MbarrierStep, Operation
 from tests.support.places import DATA
 
 _DOES = (("arrive_drop", "drop"), ("arrive", "arrive"), ("expect_tx", "expect"), ("complete_tx", "complete"),
@@ -20,7 +20,7 @@ class Recorded:
     """programs: as the GPU ran them. known: whether the word at the end of each is, which mbarrier.inval brought to memory."""
 
     operations: tuple[Operation, ...]
-    programs: list[Program]
+    programs: list[MbarrierProgram]
     known: np.ndarray
 
     @property
@@ -53,7 +53,7 @@ def recorded() -> Recorded:
             lanes = [lane for lane in range(32) if mask >> lane & 1]
             results.append(dict(zip(lanes, map(int, values[value : value + len(lanes)]))))
             value += len(lanes)
-            given.append(Step(number, mask, found[number][1] or n, source))
-        programs.append(Program(int(count), tuple(given), tuple(results), int(word)))
+            given.append(MbarrierStep(number, mask, found[number][1] or n, source))
+        programs.append(MbarrierProgram(int(count), tuple(given), tuple(results), int(word)))
         at += int(length)
     return Recorded(tuple(o for o, _ in found), programs, ended)

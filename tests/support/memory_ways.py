@@ -18,7 +18,7 @@ import numpy as np
 
 from mmulator.errors import ExecutionFault
 from mmulator.host.module import Module
-from mmulator.isa.effects import Memory
+from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.form import Form, forms_of
 from mmulator.isa.matrix import MATRIX_ROWS
 from mmulator.isa.row import OperandSpec, Row
@@ -157,7 +157,7 @@ def _written(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
     mnemonic = ".".join(words)
     if access == "word":
         text = f"{mnemonic} {', '.join(operands)};"
-        done = {Memory.READ: "read", Memory.WRITE: "make"}.get(row.effects.memory, "both")
+        done = {MemoryEffect.READ: "read", MemoryEffect.WRITE: "make"}.get(row.effects.memory, "both")
         made = row.name != "mbarrier.init"
         before = _MADE if made else ""
         yield Statement(mnemonic, text, done, space or "to-shared", size, size, before=before, words=made)

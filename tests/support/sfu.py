@@ -1,9 +1,9 @@
-"""Captures: what a GPU gave for whole ranges of inputs, as files.
+"""Captures: files with the outputs of a GPU for whole ranges of inputs.
 
 A folder of .npz files. An array FUNCTION_SIGNEXPONENT (`rcp_p0`: positive, exponent 0; `ex2_n-1`: negative, exponent
 -1) holds the outputs of `FUNCTION.approx.ftz.f32` (tanh: `.approx.f32`) for all 2**23 significands of that sign and
-exponent, in order; the functions are rcp, rsq, sqrt, lg2, ex2, sin, cos, tanh. For sin and cos the input is what the
-unit receives, in turns; as sin.ptx and cos.ptx it is the operand of the instruction. rcp64_EXPONENT and
+exponent, in order; the functions are rcp, rsq, sqrt, lg2, ex2, sin, cos, tanh. For sin and cos the input is the argument of the
+unit, in turns; for sin.ptx and cos.ptx it is the operand of the instruction. rcp64_EXPONENT and
 rsq64_EXPONENT hold the high words of the `.approx.ftz.f64` results for the upper 20 bits of the significand (`rcp64`
 alone: exponent 0).
 Coding of an array: second differences modulo 2**32, zigzag, the four bytes of each word as four planes, zlib.
@@ -54,7 +54,12 @@ def decode(coded: NDArray[np.uint8]) -> Words:
 
 @dataclass(frozen=True)
 class Capture:
-    """One array of a capture folder. name: as in the file; function: of the unit; sign, exponent: of the inputs."""
+    """One array of a capture folder.
+
+    name: its name in the file.
+    function: function of the unit.
+    sign, exponent: of the inputs.
+    """
 
     name: str
     kind: str
@@ -67,18 +72,18 @@ class Capture:
         return FUNCTIONS[self.kind]
 
     def outputs(self) -> Words:
-        """uint32[2**23], or [2**20] high words for the f64 seeds."""
+        """The results: uint32[2**23], or [2**20] high words for the f64 seeds."""
         return decode(self.coded)
 
     def inputs(self) -> Words:
-        """The bits that went in, in the order of `outputs`."""
+        """The bits of the inputs, in the order of `outputs`."""
         width, bias = (20, 1023) if self.function.endswith("64h") else (23, 127)
         first = self.sign << 31 | self.exponent + bias << width
         return np.arange(first, first + (1 << width), dtype=np.uint32)
 
 
 def read_captures(folder: Path, only: str = "") -> Iterator[Capture]:
-    """The arrays of a folder in order, of one function of the unit if `only` names it."""
+    """The arrays of a folder, in order. only: name of a function of the unit to restrict them to; "" for all."""
     for path in sorted(folder.glob("*.npz")):
         with np.load(path) as file:
             for name in file.files:

@@ -1,4 +1,4 @@
-"""What a tensor copy does to bytes: the model that compiled copies are held to."""
+"""The effect of a tensor copy on bytes: the model against which compiled copies are tested."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fill(m: Encoded) -> Bytes:
 
 
 def converted(kind: TensorType, units: Bytes) -> Bytes:
-    """Units [n, bytes] as a load leaves them in shared memory: of tf32 rounded to the nearest, ties to even."""
+    """Units [n, bytes] as a load writes them to shared memory: tf32 is rounded to nearest, ties to even."""
     if not kind.name.startswith("tf32"):
         return units
     bits = np.ascontiguousarray(units).view("<u4").astype(np.uint64)
@@ -35,7 +35,14 @@ def converted(kind: TensorType, units: Bytes) -> Bytes:
 
 
 def load(m: Encoded, where: Places, memory: Bytes, shared: Bytes, base: int = 0) -> None:
-    """Copy a box to shared memory. memory: bytes from the map's address on. shared: bytes from address `base` on."""
+    """Copy a box to shared memory.
+
+    m: the tensor map.
+    where: the box's `places`.
+    memory: bytes from the map's address on.
+    shared: bytes from address `base` on.
+    base: address of the first byte of `shared`.
+    """
     inside = where.inside.reshape(-1)
     at = where.memory.reshape(-1)[inside, None] + np.arange(where.size)
     units = np.empty((inside.size, where.size), np.uint8)
@@ -45,7 +52,13 @@ def load(m: Encoded, where: Places, memory: Bytes, shared: Bytes, base: int = 0)
 
 
 def store(where: Places, memory: Bytes, shared: Bytes, base: int = 0) -> None:
-    """Copy a box from shared memory. where: of `places(store=True)`."""
+    """Copy a box from shared memory.
+
+    where: the box's `places(store=True)`.
+    memory: bytes from the map's address on.
+    shared: bytes from address `base` on.
+    base: address of the first byte of `shared`.
+    """
     inside = where.inside.reshape(-1)
     source = where.shared.reshape(-1)[inside, None] - base + np.arange(where.size)
     memory[where.memory.reshape(-1)[inside, None] + np.arange(where.size)] = shared[source]

@@ -55,6 +55,20 @@ def cases() -> Iterator[tuple[str, Form, str]]:
 CASES = list(cases())
 
 
+def kind_of(form: Form) -> tuple[str, ...]:
+    """What decides how a form's product is computed, but for its shape."""
+    return str(form.atype), str(form.dtype), str(form.stype), str(form.sparse)
+
+
+def thinned(cases: list[tuple[str, Form, str]]) -> list[Any]:
+    """Cases as parameters (name, form, device): of each kind of form the first is quick, the others are marked slow."""
+    first = {kind_of(form): name for name, form, _ in reversed(cases)}
+    return [
+        pytest.param(name, form, device, id=name, marks=pytest.mark.slow if first[kind_of(form)] != name else ())
+        for name, form, device in cases
+    ]
+
+
 def bits(generator: np.random.Generator, shape: tuple[int, ...], word: int, element: Any) -> Any:
     """Random words; a quarter of the elements of 16 bits and more are special, or ordinary numbers near one."""
     raw = generator.integers(0, 1 << 8, (*shape, word // 8), np.uint8).view(f"<u{word // 8}")[..., 0]
@@ -127,7 +141,7 @@ def step_by_step(form: Form, device: str, o: dict[str, Any]) -> Any:
     return fragment(form, "d").to_registers(twin_matmul(dot_key(form), device, a, b, c, **more))
 
 
-@pytest.mark.parametrize(("name", "form", "device"), CASES, ids=[c[0] for c in CASES])
+@pytest.mark.parametrize(("name", "form", "device"), thinned(CASES))
 def test_every_arrangement_of_registers(name: str, form: Form, device: str) -> None:
     generator = np.random.default_rng(len(name))
     leading: list[dict[str, tuple[int, ...]]] = [{}, {"a": (3, 1), "b": (2,), "e": (1, 2), "c": (), "d": (3, 2)}]

@@ -24,17 +24,17 @@ from mmulator.inspect.explanation.arithmetic import runs_on, spans
 from mmulator.isa import special_registers as scalar_registers
 from mmulator.isa import table as scalar_tables
 from mmulator.isa.chips import CHIPS
-from mmulator.isa.effects import Memory
+from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.form import Form, forms_of
 from mmulator.isa.matrix import FAMILIES, FILES
 from mmulator.isa.row import Row
 from mmulator.isa.targets import DEVICES
 from mmulator.numerics import profiles
 from mmulator.variables import PREFIX, VARIABLES
+from tests.support.ptxas import differences as ptxas_differences
+from tests.support.ptxas.row_differences import DIFFERENCES as ROW_DIFFERENCES
 from tools.judges import compute_sanitizer, consan, indigo, scor
 from tools.pages import rules
-from tools.ptxas import differences as ptxas_differences
-from tools.ptxas.row_differences import DIFFERENCES as ROW_DIFFERENCES
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "mmulator"
@@ -114,7 +114,8 @@ def spec_map() -> str:
             ops = dict.fromkeys(r.op if r.op != family else family for r in here)
             forms = len({f for r in here for f in forms_of(r)})
             file = FILES[family]
-            native = f" native/matrix/{file}.py" if file == "matrix_move" and here[0].effects.memory is not Memory.NONE else ""
+            moves = file == "matrix_move" and here[0].effects.memory is not MemoryEffect.NONE
+            native = f" native/matrix/{file}.py" if moves else ""
             rows.append((title, code(ops), forms, f"`isa/{file}.py`", code_paths(MATRIX_FILES[file] + native)))
     out += table(("section", "instructions", "forms", "table", "semantics"), rows)
     chapters: dict[str, dict[str, list[tuple[str, Row]]]] = {}

@@ -1,4 +1,4 @@
-"""The typer application, and what becomes of errors."""
+"""The typer application, and how errors of commands are shown."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def application(names: Sequence[str] = COMMANDS) -> typer.Typer:
     app.callback()(_root)
     for name in names:
         command = getattr(import_module(f"mmulator.cli.{_MODULES.get(name, name)}"), name)
-        if isinstance(command, typer.Typer):  # one with commands of its own
+        if isinstance(command, typer.Typer):  # an application with commands of its own
             app.add_typer(command, name=name)
         else:
             app.command(name)(command)
@@ -95,10 +95,12 @@ def _plain_help_option(make: Any, context: Any) -> Any:
 
 
 def _rewritten(arguments: list[str]) -> list[str]:
-    """`help run` is `run --help`; words of an instruction behind --for need no quotes."""
+    """Arguments in the form that typer takes: `help run` becomes `run --help`; words of an instruction behind --for need no
+    quotes.
+    """
     if arguments[:1] == ["help"]:
         return [*arguments[1:], "--help"]
-    if arguments[:1] == ["exec"]:  # what is behind its own options is the program's
+    if arguments[:1] == ["exec"]:  # words behind exec's own options belong to the program
         from mmulator.cli.program import own
 
         end = 1 + own(arguments[1:])
@@ -137,12 +139,12 @@ def run(arguments: list[str]) -> int:
 
 
 def _note(message: Warning | str, *_: object, **__: object) -> None:
-    """A warning as a line of its own, without the place in our code that it comes from."""
+    """Print a warning as one line, without the place in mmulator that it comes from."""
     print(f"note: {printable(str(message))}", file=sys.stderr)
 
 
 def _give_up_output() -> None:
-    """What is still to be written goes nowhere: Python writes it as it ends, and would fail again."""
+    """Discard what is still to be written: Python would write it at exit, and fail again."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -150,14 +152,14 @@ def _give_up_output() -> None:
 def _run(arguments: list[str]) -> int:
     try:
         arguments = _rewritten(arguments)
-        # of the command that is named, nothing else is loaded; a shell that completes asks in the environment
+        # only the named command is loaded; a shell that completes asks in the environment
         named = arguments[:1] if arguments and arguments[0] in COMMANDS and _COMPLETING not in os.environ else COMMANDS
         code = command_tree(named)(args=arguments, prog_name="mmulator", standalone_mode=True)
     except MmulatorError as error:
         print_error(error, as_json="--json" in arguments)
         return 2 if isinstance(error, WrongUsage) else 1
     except SystemExit as stop:
-        if stop.code == _INTERRUPTED:  # typer ends so without a word
+        if stop.code == _INTERRUPTED:  # typer ends like this without a message
             print("interrupted", file=sys.stderr)
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except KeyboardInterrupt:

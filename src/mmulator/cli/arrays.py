@@ -20,10 +20,12 @@ def load_file(path: Path) -> NDArray[Any] | dict[str, NDArray[Any]]:
 
 
 def typed(array: NDArray[Any], element: ElementType, convert: bool) -> NDArray[Any]:
-    """An array of an element type. Opaque elements, as NumPy saves bf16 and the like, are read as that type.
+    """An array of an element type.
 
-    convert: also numbers of another dtype become elements of the type (rounded to nearest), and unsigned integers of
-    its size are its raw bits; otherwise they stay what they are. Raises OperandError if the sizes do not fit.
+    Opaque elements, as NumPy saves bf16 and the like, are read as that type. With `convert`, numbers of another dtype are
+    rounded to
+    the type, and unsigned integers of its size are its raw bits; without it they stay what they are. Raises OperandError if the
+    sizes do not fit.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""`mmulator cache`: where compiled code is kept, how much of it, and how to be rid of it."""
+"""`mmulator cache`: where compiled code is kept, how much of it, and how to remove it."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from mmulator.errors import InvalidInstructionError
     from mmulator.findings import Finding
     from mmulator.program.runnable import Unsupported
-    from mmulator.ptx.tree import Function, Module
+    from mmulator.ptx.tree import Function, ParsedModule
 
 
 def check(
@@ -74,7 +74,7 @@ def check(
         raise typer.Exit(code)
 
 
-def _retarget(module: Module, text: str) -> Module:
+def _retarget(module: ParsedModule, text: str) -> ParsedModule:
     from dataclasses import replace
 
     from mmulator.errors import MmulatorError
@@ -86,7 +86,7 @@ def _retarget(module: Module, text: str) -> Module:
         raise MmulatorError(str(error)) from None
 
 
-def _kernel_data(module: Module, kernel: Function) -> dict[str, Any]:
+def _kernel_data(module: ParsedModule, kernel: Function) -> dict[str, Any]:
     from mmulator.demangle import demangle
     from mmulator.ptx.resources import parameter_offsets, resources
 
@@ -120,8 +120,8 @@ def _kernel_data(module: Module, kernel: Function) -> dict[str, Any]:
 
 
 def _as_json(
-    module: Module, kernels: tuple[Function, ...], errors: tuple[InvalidInstructionError, ...], missing: tuple[Unsupported, ...],
-    findings: tuple[Finding, ...],
+    module: ParsedModule, kernels: tuple[Function, ...], errors: tuple[InvalidInstructionError, ...],
+    missing: tuple[Unsupported, ...], findings: tuple[Finding, ...],
 ) -> None:  # fmt: skip
     from mmulator.cli.output import error_data, print_json
 
@@ -150,8 +150,8 @@ def _as_json(
 
 
 def _as_text(
-    module: Module, kernels: tuple[Function, ...], errors: tuple[InvalidInstructionError, ...], missing: tuple[Unsupported, ...],
-    findings: tuple[Finding, ...],
+    module: ParsedModule, kernels: tuple[Function, ...], errors: tuple[InvalidInstructionError, ...],
+    missing: tuple[Unsupported, ...], findings: tuple[Finding, ...],
 ) -> None:  # fmt: skip
     from mmulator.cli.output import error_text, narrow, print_table, width
 

@@ -6,7 +6,7 @@ import typer
 
 
 def instruction_words(context: typer.Context, incomplete: str) -> list[str]:
-    """Words of an instruction that may come next, by those that stand there already."""
+    """Words of an instruction that may come next, after those that stand there already."""
     from mmulator.isa.names.words import complete
 
     return complete([*(context.params.get("instruction") or context.params.get("words") or ())], incomplete)

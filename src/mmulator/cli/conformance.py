@@ -12,7 +12,7 @@ import typer
 from mmulator.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from mmulator.conformance.run import Outcome, Row, Settings
+    from mmulator.conformance.run import ItemResult, RunOutcome, RunSettings
 
 
 def conformance(
@@ -43,7 +43,7 @@ def conformance(
     """
     from mmulator.cli.output import exclude, print_json
     from mmulator.conformance import report as reports
-    from mmulator.conformance.run import Settings
+    from mmulator.conformance.run import RunSettings
     from mmulator.errors import MmulatorError
     from mmulator.hosts import cluster_at
 
@@ -53,7 +53,7 @@ def conformance(
     for name, value in (("--cases", cases), ("--seed", seed)):
         if value is not None and not gpu:
             raise MmulatorError(f"{name} goes with --gpu: vectors have their own operands")
-    settings = Settings(1 if seed is None else seed, cases or 10_000, filter, processes=processes, capture=capture is not None)
+    settings = RunSettings(1 if seed is None else seed, cases or 10_000, filter, processes=processes, capture=capture is not None)
     if gpu:
         outcomes = [(settings, _run(settings, _state(settings), resume, json))]
     else:
@@ -112,21 +112,21 @@ def _folders(vectors: Path | None, device: str | None) -> list[Path]:
     return [root / name for name in found if device in (None, name)]
 
 
-def _state(settings: Settings) -> Path | None:
+def _state(settings: RunSettings) -> Path | None:
     from mmulator.codegen.engine import cache_folder
 
     folder = cache_folder()
     return folder / "conformance" / f"gpu{settings.gpu}.jsonl" if folder else None
 
 
-def _run(settings: Settings, state: Path | None, resume: bool, quiet: bool, client: Any = None) -> Outcome:
+def _run(settings: RunSettings, state: Path | None, resume: bool, quiet: bool, client: Any = None) -> RunOutcome:
     from mmulator.conformance.run import run
 
     if state is not None and not resume:
         state.unlink(missing_ok=True)
     with Progress(quiet, count=True) as progress:
 
-        def update(done: int, total: int, row: Row | None) -> None:
+        def update(done: int, total: int, row: ItemResult | None) -> None:
             if row is not None and row.verdict != "same":
                 progress.say(f"{row.item.name}: {row.verdict}")
             progress.update("forms", done, total)
@@ -138,7 +138,7 @@ def _run(settings: Settings, state: Path | None, resume: bool, quiet: bool, clie
     return outcome
 
 
-def _print(outcomes: list[tuple[Settings, Outcome]]) -> None:
+def _print(outcomes: list[tuple[RunSettings, RunOutcome]]) -> None:
     from mmulator.cli.output import print_heading
     from mmulator.conformance.report import lines
 

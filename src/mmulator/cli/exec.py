@@ -1,4 +1,4 @@
-"""`mmulator exec`: a program that says it has a GPU runs here. Python is started anew, with doors that open as it imports."""
+"""`mmulator exec`: runs a program that needs a GPU. Python starts anew, with doors that open as the program imports libraries."""
 
 from __future__ import annotations
 
@@ -88,9 +88,9 @@ def exec(
     hint_behind(program)
     if not json and not sanitizes(environment):
         start(program, environment)
-    from mmulator.cli.supervised import Wanted, run
+    from mmulator.cli.supervised import ReportRequest, run
 
-    code = run(program, environment, Wanted(sarif, known, json, strict))
+    code = run(program, environment, ReportRequest(sarif, known, json, strict))
     if code:
         raise typer.Exit(code)
 

@@ -1,4 +1,4 @@
-"""`mmulator explain`: what a matrix instruction does, asks for and computes, and text to paste; rules, and words around them."""
+"""`mmulator explain`: an instruction's operands, rules, arithmetic and text to paste; rules of the sanitizer; concepts."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def _rules(e: Explanation) -> None:
 
 
 def _commands(e: Explanation) -> list[str]:
-    """Other commands that know more of the instruction."""
+    """Other commands that say more about the instruction."""
     from mmulator.inspect.layouts.layout import operands
     from mmulator.inspect.search import form_of
 

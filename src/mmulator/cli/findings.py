@@ -1,4 +1,4 @@
-"""What commands say of findings: paragraphs for people, SARIF for other programs; and which exit code follows."""
+"""Findings in the output of commands: paragraphs for people, SARIF for programs, and the exit code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SEVERITY = re.compile(rf": ({'|'.join(_COLOURS)}):(?= |$)")
 
 
 def wish(seeds: int | None, rules: str | None, prove: bool, strict: bool, keep_going: bool = False) -> SanitizerOptions:
-    """What options ask for. Raises WrongUsage."""
+    """The sanitizer's options from those of a command line. Raises WrongUsage."""
     from mmulator.jobs.sanitized import SanitizerOptions
     from mmulator.rules.choice import chosen
 
@@ -39,7 +39,7 @@ PROOF_SEEDS = 64
 
 
 def print_paragraphs(findings: Sequence[Finding], seeds: int = 1) -> None:
-    """One for those of a rule and a line. seeds: how many were run."""
+    """Print one paragraph for the findings of a rule and a line. seeds: how many were run."""
     from mmulator.findings import paragraphs
 
     for first, *lines in paragraphs(findings, width() if narrow() else None, seeds):
@@ -52,7 +52,7 @@ def _coloured(line: str) -> str:
 
 
 def print_findings(judged: Judged) -> None:
-    """A paragraph each, and the last line."""
+    """Print the findings, a paragraph each, and the last line."""
     print_paragraphs(judged.findings, len(judged.seeds))
     if judged.findings:
         print()
@@ -62,12 +62,12 @@ def print_findings(judged: Judged) -> None:
 
 
 def code_of(findings: Sequence[Finding], strict: bool = False) -> int:
-    """Of a run that is well otherwise: 3 for findings of severity error; strict: for any."""
+    """The exit code of a good run: 3 if there are findings of severity error, with `strict` if there are any."""
     return FOUND if any(strict or f.is_error for f in findings) else 0
 
 
 def check_sarif(path: str | None) -> None:
-    """Before a run, so that what it finds is not lost. Raises MmulatorError if the file cannot be written."""
+    """Check, before the run, that the SARIF file can be written. Raises MmulatorError."""
     if path is not None and path != "-":
         check_writable(path)
 
@@ -75,7 +75,7 @@ def check_sarif(path: str | None) -> None:
 def write_sarif(
     path: str, findings: Sequence[Finding], suppressed: Sequence[tuple[Finding, Suppression]] = (), known: Baseline | None = None
 ) -> None:
-    """`-` is standard output. Raises MmulatorError if it cannot be written."""
+    """Write findings as SARIF to a file; `-` is standard output. Raises MmulatorError if it cannot be written."""
     from mmulator.sarif import sarif
 
     write_log(path, sarif(findings, [(f, s.reason or "") for f, s in suppressed], known))

@@ -69,7 +69,7 @@ def layout(
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What is asked of a layout, and the form of the answer, as the options say."""
+    """Questions about a layout, and the form of the answer, as the options say."""
 
     element: str | None
     register: str | None
@@ -84,7 +84,7 @@ class _Wanted:
     json: bool
 
     def check(self) -> None:
-        """Wrong usage where options contradict each other, or one would be without effect."""
+        """Raise WrongUsage where options contradict each other, or one would have no effect."""
         from mmulator.inspect.views.svg import check_theme
 
         if self.by not in (None, "matrix", "lane"):
@@ -110,7 +110,7 @@ class _Wanted:
         return where, place
 
     def give(self, instruction: str, found: Layout) -> None:
-        """The drawings, or the answers to the questions, or the table in one of its forms."""
+        """Print drawings, answers to the questions, or the table in one of its forms."""
         theme = self.theme or "auto"
         if self.svg is not None:
             _write("--svg", self.svg, found.svg(theme, self.full).encode())
@@ -131,7 +131,7 @@ class _Wanted:
 def _find(
     instruction: str, operand: str, selector: int | None, byte_id: int | None, thread_id: int | None, device: str | None
 ) -> Layout:
-    """The layout. Wrong usage where an option is of another kind of operand."""
+    """The layout. Raises WrongUsage for an option that belongs to another kind of operand."""
     from mmulator.inspect.layouts.layout import layout as answer
 
     found = answer(
@@ -150,7 +150,7 @@ def _find(
 def _answer(
     instruction: str, found: Layout, where: tuple[int, ...] | None, place: tuple[int, ...] | None, json: bool
 ) -> None:
-    """Who holds an element, and what lies in a register; also of another form that answers otherwise."""
+    """Print who holds an element, and what lies in a register; also for another form whose answer differs."""
     from mmulator.inspect.layouts.others import other_answer
     from mmulator.inspect.search import name_in
 
@@ -165,7 +165,7 @@ def _answer(
 def _one_output(
     pictures: dict[str, str | None], questions: dict[str, str | None], formats: dict[str, bool], json: bool
 ) -> None:
-    """Wrong usage where an option would be without effect. --json goes with questions and --cute, --svg with --png."""
+    """Raise WrongUsage where an option would have no effect. --json goes with questions and --cute, --svg with --png."""
     if "-" in pictures.values():
         exclude({f"{name} -": path == "-" for name, path in pictures.items()}, "standard output takes one")
     exclude(formats, "one form of output")
@@ -196,7 +196,7 @@ def _split(words: list[str]) -> tuple[str, str]:
 
 
 def _check_device(found: Layout, device: str) -> None:
-    """A device that has no such instruction is no answer."""
+    """Raise an error for a device that does not have the instruction."""
     from mmulator.errors import UnsupportedError
     from mmulator.inspect.explanation.arithmetic import runs_on
     from mmulator.inspect.search import form_of
@@ -211,7 +211,7 @@ def _check_device(found: Layout, device: str) -> None:
 
 
 def _check_size(found: Layout) -> None:
-    """An accumulator in full is a picture that no page and no screen holds."""
+    """Raise an error for the drawing of a large accumulator in full, which no page and no screen holds."""
     from mmulator.errors import OperandError
 
     if found.rows * found.columns * found.copies > 4096:
@@ -222,7 +222,7 @@ def _check_size(found: Layout) -> None:
 
 
 def _say_drawn(text: str, found: Layout, paths: list[str]) -> None:
-    """What was drawn; on standard error where standard output has the drawing."""
+    """Print what was drawn; on standard error where standard output has the drawing."""
     from mmulator.inspect.layouts.others import other_form
     from mmulator.inspect.search import name_in
 

@@ -73,7 +73,7 @@ def _forms(
     words: builtins.list[str], target: str | None, ptx: str | None, type: str | None, family: str | None, shape: str | None,
     side: str, device: str | None,
 ) -> tuple[Form, ...]:  # fmt: skip
-    """What fits, in the order of the tables. Raises InvalidInstructionError where nothing does."""
+    """Forms that fit the options, in the order of the tables. Raises InvalidInstructionError where none does."""
     from mmulator.errors import InvalidInstructionError
     from mmulator.isa.chips import as_device
     from mmulator.isa.matrix import FAMILIES

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs, errors for both."""
+"""Output of commands: tables for people, JSON for programs, errors for both."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mmulator.source import printable
 
 
 def read_bytes(path: str) -> bytes:
-    """What is in a file; `-` is standard input. Raises MmulatorError if it cannot be read."""
+    """The bytes of a file; `-` is standard input. Raises MmulatorError if it cannot be read."""
     from mmulator.ptx.text import read_bytes
 
     if path != "-":
@@ -29,7 +29,7 @@ def read_bytes(path: str) -> bytes:
 
 
 def write_file(path: str, data: bytes) -> None:
-    """Raises MmulatorError if it cannot be written."""
+    """Write a file. Raises MmulatorError if that fails."""
     try:
         Path(path).write_bytes(data)
     except OSError as error:
@@ -37,7 +37,7 @@ def write_file(path: str, data: bytes) -> None:
 
 
 def check_writable(path: str) -> None:
-    """What is to be written at the end is refused at the beginning. Raises MmulatorError."""
+    """Raise MmulatorError at the beginning of a command if the file that it writes at the end cannot be written."""
     file = Path(path)
     wrong = errno.EISDIR if file.is_dir() else 0 if file.exists() or file.parent.is_dir() else errno.ENOENT
     if not wrong and not os.access(file if file.exists() else file.parent, os.W_OK):
@@ -47,8 +47,10 @@ def check_writable(path: str) -> None:
 
 
 def error_data(error: MmulatorError) -> dict[str, Any]:
-    """An error as JSON data; file, line, column and caret are None where it has no place in a text,
-    and source where the text was written by hand."""
+    """An error as JSON data. file, line, column and caret are None for an error without a place in a text; source is None for a
+    text
+    that was written by hand.
+    """
     span = error.span
     return {
         "kind": error.kind,
@@ -64,7 +66,7 @@ def error_data(error: MmulatorError) -> dict[str, Any]:
 
 
 def print_error(error: MmulatorError, as_json: bool) -> None:
-    """One message: on standard error for people, on standard output as JSON."""
+    """Print one error: on standard error for people, on standard output as JSON."""
     if as_json:
         print_json({"ok": False, "errors": [error_data(error)]})
     else:
@@ -72,13 +74,13 @@ def print_error(error: MmulatorError, as_json: bool) -> None:
 
 
 def error_text(error: MmulatorError, columns: int | None) -> str:
-    """An error as people read it, folded to so many columns; None folds nothing."""
+    """An error for people, folded to `columns` columns; None does not fold."""
     text = f"{error.kind}: {error}"
     return text if columns is None else _fold_error(error, text, columns)
 
 
 def _error_width() -> int:
-    """Columns of the terminal that standard error goes to; standard output may go elsewhere."""
+    """Columns of the terminal that standard error goes to (standard output may go elsewhere)."""
     try:
         columns = int(os.environ.get("COLUMNS", "0")) or os.get_terminal_size(sys.stderr.fileno()).columns
     except (OSError, ValueError):
@@ -87,8 +89,7 @@ def _error_width() -> int:
 
 
 def _fold_error(error: MmulatorError, text: str, width: int) -> str:
-    """The text of an error with its long lines folded; those that show the source are cut around what the caret points
-    at."""
+    """The text of an error with its long lines folded; lines of source are cut around the caret."""
     shown: set[str] = set()
     if error.span:
         whole, cut = (printable(error.span.caret(*size)) for size in ((), (width - 2,)))
@@ -106,13 +107,13 @@ def _fold_error(error: MmulatorError, text: str, width: int) -> str:
 
 
 class WrongUsage(MmulatorError):
-    """A command line that says nothing; the hint is one that does. Exit code 2."""
+    """A command line that makes no sense; the hint is one that does. Exit code 2."""
 
     kind = "wrong usage"
 
 
 def exclude(options: dict[str, Any], why: str) -> None:
-    """Wrong usage where more than one of the options is given (neither None nor False)."""
+    """Raise WrongUsage where more than one of the options is given (neither None nor False)."""
     import typer
 
     given = [name for name, value in options.items() if value is not None and value is not False]
@@ -121,7 +122,7 @@ def exclude(options: dict[str, Any], why: str) -> None:
 
 
 def print_json(data: Any) -> None:
-    """Numbers that JSON does not have are texts: NaN, Infinity, -Infinity."""
+    """Print JSON. NaN, Infinity and -Infinity, which JSON does not have, are written as texts."""
     print(json.dumps(_plain(data), indent=1, ensure_ascii=True, default=str, allow_nan=False))
 
 
@@ -136,9 +137,8 @@ def _plain(data: Any) -> Any:
 
 
 class Terminal:
-    """Standard output that is a terminal: what a kernel prints, a file names or a module says does not steer it.
-
-    Colours pass, other control characters do not.
+    """Standard output on a terminal. Control characters in what a kernel prints, a file names or a module says are replaced;
+    colours pass.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -165,7 +165,7 @@ _BOLD, _DIM, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
 
 def colours() -> bool:
-    """Whether standard output is a terminal that wants them."""
+    """Whether standard output is a terminal with colours."""
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
@@ -180,8 +180,7 @@ def width() -> int:
 
 
 def print_text(text: str, hang: int = 0, file: TextIO | None = None) -> None:
-    """A paragraph, folded to the terminal (to 80 columns elsewhere); lines after the first are indented by `hang`, the
-    first as it is."""
+    """Print a paragraph, folded to the terminal (to 80 columns elsewhere). hang: indent of lines after the first."""
     first = " " * (len(text) - len(text.lstrip()))
     print(
         textwrap.fill(
@@ -193,7 +192,7 @@ def print_text(text: str, hang: int = 0, file: TextIO | None = None) -> None:
 
 
 def print_line(text: str, hang: int = 4, file: TextIO | None = None) -> None:
-    """A line that other programs may read: folded on a terminal (or to COLUMNS) alone."""
+    """Print a line that other programs may read: folded only on a terminal, or to COLUMNS."""
     if narrow():
         print_text(text, hang, file)
     else:
@@ -201,13 +200,14 @@ def print_line(text: str, hang: int = 4, file: TextIO | None = None) -> None:
 
 
 def narrow() -> bool:
-    """Whether lines are folded: on a terminal, or where COLUMNS says how wide they may be."""
+    """Whether lines are folded: on a terminal, or where COLUMNS is set."""
     return sys.stdout.isatty() or "COLUMNS" in os.environ
 
 
 def print_columns(columns: Sequence[str], rows: Sequence[Sequence[str]], breaks: str) -> None:
-    """A table whose last column is long: folded to the terminal (or to COLUMNS) before one of the letters `breaks`,
-    or not at all elsewhere, so that other programs see whole lines."""
+    """Print a table whose last column is long. On a terminal (or with COLUMNS) that column is folded before one of the letters
+    `breaks`; other programs see whole lines.
+    """
     widths = [max(len(row[i]) for row in (columns, *rows)) for i in range(len(columns) - 1)]
     left = sum(widths) + 2 * len(widths)
     room = max(24, shutil.get_terminal_size().columns - left) if narrow() else 1 << 30
@@ -225,7 +225,7 @@ def print_columns(columns: Sequence[str], rows: Sequence[Sequence[str]], breaks:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table; nothing if there are no rows."""
+    """Print a table; nothing if there are no rows."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table

@@ -1,4 +1,4 @@
-"""The program behind `mmulator exec`: what it is, where it runs, and how it begins."""
+"""The program behind `mmulator exec`: how it is recognised, its environment, and how it starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FLAGS = ("-h", "--help", "--sanitize", "--strict", "--keep-going", "--json")  #
 
 
 def begin(arguments: list[str]) -> None:
-    """Run `exec` without options of ours at once. Comes back where there is anything to say, or to complete."""
+    """Run `exec` without options of mmulator's at once. Returns where there is anything to print or to complete."""
     if not arguments or own(arguments) or "_MMULATOR_COMPLETE" in os.environ:
         return
     try:
@@ -31,19 +31,19 @@ def begin(arguments: list[str]) -> None:
 
 
 def sanitizes(environment: Mapping[str, str]) -> bool:
-    """Whether undefined behaviour is looked for in the program."""
+    """Whether the sanitizer looks at the program."""
     from mmulator.driver.settings import Settings
 
     return bool(Settings.from_environment(environment).sanitize)
 
 
 def absolute(path: str) -> str:
-    """A path for a program that may go to other folders."""
+    """A path as absolute one, for a program that may change its folder."""
     return str(Path(path).absolute())
 
 
 def hint_behind(program: list[str]) -> None:
-    """Says so where an option of ours stands behind a script, which gets it: `exec prog.py --sanitize`."""
+    """Print a hint where an option of mmulator's stands behind a script, which would get it: `exec prog.py --sanitize`."""
     words = [] if program[0] in ("-m", "-c") else program[1 : program.index("--") if "--" in program else None]
     mine = next((word for word in words if word.partition("=")[0] in ("--sanitize", "--sarif", "--autotune")), None)
     if mine is not None:
@@ -52,7 +52,7 @@ def hint_behind(program: list[str]) -> None:
 
 
 def own(arguments: list[str]) -> int:
-    """How many of the words behind `exec` are options of ours; the program begins behind them."""
+    """Number of words behind `exec` that are options of mmulator's; the program begins behind them."""
     at = 0
     while at < len(arguments) and (arguments[at].startswith("--") or arguments[at] in _FLAGS) and arguments[at] != "--":
         at += 1 if "=" in arguments[at] or arguments[at] in _FLAGS else 2
@@ -60,7 +60,7 @@ def own(arguments: list[str]) -> int:
 
 
 def check_program(program: list[str]) -> None:
-    """Raises WrongUsage for what Python could not begin with."""
+    """Raise WrongUsage for a program that Python cannot run."""
     from mmulator.cli.output import WrongUsage
 
     first = program[0]
@@ -78,7 +78,7 @@ def check_program(program: list[str]) -> None:
 
 
 def _check_python(path: str) -> None:
-    """Raises WrongUsage for a file that is known to be no Python: its own error would be about its first strange character."""
+    """Raise WrongUsage for a file that is known to be no Python: Python's error would be about its first character."""
     from mmulator.cli.output import WrongUsage
 
     try:
@@ -96,10 +96,12 @@ def _check_python(path: str) -> None:
 
 
 def surroundings(settings: dict[str, Any]) -> dict[str, str]:
-    """The environment of a program: Python starts with the doors, Triton launches here, no GPU is to be seen.
+    """The environment of a program: Python starts with the doors, Triton launches here, and no GPU is visible.
 
-    settings: of the driver, None for those of the environment. Raises WrongUsage for one that is none, LaunchError for such a
-    one of the environment."""
+    settings: of the driver, None for those of the environment. Raises WrongUsage for a wrong setting, LaunchError for a wrong
+        one
+    in the environment.
+    """
     from mmulator.cli.output import WrongUsage
     from mmulator.doors import imports
     from mmulator.driver.settings import Settings
@@ -119,7 +121,7 @@ def surroundings(settings: dict[str, Any]) -> dict[str, str]:
 
 
 def start(program: list[str], environment: dict[str, str]) -> NoReturn:
-    """This process becomes the program."""
+    """Replace this process by the program."""
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(sys.executable, [sys.executable, *program], environment)

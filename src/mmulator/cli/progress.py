@@ -1,4 +1,4 @@
-"""How far a command is, on standard error: a bar on a terminal, now and then a line elsewhere."""
+"""Progress of a command on standard error: a bar on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ _EVERY = 10  # seconds between lines where there is no bar
 
 
 class Progress:
-    """quiet: say nothing. count: show numbers, and the time that is left. once: elsewhere a line when a phase is done
-    instead of one every ten seconds."""
+    """Shows how far a command is.
+
+    quiet: print nothing.
+    count: show numbers and the remaining time.
+    once: elsewhere than on a terminal, a line when a phase is done instead of one every ten seconds.
+    """
 
     def __init__(self, quiet: bool, count: bool = False, once: bool = False) -> None:
         self.quiet, self.count, self.once = quiet, count, once
@@ -39,7 +43,7 @@ class Progress:
             self._bar.stop()
 
     def update(self, label: str, done: int, total: int | None) -> None:
-        """So much of a phase is done; total: None if nobody knows."""
+        """Show that `done` of `total` of a phase is done; total: None if it is not known."""
         if self.quiet:
             return
         if self._bar is not None:
@@ -56,7 +60,7 @@ class Progress:
             self.say(f"{done}/{total} {label}")
 
     def say(self, text: str) -> None:
-        """A line of its own, above the bar."""
+        """Print a line above the bar."""
         if self.quiet:
             return
         if self._bar is not None:

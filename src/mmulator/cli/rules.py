@@ -1,4 +1,4 @@
-"""`mmulator explain RULE`: what the sanitizer looks for, with an example; and the list of its rules."""
+"""`mmulator explain RULE`: the sanitizer's rules with examples, and their list."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ALL = "rules"  # the word that asks for the list
 
 
 def named(words: list[str]) -> tuple[str, ...]:
-    """The rules that words name: `rules`, a topic, or a rule, of which underscores and blanks may be the hyphens."""
+    """The rules that words name: `rules`, a topic, or a rule, whose hyphens may be underscores or blanks."""
     word = "-".join(words).lower().replace("_", "-")
     if word == ALL:
         return tuple(RULES)
@@ -23,7 +23,7 @@ def named(words: list[str]) -> tuple[str, ...]:
 
 
 def similar(words: list[str]) -> list[str]:
-    """Rules that may have been meant by words that name neither a rule nor an instruction."""
+    """Rules that may be meant by words that name neither a rule nor an instruction."""
     from mmulator.rules.choice import like
 
     word = "-".join(words).replace("_", "-")
@@ -31,7 +31,7 @@ def similar(words: list[str]) -> list[str]:
 
 
 def tell(names: tuple[str, ...], several: bool, json: bool) -> None:
-    """Of one rule all; of several a list."""
+    """Print everything about one rule, or a list of several."""
     if json:
         data = [_data(RULES[name]) for name in names]
         print_json({"ok": True, "rules": data} if several else {"ok": True, **data[0]})

@@ -21,7 +21,7 @@ from mmulator.errors import MmulatorError
 
 if TYPE_CHECKING:
     from mmulator.conformance.launches import ArrayComparison
-    from mmulator.diagnostics.watch import Store
+    from mmulator.diagnostics.watch import WatchedStore
     from mmulator.host.backend import Chip
     from mmulator.jobs.job import Argument, Comparison, Job, JobResult
     from mmulator.jobs.sanitized import Judged
@@ -138,7 +138,7 @@ def run(
 
 
 def _stopped(error: MmulatorError, json: bool, sarif: str | None, strict: bool, known: Baseline | None) -> int:
-    """Says why the run stopped, and what the sanitizer had found. The exit code."""
+    """Print why the run stopped and what the sanitizer had found; returns the exit code."""
     from mmulator.cli import findings
 
     judged: Judged | None = error.__dict__.get("judged")
@@ -147,7 +147,7 @@ def _stopped(error: MmulatorError, json: bool, sarif: str | None, strict: bool, 
     if sarif is not None:
         findings.write_sarif(sarif, judged.findings, judged.suppressed, known)
     judged = judged.against(known)
-    error.findings = ()  # they follow
+    error.findings = ()  # the findings follow
     if json:
         print_json({"ok": False, "errors": [error_data(error)], "sanitizer": judged.as_dict()})
     else:
@@ -255,7 +255,7 @@ def _tolerate(job: Job, given: dict[str, float | int | None]) -> None:
 
 
 def _watched(job: Job, elements: list[str]) -> Watched:
-    """`C[3,5]` as the number of the argument and the index."""
+    """A watched element from its text: `C[3,5]` as the number of the argument and the index."""
     from mmulator.errors import LaunchError
 
     found: Watched = []
@@ -302,7 +302,7 @@ def _on_gpu(job: Job, timeout: float | None, threads: int | None, quiet: bool) -
 
 # results ------------------------------------------------------------------------------------------------------------
 def _check_save(path: Path | None) -> None:
-    """Before the run: whether the file can be written."""
+    """Check, before the run, that the file can be written."""
     from mmulator.errors import LaunchError
 
     if path is None:
@@ -327,7 +327,7 @@ def _save(path: Path, result: JobResult) -> None:
 
 @contextmanager
 def _where_it_was() -> Iterator[None]:
-    """Ctrl-C says where the warps were."""
+    """Context in which Ctrl-C prints where the warps were."""
     try:
         yield
     except KeyboardInterrupt as stop:
@@ -343,11 +343,11 @@ _PHASES = {"compile": "compiling instructions", "run": "running blocks", "seeds"
 
 
 def _phases(progress: Progress) -> Callable[[str, int, int], None]:
-    """What a job calls as it goes on."""
+    """The function that a job calls as it goes on."""
 
     def update(phase: str, done: int, total: int) -> None:
         progress.update(_PHASES[phase], done, total)
-        if phase == "compile" and done == total:  # a kernel that never ends says nothing more
+        if phase == "compile" and done == total:  # a kernel that never ends would leave no message
             progress.update("running", 0, None)
 
     return update
@@ -379,12 +379,12 @@ def _as_json(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]
     print_json(data)
 
 
-def _stores_to(result: JobResult, number: int, index: tuple[int, ...]) -> list[Store]:
+def _stores_to(result: JobResult, number: int, index: tuple[int, ...]) -> list[WatchedStore]:
     return [s for s in result.report.stores if (s.argument, s.index) == (number, index)]
 
 
 def _stores(result: JobResult, job: Job, watched: Watched) -> None:
-    """Stores to watched elements: of many, the last ones."""
+    """Print stores to watched elements, the last ones if there are many."""
     for number, index in dict.fromkeys(watched):
         stores = _stores_to(result, number, index)
         print(f"stores to {job.arguments[number].name}{list(index)}: {len(stores)}")
@@ -454,7 +454,7 @@ def _comparisons(result: JobResult, job: Job) -> None:
 
 
 def _number(value: Any, c: Comparison, job: Job) -> str:
-    """As the type writes it: 0.1 of f32, not its 17 digits."""
+    """A number as its type writes it: 0.1 of f32, not its 17 digits."""
     import numpy as np
 
     array = job.arrays().get(c.name)
@@ -462,7 +462,7 @@ def _number(value: Any, c: Comparison, job: Job) -> str:
 
 
 def _details(c: Comparison, job: Job) -> None:
-    """How far apart, and where."""
+    """Print how far apart the values are, and where."""
     import numpy as np
 
     from mmulator.jobs.inputs import is_float

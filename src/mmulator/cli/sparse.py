@@ -27,7 +27,7 @@ def _about() -> None:
     """
 
 
-class Backend(StrEnum):
+class SparseBackend(StrEnum):
     cutlass = "cutlass"
     cusparselt = "cusparselt"
 
@@ -100,7 +100,7 @@ def compress(
     instruction: For,
     output: Output,
     prune: Annotated[bool, typer.Option("--prune", help="Prune first.")] = False,
-    pytorch: Annotated[Backend | None, typer.Option(help="Write what PyTorch's tensors hold.")] = None,
+    pytorch: Annotated[SparseBackend | None, typer.Option(help="Write what PyTorch's tensors hold.")] = None,
     type: Type = None,
     json: Json = False,
 ) -> None:
@@ -228,7 +228,7 @@ def decode(
 
 # files --------------------------------------------------------------------------------------------------------------
 def _form(text: str) -> Form:
-    """Of a full name, or of words that leave no doubt about A's type, M and K: `mma.sp m16n8k32 f16`."""
+    """The sparse instruction of a full name, or of words that fix A's type, M and K: `mma.sp m16n8k32 f16`."""
     from mmulator.errors import OperandError
     from mmulator.inspect.search import forms_of, name_in
     from mmulator.isa.names.words import parse_query, split

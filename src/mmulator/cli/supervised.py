@@ -1,8 +1,9 @@
-"""A program of `mmulator exec` as a child process, whose findings are put together when it is over.
+"""A program of `mmulator exec` as a child process, whose findings are put together at its end.
 
-Where nothing is looked for, this process becomes the program itself. Here the program has a process of its own, since what it
-found decides with which code exec ends. Signals reach it as if it were alone: those of the terminal go to both processes by
-themselves, others are passed on, and a program that a signal ends ends exec likewise.
+Without the sanitizer, this process becomes the program itself. Here the program has a process of its own, because its findings
+decide the exit code. Signals reach it as if it were alone: those of the terminal go to both processes, others are passed on,
+and
+a program that a signal ends makes exec end by that signal.
 """
 
 from __future__ import annotations
@@ -30,9 +31,14 @@ _PASSED_ON = {
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The report that is wanted when the program is over. sarif: a file. known: findings of an earlier run. json: a report on
-    standard output, so that what the program prints goes to standard error. strict: any finding counts."""
+class ReportRequest:
+    """The report to write at the end of the program.
+
+    sarif: a file for SARIF.
+    known: findings of an earlier run.
+    json: a report on standard output; what the program prints then goes to standard error.
+    strict: any finding gives exit code 3.
+    """
 
     sarif: str | None = None
     known: Baseline | None = None
@@ -40,8 +46,8 @@ class Wanted:
     strict: bool = False
 
 
-def run(program: list[str], environment: dict[str, str], wanted: Wanted) -> int:
-    """Runs a program of Python. The exit code: the program's, or 3 where that is 0 and something was found."""
+def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) -> int:
+    """Run a Python program. Returns its exit code, or 3 where that is 0 and something was found."""
     with tempfile.TemporaryDirectory(prefix="mmulator-") as folder:
         found, told = Path(folder, "findings.jsonl"), Path(folder, "launches.jsonl")
         more = {VARIABLE: str(found), SUPERVISOR: str(os.getpid())}
@@ -66,19 +72,19 @@ def run(program: list[str], environment: dict[str, str], wanted: Wanted) -> int:
         })  # fmt: skip
     if code < 0:
         sys.stdout.flush()
-        with suppress(OSError):  # not of SIGKILL
+        with suppress(OSError):  # SIGKILL cannot be caught
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     return ended
 
 
 def _new(rows: list[Row], data: dict[str, Any]) -> list[Row]:
-    """Rows and results are in one order."""
+    """Rows whose results are new. Rows and results are in one order."""
     return [row for row, r in zip(rows, data["runs"][0]["results"]) if r.get("baselineState", "new") == "new"]
 
 
 def _kernels(path: Path) -> list[dict[str, Any]]:
-    """Launches by kernel and device, of all processes."""
+    """Launches of all processes by kernel and device."""
     from mmulator.driver.report import Totals
 
     totals = Totals()
@@ -93,7 +99,7 @@ def _kernels(path: Path) -> list[dict[str, Any]]:
 
 
 def _wait(words: list[str], environment: dict[str, str], stdout_to_stderr: bool) -> int:
-    """Starts a process, passes signals on, and waits. Its status, as of `waitpid`."""
+    """Start a process, pass signals on, and wait; returns its status as `waitpid` does."""
     sys.stdout.flush()
     sys.stderr.flush()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})

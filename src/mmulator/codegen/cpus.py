@@ -1,4 +1,4 @@
-"""CPUs that code is made for: the machine's own, or of a level that MMULATOR_CPU names."""
+"""The CPU for which code is compiled: the machine's own, or a level that MMULATOR_CPU names."""
 
 from __future__ import annotations
 
@@ -20,20 +20,24 @@ def features(level: str) -> str:
 
 
 def level_of(cpu: str, features: str) -> str | None:
-    """The best level that a CPU has; that of its name, if it is called so."""
+    """The best level that a CPU supports; the level of its name, if the CPU has one; None if it supports none."""
     if cpu in LEVELS:
         return cpu
     return next((level for level in LEVELS if not _lacks(level, features)), None)
 
 
 def _lacks(level: str, features: str) -> list[str]:
-    """What of a level is not among features."""
+    """Features of a level that are missing from `features`."""
     has = {name[1:] for name in features.split(",") if name[:1] == "+"}
     return [name for name in LEVELS[level] if name not in has]
 
 
 def chosen(wanted: str, cpu: str, own: str) -> tuple[str, str]:
-    """Name and features of the CPU to make code for. wanted: a level, or "" for the machine's own CPU, which the rest says."""
+    """(name, features) of the CPU for which code is compiled.
+
+    wanted: a level, or "" for the machine's own CPU.
+    cpu, own: name and features of the machine's own CPU.
+    """
     if not wanted:
         return cpu, own
     if wanted not in LEVELS:

@@ -1,10 +1,10 @@
 """LLVM text to callable machine code, with the object code kept on disk between runs (store.py).
 
-LLVM works in a thread of its own, one piece at a time. The caller waits for the piece, so Ctrl-C and time limits end the
-wait at once; the thread finishes its piece, which is kept. What nobody waits for (`afterwards`) comes behind all else.
+LLVM works in a separate thread, one piece at a time. The caller waits for the piece, so that Ctrl-C and time limits end the
+wait at once; the thread finishes its piece, which is stored. Work without a waiting caller (`afterwards`) comes last.
 
-Machine code is made twice where it pays: `quick` pieces pass through LLVM's passes, but through the fastest of its code
-generators, which finds fewer of the short ways to the same bits.
+Some machine code is compiled twice: `quick` pieces pass through LLVM's passes, but through its fastest code generator, whose
+code is slower and computes the same bits.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ def _cpu() -> tuple[str, str]:
 
 
 def has_feature(name: str) -> bool:
-    """Whether the processor that code is made for has a feature of LLVM's, such as avx512f."""
+    """Whether the CPU for which code is compiled has a feature of LLVM's, such as avx512f."""
     return f"+{name}" in _cpu()[1].split(",")
 
 
 def target_cpu() -> tuple[str, str]:
-    """Name and features of the CPU that code is made for."""
+    """(name, features) of the CPU for which code is compiled."""
     return _cpu()
 
 
@@ -77,13 +77,13 @@ def _target_machine(level: int) -> Any:
 
 
 def cache_folder() -> Path | None:
-    """Where object code is kept; None if there is no folder for it (then nothing is kept)."""
+    """The folder of stored object code; None if there is none (then nothing is stored)."""
     found = store()
     return found.path if found else None
 
 
 def key_of(*parts: str) -> str:
-    """The name in the store of what follows from these texts, on this CPU and with this LLVM."""
+    """The key in the store of a result that depends on these texts, on this CPU and on this version of LLVM."""
     cpu, features = _cpu()
     return hashlib.sha256("\0".join((_FORMAT, str(_binding().llvm_version_info), cpu, features, *parts)).encode()).hexdigest()
 
@@ -103,13 +103,17 @@ def _key_of_text(text: str, level: int) -> str:
 
 
 def _quick(key: str) -> str:
-    """Where quick code of a text is."""
+    """The key of the quick code of a text."""
     return hashlib.sha256(f"quick {key}".encode()).hexdigest()
 
 
-class Piece:
-    """Object code of a module's text, at hand or on its way. cached: it came from the store. quick: there is better code. key:
-    of the text."""
+class CompiledObject:
+    """Object code of a module's text, finished or being compiled.
+
+    cached: whether it came from the store.
+    quick: whether better code can be compiled.
+    key: key of the text.
+    """
 
     def __init__(self, text: str, level: int = 2, quick: bool = False) -> None:
         self.key = key = _key_of_text(text, level)
@@ -120,8 +124,8 @@ class Piece:
             _worker().put(self._job)
 
     @classmethod
-    def found(cls, key: str) -> Piece | None:
-        """Of a text by its key alone, quick code too; None if there is none."""
+    def found(cls, key: str) -> CompiledObject | None:
+        """The stored code of a text, by its key alone, quick code too; None if there is none."""
         piece = cls.__new__(cls)
         piece.key, piece.cached = key, True
         piece.quick, code = _stored(key, quick=True)
@@ -129,24 +133,24 @@ class Piece:
         return None if code is None else piece
 
     def code(self) -> bytes:
-        """Waits. Raises TimeUp (locks.py)."""
+        """The object code, after waiting for it. Raises TimeUp (locks.py)."""
         return self._job.wait()
 
     def is_of(self, text: str, level: int) -> bool:
         return self.key == _key_of_text(text, level)
 
     def better(self, text: str, level: int) -> bytes:
-        """What is no quick code, in LLVM's own thread, for what is done `afterwards`."""
+        """The optimised code, compiled in LLVM's own thread, for work that is done `afterwards`."""
         kept = store()
         return (kept and kept.read(self.key)) or _kept(self.key, text, level, False)
 
     def give_up(self) -> None:
-        """Nobody wants it any more."""
+        """Cancel the compilation: the code is no longer needed."""
         self._job.wanted = False
 
 
 def _stored(key: str, quick: bool) -> tuple[bool, bytes | None]:
-    """Of a text's key whether quick code is what there is, or what is wanted, and the code."""
+    """(whether the code is quick, or quick code is wanted; the stored code, or None)."""
     kept = store()
     code = kept.read(key) if kept else None
     if code is not None or not quick:
@@ -162,13 +166,13 @@ def _kept(key: str, text: str, level: int, quick: bool) -> bytes:
 
 
 def compile_object(text: str, level: int = 2) -> tuple[bytes, bool]:
-    """Object code of a module's text; True if it came from the cache. Raises TimeUp (locks.py)."""
-    piece = Piece(text, level)
+    """(object code of a module's text, whether it came from the cache). Raises TimeUp (locks.py)."""
+    piece = CompiledObject(text, level)
     return piece.code(), piece.cached
 
 
 def afterwards(work: Callable[[], bytes]) -> None:
-    """Have it done by LLVM's thread when that has nothing else to do; perhaps never."""
+    """Let LLVM's thread do some work when it is idle; possibly never."""
     if not _ended:
         _worker().put_off(_Job(work))
 
@@ -199,7 +203,7 @@ def _compile(text: str, level: int, quick: bool = False) -> bytes:
 
 
 class _Worker:
-    """The thread that LLVM works in."""
+    """The thread in which LLVM works."""
 
     def __init__(self) -> None:
         self.jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -225,7 +229,7 @@ class _Worker:
         self.jobs.put(_Job(bytes))  # it may sleep
 
     def stop(self) -> None:
-        """Let the piece at hand be finished: LLVM must not be taken down under it."""
+        """Wait until the current piece is finished: LLVM must not be unloaded while it works."""
         self.later.clear()
         while not self.jobs.empty():
             with suppress(queue.Empty):
@@ -293,7 +297,7 @@ _taken: list[Any] = []  # while a fork is under way
 
 
 def _before_fork() -> None:
-    """A child must not find LLVM in the middle of something: no thread would finish it there."""
+    """Wait until LLVM is idle, because no thread of the child would finish its work."""
     for lock in (no_fork, _llvm_lock()):
         if lock is not None:
             lock.__enter__()
@@ -316,7 +320,7 @@ os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_c
 
 
 class Objects:
-    """Machine code in memory, which grows by pieces of object code that are linked to each other by symbol."""
+    """Machine code in memory: pieces of object code that are linked to each other by symbol."""
 
     def __init__(self, level: int = 2) -> None:
         binding = _binding()
@@ -326,7 +330,7 @@ class Objects:
             self._engine = binding.create_mcjit_compiler(empty, _new_target_machine(level))
 
     def add(self, codes: Iterable[bytes], symbols: dict[str, int] | None = None) -> None:
-        """symbols: addresses of what the pieces refer to and do not have."""
+        """Add pieces of object code. symbols: addresses of external symbols to which they refer."""
         binding = _binding()
         with no_fork:
             for name, address in (symbols or {}).items():
@@ -343,7 +347,7 @@ class Objects:
 
 
 class Library:
-    """Loaded machine code. `address(name)` of a function stays valid while the Library lives."""
+    """Loaded machine code. `address(name)` of a function stays valid as long as the Library exists."""
 
     def __init__(self, text: str, level: int = 2, symbols: dict[str, int] | None = None) -> None:
         code, self.cached = compile_object(text, level)

@@ -47,7 +47,7 @@ _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
 
 
 def source_of(function: Callable[..., Any]) -> str:
-    """As inspect.getsource, which reads token by token and so would take a tenth of the start of a program."""
+    """The source text of a function, like inspect.getsource, whose tokenizer would take a tenth of a program's start."""
     code = function.__code__
     last = max((end or 0 for _, end, _, _ in code.co_positions()), default=0)
     lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 : last]
@@ -55,9 +55,9 @@ def source_of(function: Callable[..., Any]) -> str:
 
 
 class Native:
-    """A function of the language. `name` is its symbol; closure constants that matter belong into it.
+    """A function of the language. name: its symbol, which must contain the closure constants on which its code depends.
 
-    inline: written into whatever calls it, instead of being linked to; only native functions can call it.
+    inline: whether it is inlined into its callers instead of being linked; only native functions can call it.
     """
 
     instrument: Instrument | None = None
@@ -104,7 +104,7 @@ class Native:
         return eval(code, self.function.__globals__, self.nonlocals)
 
     def build(self) -> tuple[Builder, list[Native]]:
-        """The LLVM function, and the native functions it calls."""
+        """(the LLVM function, the native functions that it calls)."""
         builder = Builder(self.name, self.returns, self.params, attributes=self.attributes)
         if self.inline:
             builder.linkage, builder.attributes = "internal", f"alwaysinline {self.attributes or WIDE}"
@@ -114,7 +114,9 @@ class Native:
         return builder, body.calls
 
     def is_like(self, other: Native) -> bool:
-        """Whether this is the same function, made twice: the same lines, on the same constants. Who has its name must be."""
+        """Whether two objects are the same function: the same lines with the same constants. Functions with one name
+        must be.
+        """
         if type(self) is not type(other):
             return False
         pairs = [(self.nonlocals.get(n), value) for n, value in other.nonlocals.items()]
@@ -123,7 +125,9 @@ class Native:
         return self.function.__code__ is other.function.__code__ and constants and called
 
     def under(self, instrument: Instrument | None) -> Native | None:
-        """The function under an instrument: itself, if neither it nor what it calls has a hook that the instrument takes."""
+        """The version of the function for an instrument: itself, if the instrument uses no hook in it or in the functions that
+        it calls.
+        """
         if instrument is None:
             return self
         variants: dict[Instrument, Native] = vars(self).setdefault("variants", {})
@@ -135,7 +139,7 @@ class Native:
         return variants[instrument]
 
     def __call__(self, *args: Any) -> Value:
-        """Inside other code that is being built: a call."""
+        """Write a call, inside other code that is being built."""
         return call(Builder.current(), self, args)
 
 
@@ -146,31 +150,31 @@ def native(*, name: str | None = None, attributes: str = "", inline: bool = Fals
 def native(
     function: Callable[..., Any] | None = None, *, name: str | None = None, attributes: str = "", inline: bool = False
 ) -> Native | Callable[[Callable[..., Any]], Native]:
-    """Decorator: see the module's docstring."""
+    """The decorator of native functions: see the module's docstring."""
     if function is None:
         return lambda f: Native(f, name, attributes, inline)
     return Native(function, name, attributes, inline)
 
 
 class Hook(Native):
-    """A call that is there only under an instrument which takes it. Without, its arguments are not computed either."""
+    """A call that exists only under an instrument that uses it; otherwise its arguments are not computed either."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function, self.name = function, function.__name__
 
     def under(self, instrument: Instrument | None) -> Native | None:
-        """What is called in its place, if anything is."""
+        """The native function that an instrument calls here, or None."""
         return instrument.hooks.get(self.name) if instrument is not None else None
 
 
 def hook(function: Callable[..., Any]) -> Hook:
-    """Decorator: parameters and docstring are all that the function needs."""
+    """The decorator of hooks, whose functions have only parameters and a docstring."""
     return Hook(function)
 
 
 @dataclass(frozen=True, eq=False)
 class Instrument:
-    """Native functions that are called in the place of hooks, by the hooks' names. `name` ends the symbols of what calls them."""
+    """Native functions that are called in place of hooks, by the hooks' names. name: suffix of the symbols of their callers."""
 
     name: str
     hooks: Mapping[str, Native]
@@ -190,7 +194,7 @@ def _pass(b: Builder, value: Any, ty: Ty, target: Native, name: str) -> Value:
 
 
 def parts(function: Native) -> tuple[list[Builder], list[Native]]:
-    """A function and all that is inlined in it, and the functions that these are linked to."""
+    """(a function and all functions that are inlined in it, the functions to which these are linked)."""
     builders: dict[str, Builder] = {}
     linked: list[Native] = []
     waiting = [function]
@@ -204,7 +208,7 @@ def parts(function: Native) -> tuple[list[Builder], list[Native]]:
 
 
 def library_text(functions: list[Native]) -> str:
-    """One module with these functions and all native functions they call."""
+    """One module with these functions and all native functions that they call."""
     done: dict[str, Builder] = {}
     waiting = list(functions)
     while waiting:
@@ -217,12 +221,12 @@ def library_text(functions: list[Native]) -> str:
 
 
 def unrolled(*bounds: int) -> range:
-    """`for i in unrolled(4)`: the body four times, `i` a number of Python's, where `range` is a loop at run time."""
+    """A range for `for i in unrolled(4)`: the body is repeated, with `i` as a Python number; `range` is a loop at run time."""
     return range(*bounds)
 
 
 class _Body:
-    """Walks one function body. Locals live in stack slots; LLVM's SROA turns them into registers."""
+    """The compiler of one function body. Locals live in stack slots, which LLVM's SROA turns into registers."""
 
     def __init__(self, native: Native, b: Builder) -> None:
         self.native, self.b = native, b

@@ -1,4 +1,4 @@
-"""Loading native functions on demand: each is its own small piece of cached object code, linked by symbol."""
+"""Loading of native functions on demand: each is a separate small piece of stored object code, linked by symbol."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from mmulator.codegen import named
-from mmulator.codegen.engine import Objects, Piece
+from mmulator.codegen.engine import CompiledObject, Objects
 from mmulator.codegen.locks import Lock
 from mmulator.codegen.variants import says_all
 from mmulator.errors import InternalError
@@ -21,7 +21,7 @@ _lock = Lock()
 
 
 def ensure(functions: Iterable[Native]) -> None:
-    """Compile (or fetch from the cache) these functions and what they call."""
+    """Compile, or read from the cache, these functions and all functions that they call, and load them."""
     wanted = [f for f in functions if _functions.get(f.name) is not f]
     if wanted:
         with _lock:
@@ -39,7 +39,7 @@ def _load(wanted: list[Native]) -> None:
         raise
     for name, links in found.links.items():
         piece = found.codes[name]
-        if isinstance(piece, Piece) and links is not None:
+        if isinstance(piece, CompiledObject) and links is not None:
             named.keep(name, codes[name], links)
     _enter(codes)
     _functions.update(found.functions)
@@ -54,7 +54,9 @@ def _enter(codes: dict[str, bytes]) -> None:
 
 
 def ensure_named(names: Iterable[str]) -> bool:
-    """The package's own functions by their names alone. False, and none is loaded, if one of them is not there as code."""
+    """Load functions of the package by their names alone. Returns False, and loads nothing, if the code of one is
+    not stored.
+    """
     with _lock:
         found = _Found()
         if not all(found.by_name(name) for name in names):
@@ -64,13 +66,14 @@ def ensure_named(names: Iterable[str]) -> bool:
 
 
 class _Found:
-    """Functions that are not loaded, and all that they are linked to, as object code that is there or on its way.
+    """Functions that are not loaded, and all functions to which they are linked, as object code that is finished or being
+    compiled.
 
-    links: of each the names of what it calls; None if the names do not say all of it.
+    links: for each function the names of the functions that it calls; None if these names do not determine its code.
     """
 
     def __init__(self) -> None:
-        self.codes: dict[str, bytes | Piece] = {}
+        self.codes: dict[str, bytes | CompiledObject] = {}
         self.links: dict[str, list[str] | None] = {}
         self.functions: dict[str, Native] = {}
 
@@ -90,10 +93,12 @@ class _Found:
         for callee in linked.values():
             self.take(callee)
         ours = says_all(function) and all(says_all(f) for f in linked.values())
-        self.codes[name], self.links[name] = Piece(module_text(builders)), [*linked] if ours else None
+        self.codes[name], self.links[name] = CompiledObject(module_text(builders)), [*linked] if ours else None
 
     def by_name(self, name: str) -> bool:
-        """Whether a function and all that it is linked to are there already; its text is not needed then."""
+        """Whether the code of a function, and of all functions to which it is linked, is stored; its text is not
+        needed then.
+        """
         if name in _loaded or name in self.codes:
             return True
         entry = named.find(name)
@@ -104,7 +109,7 @@ class _Found:
 
     def give_up(self) -> None:
         for code in self.codes.values():
-            if isinstance(code, Piece):
+            if isinstance(code, CompiledObject):
                 code.give_up()
 
 
@@ -120,5 +125,5 @@ def symbols(names: Iterable[str]) -> dict[str, int]:
 
 
 def names_of_own() -> dict[int, str]:
-    """Of the package's own functions that are loaded, by address, the names."""
+    """Names of the package's own loaded functions, by address."""
     return {at: name for name, at in _loaded.items() if name not in _functions or says_all(_functions[name])}

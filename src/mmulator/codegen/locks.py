@@ -1,4 +1,4 @@
-"""Locks and time limits of whatever compiles: for several threads, for processes that fork, for callers in a hurry."""
+"""Locks and time limits of compilations: for several threads, for processes that fork, and for callers with a time limit."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ _local = threading.local()
 
 
 class TimeUp(Exception):
-    """The time limit of this thread has passed. Whoever set the limit catches it."""
+    """The time limit of this thread has passed. The code that set the limit catches it."""
 
 
 @contextmanager
 def time_limit(seconds: float | None) -> Iterator[None]:
-    """Within, this thread waits for locks and compilations no longer than so many seconds in all; then TimeUp."""
+    """A context in which this thread waits for locks and compilations at most a number of seconds in all; then TimeUp is
+    raised.
+    """
     before = _deadline()
     after = before if seconds is None else min(before, time.monotonic() + seconds)
     _local.deadline = after
@@ -36,7 +38,7 @@ def _deadline() -> float:
 
 
 def remaining() -> float | None:
-    """Seconds that are left to this thread; None for all the time in the world. Raises TimeUp when none are."""
+    """Seconds that this thread may still wait; None without a limit. Raises TimeUp at 0."""
     deadline = _deadline()
     if deadline == float("inf"):
         return None
@@ -47,9 +49,9 @@ def remaining() -> float | None:
 
 
 class Lock:
-    """A reentrant lock that obeys the thread's time limit, and that a forked child finds open.
+    """A reentrant lock that obeys the thread's time limit, and that is free in a forked child.
 
-    What it guards is written in one step at the end of the work, so the child sees it whole or not at all.
+    Data that it protects is written in one step at the end of the work, so that the child sees all of it or nothing.
     """
 
     def __init__(self) -> None:
@@ -68,7 +70,7 @@ class Lock:
         self._stack().pop().release()
 
     def _stack(self) -> list[threading.RLock]:
-        """The locks that this thread has taken here: after a fork, not the one that is taken next."""
+        """The locks that this thread has acquired here; after a fork, a new lock is used next."""
         if not hasattr(self._held, "stack"):
             self._held.stack = []
         stack: list[threading.RLock] = self._held.stack
@@ -82,7 +84,7 @@ _locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
 def _in_child() -> None:
-    """Threads that held a lock do not exist here."""
+    """Replace all locks in a forked child: threads that held them do not exist there."""
     for lock in list(_locks):
         lock.renew()
 

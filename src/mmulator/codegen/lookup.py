@@ -1,4 +1,4 @@
-"""Words by number, a lane each, of small tables: permutes where the processor has them, else a gather."""
+"""Lookups in small tables by number, one in each lane: with permutations if the processor has them, otherwise with a gather."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WORDS = 16  # 32-bit words of a vector of 512 bits
 
 @cache
 def has_permutes() -> bool:
-    """Whether vpermi2d is there: one of 32 words for each of 16 lanes."""
+    """Whether the CPU has vpermi2d, which selects one of 32 words for each of 16 lanes."""
     from mmulator.codegen.engine import has_feature
 
     return has_feature("avx512f")
@@ -23,14 +23,14 @@ def has_permutes() -> bool:
 
 @cache
 def has_word_permutes() -> bool:
-    """Whether vpermi2w is there: one of 64 words of 16 bits for each of 32 lanes."""
+    """Whether the CPU has vpermi2w, which selects one of 64 words of 16 bits for each of 32 lanes."""
     from mmulator.codegen.engine import has_feature
 
     return has_feature("avx512bw")
 
 
 def constant_table(name: str, ty: Ty, words: Sequence[int], b: Builder) -> str:
-    """The symbol of an array of words, which one module may have from two devices."""
+    """The symbol of an array of words. Tables of two devices may be in one module."""
     body = ", ".join(f"{ty.llvm} {w}" for w in words)
     symbol = f"{name}_{zlib.crc32(body.encode()):08x}"
     b.declared[symbol] = f"@{symbol} = private unnamed_addr constant [{len(words)} x {ty.llvm}] [{body}], align 64"
@@ -38,7 +38,7 @@ def constant_table(name: str, ty: Ty, words: Sequence[int], b: Builder) -> str:
 
 
 def word_at(words: Value, index: Value) -> Value:
-    """words[index]: of the 32 words that a pointer leads to one for each of 32 lanes. index: u32 x 32, below 32."""
+    """words[index] for each of 32 lanes. words: pointer to 32 words. index: u32 x 32, below 32."""
     if not has_permutes():
         return gather(index.ty, elements_at(words, index), constant(index.b, boolean.vec(index.ty.lanes), 1))
     row = u32.vec(_WORDS)
@@ -46,7 +46,7 @@ def word_at(words: Value, index: Value) -> Value:
 
 
 def table_word(name: str, words: Sequence[int], index: Value) -> Value:
-    """words[index] as u32 lanes. index: u32 lanes, of which higher bits than those that count the words may be set."""
+    """words[index] as u32 lanes. index: u32 lanes; bits above those that number the words are ignored."""
     b: Builder = index.b
     lanes = index.ty.lanes
     if not (has_permutes() and lanes % _WORDS == 0 and len(words) in (32, 64, 128)):
@@ -61,8 +61,9 @@ def table_word(name: str, words: Sequence[int], index: Value) -> Value:
 
 
 def half_word(name: str, columns: Sequence[Sequence[int]], index: Value) -> list[Value]:
-    """Of each column the word at `index`, where there are permutes of them. Columns of 64 or 128 words of 16 bits; index: u16 x
-    32, of which higher bits than those that count the words may be set."""
+    """For each column the word at `index`, by permutations of words. Columns have 64 or 128 words of 16 bits; index: u16 x 32,
+    where bits above those that number the words are ignored.
+    """
     b, ty = index.b, index.ty
     words = [w & 0xFFFF for column in columns for w in column]
     base = b.emit(ptr_to(ty), f'call ptr asm "", "=r,0"(ptr @{constant_table(name, u16, words, b)})')
@@ -77,7 +78,7 @@ def half_word(name: str, columns: Sequence[Sequence[int]], index: Value) -> list
 
 
 def _by_parts(vectors: list[Value], index: Value) -> Value:
-    """Of each 16 lanes in turn."""
+    """The words for 16 lanes at a time."""
     starts = range(0, index.ty.lanes, _WORDS)
     parts = [_permuted(vectors, shuffle(index, None, range(at, at + _WORDS))) for at in starts]
     while len(parts) > 1:
@@ -86,7 +87,7 @@ def _by_parts(vectors: list[Value], index: Value) -> Value:
 
 
 def _permuted(vectors: list[Value], index: Value) -> Value:
-    """Words of these vectors for 16 lanes: of each 32 one by a permute, of these one by the higher bits of the index."""
+    """The words for 16 lanes: one of each 32 by a permutation, and one of these by the higher bits of the index."""
     b, ty = index.b, index.ty
     found = [
         b.call("llvm.x86.avx512.vpermi2var.d.512", ty, [low, index, high]) for low, high in zip(vectors[::2], vectors[1::2])

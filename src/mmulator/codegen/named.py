@@ -1,8 +1,8 @@
 """Object code of the package's own native functions, by name.
 
-A name says all of such a function (lang.py), within one version of the package's files. So its code is found by its name and
-their fingerprint, among what came with the package (shipped.py) and in the store, and its LLVM text is written only where
-there is none. An entry says which others it is linked to.
+Within one version of the package's files, the name of such a function determines its code (lang.py). So its code is found by
+its name and the files' fingerprint, among the code that came with the package (shipped.py) and in the store, and its LLVM text
+is written only if there is none. An entry names the functions to which it is linked.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from mmulator.codegen.store import store
 
 
 @dataclass(frozen=True)
-class Entry:
-    """links: names of the native functions that the code calls. cached: not compiled just now."""
+class NamedCode:
+    """Stored code. links: names of the native functions that it calls. cached: False if it was compiled just now."""
 
     code: bytes
     links: tuple[str, ...] = ()
@@ -30,29 +30,31 @@ def _key(name: str, level: int) -> str:
     return key_of("named", fingerprint(), str(level), name)
 
 
-def find(name: str, level: int = 2) -> Entry | None:
-    """The code of that name; None if there is none yet."""
+def find(name: str, level: int = 2) -> NamedCode | None:
+    """The code with this name; None if there is none yet."""
     came = shipped()
     found = came.find(name, level) if came else None
     if found is not None:
-        return Entry(found[0], tuple(found[1]))
+        return NamedCode(found[0], tuple(found[1]))
     kept = store()
     data = kept.read(_key(name, level)) if kept and fingerprint() else None
     if data is None:
         return None
     head, _, code = data.partition(b"\n")
-    return Entry(code, tuple(json.loads(head)))
+    return NamedCode(code, tuple(json.loads(head)))
 
 
 def keep(name: str, code: bytes, links: Sequence[str] = (), level: int = 2) -> None:
-    """For whoever looks for it next. The name says all, and so do those of the links."""
+    """Store code under its name. The names of the function and of its links must determine their code."""
     kept = store()
     if kept and fingerprint():
         kept.write(_key(name, level), json.dumps([*links]).encode() + b"\n" + code)
 
 
 class NamedLibrary(Library):
-    """A Library found by its name, which says all of its text; that is written if there is none. It stays."""
+    """A Library that is found by its name, which determines its text; the text is written if there is no code. It
+    stays loaded.
+    """
 
     def __init__(self, name: str, text: Callable[[], str]) -> None:
         self.name, known = name, _libraries.get(name)
@@ -63,7 +65,7 @@ class NamedLibrary(Library):
         if found is None:
             code, cached = compile_object(text())
             keep(name, code)
-            found = Entry(code, cached=cached)
+            found = NamedCode(code, cached=cached)
         self.cached = found.cached
         self._load(found.code, 2)
         _libraries[name] = self
@@ -79,16 +81,16 @@ _places: dict[int, tuple[str, str]] = {}  # library and function at an address
 
 
 def place_of(address: int) -> tuple[str, str] | None:
-    """Which function of which library that is."""
+    """(library, function) at an address; None for an unknown address."""
     return _places.get(address)
 
 
 class _NotThere(LookupError):
-    """A library is wanted whose code is not at hand."""
+    """The code of a library is not stored."""
 
 
 def library(name: str) -> NamedLibrary:
-    """A library by its name alone. Raises LookupError if its code is not there."""
+    """A library by its name alone. Raises LookupError if its code is not stored."""
 
     def text() -> str:
         raise _NotThere(name)

@@ -1,4 +1,4 @@
-"""Operations on Values that have no operator: selection, bit counting, shuffles, reductions, bit casts, float helpers."""
+"""Operations on Values without an operator: selection, bit counting, shuffles, reductions, bit casts, float helpers."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def popcount(value: Value) -> Value:
 
 
 def leading_zeros(value: Value) -> Value:
-    """The width for zero."""
+    """Number of leading zeros; the width for zero."""
     return _same("ctlz", value, constant(value.b, boolean, 0))
 
 
 def trailing_zeros(value: Value) -> Value:
-    """The width for zero."""
+    """Number of trailing zeros; the width for zero."""
     return _same("cttz", value, constant(value.b, boolean, 0))
 
 
@@ -120,7 +120,7 @@ def is_nan(value: Value) -> Value:
 
 
 def to_int_saturating(ty: Ty, value: Value) -> Value:
-    """Float to integer toward zero; clamps, NaN gives 0."""
+    """Float to integer toward zero, clamped to the type's range; NaN gives 0."""
     name = "fptosi.sat" if ty.signed else "fptoui.sat"
     return value.b.intrinsic(name, ty, [value], f"{mangle(ty)}.{mangle(value.ty)}")
 
@@ -135,7 +135,7 @@ def shuffle(a: Value, c: Value | None, lanes: Sequence[int]) -> Value:
 
 
 def concat(vectors: Sequence[Value]) -> Value:
-    """Vectors of one length as one; their number is a power of two."""
+    """Vectors of one length joined into one; their number is a power of two."""
     while len(vectors) > 1:
         lanes = range(2 * vectors[0].ty.lanes)
         vectors = [shuffle(a, b, lanes) for a, b in zip(vectors[::2], vectors[1::2])]
@@ -149,7 +149,7 @@ def insert(vector: Value, index: Any, value: Any) -> Value:
 
 
 def iota(ty: Ty, start: int = 0, step: int = 1) -> Value:
-    """The vector start, start + step, ..."""
+    """The vector start, start + step, start + 2 step and so on."""
     return lanes_constant(Builder.current(), ty, [start + step * n for n in range(ty.lanes)])
 
 
@@ -219,7 +219,7 @@ def masked_load(ty: Ty, pointer: Value, mask: Value, otherwise: Value | None = N
 
 
 def masked_store(value: Value, pointer: Value, mask: Value, align: int | None = None) -> None:
-    """Stores through load, select, store are not equivalent here: other memory may be unmapped or shared."""
+    """Store the lanes in `mask`. Load, select and store would not be equivalent: other memory may be unmapped or shared."""
     b, ty = pointer.b, value.ty
     name = f"llvm.masked.store.{mangle(ty)}.p0"
     if _masked_align_is_attribute():
@@ -244,7 +244,7 @@ def gather(ty: Ty, pointers: Value, mask: Value, otherwise: Value | None = None)
 
 
 def _masked_align_is_attribute() -> bool:
-    """LLVM 22 moved the alignment of masked memory intrinsics from an argument to an attribute."""
+    """Whether LLVM has the alignment of masked memory intrinsics as an attribute (from LLVM 22 on) instead of an argument."""
     from mmulator.codegen.engine import llvm_version
 
     return llvm_version() >= 22
@@ -263,17 +263,17 @@ def prefetch(pointer: Value, write: bool = False) -> None:
 
 
 def cycles() -> Value:
-    """The host's counter of cycles (u64), or of whatever else it counts time in."""
+    """The host's cycle counter (u64), or its other time counter."""
     return Builder.current().call("llvm.readcyclecounter", u64, [])
 
 
 def atomic_rmw(op: str, pointer: Value, value: Value) -> Value:
-    """LLVM's atomicrmw; the old value."""
+    """An atomic operation, LLVM's atomicrmw; returns the old value."""
     return value.b.emit(value.ty, f"atomicrmw {op} ptr {pointer.text}, {value.typed} seq_cst, align {value.ty.size}")
 
 
 def compare_exchange(pointer: Value, expected: Value, new: Value) -> Value:
-    """LLVM's cmpxchg; the old value."""
+    """A compare and exchange, LLVM's cmpxchg; returns the old value."""
     b, ty = expected.b, expected.ty.llvm
     text = f"cmpxchg ptr {pointer.text}, {expected.typed}, {new.typed} seq_cst seq_cst, align {expected.ty.size}"
     pair = b.emit(expected.ty, text)
@@ -289,12 +289,12 @@ def fill_bytes(to: Value, byte: int, size: Any) -> None:
 
 
 def advance(pointers: Value, bytes: int) -> Value:
-    """A vector of pointers, each moved on."""
+    """A vector of pointers, each advanced by a number of bytes."""
     return pointers.b.emit(pointers.ty, f"getelementptr i8, {pointers.typed}, i64 {bytes}")
 
 
 def elements_at(pointer: Value, indices: Value) -> Value:
-    """Pointers to the elements of these numbers (a vector of integers)."""
+    """Pointers to the elements with these indices (a vector of integers)."""
     at = (i64 if indices.ty.signed else u64).vec(indices.ty.lanes)(indices)
     ty = pointer.ty.vec(at.ty.lanes)
     return pointer.b.emit(ty, f"getelementptr [{pointer.ty.to.size} x i8], {pointer.typed}, {at.typed}")

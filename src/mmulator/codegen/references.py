@@ -1,7 +1,7 @@
-"""Arrays that hold each other's addresses, and those of code, as plain data: from one process to the next.
+"""Arrays that contain addresses of each other and of code, as plain data that another process can load.
 
-A field of a struct holds an address if the struct says so (types.py). All else is numbers, and none as large as an address: where
-one is, or an address that leads nowhere known, nothing is made.
+A struct declares which of its fields are addresses (types.py). All other data are numbers, none as large as an address. If a
+number is that large, or an address is unknown, nothing is written.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def _aligned(size: int) -> int:
     return -(-size // _ALIGNED) * _ALIGNED
 
 
-class Written:
-    """Arrays one behind the other, `data`, and what is to be put into it: (offset, whose address)."""
+class LinkedArrays:
+    """Arrays in contiguous memory, `data`, and the addresses to insert into it: (offset, target)."""
 
     def __init__(self, reachable: Iterable[np.ndarray], functions: Mapping[int, str]) -> None:
-        """reachable: all arrays whose addresses may be met. functions: names of native functions by their addresses."""
+        """reachable: all arrays whose addresses may occur. functions: names of native functions by address."""
         self._arrays = {a.ctypes.data: a for a in reachable}
         self._functions = functions
         self._offsets: dict[int, int] = {}
@@ -45,7 +45,7 @@ class Written:
         return b"".join(self._parts)
 
     def add(self, array: np.ndarray) -> int:
-        """Where an array lies; what it refers to is added. Raises Unknown."""
+        """Offset of an array, after adding it and everything to which it refers. Raises Unknown."""
         at = array.ctypes.data
         if at in self._offsets:
             return self._offsets[at]
@@ -73,7 +73,7 @@ class Written:
             raise Unknown(f"numbers of {array.dtype}")
 
     def place(self, address: int) -> Place:
-        """What lies at an address. Raises Unknown."""
+        """The array or function at an address. Raises Unknown."""
         if address in self._arrays:
             return "at", self.add(self._arrays[address])
         if address in self._functions:
@@ -85,7 +85,7 @@ class Written:
 
 
 def memory_of(data: bytes | memoryview, references: Iterable[tuple[int, Place]], functions: Mapping[str, int]) -> np.ndarray:
-    """The bytes of a Written, with the addresses of this process. Raises LookupError where there is no such code."""
+    """The bytes of a LinkedArrays, with the addresses of this process. Raises LookupError if some code is not stored."""
     memory = np.zeros(len(data) + _ALIGNED, np.uint8)
     skip = -memory.ctypes.data % _ALIGNED
     memory = memory[skip : skip + len(data)]
@@ -97,5 +97,5 @@ def memory_of(data: bytes | memoryview, references: Iterable[tuple[int, Place]],
 
 
 def address_of(place: Place, functions: Mapping[str, int]) -> int:
-    """Of code. Raises LookupError."""
+    """Address of code. Raises LookupError if the code is not stored."""
     return functions[place[1]] if place[0] == "function" else named.library(place[1]).address(place[2])

@@ -1,4 +1,4 @@
-"""Floating-point operations in every rounding mode, by setting the CPU's own."""
+"""Floating-point operations in every rounding mode, by setting the CPU's mode."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _DYNAMIC = 'metadata !"round.dynamic", metadata !"fpexcept.ignore"'
 
 
 def set_rounding(mode: str) -> None:
-    """rz, rn, rp or rm, until it is set again: for `strict`. Whoever sets it sets it to rn at the end."""
+    """Set the rounding mode of `strict`: rz, rn, rp or rm. Callers must set it back to rn at the end."""
     b = Builder.current()
     b.call("llvm.set.rounding", void, [constant(b, i32, _MODES[mode])])
 
 
 def strict(operation: str, ty: Ty, *args: Value, attributes: str = "") -> Value:
-    """`fadd`, `fsub`, `fmul`, `fdiv`, `fma`, `sqrt`, `fptrunc`, `sitofp`, `uitofp` in the rounding mode of the moment."""
+    """`fadd`, `fsub`, `fmul`, `fdiv`, `fma`, `sqrt`, `fptrunc`, `sitofp` or `uitofp` in the current rounding mode."""
     b = args[0].b
     suffix = mangle(ty) if ty == args[0].ty else f"{mangle(ty)}.{mangle(args[0].ty)}"
     name = f"llvm.experimental.constrained.{operation}.{suffix}"
@@ -43,7 +43,7 @@ def directed(operation: str, mode: str, ty: Ty, *args: Value) -> Value:
 
 @cache
 def has_own_rounding() -> bool:
-    """Whether instructions can say how they round (AVX-512)."""
+    """Whether instructions can specify their rounding mode (AVX-512)."""
     from mmulator.codegen.engine import has_feature
 
     return has_feature("avx512f")
@@ -53,8 +53,9 @@ _DOWN, _UP, _TO_ZERO = 9, 10, 11  # with no exceptions
 
 
 def odd_fma(a: Value, c: Value, d: Value) -> Value:
-    """a * c + d of f32 lanes (a multiple of 16) rounded to odd, where `has_own_rounding`: toward zero, and the last bit set if
-    that was not exact, so that any later rounding to fewer bits is as if it were the only one."""
+    """a * c + d of f32 lanes (a multiple of 16) rounded to odd, if `has_own_rounding`: toward zero, with the last bit set if
+    that was inexact, so that a later rounding to fewer bits gives the same result as a single rounding.
+    """
     b, wide, bits = a.b, a.ty.element.vec(16), u32.vec(16)
     parts = []
     for at in range(0, a.ty.lanes, 16):

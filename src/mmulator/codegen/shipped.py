@@ -1,7 +1,8 @@
-"""Object code of native functions that came with the package, for two levels of CPUs: nothing fixed is compiled here.
+"""Object code of native functions that is part of the package, for two levels of CPUs, so that nothing fixed is compiled at run
+time.
 
-The project's build makes the files (tools/ship.py) from the sources beside them, of which they have the fingerprint; a file of
-other sources, or one that is damaged, is not used. A development tree has none: everything is compiled when it is called for.
+The project's build makes the files (tools/ship.py) from the sources, whose fingerprint they contain; a file of other sources,
+or a damaged one, is not used. A development tree has none: everything is compiled on demand.
 
     magic, SHA-256 of the index, length of the index, index (JSON), object code
     index: {"fingerprint", "entries": {"LEVEL NAME": [offset, length, SHA-256, names of what it calls]}}
@@ -31,7 +32,7 @@ def file_of(level: str) -> Path:
 
 
 def write(path: Path, entries: Mapping[tuple[int, str], tuple[bytes, Sequence[str]]]) -> None:
-    """entries: by level of optimisation and name, object code and what that calls."""
+    """Write a file. entries: (object code, names of called functions) by level of optimisation and name."""
     index: dict[str, Any] = {}
     blobs: dict[bytes, int] = {}
     size = 0
@@ -46,10 +47,10 @@ def write(path: Path, entries: Mapping[tuple[int, str], tuple[bytes, Sequence[st
 
 
 class Shipped:
-    """Such a file."""
+    """A file of object code."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError or ValueError if there is none, if it is damaged, or of other sources."""
+        """Raises OSError or ValueError if there is no file, or if it is damaged or of other sources."""
         with path.open("rb") as stream:
             self._data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         if len(self._data) < _HEAD.size:
@@ -65,7 +66,7 @@ class Shipped:
         self.entries: dict[str, list[Any]] = index["entries"]
 
     def find(self, name: str, level: int) -> tuple[bytes, list[str]] | None:
-        """Object code and what it calls; None if it is not here, or damaged."""
+        """(object code, names of called functions); None if it is absent or damaged."""
         entry = self.entries.get(f"{level} {name}")
         if entry is None:
             return None
@@ -76,7 +77,7 @@ class Shipped:
 
 @cache
 def shipped() -> Shipped | None:
-    """What came with the package for this process's CPU."""
+    """The file of object code for this process's CPU; None if there is none."""
     level = level_of(*target_cpu())
     try:
         return Shipped(file_of(level)) if level else None

@@ -1,4 +1,4 @@
-"""What fixed native code follows from: the package's own files, as one number."""
+"""The fingerprint of the package's own files, which determine the fixed native code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ _KINDS = (".py", ".json", ".npz", ".npy", ".txt")
 
 @cache
 def fingerprint() -> str:
-    """Of these files' names and contents; "" if they are not all there as files, or changed after they were read. 5 ms."""
+    """A hash of the files' names and contents; "" if some are not files, or have changed after they were imported.
+    Takes 5 ms.
+    """
     found = hashlib.sha256()
     try:
         for path in _files():
@@ -58,5 +60,5 @@ def _files() -> list[str]:
 
 @cache
 def is_ours(file: str) -> bool:
-    """Whether a source file (`co_filename`) is one of those."""
+    """Whether a source file (`co_filename`) is one of these files."""
     return any(file.startswith(f"{PACKAGE / folder}{os.sep}") for folder in FOLDERS)

@@ -1,10 +1,10 @@
-"""Object code on disk: entries that prove themselves, in a folder that is the user's alone.
+"""Object code on disk: entries with checksums, in a folder that belongs to the user alone.
 
-The folder is $MMULATOR_CACHE, or $XDG_CACHE_HOME/mmulator, or ~/.cache/mmulator; it may be deleted at any time.
-An entry is `KEY.o`: a header with its length, its key and the SHA-256 of its code, then the code. What does not fit is
-no entry. Whoever can write the folder decides what this process executes, so a folder or file of another user (root
-excepted), or one that others may write, is not used. The folder is held by its descriptor: nobody can put another one in
-its place while it is in use.
+The folder is $MMULATOR_CACHE, or $XDG_CACHE_HOME/mmulator, or ~/.cache/mmulator; it may be deleted at any time. An entry is
+`KEY.o`: a header with its length, its key and the SHA-256 of its code, then the code. A file that does not match its header is
+ignored. Write access to the folder means control over what this process executes, so a folder or file that belongs to another
+user (root excepted), or is writable by others, is not used. The folder is held by its descriptor, so that it cannot be replaced
+while it is in use.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _OPEN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class CacheWarning(UserWarning):
-    """The code cache is not used, for safety; everything is compiled anew."""
+    """A warning that the code cache is not used, for safety; everything is compiled anew."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where the cache belongs, and why it is not used ("" if it is)."""
+class CachePlace:
+    """The path of the cache, and the reason why it is not used ("" if it is)."""
 
     path: Path | None
     reason: str = ""
@@ -49,7 +49,7 @@ def _trusted(info: os.stat_result) -> bool:
 
 
 def _wanted() -> tuple[Path | None, bool]:
-    """The folder, and whether it is one of our own choice."""
+    """(the folder, whether it is the default rather than the user's choice)."""
     root = os.environ.get("MMULATOR_CACHE")
     try:
         if root:
@@ -66,7 +66,7 @@ def _refusal(info: os.stat_result) -> str:
 
 
 def _open_folder(path: Path, own: bool) -> tuple[int, str]:
-    """A descriptor of the folder, made if need be, or (-1, why there is none)."""
+    """(descriptor of the folder, which is created if necessary, ""), or (-1, the reason for the failure)."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
@@ -90,14 +90,14 @@ def _open_folder(path: Path, own: bool) -> tuple[int, str]:
 
 
 class Store:
-    """The entries of a folder that is the user's own."""
+    """The entries of a folder that belongs to the user."""
 
     def __init__(self, path: Path, folder: int) -> None:
         self.path, self.folder = path, folder
         self._swept = False
 
     def read(self, key: str) -> bytes | None:
-        """The code of an entry; None if there is none, or if what lies there is anything else."""
+        """The code of an entry; None if there is none, or if the file is not a valid entry."""
         try:
             file = os.open(f"{key}.o", os.O_RDONLY | _OPEN, dir_fd=self.folder)
         except OSError:
@@ -114,7 +114,7 @@ class Store:
         return _checked(data, key)
 
     def write(self, key: str, code: bytes) -> None:
-        """Keep an entry. Several processes may write the same one; a reader sees all of it or nothing."""
+        """Store an entry. Several processes may write it at once; a reader sees all of it or nothing."""
         if not self._swept:
             self._swept = True
             self._sweep()
@@ -135,7 +135,7 @@ class Store:
             stream.write(data)
 
     def _files(self, pattern: re.Pattern[str]) -> Iterator[tuple[str, os.stat_result]]:
-        """Names that are ours, with what is known of them. A folder with such a name is not ours."""
+        """Names and status of the cache's files. A folder with such a name is not one of them."""
         with suppress(OSError):
             for name in os.listdir(self.folder):  # noqa: PTH208 - by descriptor
                 if pattern.fullmatch(name):
@@ -158,7 +158,7 @@ class Store:
         return len(entries), sum(entries) + sum(info.st_size for _, info in self._files(_TEMPORARY))
 
     def clear(self) -> tuple[int, int]:
-        """Remove entries and temporary files, nothing else: how many files, and their bytes."""
+        """Remove entries and temporary files, and nothing else; returns their number and bytes."""
         count = size = 0
         for pattern in (_ENTRY, _TEMPORARY):
             for name, info in self._files(pattern):
@@ -169,7 +169,7 @@ class Store:
 
 
 def _checked(data: bytes, key: str) -> bytes | None:
-    """The code behind a header that fits it and the key."""
+    """The code behind a header that matches it and the key; otherwise None."""
     if len(data) < _HEADER.size:
         return None
     magic, of, digest, length = _HEADER.unpack_from(data)
@@ -179,18 +179,20 @@ def _checked(data: bytes, key: str) -> bytes | None:
     return code if hashlib.sha256(code).digest() == digest else None
 
 
-def open_store() -> tuple[Store | None, Place]:
+def open_store() -> tuple[Store | None, CachePlace]:
     """The cache of this environment, or None with the reason."""
     path, own = _wanted()
     if path is None:
-        return None, Place(None, "there is no home folder")
+        return None, CachePlace(None, "there is no home folder")
     folder, reason = _open_folder(path, own)
-    return (None, Place(path, reason)) if folder < 0 else (Store(path, folder), Place(path))
+    return (None, CachePlace(path, reason)) if folder < 0 else (Store(path, folder), CachePlace(path))
 
 
 @cache
 def store() -> Store | None:
-    """The cache of this process. A folder that cannot be made is done without in silence, one that is not safe with a note."""
+    """The cache of this process. If the folder cannot be created, there is silently none; if it is unsafe, a warning
+    is shown.
+    """
     found, place = open_store()
     if "others may write" in place.reason or "another user" in place.reason:
         warnings.warn(f"the code cache {place.path} is not used: {place.reason}", CacheWarning, stacklevel=2)

@@ -1,4 +1,4 @@
-"""Types of the code generator. Integers carry their sign, so that `>>`, `<`, `//` and conversions know what to do."""
+"""Types of the code generator. Integer types have a sign, which decides the meaning of `>>`, `<`, `//` and conversions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Kind = Literal["int", "float", "ptr", "void"]
 
 
 class CodeError(InternalError):
-    """Code that is being generated does not fit together. located: the message names the line of a @native function."""
+    """An error in code that is being generated. located: whether the message names the line of a @native function."""
 
     located = False
 
@@ -22,7 +22,7 @@ class CodeError(InternalError):
 class Ty:
     """A scalar (`lanes` == 0) or a vector of `lanes` scalars. Calling it converts a Value: `i32(x)`, `f32x16(x)`.
 
-    A pointer knows what it points to (`to`), so that `p[i]` loads and `p[i] = v` stores.
+    to: for a pointer, the type to which it points, so that `p[i]` loads and `p[i] = v` stores.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Ty:
 
     @property
     def align(self) -> int:
-        """Alignment that every load and store assumes: that of the scalar."""
+        """Alignment that every load and store assumes: that of the scalar type."""
         return max(1, self.bits // 8) if self.bits >= 8 else 1
 
     @property
@@ -57,7 +57,7 @@ class Ty:
         return scalar(self.name.split("x")[0]) if self.lanes and self.kind != "ptr" else self
 
     def vec(self, lanes: int) -> Ty:
-        """The vector of `lanes` of this scalar."""
+        """The vector type with `lanes` of this scalar."""
         return _vector(self, lanes)
 
     def __call__(self, value: Any) -> Any:
@@ -106,10 +106,13 @@ ptr = ptr_to(u8)
 
 
 class Struct:
-    """A C struct that Python and native code share: `fields` are (name, type) or (name, type, count).
+    """A C struct that Python and native code share; `numpy_dtype()` is its type in Python.
 
-    `offset[name]` in bytes, `size`; `numpy_dtype()` for the Python side. addresses: fields that hold some: the pointers, and
-    `functions`, integers that are addresses of code (references.py). align: of the whole, if its fields do not ask for more.
+    fields: (name, type) or (name, type, count).
+    offset: name -> offset in bytes.
+    size: bytes.
+    addresses: fields that hold addresses: pointers, and `functions`, integers that are addresses of code (references.py).
+    align: least alignment of the whole.
     """
 
     def __init__(
@@ -163,5 +166,5 @@ _of_dtype: dict[Any, Struct] = {}
 
 
 def struct_of(dtype: Any) -> Struct | None:
-    """The struct whose NumPy type this is."""
+    """The struct with this NumPy type."""
     return _of_dtype.get(dtype)

@@ -81,14 +81,14 @@ class Value:
     __rxor__ = __xor__
 
     def __lshift__(self, other: Any) -> Value:
-        """Undefined (poison) for a shift of the width or more."""
+        """Shift left. Undefined (poison) for a shift of the width or more."""
         return self._binary(other, "shl")
 
     def __rlshift__(self, other: Any) -> Value:
         return self._binary(other, "shl", swap=True)
 
     def __rshift__(self, other: Any) -> Value:
-        """Arithmetic for signed types. Undefined (poison) for a shift of the width or more."""
+        """Shift right, arithmetic for signed types. Undefined (poison) for a shift of the width or more."""
         return self._binary(other, "ashr" if self.ty.signed else "lshr")
 
     def __invert__(self) -> Value:
@@ -101,7 +101,7 @@ class Value:
 
     # comparison -----------------------------------------------------------------------------------------------------
     def _compare(self, other: Any, name: str) -> Value:
-        """Ordered for floats, but != is unordered, as in C."""
+        """A comparison, ordered for floats, but != is unordered, as in C."""
         a, c = unify(self, other)
         ty = boolean.vec(a.ty.lanes) if a.ty.lanes else boolean
         if a.ty.kind == "float":
@@ -145,7 +145,7 @@ class Value:
         self.b.store(self.ty.to(as_value(self.b, value, self.ty.to)), self.b.offset(self, index))
 
     def field(self, name: str) -> Any:
-        """p.name of a struct: its value, or its address where it is an array or a struct."""
+        """The field of the struct to which the pointer points: its value, or its address if it is an array or a struct."""
         ty, count = self.ty.to.fields[name]
         place = self.field_address(name)
         if count or isinstance(ty, Struct):
@@ -258,7 +258,7 @@ def extract(value: Value, index: Any) -> Value:
 
 
 class _Thread(local):
-    """What a thread is building."""
+    """The function that a thread is building."""
 
     def __init__(self) -> None:
         self.open: list[Builder] = []
@@ -310,7 +310,7 @@ class Builder:
         return f"{hint}{self._count}"
 
     def place(self, label: str) -> None:
-        """Start the block `label`; falls through from an open block."""
+        """Start the block `label`; an open block falls through to it."""
         if not self.terminated:
             self._lines.append(f"  br label %{label}")
         self._lines.append(f"{label}:")
@@ -343,7 +343,7 @@ class Builder:
         return Value(self, ptr_to(ty), name)
 
     def offset(self, pointer: Value, index: Any) -> Value:
-        """pointer + index elements of what it points to."""
+        """The pointer plus `index` elements of its target type."""
         size = pointer.ty.to.size
         if not isinstance(index, Value):
             if index == 0:
@@ -363,7 +363,14 @@ class Builder:
         self.declared[name] = f"declare {returns.llvm} @{name}({', '.join(t.llvm for t in types)}){attributes}"
 
     def call(self, name: str, returns: Ty, args: Sequence[Value], *, declare: bool = True, attributes: str = "") -> Value:
-        """Call a function by symbol; declared as external unless it is defined in the same text."""
+        """Call a function by symbol.
+
+        name: the symbol.
+        returns: type of the result.
+        args: arguments.
+        declare: False if it is defined in the same text; otherwise it is declared as external.
+        attributes: LLVM attributes of the declaration.
+        """
         if declare:
             self.declare(name, returns, [a.ty for a in args], attributes)
         text = f"call {returns.llvm} @{name}({', '.join(a.typed for a in args)})"

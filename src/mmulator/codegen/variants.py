@@ -1,4 +1,6 @@
-"""Which native functions an instrument changes, known from one start to the next: to find out, their text is written."""
+"""A record, across processes, of the native functions that an instrument changes, because to find out their text must be
+written.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from mmulator.codegen.sources import is_ours
 
 
 def says_all(function: Any) -> bool:
-    """Whether a native function's name says all of it: it is the package's own, and so is what its instrument calls."""
+    """Whether a native function's name determines its code: the function and its instrument's functions are the
+    package's own.
+    """
     return _is_ours(function) and (function.instrument is None or _all_ours(function.instrument))
 
 
@@ -24,7 +28,7 @@ def _all_ours(instrument: Any) -> bool:
 
 
 def differs(made: Any) -> bool:
-    """Whether a function under an instrument calls something of it, or calls something that does."""
+    """Whether a function under an instrument calls a function of the instrument, directly or indirectly."""
     name = f"differs {made.name}"
     known = named.find(name) if says_all(made) else None
     if known is not None:

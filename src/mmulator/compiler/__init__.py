@@ -1,1 +1,1 @@
-"""From a program to machine code: one LLVM function a block of code."""
+"""The compiler: from a program to machine code, with one LLVM function for each basic block."""

@@ -1,6 +1,7 @@
-"""Machine code of a kernel's blocks: quickly at first, and better while it runs if it runs for long.
+"""Machine code of a kernel's blocks: compiled quickly at first, and better in the background if the kernel runs for long.
 
-Bits are the same either way: LLVM's passes are, and what comes behind them only picks instructions and registers.
+Both versions compute the same bits: LLVM's optimisation passes are the same, and only the selection of instructions and
+registers differs.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mmulator.codegen.engine import Objects, Piece, afterwards
+from mmulator.codegen.engine import CompiledObject, Objects, afterwards
 from mmulator.codegen.loading import ensure, ensure_named, symbols
 from mmulator.codegen.locks import remaining
 from mmulator.errors import MmulatorError
@@ -27,7 +28,7 @@ LONG = 0.25  # seconds of running, in all launches together, from which on bette
 
 
 def groups(sizes: list[int]) -> Iterator[range]:
-    """Blocks, by their instructions, in groups that are compiled together."""
+    """Blocks in groups that are compiled together. sizes: number of instructions of each block."""
     first = weight = 0
     for n, size in enumerate(sizes):
         if n > first and weight + size > GROUP:
@@ -39,32 +40,39 @@ def groups(sizes: list[int]) -> Iterator[range]:
 
 
 class BlockCode:
-    """table: address of each block's function, which native code reads at every block that it goes to; so an entry may change
-    while the kernel runs. cached: nothing was compiled. keys: of the pieces' texts. natives: names of what they call."""
+    """Machine code of a kernel's blocks.
+
+    table: address of each block's function. Native code reads it at every change of block, so an entry may change during a run.
+    cached: whether nothing had to be compiled.
+    keys: keys of the pieces' texts in the store.
+    natives: names of the native functions that the pieces call.
+    """
 
     def __init__(self, blocks: int) -> None:
         self.table = np.zeros(blocks, np.uint64)
         self.cached = True
         self.keys: list[str] = []
         self.natives: list[str] = []
-        self._pieces: list[Piece] = []
+        self._pieces: list[CompiledObject] = []
         self._texts: Callable[[], Sequence[str]] = list  # of the pieces
-        self._taken: list[tuple[str, range]] = []  # texts, and which blocks they are
+        self._taken: list[tuple[str, range]] = []  # texts, and their blocks
         self._kept: list[Objects] = []  # all that was ever in the table
         self._linked: dict[str, int] = {}
         self._improver = 0  # the process in which better code is on its way
         self._seconds = 0.0
 
     def take(self, text: str, group: range) -> None:
-        """LLVM text of a group of blocks. Raises TimeUp (codegen/locks.py)."""
+        """Add the LLVM text of a group of blocks, to be compiled. Raises TimeUp (codegen/locks.py)."""
         remaining()
-        piece = Piece(text, LEVEL, QUICK)
+        piece = CompiledObject(text, LEVEL, QUICK)
         self._pieces.append(piece)
         self._taken.append((text, group))
         self.cached &= piece.cached
 
     def load(self, natives: Iterable[Native], done: Callable[[int], object]) -> None:
-        """Wait for all of it. natives: what it may call. done: called with the number of blocks that are compiled."""
+        """Wait until all pieces are compiled. natives: functions that they may call. done: called with the number of compiled
+        blocks.
+        """
         natives = list(natives)
         codes = []
         for piece, (_, group) in zip(self._pieces, self._taken):
@@ -77,11 +85,16 @@ class BlockCode:
 
     @classmethod
     def kept(cls, blocks: int, keys: Iterable[str], natives: Iterable[str], texts: Callable[[], Sequence[str]]) -> BlockCode:
-        """Of texts that were compiled before. texts: asked for if better code is to be made. Raises LookupError if some of the
-        code is not there any more."""
+        """The code of texts that were compiled before. Raises LookupError if some of it is no longer stored.
+
+        blocks: number of blocks.
+        keys: keys of the texts.
+        natives: names of the native functions that they call.
+        texts: a function that writes the texts again, called if better code is made.
+        """
         code = cls(blocks)
         for key in keys:
-            piece = Piece.found(key)
+            piece = CompiledObject.found(key)
             if piece is None:
                 raise LookupError(key)
             code._pieces.append(piece)
@@ -108,7 +121,7 @@ class BlockCode:
             self.table[n] = objects.address(f"block{n}")  # 8 bytes at once
 
     def give_up(self) -> None:
-        """Nobody waits for it any more."""
+        """Stop compiling: the code is no longer needed."""
         for piece in self._pieces:
             piece.give_up()
 
@@ -119,19 +132,19 @@ class BlockCode:
         return max(0.0, LONG - self._seconds) if self._pieces else float("inf")
 
     def ran(self, seconds: float) -> None:
-        """It ran for so long."""
+        """Record that the code ran for a number of seconds, and start better code after LONG seconds."""
         self._seconds += seconds
         if self._pieces and self._seconds >= LONG:
             self.improve()
 
     def improve(self) -> None:
-        """Have better code made beside what runs; it takes the place of this when it is there."""
+        """Compile better code in the background; it replaces this code when it is ready."""
         if self._pieces and self._improver != os.getpid():
             self._improver = os.getpid()
             threading.Thread(target=self._write, name="mmulator texts", daemon=True).start()
 
     def _write(self) -> None:
-        """The texts, which may have to be written again, in a thread: LLVM's own waits for nothing that LLVM is to do."""
+        """Write the texts, again if necessary, in a thread, so that LLVM's own thread never waits for them."""
         try:
             texts = self._texts()
         except (MmulatorError, RuntimeError):  # as if there were no better code; the second: at the end of the process
@@ -140,7 +153,7 @@ class BlockCode:
         if all(piece.is_of(text, LEVEL) for piece, text in both):
             self._next([], both)
 
-    def _next(self, codes: list[bytes], rest: list[tuple[Piece, str]]) -> None:
+    def _next(self, codes: list[bytes], rest: list[tuple[CompiledObject, str]]) -> None:
         def work() -> bytes:
             piece, text = rest[0]
             codes.append(piece.better(text, LEVEL) if piece.quick else piece.code())

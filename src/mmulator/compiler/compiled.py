@@ -1,4 +1,6 @@
-"""A compiled kernel, as a launch holds it. What it is made of is asked for by faults and reports alone, and loaded then."""
+"""A compiled kernel as a launch uses it. Its source is needed only by faults and reports, and is restored for them
+on demand.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import numpy as np
 from mmulator.compiler.code import BlockCode
 from mmulator.compiler.emit.tables import MatrixTables
 from mmulator.lazy import cached_property
-from mmulator.native.state import Callee, Kind
+from mmulator.native.state import Callee, OperationKind
 from mmulator.program.image import ModuleImage, SharedLayout
 
 if TYPE_CHECKING:
@@ -23,22 +25,31 @@ T = TypeVar("T")
 
 
 class Lowered(Protocol):
-    """What code was written from. sites: instruction of each site number."""
+    """The source from which code was written. sites: the instruction of each site number."""
 
     program: Program
     sites: list[Instruction]
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What a launch must know of a kernel, as plain data.
+class KernelFacts:
+    """The facts about a kernel that a launch needs, as plain data.
 
-    name, entry: of the kernel, and its first block. shared: addresses of variables, bytes. classes: per block, instructions by
-    class. macs: blocks with matrix instructions, and their multiply-accumulates. noisy: blocks that access memory. callees: of
-    each function its first block and the place of its frames (state.Callee); functions: of each function of the module its number
-    among these, -1 if no pointer leads to it. frame_bytes: register file of a warp. local_bytes: local memory of a lane.
-    atomic_bytes: size of the widest atomic operation, 1 if there is none. registers: of a thread at the start, if setmaxnreg
-    changes that. prints: native code may call Python, for device printf. mbarriers: it makes some.
+    name: name of the kernel.
+    entry: number of its first block.
+    shared: addresses of its shared variables, and their bytes.
+    classes: number of instructions of each class, for each block.
+    macs: (block, multiply-accumulates) of blocks with matrix instructions.
+    noisy: blocks that access memory.
+    callees: first block and places of frames of each called function (state.Callee).
+    functions: for each function of the module, its number among the callees, or -1 if no pointer leads to it.
+    frame_bytes: size of a warp's register file.
+    local_bytes: size of a lane's local memory.
+    atomic_bytes: size of the widest atomic operation; 1 if there is none.
+    registers: registers of a thread at the start if the kernel has setmaxnreg, otherwise 0.
+    prints: whether native code may call Python for printf.
+    mbarriers: whether it initialises mbarriers.
+    notes: differences from the device that are not excluded, in words.
     """
 
     name: str
@@ -60,18 +71,27 @@ class Facts:
 
 @dataclass
 class CompiledKernel:
-    """Machine code of a kernel and what a launch must know.
+    """Machine code of a kernel with everything that a launch needs.
 
-    queues: kinds of asynchronous operations that it issues, and the address of the native function that carries one out; movers:
-    the same of bulk operations. lower: what the code was written from. kept: what launches leave for the next (launch/kept.py).
-    answers: to questions about it that were asked (`once`). pace, piece: seconds that a cluster took when it was last launched,
-    and blocks of code that a worker ran at once; 0 for unknown.
+    facts: facts as plain data.
+    image: the module's variables.
+    matrix: tables of matrix instructions.
+    queues: kind of asynchronous operation -> address of the native function that carries it out.
+    movers: kind of bulk operation -> address of the native function that carries it out.
+    blocks: the code of the blocks.
+    lower: a function that restores the source of the code.
+    seconds: time of compilation.
+    from_cache: whether the code was stored before.
+    kept: objects that a launch leaves for the next one (launch/kept.py).
+    answers: results of `once`.
+    pace: seconds of a cluster in the last launch; 0 if unknown.
+    piece: blocks of code that a worker ran at once in the last launch; 0 if unknown.
     """
 
-    facts: Facts
+    facts: KernelFacts
     image: ModuleImage
     matrix: MatrixTables
-    queues: dict[Kind, int]
+    queues: dict[OperationKind, int]
     movers: dict[int, int]
     blocks: BlockCode
     lower: Callable[[], Lowered] = field(repr=False)
@@ -91,7 +111,7 @@ class CompiledKernel:
         self.shared = SharedLayout(*facts.shared)
 
     def once(self, question: Callable[[CompiledKernel], T]) -> T:
-        """The answer to a question about the kernel, as it was the first time."""
+        """question(kernel), computed once."""
         if question not in self.answers:
             self.answers[question] = question(self)
         answer: T = self.answers[question]
@@ -112,29 +132,29 @@ class CompiledKernel:
 
     @cached_property
     def site_kinds(self) -> np.ndarray:
-        """What each site is to a rule of wgmma's registers (sanitizer/checks/accumulators.py: Site)."""
+        """The kind of each site for the rules of wgmma's registers (sanitizer/checks/accumulators.py: Site)."""
         from mmulator.sanitizer.checks.accumulators import kinds_of
 
         return kinds_of(self.sites)
 
     @cached_property
     def classes(self) -> list[Counter[str]]:
-        """Per block, instructions by class."""
+        """Number of instructions of each class, for each block."""
         return [Counter(c) for c in self.facts.classes]
 
     @cached_property
     def callee_table(self) -> np.ndarray:
-        """The functions that it calls as native code reads them."""
+        """The called functions, as native code reads them."""
         return np.array([tuple(c) for c in self.facts.callees], Callee.numpy_dtype())
 
     @cached_property
     def function_table(self) -> np.ndarray:
-        """Of each function of the module its number among the callees, -1 if no pointer leads to it."""
+        """For each function of the module its number among the callees, or -1 if no pointer leads to it."""
         return np.array(self.facts.functions, np.int32)
 
     @cached_property
     def block_instructions(self) -> np.ndarray:
-        """Of each block its instructions."""
+        """Number of instructions of each block."""
         return np.array([sum(c.values()) for c in self.facts.classes], np.uint64)
 
     @property
@@ -148,7 +168,7 @@ class CompiledKernel:
 
     @cached_property
     def most_macs(self) -> int:
-        """Multiply-accumulates of the block that has most."""
+        """Greatest number of multiply-accumulates of a block."""
         return max((number for _, number in self.facts.macs), default=0)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Blocks to machine code: writes each basic block as one LLVM function and compiles them in groups."""
+"""The compiler of a kernel: each basic block becomes one LLVM function, and functions are compiled in groups."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from mmulator.codegen.values import Builder, Value, constant, module_text
 from mmulator.compiler.code import BlockCode
 from mmulator.compiler.code import groups as code_groups
 from mmulator.compiler.compiled import CompiledKernel as CompiledKernel
-from mmulator.compiler.compiled import Facts
+from mmulator.compiler.compiled import KernelFacts
 from mmulator.compiler.emit.block import BLOCK_PARAMS, BlockEmitter
 from mmulator.compiler.emit.code import MatrixTables
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.options import DEFAULT, CompileOptions
 from mmulator.errors import InternalError
-from mmulator.isa.effects import Memory
+from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.types import type_bits
 from mmulator.native.hooks.events import undefined_used
 from mmulator.native.hooks.operands import barrier_passed
-from mmulator.native.state import STACK_BYTES, Cta, Kind
+from mmulator.native.state import STACK_BYTES, Cta, OperationKind
 from mmulator.native.threads.scheduler import run_clusters
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.numerics.sfu.tables import tables_for
@@ -57,14 +57,14 @@ from mmulator.program.skips import Skips, skips_of
 from mmulator.program.undefined import MaybeUndefined, doubt
 from mmulator.program.uniform import uniform_registers
 from mmulator.ptx.resources import named_symbols, parameter_bytes, parameter_offsets
-from mmulator.ptx.tree import Function, Instruction, Module, Symbol, Variable
+from mmulator.ptx.tree import Function, Instruction, ParsedModule, Symbol, Variable
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass
-class Source:
-    """What the code of a kernel was written from, and its texts. sites: instruction of each site number."""
+class KernelSource:
+    """The source of a kernel's code, and its LLVM texts. sites: the instruction of each site number."""
 
     program: Program
     sites: list[Instruction]
@@ -73,17 +73,17 @@ class Source:
 
 @cache
 def meanings() -> ModuleType:
-    """compiler/meaning, and all that is imported on the way to code: a forked child cannot wait for it."""
+    """The module compiler/meaning, with everything that is imported to write code: a forked child cannot wait for an import."""
     with no_fork:
         from mmulator.compiler import meaning
     return meaning
 
 
 class Jit:
-    """Compiles one kernel of a module for one device."""
+    """The compiler of one kernel of a module for one device."""
 
     def __init__(
-        self, module: Module, function: Function, image: ModuleImage, device: str, options: CompileOptions = DEFAULT
+        self, module: ParsedModule, function: Function, image: ModuleImage, device: str, options: CompileOptions = DEFAULT
     ) -> None:
         self.meaning = meanings()
         self.module, self.image, self.device, self.options = module, image, device, options
@@ -114,17 +114,19 @@ class Jit:
         self.parameter_bytes = parameter_bytes(function.params)
         self.sites: list[Instruction] = []
         self.matrix = MatrixTables()
-        self.queues: dict[Kind, int] = {}
+        self.queues: dict[OperationKind, int] = {}
         self.movers: dict[int, int] = {}
         self.mbarriers = False
 
     def _prepare(self, function: Function) -> Function:
-        """What ptxas would do to a function before instructions have their meaning."""
+        """The function after the changes that ptxas makes."""
         contract = self.options.contract and "debug" not in self.module.options  # ptxas optimises no such module
         return delay_reads(contracted(fold(function)) if contract else function, self.options.waits, self.moved)
 
     def _unseen(self, function: FunctionBlocks) -> tuple[frozenset[str], frozenset[str]]:
-        """Registers that are one value, and results that nobody reads. Who looks at a kernel finds 32 lanes of each."""
+        """(uniform registers, results that nothing reads); both empty under an instrument, which needs 32 lanes of each
+        register.
+        """
         if self.options.step or self.options.events is not None:
             return frozenset(), frozenset()
         return uniform_registers(function, self.locals[function.function.name].offsets), unread_results(function)
@@ -178,8 +180,8 @@ class Jit:
         functions = {n: number for number, n in enumerate(self.program.functions) if n in self.program.pointed}
         every = [f.function for f in self.program.functions.values()]
         macs = [sum(instruction_macs(i) for i in b.body) for b in self.program.blocks]
-        widest = (type_bits(i.form["type"]) // 8 for i in self.sites if i.effects.memory is Memory.ATOMIC)
-        facts = Facts(
+        widest = (type_bits(i.form["type"]) // 8 for i in self.sites if i.effects.memory is MemoryEffect.ATOMIC)
+        facts = KernelFacts(
             self.program.entry.function.name, self.program.entry.entry, (self.shared.addresses, self.shared.static),
             [dict(c) for c in classes], [(n, number) for n, number in enumerate(macs) if number],
             [b.index for b in self.program.blocks if accesses_memory(b)],
@@ -188,28 +190,30 @@ class Jit:
             frame_bytes, local, max(widest, default=1), entry_registers(every[0], every),
             "vprintf" in named_symbols(every), self.mbarriers, self.notes(),
         )  # fmt: skip
-        source = Source(self.program, self.sites)
+        source = KernelSource(self.program, self.sites)
         seconds = time.perf_counter() - start
         return CompiledKernel(
             facts, self.image, self.matrix, self.queues, self.movers, code, lambda: source, seconds, code.cached
         )
 
     def classes(self) -> list[Counter[str]]:
-        """Of each block, instructions by class."""
+        """Number of instructions of each class, for each block."""
         return [Counter(instruction_class(i) for i in instructions(b)) for b in self.program.blocks]
 
     def texts(self, sizes: list[int], natives: dict[str, Native]) -> Iterator[tuple[str, range]]:
-        """LLVM text of the blocks, which have so many instructions, and which they are. natives: what they call is added."""
+        """LLVM text of each group of blocks, with the group. sizes: instructions of each block. natives: collects the native
+        functions that the texts call.
+        """
         for group in code_groups(sizes):
             yield self._text([self.program.blocks[n] for n in group], natives), group
 
-    def written(self) -> Source:
-        """What `compile` writes, without compiling it."""
+    def written(self) -> KernelSource:
+        """The source and texts that `compile` writes, without compiling them."""
         sizes = [sum(c.values()) for c in self.classes()]
-        return Source(self.program, self.sites, [text for text, _ in self.texts(sizes, {})])
+        return KernelSource(self.program, self.sites, [text for text, _ in self.texts(sizes, {})])
 
     def notes(self) -> list[str]:
-        """What of this kernel is not known to be the device's to the bit."""
+        """Sentences about parts of the kernel whose bits may differ from the device's."""
         approximate: set[str] = set()
         inferred: dict[str, None] = {}
         unseen: dict[str, None] = {}
@@ -251,7 +255,7 @@ class Jit:
         return said
 
     def _text(self, group: list[Block], natives: dict[str, Native]) -> str:
-        """LLVM text of these blocks. natives: what they call is added."""
+        """LLVM text of these blocks. natives: collects the native functions that it calls."""
         builders = []
         for block in group:
             builder, called = self._write(block)
@@ -268,7 +272,7 @@ class Jit:
 
 
 def _of_halves_elsewhere(ins: Instruction) -> bool:
-    """An atomic sum of two halves that may lie in the shared memory of another CTA of the cluster."""
+    """Whether an instruction is an atomic sum of two halves that may lie in the shared memory of another CTA of the cluster."""
     m = ins.modifiers
-    sums = ins.effects.memory is Memory.ATOMIC and "add" in m and ("f16x2" in m or "bf16x2" in m)
+    sums = ins.effects.memory is MemoryEffect.ATOMIC and "add" in m and ("f16x2" in m or "bf16x2" in m)
     return sums and not {"global", "shared", "shared::cta"} & {*m}

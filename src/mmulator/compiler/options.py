@@ -1,4 +1,4 @@
-"""How a kernel is compiled: what is decided before its machine code is written."""
+"""Options of a compilation: the decisions that are made before machine code is written."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """One kernel with two options is two pieces of machine code.
+    """Options of a compilation; each combination gives different machine code of a kernel.
 
-    contract: products and sums are fused and constants folded as ptxas does (program/as_ptxas); a module of `.target debug`
-    is compiled without in any case. events: whose functions are called at every access to memory (native/hooks/events.py). step:
-    every instruction is a block of its own, so that between any two of them all registers that still matter lie in the
-    register file. waits: where a kernel reads or writes an accumulator of wgmma in flight it waits, as ptxas has it (C7517); else
-    it meets what the registers held before, and the missing wait shows. clusters: blocks are launched in clusters of
-    several, and their addresses of shared memory have their rank. keep_going: under an instrument that hears
-    of it, lanes whose access is out of bounds or misaligned are left out, and the launch goes on (compiler/lowering/screened.py).
-    watched: under an instrument that follows values, global memory may have none either.
+    contract: whether products and sums are fused and constants folded as by ptxas (program/as_ptxas); never in a module of
+        `.target debug`.
+    events: the instrument whose functions are called at every access to memory (native/hooks/events.py).
+    step: whether every instruction is a separate block, so that between any two all live registers are in the register file.
+    waits: whether an access to a wgmma's accumulator in flight waits, as ptxas makes it (C7517); otherwise it sees the
+        register's earlier contents, which reveals the missing wait.
+    clusters: whether blocks are launched in clusters, so that addresses of shared memory contain a rank.
+    keep_going: whether an instrument is told of lanes whose access is out of bounds or misaligned, which are then left out, and
+        the launch continues (compiler/lowering/screened.py).
+    watched: whether global memory may be undefined too, for an instrument that tracks values.
     """
 
     contract: bool = True
@@ -36,5 +38,5 @@ DEFAULT = CompileOptions()
 
 
 def in_clusters(options: CompileOptions, cluster: tuple[int, int, int] | None) -> CompileOptions:
-    """The options of a launch in clusters of so many blocks."""
+    """The options of a launch with this shape of clusters."""
     return replace(options, clusters=True) if cluster not in (None, (1, 1, 1)) else options

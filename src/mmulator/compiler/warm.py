@@ -1,9 +1,9 @@
-"""Compiled kernels from one process to the next: found by what they are compiled from, without lowering it again.
+"""Compiled kernels from earlier processes: found by the key of their source, without lowering it again.
 
-The key is of the text, the kernel's name, the device, the options and the package's files. An entry of the store
-(codegen/store.py) has one line of JSON and the tables of the kernel (codegen/references.py); its code lies in the store by
-itself, by the keys of the texts that it was made from, and so the better code is found where there is some. An entry that does
-not fit, or whose code is not there any more, is as good as none.
+The key covers the text, the kernel's name, the device, the options and the package's files. An entry of the store
+(codegen/store.py) has one line of JSON and the tables of the kernel (codegen/references.py). Its code is stored separately, by
+the keys of its texts, so that better code is found if there is some. An entry that does not fit, or whose code is gone, is
+ignored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mmulator.codegen.locks import Lock
 from mmulator.codegen.sources import fingerprint
 from mmulator.codegen.store import store
 from mmulator.compiler.code import BlockCode
-from mmulator.compiler.compiled import CompiledKernel, Facts, Lowered
+from mmulator.compiler.compiled import CompiledKernel, KernelFacts, Lowered
 from mmulator.compiler.emit.tables import MatrixTables
 from mmulator.compiler.options import CompileOptions
 from mmulator.errors import MmulatorError
@@ -35,7 +35,7 @@ Writer = Callable[[], Any]  # what writes the texts again: kernel.Source
 
 
 def key(text: str, entry: str, device: str, options: CompileOptions) -> str | None:
-    """Where the kernel of a text is kept; None for one that is not: an instrument's, or where nothing is."""
+    """The store's key of a kernel. None for a kernel that is not stored: one with an instrument, or without a store."""
     if options.events is not None or not store() or not fingerprint():
         return None
     flags = [options.contract, options.step, options.waits, options.clusters]
@@ -44,7 +44,7 @@ def key(text: str, entry: str, device: str, options: CompileOptions) -> str | No
 
 # to keep --------------------------------------------------------------------------------------------------------------
 def keep(key: str, kernel: CompiledKernel) -> None:
-    """For the next process that wants it; nothing is kept of one with an address that has no name."""
+    """Store a kernel for later processes, unless it contains an address without a name."""
     kept = store()
     if kept and kernel.blocks.keys:
         with suppress(references.Unknown):
@@ -70,13 +70,13 @@ def _entry(kernel: CompiledKernel) -> bytes:
     return json.dumps(head, separators=(",", ":")).encode() + b"\n" + written.data
 
 
-def memory_of(matrix: MatrixTables) -> references.Written:
-    """Where tables and what they refer to are written to."""
-    return references.Written([*matrix.tables, *_arrays(matrix.keep)], loading.names_of_own())
+def memory_of(matrix: MatrixTables) -> references.LinkedArrays:
+    """The places of tables, and of everything to which they refer, for storing."""
+    return references.LinkedArrays([*matrix.tables, *_arrays(matrix.keep)], loading.names_of_own())
 
 
 def _arrays(items: Iterable[Any]) -> list[np.ndarray]:
-    """Those among what is kept alive, and among what that keeps."""
+    """All arrays in `items`, and in the objects that these keep alive."""
     found = []
     for item in items:
         if isinstance(item, np.ndarray):
@@ -88,7 +88,7 @@ def _arrays(items: Iterable[Any]) -> list[np.ndarray]:
 
 # to find --------------------------------------------------------------------------------------------------------------
 class _Again:
-    """What a kernel was written from, written again when it is asked for: for faults, reports and better code."""
+    """The source of a kernel, lowered again on demand for faults, reports and better code."""
 
     def __init__(self, write: Writer) -> None:
         self._write, self._lock = write, Lock()
@@ -109,7 +109,7 @@ class _Again:
 
 
 def find(key: str, image: ModuleImage, write: Writer) -> CompiledKernel | None:
-    """A kernel that was kept, with memory of this process's module; None if there is none. write: called for what was not."""
+    """A stored kernel, with memory of this process's module; None if there is none. write: called if its source is needed."""
     start, kept = time.perf_counter(), store()
     data = kept.read(key) if kept else None
     if data is None:
@@ -139,7 +139,7 @@ def _kernel(data: bytes, image: ModuleImage, write: Writer) -> CompiledKernel:
     matrix.tile_bytes, a_pack, b_pack, matrix.scratch_bytes = head["matrix"]
     matrix.a_pack, matrix.b_pack = tuple(a_pack), tuple(b_pack)
     return CompiledKernel(
-        Facts(**head["facts"]), image, matrix,
+        KernelFacts(**head["facts"]), image, matrix,
         {kind: references.address_of(head["queues"][kind.name], functions) for kind in KINDS if kind.name in head["queues"]},
         {number: references.address_of(place, functions) for number, place in head["movers"]},
         blocks, again, 0.0, True,

@@ -1,1 +1,1 @@
-"""The model against real GPUs: cases from seeds, kernels that run them, comparison, vectors with provenance, reports."""
+"""The model compared with real GPUs: cases from seeds, kernels that run them, comparison, recorded vectors, reports."""

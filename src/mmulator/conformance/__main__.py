@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from mmulator.conformance import report
-from mmulator.conformance.run import Row, Settings, run
+from mmulator.conformance.run import ItemResult, RunSettings, run
 from mmulator.errors import MmulatorError
 
 
@@ -28,13 +28,13 @@ def main() -> int:
     parser.add_argument("--replay", default="", metavar="DIR", help="replay vectors of one device")
     parser.add_argument("--json", action="store_true")
     o = parser.parse_args()
-    settings = Settings(
+    settings = RunSettings(
         seed=o.seed, count=o.cases, filter=o.filter, gpu=o.gpu, machine=o.machine, replay=o.replay,
         capture=o.capture is not None, processes=o.processes, edges=not o.no_edges,
     )  # fmt: skip
     last = 0.0
 
-    def progress(done: int, total: int, row: Row | None) -> None:
+    def progress(done: int, total: int, row: ItemResult | None) -> None:
         nonlocal last
         if row is not None and row.verdict != "same":
             print(f"{row.item.name}: {row.verdict} {row.error[:200]}", file=sys.stderr, flush=True)

@@ -1,8 +1,8 @@
-"""Bulk copies and reductions from a seed: sizes, places and data, a kernel that makes them on any backend.
+"""Bulk copies and reductions from a seed: sizes, places and data, and a kernel that runs them on any backend.
 
 Blocks come in clusters of two. Each fills its shared memory, moves or combines some bytes, and leaves its shared memory and its
-region of global memory behind. What goes to shared memory of a block goes to that of its neighbour, into its upper half; what
-is read there, to its lower half, so that no order shows.
+region of global memory behind. Bytes for a block's shared memory go to its neighbour, into the upper half; bytes are read from
+the lower half, so that no order between blocks is visible.
 """
 
 from __future__ import annotations
@@ -32,8 +32,13 @@ BATCH = 200  # blocks of a launch
 
 
 @dataclass(frozen=True)
-class Kind:
-    """An instruction. op, type: of a reduction, else empty; ptx: the .version that it needs."""
+class BulkKind:
+    """An instruction.
+
+    to, source: state spaces.
+    op, type: of a reduction, else empty.
+    ptx: the .version that it needs.
+    """
 
     to: str
     source: str
@@ -53,27 +58,33 @@ class Kind:
         return ".".join(filter(None, (words, self.to, self.source, done, self.op, self.type)))
 
 
-def _reductions() -> Iterator[Kind]:
+def _reductions() -> Iterator[BulkKind]:
     for row in ROWS["cp"]:
         if row.name == "cp.reduce.async.bulk":
             slots = {s.name: s.choices for s in row.slots}
             for op in slots["op"]:
                 for type_name in slots["type"]:
-                    yield Kind(slots["dst"][0], slots["src"][0], f"{op}.noftz" if "noftz" in slots else op, type_name,
-                               max(Kind.ptx, row.requires.ptx))  # fmt: skip
+                    yield BulkKind(slots["dst"][0], slots["src"][0], f"{op}.noftz" if "noftz" in slots else op, type_name,
+                                   max(BulkKind.ptx, row.requires.ptx))  # fmt: skip
 
 
-SUITES: dict[str, tuple[Kind, ...]] = {
-    "copies": (Kind("shared::cluster", "global"), Kind("global", "shared::cta"), Kind("shared::cluster", "shared::cta")),
+SUITES: dict[str, tuple[BulkKind, ...]] = {
+    "copies": (
+        BulkKind("shared::cluster", "global"), BulkKind("global", "shared::cta"), BulkKind("shared::cluster", "shared::cta"),
+    ),
     "reductions": tuple(_reductions()),
 }
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Copies of one kind, a block each. places: of each the size, and where in its half of memory it reads and writes."""
+class BulkBatch:
+    """Copies of one kind, a block each.
 
-    kind: Kind
+    places: for each copy the size, and where in its half of memory it reads and writes.
+    regions, windows: global and shared memory before.
+    """
+
+    kind: BulkKind
     places: NDArray[np.uint32]
     regions: Array
     windows: Array
@@ -83,8 +94,8 @@ class Batch:
         return f"{self.kind.name}: {size} bytes from byte {source} to byte {target}"
 
 
-def batch(seed: int, kind: Kind, count: int) -> Batch:
-    """count: blocks, an even number. The two of a cluster copy as much."""
+def batch(seed: int, kind: BulkKind, count: int) -> BulkBatch:
+    """A batch of `count` blocks, an even number. The two blocks of a cluster copy as much."""
     chance, numbers = random.Random(f"{seed} {kind.name}"), np.random.default_rng([seed, *kind.name.encode()])
     places = np.zeros((count, 4), np.uint32)
     for block in range(count):
@@ -92,11 +103,14 @@ def batch(seed: int, kind: Kind, count: int) -> Batch:
         size = places[block - 1, 0] // UNIT if block % 2 else chance.choice((1, chance.randint(1, 40), chance.randint(1, most)))
         places[block, :3] = [UNIT * n for n in (size, chance.randint(0, most - size), chance.randint(0, most - size))]
     element = BY_NAME[{"b32": "u32", "b64": "u64"}.get(kind.type, kind.type or "u8")]
-    return Batch(kind, places, values(numbers, element, count * REGION), values(numbers, element, count * WINDOW))
+    return BulkBatch(kind, places, values(numbers, element, count * REGION), values(numbers, element, count * WINDOW))
 
 
-def kernel(target: str, kind: Kind) -> str:
-    """Parameters: places, shared memory before and afterwards (WINDOW bytes a block), global memory (REGION bytes a block)."""
+def kernel(target: str, kind: BulkKind) -> str:
+    """PTX of a kernel. Parameters: places, shared memory before and afterwards (WINDOW bytes a block), global memory (REGION
+    bytes a
+    block).
+    """
     to, source = ("[region]", "[from]") if kind.to == "global" else ("[into]", "[here]" if kind.source == "global" else "[from]")
     if kind.to == "global":
         act = f"{kind.mnemonic} {to}, {source}, size; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
@@ -145,7 +159,7 @@ ret;
 """
 
 
-def run(backend: Backend, b: Batch) -> tuple[Array, Array]:
+def run(backend: Backend, b: BulkBatch) -> tuple[Array, Array]:
     """(global memory, shared memory) afterwards, on a backend."""
     regions, out = b.regions.copy(), np.zeros_like(b.windows)
     module = backend.load(kernel(str(backend.chip.target), b.kind))
@@ -160,14 +174,14 @@ def run(backend: Backend, b: Batch) -> tuple[Array, Array]:
     return regions, out
 
 
-def model(b: Batch, device: str) -> tuple[Array, Array]:
+def model(b: BulkBatch, device: str) -> tuple[Array, Array]:
     """The bytes of memory and of shared memory that the cases leave when the CPU runs them."""
     from mmulator.host.cpu import Cpu
 
     return run(Cpu(device), b)
 
 
-def differences(b: Batch, got: tuple[Array, Array], want: tuple[Array, Array]) -> tuple[int, int, str]:
+def differences(b: BulkBatch, got: tuple[Array, Array], want: tuple[Array, Array]) -> tuple[int, int, str]:
     """(bytes compared, those that differ, the first case with one in words)."""
     compared = wrong = 0
     said = ""
@@ -182,7 +196,7 @@ def differences(b: Batch, got: tuple[Array, Array], want: tuple[Array, Array]) -
 
 
 def compared(backend: Backend, what: str, seed: int, count: int) -> Iterator[tuple[int, Any]]:
-    """(cases, differences) of the batches of a suite: as many of each kind that the driver reads, `count` in all."""
+    """(cases, differences) of the batches of a suite: the same number of every kind that the driver reads, `count` in all."""
     kinds = [kind for kind in SUITES[what] if kind.ptx <= backend.chip.ptx]
     each = max(2, count // len(kinds) // 2 * 2)
     for kind in kinds:

@@ -1,7 +1,8 @@
 """Cases of a subject: operands, memory images and scalars for many executions of one instruction, all from a seed.
 
-A case is eight columns of results with operands of their own: one m16n8 `mma` is one case, one m64n256 `wgmma` is 32.
-Loads, stores and matrix moves count executions.
+A case is eight columns of results with operands of their own: one m16n8 `mma` is one case, one m64n256 `wgmma` is 32. For
+    loads,
+stores and matrix moves a case is an execution.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.conformance import memory
-from mmulator.conformance.stream import Stream
+from mmulator.conformance.stream import RandomStream
 from mmulator.conformance.subjects import Subject, chunks, problem
-from mmulator.conformance.values import Problem, kinds, operands
-from mmulator.isa.effects import Memory
+from mmulator.conformance.values import MatrixProblem, kinds, operands
+from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.form import Form
 from mmulator.layouts import MatrixDescriptor, fragment, sparse
 
@@ -25,7 +26,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Segment:
-    """A run of executions that share their scalars. kind: of operands. scalars: operands as `execute` takes them."""
+    """A run of executions that share their scalars. kind: of their operands. scalars: operands as `execute` takes them."""
 
     first: int
     count: int
@@ -39,9 +40,12 @@ class Segment:
 
 @dataclass(frozen=True)
 class Wish:
-    """What all executions of a batch shall have in common, for questions about it; None leaves it to the seed.
+    """Properties that all executions of a batch shall have; None leaves a property to the seed.
 
-    scale_d: of wgmma. swizzle, leading: of B's descriptor (leading byte offset). odd: descriptors that no kernel writes.
+    scale_d: operand of wgmma.
+    swizzle: of B's descriptor.
+    leading: leading byte offset of B's descriptor.
+    odd: draw descriptors that no kernel writes.
     """
 
     scale_d: int | None = None
@@ -51,9 +55,12 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Executions of a subject. registers: name -> words [count, lanes, registers] (uint64 for .f64); metadata and row
-    offsets [count, lanes]. image: uint8 [count, bytes] of shared or global memory, or None."""
+class CaseBatch:
+    """Executions of a subject.
+
+    registers: name -> words [count, lanes, registers] (uint64 for .f64); metadata and row offsets [count, lanes].
+    image: shared or global memory, uint8 [count, bytes], or None.
+    """
 
     subject: Subject
     count: int
@@ -84,28 +91,33 @@ def kinds_of(form: Form, device: str) -> tuple[str, ...]:
 
 
 def executions(form: Form, cases: int, parts: int, device: str) -> int:
-    """Executions of each of `parts` subjects that together have at least so many cases, and one of each kind."""
+    """Executions of each of `parts` subjects that together have at least `cases` cases, and one of each kind of operands."""
     return max(-(-cases // (weight(form) * parts)), len(kinds_of(form, device)))
 
 
 def build(
     subject: Subject, device: str, seed: int, count: int, *, first: int = 0, only: tuple[str, ...] = (), wish: Wish | None = None
-) -> Batch:
-    """`count` executions, shared out among the kinds of operands (or those of `only`).
+) -> CaseBatch:
+    """A batch of `count` executions, shared out among the kinds of operands. Equal arguments give equal batches on every
+    machine.
 
-    first: number of the batch, for more of them with one seed. Same arguments, same batch, on every machine.
+    subject: what is executed.
+    device: whose arithmetic has the edges that operands shall meet.
+    first: number of the batch, for several batches of one seed.
+    only: kinds of operands, None for all.
+    wish: properties of all executions.
     """
     form = subject.form
     names = only or kinds_of(form, device)
     share = [count // len(names) + (i < count % len(names)) for i in range(len(names))]
-    plan = [(kind, n, Stream(seed, subject.name, kind, first)) for kind, n in zip(names, share) if n]
+    plan = [(kind, n, RandomStream(seed, subject.name, kind, first)) for kind, n in zip(names, share) if n]
     if form.family == "wgmma":
         return _wgmma(subject, device, plan, wish or Wish())
     build = _matrix_move if form.is_move else _mma if form.op == "mma" else _wmma_move
     return build(subject, device, plan)
 
 
-Plan = list[tuple[str, int, Stream]]
+Plan = list[tuple[str, int, RandomStream]]
 
 
 def _joined(parts: list[dict[str, Array]]) -> dict[str, Array]:
@@ -113,7 +125,7 @@ def _joined(parts: list[dict[str, Array]]) -> dict[str, Array]:
 
 
 # Multiplications -----------------------------------------------------------------------------------------------------
-def _metadata(s: Stream, form: Form, count: int, anything: bool) -> NDArray[np.uint8]:
+def _metadata(s: RandomStream, form: Form, count: int, anything: bool) -> NDArray[np.uint8]:
     """Nibbles [count, M, chunks]: defined ones, or any."""
     shape = (count, form.m, chunks(form))
     if anything:
@@ -124,7 +136,7 @@ def _metadata(s: Stream, form: Form, count: int, anything: bool) -> NDArray[np.u
     return s.choice(np.array(allowed, np.uint8), *shape)
 
 
-def _dot(s: Stream, kind: str, p: Problem, form: Form, count: int) -> tuple[Array, Array, Array, Array | None]:
+def _dot(s: RandomStream, kind: str, p: MatrixProblem, form: Form, count: int) -> tuple[Array, Array, Array, Array | None]:
     """Matrices a, b, c and the metadata operand's nibbles."""
     values = "near" if kind == "metadata" and p.atype.is_float else "bits" if kind == "metadata" else kind
     a, b, c = operands(s, values, p, count)
@@ -132,7 +144,7 @@ def _dot(s: Stream, kind: str, p: Problem, form: Form, count: int) -> tuple[Arra
     return a, b, c, nibbles
 
 
-def _mma(subject: Subject, device: str, plan: Plan) -> Batch:
+def _mma(subject: Subject, device: str, plan: Plan) -> CaseBatch:
     form = subject.form
     p = problem(form, device)
     parts, segments, at = [], [], 0
@@ -151,7 +163,7 @@ def _mma(subject: Subject, device: str, plan: Plan) -> Batch:
         parts.append(made)
         segments.append(Segment(at, count, kind, dict(subject.immediates)))
         at += count
-    return Batch(subject, at, tuple(segments), _joined(parts))
+    return CaseBatch(subject, at, tuple(segments), _joined(parts))
 
 
 def _with_noise(nibbles: Array, form: Form, selector: int, noise: Array) -> Array:
@@ -160,7 +172,7 @@ def _with_noise(nibbles: Array, form: Form, selector: int, noise: Array) -> Arra
     return out
 
 
-def _scales(s: Stream, kind: str, form: Form, count: int) -> Array:
+def _scales(s: RandomStream, kind: str, form: Form, count: int) -> Array:
     """Four scale bytes a lane: near one, or any."""
     if kind in ("bits", "special", "wide"):
         return s.words(count, 32)
@@ -176,10 +188,10 @@ def image_bytes(subject: Subject) -> int:
         return sum(place.room for place in _places(subject).values())
     if form.family == "wmma" and form.op != "mma":
         return _wmma_bytes(form)
-    return 4096 if form.is_move and form.effects.memory is not Memory.NONE else 0
+    return 4096 if form.is_move and form.effects.memory is not MemoryEffect.NONE else 0
 
 
-def _wgmma(subject: Subject, device: str, plan: Plan, wish: Wish) -> Batch:
+def _wgmma(subject: Subject, device: str, plan: Plan, wish: Wish) -> CaseBatch:
     form = subject.form
     p = problem(form, device)
     size = image_bytes(subject)
@@ -207,11 +219,11 @@ def _wgmma(subject: Subject, device: str, plan: Plan, wish: Wish) -> Batch:
             parts.append(made)
             segments.append(Segment(at, n, kind, scalars))
             at += n
-    return Batch(subject, total, tuple(segments), _joined(parts), image)
+    return CaseBatch(subject, total, tuple(segments), _joined(parts), image)
 
 
 def _descriptor(
-    s: Stream, place: memory.Place, form: Form, name: str, odd: bool, wish: Wish
+    s: RandomStream, place: memory.OperandPlace, form: Form, name: str, odd: bool, wish: Wish
 ) -> MatrixDescriptor:
     swizzle = s.pick(memory.SWIZZLES)
     leadings: tuple[int, ...] = (0, 16, 32, 64, 512, 1024) if odd and form.sparse and not place.mn_major else ()
@@ -222,15 +234,15 @@ def _descriptor(
     return d if place.fits(d) else memory.descriptor(s, place, swizzle, False)
 
 
-def _places(subject: Subject) -> dict[str, memory.Place]:
+def _places(subject: Subject) -> dict[str, memory.OperandPlace]:
     form = subject.form
     fixed, out, first = subject.fixed, {}, 0
     if not subject.a_in_registers:
         columns = form.k // 2 if form.sparse else form.k
         first = memory.room_for(form.m, columns, form.atype)
-        out["a"] = memory.Place(form.m, columns, form.atype, bool(fixed.get("imm_trans_a")), 0, first)
+        out["a"] = memory.OperandPlace(form.m, columns, form.atype, bool(fixed.get("imm_trans_a")), 0, first)
     room = memory.room_for(form.n, form.k, form.btype)
-    out["b"] = memory.Place(form.n, form.k, form.btype, bool(fixed.get("imm_trans_b")), first, room)
+    out["b"] = memory.OperandPlace(form.n, form.k, form.btype, bool(fixed.get("imm_trans_b")), first, room)
     return out
 
 
@@ -248,7 +260,7 @@ def _wmma_bytes(form: Form) -> int:
     return -(-(64 + (lines - 1) * stride * form.type.bits // 8 + lead * form.type.bits // 8) // 128) * 128 + 128
 
 
-def _wmma_move(subject: Subject, device: str, plan: Plan) -> Batch:
+def _wmma_move(subject: Subject, device: str, plan: Plan) -> CaseBatch:
     form = subject.form
     lead, _, unit = _leading(form)
     least = -(-lead // unit) * unit
@@ -265,14 +277,14 @@ def _wmma_move(subject: Subject, device: str, plan: Plan) -> Batch:
             parts.append({"r": words.view(f"<u{rule.register_bits // 8}")})
         segments.append(Segment(at, count, kind, {"p": p, "stride": stride}))
         at += count
-    return Batch(subject, at, tuple(segments), _joined(parts) if parts else {}, np.concatenate(images))
+    return CaseBatch(subject, at, tuple(segments), _joined(parts) if parts else {}, np.concatenate(images))
 
 
-def _matrix_move(subject: Subject, device: str, plan: Plan) -> Batch:
+def _matrix_move(subject: Subject, device: str, plan: Plan) -> CaseBatch:
     form = subject.form
-    if form.effects.memory is Memory.NONE:
+    if form.effects.memory is MemoryEffect.NONE:
         words = np.concatenate([s.words(count, 32) for _, count, s in plan])
-        return Batch(subject, len(words), (Segment(0, len(words), plan[0][0]),), {"a": words})
+        return CaseBatch(subject, len(words), (Segment(0, len(words), plan[0][0]),), {"a": words})
     size = image_bytes(subject)
     parts, images, segments, at = [], [], [], 0
     for kind, count, s in plan:
@@ -281,10 +293,10 @@ def _matrix_move(subject: Subject, device: str, plan: Plan) -> Batch:
             rows = np.argsort(s.words(size // 16), kind="stable")[:32] if kind == "rows anywhere" else np.arange(32)
             p = (16 * rows).astype(np.uint32)
             made: dict[str, Array] = {"p": np.broadcast_to(p, (n, 32))}
-            if form.effects.memory is Memory.WRITE:
+            if form.effects.memory is MemoryEffect.WRITE:
                 made["r"] = s.words(n, 32, fragment(form, "r").registers)
             parts.append(made)
             images.append(s.words(n, size // 4).view(np.uint8))
             segments.append(Segment(at, n, kind, {"p": p}))
             at += n
-    return Batch(subject, at, tuple(segments), _joined(parts), np.concatenate(images))
+    return CaseBatch(subject, at, tuple(segments), _joined(parts), np.concatenate(images))

@@ -1,4 +1,4 @@
-"""The model's side of a batch, and the first difference from a GPU explained down to its operands."""
+"""The model's results of a batch, and the first difference from a GPU explained down to its operands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.conformance.cases import Batch, Segment
+from mmulator.conformance.cases import CaseBatch, Segment
 from mmulator.errors import MmulatorError
 from mmulator.instruction import execution
 from mmulator.instruction.wgmma import shared_matrix
@@ -22,8 +22,8 @@ from mmulator.numerics.profiles import dot_key, profile_for
 Array = NDArray[Any]
 
 
-def operands_of(batch: Batch, segment: Segment, part: slice | None = None) -> dict[str, Any]:
-    """What `execute` takes for a segment, or for some of its executions."""
+def operands_of(batch: CaseBatch, segment: Segment, part: slice | None = None) -> dict[str, Any]:
+    """Operands of a segment, or of some of its executions, as `execute` takes them."""
     part = segment.part if part is None else part
     given = {name: words[part] for name, words in batch.registers.items() if name != "p"} | segment.scalars
     if batch.image is not None:
@@ -32,7 +32,7 @@ def operands_of(batch: Batch, segment: Segment, part: slice | None = None) -> di
     return given
 
 
-def model(batch: Batch, device: str) -> Array:
+def model(batch: CaseBatch, device: str) -> Array:
     """Results of every execution: registers [count, lanes, registers], or memory images [count, bytes]."""
     form = batch.subject.form
     parts = []
@@ -47,9 +47,13 @@ def model(batch: Batch, device: str) -> Array:
 class Difference:
     """The first word that differs, and what it was computed from. Bits are hexadecimal texts.
 
-    execution, lane, register: where the word lies. kind: of operands. row, column, products: for a multiplication the
-    element, and its factors that are not zero. exact: the sum without rounding. operands: scalars of the execution. where:
-    lanes and registers of all the words that differ, if they are few of all.
+    execution, lane, register: where the word lies.
+    kind: of the operands.
+    row, column: the element, for a multiplication.
+    products: the element's factors that are not zero.
+    exact: the sum without rounding.
+    operands: scalars of the execution.
+    where: lanes and registers of all words that differ, if they form a pattern.
     """
 
     execution: int
@@ -71,7 +75,7 @@ class Difference:
         return asdict(self)
 
     def lines(self) -> list[str]:
-        """For people."""
+        """The difference as lines for people."""
         out = [f"execution {self.execution} ({self.kind}), lane {self.lane}, register {self.register}"]
         if self.row is not None:
             out[0] += f", element [{self.row}, {self.column}]"
@@ -85,7 +89,7 @@ class Difference:
         return out
 
 
-def compare(batch: Batch, got: Array, want: Array, device: str) -> tuple[int, Difference | None]:
+def compare(batch: CaseBatch, got: Array, want: Array, device: str) -> tuple[int, Difference | None]:
     """Words of `got` (a GPU's) that differ from `want` (the model's), and the first of them explained."""
     wrong = got != want
     count = int(np.count_nonzero(wrong))
@@ -95,7 +99,7 @@ def compare(batch: Batch, got: Array, want: Array, device: str) -> tuple[int, Di
     return count, replace(explain(batch, at, want, got, device), where=where_in_registers(wrong))
 
 
-def explain(batch: Batch, at: tuple[int, ...], want: Array, got: Array, device: str) -> Difference:
+def explain(batch: CaseBatch, at: tuple[int, ...], want: Array, got: Array, device: str) -> Difference:
     """Everything about the word at an index of the results."""
     form, n = batch.subject.form, at[0]
     segment = batch.segment_of(n)
@@ -121,8 +125,8 @@ def explain(batch: Batch, at: tuple[int, ...], want: Array, got: Array, device: 
         return replace(found, arithmetic=error.message)
 
 
-def element_operands(batch: Batch, n: int, row: int, column: int, copy: int = 0) -> tuple[list[int], list[int], int]:
-    """Raw factors of one result (B already selected when sparse), and its C."""
+def element_operands(batch: CaseBatch, n: int, row: int, column: int, copy: int = 0) -> tuple[list[int], list[int], int]:
+    """(raw factors of A, raw factors of B, raw C) of one result; of B the ones that a sparse A selects."""
     form = batch.subject.form
     segment = batch.segment_of(n)
     given = operands_of(batch, segment, slice(n, n + 1))
@@ -172,7 +176,7 @@ def value(t: ElementType, raw: int) -> Fraction | float:
 
 
 def apart(t: ElementType, a: int, b: int) -> str:
-    """How far two values of a float type are from each other, in ULPs; nothing for other types, NaN and infinity."""
+    """Distance of two values of a float type in ULPs, as text; empty for other types, NaN and infinity."""
     if not t.is_float or not t.has_sign or any(isinstance(value(t, x), float) for x in (a, b)):
         return ""
     sign = 1 << (t.bits - 1)
@@ -199,7 +203,7 @@ def _decimal(x: Fraction | float) -> str:
 
 
 def _sum(form: Any, a: list[int], b: list[int], c: int) -> tuple[tuple[str, ...], str, str]:
-    """Products as text, C as text, the exact sum as text."""
+    """(products, C, exact sum) as texts."""
     ctype = element_type(str(form.ctype or form.dtype))
     texts, total = [], value(ctype, c)
     if str(form.dtype) == "s32":

@@ -14,7 +14,13 @@ _SOME_N = (8, 24, 64, 256)  # of wgmma, where the question does not depend on n
 
 @dataclass(frozen=True)
 class Edge:
-    """question: what is asked of the hardware. forms, subjects: where. kinds: of operands; () is all of them."""
+    """A question to the hardware, as a group of cases.
+
+    question: the question in words.
+    forms, subjects: the instructions that are asked.
+    kinds: of operands; () is all.
+    wish: properties of all executions.
+    """
 
     name: str
     question: str

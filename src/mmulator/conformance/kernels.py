@@ -1,7 +1,8 @@
 """PTX text of a subject: a kernel in which every block executes the instruction once, on operands of its own.
 
-Parameters are addresses, in the order of `arguments`: what goes into registers, then the memory image, then the
-results. Block i reads and writes the i-th part of each.
+Parameters are addresses, in the order of `arguments`: values of registers, then the memory image, then the results. Block i
+    reads
+and writes the i-th part of each.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.conformance.cases import Batch, image_bytes
+from mmulator.conformance.cases import CaseBatch, image_bytes
 from mmulator.conformance.subjects import Subject
 from mmulator.host.backend import Backend, Request
 from mmulator.isa.row import OperandSpec
@@ -24,7 +25,7 @@ _SCALARS = {"a_desc": 64, "b_desc": 64, "scale_d": 32, "stride": 32}  # one word
 
 
 @dataclass(frozen=True)
-class Field:
+class KernelOperand:
     """An operand that the kernel loads: `count` words of `bits` for each thread, or for the block."""
 
     name: str
@@ -33,18 +34,18 @@ class Field:
     per_thread: bool = True
 
 
-def fields(subject: Subject) -> tuple[Field, ...]:
-    """What the kernel loads into registers, in the order of its parameters."""
+def fields(subject: Subject) -> tuple[KernelOperand, ...]:
+    """Operands that the kernel loads into registers, in the order of its parameters."""
     out = []
     for spec in subject.specs:
         if spec.access == "w" or spec.kind in ("immediate", "group"):
             continue
         if spec.key in _SCALARS:
-            out.append(Field(spec.key, _SCALARS[spec.key], 1, per_thread=False))
+            out.append(KernelOperand(spec.key, _SCALARS[spec.key], 1, per_thread=False))
         elif spec.kind == "address":
-            out.append(Field(spec.key, 32, 1))
+            out.append(KernelOperand(spec.key, 32, 1))
         else:
-            out.append(Field(spec.key, _bits(spec), spec.count))
+            out.append(KernelOperand(spec.key, _bits(spec), spec.count))
     return tuple(out)
 
 
@@ -52,16 +53,16 @@ def _bits(spec: OperandSpec) -> int:
     return 64 if spec.type in ("f64", "b64") else 32
 
 
-def result(subject: Subject) -> Field | None:
-    """The registers that come out; None where the instruction writes memory."""
+def result(subject: Subject) -> KernelOperand | None:
+    """The result in registers; None where the instruction writes memory."""
     for spec in subject.specs:
         if spec.access != "r":
-            return Field(spec.key, _bits(spec), spec.count)
+            return KernelOperand(spec.key, _bits(spec), spec.count)
     return None
 
 
-def arguments(batch: Batch) -> tuple[list[Array], Array]:
-    """The arrays of the kernel's parameters, results last; and the one among them that holds the results."""
+def arguments(batch: CaseBatch) -> tuple[list[Array], Array]:
+    """(arrays of the kernel's parameters, results last; the one of them that holds the results)."""
     inputs: list[Array] = []
     for f in fields(batch.subject):
         if f.name in batch.registers:
@@ -83,8 +84,8 @@ def arguments(batch: Batch) -> tuple[list[Array], Array]:
     return [*inputs, d], d
 
 
-def launch(backend: Backend, module: Any, entry: str, batch: Batch, arrays: list[Array], out: Array) -> None:
-    """Run a kernel of `module`, one block for each execution; `out` is the one of the arrays that is wanted afterwards."""
+def launch(backend: Backend, module: Any, entry: str, batch: CaseBatch, arrays: list[Array], out: Array) -> None:
+    """Run a kernel of `module`, one block for each execution. out: the array that is read back afterwards."""
     kernel = backend.compile(module, entry, backend.chip.device)
     lanes = batch.subject.form.lanes
     backend.launch(kernel, Request((batch.count, 1, 1), (lanes, 1, 1), Arguments.of_arrays(arrays), back=[out]))
@@ -102,7 +103,7 @@ def _list(name: str, count: int) -> str:
     return ", ".join(f"%{name}{i}" for i in range(count))
 
 
-def _load(f: Field, lanes: int) -> list[str]:
+def _load(f: KernelOperand, lanes: int) -> list[str]:
     size = f.bits // 8 * f.count
     index = "%at" if f.per_thread else "%block"
     lines = [f"ld.param.u64 %q, [{f.name}];", f"mad.wide.u32 %q, {index}, {size}, %q;"]
@@ -110,7 +111,7 @@ def _load(f: Field, lanes: int) -> list[str]:
 
 
 def _copy(size: int, lanes: int, to_shared: bool, label: str) -> list[str]:
-    """The block's image between global memory (%image) and the shared array `tile`, 16 bytes a thread and turn."""
+    """PTX that copies the block's image between global memory (%image) and the shared array `tile`, 16 bytes a thread."""
     words = "{%x0, %x1, %x2, %x3}"
     move = (
         [f"ld.global.v4.b32 {words}, [%q];", f"st.shared.v4.b32 [%s], {words};"]
@@ -140,7 +141,7 @@ def _operand(spec: OperandSpec, subject: Subject) -> str:
 
 
 def kernel(subject: Subject, name: str) -> str:
-    """One kernel."""
+    """PTX of one kernel."""
     form, lanes, size = subject.form, subject.form.lanes, image_bytes(subject)
     ins, out = fields(subject), result(subject)
     shared = form.family == "wgmma" or (size > 0 and (form.space or form.family != "wmma") and form.space != "global")

@@ -1,4 +1,4 @@
-"""One launch on the model and on a GPU: the first differing element of each array, and who stored it."""
+"""One launch on the model and on a GPU: the first differing element of each array, and which thread stored it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,13 @@ _STORES = 4  # of an element's history
 
 @dataclass(frozen=True)
 class ArrayComparison:
-    """An array argument after the launch. wrong: elements whose bits differ. first: index of the first of them, in
-    memory order; model, gpu: its value and bits there. stores: the last stores of the model to it, oldest first."""
+    """An array argument after the launch.
+
+    wrong: how many elements differ in bits.
+    first: index of the first of them, in memory order.
+    model, gpu: value and bits there.
+    stores: the model's last stores to that element, oldest first.
+    """
 
     name: str
     size: int
@@ -31,7 +36,7 @@ class ArrayComparison:
     stores: tuple[str, ...] = ()
 
     def lines(self, gpu: str) -> list[str]:
-        """For people; `gpu` names the other side."""
+        """The comparison as lines for people; `gpu` names the other side."""
         if not self.wrong:
             return [f"{self.name}: the same bits on {gpu}: yes ({self.size} elements)"]
         place = ", ".join(map(str, self.first or ()))
@@ -48,9 +53,11 @@ def compare_launch(
 ) -> tuple[JobResult, list[ArrayComparison]]:
     """Run a job on the model and on the GPU; arrays of the job are those of the model afterwards.
 
-    Compared are the array arguments, what structs point to, and the module's variables that the model changed. Where bits
-    differ, the model runs once more, watching the first differing element of each array argument. Raises what `run_job`
-    raises, and GpuError.
+    The array arguments are compared, arrays that structs point to, and variables of the module that the model changed. Where
+    bits
+    differ, the model runs once more and watches the first differing element of each array argument. Raises what `run_job`
+    raises,
+    and GpuError.
     """
     job.device = job.device or backend.chip.device
     fresh, other = copy.deepcopy(job.arguments), copy.copy(job)
@@ -74,7 +81,7 @@ def compare_launch(
 
 
 def _on_gpu(job: Job, result: JobResult, backend: Backend) -> dict[str, Any]:
-    """The job on the GPU: its arrays, and the variables that the model changed, by name, as the GPU leaves them."""
+    """Run the job on the GPU. Returns its arrays, and the variables that the model changed, by name."""
     module = Module.load(job.ptx)
     kernel = module[result.report.kernel]
     changed = {name: variable for name, variable in module.variables.items() if name in result.written}

@@ -1,9 +1,11 @@
-"""Sequences of mbarrier operations from a seed, a kernel that runs them on any backend, and what comes out of each.
+"""Sequences of mbarrier operations from a seed, a kernel that runs them on any backend, and the results of each.
 
-A block has a program: operations of some lanes of its warp, one after the other, at one mbarrier, all of them legal. What an
-operation returns is compared (of a state the upper half: a chip leaves the lower one undefined), and the word: when
-mbarrier.inval has brought it to memory, where a load finds it. (Before, a chip keeps it elsewhere.) So a program is as long as
-chance has it, and its last word is that behind any operation.
+A block has a program: operations of some lanes of its warp, one after the other, at one mbarrier, all of them legal. Compared
+    are
+the results of the operations (of a state the upper half: a chip leaves the lower one undefined), and the mbarrier's word after
+mbarrier.inval has brought it to memory, where a load finds it. (Before, a chip keeps it elsewhere.) Programs have random
+lengths,
+so the last word is compared after every kind of operation.
 """
 
 from __future__ import annotations
@@ -33,8 +35,13 @@ _BOTH = (".relaxed.cta.shared::cta", ".relaxed.cluster.shared::cta")
 
 @dataclass(frozen=True)
 class Operation:
-    """A statement of the kernel: `at` the mbarrier in shared memory, `generic` its generic address, `n` a count, `s` a state,
-    `d` the result, `p` a predicate that becomes it. does: which of the model's functions. takes: what `n` or `s` is.
+    """An operation at an mbarrier.
+
+    text: PTX statement with the names `at` (mbarrier in shared memory), `generic` (its generic address), `n` (a count), `s` (a
+        state),
+    `d` (the result), `p` (a predicate, stored as the result).
+    does: name of the model's function.
+    takes: what `n` or `s` is.
     """
 
     text: str
@@ -69,8 +76,8 @@ OPERATIONS: tuple[Operation, ...] = (
 
 
 @dataclass(frozen=True)
-class Step:
-    """An operation of the lanes in `mask`. source: 1 + the step whose results are their states, or 0."""
+class MbarrierStep:
+    """An operation of the lanes in `mask`. source: 1 + number of the step whose results are their states, or 0."""
 
     operation: int
     mask: int
@@ -79,11 +86,16 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Program:
-    """count: of mbarrier.init. results: of each step, by lane. word: at the end."""
+class MbarrierProgram:
+    """A program and its results.
+
+    count: of mbarrier.init.
+    results: of each step, by lane.
+    word: the mbarrier's word at the end.
+    """
 
     count: int
-    steps: tuple[Step, ...]
+    steps: tuple[MbarrierStep, ...]
     results: tuple[dict[int, int], ...]
     word: int
 
@@ -92,12 +104,15 @@ class Program:
 _COUNTS = (1, 1, 2, 3, 4, 32, 33, 64, 1000, 65535, 1 << 19, MOST - 1, MOST)
 
 
-def program(chance: random.Random, lanes: float = 0.2, gpu: bool = True) -> Program:
-    """A random one, and what comes of it. lanes: how many of its operations are of several lanes. gpu: of those that none
-    refuses."""
+def program(chance: random.Random, lanes: float = 0.2, gpu: bool = True) -> MbarrierProgram:
+    """A random program with its results.
+
+    lanes: how many of its operations are executed by several lanes.
+    gpu: only operations that no GPU refuses.
+    """
     count = chance.choice(_COUNTS)
     b = Mbarrier.init(count)
-    steps: list[Step] = []
+    steps: list[MbarrierStep] = []
     results: list[dict[int, int]] = []
     heard: dict[int, int] = {}  # steps of this phase and the last whose states may be asked about: in which phase they were
     phase = 0
@@ -114,10 +129,10 @@ def program(chance: random.Random, lanes: float = 0.2, gpu: bool = True) -> Prog
         b = after
         steps.append(step)
         results.append(result)
-    return Program(count, tuple(steps), tuple(results), b.encode())
+    return MbarrierProgram(count, tuple(steps), tuple(results), b.encode())
 
 
-def _step(chance: random.Random, b: Mbarrier, states: list[int], several: float, gpu: bool) -> Step | None:
+def _step(chance: random.Random, b: Mbarrier, states: list[int], several: float, gpu: bool) -> MbarrierStep | None:
     for _ in range(200):
         number = chance.randrange(len(OPERATIONS))
         o = OPERATIONS[number]
@@ -136,15 +151,17 @@ def _step(chance: random.Random, b: Mbarrier, states: list[int], several: float,
         arrivals = lanes * (value if o.takes == "arrivals" else 1) if o.does.split()[0] in ("arrive", "drop") else 0
         bytes = lanes * value if o.takes == "bytes" else 0
         signed = bytes if o.does == "complete" else -bytes
-        step = Step(number, mask, value, source)
+        step = MbarrierStep(number, mask, value, source)
         if b.legal(arrivals, signed) and _safe(o, step, b, arrivals, signed, gpu):
             return step
     return None
 
 
-def _safe(o: Operation, step: Step, b: Mbarrier, arrivals: int, bytes: int, gpu: bool) -> bool:
-    """Not what the specification forbids, nor what may trap on a GPU though the counts can be held. bytes: that come; negative:
-    that are expected."""
+def _safe(o: Operation, step: MbarrierStep, b: Mbarrier, arrivals: int, bytes: int, gpu: bool) -> bool:
+    """Whether the specification allows the step, and no GPU traps on it.
+
+    bytes: bytes that the step brings; negative: bytes that it expects.
+    """
     if o.does.startswith("drop") and arrivals >= b.expected:
         return False
     if o.does.endswith("staying") and arrivals == b.pending:
@@ -157,7 +174,9 @@ def _safe(o: Operation, step: Step, b: Mbarrier, arrivals: int, bytes: int, gpu:
 
 
 def _safe_together(o: Operation, b: Mbarrier, arrivals: int, bytes: int) -> bool:
-    """Whether lanes may act at an mbarrier with one instruction: what has been seen on a GPU, which traps on some of the rest."""
+    """Whether lanes may act at an mbarrier with one instruction: what was seen to work on a GPU, which traps on some of the
+    rest.
+    """
     if b.pending == 0 or arrivals == b.pending:
         return False
     match o.does:
@@ -174,7 +193,7 @@ def _safe_together(o: Operation, b: Mbarrier, arrivals: int, bytes: int) -> bool
     return o.does in ("look", "count")
 
 
-def apply(o: Operation, step: Step, b: Mbarrier, earlier: list[dict[int, int]]) -> tuple[dict[int, int], Mbarrier]:
+def apply(o: Operation, step: MbarrierStep, b: Mbarrier, earlier: list[dict[int, int]]) -> tuple[dict[int, int], Mbarrier]:
     """(results by lane, the mbarrier afterwards). Lanes that arrive with one instruction hear what the first of them found."""
     states = earlier[step.source - 1] if step.source else {}
     lanes = sorted(states) if step.source else [n for n in range(LANES) if step.mask >> n & 1]
@@ -200,14 +219,17 @@ def apply(o: Operation, step: Step, b: Mbarrier, earlier: list[dict[int, int]]) 
     return out, b
 
 
-def programs(seed: int, count: int, lanes: float = 0.2, gpu: bool = True) -> list[Program]:
+def programs(seed: int, count: int, lanes: float = 0.2, gpu: bool = True) -> list[MbarrierProgram]:
     chance = random.Random(f"mbarriers {seed}")
     return [program(chance, lanes, gpu) for _ in range(count)]
 
 
 # the kernel ---------------------------------------------------------------------------------------------------------
 def kernel(target: str = "sm_90a", operations: tuple[Operation, ...] = OPERATIONS, most: int = STEPS) -> str:
-    """Parameters: counts (u32 a block), steps (4 x u32, `most` a block), how many, results (u64, 32 for each step), words."""
+    """PTX of a kernel. Parameters: counts (u32 a block), steps (4 x u32, `most` a block), number of steps, results (u64, 32 for
+    each
+    step), words.
+    """
     cases = "\n".join(f"W{n}: {o.text} {_keep(o)} bra DONE;" for n, o in enumerate(operations))
     labels = ", ".join(f"W{n}" for n in range(len(operations)))
     return f""".version 8.6
@@ -257,7 +279,7 @@ def _keep(o: Operation) -> str:
     return "selp.u64 d, 1, 0, p;" if o.does == "look" else ""
 
 
-def run(backend: Backend, module: Any, found: list[Program], most: int = STEPS) -> tuple[Array, Array]:
+def run(backend: Backend, module: Any, found: list[MbarrierProgram], most: int = STEPS) -> tuple[Array, Array]:
     """(results [program, step, lane], words) on a backend."""
     counts = np.array([p.count for p in found], np.uint32)
     lengths = np.array([len(p.steps) for p in found], np.uint32)
@@ -272,7 +294,7 @@ def run(backend: Backend, module: Any, found: list[Program], most: int = STEPS) 
     return results, words
 
 
-def expected(found: list[Program]) -> tuple[Array, Array]:
+def expected(found: list[MbarrierProgram]) -> tuple[Array, Array]:
     """The results that the model gives."""
     results = np.zeros((len(found), STEPS, LANES), np.uint64)
     for number, p in enumerate(found):
@@ -282,7 +304,7 @@ def expected(found: list[Program]) -> tuple[Array, Array]:
     return results, np.array([p.word for p in found], np.uint64)
 
 
-def differences(found: list[Program], results: Array, words: Array) -> tuple[int, int, str]:
+def differences(found: list[MbarrierProgram], results: Array, words: Array) -> tuple[int, int, str]:
     """(values compared, those that differ, the first of them in words)."""
     want, last = expected(found)
     undefined = np.zeros_like(results)  # a chip leaves the lower half of a state as the register had it
@@ -307,6 +329,6 @@ def differences(found: list[Program], results: Array, words: Array) -> tuple[int
     return compared, wrong, "a lane that does not act has a result"
 
 
-def told(p: Program, last: int) -> str:
+def told(p: MbarrierProgram, last: int) -> str:
     done = [OPERATIONS[s.operation].text.split(";")[0] + (f" ({s.value})" if s.value else "") for s in p.steps[: last + 1]]
     return f"init {p.count}, " + ", ".join(done[-4:])

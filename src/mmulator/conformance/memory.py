@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.conformance.stream import Stream
+from mmulator.conformance.stream import RandomStream
 from mmulator.isa.types import ElementType
 from mmulator.layouts import MatrixDescriptor, operand_addresses
 
@@ -18,8 +18,15 @@ _LINE = 1024  # the pattern of the widest swizzle repeats after so many bytes
 
 
 @dataclass(frozen=True)
-class Place:
-    """A matrix operand in shared memory. rows: M or N; columns: along k, compressed for sparse A. room: bytes it may take."""
+class OperandPlace:
+    """A matrix operand in shared memory.
+
+    rows: M or N.
+    columns: along k, compressed for sparse A.
+    mn_major: m or n is contiguous.
+    first: its first byte.
+    room: bytes it may take.
+    """
 
     rows: int
     columns: int
@@ -44,10 +51,11 @@ def room_for(rows: int, columns: int, element: ElementType) -> int:
     return lines * 128 + _LINE
 
 
-def descriptor(s: Stream, place: Place, swizzle: str, odd: bool, leading: int | None = None) -> MatrixDescriptor:
+def descriptor(s: RandomStream, place: OperandPlace, swizzle: str, odd: bool, leading: int | None = None) -> MatrixDescriptor:
     """A descriptor for a place: as a kernel would write it, or odd (offsets that overlap, starts inside the pattern).
 
-    leading: this leading byte offset instead. An odd one that does not fit the room is drawn again.
+    odd: draw an odd one; one that does not fit the room is drawn again.
+    leading: leading byte offset to use.
     """
     tidy = _tidy(place, swizzle)
     if leading is not None:
@@ -66,8 +74,8 @@ def descriptor(s: Stream, place: Place, swizzle: str, odd: bool, leading: int | 
     return tidy
 
 
-def _tidy(place: Place, swizzle: str) -> MatrixDescriptor:
-    """The canonical layout of the swizzle, from the first byte of the room on."""
+def _tidy(place: OperandPlace, swizzle: str) -> MatrixDescriptor:
+    """The descriptor of the swizzle's canonical layout, from the first byte of the room on."""
     width = 16 if swizzle == "none" else int(swizzle[:-1])
     block = 8 * width
     if not place.mn_major:
@@ -85,8 +93,8 @@ def _tidy(place: Place, swizzle: str) -> MatrixDescriptor:
     return MatrixDescriptor(place.first, lead, stride, 0, swizzle)
 
 
-def put(image: NDArray[np.uint8], place: Place, d: MatrixDescriptor, raw: Array) -> None:
-    """Write a matrix [count, rows, columns] of raw elements into images [count, bytes]. b1: elements 0 and 1."""
+def put(image: NDArray[np.uint8], place: OperandPlace, d: MatrixDescriptor, raw: Array) -> None:
+    """Write a matrix [count, rows, columns] of raw elements into images [count, bytes]. b1: elements are 0 and 1."""
     at = place.addresses(d)
     bits = place.element.bits
     if bits == 1:

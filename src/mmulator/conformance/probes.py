@@ -1,4 +1,4 @@
-"""What a GPU does where the specification promises nothing: observed, not compared. Each probe counts what came out."""
+"""Probes: what a GPU does where the specification promises nothing. Each counts the outcomes; nothing is compared."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COUNT = 64
 
 @dataclass(frozen=True)
 class Observation:
-    """answer: how many result words were which of the things that they could be. error: why there is none."""
+    """The outcome of a probe. answer: in how many result words each possible value came. error: why there is no answer."""
 
     probe: str
     question: str
@@ -35,7 +35,7 @@ class Observation:
         return asdict(self)
 
     def line(self) -> str:
-        """For people."""
+        """The observation as a line for people."""
         if self.error:
             return f"{self.probe}: {self.question.rsplit(' ', 1)[0].rstrip(',')}: {self.error}"
         words = sum(self.answer.values())
@@ -45,23 +45,30 @@ class Observation:
 
 @dataclass(frozen=True)
 class Probe:
-    """mnemonic: what runs. text: what its kernel becomes. could_be: results by name, the first that fits counts."""
+    """A question to a GPU.
+
+    mnemonic: the instruction.
+    could_be: function of the possible results by name; the first that fits counts.
+    text: function that changes the kernel's text.
+    selector: which sparsity selectors run.
+    kinds: of operands.
+    """
 
     name: str
     question: str
     mnemonic: str
-    could_be: Callable[[Subject, cases.Batch, str], Results]
+    could_be: Callable[[Subject, cases.CaseBatch, str], Results]
     text: Callable[[str], str] = lambda text: text
     selector: int | None = None
     kinds: tuple[str, ...] = ("near",)
 
 
-def _old_and_new(subject: Subject, batch: cases.Batch, device: str) -> Results:
+def _old_and_new(subject: Subject, batch: cases.CaseBatch, device: str) -> Results:
     """D before and after the instruction."""
     return {"old D": batch.registers["d"], "new D": compare.model(batch, device)}
 
 
-def _by_selector(subject: Subject, batch: cases.Batch, device: str) -> Results:
+def _by_selector(subject: Subject, batch: cases.CaseBatch, device: str) -> Results:
     """The result with each selector that the specification defines."""
     form = subject.form
     out = {}
@@ -71,21 +78,21 @@ def _by_selector(subject: Subject, batch: cases.Batch, device: str) -> Results:
     return out
 
 
-def _changed_accumulators(subject: Subject, batch: cases.Batch, device: str) -> Results:
-    """C as loaded, or with the lowest bits that the kernel flips just before the instruction."""
+def _changed_accumulators(subject: Subject, batch: cases.CaseBatch, device: str) -> Results:
+    """C as loaded, and with the lowest bits that the kernel flips just before the instruction."""
     flipped = dict(batch.registers) | {"d": batch.registers["d"] ^ np.uint32(1)}
-    other = cases.Batch(batch.subject, batch.count, batch.segments, flipped, batch.image)
+    other = cases.CaseBatch(batch.subject, batch.count, batch.segments, flipped, batch.image)
     return {"C as changed": compare.model(other, device), "C as it was": compare.model(batch, device)}
 
 
 def _early(text: str) -> str:
-    """Stores of D before the wait."""
+    """The kernel with its stores of D before the wait."""
     wait = "wgmma.wait_group.sync.aligned 0;\n"
     return text.replace(wait, "").replace("\nret;", "\n" + wait + "ret;")
 
 
 def _unfenced(text: str) -> str:
-    """Accumulators change just before the instruction, without a wgmma.fence."""
+    """The kernel with accumulators that change just before the instruction, without a wgmma.fence."""
     count = text.count("st.global.b32")
     flips = "\n".join(f"xor.b32 %d{i}, %d{i}, 1;" for i in range(count))
     return text.replace("wgmma.fence.sync.aligned;", flips)

@@ -12,11 +12,11 @@ from typing import Any
 from mmulator.conformance import vectors
 from mmulator.conformance.compare import Difference
 from mmulator.conformance.probes import Observation
-from mmulator.conformance.run import Outcome, Row, Settings
+from mmulator.conformance.run import ItemResult, RunOutcome, RunSettings
 from mmulator.errors import MmulatorError
 
 
-def summary(rows: list[Row]) -> list[dict[str, Any]]:
+def summary(rows: list[ItemResult]) -> list[dict[str, Any]]:
     """One line a group: forms, cases, words, wrong, verdict."""
     out: dict[str, dict[str, Any]] = {}
     for row in rows:
@@ -33,14 +33,14 @@ def summary(rows: list[Row]) -> list[dict[str, Any]]:
     return list(out.values())
 
 
-def totals(rows: list[Row]) -> dict[str, int]:
+def totals(rows: list[ItemResult]) -> dict[str, int]:
     """Sums over all rows."""
     out = {name: sum(getattr(r, name) for r in rows) for name in ("cases", "executions", "words", "wrong")}
     return {"forms": len(rows), **out, "different": sum(r.verdict == "different" for r in rows),
             "errors": sum(r.verdict == "error" for r in rows)}  # fmt: skip
 
 
-Run = tuple[Settings, Outcome]
+Run = tuple[RunSettings, RunOutcome]
 
 
 def as_data(runs: Sequence[Run]) -> dict[str, Any]:
@@ -48,8 +48,8 @@ def as_data(runs: Sequence[Run]) -> dict[str, Any]:
     return {"ok": bool(runs) and all(o.ok for _, o in runs), "runs": [run_data(o, s) for s, o in runs]}
 
 
-def run_data(outcome: Outcome, settings: Settings) -> dict[str, Any]:
-    """One device."""
+def run_data(outcome: RunOutcome, settings: RunSettings) -> dict[str, Any]:
+    """The report of one device as JSON data."""
     from mmulator import __version__
 
     return {
@@ -68,7 +68,7 @@ def run_data(outcome: Outcome, settings: Settings) -> dict[str, Any]:
     }
 
 
-def lines(outcome: Outcome, settings: Settings, limit: int = 8) -> Iterator[str]:
+def lines(outcome: RunOutcome, settings: RunSettings, limit: int = 8) -> Iterator[str]:
     """The report as text of at most 80 columns (mnemonics may be longer)."""
     info = outcome.chip
     how = f"vectors in {settings.replay}" if settings.replay else f"seed {settings.seed}"
@@ -116,7 +116,7 @@ def explanation(first: dict[str, Any]) -> list[str]:
 
 
 def write(path: Path, runs: Sequence[Run]) -> None:
-    """Write .json or .html. Raises MmulatorError for another ending, or if the file cannot be written."""
+    """Write the report as .json or .html. Raises MmulatorError for another ending, or if the file cannot be written."""
     data = as_data(runs)
     if path.suffix == ".json":
         text = json.dumps(data, indent=1)
@@ -130,7 +130,7 @@ def write(path: Path, runs: Sequence[Run]) -> None:
         raise MmulatorError(f"cannot write {path}: {error.strerror}") from None
 
 
-def write_vectors(folder: Path, outcome: Outcome, settings: Settings) -> list[Path]:
+def write_vectors(folder: Path, outcome: RunOutcome, settings: RunSettings) -> list[Path]:
     """Write the captured vectors to folder/DEVICE, with the summary of the run beside them; returns the paths."""
     data = run_data(outcome, settings)
     provenance = {
@@ -166,7 +166,7 @@ def _table(rows: list[dict[str, Any]], name: str) -> str:
 
 
 def as_html(data: dict[str, Any]) -> str:
-    """A page of its own, without scripts."""
+    """The report as an HTML page, without scripts."""
     names = ", ".join(run["gpu"]["name"] for run in data["runs"])
     return f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">

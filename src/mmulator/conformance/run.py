@@ -1,6 +1,6 @@
-"""The suite: every form in turn, on as many processes as there are cores, each with the GPU and the model.
+"""The suite: every form in turn, on all cores; each process has the GPU and the model.
 
-A finished form is a `Row`, appended to a state file, so that an interrupted run can go on.
+A finished form is an `ItemResult`, appended to a state file, so that an interrupted run can go on.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _BATCH_BYTES = 48 << 20
 
 
 @dataclass(frozen=True)
-class Item:
-    """A unit of work: the subjects of one form, or those that an edge asks about, or a suite (suites.py)."""
+class WorkItem:
+    """A unit of work: the subjects of one form, or those of an edge's question, or a suite (suites.py)."""
 
     name: str
     group: str
@@ -49,11 +49,17 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Row:
-    """What came of an item. cases: as cases.py counts them. executions: of the instruction. words: results compared;
-    wrong: of those. first: what differs first."""
+class ItemResult:
+    """The result of an item.
 
-    item: Item
+    cases: as cases.py counts them.
+    executions: of the instruction.
+    words: words of results that were compared.
+    wrong: how many of them differ.
+    first: the first difference.
+    """
+
+    item: WorkItem
     verdict: Verdict
     subjects: int = 0
     cases: int = 0
@@ -70,14 +76,20 @@ class Row:
         return asdict(replace(self, vectors=[])) | {"vectors": []}
 
     @classmethod
-    def of(cls, data: dict[str, Any]) -> Row:
-        return cls(**{**data, "item": Item(**data["item"])})
+    def of(cls, data: dict[str, Any]) -> ItemResult:
+        return cls(**{**data, "item": WorkItem(**data["item"])})
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What a run does. count: cases a form. processes: 0 for all cores. machine: the model in the place of the GPU.
-    replay: a folder with vectors of one device, instead of a GPU. capture: keep what the GPU answers as vectors."""
+class RunSettings:
+    """Settings of a run.
+
+    count: cases a form.
+    processes: number of processes, 0 for all cores.
+    machine: run the model in place of the GPU.
+    replay: a folder with vectors of one device, used instead of a GPU.
+    capture: keep the GPU's answers as vectors.
+    """
 
     seed: int = 1
     count: int = 10_000
@@ -91,34 +103,34 @@ class Settings:
 
     @property
     def key(self) -> dict[str, Any]:
-        """What results depend on."""
+        """The settings that results depend on."""
         return {name: getattr(self, name) for name in ("seed", "count", "gpu", "machine", "replay", "capture")}
 
 
-def items(chip: Chip, settings: Settings) -> tuple[list[Item], list[str]]:
-    """The work for a chip, and the mnemonics of forms that it or its driver lacks; both as `filter` has it."""
+def items(chip: Chip, settings: RunSettings) -> tuple[list[WorkItem], list[str]]:
+    """(work for a chip, mnemonics of forms that the chip or its driver lacks), both filtered."""
     wanted = re.compile(settings.filter)
     there, missing = forms(chip.target, chip.ptx)
-    out = [Item(f.mnemonic, group(f), f.mnemonic) for f in there]
+    out = [WorkItem(f.mnemonic, group(f), f.mnemonic) for f in there]
     for edge in EDGES if settings.edges else ():
         asked = [f.mnemonic for f in there if edge.asks(f)]
-        out += [Item(f"edge {edge.name}: {m}", f"edge: {edge.name}", m, edge.name) for m in asked]
-    out += [Item(s.name, s.group, s.name, suite=s.name) for s in SUITES.values() if s.there(chip.target)]
+        out += [WorkItem(f"edge {edge.name}: {m}", f"edge: {edge.name}", m, edge.name) for m in asked]
+    out += [WorkItem(s.name, s.group, s.name, suite=s.name) for s in SUITES.values() if s.there(chip.target)]
     return [i for i in out if wanted.search(i.name)], [f.mnemonic for f in missing if wanted.search(f.mnemonic)]
 
 
-def stored_items(settings: Settings) -> tuple[list[Item], list[str]]:
+def stored_items(settings: RunSettings) -> tuple[list[WorkItem], list[str]]:
     """The forms of a folder of vectors."""
     wanted = re.compile(settings.filter)
     out = []
     for path in sorted(Path(settings.replay).glob("*.npz")):
         found = vectors.read(path)[1]
-        out += [Item(m, group(v[0].subject.form), m) for m, v in found.items() if wanted.search(m)]
+        out += [WorkItem(m, group(v[0].subject.form), m) for m, v in found.items() if wanted.search(m)]
     return out, []
 
 
 # One item ------------------------------------------------------------------------------------------------------------
-def resolve(item: Item, target: Target) -> tuple[list[Subject], tuple[str, ...], cases.Wish | None]:
+def resolve(item: WorkItem, target: Target) -> tuple[list[Subject], tuple[str, ...], cases.Wish | None]:
     """Subjects, kinds of operands and wishes of an item."""
     found = subjects(parse_mnemonic(item.mnemonic, target=target))
     edge = next((e for e in EDGES if e.name == item.edge), None)
@@ -129,7 +141,7 @@ def resolve(item: Item, target: Target) -> tuple[list[Subject], tuple[str, ...],
 
 def batches(
     subject: Subject, device: str, seed: int, count: int, only: tuple[str, ...] = (), wish: cases.Wish | None = None
-) -> Iterator[cases.Batch]:
+) -> Iterator[cases.CaseBatch]:
     """`count` executions in batches of bounded size."""
     out = kernels.result(subject)
     size = 3 * cases.image_bytes(subject) + (4 * 4 * subject.form.lanes * out.count if out else 0) + 64
@@ -141,13 +153,13 @@ def batches(
         done, number = done + n, number + 1
 
 
-def check(item: Item, backend: Backend, settings: Settings) -> Row:
+def check(item: WorkItem, backend: Backend, settings: RunSettings) -> ItemResult:
     """Run an item on the GPU and on the model."""
     if item.suite:
         return check_suite(item, backend, settings)
     start = time.perf_counter()
     device, target = backend.chip.device, backend.chip.target
-    row = Row(item, "same")
+    row = ItemResult(item, "same")
     module = None
     try:
         found, only, wish = resolve(item, target)
@@ -170,10 +182,10 @@ def check(item: Item, backend: Backend, settings: Settings) -> Row:
     return replace(row, seconds=round(time.perf_counter() - start, 3))
 
 
-def check_suite(item: Item, backend: Backend, settings: Settings) -> Row:
+def check_suite(item: WorkItem, backend: Backend, settings: RunSettings) -> ItemResult:
     """Run a suite."""
     start = time.perf_counter()
-    row = Row(item, "same", subjects=1)
+    row = ItemResult(item, "same", subjects=1)
     try:
         for r in SUITES[item.suite].run(backend, settings.seed, settings.count):
             row = replace(
@@ -184,21 +196,21 @@ def check_suite(item: Item, backend: Backend, settings: Settings) -> Row:
                 row = replace(row, verdict="different", error=r.first)
     except MmulatorError as error:
         row = replace(row, verdict="error", error=str(error))
-    except Exception as error:  # as above
+    except Exception as error:  # one form must not end the suite
         row = replace(row, verdict="error", error=f"{type(error).__name__}: {error}")
     return replace(row, seconds=round(time.perf_counter() - start, 3))
 
 
-def stored_vectors(item: Item, settings: Settings, read: Any = vectors.read) -> list[Vector]:
-    """Of a form."""
+def stored_vectors(item: WorkItem, settings: RunSettings, read: Any = vectors.read) -> list[Vector]:
+    """Vectors of the item's form."""
     _, found = read(Path(settings.replay) / f"{vectors.family(parse_mnemonic(item.mnemonic))}.npz")
     return found[item.mnemonic]
 
 
-def check_vectors(item: Item, settings: Settings, stored: list[Vector] | None = None) -> Row:
-    """Replay the vectors of a form, which may have been read already."""
+def check_vectors(item: WorkItem, settings: RunSettings, stored: list[Vector] | None = None) -> ItemResult:
+    """Replay the vectors of a form. stored: the vectors, if they have been read already."""
     start = time.perf_counter()
-    row = Row(item, "same")
+    row = ItemResult(item, "same")
     device = Path(settings.replay).name
     try:
         form = parse_mnemonic(item.mnemonic)
@@ -224,7 +236,7 @@ def _close(backend: Backend, module: Any) -> None:
         pass  # the context was made anew, and the module went with the old one
 
 
-def _compare(row: Row, batch: cases.Batch, backend: Backend, module: Any, entry: str) -> Row:
+def _compare(row: ItemResult, batch: cases.CaseBatch, backend: Backend, module: Any, entry: str) -> ItemResult:
     form = batch.subject.form
     want = compare.model(batch, backend.chip.device)
     arrays, out = kernels.arguments(batch)
@@ -241,11 +253,11 @@ def _compare(row: Row, batch: cases.Batch, backend: Backend, module: Any, entry:
 
 # All of them ---------------------------------------------------------------------------------------------------------
 @dataclass
-class Outcome:
-    """Rows in the order of the items, forms that the GPU lacks, what probes saw, and where it ran."""
+class RunOutcome:
+    """Rows in the order of the items, forms that the GPU lacks, observations of probes, and the chip."""
 
     chip: Chip
-    rows: list[Row] = field(default_factory=list)
+    rows: list[ItemResult] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
     seconds: float = 0.0
@@ -259,22 +271,22 @@ class Outcome:
 _backend: Backend | None = None
 
 
-def make_backend(settings: Settings) -> Backend:
+def make_backend(settings: RunSettings) -> Backend:
     """The GPU, or the model in its place. Raises UnsupportedError where there is no GPU."""
     return Cpu(settings.machine) if settings.machine else Gpu(settings.gpu)
 
 
-def _begin(settings: Settings) -> None:
+def _begin(settings: RunSettings) -> None:
     import signal
 
     global _backend
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     os.cpu_count = lambda: 1  # there is a process for every core: threads of the model would be in the way
     _backend = None if settings.replay else make_backend(settings)
 
 
-def _observe(settings: Settings) -> list[Observation]:
-    """Every probe in a process of its own: a kernel may break what its process has of the GPU."""
+def _observe(settings: RunSettings) -> list[Observation]:
+    """Run every probe in a process of its own: a kernel may break its process's context on the GPU."""
     wanted = re.compile(settings.filter)
     numbers = [n for n, p in enumerate(PROBES) if wanted.search(f"probe {p.name}: {p.mnemonic}")]
     if settings.machine:
@@ -282,28 +294,28 @@ def _observe(settings: Settings) -> list[Observation]:
     return [_apart(_probe, settings, n) for n in numbers]
 
 
-def _probe(settings: Settings, number: int) -> Observation:
+def _probe(settings: RunSettings, number: int) -> Observation:
     return observe(PROBES[number], make_backend(settings))
 
 
-def _alone(settings: Settings, item: Item) -> Row:
+def _alone(settings: RunSettings, item: WorkItem) -> ItemResult:
     return check(item, make_backend(settings), settings)
 
 
-def _apart(function: Callable[..., Any], settings: Settings, *more: Any) -> Any:
-    """A function of the settings in a process of its own, so that this one holds no GPU."""
+def _apart(function: Callable[..., Any], settings: RunSettings, *more: Any) -> Any:
+    """Call a function of the settings in a process of its own, so that this one holds no GPU."""
     with ProcessPoolExecutor(1, get_context("spawn")) as one:
         return one.submit(function, settings, *more).result()
 
 
-def _info(settings: Settings) -> Chip:
+def _info(settings: RunSettings) -> Chip:
     if not settings.replay:
         return make_backend(settings).chip
     path = min(Path(settings.replay).glob("*.npz"))
     return Chip.of(vectors.read(path)[0]["gpu"])
 
 
-def _work(item: Item, settings: Settings, backend: Backend | None = None) -> Row:
+def _work(item: WorkItem, settings: RunSettings, backend: Backend | None = None) -> ItemResult:
     if settings.replay:
         return check_vectors(item, settings)
     backend = backend or _backend
@@ -316,16 +328,16 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-Progress = Callable[[int, int, Row | None], None]
+Progress = Callable[[int, int, ItemResult | None], None]
 
 
 def run(
-    settings: Settings, state: Path | None = None, progress: Progress = lambda done, total, row: None, client: Any = None
-) -> Outcome:
-    """The whole suite, or what the filter leaves of it. state: a file of rows to go on from and to append to. client: of a Dask
-    cluster, on which forms are checked instead of here; no GPU is asked then.
+    settings: RunSettings, state: Path | None = None, progress: Progress = lambda done, total, row: None, client: Any = None
+) -> RunOutcome:
+    """Run the suite, or what the filter leaves of it. A keyboard interrupt gives the outcome so far, with `complete` False.
 
-    A keyboard interrupt gives the outcome so far, with `complete` False.
+    state: a file of rows to go on from and to append to.
+    client: of a Dask cluster, on which forms are checked instead of here; no GPU is asked then.
     """
     start = time.perf_counter()
     workers = settings.processes or cores()
@@ -336,7 +348,7 @@ def run(
     todo, missing = stored_items(settings) if settings.replay else items(info, settings)
     # what was captured before an interruption is not in the state: then all of it runs again
     done = read_state(state, settings, info) if state and not settings.capture else {}
-    outcome = Outcome(info, missing=missing)
+    outcome = RunOutcome(info, missing=missing)
     rest = [i for i in todo if i.name not in done]
     write = _Writer(state, settings, info, fresh=not done)
     results = dict(done)
@@ -356,7 +368,7 @@ def run(
     return outcome
 
 
-def _rows(rest: list[Item], settings: Settings, workers: int) -> Iterator[Row]:
+def _rows(rest: list[WorkItem], settings: RunSettings, workers: int) -> Iterator[ItemResult]:
     if workers == 1 or len(rest) < 3:
         backend = None if settings.replay else make_backend(settings)
         for item in rest:
@@ -366,7 +378,7 @@ def _rows(rest: list[Item], settings: Settings, workers: int) -> Iterator[Row]:
     order = sorted(rest, key=lambda i: -_size(i.mnemonic))
     pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_begin, initargs=(settings,))
     try:
-        waiting: set[Future[Row]] = set()
+        waiting: set[Future[ItemResult]] = set()
         queue = iter(order)
         for item in queue:
             waiting.add(pool.submit(_work, item, settings))
@@ -381,8 +393,8 @@ def _rows(rest: list[Item], settings: Settings, workers: int) -> Iterator[Row]:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _rows_there(rest: list[Item], settings: Settings, client: Any) -> Iterator[Row]:
-    """On the workers of a Dask cluster, which are sent the vectors."""
+def _rows_there(rest: list[WorkItem], settings: RunSettings, client: Any) -> Iterator[ItemResult]:
+    """Rows of the items, checked on the workers of a Dask cluster, which are sent the vectors."""
     order = sorted(rest, key=lambda i: -_size(i.mnemonic))
     read = cache(vectors.read)
     given = [(i, stored_vectors(i, settings, read) if settings.replay else None) for i in order]
@@ -391,7 +403,7 @@ def _rows_there(rest: list[Item], settings: Settings, client: Any) -> Iterator[R
         yield from (row for _, row in results)
 
 
-def _check_there(settings: Settings, key: str, item: Item, stored: list[Vector] | None) -> Row:
+def _check_there(settings: RunSettings, key: str, item: WorkItem, stored: list[Vector] | None) -> ItemResult:
     return check_vectors(item, settings, stored) if settings.replay else check(item, make_backend(settings), settings)
 
 
@@ -402,23 +414,23 @@ def _size(mnemonic: str) -> int:
 
 # State ---------------------------------------------------------------------------------------------------------------
 class _Writer:
-    def __init__(self, path: Path | None, settings: Settings, info: Chip, fresh: bool) -> None:
+    def __init__(self, path: Path | None, settings: RunSettings, info: Chip, fresh: bool) -> None:
         self.path = path
         if path is not None and fresh:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps({"run": settings.key, "gpu": info.as_dict()}) + "\n")
 
-    def __call__(self, row: Row) -> None:
+    def __call__(self, row: ItemResult) -> None:
         if self.path is not None:
             with self.path.open("a") as file:
                 file.write(json.dumps(row.as_dict()) + "\n")
 
 
-def read_state(path: Path, settings: Settings, info: Chip) -> dict[str, Row]:
-    """Rows by item name; empty if the file belongs to another run (or is new). A line cut short is left out."""
+def read_state(path: Path, settings: RunSettings, info: Chip) -> dict[str, ItemResult]:
+    """Rows by item name; empty for a new file, or for one of another run. A line cut short is left out."""
     if not path.exists():
         return {}
-    rows: dict[str, Row] = {}
+    rows: dict[str, ItemResult] = {}
     for number, line in enumerate(path.read_text().splitlines()):
         try:
             data = json.loads(line)
@@ -428,6 +440,6 @@ def read_state(path: Path, settings: Settings, info: Chip) -> dict[str, Row]:
             if data.get("run") != settings.key or data.get("gpu") != info.as_dict():
                 return {}
             continue
-        row = Row.of(data)
+        row = ItemResult.of(data)
         rows[row.item.name] = row
     return rows

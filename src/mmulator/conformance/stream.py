@@ -15,7 +15,7 @@ U32 = NDArray[np.uint32]
 Int = NDArray[np.int32]
 
 
-class Stream:
+class RandomStream:
     """Draws from Philox4x64, keyed by the parts of a name (texts and integers)."""
 
     def __init__(self, *name: object) -> None:
@@ -56,5 +56,5 @@ class Stream:
         return table[self.below(len(table), *shape)]
 
     def pick(self, values: Any) -> Any:
-        """One of a sequence of anything."""
+        """One element of a sequence."""
         return values[int(self.below(len(values), 1)[0])]

@@ -1,11 +1,11 @@
-"""What is compared: a form together with everything that its text fixes (where A lies, immediates), one `Subject` each."""
+"""Subjects: a form together with everything that its text fixes (where A lies, immediates)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from mmulator.conformance.values import Problem
+from mmulator.conformance.values import MatrixProblem
 from mmulator.errors import MmulatorError
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
@@ -29,7 +29,7 @@ class Subject:
 
     @cached_property
     def name(self) -> str:
-        """The mnemonic, and what distinguishes the subject from others of the form."""
+        """The mnemonic, and what tells the subject from others of the form."""
         parts = [self.form.mnemonic]
         if self.form.family == "wgmma":
             parts.append("a" if self.a_in_registers else "a-desc")
@@ -71,7 +71,7 @@ def group(form: Form) -> str:
 
 
 def _signs(form: Form, number: int) -> list[dict[str, int]]:
-    """Signs and transposes: every pair of values of any two of them comes up; which goes with which turns with n."""
+    """Choices of signs and transposes, so that every pair of values of any two of them comes up. number: rotates the choices."""
     keys = [s.key for s in form.signatures[number] if s.key.startswith(("imm_scale", "imm_trans"))]
     rows = ((0, 0, 0, 0), (1, 0, 1, 1), (0, 1, 1, 0), (1, 1, 0, 1))
     turn = form.n // 8 % 2
@@ -107,7 +107,9 @@ def subjects(form: Form) -> list[Subject]:
 
 
 def forms(target: Target, newest: tuple[int, int] = PTX_VERSIONS[-1]) -> tuple[list[Form], list[Form]]:
-    """The forms that a target has and can be compared, and those it lacks. newest: the newest .version that the driver reads."""
+    """(forms that a target has and that can be compared, forms that it lacks). newest: the newest .version that the driver
+    reads.
+    """
     there: list[Form] = []
     missing: list[Form] = []
     for form in matrix_forms():
@@ -118,8 +120,8 @@ def forms(target: Target, newest: tuple[int, int] = PTX_VERSIONS[-1]) -> tuple[l
     return there, missing
 
 
-def problem(form: Form, device: str) -> Problem:
-    """What a multiplication multiplies and how the device adds; defaults where the arithmetic is not known."""
+def problem(form: Form, device: str) -> MatrixProblem:
+    """Shapes, types and arithmetic of a multiplication; defaults where the arithmetic is not known."""
     p: Any = None
     try:
         p = profile_for(dot_key(form), device)
@@ -129,11 +131,11 @@ def problem(form: Form, device: str) -> Problem:
     shape = (form.m, form.n, form.k, columns)
     types = (form.atype, form.btype, form.ctype or form.dtype, form.dtype)
     if form.atype.name == "f64":
-        return Problem(*shape, *types, fraction=53, floor=-1074, keep=52)
+        return MatrixProblem(*shape, *types, fraction=53, floor=-1074, keep=52)
     if p is None or not p.fraction:
-        return Problem(*shape, *types)
+        return MatrixProblem(*shape, *types)
     keep = F16.mantissa if form.dtype.name == "f16" else p.keep
-    return Problem(*shape, *types, fraction=p.fraction, floor=p.floor, keep=keep)
+    return MatrixProblem(*shape, *types, fraction=p.fraction, floor=p.floor, keep=keep)
 
 
 def chunks(form: Form) -> int:

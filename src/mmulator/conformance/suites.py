@@ -1,4 +1,4 @@
-"""What is compared besides instructions one by one: sequences of them, each kind a suite that makes its own cases and kernels."""
+"""Suites: sequences of instructions that are compared as a whole. Each kind makes its own cases and kernels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ BATCH = 2000  # programs of a launch
 
 @dataclass(frozen=True)
 class Compared:
-    """A launch. cases: what it ran. executions: of instructions. words: compared; wrong: of those; first: in words."""
+    """The comparison of one launch.
+
+    cases: cases that ran.
+    executions: of instructions.
+    words: words compared.
+    wrong: how many of them differ.
+    first: the first difference in words.
+    """
 
     cases: int
     executions: int
@@ -26,7 +33,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Suite:
-    """arch: the first target that has it. run: launches of `count` cases from a seed, on a backend."""
+    """A suite. arch: the first target that has it. run: function (backend, seed, count) that runs `count` cases."""
 
     name: str
     group: str
@@ -38,7 +45,7 @@ class Suite:
 
 
 def mbarrier_sequences(backend: Backend, seed: int, count: int, lanes: float) -> Iterator[Compared]:
-    """lanes: how many of the operations are of several lanes."""
+    """Compare sequences of mbarrier operations. lanes: how many of the operations are executed by several lanes."""
     module = backend.load(mbarriers.kernel(str(backend.chip.target)))
     try:
         for first in range(0, count, BATCH):
@@ -55,7 +62,7 @@ Batches = Iterator[tuple[int, tuple[int, int, str]]]  # cases of a launch; bytes
 def copies(
     backend: Backend, seed: int, count: int, run: Callable[[Backend, str, int, int], Batches], what: str
 ) -> Iterator[Compared]:
-    """Copies of a kind, of which each is an execution."""
+    """Compare copies of a kind, each of which is an execution."""
     for cases, (bytes, wrong, said) in run(backend, what, seed, count):
         yield Compared(cases, cases, bytes, wrong, said)
 

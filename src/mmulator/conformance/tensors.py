@@ -1,7 +1,7 @@
-"""Copies and reductions of tensors from a seed: a map, a place and data each, a kernel that makes them on any backend.
+"""Copies and reductions of tensors from a seed: a map, a place and data each, and a kernel that runs them on any backend.
 
 A block makes one copy: it fills its shared memory, copies or combines a box, and leaves the shared memory (of a load) or its
-region of global memory (of the others) behind. Maps are legal, and lie in global memory; so do the places where boxes begin.
+region of global memory (of the others) behind. Maps are legal, and lie in global memory, as do coordinates.
 """
 
 from __future__ import annotations
@@ -44,7 +44,12 @@ _EDGES: dict[int, tuple[int, ...]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """fields: with the address counted from the block's region. box: byte of shared memory that it begins at."""
+    """One copy.
+
+    fields: of the map, with the address counted from the block's region.
+    coordinates, offsets: of the box.
+    box: byte of shared memory at which the box begins.
+    """
 
     fields: Encoded
     coordinates: tuple[int, ...]
@@ -62,12 +67,12 @@ class Case:
 
 # cases --------------------------------------------------------------------------------------------------------------
 def types(op: str) -> list[TensorType]:
-    """Types of elements of a copy, or of a reduction, that all chips with tensor maps have."""
+    """Element types of a copy, or of a reduction, that all chips with tensor maps have."""
     return [t for t in TYPES if t.elements == 1 and (op in ("load", "store") or t.name in REDUCED[op])]
 
 
 def case(chance: random.Random, op: str, mode: str, rank: int) -> Case:
-    """A legal one, inside, across or outside of the tensor's edges."""
+    """A random legal copy, inside, across or outside of the tensor's edges."""
     while True:
         m = _map(chance, chance.choice(types(op)), mode, rank)
         unit = m.slice or m.type.memory
@@ -109,7 +114,7 @@ def _map(chance: random.Random, kind: TensorType, mode: str, rank: int) -> Encod
 
 
 def _where(chance: random.Random, m: Encoded, load: bool) -> tuple[int, ...]:
-    """Of the box's first element: inside, across an edge, beyond one."""
+    """Coordinates of the box's first element: inside, across an edge, or beyond one."""
     style = chance.choice(("inside", "edge", "any", "any"))
     boxes = m.box or (m.channels, *(3 for _ in m.sizes[1:]))
     out = []
@@ -128,7 +133,7 @@ def _where(chance: random.Random, m: Encoded, load: bool) -> tuple[int, ...]:
 
 
 def values(chance: np.random.Generator, kind: TensorType, size: int) -> Array:
-    """Bytes of elements of a type: any bits, and one in four of the edges."""
+    """Random bytes of elements of a type: any bits, and one element in four an edge value."""
     raw = chance.integers(0, 256, size, np.uint8)
     if kind.memory in _EDGES:
         elements = raw.view(f"u{kind.memory}")
@@ -140,8 +145,10 @@ def values(chance: np.random.Generator, kind: TensorType, size: int) -> Array:
 
 # the kernel ---------------------------------------------------------------------------------------------------------
 def kernel(target: str, op: str, mode: str, rank: int) -> str:
-    """Parameters: maps (128 bytes a block), places (16 words: coordinates, offsets, box, bytes), data for the shared memory and
-    room for what comes out of a load (WINDOW bytes a block)."""
+    """PTX of a kernel. Parameters: maps (128 bytes a block), places (16 words: coordinates, offsets, box, bytes), data for the
+    shared
+    memory and room for what a load brings (WINDOW bytes a block).
+    """
     at = f"[map, {{{', '.join(f'c{n}' for n in range(rank))}}}]"
     offsets = f", {{{', '.join(f'h{n}' for n in range(rank - 2))}}}" if mode == "im2col" else ""
     if op == "load":
@@ -195,8 +202,8 @@ ret;
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Copies of one kind, a block each. tensors: a region each; window: shared memory before."""
+class TensorBatch:
+    """Copies of one kind, a block each. tensors: a region each. window: shared memory before."""
 
     op: str
     mode: str
@@ -210,15 +217,15 @@ class Batch:
         return f"tensor {self.op} {self.mode} {self.rank}d"
 
 
-def batch(seed: int, op: str, mode: str, rank: int, count: int) -> Batch:
+def batch(seed: int, op: str, mode: str, rank: int, count: int) -> TensorBatch:
     chance, numbers = random.Random(f"{seed} {op} {mode} {rank}"), np.random.default_rng([seed, len(op), len(mode), rank])
     cases = tuple(case(chance, op, mode, rank) for _ in range(count))
     tensors = np.concatenate([values(numbers, c.fields.type, REGION) for c in cases])
     window = np.concatenate([values(numbers, c.fields.type, WINDOW) for c in cases])
-    return Batch(op, mode, rank, cases, tensors, window)
+    return TensorBatch(op, mode, rank, cases, tensors, window)
 
 
-def run(backend: Backend, b: Batch) -> tuple[Array, Array]:
+def run(backend: Backend, b: TensorBatch) -> tuple[Array, Array]:
     """(tensors, shared memory) afterwards, on a backend."""
     count = len(b.cases)
     tensors, out = b.tensors.copy(), np.zeros(count * WINDOW, np.uint8)
@@ -256,7 +263,7 @@ def kinds(what: str) -> Iterator[tuple[str, str, int]]:
             yield op, mode, rank
 
 
-def differences(b: Batch, got: tuple[Array, Array], want: tuple[Array, Array]) -> tuple[int, int, str]:
+def differences(b: TensorBatch, got: tuple[Array, Array], want: tuple[Array, Array]) -> tuple[int, int, str]:
     """(bytes compared, those that differ, the first case with one in words)."""
     compared = wrong = 0
     said = ""
@@ -270,7 +277,7 @@ def differences(b: Batch, got: tuple[Array, Array], want: tuple[Array, Array]) -
     return compared, wrong, said
 
 
-def model(b: Batch, device: str) -> tuple[Array, Array]:
+def model(b: TensorBatch, device: str) -> tuple[Array, Array]:
     """The bytes of the tensors and of shared memory that the cases leave when the CPU runs them."""
     from mmulator.host.cpu import Cpu
 
@@ -278,7 +285,7 @@ def model(b: Batch, device: str) -> tuple[Array, Array]:
 
 
 def compared(backend: Backend, what: str, seed: int, count: int) -> Iterator[tuple[int, Any]]:
-    """(cases, differences) of the batches of a suite: as many of each kernel, `count` in all."""
+    """(cases, differences) of the batches of a suite: the same number of every kernel, `count` in all."""
     every = list(kinds(what))
     each = max(1, count // len(every))
     for op, mode, rank in every:

@@ -1,6 +1,6 @@
 """Operands that are hard to get right: raw elements of A, B and C for each kind of difficulty.
 
-A `Problem` says what is multiplied and how the device adds (F, floor), so that terms can be put on the edges of its
+A `MatrixProblem` says what is multiplied and how the device adds (F, floor), so that terms can be put on the edges of its
 truncation. `operands(stream, kind, problem, count)` gives a [count, M, columns of A], b [count, K, N], c [count, M, N].
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.conformance.stream import Int, Stream
+from mmulator.conformance.stream import Int, RandomStream
 from mmulator.isa.types import ElementType
 from mmulator.numerics.formats import container
 
@@ -23,11 +23,13 @@ Three = tuple[Array, Array, Array]
 
 
 @dataclass(frozen=True)
-class Problem:
+class MatrixProblem:
     """Shapes, types, and the arithmetic whose edges are wanted.
 
-    columns: of A as stored (K / 2 when sparse). fraction: F of the profile; floor: its least exponent; keep: mantissa
-    bits of a result.
+    columns: of A as stored (K / 2 when sparse).
+    fraction: F of the profile.
+    floor: least exponent of the alignment.
+    keep: mantissa bits of a result.
     """
 
     m: int
@@ -52,14 +54,16 @@ def _word(t: ElementType) -> Any:
     return np.uint64 if t.bits == 64 else np.uint32
 
 
-def _raw(s: Stream, t: ElementType, *shape: int) -> Array:
+def _raw(s: RandomStream, t: ElementType, *shape: int) -> Array:
     return s.doubles(*shape) if t.bits == 64 else s.words(*shape)
 
 
 def number(t: ElementType, sign: Array, exponent: Array, fraction: Array) -> Array:
     """Raw elements (-1)**sign * 1.fraction * 2**exponent; below the normal numbers as subnormals, above as the largest.
 
-    sign: words whose lowest bit counts. exponent: int32. fraction: words whose low mantissa bits count.
+    sign: words whose lowest bit counts.
+    exponent: int32.
+    fraction: words whose low mantissa bits count.
     """
     word, width = _word(t), _width(t)
     top = (1 << t.exponent) - (2 if t.nan == "ieee" else 1)
@@ -73,23 +77,23 @@ def number(t: ElementType, sign: Array, exponent: Array, fraction: Array) -> Arr
     return (bits | (sign.astype(word) & word(1)) << word(t.bits - 1)).astype(container(t))
 
 
-def _spread(s: Stream, t: ElementType, low: int, high: int, *shape: int) -> Array:
+def _spread(s: RandomStream, t: ElementType, low: int, high: int, *shape: int) -> Array:
     """Random signs and fractions, exponents from low to high."""
     raw = _raw(s, t, *shape)
     return number(t, raw >> raw.dtype.type(t.bits - 1 if t.bits >= 32 else 31), s.between(low, high, *shape), raw)
 
 
-def _zeroed(s: Stream, p: float, x: Array, t: ElementType) -> Array:
-    """A part p of the elements set to zero, with the signs they have."""
+def _zeroed(s: RandomStream, p: float, x: Array, t: ElementType) -> Array:
+    """Elements of which the part p is set to zero, with the signs they had."""
     sign = x & x.dtype.type(1 << (t.bits - 1))
     return np.where(s.chance(p, *x.shape), sign, x)
 
 
-def _shapes(p: Problem, count: int) -> tuple[tuple[int, int, int], tuple[int, int, int], tuple[int, int, int]]:
+def _shapes(p: MatrixProblem, count: int) -> tuple[tuple[int, int, int], tuple[int, int, int], tuple[int, int, int]]:
     return (count, p.m, p.columns), (count, p.k, p.n), (count, p.m, p.n)
 
 
-def _top(p: Problem) -> int:
+def _top(p: MatrixProblem) -> int:
     """An exponent that a product may have without overflowing the result."""
     return 8 if p.dtype.name == "f16" else 20
 
@@ -99,14 +103,16 @@ def _range(t: ElementType) -> tuple[int, int]:
     return t.emin - t.mantissa, (1 << t.exponent) - (2 if t.nan == "ieee" else 1) - t.bias
 
 
-def _each(s: Stream, p: Problem, count: int, low: Callable[[ElementType], int], high: Callable[[ElementType], int]) -> Three:
+def _each(
+    s: RandomStream, p: MatrixProblem, count: int, low: Callable[[ElementType], int], high: Callable[[ElementType], int]
+) -> Three:
     a, b, c = (
         _spread(s, t, low(t), high(t), *shape) for t, shape in zip((p.atype, p.btype, p.ctype), _shapes(p, count))
     )
     return a, b, c
 
 
-def bits(s: Stream, p: Problem, count: int) -> Three:
+def bits(s: RandomStream, p: MatrixProblem, count: int) -> Three:
     """Random bits: everything that can be written, Inf and NaN with it."""
     a, b, c = (
         _raw(s, t, *shape).astype(container(t)) & container(t).type((1 << t.bits) - 1)
@@ -115,18 +121,18 @@ def bits(s: Stream, p: Problem, count: int) -> Three:
     return a, b, c
 
 
-def near(s: Stream, p: Problem, count: int) -> Three:
+def near(s: RandomStream, p: MatrixProblem, count: int) -> Three:
     """Near one: full precision, little alignment."""
     return _each(s, p, count, lambda t: -2, lambda t: 2)
 
 
-def wide(s: Stream, p: Problem, count: int) -> Three:
+def wide(s: RandomStream, p: MatrixProblem, count: int) -> Three:
     """Every exponent, from subnormals up; the sum seldom overflows."""
     top = _range(p.dtype)[1] // 2 - 3
     return _each(s, p, count, lambda t: _range(t)[0], lambda t: min(_range(t)[1], top))
 
 
-def powers(s: Stream, p: Problem, count: int) -> Three:
+def powers(s: RandomStream, p: MatrixProblem, count: int) -> Three:
     """Powers of two and zeros: sums that cancel exactly."""
     parts = []
     for t, shape in zip((p.atype, p.btype, p.ctype), _shapes(p, count)):
@@ -135,7 +141,7 @@ def powers(s: Stream, p: Problem, count: int) -> Three:
     return parts[0], parts[1], parts[2]
 
 
-def subnormal(s: Stream, p: Problem, count: int) -> Three:
+def subnormal(s: RandomStream, p: MatrixProblem, count: int) -> Three:
     """Mostly subnormal operands, and results that are."""
     a, b, c = _each(s, p, count, lambda t: _range(t)[0], lambda t: t.emin)
     large = s.chance(0.3, *b.shape)
@@ -143,7 +149,7 @@ def subnormal(s: Stream, p: Problem, count: int) -> Three:
     return a, np.where(large, _spread(s, p.btype, 0, lift, *b.shape), b), c
 
 
-def overflow(s: Stream, p: Problem, count: int) -> Three:
+def overflow(s: RandomStream, p: MatrixProblem, count: int) -> Three:
     """Products and C near the largest result."""
     top = _range(p.dtype)[1]
     share = min(_range(p.atype)[1], top - top // 2)
@@ -157,7 +163,7 @@ def overflow(s: Stream, p: Problem, count: int) -> Three:
     )
 
 
-def special(s: Stream, p: Problem, count: int) -> Three:
+def special(s: RandomStream, p: MatrixProblem, count: int) -> Three:
     """Inf, NaN of any payload and zeros sprinkled among ordinary numbers."""
     parts = []
     for t, x, p_each in zip((p.atype, p.btype, p.ctype), near(s, p, count), (0.4 / p.columns, 0.4 / p.columns, 0.2)):
@@ -170,7 +176,7 @@ def special(s: Stream, p: Problem, count: int) -> Three:
     return parts[0], parts[1], parts[2]
 
 
-def nans(s: Stream, p: Problem, count: int) -> Three:
+def nans(s: RandomStream, p: MatrixProblem, count: int) -> Three:
     """NaN of every payload and sign, quiet and signalling, in most products: which one survives."""
     parts = []
     for t, x, p_each in zip((p.atype, p.btype, p.ctype), near(s, p, count), (0.6 / p.columns, 0.6 / p.columns, 0.3)):
@@ -181,13 +187,13 @@ def nans(s: Stream, p: Problem, count: int) -> Three:
     return parts[0], parts[1], parts[2]
 
 
-def zeros(s: Stream, p: Problem, count: int) -> Three:
+def zeros(s: RandomStream, p: MatrixProblem, count: int) -> Three:
     """Signed zeros, a few numbers among them."""
     a, b, c = near(s, p, count)
     return _zeroed(s, 0.85, a, p.atype), _zeroed(s, 0.5, b, p.btype), _zeroed(s, 0.9, c, p.ctype)
 
 
-def full(s: Stream, p: Problem, count: int) -> Three:
+def full(s: RandomStream, p: MatrixProblem, count: int) -> Three:
     """All mantissa bits set and one sign to a row: carries through the whole sum."""
     parts = []
     for t, shape in zip((p.atype, p.btype, p.ctype), _shapes(p, count)):
@@ -197,7 +203,7 @@ def full(s: Stream, p: Problem, count: int) -> Three:
     return parts[0], parts[1], parts[2]
 
 
-def _dropped(s: Stream, p: Problem, count: int, drops: Int, plain: float, c_shift: tuple[int, int]) -> Three:
+def _dropped(s: RandomStream, p: MatrixProblem, count: int, drops: Int, plain: float, c_shift: tuple[int, int]) -> Three:
     """Products whose exponents lie `drops` below a top, per position of k: split between A and B as their ranges allow.
 
     drops: [count, columns]. plain: part of the elements that are powers of two.
@@ -229,7 +235,7 @@ def _dropped(s: Stream, p: Problem, count: int, drops: Int, plain: float, c_shif
     return parts[0], parts[1], _zeroed(s, 0.15, parts[2], p.ctype)
 
 
-def align(s: Stream, p: Problem, count: int) -> Three:
+def align(s: RandomStream, p: MatrixProblem, count: int) -> Three:
     """Terms around F bits below the largest: what truncation keeps and what it drops, C among them."""
     f = p.fraction
     edge = s.choice([0, 0, f - 2, f - 1, f, f + 1, f + 2], count, p.columns)
@@ -237,7 +243,7 @@ def align(s: Stream, p: Problem, count: int) -> Three:
     return _dropped(s, p, count, drops, 0.2, (-f - 2, 2))
 
 
-def ties(s: Stream, p: Problem, count: int) -> Three:
+def ties(s: RandomStream, p: MatrixProblem, count: int) -> Three:
     """Terms at half a unit of the result's last place, and a little more or less."""
     keep = min(p.keep, p.dtype.mantissa)
     edge = [0, keep - 1, keep, keep + 1, keep + 1, keep + 1, keep + 2, keep + 3, p.fraction, p.fraction + 1]
@@ -245,7 +251,7 @@ def ties(s: Stream, p: Problem, count: int) -> Three:
     return _dropped(s, p, count, drops, 0.85, (-1, 1))
 
 
-def cancel(s: Stream, p: Problem, count: int) -> Three:
+def cancel(s: RandomStream, p: MatrixProblem, count: int) -> Three:
     """Pairs of products that cancel, exactly or but for the last bit; or C and the first product do."""
     a, b, c = near(s, p, count)
     sign = a.dtype.type(1 << (p.atype.bits - 1))
@@ -274,10 +280,11 @@ def _as_f32(t: ElementType, raw: Array) -> NDArray[np.float32]:
     return from_raw(t, raw).astype(np.float32)
 
 
-def floor(s: Stream, p: Problem, count: int) -> Three:
+def floor(s: RandomStream, p: MatrixProblem, count: int) -> Three:
     """Sums whose largest term is near the least exponent of alignment, with terms at the last bit that this leaves.
 
-    Most C are zero, since others are larger than that exponent."""
+    Most C are zero, since others are larger than that exponent.
+    """
     sa, sb, sc = _shapes(p, count)
     group = 1 if p.columns == p.k else 4 if p.atype.bits == 4 else 2
     edge = p.floor - p.fraction + s.between(-3, 2, count, p.columns)
@@ -312,7 +319,7 @@ def _stored(t: ElementType, values: Array) -> Array:
     return (values.astype(np.int64) & ((1 << t.bits) - 1)).astype(container(t))
 
 
-def _int_c(s: Stream, p: Problem, count: int, base: tuple[int, ...], reach: int) -> Array:
+def _int_c(s: RandomStream, p: MatrixProblem, count: int, base: tuple[int, ...], reach: int) -> Array:
     """C near some numbers: up to `reach` away."""
     shape = (count, p.m, p.n)
     away = s.words(*shape).astype(np.int64) % (2 * reach + 1) - reach
@@ -323,7 +330,7 @@ def _int_c(s: Stream, p: Problem, count: int, base: tuple[int, ...], reach: int)
 _EDGES = (-(1 << 31), (1 << 31) - 1)
 
 
-def extremes(s: Stream, p: Problem, count: int) -> Three:
+def extremes(s: RandomStream, p: MatrixProblem, count: int) -> Three:
     """Least and largest elements, one, zero and minus one; C at the ends of its range."""
     parts = []
     for t, shape in zip((p.atype, p.btype), _shapes(p, count)):
@@ -332,14 +339,14 @@ def extremes(s: Stream, p: Problem, count: int) -> Three:
     return parts[0], parts[1], _int_c(s, p, count, (*_EDGES, 0), 3)
 
 
-def saturate(s: Stream, p: Problem, count: int) -> Three:
+def saturate(s: RandomStream, p: MatrixProblem, count: int) -> Three:
     """C so near an end of its range that the products decide whether the sum passes it."""
     a, b, _ = bits(s, p, count)
     product = max(map(abs, _limits(p.atype))) * max(map(abs, _limits(p.btype)))
     return a, b, _int_c(s, p, count, _EDGES, max(4, math.isqrt(p.columns) * product // 3))
 
 
-def largest(s: Stream, p: Problem, count: int) -> Three:
+def largest(s: RandomStream, p: MatrixProblem, count: int) -> Three:
     """Every product at an extreme of one sign in a row: the largest sums there are."""
     sa, sb, _ = _shapes(p, count)
     rows = s.choice(_limits(p.atype), count, p.m, 1)
@@ -348,20 +355,20 @@ def largest(s: Stream, p: Problem, count: int) -> Three:
     return _stored(p.atype, a), _stored(p.btype, b), _int_c(s, p, count, (*_EDGES, 0), 1 << 20)
 
 
-FLOATS: dict[str, Callable[[Stream, Problem, int], Three]] = {
+FLOATS: dict[str, Callable[[RandomStream, MatrixProblem, int], Three]] = {
     f.__name__: f
     for f in (bits, near, wide, powers, subnormal, overflow, special, nans, zeros, full, align, ties, cancel, floor)
 }
-INTEGERS: dict[str, Callable[[Stream, Problem, int], Three]] = {
+INTEGERS: dict[str, Callable[[RandomStream, MatrixProblem, int], Three]] = {
     f.__name__: f for f in (bits, extremes, saturate, largest)
 }
 
 
-def kinds(p: Problem) -> tuple[str, ...]:
-    """Names of the kinds of operands that there are for a problem."""
+def kinds(p: MatrixProblem) -> tuple[str, ...]:
+    """Names of the kinds of operands for a problem."""
     return tuple(FLOATS if p.atype.is_float else INTEGERS)
 
 
-def operands(s: Stream, kind: str, p: Problem, count: int) -> Three:
+def operands(s: RandomStream, kind: str, p: MatrixProblem, count: int) -> Three:
     """Raw elements in their containers: a [count, M, columns], b [count, K, N], c [count, M, N]."""
     return (FLOATS if p.atype.is_float else INTEGERS)[kind](s, p, count)

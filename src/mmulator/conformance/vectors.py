@@ -1,8 +1,8 @@
-"""What a GPU answered, kept in files: vectors/DEVICE/FAMILY.npz, and the run that they came with in report.json.
+"""A GPU's answers in files: vectors/DEVICE/FAMILY.npz, and the run that they came with in report.json.
 
-Operands are not stored: they follow from a seed (stream.py), and a digest says whether they still do. Of the results
-there are all words up to a limit, or as many drawn at random, and a digest of every execution. So a file is small, any
-wrong word is noticed, and most are located.
+Operands are not stored: they follow from a seed (stream.py), and a digest says whether they still do. Of the results there are
+all words up to a limit, or as many drawn at random, and a digest of every execution. So a file is small, any wrong word is
+noticed, and most are located.
 
 Arrays of a file: `index` (JSON as bytes: format, provenance, one entry a subject), `inputs` (a digest a subject),
 `digests` (one an execution), `words` (uint32, subject after subject).
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.conformance import cases, compare, kernels
-from mmulator.conformance.stream import Stream
+from mmulator.conformance.stream import RandomStream
 from mmulator.conformance.subjects import Subject, subjects
 from mmulator.errors import MmulatorError
 from mmulator.host.backend import Backend
@@ -38,7 +38,7 @@ _EVERY_N = (8, 64, 256)  # of wgmma, with every sign, transpose and selector; ot
 
 @dataclass(frozen=True)
 class Vector:
-    """What a GPU answered for one subject. kinds: of operands, one execution each."""
+    """A GPU's answer for one subject. kinds: of operands, one execution each."""
 
     subject: Subject
     kinds: tuple[str, ...]
@@ -53,7 +53,9 @@ def family(form: Form) -> str:
 
 
 def of_form(form: Form, device: str) -> Iterator[tuple[Subject, tuple[str, ...]]]:
-    """The plan for one form: large wgmma take turns at the kinds of operands, signs, transposes and selectors."""
+    """The plan for one form. The executions of a large wgmma take turns at the kinds of operands, signs, transposes and
+    selectors.
+    """
     kinds = cases.kinds_of(form, device)
     found = subjects(form)
     turn = form.n // 8
@@ -67,7 +69,7 @@ def of_form(form: Form, device: str) -> Iterator[tuple[Subject, tuple[str, ...]]
         yield subject, tuple(k for k in kinds if k in some)
 
 
-def batch_of(subject: Subject, kinds: tuple[str, ...], device: str) -> cases.Batch:
+def batch_of(subject: Subject, kinds: tuple[str, ...], device: str) -> cases.CaseBatch:
     """The operands of a vector."""
     return cases.build(subject, device, SEED, len(kinds), only=kinds)
 
@@ -76,8 +78,8 @@ def _digest(data: Array) -> int:
     return int.from_bytes(hashlib.blake2b(np.ascontiguousarray(data).tobytes(), digest_size=8).digest(), "little")
 
 
-def inputs_digest(batch: cases.Batch) -> int:
-    """Of everything that the kernel is given."""
+def inputs_digest(batch: cases.CaseBatch) -> int:
+    """Digest of everything that the kernel is given."""
     whole = hashlib.blake2b(digest_size=8)
     out = kernels.result(batch.subject)
     arrays, d = kernels.arguments(batch)
@@ -94,14 +96,14 @@ def _kept(subject: Subject, words: int) -> NDArray[np.int64]:
         limit = _KEPT["mma"]
     if words <= limit:
         return np.arange(words)
-    return np.sort(Stream("kept", subject.name).words(limit).astype(np.int64) % words)
+    return np.sort(RandomStream("kept", subject.name).words(limit).astype(np.int64) % words)
 
 
 def _flat(results: Array) -> NDArray[np.uint32]:
     return np.ascontiguousarray(results).reshape(-1).view("<u4")
 
 
-def vector(batch: cases.Batch, kinds: tuple[str, ...], inputs: int, results: Array) -> Vector:
+def vector(batch: cases.CaseBatch, kinds: tuple[str, ...], inputs: int, results: Array) -> Vector:
     """A vector from the results of a batch."""
     flat = _flat(results)
     digests = np.array([_digest(x) for x in results], np.uint64)
@@ -160,7 +162,7 @@ def _entry(v: Vector, kinds: int) -> list[Any]:
 
 @lru_cache(maxsize=8)
 def read(path: Path) -> tuple[dict[str, Any], dict[str, list[Vector]]]:
-    """Provenance, and the vectors by mnemonic. Raises MmulatorError for a file that is none of ours, or too new."""
+    """(provenance, vectors by mnemonic) of a file. Raises MmulatorError for a file of another kind, or of a newer version."""
     from mmulator.isa.names.mnemonic import parse_mnemonic
 
     try:
@@ -200,7 +202,9 @@ def files(folder: Path) -> dict[str, list[Path]]:
 
 
 def default_folder() -> Path:
-    """vectors/ of the repository that this package lies in, or of the folder we are in. Raises MmulatorError without."""
+    """The folder vectors/ of the repository that this package lies in, or of the working directory. Raises MmulatorError if
+    there is none.
+    """
     for folder in (Path(__file__).parents[3] / "vectors", Path("vectors")):
         if next(folder.glob("sm_*/*.npz"), None) is not None:
             return folder
@@ -211,7 +215,7 @@ def default_folder() -> Path:
 
 
 def extent(folder: Path) -> tuple[int, int, int]:
-    """What a folder of vectors covers: executions, result words of them, and words that are stored in full."""
+    """(executions, words of their results, words that are stored in full) of a folder of vectors."""
     executions = words = stored = 0
     for device, paths in files(folder).items():
         for v in (v for path in paths for members in read(path)[1].values() for v in members):
@@ -228,7 +232,7 @@ def extent(folder: Path) -> tuple[int, int, int]:
 # Replay --------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Replay:
-    """Of one vector: executions, words that the digests cover, how many executions differ, and the first difference."""
+    """A compared vector: executions, words that the digests cover, how many executions differ, the first difference."""
 
     executions: int
     words: int

@@ -1,1 +1,1 @@
-"""What is said of a launch: why it ended, what its instruments saw."""
+"""Reports about a launch: why it ended, and what its instruments recorded."""

@@ -1,4 +1,6 @@
-"""A sanitized launch on the side of Python: memory for what native code knows and finds, and the findings afterwards."""
+"""The sanitizer on the Python side of a launch: it gives native code its memory and turns the entries into findings
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,13 @@ FOUND, LOG = Found.numpy_dtype(), Log.numpy_dtype()
 
 
 class Sanitizer:
-    """Subscriber of one launch (launch/events.py)."""
+    """The subscriber (launch/events.py) that sanitizes one launch."""
 
     calls = False  # what has no room in a table is counted
     each = True
 
     def __init__(self, rules: frozenset[str] | None = None, strict: bool = False) -> None:
-        """rules: names of those that are told of; None: all, but those of severity note unless it is `strict`."""
+        """rules: names of the rules to report; None for all rules. strict: whether None includes rules of severity note."""
         self.rules, self.strict = rules, strict
         self.said: tuple[bytes, tuple[Finding, ...]] | None = None  # entries, and the findings that they are
         self.kept: list[Any] = []  # memory that native code has the addresses of
@@ -62,7 +64,7 @@ class Sanitizer:
         resident.cluster["sanitizer"] = pointer(state)
 
     def _keep(self, state: np.ndarray, name: str, memory: np.ndarray | Sequence[np.ndarray] | None) -> None:
-        """The address of a topic's first array goes into the struct; all live as long as the launch."""
+        """Store the address of a topic's first array in the struct, and keep all arrays alive as long as the launch."""
         if memory is not None:
             self.kept.append(memory)
             state[name] = pointer(memory if isinstance(memory, np.ndarray) else memory[0])
@@ -83,7 +85,7 @@ class Sanitizer:
         error.findings = of_the_end(self.grid, residents, error, self.livelock)
 
     def findings(self) -> tuple[Finding, ...]:
-        """So far."""
+        """The findings so far."""
         return tuple(f for f in self._all() if self._tells(f))
 
     def _all(self) -> tuple[Finding, ...]:
@@ -100,7 +102,9 @@ class Sanitizer:
         return self.strict or finding.severity != Severity.NOTE
 
     def with_the_end(self, last: tuple[Finding, ...]) -> tuple[Finding, ...]:
-        """The findings so far, and those of the fault or deadlock that ended the run; what was found before is not said again."""
+        """The findings so far, and those of the fault or deadlock that ended the run. A finding with the rule and place of an
+        earlier one is left out.
+        """
         found = self.findings()
         known = {(f.rule, f.location) for f in found}
         new = filter(self._tells, last)
@@ -108,7 +112,7 @@ class Sanitizer:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader of the findings should know."""
+        """Sentences that a reader of the findings should know."""
         from mmulator.findings import at_places, places
 
         said = {"lost": "{} findings more had no room", "forgotten": "{} orders had no room, races may be missed"}

@@ -1,7 +1,7 @@
-"""Since when nothing has changed in the clusters of a sanitized launch (sanitizer/checks/waits.py), as the host sees it.
+"""Detection of livelocks across clusters: since when nothing has changed in the clusters of a sanitized launch.
 
-One cluster alone that polls for ever native code sees itself. Several may wait for each other: it is certain that nothing can
-change if, since the last change in any of them, each has been in the same state twice.
+Native code (sanitizer/checks/waits.py) detects a single cluster that polls for ever. Several clusters may wait for each other:
+nothing can change any more if each of them has been in one state twice since the last change in any of them.
 """
 
 from __future__ import annotations
@@ -21,21 +21,27 @@ _STATE, _HEAD, LOOK = SanitizedCluster.numpy_dtype(), Stillness.numpy_dtype(), L
 
 
 def head_of(cluster: int) -> np.ndarray | None:
-    """What native code knows of a cluster, by the address of its struct."""
+    """The record of native code about the changes in a cluster, by the address of the cluster's struct."""
     state = bytes_at(cluster, CLUSTER.itemsize).view(CLUSTER)["sanitizer"][0]
     at = int(bytes_at(int(state), _STATE.itemsize).view(_STATE)["waits"][0])
     return bytes_at(at, _HEAD.itemsize).view(_HEAD) if at else None
 
 
 def looks(resident: Resident) -> np.ndarray | None:
-    """Where each warp looked last."""
+    """For each warp of a cluster, the place that it polled last."""
     head = head_of(resident.address)
     return bytes_at(int(head["looks"][0]), len(resident.warps) * LOOK.itemsize).view(LOOK) if head is not None else None
 
 
 @dataclass
 class _Seen:
-    """changes: as they were `since` a time. begin: of the present interval; still: of one in which a state came back."""
+    """A cluster as it was last seen.
+
+    changes: its count of changes.
+    since: when this count was first seen, in seconds.
+    begin: when the present interval of observation began.
+    still: when the last interval began in which a state came back.
+    """
 
     changes: int
     since: float
@@ -44,7 +50,7 @@ class _Seen:
 
 
 class Quiescence:
-    """Of all clusters that have been looked at."""
+    """The observations of all clusters that workers have left, which show that nothing can change any more."""
 
     def __init__(self) -> None:
         self.seen: dict[int, _Seen] = {}
@@ -52,7 +58,7 @@ class Quiescence:
         self.over, self.since = 0, float("-inf")
 
     def look(self, cluster: int) -> None:
-        """A worker leaves a cluster alone."""
+        """Observe a cluster that a worker has just left."""
         head = head_of(cluster)
         if head is None:
             return
@@ -67,7 +73,9 @@ class Quiescence:
         head["still"], head["rounds"] = 0, 0
 
     def for_ever(self, residents: Sequence[Resident], over: int) -> bool:
-        """Whether none of these clusters, which are all that are not over, can ever change. over: how many are."""
+        """Whether none of these clusters can change any more. residents: all clusters that have begun and not ended. over:
+        number of clusters that have ended.
+        """
         if over != self.over:
             self.over, self.since = over, time.perf_counter()
         seen = [self.seen.get(r.address) for r in residents]

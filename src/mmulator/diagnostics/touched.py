@@ -1,5 +1,6 @@
-"""Which bytes of its memory a launch read and wrote, as runs: arrays [n, 2] of the first byte and the one behind the last, in
-order, none of which touches another."""
+"""The bytes that a launch read and wrote, as runs: an array [n, 2] of first bytes and of the bytes behind the last, sorted,
+with a gap between any two runs.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +27,14 @@ BATCH = 1 << 20  # indices that are made at once
 
 
 class Touched:
-    """Subscriber of a launch (launch/events.py), which is on one thread of the host."""
+    """The subscriber (launch/events.py) that records the bytes which a launch on one host thread reads and writes."""
 
     calls = each = False
 
     def __init__(self, windows: Sequence[tuple[int, int, int]], size: int) -> None:
-        """windows: of memory its address, its bytes, and which of `size` bytes is the first; two may share bytes."""
+        """windows: (address, bytes, first) of each piece of memory, where `first` is the number of its first byte among `size`
+        bytes; pieces may share bytes.
+        """
         slots = max(((start + max(n, 1) - 1 >> SLOT_SHIFT) + 1 for start, n, _ in windows), default=0)
         self.rows = np.zeros(slots, Row.numpy_dtype())
         self.read, self.written = (blank(-(-size // 64) + 1, np.dtype(np.uint64)) for _ in range(2))
@@ -50,25 +53,25 @@ class Touched:
         grid.launch["touched"], grid.launch["touched_slots"] = pointer(self.rows), len(self.rows)
 
     def attach(self, resident: Resident) -> None:
-        """It needs nothing."""
+        """Nothing to do: no memory is needed for a cluster."""
 
     def log(self, worker: int) -> int:
-        """It writes nothing down."""
+        """0: there is no log."""
         return 0
 
     def settle(self, cluster: int) -> None:
-        """There is nothing to settle."""
+        """Nothing to do when a worker leaves a cluster."""
 
     def stalled(self, residents: Sequence[Resident], over: int) -> bool:
-        """It does not look."""
+        """False: livelocks are not detected."""
         return False
 
     def stopped(self, error: ExecutionFault, residents: Sequence[Resident]) -> None:
-        """What was touched until then is noted."""
+        """Nothing to do: bytes touched before the stop are already recorded."""
 
 
 def runs_of(bits: np.ndarray) -> Runs:
-    """Of a map: a bit for each byte, in words."""
+    """The runs of ones in a bitmap. bits: a bit for each byte, in words of 64 bits."""
     raw = bits.view(np.uint8)
     edges, before = [], 0
     for at in range(0, len(raw), PIECE):
@@ -87,7 +90,7 @@ def runs_of(bits: np.ndarray) -> Runs:
 
 
 def _indices(runs: Runs) -> Iterator[np.ndarray]:
-    """Every byte of the runs, in order, some at once."""
+    """Indices of all bytes in the runs, in order, in batches."""
     lengths = runs[:, 1] - runs[:, 0]
     ends = np.cumsum(lengths)
     first = 0
@@ -104,19 +107,19 @@ def _slices(runs: Runs) -> Iterator[slice]:
 
 
 def places(runs: Runs) -> Iterator[slice | np.ndarray]:
-    """What indexes the bytes of the runs in an array, in order."""
+    """Slices or index arrays that select the bytes of the runs from an array, in order."""
     few = int((runs[:, 1] - runs[:, 0]).sum()) >= LONG * len(runs)
     return _slices(runs) if few else _indices(runs)
 
 
 def taken(memory: np.ndarray, runs: Runs) -> np.ndarray:
-    """The bytes of the runs, one after the other."""
+    """The bytes of the runs, copied from `memory` into one array."""
     parts = [memory[at] for at in places(runs)]
     return np.concatenate(parts) if parts else np.zeros(0, np.uint8)
 
 
 def put(memory: np.ndarray, runs: Runs, data: np.ndarray) -> None:
-    """The opposite of `taken`."""
+    """Write the bytes of `data` into the runs of `memory`; the opposite of `taken`."""
     done = 0
     for at in places(runs):
         count = at.stop - at.start if isinstance(at, slice) else len(at)
@@ -125,7 +128,7 @@ def put(memory: np.ndarray, runs: Runs, data: np.ndarray) -> None:
 
 
 def within(runs: Runs, data: np.ndarray, begin: int, end: int) -> tuple[Runs, np.ndarray]:
-    """The runs, and their bytes, that lie between two bytes, counted from the first of these."""
+    """The parts of the runs between bytes `begin` and `end`, counted from `begin`, and their data."""
     ends = np.cumsum(runs[:, 1] - runs[:, 0])
     low, high = int(np.searchsorted(runs[:, 1], begin, "right")), int(np.searchsorted(runs[:, 0], end, "left"))
     if low >= high:

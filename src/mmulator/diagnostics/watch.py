@@ -28,12 +28,16 @@ Watched = tuple[int, Any]  # number of an argument, and an index of one of its e
 
 
 @dataclass(frozen=True)
-class Store:
+class WatchedStore:
     """A store to a watched element.
 
-    argument, index: the element. block, thread: who stored, (x, y, z) each. instruction, file, line: of the PTX.
-    value: the element after the store, a NumPy scalar of the argument's dtype; bits: its raw bits. source: the line that the PTX
-    was compiled from, `mm.py:17`, or "".
+    argument: number of the argument.
+    index: index of the element.
+    block, thread: (x, y, z) of the thread that stored.
+    instruction, file, line: the PTX instruction and its place.
+    value: the element after the store, a NumPy scalar of the argument's dtype.
+    bits: the raw bits of the element.
+    source: the line from which the PTX was compiled, `mm.py:17`, or "".
     """
 
     argument: int
@@ -53,7 +57,7 @@ class Store:
 
 
 class Watches:
-    """What is watched, as the machine reads it, and the stores that it saw."""
+    """The subscriber (launch/events.py) that records stores to watched elements of arguments."""
 
     calls = True  # when a log is full
     each = True
@@ -95,7 +99,7 @@ class Watches:
         launch["watches"], launch["watch_count"], launch["seen"] = pointer(self.table), len(self.table), 0
 
     def attach(self, resident: Resident) -> None:
-        """It needs nothing."""
+        """Nothing to do: no memory is needed for a cluster."""
 
     def log(self, worker: int) -> int:
         return self.logs.address(worker)
@@ -104,24 +108,24 @@ class Watches:
         self._settle(cluster)
 
     def stalled(self, residents: Sequence[Resident], over: int) -> bool:
-        """It does not look."""
+        """False: livelocks are not detected."""
         return False
 
     def stopped(self, error: ExecutionFault, residents: Sequence[Resident]) -> None:
-        """The stores so far are told."""
+        """Nothing to do: stores before the stop are already recorded."""
 
-    def stores(self, shape: LaunchShape, sites: Sequence[Instruction]) -> list[Store]:
-        """In the order in which they were seen."""
+    def stores(self, shape: LaunchShape, sites: Sequence[Instruction]) -> list[WatchedStore]:
+        """The stores, in the order in which they happened."""
         entries = self.logs.all()
         return [self._store(entry, shape, sites) for entry in entries[np.argsort(entries["order"])]]
 
-    def _store(self, entry: np.void, shape: LaunchShape, sites: Sequence[Instruction]) -> Store:
+    def _store(self, entry: np.void, shape: LaunchShape, sites: Sequence[Instruction]) -> WatchedStore:
         (gx, gy, _), (bx, by, _) = shape.grid, shape.block
         cta, thread = int(entry["cta"]), int(entry["thread"])
         ins = sites[int(entry["site"])]
         number, index = self.elements[int(entry["watch"])]
         dtype, bits = self.dtypes[int(entry["watch"])], int(entry["value"])
-        return Store(
+        return WatchedStore(
             number, index, (cta % gx, cta // gx % gy, cta // (gx * gy)),
             (thread % bx, thread // bx % by, thread // (bx * by)), ins.mnemonic, ins.span.source.name, ins.span.line,
             np.array(bits, np.uint64).reshape(1).view(np.uint8)[: dtype.itemsize].view(dtype)[0], bits, ins.span.brief,

@@ -1,4 +1,4 @@
-"""Where the lanes of a CTA are, and for what they wait: what a deadlock, a time limit and an interruption report."""
+"""Where the lanes of a CTA are, and what they wait for: the facts of reports about deadlocks, time limits and interruptions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from mmulator.diagnostics.mbarriers import Known, known, place_text
+from mmulator.diagnostics.mbarriers import MbarrierState, known, place_text
 from mmulator.isa.effects import Ends
 from mmulator.launch.grid import Grid
 from mmulator.launch.resident import ResidentCta
@@ -19,16 +19,19 @@ State = Literal["runs", "waits", "held", "barrier", "sleeps"]
 
 
 @dataclass(frozen=True)
-class Group:
-    """Lanes of a warp at one place. held: they wait for lanes of their own warp; waits: for other warps of the warpgroup;
-    sleeps: for a phase of `mbarrier`."""
+class LaneGroup:
+    """Lanes of a warp at one place.
+
+    state: "held" if they wait for lanes of their own warp, "waits" for other warps of the warpgroup, "sleeps" for a phase of
+        `mbarrier`.
+    """
 
     warp: int
     lanes: int
     state: State
     instruction: Instruction | None
     barrier: int = -1
-    mbarrier: Known | None = None
+    mbarrier: MbarrierState | None = None
     cta: ResidentCta | None = None
 
     def __str__(self) -> str:
@@ -45,7 +48,7 @@ class Group:
 
 
 def lanes_text(mask: int) -> str:
-    """`lanes 0 to 3, 9`."""
+    """Names of the lanes in a mask: `lanes 0 to 3, 9`."""
     runs: list[list[int]] = []
     for lane in (n for n in range(LANES) if mask >> n & 1):
         if runs and runs[-1][1] == lane - 1:
@@ -56,12 +59,12 @@ def lanes_text(mask: int) -> str:
     return f"{one} " + ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in runs)
 
 
-def groups(grid: Grid, cta: ResidentCta) -> list[Group]:
-    """All lanes of a CTA that have not exited, warp by warp."""
+def groups(grid: Grid, cta: ResidentCta) -> list[LaneGroup]:
+    """The groups of all lanes of a CTA that have not exited, in the order of warps."""
     return [g for w in cta.warps for g in _of_warp(grid.kernel.program, cta, w)]
 
 
-def _of_warp(program: Program, cta: ResidentCta, w: Any) -> Iterator[Group]:
+def _of_warp(program: Program, cta: ResidentCta, w: Any) -> Iterator[LaneGroup]:
     left = int(w["live"])
     frames, pcs = w["lane_frame"], w["lane_pc"]
     while left:
@@ -72,9 +75,9 @@ def _of_warp(program: Program, cta: ResidentCta, w: Any) -> Iterator[Group]:
         left &= ~lanes
         ins = instruction_at(program, int(pcs[lane]), state)
         if state == "sleeps":
-            yield Group(int(w["index"]), lanes, state, ins, -1, known(cta.resident, barrier), cta)
+            yield LaneGroup(int(w["index"]), lanes, state, ins, -1, known(cta.resident, barrier), cta)
         else:
-            yield Group(int(w["index"]), lanes, state, ins, barrier)
+            yield LaneGroup(int(w["index"]), lanes, state, ins, barrier)
 
 
 def _state(w: Any, lane: int) -> tuple[State, int]:
@@ -89,7 +92,7 @@ def _state(w: Any, lane: int) -> tuple[State, int]:
 
 
 def instruction_at(program: Program, pc: int, state: State) -> Instruction | None:
-    """The instruction that lanes at block `pc` execute next, or for a barrier the one that they wait at."""
+    """The instruction that lanes at block `pc` execute next; for state "barrier" the barrier at which they wait."""
     if state == "barrier":
         return next((b.last for b in program.blocks if b.ending is Ends.BARRIER and pc in b.targets), None)
     seen: set[int] = set()
@@ -105,8 +108,10 @@ def instruction_at(program: Program, pc: int, state: State) -> Instruction | Non
     return None
 
 
-def warps_text(found: list[Group], most: int = MOST) -> str:
-    """`warp 0: lanes 0 to 15 at ...; lanes 16 to 31 ...; warps 1 to 3: ...`, warps that say the same together."""
+def warps_text(found: list[LaneGroup], most: int = MOST) -> str:
+    """Places of warps in words, with equal warps together: `warp 0: lanes 0 to 15 at ...; lanes 16 to 31 ...; warps 1 to 3:
+    ...`.
+    """
     said: dict[str, list[int]] = {}
     for warp in dict.fromkeys(g.warp for g in found):
         text = ", ".join(str(g) for g in found if g.warp == warp)
@@ -116,7 +121,7 @@ def warps_text(found: list[Group], most: int = MOST) -> str:
 
 
 def arrived_text(cta: ResidentCta) -> str:
-    """`; 32 of 64 threads have arrived at barrier 1`."""
+    """Arrivals at the barriers of a CTA: `; 32 of 64 threads have arrived at barrier 1`."""
     state = cta.state
     said = []
     for n in range(NUM_BARRIERS):
@@ -126,9 +131,8 @@ def arrived_text(cta: ResidentCta) -> str:
     return "".join(f"; {text}" for text in said)
 
 
-def everywhere(first: ResidentCta, found: Sequence[tuple[ResidentCta, list[Group]]]) -> str:
-    """Where the lanes of all CTAs of a cluster are: of `first`, then of those that have something else to say, then which are
-    alike."""
+def everywhere(first: ResidentCta, found: Sequence[tuple[ResidentCta, list[LaneGroup]]]) -> str:
+    """Places of the lanes of all CTAs of a cluster: `first` comes first, and CTAs with equal texts are named together."""
     said: dict[str, list[ResidentCta]] = {}
     for cta, groups in sorted(found, key=lambda x: x[0].rank != first.rank):
         if groups:

@@ -1,1 +1,1 @@
-"""Doors: libraries of others that say they have a GPU, led to the driver. One opens when a program imports its library."""
+"""Doors: libraries that use a GPU, connected to the driver of this package. One opens when a program imports its library."""

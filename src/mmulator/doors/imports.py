@@ -1,13 +1,13 @@
-"""What happens when a program imports a library: its door opens. Nothing is imported for a program that does not.
+"""Functions that run when a program imports a library: so its door opens. Nothing is imported for a program that does not.
 
     before_import("numba.cuda", f)   f() runs when the program imports it, before the first line of it does
     after_import("torch", f)         f(module) runs when it is imported, before the program goes on
 
-Each function runs once, those of a module in the order in which they came, in the thread that imports. What one raises, the
-program's `import` raises, and the next import of the module begins anew. `after_import` of a module that is there already
-runs at once. A door is a module with a function `install()`; `DOORS` says which library opens which, and `open_doors()` makes
-ready for all of them: `mmulator exec` calls it in each process, whoever wants doors without exec may call it, too. The rest
-of the program does not see the hooks: loaders, `__spec__` and `__file__` are what they would be.
+Each function runs once, in the thread that imports; functions of one module run in the order in which they were given. An
+exception of a function comes out of the program's `import`, and the next import of the module begins anew. `after_import` of a
+module that is imported already runs at once. A door is a module with a function `install()`; `DOORS` says which library opens
+which. `open_doors()` prepares all of them: `mmulator exec` calls it in each process, and a program without exec may call it,
+too. The rest of the program does not see the hooks: loaders, `__spec__` and `__file__` are what they would be.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 Before = Callable[[], object]
 After = Callable[[ModuleType], object]
 
-# What a program imports, and the module whose `install()` opens the door when that has been imported.
+# Library, and the module whose `install()` opens its door after the library's import.
 DOORS = {
     "torch": "mmulator.doors.torch",
     "triton.testing": "mmulator.doors.triton.adapt",
@@ -34,21 +34,22 @@ DOORS = {
     "cupy": "mmulator.doors.cupy",
     "cuda.core": "mmulator.doors.cuda_core",
 }
-# What a library does not look at twice: modules whose `prepare()` runs before it does.
+# Library, and modules whose `prepare()` runs before its import: for what a library reads only once.
 PREPARED = {"torch.cuda": "mmulator.doors.torch.cuda"}
 
 _GPUS = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")  # there where there is a GPU
 
 
 def environment() -> dict[str, str]:
-    """What the environment of a program with doors says: Triton launches here, and a GPU of this machine is not to be seen."""
+    """The environment of a program with doors: Triton launches here, and a GPU of this machine is hidden."""
     return {"TRITON_DEFAULT_BACKEND": "mmulator"} | ({"CUDA_VISIBLE_DEVICES": ""} if any(Path(p).exists() for p in _GPUS) else {})
 
 
 def open_doors() -> None:
-    """Each library of the tables finds its door when it is imported, and those that are imported already at once.
+    """Open the door of each library of the tables when it is imported, and at once if it is imported already.
 
-    Raises what opening a door raises."""
+    Raises what opening a door raises.
+    """
     for name, door in PREPARED.items():
         if door not in _ready and name not in sys.modules:
             _ready.add(door)
@@ -68,7 +69,7 @@ def _prepare(door: str) -> None:
 
 
 def _call(door: str, name: str) -> None:
-    """What is wrong is the program's installation: the way through here is not shown."""
+    """Open a door. An error is about the program's installation, so the lines of mmulator are not shown."""
     from mmulator.errors import short_traceback
 
     short_traceback(lambda: getattr(import_module(door), name)())()
@@ -78,22 +79,22 @@ _ready: set[str] = set()
 
 
 def before_import(name: str, run: Before) -> None:
-    """Raises LaunchError if the module is imported already."""
+    """Run a function before a module is imported. Raises LaunchError if it is imported already."""
     if name in sys.modules:
         from mmulator.errors import LaunchError
 
         raise LaunchError(f"{name} is imported already", hint="open the door before the program imports it")
-    _Finder.register()
+    _ModuleFinder.register()
     _before[name].append(run)
 
 
 def after_import(name: str, run: After) -> None:
-    """Raises what the function raises, if the module is there already."""
+    """Run a function after a module is imported. Raises what the function raises, if the module is imported already."""
     module = sys.modules.get(name)
     if module is not None and not getattr(module.__spec__, "_initializing", False):
         run(module)
         return
-    _Finder.register()
+    _ModuleFinder.register()
     _after[name].append(run)
 
 
@@ -101,8 +102,8 @@ _before: defaultdict[str, list[Before]] = defaultdict(list)
 _after: defaultdict[str, list[After]] = defaultdict(list)
 
 
-class _Finder:
-    """First on sys.meta_path: lets the others find a module, and runs the functions around its execution."""
+class _ModuleFinder:
+    """The first finder on sys.meta_path: the others find a module, and this one runs the functions around its execution."""
 
     @classmethod
     def register(cls) -> None:
@@ -123,7 +124,7 @@ class _Finder:
 
 
 def _surround(loader: Any, name: str) -> None:
-    """The loader executes the module with its functions before and after it, and is then as it was."""
+    """Make the loader execute the module with its functions before and after it; then the loader is as it was."""
     execute = loader.exec_module
 
     def exec_module(module: ModuleType) -> None:
@@ -137,5 +138,5 @@ def _surround(loader: Any, name: str) -> None:
         _before.pop(name, None)
         _after.pop(name, None)
 
-    if "exec_module" not in vars(loader):  # one that was found twice is surrounded already
+    if "exec_module" not in vars(loader):  # a module that was found twice is surrounded already
         loader.exec_module = exec_module

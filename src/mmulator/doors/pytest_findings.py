@@ -1,4 +1,4 @@
-"""Findings of a run of pytest: those of a test as its failure, those of all tests as lines at the end."""
+"""Findings of a run of pytest: a test's as its failure, those of all tests as lines at the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mmulator.sarif import Baseline, results
 
 
 def paragraphs(findings: Sequence[Finding]) -> Iterator[str]:
-    """The first in short, and each of them."""
+    """A summary of the findings, then each of them."""
     first = grouped(findings)[0][0]
     yield f"{first.rule} at {first.source or first.location}" + (f"; in all {counted(findings)}" if len(findings) > 1 else "")
     for lines in all_paragraphs(findings, WIDTH):
@@ -21,14 +21,17 @@ def paragraphs(findings: Sequence[Finding]) -> Iterator[str]:
 
 @dataclass
 class Findings:
-    """Findings of all tests, in other processes too. rows: one for findings that are told as one; `result` is the SARIF result.
-    launches: how many were sanitized."""
+    """Findings of all tests, in other processes too.
+
+    rows: one for findings that are told as one; `result` is the SARIF result.
+    launches: number of sanitized launches.
+    """
 
     rows: dict[tuple[str, ...], dict[str, Any]] = field(default_factory=dict)
     launches: int = 0
 
     def count(self, test: str, launches: int, findings: Sequence[Finding], known: Baseline | None = None) -> None:
-        """Adds the findings of one test's launches. known: findings of an earlier run, which get no line."""
+        """Add the findings of one test's launches. known: findings of an earlier run, which get no line."""
         self.launches += launches
         new = {id(f) for f in (findings if known is None else known.new(findings))}
         for group in grouped(findings):
@@ -41,7 +44,7 @@ class Findings:
             row["tests"].append(test)
 
     def add(self, rows: Iterable[dict[str, Any]]) -> None:
-        """What `as_list` of another process gave."""
+        """Add what `as_list` of another process returned."""
         for row in rows:
             self.launches += row.get("launches", 0)
             if "key" in row:
@@ -52,7 +55,7 @@ class Findings:
         return [{"launches": self.launches}, *({**row, "key": list(row["key"])} for row in self.rows.values())]
 
     def lines(self) -> Iterator[str]:
-        """None where nothing was looked at."""
+        """Lines for the end of the run; none without a sanitized launch."""
         if not self.launches:
             return
         rows = [row for row in self.rows.values() if row["new"]]

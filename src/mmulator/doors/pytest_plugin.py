@@ -1,6 +1,6 @@
 """`pytest --mmulator`: tests of GPU programs on this machine. Options, a marker and a fixture; all else is in pytest_tests.py.
 
-pytest loads this wherever mmulator is installed, so nothing is imported here that pytest does not have itself.
+pytest loads this wherever mmulator is installed, so it imports only what pytest imports itself.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _MARKER = (
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    # Of a distribution that has a plug-in, pytest reads every module anew for its asserts, which takes seconds.
+    # pytest would rewrite the asserts of every module of a distribution with a plug-in, which takes seconds.
     marked: set[str] = getattr(pluginmanager.rewrite_hook, "_must_rewrite", set())
     marked -= {name for name in marked if name.partition(".")[0] == "mmulator"}
     group = parser.getgroup("mmulator", "GPU programs without a GPU (mmulator)")
-    doors = "" if os.environ.get("MMULATOR_EXEC") == sys.prefix else None  # `mmulator exec -m pytest`: they are open already
+    doors = "" if os.environ.get("MMULATOR_EXEC") == sys.prefix else None  # `mmulator exec -m pytest`: the doors are open already
     group.addoption("--mmulator", nargs="?", const="", default=doors, metavar="DEVICE",
                     help="Run GPU kernels here, as this chip does (H100). Default: $MMULATOR_DEVICE or sm_90.")  # fmt: skip
     group.addoption("--mmulator-seed", type=_seed, metavar="N|random",
@@ -52,7 +52,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 
 def _short(parser: pytest.Parser) -> list[str]:
-    """`--sanitize`, unless another plug-in has that for something else."""
+    """The option `--sanitize`, unless another plug-in has one of that name."""
     groups: list[Any] = [getattr(parser, "_anonymous", None), *getattr(parser, "_groups", ())]
     known = {name for group in groups if group is not None for option in group.options for name in option.names()}
     return [] if "--sanitize" in known else ["--sanitize"]
@@ -89,7 +89,7 @@ def _seconds(text: str) -> float:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Parser, args: list[str]) -> None:
-    """Before the first line of the tests' code: the doors open."""
+    """Open the doors, before the first line of the tests' code."""
     known = early_config.known_args_namespace
     if known.mmulator is None:
         said = [name for name in _OPTIONS if getattr(known, f"mmulator_{name}")]
@@ -106,7 +106,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
 
 
 def _separate(args: list[str]) -> bool:
-    """`--mmulator tests/` names no device: the option gets its default as `--mmulator=`, and pytest its folder."""
+    """Whether `--mmulator tests/` names no device: the option then gets its default as `--mmulator=`, and pytest its folder."""
     from mmulator.isa.chips import device_of
 
     changed = False
@@ -127,7 +127,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(name="mmulator")
 def _mmulator(request: pytest.FixtureRequest) -> ThisTest:
-    """What runs the kernels of this test: `driver`, `seed`, `launches` (their reports), `device("sm_80")` for a `with`."""
+    """The fixture: `driver`, `seed`, `launches` (their reports), `device("sm_80")` for a `with`."""
     tests: Any = request.config.pluginmanager.get_plugin(PLUGIN)
     if tests is None:
         pytest.skip("needs pytest --mmulator")

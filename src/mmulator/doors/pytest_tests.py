@@ -1,4 +1,4 @@
-"""Tests under `pytest --mmulator`: the doors are open, each test has its settings, and what launches did is told."""
+"""Tests under `pytest --mmulator`: the doors are open, each test has its settings, and its launches are reported."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from mmulator.isa.chips import as_device
 from mmulator.rules.choice import chosen
 from mmulator.sarif import Baseline, log
 
-# Frames of these are not what a test's author looks for behind the line that launches.
+# Modules whose frames are left out of tracebacks behind the line that launches.
 _LIBRARIES = ("mmulator", "triton", "torch", "numba", "cupy", "cuda")
 _SHOWN = ("auto", "long", "short", "native")  # styles of a traceback that show the error in full
 
 
 def begin(device: str) -> None:
-    """The doors of this process open, for a device, or "" for what the environment says. Raises UsageError."""
+    """Open the doors of this process, for a device, or "" for what the environment says. Raises UsageError."""
     try:
         if device:
             os.environ["MMULATOR_DEVICE"] = as_device(device)
@@ -48,7 +48,7 @@ def begin(device: str) -> None:
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """What options or markers say of a test's launches; None where they say nothing."""
+    """Options of a test's launches, from the command line or markers; None where they say nothing."""
 
     device: str | None = None
     seed: int | None = None
@@ -60,7 +60,7 @@ class LaunchOptions:
 
     @classmethod
     def of_markers(cls, item: pytest.Item) -> LaunchOptions:
-        """The closest marker counts, for each value by itself. Raises UsageError."""
+        """Options of a test's markers; for each option the closest marker counts. Raises UsageError."""
         known = [f.name for f in fields(cls)]
         said: dict[str, Any] = {}
         for marker in item.iter_markers("mmulator"):
@@ -85,7 +85,7 @@ class LaunchOptions:
 
 
 def seed_of(base: int, test: str) -> int:
-    """The seed of a test, made of a number and its id without folders, which depend on where pytest begins."""
+    """The seed of a test, from a number and the test's id without folders, which depend on where pytest begins."""
     path, colons, rest = test.partition("::")
     name = f"{base}:{path.rpartition('/')[2]}{colons}{rest}"
     return zlib.crc32(name.encode()) % 0x7FFFFFFF + 1
@@ -93,16 +93,22 @@ def seed_of(base: int, test: str) -> int:
 
 @dataclass(eq=False)
 class ThisTest:
-    """What the fixture gives. seed: of the test's launches. launches: their reports, so far. limit, used: seconds that they may
-    take and have taken. findings: of the sanitizer, so far; what is taken out of it does not fail the test."""
+    """The fixture of one test.
+
+    seed: of the test's launches.
+    launches: their reports, so far.
+    limit: seconds that they may take.
+    used: seconds that they have taken.
+    findings: of the sanitizer, so far; a finding that is removed does not fail the test.
+    """
 
     seed: int = 0
     launches: list[Report] = field(default_factory=list)
     limit: float | None = None
     used: float = 0.0
     findings: list[Finding] = field(default_factory=list)
-    before: list[Finding] = field(default_factory=list)  # of launches that ended in an error
-    told: int = 0  # of the findings, in an earlier phase of the test
+    before: list[Finding] = field(default_factory=list)  # findings of launches that ended in an error
+    told: int = 0  # number of findings told in an earlier phase of the test
     looked: int = 0  # launches that were sanitized
 
     @property
@@ -111,7 +117,7 @@ class ThisTest:
 
     @contextmanager
     def device(self, name: str) -> Iterator[Driver]:
-        """Another chip for a while. Raises UnsupportedError for one that is not known."""
+        """Context with another chip. Raises UnsupportedError for an unknown one."""
         driver = current()
         before = driver.settings.device
         driver.change(replace(driver.settings, device=name))
@@ -121,19 +127,21 @@ class ThisTest:
             driver.change(replace(driver.settings, device=before))
 
     def read(self, kernel: str, findings: tuple[Finding, ...], error: MmulatorError | None) -> None:
-        """What a sanitized launch has; of several that break one rule at one place as one finding. Where it ends in an error,
-        that is what the test fails for, or expects."""
+        """Add the findings of a sanitized launch; several that break one rule at one place are one. If the launch ended in an
+        error, the
+        test fails for that, or expects it.
+        """
         self.looked += 1
         kept = self.findings if error is None else self.before
         kept[:] = union([kept, findings])
 
     def take_findings(self) -> list[Finding]:
-        """Those so far, which the test expects: they do not fail it."""
+        """Findings so far, removed from the list because the test expects them: they do not fail it."""
         taken, self.findings[:] = [*self.findings], []
         return taken
 
     def __call__(self, report: Report) -> None:
-        """A launch is over."""
+        """Add the report of a launch."""
         self.launches.append(report)
         if self.limit is None:
             return
@@ -143,8 +151,8 @@ class ThisTest:
         current().change(replace(current().settings, timeout=self.limit - self.used))
 
 
-class Line:
-    """How far a launch is, behind what pytest has written in its line; nothing where that is no terminal."""
+class ProgressLine:
+    """Progress of a launch, behind what pytest has written in its line; only on a terminal."""
 
     def __init__(self, reporter: Any) -> None:
         self.reporter, self.writer = reporter, reporter._tw
@@ -165,7 +173,7 @@ class Line:
 
 
 class Tests:
-    """The part of pytest that runs with --mmulator. totals: of the launches of all tests, other processes' too."""
+    """The plug-in that runs with --mmulator. totals: of the launches of all tests, other processes' too."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.option, self.root, self.cwd = config.option, config.rootpath, config.invocation_params.dir
@@ -188,7 +196,7 @@ class Tests:
             raise pytest.UsageError(f"--mmulator-sarif: cannot write {option.mmulator_sarif}: {error.strerror}") from None
 
     def new(self, findings: Sequence[Finding]) -> list[Finding]:
-        """Those that no baseline has."""
+        """Findings that no baseline has."""
         return [*findings] if self.known is None else self.known.new(findings)
 
     # the session --------------------------------------------------------------------------------------------------------
@@ -202,7 +210,7 @@ class Tests:
         driver = current()
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
         if self.worker is None and reporter is not None:
-            progress.sink.append(Line(reporter))
+            progress.sink.append(ProgressLine(reporter))
         driver.readers.clear()  # each test reads its own
         driver.listeners.append(self.totals.count)
         if self.worker is not None and driver.settings.threads is None:
@@ -215,7 +223,7 @@ class Tests:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """A worker of pytest-xdist is done."""
+        """Add the findings of a worker of pytest-xdist that is done."""
         output = getattr(node, "workeroutput", {})
         self.totals.add(output.get("mmulator", ()))
         self.findings.add(output.get("mmulator_findings", ()))
@@ -226,7 +234,7 @@ class Tests:
             terminalreporter.write_line(f"  {line}")
         for line in self.findings.lines():
             terminalreporter.write_line(line)
-        if (gathering := told.gathering()) is not None:  # exec --sanitize -m pytest: what tests expect is none of its findings
+        if (gathering := told.gathering()) is not None:  # exec --sanitize -m pytest: findings that tests expect do not count
             gathering.add(({**row, "kernel": row["tests"][0]} for row in self.findings.rows.values()), self.findings.launches)
         if self.option.mmulator_sarif is not None:
             data = log((row["result"] for row in self.findings.rows.values()), self.known)
@@ -284,7 +292,7 @@ class Tests:
         return self._judged((yield))
 
     def _judged(self, result: object) -> object:
-        """What a phase of a test gave, if its launches have nothing of severity error."""
+        """The result of a test's phase. Raises an error if its launches have findings of severity error."""
         new = self.new(self.this.findings)
         wrong = [f for f in new if f.is_error]
         if len(wrong) <= self.this.told:
@@ -308,7 +316,7 @@ class Tests:
         return report
 
     def _section(self, item: pytest.Item, fault: MmulatorError | None) -> Iterator[str]:
-        """What a failing test's report says besides the error: what was launched, with which seed, and how to run it again."""
+        """Lines of a failing test's report besides the error: its launches, their seed, and how to run it again."""
         this, settings = self.this, current().settings
         if fault is not None:
             yield f"{type(fault).__name__}: {fault}"
@@ -335,7 +343,7 @@ class Tests:
 
 # errors -------------------------------------------------------------------------------------------------------------
 def _fault(error: BaseException | None) -> MmulatorError | None:
-    """What an error comes from, if that is one of ours."""
+    """The MmulatorError that an error comes from, or None."""
     seen: list[BaseException] = []
     while error is not None and error not in seen:
         if isinstance(error, MmulatorError):
@@ -346,7 +354,7 @@ def _fault(error: BaseException | None) -> MmulatorError | None:
 
 
 def _shortened(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    """The frames up to the program's line that launches, without ours."""
+    """The frames up to the program's line that launches, without mmulator's."""
     folders = [
         str(Path(file).parent) + os.sep for name in _LIBRARIES if (file := getattr(sys.modules.get(name), "__file__", None))
     ]

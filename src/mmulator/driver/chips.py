@@ -9,7 +9,7 @@ from mmulator.launch.limits import KIB, MAX_CLUSTER, MULTIPROCESSORS, SHARED_KIB
 
 
 @dataclass(frozen=True)
-class Device:
+class DeviceProperties:
     """A chip. name: of the arithmetic, `sm_90`. product: what programs print. clocks in kHz, bus in bits, memory in bytes."""
 
     name: str
@@ -44,22 +44,22 @@ class Device:
 
 GIB, MIB = 1 << 30, 1 << 20
 _CHIPS = (
-    Device("sm_70", "Tesla V100-SXM2-32GB", 1530000, 877000, 4096, 32 * GIB, 6 * MIB),
-    Device("sm_72", "Xavier", 1377000, 2133000, 256, 32 * GIB, MIB // 2),
-    Device("sm_75", "Tesla T4", 1590000, 5001000, 256, 16 * GIB, 4 * MIB),
-    Device("sm_80", "NVIDIA A100-SXM4-80GB", 1410000, 1593000, 5120, 80 * GIB, 40 * MIB),
-    Device("sm_86", "NVIDIA GeForce RTX 3090", 1695000, 9751000, 384, 24 * GIB, 6 * MIB),
-    Device("sm_87", "Orin", 1300000, 1600000, 256, 32 * GIB, 4 * MIB),
-    Device("sm_89", "NVIDIA GeForce RTX 4090", 2520000, 10501000, 384, 24 * GIB, 72 * MIB),
-    Device("sm_90", "NVIDIA H100 80GB HBM3", 1980000, 2619000, 5120, 80 * GIB, 50 * MIB),
-    Device("sm_100", "NVIDIA B200", 1965000, 3996000, 8192, 180 * GIB, 126 * MIB),
-    Device("sm_103", "NVIDIA B300", 1965000, 3996000, 8192, 288 * GIB, 126 * MIB),
-    Device("sm_120", "NVIDIA GeForce RTX 5090", 2407000, 14001000, 512, 32 * GIB, 96 * MIB),
-    Device("sm_121", "NVIDIA GB10", 2418000, 8533000, 256, 128 * GIB, 24 * MIB),
+    DeviceProperties("sm_70", "Tesla V100-SXM2-32GB", 1530000, 877000, 4096, 32 * GIB, 6 * MIB),
+    DeviceProperties("sm_72", "Xavier", 1377000, 2133000, 256, 32 * GIB, MIB // 2),
+    DeviceProperties("sm_75", "Tesla T4", 1590000, 5001000, 256, 16 * GIB, 4 * MIB),
+    DeviceProperties("sm_80", "NVIDIA A100-SXM4-80GB", 1410000, 1593000, 5120, 80 * GIB, 40 * MIB),
+    DeviceProperties("sm_86", "NVIDIA GeForce RTX 3090", 1695000, 9751000, 384, 24 * GIB, 6 * MIB),
+    DeviceProperties("sm_87", "Orin", 1300000, 1600000, 256, 32 * GIB, 4 * MIB),
+    DeviceProperties("sm_89", "NVIDIA GeForce RTX 4090", 2520000, 10501000, 384, 24 * GIB, 72 * MIB),
+    DeviceProperties("sm_90", "NVIDIA H100 80GB HBM3", 1980000, 2619000, 5120, 80 * GIB, 50 * MIB),
+    DeviceProperties("sm_100", "NVIDIA B200", 1965000, 3996000, 8192, 180 * GIB, 126 * MIB),
+    DeviceProperties("sm_103", "NVIDIA B300", 1965000, 3996000, 8192, 288 * GIB, 126 * MIB),
+    DeviceProperties("sm_120", "NVIDIA GeForce RTX 5090", 2407000, 14001000, 512, 32 * GIB, 96 * MIB),
+    DeviceProperties("sm_121", "NVIDIA GB10", 2418000, 8533000, 256, 128 * GIB, 24 * MIB),
 )
 CHIPS = {chip.name: chip for chip in _CHIPS}
 
 
-def chip(name: str) -> Device:
+def chip(name: str) -> DeviceProperties:
     """Raises UnsupportedError if nothing is known of a device."""
     return CHIPS[as_device(name)]

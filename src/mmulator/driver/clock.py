@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mmulator.driver.chips import CHIPS, Device
+from mmulator.driver.chips import CHIPS, DeviceProperties
 from mmulator.launch.limits import KIB, MULTIPROCESSOR
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ MACS = {
 RESERVED = 1  # KiB of shared memory that the system takes of each block, from sm_80 on
 
 
-def blocks_per_multiprocessor(chip: Device, threads: int, shared: int) -> int:
+def blocks_per_multiprocessor(chip: DeviceProperties, threads: int, shared: int) -> int:
     """How many blocks of so many threads and bytes of shared memory a multiprocessor holds at once, registers aside."""
     most_threads, most_blocks, available = MULTIPROCESSOR[chip.name]
     taken = shared + (RESERVED * KIB if chip.capability >= (8, 0) else 0)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mmulator import variables
 from mmulator.driver import progress
-from mmulator.driver.chips import Device, chip
+from mmulator.driver.chips import DeviceProperties, chip
 from mmulator.driver.settings import RAISE, Settings
 from mmulator.driver.streams import Stream
 from mmulator.errors import MmulatorError, undefined
@@ -34,7 +34,7 @@ class Driver:
         self.settings = settings or Settings.from_environment()
         variables.check()
         progress.listen()
-        self.device: Device = chip(self.settings.device)
+        self.device: DeviceProperties = chip(self.settings.device)
         self.default_stream = Stream(0)
         self.streams: dict[int, Stream] = {0: self.default_stream}
         self.listeners: list[Listener] = []

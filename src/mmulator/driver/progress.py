@@ -22,7 +22,7 @@ WIDTH = 80
 _PARTS = 20  # of the bar
 
 
-class Sink(Protocol):
+class ProgressSink(Protocol):
     """Where a bar is drawn. room: columns that it may have; none where nobody looks."""
 
     def room(self) -> int: ...
@@ -30,7 +30,7 @@ class Sink(Protocol):
     def clear(self) -> None: ...
 
 
-class Screen:
+class ProgressScreen:
     """Standard error: the bar has a line of its own, which is empty again behind it."""
 
     def room(self) -> int:
@@ -53,7 +53,7 @@ def say(text: str, end: str = "\n") -> None:
         sys.stderr.flush()
 
 
-sink: list[Sink] = [Screen()]  # the last one is used
+sink: list[ProgressSink] = [ProgressScreen()]  # the last one is used
 _asked = 0  # signals so far
 _running: list[Launching] = []
 

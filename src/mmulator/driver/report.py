@@ -73,7 +73,7 @@ def _wrapped(text: str, indent: str = "  ") -> list[str]:
 
 # all launches -------------------------------------------------------------------------------------------------------
 @dataclass
-class Kernel:
+class KernelTotals:
     """What the launches of a kernel took: seconds, warp instructions, multiply-accumulates."""
 
     launches: int = 0
@@ -82,7 +82,7 @@ class Kernel:
     instructions: int = 0
     macs: int = 0
 
-    def add(self, other: Kernel) -> None:
+    def add(self, other: KernelTotals) -> None:
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 
@@ -91,28 +91,30 @@ class Kernel:
 class Totals:
     """Of a process, or of several. kernels: by (name, device)."""
 
-    kernels: dict[tuple[str, str], Kernel] = field(default_factory=dict)
+    kernels: dict[tuple[str, str], KernelTotals] = field(default_factory=dict)
 
     def count(self, report: Report) -> int:
         """One more; how many launches of its kernel there were."""
         s = report.seconds
-        kernel = self.kernels.setdefault((demangle(report.kernel), report.device), Kernel())
+        kernel = self.kernels.setdefault((demangle(report.kernel), report.device), KernelTotals())
         # what is parsed once is in the report of each launch
-        kernel.add(Kernel(1, s["run"], s["compile"] + s["parse"] * (not kernel.launches), report.total_instructions, report.macs))
+        kernel.add(
+            KernelTotals(1, s["run"], s["compile"] + s["parse"] * (not kernel.launches), report.total_instructions, report.macs)
+        )
         return kernel.launches
 
     def add(self, others: Iterable[Mapping[str, Any]]) -> None:
         """What `as_list` of another process gave."""
         for row in others:
             values = dict(row)
-            self.kernels.setdefault((values.pop("kernel"), values.pop("device")), Kernel()).add(Kernel(**values))
+            self.kernels.setdefault((values.pop("kernel"), values.pop("device")), KernelTotals()).add(KernelTotals(**values))
 
     def as_list(self) -> list[dict[str, Any]]:
         return [{"kernel": name, "device": device, **vars(kernel)} for (name, device), kernel in self.kernels.items()]
 
     def head(self) -> str:
         """`12 launches of 3 kernels on sm_90: 4.2 s, of which 1.1 s compiling`."""
-        whole = Kernel()
+        whole = KernelTotals()
         for kernel in self.kernels.values():
             whole.add(kernel)
         if not whole.launches:
@@ -148,7 +150,7 @@ def _right(rows: list[tuple[str, ...]]) -> list[list[str]]:
 
 
 # where it goes ------------------------------------------------------------------------------------------------------
-class Screen:
+class ReportScreen:
     """Lines on standard error, and the table as the process ends."""
 
     def __init__(self) -> None:
@@ -204,4 +206,4 @@ class Lines:
 @cache
 def listener(wanted: str) -> Callable[[Report], None]:
     """Of `Settings.report`; one for each place it can go to. Raises LaunchError if a file cannot be written."""
-    return Screen() if wanted == "1" else Lines(wanted)
+    return ReportScreen() if wanted == "1" else Lines(wanted)

@@ -21,7 +21,7 @@ from mmulator.errors import ExecutionFault, UnstableResult
 from mmulator.findings import union
 from mmulator.host.module import Kernel
 from mmulator.host.report import Report
-from mmulator.isa.effects import Memory
+from mmulator.isa.effects import MemoryEffect
 from mmulator.launch.arena import bytes_at, pointer
 from mmulator.launch.regions import Region, Regions
 from mmulator.program.calls import reached
@@ -161,7 +161,7 @@ def reasons(kernel: Kernel) -> Iterator[tuple[Instruction, str]]:
 
 
 def _reason(ins: Instruction) -> str:
-    atomic = ins.effects.memory is Memory.ATOMIC and ins.effects.counted_as == "atomic"
+    atomic = ins.effects.memory is MemoryEffect.ATOMIC and ins.effects.counted_as == "atomic"
     if atomic and ins.form["op"] == "add" and ins.form["type"] in _FLOATS:
         return "adds in the order in which threads come, and floating-point sums depend on it, on a GPU too"
     if atomic and uses_and_defs(ins)[1]:

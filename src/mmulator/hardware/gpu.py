@@ -1,4 +1,4 @@
-"""A GPU as a backend, through the CUDA driver: PTX compiled by it, buffers up, launch, buffers down.
+"""A GPU as a backend: CUDA's driver compiles the PTX; buffers go up, the kernel runs, buffers come down.
 
 NVIDIA's own bindings (extra `gpu`) are loaded when a `Gpu` is made.
 """
@@ -19,7 +19,7 @@ from mmulator.errors import LaunchError, MmulatorError, UnsupportedError, instal
 from mmulator.host.backend import Chip, Progress, Ran, Request
 from mmulator.isa.targets import DEVICES, PTX_VERSIONS, Target
 from mmulator.launch.limits import PORTABLE_CLUSTER
-from mmulator.ptx.tree import Module as Tree
+from mmulator.ptx.tree import ParsedModule as Tree
 
 Array = NDArray[Any]
 _LOG_BYTES = 1 << 14
@@ -101,13 +101,13 @@ class Gpu:
             raise GpuError(f"{error.message}: {said[:2000]}" if said else error.message) from None
 
     def close(self, module: Any) -> None:
-        """Unload a module; one of a context that a kernel has broken is gone already."""
+        """Unload a module. After a kernel has broken its context, the module is gone already."""
         self._driver.cuModuleUnload(module)
 
     def compile(
         self, module: Any, entry: str, device: str, options: CompileOptions = DEFAULT, progress: Progress | None = None
     ) -> Any:
-        """A kernel of a module: the driver compiled it as it was loaded. Raises LaunchError for another chip's arithmetic."""
+        """A kernel of a module, which the driver compiled on loading. Raises LaunchError for another chip's arithmetic."""
         if device != self.chip.device:
             raise LaunchError(
                 f"the launch asks for {device}, the GPU is {self.chip.device}",
@@ -165,7 +165,7 @@ class Gpu:
                 self._call("cuMemcpyDtoH", array.ctypes.data, pointer, array.nbytes)
 
     def _start_kernel(self, function: Any, request: Request, table: int) -> None:
-        """In clusters or cooperatively, by cuLaunchKernelEx."""
+        """Start a kernel by cuLaunchKernelEx, in clusters or cooperatively where the request says so."""
         d, attributes = self._driver, []
         if request.cluster is not None and prod(request.cluster) > PORTABLE_CLUSTER:
             attribute = d.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
@@ -192,14 +192,14 @@ class Gpu:
         self._call("cuLaunchKernelEx", config, function, table, 0)
 
     def read(self, module: Any, variable: str) -> bytes:
-        """Raises GpuError if the driver knows no such variable."""
+        """The bytes of a module's variable. Raises GpuError if the driver knows no such variable."""
         pointer, size = self._call("cuModuleGetGlobal", module, variable.encode())
         data = np.empty(int(size), np.uint8)
         self._call("cuMemcpyDtoH", data.ctypes.data, pointer, data.nbytes)
         return data.tobytes()
 
     def write(self, module: Any, variable: str, data: bytes) -> None:
-        """Raises GpuError if the driver knows no such variable, LaunchError if it has another size."""
+        """Set a module's variable. Raises GpuError if the driver knows no such variable, LaunchError if it has another size."""
         pointer, size = self._call("cuModuleGetGlobal", module, variable.encode())
         if len(data) != int(size):
             raise LaunchError(f"{variable} has {int(size)} bytes on the GPU, not {len(data)}")
@@ -229,7 +229,7 @@ class Gpu:
         return pointer
 
     def _reset(self) -> None:
-        """A context that a kernel has broken is made anew."""
+        """Replace a context that a kernel has broken."""
         self._room = []
         try:
             self._driver.cuDevicePrimaryCtxReset(self._device)

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from mmulator.diagnostics.sanitizer import Sanitizer
     from mmulator.diagnostics.touched import Touched
-    from mmulator.diagnostics.watch import Store, Watches
+    from mmulator.diagnostics.watch import WatchedStore, Watches
     from mmulator.findings import Finding
     from mmulator.launch.arguments import Arguments
     from mmulator.launch.work import Work
-    from mmulator.ptx.tree import Module as Tree
+    from mmulator.ptx.tree import ParsedModule as Tree
 
 Progress = Callable[[int, int], None]
 
@@ -113,7 +113,7 @@ class Ran:
     cached: bool = False
     notes: list[str] = field(default_factory=list)
     output: str = ""
-    stores: list[Store] = field(default_factory=list)
+    stores: list[WatchedStore] = field(default_factory=list)
     findings: tuple[Finding, ...] = ()
 
 

@@ -24,7 +24,7 @@ from mmulator.source import Source
 
 if TYPE_CHECKING:
     from mmulator.compiler.kernel import Jit
-    from mmulator.ptx.tree import Module as Tree
+    from mmulator.ptx.tree import ParsedModule as Tree
 
 
 class CpuModule:

@@ -41,7 +41,7 @@ from mmulator.launch.limits import (
 from mmulator.launch.shape import Extent
 from mmulator.lazy import cached_property
 from mmulator.program.image import ModuleImage
-from mmulator.program.outline import Head
+from mmulator.program.outline import KernelHead
 from mmulator.ptx.text import read_source
 from mmulator.tables import element, html_table
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from mmulator.diagnostics.sanitizer import Sanitizer
     from mmulator.ptx.tree import Function
-    from mmulator.ptx.tree import Module as Tree
+    from mmulator.ptx.tree import ParsedModule as Tree
 
 Progress = Callable[[str, int, int], None]
 CPU = Cpu()
@@ -169,7 +169,7 @@ class Module(Mapping[str, "Kernel"]):
 class Kernel:
     """An .entry of a module."""
 
-    def __init__(self, module: Module, head: Head) -> None:
+    def __init__(self, module: Module, head: KernelHead) -> None:
         self.module, self.head, self.name = module, head, head.name
         self.static_shared = head.static_shared  # bytes that the kernel and the functions it reaches declare
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from mmulator.demangle import demangle
-from mmulator.diagnostics.watch import Store
+from mmulator.diagnostics.watch import WatchedStore
 from mmulator.tables import element, html_table, text_table
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Report:
     cached: bool
     notes: list[str] = field(default_factory=list)
     output: str = ""
-    stores: list[Store] = field(default_factory=list)
+    stores: list[WatchedStore] = field(default_factory=list)
     cluster: tuple[int, int, int] = (1, 1, 1)
     findings: tuple[Finding, ...] = ()
 

@@ -19,7 +19,7 @@ from mmulator.program.outline import Outline, as_data, of_data
 from mmulator.source import Source
 
 if TYPE_CHECKING:
-    from mmulator.ptx.tree import Module as Tree
+    from mmulator.ptx.tree import ParsedModule as Tree
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from mmulator.inspect.descriptors.banks import (
     address_accesses as address_accesses,
     bank_conflicts as bank_conflicts,
 )
-from mmulator.inspect.descriptors.checks import Finding as Finding
+from mmulator.inspect.descriptors.checks import Diagnostic as Diagnostic
 from mmulator.inspect.descriptors.cute_layout import CuteLayout as CuteLayout, tile_to_shape as tile_to_shape
 from mmulator.inspect.descriptors.describe import (
     describe_descriptor as describe_descriptor,

@@ -1,7 +1,7 @@
-"""What answers have in common: they are data, and show themselves through a view that they do not know.
+"""The base class of answers: they are data, and show themselves through a view that they do not know.
 
-Views, the functions that draw, stand above the answers in `views/`. Here is only where each is, so that none is loaded
-before somebody looks.
+Views, the functions that draw, stand above the answers in `views/`. Here is only where each is, so that none is loaded before
+an answer is shown.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ VIEWS: dict[str, dict[str, str]] = {
 
 
 class Answer:
-    """An answer: shown by the function that VIEWS names for its type."""
+    """An answer, shown by the function that VIEWS names for its type."""
 
     __slots__ = ()
 
     def show(self, form: str, *how: Any) -> str:
-        """The answer as `html` or `svg`; how: what the view takes besides."""
+        """The answer as `html` or `svg`. how: further arguments of the view."""
         module, _, function = VIEWS[type(self).__name__][form].partition(".")
         text: str = getattr(import_module(f"mmulator.inspect.views.{module}"), function)(self, *how)
         return text

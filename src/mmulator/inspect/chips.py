@@ -1,4 +1,4 @@
-"""The devices there are: which chips have their arithmetic, which instructions they have, and how their bits are known."""
+"""The known devices: which chips share their arithmetic, which instructions they have, and how their bits are known."""
 
 from __future__ import annotations
 
@@ -32,11 +32,14 @@ LETTERS = {"measured": "M", "published": "P", "as specified": "S", "inferred": "
 
 @dataclass(frozen=True)
 class Device:
-    """A device, as `device=` takes it: the record itself, its `sm`, or one of its chips.
+    """A device as `device=` takes it: the record itself, its `sm`, or one of its chips.
 
-    name: its best known chip. sm: `sm_90`. chips: products with its arithmetic. families: of the matrix instructions that it
-    has. evidence: of each kind of arithmetic that it has (`KINDS`), how its bits are known: "measured" on such a chip,
-    "published" models, "as specified", "inferred" from a sibling.
+    name: its best known chip.
+    sm: `sm_90`.
+    chips: products with its arithmetic.
+    families: of the matrix instructions that it has.
+    evidence: for each kind of arithmetic (`KINDS`), how its bits are known: "measured" on such a chip, "published" models, "as
+    specified", "inferred" from a sibling.
     """
 
     name: str
@@ -52,13 +55,12 @@ class Device:
         return hash(self.sm)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return asdict(self)
 
 
 @cache
 def devices() -> tuple[Device, ...]:
-    """All that there are, oldest first."""
+    """All known devices, oldest first."""
     return tuple(Device(PRODUCTS[d][0], d, PRODUCTS[d], _families(d), _evidence(d)) for d in DEVICES)
 
 

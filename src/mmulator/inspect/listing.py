@@ -1,4 +1,4 @@
-"""Forms in groups: one line for all that differ only in choices, as `m64n{8..256}k16`."""
+"""Groups of forms: one line for all that differ only in choices, as `m64n{8..256}k16`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,16 @@ _UNSHOWN = ("sync", "aligned", "sparse")
 
 @dataclass(frozen=True)
 class FormGroup:
-    """Forms of one opcode and for the same targets; every combination of the choices is one of them.
+    """Forms of one opcode and for equal targets; every combination of the choices is one of them.
 
-    instruction: opcode with `.sp` where sparse. choices: (slot, texts) of every qualifier in the order of the name, the
-    empty text where it may be left out; without `.sync.aligned`. targets: in short; ptx: first version, `8.0 to 8.4` if
-    it is not the same for all. target_names: the targets one by one. mnemonics: of all forms, in full.
+    instruction: opcode with `.sp` where sparse.
+    choices: (slot, texts) of every qualifier in the order of the name, without `.sync.aligned`; the text is empty where it may
+        be
+    left out.
+    targets: in short.
+    ptx: first version, `8.0 to 8.4` if the forms differ.
+    target_names: the targets one by one.
+    mnemonics: of all forms, in full.
     """
 
     instruction: str
@@ -50,7 +55,7 @@ def _choice(slot: str, texts: tuple[str, ...]) -> str:
 
 
 def opcode(form: Form) -> str:
-    """`mma.sp::ordered_metadata`, `wgmma.mma_async`."""
+    """Opcode of a form: `mma.sp::ordered_metadata`, `wgmma.mma_async`."""
     name = form.family if form.op == form.family else f"{form.family}.{form.op}"
     return name + (".sp::ordered_metadata" if form.ordered_metadata else ".sp" if form.sparse else "")
 
@@ -79,7 +84,7 @@ _Key = tuple[str, str, tuple[str, ...]]
 
 
 class FormGroups(Answer, tuple[FormGroup, ...]):
-    """Groups, as a table."""
+    """Groups of forms, shown as a table."""
 
     __slots__ = ()
     COLUMNS = ("instruction", "targets", "PTX")
@@ -128,7 +133,7 @@ def _merge(
 
 # Shapes --------------------------------------------------------------------------------------------------------------
 def numbers(values: Sequence[int]) -> str:
-    """`8..256`, `8..24,32..256`, or `8,16`: runs of four or more with one step are shortened."""
+    """A set of numbers as text, `8..256`, `8..24,32..256`, or `8,16`: runs of four or more with one step are shortened."""
     out, at = [], 0
     values = sorted(set(values))
     while at < len(values):
@@ -145,7 +150,7 @@ def numbers(values: Sequence[int]) -> str:
 
 
 def shape_set(shapes: Iterable[str]) -> str:
-    """`m64n{8..256}k16`, `m16n8k{8,16}`; the shapes themselves where they have nothing in common."""
+    """A set of shapes as text, `m64n{8..256}k16`, `m16n8k{8,16}`; the shapes themselves where they have nothing in common."""
     found = [tuple(int(x) for x in re.findall(r"\d+", shape)) for shape in dict.fromkeys(shapes) if shape]
     out: list[str] = []
     for wide, vary in ((True, 1), (False, -1)):

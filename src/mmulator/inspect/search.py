@@ -1,4 +1,4 @@
-"""Which instruction is meant: its name, a statement that begins with it, or a few words. Said here for every question."""
+"""The instruction that a question is about, by its name, a statement that begins with it, or a few words."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ def name_in(text: str) -> str:
 
 
 def forms_of(text: str, target: Target | None = None, ptx: tuple[int, int] | None = None) -> tuple[Form, ...]:
-    """The forms that a text means, the likeliest first: of a name the one, of words all that fit (`find_forms`).
-
+    """The forms that a text means, the likeliest first: one for a name, all that fit for words (`find_forms`).
     Raises InvalidInstructionError where nothing fits, naming what is nearest.
     """
     name = name_in(text) if isinstance(text, str) else ""
@@ -34,9 +33,8 @@ def form_of(
     instruction: str | Instruction | Form, prefer: Callable[[Form], bool] = lambda form: True,
     example: str = "mma m16n8k16 f16",
 ) -> Form:  # fmt: skip
-    """The form of an instruction, however given: of words the likeliest, or the likeliest that `prefer` says.
-
-    example: of words, for the message. Raises InvalidInstructionError, OperandError for what is no instruction.
+    """The form of an instruction, however given; for words the likeliest form, of those that `prefer` accepts if there are any.
+    example: words for the message. Raises InvalidInstructionError, OperandError for what is no instruction.
     """
     if isinstance(instruction, str):
         found = forms_of(instruction)

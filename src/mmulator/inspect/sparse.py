@@ -23,10 +23,14 @@ _SHOWN = 8  # chunks of a PatternReport that are listed
 
 @dataclass(frozen=True)
 class Nibble:
-    """Four bits of a metadata word: those of one chunk of one row of A.
+    """Four bits of a metadata word, which belong to one chunk of one row of A.
 
-    bits: (lowest, highest) in the word. columns: (first, last) of A. value: None where only the place was asked for.
-    keeps: columns of A that are kept. defined: whether the specification defines the value. meaning: in words.
+    bits: (lowest, highest) in the word.
+    columns: (first, last) of A.
+    value: None where only the place was asked for.
+    keeps: columns of A that are kept.
+    defined: whether the specification defines the value.
+    meaning: in words.
     """
 
     bits: tuple[int, int]
@@ -40,7 +44,7 @@ class Nibble:
 
     @property
     def text(self) -> str:
-        """The value in binary; nothing where only its place is known."""
+        """The value in binary; empty where only the place is known."""
         return "" if self.value is None else f"{self.value:04b}"
 
 
@@ -72,7 +76,7 @@ class MetadataWord(Answer):
         return [tuple(run) for run in out]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON data; `hex` is the word in hexadecimal."""
+        """The word as JSON data; `hex` is the number in hexadecimal."""
         return {
             **asdict(self),
             "hex": None if self.word is None else f"0x{self.word:08x}",
@@ -84,10 +88,11 @@ class MetadataWord(Answer):
 def metadata_word(
     instruction: Instruction | Form | str, lane: int | None = None, selector: int = 0, word: int | None = None
 ) -> MetadataWord:
-    """What the metadata operand of a lane holds; with `word`, what that value says.
+    """The metadata operand of a lane: its nibbles, and with `word` what that value says.
 
-    lane: None is the first lane that contributes. Raises OperandError for an instruction without metadata, a lane or
-    selector that it has not, or a word of more than 32 bits.
+    lane: None is the first lane that contributes. Raises OperandError for an instruction without metadata, a lane or selector
+        that
+    it does not have, or a word of more than 32 bits.
     """
     form = sparse.form_of(instruction)
     lanes, bits = sparse.places(form, selector)
@@ -107,7 +112,7 @@ def metadata_words(
     """The metadata operand of every lane that contributes.
 
     compressed: a matrix of the instruction's shape, such as one of `Compressed.tiles()`; None gives places only.
-    Raises OperandError as `metadata_word`, or for another shape.
+    Raises OperandError as `metadata_word` does, or for another shape.
     """
     form = sparse.form_of(instruction)
     registers = None if compressed is None else compressed.registers(selector)
@@ -147,8 +152,12 @@ class CrowdedChunk:
 class PatternReport(Answer):
     """Whether a matrix fits the pattern of a sparse instruction.
 
-    shape, dtype: of the matrix. rule: in words. chunks: how many there are; too_dense: how many break the rule; first:
-    the first of those. zeros: share of zeros in the matrix.
+    shape, dtype: of the matrix.
+    rule: in words.
+    chunks: number of chunks.
+    too_dense: number of chunks that break the rule.
+    zeros: share of zeros in the matrix.
+    first: the first chunks that break the rule.
     """
 
     instruction: str
@@ -165,7 +174,6 @@ class PatternReport(Answer):
         return self.too_dense == 0
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
         return {"ok": self.ok, **asdict(self)}
 
 

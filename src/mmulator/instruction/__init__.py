@@ -1,4 +1,4 @@
-"""What a user holds without a kernel: one matrix instruction on arrays, and whole matrices through one."""
+"""The API for single matrix instructions without a kernel: one instruction on arrays, and products of whole matrices."""
 
 from mmulator.instruction.instruction import Instruction
 

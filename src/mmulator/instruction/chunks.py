@@ -1,8 +1,8 @@
-"""Products of Dask's arrays, chunk by chunk: lazily, with the bits that the whole has.
+"""Products of Dask arrays, chunk by chunk: lazy, with the same bits as the product of the whole arrays.
 
-An element of D does not depend on others, so chunks of M, N and leading dimensions are products of their own. Along K the
-order of additions is part of the bits: there a chunk's result is the next one's C, as within a product that of a step is.
-Dask is there already: whoever comes here has an array of its.
+Elements of D do not depend on each other, so chunks of M, N and leading dimensions are separate products. Along K the order of
+additions decides the bits: a chunk's result is the C of the next chunk, just as a step's result is the C of the next step
+within a product. This module is imported only when an operand is a Dask array, so Dask is installed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Product = Callable[..., Any]
 
 
 def product(multiply: Product, form: Form, operands: Mapping[str, Any]) -> Any:
-    """`matmul`, of which `multiply` is what it does with chunks."""
+    """`matmul` of Dask arrays. multiply: `matmul` for arrays in memory, which computes each chunk."""
     given = _given(form, operands)
     a, b, c = given["A"], given["B"], given.get("C")
     m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
@@ -54,7 +54,7 @@ def product(multiply: Product, form: Form, operands: Mapping[str, Any]) -> Any:
 
 
 def batch(compute: Product, form: Form, operands: Mapping[str, Any]) -> Any:
-    """`Instruction.compute`, of which `compute` is what it does with chunks."""
+    """`Instruction.compute` of Dask arrays. compute: `Instruction.compute` for arrays in memory, which computes each chunk."""
     given = _given(form, operands)
     sizes = {"m": form.m, "n": form.n, "k": form.k}
     for name, x in given.items():
@@ -65,7 +65,7 @@ def batch(compute: Product, form: Form, operands: Mapping[str, Any]) -> Any:
 
 
 def _given(form: Form, operands: Mapping[str, Any]) -> dict[str, Any]:
-    """The operands as Dask's arrays. Raises OperandError."""
+    """The operands that are not None, as Dask arrays. Raises OperandError."""
     import dask.array as da
 
     types: dict[str, ElementType] = {"A": form.atype, "B": form.btype, "C": form.ctype or form.dtype}
@@ -95,7 +95,9 @@ def _given(form: Form, operands: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _edges(form: Form, k: int, operands: Mapping[str, Any], given: Mapping[str, Any]) -> list[int]:
-    """Where products are cut along K: where chunks of an operand end, in whole steps of the instruction."""
+    """The places along K where the product is cut: the ends of chunks of A (or of B, if only B is a Dask array), rounded up to
+    whole steps of the instruction. There is no cut if C and D have different types, since D would be rounded between chunks.
+    """
     if form.ctype and form.ctype != form.dtype:
         return [0, k]  # within a product D is not rounded to C's type
     cut = given["A"].chunks[-1] if operands["A"] is given["A"] else given["B"].chunks[-2]
@@ -104,7 +106,7 @@ def _edges(form: Form, k: int, operands: Mapping[str, Any], given: Mapping[str, 
 
 
 def _blockwise(function: Product, form: Form, given: Mapping[str, Any], whole: str) -> Any:
-    """A product for each chunk. whole: axes along which there is but one."""
+    """A product for each chunk. whole: axes ("m", "n", "k") along which the operands are merged into one chunk."""
     import dask.array as da
 
     lead = len(batch_shape({name: x.shape[:-2] for name, x in given.items()}))
@@ -127,7 +129,7 @@ def _blockwise(function: Product, form: Form, given: Mapping[str, Any], whole: s
 
 
 class _Chunk:
-    """A product of chunks: operands in the order of AXES, None for one that is not given."""
+    """The function that multiplies one set of chunks: operands in the order of AXES, None for absent ones."""
 
     def __init__(self, function: Product, scaled: bool) -> None:
         self.function, self.scaled, self.__name__ = function, scaled, "mmulator"

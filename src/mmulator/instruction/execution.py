@@ -1,6 +1,6 @@
-"""What matrix instructions do to registers and memory images: fragments in, arithmetic, fragments out.
+"""The effect of matrix instructions on registers and memory images: fragments in, arithmetic, fragments out.
 
-One file a family; `execute` checks that the operands are the instruction's and hands them on.
+Each family has a file. `execute` checks that the given operands are those of the instruction, and calls the family's function.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DEFAULTS: dict[str, Operands] = {"wgmma": _WGMMA_DEFAULTS, "wmma": {"stride": N
 
 @lru_cache(maxsize=1024)
 def keywords(form: Form) -> tuple[str, ...]:
-    """Keywords that `execute` takes for a form: its operands that are read, and the memory that they point to."""
+    """Keywords that `execute` takes for a form: the operands that it reads, and the memory to which they point."""
     return tuple(dict.fromkeys(key for signature in reversed(form.signatures) for spec in signature for key in _keys(spec)))
 
 
@@ -61,7 +61,9 @@ def execute(form: Form, device: str, operands: Operands, *, strict: bool = True)
 
 
 def check_device(form: Form, device: str) -> str:
-    """The device, as `sm_90`. Raises UnsupportedError for one that is not known, or for which no target has the instruction."""
+    """The device's name, such as `sm_90`. Raises UnsupportedError for an unknown device, or if no target for the device has the
+    instruction.
+    """
     return _check_device(form, device if isinstance(device, str) else as_device(device))
 
 
@@ -81,7 +83,9 @@ def _check_device(form: Form, given: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _function(form: Form) -> Callable[[Form, str, Operands], Array]:
-    """The function named as the operation (`mma_async`, `load`) in the file here that is named as its rows' in isa/."""
+    """The function with the name of the operation (`mma_async`, `load`), from the file of this folder with the name of the
+    family.
+    """
     if form.effects.step in (Step.FENCE, Step.COMMIT, Step.WAIT):
         raise UnsupportedError(
             f"{form} orders other instructions and has no result", hint="run a kernel that contains it"

@@ -1,4 +1,6 @@
-"""The Instruction a user holds: parse its name, compute with matrices, execute on registers, ask for its layouts."""
+"""`Instruction`, the object that users hold: it parses a name, multiplies matrices, executes on registers, and tells
+layouts.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,13 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class OperandLayout:
-    """How an operand's matrix lies in registers.
+    """The layout of an operand's matrix in registers.
 
-    name: the operand. element_type: of the matrix. fragment: the rule itself, on raw bits. Rows and columns are those
-    of the matrix; of sparse A, those of the compressed [M, K / 2].
+    name: the operand.
+    element_type: type of the matrix elements.
+    fragment: the rule itself, on raw bits.
+
+    Rows and columns are those of the matrix; for sparse A, those of the compressed matrix [M, K / 2].
     """
 
     name: str
@@ -41,27 +46,29 @@ class OperandLayout:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(rows, columns); (copies, rows, columns) for m8n8k4 with .f16, which multiplies four matrices."""
+        """(rows, columns); (copies, rows, columns) for m8n8k4 with .f16, which multiplies four pairs of matrices."""
         return self.fragment.matrix_shape
 
     @short_traceback
     def locate(self, row: Any, col: Any, copy: Any = 0) -> tuple[Any, Any, Any]:
-        """(lane, register, index) that holds an element; arrays give arrays. Raises OperandError outside the matrix."""
+        """(lane, register, index) of an element; arrays give arrays. Raises OperandError outside the matrix."""
         return _plain(*self.fragment.locate(row, col, copy))
 
     @short_traceback
     def element(self, lane: Any, register: Any, index: Any = 0) -> tuple[Any, Any]:
-        """(row, column) at lane, register and index within the register, lowest bits first."""
+        """(row, column) of the element at a lane, register and index within the register, where index 0 is the lowest bits."""
         return _plain(*self.fragment.element(lane, register, index))
 
     @short_traceback
     def to_registers(self, matrix: Any) -> Array:
-        """A matrix [..., rows, columns] (the type's NumPy dtype, or raw unsigned) to [..., lanes, registers]."""
+        """Registers [..., lanes, registers] of a matrix [..., rows, columns] (the type's NumPy dtype, or raw unsigned
+        integers).
+        """
         return self.fragment.to_registers(to_raw(self.element_type, matrix, self.name))
 
     @short_traceback
     def to_matrix(self, registers: Any) -> Array:
-        """Registers [..., lanes, registers] (uint32, uint64 for .f64) to a matrix [..., rows, columns]."""
+        """The matrix [..., rows, columns] in registers [..., lanes, registers] (uint32; uint64 for .f64)."""
         given = words(self.name, registers, self.fragment.register_bits)
         return from_raw(self.element_type, self.fragment.to_matrix(given))
 
@@ -72,7 +79,11 @@ def _plain(*parts: Any) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Instruction:
-    """One matrix instruction: `form` says which; target and ptx, where given, what it was checked against."""
+    """One matrix instruction.
+
+    form: the instruction itself.
+    target, ptx: the target and PTX version against which it was checked, or None.
+    """
 
     form: Form
     target: Target | None = None
@@ -83,14 +94,15 @@ class Instruction:
     def parse(
         cls, text: str, target: str | Target | None = None, ptx: str | tuple[int, int] | None = None
     ) -> Instruction:
-        """The instruction of a name such as `wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16`, or of words that
-        say which it is: `wgmma m64n128 bf16`. Words leave open what has a default: f32 (s32) accumulators, rows times
-        columns, no other qualifiers; not family, shape and input types.
+        """The instruction with a name such as `wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16`, or described by words
+        such as `wgmma m64n128 bf16`.
 
-        target, ptx: `.target` and `.version` that must have it (`"sm_90a"`, `"8.7"`); None does not ask.
-        Raises InvalidInstructionError, pointing at the wrong qualifier and naming the rule and the alternatives, or
-        listing the instructions that words leave open;
-        OperandError for an unknown target or version.
+        text: the name or the words. Words may omit what has a default: f32 (s32) accumulators, rows times columns, no other
+            qualifiers. They must give family, shape and input types.
+        target, ptx: `.target` and `.version` that must have the instruction (`"sm_90a"`, `"8.7"`); None skips this check.
+
+        Raises InvalidInstructionError that points at the wrong qualifier and names the rule and the alternatives, or that lists
+        the instructions among which the words do not decide; OperandError for an unknown target or version.
         """
         if not isinstance(text, str):
             raise OperandError(f"an instruction is a string, not {type(text).__name__}")
@@ -113,14 +125,14 @@ class Instruction:
 
     @cached_property
     def operands(self) -> tuple[str, ...]:
-        """Keywords of `execute`."""
+        """Names of the keywords that `execute` takes."""
         return execution.keywords(self.form)
 
     @short_traceback
     def layout(self, name: str) -> OperandLayout:
-        """Where the elements of register operand `a`, `b`, `c`, `d` (or `r` of a load or store) lie.
+        """The layout of the elements of register operand `a`, `b`, `c`, `d` (or `r` of a load or store).
 
-        Raises OperandError for an operand that is no fragment: one in memory, or metadata.
+        Raises OperandError for an operand that is not a fragment, such as one in memory, or metadata.
         """
         if not isinstance(name, str):
             raise OperandError(f"an operand is named by a string, not {type(name).__name__}", hint="such as layout('a')")
@@ -140,15 +152,20 @@ class Instruction:
         scale_a: Any = None,
         scale_b: Any = None,
     ) -> Array:
-        """D = A B + C with a device's bits.
+        """D = A B + C with a device's bits. The result has the NumPy dtype of the instruction's D.
 
-        A [..., M, K], B [..., K, N], C [..., M, N] (None: zero); leading dimensions broadcast; the result has the NumPy
-        dtype of the instruction's D. Elements come as NumPy or ml_dtypes of its types (tensors of torch and the like,
-        too), or as raw unsigned integers of
-        their size (at least 8 bits; b1 as 0 and 1). Sparse: A is dense with the zeros its granularity asks for, or
-        what `sparse.compress` gave. Block scaling: scale_a [..., M, S], scale_b [..., S, N] with S = the scale_vec
-        size. imm_scale_a, imm_scale_b: 1 or -1, of wgmma on float types. Where an operand is an array of Dask's so is the result,
-        with chunks of the leading dimensions, computed when it is asked for.
+        A: [..., M, K]. Sparse instructions take a dense A with the zeros that their granularity requires, or a result of
+            `sparse.compress`.
+        B: [..., K, N].
+        C: [..., M, N]; None is zero.
+        device: name of a device or chip, such as "sm_90" or "H100".
+        imm_scale_a, imm_scale_b: 1 or -1, for wgmma on float types.
+        scale_a: [..., M, S], for block scaling, where S is the scale_vec size.
+        scale_b: [..., S, N].
+
+        Elements are NumPy or ml_dtypes values of the instruction's types (tensors of torch and similar libraries too), or raw
+        unsigned integers of their size (at least 8 bits; b1 as 0 and 1). Leading dimensions broadcast. If an operand is a Dask
+        array, the result is one too: it has chunks of the leading dimensions and is computed on demand.
         Raises OperandError for wrong shapes or dtypes, UnsupportedError where a device lacks the instruction.
         """
         form = self.form
@@ -195,9 +212,10 @@ class Instruction:
     @short_traceback
     @in_plain_floats
     def execute(self, device: str = "sm_90", *, strict: bool = True, **operands: Any) -> Array:
-        """Registers in, registers out: uint32 [..., lanes, registers] (uint64 for .f64), lanes 32, or 128 for wgmma.
+        """Run the instruction on registers: uint32 [..., lanes, registers] in and out (uint64 for .f64), with 32 lanes, or 128
+        for wgmma.
 
-        Operands carry the specification's names, with `_` for `-`:
+        Operands have the specification's names, with `_` for `-`:
           mma                 a b c, sparse also e [..., lanes] and f (0..3); block scaling also scale_a_data [..., 32]
                               byte_id_a thread_id_a scale_b_data byte_id_b thread_id_b. Returns d.
           wgmma.mma_async     d (input, unless scale_d is 0), a or a_desc, b_desc, shared (uint8 [..., bytes]: an image
@@ -206,19 +224,19 @@ class Instruction:
           wmma.mma            a b c. Returns d.
           wmma.load           memory (uint8 [..., bytes]), p (byte offset), stride (elements). Returns r.
           wmma.store          memory, p, stride, r. Writes and returns memory.
-          ldmatrix, stmatrix  memory, p [lanes] (byte offsets of the rows), stmatrix also r. As wmma.
+          ldmatrix, stmatrix  memory, p [lanes] (byte offsets of the rows), stmatrix also r. Results as for wmma.
           movmatrix           a. Returns d.
         Leading dimensions broadcast; a batch runs on all cores. Nothing is written before everything has been checked.
-        strict: False takes sparsity metadata that the specification leaves undefined as hardware does.
-        Raises OperandError for a missing, unknown or misshapen operand, a misaligned p or stride, a selector outside its
-        range, or undefined metadata, ExecutionFault for an address outside `shared` or `memory`, UnsupportedError where
-        a device lacks the instruction.
+        strict: False accepts sparsity metadata that the specification leaves undefined, and interprets it as hardware does.
+        Raises OperandError for a missing, unknown or misshapen operand, a misaligned p or stride, a selector outside its range,
+        or undefined metadata, ExecutionFault for an address outside `shared` or `memory`, UnsupportedError if a device lacks
+        the instruction.
         """
         return execution.execute(self.form, device, operands, strict=strict)
 
 
 def _compute(A: Any, B: Any, C: Any, instruction: str, **more: Any) -> Array:
-    """Of chunks, in any process."""
+    """`Instruction.compute` for chunks, in any process. instruction: its name."""
     return Instruction.parse(instruction).compute(A, B, C, **more)
 
 

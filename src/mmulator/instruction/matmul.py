@@ -1,4 +1,4 @@
-"""Whole matrices through one instruction as a kernel would: chained over k, zero-padded at the edges."""
+"""Products of whole matrices through one instruction, as a kernel computes them: chained over k, with zeros at the edges."""
 
 from __future__ import annotations
 
@@ -41,16 +41,21 @@ def matmul(
 ) -> Array:
     """D = A B + C for any M, N, K with the bits that a kernel using `instruction` gets on `device`.
 
-    A [..., M, K], B [..., K, N], C [..., M, N] (None: zero), leading dimensions broadcasting, as NumPy or ml_dtypes of
-    the instruction's types, or raw unsigned integers of their size. K is cut into the instruction's k in ascending
-    order, each result being the next one's C; the last step is padded with zeros. Output elements do not depend on
-    each other, so M and N need no padding. Sparse instructions take a dense A with the zeros that their granularity
-    asks for, or what `sparse.compress` gave. Block scaling: scale_a [..., M, S], scale_b [..., S, N], one factor for
-    every k / scale_vec elements.
-    imm_scale_a, imm_scale_b: as wgmma's operands, on every step.
-    The result has the NumPy dtype of the instruction's D.
-    Where an operand is an array of Dask's so is the result, which is computed when it is asked for: chunks of any M and N, those
-    along K one behind the other (docs/dask.md).
+    A: [..., M, K]. Sparse instructions take a dense A with the zeros that their granularity requires, or a result of
+        `sparse.compress`.
+    B: [..., K, N].
+    C: [..., M, N]; None is zero.
+    instruction: an Instruction, or a name or words for `Instruction.parse`.
+    device: name of a device or chip, such as "sm_90" or "H100".
+    imm_scale_a, imm_scale_b: 1 or -1, as for wgmma, in every step.
+    scale_a: [..., M, S], for block scaling: one factor for every k / scale_vec elements.
+    scale_b: [..., S, N].
+
+    Elements are NumPy or ml_dtypes values of the instruction's types, or raw unsigned integers of their size. Leading
+    dimensions broadcast. K is cut into steps of the instruction's k in ascending order, and the result of a step is the C of
+    the next; the last step is padded with zeros. Output elements do not depend on each other, so M and N need no padding.
+    The result has the NumPy dtype of the instruction's D. If an operand is a Dask array, the result is one too, and is computed
+    on demand: chunks of M and N in any order, chunks along K one after another (docs/dask.md).
     Raises OperandError for wrong shapes or dtypes, UnsupportedError where the device lacks the instruction.
     """
     i = instruction if isinstance(instruction, Instruction) else Instruction.parse(instruction)

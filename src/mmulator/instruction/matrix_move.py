@@ -31,7 +31,9 @@ def movmatrix(form: Form, device: str, o: Operands) -> Array:
 
 
 def _starts(form: Form, o: Operands, limit: int) -> NDArray[np.int64]:
-    """Byte offsets that the lanes give, one a row; all rows inside memory of `limit` bytes."""
+    """Byte offset of each row, as the lanes give them. Raises ExecutionFault for a row outside the memory. limit: bytes of
+    memory.
+    """
     p = as_array("operand p", o["p"])
     if p.shape != (32,) or p.dtype.kind not in "iu":
         raise OperandError(f"operand p is {p.dtype} of shape {p.shape}: 32 integer byte offsets are needed, one a lane")

@@ -30,7 +30,7 @@ def mma(form: Form, device: str, o: Operands) -> Array:
 
 
 def _scale_selector(form: Form, side: str, o: Operands) -> int:
-    """Bytes from the scale factors that selectors of 0 name."""
+    """Offset in bytes of the selected scale factors from those that selectors of 0 select."""
     byte_id, thread_id = (integer(f"{name}_id_{side}", o[f"{name}_id_{side}"]) for name in ("byte", "thread"))
     scales.places(form, side, byte_id, thread_id)  # raises for a selector that is not defined
     return byte_id + thread_id * scale_step(form, side)

@@ -1,4 +1,4 @@
-"""Operands of an instruction as a user gives them: words, registers, integers, images of memory; what is wrong with them."""
+"""The operands that a user passes to an instruction: words, registers, integers and images of memory, and their checks."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from mmulator.numerics.arrays import batch_shape
 Array = NDArray[Any]
 Operands = dict[str, Any]
 
-OFFSETS = range(-(1 << 40), 1 << 40)  # bytes or elements; what memory there is, says who reads it
+OFFSETS = range(-(1 << 40), 1 << 40)  # bytes or elements; the size of the memory is checked by its readers
 
 
 # numbers and registers ------------------------------------------------------------------------------------------------
 def words(name: str, value: Any, bits: int = 32) -> Array:
-    """An operand as unsigned words of 32 or 64 bits; signed and float arrays of that size are taken bit for bit."""
+    """An operand as unsigned words of 32 or 64 bits; signed and float arrays of that size are reinterpreted bit for bit."""
     array = as_array(f"operand {name}", value)
     want = np.dtype(f"<u{bits // 8}")
     if array.dtype.kind not in "uif" or array.dtype.itemsize != want.itemsize:
@@ -34,7 +34,7 @@ def words(name: str, value: Any, bits: int = 32) -> Array:
 
 
 def registers(form: Form, name: str, value: Any) -> Array:
-    """A register operand [..., lanes, registers]."""
+    """A register operand as unsigned words [..., lanes, registers]."""
     rule = fragment(form, name)
     array = words(name, value, rule.register_bits)
     if array.shape[-2:] != (rule.lanes, rule.registers):
@@ -46,7 +46,7 @@ def registers(form: Form, name: str, value: Any) -> Array:
 
 
 def column(form: Form, name: str, value: Any) -> Array:
-    """A one-register operand: [..., lanes], or [..., lanes, 1]."""
+    """An operand of one register, as [..., lanes]; [..., lanes, 1] is accepted too."""
     array = words(name, value)
     if array.shape[-2:] == (form.lanes, 1):
         array = array[..., 0]
@@ -56,7 +56,7 @@ def column(form: Form, name: str, value: Any) -> Array:
 
 
 def batch(**operands: tuple[Array | None, int]) -> tuple[int, ...]:
-    """Common leading dimensions of (array, number of its own dimensions)."""
+    """Common leading dimensions of arrays, each given as (array, number of its own dimensions)."""
     return batch_shape({name: x.shape[: x.ndim - own] for name, (x, own) in operands.items() if x is not None})
 
 
@@ -72,7 +72,7 @@ def integer(name: str, value: Any, allowed: range | None = None) -> int:
 
 
 def check_signs(form: Form, imm_scale_a: Any, imm_scale_b: Any) -> None:
-    """imm-scale-a and imm-scale-b are 1 or -1, and only wgmma on float types has them."""
+    """Raise OperandError unless imm-scale-a and imm-scale-b are 1 or -1; only wgmma on float types takes -1."""
     for name, value in (("imm_scale_a", imm_scale_a), ("imm_scale_b", imm_scale_b)):
         integer(name, value, range(-1, 2, 2))
         if value != 1 and not (form.family == "wgmma" and form.atype.is_float):
@@ -81,7 +81,7 @@ def check_signs(form: Form, imm_scale_a: Any, imm_scale_b: Any) -> None:
 
 # sparsity metadata ----------------------------------------------------------------------------------------------------
 def check_metadata(form: Form, words: Array, selector: int, strict: bool) -> None:
-    """Raises OperandError for a selector out of range and, if strict, for nibbles that the specification leaves undefined."""
+    """Raise OperandError for a selector out of range and, if `strict`, for nibbles that the specification leaves undefined."""
     lanes, refused = _undefined_halves(form, selector)
     if strict and refused[np.ascontiguousarray(words[..., lanes]).view("<u2")].any():
         sparse.check(sparse.from_registers(words, form, selector), form)
@@ -89,7 +89,7 @@ def check_metadata(form: Form, words: Array, selector: int, strict: bool) -> Non
 
 @lru_cache(maxsize=256)
 def _undefined_halves(form: Form, selector: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The lanes that contribute metadata, whole words of it; for every 16 bits whether a nibble of them is undefined."""
+    """(lanes that contribute whole words of metadata; for every value of 16 bits, whether a nibble of it is undefined)."""
     nibbles = np.arange(1 << 16)[:, None] >> np.arange(0, 16, 4) & 15
     refused = np.asarray(sparse.undefined(nibbles.astype(np.uint8), form).any(axis=-1))
     return np.unique(sparse.places(form, selector)[0]), refused
@@ -97,7 +97,7 @@ def _undefined_halves(form: Form, selector: int) -> tuple[NDArray[np.int64], NDA
 
 # memory ---------------------------------------------------------------------------------------------------------------
 def image(name: str, value: Any) -> NDArray[np.uint8]:
-    """Images of memory [..., bytes]."""
+    """Images of memory as bytes [..., bytes]."""
     found = as_array(f"operand {name}", value)
     if found.dtype != np.uint8 or found.ndim < 1:
         raise OperandError(f"operand {name} is {found.dtype} of shape {found.shape}: uint8 [..., bytes] is needed")
@@ -105,7 +105,7 @@ def image(name: str, value: Any) -> NDArray[np.uint8]:
 
 
 def target(value: Any) -> NDArray[np.uint8]:
-    """`memory` of a store: images that it may change."""
+    """The operand `memory` of a store: images of memory that may be written."""
     found = image("memory", value)
     if writable(value, "operand memory") is None or not found.flags.writeable:
         raise OperandError("operand memory must be a writable array: the store changes it")
@@ -113,7 +113,7 @@ def target(value: Any) -> NDArray[np.uint8]:
 
 
 def stored(form: Form, value: Any, memory: NDArray[np.uint8]) -> Array:
-    """Registers r of a store, whose leading dimensions have to fit those of memory."""
+    """The registers r of a store. Raises OperandError unless their leading dimensions fit those of the memory."""
     given = registers(form, "r", value)
     if batch(r=(given, 2), memory=(memory, 1)) != memory.shape[:-1]:
         raise OperandError(f"operand r of shape {given.shape} for memory of shape {memory.shape}: one image for each is needed")
@@ -121,7 +121,14 @@ def stored(form: Form, value: Any, memory: NDArray[np.uint8]) -> Array:
 
 
 def check_inside(name: str, address: NDArray[np.int64], size: int, limit: int, base: int = 0) -> None:
-    """Raises ExecutionFault if `size` bytes at an address, counted from the image's first byte, are not all inside."""
+    """Raise ExecutionFault unless all `size` bytes at an address are inside the image.
+
+    name: of the operand, for the message.
+    address: of the first byte.
+    size: bytes.
+    limit: bytes of the image.
+    base: address of the image's first byte.
+    """
     outside = (address < 0) | (address + size > limit)
     if outside.any():
         first = int(address[outside].flat[0]) + base

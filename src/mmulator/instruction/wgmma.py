@@ -79,10 +79,16 @@ def _descriptor(name: str, value: Any) -> int:
 def shared_matrix(
     shared: NDArray[np.uint8], base: int, descriptor: int, rows: int, k: int, element: ElementType, mn_major: bool = False
 ) -> Array:
-    """Raw elements [..., rows, k] that a matrix descriptor finds in an image of shared memory [..., bytes].
+    """Raw elements [..., rows, k] that a matrix descriptor selects from an image of shared memory.
 
-    base: shared address of the image's first byte. A line of the matrix, along k or MN-major along rows, is a multiple of
-    16 bytes. Raises ExecutionFault for an address outside the image.
+    shared: the image [..., bytes].
+    base: shared address of the image's first byte.
+    descriptor: the 64 bits of the matrix descriptor.
+    rows, k: shape of the matrix.
+    element: type of the elements.
+    mn_major: whether a line of the matrix runs along rows instead of k. A line is a multiple of 16 bytes.
+
+    Raises ExecutionFault for an address outside the image.
     """
     lines, along = (k, rows) if mn_major else (rows, k)
     found = operand(shared, base, descriptor, lines, along * element.bits // 8, mn_major)

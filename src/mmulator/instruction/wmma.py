@@ -28,7 +28,7 @@ def store(form: Form, device: str, o: Operands) -> Array:
 
 
 def _place(form: Form, o: Operands, limit: int) -> tuple[int, int]:
-    """p and stride of a matrix that lies inside memory of `limit` bytes."""
+    """(p, stride) of a matrix inside the memory. Raises ExecutionFault if it leaves the memory. limit: bytes of memory."""
     rule, bits = fragment(form, "r"), form.type.bits
     default = default_stride(form)
     stride = default if o["stride"] is None else integer("stride", o["stride"], OFFSETS)
@@ -58,7 +58,7 @@ def _place(form: Form, o: Operands, limit: int) -> tuple[int, int]:
 
 
 def _refuse(form: Form, p: int, stride: int, limit: int) -> None:
-    """Raises ExecutionFault with the first element, row after row, that lies outside."""
+    """Raise ExecutionFault with the first element, row by row, that lies outside."""
     rule = fragment(form, "r")
     row, column = np.indices((rule.rows, rule.columns))
     element = row * stride + column if form.layout == "row" else column * stride + row

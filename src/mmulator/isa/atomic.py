@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mmulator.isa.effects import ACTS, Flow, Memory, Stored
+from mmulator.isa.effects import ACTS, Flow, MemoryEffect, Stored
 from mmulator.isa.pieces import BITS32_64, CACHE_HINT, INT32_64, POLICY, SCOPE, SYNC, addr, dst, maybe, need, one, row, src, type_
 from mmulator.isa.row import OperandSpec, Row, Slot
 
@@ -54,7 +54,7 @@ def _atomic(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], ptx: tup
     return row(
         name, (sem, SCOPE, _ATOM_SPACE, *slots[:-1], CACHE_HINT, slots[-1]), (*operands, POLICY), f"{SYNC}: {name}",
         ptx, sm, _ATOM_NEEDS, rule=_atomic_vector if vector else _atomic_hint,
-        effects=ACTS.but(memory=Memory.ATOMIC, counted_as="atomic", flow=Flow.LOADED, stored=Stored.COMBINED),
+        effects=ACTS.but(memory=MemoryEffect.ATOMIC, counted_as="atomic", flow=Flow.LOADED, stored=Stored.COMBINED),
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mmulator.isa.effects import ACTS, Memory, Queue, Step, Stored
+from mmulator.isa.effects import ACTS, MemoryEffect, Queue, Step, Stored
 from mmulator.isa.pieces import (
     BULK_COPIES,
     BULK_GROUP,
@@ -35,7 +35,7 @@ from mmulator.isa.pieces import (
 from mmulator.isa.row import OperandSpec, Row, Slot
 from mmulator.isa.types import type_bits
 
-_COMBINES = BULK_COPIES.but(memory=Memory.REDUCE)
+_COMBINES = BULK_COPIES.but(memory=MemoryEffect.REDUCE)
 _COMMIT = ACTS.but(queue=Queue.BULK, step=Step.COMMIT, counted_as="bulk")
 _WAIT = ACTS.but(queue=Queue.BULK, step=Step.WAIT, counted_as="bulk")
 
@@ -57,7 +57,9 @@ def _copies(
     to: str, source: str, *slots: Slot, operands: tuple[OperandSpec, ...], ptx: tuple[int, int] = (8, 0),
     scopes: tuple[str, ...] = _SCOPES, **relaxed: Any,
 ) -> tuple[Row, Row]:  # fmt: skip
-    """Weak copies of a direction, and relaxed ones, which some targets lack: `relaxed` says which have them."""
+    """Rows of weak and of relaxed copies between two state spaces. relaxed: requirements of the relaxed copies, which some
+    targets lack.
+    """
 
     def written(*order: Slot, type: tuple[Slot, ...] = (), since: tuple[int, int], **requires: Any) -> Row:
         return row(
@@ -78,7 +80,7 @@ _COPY_NEEDS = (
 
 
 def _scoped(m: Mapping[str, str]) -> str | None:
-    """A memory order and a scope go together."""
+    """The error of a memory order without a scope, or of a scope without an order; None if both are legal."""
     if ("sem" in m) != ("scope" in m):
         return f".{m['sem']} needs a scope" if "sem" in m else f".{m['scope']} needs a memory order: .relaxed"
     return None
@@ -124,8 +126,8 @@ def _reduce_global(ops: tuple[str, ...], types: tuple[str, ...], *more: Slot, pt
 _STORE_TYPES = ("b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64")
 _MMIO, _RELEASE, _WIDE_SCOPE = maybe("mmio"), one("sem", "release"), one("scope", "gpu", "sys")
 _TO_GLOBAL = maybe("space", "global")
-_STORES = ACTS.but(memory=Memory.WRITE, queue=Queue.BULK, step=Step.ISSUE, counted_as="memory", stored=Stored.VALUES)
-_ADDS = ACTS.but(memory=Memory.ATOMIC, queue=Queue.BULK, step=Step.ISSUE, counted_as="atomic", stored=Stored.COMBINED)
+_STORES = ACTS.but(memory=MemoryEffect.WRITE, queue=Queue.BULK, step=Step.ISSUE, counted_as="memory", stored=Stored.VALUES)
+_ADDS = ACTS.but(memory=MemoryEffect.ATOMIC, queue=Queue.BULK, step=Step.ISSUE, counted_as="atomic", stored=Stored.COMBINED)
 _RED_OPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("inc", "dec"), ("u32",)), (("min", "max"), ("u32", "s32")), (("and", "or", "xor"), ("b32",)),
     (("add",), ("u32", "s32", "u64", "s64")),
@@ -133,7 +135,7 @@ _RED_OPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
 
 
 def _mapped(m: Mapping[str, str]) -> str | None:
-    """A store to memory-mapped registers."""
+    """The error of a store to memory-mapped registers without .sys; None if it is legal."""
     return ".mmio needs .sys" if "mmio" in m and m["scope"] != "sys" else None
 
 
@@ -143,7 +145,7 @@ def _at_most_128(m: Mapping[str, str]) -> str | None:
 
 
 def _added(types: tuple[str, ...]) -> OperandSpec:
-    """Bits are combined in integer registers alone."""
+    """The operand that is combined: an integer register for bits, otherwise a register of the instruction's type."""
     return src("b", "u32" if types == ("b32",) else "type")
 
 
@@ -189,7 +191,7 @@ ROWS: tuple[Row, ...] = (
         f"{MOVES}: st.async", (8, 7), 100, rule=_mapped, effects=_STORES),
     row("st.bulk", (maybe("weak"), maybe("space", "shared::cta")),
         (addr(), src("size", "u64", values=range(0, (1 << 24) + 1, 8)), imm("initval", values=(0,))), f"{MOVES}: st.bulk",
-        (8, 6), 100, effects=ACTS.but(memory=Memory.WRITE, counted_as="memory")),
+        (8, 6), 100, effects=ACTS.but(memory=MemoryEffect.WRITE, counted_as="memory")),
     *(_red_async(ops, types) for ops, types in _RED_OPS),
     *(_red_global(ops, types) for ops, types in _RED_OPS),
 )  # fmt: skip

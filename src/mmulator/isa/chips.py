@@ -1,4 +1,4 @@
-"""Names of chips: products and architectures, and the device whose arithmetic each has."""
+"""Names of chips: products and architectures, with the device whose arithmetic they have."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ DEVICE_WORDS = (*_ARCHITECTURES, *(name for name in _BY_CHIP if len(name) > 3)) 
 
 
 def device_of(text: str) -> str | None:
-    """The device that a chip or an architecture is, as `sm_90`; None for another text.
+    """The device with the name of a chip or an architecture, as `sm_90`; None for any other text.
 
-    text: `H100`, `h100`, `RTX 4090`, `hopper`, or what a program prints: `NVIDIA H100 80GB HBM3`.
+    text: `H100`, `h100`, `RTX 4090`, `hopper`, or a name that programs print: `NVIDIA H100 80GB HBM3`.
     """
     name = _plain(text)
     series = re.fullmatch(r"rtx(20|30|40|50)(?:[5-9]0)?(?:ti|super|d)*", name)
@@ -51,7 +51,7 @@ def device_of(text: str) -> str | None:
 
 
 def as_device(device: Any) -> str:
-    """A user's device, of which the name of a chip will do, as `sm_90`. Raises UnsupportedError for one that is not known."""
+    """The device that a user names, directly or by a chip, as `sm_90`. Raises UnsupportedError for an unknown device."""
     if device.__class__ is str and device in CHIPS:
         return device
     name = getattr(device, "sm", device)  # of inspect.Device

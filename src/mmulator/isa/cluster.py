@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mmulator.isa.effects import ACTS, Effects, Ends, Memory, Orders, Pointer, Ptxas, Queue, Step, Together
+from mmulator.isa.effects import ACTS, Effects, Ends, MemoryEffect, Orders, Pointer, Ptxas, Queue, Step, Together
 from mmulator.isa.pieces import COMPLETE_TX, MBARRIER, MOVES, SYNC, addr, dst, maybe, need, one, reg, row, src, type_
 from mmulator.isa.row import OperandSpec, Row
 
@@ -11,7 +11,7 @@ _PLACE = OperandSpec("a", "symbol", "type", home="shared")
 
 _ARRIVES = ACTS.but(counted_as="barrier", orders=Orders.CLUSTER).where("aligned", together=Together.LIVE)
 _WAITS = ACTS.but(ends=Ends.WAIT, counted_as="barrier", orders=Orders.CLUSTER).where("aligned", together=Together.LIVE)
-_ASKS = ACTS.but(memory=Memory.WRITE, queue=Queue.BULK, step=Step.ISSUE, counted_as="cluster")
+_ASKS = ACTS.but(memory=MemoryEffect.WRITE, queue=Queue.BULK, step=Step.ISSUE, counted_as="cluster")
 _READS = Effects(ptxas=Ptxas.GUARDED, counted_as="cluster")
 
 _TRY_SPACE, _B128 = maybe("space", "shared::cta"), type_("b128")

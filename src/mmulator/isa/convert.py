@@ -25,12 +25,12 @@ _INTEGRAL = ("rni", "rzi", "rmi", "rpi")
 
 
 def _contains(d: ElementType, a: ElementType) -> bool:
-    """Is every value of integer type a one of integer type d?"""
+    """Whether integer type d represents every value of integer type a."""
     return (d.has_sign or not a.has_sign) and d.bits - d.has_sign >= a.bits - a.has_sign
 
 
 def _conversion(m: Mapping[str, str]) -> str | None:
-    """Which rounding a conversion needs, and which modifiers it can take."""
+    """The error in the rounding and the other modifiers of a conversion; None if they are legal."""
     d, a = TYPES[m["type"]], TYPES[m["atype"]]
     rounding = m.get("rnd", "")
     integral = rounding in _INTEGRAL

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mmulator.isa.effects import ACTS, Memory, Queue, Step
+from mmulator.isa.effects import ACTS, MemoryEffect, Queue, Step
 from mmulator.isa.pieces import CACHE_HINT, MOVES, POLICY, addr, imm, maybe, need, one, row
 from mmulator.isa.row import OperandSpec, Row
 
@@ -20,7 +20,7 @@ def _copy_async(op: str, sizes: tuple[int, ...]) -> Row:
         (one("op", op), _COPY_SHARED, one("src", "global"), CACHE_HINT, _PREFETCH),
         (*_COPY, imm("cp-size", values=sizes), _COPY_SIZE, POLICY),
         f"{MOVES}: cp.async", (7, 0), 80, need("L2::cache_hint L2::64B L2::128B L2::256B", (7, 4), 80),
-        effects=_QUEUE.but(step=Step.ISSUE, memory=Memory.COPY),
+        effects=_QUEUE.but(step=Step.ISSUE, memory=MemoryEffect.COPY),
     )  # fmt: skip
 
 

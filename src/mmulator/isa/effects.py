@@ -1,7 +1,8 @@
-"""What an instruction does besides computing its results: a column of every row, so that nobody else keeps lists of opcodes.
+"""The effects of an instruction besides computing its results: a column of every row, so that no other file lists opcodes.
 
-What says nothing is lane-wise: each lane computes its results from its operands, and nothing else shows that it ran. A row that
-does more says what. Where the modifiers decide, `where` has the difference, and a form has the effects of its own modifiers.
+A row without effects is lane-wise: each lane computes its results from its operands, and nothing else shows that the
+instruction ran. If modifiers change the effects, `where` states the difference, and a form has the effects of its own
+modifiers.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Literal
 
 
 class Ends(StrEnum):
-    """How control leaves an instruction, and the block of code that ends there."""
+    """How control leaves an instruction, which ends its basic block."""
 
     NO = "goto"  # for what follows
     BRANCH = "branch"
@@ -27,7 +28,7 @@ class Ends(StrEnum):
 
 
 class Together(Enum):
-    """Which lanes execute an instruction together."""
+    """The lanes that execute an instruction together."""
 
     ALONE = "each lane for itself"
     MEMBERS = "those of its member mask, the last operand"
@@ -37,8 +38,8 @@ class Together(Enum):
     WARPGROUP = "those of four warps that have not exited"
 
 
-class Memory(Enum):
-    """What becomes of the bytes at its addresses."""
+class MemoryEffect(Enum):
+    """The effect of an instruction on the bytes at its addresses."""
 
     NONE = "nothing"
     READ = "read"
@@ -49,7 +50,7 @@ class Memory(Enum):
 
 
 class Queue(Enum):
-    """Where an asynchronous operation waits to be done."""
+    """The queue in which an asynchronous operation waits for its execution."""
 
     NONE = "nowhere: it is done at once"
     COPIES = "among a thread's cp.async"
@@ -58,7 +59,7 @@ class Queue(Enum):
 
 
 class Step(Enum):
-    """What an instruction does to a queue."""
+    """The effect of an instruction on a queue."""
 
     NONE = "nothing"
     ISSUE = "adds an operation"
@@ -69,7 +70,7 @@ class Step(Enum):
 
 
 class Orders(Enum):
-    """Orders says what an instruction orders besides its own accesses."""
+    """The accesses that an instruction orders besides its own."""
 
     NONE = "nothing, or what its row says elsewhere"
     FENCE = "what comes before it in memory and what comes behind"
@@ -77,7 +78,7 @@ class Orders(Enum):
 
 
 class Ptxas(Enum):
-    """What ptxas makes of it, as found by experiment (docs/contraction.md)."""
+    """The code that ptxas generates for an instruction, as found by experiment (docs/contraction.md)."""
 
     SELECTED = "straight code; under a guard its result is selected"
     GUARDED = "straight code; under a guard a branch"
@@ -86,7 +87,9 @@ class Ptxas(Enum):
 
 
 class Algebra(Enum):
-    """What folding and contraction see in it (docs/contraction.md). Of floating point, where integers have the same name."""
+    """The operation that folding and contraction see in an instruction (docs/contraction.md); for floating point, even if
+    integer instructions have the same name.
+    """
 
     NONE = "nothing"
     SUM = "a + b"
@@ -110,8 +113,9 @@ class Algebra(Enum):
 
 
 class Flow(Enum):
-    """How the results of an instruction come by a value. EACH says what is so of arithmetic; what takes values from other lanes
-    or from memory says so in its row."""
+    """The condition under which a result has a defined value. EACH holds for arithmetic; the rows of instructions that take
+    values from other lanes or from memory name another condition.
+    """
 
     DEFINED = "they have one"
     EACH = "in a lane, if all its sources have one"
@@ -132,7 +136,7 @@ class Flow(Enum):
 
 
 class Stored(Enum):
-    """Which values an instruction stores, and where."""
+    """The values that an instruction stores, and the places where it stores them."""
 
     NOTHING = "none that a register holds"
     VALUES = "those of the operand behind the address, at each lane's address"
@@ -142,7 +146,7 @@ class Stored(Enum):
 
 
 class Pointer(Enum):
-    """What an instruction makes of an address among its sources."""
+    """The relation between an instruction's result and an address among its sources."""
 
     OTHER = "nobody knows"
     SAME = "an address in the same variable"
@@ -154,7 +158,7 @@ class Pointer(Enum):
 
 
 class Addressed(Enum):
-    """Whose addresses an instruction uses."""
+    """The lanes whose addresses an instruction uses."""
 
     LANES = "each lane its own"
     ROWS = "those of eight lanes for each matrix, one a row"
@@ -163,23 +167,35 @@ class Addressed(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What an instruction does besides computing.
+    """The effects of an instruction besides computing.
 
-    memory: what it does at its addresses. queue, step: what it does to which queue of asynchronous operations.
-    orders: a fence of memory, or a barrier of a cluster. pure: ptxas removes it when nothing reads its results. ptxas, algebra:
-    how ptxas sees it. flow: where its results come from. stored: what it stores. pointer: what it makes of an address. addressed:
-    whose addresses it uses. hints: nothing depends on its addresses. cancels: it makes zero of two times one register.
-    counted_as: its class in a report; empty: by its type. multiplies: it counts as the multiply-accumulates of its shape.
-    pinned: names of operands whose registers others read or write later. carry: how it accesses the condition code.
-    approximate: its bits come from tables of a chip. allocates: it takes memory from a lane's stack. resizes: it changes how
-    many registers the threads of its warp have.
-    steady: what it reads nobody may write while the kernel runs.
-    variants: (modifier, effects of the forms that have it), the first that fits.
+    ends: how control leaves it.
+    together: the lanes that execute it together.
+    memory: its effect on the bytes at its addresses.
+    queue, step: its effect on a queue of asynchronous operations.
+    orders: whether it is a fence of memory, or a barrier of a cluster.
+    pure: whether ptxas removes it if its results are not read.
+    ptxas, algebra: how ptxas treats it.
+    flow: when its results have a defined value.
+    stored: what it stores.
+    pointer: what it computes from an address.
+    addressed: the lanes whose addresses it uses.
+    hints: whether nothing depends on its addresses.
+    cancels: whether its result is 0 if both sources are one register.
+    counted_as: its class in a report; if empty, its type decides.
+    multiplies: whether it counts as the multiply-accumulates of its shape.
+    pinned: names of operands whose registers are read or written later by the hardware.
+    carry: how it accesses the condition code.
+    steady: whether the bytes that it reads must not be written while the kernel runs.
+    approximate: whether its bits come from tables of a chip.
+    allocates: whether it takes memory from a lane's stack.
+    resizes: whether it changes the number of registers of its warp's threads.
+    variants: (modifier, effects of forms with this modifier); the first match counts.
     """
 
     ends: Ends = Ends.NO
     together: Together = Together.ALONE
-    memory: Memory = Memory.NONE
+    memory: MemoryEffect = MemoryEffect.NONE
     queue: Queue = Queue.NONE
     step: Step = Step.NONE
     orders: Orders = Orders.NONE
@@ -206,12 +222,12 @@ class Effects:
         return replace(self, **changes)
 
     def where(self, modifiers: str, **changes: Any) -> Effects:
-        """These, and with `changes` for forms that have one of these modifiers (`"u64 s64"`)."""
+        """These effects, with `changes` for forms that have one of the modifiers (`"u64 s64"`)."""
         variant = replace(self, variants=(), **changes)
         return replace(self, variants=(*self.variants, *((m, variant) for m in modifiers.split())))
 
     def of(self, modifiers: Collection[str]) -> Effects:
-        """Those of a form with these modifiers."""
+        """The effects of a form with these modifiers."""
         for modifier, effects in self.variants:
             if modifier in modifiers:
                 return effects

@@ -47,7 +47,7 @@ ROWS: tuple[Row, ...] = (
           ptx=(8, 6), sm=90, free=True),
     _sync("fence.proxy.async::generic", one("sem", "release"), _SHARED_CTA, one("scope", "cluster"), operands=(),
           ptx=(8, 6), sm=90, free=True),
-    # of what was read alone; the scope .cta is what ptxas takes besides
+    # for reads only; ptxas also accepts the scope .cta
     _sync("fence.proxy.async::generic", one("sem", "release"), one("restrict", "sync_restrict::shared::cluster::read"),
           one("scope", "cta", "cluster"), operands=(), ptx=(9, 4), sm=90, free=True),
 )  # fmt: skip

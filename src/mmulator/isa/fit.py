@@ -1,4 +1,4 @@
-"""Which rows take which modifiers, and what is said of a mnemonic that none takes."""
+"""The rows that accept a set of modifiers, and the description of a mnemonic that no row accepts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Words = tuple[str, ...]
 
 @dataclass(frozen=True)
 class NoForm:
-    """Why a mnemonic is none. start, end: the part of it that is wrong. message, rule, hint: for an error."""
+    """The reason why a mnemonic denotes no instruction. start, end: the wrong part of it. message, rule, hint: for an error."""
 
     message: str
     start: int
@@ -24,14 +24,16 @@ class NoForm:
     hint: str | None = None
 
     def error(self, span: Span) -> InvalidInstructionError:
-        """For a mnemonic that stands there; it points at the part that is wrong, if nothing stands between its words."""
+        """The error for a mnemonic at a place in a source. The span covers only the wrong part, unless the mnemonic is written
+        with blanks or comments inside.
+        """
         if not {*" \t\n/"} & {*span.text}:
             span = Span(span.source, span.start + self.start, span.start + self.end)
         return InvalidInstructionError(self.message, span=span, rule=self.rule, hint=self.hint)
 
 
 def rows_of(opcode: str) -> tuple[Row, ...]:
-    """The rows of an opcode. The table of all of them is made when the first that is no matrix instruction is asked for."""
+    """The rows of an opcode. The table of all rows is imported only for an opcode that is not a matrix instruction."""
     if opcode in FAMILIES:
         return FAMILIES[opcode]
     from mmulator.isa.table import ROWS
@@ -40,7 +42,7 @@ def rows_of(opcode: str) -> tuple[Row, ...]:
 
 
 def fitting(opcode: str, modifiers: Words) -> Iterator[tuple[Row, dict[str, str]]]:
-    """The rows that take all the modifiers, with what stands in which slot."""
+    """The rows that accept all modifiers, each with a map from slots to modifiers."""
     for row in rows_of(opcode):
         taken = _assign(row, modifiers)
         if taken is not None:
@@ -48,7 +50,7 @@ def fitting(opcode: str, modifiers: Words) -> Iterator[tuple[Row, dict[str, str]
 
 
 def _assign(row: Row, modifiers: Words) -> dict[str, str] | None:
-    """Modifiers to slots; None if they do not fit."""
+    """A map from slots of the row to the modifiers; None if they do not fit."""
     fixed = list(row.fixed)
     free = list(row.slots)
     taken: dict[str, str] = {}
@@ -68,7 +70,9 @@ def _assign(row: Row, modifiers: Words) -> dict[str, str] | None:
 
 
 def slot_for(modifier: str, free: list[Slot], barred: str) -> Slot | None:
-    """The first free slot that takes a modifier; of one category only the first may."""
+    """The first free slot that accepts a modifier; only the first free slot of each category counts. barred: a slot that is
+    excluded.
+    """
     passed = set()
     for slot in free:
         category = CATEGORIES.get(slot.name)

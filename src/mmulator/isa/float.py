@@ -46,7 +46,7 @@ _MIXED = (dst("f32"), src("a", "atype"), src("c", "f32"))
 
 
 def _arithmetic(name: str, effects: Effects) -> tuple[Row, ...]:
-    """add, sub, mul. One of mixed types is never fused."""
+    """Rows of add, sub and mul. Instructions of mixed types are never fused."""
     mixed = (
         _float(
             name, RND, SAT, _F32, one("atype", "f16", "bf16"),
@@ -62,7 +62,7 @@ def _arithmetic(name: str, effects: Effects) -> tuple[Row, ...]:
 
 
 def _extremum(name: str) -> tuple[Row, ...]:
-    """min, max."""
+    """Rows of min and max."""
     return (
         _float(
             name, FTZ, _NAN, _F32, operands=(*D_A_B, src("c", optional=True, since=((8, 8), 100))), needs=_EXTREMA_NEEDS
@@ -74,7 +74,7 @@ def _extremum(name: str) -> tuple[Row, ...]:
 
 
 def _unit(algebra: Algebra) -> Effects:
-    """Of the special-function unit."""
+    """Effects of the special-function unit's instructions."""
     return Effects(algebra=algebra, approximate=True)
 
 

@@ -1,4 +1,4 @@
-"""An instruction as a program has it: a row of the tables, and what stands in its slots."""
+"""An instruction of a program: a row of the tables with its slots filled."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from mmulator.lazy import cached_property
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Form:
-    """One instruction: `form["rnd"]` is the modifier in a slot of its row, or "" if there is none.
+    """One instruction: `form["rnd"]` is the modifier in a slot of its row, or "" if the slot is empty.
 
-    modifiers: (slot, modifier) in the order of the row, defaults included. Forms of one name with the same modifiers are
-    equal.
+    row: the row of the tables.
+    modifiers: (slot, modifier) in the order of the row, defaults included. Forms of one name with equal modifiers are equal.
     """
 
     row: Row
@@ -52,7 +52,7 @@ class Form:
 
     @cached_property
     def name(self) -> str:
-        """Of the row: `add`, `cp.async`, `cp.async.wait_group`, `wgmma.mma_async`."""
+        """The row's name: `add`, `cp.async`, `cp.async.wait_group`, `wgmma.mma_async`."""
         return self.row.name
 
     @cached_property
@@ -61,17 +61,19 @@ class Form:
 
     @cached_property
     def family(self) -> str:
-        """The opcode, of a matrix instruction."""
+        """The opcode, for a matrix instruction."""
         return self.row.opcode
 
     @cached_property
     def op(self) -> str:
-        """The rest of the name: `mma_async`, `load.a`; the opcode if there is none."""
+        """The name without the opcode: `mma_async`, `load.a`; the opcode itself if nothing is left."""
         return self.row.op
 
     @property
     def is_matrix(self) -> bool:
-        """Whether it multiplies matrices, moves them, or orders that: mma, wgmma, wmma, ldmatrix, stmatrix, movmatrix."""
+        """Whether it multiplies matrices, moves them, or orders such operations: mma, wgmma, wmma, ldmatrix, stmatrix,
+        movmatrix.
+        """
         return self.row.signatures is not None
 
     @cached_property
@@ -83,7 +85,7 @@ class Form:
         return ".".join(filter(None, (*first, *rest)))
 
     def written(self, slot: Slot) -> str:
-        """What the mnemonic has in a slot of the row; empty if nothing."""
+        """The modifier that the mnemonic has in a slot of the row; "" if there is none."""
         modifier = self[slot.name]
         return "" if slot.tacit and modifier == slot.default else modifier
 
@@ -99,7 +101,7 @@ class Form:
 
     @cached_property
     def requires(self) -> Requirement:
-        """The least PTX version, and the targets: the row's and those of its modifiers."""
+        """The least PTX version, and the targets: the row's requirement and those of its modifiers."""
         requires = self.row.requires
         present = {modifier for _, modifier in self.modifiers} if self.row.needs else ()
         for need in self.row.needs:
@@ -110,13 +112,13 @@ class Form:
 
     @cached_property
     def status(self) -> Status:
-        """Whether the machine runs it."""
+        """Whether the machine runs the instruction."""
         status = self.row.status
         return BLACKWELL if status.state == "runs" and self.requires.minimum >= 100 else status
 
     @cached_property
     def effects(self) -> Effects:
-        """What it does besides computing its results."""
+        """The effects besides computing results."""
         effects = self.row.effects
         return effects.of({modifier for _, modifier in self.modifiers}) if effects.variants else effects
 
@@ -124,7 +126,7 @@ class Form:
     def signatures(self) -> tuple[Signature, ...]:
         """The operand lists that are accepted, in the order of the text.
 
-        More than one where an operand may be left out (`stride`) or take another place (`a` or `a-desc`).
+        There are several if an operand is optional (`stride`) or can be of two kinds (`a` or `a-desc`).
         """
         if self.row.signatures is not None:
             return self.row.signatures(self)
@@ -140,7 +142,7 @@ class Form:
 
     @cached_property
     def operands(self) -> Signature:
-        """The first of `signatures`: the shortest spelling; for wgmma the one with A in shared memory."""
+        """The first of `signatures`: the shortest spelling; for wgmma the signature with A in shared memory."""
         return self.signatures[0]
 
     # What the modifiers of a matrix instruction mean. Element types are NO_TYPE where the instruction has no such matrix.
@@ -161,12 +163,12 @@ class Form:
 
     @cached_property
     def k(self) -> int:
-        """For sparse forms, columns of the uncompressed A. 0 where the shape has no such extent."""
+        """Extent k of the shape; for sparse forms the columns of the uncompressed A; 0 if the shape has no k."""
         return self._extents[2]
 
     @property
     def shape(self) -> str:
-        """`m16n8k16`, or `m8n8` for a matrix move; empty for an instruction without a shape."""
+        """The shape, `m16n8k16`, or `m8n8` for a matrix move; "" for an instruction without a shape."""
         return self["shape"]
 
     @cached_property
@@ -187,12 +189,12 @@ class Form:
 
     @cached_property
     def stype(self) -> ElementType:
-        """Of the scales."""
+        """Element type of the scale factors."""
         return TYPES.get(self["stype"], NO_TYPE)
 
     @cached_property
     def type(self) -> ElementType:
-        """Of a move. Packed types (`f16x2`) are no element types: `form["type"]` has them."""
+        """Element type of a move. Packed types (`f16x2`) are not element types; `form["type"]` has them."""
         return TYPES.get(self["type"], NO_TYPE)
 
     @property
@@ -205,7 +207,7 @@ class Form:
 
     @property
     def layout(self) -> str:
-        """Of the matrix in memory, for wmma.load and wmma.store."""
+        """Layout of the matrix in memory, for wmma.load and wmma.store."""
         return self["layout"]
 
     @cached_property
@@ -239,22 +241,22 @@ class Form:
 
     @property
     def rounding(self) -> str:
-        """`rn`, `rz`, `rm` or `rp` for .f64."""
+        """Rounding mode for .f64: `rn`, `rz`, `rm` or `rp`."""
         return self["rounding"]
 
     @property
     def space(self) -> str:
-        """The state space; empty is generic."""
+        """The state space; "" is generic."""
         return self["space"]
 
     @cached_property
     def num(self) -> int:
-        """How many matrices are moved; 0 if it is no such move."""
+        """Number of matrices that are moved; 0 if the form does not move matrices."""
         return int(self["num"].removeprefix("x") or 0)
 
     @property
     def is_move(self) -> bool:
-        """Whether it moves matrices of m by n as they are: the rows of isa/matrix_move.py."""
+        """Whether it moves matrices of m by n without arithmetic: the rows of isa/matrix_move.py."""
         return self.m > 0 and not self.k
 
     @property
@@ -271,12 +273,12 @@ class Form:
 
     @property
     def lanes(self) -> int:
-        """Threads that execute the instruction together: 128 for wgmma, else 32."""
+        """Number of threads that execute the instruction together: 128 for wgmma, otherwise 32."""
         return 128 if self.family == "wgmma" else 32
 
 
 def form_of(row: Row, taken: Mapping[str, str]) -> Form:
-    """The form of a row whose slots hold these modifiers; a slot that is missing is left out."""
+    """The form of a row whose slots hold these modifiers; other slots are empty or have their default."""
     filled = ((slot.name, taken.get(slot.name) or slot.default) for slot in row.slots)
     return Form(row, (*(pair for pair in filled if pair[1]), *row.implied))
 
@@ -291,7 +293,7 @@ def forms_of(row: Row) -> Iterator[Form]:
 
 
 def _resolved(o: OperandSpec, taken: Mapping[str, str]) -> OperandSpec:
-    """An operand with the type, count and space that the modifiers say."""
+    """The operand, with its type, count and space taken from the modifiers."""
     if o.type.startswith("wide:"):
         name = taken[o.type[5:]]
         type = name[0] + str(int(name[1:]) * 2)

@@ -48,7 +48,7 @@ _EXTREMA_NEEDS = (*need("NaN", (7, 0), 80), *need("xorsign", (7, 2), 86))
 
 
 def _extremum(name: str) -> tuple[Row, ...]:
-    """min, max."""
+    """Rows of min and max."""
     return tuple(
         _half(name, *ftz, _NAN, *xorsign, type, ptx=(7, 0), sm=80, needs=_EXTREMA_NEEDS)
         for ftz, type in (((FTZ,), _F16), ((), _BF16))

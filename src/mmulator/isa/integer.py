@@ -48,7 +48,7 @@ def _integer(
 
 
 def _leading(slots: tuple[Slot, ...]) -> str:
-    """.hi, .lo and .wide stand directly after the opcode; .clamp and .wrap may stand anywhere."""
+    """Name of the slot directly after the opcode: .hi, .lo and .wide must be there; .clamp and .wrap may be anywhere."""
     return "mode" if slots[0].name == "mode" and "clamp" not in slots[0].choices else ""
 
 

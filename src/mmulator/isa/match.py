@@ -1,7 +1,7 @@
-"""Mnemonic to form, by the rows. What is wrong with one that has no form: isa/wrong.py.
+"""From a mnemonic to its form, by the rows. isa/wrong.py explains a mnemonic without a form.
 
-As in ptxas, the opcode comes first (`mma`, `wgmma.mma_async`, `cp.async.wait_group`) and other modifiers come in any order;
-only those of one category (types, layouts) are told apart by their order, and some rows say which one leads.
+As in ptxas, the opcode comes first (`mma`, `wgmma.mma_async`, `cp.async.wait_group`) and other modifiers come in any order. The
+order matters only among modifiers of one category (types, layouts) and for the slots that a row marks as leading.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mmulator.isa.targets import Target
 
 @lru_cache(maxsize=8192)
 def match(opcode: str, modifiers: Words) -> Form | NoForm:
-    """The form of a mnemonic: `match("ld", ("global", "v4", "b32"))`. A `NoForm` says why there is none."""
+    """The form of a mnemonic: `match("ld", ("global", "v4", "b32"))`. A `NoForm` explains why there is none."""
     for row, taken in fitting(opcode, modifiers):
         if row.rule is None or row.rule(taken) is None:
             return form_of(row, taken)
@@ -26,13 +26,15 @@ def match(opcode: str, modifiers: Words) -> Form | NoForm:
 
 
 def row_of(opcode: str, modifiers: Words) -> Row | None:
-    """The line of the tables that a mnemonic belongs to: the first that fits."""
+    """The row of the tables to which a mnemonic belongs: the first that accepts all modifiers."""
     found = match(opcode, modifiers)
     return None if isinstance(found, NoForm) else found.row
 
 
 def unavailable(form: Form, modifiers: Words, target: Target | None, ptx: tuple[int, int] | None) -> NoForm | None:
-    """Why a target or a PTX version does not have an instruction, written with these modifiers; None asks nothing."""
+    """The reason why a target or a PTX version does not have a form with these modifiers, or None. target, ptx: None is not
+    checked.
+    """
     requires, implied = form.requires, form.row.implied_once
     if (target is None or requires.admits(target)) and (ptx is None or requires.ptx <= ptx):
         return _implied(form, implied, modifiers, ptx) if implied is not None else None
@@ -50,7 +52,7 @@ def unavailable(form: Form, modifiers: Words, target: Target | None, ptx: tuple[
 
 
 def _implied(form: Form, slot: Slot, modifiers: Words, ptx: tuple[int, int] | None) -> NoForm | None:
-    """A modifier that was implied, and must be written since some version."""
+    """The error of a modifier that older PTX versions imply and newer ones require; None if it is used correctly."""
     text, rule = ".".join((form.opcode, *modifiers)), str(form.section)
     early = ptx is not None and ptx < slot.since
     if early == (slot.default not in modifiers):

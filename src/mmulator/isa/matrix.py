@@ -1,4 +1,4 @@
-"""The rows of matrix instructions, by opcode: all that is needed where no other instruction is asked for."""
+"""The rows of matrix instructions, by opcode. Code that handles only matrix instructions imports these instead of all rows."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ for _row in MATRIX_ROWS:
 
 
 def matrix_forms(family: str | None = None) -> Iterator[Form]:
-    """Every form of a family of matrix instructions, or of all: some two thousand, made as they are asked for."""
+    """Every form of a family of matrix instructions, or of all families: about two thousand, generated on demand."""
     for row in FAMILIES[family] if family else MATRIX_ROWS:
         yield from forms_of(row)

@@ -1,11 +1,11 @@
-"""`ldmatrix`, `stmatrix`, `movmatrix`: matrices of 8 by 8 and the like between shared memory and fragments.
+"""`ldmatrix`, `stmatrix`, `movmatrix`: matrices of 8 by 8 and similar shapes between shared memory and fragments.
 
 Warp-level matrix load, store and transpose instructions (PTX ISA 9.1, 9.4).
 """
 
 from __future__ import annotations
 
-from mmulator.isa.effects import ACTS, Addressed, Flow, Memory, Stored, Together
+from mmulator.isa.effects import ACTS, Addressed, Flow, MemoryEffect, Stored, Together
 from mmulator.isa.form import Form
 from mmulator.isa.row import OperandSpec, Requirement, Row, Section, Signature
 from mmulator.isa.shapes import (
@@ -56,8 +56,8 @@ _FORMATS = ("b6x16_p32", "b4x16_p64")
 
 
 _MOVES = ACTS.but(together=Together.WARP, counted_as="matrix move")
-_LOADS = _MOVES.but(memory=Memory.READ, pure=True, flow=Flow.ROWS, addressed=Addressed.ROWS)
-_STORES = _MOVES.but(memory=Memory.WRITE, stored=Stored.ROWS, addressed=Addressed.ROWS)
+_LOADS = _MOVES.but(memory=MemoryEffect.READ, pure=True, flow=Flow.ROWS, addressed=Addressed.ROWS)
+_STORES = _MOVES.but(memory=MemoryEffect.WRITE, stored=Stored.ROWS, addressed=Addressed.ROWS)
 ACROSS = _MOVES.but(flow=Flow.MOVED)
 
 

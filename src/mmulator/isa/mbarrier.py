@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mmulator.isa.effects import ACTS, Effects, Ends, Flow, Memory, Queue, Step
+from mmulator.isa.effects import ACTS, Effects, Ends, Flow, MemoryEffect, Queue, Step
 from mmulator.isa.pieces import SINK, SYNC, addr, dst, maybe, need, one, row, src, type_
 from mmulator.isa.row import OperandSpec, Row, Slot
 
@@ -38,15 +38,15 @@ _NEEDS = (
 )
 _TX_NEEDS = need("shared::cta shared::cluster relaxed", (8, 0), 90)
 
-_WRITES = ACTS.but(memory=Memory.WRITE, counted_as="barrier")
-_CHANGES = ACTS.but(memory=Memory.ATOMIC, counted_as="barrier", flow=Flow.DEFINED)
-_LOOKS = ACTS.but(memory=Memory.READ, ends=Ends.WAIT, counted_as="barrier", flow=Flow.DEFINED)
+_WRITES = ACTS.but(memory=MemoryEffect.WRITE, counted_as="barrier")
+_CHANGES = ACTS.but(memory=MemoryEffect.ATOMIC, counted_as="barrier", flow=Flow.DEFINED)
+_LOOKS = ACTS.but(memory=MemoryEffect.READ, ends=Ends.WAIT, counted_as="barrier", flow=Flow.DEFINED)
 _COUNTS = Effects(counted_as="barrier")
-_ASKS = ACTS.but(memory=Memory.READ, counted_as="barrier", flow=Flow.DEFINED)
+_ASKS = ACTS.but(memory=MemoryEffect.READ, counted_as="barrier", flow=Flow.DEFINED)
 
 
 def _ordered(m: Mapping[str, str]) -> str | None:
-    """A memory order and a scope go together."""
+    """The error of a memory order without a scope, or of a scope without an order; None if both are legal."""
     if ("sem" in m) != ("scope" in m):
         return f".{m['sem']} needs a scope: .cta or .cluster" if "sem" in m else f".{m['scope']} needs a memory order"
     return None
@@ -54,7 +54,7 @@ def _ordered(m: Mapping[str, str]) -> str | None:
 
 def _row(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], effects: Effects, ptx: tuple[int, int] = (7, 0),
          sm: int = 80, tx: bool = False) -> Row:  # fmt: skip
-    """tx: of transactions, which sm_90 brought."""
+    """A row of mbarrier. tx: whether it counts transactions, which need sm_90."""
     ptx, sm = ((8, 0), 90) if tx else (ptx, sm)
     return row(
         f"mbarrier.{name}", slots, operands, f"{SYNC}: mbarrier.{name.partition('.')[0]}", ptx, sm,
@@ -67,8 +67,9 @@ _BY_STATE, _BY_PARITY = src("state", "u64"), src("phaseParity", "u32", lo=0, hi=
 
 
 def _waits(name: str, *hint: OperandSpec, ptx: tuple[int, int], sm: int) -> tuple[Row, ...]:
-    """Rows of test_wait or try_wait: what is waited for is told by a state or by a parity; what is heard of a phase is that it is
-    complete, or what its operations reported besides."""
+    """Rows of test_wait or try_wait. The phase is given by a state or by a parity; the result is whether the phase is complete,
+    or also what its operations reported.
+    """
     since, later = {"ptx": ptx, "sm": sm}, {"ptx": (9, 3), "sm": 90}
     parity = {**since, "ptx": max(ptx, (7, 1))}
 
@@ -110,5 +111,5 @@ ROWS: tuple[Row, ...] = (
     _row("check_layout", one("layout", "layout::v0", "layout::v1"), _CTA, _B64, operands=(dst("pred", "p"), _AT),
          effects=_ASKS, ptx=(9, 3), sm=90),
     row("cp.async.mbarrier.arrive", (maybe("noinc"), _CTA, _B64), (_AT,), f"{SYNC}: cp.async.mbarrier.arrive", (7, 0), 80,
-        _NEEDS, effects=ACTS.but(memory=Memory.ATOMIC, queue=Queue.COPIES, step=Step.SIGNAL, counted_as="barrier")),
+        _NEEDS, effects=ACTS.but(memory=MemoryEffect.ATOMIC, queue=Queue.COPIES, step=Step.SIGNAL, counted_as="barrier")),
 )  # fmt: skip

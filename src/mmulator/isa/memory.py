@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mmulator.isa.effects import ACTS, Effects, Flow, Memory, Ptxas, Stored
+from mmulator.isa.effects import ACTS, Effects, Flow, MemoryEffect, Ptxas, Stored
 from mmulator.isa.pieces import (
     CACHE_HINT,
     MEMORY_TYPES,
@@ -47,7 +47,7 @@ _MEMORY_NEEDS = (
 
 
 def _order(m: Mapping[str, str]) -> str | None:
-    """Which modifiers of ld and st exclude or require each other."""
+    """The error of modifiers of ld and st that exclude or require each other; None if they are legal."""
     sem, space = m.get("sem", "weak"), m.get("space", "")
     if sem in ("relaxed", "acquire", "release") and "scope" not in m:
         return f".{sem} needs a scope: .cta, .cluster, .gpu or .sys"
@@ -83,7 +83,7 @@ def _bits(m: Mapping[str, str]) -> int:
 
 
 def _narrow(m: Mapping[str, str]) -> str | None:
-    """At most 128 bits, on every target."""
+    """The error of an access of more than 128 bits, for rows of every target."""
     return f".{m['vec']}.{m['type']} is {_bits(m)} bits wide; at most 128 are allowed" if _bits(m) > 128 else None
 
 
@@ -92,7 +92,7 @@ def _access(m: Mapping[str, str]) -> str | None:
 
 
 def _wide(m: Mapping[str, str]) -> str | None:
-    """256 bits, of the types of sm_100."""
+    """The error of an access that does not have 256 bits of a type of sm_100."""
     if _bits(m) != 256 or type_bits(m["type"]) not in (32, 64):
         return f".{m['vec']}.{m['type']} is {_bits(m)} bits wide; .v8 of 32 and .v4 of 64 bits are 256"
     if m.get("space", "global") != "global":
@@ -100,14 +100,14 @@ def _wide(m: Mapping[str, str]) -> str | None:
     return _order(m)
 
 
-_LOADS = Effects(memory=Memory.READ, ptxas=Ptxas.GUARDED, counted_as="memory", flow=Flow.LOADED)
-_STORES = ACTS.but(memory=Memory.WRITE, counted_as="memory", stored=Stored.VALUES)
-_PREFETCHES = ACTS.but(memory=Memory.READ, counted_as="memory", hints=True)
-_HINTS = ACTS.but(memory=Memory.READ, hints=True)
+_LOADS = Effects(memory=MemoryEffect.READ, ptxas=Ptxas.GUARDED, counted_as="memory", flow=Flow.LOADED)
+_STORES = ACTS.but(memory=MemoryEffect.WRITE, counted_as="memory", stored=Stored.VALUES)
+_PREFETCHES = ACTS.but(memory=MemoryEffect.READ, counted_as="memory", hints=True)
+_HINTS = ACTS.but(memory=MemoryEffect.READ, hints=True)
 
 
 def _memory(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], effects: Effects) -> tuple[Row, Row]:
-    """Accesses of up to 128 bits, and those of 256."""
+    """Rows of accesses of up to 128 bits, and of 256 bits."""
     section = f"{MOVES}: {name}"
     wide = tuple(one("vec", "v4", "v8") if g.name == "vec" else g for g in slots)
     return (
@@ -167,7 +167,7 @@ ROWS: tuple[Row, ...] = (
     row("applypriority", (maybe("space", "global"), one("level", "L2::evict_normal")), (addr(), imm("size", 128, 128)),
         f"{MOVES}: applypriority", (7, 4), 80, effects=_HINTS),
     row("discard", (maybe("space", "global"), one("level", "L2")), (addr(), imm("size", 128, 128)),
-        f"{MOVES}: discard", (7, 4), 80, effects=ACTS.but(memory=Memory.WRITE, hints=True)),
+        f"{MOVES}: discard", (7, 4), 80, effects=ACTS.but(memory=MemoryEffect.WRITE, hints=True)),
     row("createpolicy.fractional", (one("primary", *_EVICT), _SECOND, type_("b64")),
         (dst(name="cache-policy"), src("fraction", "f32", optional=True)), f"{MOVES}: createpolicy", (7, 4), 80),
     row("createpolicy.range", (maybe("space", "global"), one("primary", *_EVICT), _SECOND, type_("b64")),

@@ -49,12 +49,18 @@ _REGISTERS = {
 
 
 def _wide_float(form: Form) -> bool:
-    """Of 16 or 32 bits, with .f32 accumulators."""
+    """Whether elements have 16 or 32 bits, with .f32 accumulators."""
     return form.atype.is_float and form.atype.bits >= 16 and form.dtype.name == "f32"
 
 
 def fragment(form: Form, name: str, element: ElementType, elements: int, access: Access = "r") -> OperandSpec:
-    """A vector that holds `elements` elements of the warp."""
+    """The operand that is a vector of registers holding `elements` elements of the warp.
+
+    form, name: the form and the operand's name.
+    element: type of the elements.
+    elements: number of elements.
+    access: "r", "w" or "rw".
+    """
     types = _REGISTERS.get(element.name, REGISTERS_ANY32)
     if name in "ab" and form.block_scale:
         types = REGISTERS_B32
@@ -70,7 +76,7 @@ def fragment(form: Form, name: str, element: ElementType, elements: int, access:
 
 
 def matrix_operands(form: Form) -> tuple[OperandSpec, OperandSpec, OperandSpec, OperandSpec]:
-    """d, a, b, c."""
+    """The operands d, a, b, c."""
     m, n, k = form.m, form.n, form.k
     # m8n8k4 with .f16 computes four matrices, one by each group of eight lanes
     copies = 4 if (m, n, k) == (8, 8, 4) and form.atype.name == "f16" else 1
@@ -83,7 +89,9 @@ def matrix_operands(form: Form) -> tuple[OperandSpec, OperandSpec, OperandSpec, 
 
 
 def _metadata_operands(form: Form) -> Signature:
-    """e and f: the selector says which of the lanes of four hold the metadata. Sparse matrix storage (PTX ISA 9.1)."""
+    """The operands e and f; the selector f selects the lanes of each group of four that hold the metadata. Sparse matrix
+    storage (PTX ISA 9.1).
+    """
     chunks = form.k // (2 if form.atype.name == "tf32" else 4 if stored_bits(form, form.atype) > 4 else 8)
     defined = range({4: 4, 8: 2, 16: 1}[chunks])
     lenient = (form.k, form.atype.name, form.dtype.name) == (32, "f16", "f32")
@@ -98,7 +106,9 @@ _THREAD_ID = (*_BYTE_ID, *(t for t in REGISTERS_OFFSET if t not in _BYTE_ID))
 
 
 def _scale_operands(form: Form) -> Iterator[OperandSpec]:
-    """scale-a-data, {byte-id-a, thread-id-a}, and the same for b. Block Scaling for mma.sync (PTX ISA 9.1)."""
+    """The operands scale-a-data, {byte-id-a, thread-id-a}, and the corresponding ones of b. Block Scaling for mma.sync (PTX ISA
+    9.1).
+    """
     allowed = {1: range(4), 2: range(0, 3, 2), 4: range(1)}[form.scale_vec]
     for side, threads in (("a", range(2)), ("b", range(4))):
         yield operand(f"scale-{side}-data", "register", REGISTERS_ANY32)
@@ -124,7 +134,7 @@ def lowered_fp8(form: Form, target: Target) -> bool:
 
 
 def lowered_integer(form: Form, target: Target) -> bool:
-    """Whether ptxas makes 4-bit integers wider, or single bits, on this target."""
+    """Whether ptxas converts 4-bit integers to wider ones, or splits them into single bits, on this target."""
     narrow = bool(form.atype) and not form.atype.is_float and form.atype.bits < 8
     return narrow and target.number >= (100 if form.bit_op == "and" else 90)
 
@@ -137,7 +147,7 @@ def lowered_sparse(form: Form, target: Target) -> bool:
 
 
 def element_by_element(form: Form, name: str, target: Target) -> bool:
-    """Whether ptxas moves or adds the elements of `c` or `d` one by one: each must have the operand's type."""
+    """Whether ptxas moves or adds the elements of `c` or `d` one by one, so that each must have the operand's type."""
     if lowered_fp8(form, target):
         return name in "cd"
     f64 = form.atype.name == "f64"
@@ -145,7 +155,7 @@ def element_by_element(form: Form, name: str, target: Target) -> bool:
 
 
 def register_types(form: Form, spec: OperandSpec, target: Target) -> tuple[str, ...]:
-    """Register types that ptxas takes for an operand on this target: `spec.types`, or fewer."""
+    """Register types that ptxas accepts for an operand on this target: `spec.types`, or fewer."""
     if form.family != "mma":
         return spec.types
     if spec.name == "e" and lowered_fp8(form, target):
@@ -177,7 +187,7 @@ def _row(requires: Requirement, **choices: Choice) -> Row:
 
 
 def _float(requires: Requirement, acc: tuple[str, ...], a: Choice, b: Choice, **more: Choice) -> tuple[Row, ...]:
-    """One row for each accumulator type: .dtype and .ctype agree."""
+    """Rows for each accumulator type, where .dtype and .ctype are equal."""
     return tuple(_row(requires, dtype=t, atype=a, btype=b, ctype=t, **more) for t in acc)
 
 
@@ -195,7 +205,7 @@ def _since(major: int, minor: int, minimum: int, suffixes: str = "", *families: 
 
 
 def _narrow(acc: tuple[str, ...], kind: str, requires: Requirement, shape: str, **more: Choice) -> Iterator[Row]:
-    """A and B of any two of the 8-, 6- and 4-bit types, at least one of them narrower than 8 bits."""
+    """Rows for all pairs of 8-, 6- and 4-bit types of A and B, at least one of them narrower than 8 bits."""
     for a, b in ((FP8, FP864[2:]), (FP864[2:], FP864)):
         yield from _float(requires, acc, a, b, shape=shape, kind=f"kind::{kind}", **more)
 

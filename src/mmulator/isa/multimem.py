@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mmulator.isa.effects import ACTS, Flow, Memory
+from mmulator.isa.effects import ACTS, Flow, MemoryEffect
 from mmulator.isa.pieces import (
     BITS32_64,
     BULK_COPIES,
@@ -29,9 +29,9 @@ _SECTION = f"{MOVES}: multimem"
 _GLOBAL = maybe("space", "global")
 _ORDERS = {"ld_reduce": ("weak", "relaxed", "acquire"), "st": ("weak", "relaxed", "release"), "red": ("relaxed", "release")}
 _EFFECTS = {
-    "ld_reduce": ACTS.but(memory=Memory.READ, counted_as="memory", flow=Flow.DEFINED),
-    "st": ACTS.but(memory=Memory.WRITE, counted_as="memory"),
-    "red": ACTS.but(memory=Memory.ATOMIC, counted_as="atomic"),
+    "ld_reduce": ACTS.but(memory=MemoryEffect.READ, counted_as="memory", flow=Flow.DEFINED),
+    "st": ACTS.but(memory=MemoryEffect.WRITE, counted_as="memory"),
+    "red": ACTS.but(memory=MemoryEffect.ATOMIC, counted_as="atomic"),
 }  # fmt: skip
 _HALVES, _PAIRS = ("f16", "bf16"), ("f16x2", "bf16x2")
 
@@ -46,7 +46,9 @@ def _ordered(m: Mapping[str, str]) -> str | None:
 
 
 def _row(name: str, *slots: Slot, types: tuple[str, ...], vec: tuple[str, ...] = (), specific: bool = False) -> Row:
-    """A row of one of the three; vec: its vectors, if any. specific: of types that are in some targets alone."""
+    """A row of one of the three instructions. vec: its vector modifiers, if any. specific: whether only some targets have its
+    types.
+    """
     per = "vec" if vec else ""
     operands = (dst(per=per), addr()) if name == "ld_reduce" else (addr(), src("b", per=per))
     return row(
@@ -59,7 +61,9 @@ def _row(name: str, *slots: Slot, types: tuple[str, ...], vec: tuple[str, ...] =
 
 
 def _vectors(name: str, *slots: Slot, single: bool, floats: bool) -> tuple[Row, ...]:
-    """Of halves and of floats. single: a pair of halves may stand alone; floats: there are vectors of .f32."""
+    """Rows for halves and floats. single: whether a pair of halves may stand without a vector. floats: whether there are
+    vectors of .f32.
+    """
     return (
         *((_row(name, *slots, types=_PAIRS),) if single else ()),
         _row(name, *slots, types=(*(("f32",) if floats else ()), *_HALVES, *_PAIRS), vec=("v2", "v4")),
@@ -96,7 +100,7 @@ _TO, _FROM = addr("dstMem", space="dst"), addr("srcMem", space="src")
 _WAYS = (one("dst", "global"), one("src", "shared::cta"), BULK_GROUP)
 
 
-def _bulk(name: str, *slots: Slot, operands: tuple[OperandSpec, ...] = (), memory: Memory = Memory.REDUCE,
+def _bulk(name: str, *slots: Slot, operands: tuple[OperandSpec, ...] = (), memory: MemoryEffect = MemoryEffect.REDUCE,
           order: tuple[Slot, ...] = (maybe("sem", "relaxed"), SCOPE), ptx: tuple[int, int] = (9, 1)) -> Row:  # fmt: skip
     return row(
         f"multimem.{name}", (*order, *_WAYS, *slots), (_TO, _FROM, BULK_SIZE, *operands), f"{_SECTION}.{name}", ptx, 90,
@@ -117,8 +121,8 @@ ROWS: tuple[Row, ...] = (
     *_vectors("st", single=True, floats=True),
     *_fp8("st"),
     *_reductions("red"),
-    _bulk("cp.async.bulk", maybe("cp_mask"), operands=_MASK, memory=Memory.COPY, order=(maybe("sem", "weak"),)),
-    _bulk("cp.async.bulk", maybe("cp_mask"), type_("b128"), operands=_MASK, memory=Memory.COPY,
+    _bulk("cp.async.bulk", maybe("cp_mask"), operands=_MASK, memory=MemoryEffect.COPY, order=(maybe("sem", "weak"),)),
+    _bulk("cp.async.bulk", maybe("cp_mask"), type_("b128"), operands=_MASK, memory=MemoryEffect.COPY,
           order=(one("sem", "relaxed"), one("scope", "cta", "cluster", "gpu", "sys")), ptx=(9, 3)),
     _bulk(_REDUCE, one("op", "and", "or", "xor"), type_(*BITS32_64)),
     _bulk(_REDUCE, one("op", "add"), type_("u32", "s32", "u64", "f32", "f64")),

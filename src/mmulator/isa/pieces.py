@@ -1,11 +1,11 @@
-"""What rows are made of: usual slots, operands and signatures."""
+"""The parts of rows: common slots, operands and signatures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mmulator.isa.effects import ACTS, LANEWISE, Algebra, Effects, Memory, Queue, Step
+from mmulator.isa.effects import ACTS, LANEWISE, Algebra, Effects, MemoryEffect, Queue, Step
 from mmulator.isa.row import BLACKWELL, RUNS, Need, OperandSpec, Requirement, Row, Section, Slot, Status
 
 # Types, as the specification slots them
@@ -46,26 +46,35 @@ def row(
     free: bool = False,
     effects: Effects = LANEWISE,
 ) -> Row:
-    """A row. specific: needs an `a` or `f` target; chip: an `a` target. unsupported: why the machine does not run it."""
+    """A row of the table.
+
+    name, slots, operands, needs, rule, open, leading, free, effects: as in `Row`.
+    section: title of the section.
+    ptx, sm: the least PTX version and target.
+    specific: whether it needs a target with suffix `a` or `f`.
+    chip: whether it needs a target with suffix `a`.
+    families: the least target of each family that has it.
+    unsupported: why the machine does not run it; "" if it does.
+    """
     requires = Requirement(ptx, sm, "a" if chip else "af" if specific else "", families)
     status = Status("not modelled", unsupported) if unsupported else BLACKWELL if min(families, default=sm) >= 100 else RUNS
     return Row(name, slots, operands, Section(section), requires, needs, rule, status, open, leading, free, effects)
 
 
 def later(names: str, reason: str, chapter: str, ptx: tuple[int, int] = (1, 0), sm: int = 0) -> tuple[Row, ...]:
-    """Instructions that are recognised and not modelled, by their opcodes: with any modifiers and operands."""
+    """Rows of instructions that are recognised but not modelled, by their opcodes; modifiers and operands are arbitrary."""
     return tuple(
         row(name, (), (), f"{chapter}: {name}", ptx, sm, unsupported=reason, open=True, effects=ACTS) for name in names.split()
     )
 
 
 def one(name: str, *alternatives: str) -> Slot:
-    """One of these modifiers must stand."""
+    """A slot that must have one of these modifiers."""
     return Slot(name, alternatives)
 
 
 def maybe(name: str, *alternatives: str) -> Slot:
-    """One of these modifiers may stand; a flag of that name if none is given."""
+    """A slot that may have one of these modifiers; without alternatives, a flag with the slot's name."""
     return Slot(name, alternatives or (name,), True)
 
 
@@ -96,7 +105,7 @@ BF16_NEEDS = (Need("bf16", (7, 8), 90), Need("bf16x2", (7, 8), 90))
 
 
 def need(modifiers: str, ptx: tuple[int, int], sm: int) -> tuple[Need, ...]:
-    """`need("bf16 bf16x2", (7, 8), 90)`."""
+    """Requirements of modifiers: `need("bf16 bf16x2", (7, 8), 90)`."""
     return tuple(Need(m, ptx, sm) for m in modifiers.split())
 
 
@@ -132,8 +141,8 @@ SINK = OperandSpec("_", "sink", access="w")
 
 # What bulk copies end in, and operands of theirs.
 COMPLETE_TX = one("completion", "mbarrier::complete_tx::bytes")
-BULK_COPIES = ACTS.but(memory=Memory.COPY, queue=Queue.BULK, step=Step.ISSUE, counted_as="bulk")
-BULK_PREFETCHES = ACTS.but(memory=Memory.READ, counted_as="bulk")
+BULK_COPIES = ACTS.but(memory=MemoryEffect.COPY, queue=Queue.BULK, step=Step.ISSUE, counted_as="bulk")
+BULK_PREFETCHES = ACTS.but(memory=MemoryEffect.READ, counted_as="bulk")
 BULK_SIZE = src("size", "u32", values=range(0, 1 << 20, 16))
 BULK_GROUP = one("completion", "bulk_group")
 MULTICAST = maybe("multicast", "multicast::cluster", "multicast::cluster::16b")

@@ -1,8 +1,8 @@
-"""How an instruction is written down: a row of its chapter's table.
+"""The description of an instruction: a row of its chapter's table.
 
-A `Row` is one line of a Syntax block of the specification: the slots of its name, what stands in them, its operands, since
-which PTX version and for which targets it exists, in which section that is written, and whether the machine runs it. The
-rows are in the files of this folder that are named after the chapters of the Instruction Set (PTX ISA 9.1).
+A `Row` is one line of a Syntax block of the specification: the slots of its name and their modifiers, its operands, the PTX
+versions and targets that have it, the section that defines it, and whether the machine runs it. The rows are in the files of
+this folder that have the names of chapters of the Instruction Set (PTX ISA 9.1).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Kind = Literal[
     "imm",  # constant only
     "addr",  # [register or symbol + offset]
     "tensor",  # [address of a tensor map, {coordinates}]: `count` of them
-    "vector",  # {register or constant, ...}, in braces even if it is one
+    "vector",  # {register or constant, ...}, in braces even for a single element
     "sink",  # _
     "pred",  # predicate read, may be negated
     "size",  # register or constant, or a predicate (cp.async: src-size or ignore-src)
@@ -61,7 +61,7 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Section:
-    """A section of the PTX ISA document: its title, and the version of the document."""
+    """A section of the PTX ISA document. title: of the section. version: of the document."""
 
     title: str
     version: str = "9.1"
@@ -72,10 +72,15 @@ class Section:
 
 @dataclass(frozen=True)
 class Slot:
-    """A place for one modifier: one of `choices` must stand there, or may, if it is optional.
+    """A place for one modifier.
 
-    default: what is meant where none is written. tacit: a mnemonic leaves the default out. twice: ptxas takes it twice.
-    since: before this PTX version the default is implied and may not be written, from it on it must be.
+    name: identifies the slot within the row.
+    choices: the modifiers that it accepts.
+    optional: whether it may be empty.
+    default: the modifier that an empty slot means.
+    tacit: whether mnemonics leave the default out.
+    twice: whether ptxas accepts the modifier twice.
+    since: PTX version from which the default must be written; before it, the default is implied and must not be written.
     """
 
     name: str
@@ -88,12 +93,12 @@ class Slot:
 
     @property
     def category(self) -> str:
-        """Slots of one category take the modifiers of that category in order; others may come in any order."""
+        """The slot's category. Modifiers of one category fill its slots in order; other modifiers may come in any order."""
         return CATEGORIES.get(self.name, self.name)
 
     @property
     def meant(self) -> tuple[str, ...]:
-        """What a form may have here; empty is nothing."""
+        """The modifiers that a form may have here; "" is an empty slot."""
         return ("", *self.choices) if self.optional and not self.default else self.choices
 
 
@@ -109,17 +114,27 @@ TYPE_SLOTS = frozenset(name for name, category in CATEGORIES.items() if category
 
 @dataclass(frozen=True)
 class OperandSpec:
-    """An operand of a row, and of a form: there `type` and `count` are what the form's modifiers say.
+    """An operand of a row or of a form. In a form, `type` and `count` are those that the modifiers determine.
 
     name: as the specification spells it (`a-desc`).
-    type: a PTX type, or in a row the name of the slot that says it; `wide:SLOT` is twice as wide. types: the register types
-    that are accepted, where those are other ones than type checking says; `type` is the first. count: elements of a
-    vector; per: the slot that says it (`vec`, `dim`), minus `fewer`. wider: a wider register may stand. sink: `_` may stand.
-    space: of an address, or the slot that says it; in a form the space, empty for generic. home: the space of variables that
-    a generic address may name. lo, hi: bounds of a constant. values: the only constants allowed; later: more of them, and
-    what each needs. defined: those whose meaning the specification defines, where that is fewer. when: the operand is there
-    if and only if that slot is filled; without it, `optional` operands may be left out, the last ones first; one that is
-    `between` may, whatever follows it. since: the least PTX version and target with that operand.
+    kind: kind of operand, which selects its check.
+    type: a PTX type, or in a row the name of the slot that determines it; `wide:SLOT` is twice as wide.
+    access: "r", "w" or "rw".
+    optional: whether it may be omitted; the last optional operands are omitted first.
+    count: elements of a vector.
+    per, fewer: the slot (`vec`, `dim`) that determines `count`, and a number that is subtracted.
+    space: state space of an address, or the slot that determines it; in a form the space, "" for generic.
+    home: state space of variables that a generic address may name.
+    wider: whether a wider register is accepted.
+    sink: whether `_` is accepted.
+    lo, hi: bounds of a constant.
+    values: the only constants that are accepted.
+    later: further constants, each with its requirement.
+    when: the slot that must be filled for the operand to exist; the operand is then not optional.
+    between: whether it may be omitted even if other operands follow.
+    since: the least PTX version and target with this operand.
+    types: the accepted register types, if they differ from the rules of type checking; `type` is the first.
+    defined: the constants whose meaning the specification defines, if these are fewer.
     parts: the elements of a group.
     """
 
@@ -157,10 +172,12 @@ class OperandSpec:
 
 @dataclass(frozen=True)
 class Requirement:
-    """What an instruction needs: a PTX version, and a set of targets.
+    """The PTX version and the targets that an instruction requires.
 
-    A target is admitted if its number is `minimum` or more, its suffix is one of `suffixes` (where any are given), and it
-    is of one of the `families` (where any are given: the least target of each).
+    ptx: the least PTX version.
+    minimum: the least number of a target.
+    suffixes: the accepted suffixes of a target; "" accepts all.
+    families: the least target of each accepted family; empty accepts all.
     """
 
     ptx: tuple[int, int] = (1, 0)
@@ -179,15 +196,15 @@ class Requirement:
         return any(target.number >= least and target.family() == Target(least).family() for least in self.families)
 
     def targets(self) -> tuple[Target, ...]:
-        """Every known target that is admitted."""
+        """Every known target that fulfils the requirement."""
         return tuple(t for t in sorted(TARGETS) if self.admits(t))
 
     def first_ptx(self, target: Target) -> tuple[int, int]:
-        """First PTX version in which an admitted target has the instruction."""
+        """First PTX version in which an accepted target has the instruction."""
         return max(self.ptx, TARGETS[target])
 
     def describe_targets(self) -> str:
-        """`sm_80 or higher`, or the list of targets."""
+        """The accepted targets in words: `sm_80 or higher`, or a list."""
         if self.suffixes or self.families:
             names = [str(t) for t in self.targets()]
             return names[0] if len(names) == 1 else "one of " + ", ".join(names)
@@ -196,7 +213,7 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Need:
-    """A modifier that needs a newer PTX version or target than its row."""
+    """A modifier that requires a newer PTX version or target than its row."""
 
     modifier: str
     ptx: tuple[int, int]
@@ -205,8 +222,11 @@ class Need:
 
 @dataclass(frozen=True)
 class Status:
-    """Whether the machine runs an instruction. runs; unproven: it does, but no chip has been asked whether the bits are
-    these; not modelled. reason: why not, or what was not asked."""
+    """Whether the machine runs an instruction.
+
+    state: "runs"; "unproven" if it runs but its bits have not been compared with a chip; "not modelled".
+    reason: why it is not modelled, or why it is unproven.
+    """
 
     state: Literal["runs", "unproven", "not modelled"] = "runs"
     reason: str = ""
@@ -225,13 +245,22 @@ Signature = tuple[OperandSpec, ...]
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """One line of the table. name: opcode with the modifiers that are always there, `cp.async.wait_group`.
+    """One line of the table of instructions.
 
-    operands: what the instruction takes; signatures: the lists of operands of a form, where they follow from its shape and
-    types. implied: slots that no modifier fills, and what is meant.
-    rule: says what is wrong with a combination of modifiers, or returns None. needs: modifiers that are newer than the row.
-    open: takes any further modifiers and any operands. leading: the slot that stands directly after the opcode.
-    free: the fixed modifiers may stand anywhere. effects: what it does besides computing its results.
+    name: opcode with the modifiers that are always there, `cp.async.wait_group`.
+    slots: places for the other modifiers.
+    operands: the operands of the instruction.
+    section: the section that defines it.
+    requires: PTX version and targets.
+    needs: modifiers that are newer than the row.
+    rule: a function that returns the error in a combination of modifiers, or None.
+    status: whether the machine runs it.
+    open: whether it accepts any further modifiers and any operands.
+    leading: the slot directly after the opcode.
+    free: whether the fixed modifiers may be anywhere.
+    effects: the effects besides computing results.
+    signatures: a function from a form to its lists of operands, if these follow from its shape and types.
+    implied: slots that no modifier fills, with their meaning.
     """
 
     name: str
@@ -255,12 +284,12 @@ class Row:
 
     @cached_property
     def op(self) -> str:
-        """The rest of the name: `load.a`; the opcode if there is none."""
+        """The name without the opcode: `load.a`; the opcode itself if nothing is left."""
         return self.name.partition(".")[2] or self.name
 
     @cached_property
     def fixed(self) -> tuple[str, ...]:
-        """Modifiers that are always there."""
+        """The modifiers that are always there."""
         return tuple(self.name.split(".")[1:])
 
     @cached_property
@@ -270,7 +299,7 @@ class Row:
 
 
 def prove(row: Row) -> None:
-    """What must hold of every row; raises InternalError at import if a table is wrong."""
+    """Check the properties that every row must have. Raises InternalError, at import, if a table is wrong."""
     slots = {s.name for s in row.slots}
     if len(slots) != len(row.slots):
         raise InternalError(f"{row.name}: two slots of one name")

@@ -1,4 +1,4 @@
-"""What matrix rows are made of: slots, operands in registers of some types, and what follows from a form's shape."""
+"""The parts of matrix rows: slots, operands in registers, and numbers that follow from a form's shape."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _USUAL: dict[str, dict[str, Any]] = {
 
 
 def optional(*choices: str) -> tuple[str, ...]:
-    """Choices of a modifier that may be left out."""
+    """Choices of a modifier that may be omitted."""
     return ("", *choices)
 
 
@@ -68,7 +68,14 @@ def matrix_row(
 def operand(
     name: str, kind: Kind, types: tuple[str, ...] = (), count: int = 1, access: Access = "r", **more: Any
 ) -> OperandSpec:
-    """An operand in registers of these types."""
+    """An operand in registers of these types.
+
+    name: as the specification spells it.
+    kind: kind of operand.
+    types: accepted register types.
+    count: number of registers.
+    access: "r", "w" or "rw".
+    """
     return OperandSpec(name, kind, types[0] if types else "", access, count=count, types=types, **more)
 
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SpecialRegisterInfo:
-    """types: that mov may read it with, the specified one first. ptx, sm: the least version and target.
+    """A special register.
 
-    vector: True if it has the components .x, .y and .z; the name stands for all four as a vector.
+    types: types with which mov may read it; the specified type is the first.
+    ptx, sm: the least PTX version and target.
+    vector: whether it has the components .x, .y and .z; the name alone then denotes all four components as a vector.
     """
 
     types: tuple[str, ...]

@@ -27,7 +27,7 @@ def parse_ptx_version(text: str) -> tuple[int, int]:
 @total_ordering
 @dataclass(frozen=True)
 class Target:
-    """A .target: number (90 for sm_90) and suffix: "" (portable), "a" (this chip only), "f" (this family)."""
+    """A .target. number: 90 for sm_90. suffix: "" (portable), "a" (this chip only), "f" (this family)."""
 
     number: int
     suffix: str = ""
@@ -49,7 +49,9 @@ class Target:
         return target
 
     def runs_on(self, device: str) -> bool:
-        """Whether code for this target runs on a device (`sm_90`): on later ones, `a` on this one, `f` in its family."""
+        """Whether code for this target runs on a device (`sm_90`): on later devices too without a suffix, only on this one for
+        `a`, within its family for `f`.
+        """
         number = int(device[3:])
         if self.suffix == "a":
             return number == self.number
@@ -86,7 +88,7 @@ DEVICES: tuple[str, ...] = (
 
 
 def as_target(target: str | Target | None) -> Target | None:
-    """A user's target. Raises OperandError for an unknown one."""
+    """The Target that a user names. Raises OperandError for an unknown target."""
     if not isinstance(target, str):
         return target
     try:
@@ -96,7 +98,9 @@ def as_target(target: str | Target | None) -> Target | None:
 
 
 def as_ptx(ptx: str | tuple[int, int] | None) -> tuple[int, int] | None:
-    """A user's PTX version. Raises OperandError for what is none, or is not known."""
+    """The PTX version that a user names, as (major, minor). Raises OperandError for a value that is not a version, or is
+    unknown.
+    """
     if ptx is None:
         return None
     try:
@@ -112,7 +116,9 @@ def as_ptx(ptx: str | tuple[int, int] | None) -> tuple[int, int] | None:
 def as_pair(
     target: str | Target | None, ptx: str | tuple[int, int] | None
 ) -> tuple[Target | None, tuple[int, int] | None]:
-    """A user's target and PTX version. Raises OperandError for an unknown one, or a version that lacks the target."""
+    """The target and PTX version that a user names. Raises OperandError for an unknown one, or a version that lacks
+    the target.
+    """
     wanted, version = as_target(target), as_ptx(ptx)
     if wanted is not None and version is not None and version < TARGETS[wanted]:
         needed = "{}.{}".format(*TARGETS[wanted])
@@ -126,7 +132,9 @@ def as_pair(
 
 @cache
 def default_device(target: Target) -> str:
-    """The chip that a .target names; if it is not modelled the next one that runs its code, or else the nearest older."""
+    """The device of a .target's own chip; if it is not modelled, the next device that runs its code, or otherwise the nearest
+    older one.
+    """
     runs = [d for d in DEVICES if target.runs_on(d)]
     if runs:
         return runs[0]

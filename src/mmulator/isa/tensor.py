@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmulator.isa.effects import Memory
+from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.pieces import (
     BULK_COPIES,
     BULK_GROUP,
@@ -69,7 +69,7 @@ def _reduce(dim: Slot, mode: Slot) -> Row:
     return row(
         "cp.reduce.async.bulk.tensor", (dim, _TO_GLOBAL, _FROM_CTA, op, mode, BULK_GROUP, CACHE_HINT),
         (_COORDINATES, _SRC, POLICY), f"{MOVES}: cp.reduce.async.bulk.tensor",
-        effects=BULK_COPIES.but(memory=Memory.REDUCE), **_SM_90,
+        effects=BULK_COPIES.but(memory=MemoryEffect.REDUCE), **_SM_90,
     )  # fmt: skip
 
 

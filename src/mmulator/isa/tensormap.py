@@ -1,16 +1,17 @@
-"""Tensor maps that a kernel makes: tensormap.replace (Data Movement and Conversion Instructions, PTX ISA 9.1), and
-tensormap.cp_fenceproxy (Parallel Synchronization and Communication Instructions)."""
+"""Instructions that change tensor maps in a kernel: tensormap.replace (Data Movement and Conversion Instructions, PTX ISA 9.1),
+and tensormap.cp_fenceproxy (Parallel Synchronization and Communication Instructions).
+"""
 
 from __future__ import annotations
 
-from mmulator.isa.effects import ACTS, Memory, Together
+from mmulator.isa.effects import ACTS, MemoryEffect, Together
 from mmulator.isa.pieces import MOVES, SYNC, addr, imm, maybe, one, row, src, type_
 from mmulator.isa.row import OperandSpec, Requirement, Row
 
 _SPACE = maybe("space", "global", "shared::cta")
 _B1024 = one("object", "b1024")
 _ORD = imm("ord", 0, 4)
-_REPLACES = ACTS.but(memory=Memory.WRITE, counted_as="memory")
+_REPLACES = ACTS.but(memory=MemoryEffect.WRITE, counted_as="memory")
 
 
 def _replace(fields: tuple[str, ...], type: str, *operands: OperandSpec, sm: int = 90, ptx: tuple[int, int] = (8, 3)) -> Row:
@@ -44,5 +45,5 @@ ROWS: tuple[Row, ...] = (
          one("scope", "cta", "cluster", "gpu", "sys"), one("sync", "sync"), one("aligned", "aligned")),
         (addr("dstMem", space="dst"), addr("srcMem", space="src"), imm("size", values=(128,))),
         f"{SYNC}: tensormap.cp_fenceproxy", (8, 3), 90,
-        effects=ACTS.but(memory=Memory.COPY, together=Together.WARP, counted_as="memory")),
+        effects=ACTS.but(memory=MemoryEffect.COPY, together=Together.WARP, counted_as="memory")),
 )  # fmt: skip

@@ -20,11 +20,14 @@ MAP_BYTES, MAP_ALIGNMENT = 128, 64  # of a tensor map in memory: an opaque type 
 class ElementType:
     """One element format.
 
-    name: PTX name without the dot. bits: size of the format. kind: how the bits read.
-    exponent, mantissa: field widths of a float (mantissa without the hidden bit); bias: of the exponent.
+    name: PTX name without the dot.
+    bits: size of the format.
+    kind: how the bits are interpreted.
+    exponent, mantissa: field widths of a float (mantissa without the hidden bit).
+    bias: bias of the exponent.
     nan: `ieee` (exponent all ones: Inf and NaN), `all_ones` (one NaN per sign, no Inf), `none` (neither).
     has_sign: False for the unsigned scale formats.
-    numpy: dtype name, in NumPy or in ml_dtypes; the integer of the same size where neither has one.
+    numpy: name of the dtype in NumPy or ml_dtypes; the integer of the same size if neither has one.
     """
 
     name: str
@@ -61,7 +64,7 @@ class ElementType:
         return self.name
 
     def __bool__(self) -> bool:
-        """False for NO_TYPE alone."""
+        """False only for NO_TYPE."""
         return self.kind != "none"
 
 

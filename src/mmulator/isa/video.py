@@ -20,7 +20,7 @@ SELECTORS = ("b0", "b1", "b2", "b3", "h0", "h1")
 
 
 def masks(letter: str, count: int) -> tuple[str, ...]:
-    """Elements of a result that a SIMD instruction writes: `h0`, `h1`, `h10`; the highest first."""
+    """Names of the elements that a SIMD instruction can write: `h0`, `h1`, `h10`; the highest first."""
     return tuple(
         letter + "".join(map(str, chosen))
         for size in range(1, count + 1)
@@ -41,7 +41,7 @@ def _c(type: str = "dtype", **more: Any) -> OperandSpec:
 
 
 def _scalar(name: str, *slots: Slot, d: str = "dtype") -> tuple[Row, ...]:
-    """With an optional merge into c, or with a secondary operation on it."""
+    """Rows of a scalar video instruction: with an optional merge into c, or with a secondary operation on c."""
     section = f"Scalar Video Instructions: {name}"
     a_b = _operands("vmerge", "vsrc", d)
     return (
@@ -51,7 +51,7 @@ def _scalar(name: str, *slots: Slot, d: str = "dtype") -> tuple[Row, ...]:
 
 
 def _simd(name: str, *slots: Slot, saturates: bool, d: str = "dtype") -> tuple[Row, ...]:
-    """With a merge into c, or added up with it."""
+    """Rows of a SIMD video instruction: with a merge into c, or with a sum that includes c."""
     section = f"SIMD Video Instructions: {name}"
     kinds: tuple[Kind, Kind] = ("vmask4", "vsrc4") if name.endswith("4") else ("vmask2", "vsrc2")
     operands = (*_operands(*kinds, d), OperandSpec("c", "reg", d))

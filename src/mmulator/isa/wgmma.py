@@ -5,7 +5,7 @@ Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions (PTX ISA 9.
 
 from __future__ import annotations
 
-from mmulator.isa.effects import ACTS, Ends, Flow, Memory, Queue, Step, Together
+from mmulator.isa.effects import ACTS, Ends, Flow, MemoryEffect, Queue, Step, Together
 from mmulator.isa.form import Form
 from mmulator.isa.mma import FP8, fragment
 from mmulator.isa.row import OperandSpec, Requirement, Row, Section, Signature
@@ -38,7 +38,7 @@ def _metadata(form: Form) -> Signature:
 
 
 def _mma_async(form: Form) -> tuple[Signature, ...]:
-    """With A in shared memory, then with A in registers."""
+    """The signatures with A in shared memory and with A in registers."""
     d = fragment(form, "d", form.dtype, form.m * form.n // 4, "rw")
     types = REGISTERS_F16[::-1] if form.atype.is_float else REGISTERS_ANY32
     a = operand("a", "registers", REGISTERS_F16 if form.atype.name == "f16" else types, 4)
@@ -56,7 +56,7 @@ def _mma_async(form: Form) -> tuple[Signature, ...]:
 _WARPGROUP = ACTS.but(together=Together.WARPGROUP, queue=Queue.WGMMA)
 # D is written when it is waited for; A in registers is read when the operation is done.
 _ISSUES = _WARPGROUP.but(
-    step=Step.ISSUE, memory=Memory.READ, multiplies=True, counted_as="wgmma", pinned=("d", "a", "a-desc"),
+    step=Step.ISSUE, memory=MemoryEffect.READ, multiplies=True, counted_as="wgmma", pinned=("d", "a", "a-desc"),
     flow=Flow.WGMMA,
 )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mmulator.isa.effects import ACTS, Addressed, Flow, Memory, Stored, Together
+from mmulator.isa.effects import ACTS, Addressed, Flow, MemoryEffect, Stored, Together
 from mmulator.isa.form import Form
 from mmulator.isa.row import OperandSpec, Requirement, Row, Section, Signature, Slot
 from mmulator.isa.shapes import (
@@ -51,7 +51,14 @@ _REGISTERS = {
 def fragment(
     name: str, matrix: str, element: ElementType, m: int, n: int, k: int, access: Access = "r"
 ) -> OperandSpec:
-    """The register vector of one matrix (`a`, `b`, or `c` for accumulators). Matrix Fragments for WMMA."""
+    """The register vector of one matrix. Matrix Fragments for WMMA.
+
+    name: name of the operand.
+    matrix: `a`, `b`, or `c` for accumulators.
+    element: type of the elements.
+    m, n, k: shape of the product.
+    access: "r", "w" or "rw".
+    """
     # only the loads of 4- and 1-bit types take any register
     types = _REGISTERS.get(element.name, REGISTERS_ANY32 if name == "r" else REGISTERS_INTEGER)
     if element.name == "f64" and name in "cd":
@@ -105,8 +112,8 @@ _KINDS: tuple[tuple[str, tuple[int, int], int, tuple[str, ...], tuple[str, ...],
 
 _WARP = ACTS.but(together=Together.WARP)
 _MULTIPLIES = _WARP.but(multiplies=True, counted_as="wmma", flow=Flow.PRODUCT)
-_LOADS = _WARP.but(memory=Memory.READ, counted_as="wmma.load", flow=Flow.TILE, addressed=Addressed.WARP)
-_STORES = _WARP.but(memory=Memory.WRITE, counted_as="wmma.store", stored=Stored.TILE, addressed=Addressed.WARP)
+_LOADS = _WARP.but(memory=MemoryEffect.READ, counted_as="wmma.load", flow=Flow.TILE, addressed=Addressed.WARP)
+_STORES = _WARP.but(memory=MemoryEffect.WRITE, counted_as="wmma.store", stored=Stored.TILE, addressed=Addressed.WARP)
 
 
 def _mma_rows() -> Iterator[Row]:

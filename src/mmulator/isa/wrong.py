@@ -1,4 +1,6 @@
-"""What is wrong with a mnemonic that has no form: which part, what may stand there, which instruction is nearest."""
+"""The error in a mnemonic that has no form: its wrong part, the modifiers that are accepted there, and the nearest
+instruction.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,13 @@ def _categories(opcode: str) -> Mapping[str, frozenset[str]]:
 
 @dataclass
 class _Laid:
-    """Modifiers laid out in the slots of a row, wrong ones too. wrong: (position, slot that it should have filled)."""
+    """Modifiers assigned to the slots of a row, including wrong ones.
+
+    row: the row.
+    taken: slot -> modifier.
+    wrong: (position of a modifier, slot that it should have filled).
+    missing: slots that must be filled and are not.
+    """
 
     row: Row
     taken: dict[str, str] = field(default_factory=dict)
@@ -40,7 +48,7 @@ class _Laid:
     missing: list[Slot] = field(default_factory=list)
 
     def distance(self, words: Words) -> tuple[int, int, int]:
-        """In how many modifiers the row differs, how far shapes are apart, and where the first difference is."""
+        """(number of modifiers that differ, distance of the shapes, minus the position of the first difference)."""
         changes = len(self.missing)
         away = 0
         for _, slot in self.wrong:
@@ -51,13 +59,13 @@ class _Laid:
 
 
 def _apart(choice: str, written: str) -> int:
-    """How far two shapes are apart; 0 for other modifiers."""
+    """Distance of two shapes; 0 for other modifiers."""
     a, b = ([int(x) for x in re.findall(r"\d+", s)] for s in (choice, written))
     return sum(abs(x - y) for x, y in zip(a, b)) if _SHAPE.fullmatch(choice) else 0
 
 
 class Explained:
-    """Why a mnemonic has no form."""
+    """The explanation why a mnemonic has no form."""
 
     def __init__(self, opcode: str, words: Words) -> None:
         self.opcode, self.words = opcode, words
@@ -81,7 +89,7 @@ class Explained:
         return start, start + len(self.words[position])
 
     def _named(self) -> tuple[Row, ...]:
-        """The rows whose fixed modifiers are all there; those with the longest name."""
+        """The rows whose fixed modifiers are all present; of these, those with the longest name."""
         rows = [row for row in rows_of(self.opcode) if self._has(row)]
         longest = max((len(row.fixed) for row in rows), default=0)
         return tuple(row for row in rows if len(row.fixed) == longest)
@@ -101,7 +109,7 @@ class Explained:
         )  # fmt: skip
 
     def _unknown(self, rows: tuple[Row, ...]) -> NoForm | None:
-        """A word that no row has."""
+        """The error of a word that no row has; None if all words are known."""
         usable = {*rows[0].fixed, *(c for row in rows for slot in row.slots for c in slot.choices)}
         has = {slot.category for row in rows for slot in row.slots}
         for position, word in enumerate(self.words):
@@ -130,7 +138,7 @@ class Explained:
         return out
 
     def _meant(self, word: str, free: list[Slot]) -> Slot | None:
-        """The slot that a word stands in wrongly: the first free one of its category."""
+        """The slot for which a wrong word was probably meant: the first free slot of its category."""
         categories = _categories(self.opcode).get(word, frozenset())
         if is_type(word):
             categories |= {"type"}
@@ -139,7 +147,7 @@ class Explained:
         return next((slot for slot in free if slot.category in categories), None)
 
     def _nearest(self, rows: tuple[Row, ...]) -> NoForm:
-        """What differs from the row that is nearest to what is written."""
+        """The error with the differences from the row that is nearest to the mnemonic."""
         every = [self._lay(row) for row in rows]
         best = min(every, key=lambda laid: laid.distance(self.words))
         least = best.distance(self.words)[0]
@@ -167,7 +175,7 @@ class Explained:
         return NoForm(message, start, end, str(best.row.section), f"{hint}; nearest: {nearest}" if nearest else hint)
 
     def _repaired(self, laid: _Laid) -> str:
-        """The instruction that differs from what is written in the fewest modifiers; empty if it is none either."""
+        """The legal instruction that differs in the fewest modifiers; "" if the row's rule refuses that too."""
         taken = dict(laid.taken)
         for slot in laid.row.slots:
             written = taken.get(slot.name, "")
@@ -180,7 +188,7 @@ class Explained:
 
 
 def _listed(choices: list[str]) -> str:
-    """`.a, .b`, shapes by size, many of them cut short."""
+    """Choices as a list `.a, .b`: shapes sorted by size, long lists shortened."""
     if all(map(_SHAPE.fullmatch, choices)):
         choices.sort(key=lambda s: [int(x) for x in re.findall(r"\d+", s)])
     shown = choices if len(choices) <= 12 else [*choices[:6], "...", *choices[-3:]]

@@ -18,10 +18,12 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What passes besides equal bits; an element passes if one of the three that are given lets it.
+    """How far a value may be from its reference. An element passes if its bits are equal, or if one of the given tolerances
+    allows it.
 
-    largest: a part of the largest absolute value of the reference. relative, absolute: |got - want| <= absolute +
-    relative * |want|. ulp: steps between neighbouring values of the type.
+    largest: allowed difference as a part of the largest absolute value of the reference.
+    relative, absolute: |got - want| <= absolute + relative * |want|.
+    ulp: allowed steps between neighbouring values of the type.
     """
 
     largest: float = 0.0
@@ -35,7 +37,7 @@ class Tolerance:
 
 @dataclass
 class Expectation:
-    """Arrays by argument name. source: where they come from. file: what messages call it."""
+    """Expected arrays by argument name. source: where they come from. file: what messages call it."""
 
     arrays: dict[str, Array]
     tolerance: Tolerance = field(default_factory=Tolerance)
@@ -45,12 +47,18 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One output against its reference. wrong: elements whose bits differ; beyond: those that the tolerance does not pass.
+    """One output against its reference.
 
-    first: index of the first wrong one, of those beyond the tolerance if there are any; got, want: its values. worst:
-    largest difference, as a part of the largest absolute reference value, or as it is if that value, `largest`, is 0.
-    ulps: (distance, elements) in steps of the type; of integers differences. specials: elements that are NaN, or
-    infinite, on one side only. where: sentences about the places of the wrong elements. ok: within what was asked.
+    wrong: how many elements differ in bits.
+    ok: all elements are within the tolerance.
+    beyond: how many elements are not.
+    first: index of the first wrong element, of those beyond the tolerance if there are any.
+    got, want: values there.
+    worst: largest difference, as a part of `largest`; the difference itself if `largest` is 0.
+    largest: largest absolute value of the reference.
+    ulps: (distance, elements) pairs, in steps of the type; for integers the difference.
+    specials: elements that are NaN or infinite on one side only.
+    where: sentences about the places of the wrong elements.
     """
 
     name: str
@@ -69,7 +77,7 @@ class Comparison:
 
 
 def check_expectation(expect: Expectation, given: Mapping[str, Array]) -> None:
-    """Before the launch: every reference has an array of its name, shape and dtype. Raises LaunchError."""
+    """Check, before the launch, that every reference has an array of its name, shape and dtype. Raises LaunchError."""
     if not expect.arrays:
         raise LaunchError(
             f"{expect.file} has no arrays: nothing would be compared", hint="numpy.savez(file, NAME=array) writes them by name"
@@ -98,8 +106,14 @@ def _check_alike(name: str, got: Array, want: Array, close: bool, file: str) -> 
 def compare(
     name: str, got: Array, want: Array, tolerance: Tolerance, accumulators: Callable[[], Sequence[Accumulator]] = tuple
 ) -> Comparison:
-    """Bits, then values. Arrays are of one shape; `want` may be the raw bits of `got`'s dtype. accumulators: those of the
-    kernel's matrix instructions, asked for if bits differ."""
+    """Compare an output with its reference, first by bits, then by values.
+
+    name: of the argument.
+    got: the output.
+    want: the reference, of the same shape, or the raw bits of `got`'s dtype.
+    tolerance: what passes besides equal bits.
+    accumulators: function that returns the layouts of the kernel's matrix results; called if bits differ.
+    """
     got, want = np.ascontiguousarray(got), np.ascontiguousarray(want)
     raw = want.dtype.itemsize == got.dtype.itemsize and want.dtype.kind in "Vu"
     want = want.view(got.dtype) if raw and want.dtype != got.dtype else want
@@ -129,8 +143,9 @@ def _bytes_differ(got: Array, want: Array) -> Array:
 
 
 def _distances(got: Array, want: Array, different: Array, t: Tolerance) -> tuple[Array, Array, float, float, Array]:
-    """ULPs; NaN or Inf on one side; the largest difference as a part of the largest reference; that; what the tolerance
-    passes."""
+    """(ULPs, NaN or Inf on one side, largest difference as a part of the largest reference, that reference, what the tolerance
+    passes).
+    """
     if got.dtype.kind not in "biuf" and not is_float(got.dtype):  # structs: bits alone
         none = np.zeros(got.shape, bool)
         return np.zeros(got.shape, np.uint64), none, 0.0, 0.0, none
@@ -149,7 +164,7 @@ def _distances(got: Array, want: Array, different: Array, t: Tolerance) -> tuple
 
 
 def ulps(a: Array, b: Array) -> Array:
-    """Steps from one value to the other among the values of the type; +0 and -0 are one. Of integers the difference."""
+    """Steps from one value to the other among the values of the type, +0 and -0 being one; for integers the difference."""
     if not is_float(a.dtype):
         x, y = a.astype(np.int64), b.astype(np.int64)
         return np.where(x > y, x.astype(np.uint64) - y.astype(np.uint64), y.astype(np.uint64) - x.astype(np.uint64))
@@ -158,7 +173,7 @@ def ulps(a: Array, b: Array) -> Array:
 
 
 def _ordered(values: Array) -> Array:
-    """Numbers of the values of a float type in order, as int64."""
+    """Positions (int64) of the values of a float type in ascending order."""
     import ml_dtypes
 
     size = values.dtype.itemsize
@@ -173,7 +188,7 @@ def _ordered(values: Array) -> Array:
 
 
 def _histogram(steps: Array) -> tuple[tuple[str, int], ...]:
-    """How many elements are how far away: 0 (signs of zeros), 1, 2, up to 4, 16, 256, 65536, and the largest."""
+    """(distance, elements) for the distances 0 (signs of zeros), 1, 2, up to 4, 16, 256, 65536, and the largest."""
     out = []
     low = 0
     for high in (0, 1, 2, 4, 16, 256, 65536):

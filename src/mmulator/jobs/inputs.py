@@ -25,8 +25,13 @@ FORMS = (
 
 @dataclass
 class Argument:
-    """name: for messages, saved files and expectations. value: an array, a scalar, bytes, a struct with pointers, a tensor map
-    or None for a null pointer. is_output: zeros at the start. pointed: the arrays that a struct points to, or a map is of."""
+    """An argument of a launch.
+
+    name: used in messages, names of saved files and expectations.
+    value: an array, a scalar, bytes, a struct with pointers, a tensor map, or None for a null pointer.
+    is_output: the array begins as zeros.
+    pointed: the arrays that a struct points to, or that a tensor map describes.
+    """
 
     name: str
     value: Any
@@ -72,7 +77,7 @@ def load_arrays(path: Path) -> np.ndarray | dict[str, np.ndarray]:
 
 
 def read_array(text: str, folder: Path, where: str) -> np.ndarray:
-    """`a.npy`, `b.npz:key`, or `b.npz` of a single array."""
+    """The array that a text names: `a.npy`, `b.npz:key`, or `b.npz` of a single array."""
     name, _, key = text.partition(".npz:")
     path = folder / (name + ".npz" if key else text)
     try:
@@ -103,7 +108,7 @@ def typed(values: np.ndarray, dtype: np.dtype[Any] | None) -> np.ndarray:
 
 # arrays -------------------------------------------------------------------------------------------------------------
 def made(make: Callable[[], np.ndarray], shape: Sequence[int], dtype: np.dtype[Any], where: str) -> np.ndarray:
-    """An array of a shape, if there is room for one. Raises LaunchError."""
+    """The array of a shape that `make` returns. Raises LaunchError where there is no memory for it."""
     size = math.prod(shape) * dtype.itemsize
     most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     text = f"{where}: an array of {' x '.join(map(str, shape))} {dtype} takes {_bytes(size)}"
@@ -125,8 +130,11 @@ def _bytes(count: int) -> str:
 
 
 def random_array(dtype: np.dtype[Any], shape: tuple[int, ...], seed: int, low: int | None, high: int | None) -> np.ndarray:
-    """Floats: default_rng(seed).standard_normal(shape, dtype=float32), rounded to the type; integers:
-    default_rng(seed).integers(low, high, shape), -8 and 8, or 0 and 16 for unsigned types."""
+    """Random values of a type.
+
+    Floats: default_rng(seed).standard_normal(shape, dtype=float32), rounded to the type.
+    Integers: default_rng(seed).integers(low, high, shape); low and high are -8 and 8, for unsigned types 0 and 16.
+    """
     rng = np.random.default_rng(seed)
     if is_integer(dtype):
         unsigned = dtype.name.startswith("u")
@@ -193,7 +201,7 @@ def _repeated(text: str) -> list[str]:
 
 
 def raw_bytes(text: str, where: str) -> bytes:
-    """Hexadecimal digits, two a byte; blanks and `_` between them do not count."""
+    """Bytes from hexadecimal digits, two a byte; blanks and `_` between them do not count."""
     try:
         return bytes.fromhex(text.replace("_", " "))
     except ValueError:
@@ -202,7 +210,9 @@ def raw_bytes(text: str, where: str) -> bytes:
 
 # options ------------------------------------------------------------------------------------------------------------
 def parse_argument(text: str, number: int, option: str = "--arg") -> Argument:
-    """A value as an option, as FORMS lists them; `NAME=` before any of them names it. Raises LaunchError."""
+    """An argument from the text of an option (FORMS lists the ways to write it); `NAME=` before any of them names it.
+    Raises LaunchError.
+    """
     name, equals, spec = text.partition("=")
     if not equals or ":" in name:  # of the options of a map
         name, spec = f"arg{number}", text
@@ -227,7 +237,9 @@ def parse_argument(text: str, number: int, option: str = "--arg") -> Argument:
 
 
 def _map_option(name: str, spec: str, number: int, option: str, where: str) -> Argument:
-    """`OPTIONS:ARRAY`, the array as an option by itself, or `@NAME` of another argument's."""
+    """A tensor map from `OPTIONS:ARRAY`, where ARRAY is written as an option by itself, or from `OPTIONS:@NAME` of another
+    argument's.
+    """
     options, _, array = spec.partition(":")
     read = read_options(options, where)
     if array.startswith("@"):
@@ -271,7 +283,7 @@ SOURCES = ("value", "zeros", "random", "npy", "npz", "values", "hex", "struct")
 
 
 def table_argument(a: dict[str, Any], number: int, path: Path, default: str = "") -> Argument:
-    """An argument, a variable or a member of a struct as a table of a launch file. Raises LaunchError."""
+    """An argument, a variable or a member of a struct from a table of a launch file. Raises LaunchError."""
     name = str(a.get("name", default or f"arg{number}"))
     where = f"{path}: {'variable' if default else f'argument {number}'} {name if default else f'({name})'}"
     unknown = sorted(set(a) - {"name", "type", "shape", "tensormap", *SOURCES})
@@ -305,7 +317,9 @@ def table_argument(a: dict[str, Any], number: int, path: Path, default: str = ""
 
 
 def _map_argument(a: dict[str, Any], number: int, path: Path, default: str, where: str) -> Argument:
-    """A tensor map: of another argument's array, or of the one that the other keys say, which has the same name."""
+    """A tensor map, of another argument's array, or of an array that the table's other keys describe and that has the same
+    name.
+    """
     options = a["tensormap"]
     if not isinstance(options, dict):
         raise LaunchError(f"{where}: tensormap is a table, such as {{ of = 'A', box = [64, 64], swizzle = '128B' }}")
@@ -369,7 +383,7 @@ def _random(random: Any, dtype: np.dtype[Any], where: str) -> tuple[int, int | N
 
 
 def _struct_argument(name: str, members: Any, number: int, path: Path, where: str) -> Argument:
-    """Members as tables: a scalar has `type` and `value`, an array becomes a pointer to it."""
+    """A struct whose members are tables: a scalar has `type` and `value`, an array becomes a pointer to it."""
     if not isinstance(members, list) or not members or not all(isinstance(m, dict) for m in members):
         raise LaunchError(f"{where}: struct is a list of members, such as [{{ type = 'i32', value = 3 }}]")
     found: list[tuple[str, bytes]] = []

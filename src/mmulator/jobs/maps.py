@@ -1,4 +1,6 @@
-"""Tensor maps of a launch, as launch files and options write them: of an array given there, or of another argument's."""
+"""Tensor maps of a launch, as launch files and options write them: of an array that stands there, or of another argument's
+array.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ KEYS = (*_TILED, *_IM2COL, *_MODES)
 
 @dataclass(frozen=True)
 class MapOf:
-    """A map of an array that another argument has. options: of KEYS. where: for messages."""
+    """A tensor map of another argument's array, not made yet. options: by KEYS. where: the place, for messages."""
 
     of: str
     options: Mapping[str, Any]
@@ -27,7 +29,7 @@ class MapOf:
 
 
 def tensor_map(array: np.ndarray, options: Mapping[str, Any], where: str) -> TensorMap:
-    """The map of an array. Raises LaunchError for options that are missing or too many, and what the driver refuses."""
+    """The tensor map of an array. Raises LaunchError for missing or unknown options, and for what CUDA's driver refuses."""
     unknown = sorted(set(options) - set(KEYS))
     if unknown:
         raise LaunchError(f"{where}: unknown key {unknown[0]!r} of tensormap", hint="keys: of, " + ", ".join(KEYS))
@@ -46,7 +48,7 @@ def tensor_map(array: np.ndarray, options: Mapping[str, Any], where: str) -> Ten
 
 
 def resolve(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """A map of another argument's array, made; every other value as it is. Raises LaunchError for an unknown name."""
+    """The value to launch with: a MapOf becomes its TensorMap, others stay. Raises LaunchError for an unknown name."""
     if not isinstance(value, MapOf):
         return value
     if value.of not in arrays:
@@ -57,7 +59,10 @@ def resolve(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
 
 
 def read_options(text: str, where: str) -> dict[str, Any]:
-    """`64x64,swizzle=128B,oob_fill=nan` or `lower=-1x-1,upper=-1x-1,channels=64,pixels=64`. Raises LaunchError."""
+    """Options of a tensor map from a text: `64x64,swizzle=128B,oob_fill=nan` or
+    `lower=-1x-1,upper=-1x-1,channels=64,pixels=64`.
+    Raises LaunchError.
+    """
     found: dict[str, Any] = {}
     for part in text.split(","):
         key, equals, value = part.partition("=")

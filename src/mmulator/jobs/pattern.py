@@ -37,7 +37,7 @@ class Accumulator:
 
 
 def accumulator(form: Form) -> Accumulator | None:
-    """Of an instruction's d; None if it has none."""
+    """The layout of an instruction's result d; None for an instruction without a result in registers."""
     from mmulator.layouts import fragment
 
     if not form.dtype:
@@ -63,7 +63,7 @@ def _table(values: Array, rows: Array, columns: Array, own: Array, shape: tuple[
 
 
 def accumulators(forms: Iterable[Form]) -> tuple[Accumulator, ...]:
-    """Those of several instructions that differ in more than their names."""
+    """Layouts of the results of several instructions, one of those that differ in their names alone."""
     out: dict[bytes, Accumulator] = {}
     for form in dict.fromkeys(forms):
         found = accumulator(form)
@@ -85,7 +85,9 @@ class Part:
 
 
 def part_of(values: Array, limit: int) -> Part | None:
-    """The narrowest simple set that holds the values: one, a run, a residue or a run of residues; None for no such set."""
+    """The narrowest simple set that holds the values: one number, a run, a residue or a run of residues. None if no such set
+    does.
+    """
     low, high = int(values.min()), int(values.max())
     numbers = np.arange(limit)
     run = (numbers >= low) & (numbers <= high)
@@ -107,7 +109,11 @@ def part_of(values: Array, limit: int) -> Part | None:
 
 
 def where_wrong(wrong: Array, accumulators: Sequence[Accumulator] = ()) -> tuple[str, ...]:
-    """Sentences about the places of the elements that are True. accumulators: those of the kernel's matrix instructions."""
+    """Sentences about the places of the wrong elements.
+
+    wrong: boolean array, True where an element is wrong.
+    accumulators: layouts of the results of the kernel's matrix instructions.
+    """
     count = int(wrong.sum())
     if wrong.ndim == 0 or not count:
         return ()
@@ -137,7 +143,7 @@ def _axes(at: Array, shape: Sequence[int], names: Sequence[str], count: int) -> 
 
 
 def _told(parts: Sequence[Part | None], count: int) -> bool:
-    """Whether so many elements would hardly lie so by chance."""
+    """Whether a pattern is worth a sentence: so many elements would hardly lie so by chance."""
     share = math.prod(p.share for p in parts if p is not None)
     return share < 1 and -count * math.log(share) > 8
 
@@ -147,7 +153,7 @@ def _of(count: int, room: int) -> str:
 
 
 def _held(at: Array, shape: Sequence[int], a: Accumulator, count: int) -> list[str]:
-    """Lanes and registers, if the array is made of the instruction's tiles (the last of them cut)."""
+    """Sentences about lanes and registers, if the array consists of the instruction's tiles (the last of them may be cut)."""
     rows, columns = a.lane.shape
     if shape[-2] < rows or shape[-1] < columns:
         return []
@@ -169,7 +175,9 @@ def _held(at: Array, shape: Sequence[int], a: Accumulator, count: int) -> list[s
 
 
 def where_in_registers(wrong: Array) -> str:
-    """Of results [executions, lanes, registers]: the lanes and registers of the wrong words, or nothing to say."""
+    """Sentence about the lanes and registers of the wrong words of results [executions, lanes, registers]; empty without a
+    pattern.
+    """
     if wrong.ndim != 3:
         return ""
     count = int(wrong.sum())

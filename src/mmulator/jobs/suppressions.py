@@ -16,8 +16,13 @@ _KEYS = {"rule": str, "line": int, "source": str, "reason": str}
 
 @dataclass(frozen=True)
 class Suppression:
-    """rule: a rule, a topic or a pattern with `*`. line: of the PTX, 0 for any. source: `mm.cu:31` or `mm.cu`, "" for any; both
-    may be those of the finding or of the access that it is against."""
+    """An expected finding: a table `[[suppress]]` of a launch file.
+
+    rule: a rule, a topic, or a pattern with `*`.
+    line: line of the PTX, 0 for any; the finding's, or that of the access that it conflicts with.
+    source: `mm.cu:31` or `mm.cu`, "" for any; likewise of either access.
+    reason: why the finding is expected.
+    """
 
     rule: str
     line: int = 0
@@ -29,7 +34,6 @@ class Suppression:
         return ", ".join(filter(None, (f'rule = "{self.rule}"', line, source)))
 
     def covers(self, finding: Finding) -> bool:
-        """Whether this finding is expected."""
         places = [p for p in (finding, finding.conflict) if p is not None]
         return finding.rule in meant(self.rule) and any(self._at(place) for place in places)
 
@@ -40,7 +44,7 @@ class Suppression:
 
 
 def read(tables: Any, path: Path) -> list[Suppression]:
-    """What a launch file says. Raises LaunchError naming the file and the key."""
+    """Suppressions from the tables of a launch file. Raises LaunchError, which names the file and the key."""
     where = f"{path}: [[suppress]]"
     if not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
         raise LaunchError(f"{path}: what is suppressed are tables: [[suppress]]")
@@ -65,7 +69,7 @@ def _read(table: dict[str, Any], where: str) -> Suppression:
 def sorted_out(
     findings: Sequence[Finding], suppressions: Sequence[Suppression]
 ) -> tuple[tuple[Finding, ...], list[tuple[Finding, Suppression]], list[Suppression]]:
-    """Findings that stay, those that are expected with the reason, and suppressions that nothing needed."""
+    """(findings that stay, expected findings with their suppression, suppressions that no finding needed)."""
     expected = [(f, s) for f in findings for s in [next((s for s in suppressions if s.covers(f)), None)] if s is not None]
     gone = {id(f) for f, _ in expected}
     used = {s for s in suppressions if any(s.covers(f) for f, _ in expected)}

@@ -20,7 +20,7 @@ from mmulator.native.state import (
     AsyncGroup,
     Cluster,
     Cta,
-    Kind,
+    OperationKind,
     Span,
     Sums,
     Tile,
@@ -163,7 +163,7 @@ class ResidentCta:
         """Where the struct of a warp is."""
         return self.resident.arena.at("warps") + (self.rank * len(self.warps) + number) * Warp.size
 
-    def operation(self, kind: Kind, warp: int, number: int) -> Any:
+    def operation(self, kind: OperationKind, warp: int, number: int) -> Any:
         """What a warp keeps of the asynchronous operation `number` of a kind."""
         entries = self.resident.arena.view(kind.name, np.dtype(kind.entry.numpy_dtype())).reshape(-1, kind.room)
         return entries[self.rank * len(self.warps) + warp, number % kind.room]

@@ -1,4 +1,6 @@
-"""Where elements are: register fragments, swizzles, matrix descriptors, sparsity metadata. Pure functions both ways."""
+"""The places of elements: register fragments, swizzles, matrix descriptors, sparsity metadata. Pure functions in both
+directions.
+"""
 
 from mmulator.layouts.descriptors import MatrixDescriptor, operand_addresses
 from mmulator.layouts.fragments import Fragment

@@ -31,9 +31,9 @@ _USED = sum(((1 << bits) - 1) << low for _, low, bits in FIELDS)
 
 
 def fields(word: Any) -> list[Any]:
-    """The values of FIELDS in a word: addresses and offsets in bytes, the swizzle as its code.
+    """The values of FIELDS in a descriptor: addresses and offsets in bytes, the swizzle as its code.
 
-    word: an integer, or anything that has its operators; native code is made with this function, too.
+    word: an integer, or any object with an integer's operators; native code calls this function while it is compiled.
     """
     return [(word >> low & ((1 << bits) - 1)) * (_UNIT if bits == _FIELD_BITS else 1) for _, low, bits in FIELDS]
 
@@ -42,8 +42,10 @@ def fields(word: Any) -> list[Any]:
 class MatrixDescriptor:
     """A 64-bit matrix descriptor. Matrix Descriptor Format (PTX ISA 9.1).
 
-    start_address, leading_byte_offset, stride_byte_offset: bytes, multiples of 16 below 2**18. base_offset: 0..7,
-    which 128-byte line of the swizzle pattern the matrix starts in. swizzle: `none`, `32B`, `64B` or `128B`.
+    start_address, leading_byte_offset, stride_byte_offset: bytes, multiples of 16 below 2**18.
+    base_offset: 0..7, the 128-byte line of the swizzle pattern in which the matrix starts.
+    swizzle: `none`, `32B`, `64B` or `128B`.
+
     Raises OperandError for any other value.
     """
 
@@ -91,14 +93,14 @@ class MatrixDescriptor:
     def decode(cls, word: int) -> MatrixDescriptor:
         """The descriptor in a 64-bit word. Bits outside the fields are ignored; `unused_bits` shows them.
 
-        Raises OperandError for what is no integer from 0 to 2**64 - 1.
+        Raises OperandError unless the word is an integer from 0 to 2**64 - 1.
         """
         start, leading, stride, base, code = fields(_word(word))
         return cls(start, leading, stride, base, BY_CODE[code].name)
 
     @staticmethod
     def unused_bits(word: int) -> int:
-        """The bits of a word that belong to no field. Raises OperandError as `decode`."""
+        """The bits of a word that belong to no field. Raises OperandError like `decode`."""
         return _word(word) & ~_USED
 
 
@@ -127,14 +129,17 @@ def _word(value: Any) -> int:
 def operand_addresses(
     descriptor: MatrixDescriptor, rows: int, k: int, element_bits: int, mn_major: bool = False
 ) -> NDArray[np.int64]:
-    """Absolute shared-memory byte addresses of a matrix operand: int64 [rows, k].
+    """Absolute shared-memory byte addresses of a matrix operand: int64 [rows, k]. For elements of less than a byte, the address
+    of the byte that contains the element.
 
-    rows counts M of A, or N of B; k counts elements (compressed ones for sparse A). For elements of less than a byte
-    the address is that of the byte. mn_major: the descriptor describes the matrix with M or N contiguous
-    (`imm-trans-a`/`imm-trans-b` = 1), for elements of 16 bits.
+    descriptor: the matrix descriptor.
+    rows: rows M of A, or columns N of B.
+    k: elements along k (compressed elements for sparse A).
+    element_bits: size of an element.
+    mn_major: whether M or N is contiguous (`imm-trans-a`/`imm-trans-b` = 1), for elements of 16 bits.
 
-    K-major operands that span more than the swizzle width in k go on at the leading byte offset, as hardware does,
-    although the specification calls that field unused there.
+    A K-major operand that is wider than the swizzle width continues at the leading byte offset, as on hardware, although the
+    specification calls that field unused there.
     """
     row = np.arange(rows, dtype=np.int64)[:, None]
     column = np.arange(k, dtype=np.int64)[None, :]
@@ -145,11 +150,16 @@ def operand_addresses(
 
 
 def canonical(line: Any, byte: Any, width: int, leading: Any, stride: Any, mn_major: bool) -> Any:
-    """Offset, before swizzling, of a byte of a line: of one row along k or, MN-major, of one k along M or N.
+    """Offset, before swizzling, of one byte in one line of the matrix: a row along k, or for MN-major one k along M or N.
 
-    width: of the swizzle mode. Eight lines of that many bytes are an atom; leading, stride: bytes from one to the next
-    along a line, and across lines. line, byte, leading, stride: integers, arrays, or anything that has their operators;
-    native code is made with this function, too.
+    line: number of the line.
+    byte: offset within the line.
+    width: width of the swizzle mode in bytes. Eight lines of this width are an atom.
+    leading, stride: bytes from an atom to the next along a line, and across lines.
+    mn_major: whether lines run along M or N.
+
+    line, byte, leading and stride are integers, arrays, or any objects with an integer's operators; native code calls this
+    function while it is compiled.
     """
     if mn_major and width == _UNIT:  # without swizzling the two offsets trade places
         leading, stride = stride, leading

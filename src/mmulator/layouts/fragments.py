@@ -4,8 +4,8 @@ Every fragment is additive over bits: each bit of the lane, of the register numb
 its register adds a fixed step to the row and to the column. A `Fragment` is that list of steps, so one short line
 describes it, and both directions are index arithmetic.
 
-Matrix Fragments for mma / wgmma / WMMA (PTX ISA 9.1). Fragments of wmma are unspecified there; they are as measured on
-an NVIDIA H200. Those of `.m16n16` and `.m16n8` matrix moves follow CUTLASS's layouts for them.
+Matrix Fragments for mma / wgmma / WMMA (PTX ISA 9.1). The specification leaves fragments of wmma open; the ones here were
+measured on an NVIDIA H200. Fragments of `.m16n16` and `.m16n8` matrix moves follow CUTLASS's layouts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Step = tuple[int, int]  # what a bit adds to (row, column)
 
 
 def _place(value: Array) -> str:
-    """An index for a message: 99 and not array(99)."""
+    """An index as a message prints it: 99 instead of array(99)."""
     return shown(value.item() if value.ndim == 0 else value)
 
 
@@ -44,14 +44,18 @@ def _check_broadcast(**places: NDArray[Any]) -> None:
 
 @dataclass(frozen=True)
 class Fragment:
-    """A matrix spread over the registers of a warp or warpgroup.
+    """A matrix that is spread over the registers of a warp or warpgroup.
 
-    rows, columns: of the matrix (for sparse A, of the compressed one). copies: matrices side by side in one operand,
-    1 nearly always; then `to_matrix` has an axis for them before rows and columns.
-    lanes, registers, register_bits: of the operand. bits: one element's room in a register, shift and width: the
-    element's place in that room (4- and 6-bit floats in bytes).
-    lane, register, index: a (row, column) step for each bit, lowest first; copy: as lane, but for the copy number.
-    register_copies: registers of one copy, where copies lie in different registers.
+    rows, columns: of the matrix (for sparse A, of the compressed matrix).
+    registers: registers of a lane.
+    bits: space for one element in a register.
+    lane, register, index: a (row, column) step for each bit of the number, lowest bit first.
+    register_bits: size of a register.
+    copies: number of matrices in one operand, nearly always 1; with more, `to_matrix` has an axis for them before rows and
+        columns.
+    copy: a step of the copy number for each bit of the lane.
+    shift, width: place of the element in its space (4- and 6-bit floats lie in bytes).
+    register_copies: registers of one copy, if copies lie in different registers.
     """
 
     rows: int
@@ -123,7 +127,7 @@ class Fragment:
         return self._steps(*place)
 
     def locate(self, row: object, column: object, copy: object = 0) -> tuple[Index, Index, Index]:
-        """(lane, register, index) that holds row, column (integers or arrays); the first where several do.
+        """(lane, register, index) of the element at row, column (integers or arrays); the first place if several hold it.
 
         Raises OperandError outside the matrix.
         """
@@ -138,14 +142,14 @@ class Fragment:
         return lane, register, index
 
     def holders(self, row: int, column: int, copy: int = 0) -> list[tuple[int, int, int]]:
-        """Every (lane, register, index) that holds the element: more than one where lanes hold it redundantly."""
+        """Every (lane, register, index) that holds the element: more than one if lanes hold it redundantly."""
         copies, rows, columns = self.maps
         found = np.argwhere((copies == copy) & (rows == row) & (columns == column))
         return [(int(a), int(b), int(c)) for a, b, c in found]
 
     @cached_property
     def flat(self) -> Index:
-        """Position in the row-major matrix (copies, rows, columns) of every place, [lanes * registers * elements]."""
+        """Position in the row-major matrix (copies, rows, columns) of every place: [lanes * registers * elements]."""
         copy, row, col = self.maps
         return ((copy * self.rows + row) * self.columns + col).reshape(-1)
 
@@ -163,7 +167,7 @@ class Fragment:
     def to_registers(self, bits: Array) -> Array:
         """Raw elements [..., rows, columns] to registers [..., lanes, registers] (uint32, or uint64 for .f64).
 
-        Raises OperandError for another shape.
+        Raises OperandError for any other shape.
         """
         shape = self.matrix_shape
         raw = as_array("the matrix", bits)
@@ -183,9 +187,9 @@ class Fragment:
         return packed.reshape(*batch, self.lanes, self.registers)
 
     def to_matrix(self, registers: Array) -> Array:
-        """Registers [..., lanes, registers] to raw elements [..., rows, columns] (8 bits for anything narrower).
+        """Registers [..., lanes, registers] to raw elements [..., rows, columns] (uint8 for narrower elements).
 
-        Where lanes hold an element redundantly, the lowest lane counts. Raises OperandError for another shape.
+        If lanes hold an element redundantly, the lowest lane counts. Raises OperandError for any other shape.
         """
         words = np.ascontiguousarray(as_array("registers", registers))
         if words.shape[-2:] != (self.lanes, self.registers):

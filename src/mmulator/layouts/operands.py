@@ -1,4 +1,4 @@
-"""The fragment of every operand of every form: one rule for m16n8 and wgmma, one table for what differs."""
+"""The fragment of every operand of every form: one rule for m16n8 and wgmma, and a table of the exceptions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _swap(steps: tuple[Step, ...]) -> tuple[Step, ...]:
 
 
 def _doublings(start: int, stop: int) -> tuple[int, ...]:
-    """start, 2 start, ... below stop."""
+    """start, 2 start, 4 start and so on, below stop."""
     out = []
     while start < stop:
         out.append(start)
@@ -32,7 +32,7 @@ def _doublings(start: int, stop: int) -> tuple[int, ...]:
 
 
 def _element(form: Form, element: ElementType) -> tuple[int, int, int, int]:
-    """Room, register width, shift and width of an element of A or B."""
+    """(space, register width, shift, width) of an element of A or B, in bits."""
     if element.name == "f64":
         return 64, 64, 0, 64
     if element.is_float and element.bits < 8 and form.kind in ("f8f6f4", "mxf8f6f4"):
@@ -46,7 +46,14 @@ _WARPS = _down(16, 32)
 
 
 def operand_a(rows: int, columns: int, room: int, width: int = 32, shift: int = 0, bits: int = 0) -> Fragment:
-    """row = g + 8 (r % 2), column = (r / 2) 4E + t E + e, with g = lane / 4, t = lane % 4, E elements a register."""
+    """The fragment of A: row = g + 8 (r % 2), column = (r / 2) 4E + t E + e, with g = lane / 4, t = lane % 4 and E elements in
+    a register.
+
+    rows, columns: of the matrix.
+    room: space for one element in a register, in bits.
+    width, shift: width of the element and its place in that space, in bits.
+    bits: size of a register.
+    """
     e = width // room
     lane = _right(e, 2 * e) + _G + (_WARPS if rows == 64 else ())
     high_rows = _down(8) if rows > 8 else ()
@@ -58,7 +65,9 @@ def operand_a(rows: int, columns: int, room: int, width: int = 32, shift: int = 
 
 
 def _operand_b(form: Form, rows: int, columns: int, element: ElementType) -> Fragment:
-    """k = r 4E + t E + e, n = g; with more than 8 columns (wmma) the next registers have columns 8 to the right."""
+    """The fragment of B: k = r 4E + t E + e, n = g; with more than 8 columns (wmma) the next registers hold the columns 8 to
+    the right.
+    """
     room, width, shift, bits = _element(form, element)
     e = width // room
     down = _doublings(4 * e, rows)
@@ -71,7 +80,9 @@ def _operand_b(form: Form, rows: int, columns: int, element: ElementType) -> Fra
 
 
 def accumulator(rows: int, columns: int, bits: int) -> Fragment:
-    """32 bits, register i: row = g + 8 (i / 2 % 2), column = 8 (i / 4) + 2 t + i % 2; f16: two of those a register."""
+    """The fragment of C and D. 32 bits, register i: row = g + 8 (i / 2 % 2), column = 8 (i / 4) + 2 t + i % 2; f16: two of
+    these elements in a register.
+    """
     pair = _right(1)
     lane = _right(2, 4) + _G + (_WARPS if rows == 64 else ())
     high = _down(8) if rows > 8 else ()
@@ -83,7 +94,7 @@ def accumulator(rows: int, columns: int, bits: int) -> Fragment:
 
 
 def _wmma(form: Form, matrix: str, element: ElementType) -> Fragment:
-    """As mma's, over wider shapes; the order of the registers differs where both extents exceed a tile."""
+    """The fragment of wmma: that of mma over wider shapes, with another order of registers if both extents exceed a tile."""
     m, n, k = form.m, form.n, form.k
     if element.name == "f64" or (m, n) == (8, 8):
         return _small(form, matrix, element)
@@ -147,9 +158,9 @@ def _quad_pairs(form: Form, matrix: str, element: ElementType) -> Fragment:
 
 
 def _matrix_move(form: Form) -> Fragment:
-    """The `r`, `d` and `a` operands of a matrix move: `num` matrices, as the fragment shows them.
+    """The fragment of `r`, `d` and `a` of a matrix move: `num` matrices as copies.
 
-    ldmatrix with .trans: the matrix after transposition. stmatrix with .trans: the one before.
+    ldmatrix with .trans: the matrix after transposition. stmatrix with .trans: the matrix before it.
     """
     num = max(1, form.num)
     if (form.m, form.n) == (8, 8):
@@ -164,12 +175,12 @@ def _matrix_move(form: Form) -> Fragment:
 
 
 def memory_bits(form: Form) -> int:
-    """Bits of an element of a matrix move in memory; those of .b4x16_p64 and .b6x16_p32 lie at the beginning of a row."""
+    """Bits of a matrix move's element in memory; elements of .b4x16_p64 and .b6x16_p32 lie at the beginning of a row."""
     return int(form.src_fmt[1]) if form.src_fmt else fragment(form, "r").bits
 
 
 def row_bytes(form: Form) -> int:
-    """Bytes of a row of a matrix move in memory, padding among them; a row begins at a multiple of them."""
+    """Bytes of a matrix move's row in memory, with padding; rows are aligned to this number."""
     return 8 if form.src_fmt == "s4" else 16
 
 
@@ -177,7 +188,7 @@ def row_bytes(form: Form) -> int:
 def fragment(form: Form, name: str) -> Fragment:
     """The fragment of a form's operand `a`, `b`, `c`, `d`, or `r` of a load, store or matrix move.
 
-    Raises OperandError for an operand that is no fragment in registers.
+    Raises OperandError for an operand that is not a fragment in registers.
     """
     if form.is_move:
         if name in ("r", "a", "d"):

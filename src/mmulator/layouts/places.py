@@ -1,4 +1,4 @@
-"""Fragments in registers that lie in memory one after the other: the place of every element, and the element of every place."""
+"""Fragments whose registers lie in memory one after another: the place of every element, and the element at every place."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def _place(f: Fragment, lane: Index, register: Index, index: Index, order: str) 
 def operand_places(form: Form, name: str, transposed: bool = False, order: str = BY_REGISTER) -> Index:
     """For each matrix element (copies, rows, columns) its place in the registers, counted in elements.
 
-    transposed: for each (copies, columns, rows).
+    form, name: the form and its operand.
+    transposed: whether the result is in the order (copies, columns, rows).
+    order: order of registers in memory.
     """
     f = fragment(form, name)
     copies, rows, columns = np.meshgrid(np.arange(f.copies), np.arange(f.rows), np.arange(f.columns), indexing="ij")
@@ -32,9 +34,11 @@ def operand_places(form: Form, name: str, transposed: bool = False, order: str =
 
 
 def register_elements(form: Form, name: str, transposed: bool = False, order: str = BY_REGISTER) -> Index:
-    """For each place in the registers, the number of the matrix element (copies, rows, columns) it holds.
+    """For each place in the registers, the number of the matrix element (copies, rows, columns) that it holds.
 
-    transposed: its number in (copies, columns, rows).
+    form, name: the form and its operand.
+    transposed: whether elements are numbered in the order (copies, columns, rows).
+    order: order of registers in memory.
     """
     f = fragment(form, name)
     number = np.arange(f.copies * f.rows * f.columns).reshape(f.copies, f.rows, f.columns)

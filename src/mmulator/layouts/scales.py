@@ -1,6 +1,6 @@
 """Scale factors of block-scaled mma: the lanes and bytes that hold scale_A and scale_B.
 
-Block Scaling for mma.sync (PTX ISA 9.1). Nothing here was measured: no device with these instructions was at hand.
+Block Scaling for mma.sync (PTX ISA 9.1). This file was not measured: no device with these instructions was available.
 """
 
 from __future__ import annotations
@@ -19,11 +19,15 @@ _RULE = "Block Scaling for mma.sync (PTX ISA 9.1)"
 
 
 def places(form: Form, side: str, byte_id: int, thread_id: int) -> tuple[Index, Index]:
-    """Lane of every row of A (column of B), and byte of every scale factor along k.
+    """(lane of every row of A or column of B, byte of every scale factor along k).
 
-    side: `a` or `b`. A's factors come from the thread pair `thread_id` of each group of four lanes, whose first thread
-    has rows g and whose second has rows g + 8; B's from the one thread `thread_id`. Raises OperandError for a selector
-    outside the specification's range.
+    form: the instruction.
+    side: `a` or `b`.
+    byte_id: the byte selector.
+    thread_id: the thread selector. For A it selects a pair of each group of four lanes, whose first thread has rows g and whose
+        second thread has rows g + 8; for B a single thread.
+
+    Raises OperandError for a selector outside the specification's range.
     """
     size = form.scale_vec
     for name, value, allowed in (("byte-id", byte_id, BYTE_IDS[size]), ("thread-id", thread_id, range(THREADS[side]))):

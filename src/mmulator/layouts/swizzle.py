@@ -18,9 +18,12 @@ from mmulator.errors import OperandError
 class Swizzle:
     """One swizzling mode.
 
-    name: `none`, `32B`, `64B` or `128B`. code: its value in a matrix descriptor. width: bytes of a row of its atom.
-    The 16-byte chunk number of an address is XORed with the number of its 128-byte line: address bits 4.. with bits
-    7.., as many as the mode has.
+    name: `none`, `32B`, `64B` or `128B`.
+    code: its value in a matrix descriptor.
+    width: bytes of a row of its atom.
+
+    The number of an address's 16-byte chunk is XORed with the number of its 128-byte line: address bits 4.. with bits 7.., as
+    many as the mode has.
     """
 
     name: str
@@ -33,15 +36,21 @@ class Swizzle:
 
     @property
     def repeat(self) -> int:
-        """Bytes after which the pattern repeats: its base must be aligned to them, or base_offset says how far off."""
+        """Bytes after which the pattern repeats. The pattern's base must be aligned to them, or base_offset gives the
+        distance.
+        """
         return 8 * self.width
 
     def __call__(self, address: Any, base_offset: int = 0) -> NDArray[np.int64]:
-        """Where the byte at `address` (integers, before swizzling) lies. Its own inverse for base_offset 0."""
+        """The swizzled place of the byte at `address` (integers, before swizzling). For base_offset 0 the function is its own
+        inverse.
+        """
         return self.place(np.asarray(address, np.int64), base_offset)
 
     def place(self, x: Any, base_offset: Any) -> Any:
-        """The swizzled place of `x`, which is anything with the operators of an integer: native code is made with it, too."""
+        """The swizzled place of `x`, any object with an integer's operators: native code calls this function while it is
+        compiled.
+        """
         return x ^ ((((x >> 7) - base_offset) & self.mask) << 4)
 
 
@@ -53,7 +62,7 @@ BY_CODE: dict[int, Swizzle] = {s.code: s for s in SWIZZLES.values()}
 
 
 def swizzle(name: str) -> Swizzle:
-    """The mode of a name. Raises OperandError for an unknown one."""
+    """The mode with this name. Raises OperandError for an unknown name."""
     found = SWIZZLES.get(name) if isinstance(name, str) else None
     if found is None:
         raise OperandError(f"no swizzling mode {name!r}", hint=f"known: {', '.join(SWIZZLES)}")

@@ -1,4 +1,4 @@
-"""Native code, written in the house's own small language (codegen/lang.py): what a kernel's machine code calls.
+"""Native code, written in the package's own small language (codegen/lang.py): the functions that a kernel's machine code calls.
 
 state.py has the structs that Python fills and native code runs on.
 """

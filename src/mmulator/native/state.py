@@ -1,8 +1,8 @@
-"""What a running launch is made of: the structs that Python fills and native code runs on.
+"""The state of a running launch: the structs that Python fills and native code runs on.
 
-One `Launch` for all CTAs. What is resident is a `Cluster` of CTAs, which one worker runs; a CTA (the thread block of CUDA)
-has a `Warp` for each 32 threads, and `block` is a basic block of code. A warp's registers lie in its register file, one slot
-of 32 lanes for each register that lives across blocks. A warp has a `Queue` for each kind of asynchronous operation.
+One `Launch` for all CTAs. A resident `Cluster` of CTAs is run by one worker; a CTA (the thread block of CUDA) has a `Warp` for
+each 32 threads, and `block` is a basic block of code. A warp's registers are in its register file, one slot of 32 lanes for
+each register that lives across blocks. A warp has a `Queue` for each kind of asynchronous operation.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u32, u64
 LANES = 32
 FULL = 0xFFFFFFFF
 
-BY_HOST, BY_KERNEL = 1, 5  # of a byte of watched memory: who has written it (launch/written.py); 0: nobody
+BY_HOST, BY_KERNEL = 1, 5  # marks of watched bytes: their writer (launch/written.py); 0: not written
 
 NUM_BARRIERS = 16
 STACK_BYTES = 8192  # of a lane, for alloca: the first bytes of local memory in a kernel that has it
 
 
-class Code(IntEnum):
-    """What a block function returns instead of the next block's number."""
+class BlockExit(IntEnum):
+    """A value that a block function returns instead of the next block's number."""
 
     RESCHEDULE = -1  # the lanes' program counters have been written; choose again
 
 
-RESCHEDULE = int(Code.RESCHEDULE)
+RESCHEDULE = int(BlockExit.RESCHEDULE)
 
 
 class Stop(IntEnum):
-    """Why a warp or a cluster stopped running."""
+    """The reason why a warp or a cluster stopped running."""
 
     BUDGET = 0  # time slice used up
     EXITED = 1
@@ -85,7 +85,7 @@ class FaultKind(IntEnum):
     REGISTERS = 51  # setmaxnreg; fault_bytes: what was wrong (native/threads/misc.py)
     CLUSTER_BARRIER = 50  # a barrier.cluster.arrive after another, or a wait without one; which: threads/cluster.py
     NO_CLUSTER = 52  # a copy from shared memory to that of a CTA of the cluster in a launch without clusters
-    TENSOR_MAP = 60  # a tensor map that the instruction cannot use; fault_bytes: why (native/asynchrony/maps.py, Wrong)
+    TENSOR_MAP = 60  # a tensor map that the instruction cannot use; fault_bytes: why (native/asynchrony/maps.py, MapFault)
 
 
 WORD = 4  # bytes of the atomic operations that others are made of
@@ -97,27 +97,28 @@ Log = Struct("Log", [
     ("entries", ptr), ("drain", ptr), ("entry_bytes", u32), ("room", u32), ("count", u32), ("open", u32),
 ])  # fmt: skip
 
-# Watched memory, at most 8 bytes each, and a store to it: the how manieth of the launch, by which thread of which CTA.
+# Watched memory, at most 8 bytes each; and a store to it: its number in the launch, CTA and thread, instruction and value.
 Watch = Struct("Watch", [("start", u64), ("end", u64)])
 WatchEntry = Struct("WatchEntry", [
     ("order", u64), ("cta", u32), ("thread", u32), ("site", u32), ("watch", u32), ("value", u64),
 ])  # fmt: skip
 
-# Memory of which a launch notes each byte that is read or written (native/hooks/touched.py), a row for each slot of addresses.
-# start: address of its first byte; read, written: a bit for each byte, null where nothing is noted; first: the bit of its first
-# byte.
+# Memory whose accesses a launch records byte by byte (native/hooks/touched.py), a row for each slot of addresses.
+# start: address of its first byte. read, written: a bit for each byte, or null. first: the bit of its first byte.
 Touched = Struct("Touched", [("start", u64), ("read", ptr_to(u64)), ("written", ptr_to(u64)), ("first", u64)])
 
 # A function of the kernel: its first block of code, and its frames in a warp's register file (program/calls.py).
 Callee = Struct("Callee", [("entry", i32), ("cycle", u32), ("offset", u32), ("stride", u32), ("end", u32)])
 
-# The clusters of a launch in the order in which they begin: its workers take one after the other. next: how often one was taken,
-# or none was left. order: numbers of the first `first` of them and of those from the how manieth `last` on; the others begin in
-# the order of their numbers.
+# The clusters of a launch in the order in which they begin; workers take one after another.
+# next: number of requests so far.
+# order: numbers of the first `first` clusters, and of those from position `last` on; the others begin in the order of their
+#     numbers.
 Line = Struct("Line", [("next", u64), ("clusters", u64), ("first", u64), ("last", u64), ("order", ptr_to(u64))])
 
-# What one of several workers has taken of them and not begun yet: it begins neighbours one after the other, since their
-# memory mostly lies side by side, and two cores that write side by side wait for each other. most: at once, while many are left.
+# Clusters that one of several workers has taken and not begun. A worker begins neighbours one after another, because their
+# memory is mostly adjacent, and two cores that write to adjacent memory slow each other down. most: greatest number taken at
+# once.
 Share = Struct("Share", [("next", u64), ("end", u64), ("most", u64), ("workers", u64)])
 
 Launch = Struct(
@@ -126,7 +127,7 @@ Launch = Struct(
         ("code", ptr_to(u64)),  # address of each block's function
         ("windows", ptr_to(Window)),
         ("slots", u64),
-        ("regions", ptr_to(Window)),  # memory at the host's own addresses, by start; the first is empty, at 0
+        ("regions", ptr_to(Window)),  # memory at host addresses, sorted by start; the first is empty, at 0
         ("region_count", u64),
         ("words", u32),  # whether the kernel has atomic operations of a word or more, in which smaller elements may lie
         ("params", ptr),
@@ -136,7 +137,7 @@ Launch = Struct(
         ("nctaid", u32, 3),
         ("ntid", u32, 3),
         ("cluster", u32, 3),  # CTAs of a cluster
-        ("explicit", u32),  # whether the launch or the kernel says it
+        ("explicit", u32),  # whether the launch or the kernel specifies it
         ("warps", u32),  # of a CTA
         ("threads", u32),
         ("entry", i32),
@@ -145,7 +146,7 @@ Launch = Struct(
         ("tiles", u32),  # accumulators of wgmma, a warpgroup
         ("tile_bytes", u64),
         ("callees", ptr_to(Callee)),  # of each function of the kernel
-        ("functions", ptr_to(i32)),  # of each function of the module its number among these, -1 if no pointer can reach it
+        ("functions", ptr_to(i32)),  # function of the module -> its number among these, -1 if no pointer can reach it
         ("function_count", u64),
         ("frame_bytes", u64),  # register file of a warp
         ("noisy", ptr_to(u32)), ("noisy_count", u32),  # blocks of code that access memory
@@ -153,25 +154,25 @@ Launch = Struct(
         ("tables", ptr_to(ptr)),  # of matrix instructions
         ("watches", ptr_to(Watch)),
         ("watch_count", u32),
-        ("seen", u64),  # stores to them so far
-        ("registers", u32),  # of a thread at the start, where setmaxnreg changes that; else 0
+        ("seen", u64),  # number of stores to them so far
+        ("registers", u32),  # of a thread at the start, if the kernel has setmaxnreg; otherwise 0
         ("line", ptr_to(Line)),
-        ("workspace", u64),  # address of what the CTAs of a cooperative grid share, or 0
-        ("sanitizer", ptr),  # what a sanitized launch knows besides: a SanitizedLaunch (sanitizer/state.py), or null
-        ("slice", u64),  # blocks of code of a warp's turn: 1 to so many, as the seed has it; 0: as many as ever
+        ("workspace", u64),  # address of the workspace of a cooperative grid, or 0
+        ("sanitizer", ptr),  # a SanitizedLaunch (sanitizer/state.py), or null
+        ("slice", u64),  # greatest number of blocks of code in a warp's turn, which the seed chooses; 0: the default
         ("touched", ptr_to(Touched)), ("touched_slots", u64),
     ],
 )
 
-# A barrier in use. arrived: threads, as its count has them; came: threads that have executed it.
+# A barrier in use. arrived: threads, as its count has them. came: threads that have executed it.
 Barrier = Struct("Barrier", [("arrived", u32), ("came", u32), ("count", u32), ("pending", u32), ("red", u32)])
 
-# Memory of a resident cluster that each new cluster finds as zeros.
+# Memory of a resident cluster that must be zero when a new cluster begins.
 Span = Struct("Span", [("at", ptr), ("bytes", u64)])
 
 
 class TransferKind(IntEnum):
-    """What a transfer does: its function among the cluster's movers."""
+    """The kind of a transfer, which selects its function among the cluster's movers."""
 
     BULK_LOAD = 0  # to shared memory; native/asynchrony/bulk.py
     BULK_STORE = 1  # to global memory
@@ -179,7 +180,7 @@ class TransferKind(IntEnum):
     TENSOR_STORE = 3
     STORE_ASYNC = 5  # st.async, red.async
     CANCEL = 7  # clusterlaunchcontrol.try_cancel
-    # A kernel numbers further movers from here on (Emitter.mover): of reductions there is one for each operation and type.
+    # Numbers from here on are a kernel's own movers (Emitter.mover): one for each operation and type of a reduction.
     OWN = 8
 
 
@@ -188,37 +189,37 @@ class TransferState(IntEnum):
     UNDER_WAY = 1
 
 
-# An asynchronous operation that any lane may issue and that no order binds to another (native/asynchrony/transfers.py): a bulk
-# copy.
+# A bulk copy, or a similar asynchronous operation of a single lane, without an order among each other
+# (native/asynchrony/transfers.py).
 PAYLOAD = 48  # 64-bit words
 Transfer = Struct("Transfer", [
     ("kind", u32), ("state", u32),  # number of its mover (a TransferKind, or more), a TransferState
     ("completes", u32),  # a Completes
     ("barriers", u32), ("offset", u64),  # BYTES: CTAs of the cluster, by their ranks' bits, whose mbarrier at this byte of
     # shared memory hears of the bytes
-    ("units", u32), ("done", u32),  # rows or the like that can be done one by one, in this order
+    ("units", u32), ("done", u32),  # rows or other units, done one by one in order
     ("warp", ptr), ("lane", u32), ("site", u32),
-    ("number", u64), ("place", u32),  # among the cluster's; among those that are under way
+    ("number", u64), ("place", u32),  # number in the cluster; index among those under way
     ("group", u64),  # GROUP: the lane's bulk async-group
     ("source", ptr), ("source_bytes", u64),  # shared memory that it reads, on the host: `staged` may move it
-    ("target", ptr),  # what it writes, on the host
+    ("target", ptr),  # destination, on the host
     ("staged", u32),
     ("payload", u64, PAYLOAD),
 ])  # fmt: skip
-TRANSFERS = 256  # that a cluster can have under way
-STAGING = 1 << 18  # bytes of a cluster for what was read from shared memory and not yet written
+TRANSFERS = 256  # greatest number under way in a cluster
+STAGING = 1 << 18  # bytes of a cluster for data that was read from shared memory and not yet written
 
-HINTS = 128  # the regions that instructions, by their sites modulo this, met last
+HINTS = 128  # the regions of the last access of each instruction, by site modulo HINTS
 
-# What `red` adds to an array of counters, word by word, and has not added to memory yet (native/memory/sums.py).
-PART, PARTS = 128, 64  # bytes that a bit stands for, and bits
+# Sums of `red` for an array of counters that are not in memory yet, word by word (native/memory/sums.py).
+PART, PARTS = 128, 64  # bytes of a part, and number of parts
 Sums = Struct("Sums", [
-    ("touched", u64),  # parts of the array in which something was added; 0: none, and then there is no array
+    ("touched", u64),  # mask of the parts with pending sums; if 0, there is no array
     ("start", ptr), ("end", u64),  # the array on the host, from a multiple of PART on
     ("words", u32, PART * PARTS // 4),
 ])  # fmt: skip
 
-# What one worker runs: CTAs that may wait for each other, and for each other's operations.
+# The CTAs that one worker runs, which may wait for each other and for each other's operations.
 Cluster = Struct("Cluster", [
     ("launch", ptr_to(Launch)),
     ("ctas", ptr),
@@ -226,28 +227,28 @@ Cluster = Struct("Cluster", [
     ("counts", ptr_to(u64)),  # executions of each block function
     ("log", ptr_to(Log)),  # of the worker that runs it
     ("number", u64),  # in the grid, x fastest
-    ("single", u32),  # the worker looks up when it is over; otherwise the next begins in the same memory
-    ("left", i64), ("rest", i64),  # blocks of code until the worker looks up; until the turn of a warp is over, 0 between turns
-    ("since", u64), ("runner", ptr),  # the host's cycles when it last did, or was told to; the warp that runs
+    ("single", u32),  # whether to return to the worker at its end; otherwise the next cluster begins in its memory
+    ("left", i64), ("rest", i64),  # blocks of code until the worker checks the clock; until the turn ends, 0 between turns
+    ("since", u64), ("runner", ptr),  # the host's cycles when it last did; the running warp
     ("spans", ptr_to(Span)),
     ("span_count", u32),
     ("begun", u32),
-    ("finished", u32),  # clusters that ended here, and that this one cancelled, since Python looked
+    ("finished", u32),  # clusters that ended or were cancelled here, since Python last read it
     ("cta_count", u32), ("warp_count", u32),
-    ("seeded", u32), ("seed", u32),  # whether a seed chooses who is first, and the seed modulo the warps
-    # of a cluster that begins all zeros, from here to `hints`
-    ("next_warp", u32),  # whose turn is first
-    ("turn", u32), ("running", u32), ("asleep", u32), ("done", u32),  # of this round: turns that are over, and how they ended
+    ("seeded", u32), ("seed", u32),  # whether a seed chooses the first warp, and the seed modulo the warps
+    # zero when a cluster begins, from here to `hints`
+    ("next_warp", u32),  # the warp with the first turn
+    ("turn", u32), ("running", u32), ("asleep", u32), ("done", u32),  # of this round: number of turns, and how they ended
     ("rounds", u64),
-    ("turns", u64),  # that the seed has made shorter
-    ("patience", u32),  # times that nobody could go on and waits timed out, since something was completed
-    ("arrived", u32), ("generation", u32),  # of barrier.cluster: threads that arrived; how often it was complete
-    ("stalled", u32),  # of a sanitized launch: its threads run, and nothing will ever change
+    ("turns", u64),  # number of turns shortened by the seed
+    ("patience", u32),  # number of times that waits timed out since the last completed operation
+    ("arrived", u32), ("generation", u32),  # of barrier.cluster: threads that arrived; number of completions
+    ("stalled", u32),  # of a sanitized launch: its threads run, but nothing can change
     ("hints", u32, HINTS),
     ("movers", ptr_to(ptr)),  # of each kind of transfer the native function (warp, transfer, first unit, end) that does the work
     # of these units, and returns how many bytes that completes
     ("transfers", ptr), ("under_way", u32), ("newest", u64),  # a table of TRANSFERS; how many are under way; were issued
-    ("order", u8, TRANSFERS),  # entries of the table: those under way, then the free ones
+    ("order", u8, TRANSFERS),  # permutation of the table: entries under way, then free ones
     ("staging", ptr), ("staging_used", u64), ("staged", u32),  # bytes, and transfers whose source is there
     ("flips", u64),  # phases of mbarriers that were completed
     ("tries", u32), ("print", u64), ("noise", u64), ("heard", u64),  # native/asynchrony/standstill.py
@@ -259,18 +260,18 @@ Cluster = Struct("Cluster", [
     ("sums", ptr_to(Sums)),
 ])  # fmt: skip
 
-# What is known of an mbarrier besides its word (native/asynchrony/accounts.py). Who: site + 1 (0: nobody), warp of the cluster,
-# lane, in which phase, counted from the first.
+# The record of an mbarrier besides its word (native/asynchrony/accounts.py), and of an event there: site + 1 (0: none), warp of
+# the cluster, lane, and phase, counted from the first.
 Who = Struct("Who", [("site", u32), ("warp", u32), ("lane", u32), ("phase", u32)])
 Account = Struct("Account", [
     ("at", u64),  # on the host; 0: this entry is free
     ("word", u64),  # as its operations left it
-    ("valid", u32), ("phase", u32),  # it was initialised and not invalidated; phases that were completed since
-    ("made", Who), ("ended", Who),  # who initialised it, and who invalidated it last
-    ("arrived", Who), ("asked", Who), ("brought", Who),  # who arrived last, expected bytes last, issued what brought some last
+    ("valid", u32), ("phase", u32),  # whether it is initialised; number of phases completed since
+    ("made", Who), ("ended", Who),  # the last mbarrier.init and mbarrier.inval
+    ("arrived", Who), ("asked", Who), ("brought", Who),  # the last arrival, expect_tx, and issue of a copy that brought bytes
     ("expected", u64), ("came", u64),  # bytes in this phase
 ])  # fmt: skip
-ACCOUNTS = 512  # mbarriers of a cluster that are known; of more, what they hold is not judged
+ACCOUNTS = 512  # recorded mbarriers of a cluster; others are not checked
 
 Cta = Struct("Cta", [
     ("launch", ptr_to(Launch)),
@@ -286,7 +287,7 @@ Cta = Struct("Cta", [
     ("ctaid", u32, 3),
     ("linear", u32),
     ("live_threads", u32),
-    # from here on a CTA begins all zeros
+    # zero when a CTA begins, from here on
     ("register_pool", u32),  # registers of a thread that warps have released by setmaxnreg
     ("fault", u32),  # FaultKind
     ("fault_site", u32),
@@ -294,22 +295,22 @@ Cta = Struct("Cta", [
     ("fault_warp", u32),
     ("fault_address", u64),
     ("fault_bytes", u32),
-    ("fault_words", u64, 8),  # what else a fault of an instruction knows, as its chapter says
-    ("open_barriers", u32),  # a bit for each that a thread has come to since it was last complete
+    ("fault_words", u64, 8),  # further facts about a fault, which its chapter defines
+    ("open_barriers", u32),  # mask of the barriers with arrivals since their last completion
     ("barriers", Barrier, NUM_BARRIERS),
 ])  # fmt: skip
 
 
 # Asynchronous operations (native/asynchrony/pending.py) -----------------------------------------------------------------------
 class Completes(IntEnum):
-    """Who hears that an operation is complete."""
+    """The receiver of an operation's completion."""
 
-    GROUP = 0  # whoever waits for the group that it is committed to
+    GROUP = 0  # waits for the group to which it is committed
     ARRIVAL = 1  # an mbarrier, at which it arrives
     BYTES = 2  # an mbarrier, which expects its bytes
 
 
-# How every entry of a queue begins. barrier: on the host. bytes: or arrivals; site, lane: whose they are.
+# The head of every entry of a queue. barrier: host address. bytes: or arrivals. site, lane: of the issue.
 Operation = Struct("Operation", [
     ("completes", u32), ("bytes", u32), ("barrier", ptr_to(u64)), ("site", u32), ("lane", u32),
 ])  # fmt: skip
@@ -318,15 +319,15 @@ Operation = Struct("Operation", [
 AsyncGroup = Struct("AsyncGroup", [("number", u64), ("end", u64)])
 ASYNC_GROUPS = 256  # of a queue, known one by one: the newest that are not empty
 
-# Operations that a warp has issued, of one kind. They and the groups are numbered through; of groups empty ones, too.
+# The operations of one kind that a warp has issued. Operations and groups (also empty ones) are numbered consecutively.
 Queue = Struct("Queue", [
     ("entries", ptr),
     ("groups", ptr_to(AsyncGroup)),
-    ("carry_out", ptr),  # native function (warp, number, end): how many from there on are done, 0 if it cannot yet
+    ("carry_out", ptr),  # native function (warp, number, end) -> number of operations done; 0 if not possible yet
     ("room", u32), ("entry_bytes", u32),  # operation n is entry n modulo room
     ("issued", u64), ("done", u64),  # all before `done` are complete
     ("committed", u64), ("filled", u64),  # groups, and those of them that are not empty
-    ("due", u64),  # wgmma: those before it are to be carried out with the last of a straight line, 0 for none
+    ("due", u64),  # wgmma: operations before it are due with the last of a straight line; 0 for none
 ])  # fmt: skip
 
 # cp.async: what the lanes of a warp copy with one instruction. mask: 0 for cp.async.mbarrier.arrive, which copies nothing; else
@@ -387,9 +388,13 @@ WgmmaEntry = Struct("WgmmaEntry", [
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A kind of asynchronous operation. entry: what a queue keeps of one, of `room` at most (a power of two). One in `odds` is
-    carried out at once."""
+class OperationKind:
+    """A kind of asynchronous operation.
+
+    entry: struct of an operation in a queue.
+    room: greatest number of operations in a queue (a power of two).
+    odds: one in `odds` is carried out at once.
+    """
 
     name: str
     queue: int  # among the queues of a warp
@@ -398,54 +403,54 @@ class Kind:
     odds: int
 
 
-COPIES = Kind("copies", 0, CopyEntry, 128, 4)
-WGMMA = Kind("wgmma", 1, WgmmaEntry, 64, 2)
+COPIES = OperationKind("copies", 0, CopyEntry, 128, 4)
+WGMMA = OperationKind("wgmma", 1, WgmmaEntry, 64, 2)
 KINDS = (COPIES, WGMMA)
 
 Warp = Struct("Warp", [
-    # what each cluster finds as new (native/threads/renewal.py)
+    # reset for each cluster (native/threads/renewal.py)
     ("lane_pc", i32.vec(32)),
     ("lane_frame", u32.vec(32)),
     ("live", u32),  # lanes that exist and have not exited
-    ("waiting", u32),  # lanes that wait for others, or for something that is pending
-    ("held", u32),  # of those that wait: for lanes of this warp
+    ("waiting", u32),  # lanes that wait for other lanes, or for a pending operation
+    ("held", u32),  # lanes that wait for lanes of this warp
     ("at_barrier", u32),
     ("pc", i32),
     ("frame", u32),
-    ("asleep", u32), ("tired", u32),  # lanes that came to a nanosleep since the last choice; 1: the worker is to look up soon
+    ("asleep", u32), ("tired", u32),  # lanes at a nanosleep since the last choice; 1: the worker must check the clock soon
     ("turns", u32),
     ("bar_lanes", u32, NUM_BARRIERS),
-    ("bar_came", u32, NUM_BARRIERS),  # lanes that came to a barrier with a count, while others of the warp have not
-    ("awaits", u64),  # where the mbarrier is at which lanes sleep, on the host; 0: nowhere, 1: several
+    ("bar_came", u32, NUM_BARRIERS),  # lanes at a barrier with a count, while others of the warp are not there
+    ("awaits", u64),  # host address of the mbarrier at which lanes sleep; 0: none, 1: several
     ("polls", u64),  # waits for mbarriers that were executed
     ("napping", u32),  # lanes that sleep at an mbarrier, whose wait may end early
-    ("naps_for", u32),  # the parities that are to be over
-    ("timed_out", u32),  # lanes whose wait is to say that its time is over
+    ("naps_for", u32),  # the parities for which they wait
+    ("timed_out", u32),  # lanes whose wait must return that its time is over
     ("cluster_came", u32),  # barrier.cluster: lanes that have arrived, not waited
-    ("register_steps", u32), ("register_step", u32),  # how many setmaxnreg were executed; the last: twice its count, 1 for inc
+    ("register_steps", u32), ("register_step", u32),  # number of setmaxnreg so far; the last: twice its count, + 1 for inc
     ("retired", u64),  # operations of wgmma whose results are in the registers
     ("registers", u32),  # of a thread, by setmaxnreg
-    ("used", u32),  # 1 if something of the following may have been written, or of the queues: mostly nothing was
+    ("used", u32),  # 1 if some of the following fields, or of the queues, may have been written
     ("sync_members", u32.vec(32)),  # mask of the bar.warp.sync that a lane last waited at
     ("bar_result", u32.vec(32)),  # of the barrier that last released a lane
     ("bulk_groups", u64, 32),  # bulk async-groups that a lane has committed
     ("stack", u32.vec(32)),  # stack pointer of alloca, an offset in local memory
-    # what stays, and what means nothing until it is written: it is asked for only of lanes that a mask above names
+    # fields that stay, or are read only for lanes in one of the masks above
     ("cta", ptr_to(Cta)),
     ("regs", ptr),
     ("local", ptr),
     ("index", u32),
-    ("lanes", u32),  # that are threads
+    ("lanes", u32),  # lanes that are threads
     ("tid_x", u32.vec(32)),
     ("tid_y", u32.vec(32)),
     ("tid_z", u32.vec(32)),
     ("queues", Queue, len(KINDS)),
-    ("sync_pc", i32.vec(32)), ("sync_next", i32.vec(32)),  # bar.warp.sync that a lane last waited at, and the block behind it
-    ("naps_at", u64, 32),  # where the mbarrier is at which a lane naps, on the host
+    ("sync_pc", i32.vec(32)), ("sync_next", i32.vec(32)),  # the bar.warp.sync at which a lane last waited, and the next block
+    ("naps_at", u64, 32),  # host address of the mbarrier at which a lane sleeps
     ("cluster_generation", u32.vec(32)),  # of barrier.cluster, when a lane arrived
 ], align=64)  # fmt: skip
 
-# An accumulator in flight. live: warps whose registers it is ahead of; last, site: newest operation in it.
+# An accumulator in flight. live: warps whose registers are out of date. last, site: the newest operation in it.
 Tile = Struct("Tile", [("live", u32), ("site", u32), ("last", u64), ("table", ptr_to(WgmmaTable)), ("frame", u64, 4)])
 
 Warpgroup = Struct("Warpgroup", [("tiles", ptr_to(Tile)), ("first_warp", u32)])

@@ -1,9 +1,10 @@
-"""Bits of element types, a device's arithmetic, and the dot product, exactly. `twin/` has the same bits, fast.
+"""Bits of element types, the arithmetic of a device, and the exact dot product. `twin/` computes the same bits, fast.
 
 formats.py    bits <-> sign, significand, exponent
 profiles.py   `DotKey` -> a device's arithmetic, as a table
 dot.py        one output element in plain integers: the exact model
-arrays.py     the same for whole matrices, in NumPy
+arrays.py     the exact model for whole matrices, in NumPy
+mbarrier.py   the 64 bits of an mbarrier
 sfu/          approximate functions
 """
 

@@ -1,7 +1,7 @@
-"""Whole matrices through the exact model, one NumPy expression per step of `dot.py`, in 64-bit integers.
+"""The exact model for whole matrices: one NumPy expression for each step of `dot.py`, in 64-bit integers.
 
-The same arithmetic as `dot`, element by element (the tests compare them); fast enough to check many cases, and the
-oracle of the compiled twin.
+The tests compare it with `dot`, element by element. It is fast enough to check many cases, and is the oracle of the compiled
+twin.
 """
 
 from __future__ import annotations
@@ -36,12 +36,20 @@ def model_matmul(
     scale_a: Array | None = None,
     scale_b: Array | None = None,
 ) -> Array:
-    """D = A B + C with a device's bits, for any number of instructions chained over k. Raw unsigned integers.
+    """D = A B + C with a device's bits, for any number of instructions chained over k. All matrices are raw unsigned integers.
 
-    A [..., M, K], or [..., M, K/2] compressed when sparse, with `indices` of that shape: the dense k of each element.
-    B [..., K, N]; C [..., M, N] of key.ctype, or None for zero; the result has C's shape and key.dtype's container.
-    One element a container (8 bits for narrower types; b1 as 0 or 1). K is a multiple of key.k; after each instruction
-    D becomes C. scale_a [..., M, S], scale_b [..., S, N], S = K / key.k * key.scale_blocks. imm_scale_a/b: 1 or -1.
+    key: the arithmetic of an instruction.
+    device: name of the device.
+    A: [..., M, K]; compressed [..., M, K/2] when sparse.
+    B: [..., K, N].
+    C: [..., M, N] of key.ctype, or None for zero.
+    imm_scale_a, imm_scale_b: 1 or -1.
+    indices: when sparse, the dense k of each element of A, with the shape of A.
+    scale_a: [..., M, S], with S = K / key.k * key.scale_blocks.
+    scale_b: [..., S, N].
+
+    The result has C's shape and the container of key.dtype. One element a container (8 bits for narrower types; b1 as 0 or 1).
+    K is a multiple of key.k; after each instruction D becomes C.
     Raises OperandError for shapes that do not fit, UnsupportedError if the device has no such arithmetic.
     """
     p = profile_for(key, device)
@@ -147,7 +155,7 @@ def _widened(c: Array) -> Array:
 
 
 class _Terms:
-    """Arrays of terms, as `dot.Term`. `special` is NaN, an infinity or 0, or None where there are none at all."""
+    """Arrays of terms like `dot.Term`. `special` is NaN, an infinity or 0; None if there are no special values at all."""
 
     def __init__(self, significand: Array, exponent: Array, fraction: int, special: Array | None) -> None:
         self.significand, self.exponent, self.fraction, self.special = significand, exponent, fraction, special
@@ -177,7 +185,7 @@ class _Terms:
 
 
 def _products(key: DotKey, a: Array, b: Array, index: Array | None, sign: int, emin: int | None) -> _Terms:
-    """All products [..., M, products, N]. emin: of the type that operands are converted to first, if any."""
+    """All products [..., M, products, N]. emin: least exponent of the type to which operands are converted first, if any."""
     x, y = _Terms.of(element_type(key.atype), a), _Terms.of(element_type(key.btype), b)
     if emin is not None:
         x, y = x.normalised(emin), y.normalised(emin)
@@ -235,7 +243,7 @@ def _fused(p: Profile, terms: _Terms, c: _Terms, dtype: str) -> Array:
 
 
 def _rounded(total: Array, quantum: Array, p: Profile, dtype: str) -> Array:
-    """As `dot.rounded`. |total| < 2**53."""
+    """`dot.rounded` for arrays. |total| < 2**53."""
     t, keep = (F16, F16.mantissa) if dtype == "f16" else (F32, p.keep)
     sign, magnitude = (total < 0).astype(np.int64), np.abs(total)
     leading = np.maximum(np.frexp(magnitude.astype(np.float64))[1] - 1 + quantum, t.emin)
@@ -262,7 +270,7 @@ def _with_special(bits: Array, special: Array | None, dtype: str) -> Array:
 
 
 def _add(x: Array, y: Array, dtype: str) -> Array:
-    """As `dot.add`; NumPy's f16 sum goes through f32, which at 24 >= 2 * 11 + 2 bits rounds as one step would."""
+    """`dot.add` for arrays. NumPy's f16 sum goes through f32, which at 24 >= 2 * 11 + 2 bits rounds as one step would."""
     number, raw = (np.float16, np.uint16) if dtype == "f16" else (np.float32, np.uint32)
     with np.errstate(all="ignore"):
         total = np.ascontiguousarray(x).view(number) + np.ascontiguousarray(y).view(number)
@@ -278,7 +286,7 @@ def _scales(key: DotKey, scale_a: Array, scale_b: Array) -> tuple[Array, Array, 
 
 
 def _grouped(key: DotKey, p: Profile, terms: _Terms, c: _Terms, scale_a: Array, scale_b: Array) -> Array:
-    """As `dot.grouped`."""
+    """`dot.grouped` for arrays."""
     groups = key.products // GROUP
     block = np.arange(groups) * key.scale_blocks // groups
     significand, exponent, fraction, special = _scales(key, scale_a[..., :, block, None], scale_b[..., None, block, :])
@@ -313,8 +321,9 @@ def _integers(key: DotKey, a: Array, b: Array, c: Array, index: Array | None) ->
 
 
 def _software(key: DotKey, ctype: ElementType, a: Array, b: Array, c: Array) -> Array:
-    """As `dot.software`. An f64 sum of an exact product and an f32 number, rounded to f32, rounds as one step would:
-    no f32 number lies half a last place of f64 from the middle of two f32 numbers."""
+    """`dot.software` for arrays. An f64 sum of an exact product and an f32 number, rounded to f32, rounds as one step would: no
+    f32 number lies half a last place of f64 from the middle of two f32 numbers.
+    """
     x, y = (np.ascontiguousarray(r).view(np.float16).astype(np.float64) for r in (a, b))
     with np.errstate(all="ignore"):
         p = x[..., :, :, None] * y[..., None, :, :]
@@ -332,7 +341,7 @@ def _software(key: DotKey, ctype: ElementType, a: Array, b: Array, c: Array) -> 
 
 
 def _chain(key: DotKey, device: str, a: Array, b: Array, c: Array) -> Array:
-    """f64, element by element: NumPy has no fused multiply-add."""
+    """The chain of f64 FMAs, element by element, because NumPy has no fused multiply-add."""
     a, b = np.broadcast_to(a, (*c.shape[:-2], *a.shape[-2:])), np.broadcast_to(b, (*c.shape[:-2], *b.shape[-2:]))
     d = np.empty(c.shape, np.uint64)
     for where in np.ndindex(c.shape):

@@ -26,7 +26,7 @@ NAN = {"f32": 0x7FFFFFFF, "f16": 0x7FFF, "f64": 0xFFF8000000000000}
 
 @dataclass(frozen=True)
 class Term:
-    """significand * 2**(exponent - fraction) with a signed significand, or a special value."""
+    """A term of a sum: significand * 2**(exponent - fraction) with a signed significand, or a special value."""
 
     significand: int = 0
     exponent: int = 0
@@ -40,7 +40,7 @@ class Term:
         return Term(self.significand * other.significand, exponent, fraction)
 
     def _sign(self) -> float:
-        """The value as far as it decides a special product: its sign, 0 for zero, or the special value."""
+        """The part of the value that decides a special product: its sign, 0 for zero, or the special value."""
         return self.special or float((self.significand > 0) - (self.significand < 0))
 
     def truncated(self, quantum: int) -> int:
@@ -187,8 +187,12 @@ def dot(
 ) -> int:
     """One output element of one instruction, all operands and the result as raw bits.
 
-    a, b: key.products elements each (b already selected when sparse; single bits for b1). c: of key.ctype.
-    scale_a, scale_b: key.scale_blocks scale factors. imm_scale_a, imm_scale_b: 1 or -1.
+    key: the arithmetic of the instruction.
+    device: name of the device.
+    a, b: key.products elements each (b already selected when sparse; single bits for b1).
+    c: an element of key.ctype.
+    imm_scale_a, imm_scale_b: 1 or -1.
+    scale_a, scale_b: key.scale_blocks scale factors.
     """
     p = profile_for(key, device)
     atype, btype = element_type(key.atype), element_type(key.btype)

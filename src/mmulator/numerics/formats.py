@@ -1,4 +1,4 @@
-"""Bits of every element type, taken apart exactly, put together exactly, and packed into words.
+"""Bits of every element type: decoded exactly, encoded exactly, and packed into words.
 
 A finite number is `(-1)**sign * significand * 2**(exponent - mantissa)` with integers throughout: `exponent` is that
 of the leading bit of a normal number, and `emin` for zero and subnormals, which stay unnormalised. `mantissa` is the
@@ -26,7 +26,9 @@ Mode = Literal["rn", "rz", "rm", "rp"]
 
 @dataclass(frozen=True)
 class Fields:
-    """Arrays of one shape: value = (-1)**sign * significand * 2**(exponent - mantissa), unless `nan` or `inf`."""
+    """Fields of numbers, as arrays of one shape: value = (-1)**sign * significand * 2**(exponent - mantissa), unless `nan` or
+    `inf`.
+    """
 
     sign: Array
     significand: Array
@@ -85,9 +87,13 @@ def infinity(t: ElementType, sign: int = 0) -> int:
 def encode(t: ElementType, sign: int, significand: int, exponent: int, mode: Mode = "rz", keep: int | None = None) -> int:
     """Bits of `(-1)**sign * significand * 2**exponent` (plain integers) in IEEE type `t`, rounded once.
 
-    keep: mantissa bits that survive (default all of the type's); the others are written as zero. Subnormals are kept.
-    From 2**(emax + 1) on the result is infinite in every mode, as tensor cores do; for mode "rn" rounding may also
-    carry there. (IEEE directed rounding would stop at the largest finite number; `encode_ieee` does.)
+    t: the type.
+    sign, significand, exponent: the number.
+    mode: rounding mode, such as "rn" or "rz".
+    keep: mantissa bits that are kept (all by default); the others are zero.
+
+    Subnormals are kept. From 2**(emax + 1) on the result is infinite in every mode, as in tensor cores; in mode "rn" rounding
+    may also carry there. (IEEE directed rounding would stop at the largest finite number; `encode_ieee` does.)
     """
     keep = t.mantissa if keep is None else keep
     if significand == 0:
@@ -101,7 +107,7 @@ def encode(t: ElementType, sign: int, significand: int, exponent: int, mode: Mod
 
 
 def encode_ieee(t: ElementType, sign: int, significand: int, exponent: int, mode: Mode) -> int:
-    """As `encode`, with IEEE overflow: the largest finite number where the mode rounds toward zero."""
+    """`encode` with IEEE overflow: the largest finite number if the mode rounds toward zero."""
     bits = encode(t, sign, significand, exponent, mode)
     overflow = bits & infinity(t) == infinity(t)
     if overflow and (mode == "rz" or (mode == "rm" and not sign) or (mode == "rp" and sign)):
@@ -145,9 +151,9 @@ def _dtype(name: str) -> np.dtype[Any]:
 def to_raw(t: ElementType, array: Any, name: str = "") -> Array:
     """Elements as raw bits in their containers; an unsigned array of the container's dtype is raw already.
 
-    Either byte order is taken. name: of the operand, for messages.
-    Raises OperandError for another dtype, and for raw elements of a type of less than a byte
-    that do not fit into its bits, naming the first.
+    t: the element type. array: the elements, in either byte order. name: the operand, for messages.
+    Raises OperandError for any other dtype, and for raw elements of a type of less than a byte that do not fit into its bits,
+    naming the first.
     """
     values = as_array(name or f"the .{t} matrix", array)
     if not values.dtype.isnative:
@@ -160,7 +166,7 @@ def to_raw(t: ElementType, array: Any, name: str = "") -> Array:
             _check_fits(t, values)
         return values
     if values.dtype == want:
-        raw = values.view(container(t))  # as long as they are: strides stay
+        raw = values.view(container(t))  # of the same size: strides stay
         return raw & np.uint8((1 << t.bits) - 1) if t.bits < 8 else raw
     raise OperandError(
         f"{name and f'{name}: '}.{t} elements as {values.dtype}",
@@ -189,7 +195,7 @@ def from_raw(t: ElementType, raw: Array) -> Array:
 
 
 def element_type(name: str) -> ElementType:
-    """The type of a PTX name without the dot. Raises OperandError for an unknown one."""
+    """The type with this PTX name, without the dot. Raises OperandError for an unknown name."""
     found = TYPES.get(name)
     if found is None:
         raise OperandError(f"{name!r} is no element type", hint=f"known: {', '.join(sorted(TYPES))}")

@@ -1,4 +1,4 @@
-"""The 64 bits of an mbarrier in plain integers: what the machine's code is held to (PTX ISA 9.1, mbarrier).
+"""The 64 bits of an mbarrier in plain integers: the model against which native code is tested (PTX ISA 9.1, mbarrier).
 
     bit 63      the phase's parity
     bits 43-62  2^20 - arrivals that are pending in this phase
@@ -25,7 +25,14 @@ _COUNT, _BYTES = (1 << COUNT) - 1, (1 << BYTES) - 1
 
 @dataclass(frozen=True)
 class Mbarrier:
-    """expected, pending: arrivals, of the next phase and of this one. bytes: the tx-count. phase: its parity. layout: 0 or 1."""
+    """The content of an mbarrier.
+
+    expected: arrivals that the next phase expects.
+    pending: arrivals that this phase awaits.
+    bytes: the tx-count.
+    phase: parity of the phase.
+    layout: 0 or 1.
+    """
 
     expected: int
     pending: int
@@ -49,12 +56,16 @@ class Mbarrier:
 
     @property
     def state(self) -> int:
-        """What mbarrier.arrive returns when it finds this."""
+        """The state that mbarrier.arrive returns for this content."""
         return self.encode() & STATE
 
     def change(self, arrivals: int = 0, bytes: int = 0, dropped: int = 0) -> Mbarrier:
-        """After so many arrivals, bytes that came (negative: that are expected besides), and arrivals that no later phase
-        will expect."""
+        """The mbarrier after a number of arrivals and bytes.
+
+        arrivals: number of arrivals.
+        bytes: bytes that have come; negative for bytes that are expected in addition.
+        dropped: arrivals that no later phase expects.
+        """
         after = replace(
             self, expected=self.expected - dropped, pending=self.pending - arrivals, bytes=self.bytes - bytes
         )
@@ -63,14 +74,14 @@ class Mbarrier:
         return after
 
     def legal(self, arrivals: int = 0, bytes: int = 0) -> bool:
-        """Whether `change` stays in what the specification supports."""
+        """Whether the specification supports the result of `change`."""
         return 0 <= arrivals <= self.pending and -MOST <= self.bytes - bytes <= MOST
 
     def over(self, parity: int) -> bool:
-        """What test_wait says of a phase: it is complete if the one under way has the other parity."""
+        """Result of test_wait for a phase: the phase is complete if the current phase has the other parity."""
         return self.phase != parity
 
 
 def pending_count(state: int) -> int:
-    """mbarrier.pending_count of what arrive returned: 2^20 where no arrival was pending."""
+    """mbarrier.pending_count of a state that arrive returned; 2^20 if no arrival was pending."""
     return (1 << COUNT) - (state >> PENDING & _COUNT)

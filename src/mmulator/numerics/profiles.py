@@ -2,14 +2,14 @@
 
 The specification leaves accumulation order, intermediate precision and rounding of floating-point matrix instructions
 unspecified (Warp Level Matrix Multiply-Accumulate Instructions; Asynchronous Warpgroup Level Matrix Instructions,
-PTX ISA 9.1); what follows is what chips do. `dot.py` says what the numbers mean, `confidence` where they come from:
+PTX ISA 9.1); the table has the behaviour of chips. `dot.py` defines the numbers, `confidence` their origin:
 
 measured      on an NVIDIA H200, register by register, no mismatch, and F one bit off fails
 published     arXiv 2511.10909 and 2512.07004; most also re-checked against published hardware vectors of
               V100, A100, A2, L40S, Ada, H100, H200 and B200. tcgen05: mmasim 2.1.1 (PyPI), whose floors for f16 results are
               those measured here, and the B200 programs of sf-tensor/tcgen05 for 6-bit types, mixed pairs, sparse and integers
 as specified  the specification defines the result (integers, bits, IEEE f64)
-inferred      not observed on that device: carried over from a sibling, as `note` says
+inferred      not observed on that device: carried over from a related device, as `note` explains
 """
 
 from __future__ import annotations
@@ -30,10 +30,17 @@ Method = Literal["fused", "halves", "groups", "software", "fma", "integer", "bit
 
 @dataclass(frozen=True)
 class DotKey:
-    """What of an instruction decides its arithmetic. Types are PTX names; k counts dense elements, per instruction.
+    """The properties of an instruction that decide its arithmetic.
 
-    kind: None, or "f8f6f4", "mxf8f6f4", "mxf4", "mxf4nvf4". scale_vec: "1X", "2X", "4X". stype: "ue8m0", "ue4m3".
-    rounding: of f64. bit_op: "xor" or "and" for b1. An ElementType may stand for its name.
+    family, atype, btype, ctype, dtype: family, and types as PTX names (an ElementType may stand for its name).
+    k: dense elements along k of one instruction.
+    sparse: whether A is sparse.
+    satfinite: whether integers saturate.
+    rounding: rounding mode of f64.
+    bit_op: "xor" or "and", for b1.
+    kind: None, "f8f6f4", "mxf8f6f4", "mxf4" or "mxf4nvf4".
+    scale_vec: "1X", "2X" or "4X".
+    stype: "ue8m0" or "ue4m3".
     """
 
     family: str
@@ -58,18 +65,18 @@ class DotKey:
 
     @property
     def products(self) -> int:
-        """Products per output element and instruction: k, or k/2 when sparse."""
+        """Products of one output element in one instruction: k, or k/2 when sparse."""
         return self.k // 2 if self.sparse else self.k
 
     @property
     def scale_blocks(self) -> int:
-        """Scale factors per row of A (column of B) and instruction; 0 without block scaling."""
+        """Scale factors of one row of A (column of B) in one instruction; 0 without block scaling."""
         return int(self.scale_vec[0]) if self.scale_vec else 0
 
 
 @lru_cache(maxsize=1024)
 def dot_key(form: Form) -> DotKey:
-    """What of a form decides its arithmetic."""
+    """The key of a form's arithmetic."""
     ctype = form.ctype or form.dtype
     return DotKey(
         form.family, str(form.atype), str(form.btype), str(ctype), str(form.dtype), form.k,
@@ -87,12 +94,20 @@ def dot_key(form: Form) -> DotKey:
 class Profile:
     """Arithmetic of one instruction on one device.
 
-    method: "fused": chunks of `chunk` products and C, truncated `fraction` bits below the largest exponent, summed
-    exactly, rounded once; "halves": two fused chunks over k mod 4 in {0,1} and {2,3}, the first from zero, and an
-    ordinary addition of C, operands being converted to f16 before; "groups": fused, of exactly summed and scaled groups
-    of 16; "software": no tensor core at all, f32 FMAs; "fma": a chain of IEEE FMAs; "integer", "bits": exact.
-    floor: least exponent to which terms are aligned. keep: mantissa bits of an f32 result.
-    widen_c: C is converted to f32 (normalising subnormals) first. narrow_d: the f32 result is converted to f16.
+    method: how products are summed, see below.
+    confidence: origin of this row, see the head of this file.
+    chunk: products of a chunk.
+    fraction: bits below the largest exponent at which terms are truncated.
+    floor: least exponent to which terms are aligned.
+    keep: mantissa bits of an f32 result.
+    widen_c: whether C is converted to f32 first (normalising subnormals).
+    narrow_d: whether the f32 result is converted to f16.
+    note: further explanation.
+
+    Methods: "fused": chunks of `chunk` products and C, truncated, summed exactly, rounded once; "halves": two fused chunks over
+        k mod 4 in {0,1} and {2,3}, the first from zero, then an ordinary addition of C; operands are converted to f16 first;
+        "groups": fused, of exactly summed and scaled groups of 16; "software": f32 FMAs without a tensor core; "fma": a chain
+        of IEEE FMAs; "integer", "bits": exact.
     """
 
     method: Method
@@ -107,8 +122,8 @@ class Profile:
 
 
 @dataclass(frozen=True)
-class Row:
-    """A line of the table: Profile's numbers for devices, families and A/B types; floors for f32 and f16 results."""
+class ProfileRow:
+    """A row of the table: Profile's numbers for devices, families and types of A and B, with floors for f32 and f16 results."""
 
     devices: tuple[str, ...]
     families: tuple[str, ...]
@@ -145,33 +160,33 @@ _TF32_WMMA = "m16n16k8 runs as two chunks of 4 (two HMMA.1684 a tile, whatever t
 _SOFTWARE = "m8n8k4 is not native from sm_80 on: ptxas (13.0, every target) writes shuffles and f32 FMAs"
 _LOWERED = "FP8 mma.sync is not native: converted to f16, two f16 instructions, then C is added"
 
-ROWS: tuple[Row, ...] = (
+ROWS: tuple[ProfileRow, ...] = (
     # devices, families, types, L, F, floor f32, floor f16
-    Row(_VOLTA, _WARP, ("f16",), 4, 23, -131, -19, "published"),
-    Row(("sm_75",), _WARP, ("f16",), 8, 24, -132, -20, "published"),
-    Row(_AMPERE, _WARP, _HALF, 8, 24, -132, -20, "published"),
-    Row(_AMPERE, _WARP, ("tf32",), 4, 24, -132, None, "published"),
-    Row(("sm_89",), ("mma",), _FP8, 16, 13, -132, -20, "published", keep=13),
-    Row(_HOPPER, _WARP, _HALF, 16, 25, -133, -21, "measured"),
-    Row(_HOPPER, ("mma",), ("tf32",), 8, 25, -133, None, "measured"),
-    Row(_HOPPER, ("wmma",), ("tf32",), 4, 25, -133, None, "measured", note=_TF32_WMMA),
-    Row(_HOPPER, ("mma",), _FP8, 16, 25, -133, -21, "measured", method="halves", note=_LOWERED),
-    Row(_HOPPER, ("wgmma",), _HALF, 16, 25, -133, -21, "measured"),
-    Row(_HOPPER, ("wgmma",), ("tf32",), 8, 25, -133, None, "measured"),
+    ProfileRow(_VOLTA, _WARP, ("f16",), 4, 23, -131, -19, "published"),
+    ProfileRow(("sm_75",), _WARP, ("f16",), 8, 24, -132, -20, "published"),
+    ProfileRow(_AMPERE, _WARP, _HALF, 8, 24, -132, -20, "published"),
+    ProfileRow(_AMPERE, _WARP, ("tf32",), 4, 24, -132, None, "published"),
+    ProfileRow(("sm_89",), ("mma",), _FP8, 16, 13, -132, -20, "published", keep=13),
+    ProfileRow(_HOPPER, _WARP, _HALF, 16, 25, -133, -21, "measured"),
+    ProfileRow(_HOPPER, ("mma",), ("tf32",), 8, 25, -133, None, "measured"),
+    ProfileRow(_HOPPER, ("wmma",), ("tf32",), 4, 25, -133, None, "measured", note=_TF32_WMMA),
+    ProfileRow(_HOPPER, ("mma",), _FP8, 16, 25, -133, -21, "measured", method="halves", note=_LOWERED),
+    ProfileRow(_HOPPER, ("wgmma",), _HALF, 16, 25, -133, -21, "measured"),
+    ProfileRow(_HOPPER, ("wgmma",), ("tf32",), 8, 25, -133, None, "measured"),
     # No f16 sum of FP8 products comes near this floor: their last bit is 2**-32 and F = 13 reaches to 2**-34.
-    Row(_HOPPER, ("wgmma",), _FP8, 32, 13, -133, -21, "measured", keep=13),
-    Row(_BLACKWELL, _WARP, _HALF, 16, 25, -133, -21, "published"),
-    Row(_BLACKWELL, ("mma",), ("tf32",), 8, 25, -133, None, "published"),
-    Row(_BLACKWELL, ("wmma",), ("tf32",), 4, 25, -133, None, "inferred", note=_TF32_WMMA),
-    Row(_DATACENTER, ("mma",), _FP8, 16, 25, -133, -21, "published", method="halves", note=_LOWERED),
-    Row(_DATACENTER, ("tcgen05",), _HALF, 16, 25, -133, -21, "published"),
-    Row(_DATACENTER, ("tcgen05",), ("tf32",), 8, 25, -133, None, "published"),
-    Row(_DATACENTER, ("tcgen05",), _NARROW, 32, 25, -133, -21, "published"),
-    Row(_CONSUMER, ("mma",), ("e4m3", "e5m2", "e2m1"), 32, 25, -133, -21, "published", kinds=(None, "f8f6f4")),
-    Row(_CONSUMER, ("mma",), _NARROW, 32, 25, -133, -21, "inferred", kinds=("f8f6f4",), note="6-bit types as FP8"),
-    Row(_CONSUMER, ("mma",), ("e4m3", "e5m2", "e2m1"), 32, 25, -133, None, "published", kinds=("mxf8f6f4",)),
-    Row(_CONSUMER, ("mma",), _NARROW, 32, 25, -133, None, "inferred", kinds=("mxf8f6f4",), note="6-bit types as FP8"),
-    Row(_CONSUMER, ("mma",), ("e2m1",), 64, 35, -139, None, "published", method="groups", kinds=("mxf4", "mxf4nvf4")),
+    ProfileRow(_HOPPER, ("wgmma",), _FP8, 32, 13, -133, -21, "measured", keep=13),
+    ProfileRow(_BLACKWELL, _WARP, _HALF, 16, 25, -133, -21, "published"),
+    ProfileRow(_BLACKWELL, ("mma",), ("tf32",), 8, 25, -133, None, "published"),
+    ProfileRow(_BLACKWELL, ("wmma",), ("tf32",), 4, 25, -133, None, "inferred", note=_TF32_WMMA),
+    ProfileRow(_DATACENTER, ("mma",), _FP8, 16, 25, -133, -21, "published", method="halves", note=_LOWERED),
+    ProfileRow(_DATACENTER, ("tcgen05",), _HALF, 16, 25, -133, -21, "published"),
+    ProfileRow(_DATACENTER, ("tcgen05",), ("tf32",), 8, 25, -133, None, "published"),
+    ProfileRow(_DATACENTER, ("tcgen05",), _NARROW, 32, 25, -133, -21, "published"),
+    ProfileRow(_CONSUMER, ("mma",), ("e4m3", "e5m2", "e2m1"), 32, 25, -133, -21, "published", kinds=(None, "f8f6f4")),
+    ProfileRow(_CONSUMER, ("mma",), _NARROW, 32, 25, -133, -21, "inferred", kinds=("f8f6f4",), note="6-bit types as FP8"),
+    ProfileRow(_CONSUMER, ("mma",), ("e4m3", "e5m2", "e2m1"), 32, 25, -133, None, "published", kinds=("mxf8f6f4",)),
+    ProfileRow(_CONSUMER, ("mma",), _NARROW, 32, 25, -133, None, "inferred", kinds=("mxf8f6f4",), note="6-bit types as FP8"),
+    ProfileRow(_CONSUMER, ("mma",), ("e2m1",), 64, 35, -139, None, "published", method="groups", kinds=("mxf4", "mxf4nvf4")),
 )
 GROUP = 16  # products that "groups" sums before scaling
 
@@ -185,7 +200,7 @@ _EXACT: dict[str, tuple[int, int]] = {
 def profile_for(key: DotKey, device: str) -> Profile:
     """The arithmetic of an instruction on a device (a name of isa.targets.DEVICES).
 
-    Raises UnsupportedError if the device has no such instruction, or nothing is known of it.
+    Raises UnsupportedError if the device has no such instruction, or its arithmetic is not known.
     """
     if device not in DEVICES:
         raise UnsupportedError(f"unknown device {device!r}", hint=f"known devices: {', '.join(DEVICES)}")

@@ -1,10 +1,11 @@
-"""A kernel as the machine sees it. No LLVM in here.
+"""A kernel as basic blocks, registers and memory: the analyses between the PTX tree and the compiler. Nothing here depends on
+LLVM.
 
 blocks.py     functions as numbered basic blocks: the `Program`
-calls.py      who calls whom, and where frames lie; frames.py: registers in them; image.py: variables
-uses.py       what an instruction reads and writes; operands.py: what a call passes
+calls.py      the call graph, and the places of frames; frames.py: registers in frames; image.py: variables
+uses.py       the registers that an instruction reads and writes; operands.py: the operands of a call
 addresses.py  the address space
 counts.py     how instructions count in a report
-runnable.py   what cannot be run, and why
-as_ptxas/     liberties that ptxas takes
+runnable.py   instructions that the machine cannot run, and the reasons
+as_ptxas/     changes that ptxas makes to a kernel
 """

@@ -1,4 +1,4 @@
-"""The machine's address space, and the head of a frame in a warp's register file."""
+"""The machine's address space, and the header of a frame in a warp's register file, as constants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A module's functions as numbered basic blocks: what the JIT compiles and the scheduler steps through.
+"""A module's functions as numbered basic blocks: the JIT compiles them and the scheduler steps through them.
 
 A block ends where control may leave (branch, call, barrier, exit) and begins at a label that a branch names or at an
 instruction that needs its warp together (`.sync`): there the block's code first checks that the lanes are here.
@@ -12,9 +12,9 @@ from enum import IntEnum
 from typing import Any
 
 from mmulator.errors import must_be
-from mmulator.isa.effects import Effects, Ends, Memory, Queue, Step, Together
+from mmulator.isa.effects import Effects, Ends, MemoryEffect, Queue, Step, Together
 from mmulator.program.calls import cycles, reached
-from mmulator.ptx.tree import Function, Immediate, Instruction, Label, LabelRef, Module, Operand, Reg, Symbol, flatten
+from mmulator.ptx.tree import Function, Immediate, Instruction, Label, LabelRef, Operand, ParsedModule, Reg, Symbol, flatten
 
 BUILTINS = ("vprintf", "__assertfail")  # functions of CUDA's runtime that can be called
 
@@ -29,10 +29,17 @@ _WAITS_FOR_LANES = (Together.MEMBERS, Together.MEETING, Together.WARP, Together.
 
 @dataclass
 class Block:
-    """body: straight-line instructions. ending: how it ends; `last`: the instruction that ends it, if one does.
+    """A basic block.
 
-    sync: the first instruction of body needs its partners here. after: results that arrive when control comes back
-    (of a barrier reduction or a call), written at the start. targets: following blocks (for `branch`: taken, next).
+    index: its number in the program.
+    function: its function.
+    body: straight-line instructions.
+    ending: how it ends.
+    last: the instruction that ends it, if there is one.
+    targets: the following blocks (for `branch`: taken, next).
+    sync: whether the first instruction of the body needs its partners here.
+    after: the instruction whose results arrive when control comes back (of a barrier reduction or a call); written at the
+        start.
     """
 
     index: int
@@ -58,13 +65,16 @@ class FunctionBlocks:
 
 @dataclass
 class Program:
-    """The kernel (first) and every function it can reach, their blocks numbered through.
+    """The kernel (first) and every function that it can reach, with all blocks numbered consecutively.
 
-    groups: functions that can call each other, callers first, and whether they can recur. pointed: functions whose address is
-    taken, which alone can be called through pointers.
+    module: the module.
+    functions: name -> its blocks.
+    blocks: all blocks.
+    groups: functions that can call each other, callers first, with whether they can recur.
+    pointed: functions whose address is taken; only these can be called through pointers.
     """
 
-    module: Module
+    module: ParsedModule
     functions: dict[str, FunctionBlocks]
     blocks: list[Block]
     groups: list[tuple[tuple[str, ...], bool]]
@@ -76,7 +86,7 @@ class Program:
 
 
 def takes_whole_warp(ins: Instruction) -> bool:
-    """A warp-level .aligned instruction: all 32 lanes execute it together."""
+    """Whether an instruction is a warp-level .aligned instruction, which all 32 lanes execute together."""
     return ins.effects.together in (Together.WARP, Together.WARPGROUP)
 
 
@@ -90,7 +100,9 @@ def is_wgmma_wait(ins: Instruction) -> bool:
 
 
 def instructions(block: Block) -> list[Instruction]:
-    """Those that are executed in a block. `last` may stand for a way round itself."""
+    """The instructions that are executed in a block. `last` may be a guarded instruction for which the block only branches
+    around it.
+    """
     last = block.last
     if last is None or (block.ending is Ends.BRANCH and last.effects.ends is not Ends.BRANCH):
         return block.body
@@ -98,14 +110,16 @@ def instructions(block: Block) -> list[Instruction]:
 
 
 def accesses_memory(block: Block) -> bool:
-    """Whether a block reads or writes what others may, too. A wait for an mbarrier is no access: its thread sleeps."""
+    """Whether a block accesses memory that other threads may access. A wait for an mbarrier does not count: its
+    thread sleeps.
+    """
     every = (*block.body, *([block.last] if block.last is not None else ()))
-    accesses = any(i.effects.memory is not Memory.NONE and i.effects.ends is not Ends.WAIT for i in every)
+    accesses = any(i.effects.memory is not MemoryEffect.NONE and i.effects.ends is not Ends.WAIT for i in every)
     return block.ending is Ends.CALL or accesses
 
 
 class Here(IntEnum):
-    """Which lanes are known to be in the block."""
+    """The lanes that are known to be in the block."""
 
     SOME = 0
     LIVE = 1  # all that have not exited
@@ -114,7 +128,7 @@ class Here(IntEnum):
 
 
 def partners(ins: Instruction) -> Here:
-    """What an instruction asks for. Lanes of a warpgroup that have exited are checked where it issues."""
+    """The lanes that an instruction requires. Exited lanes of a warpgroup are checked where the operation is issued."""
     match ins.effects.together:
         case Together.WARP:
             return Here.WHOLE
@@ -125,11 +139,14 @@ def partners(ins: Instruction) -> Here:
 
 
 def build(
-    module: Module, entry: Function, prepare: Callable[[Function], Function] = lambda f: f, *, longest: int = LONGEST
+    module: ParsedModule, entry: Function, prepare: Callable[[Function], Function] = lambda f: f, *, longest: int = LONGEST
 ) -> Program:
-    """Number the blocks of `entry` and of the functions it can reach, each after `prepare` has rewritten it.
+    """The program of `entry` and of the functions that it can reach.
 
-    longest: see LONGEST; with 0 every instruction is a block of its own.
+    module: the module.
+    entry: the kernel.
+    prepare: a function that rewrites each function first.
+    longest: greatest number of instructions in a block, see LONGEST; with 0 every instruction is a separate block.
     """
     found = reached(module, entry)
     functions = {name: FunctionBlocks(prepare(function)) for name, (function, _) in found.items()}
@@ -160,7 +177,7 @@ class _Splitter:
         return block
 
     def fall(self) -> Block:
-        """End the current block by going on to a new one."""
+        """End the current block and continue in a new one."""
         old = self.current
         self.current = self.new()
         old.targets.append(self.current.index)
@@ -173,7 +190,7 @@ class _Splitter:
         self.labels[name] = self.current.index
 
     def guard(self, ins: Instruction) -> None:
-        """A guarded instruction that must stand alone: branch around it."""
+        """Put a guarded instruction into a separate block, with a branch around it."""
         block = self.current
         block.ending, block.last = Ends.BRANCH, ins
         self.current = self.new()
@@ -183,7 +200,7 @@ class _Splitter:
         if self.weight > self.longest:
             together = self.together
             self.fall()
-            self.together = together  # nobody else comes here
+            self.together = together  # no other lanes reach this place
         effects = ins.effects
         special = effects.ends is not Ends.NO
         sync = effects.together in _WAITS_FOR_LANES
@@ -220,12 +237,12 @@ class _Splitter:
             around.targets.append(self.current.index)
 
     def begins(self, ins: Instruction, effects: Effects) -> bool:
-        """Does it begin a block, whoever is here?"""
+        """Whether an instruction begins a block, regardless of the lanes that are here."""
         warpgroup = effects.together is Together.WARPGROUP and not self.current.sync
         return warpgroup or effects.ends is Ends.WAIT or self.crowded(ins)
 
     def crowded(self, ins: Instruction) -> bool:
-        """A block asks at its start for room in the queue for all wgmma in it."""
+        """Whether the block has no room for another wgmma: at its start, a block reserves the queue for all its wgmma."""
         return is_wgmma_issue(ins) and sum(map(is_wgmma_issue, self.current.body)) >= WGMMA_BLOCK
 
     def target(self, block: Block, operand: Operand) -> None:

@@ -1,8 +1,8 @@
-"""Sums that a butterfly of shuffles makes: which lanes of a warp hold one, as far as rounding goes.
+"""Sums that a butterfly of shuffles computes: the lanes of a warp that hold one sum, up to rounding.
 
-A lane adds to what it has the same of its partner, whose number differs in one bit: behind it both hold one sum, and behind five
-such steps all 32. Where what is added is a product, compilers fuse it with the first step (Triton 3.8 does): each lane rounds
-its partner's product and not its own, so the sums of partners may differ in the last bit.
+Each lane adds its partner's value to its own, where the partner's number differs in one bit. After one step both hold one sum,
+and after five steps all 32 lanes. If the added value is a product, compilers fuse it with the first step (Triton 3.8 does):
+each lane rounds its partner's product but not its own, so the sums of partners may differ in the last bit.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 
-from mmulator.isa.effects import Algebra, Flow, Memory, Together
+from mmulator.isa.effects import Algebra, Flow, MemoryEffect, Together
 from mmulator.program.uses import registers_of, uses_and_defs
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, VectorOperand
 
@@ -20,7 +20,7 @@ _MOVES = Algebra.COPY, Algebra.CONVERSION
 
 
 def _written(operand: Operand) -> str:
-    """An operand without its place in the text."""
+    """An operand as text, without its place in the source."""
     match operand:
         case Reg(name=name):
             return name
@@ -30,8 +30,12 @@ def _written(operand: Operand) -> str:
 
 
 class _Sums:
-    """defined: the instruction that alone writes a register; places: where registers are written; alike: of each register, in
-    which bits lanes may differ that hold one value."""
+    """The sums of a kernel.
+
+    defined: register -> the only instruction that writes it.
+    places: register -> places where it is written.
+    alike: register -> mask of the bits of lane numbers in which lanes that hold one value may differ.
+    """
 
     def __init__(self, sites: Sequence[Instruction]) -> None:
         written = [uses_and_defs(ins)[1] for ins in sites]
@@ -56,7 +60,7 @@ class _Sums:
     def _alike(self, name: str) -> int:
         n, ins = self.defined[name]
         effects = ins.effects
-        if effects.together is not Together.ALONE or effects.memory is not Memory.NONE or not effects.pure or effects.carry:
+        if effects.together is not Together.ALONE or effects.memory is not MemoryEffect.NONE or not effects.pure or effects.carry:
             return 0
         _, *given = ins.operands
         if not given or not all(isinstance(o, Reg | Immediate | VectorOperand) for o in given):
@@ -71,7 +75,7 @@ class _Sums:
         return found
 
     def _added(self, n: int, ins: Instruction) -> list[tuple[Hashable, Operand]]:
-        """What a sum adds, in both orders: the one as a term, the other as an operand."""
+        """The two summands in both orders: one as a term, the other as an operand."""
         _, *given = ins.operands
         if ins.effects.algebra is Algebra.FUSED:
             return [(self._product(n, given[0], given[1]), given[2])]
@@ -80,8 +84,9 @@ class _Sums:
         return []
 
     def _partner(self, operand: Operand) -> tuple[Hashable, int] | None:
-        """The term that a value of the lane's partner has there, and the bits in which the two may differ then. Values of 64
-        bits come in halves."""
+        """(term that the lane's partner has for a value, mask of the bits in which the two lanes may differ); None if the value
+        is not from a partner. Values of 64 bits come in halves.
+        """
         place = self._through(operand)
         if place is None:
             return None
@@ -93,7 +98,7 @@ class _Sums:
         return same.pop() if [part for _, part, _ in found] == [*range(len(halves))] and len(same) == 1 else None
 
     def _through(self, operand: Operand) -> tuple[int, Instruction] | None:
-        """What made a value, behind moves and conversions of it alone."""
+        """(place, instruction) that computed a value, skipping moves and conversions."""
         while True:
             place = self.defined.get(operand.name) if isinstance(operand, Reg) else None
             if place is None or place[1].effects.algebra not in _MOVES or not isinstance(place[1].operands[1], Reg):
@@ -103,7 +108,9 @@ class _Sums:
             operand = place[1].operands[1]
 
     def _shuffled(self, operand: Operand) -> tuple[Hashable, int, int] | None:
-        """The term of what comes from the lane's partner, which part of it, and the bits in which the two may differ."""
+        """(term of a value from the lane's partner, which part of it, mask of the bits in which the lanes may differ); None if
+        the value is not shuffled.
+        """
         place = self._through(operand)
         if place is None or place[1].effects.flow is not Flow.LANES or place[1].form["mode"] != "bfly":
             return None
@@ -119,26 +126,26 @@ class _Sums:
         return self._term(a), part, self.of(a) | bits[0] & ALL
 
     def _term(self, operand: Operand) -> Hashable:
-        """A name for a value that is equal for what is one value but for rounding."""
+        """A key that is equal for values that are equal up to rounding."""
         place = self._through(operand)
         if place is not None and place[1].effects.algebra is Algebra.PRODUCT:
             return self._product(place[0], *place[1].operands[1:3])
         return _written(operand if place is None else place[1].operands[0])
 
     def _product(self, n: int, a: Operand, b: Operand) -> Hashable:
-        """Two factors with the values that they have at a site."""
+        """The key of a product: two factors with the values that they have at a site."""
         return "*", *sorted((_written(o), sum(bisect_left(self.places[name], n) for name in registers_of(o))) for o in (a, b))
 
 
 def stored_sums(sites: Sequence[Instruction]) -> list[int]:
-    """For each site that stores registers: in which bits lanes may differ that store one sum. Linear in their number."""
+    """For each site that stores registers, the mask of bits in which lanes that store one sum may differ. Takes linear time."""
     if not any(ins.effects.flow is Flow.LANES and ins.form["mode"] == "bfly" for ins in sites):
         return [0] * len(sites)
     sums = _Sums(sites)
     found = []
     for ins in sites:
         values = [o for o in ins.operands if not isinstance(o, Address)]
-        alike = ALL if ins.effects.memory is Memory.WRITE and values else 0
+        alike = ALL if ins.effects.memory is MemoryEffect.WRITE and values else 0
         for value in values:
             alike &= sums.of(value)
         found.append(alike)

@@ -1,9 +1,9 @@
-"""Who calls whom, and where in a warp's register file the frames of each function lie.
+"""The call graph, and the places of each function's frames in a warp's register file.
 
 Lanes of one warp can be in different functions, and in different calls of one function. A register is a slot of 32 lanes, so
-frames of different functions must not overlap; lanes that are in the same call depth of the same function share a frame, each
-its own lane. So every function has a place of its own, callers before callees, and functions that can call themselves again
-have one place for each level of the recursion.
+frames of different functions must not overlap. Lanes at the same call depth of the same function share a frame, in which each
+has its own element. So every function has its own place, callers before callees; a recursive function has a place for each
+level of the recursion.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from mmulator.errors import LaunchError
 from mmulator.isa.effects import Ends
 from mmulator.program.operands import callee_of
-from mmulator.ptx.tree import Function, Instruction, Module, Reg, Symbol, Variable, flatten
+from mmulator.ptx.tree import Function, Instruction, ParsedModule, Reg, Symbol, Variable, flatten
 
 MAX_DEPTH = 64  # calls of a recursion
 MAX_FRAMES = 1 << 31  # bytes of all frames
@@ -22,21 +22,26 @@ MAX_FRAMES = 1 << 31  # bytes of all frames
 
 @dataclass
 class References:
-    """calls: functions called by name. taken: functions whose address is mentioned. indirect: it calls through pointers."""
+    """The functions to which a function refers.
+
+    calls: functions that are called by name.
+    taken: functions whose address is used.
+    indirect: whether it calls through pointers.
+    """
 
     calls: set[str] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)
     indirect: bool = False
 
 
-def defined(module: Module, name: str) -> Function | None:
+def defined(module: ParsedModule, name: str) -> Function | None:
     """The definition of a function, or None."""
     found = module.function(name)
     return found if found is not None and found.is_defined else None
 
 
-def references(module: Module, function: Function) -> References:
-    """What a function mentions: in its instructions, and in the tables of addresses that these mention."""
+def references(module: ParsedModule, function: Function) -> References:
+    """The functions to which a function refers: in its instructions, and in the tables of addresses that these name."""
     found = References()
     own = {v.name: v for v in function.variables}
     waiting = list(_mentioned(module, function.instructions, found))
@@ -52,8 +57,8 @@ def references(module: Module, function: Function) -> References:
     return found
 
 
-def reached(module: Module, entry: Function) -> dict[str, tuple[Function, References]]:
-    """A kernel and every function that it can come to, each with what it mentions."""
+def reached(module: ParsedModule, entry: Function) -> dict[str, tuple[Function, References]]:
+    """A kernel and every function that it can reach, each with its references."""
     found: dict[str, tuple[Function, References]] = {}
     waiting = [entry]
     while waiting:
@@ -66,7 +71,7 @@ def reached(module: Module, entry: Function) -> dict[str, tuple[Function, Refere
     return found
 
 
-def _mentioned(module: Module, instructions: Iterable[Instruction], found: References) -> Iterator[str]:
+def _mentioned(module: ParsedModule, instructions: Iterable[Instruction], found: References) -> Iterator[str]:
     for ins in instructions:
         callee = callee_of(ins) if ins.effects.ends is Ends.CALL else None
         found.indirect |= isinstance(callee, Reg)
@@ -80,7 +85,7 @@ def _mentioned(module: Module, instructions: Iterable[Instruction], found: Refer
 
 
 def cycles(references: Mapping[str, References]) -> list[tuple[tuple[str, ...], bool]]:
-    """Functions that can call each other, callers first; with each group, whether one can be active twice.
+    """Functions that can call each other, callers first; each group with whether a function can be active twice.
 
     A call through a pointer can reach every function whose address is taken anywhere.
     """
@@ -123,10 +128,10 @@ def cycles(references: Mapping[str, References]) -> list[tuple[tuple[str, ...], 
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where the frames of a function lie: the first at `offset`, that of the next level `stride` bytes on, below `end`.
+class FramePlace:
+    """The place of a function's frames: the first at `offset`, each further level `stride` bytes on, all below `end`.
 
-    cycle: number of the functions that it can call and be called by.
+    cycle: number of the group of functions that can call each other.
     """
 
     cycle: int
@@ -135,30 +140,31 @@ class Place:
     end: int
 
 
-def place_frames(groups: Sequence[tuple[tuple[str, ...], bool]], sizes: Mapping[str, int]) -> tuple[dict[str, Place], int]:
-    """A place for each function, and the bytes of all."""
-    places: dict[str, Place] = {}
+def place_frames(groups: Sequence[tuple[tuple[str, ...], bool]], sizes: Mapping[str, int]) -> tuple[dict[str, FramePlace], int]:
+    """(place of each function, bytes of all frames)."""
+    places: dict[str, FramePlace] = {}
     at = 0
     for cycle, (members, recursive) in enumerate(groups):
         stride = sum(sizes[n] for n in members)
         end = at + stride * (MAX_DEPTH if recursive else 1)
         offset = at
         for name in members:
-            places[name] = Place(cycle, offset, stride, end)
+            places[name] = FramePlace(cycle, offset, stride, end)
             offset += sizes[name]
         at = end
     return places, at
 
 
 def deepest(groups: Sequence[tuple[tuple[str, ...], bool]], sizes: Mapping[str, int]) -> int:
-    """An upper bound of the sum of `sizes` over the calls that a thread is in."""
+    """An upper bound of the sum of `sizes` over all calls in which a thread can be at once."""
     each = [max(sizes[n] for n in members) * (MAX_DEPTH if recursive else 1) for members, recursive in groups]
     return sum(each) + max(sizes.values())  # of one more, whose parameters are written before the call is refused
 
 
 def check_frames(kernel: Function, registers: int, local: int) -> None:
-    """Raises LaunchError if the frames of the functions that a kernel calls, each as often as it can be active, are more
-    than are addressed here: registers of a warp, local memory of a thread."""
+    """Raise LaunchError if the frames of a kernel's functions, at greatest depth, exceed the address range of a warp's
+    registers or of a thread's local memory.
+    """
     for size, what in ((registers, "registers of a warp"), (local, "local memory of a thread")):
         if size > MAX_FRAMES:
             raise LaunchError(

@@ -1,4 +1,4 @@
-"""How an instruction counts in a report."""
+"""The class and the multiply-accumulates with which an instruction counts in a report."""
 
 from __future__ import annotations
 

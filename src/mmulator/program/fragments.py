@@ -1,11 +1,12 @@
-"""Where the registers of wmma fragments come from: which element of which fragment each holds, and what was done to it since.
+"""The origin of registers of wmma fragments: the element of a fragment that each register holds, and the operations on it
+since.
 
-A forward walk over the blocks of a function. What is not certain counts as right: values that meet from two ways and differ,
-bits taken apart, exchanges between lanes, registers that went through memory.
+A forward walk over the blocks of a function. Uncertain cases count as correct: different values that meet from two paths, bits
+taken apart, exchanges between lanes, registers that went through memory.
 
-Matrix Fragments for WMMA (PTX ISA 9.1): fragments are used with the shape, layout and type they were loaded with; elements are
-operated on uniformly across threads, with the same parameters, and their order is not changed; accumulators are not converted
-between .f16 and .f32.
+Matrix Fragments for WMMA (PTX ISA 9.1): fragments are used with the shape, layout and type with which they were loaded;
+elements are operated on uniformly across threads, with the same parameters, and their order is not changed; accumulators are
+not converted between .f16 and .f32.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeAlias
 
-from mmulator.isa.effects import Algebra, Ends, Memory, Queue, Together
+from mmulator.isa.effects import Algebra, Ends, MemoryEffect, Queue, Together
 from mmulator.isa.types import type_bits
 from mmulator.program.blocks import Block, FunctionBlocks
 from mmulator.program.lanes import lanes_of
@@ -26,7 +27,7 @@ Done: TypeAlias = "frozenset[tuple[str, tuple[int, ...]]]"  # operations: name, 
 
 
 class Misuse(Enum):
-    """What is wrong with a fragment where it is used."""
+    """The error in the use of a fragment."""
 
     MATRIX = "matrix"
     SHAPE = "shape"
@@ -38,8 +39,8 @@ class Misuse(Enum):
 
 
 @dataclass(frozen=True)
-class Kind:
-    """What a fragment is: `a`, `b` or `c` (an accumulator) of a shape and type, of A and B in a layout."""
+class FragmentKind:
+    """The kind of a fragment: `a`, `b` or `c` (an accumulator), with shape and type, and for A and B a layout."""
 
     matrix: str
     shape: str
@@ -51,9 +52,13 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Part:
-    """An element of a fragment in a register. done: operations on it since, None if that depends on the way. converted: between
-    floating-point types. by: instructions (ids) that operated on it where lanes may differ."""
+class FragmentElement:
+    """An element of a fragment in a register.
+
+    done: operations on it since it was loaded; None if they depend on the path.
+    converted: whether it was converted between floating-point types.
+    by: ids of instructions that operated on it where lanes may differ.
+    """
 
     element: int
     done: Done | None = frozenset()
@@ -62,40 +67,48 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Held:
-    """What a register holds: elements of one fragment, the low bits first. origin: who made the fragment."""
+class HeldFragment:
+    """The content of a register: elements of one fragment, the low bits first. origin: the instruction that made the
+    fragment.
+    """
 
-    kind: Kind
-    parts: tuple[Part, ...]
+    kind: FragmentKind
+    parts: tuple[FragmentElement, ...]
     origin: Instruction = field(compare=False, repr=False)
 
 
-class Other(Enum):
+class OtherValue(Enum):
     CONSTANT = 0
     UNKNOWN = 1
 
 
-Value: TypeAlias = "Held | Other"
+Value: TypeAlias = "HeldFragment | OtherValue"
 State: TypeAlias = "dict[str, Value]"
 
 
 @dataclass(frozen=True)
-class Wrong:
-    """A fragment (operand `name`) that an instruction must not be given. held: a register of it; slot: which."""
+class WrongFragment:
+    """A fragment that an instruction (at operand `name`) must not use. held: content of a register. slot: number of that
+    register.
+    """
 
     misuse: Misuse
     name: str
-    wanted: Kind
-    held: Held
+    wanted: FragmentKind
+    held: HeldFragment
     slot: int
 
 
 @dataclass(frozen=True)
 class Fragments:
-    """Of a function. wrong: by the id of the instruction that uses a fragment. partly: ids of instructions that operate on
-    elements of fragments which are used later, under a condition or with an operand that may differ among lanes."""
+    """The misuses of fragments in a function.
 
-    wrong: Mapping[int, tuple[Wrong, ...]]
+    wrong: id of an instruction that uses fragments -> the misuses.
+    partly: ids of instructions that operate on elements of fragments which are used later, under a condition or with an operand
+        that may differ among lanes.
+    """
+
+    wrong: Mapping[int, tuple[WrongFragment, ...]]
     partly: frozenset[int]
 
 
@@ -122,27 +135,27 @@ def _instructions(block: Block) -> Iterator[Instruction]:
 
 
 def _met(a: Value, b: Value) -> Value:
-    """What a register holds where two ways meet."""
+    """The content of a register where two paths meet."""
     if a == b:
         return a
-    if isinstance(a, Held) and isinstance(b, Held):
+    if isinstance(a, HeldFragment) and isinstance(b, HeldFragment):
         if a.kind != b.kind or [p.element for p in a.parts] != [p.element for p in b.parts]:
-            return Other.UNKNOWN
+            return OtherValue.UNKNOWN
         parts = tuple(
-            Part(p.element, p.done if p.done == q.done else None, p.converted or q.converted, p.by | q.by)
+            FragmentElement(p.element, p.done if p.done == q.done else None, p.converted or q.converted, p.by | q.by)
             for p, q in zip(a.parts, b.parts)
         )
-        return Held(a.kind, parts, a.origin)
+        return HeldFragment(a.kind, parts, a.origin)
     for held, other in ((a, b), (b, a)):  # an accumulator that begins as a constant
-        if isinstance(held, Held) and other is Other.CONSTANT and held.kind.matrix == "c":
+        if isinstance(held, HeldFragment) and other is OtherValue.CONSTANT and held.kind.matrix == "c":
             return held
-    return Other.UNKNOWN
+    return OtherValue.UNKNOWN
 
 
 class _Walk:
     def __init__(self, function: FunctionBlocks) -> None:
         self.function, self.lanes = function, lanes_of(function)
-        self.wrong: dict[int, tuple[Wrong, ...]] = {}
+        self.wrong: dict[int, tuple[WrongFragment, ...]] = {}
         self.partly: set[int] = set()
         self.block = function.blocks[0]
 
@@ -169,7 +182,7 @@ class _Walk:
 
     @staticmethod
     def meet(a: State, b: State) -> State:
-        return {r: _met(a.get(r, b.get(r, Other.UNKNOWN)), b.get(r, a.get(r, Other.UNKNOWN))) for r in {**a, **b}}
+        return {r: _met(a.get(r, b.get(r, OtherValue.UNKNOWN)), b.get(r, a.get(r, OtherValue.UNKNOWN))) for r in {**a, **b}}
 
     # instructions ---------------------------------------------------------------------------------------------------
     def step(self, ins: Instruction, state: State) -> None:
@@ -178,55 +191,57 @@ class _Walk:
             return
         effects = ins.effects
         alone = effects.together is Together.ALONE and effects.ends is Ends.NO and effects.queue is Queue.NONE
-        if not alone or effects.memory is not Memory.NONE or not ins.operands:
+        if not alone or effects.memory is not MemoryEffect.NONE or not ins.operands:
             self.forget(ins, state)
             return
         written = [o for access, o in accesses(ins) if "w" in access]
         sources = [o for access, o in accesses(ins) if "w" not in access]
         results = self.computed(ins, written, sources, state)
         for name, value in results.items():
-            old = state.get(name, Other.UNKNOWN)
-            state[name] = value if ins.guard is None else _met(old, value) if isinstance(value, Held) else _guarded(old, value)
+            old = state.get(name, OtherValue.UNKNOWN)
+            state[name] = (
+                value if ins.guard is None else _met(old, value) if isinstance(value, HeldFragment) else _guarded(old, value)
+            )
 
     def forget(self, ins: Instruction, state: State) -> None:
         for name in uses_and_defs(ins)[1]:
-            state[name] = Other.UNKNOWN
+            state[name] = OtherValue.UNKNOWN
 
     def computed(self, ins: Instruction, written: list[Operand], sources: list[Operand], state: State) -> dict[str, Value]:
-        """What the results of a lane-wise instruction hold."""
+        """The contents of the results of a lane-wise instruction."""
         names = {o.name for o in written if isinstance(o, Reg)}
-        unknown: dict[str, Value] = {n: Other.UNKNOWN for o in written for n in _names(o)}
+        unknown: dict[str, Value] = {n: OtherValue.UNKNOWN for o in written for n in _names(o)}
         if len(written) != 1:
             return unknown
         (target,) = written
-        held = [state.get(o.name, Other.UNKNOWN) for o in sources if isinstance(o, Reg)]
+        held = [state.get(o.name, OtherValue.UNKNOWN) for o in sources if isinstance(o, Reg)]
         copies = ins.effects.algebra is Algebra.COPY and len(sources) == 1
         if copies and (isinstance(target, VectorOperand) or isinstance(sources[0], VectorOperand)):
             return unknown | _regrouped(target, sources[0], state)
         if not isinstance(target, Reg) or not names:
             return unknown
-        found = [h for h in held if isinstance(h, Held)]
+        found = [h for h in held if isinstance(h, HeldFragment)]
         if not found:
             constant = copies and isinstance(sources[0], Immediate)
-            return {target.name: Other.CONSTANT if constant else Other.UNKNOWN}
+            return {target.name: OtherValue.CONSTANT if constant else OtherValue.UNKNOWN}
         if target.type == "pred":
             return unknown
         if copies:
             return {target.name: found[0]}
         return {target.name: self.operated(ins, target, sources, found)}
 
-    def operated(self, ins: Instruction, target: Reg, sources: list[Operand], found: list[Held]) -> Value:
-        """An element-wise operation on registers of fragments."""
+    def operated(self, ins: Instruction, target: Reg, sources: list[Operand], found: list[HeldFragment]) -> Value:
+        """The content of the result of an element-wise operation on registers of fragments."""
         mods, first = ins.modifiers, found[0]
         converted = ins.effects.algebra is Algebra.CONVERSION
         packed = any(m in ("f16x2", "bf16x2") for m in mods)
         if packed and len(found) == 2 == len(sources) and all(len(h.parts) == 1 for h in found):  # two numbers side by side
             high, low = found
             if high.kind == low.kind:
-                return Held(low.kind, tuple(replace(h.parts[0], converted=True) for h in (low, high)), low.origin)
-            return Other.UNKNOWN
+                return HeldFragment(low.kind, tuple(replace(h.parts[0], converted=True) for h in (low, high)), low.origin)
+            return OtherValue.UNKNOWN
         if len({tuple(p.element for p in h.parts) for h in found}) != 1 or len(first.parts) != (2 if packed else 1):
-            return Other.UNKNOWN  # sums of several elements, or bits of one
+            return OtherValue.UNKNOWN  # sums of several elements, or bits of one
         constants = tuple(o.bits(f"b{type_bits(target.type)}") for o in sources if isinstance(o, Immediate))
         done = frozenset() if converted else frozenset({(ins.opcode, constants)})
         partly = self.lanes.under_condition(ins, self.block) or self.lanes.differing(ins)
@@ -237,8 +252,8 @@ class _Walk:
             known = [p.done for p in same]
             every = None if any(d is None for d in known) else frozenset().union(*(d for d in known if d is not None)) | done
             touched = frozenset().union(*(p.by for p in same)) | by
-            parts.append(Part(same[0].element, every, converted or any(p.converted for p in same), touched))
-        return Held(first.kind, tuple(parts), first.origin)
+            parts.append(FragmentElement(same[0].element, every, converted or any(p.converted for p in same), touched))
+        return HeldFragment(first.kind, tuple(parts), first.origin)
 
     # fragments ------------------------------------------------------------------------------------------------------
     def matrix(self, ins: Instruction, state: State) -> None:
@@ -247,30 +262,35 @@ class _Walk:
             d, *given = ins.operands
             types = form.atype.name, form.btype.name, form.ctype.name
             layouts = form.alayout, form.blayout, ""
-            kinds = [Kind(x, form.shape, t, layout) for x, t, layout in zip("abc", types, layouts)]
+            kinds = [FragmentKind(x, form.shape, t, layout) for x, t, layout in zip("abc", types, layouts)]
             self.used(ins, state, list(zip("abc", given, kinds)))
-            self.made(ins, d, Kind("c", form.shape, form.dtype.name), state)
-        elif ins.effects.memory is Memory.READ:
+            self.made(ins, d, FragmentKind("c", form.shape, form.dtype.name), state)
+        elif ins.effects.memory is MemoryEffect.READ:
             matrix = form.op[-1]
-            self.made(ins, ins.operands[0], Kind(matrix, form.shape, form.type.name, "" if matrix == "c" else form.layout), state)
+            self.made(
+                ins,
+                ins.operands[0],
+                FragmentKind(matrix, form.shape, form.type.name, "" if matrix == "c" else form.layout),
+                state,
+            )
         else:
-            self.used(ins, state, [("d", ins.operands[1], Kind("c", form.shape, form.type.name))])
+            self.used(ins, state, [("d", ins.operands[1], FragmentKind("c", form.shape, form.type.name))])
 
-    def made(self, ins: Instruction, operand: Operand, kind: Kind, state: State) -> None:
+    def made(self, ins: Instruction, operand: Operand, kind: FragmentKind, state: State) -> None:
         registers = operand.elements if isinstance(operand, VectorOperand) else (operand,)
         for n, register in enumerate(registers):
             if isinstance(register, Reg):
                 each = max(1, type_bits(register.type) // type_bits(kind.type)) if kind.type not in ("tf32",) else 1
-                parts = tuple(Part(n * each + i) for i in range(each))
-                state[register.name] = Held(kind, parts, ins) if ins.guard is None else Other.UNKNOWN
+                parts = tuple(FragmentElement(n * each + i) for i in range(each))
+                state[register.name] = HeldFragment(kind, parts, ins) if ins.guard is None else OtherValue.UNKNOWN
 
-    def used(self, ins: Instruction, state: State, operands: list[tuple[str, Operand, Kind]]) -> None:
+    def used(self, ins: Instruction, state: State, operands: list[tuple[str, Operand, FragmentKind]]) -> None:
         found = []
         for name, operand, wanted in operands:
             registers = operand.elements if isinstance(operand, VectorOperand) else (operand,)
-            values = [state.get(r.name, Other.UNKNOWN) if isinstance(r, Reg) else Other.CONSTANT for r in registers]
+            values = [state.get(r.name, OtherValue.UNKNOWN) if isinstance(r, Reg) else OtherValue.CONSTANT for r in registers]
             for value in values:
-                self.partly.update(n for p in (value.parts if isinstance(value, Held) else ()) for n in p.by)
+                self.partly.update(n for p in (value.parts if isinstance(value, HeldFragment) else ()) for n in p.by)
             wrong = _wrong(name, wanted, values)
             if wrong is not None:
                 found.append(wrong)
@@ -278,8 +298,8 @@ class _Walk:
 
 
 def _guarded(old: Value, new: Value) -> Value:
-    """A value other than a fragment that some lanes may write."""
-    return new if old == new else Other.UNKNOWN
+    """The content of a register that holds no fragment and that only some lanes may write."""
+    return new if old == new else OtherValue.UNKNOWN
 
 
 def _names(operand: Operand) -> Iterator[str]:
@@ -289,56 +309,56 @@ def _names(operand: Operand) -> Iterator[str]:
 
 
 def _regrouped(target: Operand, source: Operand, state: State) -> State:
-    """mov between a register and a vector of narrower ones."""
+    """The contents of registers after a mov between a register and a vector of narrower ones."""
     if isinstance(source, Reg) and isinstance(target, VectorOperand):
-        held, pieces = state.get(source.name, Other.UNKNOWN), target.elements
-        if not isinstance(held, Held) or len(held.parts) % len(pieces):
+        held, pieces = state.get(source.name, OtherValue.UNKNOWN), target.elements
+        if not isinstance(held, HeldFragment) or len(held.parts) % len(pieces):
             return {}
         each = len(held.parts) // len(pieces)
         return {
-            o.name: Held(held.kind, held.parts[n * each : (n + 1) * each], held.origin)
+            o.name: HeldFragment(held.kind, held.parts[n * each : (n + 1) * each], held.origin)
             for n, o in enumerate(pieces) if isinstance(o, Reg)
         }  # fmt: skip
     if isinstance(source, VectorOperand) and isinstance(target, Reg):
-        held_each = [state.get(o.name, Other.UNKNOWN) for o in source.elements if isinstance(o, Reg)]
-        found = [h for h in held_each if isinstance(h, Held)]
+        held_each = [state.get(o.name, OtherValue.UNKNOWN) for o in source.elements if isinstance(o, Reg)]
+        found = [h for h in held_each if isinstance(h, HeldFragment)]
         if len(found) == len(source.elements) and len({h.kind for h in found}) == 1:
-            return {target.name: Held(found[0].kind, tuple(p for h in found for p in h.parts), found[0].origin)}
+            return {target.name: HeldFragment(found[0].kind, tuple(p for h in found for p in h.parts), found[0].origin)}
     return {}
 
 
-def _wrong(name: str, wanted: Kind, values: list[Value]) -> Wrong | None:
-    """What is wrong with the registers of an operand: of several things the one that says most."""
-    held = [(n, v) for n, v in enumerate(values) if isinstance(v, Held)]
+def _wrong(name: str, wanted: FragmentKind, values: list[Value]) -> WrongFragment | None:
+    """The misuse in the registers of an operand; if there are several, the most specific one."""
+    held = [(n, v) for n, v in enumerate(values) if isinstance(v, HeldFragment)]
     for n, v in held:
         k = v.kind
         if k.matrix != wanted.matrix:
-            return Wrong(Misuse.MATRIX, name, wanted, v, n)
+            return WrongFragment(Misuse.MATRIX, name, wanted, v, n)
         if k.shape != wanted.shape:
-            return Wrong(Misuse.SHAPE, name, wanted, v, n)
+            return WrongFragment(Misuse.SHAPE, name, wanted, v, n)
         if k.layout != wanted.layout:
-            return Wrong(Misuse.LAYOUT, name, wanted, v, n)
+            return WrongFragment(Misuse.LAYOUT, name, wanted, v, n)
         if k.type != wanted.type:
-            return Wrong(Misuse.CONVERTED if any(p.converted for p in v.parts) else Misuse.TYPE, name, wanted, v, n)
+            return WrongFragment(Misuse.CONVERTED if any(p.converted for p in v.parts) else Misuse.TYPE, name, wanted, v, n)
     if len(held) != len(values):
-        lone = held and all(isinstance(v, Held) or v is Other.CONSTANT for v in values)
-        return Wrong(Misuse.UNEVEN, name, wanted, held[0][1], held[0][0]) if lone else None
+        lone = held and all(isinstance(v, HeldFragment) or v is OtherValue.CONSTANT for v in values)
+        return WrongFragment(Misuse.UNEVEN, name, wanted, held[0][1], held[0][0]) if lone else None
     at = 0
     for n, v in held:
         for p in v.parts:
             if p.element != at:
-                return Wrong(Misuse.REORDERED, name, wanted, v, n)
+                return WrongFragment(Misuse.REORDERED, name, wanted, v, n)
             at += 1
     done = [(n, v, p.done) for n, v in held for p in v.parts if p.done is not None]
     some = [(n, v, d) for n, v, d in done if d]
     if some and len(some) < len(done):
-        return Wrong(Misuse.UNEVEN, name, wanted, some[0][1], some[0][0])
+        return WrongFragment(Misuse.UNEVEN, name, wanted, some[0][1], some[0][0])
     for n, v, d in some[1:]:
         if any(_constants(d, op) != _constants(some[0][2], op) for op in {op for op, _ in d} & {op for op, _ in some[0][2]}):
-            return Wrong(Misuse.UNEVEN, name, wanted, v, n)
+            return WrongFragment(Misuse.UNEVEN, name, wanted, v, n)
     return None
 
 
 def _constants(done: Done, op: str) -> set[tuple[int, ...]]:
-    """The constant operands of the operations of a name."""
+    """The constant operands of the operations with a name."""
     return {constants for name, constants in done if name == op}

@@ -1,4 +1,4 @@
-"""Which registers live across blocks, and where in a warp's register file they lie."""
+"""Registers that live across blocks, and their places in a warp's register file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from mmulator.errors import must_be
-from mmulator.isa.effects import Ends, Memory
+from mmulator.isa.effects import Ends, MemoryEffect
 from mmulator.isa.types import type_bits
 from mmulator.program.addresses import HEADER_BYTES
 from mmulator.program.blocks import Block, FunctionBlocks
@@ -20,10 +20,15 @@ LINE = 64  # bytes of a line of the cache: vectors begin with one, and small reg
 
 @dataclass(frozen=True)
 class Frame:
-    """slots: register -> byte offset in the frame, for registers that live across blocks. live_out: per block index.
+    """The frame of a function.
 
-    bytes: size of the frame, header included. uniform: registers that are one value (uniform.py); words: where those of them lie
-    that live across blocks. unread: results of atomic operations that nobody reads.
+    slots: register -> byte offset in the frame, for registers that live across blocks.
+    live_out: block index -> registers that are live at its end.
+    bytes: size of the frame, header included.
+    types: register -> type.
+    uniform: registers with one value for all lanes (uniform.py).
+    words: uniform register that lives across blocks -> byte offset.
+    unread: results of atomic operations that nothing reads.
     """
 
     slots: dict[str, int]
@@ -36,13 +41,13 @@ class Frame:
 
 
 def slot_bytes(type_name: str) -> int:
-    """Bytes of 32 lanes of a register; a predicate is one bit a lane."""
+    """Bytes of a register of 32 lanes; a predicate has one bit for each lane."""
     bits = type_bits(type_name)
     return 4 if bits == 1 else max(bits, 8) * 4
 
 
 def block_uses_defs(block: Block) -> tuple[set[str], set[str], set[str]]:
-    """(read before written, surely written, touched) in a block."""
+    """(registers read before written, surely written, touched) of a block."""
     reads: set[str] = set()
     writes: set[str] = set()
     touched: set[str] = set()
@@ -67,7 +72,7 @@ def block_uses_defs(block: Block) -> tuple[set[str], set[str], set[str]]:
 
 
 def pinned_registers(function: FunctionBlocks) -> set[str]:
-    """Operands of asynchronous instructions: read and written behind the program's back, so their slots are theirs alone."""
+    """Operands of asynchronous instructions: the hardware accesses them later, so they do not share slots."""
     pinned: set[str] = set()
     for block in function.blocks:
         for ins in block.body:
@@ -78,7 +83,9 @@ def pinned_registers(function: FunctionBlocks) -> set[str]:
 
 @dataclass(frozen=True)
 class Liveness:
-    """Per block of a function: (read before written, surely written, touched), and what lives where it begins and ends."""
+    """Registers of each block of a function: (read before written, surely written, touched), and those live at its begin and
+    end.
+    """
 
     facts: list[tuple[set[str], set[str], set[str]]]
     into: list[set[str]]
@@ -107,9 +114,11 @@ def liveness(function: FunctionBlocks) -> Liveness:
 
 
 def unread_results(function: FunctionBlocks) -> frozenset[str]:
-    """Results of atomic operations that no instruction reads: compilers leave them, and their assembler does without."""
+    """Results of atomic operations that no instruction reads. Compilers emit them, and ptxas removes them."""
     every = [i for b in function.blocks for i in (b.after, *b.body, b.last) if i is not None]
-    atomic = {id(i): i.operands[0].name for i in every if i.effects.memory is Memory.ATOMIC and isinstance(i.operands[0], Reg)}
+    atomic = {
+        id(i): i.operands[0].name for i in every if i.effects.memory is MemoryEffect.ATOMIC and isinstance(i.operands[0], Reg)
+    }
     results = set(atomic.values())
     if results:
         for ins in every:
@@ -121,7 +130,7 @@ def unread_results(function: FunctionBlocks) -> frozenset[str]:
 
 
 def state_of(register: str) -> str:
-    """The name under which a frame has the lanes that hold a value in a register."""
+    """Name of the frame's mask of lanes that have a value in a register."""
     return register + "?"
 
 
@@ -132,9 +141,15 @@ def allocate(
     uniform: frozenset[str] = frozenset(),
     unread: frozenset[str] = frozenset(),
 ) -> Frame:
-    """Slots: registers of one size whose block ranges do not meet share one. Doubtful registers have a second one, like a
-    predicate's, that lives as long: `state_of` them. Uniform registers have a word each and share none, as lanes that are apart
-    would meet in it."""
+    """The frame of a function. Registers of one size whose ranges of blocks do not meet share a slot.
+
+    function: the function.
+    live: its liveness, if already computed.
+    doubtful: registers that may be undefined; each has a second slot, like a predicate's, with the same lifetime (`state_of`).
+    uniform: registers with one value for all lanes; each has a word of its own, because lanes that are apart would collide in a
+        shared word.
+    unread: results of atomic operations that nothing reads.
+    """
     types = {**function.function.registers, CARRY: "pred"}
     for parameter in (*function.function.params, *function.function.returns):
         if parameter.space == "reg":
@@ -171,7 +186,7 @@ def allocate(
 
 
 def _by_number(name: str) -> tuple[int, str]:
-    """As compilers number registers: those of one after the other are loaded together."""
+    """Sort key of register names as compilers number them: neighbours are loaded together."""
     return len(name), name
 
 

@@ -1,4 +1,4 @@
-"""Where variables lie: the module's global and const windows, shared memory, each function's local memory."""
+"""The places of variables: the module's global and const windows, shared memory, and each function's local memory."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def align_up(value: int, align: int) -> int:
 
 
 def slots_for(size: int) -> int:
-    """Slots of a buffer, and an empty one behind it, so that running off the end never meets a neighbour."""
+    """Number of slots for a buffer, with an empty slot behind it, so that an overrun never reaches a neighbour."""
     return (size >> SLOT_SHIFT) + 2
 
 
 @dataclass(frozen=True)
 class Abi:
-    """Places of return values and parameters at the start of a callee's local frame; the same for equal prototypes."""
+    """Places of return values and parameters at the start of a callee's local frame; equal for equal prototypes."""
 
     returns: tuple[int, ...]
     params: tuple[int, ...]
@@ -50,7 +50,9 @@ def abi_of(returns: Iterable[Parameter], params: Iterable[Parameter]) -> Abi:
 
 @dataclass(frozen=True)
 class LocalFrame:
-    """offsets: variable or parameter -> byte offset in the function's part of a lane's local memory."""
+    """The local memory of a function. offsets: variable or parameter -> byte offset in the function's part of a lane's local
+    memory.
+    """
 
     offsets: dict[str, int]
     bytes: int
@@ -61,7 +63,9 @@ SAVED_STACK = "%stack"
 
 
 def local_frame(function: Function, stack: int = 0) -> LocalFrame:
-    """stack: bytes that alloca may use, at the start of the kernel's frame; then each frame can save its pointer."""
+    """The local memory of a function. stack: bytes for alloca, at the start of the kernel's frame; each frame can then save its
+    pointer.
+    """
     offsets: dict[str, int] = {}
     abi = Abi((), (), 0)
     if not function.is_entry:
@@ -86,16 +90,18 @@ def prototype_abi(prototype: Prototype) -> Abi:
 
 @dataclass(frozen=True)
 class SharedLayout:
-    """addresses: variable -> address in the shared window. static: bytes before the dynamic part, which starts there."""
+    """The shared memory of a kernel. addresses: variable -> address in the shared window. static: bytes before the dynamic
+    part.
+    """
 
     addresses: dict[str, int]
     static: int
 
 
 class ModuleImage:
-    """The module's .global and .const variables: memory that lives as long as the module, as on a GPU.
+    """The module's .global and .const variables: memory with the lifetime of the module, as on a GPU.
 
-    addresses: variable -> generic address. next_slot: first slot free for the buffers of a launch.
+    addresses: variable -> generic address. next_slot: first free slot for the buffers of a launch.
     """
 
     def __init__(self, module: Outline) -> None:
@@ -145,7 +151,7 @@ class ModuleImage:
             self.buffers.append((SLOT_CONST << SLOT_SHIFT, memory, False))
 
     def symbol_address(self, name: str) -> int:
-        """Address in the variable's own state space: for .const an offset into its window."""
+        """Address of a variable in its state space: for .const an offset into its window."""
         address = self.addresses[name]
         return address & ((1 << SLOT_SHIFT) - 1) if address >> SLOT_SHIFT == SLOT_CONST else address
 
@@ -173,7 +179,7 @@ class ModuleImage:
         return self.functions.get(r.symbol, 0)
 
     def bytes_of(self, name: str) -> np.ndarray:
-        """The memory of a variable. Raises LaunchError if the module has none of that name."""
+        """The memory of a variable. Raises LaunchError if the module has no variable with this name."""
         if name not in self._memory:
             raise LaunchError(f"the module has no .global or .const variable {name}")
         return self._memory[name]

@@ -1,7 +1,7 @@
-"""What a compiler wrote around the inline assembly of its program: LLVM and NVVM mark the latter with comments.
+"""The parts of a text outside inline assembly, which a compiler wrote: LLVM and NVVM mark inline assembly with comments.
 
-The compiler knows nothing of registers in flight there. What it computes between two pieces of inline assembly it may put before
-or behind a wgmma.fence or wgmma.wait_group that stands in one of them; ptxas takes that as it was meant (as_ptxas/inflight.py).
+A compiler does not know about registers in flight in inline assembly. It may move its own computations across a wgmma.fence or
+wgmma.wait_group there, and ptxas treats them as intended (as_ptxas/inflight.py).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from functools import lru_cache
 
-from mmulator.isa.effects import Algebra, Ends, Memory, Queue, Together
+from mmulator.isa.effects import Algebra, Ends, MemoryEffect, Queue, Together
 from mmulator.ptx.tree import Instruction
 from mmulator.source import Source
 
@@ -18,7 +18,7 @@ _BEGIN, _END = "// begin inline asm", "// end inline asm"
 
 @lru_cache(maxsize=4)
 def _pieces(source: Source) -> tuple[list[int], list[int]]:
-    """Where inline assembly begins and ends, as offsets."""
+    """(begins, ends) of the pieces of inline assembly, as offsets."""
     begins, ends = [], []
     at = source.text.find(_BEGIN)
     while at >= 0:
@@ -32,13 +32,13 @@ def _pieces(source: Source) -> tuple[list[int], list[int]]:
 
 
 def computes(ins: Instruction) -> bool:
-    """Whether all that an instruction does is to compute registers, each lane its own."""
+    """Whether an instruction only computes registers, each lane its own."""
     e = ins.effects
-    return e.together is Together.ALONE and e.ends is Ends.NO and e.memory is Memory.NONE and e.queue is Queue.NONE
+    return e.together is Together.ALONE and e.ends is Ends.NO and e.memory is MemoryEffect.NONE and e.queue is Queue.NONE
 
 
 def moved_by_compiler(ins: Instruction) -> bool:
-    """Whether an instruction that only computes stands where a compiler put it, in a text with inline assembly."""
+    """Whether an instruction only computes and was placed by a compiler, in a text with inline assembly."""
     span = ins.span
     begins, ends = _pieces(span.source)
     if not begins or not computes(ins):

@@ -1,10 +1,10 @@
-"""What depends on the lane and on nothing that was loaded: registers, and blocks of code that only some lanes may reach."""
+"""Registers that depend on the lane but on nothing that was loaded, and basic blocks that only some lanes may reach."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 
-from mmulator.isa.effects import Ends, Memory, Queue, Together
+from mmulator.isa.effects import Ends, MemoryEffect, Queue, Together
 from mmulator.program.blocks import Block, FunctionBlocks
 from mmulator.program.uses import accesses
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, SpecialRegister, Symbol, VectorOperand, flatten
@@ -21,7 +21,7 @@ def lanes_of(function: FunctionBlocks) -> LaneFacts:
 
 
 class LaneFacts:
-    """Of a function."""
+    """The dependence of a function's registers and blocks on the lane."""
 
     def __init__(self, function: FunctionBlocks) -> None:
         self.function = function
@@ -54,16 +54,21 @@ class LaneFacts:
 
     def _result(self, ins: Instruction) -> int:
         e = ins.effects
-        if e.memory is Memory.READ and ins.form["space"].startswith("param"):
+        if e.memory is MemoryEffect.READ and ins.form["space"].startswith("param"):
             return _SAME
-        if e.together is not Together.ALONE or e.memory is not Memory.NONE or e.queue is not Queue.NONE or e.ends is not Ends.NO:
+        if (
+            e.together is not Together.ALONE
+            or e.memory is not MemoryEffect.NONE
+            or e.queue is not Queue.NONE
+            or e.ends is not Ends.NO
+        ):
             return _ELSE
         sources = [o for access, x in accesses(ins) if access != "w" for o in _flat(x)]
         guard = [ins.guard[0]] if ins.guard is not None else []
         return max((self.of(o) for o in (*sources, *guard)), default=_SAME)
 
     def _guarded_blocks(self) -> set[int]:
-        """Blocks that lanes reach or not by a branch whose condition depends on the lane."""
+        """Blocks that lanes reach depending on a branch whose condition depends on the lane."""
         found: set[int] = set()
         for block in self.function.blocks:
             if block.ending is not Ends.BRANCH or block.last is None or block.last.guard is None:
@@ -85,12 +90,12 @@ class LaneFacts:
         return seen
 
     def under_condition(self, ins: Instruction, block: Block) -> bool:
-        """Whether lanes may differ in whether they execute an instruction, by their numbers alone."""
+        """Whether the lane's number alone decides if a lane executes an instruction."""
         guard = ins.guard is not None and self.classes[ins.guard[0].name] == _LANES
         return guard or block.index in self.guarded
 
     def differing(self, ins: Instruction) -> list[Reg]:
-        """Operands that an instruction reads in which lanes may differ, by their numbers alone."""
+        """Operands that an instruction reads and whose value depends on the lane's number."""
         sources = (o for access, o in accesses(ins) if "w" not in access)
         return [o for o in sources if isinstance(o, Reg) and o.type != "pred" and self.of(o) == _LANES]
 

@@ -1,8 +1,8 @@
-"""Operands of calls: what they pass and where they go."""
+"""The operands of calls: arguments and results."""
 
 from __future__ import annotations
 
-from mmulator.ptx.tree import Arguments, Instruction, Operand, Reg, Symbol
+from mmulator.ptx.tree import ArgumentList, Instruction, Operand, Reg, Symbol
 
 
 def call_operands(ins: Instruction) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
@@ -11,7 +11,7 @@ def call_operands(ins: Instruction) -> tuple[tuple[Operand, ...], tuple[Operand,
 
     def elements(at: int) -> tuple[Operand, ...]:
         operand = ins.operands[at] if 0 <= at < len(ins.operands) else None
-        return operand.elements if isinstance(operand, Arguments) else ()
+        return operand.elements if isinstance(operand, ArgumentList) else ()
 
     return elements(callee_at - 1), elements(callee_at + 1)
 

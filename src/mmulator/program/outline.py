@@ -1,4 +1,4 @@
-"""What a launch must know of a module's text besides code, as plain data: its kernels as they are declared, and its variables."""
+"""The facts of a module's text, besides code, that a launch needs, as plain data: declarations of kernels, and variables."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mmulator.source import Source, Span
 
 
 @dataclass(frozen=True)
-class Head:
-    """A kernel as it is declared. static_shared: bytes of shared memory that it and the functions that it reaches declare."""
+class KernelHead:
+    """The declaration of a kernel. static_shared: bytes of shared memory that it and the functions which it reaches declare."""
 
     name: str
     params: tuple[Parameter, ...]
@@ -23,18 +23,23 @@ class Head:
 
 @dataclass(frozen=True)
 class Outline:
-    """entries: the kernels, in order. variables: those of .global and .const, the functions' own behind the module's.
-    functions: names of those that are defined."""
+    """The declarations of a module.
+
+    version, target: .version and .target.
+    entries: the kernels, in order.
+    variables: .global and .const variables, those of functions behind those of the module.
+    functions: names of the defined functions.
+    """
 
     version: tuple[int, int]
     target: Target
-    entries: tuple[Head, ...]
+    entries: tuple[KernelHead, ...]
     variables: tuple[Variable, ...]
     functions: tuple[str, ...]
 
 
 def as_data(outline: Outline) -> dict[str, Any]:
-    """What `of_data` takes, and JSON has."""
+    """An outline as data for JSON, the inverse of `of_data`."""
     return {
         "version": outline.version,
         "target": (outline.target.number, outline.target.suffix),
@@ -45,7 +50,7 @@ def as_data(outline: Outline) -> dict[str, Any]:
 
 
 def _row(item: Any) -> list[Any]:
-    """Fields in order: bytes as text, a span as its two ends."""
+    """The fields of an object, in order: bytes as text, a span as its two ends."""
     return [_plain(getattr(item, f.name)) for f in fields(item)]
 
 
@@ -63,7 +68,7 @@ def _plain(value: Any) -> Any:
 
 
 def of_data(data: Mapping[str, Any], source: Source) -> Outline:
-    """The outline of a text. Raises LookupError, TypeError or ValueError for what is none."""
+    """The outline in `data` for a text. Raises LookupError, TypeError or ValueError for data that is not an outline."""
 
     def span(ends: Any) -> Span:
         start, end = ends
@@ -90,7 +95,7 @@ def of_data(data: Mapping[str, Any], source: Source) -> Outline:
     return Outline(
         (major, minor), Target(*data["target"]),
         tuple(
-            Head(name, tuple(map(parameter, params)), {d: tuple(values) for d, values in directives.items()}, shared)
+            KernelHead(name, tuple(map(parameter, params)), {d: tuple(values) for d, values in directives.items()}, shared)
             for name, params, directives, shared in data["entries"]
         ),
         tuple(map(variable, data["variables"])), tuple(data["functions"]),

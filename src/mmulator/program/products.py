@@ -1,7 +1,8 @@
-"""Matrix products of a block that can be done together: mma that share A or B, and chains in which D of one is C of the next.
+"""Matrix products of a block that can be computed together: mma that share A or B, and chains in which D of one is C of the
+next.
 
-A product has no effect but on its D registers. So it may be done later than where it stands, as long as its operands are those
-of its place, and nobody reads or writes its D before.
+A product has no effect except on its D registers. So it may be computed later than at its place, if its operands are unchanged
+until then, and no instruction accesses its D before.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ Tokens = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True)
-class Tile:
-    """Products [row][column][step], as numbers in the block's body: those of a row and step have the same A, those of a column
-    and step the same B; D of a step is C of the next, and of no use besides."""
+class ProductTile:
+    """Products [row][column][step], as indices in the block's body. Products of one row and step have the same A, those of one
+    column and step the same B; D of a step is C of the next step and is not used otherwise.
+    """
 
     products: tuple[tuple[tuple[int, ...], ...], ...]
 
@@ -41,20 +43,22 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Group:
-    """Products of one form (and sparsity selector) that are all done where the last of them stands.
+class ProductGroup:
+    """Products of one form (and sparsity selector) that are all computed at the place of the last.
 
-    first, last: numbers in the body.
+    form: their form.
+    tiles: the products as tiles.
+    first, last: indices in the body.
     """
 
     form: Form
-    tiles: tuple[Tile, ...]
+    tiles: tuple[ProductTile, ...]
     first: int
     last: int
 
 
 def sides(ins: Instruction) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
-    """The operands that belong to A, and those that belong to B: metadata and scale factors are of one of them."""
+    """(operands of A, operands of B): metadata and scale factors belong to one of them."""
     _, a, b, _, *rest = ins.operands
     of_a, of_b = [a], [b]
     if ins.form.sparse:
@@ -74,7 +78,7 @@ class _Chain:
 _SEVERAL = _Chain()
 
 
-class _Finder:
+class _ProductFinder:
     def __init__(self, block: Block, live_out: Collection[str], joins: Callable[[Instruction], bool]) -> None:
         self.body, self.joins = block.body, joins
         self.facts = [uses_and_defs(ins) for ins in block.body]
@@ -88,7 +92,7 @@ class _Finder:
             for name in defs:
                 self.writes[name].append(n)
         self.version: dict[str, int] = defaultdict(int)
-        self.groups: list[Group] = []
+        self.groups: list[ProductGroup] = []
         self.start()
 
     def start(self) -> None:
@@ -100,13 +104,13 @@ class _Finder:
         self.begun: dict[str, _Chain] = {}  # registers of the first C of a chain, or of SEVERAL
 
     def close(self) -> None:
-        """What was gathered is a group, done before whatever comes now."""
+        """Finish the current group, which is computed before the next instruction."""
         if self.form is not None:
             numbers = [n for chain in self.chains for n in chain.members]
-            self.groups.append(Group(self.form, tuple(_tiles(self.chains)), min(numbers), max(numbers)))
+            self.groups.append(ProductGroup(self.form, tuple(_tiles(self.chains)), min(numbers), max(numbers)))
         self.start()
 
-    def find(self) -> list[Group]:
+    def find(self) -> list[ProductGroup]:
         for n, ins in enumerate(self.body):
             uses, defs = self.facts[n]
             if ins.guard is None and self.joins(ins):
@@ -154,7 +158,7 @@ class _Finder:
         return chain is None or d == c or set(_names(d)).isdisjoint(_names(c))
 
     def continued(self, d: Tokens, c: Tokens) -> _Chain | None:
-        """The chain whose last D is this C."""
+        """The chain whose last D is this C; None if there is none."""
         form = self.form
         chains = form is not None and form.ctype == form.dtype and not (form.sparse or form.block_scale)
         names = _names(c) if chains else []
@@ -162,7 +166,7 @@ class _Finder:
         return chain if chain is not None and chain.d == c else None
 
     def done_with(self, registers: Tokens, n: int) -> bool:
-        """Nobody behind instruction n reads these registers before they are written."""
+        """Whether no instruction behind n reads these registers before they are written."""
         for name in _names(registers):
             reads, writes = self.reads[name], self.writes[name]
             read = bisect_right(reads, n)
@@ -174,12 +178,12 @@ class _Finder:
         return True
 
     def key(self, operands: tuple[Operand, ...]) -> Hashable:
-        """What tells whether two instructions are given the same."""
+        """A key that is equal for operands with the same values."""
         return tuple((token, self.version[token] if isinstance(token, str) else 0) for token in _tokens(operands))
 
 
 def _tokens(operands: Iterable[Operand]) -> Tokens:
-    """Operands without their place in the text: registers as their names."""
+    """Operands without their places in the text: registers as names."""
     return tuple(o.name if isinstance(o, Reg) else (type(o), getattr(o, "value", id(o))) for o in flatten(operands))
 
 
@@ -187,8 +191,8 @@ def _names(tokens: Tokens) -> list[str]:
     return [t for t in tokens if isinstance(t, str)]
 
 
-def _tiles(chains: list[_Chain]) -> Iterable[Tile]:
-    """Chains as full rectangles: of one length, rows with the same columns together."""
+def _tiles(chains: list[_Chain]) -> Iterable[ProductTile]:
+    """Chains arranged as full rectangles: chains of one length, and rows with the same columns together."""
     left = chains
     while left:
         grids: dict[int, dict[Hashable, dict[Hashable, _Chain]]] = defaultdict(lambda: defaultdict(dict))
@@ -202,11 +206,12 @@ def _tiles(chains: list[_Chain]) -> Iterable[Tile]:
             for row in grid.values():
                 alike[frozenset(row)].append(row)
             for rows in alike.values():
-                yield Tile(tuple(tuple(tuple(row[b].members) for b in rows[0]) for row in rows))
+                yield ProductTile(tuple(tuple(tuple(row[b].members) for b in rows[0]) for row in rows))
         left = again
 
 
-def groups(block: Block, live_out: Collection[str], joins: Callable[[Instruction], bool]) -> list[Group]:
-    """Every product of the block that `joins`, in groups that are done in this order. live_out: registers that are read
-    behind the block."""
-    return _Finder(block, live_out, joins).find()
+def groups(block: Block, live_out: Collection[str], joins: Callable[[Instruction], bool]) -> list[ProductGroup]:
+    """The products of a block for which `joins` is true, in groups in the order of their computation. live_out: registers that
+    are read behind the block.
+    """
+    return _ProductFinder(block, live_out, joins).find()

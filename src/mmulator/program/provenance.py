@@ -1,7 +1,8 @@
-"""Which variable an address was computed from: registers that every instruction which writes them takes from one variable.
+"""The variable from which an address was computed: a register has an origin if all instructions that write it take it from one
+variable.
 
-Said only where it is certain. A register that two variables reach, or a variable and anything else, or arithmetic that is more
-than adding numbers to an address, has no known origin.
+Only certain origins are reported. A register that can come from two variables, from a variable and something else, or from
+arithmetic other than adding numbers to an address, has no known origin.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
 
-from mmulator.isa.effects import Ends, Flow, Memory, Pointer, Queue, Step
+from mmulator.isa.effects import Ends, Flow, MemoryEffect, Pointer, Queue, Step
 from mmulator.isa.types import type_bits
 from mmulator.program.uses import accesses, registers_of, uses_and_defs
 from mmulator.ptx.tree import (
@@ -18,8 +19,8 @@ from mmulator.ptx.tree import (
     Function,
     Immediate,
     Instruction,
-    Module,
     Operand,
+    ParsedModule,
     Reg,
     Symbol,
     Variable,
@@ -32,27 +33,27 @@ SPACES = ("shared", "local", "const")  # where variables lie side by side
 ROW = 16  # bytes of a row of ldmatrix
 
 
-class Other(Enum):
+class OtherOrigin(Enum):
     NUMBER = "no address"
     UNKNOWN = "an address, perhaps, of whatever it is"
 
 
-Origin = Symbol | Other
+Origin = Symbol | OtherOrigin
 
 
-def variables_of(module: Module, function: Function) -> dict[str, Variable]:
-    """Variables of known size that lie side by side with others, by name."""
+def variables_of(module: ParsedModule, function: Function) -> dict[str, Variable]:
+    """Variables of known size that are adjacent to others, by name."""
     every = [*module.variables, *function.variables]
     return {v.name: v for v in every if v.space in SPACES and v.linkage != "extern" and v.size > 0}
 
 
 def accessed_bytes(ins: Instruction) -> int:
-    """That each lane accesses at the first of its addresses; 0 if that is not known here."""
+    """Bytes that each lane accesses at the first address of an instruction; 0 if that is unknown."""
     effects = ins.effects
     if effects.counted_as in ("memory", "atomic") and "type" in dict(ins.form.modifiers):
         target = ins.operands[0 if not isinstance(ins.operands[0], Address) else 1]
         return max(type_bits(ins.form["type"]) // 8, 1) * (len(target.elements) if isinstance(target, VectorOperand) else 1)
-    if effects.counted_as == "matrix move" and effects.memory is not Memory.NONE:
+    if effects.counted_as == "matrix move" and effects.memory is not MemoryEffect.NONE:
         return ROW
     copies = effects.queue in (Queue.COPIES, Queue.BULK) and effects.step is Step.ISSUE and len(ins.operands) > 2
     return ins.operands[2].value if copies and isinstance(ins.operands[2], Immediate) else 0
@@ -62,17 +63,18 @@ def _joined(a: Origin | None, b: Origin | None) -> Origin | None:
     if a is None or b is None:
         return b if a is None else a
     if isinstance(a, Symbol) and isinstance(b, Symbol):
-        return a if a.name == b.name else Other.UNKNOWN
-    return a if a is b else Other.UNKNOWN
+        return a if a.name == b.name else OtherOrigin.UNKNOWN
+    return a if a is b else OtherOrigin.UNKNOWN
 
 
 def _loads(ins: Instruction) -> bool:
-    return ins.effects.flow is Flow.LOADED and ins.effects.memory is Memory.READ
+    return ins.effects.flow is Flow.LOADED and ins.effects.memory is MemoryEffect.READ
 
 
 def pointers(function: Function, given: Mapping[tuple[str, int], object]) -> dict[str, tuple[str, int]]:
-    """The pointer parameter from which each register's address is computed, by the register's name: name of the parameter, and
-    byte in it. given: parameters that are pointers."""
+    """The pointer parameter from which each register's address is computed: register -> (name of the parameter, byte in it).
+    given: parameters that are pointers.
+    """
     loaded: dict[str, Symbol] = {}
     twice: set[str] = set()
     for ins in function.instructions:
@@ -93,8 +95,9 @@ def pointers(function: Function, given: Mapping[tuple[str, int], object]) -> dic
 def origins(
     function: Function, variables: dict[str, Variable], loaded: Mapping[str, Symbol] = NOTHING
 ) -> dict[str, Symbol]:
-    """The variable in which each register's address lies, by the register's name. loaded: registers that take an address out
-    of memory, and which."""
+    """The variable of each register's address, by the register's name. loaded: registers that load an address from memory, with
+    the address's variable.
+    """
     known: dict[str, Origin] = {}
     steps = [(i, uses_and_defs(i)[1]) for i in function.instructions]
     steps = [(i, defs) for i, defs in steps if defs]
@@ -118,17 +121,17 @@ def _of(operand: Operand, known: dict[str, Origin], variables: dict[str, Variabl
         return known.get(operand.name)
     if isinstance(operand, Symbol) and operand.name in variables:
         return replace(operand, offset=0)
-    return Other.UNKNOWN if isinstance(operand, Symbol) else Other.NUMBER
+    return OtherOrigin.UNKNOWN if isinstance(operand, Symbol) else OtherOrigin.NUMBER
 
 
 def _origin(ins: Instruction, known: dict[str, Origin], variables: dict[str, Variable]) -> Origin | None:
-    """What the results of an instruction come from, or None if that is not known yet."""
+    """The origin of an instruction's results; None if it is not known yet."""
     if ins.effects.ends is not Ends.NO or any(isinstance(o, Address) for o in ins.operands):
-        return Other.NUMBER  # loaded, or the result of a call
+        return OtherOrigin.NUMBER  # loaded, or the result of a call
     kind = ins.effects.pointer
     if kind is Pointer.SAME and len(ins.operands) == 2 and isinstance(ins.operands[0], Reg):
         if not isinstance(ins.operands[1], Reg | Symbol):
-            return Other.UNKNOWN if _touches(ins, known, variables) else Other.NUMBER
+            return OtherOrigin.UNKNOWN if _touches(ins, known, variables) else OtherOrigin.NUMBER
         return _of(ins.operands[1], known, variables)
     if kind is Pointer.MAPPED:
         return _of(ins.operands[1], known, variables)
@@ -140,13 +143,13 @@ def _origin(ins: Instruction, known: dict[str, Origin], variables: dict[str, Var
             return None
         last = sources[-1]
         found = [s for s in sources if isinstance(s, Symbol)]
-        if Other.UNKNOWN in sources or len(found) > 1:
-            return Other.UNKNOWN
+        if OtherOrigin.UNKNOWN in sources or len(found) > 1:
+            return OtherOrigin.UNKNOWN
         if not found:
-            return Other.NUMBER
+            return OtherOrigin.NUMBER
         wrong = kind is not Pointer.SUM and isinstance(last, Symbol) == (kind is Pointer.DIFFERENCE)
-        return Other.UNKNOWN if wrong else found[0]
-    return Other.UNKNOWN if _touches(ins, known, variables) else Other.NUMBER
+        return OtherOrigin.UNKNOWN if wrong else found[0]
+    return OtherOrigin.UNKNOWN if _touches(ins, known, variables) else OtherOrigin.NUMBER
 
 
 def _touches(ins: Instruction, known: dict[str, Origin], variables: dict[str, Variable]) -> bool:
@@ -155,6 +158,6 @@ def _touches(ins: Instruction, known: dict[str, Origin], variables: dict[str, Va
         if "r" in access:
             if isinstance(operand, Symbol) and operand.name in variables:
                 return True
-            if any(isinstance(o := known.get(n), Symbol) or o is Other.UNKNOWN for n in registers_of(operand)):
+            if any(isinstance(o := known.get(n), Symbol) or o is OtherOrigin.UNKNOWN for n in registers_of(operand)):
                 return True
     return False

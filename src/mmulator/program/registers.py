@@ -1,4 +1,4 @@
-"""How many registers a thread has where setmaxnreg changes that, as ptxas decides it (found by asking ptxas 13.0)."""
+"""The number of registers of a thread in kernels with setmaxnreg, as ptxas decides it (found with ptxas 13.0)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ MOST = 255
 
 
 def count_of(ins: Instruction) -> int:
-    """The registers that a setmaxnreg asks for."""
+    """The number of registers that a setmaxnreg requests."""
     return must_be(ins.operands[0], Immediate).value
 
 
 def entry_registers(kernel: Function, functions: Iterable[Function]) -> int:
-    """Registers of a thread when the kernel begins; 0 where there is no setmaxnreg, or where ptxas leaves it out (C7508).
+    """Registers of a thread when the kernel begins; 0 without setmaxnreg, or if ptxas ignores it (C7508).
 
-    It leaves it out unless .maxnreg says a bound, or .minnctapersm beside .maxntid or .reqntid. The count is that bound, or the
-    most that a setmaxnreg.inc asks for, if that is less. functions: all that the kernel may call, and itself.
+    ptxas ignores it unless there is a bound: .maxnreg, or .minnctapersm together with .maxntid or .reqntid. The number is that
+    bound, or the greatest request of a setmaxnreg.inc, whichever is less. functions: the kernel and all functions that it may
+    call.
     """
     every = [i for f in functions for i in f.instructions if i.effects.resizes]
     d = kernel.directives

@@ -1,7 +1,7 @@
-"""What of a module cannot be run, and why: the only place that decides it.
+"""The parts of a module that the machine cannot run, and the reasons. No other file decides this.
 
-`mmulator check` lists it, a launch raises the first of it that its kernel reaches, before anything is compiled. An instruction
-runs if its row says so; that there is a function for every row that does, compiler/meaning/ proves.
+`mmulator check` lists them; a launch raises the first one that its kernel reaches, before anything is compiled. An instruction
+runs if its row says so, and compiler/meaning/ proves that every such row has a function.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from mmulator.isa.targets import DEVICES, Target, default_device
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.program.blocks import BUILTINS
 from mmulator.program.uses import signature_of
-from mmulator.ptx.tree import Function, Immediate, Instruction, Module, Symbol, VectorOperand, flatten
+from mmulator.ptx.tree import Function, Immediate, Instruction, ParsedModule, Symbol, VectorOperand, flatten
 from mmulator.source import Span
 
 
 @dataclass(frozen=True)
 class Unsupported:
-    """Something legal that the machine does not run. name: as in the tables, `cp.async.bulk`. text: what a launch says."""
+    """A legal part of a module that the machine does not run. name: as in the tables, `cp.async.bulk`. text: the message of a
+    launch.
+    """
 
     name: str
     reason: str
@@ -37,19 +39,21 @@ class Unsupported:
         return UnsupportedError(f"{self.name} cannot be run: {self.reason}", span=self.span, rule=rule, hint=self.hint)
 
 
-def unsupported(module: Module) -> tuple[Unsupported, ...]:
-    """All of a module that would raise UnsupportedError at a launch, in order."""
+def unsupported(module: ParsedModule) -> tuple[Unsupported, ...]:
+    """All parts of a module that raise UnsupportedError at a launch, in order."""
     return (*_target(module), *_of(module, module.functions))
 
 
-def require_supported(module: Module, functions: Iterable[Function]) -> None:
-    """Raises UnsupportedError for the first thing in these functions that cannot be run."""
+def require_supported(module: ParsedModule, functions: Iterable[Function]) -> None:
+    """Raise UnsupportedError for the first part of these functions that cannot be run."""
     for item in _of(module, functions):
         raise item.error
 
 
-def _target(module: Module) -> Iterator[Unsupported]:
-    """Code for a chip that is not modelled, and that no other one runs; a launch finds out when it looks at its device."""
+def _target(module: ParsedModule) -> Iterator[Unsupported]:
+    """The .target, if it is for a chip that is not modelled and no modelled chip runs its code; a launch checks its device
+    itself.
+    """
     if any(module.target.runs_on(device) for device in DEVICES):
         return
     source = module.source
@@ -60,7 +64,7 @@ def _target(module: Module) -> Iterator[Unsupported]:
     )  # fmt: skip
 
 
-def _of(module: Module, functions: Iterable[Function]) -> Iterator[Unsupported]:
+def _of(module: ParsedModule, functions: Iterable[Function]) -> Iterator[Unsupported]:
     for function in functions:
         yield from _predicates(function)
         for ins in function.instructions:
@@ -68,7 +72,7 @@ def _of(module: Module, functions: Iterable[Function]) -> Iterator[Unsupported]:
 
 
 def _predicates(function: Function) -> Iterator[Unsupported]:
-    """Parameters and results that have no place in a frame."""
+    """Parameters and results whose type cannot be in a frame."""
     for parameter in (*function.params, *function.returns) if function.is_defined else ():
         if parameter.type == "pred":
             yield Unsupported(
@@ -77,8 +81,8 @@ def _predicates(function: Function) -> Iterator[Unsupported]:
             )  # fmt: skip
 
 
-def reasons(ins: Instruction, function: Function, module: Module) -> Iterator[Unsupported]:
-    """Everything in an instruction that cannot be run; nothing of one that does not exist."""
+def reasons(ins: Instruction, function: Function, module: ParsedModule) -> Iterator[Unsupported]:
+    """All reasons why an instruction cannot be run; none for an illegal instruction."""
     if isinstance(ins.found, NoForm):
         return
     form = ins.form
@@ -91,7 +95,7 @@ def reasons(ins: Instruction, function: Function, module: Module) -> Iterator[Un
             yield from _symbol(ins, operand, function, module)
 
 
-def _symbol(ins: Instruction, operand: Symbol, function: Function, module: Module) -> Iterator[Unsupported]:
+def _symbol(ins: Instruction, operand: Symbol, function: Function, module: ParsedModule) -> Iterator[Unsupported]:
     name = operand.name
     elsewhere = Unsupported(
         name, "declared here but defined elsewhere", _section(ins), operand.span, "link the modules into one first"
@@ -120,7 +124,7 @@ def _symbol(ins: Instruction, operand: Symbol, function: Function, module: Modul
             yield elsewhere
 
 
-# Functions of CUDA's runtime: bytes of results and arguments, and what they are.
+# Functions of CUDA's runtime: bytes of results and of arguments, and their declaration.
 _SIGNATURES = {
     "vprintf": ((4,), (8, 8), "(.param .b32 count) vprintf (.param .b64 format, .param .b64 arguments)"),
     "__assertfail": ((), (8, 8, 4, 8, 8), "__assertfail (.param .b64 message, .param .b64 file, .param .b32 line, "
@@ -129,10 +133,10 @@ _SIGNATURES = {
 
 
 def _builtin(ins: Instruction, operand: Symbol, function: Function) -> Iterator[Unsupported]:
-    """A function of CUDA's runtime that is declared otherwise than CUDA has it."""
+    """A function with the name of one of CUDA's runtime but with a different declaration."""
     results, sizes, declaration = _SIGNATURES[operand.name]
     found = tuple(p.size for p in function.returns), tuple(p.size for p in function.params)
-    if found[1] != sizes or found[0] not in ((), results):  # a result that nobody takes may be left out
+    if found[1] != sizes or found[0] not in ((), results):  # an unused result may be omitted
         yield Unsupported(
             f"call {operand.name}", f"{operand.name} of CUDA's runtime is not what this module declares under that name",
             _section(ins), ins.span, f"declare .extern .func {declaration}",
@@ -144,7 +148,9 @@ def _section(ins: Instruction) -> str:
 
 
 def _matrix(ins: Instruction, form: Form, target: Target) -> Iterator[Unsupported]:
-    """What ptxas takes of matrix instructions though it has no meaning, and chips whose arithmetic nobody knows."""
+    """Operands of matrix instructions that ptxas accepts although they have no meaning, and chips whose arithmetic is
+    unknown.
+    """
     section = str(form.section)
     for operand, spec in zip(ins.operands, signature_of(form, ins.operands)):
         for part in operand.elements if isinstance(operand, VectorOperand) else (operand,):

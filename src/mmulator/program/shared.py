@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from mmulator.program.addresses import SHARED_BASE
 from mmulator.program.calls import reached
 from mmulator.program.image import SharedLayout, align_up
-from mmulator.program.outline import Head, Outline
+from mmulator.program.outline import KernelHead, Outline
 from mmulator.ptx.resources import named_symbols
-from mmulator.ptx.tree import Function, Module
+from mmulator.ptx.tree import Function, ParsedModule
 
 
-def shared_layout(module: Module, functions: Iterable[Function]) -> SharedLayout:
+def shared_layout(module: ParsedModule, functions: Iterable[Function]) -> SharedLayout:
     functions = list(functions)
     used = named_symbols(functions)
     variables = [v for v in module.variables if v.space == "shared" and v.name in used]  # as ptxas: others take no room
@@ -33,12 +33,12 @@ def shared_layout(module: Module, functions: Iterable[Function]) -> SharedLayout
     return SharedLayout(addresses, at)
 
 
-def outline_of(module: Module) -> Outline:
-    """Of a verified module."""
+def outline_of(module: ParsedModule) -> Outline:
+    """The outline of a verified module."""
 
-    def head(entry: Function) -> Head:
+    def head(entry: Function) -> KernelHead:
         static = shared_layout(module, (f for f, _ in reached(module, entry).values())).static
-        return Head(entry.name, entry.params, entry.directives, static)
+        return KernelHead(entry.name, entry.params, entry.directives, static)
 
     every = (*module.variables, *(v for f in module.functions for v in f.variables))
     return Outline(

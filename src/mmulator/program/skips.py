@@ -1,8 +1,8 @@
-"""Aligned barriers that lanes of a warp may pass by: which instructions say that a lane did so and then did something else.
+"""Aligned barriers that lanes of a warp may skip: the instructions that show that a lane has skipped one.
 
-PTX ISA 9.1, Parallel Synchronization and Communication Instructions: bar: all threads of a warp execute the same bar. A lane has
-passed a barrier by when it is where no way leads to the barrier any more. What it executes from there on is nothing but its exit,
-or begins with an instruction of `behind`.
+PTX ISA 9.1, Parallel Synchronization and Communication Instructions: bar: all threads of a warp execute the same bar. A lane
+has skipped a barrier when no path from its place leads to the barrier any more. From there on it executes only its exit, or
+first an instruction of `behind`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mmulator.errors import must_be
-from mmulator.isa.effects import Ends, Memory, Together
+from mmulator.isa.effects import Ends, MemoryEffect, Together
 from mmulator.program.blocks import Block, Program, instructions
 from mmulator.program.operands import callee_of
 from mmulator.ptx.tree import Instruction, Reg
@@ -22,15 +22,18 @@ _QUIET = "param", "const"
 
 @dataclass(frozen=True)
 class Skips:
-    """bits: of aligned barriers, by id, their kind as one bit; none: whoever passes them by can only exit. behind: of
-    instructions, by id, the kinds that are passed by where control comes to one."""
+    """The barriers that may be skipped.
+
+    bits: id of an aligned barrier -> its kind, as one bit; 0 if lanes that skip it can only exit.
+    behind: id of an instruction -> the kinds of barriers that are skipped when control reaches it.
+    """
 
     bits: Mapping[int, int] = field(default_factory=dict)
     behind: Mapping[int, int] = field(default_factory=dict)
 
 
 def is_aligned_barrier(ins: Instruction) -> bool:
-    """bar, and barrier and barrier.cluster with .aligned: a warp comes to it as a whole."""
+    """Whether an instruction is bar, or barrier or barrier.cluster with .aligned, which a warp must reach as a whole."""
     return ins.effects.together is Together.LIVE
 
 
@@ -57,22 +60,24 @@ def skips_of(program: Program) -> Skips:
 
 
 def _certain(ins: Instruction, block: Block) -> bool:
-    """Whether all lanes that come to its block execute a barrier: one that ends a block has a way round itself."""
+    """Whether all lanes that reach its block execute a barrier: a block that ends in a guarded barrier has a branch
+    around it.
+    """
     return ins.guard is None or ins is block.last
 
 
 def _does_something(ins: Instruction) -> bool:
-    """Whether it is more than a computation of a lane's own, and no exit."""
+    """Whether an instruction is neither a lane-wise computation nor an exit."""
     effects = ins.effects
     if effects.ends is not Ends.NO:
         return effects.ends not in (Ends.EXIT, Ends.RETURN) and (effects.ends is not Ends.BRANCH or ins.guard is not None)
-    if effects.memory is Memory.READ and ins.form["space"].partition("::")[0] in _QUIET:
+    if effects.memory is MemoryEffect.READ and ins.form["space"].partition("::")[0] in _QUIET:
         return False
-    return effects.memory is not Memory.NONE or not effects.pure or effects.together is not Together.ALONE
+    return effects.memory is not MemoryEffect.NONE or not effects.pure or effects.together is not Together.ALONE
 
 
 def _ways(program: Program) -> list[list[int]]:
-    """For each block the blocks that control may come to next, into functions and out of them."""
+    """For each block the blocks that control may reach next, including calls and returns."""
     returns: dict[str, list[int]] = {name: [] for name in program.functions}
     ways = []
     for block in program.blocks:
@@ -105,7 +110,7 @@ def _reversed(ways: list[list[int]]) -> list[list[int]]:
 
 
 def _spread(bits: list[int], ways: list[list[int]]) -> list[int]:
-    """Bits of blocks, and of all those from which ways lead to them."""
+    """The bits of each block, joined with those of all blocks that it can reach."""
     found = list(bits)
     waiting = [n for n, b in enumerate(found) if b]
     while waiting:
@@ -118,8 +123,9 @@ def _spread(bits: list[int], ways: list[list[int]]) -> list[int]:
 
 
 def _kinds(count: int, passed: list[int]) -> list[int]:
-    """For each barrier the bit of its kind: barriers that are passed by at the same places are of one kind. If there are more
-    kinds than bits, the rest have no bit."""
+    """For each barrier the bit of its kind: barriers that are skipped at the same places are of one kind. If there are more
+    kinds than bits, the rest have no bit.
+    """
     known: dict[tuple[int, ...], int] = {(): 0}
     found = []
     for n in range(count):

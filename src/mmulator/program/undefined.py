@@ -1,7 +1,7 @@
-"""Which registers of a function may be undefined somewhere: read before anybody wrote them, or computed from such.
+"""Registers of a function that may be undefined where they are read: not written before, or computed from such registers.
 
-PTX ISA 9.1, State Spaces: a register has no value before it is written; nor has .shared and .local memory. A register that this
-file does not name has a value wherever it is read, so whoever tracks values at run time need not watch it.
+PTX ISA 9.1, State Spaces: a register has no value before it is written, nor has .shared and .local memory. A register that this
+file does not report has a value wherever it is read, so code that tracks values at run time can ignore it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,14 @@ from mmulator.ptx.tree import Address, Immediate, Instruction, Reg, Symbol, Vect
 
 @dataclass(frozen=True)
 class MaybeUndefined:
-    """Of a function: registers that may be undefined where they are read, those of them that may be so because of what was
-    loaded, those that may because some register was never written, and those that only a shuffle makes so, which reads from a
-    lane outside its member mask. watched: global memory may have no value either."""
+    """The registers of a function that may be undefined where they are read.
+
+    registers: all of them.
+    loaded: those that may be undefined because of loaded bytes.
+    unwritten: those that may be undefined because some register was never written.
+    missed: those that only a shuffle from a lane outside its member mask makes undefined.
+    watched: whether global memory may be undefined too.
+    """
 
     registers: frozenset[str]
     loaded: frozenset[str]
@@ -29,7 +34,7 @@ class MaybeUndefined:
     watched: bool = False
 
     def memory(self, name: str) -> int:
-        """Why a register may be undefined: 0: not because of memory, 1: only so, 2: perhaps; 3: because of a shuffle."""
+        """The reason why a register may be undefined: 0: not memory; 1: memory alone; 2: perhaps memory; 3: a shuffle."""
         if name in self.missed:
             return 3
         return (1 + (name in self.unwritten)) * (name in self.loaded)
@@ -39,7 +44,7 @@ _TILES = Flow.ROWS, Flow.TILE
 
 
 def flow_of(ins: Instruction, watched: bool = False) -> Flow:
-    """How the results of an instruction come by a value. watched: as of MaybeUndefined."""
+    """The condition under which the results of an instruction are defined. watched: as in MaybeUndefined."""
     effects = ins.effects
     flow = effects.flow
     if flow in (Flow.LOADED, Flow.TILE) and not in_doubt(ins) and not (watched and _of_device(ins)):
@@ -52,29 +57,29 @@ def flow_of(ins: Instruction, watched: bool = False) -> Flow:
     if flow is Flow.EACH and effects.cancels and len(ins.operands) == 3 and isinstance(ins.operands[1], Reg):
         b = ins.operands[2]
         if isinstance(b, Reg) and b.name == ins.operands[1].name:
-            return Flow.DEFINED  # zero, whatever it is
+            return Flow.DEFINED  # zero for any value of the register
     return flow
 
 
 def in_doubt(ins: Instruction) -> bool:
-    """Whether an access may meet bytes that nobody has written: of shared and local memory, and of a function's parameters."""
+    """Whether an access may read unwritten bytes: of shared and local memory, and of a function's parameters."""
     space = ins.form["space"].partition("::")[0]
     return space in ("", "shared", "local", "param")
 
 
 def _of_device(ins: Instruction) -> bool:
-    """Whether an access loads from global memory, which may be some that a program has allocated and not filled."""
+    """Whether an access loads from global memory, which a program may have allocated but not filled."""
     return ins.effects.flow is Flow.LOADED and ins.form["space"] == "global"
 
 
 def may_miss(ins: Instruction) -> bool:
-    """Whether a shfl may read from a lane that does not execute it, whose value is undefined: it does not name them all."""
+    """Whether a shfl may read from a lane that does not execute it and whose value is undefined: its mask is not full."""
     mask = ins.operands[-1]
     return flow_of(ins) is Flow.LANES and not (isinstance(mask, Immediate) and mask.bits("b32") == 0xFFFFFFFF)
 
 
 def doubt(function: FunctionBlocks, live: Liveness, watched: bool = False) -> MaybeUndefined:
-    """What may be undefined in a function. watched: as of MaybeUndefined."""
+    """The registers of a function that may be undefined. watched: as in MaybeUndefined."""
     given = {p.name for p in (*function.function.params, *function.function.returns)}
     own = {p.name for p in function.function.params} if function.function.is_entry else set()
     steps = [i for b in function.blocks for i in (*b.body, *([b.last] if b.last is not None else ()))]
@@ -100,8 +105,16 @@ def doubt(function: FunctionBlocks, live: Liveness, watched: bool = False) -> Ma
 def takes_doubt(
     flow: Flow, ins: Instruction, uses: frozenset[str], found: set[str], own: set[str], loads: bool, shuffles: bool = True
 ) -> bool:
-    """Whether the results of an instruction may have no value. found: registers that may have none. own: names of a kernel's
-    parameters. loads: memory may have no value; shuffles: a lane outside a member mask may have none."""
+    """Whether the results of an instruction may be undefined.
+
+    flow: the condition under which they are defined.
+    ins: the instruction.
+    uses: registers that it reads.
+    found: registers that may be undefined.
+    own: names of a kernel's parameters.
+    loads: whether memory may be undefined.
+    shuffles: whether a lane outside a member mask may be undefined.
+    """
     if ins.guard is not None and ins.guard[0].name in found:
         return True
     if flow is Flow.DEFINED:

@@ -1,10 +1,10 @@
-"""Registers that hold one value for all lanes of a warp, so that one word has it.
+"""Registers that hold one value for all lanes of a warp, so that one word stores it.
 
-They are computed from what is the same for a warp (parameters, %ctaid, numbers, what is loaded from one address) and written
-only where all lanes are together: in blocks that no lane can be in while another is elsewhere. So while lanes are apart nobody
-writes them, and what a lane reads is what it would have had alone. A loop whose lanes leave it at different times, and
-all that comes behind, is no such place, up to an instruction that waits for all lanes of the warp. Lanes at an exit, which
-read and write no more, do not count.
+They are computed from values that are equal for a warp (parameters, %ctaid, numbers, loads from one address), and written only
+where all lanes are together: in blocks where no lane can be while another is elsewhere. So no lane writes them while lanes are
+apart, and a lane reads what it would have read alone. A loop that lanes leave at different times, and all code behind it, does
+not qualify, up to an instruction that waits for all lanes of the warp. Lanes at an exit no longer read or write, and do not
+count.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from mmulator.errors import must_be
-from mmulator.isa.effects import Ends, Flow, Memory, Queue, Step, Together
+from mmulator.isa.effects import Ends, Flow, MemoryEffect, Queue, Step, Together
 from mmulator.isa.types import type_bits
 from mmulator.program.blocks import Block, FunctionBlocks, Here, partners
 from mmulator.program.uses import uses_and_defs
@@ -23,15 +23,16 @@ _SPACES = ("global", "shared", "const", "param")  # in which one address is one 
 
 
 def is_plain_load(ins: Instruction) -> bool:
-    """Whether lanes that load from one address get one value, at once and with no order to others' accesses."""
+    """Whether lanes that load from one address get one value, at once and without ordering other accesses."""
     form = ins.form
-    loads = ins.effects.flow is Flow.LOADED and ins.effects.memory is Memory.READ
+    loads = ins.effects.flow is Flow.LOADED and ins.effects.memory is MemoryEffect.READ
     return loads and form["sem"] in ("", "weak") and form["space"].partition("::")[0] in _SPACES
 
 
 def runs(block: Block, uniform: Collection[str]) -> list[list[Instruction]]:
-    """Loads of a register each, two or more, from places that are known to be one for all lanes, which may as well be done where
-    the last of them stands: nothing between them touches memory or their results."""
+    """Runs of two or more loads of one register each, from addresses that are equal for all lanes, which can be done together
+    at the place of the last: nothing between them accesses memory or their results.
+    """
     found: list[list[Instruction]] = [[]]
     results: set[str] = set()
     for ins in block.body:
@@ -48,7 +49,7 @@ def runs(block: Block, uniform: Collection[str]) -> list[list[Instruction]]:
 
 
 def _one_register(ins: Instruction) -> bool:
-    """Also as compilers of inline assembly write it, in braces."""
+    """Whether a load has one register as destination, possibly in braces, as compilers of inline assembly write it."""
     return [isinstance(o, Reg) for o in flatten(ins.operands[:1])] == [True]
 
 
@@ -57,14 +58,14 @@ def _differ(run: list[Instruction], ins: Instruction) -> bool:
 
 
 def _is_still(ins: Instruction) -> bool:
-    """Whether nothing shows when an instruction is executed but its results."""
+    """Whether executing an instruction has no effect besides its results."""
     e = ins.effects
-    alone = e.together is Together.ALONE and e.memory is Memory.NONE and e.ends is Ends.NO
+    alone = e.together is Together.ALONE and e.memory is MemoryEffect.NONE and e.ends is Ends.NO
     return alone and e.pure and not e.allocates and e.queue is Queue.NONE and e.step is Step.NONE
 
 
 def takes_one_lane(ins: Instruction) -> bool:
-    """A shuffle in which all 32 lanes read one."""
+    """Whether an instruction is a shuffle in which all 32 lanes read one lane."""
     if ins.effects.flow is not Flow.LANES or ins.form["mode"] != "idx":
         return False
     _, _, lane, clamp, members = ins.operands
@@ -73,11 +74,11 @@ def takes_one_lane(ins: Instruction) -> bool:
 
 
 def _depends(ins: Instruction, local: Collection[str]) -> frozenset[str] | None:
-    """Registers such that the results of an instruction are one value if these are; None if that may be so of no registers."""
+    """Registers that make the results of an instruction uniform if they are uniform; None if the results are never uniform."""
     effects = ins.effects
     if takes_one_lane(ins):
         return frozenset() if ins.guard is None else None
-    waits = effects.ends is Ends.WAIT and effects.memory is Memory.READ  # for an mbarrier
+    waits = effects.ends is Ends.WAIT and effects.memory is MemoryEffect.READ  # for an mbarrier
     if not ((_is_still(ins) and not effects.carry) or is_plain_load(ins) or waits):
         return None
     for o in flatten(ins.operands):
@@ -92,7 +93,11 @@ def _depends(ins: Instruction, local: Collection[str]) -> frozenset[str] | None:
 
 
 class _Flow:
-    """varying: registers that are not known to be one value. apart: blocks in which lanes may be while others are elsewhere."""
+    """The solver for a function.
+
+    varying: registers that are not known to be uniform.
+    apart: blocks in which lanes may be while others are elsewhere.
+    """
 
     def __init__(self, function: FunctionBlocks, local: Collection[str]) -> None:
         self.blocks = function.blocks
@@ -124,7 +129,7 @@ class _Flow:
         return found
 
     def parts(self, block: Block) -> bool:
-        """Whether lanes that come to the end of a block together may go on apart."""
+        """Whether lanes that reach the end of a block together may continue apart."""
         match block.ending:
             case Ends.NO | Ends.BARRIER:
                 return False
@@ -148,8 +153,9 @@ class _Flow:
 
 
 def uniform_registers(function: FunctionBlocks, local: Collection[str]) -> frozenset[str]:
-    """Those of a kernel; of a function that it calls, whose callers may be apart, none. local: names of variables of which each
-    lane has its own."""
+    """The uniform registers of a kernel; none for a called function, whose callers may be apart. local: names of variables of
+    which each lane has its own.
+    """
     if not function.function.is_entry:
         return frozenset()
     flow = _Flow(function, local)

@@ -1,4 +1,4 @@
-"""Which registers an instruction reads and which it writes."""
+"""The registers that an instruction reads and writes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ def registers_of(operand: Operand) -> Iterator[str]:
 
 
 def uses_and_defs(ins: Instruction) -> tuple[frozenset[str], frozenset[str]]:
-    """Registers that an instruction reads and those it writes. A guarded write reads too: the old value may stay."""
+    """(registers that an instruction reads, registers that it writes). A guarded write also reads, since the old value may
+    stay.
+    """
     found = ins.accessed
     if found is None:
         found = _uses_and_defs(ins)
-        object.__setattr__(ins, "accessed", found)  # it is asked many times
+        object.__setattr__(ins, "accessed", found)  # a cache: computed many times otherwise
     return found
 
 
@@ -56,21 +58,21 @@ def _uses_and_defs(ins: Instruction) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def accesses(ins: Instruction) -> Iterator[tuple[str, Operand]]:
-    """Each operand with how it is accessed: r, w or rw."""
+    """Each operand with its access: "r", "w" or "rw"."""
     specs = signature_of(ins.form, ins.operands)
     for number, operand in enumerate(ins.operands):
         yield (specs[number].access if number < len(specs) else "r"), operand
 
 
 def pinned_by(ins: Instruction) -> Iterator[str]:
-    """Registers that are read or written behind the program's back, after the instruction."""
+    """Registers that the hardware reads or writes after the instruction."""
     for spec, operand in zip(signature_of(ins.form, ins.operands), ins.operands):
         if spec.name in ins.effects.pinned:
             yield from registers_of(operand)
 
 
 def signature_of(form: Form, operands: tuple[Operand, ...]) -> tuple[OperandSpec, ...]:
-    """Of the operand lists that a form accepts, the one these operands are written in."""
+    """The operand list of a form in which these operands are written."""
     for signature in form.signatures if len(form.signatures) > 1 else ():
         if (len(signature) == len(operands) or not form.is_matrix) and all(
             (spec.kind in ("registers", "group")) == isinstance(o, VectorOperand)

@@ -1,4 +1,4 @@
-"""The body of a function: statements, operands, and the scopes of names.
+"""The parser of a function's body: statements, operands, and the scopes of names.
 
 Statements, Instruction Operands (PTX ISA 9.1).
 """
@@ -18,7 +18,7 @@ from mmulator.ptx.cursor import Cursor
 from mmulator.ptx.debug import DIRECTIVES, skip_debug
 from mmulator.ptx.tree import (
     Address,
-    Arguments,
+    ArgumentList,
     Immediate,
     Instruction,
     Label,
@@ -48,9 +48,13 @@ _LISTS = frozenset((".callprototype", ".branchtargets", ".calltargets"))
 _STATIC = frozenset(("shared", "global", "const"))
 
 
-class Known(NamedTuple):
-    """A name in scope. name: unique; empty until a register is used. space: `reg` for registers. type: of the register or
-    of an element. vector: its elements.
+class NameInScope(NamedTuple):
+    """A name in scope.
+
+    name: unique name; empty until a register is used.
+    space: state space, `reg` for registers.
+    type: type of the register, or of an element of the variable.
+    vector: number of elements in the vector type.
     """
 
     name: str
@@ -60,20 +64,24 @@ class Known(NamedTuple):
 
 
 class _Scope(NamedTuple):
-    names: dict[str, Known]
+    names: dict[str, NameInScope]
     labels: dict[str, str]
     suffix: str
 
 
 class Body:
-    """Reads one function body, with the cursor at its `{`.
+    """Reader of one function body; the cursor is at its `{`.
 
-    outer: names of the module: functions and variables. params: of the function. function: its name. statics: names of
-    variables that live as long as the module or the block, of all functions; one that is taken gets a unique name.
+    c: the cursor.
+    outer: names of the module: functions and variables.
+    params: parameters of the function.
+    function: name of the function.
+    statics: names of all variables of all functions with the lifetime of the module or the block. A variable whose name is
+        already there gets a unique name.
     """
 
     def __init__(
-        self, c: Cursor, outer: Mapping[str, Known], params: tuple[Parameter, ...], function: str, statics: set[str]
+        self, c: Cursor, outer: Mapping[str, NameInScope], params: tuple[Parameter, ...], function: str, statics: set[str]
     ) -> None:
         self.c = c
         self.outer = outer
@@ -94,12 +102,12 @@ class Body:
                 continue
             if parameter.space == "reg":
                 self.registers[parameter.name] = parameter.type
-            self._declare(Known(parameter.name, parameter.space, parameter.type), c.at)
+            self._declare(NameInScope(parameter.name, parameter.space, parameter.type), c.at)
 
     # Scopes
 
     def _scan_labels(self) -> dict[int, dict[str, int]]:
-        """Labels of each `{ }`, by the index of its `{`: a branch may stand before its label."""
+        """Labels of each `{ }`, by the index of its `{`. They are collected first, because a branch may precede its label."""
         kinds, texts = self.c.kinds, self.c.texts
         found: dict[int, dict[str, int]] = {}
         open_blocks: list[int] = []
@@ -138,19 +146,19 @@ class Body:
         )
         self._scopes.append(_Scope({}, labels, suffix))
 
-    def _declare(self, known: Known, at: int, written: str = "") -> None:
+    def _declare(self, known: NameInScope, at: int, written: str = "") -> None:
         scope = self._scopes[-1]
         name = written or (known.name.removesuffix(scope.suffix) if scope.suffix else known.name)
         if name in scope.names:
             self.c.fail(f"{name} is declared twice in this scope", at=at)
         scope.names[name] = known
 
-    def _lookup(self, name: str) -> Known | None:
+    def _lookup(self, name: str) -> NameInScope | None:
         for scope in reversed(self._scopes):
             known = scope.names.get(name)
             if known is not None:
                 if not known.name:  # a register that is named for the first time
-                    known = scope.names[name] = Known(name + scope.suffix, "reg", known.type, known.vector)
+                    known = scope.names[name] = NameInScope(name + scope.suffix, "reg", known.type, known.vector)
                 return known
         return self.outer.get(name)
 
@@ -164,7 +172,7 @@ class Body:
     # Statements
 
     def read(self) -> None:
-        """Reads up to and including the closing brace."""
+        """Read up to and including the closing brace."""
         c = self.c
         kinds = c.kinds
         while self._scopes:
@@ -251,7 +259,7 @@ class Body:
                 twice = next(n for n in names if n in scope.names)
                 self.c.fail(f"{twice} is declared twice in this scope", at=at)
             unique = [name + scope.suffix for name in names] if scope.suffix else names
-            scope.names.update(zip(names, repeat(Known("", "reg", type, vector))))
+            scope.names.update(zip(names, repeat(NameInScope("", "reg", type, vector))))
             if vector == 1:
                 self.registers.update(zip(unique, repeat(type)))
             else:
@@ -263,7 +271,7 @@ class Body:
             if unique in self.statics or unique in self.outer:
                 unique += f"@{self.function}"
             self.statics.add(unique)
-        self._declare(Known(unique, v.space, v.type), at, v.name)
+        self._declare(NameInScope(unique, v.space, v.type), at, v.name)
         self.variables.append(
             Variable(
                 v.space, v.align, v.type, unique, v.shape, v.vector, v.size, v.initial, v.symbols, v.linkage,
@@ -316,9 +324,11 @@ class Body:
         )
 
     def _call_operands(self) -> list[Operand]:
-        """`call (ret), name, (args), prototype;`: results and arguments are always there in the tree."""
+        """Operands of `call (ret), name, (args), prototype;`. The tree always has Arguments for results and for arguments, even
+        if the text has none.
+        """
         c = self.c
-        empty = Arguments((), c.tokens.span(c.at))
+        empty = ArgumentList((), c.tokens.span(c.at))
         results = empty
         if c.kinds[c.at] == "(":
             results = self._arguments()
@@ -334,7 +344,7 @@ class Body:
                 return [*operands, arguments, self._word_operand()]
         return [*operands, arguments]
 
-    def _arguments(self) -> Arguments:
+    def _arguments(self) -> ArgumentList:
         c = self.c
         first = c.at
         c.expect("(")
@@ -345,7 +355,7 @@ class Body:
                 if not c.accept(","):
                     break
         c.expect(")", "',' or ')'")
-        return Arguments(tuple(found), c.span_from(first))
+        return ArgumentList(tuple(found), c.span_from(first))
 
     def _operand(self) -> Operand:
         c = self.c
@@ -373,7 +383,7 @@ class Body:
         return Immediate(constant.value, constant.literal, c.span_from(first))
 
     def _word_operand(self, pair: bool = True) -> Operand:
-        """A name. pair: `|` and a second predicate may follow."""
+        """The operand that a name denotes. pair: whether `|` and a second predicate may follow."""
         c = self.c
         at = c.at
         text = c.expect("word", "a name")
@@ -398,7 +408,9 @@ class Body:
         return operand
 
     def _unknown(self, text: str, at: int) -> Operand:
-        """A word that no scope declares: a sink, special register, label, component of a register, or nothing."""
+        """The operand for a word that no scope declares: a sink, special register, label or component of a register; otherwise
+        an undeclared Symbol.
+        """
         span = self.c.tokens.span(at)
         if text == "_":
             return Sink(span)
@@ -418,7 +430,7 @@ class Body:
             return SpecialRegister(text[1:], span)
         return Symbol(text, 0, "", span)
 
-    def _symbol(self, known: Known, at: int) -> Operand:
+    def _symbol(self, known: NameInScope, at: int) -> Operand:
         c = self.c
         if c.kinds[c.at] == "[":  # a[3] is [a + 3 * size]
             c.at += 1
@@ -430,7 +442,7 @@ class Body:
         return Symbol(known.name, offset, known.space, c.span_from(at))
 
     def _offset(self) -> int:
-        """`+ 16`, `+ -4` after a name, or nothing."""
+        """The offset after a name, `+ 16` or `+ -4`, in bytes; 0 if there is none."""
         c = self.c
         if c.kinds[c.at] == "-":
             c.fail("an offset follows '+'", "write + -4, not - 4")

@@ -1,4 +1,4 @@
-"""What is wrong with the operands of an instruction: how many, and each by its kind. Instruction Operands (PTX ISA 9.1)."""
+"""Checks of an instruction's operands: their number, and each operand by its kind. Instruction Operands (PTX ISA 9.1)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from mmulator.isa.row import OperandSpec
 from mmulator.ptx import fragments, operands, selectors
 from mmulator.ptx.calls import check_call
-from mmulator.ptx.operands import Context, Problem
+from mmulator.ptx.operands import OperandContext, OperandProblem
 
 CHECKS = {**operands.CHECKS, **selectors.CHECKS, **fragments.CHECKS}
 
 
-def check_operands(context: Context) -> Iterator[Problem]:
-    """Problems of the operands, against the signature that is nearest to what is written."""
+def check_operands(context: OperandContext) -> Iterator[OperandProblem]:
+    """Problems of the operands, against the signature of the form that resembles them most."""
     form, given = context.form, context.instruction.operands
     if form.name == "call":
         yield from check_call(context)
@@ -24,7 +24,7 @@ def check_operands(context: Context) -> Iterator[Problem]:
         yield _number(context)
         return
     if form.opcode == "cvta" and form["type"] == "u32" and context.module.address_size == 64:
-        yield Problem("addresses have 64 bits in this module", context.instruction.mnemonic_span, "write .u64")
+        yield OperandProblem("addresses have 64 bits in this module", context.instruction.mnemonic_span, "write .u64")
     chosen = max(fitting, key=lambda i: fragments.likeness(given, form.signatures[i])) if len(fitting) > 1 else fitting[0]
     spare = number - form.counts[chosen][0]
     rest = iter(given)
@@ -37,22 +37,22 @@ def check_operands(context: Context) -> Iterator[Problem]:
         yield from CHECKS[spec.kind](next(rest), spec, context)
 
 
-def _number(context: Context) -> Problem:
+def _number(context: OperandContext) -> OperandProblem:
     form = context.form
     least, most = min(least for least, _ in form.counts), max(most for _, most in form.counts)
     names = ", ".join(f"{{{o.name}}}" if o.optional else o.name for o in form.signatures[-1]) or "none"
-    return Problem(
+    return OperandProblem(
         f"{form.name} takes {least}{'' if least == most else f' to {most}'} operands; "
         f"there are {len(context.instruction.operands)}",
         context.instruction.span, f"the operands are {names}",
     )  # fmt: skip
 
 
-def _since(spec: OperandSpec, context: Context) -> Iterator[Problem]:
-    """An operand that came later than its instruction."""
+def _since(spec: OperandSpec, context: OperandContext) -> Iterator[OperandProblem]:
+    """The problem of an operand that a newer PTX version or target has introduced."""
     (version, sm), module = spec.since, context.module
     if module.version < version or module.target.number < sm:
-        yield Problem(
+        yield OperandProblem(
             f"operand {spec.name} of {context.form} needs PTX {version[0]}.{version[1]} and .target sm_{sm} or higher; this "
             f"module says {module.version[0]}.{module.version[1]} and {module.target}", context.instruction.span, "leave it out",
         )  # fmt: skip

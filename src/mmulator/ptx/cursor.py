@@ -1,4 +1,4 @@
-"""A place in the tokens, and the constant expressions read there. Constant Expressions (PTX ISA 9.1)."""
+"""A cursor in the tokens, and the evaluation of constant expressions there. Constant Expressions (PTX ISA 9.1)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ MAX_NAMES = 1 << 21  # registers written as `name<n>`, of a module; a variable t
 
 
 class Constant(NamedTuple):
-    """Value of a constant expression. literal: `int`, or `f32`, `f64`: value holds the bits.
+    """Value of a constant expression.
 
-    unsigned: a .u64 expression: division, shift and comparison are unsigned.
+    value: an integer, or the bits of a floating-point number.
+    literal: `int`, `f32` or `f64`.
+    unsigned: whether it is a .u64 expression, whose division, shift and comparison are unsigned.
     """
 
     value: int
@@ -73,7 +75,10 @@ def float_constant(text: str) -> Constant:
 
 
 class Cursor:
-    """Reads tokens one after another. `at` is the next token's index; `kinds`, `texts` are the lists of `Tokens`."""
+    """A reader of tokens, one after another.
+
+    at: index of the next token. kinds, texts: the lists of `Tokens`.
+    """
 
     def __init__(self, tokens: Tokens) -> None:
         self.tokens = tokens
@@ -90,14 +95,14 @@ class Cursor:
         return self.tokens.error(self.at if at is None else at, message, hint)
 
     def found(self) -> str:
-        """The next token, for a message."""
+        """The next token, as messages quote it."""
         return "the end of the text" if self.kinds[self.at] == "end" else repr(self.texts[self.at])
 
     def span_from(self, first: int) -> Span:
         return self.tokens.span_from(first, self.at)
 
     def expect(self, kind: str, what: str | None = None) -> str:
-        """The text of the next token, which must be of that kind."""
+        """Read the next token, which must be of this kind, and return its text."""
         if self.kinds[self.at] != kind:
             self.fail(f"expected {what or repr(kind)}, found {self.found()}")
         text = self.texts[self.at]
@@ -117,14 +122,14 @@ class Cursor:
         return False
 
     def name(self, what: str) -> str:
-        """A plain identifier."""
+        """Read a plain identifier."""
         text = self.expect("word", what)
         if "." in text:
             self.fail(f"expected {what}, found {text!r}", at=self.at - 1)
         return text
 
     def number(self, what: str) -> int:
-        """A plain integer literal."""
+        """Read a plain integer literal."""
         text = self.expect("int", what)
         try:
             return parse_int(text)
@@ -132,7 +137,7 @@ class Cursor:
             self.fail(f"{text!r} is not a number", hint="a leading 0 makes it octal", at=self.at - 1)
 
     def integer(self, what: str = "an integer") -> int:
-        """An integer constant expression."""
+        """Read an integer constant expression."""
         start = self.at
         constant = self.constant()
         if constant.literal != "int":
@@ -140,7 +145,7 @@ class Cursor:
         return constant.value
 
     def size(self, what: str, limit: int = 1 << 40) -> int:
-        """An integer from 0 to below `limit`."""
+        """Read an integer from 0 to below `limit`."""
         start = self.at
         value = self.integer(what)
         if not 0 <= value < limit:
@@ -148,7 +153,7 @@ class Cursor:
         return value
 
     def count(self, what: str, limit: int) -> int:
-        """`<n>` after a name: n from 0 to below `limit`; 1 if there is none."""
+        """The number in `<n>` after a name, from 0 to below `limit`; 1 if there is no `<`."""
         if not self.accept("<"):
             return 1
         start = self.at
@@ -159,14 +164,17 @@ class Cursor:
         return value.value
 
     def names(self, count: int, each: int = 1) -> int:
-        """`count`, as that of names that a `<n>` stands for; a module can have MAX_NAMES of them, or of `each` less."""
+        """`count`, after adding it to the number of names that the module declares. Fails above MAX_NAMES names.
+
+        each: the weight of one name in this number.
+        """
         self._names += count * each
         if self._names > MAX_NAMES:
             self.fail(f"the module declares too many names: {MAX_NAMES // each} at most", at=self.at - 1)
         return count
 
     def constant(self) -> Constant:
-        """A constant expression."""
+        """Read a constant expression."""
         kind = self.kinds[self.at]
         if kind == "int" and self.kinds[self.at + 1] in _ENDS:  # nearly every constant
             return self._primary()
@@ -206,7 +214,7 @@ class Cursor:
             left = Constant(_wrap(value, unsigned), "int", unsigned and level > 7)
 
     def _float(self, operator: str, left: Constant, right: Constant, at: int) -> Constant:
-        """Arithmetic of decimal floating-point constants, in double precision."""
+        """The result of an operation on decimal floating-point constants, in double precision."""
         if (left.literal, right.literal) != ("f64", "f64") or operator not in ("+", "-", "*", "/"):
             self.fail(f"{operator!r} cannot stand between these constants", at=at)
         a, b = (struct.unpack("<d", c.value.to_bytes(8, "little"))[0] for c in (left, right))

@@ -1,4 +1,6 @@
-"""Debugging Directives (PTX ISA 9.1): lines of the program's own source are kept, the rest is passed over."""
+"""Debugging directives (PTX ISA 9.1): .loc and .file record lines of the program's own source, and everything else is
+skipped.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ DIRECTIVES = frozenset((".loc", ".file", ".section"))
 
 
 def skip_debug(c: Cursor) -> None:
-    """Skips .file and .section, notes .loc in the source; the cursor stands at one of DIRECTIVES."""
+    """Skip .file and .section, and record .loc in the source. The cursor is at one of DIRECTIVES."""
     directive = c.texts[c.at]
     c.at += 1
     if directive == ".section":
@@ -34,7 +36,7 @@ def skip_debug(c: Cursor) -> None:
 
 
 def _mark(c: Cursor) -> None:
-    """The rest of a .loc, noted in the source."""
+    """Read the rest of a .loc and record it in the source."""
     start = c.tokens.starts[c.at - 1]
     file = c.number("a file number")
     line = c.number("a line number")

@@ -22,8 +22,8 @@ MAX_INITIAL = 1 << 28  # bytes of a variable up to the end of its initialiser
 _POINTER_SPACES = frozenset((".const", ".global", ".local", ".shared"))
 
 
-class Head(NamedTuple):
-    """What stands before a declared name. bits: of one element."""
+class DeclarationHead(NamedTuple):
+    """The part of a declaration before the name: `.align 8 .v2 .b32`. bits: size of one element."""
 
     type: str
     bits: int
@@ -33,12 +33,12 @@ class Head(NamedTuple):
 
 
 def bytes_of(type: str) -> int:
-    """Bytes one element takes in memory."""
+    """Size of one element in memory, in bytes."""
     return 8 if "." + type in _OPAQUE else max(1, type_bits(type) // 8)
 
 
-def _head(c: Cursor) -> Head:
-    """`.align 8 .v2 .b32`, `.attribute(.managed)`, in any order."""
+def _head(c: Cursor) -> DeclarationHead:
+    """The part of a declaration before the name: `.align 8 .v2 .b32`, `.attribute(.managed)`, in any order."""
     type, vector, align = "", 1, 0
     attributes: list[str] = []
     while c.kinds[c.at] == "dot":
@@ -59,7 +59,7 @@ def _head(c: Cursor) -> Head:
     if not type:
         c.fail(f"expected a type such as .b32, found {c.found()}")
     bits = 64 if "." + type in _OPAQUE else type_bits(type)
-    return Head(type, bits, vector, align, tuple(attributes))
+    return DeclarationHead(type, bits, vector, align, tuple(attributes))
 
 
 def _attributes(c: Cursor) -> list[str]:
@@ -76,7 +76,7 @@ def _attributes(c: Cursor) -> list[str]:
 
 
 def _shape(c: Cursor) -> tuple[int, ...]:
-    """`[4][8]`; an empty first dimension is 0."""
+    """Dimensions after a name: `[4][8]` gives (4, 8); an empty first dimension is 0."""
     shape: list[int] = []
     while c.accept("["):
         if c.kinds[c.at] == "]" and not shape:
@@ -90,9 +90,10 @@ def _shape(c: Cursor) -> tuple[int, ...]:
 
 
 def variables(c: Cursor, linkage: Linkage, first: int) -> list[Variable]:
-    """`.shared .align 16 .b8 name[64], other = 5;` with the cursor at the space; reads the semicolon.
+    """Variables of one declaration, `.shared .align 16 .b8 name[64], other = 5;`. The cursor is at the state space; the
+    semicolon is read.
 
-    first: index of the token where the declaration starts.
+    c: the cursor. linkage: of the declaration. first: index of the token where the declaration starts.
     """
     space = cast(Space, c.texts[c.at][1:])
     c.at += 1
@@ -133,12 +134,12 @@ def _check_size(c: Cursor, name: str, size: int, at: int) -> None:
 
 
 class _Initialiser:
-    """Reads `= 5`, `= {1, 2, {3}}`, `= symbol+4`, `= generic(symbol)`, `= 0xFF00(symbol)`.
+    """Reader of an initialiser: `= 5`, `= {1, 2, {3}}`, `= symbol+4`, `= generic(symbol)`, `= 0xFF00(symbol)`.
 
     Initializers (PTX ISA 9.1).
     """
 
-    def __init__(self, c: Cursor, head: Head, shape: tuple[int, ...]) -> None:
+    def __init__(self, c: Cursor, head: DeclarationHead, shape: tuple[int, ...]) -> None:
         self.c = c
         self.head = head
         self.dims = (*shape, head.vector) if head.vector > 1 else shape
@@ -149,7 +150,7 @@ class _Initialiser:
         self.end = 0
 
     def read(self) -> tuple[bytes, tuple[SymbolReference, ...], int]:
-        """Bytes, symbol references, and how many elements are initialised."""
+        """(bytes, symbol references, number of initialised elements)."""
         if self.c.kinds[self.c.at] == "{":
             self._list(self.dims or (1,), 0)
         else:
@@ -191,7 +192,9 @@ class _Initialiser:
         c.expect("}", "',' or '}'")
 
     def _numbers(self, position: int, room: int | None) -> int:
-        """Plain integers in a row; how many there were. room: for so many. Fails at the first that may not be there."""
+        """Read plain integers in a row, and return how many there were. room: number of elements that are left. Fails at the
+        first integer beyond the room.
+        """
         c, size = self.c, self.size
         text, start = c.texts[c.at], c.tokens.starts[c.at]
         count = text.count(",") + 1
@@ -268,7 +271,7 @@ class _Initialiser:
 
 
 def parameter(c: Cursor) -> Parameter:
-    """`.param .u64 .ptr .global .align 8 name`, `.param .align 8 .b8 name[32]`, `.reg .b32 name`."""
+    """A parameter: `.param .u64 .ptr .global .align 8 name`, `.param .align 8 .b8 name[32]` or `.reg .b32 name`."""
     first = c.at
     text = c.texts[c.at]
     if text not in (".param", ".reg"):
@@ -310,7 +313,7 @@ def parameter(c: Cursor) -> Parameter:
 
 
 def parameters(c: Cursor) -> tuple[Parameter, ...]:
-    """`(.param ..., .param ...)`; an empty tuple if there are no parentheses."""
+    """Parameters in parentheses, `(.param ..., .param ...)`; an empty tuple if there are no parentheses."""
     if not c.accept("("):
         return ()
     found: list[Parameter] = []
@@ -324,8 +327,10 @@ def parameters(c: Cursor) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
-def registers(c: Cursor, limit: int) -> tuple[Head, list[tuple[list[str], int]]]:
-    """`.reg .b32 %r<5>, a;` after `.reg`: what is declared, and (names, token index) of each; reads the semicolon."""
+def registers(c: Cursor, limit: int) -> tuple[DeclarationHead, list[tuple[list[str], int]]]:
+    """Registers of one declaration, `.reg .b32 %r<5>, a;`: the head, and (names, token index) for each item. The cursor is
+    behind `.reg`; the semicolon is read.
+    """
     head = _head(c)
     found: list[tuple[list[str], int]] = []
     while True:

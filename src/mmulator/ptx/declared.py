@@ -1,4 +1,4 @@
-"""Declarations of a module: what a launch must know of its text besides code. Part of the tree (tree.py).
+"""Declarations of a module: the facts of its text, besides code, that a launch needs. Part of the tree (tree.py).
 
 State Spaces, Types, and Variables; Kernel and Function Directives (PTX ISA 9.1).
 """
@@ -17,10 +17,13 @@ Linkage = Literal["", "visible", "extern", "weak", "common"]
 
 @dataclass(frozen=True, slots=True)
 class SymbolReference:
-    """An address inside an initialiser. offset, size: bytes of the variable it fills.
+    """An address inside an initialiser.
 
-    symbol, addend: whose address, plus bytes. generic: `generic(symbol)`, a generic address.
-    mask: of `0xFF00(symbol)`: the bits of the address that are stored, shifted down to bit 0; None for all.
+    offset, size: the bytes of the variable that the address fills.
+    symbol, addend: the symbol whose address it is, plus a number of bytes.
+    generic: whether it is `generic(symbol)`, a generic address.
+    mask: the mask of `0xFF00(symbol)`, which selects the bits of the address that are stored, shifted down to bit 0; None for
+        all bits.
     """
 
     offset: int
@@ -36,9 +39,16 @@ class SymbolReference:
 class Variable:
     """A variable of a state space.
 
-    type: of one element. vector: 1, 2, 4 or 8 elements. shape: array dimensions, () for a scalar; an extern array of
-    unknown size has a first dimension of 0. align, size: bytes. initial: bytes from the start; the rest is zero; None
-    if it has no initialiser.
+    space: its state space.
+    align: alignment in bytes.
+    type: type of one element.
+    name: its unique name.
+    shape: array dimensions, () for a scalar. An extern array of unknown size has a first dimension of 0.
+    vector: elements in a vector, 1, 2, 4 or 8.
+    size: bytes.
+    initial: bytes from the start, with zeros behind them; None without an initialiser.
+    symbols: addresses inside the initialiser.
+    linkage, attributes: as declared.
     """
 
     space: Space
@@ -57,9 +67,15 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter or return value. type, bits: of one element. shape: () for a scalar. size, align: bytes.
+    """A parameter or return value.
 
-    pointer_space, pointer_align: of `.ptr`: "" and 0 where not given. space: `param`, or `reg` (functions only).
+    name: its name.
+    type, bits: type and size of one element.
+    shape: array dimensions, () for a scalar.
+    size, align: bytes.
+    space: `param`, or `reg` (functions only).
+    is_pointer: whether it has `.ptr`.
+    pointer_space, pointer_align: what `.ptr` declares; "" and 0 where it declares nothing.
     """
 
     name: str
@@ -76,7 +92,7 @@ class Parameter:
 
 
 class Declared(Protocol):
-    """A kernel as it is declared."""
+    """The declaration of a kernel: its name, parameters and directives."""
 
     @property
     def name(self) -> str: ...
@@ -87,7 +103,7 @@ class Declared(Protocol):
 
 
 def parameter_offsets(params: Iterable[Parameter]) -> tuple[int, ...]:
-    """Byte offset of each parameter of a kernel in its parameter space: in order, each at its alignment."""
+    """Byte offsets of a kernel's parameters in its parameter space: in order, each parameter at its alignment."""
     offsets, end = [], 0
     for parameter in params:
         start = -(-end // parameter.align) * parameter.align

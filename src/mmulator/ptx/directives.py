@@ -1,7 +1,8 @@
-"""Directives between a function's parameters and its body: which there are, what they take, and what they say of clusters.
+"""Directives between a function's parameters and its body: a table of their arguments and requirements, the checks, and what
+they mean for clusters.
 
-Performance-Tuning Directives, Cluster Dimension Directives, Miscellaneous Directives (PTX ISA 9.1). Where ptxas takes more than
-the specification (a directive that is written twice: the last one holds), so does this.
+Performance-Tuning Directives, Cluster Dimension Directives, Miscellaneous Directives (PTX ISA 9.1). Where ptxas accepts more
+than the specification, this file does too: of a directive that is written twice, the last one holds.
 """
 
 from __future__ import annotations
@@ -14,15 +15,23 @@ from mmulator.errors import InvalidInstructionError, similar
 from mmulator.ptx.declared import Declared
 
 if TYPE_CHECKING:
-    from mmulator.ptx.tree import Function, Module
+    from mmulator.ptx.tree import Function, ParsedModule
 
 _TUNING, _CLUSTERS = "Performance-Tuning Directives", "Cluster Dimension Directives"
 
 
 @dataclass(frozen=True)
 class _Directive:
-    """least, most: how many arguments it takes. positive: none of them is 0. owner: functions that may have it. excludes,
-    includes: directives that cannot stand beside it, and those that must. ptx, sm: the least version and target."""
+    """A row of the table of directives.
+
+    section: title of its section in the specification.
+    least, most: number of arguments.
+    positive: whether no argument may be 0.
+    owner: "entry" or "func", the functions that may have it; "" for both.
+    excludes: directives that must not appear beside it.
+    includes: directives that must appear beside it.
+    ptx, sm: the least PTX version and target.
+    """
 
     section: str
     least: int = 0
@@ -54,11 +63,12 @@ DIRECTIVES: Mapping[str, _Directive] = {
 
 @dataclass(frozen=True)
 class Clusters:
-    """What a kernel says of its clusters.
+    """What a kernel's directives require of its clusters.
 
-    shape: blocks in x, y, z, of .reqnctapercluster; None leaves it to the launch. explicit: the launch must say a shape, or
-    the kernel. most: blocks of a cluster at most, of .maxclusterrank; None for no such bound. blocks: the launch's grid
-    counts clusters, and its blocks are their threads' (.blocksareclusters).
+    shape: number of blocks in x, y, z (.reqnctapercluster); None leaves the shape to the launch.
+    explicit: whether the launch or the kernel must give a shape (.explicitcluster).
+    most: greatest number of blocks in a cluster (.maxclusterrank); None for no bound.
+    blocks: whether the launch's grid counts clusters instead of blocks (.blocksareclusters).
     """
 
     shape: tuple[int, int, int] | None
@@ -68,7 +78,7 @@ class Clusters:
 
 
 def clusters(function: Declared) -> Clusters:
-    """Of a kernel that is verified."""
+    """The requirements of a verified kernel for its clusters."""
     found = function.directives
     shape = [int(n) for n in found.get("reqnctapercluster", ())]
     x, y, z = (*shape, 1, 1, 1)[:3]
@@ -78,8 +88,8 @@ def clusters(function: Declared) -> Clusters:
     )
 
 
-def check_directives(module: Module, function: Function) -> Iterator[InvalidInstructionError]:
-    """What is wrong with the directives of a function."""
+def check_directives(module: ParsedModule, function: Function) -> Iterator[InvalidInstructionError]:
+    """Errors in the directives of a function."""
     for name, values in function.directives.items():
         directive = DIRECTIVES.get(name)
         if directive is None:
@@ -92,7 +102,7 @@ def check_directives(module: Module, function: Function) -> Iterator[InvalidInst
 
 
 def _wrong(
-    name: str, directive: _Directive, values: tuple[int | str, ...], function: Function, module: Module
+    name: str, directive: _Directive, values: tuple[int | str, ...], function: Function, module: ParsedModule
 ) -> Iterator[str]:
     owner = "entry" if function.is_entry else "func"
     if directive.owner not in ("", owner):
@@ -106,7 +116,7 @@ def _wrong(
         version, here = "{}.{}".format(*directive.ptx), "{}.{}".format(*module.version)
         yield f".{name} needs PTX {version} and .target sm_{directive.sm} or higher; this module says {here} and {module.target}"
     for other in directive.excludes:
-        if other in function.directives and name < other:  # said once
+        if other in function.directives and name < other:  # one error for the pair
             yield f".{name} and .{other} cannot stand together"
     for other in directive.includes:
         if other not in function.directives:

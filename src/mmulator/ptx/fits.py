@@ -1,5 +1,5 @@
-"""Which register may stand for an operand of which type: the rules of ptxas, which are wider than the table printed in
-Type Checking Rules and Operand Size Exceeding Instruction-Type Size (PTX ISA 9.1).
+"""Which types of registers an operand accepts. These are the rules of ptxas, which accepts more than the table in Type Checking
+Rules and Operand Size Exceeding Instruction-Type Size (PTX ISA 9.1).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BITS_ONLY = frozenset(
 
 
 def type_class(name: str) -> str:
-    """`bits`, `int`, `pred`, or the floating type itself (`f32`, `f16x2`)."""
+    """Class of a type: `bits`, `int`, `pred`, or the name of the floating type itself (`f32`, `f16x2`)."""
     if name == "pred":
         return "pred"
     if name[0] == "b" and not name.startswith("bf"):
@@ -30,9 +30,9 @@ def type_class(name: str) -> str:
 
 @cache
 def fits(register: str, operand: str, wider: bool) -> bool:
-    """May a register declared as `register` stand for an operand of type `operand`?
+    """Whether an operand of type `operand` accepts a register that is declared as `register`.
 
-    wider: the instruction takes a register that is larger than its type (ld, st, cvt).
+    wider: whether the instruction takes registers larger than its type (ld, st, cvt).
     """
     if "pred" in (register, operand):
         return register == operand
@@ -46,8 +46,10 @@ def fits(register: str, operand: str, wider: bool) -> bool:
 
 
 def joined(registers: Sequence[str]) -> str:
-    """The type of a vector of these registers; empty if two beside each other do not go together, as a float and an integer.
-    Those of one type are of that. Integers of both signs, and bits beside anything of the size, make it one of bits.
+    """The type of a vector of registers with these types; "" if two adjacent types do not go together, such as a float and an
+    integer.
+
+    Equal types give that type. Mixed integers of one size, and .b types with any types of their size, give a .b type.
     """
     for one, next in pairwise(registers):
         classes = {type_class(one), type_class(next)}
@@ -57,15 +59,16 @@ def joined(registers: Sequence[str]) -> str:
 
 
 def vector_fits(vector: str, operand: str, wider: bool) -> bool:
-    """May a vector of the type `vector` stand for one of elements of type `operand`? ptxas takes what it takes of one register,
-    and integers of the size for f16, f32 and f64.
+    """Whether an operand with elements of type `operand` accepts a vector of type `vector`.
+
+    ptxas accepts what `fits` accepts, and also integers for f16, f32 and f64 of the same size.
     """
     floats = operand in ("f16", "f32", "f64") and type_class(vector) == "int" and type_bits(vector) == type_bits(operand)
     return floats or fits(vector, operand, wider)
 
 
 def suggestion(operand: str, wider: bool) -> str:
-    """A declaration that fits, for a hint."""
+    """A declaration that would fit, for a hint."""
     if operand == "pred":
         return "declare it with .reg .pred"
     larger = " or larger" if wider and operand not in _BITS_ONLY else ""

@@ -1,4 +1,4 @@
-"""Checks of the operands of matrix instructions: in registers of the types that ptxas takes, on this target.
+"""Checks of the operands of matrix instructions: number of registers, and the register types that ptxas accepts on the target.
 
 Matrix Fragments, Vectors (PTX ISA 9.1).
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from mmulator.isa.mma import element_by_element, lowered_fp8, lowered_integer, lowered_sparse, register_types
 from mmulator.isa.row import OperandSpec, Signature
 from mmulator.isa.types import type_bits
-from mmulator.ptx.operands import Context, Problem, address, wrong_kind
+from mmulator.ptx.operands import OperandContext, OperandProblem, address, wrong_kind
 from mmulator.ptx.tree import (
     Address,
     Immediate,
@@ -44,36 +44,36 @@ def _is_kind(operand: Operand, spec: OperandSpec) -> bool:
 
 
 def _single(operand: Operand) -> Operand:
-    """`{r}` is r."""
+    """The register r of the operand `{r}`; any other operand unchanged."""
     if isinstance(operand, VectorOperand) and len(operand.elements) == 1:
         return operand.elements[0]
     return operand
 
 
 def likeness(operands: tuple[Operand, ...], signature: Signature) -> int:
-    """How many operands are of the kind that a signature has there."""
+    """Number of operands that have the kind which the signature requires at their place."""
     return sum(_is_kind(o, spec) for o, spec in zip(operands, signature))
 
 
-def _lowered(context: Context) -> bool:
-    """Whether ptxas puts other instructions in place of this one."""
+def _lowered(context: OperandContext) -> bool:
+    """Whether ptxas replaces this instruction by other instructions."""
     return any(f(context.form, context.module.target) for f in (lowered_fp8, lowered_integer, lowered_sparse))
 
 
-def _types(spec: OperandSpec, context: Context) -> tuple[str, ...]:
+def _types(spec: OperandSpec, context: OperandContext) -> tuple[str, ...]:
     return register_types(context.form, spec, context.module.target)
 
 
-def _type_problem(operand: Reg, spec: OperandSpec, types: tuple[str, ...]) -> Problem:
+def _type_problem(operand: Reg, spec: OperandSpec, types: tuple[str, ...]) -> OperandProblem:
     name = operand.name.partition("@")[0]
     allowed = ", ".join("." + t for t in types)
-    return Problem(
+    return OperandProblem(
         f"operand {spec.name} takes .{spec.type} registers; {name} is .{operand.type}", operand.span, f"allowed: {allowed}"
     )
 
 
-def _register(operand: Operand, spec: OperandSpec, context: Context) -> Iterator[Problem]:
-    """One register, or what ptxas takes in its place: a constant such as 0f3F800000, `{r}`."""
+def _register(operand: Operand, spec: OperandSpec, context: OperandContext) -> Iterator[OperandProblem]:
+    """Problems of one register, or of an operand that ptxas accepts in its place: a constant such as 0f3F800000, or `{r}`."""
     types = _types(spec, context)
     if spec.kind == "register" and spec.access == "r":
         if isinstance(operand, Immediate) and operand.literal == "f32" and "f32" in types:
@@ -100,7 +100,7 @@ _BITS = {"b32": ("u32", "s32", "f32", "f16x2"), "b64": ("u64", "s64", "f64")}
 
 
 def _join(a: str, b: str) -> str:
-    """Type of a vector of both; empty if there is none."""
+    """Type of a vector with elements of both types; "" if the types do not go together."""
     if a == b or not a:
         return b
     for bits, other in ((a, b), (b, a)):
@@ -109,8 +109,10 @@ def _join(a: str, b: str) -> str:
     return _JOIN.get((a, b), "")
 
 
-def _vector(operand: VectorOperand, spec: OperandSpec, context: Context) -> Iterator[Problem]:
-    """The elements of a vector. Vectors (PTX ISA 9.1); ptxas has constants in sources, and `_` in results."""
+def _vector(operand: VectorOperand, spec: OperandSpec, context: OperandContext) -> Iterator[OperandProblem]:
+    """Problems of the elements of a vector. Vectors (PTX ISA 9.1); ptxas also accepts constants in sources, and `_` in
+    results.
+    """
     types = _types(spec, context)
     each = _each(spec, types, context)
     joined = ""
@@ -123,7 +125,7 @@ def _vector(operand: VectorOperand, spec: OperandSpec, context: Context) -> Iter
         elif isinstance(element, Immediate) and spec.access == "r":
             kind = _CONSTANT[element.literal]
             if kind in _refused_constants(spec, types, context):
-                yield Problem(f"operand {spec.name} cannot have the constant {element.span.text} here", element.span)
+                yield OperandProblem(f"operand {spec.name} cannot have the constant {element.span.text} here", element.span)
                 return
         elif isinstance(element, Sink) and spec.access == "w" and not (each or _kept(context)):
             continue
@@ -136,10 +138,10 @@ def _vector(operand: VectorOperand, spec: OperandSpec, context: Context) -> Iter
                 yield _type_problem(element, spec, types)
             else:
                 here = element.type if isinstance(element, Reg) else f"{element.span.text}"
-                yield Problem(f"operand {spec.name} mixes .{last} and .{here} elements", operand.span)
+                yield OperandProblem(f"operand {spec.name} mixes .{last} and .{here} elements", operand.span)
             return
     if not joined:
-        yield Problem(f"operand {spec.name} has no register", operand.span, "at least one result must be kept")
+        yield OperandProblem(f"operand {spec.name} has no register", operand.span, "at least one result must be kept")
         return
     multiplicand = context.form.family == "mma" and spec.name in "ab"
     if not (joined in types or _constants_fit(joined, types, multiplicand)):
@@ -148,11 +150,13 @@ def _vector(operand: VectorOperand, spec: OperandSpec, context: Context) -> Iter
         if first is not None:
             yield _type_problem(first, spec, types)
         else:
-            yield Problem(f"operand {spec.name} takes .{spec.type} registers, not constants alone", operand.span)
+            yield OperandProblem(f"operand {spec.name} takes .{spec.type} registers, not constants alone", operand.span)
 
 
 def _constants_fit(joined: str, types: tuple[str, ...], multiplicand: bool) -> bool:
-    """A vector of constants only: integers for .s32 and .f64, floating-point ones for .f32 and .f64."""
+    """Whether a vector that holds only constants fits: integers for .s32 and .f64, floating-point constants for .f32
+    and .f64.
+    """
     if "f64" in types:
         return joined in _CONSTANT.values()
     if joined == "int":
@@ -160,8 +164,8 @@ def _constants_fit(joined: str, types: tuple[str, ...], multiplicand: bool) -> b
     return joined == "bits" and "f32" in types
 
 
-def _refused_constants(spec: OperandSpec, types: tuple[str, ...], context: Context) -> tuple[str, ...]:
-    """Constants that a vector may not have, since ptxas makes another instruction's operand of the element alone."""
+def _refused_constants(spec: OperandSpec, types: tuple[str, ...], context: OperandContext) -> tuple[str, ...]:
+    """Kinds of constants that a vector must not hold, because ptxas makes the element an operand of a different instruction."""
     form, number = context.form, context.module.target.number
     if "f64" in types and "u64" not in types:
         return ("int",)
@@ -179,22 +183,22 @@ def _refused_constants(spec: OperandSpec, types: tuple[str, ...], context: Conte
     return ("int", "float") if spec.name == alone and form.atype.name in ("s8", "u8", "tf32") else ()
 
 
-def _volta_move(context: Context) -> bool:
-    """Whether ptxas has a load or store of its own: of floats in rows, on targets before sm_75."""
+def _volta_move(context: OperandContext) -> bool:
+    """Whether ptxas uses special loads and stores: for floats in rows, on targets before sm_75."""
     form = context.form
     early = context.module.target.number < 75 and form.type.is_float
     return early and form.layout == "row"
 
 
-def _kept(context: Context) -> bool:
-    """Whether every result must be kept: of floats loaded in columns, on targets before sm_75."""
+def _kept(context: OperandContext) -> bool:
+    """Whether no result may be a sink: for floats loaded in columns, on targets before sm_75."""
     form = context.form
     early = context.module.target.number < 75 and form.type.is_float
     return early and (form.op, form.layout) == ("load.c", "col")
 
 
-def _each(spec: OperandSpec, types: tuple[str, ...], context: Context) -> bool:
-    """Whether ptxas moves the elements one by one, or gives each to an instruction of its own."""
+def _each(spec: OperandSpec, types: tuple[str, ...], context: OperandContext) -> bool:
+    """Whether ptxas moves the elements one by one, or gives each to a separate instruction."""
     form, target = context.form, context.module.target
     if form.family != "wmma":
         return element_by_element(form, spec.name, target)
@@ -205,16 +209,18 @@ def _each(spec: OperandSpec, types: tuple[str, ...], context: Context) -> bool:
     )
 
 
-def _group(operand: VectorOperand, spec: OperandSpec, context: Context) -> Iterator[Problem]:
-    """{byte-id, thread-id}."""
+def _group(operand: VectorOperand, spec: OperandSpec, context: OperandContext) -> Iterator[OperandProblem]:
+    """Problems of a group {byte-id, thread-id}."""
     for element, part in zip(operand.elements, spec.parts):
         yield from _operand(element, part, context)
     pair = [e for e in operand.elements if isinstance(e, Reg)]
     if len(pair) > 1 and type_bits(pair[0].type) != type_bits(pair[1].type):
-        yield Problem(f"the elements of {spec.name} have different sizes: .{pair[0].type} and .{pair[1].type}", operand.span)
+        yield OperandProblem(
+            f"the elements of {spec.name} have different sizes: .{pair[0].type} and .{pair[1].type}", operand.span
+        )
 
 
-def _operand(operand: Operand, spec: OperandSpec, context: Context) -> Iterator[Problem]:
+def _operand(operand: Operand, spec: OperandSpec, context: OperandContext) -> Iterator[OperandProblem]:
     if not _is_kind(operand, spec):
         yield wrong_kind(operand, _WANTED[spec.kind], spec, context)
         return
@@ -223,7 +229,7 @@ def _operand(operand: Operand, spec: OperandSpec, context: Context) -> Iterator[
     elif isinstance(operand, VectorOperand):
         count, want = len(operand.elements), len(spec.parts) if spec.kind == "group" else spec.count
         if count != want:
-            yield Problem(f"operand {spec.name} has {count} elements; it must have {want}", operand.span)
+            yield OperandProblem(f"operand {spec.name} has {count} elements; it must have {want}", operand.span)
         yield from (_group if spec.kind == "group" else _vector)(operand, spec, context)
     elif isinstance(operand, Reg):
         yield from _register(operand, spec, context)
@@ -236,11 +242,11 @@ def _operand(operand: Operand, spec: OperandSpec, context: Context) -> Iterator[
             yield from address(operand, context.form.space.partition("::")[0], context)
     elif isinstance(operand, Immediate):
         if operand.literal != "int":
-            yield Problem(f"operand {spec.name} takes an integer; {operand.span.text} is none", operand.span)
+            yield OperandProblem(f"operand {spec.name} takes an integer; {operand.span.text} is none", operand.span)
         elif spec.values and operand.value not in spec.values:
             few = spec.values[:9]
             allowed = ", ".join(map(str, few)) if len(few) <= 8 else f"from {few[0]} to {spec.values[-1]}"
-            yield Problem(f"operand {spec.name} is {operand.value}; allowed: {allowed}", operand.span)
+            yield OperandProblem(f"operand {spec.name} is {operand.value}; allowed: {allowed}", operand.span)
 
 
 CHECKS = dict.fromkeys(_WANTED, _operand)

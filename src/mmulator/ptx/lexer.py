@@ -32,13 +32,15 @@ _TOKEN = re.compile(
 _NUMBER = r"-?+(?:0[xX][0-9a-fA-F]{1,16}+|[1-9][0-9]{0,17}+|0)(?=[ \t\r\n]*+[,}])"
 # Behind a brace, so many plain integers in a row are one token, of kind `numbers`: initialisers have millions.
 _NUMBERS = re.compile(rf"[ \t\r\n]*+({_NUMBER}(?:[ \t\r\n]*+,[ \t\r\n]*+{_NUMBER}){{63,}}+)")
-_AT_ONCE = 4096  # tokens between two looks at the time
+_AT_ONCE = 4096  # tokens between two checks of the clock
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Parallel lists. kinds: `word` (dotted names whole), `dot` (a directive or modifier), `int`, `float`, `string`,
-    `numbers` (a long list of integers, with its commas), `end`; for punctuation, the text itself.
+    """The tokens of a text, as parallel lists.
+
+    kinds: `word` (a dotted name as a whole), `dot` (a directive or modifier), `int`, `float`, `string`, `numbers` (a long list
+        of integers with its commas), `end`; for punctuation, the text itself.
     """
 
     source: Source
@@ -51,7 +53,7 @@ class Tokens:
         return Span(self.source, start, start + len(self.texts[index]))
 
     def span_from(self, first: int, after: int) -> Span:
-        """From token `first` up to the end of the token before `after`."""
+        """The span from token `first` to the end of the token before `after`."""
         last = max(first, after - 1)
         return Span(self.source, self.starts[first], self.starts[last] + len(self.texts[last]))
 
@@ -60,7 +62,7 @@ class Tokens:
 
 
 def tokenize(source: Source) -> Tokens:
-    """Tokens of a text, the last one of kind `end`.
+    """Tokens of a text; the last one has the kind `end`.
 
     Raises PtxSyntaxError for a character that starts no token, or a comment that does not end; TimeUp.
     """
@@ -75,7 +77,7 @@ def tokenize(source: Source) -> Tokens:
 
 
 def _some(found: Tokens, at: int) -> int:
-    """Some more tokens, from a place in the text on; where the next begin."""
+    """Append some more tokens, from a place in the text on, and return the place where the next tokens begin."""
     source, kinds, texts, starts = found.source, found.kinds, found.texts, found.starts
     for match in islice(_TOKEN.finditer(source.text, at), _AT_ONCE):
         kind = match.lastgroup or "bad"

@@ -1,4 +1,4 @@
-"""PTX text to a `Module`. PTX Module Directives, Kernel Entry and Function Directives (PTX ISA 9.1)."""
+"""PTX text to a `ParsedModule`. PTX Module Directives, Kernel Entry and Function Directives (PTX ISA 9.1)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from mmulator.demangle import demangle
 from mmulator.isa.targets import PTX_VERSIONS, Target
 from mmulator.location import Mark
 from mmulator.ptx import declarations
-from mmulator.ptx.body import Body, Known
+from mmulator.ptx.body import Body, NameInScope
 from mmulator.ptx.cursor import Cursor
 from mmulator.ptx.debug import DIRECTIVES, skip_debug
 from mmulator.ptx.lexer import tokenize
-from mmulator.ptx.tree import Function, Linkage, Module, Variable
+from mmulator.ptx.tree import Function, Linkage, ParsedModule, Variable
 from mmulator.source import Source
 
 _LINKAGE = frozenset((".visible", ".extern", ".weak", ".common"))
 
 
-def parse_module(source: Source) -> Module:
-    """Reads a PTX module. Nothing is verified yet: an illegal instruction has `form` None.
+def parse_module(source: Source) -> ParsedModule:
+    """The tree of a PTX module, not yet verified: an illegal instruction has a `NoForm` instead of its form.
 
     Raises PtxSyntaxError, and nothing else, if the text cannot be read.
     """
@@ -31,21 +31,21 @@ def parse_module(source: Source) -> Module:
 class _Parser:
     def __init__(self, c: Cursor) -> None:
         self.c = c
-        self.names: dict[str, Known] = {}
+        self.names: dict[str, NameInScope] = {}
         self.variables: list[Variable] = []
         self.functions: list[Function] = []
         self.aliases: dict[str, str] = {}
         self.defined: set[str] = set()
         self.statics: set[str] = set()
 
-    def module(self) -> Module:
+    def module(self) -> ParsedModule:
         c = self.c
         c.tokens.source.lines.restart(demangle)
         version, target, options, address_size = self._header()
         while c.kinds[c.at] != "end":
             remaining()
             self._declaration()
-        return Module(
+        return ParsedModule(
             version, target, address_size, tuple(self.variables), tuple(self.functions), c.tokens.source, options,
             MappingProxyType(self.aliases),
         )  # fmt: skip
@@ -120,7 +120,7 @@ class _Parser:
             self.c.fail(f"{variable.name} is declared twice", at=at)
         if defines:
             self.defined.add(variable.name)
-        self.names[variable.name] = Known(variable.name, variable.space, variable.type)
+        self.names[variable.name] = NameInScope(variable.name, variable.space, variable.type)
         self.variables.append(variable)
 
     def _function(self, linkage: Linkage, first: int) -> None:
@@ -135,7 +135,7 @@ class _Parser:
         known = self.names.get(name)
         if known is not None and known.space != "func":
             c.fail(f"{name} is declared twice", at=at)
-        self.names[name] = Known(name, "func", "b64")
+        self.names[name] = NameInScope(name, "func", "b64")
         params = declarations.parameters(c)
         directives = self._directives()
         defined = c.kinds[c.at] == "{"
@@ -177,7 +177,7 @@ class _Parser:
                 c.at += 1
 
     def _directives(self) -> dict[str, tuple[int | str, ...]]:
-        """Performance-tuning directives and .noreturn, between the parameters and the body."""
+        """Performance-tuning directives and .noreturn between the parameters and the body, as name -> arguments."""
         c = self.c
         found: dict[str, tuple[int | str, ...]] = {}
         while c.kinds[c.at] == "dot":

@@ -1,4 +1,4 @@
-"""What a kernel needs: registers, memory of each state space, threads, instructions."""
+"""The resources that a kernel needs: registers, memory of each state space, threads, instructions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from mmulator.ptx.declared import parameter_bytes as parameter_bytes
 from mmulator.ptx.declared import parameter_offsets as parameter_offsets
 from mmulator.ptx.tree import (
     Address,
-    Arguments,
+    ArgumentList,
     Function,
     Instruction,
-    Module,
     NegatedPredicate,
     Operand,
+    ParsedModule,
     PredicatePair,
     Reg,
     Symbol,
@@ -27,10 +27,15 @@ from mmulator.ptx.tree import (
 
 @dataclass(frozen=True)
 class Resources:
-    """registers: type -> how many are used. shared, const, local: bytes of the variables that are named, callees
-    included (shared and const laid out in order, with alignment). dynamic_shared: an extern shared array is named, so
-    the launch decides its size. threads: directives such as maxntid. instructions, matrix_instructions: mnemonic or
-    opcode -> how many there are in the text.
+    """What a kernel or function uses, callees included.
+
+    registers: type -> number of registers.
+    shared, const, local: bytes of the variables that it names; shared and const are laid out in order, with alignment.
+    dynamic_shared: whether it names an extern shared array, whose size the launch decides.
+    threads: directives about threads, such as maxntid, with their arguments.
+    instructions: number of instructions in the text.
+    matrix_instructions: mnemonic of a matrix instruction, or an opcode -> number in the text.
+    calls: names of the functions that it calls.
     """
 
     registers: Mapping[str, int]
@@ -45,8 +50,8 @@ class Resources:
 
 
 def leaves(operand: Operand) -> Iterator[Operand]:
-    """The registers, symbols, constants and so on that an operand is made of."""
-    if isinstance(operand, VectorOperand | Arguments):
+    """The registers, symbols, constants and so on from which an operand is built."""
+    if isinstance(operand, VectorOperand | ArgumentList):
         for element in operand.elements:
             yield from leaves(element)
     elif isinstance(operand, Address):
@@ -77,13 +82,13 @@ def _leaves_of(instruction: Instruction) -> Iterator[Operand]:
 
 
 def named_symbols(functions: Iterable[Function]) -> frozenset[str]:
-    """Names of everything that instructions of the functions name, registers aside."""
+    """All names in the instructions of the functions, except registers."""
     return frozenset(
         leaf.name for f in functions for i in f.instructions for leaf in _leaves_of(i) if isinstance(leaf, Symbol)
     )
 
 
-def resources(module: Module, function: Function) -> Resources:
+def resources(module: ParsedModule, function: Function) -> Resources:
     """Resources of a kernel or function and of everything it calls by name."""
     registers: dict[str, str] = {}
     variables: dict[tuple[str, str], Variable] = {}

@@ -1,4 +1,4 @@
-"""Operands of video instructions: registers with selectors, `r.b0`, `r.h10`, and negated ones (PTX ISA 9.1)."""
+"""Operands of video instructions: registers with selectors, `r.b0`, `r.h10`, and negated registers (PTX ISA 9.1)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from mmulator.isa.row import OperandSpec
 from mmulator.isa.video import SELECTORS, masks
 from mmulator.ptx.operands import CHECKS as BASIC
-from mmulator.ptx.operands import Context, Problem, Problems
+from mmulator.ptx.operands import OperandContext, OperandProblem, Problems
 from mmulator.ptx.tree import Operand, Reg
 
 _MASKS = {"2": masks("h", 2), "4": masks("b", 4)}
@@ -18,16 +18,16 @@ _EXAMPLES = {"2": ".h10", "4": ".b3210"}
 
 def _fits(operand: Operand, spec: OperandSpec, allowed: bool, hint: str) -> Problems:
     if isinstance(operand, Reg) and operand.component and not allowed:
-        yield Problem(f"operand {spec.name} cannot select .{operand.component}", operand.span, hint)
+        yield OperandProblem(f"operand {spec.name} cannot select .{operand.component}", operand.span, hint)
 
 
 def _negated(operand: Operand, spec: OperandSpec) -> Problems:
     if isinstance(operand, Reg) and operand.negated:
-        yield Problem(f"operand {spec.name} cannot be negated", operand.span, "vmad without .po takes -a, -b or -c")
+        yield OperandProblem(f"operand {spec.name} cannot be negated", operand.span, "vmad without .po takes -a, -b or -c")
 
 
-def _scalar(signs: bool) -> Callable[[Operand, OperandSpec, Context], Problems]:
-    def check(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
+def _scalar(signs: bool) -> Callable[[Operand, OperandSpec, OperandContext], Problems]:
+    def check(operand: Operand, spec: OperandSpec, context: OperandContext) -> Problems:
         yield from BASIC["src"](operand, spec, context)
         component = operand.component if isinstance(operand, Reg) else ""
         yield from _fits(operand, spec, component in SELECTORS, "a byte .b0 to .b3, or a half .h0 or .h1")
@@ -37,26 +37,26 @@ def _scalar(signs: bool) -> Callable[[Operand, OperandSpec, Context], Problems]:
     return check
 
 
-def _merge(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
+def _merge(operand: Operand, spec: OperandSpec, context: OperandContext) -> Problems:
     yield from BASIC["dst"](operand, spec, context)
     yield from _negated(operand, spec)
     if isinstance(operand, Reg) and operand.component:
         yield from _fits(operand, spec, operand.component in SELECTORS, "a byte .b0 to .b3, or a half .h0 or .h1")
         if len(context.instruction.operands) < len(context.form.operands):
-            yield Problem(f"a result in .{operand.component} needs operand c for the other bits", operand.span)
+            yield OperandProblem(f"a result in .{operand.component} needs operand c for the other bits", operand.span)
 
 
-def _plain(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
-    """c of vmad: negated or not; a and b then not."""
+def _plain(operand: Operand, spec: OperandSpec, context: OperandContext) -> Problems:
+    """Problems of c of vmad, which may be negated unless a or b is."""
     yield from BASIC["src"](operand, spec, context)
     yield from _fits(operand, spec, False, "the whole register is read")
     a, b = (isinstance(o, Reg) and o.negated for o in context.instruction.operands[1:3])
     if isinstance(operand, Reg) and operand.negated and (a or b):
-        yield Problem("either the product or c can be negated", operand.span)
+        yield OperandProblem("either the product or c can be negated", operand.span)
 
 
-def _mask(n: str) -> Callable[[Operand, OperandSpec, Context], Problems]:
-    def check(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
+def _mask(n: str) -> Callable[[Operand, OperandSpec, OperandContext], Problems]:
+    def check(operand: Operand, spec: OperandSpec, context: OperandContext) -> Problems:
         yield from BASIC["dst"](operand, spec, context)
         yield from _negated(operand, spec)
         component = operand.component if isinstance(operand, Reg) else ""
@@ -65,8 +65,8 @@ def _mask(n: str) -> Callable[[Operand, OperandSpec, Context], Problems]:
     return check
 
 
-def _elements(n: str) -> Callable[[Operand, OperandSpec, Context], Problems]:
-    def check(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
+def _elements(n: str) -> Callable[[Operand, OperandSpec, OperandContext], Problems]:
+    def check(operand: Operand, spec: OperandSpec, context: OperandContext) -> Problems:
         yield from BASIC["reg"](operand, spec, context)
         yield from _negated(operand, spec)
         component = operand.component if isinstance(operand, Reg) else ""

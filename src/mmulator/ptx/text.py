@@ -1,4 +1,4 @@
-"""PTX text out of a file's bytes, or what the file is instead."""
+"""From a file's bytes to PTX text; a file of another kind gives an error that names the kind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MAGIC: tuple[tuple[bytes, str, str], ...] = (
 
 
 def foreign(data: bytes, name: str) -> tuple[str, str] | None:
-    """The kind of a file that is no PTX text, and what to do with it; None for PTX and for unknown text."""
+    """(kind, hint) of a file that is not PTX text, such as a cubin; None for PTX and for unknown text."""
     if data.startswith(_ELF):
         kind = int.from_bytes(data[16:18], "little"), int.from_bytes(data[18:20], "little")
         if kind[1] == _OF_CUDA:
@@ -48,7 +48,7 @@ def foreign(data: bytes, name: str) -> tuple[str, str] | None:
 
 
 def text_of(data: bytes, name: str) -> str:
-    """The text of a file, without a byte order mark. Raises MmulatorError, saying what it is, if it is not text."""
+    """The text of a file, without a byte order mark. Raises MmulatorError that names the kind of the file if it is not text."""
     found = foreign(data, name)
     if found is not None:
         raise MmulatorError(f"{name} is not PTX text: it is {found[0]}", hint=found[1])
@@ -56,18 +56,20 @@ def text_of(data: bytes, name: str) -> str:
 
 
 def check_text(path: str | Path) -> None:
-    """Raises MmulatorError for a file that is something else than PTX text, before anything else is asked of it."""
+    """Raise MmulatorError for a file that is not PTX text, before any other check of it."""
     if Path(path).is_file():  # a pipe is read once
         text_of(read_bytes(path), str(path))
 
 
 def without_mark(text: str) -> str:
-    """A text without the byte order mark that some editors put in front."""
+    """The text without the byte order mark that some editors write at its start."""
     return text.removeprefix("\ufeff")
 
 
 def read_source(ptx: str | Path, name: str | None = None) -> Source:
-    """A path or a text as a Source. Raises MmulatorError if it cannot be read, or is not text; OperandError for neither."""
+    """A path or a text as a Source. Raises MmulatorError if the file cannot be read or is not text, and OperandError for any
+    other value.
+    """
     if isinstance(ptx, str) and ("\n" in ptx or ".version" in ptx):
         return Source(name or "<ptx>", without_mark(ptx))
     if isinstance(ptx, bytes | bytearray | memoryview):
@@ -80,7 +82,7 @@ def read_source(ptx: str | Path, name: str | None = None) -> Source:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """What is in a file that may be PTX. Raises MmulatorError if it cannot be read, or is longer than any module."""
+    """The content of a file that may be PTX. Raises MmulatorError if it cannot be read, or is longer than any module can be."""
     try:
         with Path(path).open("rb") as file:
             data = file.read(MAX_FILE + 1)

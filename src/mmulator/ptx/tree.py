@@ -1,6 +1,6 @@
-"""The tree of a PTX module: what the parser builds, the verifier checks and the machine executes.
+"""The tree of a PTX module: the parser builds it, the verifier checks it, and the compiler translates it.
 
-Plain frozen data. Every node knows its `span`, the characters it was read from.
+All nodes are frozen data, and each has a `span`: the characters from which it was read.
 State Spaces, Types, and Variables; Instruction Operands (PTX ISA 9.1).
 """
 
@@ -29,9 +29,12 @@ from mmulator.source import Source, Span
 
 @dataclass(frozen=True, slots=True)
 class Reg:
-    """A declared register. name: unique in the function. type: its declared type, such as `b32`, `pred`.
+    """A declared register.
 
-    component: selector of a video instruction (`b0`, `h1`, `b3210`), else empty. negated: `-r`, of vmad.
+    name: unique in the function.
+    type: declared type, such as `b32`, `pred`.
+    component: selector of a video instruction (`b0`, `h1`, `b3210`), or "".
+    negated: whether it is `-r`, as vmad allows.
     """
 
     name: str
@@ -43,8 +46,10 @@ class Reg:
 
 @dataclass(frozen=True, slots=True)
 class Immediate:
-    """A constant. literal `int`: value is a signed or unsigned integer as written (-1, 0xffffffff);
-    `f32` (0f...) or `f64` (0d..., 1.5): value holds the bits of that format. `bits` resolves it for an operand.
+    """A constant; `bits` converts it to the type of an operand.
+
+    value: for literal `int` the signed or unsigned integer as written (-1, 0xffffffff); otherwise the bits of the format.
+    literal: `int`, `f32` (0f...) or `f64` (0d..., 1.5).
     """
 
     value: int
@@ -89,8 +94,10 @@ def f64_to_f32_bits(bits: int) -> int:
 class Symbol:
     """A name that is not a register: a variable, parameter, function, prototype or branch-target list.
 
-    space: where it lives; `func` for functions, `prototype` for .callprototype, .calltargets and .branchtargets labels,
-    empty if it is not declared. offset: bytes added to its address.
+    name: the name.
+    offset: bytes added to its address.
+    space: state space; `func` for functions, `prototype` for labels of .callprototype, .calltargets and .branchtargets, "" for
+        an undeclared name.
     """
 
     name: str
@@ -117,14 +124,14 @@ class SpecialRegister:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """`_`: the result is not wanted."""
+    """The operand `_`, for a result that is discarded."""
 
     span: Span
 
 
 @dataclass(frozen=True, slots=True)
 class NegatedPredicate:
-    """`!p` as a source operand."""
+    """The source operand `!p`."""
 
     register: Reg
     span: Span
@@ -132,7 +139,7 @@ class NegatedPredicate:
 
 @dataclass(frozen=True, slots=True)
 class PredicatePair:
-    """`p|q` as a destination. p, q: the first and the second result."""
+    """The destination `p|q`. p: the first result. q: the second result."""
 
     p: Reg | Sink
     q: Reg | Sink
@@ -141,7 +148,7 @@ class PredicatePair:
 
 @dataclass(frozen=True, slots=True)
 class VectorOperand:
-    """`{a, b, ...}`."""
+    """The operand `{a, b, ...}`."""
 
     elements: tuple[Operand, ...]
     span: Span
@@ -149,9 +156,9 @@ class VectorOperand:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`[base + offset]`. offset: bytes.
+    """The operand `[base + offset]`. offset: bytes.
 
-    extra: what follows a comma inside the brackets: tensor coordinates, a sampler.
+    extra: operands after a comma inside the brackets: tensor coordinates, or a sampler.
     """
 
     base: Reg | Symbol | Immediate
@@ -161,13 +168,13 @@ class Address:
 
     @property
     def coordinates(self) -> tuple[Operand, ...]:
-        """c0, c1, ... of `[map, {c0, c1, ...}]`, the fastest dimension first; none of another address."""
+        """c0, c1, ... of `[map, {c0, c1, ...}]`, fastest dimension first; empty for any other address."""
         return self.extra[0].elements if self.extra and isinstance(self.extra[0], VectorOperand) else ()
 
 
 @dataclass(frozen=True, slots=True)
-class Arguments:
-    """`(a, b, ...)` of a call: its results, or its arguments."""
+class ArgumentList:
+    """`(a, b, ...)` of a call: its results or its arguments."""
 
     elements: tuple[Operand, ...]
     span: Span
@@ -184,7 +191,7 @@ Operand: TypeAlias = (
     | PredicatePair
     | VectorOperand
     | Address
-    | Arguments
+    | ArgumentList
 )
 
 
@@ -193,7 +200,7 @@ Operand: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """name: unique in the function."""
+    """A label in a function's body. name: unique in the function."""
 
     name: str
     span: Span
@@ -201,13 +208,17 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """opcode: first word, `ld`. modifiers: the rest, without dots, `("global", "v4", "b32")`.
+    """One instruction of a function.
 
-    found: its form by the instruction tables, or why it has none: said once, when it is read.
+    opcode: first word, `ld`.
+    modifiers: the other words without dots, `("global", "v4", "b32")`.
+    found: the form in the instruction tables, or the reason why there is none; looked up once, when the text is read.
     operands: as written. A call has (Arguments results, callee, Arguments arguments[, prototype]).
-    guard: (predicate register, negated) or None. mnemonic_span: the opcode with its modifiers.
-    made_from: the instruction as written, of which a rewrite (program/as_ptxas) made this one; None of one that is written.
-    accessed: what program/uses.py found out, once.
+    guard: (predicate register, negated), or None.
+    mnemonic_span: place of the opcode with its modifiers.
+    made_from: the instruction in the text that a rewrite (program/as_ptxas) replaced by this one; None for an instruction of
+        the text.
+    accessed: a cache of program/uses.py.
     """
 
     opcode: str
@@ -222,24 +233,24 @@ class Instruction:
 
     @property
     def form(self) -> Form:
-        """The form; every instruction of a verified module has one. Raises InvalidInstructionError for one that has none."""
+        """The form; every instruction of a verified module has one. Raises InvalidInstructionError if there is none."""
         if isinstance(self.found, Form):
             return self.found
         raise self.found.error(self.mnemonic_span)
 
     @property
     def effects(self) -> Effects:
-        """What its row says that it does besides computing."""
+        """The effects that its row in isa/ declares, besides computing."""
         return self.found.effects if isinstance(self.found, Form) else LANEWISE
 
     @property
     def original(self) -> Instruction:
-        """The instruction as written: what faults and reports name."""
+        """The instruction in the text, which faults and reports name."""
         return self if self.made_from is None else self.made_from
 
     @property
     def mnemonic(self) -> str:
-        """Opcode and modifiers with dots, `ld.global.v4.b32`."""
+        """Opcode and modifiers joined by dots: `ld.global.v4.b32`."""
         return ".".join((self.opcode, *self.modifiers))
 
 
@@ -251,7 +262,7 @@ Statement: TypeAlias = Label | Instruction
 
 @dataclass(frozen=True, slots=True)
 class Prototype:
-    """.callprototype: what an indirect call passes and returns."""
+    """A .callprototype: parameters and results of an indirect call."""
 
     name: str
     params: tuple[Parameter, ...]
@@ -261,7 +272,7 @@ class Prototype:
 
 @dataclass(frozen=True, slots=True)
 class TargetList:
-    """.branchtargets (labels) or .calltargets (functions)."""
+    """A list of .branchtargets (labels) or .calltargets (functions)."""
 
     name: str
     targets: tuple[LabelRef | Symbol, ...]
@@ -272,11 +283,13 @@ class TargetList:
 class Function:
     """An .entry (kernel) or .func.
 
-    registers: name -> declared type. variables: .local, .shared, .param, .const and .global declared inside.
-    Registers, variables and labels of an inner `{ }` carry a unique name, `name@1`; names at the top are as written.
-    directives: performance-tuning and other directives, without dot -> arguments: `maxntid` -> (128, 1, 1),
-    `noreturn` -> ().
-    body: statements in order. is_defined: False for a prototype.
+    registers: name -> declared type.
+    body: statements in order.
+    variables: .local, .shared, .param, .const and .global variables that are declared inside.
+    directives: directives without dot -> arguments: `maxntid` -> (128, 1, 1), `noreturn` -> ().
+    is_defined: False for a prototype.
+
+    Registers, variables and labels of an inner `{ }` have a unique name, `name@1`; names of the outermost scope are as written.
     """
 
     name: str
@@ -302,20 +315,22 @@ class Function:
         return {v.name: v for v in reversed(self.variables)}
 
     def variable(self, name: str) -> Variable | None:
-        """The variable of that (unique) name that is declared in the function, or None."""
+        """The variable with this (unique) name that the function declares, or None."""
         return self._variables.get(name)
 
     @cached_property
     def labels(self) -> dict[str, int]:
-        """Label name -> index in `body`."""
+        """Name of each label -> its index in `body`."""
         return {s.name: i for i, s in enumerate(self.body) if isinstance(s, Label)}
 
 
 @dataclass(frozen=True)
-class Module:
-    """A PTX module. version: (major, minor) of .version. options: of .target beside the architecture (`debug`).
+class ParsedModule:
+    """A PTX module.
 
-    aliases: alias name -> function name.
+    version: (major, minor) of .version.
+    options: words of .target besides the architecture (`debug`).
+    aliases: alias -> name of the function.
     """
 
     version: tuple[int, int]
@@ -333,16 +348,16 @@ class Module:
         return tuple(f for f in self.functions if f.is_entry and f.is_defined)
 
     def function(self, name: str) -> Function | None:
-        """The function or kernel of that name (its definition, if there is one), or None."""
+        """The function or kernel with this name (its definition, if there is one), or None."""
         return self._functions.get(self.aliases.get(name, name))
 
     def variable(self, name: str) -> Variable | None:
-        """The module-level variable of that name, or None."""
+        """The module-level variable with this name, or None."""
         return self._variables.get(name)
 
     @cached_property
     def _functions(self) -> dict[str, Function]:
-        """The first of each name; of those that are defined, if there are any."""
+        """Functions by name; of several with one name the first definition, or else the first prototype."""
         last = [f for f in self.functions if not f.is_defined], [f for f in self.functions if f.is_defined]
         return {f.name: f for some in last for f in reversed(some)}
 
@@ -353,10 +368,10 @@ class Module:
 
 
 def flatten(operands: Iterable[Operand]) -> Iterator[Operand]:
-    """Operands with vectors, arguments, pairs and addresses taken apart."""
+    """Operands, with vectors, arguments, pairs and addresses replaced by their parts."""
     for o in operands:
         match o:
-            case VectorOperand(elements=elements) | Arguments(elements=elements):
+            case VectorOperand(elements=elements) | ArgumentList(elements=elements):
                 yield from flatten(elements)
             case PredicatePair(p=p, q=q):
                 yield from (p, q)

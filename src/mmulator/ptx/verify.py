@@ -1,10 +1,10 @@
-"""Verifies a module: every instruction exists, for this .target and .version, and its operands fit.
+"""Verification of a module: every instruction must exist for this .target and .version, and its operands must fit.
 
-Malformed text is the parser's business; here everything can be read, and as much as possible is checked before the
-first error is raised. Verdicts follow ptxas where the specification says less than it does; known differences, where
-ptxas takes more: a modifier written twice (`sin.approx.approx.f32`), a `.f16x2` register as an integer or a predicate,
-a few orders of modifiers that no compiler writes, cvta.u32 in modules whose addresses have 64 bits, cvt.satfinite.f16.f32
-on sm_75 and cvt.ftz.bf16.f32 on sm_80, and the unsigned comparisons (.lo, .hs) of vset.
+The parser has already rejected text that cannot be read; here as much as possible is checked before the first error is raised.
+Verdicts follow ptxas where the specification is silent. Known differences, where ptxas accepts more: a modifier written twice
+(`sin.approx.approx.f32`), a `.f16x2` register as an integer or a predicate, a few orders of modifiers that no compiler writes,
+cvta.u32 in modules whose addresses have 64 bits, cvt.satfinite.f16.f32 on sm_75 and cvt.ftz.bf16.f32 on sm_80, and the unsigned
+comparisons (.lo, .hs) of vset.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from mmulator.isa.match import unavailable
 from mmulator.isa.targets import TARGETS
 from mmulator.ptx.check import check_operands
 from mmulator.ptx.directives import check_directives
-from mmulator.ptx.operands import Context, Problem
+from mmulator.ptx.operands import OperandContext, OperandProblem
 from mmulator.ptx.resources import parameter_offsets
 from mmulator.ptx.selectors import VIDEO
-from mmulator.ptx.tree import Function, Immediate, Instruction, Module, Reg, flatten
+from mmulator.ptx.tree import Function, Immediate, Instruction, ParsedModule, Reg, flatten
 from mmulator.source import Span
 
 MAX_ERRORS = 100
 
 
-def verify(module: Module) -> tuple[InvalidInstructionError, ...]:
-    """All that is wrong with a module, in the order of the text; at most MAX_ERRORS."""
+def verify(module: ParsedModule) -> tuple[InvalidInstructionError, ...]:
+    """Errors of a module, in the order of the text; at most MAX_ERRORS."""
     found: list[InvalidInstructionError] = []
     for error in _errors(module):
         found.append(error)
@@ -37,14 +37,14 @@ def verify(module: Module) -> tuple[InvalidInstructionError, ...]:
     return tuple(found)
 
 
-def _errors(module: Module) -> Iterator[InvalidInstructionError]:
+def _errors(module: ParsedModule) -> Iterator[InvalidInstructionError]:
     yield from _module(module)
     yield from _initialisers(module)
     for function in module.functions:
         yield from _function(module, function)
 
 
-def _module(module: Module) -> Iterator[InvalidInstructionError]:
+def _module(module: ParsedModule) -> Iterator[InvalidInstructionError]:
     needed = TARGETS[module.target]
     if module.version < needed:
         source = module.source
@@ -56,9 +56,9 @@ def _module(module: Module) -> Iterator[InvalidInstructionError]:
         )  # fmt: skip
 
 
-def _initialisers(module: Module) -> Iterator[InvalidInstructionError]:
-    """Whose addresses variables hold."""
-    owners: tuple[Module | Function, ...] = (module, *module.functions)
+def _initialisers(module: ParsedModule) -> Iterator[InvalidInstructionError]:
+    """Errors of the addresses in initialisers of variables."""
+    owners: tuple[ParsedModule | Function, ...] = (module, *module.functions)
     for owner in owners:
         for variable in owner.variables:
             for reference in variable.symbols:
@@ -69,8 +69,8 @@ def _initialisers(module: Module) -> Iterator[InvalidInstructionError]:
                     )
 
 
-def _parameters(module: Module, function: Function) -> Iterator[InvalidInstructionError]:
-    """The size of a kernel's parameter space."""
+def _parameters(module: ParsedModule, function: Function) -> Iterator[InvalidInstructionError]:
+    """The error of a kernel whose parameter space is too large."""
     if not function.is_entry or not function.params:
         return
     large = module.version >= (8, 1) and module.target.number >= 70
@@ -88,7 +88,7 @@ def _version(version: tuple[int, int]) -> str:
     return f"{version[0]}.{version[1]}"
 
 
-def _function(module: Module, function: Function) -> Iterator[InvalidInstructionError]:
+def _function(module: ParsedModule, function: Function) -> Iterator[InvalidInstructionError]:
     yield from _parameters(module, function)
     yield from check_directives(module, function)
     for instruction in function.instructions:
@@ -103,9 +103,9 @@ def _function(module: Module, function: Function) -> Iterator[InvalidInstruction
 
 
 def check_instruction(
-    module: Module, function: Function, instruction: Instruction
+    module: ParsedModule, function: Function, instruction: Instruction
 ) -> Iterator[InvalidInstructionError]:
-    """What is wrong with one instruction: its name, its target and version, or else its operands."""
+    """Errors of one instruction: its name, its target and version, or otherwise its operands."""
     form = instruction.found
     if isinstance(form, Form):
         wrong = unavailable(form, instruction.modifiers, module.target, module.version)
@@ -114,13 +114,15 @@ def check_instruction(
     if wrong is not None:
         yield wrong.error(instruction.mnemonic_span)
     elif isinstance(form, Form) and not form.open:
-        for problem in (*check_operands(Context(module, function, instruction, form)), *_selected(instruction, form)):
+        for problem in (*check_operands(OperandContext(module, function, instruction, form)), *_selected(instruction, form)):
             yield InvalidInstructionError(problem.message, span=problem.span, rule=str(form.section), hint=problem.hint)
 
 
-def _selected(instruction: Instruction, form: Form) -> list[Problem]:
-    """Selectors and signs of registers that no operand takes; where one may stand, its check says which."""
-    problems: list[Problem] = []
+def _selected(instruction: Instruction, form: Form) -> list[OperandProblem]:
+    """Problems of selectors and signs at registers where no operand accepts them. Where an operand accepts some, its own check
+    reports.
+    """
+    problems: list[OperandProblem] = []
     for n, operand in enumerate(instruction.operands):
         if isinstance(operand, Immediate) or (isinstance(operand, Reg) and not operand.component and not operand.negated):
             continue  # nearly all of them
@@ -129,5 +131,5 @@ def _selected(instruction: Instruction, form: Form) -> list[Problem]:
         for part in flatten((operand,)):
             if isinstance(part, Reg) and (part.component or part.negated):
                 what = f"selects .{part.component} of a register" if part.component else "negates a register"
-                problems.append(Problem(f"{instruction.opcode} cannot take an operand that {what}", part.span))
+                problems.append(OperandProblem(f"{instruction.opcode} cannot take an operand that {what}", part.span))
     return problems

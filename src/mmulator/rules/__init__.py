@@ -1,6 +1,8 @@
-"""The rules that programs must obey and nothing else checks, a file a topic: what `sanitize=` finds and `mmulator explain` says.
+"""The rules that programs must obey and that nothing else checks: a file for each topic. `sanitize=` reports breaches of them,
+and `mmulator explain` prints their texts.
 
-Data alone: who finds a breach is in sanitizer/ (while a kernel runs) and program/static/ (in its text).
+These files hold data only. Code that finds breaches is in sanitizer/ (while a kernel runs) and in program/static/ (in its
+text).
 """
 
 from __future__ import annotations

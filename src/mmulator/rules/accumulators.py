@@ -1,4 +1,4 @@
-"""Registers of wgmma in flight. Numbers from 100 on."""
+"""Rules for registers that a wgmma in flight still uses. Their numbers begin at 100."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Some of the rules, as people name them: `races,wgmma-*,-wgmma-unwaited`."""
+"""A choice of rules from a text as users write it: `races,wgmma-*,-wgmma-unwaited`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ NOTES = frozenset(name for name, rule in RULES.items() if rule.severity is Sever
 
 
 def chosen(text: str, strict: bool = False) -> frozenset[str]:
-    """Names of the rules that a text means: words with commas, each a rule, a topic (a file of rules/) or a pattern with `*`; one
-    that begins with `-` takes away. Where nothing is taken before, all are there to be taken away from; "" is all. Rules of
-    severity note are among all, and in a topic, only if that is `strict`.
+    """Names of the rules that a text selects.
 
-    Raises ValueError for a word that means no rule.
+    text: words separated by commas. A word is a rule, a topic (a file of rules/) or a pattern with `*`; a leading `-` removes
+        rules. A text that begins with a removal starts from all rules; an empty text selects all.
+    strict: whether "all rules" and topics include the rules of severity note.
+
+    Raises ValueError for a word that matches no rule.
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
     quiet = frozenset() if strict else NOTES
@@ -28,7 +30,9 @@ def chosen(text: str, strict: bool = False) -> frozenset[str]:
 
 
 def meant(word: str) -> frozenset[str]:
-    """Of one word, which may have a `*`. Raises ValueError for none."""
+    """Names of the rules that one word selects; the word is a topic, a rule or a pattern with `*`. Raises ValueError if no rule
+    matches.
+    """
     if word in TOPICS:
         return frozenset(rule.name for rule in TOPICS[word])
     found = frozenset(name for name in RULES if fnmatchcase(name, word))
@@ -40,7 +44,9 @@ def meant(word: str) -> frozenset[str]:
 
 
 def like(word: str, count: int = 3) -> list[str]:
-    """Rules and topics with such a name: those that are spelt like it, and rules that have all its words."""
+    """Names of at most `count` rules and topics that resemble a word: similar spelling first, then rules that contain all its
+    parts.
+    """
     from difflib import get_close_matches
 
     word = word.strip().lower().replace("_", "-").replace(" ", "-")

@@ -1,4 +1,4 @@
-"""An example of each rule, right and wrong: kernels of the sanitizer's tests and the lines that break them."""
+"""Examples of the rules, right and wrong: lines from kernels of the sanitizer's tests, and the edits that break them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _FILE = Path(__file__).with_name("examples.json")  # made by tools/pages/rules.p
 
 @dataclass(frozen=True)
 class Example:
-    """Lines of PTX, as they are right, and as they break the rule; `...` stands for lines left out."""
+    """Lines of PTX that obey a rule and lines that break it; `...` stands for omitted lines."""
 
     right: tuple[str, ...]
     wrong: tuple[str, ...]
 
 
 def example(rule: str) -> Example | None:
-    """Of a rule; None if there is none yet."""
+    """The example of a rule, by the rule's name; None if there is no example yet."""
     found = json.loads(_FILE.read_text()).get(rule)
     return Example(tuple(found["right"]), tuple(found["wrong"])) if found else None

@@ -1,4 +1,4 @@
-"""Who must execute an instruction together. Numbers from 600 on."""
+"""Rules about threads that must execute an instruction together. Their numbers begin at 600."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""mbarriers and clusters. Numbers from 400 on."""
+"""Rules about mbarriers and about the blocks of a cluster. Their numbers begin at 400."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operands that must be alike, or have one of few values. Numbers from 500 on."""
+"""Rules about operands that must be equal in several threads, or must have one of a few values. Their numbers begin at 500."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the generic and the asynchronous proxy must tell each other. Numbers from 200 on."""
+"""Rules about fences between the generic and the asynchronous proxy. Their numbers begin at 200."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Accesses to memory that nothing orders. Numbers from 300 on."""
+"""Rules about accesses to memory without an order between them. Their numbers begin at 300."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rule is: a sentence of the specification that a program can break without anybody noticing."""
+"""The type of a rule: a requirement of the specification that a program can break without any visible error."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """error: the behaviour is undefined, or the result depends on luck. warning: it works, and probably is not meant. note: by
-    the letter it is wrong, and compilers that everybody uses do it: told only to who asks for it."""
+    """How serious a breach is.
+
+    error: the behaviour is undefined, or the result depends on timing.
+    warning: the program works, but probably does not do what its author intended.
+    note: the specification forbids it, but common compilers generate it; reported only on request (`strict`).
+    """
 
     ERROR = "error"
     WARNING = "warning"
@@ -17,11 +21,17 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule. number: in native code's findings; each topic has a hundred. name: for users, in suppressions too: never changed.
-    family: rules of one name here say the same of other threads: at one pair of lines their findings are told as one.
+    """A rule, with the texts that users see.
 
-    title: what is wrong, in a few words. section: title and version of what says so, `PTX ISA 9.1, Async proxy`. text: what must
-    hold and what happens else, in a few sentences. hint: what to do. static: `mmulator check` finds some of it without a run.
+    number: identifies the rule in findings of native code; each topic has a hundred numbers.
+    name: identifies the rule for users, in suppressions too; names never change.
+    severity: how serious a breach is.
+    title: what is wrong, in a few words.
+    section: title of the section that states the rule, and its document and version: `PTX ISA 9.1, Async proxy`.
+    text: what must hold, and what happens otherwise, in a few sentences.
+    hint: how to repair the program.
+    static: whether `mmulator check` finds some breaches without a run.
+    family: rules of one family state the same for different threads; their findings at one pair of lines become one finding.
     """
 
     number: int
@@ -36,5 +46,5 @@ class Rule:
 
     @property
     def kind(self) -> str:
-        """Its family, or its name."""
+        """The rule's family, or its name if it has no family."""
         return self.family or self.name

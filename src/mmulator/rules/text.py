@@ -1,4 +1,4 @@
-"""What only a module's text is asked for (program/static/). Numbers from 900 on."""
+"""Rules that are checked only in a module's text (program/static/). Their numbers begin at 900."""
 
 from __future__ import annotations
 

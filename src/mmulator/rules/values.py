@@ -1,4 +1,4 @@
-"""Registers and bytes that nobody has written. Numbers from 700 on."""
+"""Rules about the use of registers and bytes that have not been written. Their numbers begin at 700."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads that wait for ever. Numbers from 800 on."""
+"""Rules about threads that wait for ever. Their numbers begin at 800."""
 
 from __future__ import annotations
 

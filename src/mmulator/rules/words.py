@@ -1,7 +1,7 @@
-"""Words of hints in the language of a program: a hint names what can be written there, PTX only where PTX is written.
+"""Hints in the words of the language in which a program is written: `__syncthreads()` for CUDA C++, `bar.sync` for PTX.
 
-A rule's hint is written once, with PTX's names. Each language has the names of its own for parts of such sentences; what it has
-no name for stays, since there it is written in inline assembly.
+A rule's hint is written once, with the names of PTX. A table for each language replaces parts of the hint. Parts without a
+replacement stay, because such a program can use them only through inline assembly.
 """
 
 from __future__ import annotations
@@ -73,15 +73,19 @@ _NVVM = "NVIDIA NVVM Compiler"  # Numba's; Triton has LLVM's own
 
 
 def language(file: str, ptx: str) -> str:
-    """The language of a line of a program: "triton", "numba", "cuda", or "" for others, which get PTX's names. file: as .loc
-    names it. ptx: the beginning of the text."""
+    """The language of a line of a program: "triton", "numba", "cuda", or "" for other languages, which get the names of PTX.
+
+    file: name of the source file, as .loc gives it. ptx: the beginning of the PTX text.
+    """
     ending = file[file.rfind(".") :].lower() if "." in file else ""
     found = _ENDINGS.get(ending, "cuda")
     return "numba" if found == "triton" and _NVVM in ptx else found
 
 
 def in_words(text: str, language: str, lines: str = "") -> str:
-    """A hint as the language has it. lines: `between a.py:7 and :9`, where two are known."""
+    """A hint in the words of a language. lines: `between a.py:7 and :9` if both lines are known, to replace "between
+    the two".
+    """
     terms = TERMS.get(language, {})
     if terms:
         names = re.compile("|".join(re.escape(term) for term in sorted(terms, key=len, reverse=True)))
@@ -92,7 +96,7 @@ def in_words(text: str, language: str, lines: str = "") -> str:
 
 
 def between(here: tuple[str, int], there: tuple[str, int]) -> str:
-    """`between a.py:7 and :9`, of files and lines."""
+    """The text `between a.py:7 and :9` for two places, each a file and a line."""
     (file, line), (other, last) = sorted((here, there))
     if (file, line) == (other, last):
         return f"between the two accesses of {file}:{line}"

@@ -1,4 +1,4 @@
-"""Writing down what is found: once for each rule, instruction and conflict, and how often."""
+"""The table of findings: an entry for each rule, instruction and conflict, with a count."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _SPREAD = 0x9E3779B97F4A7C15
 
 
 def of_cluster(cluster: Any) -> Any:
-    """Macro: what the sanitizer knows of a cluster."""
+    """Macro: the sanitizer's state of a cluster."""
     return cast_ptr(SanitizedCluster, cluster.field("sanitizer"))
 
 
 def of_launch(cluster: Any) -> Any:
-    """Macro: what the sanitizer knows of a launch."""
+    """Macro: the sanitizer's state of a launch."""
     return cast_ptr(SanitizedLaunch, cluster.field("launch").field("sanitizer"))
 
 
 @native
 def generic_of(cluster: ptr_to(Cluster), host: u64) -> u64:
-    """The generic address of a place in the shared memory of a CTA of the cluster; 0 if it is in none."""
+    """The generic address of a host address in the shared memory of a CTA of the cluster; 0 if it is in none."""
     for rank in range(cluster.cta_count):
         offset = host - u64(shared_of(cluster, rank))
         if offset < u64(cluster.launch.shared_bytes):
@@ -37,13 +37,13 @@ def generic_of(cluster: ptr_to(Cluster), host: u64) -> u64:
 
 @native(inline=True)
 def host_of(cluster: ptr_to(Cluster), at: u64) -> u64:
-    """The reverse."""
+    """The host address of a generic address in the cluster's shared memory."""
     return u64(shared_of(cluster, u32((at & OFFSET_MASK) >> RANK_SHIFT))) + (at & WITHIN) - SHARED_BASE
 
 
 @native
 def find_entry(cluster: ptr_to(Cluster), rule: u32, site: u32, other_site: u32) -> ptr_to(Found):
-    """The entry of a finding, known or new (count 0); null if there is no room."""
+    """The entry of a finding, known or new (count 0); null if the table is full."""
     log = cluster.log
     table = cast_ptr(Found, log.entries)
     key = (u64(rule) << 44) ^ (u64(site) << 22) ^ u64(other_site)
@@ -69,8 +69,14 @@ def find_against(
     w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, at: u64, bytes: u32, other_site: u32, other_cta: u32, other_warp: u32,
     other_lanes: u32,
 ) -> ptr_to(Found):
-    """A rule is broken by lanes of a warp at an instruction, against another's (other_site: its site + 1). The first time all of
-    it is kept. The entry, for `words` while its count is 1; or null."""
+    """Report that lanes break a rule in conflict with another instruction. The first occurrence is kept. Returns the entry,
+    whose `words` may be set while its count is 1, or null.
+
+    w, site, lanes: the warp, instruction and lanes.
+    rule: number of the rule.
+    at, bytes: the place in memory.
+    other_site, other_cta, other_warp, other_lanes: the conflict; other_site is its site + 1.
+    """
     cluster = w.cta.cluster
     entry = find_entry(cluster, rule, site, other_site)
     if u64(entry) == 0:
@@ -92,5 +98,5 @@ def find_against(
 
 @native
 def find(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, at: u64, bytes: u32) -> ptr_to(Found):
-    """The entry of a finding about one access."""
+    """The entry of a finding about a single access."""
     return find_against(w, rule, site, lanes, at, bytes, 0, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""The sanitizer as an instrument: for each hook the functions of all topics that listen there, one after the other."""
+"""The sanitizer as an instrument: each hook calls the functions of all topics that use it, one after another."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from mmulator.sanitizer.checks import (
 from mmulator.sanitizer.order import orders
 from mmulator.sanitizer.shadow import races
 
-# Topics in the order in which they hear of an event: hooks, by their names, to functions. Who knew what comes first where an
-# access is judged by it.
+# Topics in the order in which they are told about an event: hooks, by name, to functions. Happens-before is updated first,
+# because accesses are checked against it.
 TOPICS: tuple[Mapping[str, Native], ...] = tuple(
     topic.HOOKS
     for topic in (
@@ -51,7 +51,7 @@ TOPICS: tuple[Mapping[str, Native], ...] = tuple(
 
 
 class Chain(Native):
-    """A function with the parameters of a hook that calls others with them."""
+    """A function with the parameters of a hook that calls several functions with them."""
 
     def __init__(self, hook: Hook, functions: list[Native]) -> None:
         self.function, self.name, self.functions = functions[0].function, f"sanitize_{hook.name}", functions

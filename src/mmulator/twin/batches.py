@@ -1,7 +1,8 @@
 # mypy: disable-error-code="valid-type, arg-type, attr-defined, index, call-overload, operator"
-"""Batches of products whose registers lie lane after lane, as `execute` has them: each operand becomes lines of a matrix.
+"""Batches of products whose registers lie lane after lane, as in `execute`: each operand becomes lines of a matrix.
 
-Where all products have the same A, or the same B, that one is packed once, and several products are one that is as wide.
+If all products have the same A, or the same B, this operand is packed once, and several products are computed as one wide
+product.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ BatchTable = Struct("BatchTable", [
     ("together", i64), ("sides", i64),  # products that are one; and how many A they have
     ("a_bytes", i64), ("b_bytes", i64), ("c_bytes", i64), ("d_bytes", i64),  # of a line of one fragment; of an element
     ("packed_a", u64), ("packed_b", u64), ("result", u64),  # offsets into the scratch memory; raw matrices at 0
-    ("core", u64),  # of a fused dot product: `dot` for whoever has set the rounding mode toward zero
+    ("core", u64),  # of a fused dot product: `dot` for callers that have set the rounding mode toward zero
 ])  # fmt: skip
 OPERANDS = 4  # a, b, c, d
 _Operands = ctypes.c_uint64 * (2 * OPERANDS)
@@ -51,15 +52,20 @@ _Operands = ctypes.c_uint64 * (2 * OPERANDS)
 
 @native
 def ahead(at: ptr, size: i64) -> None:
-    """Fetch what comes next while something else is computed."""
+    """Prefetch the next operands while something else is computed."""
     for i in range(i64(0), size, 64):
         prefetch(at + i)
 
 
 @native
 def batch(table: ptr_to(BatchTable), scratch: ptr, operands: ptr_to(u64), first: i64, count: i64) -> None:
-    """Products number first, first + 1, ... of a table. operands: addresses of the registers of the first product's OPERANDS;
-    then bytes from those of one product to those of the next."""
+    """Compute `count` products of a table from number `first` on.
+
+    table: their table.
+    scratch: memory for intermediate results.
+    operands: addresses of the registers of the first product's OPERANDS, then distances in bytes to those of the next.
+    first, count: the products.
+    """
     m = table.m
     n = table.n
     k = table.k
@@ -84,7 +90,7 @@ def batch(table: ptr_to(BatchTable), scratch: ptr, operands: ptr_to(u64), first:
     for t in range(first, last, table.together):
         here = minimum(last - t, table.together)
         there = here
-        if table.sides > 1:  # the last product stands for those that are not there
+        if table.sides > 1:  # the last product is used in place of missing ones
             there = table.together
         width = there * n
         if t == first or a_step != 0:
@@ -116,7 +122,9 @@ def batch(table: ptr_to(BatchTable), scratch: ptr, operands: ptr_to(u64), first:
 
 @dataclass(eq=False)
 class Batch:
-    """Products of a form: `where` its table lies. order: its operands as the product takes them. scratch: bytes that it needs."""
+    """A batch of products of one form. where: address of its table. order: operands in the order of the product. scratch: bytes
+    of scratch memory.
+    """
 
     twin: Twin
     table: Array
@@ -127,7 +135,9 @@ class Batch:
 
 @lru_cache(maxsize=1024)
 def batch_of(form: Form, device: str, shared: str, many: bool) -> Batch:
-    """shared: the operand, `a` or `b`, that all products have; or neither. many: whether there are some more than a few."""
+    """The batch of a form. shared: "a" or "b" if all products have this operand in common, or "". many: whether there are more
+    than a few products.
+    """
     high = 1 << 10
     swap = swaps(form, high if shared == "b" else 1, high if shared == "a" else 1)
     key = key_of(form, swap)
@@ -174,7 +184,12 @@ def batch_of(form: Form, device: str, shared: str, many: bool) -> Batch:
 
 
 def run(form: Form, device: str, a: Array, b: Array, c: Array, leading: tuple[int, ...]) -> Array:
-    """D [*leading, lanes, registers] of dense products whose registers [..., lanes, registers] broadcast to `leading`."""
+    """D [*leading, lanes, registers] of dense products.
+
+    form, device: the instruction and the device.
+    a, b, c: registers [..., lanes, registers], which broadcast to `leading`.
+    leading: leading dimensions of the result.
+    """
     d = fragment(form, "d")
     out = np.empty((*leading, d.lanes, d.registers), f"<u{d.register_bits // 8}")
     count = math.prod(leading)
@@ -195,7 +210,7 @@ def run(form: Form, device: str, a: Array, b: Array, c: Array, leading: tuple[in
 
 
 def _fitted(array: Array, leading: tuple[int, ...], count: int) -> tuple[Array, int]:
-    """Contiguous, and the distance in bytes of one product's registers to the next; 0 if all have the same."""
+    """(contiguous array, distance in bytes from one product's registers to the next, 0 if all products share them)."""
     own = array.shape[-2:]
     if math.prod(array.shape[:-2]) == 1:
         return np.ascontiguousarray(array), 0

@@ -1,12 +1,13 @@
-"""Fused products of their own A and their own B beside each other: as many as fill the 64 columns of a row, 16 or more each.
+"""Fused products with separate A and B, computed side by side: as many as fill the 64 columns of a row, 16 columns or more
+each.
 
-Where plan.py has one A for all columns, here 16 columns have a row of A of their own. Exponents are looked at as there: the codes
-of the rows of A that stand beside each other are the four bytes of a word. A product of two elements is exact in f32 (22 bits at
-most); times 2**(F - emax) and made an integer it is trunc(p/q), so nothing has to be counted, and packing is little work, which
-is what matters where a packed operand is used once.
+In plan.py one A serves all columns; here every 16 columns have a row of their own A. Exponents are treated in the same way: the
+codes of adjacent rows of A are the four bytes of a word. A product of two elements is exact in f32 (22 bits at most); times
+2**(F - emax), converted to an integer, it is trunc(p/q). So nothing has to be counted, and packing is cheap, which matters if a
+packed operand is used once.
 
     A, row after row, of each chunk:    values [sides][L] f32 | exponent codes [L] | header
-B is as there, without its last-bit codes. Codes that are relative are so to the largest exponent of a row of all A, and of all B.
+B is as in plan.py, without its last-bit codes. Relative codes refer to the largest exponent of a row of all A, and of all B.
 """
 
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
@@ -45,24 +46,24 @@ from mmulator.twin.lines import shuffled
 from mmulator.twin.pack import RAW, Decoded, any_special
 from mmulator.twin.plan import A_BIAS, ROWS, WIDE_COLUMNS, Plan, plan_for
 from mmulator.twin.slow import after_function, exact_vector, is_tiny, load_function, store_function
-from mmulator.twin.tile import BYTES, OUTLINED, B, F, I, Row, Slots, U, rounded
+from mmulator.twin.tile import BYTES, OUTLINED, B, F, I, Slots, TileRow, U, rounded
 
 COLUMNS = WIDE_COLUMNS
 HALF = 16  # products whose sum is an i32 in any case
 
 
 def stands_beside(plan: Plan) -> bool:
-    """Whether products of a plan can be computed so."""
+    """Whether products of a plan can be computed side by side."""
     return not (plan.sparse or plan.scaled)
 
 
 def a_chunk(plan: Plan, sides: int) -> int:
-    """Bytes of a chunk of a row of each A."""
+    """Bytes of a chunk of one row of every A."""
     return plan.length * 4 * (sides + 1) + 8
 
 
-class Rows(Row):
-    """One row of each A, each against the columns of its own, one chunk."""
+class Rows(TileRow):
+    """One row of every A, each with its own columns, for one chunk."""
 
     def __init__(self, plan: Plan, a: Value, state: Value, sides: int) -> None:
         super().__init__(plan, a, state, COLUMNS // 16)
@@ -77,12 +78,12 @@ class Rows(Row):
         self.before: list[Value] = []
 
     def add_to(self, v: int, j: Value, value: Value) -> None:
-        """Product j of 16 columns. value: of the row of B."""
+        """Add product j to 16 columns. value: the row of B."""
         own = self.values[j + v * self.sides // 4 * self.plan.length]
         self.sums.put_one(v, self.sums.get_one(v) + I(value * F(own) * self.scales[v]))
 
     def put_by(self) -> None:
-        """Sums of so many products that one more might not fit."""
+        """Save the sums before the next product might overflow, and start new ones."""
         self.before = self.sums.get()
         self.sums.put([I(0) for _ in self.vectors])
 
@@ -105,7 +106,9 @@ class Rows(Row):
 
 
 def chunk_function(plan: Plan, sides: int, name: str) -> Native:
-    """A chunk of one instruction for `rows` rows of a tile, two at a time; the last of an odd number goes twice."""
+    """A function for a chunk of one instruction for `rows` rows of a tile, two at a time; the last of an odd number is computed
+    twice.
+    """
     length, order, pieces = plan.length, plan.order, [range(4)] if has_feature("avx512f") else [range(v, v + 1) for v in range(4)]
     row_bytes = plan.b_row(COLUMNS)
     slow = slow_function(plan, sides, f"{name}_slow")
@@ -133,7 +136,7 @@ def chunk_function(plan: Plan, sides: int, name: str) -> Native:
         a = a + which * a_chunk(plan, sides)
         panel = b + which * (begin * row_bytes)
         last = rows - 1
-        largest = Slots([Row.lowest(plan, BYTES)] * 2)
+        largest = Slots([TileRow.lowest(plan, BYTES)] * 2)
         lines = [Rows(plan, a + stride * i, state, sides) for i in [i64(0), minimum(i64(1), last)]]
         for j in range(i64(0), i64(length), 2):
             for u in unrolled(2):
@@ -146,7 +149,7 @@ def chunk_function(plan: Plan, sides: int, name: str) -> Native:
             for n in unrolled(2):
                 bias = pair[n].header[1] + header[0] if plan.relative else None
                 lost = lost | pair[n].align(largest.get_one(n), bias) | (tiny[at[n]] != 0) | (pair[n].header[0] != 0)
-            largest.put([Row.lowest(plan, BYTES)] * 2)
+            largest.put([TileRow.lowest(plan, BYTES)] * 2)
             if lost:
                 for j in range(i64(0), i64(length), 2):
                     for u in unrolled(2):
@@ -178,7 +181,7 @@ def chunk_function(plan: Plan, sides: int, name: str) -> Native:
 
 
 def slow_function(plan: Plan, sides: int, name: str) -> Native:
-    """One row of each A, one chunk: state -> state. 1 if a result is too small for later fast chunks."""
+    """One row of every A for one chunk: state -> state. Returns 1 if a result is too small for later fast chunks."""
     row_bytes = plan.b_row(COLUMNS)
 
     def chunk(a: ptr, b: ptr, state: ptr_to(f32), which: i32) -> u32:
@@ -203,7 +206,7 @@ def slow_function(plan: Plan, sides: int, name: str) -> Native:
 
 
 def dot_function(plan: Plan, sides: int, name: str) -> Native:
-    """D = A B + C of packed operands, one instruction, in the rounding mode of `core` (fused.py), whose parameters it has."""
+    """D = A B + C of packed operands for one instruction, in the rounding mode of `core` (fused.py) and with its parameters."""
     chunk = chunk_function(plan, sides, f"{name}_chunk")
     first = load_function(plan.c.name, f"{name}_load_c", plan)
     finish = store_function(plan, f"{name}_store")
@@ -238,7 +241,7 @@ def dot_function(plan: Plan, sides: int, name: str) -> Native:
 
 
 def pack_a_function(plan: Plan, sides: int, name: str) -> Native:
-    """raw [sides][m][lda] elements to packed A."""
+    """A function that packs raw A [sides][m][lda]."""
     ty, length, chunk_bytes = RAW[max(plan.a.bits, 8)], plan.length, a_chunk(plan, sides)
     steps = range(0, plan.k, 16)
 
@@ -264,13 +267,13 @@ def pack_a_function(plan: Plan, sides: int, name: str) -> Native:
 
 
 def sizes_of(first: Decoded, *more: Decoded) -> Value:
-    """Lanes of the largest exponents of finite non-zero elements; -999 where there are none."""
+    """For each lane the largest exponent of finite non-zero elements; -999 if there are none."""
     lanes = select(first.zero | first.special, I(-999), first.exponent)
     return maximum(lanes, sizes_of(*more)) if more else lanes
 
 
 def largest_of(sizes: Value) -> Value:
-    """The largest of them, 0 if there is none."""
+    """The largest of these exponents; 0 if there are none."""
     top = reduce_max(sizes)
     return select(top == -999, i32(0), top)
 
@@ -280,7 +283,7 @@ def together(lists: list[list[Any]]) -> list[Any]:
 
 
 def row_codes(row: tuple[Decoded, ...], top: Value | None) -> Value:
-    """Exponent codes of 16 elements of the same row of each A: as many bytes of a word each as it has of the columns."""
+    """Exponent codes of 16 elements of the same row of every A: each A fills as many bytes of a word as it has columns."""
     codes, bits = I(0), 32 // len(row)
     for n, part in enumerate(row):
         codes = codes | (part.codes(A_BIAS, top) << (bits * n))
@@ -288,7 +291,13 @@ def row_codes(row: tuple[Decoded, ...], top: Value | None) -> Value:
 
 
 def put(plan: Plan, sides: int, row: Value, vectors: list[Value], number: int) -> None:
-    """Macro: words of a row along k, each to its chunk, where those of `number` lie."""
+    """Macro: store words of a row along k, each at the place of number `number` in its chunk.
+
+    plan, sides: the plan, and the number of A.
+    row: the packed row.
+    vectors: the words.
+    number: their number within the chunk.
+    """
     length = plan.length
     for which, order in enumerate(plan.order):
         for first in range(0, length, 16):
@@ -307,7 +316,7 @@ def decoded(plan: Plan, t: Any, ty: Any, line: Value, count: int) -> Decoded:
 
 @dataclass(frozen=True)
 class Beside:
-    """Native functions of products beside each other; B is packed as the twin has it."""
+    """Native functions of products side by side; B is packed as for the twin."""
 
     library: Library = field(repr=False)
     pack_a: int
@@ -317,7 +326,9 @@ class Beside:
 
 @lru_cache(maxsize=256)
 def beside_for(key: DotKey, device: str, sides: int) -> Beside | None:
-    """None where products are not computed so. sides: 1, 2 or 4, each of 64 / sides columns."""
+    """The functions of products side by side; None if the plan does not allow them. sides: 1, 2 or 4, each of 64 / sides
+    columns.
+    """
     p = profile_for(key, device)
     if p.method not in ("fused", "halves") or not stands_beside(plan := plan_for(key, p)):
         return None

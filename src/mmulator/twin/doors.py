@@ -1,4 +1,4 @@
-"""Who turns an address into a pointer: native moves are made for a door, and go through no other."""
+"""The interface of native moves to memory: each move is compiled for a door, which alone turns addresses into pointers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from mmulator.codegen.lang import Native
 class Door(NamedTuple):
     """A way into one kind of memory.
 
-    name: part of symbols. context: the type behind the first argument of the functions made for the door. place: a native
-    function of it and an address, whose other arguments its user names; a pointer, or null if the bytes are not all there.
-    access: what is passed to it as such. span: a native function of the context and two addresses; a pointer that leads from
-    address 0 to all bytes between them, or null if they are not all there. seen: one of what `place` takes, which says what it
-    would of an access where the pointer is known.
+    name: part of symbols.
+    context: type to which the first argument of the functions made for the door points.
+    place: a native function of the context and an address, with further arguments of its user; returns a pointer, or null
+        unless all bytes are there.
+    access: the access that is passed to `place`.
+    span: a native function of the context and two addresses; returns a pointer that leads from address 0 to all bytes between
+        them, or null unless all are there.
+    seen: a native function with the arguments of `place` that reports an access whose pointer is already known.
     """
 
     name: str

@@ -1,9 +1,9 @@
-"""The compiled twin where sums are exact, or a plain chain: integers, single bits, f64.
+"""The compiled twin for exact sums and plain chains: integers, single bits, f64.
 
-One kernel: a register tile of `height` rows by `columns` columns, operands unpacked to lanes of one type, B in blocks
-of columns so that a row k of a block is contiguous. Integers are words, two along k in a lane, whose products one
-instruction adds up. Of sparse ones, which take any two of B, each is an f32 lane: they multiply exactly while a sum stays
-below 2**24. Bits are packed 32 to a lane; f64 is a chain of fused multiply-adds in the instruction's rounding mode.
+One kernel: a register tile of `height` rows by `columns` columns, operands unpacked to lanes of one type, B in blocks of
+columns so that a row k of a block is contiguous. Integers are words, two along k in a lane, whose products one instruction adds
+up. Elements of sparse integers, which select any two of B, are f32 lanes: they multiply exactly while a sum stays below 2**24.
+Bits are packed 32 to a lane; f64 is a chain of fused multiply-adds in the instruction's rounding mode.
 """
 
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
@@ -48,7 +48,7 @@ UNROLL = 4  # lanes of k: what every instruction has a multiple of
 
 @dataclass(frozen=True)
 class Exact:
-    """What the kernel has to know. `lane`: what products are made of; `per`: elements in one (32 for b1, 2 words)."""
+    """The parameters of a kernel. lane: type of the factors. per: elements in one lane (32 for b1, 2 for words)."""
 
     a: ElementType
     b: ElementType
@@ -63,13 +63,14 @@ class Exact:
 
     @property
     def products(self) -> int:
-        """Lanes of one row of A that one instruction consumes."""
+        """Lanes of one row of A in one instruction."""
         return (self.k // 2 if self.sparse else self.k) // self.per
 
     @property
     def span(self) -> int:
-        """Lanes of k that are summed before the sum is added to D: one instruction's if each is clamped, as many as stay exact
-        in f32; 0: all of them, in D."""
+        """Lanes of k that are summed before the sum is added to D: one instruction's if each result is clamped; as many as stay
+        exact in f32; 0 for all lanes, directly in D.
+        """
         exact = 128 // self.products * self.products if self.lane is f32 else 0
         return self.products if self.saturate else exact
 
@@ -100,7 +101,7 @@ def signed(t: ElementType, raw: Value, ty: Ty) -> Value:
 
 
 def unpacked(e: Exact, t: ElementType, raw: Value) -> Value:
-    """Raw elements (a vector of their container) as lanes, or where two are a lane as its words."""
+    """Raw elements (a vector of their container) as lanes; if two elements share a lane, as its words."""
     count = raw.ty.lanes
     match e.per, e.lane.bits:
         case 1, 64:
@@ -118,12 +119,12 @@ def read(e: Exact, t: ElementType, source: Value, count: Value) -> Value:
 
 
 def read_bits(source: Value) -> Value:
-    """32 elements of one bit, a byte each, as a word."""
+    """32 elements of one bit, a byte each, as one word."""
     return mask_bits((load(u8.vec(32), source) & 1) != 0)
 
 
 def pack_a_exact(e: Exact, name: str) -> Native:
-    """raw [m][lda] to lanes [m][k]."""
+    """A function that packs raw A [m][lda] to lanes [m][k]."""
     t, lane, per = e.a, e.lane, e.per
     ty = RAW[max(t.bits, 8)]
     divide = 2 if e.sparse else 1
@@ -149,7 +150,7 @@ def pack_a_exact(e: Exact, name: str) -> Native:
 
 
 def pack_b_exact(e: Exact, name: str, rows: bool) -> Native:
-    """raw [k][ldb] (rows) or [n][ldb] to blocks of columns [k][columns]; columns beyond n are zeros."""
+    """A function that packs raw B [k][ldb] (rows) or [n][ldb] to blocks of columns [k][columns]; columns beyond n are zeros."""
     columns_of = across_function(e, f"{name}_columns") if rows else along_function(e, f"{name}_columns")
     per, size, element = e.per, e.lane.bits // 8, max(e.b.bits, 8) // 8
 
@@ -171,7 +172,7 @@ def pack_b_exact(e: Exact, name: str, rows: bool) -> Native:
 
 
 def across_function(e: Exact, name: str) -> Native:
-    """16 columns of raw [k][ldb], of which n exist, to [k][pitch] lanes."""
+    """A function that packs 16 columns of raw B [k][ldb], of which n exist, to lanes [k][pitch]."""
     t, lane, per = e.b, e.lane, e.per
     ty = RAW[max(t.bits, 8)]
 
@@ -205,17 +206,19 @@ def across_function(e: Exact, name: str) -> Native:
 
 
 def below(count: Value, lanes: int = 16) -> Value:
-    """Of so many lanes the first `count`."""
+    """A mask of the first `count` of a number of lanes."""
     return i32.vec(lanes)(i32(count)) > iota(i32.vec(lanes))
 
 
 def along_function(e: Exact, name: str) -> Native:
-    """16 columns of raw [n][ldb], of which n exist, to [k][pitch] lanes."""
+    """A function that packs 16 columns of raw B [n][ldb], of which n exist, to lanes [k][pitch]."""
     t, lane, per = e.b, e.lane, e.per
     ty = RAW[max(t.bits, 8)]
 
     def words(raw: Value, ldb: Value, n: Value, j: int, at: Value, more: Value) -> Value:
-        """16 lanes along k of column j, zeros if there is none. more: elements from the first half to the second."""
+        """16 lanes along k of column j, zeros if there is no such column. more: distance in elements from the first half to the
+        second.
+        """
         line = cast_ptr(ty, raw) + (minimum(n - 1, i64(j)) * ldb + at)
         halves = [unpacked(e, t, load(ty.vec(16), line + more * half)) for half in range(per)]
         whole = halves[0] if per == 1 else shuffle(halves[0], halves[1], list(range(32)))
@@ -273,7 +276,7 @@ def multiply_add(e: Exact, a: Value, b: Value, total: Value) -> Value:
 
 
 def products(a: Value, b: Value) -> Value:
-    """Of words, of neighbours their sum: one instruction, or one with the addition."""
+    """Sums of the products of neighbouring words: one instruction, or one together with the addition."""
     words, wide = i16.vec(32), i32.vec(32)
     both = wide(bitcast(words, a)) * wide(bitcast(words, b))
     even, odd = (shuffle(both, None, list(range(n, 32, 2))) for n in (0, 1))
@@ -285,7 +288,7 @@ def quiet(value: Value) -> Value:
 
 
 def multiply_add_nan(a: Value, b: Value, total: Value) -> Value:
-    """The f64 step with the rule for NaN spelled out: the first NaN of b, c, a, made quiet; else the default one."""
+    """The f64 step with the rule for NaN: the first NaN of b, c, a, made quiet; otherwise the default NaN."""
     result = strict("fma", b.ty, b, a, total)
     result = select(result == result, result, bitcast(b.ty, i64.vec(b.ty.lanes)(-(1 << 51))))
     for x in (a, total, b):
@@ -294,7 +297,14 @@ def multiply_add_nan(a: Value, b: Value, total: Value) -> Value:
 
 
 def kernel_function(e: Exact, name: str, pitch: int, columns: int, height: int) -> Native:
-    """`count` lanes of k: D = C + A B for `height` rows by `columns` columns of a block of B of `pitch` columns. n exist."""
+    """A function that adds `count` lanes of k: D = C + A B for `height` rows by `columns` columns, n of which exist, of a block
+    of B.
+
+    e: parameters.
+    name: its symbol.
+    pitch: columns of the block.
+    columns, height: size of the register tile.
+    """
     width = min(columns, 16)
     starts, heights = range(0, columns, width), range(height)
     tile = [(r, v) for r in heights for v in starts]
@@ -371,8 +381,9 @@ def any_nan(values: list[Value]) -> Value:
 
 
 def tile_of(e: Exact, pitch: int) -> tuple[int, tuple[int, ...]]:
-    """Columns of a register tile in a block of `pitch`, and its heights, the largest first: so many that the CPU's registers hold
-    it beside a row of B, and so many rows that B need not come from the second cache at its full speed."""
+    """(columns of a register tile in a block of `pitch`, possible heights in descending order). The tile and a row of B fit in
+    the CPU's registers, and a tile is high enough that B need not come from the second-level cache at full speed.
+    """
     if not has_feature("avx512f"):
         return (8, (5, 2, 1)) if e.lane is f64 else (16, (4, 2, 1))
     if e.lane is f64:
@@ -383,7 +394,7 @@ def tile_of(e: Exact, pitch: int) -> tuple[int, tuple[int, ...]]:
 
 
 def dot_exact(e: Exact, name: str) -> Native:
-    """D = A B + C over packed operands."""
+    """A function that computes D = A B + C from packed operands."""
     shapes = {pitch: tile_of(e, pitch) for pitch in COLUMNS}
     kernels = {(pitch, h): kernel_function(e, name, pitch, columns, h) for pitch, (columns, hs) in shapes.items() for h in hs}
     size, lanes_of_a, kk = e.lane.bits // 8, e.products, e.k

@@ -1,4 +1,4 @@
-"""The numerics twin of a matrix form, as the machine calls it."""
+"""The numerics twin for a matrix form."""
 
 from __future__ import annotations
 

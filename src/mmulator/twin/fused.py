@@ -1,8 +1,8 @@
 """The compiled twin of fused dot products: loops over packed operands (idea and layouts: plan.py).
 
-`core` runs with the rounding mode set to toward zero; functions that need round-to-nearest set it for themselves and
-are never inlined. Between chunks the accumulator is a row-major tile of f32 values on the stack, its sign turned if the
-products' sign is (zeros are +0 either way), so that no kernel needs to know of negation.
+`core` runs with the rounding mode set to toward zero; functions that need round-to-nearest set it themselves and are never
+inlined. Between chunks the accumulator is a row-major tile of f32 values on the stack. Its sign is flipped if the products are
+negated (zeros are +0 in both cases), so that no kernel handles negation.
 """
 
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
@@ -19,16 +19,16 @@ from mmulator.codegen.types import f32, i32, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value
 from mmulator.twin.plan import B_HEADER, LANE, NARROW_COLUMNS, ROWS, WIDE_COLUMNS, Plan
 from mmulator.twin.slow import after_function, load_function, scale_exponents, slow_function, store_function
-from mmulator.twin.tile import OUTLINED, SIGN, Pass, Row, Slots, any_of, joined, look_pieces, passes, strips
+from mmulator.twin.tile import OUTLINED, SIGN, Pass, Slots, TileRow, any_of, joined, look_pieces, passes, strips
 
 ZERO_C, NEGATE_A, NEGATE_B = 1, 2, 4  # flags
 CORE_POINTERS = 5  # parameters of `core` behind the flags, all of which may be null
 
 
 def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
-    """Chunk number `which` of the instruction for `rows` rows of a tile, two at a time: state -> state.
+    """A function that computes chunk number `which` of an instruction for `rows` rows of a tile, two at a time: state -> state.
 
-    The last of an odd number of rows goes twice. While a pair is multiplied, the exponents of the next are looked at.
+    The last of an odd number of rows is computed twice. While a pair is multiplied, the exponents of the next pair are read.
     """
     row_bytes, vectors, length = plan.b_row(columns), columns // 16, plan.length
     width = 16 // strips()
@@ -37,7 +37,7 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
     first, stride = plan.order[-1][0] // max(1, len(plan.order) - 1), plan.order[0][2] // 2
 
     def places(b: Value, indices: list[Value], j: Value, u: int) -> list[Value]:
-        """The rows of B that product j + u takes for each row of A."""
+        """The rows of B that product j + u uses for each row of A."""
         if not plan.sparse:
             return [b + (j * stride + u) * row_bytes] * len(indices)
         return [b + i64(index[j * stride + u]) * row_bytes for index in indices]
@@ -46,23 +46,23 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
     codes = u8.vec(64 // pieces)
 
     def lowest() -> list[Value]:
-        return [Row.lowest(plan, codes)] * (2 * pieces)
+        return [TileRow.lowest(plan, codes)] * (2 * pieces)
 
-    def look(largest: Slots, rows: list[Row], b: Value, indices: list[Value], j: Value, u: int, loop: Pass) -> None:
+    def look(largest: Slots, rows: list[TileRow], b: Value, indices: list[Value], j: Value, u: int, loop: Pass) -> None:
         at = places(b, indices, j, u)
         for r, piece in loop.looks:
             value = load(codes, at[r] + columns * LANE, 64 // pieces * piece)
             largest.put_one(r * pieces + piece, rows[r].look(j + u, value, largest.get_one(r * pieces + piece)))
 
-    def look_all(largest: Slots, rows: list[Row], b: Value, indices: list[Value], j: Value, u: int) -> None:
+    def look_all(largest: Slots, rows: list[TileRow], b: Value, indices: list[Value], j: Value, u: int) -> None:
         for loop in loops:
             look(largest, rows, b, indices, j, u, loop)
 
     def found(largest: Slots) -> list[Value]:
-        """Of both rows, all bytes."""
+        """The largest codes of both rows, in all bytes."""
         return joined(largest.get(), pieces)
 
-    def multiply(rows: list[Row], b: Value, indices: list[Value], j: Value, u: int, loop: Pass) -> None:
+    def multiply(rows: list[TileRow], b: Value, indices: list[Value], j: Value, u: int, loop: Pass) -> None:
         at = places(b, indices, j, u)
         for strip in loop.strips:  # each of B is loaded and used up before the next one
             for row, place in zip(rows, at):
@@ -70,7 +70,7 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
         for r, h in loop.counts:
             rows[r].count(j + u, at[r], h)
 
-    def bias(row: Row, top: Value, scale_a: Value, scale_b: Value, n: Value) -> Any:
+    def bias(row: TileRow, top: Value, scale_a: Value, scale_b: Value, n: Value) -> Any:
         if plan.relative:
             return row.header[1] + top
         if plan.scaled:
@@ -88,7 +88,7 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
         last = rows - 1
         largest = Slots(lowest())
         at = [i64(0), minimum(i64(1), last)]
-        lines = [Row(plan, a + a_stride * r, state, vectors) for r in at]
+        lines = [TileRow(plan, a + a_stride * r, state, vectors) for r in at]
         indices = [begin + index_stride * r for r in at]
         for j in range(i64(0), i64(length), 2):
             for u in unrolled(2):
@@ -96,8 +96,8 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
         for r in range(i64(0), rows, 2):
             at = [r, minimum(r + 1, last)]
             after = [minimum(r + 2, last), minimum(r + 3, last)]
-            pair = [Row(plan, a + a_stride * i, state + columns * i, vectors) for i in at]
-            following = [Row(plan, a + a_stride * i, state, vectors) for i in after]
+            pair = [TileRow(plan, a + a_stride * i, state + columns * i, vectors) for i in at]
+            following = [TileRow(plan, a + a_stride * i, state, vectors) for i in after]
             indices = [begin + index_stride * i for i in at]
             indices_after = [begin + index_stride * i for i in after]
             sums = found(largest)
@@ -137,9 +137,9 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
 
 
 def block_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
-    """Up to ROWS rows by `columns` columns, over instructions `begin` to `end`.
+    """A function for up to ROWS rows by `columns` columns, over instructions `begin` to `end`.
 
-    steps_a, steps_b: of each instruction its packed A and B, or null; a_at, b_at: where rows and columns begin in them.
+    steps_a, steps_b: packed A and B of each instruction, or null; a_at, b_at: offsets of rows and columns in them.
     """
     chunk = chunk_function(plan, f"{name}_{columns}_chunk", columns, slow)
     row_bytes, kk = plan.b_row(columns), plan.k
@@ -206,9 +206,10 @@ N_STEP = 128
 
 
 def core_function(plan: Plan, name: str) -> Native:
-    """D = A B + C over packed operands. The index is only read by sparse plans: dense k of each element of A.
+    """A function that computes D = A B + C from packed operands. Only sparse plans read the index: the dense k of each element
+    of A.
 
-    steps_a, steps_b: of each instruction its packed A and B, instead of a and b; or null.
+    steps_a, steps_b: packed A and B of each instruction, instead of a and b; or null.
     """
     slow = slow_function(plan, f"{name}_slow")
     wide = block_function(plan, f"{name}_block", WIDE_COLUMNS, slow)
@@ -265,7 +266,7 @@ def core_function(plan: Plan, name: str) -> Native:
 
 
 def dot_function(plan: Plan, name: str) -> Native:
-    """The whole product, with the rounding mode of the core set and set back."""
+    """A function that sets the rounding mode of the core, computes the whole product, and restores the mode."""
     inner = core_function(plan, name)
 
     def dot(a: ptr, b: ptr, c: ptr, ldc: i64, d: ptr, ldd: i64, m: i64, n: i64, k: i64, flags: i64) -> None:
@@ -301,8 +302,9 @@ def dot_function(plan: Plan, name: str) -> Native:
 
 
 def steps_function(plan: Plan, name: str, dot: str) -> Native:
-    """The products of `count` instructions, D of one C of the next, each with its packed A and B: the accumulator stays where it
-    is between them. Not of sparse or scaled plans. dot: the name of the plan's `dot`."""
+    """A function for the products of `count` instructions, where D of one is C of the next and each has its own packed A and B:
+    the accumulator stays in place between them. Not for sparse or scaled plans. dot: the name of the plan's `dot`.
+    """
     inner, kk = core_function(plan, dot), plan.k
 
     def dot_steps(

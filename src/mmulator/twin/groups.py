@@ -1,7 +1,7 @@
-"""The compiled twin of mxf4 and mxf4nvf4: groups of 16 e2m1 products, summed exactly and scaled, as `dot.grouped`.
+"""The compiled twin of mxf4 and mxf4nvf4: groups of 16 e2m1 products, summed exactly and scaled, as in `dot.grouped`.
 
-Elements are unpacked to f32 lanes, B in blocks of 16 columns. A group's sum is exact in f32; times its scale factors it
-is exact in f64, and so is everything after it, until the one rounding.
+Elements are unpacked to f32 lanes, B in blocks of 16 columns. A group's sum is exact in f32; times its scale factors it is
+exact in f64, and so are all further steps until the one rounding.
 """
 
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
@@ -43,7 +43,7 @@ BYTES16 = u8.vec(16)
 
 @dataclass(frozen=True)
 class Groups:
-    """What the kernel has to know."""
+    """The parameters of a kernel."""
 
     t: ElementType
     scale: ElementType
@@ -76,7 +76,7 @@ def groups_for(key: DotKey, p: Profile) -> Groups:
 
 
 def pack_a_groups(g: Groups, name: str) -> Native:
-    """raw [m][lda] to f32 [m][k]."""
+    """A function that packs raw A [m][lda] to f32 [m][k]."""
     t, divide = g.t, 2 if g.sparse else 1
 
     def pack_a(raw: ptr, lda: i64, m: i64, k: i64, out: ptr) -> None:
@@ -90,7 +90,7 @@ def pack_a_groups(g: Groups, name: str) -> Native:
 
 
 def pack_b_groups(g: Groups, name: str, rows: bool) -> Native:
-    """raw [k][ldb] (rows) or [n][ldb] to blocks of 16 columns [k][16]; columns beyond n are zeros."""
+    """A function that packs raw B [k][ldb] (rows) or [n][ldb] to blocks of 16 columns [k][16]; columns beyond n are zeros."""
     t = g.t
 
     def pack_b(raw: ptr, ldb: i64, n: i64, k: i64, out: ptr) -> None:
@@ -112,11 +112,11 @@ def pack_b_groups(g: Groups, name: str, rows: bool) -> Native:
 
 
 def row_function(g: Groups, name: str) -> Native:
-    """One row by 16 columns, one instruction: state -> state."""
+    """A function for one row by 16 columns and one instruction: state -> state."""
     groups, per_scale, scale_t, plan = range(g.groups), g.groups // g.blocks, g.scale, g.plan
 
     def scale_of(raw: Value) -> tuple[Value, Value]:
-        """Value (f32 lanes) and exponent of factors; ue8m0 goes beyond f32's normal range, so it is kept apart."""
+        """(value in f32 lanes, exponent) of scale factors; ue8m0 exceeds f32's normal range, so the exponent is separate."""
         if scale_t.name == "ue8m0":
             e = I(raw) - 127
             return select(raw == 255, bitcast(F, U(NAN)), F(1.0)), e
@@ -166,7 +166,7 @@ def row_function(g: Groups, name: str) -> Native:
 
 
 def dot_groups(g: Groups, name: str) -> Native:
-    """D = A B + C over packed operands and raw scale factors."""
+    """A function that computes D = A B + C from packed operands and raw scale factors."""
     row = row_function(g, f"{name}_row")
     kk, products, blocks, sparse = g.k, g.products, g.blocks, g.sparse
 

@@ -1,7 +1,7 @@
 # mypy: disable-error-code="valid-type, operator"
 """Moves between arrays: images of memory and registers [..., lanes, registers], many in one native call.
 
-The native code is what kernels run (shared.py, moves.py), made for images instead of windows.
+The native code is that of kernels (shared.py, moves.py), compiled for images instead of windows of memory.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ _libraries: list[Library] = []  # keeps the code alive
 
 
 def _plain(memory: Bytes) -> tuple[Bytes, Any, int]:
-    """Images one after the other, an Image of the first at address 0, and how many they are."""
+    """(contiguous images, an Image of the first at address 0, number of images)."""
     memory = np.ascontiguousarray(memory)
     size = memory.shape[-1]
     return memory, _ImageWords(memory.ctypes.data, 0, size), math.prod(memory.shape[:-1])
 
 
 def _by_register(registers: Array) -> Array:
-    """The order of native code; and from that order to the one of arrays."""
+    """Registers in the order of native code; the function is its own inverse."""
     return np.ascontiguousarray(np.swapaxes(registers, -1, -2))
 
 
@@ -107,9 +107,13 @@ def _operands() -> Native:
 
 
 def operand(memory: Bytes, base: int, descriptor: int, lines: int, line_bytes: int, mn_major: bool) -> Bytes | None:
-    """The lines [..., lines, line_bytes] that a descriptor names in images of shared memory; None if they are not inside.
+    """The lines [..., lines, line_bytes] that a descriptor selects from images of shared memory; None if they are not inside.
 
-    base: shared address of an image's first byte. line_bytes: a multiple of 16.
+    memory: the images [..., bytes].
+    base: shared address of an image's first byte.
+    descriptor: the matrix descriptor.
+    lines, line_bytes: number of lines, and their bytes, a multiple of 16.
+    mn_major: whether M or N is contiguous.
     """
     memory, image, count = _plain(memory)
     image[1] = base & (1 << 64) - 1
@@ -146,7 +150,7 @@ def _rows(form: Form) -> Native:
 
 
 def load_rows(form: Form, memory: Bytes, starts: NDArray[np.int64]) -> Array:
-    """ldmatrix. starts [lanes]: offset of each row, which the images have."""
+    """Registers of ldmatrix. starts [lanes]: offset of each row, inside the images."""
     memory, image, count = _plain(memory)
     out = _room(form, "r", memory.shape[:-1])
     _compiled(_rows(form))(image, count, starts.ctypes.data, out.ctypes.data, out.nbytes // max(1, count))
@@ -154,7 +158,7 @@ def load_rows(form: Form, memory: Bytes, starts: NDArray[np.int64]) -> Array:
 
 
 def store_rows(form: Form, memory: Bytes, starts: NDArray[np.int64], registers: Array) -> None:
-    """stmatrix."""
+    """Memory after stmatrix, changed in place."""
     plain, image, count = _plain(memory)
     given = _by_register(np.broadcast_to(registers, (*memory.shape[:-1], *registers.shape[-2:])))
     _compiled(_rows(form))(image, count, starts.ctypes.data, given.ctypes.data, given.nbytes // max(1, count))
@@ -173,7 +177,7 @@ def _each(one: Native) -> Native:
 
 
 def between_registers(one: Native, registers: Array) -> Array:
-    """movmatrix and the like. one: the move of a warp, of its registers and those of the result."""
+    """Registers of movmatrix and similar moves. one: the native move of a warp."""
     given = _by_register(registers)
     out = np.empty_like(given)
     count = math.prod(given.shape[:-2])
@@ -207,7 +211,13 @@ def _wmma(form: Form) -> tuple[Any, int, list[Any]]:
 
 
 def wmma_load(form: Form, memory: Bytes, p: int, stride: int) -> Array:
-    """wmma.load of what images have. p: offset in bytes. stride: in elements."""
+    """Registers of wmma.load from images.
+
+    form: the instruction.
+    memory: the images.
+    p: offset in bytes.
+    stride: distance of lines, in elements.
+    """
     memory, image, count = _plain(memory)
     out = _room(form, "r", memory.shape[:-1])
     native, table, _ = _wmma(form)
@@ -216,7 +226,14 @@ def wmma_load(form: Form, memory: Bytes, p: int, stride: int) -> Array:
 
 
 def wmma_store(form: Form, memory: Bytes, p: int, stride: int, registers: Array) -> None:
-    """wmma.store."""
+    """Store registers by wmma.store into images.
+
+    form: the instruction.
+    memory: the images.
+    p: offset in bytes.
+    stride: distance of lines, in elements.
+    registers: the registers.
+    """
     plain, image, count = _plain(memory)
     given = _by_register(np.broadcast_to(registers, (*memory.shape[:-1], *registers.shape[-2:])))
     native, table, _ = _wmma(form)

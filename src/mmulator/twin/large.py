@@ -1,9 +1,9 @@
 # mypy: disable-error-code="valid-type, arg-type, attr-defined, index, operator, call-overload"
-"""One large product, a tile of D at a time: operands are packed piece by piece beside the products that use them.
+"""One large product, a tile of D at a time: operands are packed piece by piece next to the products that use them.
 
-A packed element takes up to ten times the bytes of a raw one, so packs that are made in caches and forgotten are cheaper than
-packs that memory keeps for the next call. A task has rows and columns of D of its own and shares nothing with others: of each
-part of k it packs its rows of A once, then each panel of columns of B, which is used at once.
+A packed element takes up to ten times the bytes of a raw one, so packing in caches and discarding the result is cheaper than
+keeping packed operands in memory for the next call. Each task has its own rows and columns of D and shares nothing with others:
+for each part of k it packs its rows of A once, then each panel of columns of B, which is used at once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mmulator.twin.twin import Twin
 
 _P, _I = ctypes.c_void_p, ctypes.c_int64
 PANEL = 128  # columns of B that are packed at a time, for so much of k as takes
-AHEAD = 16  # lines of raw B that are asked for before they are read
+AHEAD = 16  # lines of raw B that are prefetched
 _BYTES = 360 << 10  # packed, a third of a second cache: 256 of f16
 _ROWS, _COLUMNS = 512, 1024  # of a task, at most; its packed A takes _SIZE bytes at most, if that is 16 rows
 _SIZE = 6 << 20
@@ -44,8 +44,15 @@ _Numbers = ctypes.c_uint64 * len(LargeTable.fields)
 
 @native
 def gather_lines(source: ptr, count: i64, pitch: i64, bytes: i64, out: ptr) -> None:
-    """Lines that lie apart, one behind the other: at a pitch of a power of two they would push each other out of the caches, and
-    the CPU does not foresee where the next one is."""
+    """Copy lines that are apart into contiguous memory: at a pitch of a power of two they would evict each other from the
+    caches, and the CPU does not predict where the next line is.
+
+    source: first line.
+    count: number of lines.
+    pitch: distance of lines in bytes.
+    bytes: bytes of a line.
+    out: destination.
+    """
     for n in range(count):
         line = source + n * pitch
         for at in range(i64(0), bytes, 64):
@@ -55,7 +62,7 @@ def gather_lines(source: ptr, count: i64, pitch: i64, bytes: i64, out: ptr) -> N
 
 @cache
 def large_function(sparse: bool, scaled: bool) -> Native:
-    """Rows by columns of D, for all of k."""
+    """A function for rows by columns of D, over all of k."""
     divide = 2 if sparse else 1
 
     def large(table: ptr_to(LargeTable), i: i64, rows: i64, j: i64, columns: i64, scratch: ptr) -> None:
@@ -116,7 +123,12 @@ def _function(sparse: bool, scaled: bool) -> Any:
 
 
 def tiles(m: int, n: int, rows: int, threads: int) -> list[tuple[int, int, int, int]]:
-    """(i, rows, j, columns) of the tasks: at least two a thread where that leaves each 64 columns. rows: at most, of a task."""
+    """(i, rows, j, columns) of the tasks: at least two for each thread, if each still has 64 columns.
+
+    m, n: size of D.
+    rows: greatest number of rows of a task.
+    threads: number of threads.
+    """
     down = -(-m // rows)
     across = min(-(-n // 64), max(-(-n // _COLUMNS), -(-2 * threads // down) if threads > 1 else 1))
     if down * across < threads:
@@ -125,13 +137,21 @@ def tiles(m: int, n: int, rows: int, threads: int) -> list[tuple[int, int, int, 
 
 
 def _lines(x: Any) -> bool:
-    """Whether rows are contiguous and lie one after the other, maybe apart."""
+    """Whether rows are contiguous and in ascending order, possibly with gaps between them."""
     row, element = x.strides
     return bool(element == x.itemsize and row > 0 and row % x.itemsize == 0)
 
 
 def large_product(twin: Twin, a: Any, b: Any, c: Any, d: Any, extras: Sequence[Any], flags: int, most: int | None) -> None:
-    """d = a b + c. extras: index; scale_a, scale_b. d is C-contiguous. Threads (at most so many) share out D."""
+    """Compute d = a b + c on several threads.
+
+    twin: the arithmetic.
+    a, b, c: operands.
+    d: the result, C-contiguous.
+    extras: index; scale_a, scale_b.
+    flags: of the twin.
+    most: greatest number of threads.
+    """
     a = a if _lines(a) else np.ascontiguousarray(a)
     b = b if _lines(b) or _lines(b.T) else np.ascontiguousarray(b)
     c, *extras = (np.ascontiguousarray(x) for x in (c, *extras))

@@ -1,6 +1,6 @@
-"""Fragments in registers to lines of a matrix in memory, and back: vectors and shuffles, unrolled from the places.
+"""Moves from fragments in registers to lines of a matrix in memory, and back: vectors and shuffles, unrolled from the places.
 
-Registers lie in pieces of 64 bytes ("chunks"), as do lines; a chunk of the one is shuffled from those of the other.
+Registers and lines both consist of chunks of 64 bytes; a chunk of one side is shuffled from chunks of the other.
 """
 
 # The functions are written in the language of codegen.lang: their annotations are machine types.
@@ -34,7 +34,9 @@ _SPREAD = {4: ((16, 0x0000FFFF0000FFFF), (8, 0x00FF00FF00FF00FF), (4, 0x0F0F0F0F
 
 
 def coarse(places: Index, bits: int, most: int) -> tuple[int, Index]:
-    """(bits of a piece, places of the pieces): elements [lines, elements] that lie together in both, at most so many bits."""
+    """(bits of a piece, places of the pieces): elements [lines, elements] that are adjacent on both sides, combined into pieces
+    of at most `most` bits.
+    """
     for size in (128, 64, 32, 16, 8):
         count = size // bits
         if size > most or count < 2 or places.shape[-1] % count:
@@ -46,17 +48,19 @@ def coarse(places: Index, bits: int, most: int) -> tuple[int, Index]:
     return bits, places
 
 
-Lanes = Sequence[Any]  # of a vector: (vector, lane) of others, or None for one that does not matter
+Lanes = Sequence[Any]  # lanes of a vector: (vector, lane) of others, or None for an arbitrary value
 
 
 def shuffled(read: Callable[[Hashable], Value], wanted: Sequence[Lanes]) -> list[Value]:
-    """Vectors of lanes of others, all of one type. What several of them take from one half of the others is one vector."""
+    """Vectors built from lanes of other vectors, all of one type. A part that several of them take from one half of the others
+    is computed once.
+    """
     numbers: dict[Hashable, int] = {}
     for lane in (lane for lanes in wanted for lane in lanes if lane is not None):
         numbers.setdefault(lane[0], len(numbers))
     width = read(next(iter(numbers))).ty.lanes
     found: dict[int, Value] = {}
-    # by the vectors that they are taken from: lanes of the one half, of the other, and for which of `wanted`
+    # by source vectors: lanes of the first half, of the second, and the numbers of the `wanted` vectors
     halves: dict[tuple[Hashable, ...], list[tuple[list[Any], list[Any], list[int]]]] = {}
     for n, lanes in enumerate(wanted):
         keys = sorted({lane[0] for lane in lanes if lane is not None}, key=numbers.__getitem__)
@@ -86,10 +90,13 @@ def shuffled(read: Callable[[Hashable], Value], wanted: Sequence[Lanes]) -> list
 
 
 def collect(where: Where, places: Index, bits: int, out: Value, pitch: Any, shift: int = 0, width: int = 0) -> None:
-    """Macro: the elements of a fragment, of `bits` bits each, as lines: line n at out + n * pitch bytes.
+    """Macro: write the elements of a fragment as lines; line n is at out + n * pitch bytes.
 
-    places: [lines, elements], counted in elements. Elements of less than 8 bits get a byte each; shift, width: where an
-    element lies in its bits, if it does not fill them.
+    where: a function from a chunk to its address.
+    places: [lines, elements], counted in elements.
+    bits: bits of an element; elements of less than 8 bits get a byte each.
+    out, pitch: destination, and bytes between lines.
+    shift, width: place of an element in its bits, if it does not fill them.
     """
     size, pieces = coarse(places, bits, 32 if bits < 8 or width else 128)
     if size == 128:
@@ -123,7 +130,7 @@ def collect(where: Where, places: Index, bits: int, out: Value, pitch: Any, shif
 
 
 def bytes_of(vector: Value, bits: int, shift: int, width: int) -> Value:
-    """Units as the matrix holds them: elements of less than 8 bits in a byte each, without what surrounds them."""
+    """Units in the format of the matrix: elements of less than 8 bits in a byte each, without surrounding bits."""
     total = vector.ty.lanes * vector.ty.bits
     if bits == 1:
         return u8.vec(total)(bitcast(boolean.vec(total), vector))
@@ -138,9 +145,13 @@ def bytes_of(vector: Value, bits: int, shift: int, width: int) -> Value:
 
 
 def spread(where: Where, elements: Index, bits: int, source: Value, pitch: Any, length: int) -> None:
-    """Macro, the reverse for accumulators: place n in the registers receives the matrix element number elements[n].
+    """Macro, the inverse for accumulators: place n in the registers receives the matrix element number elements[n].
 
-    Elements of `bits` bits are numbered line after line, each of `length`; line n at source + n * pitch bytes.
+    where: a function from a chunk to its address.
+    elements: numbers of elements, line after line.
+    bits: bits of an element.
+    source, pitch: first line, and bytes between lines.
+    length: elements of a line.
     """
     size, numbers = coarse(elements[None], bits, 64)
     pieces, length = numbers[0].tolist(), length * bits // size
@@ -170,7 +181,13 @@ def place_of(at: Value, regs: Value, own: Value) -> Value:
 
 
 def registers_at(at: Value, regs: Value, own: Value, f: Fragment, order: str) -> Where:
-    """Macro: where the chunks of a fragment lie whose registers' places are at[0], at[1], ...; by lane: at `regs`."""
+    """Macro: a function from chunks of a fragment to addresses, for registers at the places at[0], at[1], ...; in the order by
+    lane, at `regs`.
+
+    at, regs, own: places, and their two bases.
+    f: the fragment.
+    order: order of the registers.
+    """
     if order == BY_LANE:
         return lambda chunk: regs + chunk * CHUNK
     known: dict[int, Value] = {}
@@ -186,7 +203,7 @@ def registers_at(at: Value, regs: Value, own: Value, f: Fragment, order: str) ->
 
 
 def _symbol(kind: str, f: Fragment, places: Index) -> str:
-    """Fragments whose elements lie alike have one function."""
+    """A symbol for a function; fragments with equal places share one."""
     told = hashlib.sha256(f"{f.lanes} {f.register_bits} {f.bits} {f.shift} {f.width} {places.shape}".encode())
     told.update(places.astype(np.int64).tobytes())
     return f"{kind}_{f.bits}_{told.hexdigest()[:16]}"
@@ -197,7 +214,7 @@ _functions: dict[str, Native] = {}
 
 @lru_cache(maxsize=2048)
 def lines_function(form: Form, name: str, swap: bool, order: str = BY_REGISTER) -> Native:
-    """Operand a, b or c of a form as lines along k (c: along n), of the transposed product if `swap`.
+    """A function that writes operand a, b or c of a form as lines along k (c: along n), of the transposed product if `swap`.
 
     regs, own: bases of the places at[0], at[1], ... of its registers. pitch: bytes from a line to the next.
     """
@@ -214,7 +231,7 @@ def lines_function(form: Form, name: str, swap: bool, order: str = BY_REGISTER) 
 
 @lru_cache(maxsize=2048)
 def registers_function(form: Form, swap: bool, order: str = BY_REGISTER) -> Native:
-    """The registers of d from lines along n, or along m if `swap`."""
+    """A function that writes the registers of d from lines along n, or along m if `swap`."""
     f = fragment(form, "d")
     elements, length = register_elements(form, "d", swap, order), form.m if swap else form.n
 

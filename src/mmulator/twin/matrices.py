@@ -41,7 +41,9 @@ def twin_matmul(
     scale_b: Any | None = None,
     threads: int | None = None,
 ) -> Any:
-    """As `numerics.model_matmul` (same operands, same bits), by the compiled twin. threads: default all cores."""
+    """`numerics.model_matmul` (same operands, same bits) by the compiled twin. threads: number of threads, by default one for
+    each core.
+    """
     A, B = np.asarray(A), np.asarray(B)
     check_operands(key, A, B, indices, scale_a, scale_b)
     twin = twin_for(key, device)
@@ -57,8 +59,15 @@ def twin_matmul(
 
 
 def _products(twin: Twin, given: dict[str, Any], out: Any, flags: int, most: int | None) -> None:
-    """given: A, B, and of C, indices, scale_a, scale_b those that there are; their leading dimensions broadcast to those of out,
-    or there are none: then all of out is one product."""
+    """Compute all products of a batch.
+
+    twin: the arithmetic.
+    given: A, B and, if present, C, indices, scale_a, scale_b; their leading dimensions broadcast to those of `out`. Without
+        any, all of `out` is one product.
+    out: the result.
+    flags: of the twin.
+    most: greatest number of threads.
+    """
     a, b, c, *extras = (given.get(name, out) for name in ("A", "B", "C", *(x for x in given if x not in "ABC")))
     if out.ndim > 2 and all(x.ndim == 2 for x in given.values()):
         out = out.reshape(math.prod(out.shape[:-1]), out.shape[-1])
@@ -75,7 +84,7 @@ def _products(twin: Twin, given: dict[str, Any], out: Any, flags: int, most: int
 
 
 def _as_one(given: dict[str, Any], batch: tuple[int, ...]) -> dict[str, Any]:
-    """Products that share B are one, whose rows are those of all."""
+    """The operands of products that share B, as one product with the rows of all."""
     shared = [given[name] for name in ("B", "scale_b") if name in given]
     if not batch or given["A"].shape[:-2] != batch or any(x.size != x.shape[-2] * x.shape[-1] for x in shared):
         return given
@@ -87,7 +96,7 @@ def _as_one(given: dict[str, Any], batch: tuple[int, ...]) -> dict[str, Any]:
 
 
 def _spread(x: Any, batch: tuple[int, ...]) -> Any:
-    """Contiguous: a matrix for each of the batch, or one where the operand has no batch of its own."""
+    """A contiguous operand: a matrix for each product of the batch, or one if the operand has no batch dimensions."""
     lead = x.shape[:-2]
     if lead != batch and math.prod(lead) != 1:
         x = np.broadcast_to(x, (*batch, *x.shape[-2:]))
@@ -102,7 +111,7 @@ def _call(function: Value, *args: Value) -> None:
 
 @cache
 def _batch_function(extras: int) -> Native:
-    """`count` products: pack both operands, then dot. Operands lie `stride` bytes apart (0: the same for all).
+    """A function for `count` products: pack both operands, then dot. Operands are `stride` bytes apart (0: shared by all).
 
     functions: pack_a, pack_b_rows, dot. places, strides: of a, b, c, d and the extra operands of dot.
     """
@@ -139,9 +148,14 @@ _libraries: list[Library] = []  # keeps the code alive; of threads that come fir
 
 
 def _many(twin: Twin, operands: list[Any], out: Any, shape: _Shape, flags: int, most: int | None) -> None:
-    """operands: a, b, c and the extras, each C-contiguous: matrices for each of `out`, or one that is the same for all.
+    """Compute many small products on several threads.
 
-    out [..., m, n].
+    twin: the arithmetic.
+    operands: a, b, c and the extras, each C-contiguous: matrices for each of `out`, or one for all.
+    out: the result [..., m, n].
+    shape: (m, n, k).
+    flags: of the twin.
+    most: greatest number of threads.
     """
     m, n, k = shape
     count = out.size // (m * n)

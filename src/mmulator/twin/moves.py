@@ -1,5 +1,5 @@
 # mypy: disable-error-code="valid-type, arg-type, index"
-"""Native code for fragments that are moved as they are: ldmatrix, stmatrix, movmatrix, wmma.load and wmma.store, and the
+"""Native code that moves fragments without arithmetic: ldmatrix, stmatrix, movmatrix, wmma.load and wmma.store, and the
 registers of wgmma. All of it is unrolled from `Fragment`s, or follows tables made from them.
 """
 
@@ -29,7 +29,9 @@ CONTAINER = {1: u8, 4: u8, 8: u8, 16: u16, 32: u32, 64: u64}
 
 
 def additive(number: Any, steps: Sequence[int]) -> Any:
-    """The sum of the steps of the bits that are set in a number, a constant or a value. Steps that double are one product."""
+    """The sum of the steps of the bits that are set in a number, which is a constant or a value. Steps that double are one
+    product.
+    """
     total, bit = 0, 0
     while bit < len(steps):
         count = 1
@@ -44,14 +46,14 @@ def additive(number: Any, steps: Sequence[int]) -> Any:
 # ldmatrix, stmatrix, movmatrix ------------------------------------------------------------------------------------------
 @lru_cache(maxsize=256)
 def lines(form: Form) -> NDArray[np.int64]:
-    """Rows of a matrix move as they lie in memory: [row, element], the place of each in the registers."""
+    """Rows of a matrix move as in memory: for each [row, element] its place in the registers."""
     places = operand_places(form, "r", transposed=bool(form.trans))
     return places.reshape(-1, places.shape[-1])
 
 
 @lru_cache(maxsize=256)
 def _steps(form: Form) -> list[int]:
-    """What a bit of a row's number adds to its places."""
+    """The step of the places for each bit of a row's number."""
     places = lines(form)
     first = places[:, 0]
     steps = [int(first[1 << bit]) for bit in range((len(places) - 1).bit_length())]
@@ -61,7 +63,7 @@ def _steps(form: Form) -> list[int]:
 
 
 def runs(places: Sequence[int]) -> list[tuple[int, int, int]]:
-    """(first, where, count): `count` elements from number `first` on lie side by side from `where` on."""
+    """(first, where, count): `count` elements from number `first` on are adjacent from place `where` on."""
     out: list[tuple[int, int, int]] = []
     for number, place in enumerate(map(int, places)):
         if out and place == out[-1][1] + out[-1][2]:
@@ -73,30 +75,32 @@ def runs(places: Sequence[int]) -> list[tuple[int, int, int]]:
 
 
 def symbol(form: Form) -> str:
-    """What of a matrix move its code depends on."""
+    """The part of a matrix move's name on which its code depends."""
     return "_".join(x for x in (form.family, form.shape, f"x{max(1, form.num)}", form.trans and "trans", form.src_fmt) if x)
 
 
 def matrices(form: Form) -> int:
-    """How many times ROWS a matrix move has."""
+    """Number of groups of ROWS in a matrix move."""
     return len(lines(form)) // len(ROWS)
 
 
 def registers_of(form: Form, number: Any, registers: Value) -> Value:
-    """Macro: where the places of ROWS number `number` are counted from."""
+    """Macro: the registers of group `number` of ROWS."""
     return cast_ptr(CONTAINER[fragment(form, "r").bits], registers) + additive(number, _steps(form)[len(ROWS).bit_length() - 1 :])
 
 
 @lru_cache(maxsize=256)
 def _order(form: Form) -> list[int] | None:
-    """Which element of ROWS, one row behind the other, is at each place of the registers; None if they do not fill registers."""
+    """For each place of the registers, the element of contiguous ROWS that it holds; None if the elements do not fill
+    registers.
+    """
     places = lines(form)[: len(ROWS)].reshape(-1)
     filled = fragment(form, "r").bits == memory_bits(form) and sorted(places) == list(range(len(places)))
     return [int(n) for n in np.argsort(places)] if filled else None
 
 
 def rows_to_registers(form: Form, rows: Sequence[Value], registers: Value) -> None:
-    """Macro: ldmatrix, of ROWS, from pointers to them."""
+    """Macro: ldmatrix for ROWS, from pointers to them."""
     order, ty = _order(form), CONTAINER[fragment(form, "r").bits]
     if order is None:
         for number, row in enumerate(rows):
@@ -108,7 +112,7 @@ def rows_to_registers(form: Form, rows: Sequence[Value], registers: Value) -> No
 
 
 def registers_to_rows(form: Form, registers: Value, rows: Sequence[Value]) -> None:
-    """Macro: stmatrix, of ROWS in their order, to pointers to them."""
+    """Macro: stmatrix for ROWS in their order, to pointers to them."""
     order, ty = _order(form), CONTAINER[fragment(form, "r").bits]
     if order is None:
         for number, row in enumerate(rows):
@@ -138,12 +142,18 @@ def _registers_to_row(form: Form, number: int, registers: Value, row: Value) -> 
 
 
 def _copy(ty: Any, count: int, source: Value, at: int, target: Value, to: int) -> None:
-    """`count` elements from number `at` to number `to`."""
+    """Copy `count` elements from number `at` of the source to number `to` of the target.
+
+    ty: type of the elements.
+    count: number of elements.
+    source, at: the source.
+    target, to: the target.
+    """
     store(load(ty.vec(count) if count > 1 else ty, cast_ptr(ty, source) + at), cast_ptr(ty, target) + to)
 
 
 def _narrow(row: Value, bit: int, bits: int) -> Value:
-    """An element of less than a byte; it may lie across two."""
+    """An element of less than a byte, possibly across two bytes."""
     first = bit // 8
     value = u32(row[first]) >> bit % 8
     if bit % 8 + bits > 8:
@@ -153,12 +163,14 @@ def _narrow(row: Value, bit: int, bits: int) -> Value:
 
 @lru_cache(maxsize=16)
 def movmatrix_function(form: Form) -> Native:
-    """movmatrix of a warp."""
+    """A function for movmatrix of a warp."""
     return place_by_place(form, operand_places(form, "a", transposed=True))
 
 
 def place_by_place(form: Form, source: NDArray[np.int64]) -> Native:
-    """Each element of d from its place in the registers of a: `source`, by matrix, row and column of d."""
+    """A function that moves each element of d from its place in the registers of a. source: the place, by matrix, row and
+    column of d.
+    """
     target = operand_places(form, "d").reshape(-1)
     pairs = [(int(x), int(y)) for x, y in zip(source.reshape(-1), target)]
     ty = CONTAINER[fragment(form, "d").bits]
@@ -180,7 +192,7 @@ WmmaTable = Struct("WmmaTable", [
 
 
 def wmma_table(keep: list[Any], form: Form) -> NDArray[Any]:
-    """The table of a wmma.load or wmma.store. keep: what must live as long as it is used."""
+    """The table of a wmma.load or wmma.store. keep: collects objects that must live as long as the table."""
     f = fragment(form, "r")
     row, column = divmod(register_elements(form, "r"), f.columns)
     table = np.zeros(1, WmmaTable.numpy_dtype())
@@ -194,24 +206,26 @@ def wmma_table(keep: list[Any], form: Form) -> NDArray[Any]:
 
 
 def line_alignment(form: Form) -> int:
-    """Bytes that every line of the matrix of a wmma.load or .store begins at a multiple of: the size of the fragment, 32 at
-    most; of the line itself where that is less, since the default stride makes lines begin there. Matrix Storage for WMMA,
-    Address Alignment (PTX ISA 9.1)."""
+    """Required alignment of every line of the matrix of a wmma.load or .store, in bytes: the size of the fragment, at most 32,
+    or the size of a line if that is less, since lines begin there at the default stride. Matrix Storage for WMMA, Address
+    Alignment (PTX ISA 9.1).
+    """
     f = fragment(form, "r")
     return min(f.registers * f.register_bits // 8, default_stride(form) * form.type.bits // 8, 32)
 
 
 def default_stride(form: Form) -> int:
-    """Extent of the leading dimension."""
+    """The least stride: the extent of the leading dimension, in elements."""
     f = fragment(form, "r")
     return f.columns if form.layout == "row" else f.rows
 
 
 @cache
 def wmma_load_function(door: Door, bits: int, held: int) -> Native:
-    """wmma.load: place i of the fragment receives element [major[i]][minor[i]] at p + (major * stride + minor) * size.
+    """A function for wmma.load: place i of the fragment receives element [major[i]][minor[i]] at p + (major * stride + minor) *
+    size.
 
-    held: elements in a register. door.place(context, lane, address, bytes, access, number), lane: that of the element.
+    held: elements in a register. door.place(context, lane, address, bytes, access, number), with the element's lane.
     """
     ty = CONTAINER[bits]
     per = max(1, 8 // bits)  # elements of a byte
@@ -243,7 +257,7 @@ def wmma_load_function(door: Door, bits: int, held: int) -> Native:
 
 @cache
 def wmma_store_function(door: Door, bits: int, held: int) -> Native:
-    """wmma.store, the reverse."""
+    """A function for wmma.store, the inverse of wmma.load."""
     ty = CONTAINER[bits]
 
     def wmma_store(c: ptr_to(door.context), table: ptr_to(WmmaTable), p: u64, stride: i64, registers: ptr, number: u32) -> u32:
@@ -262,9 +276,9 @@ def wmma_store_function(door: Door, bits: int, held: int) -> Native:
 
 # wgmma --------------------------------------------------------------------------------------------------------------
 class WarpTile:
-    """What one warp holds of a fragment, between registers and the rows of a plain matrix: vectors of whole registers.
+    """The part of a fragment that one warp holds, between registers and the rows of a plain matrix: vectors of whole registers.
 
-    `registers` of them make a block, whose words lie side by side in every row; all blocks are alike.
+    `registers` of them form a block, whose words are adjacent in every row; all blocks are alike.
     """
 
     def __init__(self, whole: Fragment) -> None:
@@ -290,19 +304,19 @@ class WarpTile:
 
     @cached_property
     def rows(self) -> list[tuple[int, int, list[tuple[int, int]]]]:
-        """Of a block: row, first byte in it, (register, lane) of the words there."""
+        """The rows of a block: (row, first byte in it, (register, lane) of the words there)."""
         held = [(row, self._held(self.registers, row)) for row in self._rows(self.registers)]
         return [(row, words[0][0], [(register, lane) for _, register, lane in words]) for row, words in held]
 
     def offset(self, block: Any, line_bytes: Any) -> Any:
-        """Bytes of the matrix before a block's; block: its number, a constant or a value."""
+        """Offset of a block in the matrix, in bytes. block: its number, a constant or a value."""
         f = self.fragment
         steps = f.register[self.registers.bit_length() - 1 :]
         right = [across * f.bits // 8 for _, across in steps]
         return additive(block, [down for down, _ in steps]) * line_bytes + additive(block, right)
 
     def to_matrix(self, registers: Sequence[Value], matrix: Value, line_bytes: Value) -> None:
-        """Macro: a block's registers to its place, at `matrix`."""
+        """Macro: store a block's registers at its place, at `matrix`."""
         words = [load(u32.vec(32), cast_ptr(u32, r)) for r in registers]
         order = [32 * register + lane for _, _, held in self.rows for register, lane in held]
         block = words[0] if order == list(range(32)) else shuffle(words[0], words[-1], order)
@@ -313,7 +327,7 @@ class WarpTile:
             at += len(held)
 
     def to_registers(self, matrix: Value, line_bytes: Value, registers: Sequence[Value]) -> None:
-        """Macro: the reverse."""
+        """Macro: load a block's registers from its place; the inverse of `to_matrix`."""
         for row, byte, held in self.rows:
             part = load(u32.vec(len(held)), cast_ptr(u32, matrix + (row * line_bytes + byte)))
             for number, register in enumerate(registers):

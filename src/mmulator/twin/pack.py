@@ -37,7 +37,8 @@ RAW = {8: u8, 16: u16, 32: u32}
 
 
 class Decoded:
-    """16 elements: value (f32 lanes), exponent and significand in i32 lanes, and their kinds.
+    """16 decoded elements: value (f32 lanes), exponent and significand in i32 lanes, and whether they are zero, special or
+    negative.
 
     emin: exponent of subnormals, if it is not the type's own.
     """
@@ -72,11 +73,11 @@ class Decoded:
         infinite = select(mantissa == 0, U(0x7F800000), U(0x7FC00000)) if t.nan == "ieee" else U(0x7FC00000)
         magnitude = select(self.special, infinite, finite)
         self.value = bitcast(F, magnitude | select(self.negative, U(0x80000000), U(0)))
-        if emin is not None and emin < t.emin:  # subnormals are normal numbers of the type they are converted to
+        if emin is not None and emin < t.emin:  # subnormals become normal numbers of the target type
             self.exponent = maximum(I(finite >> 23) - 127, I(emin))
 
     def exponents(self, within: Value | None = None) -> Value:
-        """Of the finite non-zero elements; -999 for others."""
+        """Exponents of the finite non-zero elements; -999 for others."""
         counts = ~self.zero & ~self.special
         if within is not None:
             counts = counts & within
@@ -87,7 +88,7 @@ class Decoded:
         return reduce_max(self.exponents(within))
 
     def codes(self, bias: int, top: Value | None) -> Value:
-        """Exponent codes, relative to `top` if given. Those of special values do not matter."""
+        """Exponent codes, relative to `top` if given. Codes of special values are arbitrary."""
         e = self.exponent + bias
         if top is not None:
             e = maximum(e - top, I(bias - WINDOW))
@@ -100,7 +101,7 @@ class Decoded:
 
 
 def pack_a_function(plan: Plan, name: str) -> Native:
-    """raw [m][lda] elements to packed A; k counts dense columns."""
+    """A function that packs raw A [m][lda]; k counts dense columns."""
     ty = RAW[max(plan.a.bits, 8)]
     length, chunks, products = plan.length, plan.order, plan.products
     chunk_bytes, relative, overflow, kk = plan.a_chunk, plan.relative, plan.may_overflow, plan.k
@@ -134,7 +135,7 @@ def pack_a_function(plan: Plan, name: str) -> Native:
 
 
 def elements_at(ty: Any, source: Value, positions: tuple[int, ...]) -> Value:
-    """Up to 16 elements at given positions; zero beyond them."""
+    """Up to 16 elements at given positions; zeros beyond them."""
     first, span = positions[0], positions[-1] - positions[0] + 1
     wide = 32 if span > 16 else 16
     if span == wide:
@@ -157,8 +158,9 @@ def decode_positions(plan: Plan, ty: Any, source: Value, positions: tuple[int, .
 
 
 class Short:
-    """Elements in 16-bit lanes, of types whose numbers are f16's but for a power of two, and of bf16: what `Decoded` says of
-    them, for half of the work."""
+    """Elements in 16-bit lanes, of bf16 and of types whose numbers are those of f16 times a power of two: the interface of
+    `Decoded` for half of the work.
+    """
 
     def __init__(self, t: ElementType, bits: Value) -> None:
         ty = bits.ty
@@ -183,7 +185,7 @@ class Short:
         return t.bits <= 16 and plan.emin(t) == t.emin and (t.exponent == 8 or has_feature("f16c"))
 
     def exponents(self) -> Value:
-        """Of the finite non-zero elements; -999 for others."""
+        """Exponents of the finite non-zero elements; -999 for others."""
         return select(self.special | self.zero, self.signed(-999), self.exponent)
 
     def largest(self) -> Value:
@@ -202,7 +204,7 @@ class Short:
         return select(self.special | self.zero, ty(NEVER), self.least + trailing_zeros(self.significand) - 1)
 
     def value(self) -> Value:
-        """Of 16 elements, as f32."""
+        """The values of 16 elements, as f32."""
         t, bits = self.type, self.bits
         if t.exponent == 8:
             return bitcast(F, U(bits) << 16)
@@ -229,7 +231,7 @@ def any_special(parts: list[Any]) -> Value:
 
 
 def total_significand(parts: list[Any]) -> Value:
-    """Of 16 elements each: their sum fits in the lanes they are in."""
+    """The sum of all significands of parts of 16 elements; it fits in their lanes."""
     total = i32(reduce_add(parts[0].significand))
     for p in parts[1:]:
         total = total + i32(reduce_add(p.significand))
@@ -237,7 +239,14 @@ def total_significand(parts: list[Any]) -> Value:
 
 
 def store_a(d: Decoded, top: Value | None, plan: Plan, out: Value, step: int, count: int) -> None:
-    """Up to 16 elements of a chunk, from position `step`."""
+    """Store up to 16 elements of a chunk of A, from position `step` on.
+
+    d: the elements.
+    top: exponent to which codes are relative.
+    plan: the plan.
+    out: the packed chunk.
+    step, count: position and number.
+    """
     pieces = [d.value, d.codes(A_BIAS, top) * 0x01010101]
     if plan.counted:  # a negative element's negative products are those with positive elements of B
         pieces += [d.last_codes() * 0x01010101, select(d.negative, I(64), I(0))]
@@ -263,7 +272,13 @@ def store_pieces(plan: Plan, pieces: list[Value], out: Value, step: int, count: 
 
 
 def store_b_row(d: list[Decoded], top: Value | None, plan: Plan, row: Value) -> Value:
-    """16 or 64 columns of one k. True if there is an Inf or NaN."""
+    """Store 16 or 64 columns of B for one k. Returns whether there is an Inf or NaN.
+
+    d: the elements.
+    top: exponent to which codes are relative.
+    plan: the plan.
+    row: the packed row.
+    """
     columns = 16 * len(d)
     codes = [I(0)] * (3 if plan.counted else 1)
     for v, part in enumerate(d):
@@ -279,8 +294,14 @@ def store_b_row(d: list[Decoded], top: Value | None, plan: Plan, row: Value) -> 
 
 
 def store_b_short(plan: Plan, values: list[Value], pairs: list[Value], top: Value | None, row: Value) -> Value:
-    """Store packed elements of B, of types that Short serves. values: the elements, 16 columns each; pairs: of 64 columns,
-    columns t and t + 32 in the lanes of t, for t below 16 and from there on; of 16 columns the columns."""
+    """Store packed elements of B of types that Short supports.
+
+    plan: the plan.
+    values: the elements, 16 columns each.
+    pairs: for 64 columns, columns t and t + 32 in lane t for t below 16, and for t from 16 on; for 16 columns the columns.
+    top: exponent to which codes are relative.
+    row: the packed row.
+    """
     t, columns = plan.b, 16 * len(values)
     for v, bits in enumerate(values):
         store(Short(t, bits).value(), row, v * 16 * LANE)
@@ -300,7 +321,7 @@ def store_b_short(plan: Plan, values: list[Value], pairs: list[Value], top: Valu
 
 
 def transpose(rows: list[Value]) -> list[Value]:
-    """As many vectors as each has lanes (a power of two), transposed in rounds of pairwise shuffles."""
+    """Vectors transposed in rounds of pairwise shuffles; there are as many as each has lanes (a power of two)."""
     count, step = len(rows), 1
     while step < count:
         low = [n if not n & step else n - step + count for n in range(count)]
@@ -315,7 +336,7 @@ def transpose(rows: list[Value]) -> list[Value]:
 
 
 def pack_b_function(plan: Plan, name: str, rows: bool) -> Native:
-    """raw to packed B. rows: raw is [k][ldb], n contiguous; else [n][ldb], k contiguous."""
+    """A function that packs raw B. rows: whether raw is [k][ldb] with n contiguous; otherwise [n][ldb] with k contiguous."""
     block = {c: pack_block_function(plan, f"{name}_{c}", rows, c) for c in (WIDE_COLUMNS, NARROW_COLUMNS)}
     size = max(plan.b.bits, 8) // 8
     wide, narrow = block[WIDE_COLUMNS], block[NARROW_COLUMNS]
@@ -340,7 +361,7 @@ def pack_b_function(plan: Plan, name: str, rows: bool) -> Native:
 
 
 def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Native:
-    """One block of columns; `n` of them exist (the others are packed as zeros)."""
+    """A function that packs one block of columns; `n` of them exist (the others are packed as zeros)."""
     ty = RAW[max(plan.b.bits, 8)]
     row_bytes, relative, kk = plan.b_row(columns), plan.relative, plan.k
     vectors = range(columns // 16)
@@ -427,7 +448,7 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
 
 
 def paired_lines(low: list[Value], high: list[Value]) -> list[Value]:
-    """Elements of at most 16 bits in u32 lanes, two in a lane."""
+    """Elements of at most 16 bits in u32 lanes, two in each lane."""
     return [x | y << 16 for x, y in zip(low, high)]
 
 
@@ -439,7 +460,13 @@ def read_k(ty: Any, line: Value, count: int) -> Value:
 
 
 def read_line(ty: Any, raw: Value, ldb: Value, j: int, n: Value, columns: int, k: Value, count: int) -> Value:
-    """Elements k .. k + count of column j, zero if the block has no such column."""
+    """Elements k .. k + count of column j, zeros if the block has no such column.
+
+    ty: type of the elements.
+    raw, ldb: the matrix.
+    j, n, columns: the column, and number of existing columns and of columns of the block.
+    k, count: the elements.
+    """
     line = cast_ptr(ty, raw) + (ldb * j + k)
     if columns == WIDE_COLUMNS:
         return read_k(ty, line, count)

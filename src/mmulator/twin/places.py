@@ -1,4 +1,4 @@
-"""The tables of one form's product: where every piece of A, B, C and D lies in the registers, or in a plain matrix."""
+"""The tables of one form's product: the place of every piece of A, B, C and D in the registers, or in a plain matrix."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ Index = NDArray[np.int64]
 
 
 def pieces(form: Form, name: str, places: Index) -> tuple[Piece, Index]:
-    """Places [copies, lines, elements] as pieces as large as lie together in registers and in the matrix's lines."""
+    """Places [copies, lines, elements] combined into the largest pieces that are adjacent both in registers and in the matrix's
+    lines.
+    """
     f = fragment(form, name)
     if f.width < f.bits:
         return (f.bits, f.shift, f.width), places
@@ -38,7 +40,7 @@ def pieces(form: Form, name: str, places: Index) -> tuple[Piece, Index]:
 
 
 def plain_pieces(form: Form, name: str) -> tuple[Piece, Index]:
-    """Operand `a` [M, K] or `b` [N, K] as rows of containers: sixteen bytes after the other."""
+    """Operand `a` [M, K] or `b` [N, K] as rows of containers, in contiguous pieces of sixteen bytes."""
     element = element_of(form, name)
     lines, k = (form.m, form.k // 2 if form.sparse else form.k) if name == "a" else (form.n, form.k)
     return (128, 0, 0), np.arange(lines * k * max(8, element.bits) // 128).reshape(1, 1, -1)
@@ -50,7 +52,7 @@ def commutes(form: Form) -> bool:
 
 
 def key_of(form: Form, swap: bool) -> DotKey:
-    """The arithmetic of a form's product, or of the transposed one."""
+    """The arithmetic of a form's product, or of the transposed product."""
     key = dot_key(form)
     return replace(key, atype=key.btype, btype=key.atype) if swap else key
 
@@ -64,7 +66,8 @@ def transposes(form: Form) -> bool:
 class Product:
     """A product from registers to registers, ready to be called: `function` with the address of `table`.
 
-    Of a transposed one the first operand of the function is B, and the second A. scratch: bytes that a call needs.
+    For a transposed product the first operand of the function is B, and the second is A. scratch: bytes of scratch memory for a
+    call.
     """
 
     form: Form
@@ -78,7 +81,7 @@ class Product:
 
     @cached_property
     def result(self) -> tuple[int, int]:
-        """Lanes and registers of d."""
+        """(lanes, registers) of d."""
         d = fragment(self.form, "d")
         return d.lanes, d.registers
 
@@ -96,7 +99,7 @@ class Product:
         return mma_function(*self.sizes, d, self.form.sparse, self.form.block_scale)
 
     def store(self, name: str, values: Any) -> None:
-        """Put a table into the product: int32 values at an address that stays."""
+        """Add a table to the product: int32 values at a fixed address."""
         array = np.ascontiguousarray(values, np.int32)
         self.keep.append(array)
         self.table[name] = array.ctypes.data
@@ -107,10 +110,15 @@ def product_for(
     form: Form, device: str, selector: int = 0, order: str = BY_REGISTER, plain: frozenset[str] = frozenset(),
     flags: int = 0,
 ) -> Product:  # fmt: skip
-    """The product of a form on a device. selector: of the metadata. plain: operands (`a`, `b`) that come as rows of a matrix
-    instead of registers. flags: of the twin, for A and B as they are.
+    """The product of a form on a device.
 
-    Raises UnsupportedError where the device lacks the instruction, OperandError for a selector it does not have.
+    form, device: the instruction and the device.
+    selector: of the metadata.
+    order: order of the registers in memory.
+    plain: operands (`a`, `b`) that are given as rows of a matrix instead of registers.
+    flags: flags of the twin, for A and B as they are given.
+
+    Raises UnsupportedError if the device lacks the instruction, OperandError for a selector that it does not have.
     """
     swap = transposes(form)
     twin = twin_for(key_of(form, swap), device)
@@ -160,7 +168,7 @@ def product_for(
 
 
 def index_table(keep: list[Any], form: Form, selector: int) -> int:
-    """Address of the IndexTable of a sparse form: which metadata bits say where each element of A stands."""
+    """Address of the IndexTable of a sparse form: for each element of A the bits of metadata that give its column."""
     g = sparse.granularity(form)
     lane, bit = (x[..., None] + np.zeros(g.kept, int) for x in sparse.places(form, selector))
     chunk = np.arange(lane.shape[1])[None, :, None] * g.chunk
@@ -183,14 +191,18 @@ def index_table(keep: list[Any], form: Form, selector: int) -> int:
 
 
 def _scale_tables(product: Product) -> None:
-    """Where the bytes of scale-a-data and scale-b-data lie, in the order of scale_a [m][S] and scale_b [S][n]."""
+    """Add tables with the places of the bytes of scale-a-data and scale-b-data, in the order of scale_a [m][S] and scale_b
+    [S][n].
+    """
     product.table["scales"] = product.form.scale_vec
     for name, values in scale_maps(product.form).items():
         product.store(name, values)
 
 
 def scale_maps(form: Form) -> dict[str, Index]:
-    """The bytes of scale-a-data and scale-b-data that are factors if both selectors are 0: of scale_a [m][S], scale_b [S][n]."""
+    """The bytes of scale-a-data and scale-b-data that are factors for selectors 0, in the order of scale_a [m][S] and scale_b
+    [S][n].
+    """
     maps = {}
     for side in "ab":
         lane, byte = scales.places(form, side, 0, 0)

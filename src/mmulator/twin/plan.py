@@ -1,27 +1,27 @@
-"""What the compiled twin of a fused dot product has to do, and how its packed operands lie in memory.
+"""The plan of the compiled twin of a fused dot product, and the layout of its packed operands in memory.
 
 The idea. For one output element and chunk let q = 2**(emax - F). The exact model adds trunc(p/q) over the products p.
-Products are exact in f32 (of the fast path: those below its normal numbers are below q too). So p times 1/q, converted to an
+Products are exact in f32 (on the fast path: products below its normal numbers are below q too). So p times 1/q, converted to an
 integer, is trunc(p/q), and integers of 32 bits hold the sum; emax itself is a maximum of byte sums.
 
-Where 24 bits hold the sum (F = 13) one instruction does more: a fused multiply-add in round-toward-zero, into an f32
-accumulator held positive at a magnitude where its last bit weighs q, adds floor(p/q). floor and trunc differ by one for
-negative products that are no multiple of q; these are counted apart, in bytes: the last set bit of a product weighs the
-product of those of its factors, so a product is inexact where lsb(a) + lsb(b) < emax - F in exponents.
+If 24 bits hold the sum (F = 13) one instruction does more: a fused multiply-add in round-toward-zero, into an f32
+accumulator that is kept positive at a magnitude where its last bit weighs q, adds floor(p/q). floor and trunc differ by one for
+negative products that are not a multiple of q. These are counted separately, in bytes: the last set bit of a product weighs the
+product of those of its factors, so a product is inexact if lsb(a) + lsb(b) < emax - F in exponents.
 
 Lanes run along n. B is packed in blocks of 64 columns (then of 16), in which a row k is
     values [W] | exponent codes, and if counted: | last-bit codes of the negative elements | of the positive elements
 where the byte codes of a 64-column block are ordered so that 32-bit lane t holds columns t, t+16, t+32, t+48; in a
 16-column block a code fills the low byte of its lane. A is packed in blocks of 16 rows (the last may be lower); a block
-lies instruction by instruction along k, row by row, chunk by chunk, and a chunk is
+is stored instruction by instruction along k, row by row, chunk by chunk, and a chunk is
     values [L] | exponent codes [L], and if counted: | last-bit codes [L] | offsets of the last-bit row of B [L]; | header
 with each code repeated in the four bytes of a word, ready to be broadcast.
 
 Exponent codes are biased so that a sum of two is a biased f32 exponent: 63 + e for A, 64 + e for B; 0 stands for a zero.
 Last-bit codes count from the least last bit of the type or are NEVER; those of B are 128 less, so that sums
 of two are signed bytes that do not wrap. Types whose exponents do not fit (bf16, tf32) are coded relative to the largest
-exponent of the A chunk, and of the rows of one instruction in a B block. These are kept in headers, where it is also
-said that there is an Inf or NaN. Whatever a fast path cannot represent is computed again by a slower vector path in f64.
+exponent of the A chunk, and of the rows of one instruction in a B block. Headers hold these exponents, and whether there is an
+Inf or NaN. Results that a fast path cannot represent are computed again by a slower vector path in f64.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ LANE = 4  # bytes of a value
 
 @dataclass(frozen=True)
 class Plan:
-    """One fused instruction, independent of the device's name. `order`: chunks of positions among its products."""
+    """One fused instruction, independent of the device's name. order: positions of products in each chunk."""
 
     a: ElementType
     b: ElementType
@@ -67,12 +67,12 @@ class Plan:
         return self.k // 2 if self.sparse else self.k
 
     def emin(self, t: ElementType) -> int:
-        """Exponent of subnormal operands: that of f16 where they are converted to it first."""
+        """Exponent of subnormal operands: that of f16 if they are converted to f16 first."""
         return min(t.emin, F16.emin) if self.halves else t.emin
 
     @property
     def length(self) -> int:
-        """Products of one chunk."""
+        """Number of products of one chunk."""
         return len(self.order[0])
 
     @property
@@ -82,23 +82,24 @@ class Plan:
 
     @property
     def counted(self) -> bool:
-        """f32 accumulators that truncate products themselves, and counts; else products are truncated to integers. Not of plans
-        whose codes are biased."""
+        """Whether f32 accumulators truncate products themselves, with counts as correction; otherwise products are truncated to
+        integers. Never for plans whose codes are biased.
+        """
         return self.fraction + self.length.bit_length() + 3 <= 22
 
     @property
     def relative(self) -> bool:
-        """Exponent codes are relative to a maximum."""
+        """Whether exponent codes are relative to a maximum."""
         return max(self.a.exponent, self.b.exponent) > 5
 
     @property
     def biased(self) -> bool:
-        """A sum of two exponent codes is no f32 exponent yet: a bias is to be added."""
+        """Whether a bias must be added to a sum of two exponent codes to get an f32 exponent."""
         return self.relative or self.scaled
 
     @property
     def zero_codes(self) -> int:
-        """The largest sum of two codes of which one is that of zero."""
+        """The largest sum of two codes if one of them is that of zero."""
         return B_BIAS + (0 if self.relative else max(self._top(self.a) - 1, self._top(self.b)))
 
     @property
@@ -108,7 +109,9 @@ class Plan:
 
     @property
     def unit(self) -> int:
-        """What is taken from the biased exponent of a sum's last bit times 2**F, to compare it with sums of last-bit codes."""
+        """The number that is subtracted from the biased exponent of a sum's last bit times 2**F, to compare it with sums of
+        last-bit codes.
+        """
         return 127 + self.fraction + sum(t.emin - t.mantissa for t in (self.a, self.b))
 
     @staticmethod
@@ -117,13 +120,14 @@ class Plan:
 
     @property
     def wide_sum(self) -> bool:
-        """Sums may take more than 32 bits, those of half of the products (of FP8, significands below 1.9) do not: the fast path
-        checks, afterwards."""
+        """Whether sums may need more than 32 bits, but those of half of the products (of FP8, significands below 1.9) do not:
+        the fast path checks afterwards.
+        """
         return self.fraction + 1 + self.length.bit_length() > 31
 
     @property
     def may_overflow(self) -> bool:
-        """Sums of just 32 bits: chunks of A whose significands are large enough are flagged."""
+        """Whether sums need just 32 bits: chunks of A with large significands are then flagged."""
         return self.fraction + 1 + self.length.bit_length() == 31
 
     # layout of packed operands ---------------------------------------------------------------------------------------
@@ -140,14 +144,14 @@ class Plan:
         return columns * LANE + (3 if self.counted else 1) * 64
 
     def a_bytes(self, m: int, k: int) -> int:
-        """Size of a packed A of m rows and k dense columns."""
+        """Bytes of a packed A of m rows and k dense columns."""
         return m * (k // self.k) * self.a_instruction
 
     def b_block(self, columns: int, k: int) -> int:
         return k * self.b_row(columns) + k // self.k * B_HEADER
 
     def b_bytes(self, n: int, k: int) -> int:
-        """Size of a packed B of n columns."""
+        """Bytes of a packed B of n columns."""
         wide, rest = divmod(n, WIDE_COLUMNS)
         return wide * self.b_block(WIDE_COLUMNS, k) + -(-rest // NARROW_COLUMNS) * self.b_block(NARROW_COLUMNS, k)
 

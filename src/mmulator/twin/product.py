@@ -1,8 +1,8 @@
 # mypy: disable-error-code="valid-type, arg-type, attr-defined, index"
 """Products of fragments: native functions from registers to registers, around those of the numerics twin.
 
-Registers come in as memory; a ProductTable says where in it each piece of a matrix lies, so that one code serves every
-form and every order of registers and lanes.
+Registers are given as memory; a ProductTable holds the place of each piece of a matrix, so that one code serves every form and
+every order of registers and lanes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u16, u32, 
 from mmulator.codegen.values import Builder, Value
 from mmulator.twin.moves import CONTAINER
 
-# One mma or wmma.mma form: sizes, the twin's functions, and where each matrix element lies in the fragments.
+# One mma or wmma.mma form: sizes, the twin's functions, and the place of each matrix element in the fragments.
 ProductTable = Struct("ProductTable", [
     ("pack_a", u64), ("pack_b", u64), ("dot", u64),
     ("m", i64), ("n", i64), ("k", i64), ("ka", i64),  # ka: columns of A, k / 2 if it is sparse
@@ -67,9 +67,9 @@ def call_steps(
 
 @native
 def dense_indices(table: ptr_to(IndexTable), metadata: ptr_to(u32), out: ptr_to(i32)) -> None:
-    """The row of B that each element of a sparse A multiplies, as hardware takes it from the metadata.
+    """Compute the row of B that each element of a sparse A multiplies, from the metadata as hardware interprets it.
 
-    Sixteen at a time: every form's count is a multiple of that.
+    Sixteen at a time: every form's count is a multiple of sixteen.
     """
     vector = u32.vec(16)
     every = bits_mask(u16(0xFFFF))
@@ -81,7 +81,7 @@ def dense_indices(table: ptr_to(IndexTable), metadata: ptr_to(u32), out: ptr_to(
 
 @native
 def has_mixed(table: ptr_to(IndexTable), metadata: ptr_to(u32)) -> u32:
-    """Whether .tf32 metadata names halves of two elements somewhere."""
+    """Whether .tf32 metadata somewhere selects halves of two elements."""
     for i in range(table.count):
         value = (metadata[table.lane[i]] >> u32(table.shift[i])) & 15
         if value != 4 and value != 14:
@@ -94,9 +94,16 @@ def mixed_dot(
     pack_b: u64, dot: u64, table: ptr_to(IndexTable), metadata: ptr_to(u32), pa: ptr, a_row: i64, b: ptr_to(u16),
     own: ptr_to(u16), packed: ptr, index: ptr_to(i32), c: ptr_to(u32), d: ptr_to(u32), m: i64, n: i64, k: i64, flags: i64,
 ) -> None:  # fmt: skip
-    """dot of .tf32 metadata that takes halves of two elements: every row of A gets a B of its own, made of halves.
+    """dot for .tf32 metadata that selects halves of two elements: every row of A gets its own B, built from halves.
 
-    pa: packed A, a_row bytes a row. b: raw B [n][k]. own, packed, index: room for a B, a packed one, and k / 2 indices.
+    pack_b, dot: functions of the twin.
+    table, metadata: table and metadata of A.
+    pa, a_row: packed A, and bytes of its row.
+    b: raw B [n][k].
+    own, packed, index: memory for one B, one packed B, and k / 2 indices.
+    c, d: operand and result.
+    m, n, k: the shape.
+    flags: of the twin.
     """
     for row in range(m):
         for j in range(k // 2):
@@ -114,10 +121,10 @@ def mixed_dot(
 
 @cache
 def collect_function(bits: int, shift: int = 0, width: int = 0) -> Native:
-    """Pieces of `bits` bits out of packed registers: out[i] = piece number map[i].
+    """A function that copies pieces of `bits` bits from packed registers: out[i] = piece number map[i].
 
-    A piece is an element, or several that lie together in registers and matrix. Elements of less than 8 bits get one byte
-    each; shift, width: where an element lies in its bits, if it does not fill them.
+    A piece is an element, or several that are adjacent in registers and matrix. Elements of less than 8 bits get one byte each;
+    shift, width: place of an element in its bits, if it does not fill them.
     """
     ty = CONTAINER.get(bits, u8)
 
@@ -141,14 +148,21 @@ def collect_function(bits: int, shift: int = 0, width: int = 0) -> Native:
 
 @native
 def collect_scales(registers: ptr, places: ptr_to(i32), selector: u32, count: i64, out: ptr) -> None:
-    """Scale factors out of scale-a-data or scale-b-data of a warp. selector: bytes from the place of selectors 0."""
+    """Copy scale factors from scale-a-data or scale-b-data of a warp.
+
+    registers: the data.
+    places: places of the factors.
+    selector: offset in bytes from the place of selectors 0.
+    count: number of factors.
+    out: destination.
+    """
     for i in range(count):
         out[i] = registers[places[i] + i32(selector)]
 
 
 @cache
 def spread_function(bits: int) -> Native:
-    """The reverse for accumulators: register place i receives element map[i]."""
+    """A function that writes accumulators to registers: register place i receives element map[i]."""
     ty = CONTAINER[bits]
 
     def spread(matrix: ptr, places: ptr_to(i32), count: i64, registers: ptr) -> None:
@@ -165,9 +179,12 @@ Piece = tuple[int, int, int]  # bits of a piece; lowest bit and width of its ele
 
 @cache
 def mma_function(a_piece: Piece, b_piece: Piece, c_piece: Piece, d_bits: int, sparse: bool, scaled: bool) -> Native:
-    """mma.sync of one warp: fragments a, b, c in memory, register after register, 32 lanes each; d likewise.
+    """A function for mma.sync of one warp: fragments a, b, c in memory, register after register, 32 lanes each; and d.
 
-    e: metadata. scale_a, scale_b: the registers scale-a-data and scale-b-data; selectors as for `collect_scales`.
+    a_piece, b_piece, c_piece: (bits, shift, width) of the operands' pieces.
+    d_bits: bits of an element of d.
+    sparse: whether it takes metadata e.
+    scaled: whether it takes the registers scale-a-data and scale-b-data, with selectors as for `collect_scales`.
     """
     collect_a, collect_b, collect_c = (collect_function(*n) for n in (a_piece, b_piece, c_piece))
     spread_d = spread_function(d_bits)
@@ -226,7 +243,7 @@ OPERANDS = 7  # a, b, c, e, scale_a, scale_b, d
 
 @cache
 def batch_function(one: Native) -> Native:
-    """`count` products one after the other. places, strides: address and distance in bytes of the OPERANDS."""
+    """A function for `count` products in sequence. places, strides: address and distance in bytes of the OPERANDS."""
 
     def batch(
         product: ptr_to(ProductTable), scratch: ptr, count: i64, places: ptr_to(u64), strides: ptr_to(u64),

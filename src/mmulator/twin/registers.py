@@ -1,4 +1,4 @@
-"""Many products of one form in one native call: arrays of registers in, an array of registers out."""
+"""Many products of one form in one native call: from arrays of registers to an array of registers."""
 
 from __future__ import annotations
 
@@ -28,10 +28,13 @@ def run(
 ) -> Array:  # fmt: skip
     """D [*batch, lanes, registers].
 
-    a, b, c: registers [..., lanes, registers], or rows of a matrix [..., M or N, K] where the product says so; leading
-    dimensions broadcast to `batch`. c may be None if the product's flags say that it is not read. e: metadata [..., lanes] of
-    a sparse form. scale_a, scale_b: scale-a-data and scale-b-data [..., 32] of a block-scaled one; select: bytes from the
-    scale factors of selectors 0.
+    product: the product.
+    a, b: registers [..., lanes, registers], or rows of a matrix [..., M or N, K] if the product is made for that.
+    c: registers; None if the product's flags state that C is not read.
+    e: metadata [..., lanes] of a sparse form.
+    scale_a, scale_b: scale-a-data and scale-b-data [..., 32] of a block-scaled form.
+    batch: leading dimensions, to which those of all operands broadcast.
+    select: offset in bytes from the scale factors of selectors 0.
     """
     out = np.empty((*batch, *product.result), product.word)
     count = math.prod(batch)
@@ -58,7 +61,7 @@ def run(
 
 
 def _fitted(array: Array, own: int, batch: tuple[int, ...], count: int) -> tuple[Array, int]:
-    """Contiguous, and the distance in bytes of one product's operand to the next; 0 if all have the same."""
+    """(contiguous array, distance in bytes from one product's operand to the next, 0 if all products share it)."""
     shape = array.shape[: array.ndim - own]
     if shape != batch and math.prod(shape) != 1:
         array = np.broadcast_to(array, (*batch, *array.shape[array.ndim - own :]))
@@ -69,7 +72,7 @@ def _fitted(array: Array, own: int, batch: tuple[int, ...], count: int) -> tuple
 
 
 def entry(product: Product) -> tuple[Any, int]:
-    """The compiled loop around the product's product, and the address of the product's table."""
+    """(the compiled loop around the product, the address of the product's table)."""
     if product.entry is None:
         product.entry = _compiled(product.function), int(product.table.ctypes.data)
     return product.entry

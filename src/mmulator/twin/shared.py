@@ -1,8 +1,8 @@
 # mypy: disable-error-code="valid-type, index, call-overload, misc"
-"""Native code for matrices in shared memory that a descriptor names: made with the functions of layouts/descriptors.py.
+"""Native code for matrices in shared memory that a descriptor selects, generated with the functions of layouts/descriptors.py.
 
-Nothing about descriptors, canonical layouts or swizzles is said here: `fields`, `canonical` and `Swizzle.place` are called
-with native values instead of integers. What `canonical` says of one step in each direction is so of every step.
+The rules of descriptors, canonical layouts and swizzles are not repeated here: `fields`, `canonical` and `Swizzle.place` are
+called with native values instead of integers. `canonical` is linear in each direction, so one step of it gives all steps.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ SWIZZLED = 128  # a swizzle moves bytes inside of a multiple of so many
 
 
 def operand_function(door: Door) -> Native:
-    """A matrix of shared memory as plain rows: `lines` rows of `line_bytes` bytes, 16 bytes at a time.
+    """A function that copies a matrix of shared memory to plain rows: `lines` rows of `line_bytes` bytes, 16 bytes at a time.
 
-    K-major: a line is a row (m or n) along k. MN-major: a line is one k along m or n. 0 if the door refuses.
-    door.place(context, address, number): of UNIT bytes.
+    K-major: a line is a row (m or n) along k. MN-major: a line is one k along m or n. Returns 0 if the door refuses.
+    door.place(context, address, number): a pointer to UNIT bytes.
     """
     modes = tuple(SWIZZLES.values())
     has_span = door.span is not None
@@ -85,6 +85,6 @@ def transpose16(source: ptr_to(u16), rows: i64, columns: i64, out: ptr_to(u16)) 
 
 @native
 def unpack_bits(source: ptr, count: i64, out: ptr) -> None:
-    """b1: one byte for each bit."""
+    """Unpack b1 elements: one byte for each bit."""
     for i in range(count):
         out[i] = (source[i // 8] >> u8(i % 8)) & 1

@@ -1,4 +1,4 @@
-"""The slower path of fused dot products, in f64, for any operands; and the accumulator's way in and out of memory."""
+"""The slower path of fused dot products, in f64, for any operands; and the conversion of the accumulator from and to memory."""
 
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
 # mypy: disable-error-code="valid-type, arg-type"
@@ -32,7 +32,9 @@ NAN_SCALE = 9999
 
 
 def slow_function(plan: Plan, name: str) -> Native:
-    """One row, one chunk, `columns` columns: state -> state. 1 if a result is too small for later fast chunks."""
+    """A function for one row, one chunk and `columns` columns: state -> state. Returns 1 if a result is too small for later
+    fast chunks.
+    """
 
     def chunk(
         a: ptr, b: ptr, index: ptr_to(i32), state: ptr_to(f32), columns: i64, row_bytes: i64,
@@ -62,7 +64,7 @@ def slow_function(plan: Plan, name: str) -> Native:
 
 
 def is_tiny(plan: Plan, value: Value) -> Value:
-    """Non-zero, and below what a chunk of zero products leaves unchanged in the fast path."""
+    """Whether a value is non-zero, and below the values that a chunk of zero products leaves unchanged in the fast path."""
     if plan.state.name == "f16":
         return B(boolean(0))
     limit = LOWEST if plan.biased else plan.zero_codes + 1
@@ -91,7 +93,16 @@ def power_of_two(e: Value) -> Value:
 def exact_vector(
     plan: Plan, a: Value, b: Value, index: Value, row_bytes: Value, c: Value, first: Value, scale: Value | None = None
 ) -> Value:
-    """16 columns of one chunk as `dot.fused` does it. In f64 products and the sum of truncated terms are exact."""
+    """16 columns of one chunk by the arithmetic of `dot.fused`. In f64 products and the sum of truncated terms are exact.
+
+    plan: the plan.
+    a, b: packed row of A, and packed B.
+    index: rows of B for a sparse A.
+    row_bytes: bytes of a row of B.
+    c: the accumulator.
+    first: number of the chunk.
+    scale: exponents of the scale factors, or None.
+    """
     length = plan.length
     products = stack(D, length)
     values = cast_ptr(f32, a)
@@ -130,7 +141,7 @@ def exact_vector(
 
 
 def chunk_row(plan: Plan, index: Value, first: Value, j: int) -> Value:
-    """Row of B (dense k) of product j of the chunk `first`."""
+    """Row of B (dense k) of product j of chunk `first`."""
     if plan.sparse:
         b = Builder.current()
         positions = [order[j] for order in plan.order]
@@ -174,7 +185,7 @@ def half_to_single(raw: Value) -> Value:
 
 
 def single_to_half(value: Value) -> Value:
-    """f32 values that are f16 numbers to bits (u32 lanes); NaN to the canonical one."""
+    """f32 values that are f16 numbers, as f16 bits (u32 lanes); NaN becomes the canonical one."""
     bits = bitcast(U, value)
     magnitude = bits & 0x7FFFFFFF
     small = U(I(absolute(value) * 2.0**24))
@@ -184,14 +195,14 @@ def single_to_half(value: Value) -> Value:
 
 
 def turned(value: Value, flip: Value) -> Value:
-    """The sign changed by `flip` (0 or the sign bit); zero and NaN stay as they are."""
+    """The value with its sign changed by `flip` (0 or the sign bit); zero and NaN are unchanged."""
     bits = bitcast(U, value)
     magnitude = bits & 0x7FFFFFFF
     return bitcast(F, select((magnitude - 1) < INF, bits ^ U(flip), bits))
 
 
 def load_function(kind: str, name: str, plan: Plan) -> Native:
-    """rows x columns of C into the tile; 1 in `tiny[row]` where the fast path must not begin."""
+    """A function that loads rows x columns of C into the tile, and sets `tiny[row]` to 1 if the fast path must not begin."""
     ty = u16 if kind == "f16" else u32
 
     def load_tile(
@@ -229,7 +240,9 @@ def lanes(count: Value) -> Value:
 
 
 def after_function(plan: Plan, name: str) -> Native:
-    """What follows the chunks of one instruction in round-to-nearest: the sum with C ("halves"), or the f16 result."""
+    """A function for the round-to-nearest step after the chunks of one instruction: the sum with C ("halves"), or the f16
+    result.
+    """
 
     def nearest(state: ptr_to(f32), extra: ptr_to(f32), size: i64) -> None:
         for v in range(i64(0), size, 16):

@@ -1,4 +1,6 @@
-"""The compiled twin of mma.m8n8k4 .f16 where no tensor core runs it: f32 arithmetic to nearest even, as `dot.software`."""
+"""The compiled twin of mma.m8n8k4 .f16 on devices without a tensor core for it: f32 arithmetic to nearest even, as in
+`dot.software`.
+"""
 
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
 # mypy: disable-error-code="valid-type, arg-type"
@@ -23,7 +25,7 @@ COLUMNS, K = 16, 4
 
 @dataclass(frozen=True)
 class Software:
-    """Types of C and D."""
+    """The types of C and D."""
 
     half_c: bool
     half_d: bool
@@ -40,7 +42,7 @@ def software_for(key: DotKey, p: Profile) -> Software:
 
 
 def pack_a_software(s: Software, name: str) -> Native:
-    """raw [m][lda] to f32 [m][k]."""
+    """A function that packs raw A [m][lda] to f32 [m][k]."""
 
     def pack_a(raw: ptr, lda: i64, m: i64, k: i64, out: ptr) -> None:
         for i in range(m):
@@ -52,7 +54,9 @@ def pack_a_software(s: Software, name: str) -> Native:
 
 
 def pack_b_software(s: Software, name: str, rows: bool) -> Native:
-    """raw [k][ldb] (rows) or [n][ldb] to f32 blocks of 16 columns [k][16]; columns beyond n are zeros."""
+    """A function that packs raw B [k][ldb] (rows) or [n][ldb] to f32 blocks of 16 columns [k][16]; columns beyond n
+    are zeros.
+    """
 
     def pack_b(raw: ptr, ldb: i64, n: i64, k: i64, out: ptr) -> None:
         source = cast_ptr(u16, raw)
@@ -77,7 +81,7 @@ def single(bits: Value) -> Value:
 
 
 def step(s: Software, a: Value, b: Value, c: Value) -> Value:
-    """Four products by 16 columns."""
+    """The sum of four products for 16 columns."""
 
     def chain(total: Value, positions: tuple[int, ...]) -> Value:
         for k in positions:
@@ -93,7 +97,7 @@ def step(s: Software, a: Value, b: Value, c: Value) -> Value:
 
 
 def dot_software(s: Software, name: str) -> Native:
-    """D = A B + C over packed operands."""
+    """A function that computes D = A B + C from packed operands."""
     c_ty, d_ty = (u16 if s.half_c else u32), (u16 if s.half_d else u32)
 
     def core(a: ptr, b: ptr, c: ptr, ldc: i64, d: ptr, ldd: i64, m: i64, n: i64, k: i64, flags: i64) -> None:

@@ -1,4 +1,4 @@
-"""How work is shared out among threads: native code that holds no interpreter lock, and memory for each thread."""
+"""Division of work among threads: native code that holds no interpreter lock, and scratch memory for each thread."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _MACS_OF_A_THREAD = 1 << 18  # less is not worth a thread of its own
 
 
 def worth(macs: int, most: int | None = None) -> int:
-    """Threads that so many multiply-accumulates are worth; `most`: all cores."""
+    """Number of threads that pay for a number of multiply-accumulates. most: greatest number, by default one for each core."""
     return max(1, min(most or CORES, macs // _MACS_OF_A_THREAD))
 
 
 def shares(count: int, parts: int, unit: int = 1) -> list[tuple[int, int]]:
-    """(first, size) of each part of `count` things, in whole units: at most so many parts."""
+    """(first, size) of each part of `count` items, in whole units; at most `parts` parts."""
     size = max(1, -(-count // parts // unit) * unit)
     return [(first, min(size, count - first)) for first in range(0, count, size)]
 
 
 def split(part: Callable[[int, int], None], count: int, threads: int) -> None:
-    """Do `part(first, size)` for all of `count` things, on so many threads."""
+    """Call `part(first, size)` for all of `count` items, on `threads` threads."""
     if threads < 2:
         part(0, count)
     else:
@@ -38,7 +38,7 @@ def split(part: Callable[[int, int], None], count: int, threads: int) -> None:
 
 
 def together(tasks: Sequence[Callable[[], object]], threads: int) -> None:
-    """Do all of them: one after the other, or on so many threads, of which the caller's is one."""
+    """Run all tasks: in sequence, or on `threads` threads, one of which is the caller's."""
     waiting = deque(tasks)
 
     def work() -> None:
@@ -68,7 +68,7 @@ def _next(waiting: deque[Callable[[], object]]) -> Callable[[], object] | None:
 
 @in_plain_floats
 def _run(task: Callable[[], object]) -> None:
-    """Threads keep what was set where they were made."""
+    """Run a task in a helper thread."""
     task()
 
 
@@ -83,7 +83,7 @@ _room = threading.local()
 
 
 def room(size: int, which: str = "scratch") -> int:
-    """Address of at least `size` bytes of this thread's own, a multiple of 64. `which`: several do not overlap."""
+    """Address of at least `size` bytes of this thread's scratch memory, a multiple of 64. which: names separate areas."""
     memory, length, address = getattr(_room, which, (None, 0, 0))
     if length < size:
         memory = np.empty(size + 64, np.uint8)

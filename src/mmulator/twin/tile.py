@@ -48,9 +48,11 @@ class Slots:
 
 @dataclass(frozen=True)
 class Pass:
-    """What one loop over the products of a chunk does for two rows: it adds to some strips, and looks at and counts some bytes.
+    """One loop over the products of a chunk for two rows: it adds to some strips, and looks at and counts some bytes.
 
-    counts: (row, half of the bytes). looks: (row, piece of them).
+    strips: strips of columns to which it adds.
+    counts: (row, half of the bytes).
+    looks: (row, piece of the bytes).
     """
 
     strips: range
@@ -59,18 +61,19 @@ class Pass:
 
 
 def look_pieces() -> int:
-    """Parts in which the bytes of a row are looked at: vectors of the CPU."""
+    """Number of parts in which the bytes of a row are read: vectors of the CPU."""
     return 1 if has_feature("avx512f") else 2
 
 
 def strips() -> int:
-    """Parts in which 16 accumulators are kept. Those of AVX2, with half of the registers, are of one register each: a vector
-    of B is loaded when it is wanted, not two before."""
+    """Number of parts in which 16 accumulators are kept. With AVX2, which has half of the registers, each is one register: a
+    vector of B is loaded when it is used, not two at once before.
+    """
     return 1 if has_feature("avx512f") else 2
 
 
 def passes(plan: Plan, vectors: int) -> list[Pass]:
-    """The loops over the products of a chunk: as many as keep what they change, for two rows, in the CPU's registers."""
+    """The loops over the products of a chunk: enough that each keeps its accumulators, for two rows, in the CPU's registers."""
     kept = 4 if has_feature("avx512f") else 2 // (1 + plan.wide_sum)
     loops = max(1, vectors // kept)
     counts = [(r, h) for r in range(2) for h in range(2) if plan.counted]
@@ -83,7 +86,7 @@ def share(items: list[tuple[int, int]], n: int, of: int) -> list[tuple[int, int]
     return items[len(items) * n // of : len(items) * (n + 1) // of]
 
 
-class Row:
+class TileRow:
     """One row of A against `vectors` * 16 columns of B, one chunk."""
 
     def __init__(self, plan: Plan, a: Value, state: Value, vectors: int) -> None:
@@ -96,16 +99,16 @@ class Row:
 
     @staticmethod
     def lowest(plan: Plan, ty: Any) -> Value:
-        """Codes of an emax below every exponent that the types can produce."""
+        """Codes of an emax that is below every exponent of the types."""
         return ty(u8(0 if plan.biased else max(LOWEST, plan.floor + 127)))
 
     def look(self, j: Value, codes: Value, largest: Value) -> Value:
-        """The largest sums of codes, product j being one of them. codes: of its row of B, or some of them."""
+        """The largest sums of codes, including product j. codes: those of its row of B, or a part of them."""
         words = u32.vec(codes.ty.lanes // 4)  # no sum leaves its byte
         return maximum(largest, bitcast(codes.ty, bitcast(words, codes) + words(self.exponents[j])))
 
     def align(self, largest: Value, bias: Any) -> Value:
-        """Quanta, 2**(emax - F), of all columns; True if the fast path cannot serve them.
+        """Set the quanta, 2**(emax - F), of all columns. Returns whether the fast path cannot serve them.
 
         largest: sums of codes. bias, to be added to them: one i32 (relative), i32 lanes for each 16 columns (scaled), or None.
         """
@@ -124,7 +127,7 @@ class Row:
         return bad | any_lane(fields > HIGHEST)
 
     def _state_fields(self) -> Value:
-        """Exponents of the accumulator, in bytes as codes are."""
+        """Exponents of the accumulator, in bytes like codes."""
         fields = U(0)
         for v in self.vectors:
             c = bitcast(U, load(F, self.state, 16 * v))
@@ -135,7 +138,7 @@ class Row:
         return found
 
     def _absolute(self, codes: Value, bias: Value) -> tuple[Value, Value]:
-        """Relative codes made f32 exponents; True if that leaves the bytes, or some exponent was clamped."""
+        """(relative codes as f32 exponents, whether some leave the range of bytes or were clamped)."""
         plan = self.plan
         clamped = (codes - (plan.zero_codes + 1)) < BYTES(u8(CLAMPED - plan.zero_codes))
         lost = any_lane(clamped | (codes > plan.top_codes))
@@ -158,7 +161,7 @@ class Row:
         return bad | any_lane(self.fields > HIGHEST)
 
     def start(self) -> None:
-        """Sums, which begin with the accumulator, and what products are multiplied by; or what tells inexact ones."""
+        """Start the sums with the accumulator, and compute the factor of products, or the numbers that detect inexact ones."""
         sums, self.scales = [], []
         for v, quantum in enumerate(self.quanta):
             if self.plan.counted:
@@ -180,7 +183,12 @@ class Row:
             self.inexact = Slots([HALF(i8(0)) for _ in self.bounds])
 
     def add(self, j: Value, u: int, strip: int, value: Value) -> None:
-        """Product j: add a * b to the columns of a strip. value: of the row of B. u: j, even or odd."""
+        """Add product j, a * b, to the columns of a strip.
+
+        j, u: number of the product, and whether it is odd.
+        strip: the strip.
+        value: the row of B.
+        """
         if self.plan.counted:
             self.sums.put_one(strip, strict("fma", value.ty, value, value.ty(self.values[j]), self.sums.get_one(strip)))
             return
@@ -189,7 +197,7 @@ class Row:
         self.sums.put_one(at, self.sums.get_one(at) + i32.vec(value.ty.lanes)(product))
 
     def count(self, j: Value, row: Value, h: int) -> None:
-        """Count product j where it is inexact and negative, in half h of the bytes."""
+        """Count product j if it is inexact and negative, in half h of the bytes."""
         at = row + (len(self.vectors) * 16 * LANE + 64) + i64(self.offsets[j])
         own = bitcast(HALF, u32.vec(8)(self.lasts[j]))
         below = load(HALF, at, 32 * h) + own < self.bounds[h]
@@ -214,13 +222,13 @@ class Row:
 
 
 def parts(vector: Value, count: int) -> list[Value]:
-    """The lanes of a vector in so many vectors."""
+    """The lanes of a vector in `count` vectors."""
     width = vector.ty.lanes // count
     return [vector] if count == 1 else [shuffle(vector, None, list(range(n, n + width))) for n in range(0, count * width, width)]
 
 
 def joined(vectors: list[Value], count: int) -> list[Value]:
-    """So many vectors each in one. count: a power of two."""
+    """Groups of `count` vectors as one vector each. count: a power of two."""
     while count > 1:
         lanes = list(range(2 * vectors[0].ty.lanes))
         vectors = [shuffle(x, y, lanes) for x, y in zip(vectors[::2], vectors[1::2])]
@@ -229,7 +237,7 @@ def joined(vectors: list[Value], count: int) -> list[Value]:
 
 
 def minus_one(ty: Any, mask: Value) -> Value:
-    """-1 where the mask is true, else 0: what a comparison of less than 64 bytes gives without a mask register."""
+    """-1 if the mask is true, otherwise 0: the result of a comparison of less than 64 bytes without a mask register."""
     return mask.b.emit(ty, f"sext {mask.typed} to {ty.llvm}")
 
 
@@ -245,7 +253,9 @@ def any_of(masks: list[Value]) -> Value:
 
 
 def rounded(plan: Plan, total: Value, quantum: Value) -> Value:
-    """total quanta toward zero to f32, no overflow, no subnormals in the range of the fast path; or to nearest to f16."""
+    """total quanta rounded toward zero to f32 (without overflow or subnormals in the range of the fast path), or to nearest to
+    f16.
+    """
     if plan.state.name == "f16":
         return rounded_half(total, quantum)
     value = strict("sitofp", F, total) * bitcast(F, quantum)
@@ -257,7 +267,7 @@ def keep_bits(plan: Plan, value: Value) -> Value:
 
 
 def rounded_half(total: Value, quantum: Value) -> Value:
-    """total quanta to nearest even to f16, as f32, in integers (the rounding mode is another)."""
+    """total quanta to nearest even to f16, as f32, in integers, since the rounding mode is a different one."""
     magnitude = U(absolute(total))
     unit = I(quantum >> 23) - 127  # exponent of the last bit of total
     top = 31 - I(leading_zeros(magnitude | 1))

@@ -1,4 +1,4 @@
-"""The compiled twin of the exact model: whole tiles, bit for bit the same (tests compare them on every key).
+"""The compiled twin of the exact model: whole tiles with the model's bits (tests compare them for every key).
 
 `twin_for(key, device)` gives addresses of native functions and sizes of packed operands. C ABI, 64-bit integers:
 
@@ -6,12 +6,12 @@
     pack_b(raw, ldb, n, k, out)          raw [n][ldb], k contiguous
     pack_b_rows(raw, ldb, n, k, out)     raw [k][ldb], n contiguous
     dot(a, b, c, ldc, d, ldd, m, n, k, flags [, index] [, scale_a, scale_b])
-    dot_steps(count, as, bs, c, ldc, d, ldd, m, n, flags)    of each instruction along k its own packed A and B
+    dot_steps(count, as, bs, c, ldc, d, ldd, m, n, flags)    with separate packed A and B for each instruction along k
 
 k counts dense elements and is a multiple of key.k; a sparse A has k/2 columns, and `index` is int32 [m][k/2], the dense
 k of each element. Scale factors are bytes: scale_a [m][S], scale_b [S][n], S = k / key.k * key.scale_blocks. c and d
-are row-major in the containers of key.ctype and key.dtype and may be the same memory; n need not be a multiple of
-anything. D of an instruction is C of the next along k. No function allocates or calls back. matrices.py calls them.
+are row-major in the containers of key.ctype and key.dtype and may be the same memory; n is arbitrary. D of an instruction is C
+of the next along k. No function allocates or calls back. matrices.py calls them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from mmulator.twin.software import dot_software, pack_a_software, pack_b_softwar
 
 @dataclass(frozen=True)
 class Twin:
-    """Native functions of one instruction's arithmetic on one device. `library` keeps the code alive."""
+    """Native functions of one instruction's arithmetic on one device. library: keeps the code alive."""
 
     key: DotKey
     device: str
@@ -64,30 +64,31 @@ class Twin:
 
     @cached_property
     def fused_core(self) -> int:
-        """`core` of a fused dot product (fused.py), for a caller that sets the rounding mode toward zero and back: as `dot`, and
-        CORE_POINTERS more; 0 for other arithmetic."""
+        """Address of `core` of a fused dot product (fused.py), for a caller that sets the rounding mode toward zero and back:
+        parameters of `dot` and CORE_POINTERS more; 0 for other arithmetic.
+        """
         return self.library.address("dot_core") if profile_for(self.key, self.device).method in ("fused", "halves") else 0
 
     @cached_property
     def dot_steps(self) -> int:
-        """0 where there is none."""
+        """Address of dot_steps; 0 if there is none."""
         return self.library.address("dot_steps") if self.steps else 0
 
     @cached_property
     def functions(self) -> Any:
-        """pack_a, pack_b_rows and dot, in memory."""
+        """Addresses of pack_a, pack_b_rows and dot, in memory."""
         return (ctypes.c_uint64 * 3)(self.pack_a, self.pack_b_rows, self.dot)
 
     @staticmethod
     def flags(*, zero_c: bool = False, negate_a: bool = False, negate_b: bool = False) -> int:
-        """zero_c: C is not read (scale-d = 0). negate_a, negate_b: imm-scale -1."""
+        """Flags for the native functions. zero_c: C is not read (scale-d = 0). negate_a, negate_b: imm-scale -1."""
         return ZERO_C * zero_c | NEGATE_A * negate_a | NEGATE_B * negate_b
 
 
 def twin_for(key: DotKey, device: str) -> Twin:
     """The twin of a key on a device (isa.targets.DEVICES); compiled at first use, then from the cache on disk.
 
-    Raises UnsupportedError as `profile_for` does.
+    Raises UnsupportedError like `profile_for`.
     """
     twin = _twins.get((key, device))
     if twin is None:

@@ -1,9 +1,9 @@
 # mypy: disable-error-code="valid-type, arg-type, attr-defined, index"
-"""Several products of one form that share fragments, as one wide product.
+"""Several products of one form that share fragments, computed as one wide product.
 
-rows x columns x steps of them: those of a row have the same A, those of a column the same B, and D of a step is C of the next.
-Each fragment becomes lines of one matrix A [rows * m, steps * k], B [columns * n, steps * k] or C, each matrix is packed once.
-Order and bits are those of the single products: the twin adds instruction after instruction along k.
+They are rows x columns x steps: products of a row have the same A, those of a column the same B, and D of a step is C of the
+next. Fragments become lines of one matrix A [rows * m, steps * k], B [columns * n, steps * k] or C, and each matrix is packed
+once. Order and bits are those of the single products: the twin adds instruction after instruction along k.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ WideTable = Struct("WideTable", [
 
 
 def widens(form: Form) -> bool:
-    """Whether products of a form can be one. Metadata of .tf32 may name halves of elements, which needs a B for each row."""
+    """Whether products of a form can be combined. Metadata of .tf32 may select halves of elements, which needs a separate B for
+    each row.
+    """
     halves = form.sparse and str(form.atype) == "tf32"
     return form.family in ("mma", "wmma") and not halves and fragment(form, "d").copies == 1
 
@@ -64,7 +66,7 @@ def call_move(function: Value, at: Value, regs: Value, own: Value, lines: Value,
 
 @native
 def wide(table: ptr_to(WideTable), scratch: ptr, regs: ptr, own: ptr) -> None:
-    """The products of a table. regs, own: the two bases of places."""
+    """Compute the products of a table. regs, own: the two bases of places."""
     m = table.m
     n = table.n
     rows = table.rows
@@ -128,7 +130,7 @@ def wide(table: ptr_to(WideTable), scratch: ptr, regs: ptr, own: ptr) -> None:
 # tables ---------------------------------------------------------------------------------------------------------------
 @dataclass(eq=False)
 class Wide:
-    """A wide product, ready for `wide` with the address of `table`. scratch: bytes that a call needs."""
+    """A wide product, ready for `wide` with the address of `table`. scratch: bytes of scratch memory for a call."""
 
     twin: Twin
     table: NDArray[Any]
@@ -137,13 +139,13 @@ class Wide:
 
 
 def swaps(form: Form, rows: int, columns: int) -> bool:
-    """Whether the transposed product, whose lines run along m, is the cheaper one."""
+    """Whether the transposed product, whose lines run along m, is cheaper."""
     height, width = rows * form.m, columns * form.n
     return commutes(form) and _cost(width, height) < _cost(height, width)
 
 
 def _cost(height: int, width: int) -> int:
-    """Of a product in lines of `width`: 64 columns cost less than three times 16, and each line has to be packed, too."""
+    """Cost of a product in lines of `width`: 64 columns cost less than three times 16, and each line has to be packed too."""
     wide, rest = divmod(width, 64)
     return height * (5 * wide + 2 * -(-rest // 16) + 1)
 
@@ -156,10 +158,15 @@ def line_bytes(form: Form, name: str) -> int:
 def wide_product(
     form: Form, device: str, rows: int, columns: int, steps: int, at: dict[str, Any], selector: int = 0
 ) -> Wide:
-    """at: places of the registers as in a WideTable, of a, b, c, d (metadata e; scale_a, scale_b and what select_a and select_b
-    add to them) as the form has them. selector: of the metadata. A sparse or scaled product has one step.
+    """The wide product of a form.
 
-    Raises UnsupportedError where the device lacks the instruction.
+    form, device: the instruction and the device.
+    rows, columns, steps: number of products; a sparse or scaled product has one step.
+    at: places of the registers as in a WideTable: a, b, c, d, and metadata e, scale_a, scale_b, select_a and select_b as the
+        form has them.
+    selector: of the metadata.
+
+    Raises UnsupportedError if the device lacks the instruction.
     """
     swap = swaps(form, rows, columns)
     twin = twin_for(key_of(form, swap), device)

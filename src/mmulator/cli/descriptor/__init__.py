@@ -1,4 +1,4 @@
-"""`mmulator descriptor`: matrix descriptors of wgmma, in four commands of a file each."""
+"""`mmulator descriptor`: matrix descriptors of wgmma, in four commands, a file each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _FLAGS = ("--cute", "--json")
 
 
 class _Commands(TyperGroup):
-    """The four commands; a word, an instruction or an option in their place is answered with the one that takes it."""
+    """The four commands. A word, an instruction or an option in place of a command is answered with the command that takes it.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing and args and _names_none(args[0]):
@@ -45,7 +46,7 @@ descriptor.command("from-cute")(from_cute)
 
 
 def _names_none(first: str) -> bool:
-    """Whether the first word is of a descriptor itself, and no command's name or a mistake in one."""
+    """Whether the first word describes a descriptor, and is neither a command nor a misspelt one."""
     from mmulator.isa.names.words import is_word
 
     if first.startswith("-"):
@@ -54,7 +55,7 @@ def _names_none(first: str) -> bool:
 
 
 def with_command(args: list[str]) -> list[str]:
-    """Arguments without a command, with the one that takes them."""
+    """Arguments with the command that takes them before them."""
     names = [a.partition("=")[0] for a in args]
     if "--from-cute" in names:
         at = names.index("--from-cute")

@@ -63,7 +63,7 @@ def check(
 
 
 def _by_itself(word: int, said: bool, access: list[str] | None, json: bool) -> None:
-    """A word of which nobody knows the matrix, if one is said at all, and accesses to addresses of a file."""
+    """Check a word without its matrix, if a word is given, and accesses to addresses of a file."""
     from mmulator.cli.descriptor import text
     from mmulator.errors import OperandError
     from mmulator.inspect.descriptors.describe import descriptor_fields
@@ -83,7 +83,7 @@ def _by_itself(word: int, said: bool, access: list[str] | None, json: bool) -> N
 def _of_a_matrix(
     word: int, tile: Tile, start: int | None, window: list[int | None], accesses: tuple[o.Texts, str | None], json: bool
 ) -> None:
-    """A word as the reader of a tile sees it."""
+    """Check a word together with the tile that is read through it."""
     from mmulator.cli.descriptor import text
     from mmulator.cli.descriptor.tell import as_data, described
     from mmulator.inspect.descriptors.describe import descriptor_fields

@@ -35,8 +35,8 @@ def decode(
 
     mmulator descriptor decode 0x4000004000010040 --type f16 --element 3,40
     """
-    from mmulator.cli.descriptor.tell import Wanted, tell
+    from mmulator.cli.descriptor.tell import DescriptorQuestions, tell
 
     tile = o.tile_of(o.instruction_of(words, instruction), operand, major, type, mn, k, {"--base": base})
-    wanted = Wanted(element, address, cute, svg, png, theme, lines, json)
+    wanted = DescriptorQuestions(element, address, cute, svg, png, theme, lines, json)
     tell(o.word_of(word, {}, tile, None), tile, o.number("--base", base), wanted)

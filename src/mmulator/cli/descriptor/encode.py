@@ -39,13 +39,13 @@ def encode(
 
     mmulator descriptor encode --lbo 16 --sbo 1024 --swizzle 128B
     """
-    from mmulator.cli.descriptor.tell import Wanted, tell
+    from mmulator.cli.descriptor.tell import DescriptorQuestions, tell
 
     word, rest = o.split(words)
     tile = o.tile_of(o.instruction_of(rest, instruction), operand, major, type, mn, k, {})
     given = o.fields_of(start_address, lbo, sbo, base_offset, swizzle)
     start = o.number("--base", base)
-    wanted = Wanted(element, address, cute, svg, png, theme, lines, json)
+    wanted = DescriptorQuestions(element, address, cute, svg, png, theme, lines, json)
     if not (word or given or tile or wanted.of_a_matrix):
         o.nothing_given()
     tell(o.word_of(word, given, tile, start), tile, start, wanted)

@@ -45,12 +45,12 @@ def from_cute(
 
     mmulator descriptor from-cute "Layout_K_SW128_Atom<half_t>" wgmma m64n8 f16
     """
-    from mmulator.cli.descriptor.tell import Wanted, tell
+    from mmulator.cli.descriptor.tell import DescriptorQuestions, tell
     from mmulator.cli.output import exclude
 
     asked = o.instruction_of(words, instruction)
     exclude({"--for": asked, "--type": type}, "the instruction says it")
-    wanted = Wanted(element, address, cute, svg, png, theme, lines, json)
+    wanted = DescriptorQuestions(element, address, cute, svg, png, theme, lines, json)
     wanted.check()
     start = o.number("--base", base)
     derived = _derived(layout, asked, operand or "b", type or "f16", start, units or "elements")

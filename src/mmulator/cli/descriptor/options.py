@@ -1,4 +1,4 @@
-"""Options that several of the four commands have, each said once, and how their values are read."""
+"""Options that several of the four commands have, and how their values are read."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ Json = Annotated[bool, _out(None, "Print JSON.", "--json")]
 
 # what is given --------------------------------------------------------------------------------------------------------
 def split(words: list[str] | None) -> tuple[str | None, list[str]]:
-    """A number, and words of an instruction."""
+    """(number, words of an instruction) from the words of a command line."""
     from mmulator.isa.names.words import is_word
 
     words = words or []
@@ -90,7 +90,7 @@ def split(words: list[str] | None) -> tuple[str | None, list[str]]:
 
 
 def instruction_of(words: list[str] | None, given: str | None) -> str | None:
-    """The instruction, as words or with --for. Wrong usage where it is said twice, or the words are none."""
+    """The instruction, given as words or with --for. Raises WrongUsage where it is given twice, or the words name none."""
     from mmulator.cli.output import exclude
     from mmulator.isa.names.words import is_word
 
@@ -105,7 +105,10 @@ def tile_of(
     instruction: str | None, operand: str | None, major: str | None, type: str | None, mn: int | None, k: int | None,
     rest: Mapping[str, object],
 ) -> Tile | None:  # fmt: skip
-    """The matrix that is described, None if nothing says which. rest: options that are of a matrix, too."""
+    """The matrix that the options describe; None if none of them does.
+
+    rest: other options that make sense only with a matrix.
+    """
     from mmulator.cli.output import exclude
     from mmulator.errors import OperandError
     from mmulator.inspect.descriptors.describe import make_tile
@@ -128,7 +131,6 @@ def tile_of(
 def fields_of(
     start_address: str | None, lbo: str | None, sbo: str | None, base_offset: str | None, swizzle: str | None
 ) -> dict[str, Any]:
-    """The fields that are given, by their names."""
     given = {
         "start_address": number("--start-address", start_address),
         "leading_byte_offset": number("--lbo", lbo),
@@ -140,7 +142,13 @@ def fields_of(
 
 
 def word_of(word: str | None, given: dict[str, Any], tile: Tile | None, base: int | None) -> int:
-    """A word, changed by the fields that are given; without a word the packed layout of the tile."""
+    """A descriptor word.
+
+    word: the word to begin with; None: the packed layout of the tile.
+    given: fields that replace those of the word.
+    tile: the matrix.
+    base: shared address of the repeating pattern.
+    """
     from dataclasses import replace
 
     from mmulator.inspect.descriptors.describe import descriptor_fields
@@ -157,7 +165,7 @@ def word_of(word: str | None, given: dict[str, Any], tile: Tile | None, base: in
 
 
 def nothing_given() -> NoReturn:
-    """Raises OperandError: what could be given."""
+    """Raise an OperandError that says which options could be given."""
     from mmulator.errors import OperandError
 
     raise OperandError("no descriptor is given", hint="a word, fields, an instruction or --type; see --help")

@@ -1,4 +1,4 @@
-"""What encode, decode and from-cute end in: the fields, what they mean for a matrix, questions answered, a picture."""
+"""The output of encode, decode and from-cute: fields, their meaning for a matrix, answers to questions, a picture."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Questions, and the form of the output, as the options say."""
+class DescriptorQuestions:
+    """Questions about a descriptor, and the form of the output, as the options say."""
 
     element: list[str] | None
     address: list[str] | None
@@ -31,7 +31,7 @@ class Wanted:
     json: bool
 
     def check(self) -> None:
-        """Wrong usage where options contradict each other, or would be without effect."""
+        """Raise WrongUsage where options contradict each other, or would have no effect."""
         exclude({"--cute": self.cute, "--json": self.json}, "one form of output at a time")
         if self.theme is not None and not (self.svg or self.png):
             raise typer.BadParameter("it goes with --svg or --png", param_hint="--theme")
@@ -44,8 +44,8 @@ class Wanted:
         return any((self.element, self.address, self.cute, self.svg, self.png))
 
 
-def tell(word: int, tile: Tile | None, base: int | None, wanted: Wanted, derived: CuteAnswer | None = None) -> None:
-    """All about a word, as the reader of `tile` sees it. Ends with exit code 1 where a check fails."""
+def tell(word: int, tile: Tile | None, base: int | None, wanted: DescriptorQuestions, derived: CuteAnswer | None = None) -> None:
+    """Print all about a word for the reader of `tile`. Ends with exit code 1 where a check fails."""
     from mmulator.cli.descriptor import text
     from mmulator.errors import OperandError
     from mmulator.inspect.descriptors.describe import descriptor_fields
@@ -119,7 +119,7 @@ def canonical_text(answer: DescriptorAnswer) -> str:
     return str(canonical(answer.tile, answer.descriptor))
 
 
-def _draw(answer: DescriptorAnswer, wanted: Wanted) -> None:
+def _draw(answer: DescriptorAnswer, wanted: DescriptorQuestions) -> None:
     if wanted.svg is None and wanted.png is None:
         return
     from mmulator.inspect.answer import png

@@ -11,7 +11,7 @@ from mmulator.cli.output import colours, width
 if TYPE_CHECKING:
     from mmulator.inspect.descriptors.answer import DescriptorAnswer, DescriptorFields
     from mmulator.inspect.descriptors.banks import BankConflicts
-    from mmulator.inspect.descriptors.checks import Finding
+    from mmulator.inspect.descriptors.checks import Diagnostic
     from mmulator.inspect.descriptors.from_cute import CuteAnswer
     from mmulator.inspect.descriptors.tile import Tile
 
@@ -31,12 +31,12 @@ def print_fields(fields: DescriptorFields, findings: bool = True) -> None:
 
 
 def _matrix(tile: Tile) -> str:
-    """What is described, and what reads it."""
+    """A line about the matrix and the instruction that reads it."""
     return f"{tile}" + (f", read by {tile.instruction}" if tile.instruction else "")
 
 
-def print_verdict(word: int, tile: Tile | None, findings: tuple[Finding, ...]) -> None:
-    """A word, what it is checked for, and what is wrong or that nothing is."""
+def print_verdict(word: int, tile: Tile | None, findings: tuple[Diagnostic, ...]) -> None:
+    """Print a word, what it is checked for, and what is wrong with it."""
     print(f"{word:#018x}")
     if tile is not None:
         _item("matrix", _matrix(tile))
@@ -116,7 +116,7 @@ def _ranges(numbers: Iterable[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in out)
 
 
-def print_findings(findings: tuple[Finding, ...]) -> None:
+def print_findings(findings: tuple[Diagnostic, ...]) -> None:
     for f in findings:
         print()
         _item(f"{f.level}:", f.text)

@@ -1,4 +1,4 @@
-"""`mmulator tensormap`: tensor maps, in four commands of a file each."""
+"""`mmulator tensormap`: tensor maps, in four commands, a file each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mmulator tensormap check`: what is wrong with a map, and between a map and a copy."""
+"""`mmulator tensormap check`: what is wrong with a tensor map, or with a copy through it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from mmulator.cli.tensormap import options as o
 
 if TYPE_CHECKING:
-    from mmulator.inspect.descriptors.checks import Finding
+    from mmulator.inspect.descriptors.checks import Diagnostic
     from mmulator.inspect.tensormaps.copy import Copy
     from mmulator.layouts.tensormap import TensorMap
 
@@ -68,8 +68,8 @@ def check(
 
 def _checked(
     map: TensorMap, text: str | None, shared: str | None, expect: str | None, window: str | None
-) -> tuple[Copy | None, tuple[Finding, ...]]:
-    """The copy, and what is wrong with the map alone, or between both."""
+) -> tuple[Copy | None, tuple[Diagnostic, ...]]:
+    """(the copy, what is wrong with the map, or with the copy through it)."""
     from mmulator.inspect.tensormaps.checks import check_bytes, check_copy, check_map
     from mmulator.inspect.tensormaps.copy import parse_copy
 
@@ -87,8 +87,8 @@ def _checked(
 
 def _read_by(
     map: TensorMap, at: int, word: str, instruction: str | None, operand: str, mn_major: bool
-) -> tuple[Finding, ...]:
-    """What is wrong between the box and the descriptor of the wgmma that reads it."""
+) -> tuple[Diagnostic, ...]:
+    """What is wrong where a wgmma's descriptor reads the box."""
     from mmulator.inspect.descriptors.describe import describe_descriptor
     from mmulator.inspect.tensormaps.box import tensor_box
     from mmulator.inspect.tensormaps.reader import check_reader
@@ -97,7 +97,7 @@ def _read_by(
     return (*answer.findings, *check_reader(tensor_box(map, shared=at), answer.placed))
 
 
-def _tell(map: TensorMap, copy: Copy | None, findings: tuple[Finding, ...], json: bool) -> None:
+def _tell(map: TensorMap, copy: Copy | None, findings: tuple[Diagnostic, ...], json: bool) -> None:
     from mmulator.cli.descriptor.text import print_findings
     from mmulator.cli.output import print_json
     from mmulator.cli.tensormap.text import print_item

@@ -1,4 +1,4 @@
-"""Options that several of the four commands have, each said once, and how their values are read."""
+"""Options that several of the four commands have, and how their values are read."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ Json = Annotated[bool, out(None, "Print JSON.", "--json")]
 
 @dataclass(frozen=True)
 class Said:
-    """What the options say of a tensor and its box, as texts: a field for each option."""
+    """Options of a tensor and its box, as texts: a field for each option."""
 
     shape: Shape = None
     strides: Strides = None
@@ -88,7 +88,7 @@ NOTHING = Said()
 
 
 def describes_a_tensor(command: Callable[..., None]) -> Callable[..., None]:
-    """A command whose parameter `said` is all the options of a tensor and its box."""
+    """Decorator: the parameter `said` of a command becomes all the options of a tensor and its box."""
     hints, known = get_type_hints(command, include_extras=True), get_type_hints(Said, include_extras=True)
     parameters: list[Parameter] = []
     for p in signature(command).parameters.values():
@@ -107,7 +107,7 @@ def describes_a_tensor(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def numbers(option: str, text: str) -> tuple[int, ...]:
-    """Numbers between commas, hexadecimal too. Raises OperandError."""
+    """Numbers between commas, also hexadecimal. Raises OperandError."""
     from mmulator.errors import OperandError
 
     try:
@@ -118,7 +118,7 @@ def numbers(option: str, text: str) -> tuple[int, ...]:
 
 
 def number(option: str, text: str | None) -> int:
-    """A number, hexadecimal too; 0 for None. Raises OperandError."""
+    """A number, also hexadecimal; 0 for None. Raises OperandError."""
     from mmulator.errors import OperandError
 
     try:
@@ -131,12 +131,12 @@ def number(option: str, text: str | None) -> int:
 
 
 def is_copy(text: str) -> bool:
-    """Whether a word is a copy as in PTX, predicated or not, rather than a map."""
+    """Whether a word is a copy in PTX, perhaps with a predicate, and no map."""
     return text.lstrip().startswith(("cp.", "@"))
 
 
 def map_of(given: str | None, said: Said) -> TensorMap:
-    """The map: given as bytes, or made of the options. Raises OperandError; wrong usage where both or neither are said."""
+    """The tensor map, given as bytes or by the options. Raises OperandError, or WrongUsage where both or neither are given."""
     from mmulator.errors import OperandError
 
     if given is not None and said.anything:
@@ -149,7 +149,7 @@ def map_of(given: str | None, said: Said) -> TensorMap:
 
 
 def read(given: str) -> TensorMap:
-    """A map as hexadecimal digits, or from a file that has bytes or digits. Raises OperandError."""
+    """A tensor map from hexadecimal digits, or from a file of bytes or digits. Raises OperandError."""
     from os.path import exists  # which takes names that are too long for one
 
     from mmulator.cli.output import read_bytes

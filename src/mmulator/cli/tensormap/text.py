@@ -27,7 +27,7 @@ def print_item(label: str, text: str) -> None:
 
 
 def tell_map(found: TensorMapFields, json: bool) -> None:
-    """A map taken apart. Ends with exit code 1 where the driver would refuse it."""
+    """Print the fields of a map. Ends with exit code 1 where CUDA's driver would refuse the map."""
     if json:
         print_json({"ok": found.ok, **found.to_dict()})
     else:
@@ -52,7 +52,7 @@ Answers = list[tuple[tuple[int, ...], tuple[int, ...]]]
 
 
 def tell_box(box: TensorBox, elements: Answers, bytes_: list[tuple[int, tuple[tuple[int, ...], ...]]], lines: int) -> None:
-    """Where a box lands, or the questions answered."""
+    """Print where a box lands, or answers to questions."""
     from mmulator.inspect.views.box import axes, draw_text
 
     print(repr(box.map))
@@ -74,7 +74,7 @@ def tell_box(box: TensorBox, elements: Answers, bytes_: list[tuple[int, tuple[tu
 
 
 def draw_files(box: TensorBox, svg: str | None, html: str | None, png: str | None, theme: str) -> bool:
-    """Write the drawings; whether standard output is one of them."""
+    """Write the drawings. Returns whether standard output is one of them."""
     from mmulator.inspect.answer import png as as_png
 
     taken = False
@@ -90,7 +90,7 @@ def draw_files(box: TensorBox, svg: str | None, html: str | None, png: str | Non
 
 
 def _page(box: TensorBox, theme: str) -> str:
-    """A page of its own: the drawing, and the fields of the map."""
+    """An HTML page with the drawing and the fields of the map."""
     from html import escape
 
     from mmulator.inspect.tensormaps.fields import tensor_map_fields

@@ -1,1 +1,3 @@
-"""What the code of a block is written with: values, operands, the kernel around it. Meanings stand on it."""
+"""The tools that write a block's code: values, operands, and the kernel around the block. The meanings of instructions use
+them.
+"""

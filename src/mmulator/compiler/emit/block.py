@@ -1,4 +1,4 @@
-"""Writing one basic block: registers as 32-lane values, operands in and results out, masks at the end."""
+"""The writer of one basic block: registers as 32-lane values, operands in and results out, masks at the end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SIGNED: dict[int, Ty] = {8: i8, 16: i16, 32: i32, 64: i64}
 
 
 def known(value: Value) -> int | None:
-    """The number that an integer Value is known to be, in every lane (as its type reads it), or None."""
+    """The number that an integer Value has in every lane (as its type reads it), if it is a known constant; otherwise None."""
     text = value.text
     if text == "zeroinitializer":
         return 0
@@ -49,7 +49,7 @@ def known(value: Value) -> int | None:
 
 
 def vector_type(type_name: str) -> Ty:
-    """The 32-lane type in which a PTX type is computed: formats other than f32 and f64 travel as raw bits."""
+    """The 32-lane type in which a PTX type is computed; formats other than f32 and f64 are raw bits."""
     if type_name == "pred":
         return boolean.vec(LANES)
     if type_name in ("f32", "f64"):
@@ -68,25 +68,28 @@ def storage_type(type_name: str) -> Ty:
 
 
 class Names(Protocol):
-    """What names in a kernel stand for."""
+    """The values of names in a kernel."""
 
     def symbol(self, e: Any, symbol: Symbol) -> Value:
         """Address of a variable."""
 
     def special(self, e: Any, name: str) -> Value:
-        """A special register: in 32 lanes, or one value for all."""
+        """The value of a special register: in 32 lanes, or one value for all lanes."""
 
 
 def shaped(ty: Ty, like: Value) -> Ty:
-    """A vector type, or its element for what is one value."""
+    """A vector type, or its element type if `like` is one value for all lanes."""
     return ty if like.ty.lanes else ty.element
 
 
 class BlockEmitter:
-    """State while a block is written. `values`: registers whose current value is known here; `dirty`: to be stored.
+    """The state of a block that is being written.
 
-    What is the same in all lanes is a Value without lanes, for who asks (`one`); all others see it in 32 lanes. An instrument
-    that looks at registers finds 32 lanes everywhere.
+    values: registers whose current value is known here.
+    dirty: registers whose value must be stored.
+
+    A value that is equal in all lanes is a Value without lanes for callers of `one`; other callers get it in 32 lanes. An
+    instrument that reads registers gets 32 lanes for all of them.
     """
 
     def __init__(
@@ -121,7 +124,9 @@ class BlockEmitter:
 
     # native functions -----------------------------------------------------------------------------------------------
     def call(self, function: Native, *args: Any) -> Value:
-        """A call of a native function, as it is under the kernel's instrument; of a hook that this does not take, nothing."""
+        """A call of a native function, in the version for the kernel's instrument; nothing for a hook that the instrument does
+        not use.
+        """
         called = function.under(self.events)
         if called is None:
             return Value(self.b, void, "")
@@ -129,7 +134,7 @@ class BlockEmitter:
         return called(*args)
 
     def hears(self, event: Native) -> bool:
-        """Whether the kernel's instrument takes a hook: else there is nothing to compute for it."""
+        """Whether the kernel's instrument uses a hook; if not, its arguments need not be computed."""
         return event.under(self.events) is not None
 
     # registers ------------------------------------------------------------------------------------------------------
@@ -143,7 +148,7 @@ class BlockEmitter:
         return self._value(name)
 
     def spread(self, value: Value) -> Value:
-        """In 32 lanes."""
+        """The value in 32 lanes."""
         if value.ty.lanes:
             return value
         key = value.text, value.ty
@@ -153,7 +158,7 @@ class BlockEmitter:
         return self._spread[key]
 
     def one_of(self, value: Value) -> Value | None:
-        """Of a value in 32 lanes the one that all of them are known to have."""
+        """The one value that all 32 lanes of a value are known to have; None if they may differ."""
         if not value.ty.lanes:
             return value
         if value.ty.kind == "int" and (number := known(value)) is not None:
@@ -162,7 +167,7 @@ class BlockEmitter:
         return Value(self.b, value.ty.element, found.text) if found is not None else None
 
     def _value(self, name: str) -> Value:
-        """In 32 lanes, or one for all."""
+        """The value of a register: in 32 lanes, or one value for all lanes."""
         value = self.values.get(name)
         if value is None:
             value = self._load(name)
@@ -212,14 +217,16 @@ class BlockEmitter:
         self.dirty[name] = None
 
     def _as_stored(self, name: str, value: Value) -> Value:
-        """One value for a register that is one (any lane that is here has it), and where an instrument looks in 32 lanes."""
+        """The value in the form in which a register stores it: one value for a uniform register (of any active lane), 32 lanes
+        under an instrument.
+        """
         if value.ty.lanes and name in self.frame.uniform:
             one = self.one_of(value)
             return extract(value, trailing_zeros(self.mask)) if one is None else one
         return value if self.events is None else self.spread(value)
 
     def to_bits(self, value: Value, ty: Ty) -> Value:
-        """A computed value as register bits: same bits, or extended by the value's own sign."""
+        """A computed value as register bits: unchanged, or extended by the value's own sign."""
         if value.ty.kind == "float":
             value = bitcast(shaped(_UNSIGNED[value.ty.bits].vec(LANES), value), value)
         if ty.bits == 1:
@@ -227,7 +234,9 @@ class BlockEmitter:
         return shaped(ty, value)(value)
 
     def flush(self, everything: bool = False) -> None:
-        """Store what later blocks read (or all, before an operation that reads the register file)."""
+        """Store registers that later blocks read, or all registers before an operation that reads the register file
+        (`everything`).
+        """
         if self.shadow is not None:
             self.shadow.flush()
         live = self.frame.live_out[self.block.index]
@@ -250,39 +259,41 @@ class BlockEmitter:
             self.b.store(select(self.active, value, self.b.load(value.ty, place, align=4)), place, align=4)
 
     def store_registers(self, names: list[str]) -> None:
-        """Bring these registers' slots up to date: something reads them behind the program's back."""
+        """Store the current values of these registers, because a native function reads them from the register file."""
         for name in names:
             if name in self.dirty:
                 self._store(name)
                 del self.dirty[name]
 
     def place_now(self, name: str, bits: int) -> int | None:
-        """Where in the register file a register of so many bits has the value that it has here, if it lies there at all."""
+        """Offset in the register file where the current value of a register of `bits` bits lies; None if it is not there."""
         if name in self.dirty or name in self.seen or type_bits(self.frame.types[name]) != bits:
             return None
         return self.frame.slots.get(name)
 
     def place_then(self, name: str, bits: int) -> int | None:
-        """Where a register of so many bits may be written at once, by an operation of all lanes: it lives on there."""
+        """Offset in the register file to which an operation of all lanes may write a register of `bits` bits directly; None if
+        the register does not live on.
+        """
         if name in self.seen or type_bits(self.frame.types[name]) != bits or name not in self.frame.live_out[self.block.index]:
             return None
         return self.frame.slots.get(name)
 
     def words_of(self, names: list[str]) -> Value | None:
-        """Where the words of registers begin, if they lie one behind the other."""
+        """Address of the first word of uniform registers whose words are contiguous; None if they are not."""
         at = [self.frame.words.get(n, -1) for n in names]
         if at[0] < 0 or at != [at[0] + WORD * n for n in range(len(at))]:
             return None
         return cast_ptr(u64, self._place(names[0]))
 
     def written(self, name: str) -> None:
-        """A register's place in the register file has its new value."""
+        """Note that a native function has written a register in the register file."""
         self.values.pop(name, None)
         self.dirty.pop(name, None)
 
     # operands -------------------------------------------------------------------------------------------------------
     def guard(self, ins: Instruction) -> Value | None:
-        """The lanes for which a guarded instruction acts."""
+        """The lanes for which a guarded instruction acts; None without a guard."""
         if ins.guard is None:
             return None
         register, negated = ins.guard
@@ -290,7 +301,7 @@ class BlockEmitter:
         return self.spread(~value if negated else value)
 
     def lanes_of(self, ins: Instruction) -> Value:
-        """Active lanes of an instruction as 32 bits: the block's, less those its guard excludes."""
+        """Mask of an instruction's active lanes: the block's lanes without those that the guard excludes."""
         guard = self.guard(ins)
         lanes = self.mask if self.dropped is None else self.mask & ~self.dropped
         if guard is None:
@@ -303,7 +314,7 @@ class BlockEmitter:
         return self.spread(self._source(operand, type_name))
 
     def one(self, operand: Operand, type_name: str) -> Value | None:
-        """An operand's value as one value, if all lanes are known to have one."""
+        """An operand as one value; None if lanes may differ."""
         if self.events is not None or (isinstance(operand, Reg) and self.one_of(self._value(operand.name)) is None):
             return None
         return self.one_of(self._source(operand, type_name))
@@ -326,7 +337,7 @@ class BlockEmitter:
         raise InternalError(f"{operand} is no source")
 
     def typed(self, value: Value, ty: Ty, declared: str) -> Value:
-        """Register bits as a computing type; a wider register gives its low bits, a narrower is extended by its type."""
+        """Register bits as a computing type; a wider register gives its low bits, a narrower one is extended by its type."""
         key = value.text, value.ty, ty, declared[:1] == "s"
         found = self.known.get(key)
         if found is None:
@@ -358,12 +369,13 @@ class BlockEmitter:
         return self.b.load(u32.vec(LANES), place)
 
     def address(self, operand: Address) -> Value:
-        """base + offset, u64 x 32. With a 32-bit register the sum has 32 bits, as on hardware: a negative one and a positive
-        offset may meet in shared memory."""
+        """base + offset, u64 x 32. With a 32-bit register the sum has 32 bits, as on hardware: a negative base and a positive
+        offset may give an address in shared memory.
+        """
         return self.spread(self._address(operand))
 
     def one_address(self, operand: Address) -> Value | None:
-        """An address as one value, if all lanes are known to have one."""
+        """An address as one value; None if lanes may differ."""
         if self.events is not None or (isinstance(operand.base, Reg) and self.one_of(self._value(operand.base.name)) is None):
             return None
         return self.one_of(self._address(operand))
@@ -385,7 +397,7 @@ class BlockEmitter:
 
     # memory for out-of-line functions -------------------------------------------------------------------------------
     def next_site(self, ins: Instruction, sites: list[Instruction]) -> None:
-        """Begin an instruction: it has a number, and the stack memory of the one before is free again."""
+        """Begin an instruction: give it a site number, and free the stack memory of the previous instruction."""
         self.site, self.current = len(sites), ins
         sites.append(ins.original)
         self._taken.clear()
@@ -400,13 +412,13 @@ class BlockEmitter:
 
     @contextmanager
     def passing(self) -> Iterator[None]:
-        """Stack memory that is taken in here is free again afterwards."""
+        """A context whose stack memory is free again at its end."""
         taken = dict(self._taken)
         yield
         self._taken = taken
 
     def spill(self, *values: Value) -> Value:
-        """Vectors one after the other in stack memory, until the instruction's end; pointer to the first lane of the first."""
+        """Vectors in consecutive stack memory until the instruction's end; a pointer to the first lane of the first."""
         ty = values[0].ty
         place = self._stack(ty, len(values))
         for n, value in enumerate(values):

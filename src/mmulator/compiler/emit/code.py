@@ -1,4 +1,4 @@
-"""What the code of a block knows of the kernel that it belongs to."""
+"""The facts about a kernel that are used while the code of its blocks is written."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from mmulator.compiler.emit.block import Names
 from mmulator.compiler.emit.tables import MatrixTables as MatrixTables
-from mmulator.native.state import Kind
+from mmulator.native.state import OperationKind
 from mmulator.program.as_ptxas.inflight import Moved
 from mmulator.program.image import LocalFrame
 from mmulator.program.skips import Skips
 from mmulator.program.undefined import MaybeUndefined
-from mmulator.ptx.tree import Instruction, Module, Symbol, Variable
+from mmulator.ptx.tree import Instruction, ParsedModule, Symbol, Variable
 
 if TYPE_CHECKING:
     from mmulator.compiler.options import CompileOptions
@@ -20,21 +20,31 @@ if TYPE_CHECKING:
 class KernelCode(Names, Protocol):
     """A kernel while its blocks are written.
 
-    sites: the instruction of each number that a fault can name, filled as blocks are written. unfenced: instructions (by
-    id) of wgmma without a fence before them. moved: what does not stand where it stood. numbers: of the functions. locals: their
-    local memory. params: offset of each kernel parameter. queues: address of what carries out each kind of asynchronous
-    operation; movers: of each kind of bulk operation (by number: a TransferKind, or one of the kernel's own). mbarriers: it makes
-    some. stack: bytes that a lane has for alloca. doubtful: of each function the registers that may have no value, if anybody
-    asks; variables: those that lie side by side; origins: of registers that are addresses in one of these which one. skips:
-    aligned barriers that lanes may pass by, if anybody asks.
+    module, device, options: what is compiled.
+    sites: the instruction of each number that a fault can name, filled as blocks are written.
+    matrix: tables of matrix instructions.
+    queues: kind of asynchronous operation -> address of the function that carries it out.
+    movers: kind of bulk operation (a TransferKind, or a number of this kernel) -> address of the function that carries it out.
+    mbarriers: whether it initialises mbarriers.
+    unfenced: ids of wgmma without a fence before them.
+    moved: instructions that were moved from their place.
+    numbers: function -> its number.
+    locals: function -> its local memory.
+    params: offset of each kernel parameter.
+    parameter_bytes: size of the kernel's parameters.
+    stack: bytes of a lane for alloca.
+    doubtful: function -> registers that may be undefined, under an instrument that needs them.
+    variables: function -> variables that are adjacent to others.
+    origins: function -> register with an address in one of these variables -> the variable.
+    skips: aligned barriers that lanes may skip, under an instrument that needs them.
     """
 
-    module: Module
+    module: ParsedModule
     device: str
     options: CompileOptions
     sites: list[Instruction]
     matrix: MatrixTables
-    queues: dict[Kind, int]
+    queues: dict[OperationKind, int]
     movers: dict[int, int]
     mbarriers: bool
     unfenced: set[int]

@@ -1,4 +1,6 @@
-"""A block's emitter that knows its kernel: variables, parameters, each lane's local memory. What meanings write with."""
+"""A block's emitter with its kernel: variables, parameters, and each lane's local memory. Meanings of instructions write with
+it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from mmulator.compiler.emit.code import KernelCode
 from mmulator.compiler.emit.shadow import Shadow
 from mmulator.native.hooks.events import READ, Access, register
 from mmulator.native.memory import memory as mem
-from mmulator.native.state import Cta, Kind, Launch, TransferKind
+from mmulator.native.state import Cta, Launch, OperationKind, TransferKind
 from mmulator.program.blocks import Block
 from mmulator.program.frames import Frame
 from mmulator.program.image import LocalFrame
@@ -26,7 +28,7 @@ U64, U128 = u64.vec(LANES), u128.vec(LANES)
 
 
 class Emitter(BlockEmitter):
-    """What the meaning of an instruction writes with: a block's values, and the kernel around it."""
+    """The object with which the meaning of an instruction writes its code: a block's values, and the kernel around it."""
 
     def __init__(self, kernel: KernelCode, b: Builder, block: Block, frame: Frame) -> None:
         self.kernel = kernel
@@ -47,11 +49,11 @@ class Emitter(BlockEmitter):
         return self.kernel.locals[self.function_name]
 
     def begin(self, ins: Instruction) -> None:
-        """An instruction, or the ending of a block, is written from here on."""
+        """Begin to write an instruction, or the ending of a block."""
         self.next_site(ins, self.kernel.sites)
 
     def note_early(self, ins: Instruction) -> None:
-        """Tell an instrument of registers that an instruction reads where it stood, which is not where it is."""
+        """Report to an instrument the registers that a delayed instruction reads, at its original place."""
         names = sorted(uses_and_defs(ins)[0] & self.seen)
         if names and not moved_by_compiler(ins):
             site = len(self.kernel.sites)
@@ -72,16 +74,18 @@ class Emitter(BlockEmitter):
     def launch_field(self, name: str) -> Any:
         return cast_ptr(Launch, cast_ptr(Cta, self.warp("cta")).field("launch")).field(name)
 
-    def uses(self, kind: Kind, carry_out: Native) -> None:
-        """The kernel issues asynchronous operations of this kind, which a native function carries out."""
+    def uses(self, kind: OperationKind, carry_out: Native) -> None:
+        """Note that the kernel issues asynchronous operations of this kind, which the native function `carry_out` executes."""
         self.kernel.queues[kind] = address(carry_out.under(self.events) or carry_out)
 
     def transfers(self, kind: TransferKind, move: Native) -> None:
-        """The kernel issues bulk operations of this kind, whose units a native function does (native/asynchrony/transfers.py)."""
+        """Note that the kernel issues bulk operations of this kind, whose units the native function `move` copies
+        (native/asynchrony/transfers.py).
+        """
         self.kernel.movers[kind] = address(move.under(self.events) or move)
 
     def mover(self, move: Native) -> int:
-        """The number, in this kernel, of one of the many functions that do transfers of a kind."""
+        """The number, in this kernel, of a native function that executes transfers."""
         at = address(move.under(self.events) or move)
         movers = self.kernel.movers
         number = next((n for n, known in movers.items() if known == at), max((TransferKind.OWN - 1, *movers)) + 1)
@@ -89,16 +93,18 @@ class Emitter(BlockEmitter):
         return number
 
     def mbarriers(self) -> None:
-        """The kernel makes mbarriers, of which its clusters know more than their words (native/asynchrony/accounts.py)."""
+        """Note that the kernel initialises mbarriers, for which clusters keep records besides their words
+        (native/asynchrony/accounts.py).
+        """
         self.kernel.mbarriers = True
 
     # local memory ---------------------------------------------------------------------------------------------------
     def local_address(self, offset: int) -> Value:
-        """Of this frame's local memory, per lane."""
+        """Generic address of this frame's local memory at an offset, for each lane."""
         return U64(self.local_base()) + offset
 
     def local_value(self, at: Value, bits: int) -> Value:
-        """A value of each lane's local memory."""
+        """A value from each lane's local memory."""
         ty = storage_type(f"b{min(bits, 64)}")
         parts = -(-bits // 64)
         place = self.room(ty, parts)

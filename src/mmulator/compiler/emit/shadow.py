@@ -1,6 +1,6 @@
-"""Which lanes hold a value in a register that may be undefined, beside the register itself: while a block is written.
+"""Masks of the lanes that hold a defined value in a register that may be undefined, kept while a block is written.
 
-A lane's bit is 1 once it has been given a value; the register file begins with zeros. Only under an instrument that asks.
+A lane's bit becomes 1 when it gets a value; the register file begins with zeros. Only used under an instrument that needs it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FULL = 0xFFFFFFFF
 
 
 class Writer(Protocol):
-    """What is known of the block that is written: its registers, the lanes that execute it."""
+    """The parts of a block's writer that are used here: registers, and the executing lanes."""
 
     b: Builder
     block: Block
@@ -27,7 +27,7 @@ class Writer(Protocol):
 
 
 class Shadow:
-    """Of one block. A mask is 32 bits, one a lane; None: all of them."""
+    """The masks of one block. A mask has 32 bits, one for each lane; None stands for all lanes."""
 
     def __init__(self, e: Writer, doubt: MaybeUndefined) -> None:
         self.e, self.doubt = e, doubt
@@ -41,7 +41,7 @@ class Shadow:
         return self.e.b.emit(ptr_to(u8), f"getelementptr i8, ptr {self.e.regs.text}, i64 {self.e.frame.slots[state_of(name)]}")
 
     def of(self, name: str) -> Value | None:
-        """Lanes that hold a value in a register."""
+        """Mask of the lanes that hold a value in a register."""
         if name not in self.doubt.registers:
             return None
         if name not in self.known:
@@ -50,7 +50,7 @@ class Shadow:
         return self.known[name]
 
     def set(self, name: str, mask: Value | None, lanes: Value | None = None) -> None:
-        """What a register holds from here on; lanes outside `lanes` keep what they have."""
+        """Set the mask of a register; lanes outside `lanes` keep their bit."""
         if name not in self.doubt.registers:
             return
         value = mask if mask is not None else constant(self.e.b, u32, FULL)

@@ -1,4 +1,4 @@
-"""Tables that instructions of a kernel point to."""
+"""Tables to which instructions of a kernel point."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclass
 class MatrixTables:
-    """In the order of their use. Filled by compiler/meaning/."""
+    """The tables of matrix instructions, in the order of their use. compiler/meaning/ fills them."""
 
     tables: list[np.ndarray] = field(default_factory=list)
     index: dict[Any, int] = field(default_factory=dict)

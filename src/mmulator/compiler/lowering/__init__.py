@@ -1,1 +1,1 @@
-"""What meanings are written with: how a function is bound to its rows, lane-wise functions, operands, bits of small formats."""
+"""The vocabulary of meanings: binding of functions to rows, lane-wise functions, operands, bits of small formats."""

@@ -1,6 +1,6 @@
 """Approximate functions of Floating Point and Half Precision Floating Point Instructions (PTX ISA 9.1).
 
-What they compute, exactly as the special-function unit does, is in `mmulator.twin.sfu`.
+The computation, with exactly the bits of the special-function unit, is in `mmulator.twin.sfu`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,13 @@ def approximate(x: Scope, m: Mods, *sources: Value) -> Value:
 
 
 def divided(x: Scope, full: bool, ftz: bool, a: Value, b: Value, c: Value | None = None) -> Value:
-    """a / b, or a / b + c rounded once behind the reciprocal. What divisions by one value have in common is computed once."""
+    """a / b, or a / b + c rounded once behind the reciprocal. Work that several divisions by one value share is computed once.
+
+    x: the scope.
+    full: whether it is div.full.
+    ftz: whether subnormals are flushed.
+    a, b, c: operands; c is None without a sum.
+    """
     tables, _ = tables_for(getattr(x, "device", DEFAULT_DEVICE))
     a, b = loose(x, a), loose(x, b)
     known = getattr(x, "known", {})

@@ -1,11 +1,12 @@
-"""Rows and what they mean. Each row that runs is bound to one function, in the file here that is named as the row's file in isa/.
+"""The binding of rows to their meanings. Each row that runs is bound to one function, in the file of compiler/meaning/ with the
+name of the row's file in isa/.
 
     @means("ld", "ldu")                  f(emitter, instruction): writes the instruction's code
     @lanewise("add", kinds="f32 f64")    f(scope, modifiers, *sources) -> result: a pure function, on 32 lanes at once
 
-A name is that of a row, or begins it up to a dot: "fence" is also for fence.proxy. `kinds` says for which kinds of the first
-type (scope.kind_of), where functions of one name share a file. Once all files are there, `prove` takes each row that runs to
-its function, and what is left on either side is an error.
+A name is that of a row, or begins it up to a dot: "fence" also covers fence.proxy. `kinds` restricts a function to kinds of the
+first type (scope.kind_of), if functions of one name share a file. After all files are imported, `prove` matches rows that run
+with functions; a row or a function without a partner is an error.
 """
 
 from __future__ import annotations
@@ -29,8 +30,12 @@ Key: TypeAlias = "tuple[str, str]"
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a row does. lanewise: a pure function of its operands. receive: what is written where control comes back. one: with
-    which modifiers the function takes values without lanes, too."""
+    """The functions that write a row's code.
+
+    lanewise: a pure function of the operands.
+    receive: writes the code for control that comes back.
+    one: modifiers with which the function also takes values without lanes.
+    """
 
     function: Callable[..., Any]
     lanewise: bool
@@ -59,7 +64,7 @@ def _bind(
 
 
 def means(*names: str) -> Callable[[Act], Act]:
-    """The function writes the instructions of these rows."""
+    """A decorator: the function writes the code of these rows."""
 
     def bind(function: Act) -> Act:
         _bind(names, "", function, False)
@@ -69,8 +74,9 @@ def means(*names: str) -> Callable[[Act], Act]:
 
 
 def lanewise(*names: str, kinds: str = "", one: Callable[[Mods], bool] | None = None) -> Callable[[Pure], Pure]:
-    """The function computes the results of these rows from their operands, for these kinds of the first type. one: for which
-    modifiers it does so for a value without lanes, too."""
+    """A decorator: the function computes the results of these rows from their operands. kinds: kinds of the first type for
+    which it does. one: modifiers with which it also takes values without lanes.
+    """
 
     def bind(function: Pure) -> Pure:
         _bind(names, kinds, function, True, one)
@@ -80,7 +86,7 @@ def lanewise(*names: str, kinds: str = "", one: Callable[[Mods], bool] | None = 
 
 
 def receives(*names: str) -> Callable[[Act], Act]:
-    """The function writes what happens when control comes back to these rows, which end a block."""
+    """A decorator: the function writes the code for control that comes back to these rows, which end a block."""
 
     def bind(function: Act) -> Act:
         _receivers.setdefault(_file(function), {}).update(dict.fromkeys(names, function))
@@ -105,7 +111,8 @@ def _prefixes(name: str) -> Iterator[str]:
 
 
 def prove(chapter: str, rows: Iterable[Row], table: str) -> None:
-    """Every row of the file `table` that runs has a meaning in the file of this chapter, and every meaning there has a row.
+    """Check that every row of the file `table` that runs has a meaning in the file of this chapter, and every meaning there a
+    row.
 
     Raises InternalError, which names both files.
     """
@@ -131,12 +138,12 @@ def prove(chapter: str, rows: Iterable[Row], table: str) -> None:
 
 
 def bound_files() -> set[str]:
-    """Names of the files that give rows a meaning."""
+    """Names of the files that bind rows to meanings."""
     return {*_written, *_receivers}
 
 
 def meaning_of(form: Form) -> Meaning:
-    """What a form does; program/runnable.py has refused what has no meaning."""
+    """The meaning of a form; program/runnable.py has refused forms without a meaning."""
     found = _meanings[form.section.title, form.name]
     return found.get("") or found[kind_of(mods(form).types[0])]
 

@@ -1,4 +1,4 @@
-"""Addresses that were computed from a variable and have left it, beside the instructions that access memory there."""
+"""Checks of addresses that were computed from a variable and have left it, at the instructions that access memory there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SLOTS = {"shared": SLOT_SHARED, "local": SLOT_LOCAL, "const": SLOT_CONST}
 
 
 def stay_inside(e: Emitter, ins: Instruction) -> None:
-    """Before an access: lanes whose address has left the variable that it was computed from."""
+    """Before an access, report the lanes whose address has left the variable from which it was computed."""
     if e.shadow is None or ins.effects.ends is not Ends.NO:
         return
     address = next((o for o in ins.operands if isinstance(o, Address)), None)

@@ -1,4 +1,4 @@
-"""Calls of functions that CUDA's runtime has: printf and a failing assert."""
+"""Calls of functions of CUDA's runtime: printf and a failing assert."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from mmulator.native.hooks.faults import fault
 from mmulator.native.hooks.printing import device_print
 from mmulator.native.memory import memory as mem
 from mmulator.native.memory.windows import peek
-from mmulator.native.state import Code, FaultKind
+from mmulator.native.state import BlockExit, FaultKind
 from mmulator.program.blocks import BUILTINS
 from mmulator.program.image import Abi, abi_of
 from mmulator.program.operands import call_operands, callee_of
-from mmulator.ptx.tree import Function, Instruction, Module, Operand, Symbol
+from mmulator.ptx.tree import Function, Instruction, Operand, ParsedModule, Symbol
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
 
 
-def builtin_name(ins: Instruction, module: Module) -> str | None:
+def builtin_name(ins: Instruction, module: ParsedModule) -> str | None:
     """Name of the function of CUDA's runtime that a call reaches, or None."""
     callee = callee_of(ins)
     if not isinstance(callee, Symbol) or callee.name not in BUILTINS:
@@ -31,19 +31,19 @@ def builtin_name(ins: Instruction, module: Module) -> str | None:
 
 
 def builtin_abi(function: Function) -> Abi:
-    """Where its result lies, as for any other function: behind the caller's local memory."""
+    """The place of its result: behind the caller's local memory, as for any other function."""
     return abi_of(function.returns, function.params)
 
 
 def call_builtin(e: Emitter, ins: Instruction, name: str) -> None:
-    """End a block by such a call, of a function that is declared as CUDA has it (program/runnable.py)."""
+    """End a block by a call of a function of CUDA's runtime, whose declaration program/runnable.py has checked."""
     function = must_be(e.kernel.module.function(name), Function)
     _, arguments = call_operands(ins)
     values = [_argument(e, a) for a in arguments[:2]]
     if name == "__assertfail":
         lane = trailing_zeros(e.mask)
         e.call(fault, e.w, int(FaultKind.ASSERTION), e.site, lane, extract(values[0], lane), 0)
-        e.b.ret(int(Code.RESCHEDULE))
+        e.b.ret(int(BlockExit.RESCHEDULE))
         return
     place = e.spill(constant(e.b, U32, 0))
     e.natives[peek.name] = peek  # the host reads with it, when there is no time to compile it

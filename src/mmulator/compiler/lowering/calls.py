@@ -1,4 +1,4 @@
-"""Calls: what is passed and what comes back, by each lane's local memory (program/image.py has the places)."""
+"""Calls: arguments and results are passed in each lane's local memory, at the places of program/image.py."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ U64, I32 = u64.vec(LANES), i32.vec(LANES)
 
 
 def call(e: Emitter, ins: Instruction) -> None:
-    """End a block by a call."""
+    """Write a call, which ends a block."""
     if (name := builtin_name(ins, e.kernel.module)) is not None:
         call_builtin(e, ins, name)
         return
@@ -51,7 +51,7 @@ def call(e: Emitter, ins: Instruction) -> None:
 
 
 def receive(e: Emitter, ins: Instruction) -> None:
-    """Results of the call that control comes back from."""
+    """Read the results of a call when control comes back."""
     if e.kernel.stack and builtin_name(ins, e.kernel.module) is None:
         _restore_stack(e)
     abi, _, returns = _abi(e, ins)
@@ -63,7 +63,7 @@ def receive(e: Emitter, ins: Instruction) -> None:
 
 
 def _abi(e: Emitter, ins: Instruction) -> tuple[Abi, Any, Any]:
-    """(places, parameters, returns) of the function that a call reaches."""
+    """(places, parameters, returns) of the called function."""
     callee = callee_of(ins)
     module, caller = e.kernel.module, e.block.function.function
     if isinstance(callee, Symbol) and callee.space == "func":
@@ -80,7 +80,7 @@ def _abi(e: Emitter, ins: Instruction) -> tuple[Abi, Any, Any]:
 
 
 def _copy(e: Emitter, size: int, source: Value, target: Value) -> None:
-    """Bytes of each lane's local memory to another place in it."""
+    """Copy bytes of each lane's local memory to another place in it."""
     e.call(rt.copy_local, e.w, e.mask, e.spill(source), e.spill(target), size, e.site)
 
 
@@ -102,7 +102,7 @@ def _take(e: Emitter, operand: Operand, source: Value, parameter: Any) -> None:
 
 
 def passed_bits(parameter: Parameter) -> int:
-    """Bits of a register that is a parameter or a result; none is a predicate (program/runnable.py)."""
+    """Bits of a register that is a parameter or a result; predicates cannot be passed (program/runnable.py)."""
     return max(parameter.bits, 8)
 
 
@@ -112,7 +112,7 @@ def _saved_stack(e: Emitter) -> Value:
 
 
 def _save_stack(e: Emitter) -> None:
-    """What a callee takes with alloca is free when it returns."""
+    """Save the stack pointer, so that memory which the callee takes with alloca is free after its return."""
     place = e.spill(e.warp("stack"))
     e.call(mem.store_function("local", 4, 1), e.w, e.mask, e.spill(_saved_stack(e)), place, e.site)
 
@@ -124,7 +124,7 @@ def _restore_stack(e: Emitter) -> None:
 
 # parameters declared as .reg ----------------------------------------------------------------------------------------
 def load_register_parameters(e: Emitter) -> None:
-    """At the start of a function: from the frame into their registers."""
+    """At the start of a function, load parameters from the frame into their registers."""
     first = next(iter(e.block.body), e.block.last)
     if first is not None:
         e.begin(first)
@@ -136,7 +136,7 @@ def load_register_parameters(e: Emitter) -> None:
 
 
 def store_register_returns(e: Emitter) -> None:
-    """Where a function returns: its results from their registers into the frame."""
+    """At a return, store the results from their registers into the frame."""
     for parameter in e.block.function.function.returns:
         if parameter.space == "reg":
             at = e.local_address(e.locals.offsets[parameter.name])

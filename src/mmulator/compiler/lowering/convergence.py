@@ -1,4 +1,4 @@
-"""What stands before the first instruction of a block: its lanes must be here, and its warpgroup whole."""
+"""The code before the first instruction of a block that checks that its lanes have arrived, and its warpgroup is complete."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ U32 = u32.vec(LANES)
 
 
 def arrive(e: Emitter, ins: Instruction) -> None:
-    """Before the first instruction of a block."""
+    """Write the checks before the first instruction of a block."""
     if e.block.sync:
         converge(e, ins)
     _enter_warpgroup(e)
 
 
 def converge(e: Emitter, ins: Instruction) -> None:
-    """Go on only when every lane that this instruction names is here; else wait for them."""
+    """Continue only if every lane that this instruction names is here; otherwise wait for the missing lanes."""
     together = ins.effects.together
     if together is Together.WARP:
         with e.b.if_(e.mask != FULL):
@@ -49,7 +49,7 @@ def converge(e: Emitter, ins: Instruction) -> None:
 
 
 def _enter_warpgroup(e: Emitter) -> None:
-    """Before a block with wgmma: go on only when the queues of the warpgroup have room for all of them."""
+    """Before a block with wgmma, continue only if the warpgroup's queues have room for all of them."""
     issues = [e.site + n for n, ins in enumerate(e.block.body) if is_wgmma_issue(ins)]
     if issues:
         with e.b.if_(e.call(enter_warpgroup, e.w, len(issues), issues[0]) == 0):

@@ -1,9 +1,9 @@
-"""What an instruction makes of registers without a value: which of its results have none, and whether it uses one.
+"""Code that tracks undefined values: which results of an instruction are undefined, and whether it uses an undefined register.
 
-Beside each instruction that may meet such a register (program/undefined.py) stand a few operations on masks of lanes
-(compiler/emit/shadow.py). Values without a value may be copied and computed with; they matter where lanes decide by them, as an
-address, and when they are stored to memory that others see. Products carry them, element by element, to where that happens: a
-tile may be computed whole, and stored in part.
+Each instruction that may read such a register (program/undefined.py) gets a few operations on masks of lanes
+(compiler/emit/shadow.py). Undefined values may be copied and computed with. They matter if lanes branch on them, use them as an
+address, or store them to memory that other threads see. Products propagate them element by element: a tile may be computed as a
+whole and stored in part.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mmulator.compiler.lowering.matrix_operands import address_of, state_space, 
 from mmulator.compiler.lowering.operands import elements
 from mmulator.compiler.meaning.memory import place_of
 from mmulator.errors import must_be
-from mmulator.isa.effects import Addressed, Algebra, Ends, Flow, Memory, Stored
+from mmulator.isa.effects import Addressed, Algebra, Ends, Flow, MemoryEffect, Stored
 from mmulator.isa.form import Form
 from mmulator.isa.types import type_bits
 from mmulator.layouts import Fragment
@@ -56,7 +56,7 @@ def _names(operands: Iterable[Operand]) -> list[str]:
 
 
 def _every(masks: Iterable[Value | None]) -> Value | None:
-    """Lanes that are in all of them."""
+    """Mask of the lanes that are in all masks."""
     out: Value | None = None
     for mask in masks:
         if mask is not None:
@@ -75,7 +75,14 @@ def _any(masks: Iterable[Value | None]) -> Value | None:
 
 # uses that matter -----------------------------------------------------------------------------------------------------
 def _use(e: Emitter, s: Shadow, names: Iterable[str], lanes: Value, rule: int) -> None:
-    """Lanes use registers in a way that matters."""
+    """Report lanes that use undefined registers in a way that matters.
+
+    e: the emitter.
+    s: the shadow.
+    names: registers.
+    lanes: the lanes that use them.
+    rule: number of the rule.
+    """
     for name in names:
         mask = s.of(name)
         if mask is not None:
@@ -85,14 +92,14 @@ def _use(e: Emitter, s: Shadow, names: Iterable[str], lanes: Value, rule: int) -
 
 
 def decides(e: Emitter, ins: Instruction) -> None:
-    """Lanes go one way or the other by the guard of an instruction."""
+    """Report an undefined guard by which lanes branch."""
     if e.shadow is not None and ins.guard is not None:
         _use(e, e.shadow, [ins.guard[0].name], e.mask, UNDEFINED_BRANCH.number)
 
 
 def _uses(e: Emitter, s: Shadow, ins: Instruction) -> None:
     effects = ins.effects
-    if ins.guard is not None and effects.ends is Ends.NO and (effects.memory is not Memory.NONE or not effects.pure):
+    if ins.guard is not None and effects.ends is Ends.NO and (effects.memory is not MemoryEffect.NONE or not effects.pure):
         decides(e, ins)
     if effects.ends is Ends.INDEXED:
         _use(e, s, _names(ins.operands[:1]), e.mask, UNDEFINED_BRANCH.number)
@@ -104,7 +111,7 @@ def _uses(e: Emitter, s: Shadow, ins: Instruction) -> None:
 
 
 def _of_address(e: Emitter, ins: Instruction) -> Value:
-    """The lanes whose addresses count."""
+    """Mask of the lanes whose addresses are used."""
     addressed = ins.effects.addressed
     if addressed is Addressed.ROWS:
         return constant(e.b, u32, (1 << _ROWS * max(1, ins.form.num)) - 1)
@@ -115,7 +122,7 @@ def _of_address(e: Emitter, ins: Instruction) -> Value:
 
 # results --------------------------------------------------------------------------------------------------------------
 def judge(e: Emitter, ins: Instruction) -> Callable[[], None] | None:
-    """Before an instruction is written: its uses, and what is to be written behind it."""
+    """Before an instruction is written: report its uses, and return the function that updates the shadow behind it."""
     s = e.shadow
     if s is None:
         return None
@@ -167,7 +174,7 @@ def _each(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
 
 
 def _logic_of(e: Emitter, s: Shadow, op: str, operand: Operand, other: Value | None) -> Value | None:
-    """`other` and a predicate, which may decide alone."""
+    """Mask of the lanes where a logic operation on `other` and a predicate is defined; one operand may decide alone."""
     own = _every(s.of(n) for n in _names([operand]))
     if other is None:
         return own
@@ -203,7 +210,7 @@ def _picks(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks
 
 
 def _of_parts(s: Shadow, sources: Iterable[Operand], targets: list[Reg]) -> Masks:
-    """Results that have a value in the lanes where one of the sources has one."""
+    """Masks of results that are defined in lanes where one of the sources is."""
     return [_any(s.of(o.name) for o in sources if isinstance(o, Reg))] * len(targets)
 
 
@@ -267,7 +274,9 @@ def _lanes(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks
 
 
 def _warp(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
-    """Results of a vote, a match or a reduction. A vote has a value if one lane that takes part has one, a reduction if all."""
+    """Masks of the results of a vote, match or reduction. A vote is defined if one participating lane is, a reduction if all
+    are.
+    """
     mask = _every(s.of(n) for n in _names(ins.operands[1:2]))
     if mask is None:
         return [None] * len(targets)
@@ -300,8 +309,9 @@ def _spill(e: Emitter, masks: Masks) -> Value:
 
 
 def _rows_and_columns(form: Form) -> np.ndarray:
-    """Registers of A, of B and of D, and elements in one of D; then of each register and lane of A its row, of B its column, of
-    D the row and the column of each element."""
+    """A table of a product as int32: registers of A, B and D and elements of D's registers; then for each register and lane the
+    row of A, the column of B, and row and column of each element of D.
+    """
     a, b, d = (fragment(form, x) for x in "abd")
     rows = a.maps[1].transpose(1, 0, 2)[:, :, 0]
     columns = b.maps[2].transpose(1, 0, 2)[:, :, 0]
@@ -311,7 +321,13 @@ def _rows_and_columns(form: Form) -> np.ndarray:
 
 
 def wgmma(e: Emitter, ins: Instruction, table: Value, a_desc: Value, b_desc: Value, adds: Value) -> None:
-    """Behind the issue of a wgmma: what its accumulator will hold. adds: lanes whose scale-d is true."""
+    """After the issue of a wgmma, mark which elements of its accumulator will be defined.
+
+    e, ins: the emitter and the instruction.
+    table: its table.
+    a_desc, b_desc: descriptors of A and B.
+    adds: lanes whose scale-d is true.
+    """
     s = e.shadow
     if s is None:
         return
@@ -333,7 +349,13 @@ def wgmma(e: Emitter, ins: Instruction, table: Value, a_desc: Value, b_desc: Val
 
 
 def tile(e: Emitter, ins: Instruction, f: Fragment, table: Value, at: Value, stride: Value) -> None:
-    """Behind a wmma.load."""
+    """After a wmma.load, mark which elements are defined.
+
+    e, ins: the emitter and the instruction.
+    f: its fragment.
+    table: its table.
+    at, stride: place of the matrix.
+    """
     s, names = e.shadow, _names(ins.operands[:1])
     if s is None or not any(map(s.doubts, names)):
         return
@@ -345,7 +367,7 @@ def tile(e: Emitter, ins: Instruction, f: Fragment, table: Value, at: Value, str
 
 
 def moved(e: Emitter, ins: Instruction, move: Native) -> None:
-    """Behind a movement of elements between lanes, which is done with marks of those that have no value, too."""
+    """After a movement of elements between lanes, move the marks of undefined elements in the same way."""
     s = e.shadow
     (target,), (source,) = _names(ins.operands[:1]), _names(ins.operands[1:2])
     if s is None or not s.doubts(target):
@@ -366,7 +388,7 @@ _RESULTS: dict[Flow, Callable[[Emitter, Shadow, Instruction, list[Reg]], Masks]]
 
 # stores ---------------------------------------------------------------------------------------------------------------
 def _written(e: Emitter, s: Shadow, ins: Instruction, values: tuple[Operand, ...], size: int) -> Callable[[], None] | None:
-    """Behind a store: bytes that it has given no value."""
+    """After a store, mark the bytes whose stored value is undefined."""
     found = [(n, name, m) for n, o in enumerate(values) for name in _names([o]) if (m := s.of(name)) is not None]
     if not found:
         return None
@@ -389,7 +411,9 @@ def _st(e: Emitter, s: Shadow, ins: Instruction) -> Callable[[], None] | None:
 
 
 def _behind_atomic(e: Emitter, s: Shadow, ins: Instruction) -> Callable[[], None] | None:
-    """An exchange leaves nothing of what was there; what others combine with nothing stays nothing."""
+    """After an atomic operation: an exchange defines the bytes if its operand is defined; other operations keep undefined bytes
+    undefined.
+    """
     at = next(n for n, o in enumerate(ins.operands) if isinstance(o, Address))
     size = type_bits(ins.form["type"]) // 8
     values = elements(ins.operands[-1] if ins.form["op"] == "cas" else ins.operands[at + 1])
@@ -432,7 +456,7 @@ def _steps() -> str:
 
 
 def _wmma_store(e: Emitter, s: Shadow, ins: Instruction) -> None:
-    """wmma.store to global memory; what it stores elsewhere counts as a value."""
+    """Report a wmma.store of undefined elements to global memory; what it stores elsewhere counts as defined."""
     if state_space(ins.form) == "global":
         _use(e, s, _names([ins.operands[1]]), e.mask, UNDEFINED_STORE.number)
 
@@ -444,7 +468,7 @@ _STORES: dict[Stored, Callable[[Emitter, Shadow, Instruction], Callable[[], None
 
 # functions ------------------------------------------------------------------------------------------------------------
 def received(e: Emitter, ins: Instruction) -> None:
-    """Results that arrive when control comes back have a value."""
+    """Mark results that arrive when control comes back as defined."""
     if e.shadow is not None:
         for access, operand in accesses(ins):
             if "w" in access:
@@ -456,7 +480,7 @@ def received(e: Emitter, ins: Instruction) -> None:
 
 
 def entered(e: Emitter) -> None:
-    """A function begins: its registers and variables have no value, whatever an earlier call has left there."""
+    """At the start of a function, mark its registers and variables as undefined, whatever an earlier call has left there."""
     s, first = e.shadow, e.block.function.blocks[0].index
     if s is None or any(first in b.targets for b in e.block.function.blocks):
         return

@@ -1,4 +1,4 @@
-"""Bit patterns of the floating-point formats, and what is done to bits: NaN, flushing of subnormals, order."""
+"""Bit patterns of the floating-point formats and operations on them: NaN, flushing of subnormals, order."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ U16X64 = u16.vec(64)
 
 
 @dataclass(frozen=True)
-class Format:
-    """bits, mantissa: widths. nan: the bits that arithmetic gives for NaN."""
+class FloatFormat:
+    """A floating-point format. bits, mantissa: widths. nan: the NaN that arithmetic returns."""
 
     bits: int
     mantissa: int
@@ -39,20 +39,20 @@ class Format:
 
 
 FORMATS = {
-    "f16": Format(16, 10, 0x7FFF),
-    "bf16": Format(16, 7, 0x7FFF),
-    "f32": Format(32, 23, 0x7FFFFFFF),
-    "f64": Format(64, 52, 0xFFF8000000000000),
+    "f16": FloatFormat(16, 10, 0x7FFF),
+    "bf16": FloatFormat(16, 7, 0x7FFF),
+    "f32": FloatFormat(32, 23, 0x7FFFFFFF),
+    "f64": FloatFormat(64, 52, 0xFFF8000000000000),
 }
 
 
-def format_of(type_name: str) -> Format:
-    """Of a float type, or of the elements of a packed one."""
+def format_of(type_name: str) -> FloatFormat:
+    """The format of a float type, or of the elements of a packed type."""
     return FORMATS[type_name.removesuffix("x2")]
 
 
 def bits_of(value: Value) -> Value:
-    """A float's bits as an unsigned integer; raw bits as they are."""
+    """A float's bits as an unsigned integer; raw bits unchanged."""
     if value.ty.kind == "int":
         return value
     return bitcast(UNSIGNED[value.ty.bits].element.vec(value.ty.lanes), value)
@@ -64,7 +64,7 @@ def nan32() -> Value:
 
 
 def canonical(value: Value, x: Any = None) -> Value:
-    """An .f32 result with NaN as the hardware makes it: 0x7fffffff. A scope remembers what it was: `loose`."""
+    """An .f32 result with the NaN of the hardware, 0x7fffffff. The scope remembers the original value for `loose`."""
     result = select(is_nan(value), nan32(), value)
     if x is not None:
         getattr(x, "known", {})["loose", result.text] = value
@@ -72,25 +72,25 @@ def canonical(value: Value, x: Any = None) -> Value:
 
 
 def loose(x: Any, value: Value) -> Value:
-    """A float before its NaNs were made canonical, for what gives the same whichever quiet NaN it is."""
+    """A float before its NaNs were made canonical, for operations whose result does not depend on the kind of quiet NaN."""
     found: Value = getattr(x, "known", {}).get(("loose", value.text), value)
     return found
 
 
-def flush(bits: Value, format: Format) -> Value:
-    """Subnormal bits to zero of the same sign."""
+def flush(bits: Value, format: FloatFormat) -> Value:
+    """The bits, with a subnormal replaced by a zero of the same sign."""
     small = (bits & format.infinity) == 0
     return select(small, bits & format.sign, bits)
 
 
-def flushed(value: Value, format: Format, ftz: bool) -> Value:
+def flushed(value: Value, format: FloatFormat, ftz: bool) -> Value:
     """A float value, or raw bits, with subnormals flushed if `ftz`."""
     if not ftz:
         return value
     return bitcast(value.ty, flush(bits_of(value), format))
 
 
-def is_nan_bits(bits: Value, format: Format) -> Value:
+def is_nan_bits(bits: Value, format: FloatFormat) -> Value:
     return (bits & format.magnitude) > format.infinity
 
 
@@ -103,12 +103,12 @@ def ordered_key(bits: Value) -> Value:
 
 # halves -------------------------------------------------------------------------------------------------------------
 def split(value: Value) -> Value:
-    """u32 x 32 as u16 x 64, low halves first in each pair; u16 x 32 as it is."""
+    """u32 x 32 as u16 x 64, low halves first in each pair; u16 x 32 unchanged."""
     return bitcast(U16X64, value) if value.ty.bits == 32 else value
 
 
 def join(value: Value) -> Value:
-    """u16 x 64 as u32 x 32; u16 x 32 as it is."""
+    """u16 x 64 as u32 x 32; u16 x 32 unchanged."""
     return bitcast(U32, value) if value.ty.lanes == 64 else value
 
 

@@ -1,4 +1,6 @@
-"""Lane-wise instructions: operands in by the form's types, a pure function, results out under the guard."""
+"""Lane-wise instructions: operands are read by the form's types, a pure function computes, results are written under
+the guard.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from mmulator.ptx.tree import Immediate, Instruction, Operand, PredicatePair, Re
 
 
 class Lanes:
-    """What a pure function sees of the emitter: the lanes, their condition code, calls of native functions."""
+    """The view that a pure function has of the emitter: the lanes, their condition code, calls of native functions."""
 
     lanes = 32
 
@@ -59,12 +61,12 @@ def run(e: Emitter, ins: Instruction, meaning: Meaning) -> None:
     for target, result in zip(targets, results):
         if isinstance(target, Reg) and result.ty.lanes and target.name in e.frame.uniform:
             one = e.one_of(result)
-            result = extract(result, 0) if one is None else one  # its sources are the same in all lanes, whoever is here
+            result = extract(result, 0) if one is None else one  # its sources are equal in all lanes, whichever are active
         write_result(e, target, result, ins)
 
 
 def _ones(e: Emitter, sources: list[Any]) -> list[Any] | None:
-    """The sources as values without lanes, if they are known to be the same in all."""
+    """The sources as values without lanes; None if lanes may differ."""
     values: list[Any] = []
     for s in sources:
         values.append(e.one(*s) if isinstance(s, tuple) else s)

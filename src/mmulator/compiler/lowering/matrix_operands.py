@@ -1,4 +1,4 @@
-"""Operands of matrix instructions: forms, registers side by side in memory, addresses, and the tables they lead to."""
+"""Operands of matrix instructions: forms, registers in consecutive memory, addresses, and tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mmulator.compiler.lowering.operands import elements, write_result
 from mmulator.errors import must_be
 from mmulator.isa.form import Form
 from mmulator.layouts.sparse.metadata import contributing, refused_nibbles
-from mmulator.native.hooks.operands import Operand as Shared
+from mmulator.native.hooks.operands import UniformOperand as Shared
 from mmulator.native.hooks.operands import metadata_given, operand_given
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand
 
@@ -24,7 +24,7 @@ U64 = u64.vec(LANES)
 
 
 def registers(e: Emitter, operand: Operand, bits: int = 32) -> Value:
-    """A vector operand's registers, one after the other in memory (32 lanes each)."""
+    """A vector operand's registers in consecutive memory (32 lanes each)."""
     ty = storage_type(f"b{bits}")
     return e.spill(*(ty(e.source(o, f"b{bits}")) for o in elements(operand)))
 
@@ -49,14 +49,20 @@ def selector_of(operand: Operand) -> int:
 
 
 def given(e: Emitter, operand: Shared, value: Value, allowed: Iterable[int] = ()) -> None:
-    """For an instrument: the value, in each lane, of an operand that all must give alike. allowed: what it may be; empty: any."""
+    """For an instrument: report the value, in each lane, of an operand that must be equal in all lanes.
+
+    e: the emitter.
+    operand: number of the operand's kind (`Shared`).
+    value: the value of each lane.
+    allowed: values that are legal; empty for any.
+    """
     if e.hears(operand_given):
         bits = sum(1 << n for n in allowed)
         e.call(operand_given, e.w, e.mask, e.spill(U64(value)), int(operand), bits, e.site)
 
 
 def metadata(e: Emitter, form: Form, words: Value, selector: int) -> None:
-    """For an instrument: the sparsity metadata of all lanes, and what the form allows."""
+    """For an instrument: report the sparsity metadata of all lanes, and the nibbles that the form allows."""
     if e.hears(metadata_given):
         undefined, unordered = refused_nibbles(form)
         lanes = sum(1 << n for n in contributing(form, selector))
@@ -64,7 +70,13 @@ def metadata(e: Emitter, form: Form, words: Value, selector: int) -> None:
 
 
 def table_pointer(e: Emitter, to: Ty | Struct, key: Hashable, make: Callable[[MatrixTables], np.ndarray]) -> Value:
-    """A table of this kernel, of structs `to`; made at its first use."""
+    """Pointer to a table of this kernel, created at its first use.
+
+    e: the emitter.
+    to: struct of the table's rows.
+    key: identifies the table.
+    make: creates it.
+    """
     tables = e.kernel.matrix
     if key not in tables.index:
         tables.index[key] = len(tables.tables)
@@ -73,7 +85,7 @@ def table_pointer(e: Emitter, to: Ty | Struct, key: Hashable, make: Callable[[Ma
 
 
 def keep(tables: MatrixTables, values: np.ndarray) -> int:
-    """Address of a copy of these numbers that lives as long as the kernel."""
+    """Address of a copy of these numbers with the lifetime of the kernel."""
     array = np.ascontiguousarray(values, np.int32)
     tables.keep.append(array)
     return int(array.ctypes.data)

@@ -1,5 +1,6 @@
-"""cvt to and from packed .e4m3x2, .e5m2x2, .e2m3x2, .e3m2x2, .e2m1x2 and .ue8m0x2, and to four with
-random bits (PTX ISA 9.1: cvt)."""
+"""cvt to and from packed .e4m3x2, .e5m2x2, .e2m3x2, .e3m2x2, .e2m1x2 and .ue8m0x2, and to vectors of four with random bits (PTX
+ISA 9.1: cvt).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _HALVES = {half: range(half, 2 * LANES, 2) for half in (0, 1)}
 
 
 def _singles(m: Mods, a: Value, b: Value | None) -> tuple[Value, Value]:
-    """The two .f32 values of the source, low one first."""
+    """The two .f32 values of the source, the low one first."""
     if b is not None:
         return b, a
     wide = widen(split(a), m.types[-1])
@@ -34,7 +35,7 @@ def _to_packed(m: Mods, target: Small, a: Value, b: Value | None) -> Value:
 
 
 def _from_packed(m: Mods, source: Small, a: Value) -> Value:
-    """To .f16x2 or .bf16x2: exact."""
+    """Conversion to .f16x2 or .bf16x2, which is exact."""
     width = 4 if source.bits == 4 else 8
     mask = (1 << source.bits) - 1
     wide = U16(a)
@@ -48,7 +49,7 @@ def _from_packed(m: Mods, source: Small, a: Value) -> Value:
 
 
 def _to_bf16(codes: Value) -> Value:
-    """.f16 bits that a small format gave, as .bf16: exact."""
+    """.f16 bits that were converted from a small format, as .bf16; exact."""
     bits = bits_of(widen(codes, "f16")) >> 16
     return select(codes == 0x7FFF, 0x7FFF, to(codes.ty, bits))
 
@@ -73,7 +74,7 @@ def stochastic(x: Scope, m: Mods, a: Value, b: Value, e: Value, f: Value, rbits:
 
 
 def _to_exponent(m: Mods, value: Value) -> Value:
-    """Magnitude to a power of two, 2^(code - 127); 255 is NaN."""
+    """Code of a magnitude's power of two, 2^(code - 127); 255 is NaN."""
     magnitude = bits_of(value) & 0x7FFFFFFF
     code = magnitude >> 23
     if m.has("rp"):  # 2^-127 itself is a subnormal .f32
@@ -85,7 +86,7 @@ def _to_exponent(m: Mods, value: Value) -> Value:
 
 
 def _from_exponents(a: Value) -> Value:
-    """.ue8m0x2 to .bf16x2."""
+    """Conversion of .ue8m0x2 to .bf16x2."""
     halves = []
     for shift in (0, 8):
         code = (U32(a) >> shift) & 0xFF

@@ -1,7 +1,7 @@
-"""Rounding of .f32 to a smaller format in every mode, and the small formats back (PTX ISA 9.1: cvt).
+"""Rounding of .f32 to a smaller format in every mode, and conversion of small formats back (PTX ISA 9.1: cvt).
 
-One integer algorithm serves all formats: drop the bits below the target's quantum, add what the rounding mode says, and
-the carry runs into the exponent by itself.
+One integer algorithm serves all formats: drop the bits below the target's quantum and add an increment that the rounding mode
+decides; the carry runs into the exponent by itself.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from mmulator.errors import must_be
 
 @dataclass(frozen=True)
 class Small:
-    """bits, mantissa, bias: of the format. largest: magnitude bits of the greatest finite number.
+    """A small format.
 
-    infinity: its bits, or None. nan: what a NaN becomes (without sign).
+    bits, mantissa, bias: of the format.
+    largest: magnitude bits of the greatest finite number.
+    infinity: its bits, or None.
+    nan: bits of a converted NaN (without sign).
     """
 
     bits: int
@@ -44,7 +47,7 @@ SMALL = {
 
 @dataclass(frozen=True)
 class Random:
-    """Random bits of .rs: `count` of them, of which the highest meets the highest bit that is cut off."""
+    """Random bits of .rs: `count` bits, the highest of which is added at the highest bit that is cut off."""
 
     bits: Value
     count: int
@@ -56,7 +59,14 @@ class Random:
 
 
 def _increment(mode: str, negative: Value, drop: Value, kept: Value, random: Random | None) -> Value:
-    """What is added below the last kept bit before the lower `drop` bits are cut off."""
+    """The number that is added below the last kept bit before the lower `drop` bits are cut off.
+
+    mode: rounding mode.
+    negative: whether the value is negative.
+    drop: number of bits that are cut off.
+    kept: the kept bits.
+    random: random bits of .rs.
+    """
     if random is not None:
         return random.increment(drop)
     ty = drop.ty
@@ -80,7 +90,11 @@ def narrow(
 ) -> Value:
     """Bits of the .f32 `value` in the format `target`, as unsigned 32-bit lanes.
 
-    finite: overflow and infinity give the greatest number. relu: what is negative gives +0. random: of .rs.
+    value, target: the number and the format.
+    mode: rounding mode.
+    finite: whether overflow and infinity give the greatest number.
+    relu: whether negative numbers give +0.
+    random: random bits of .rs.
     """
     bits = bits_of(value)
     ty: Ty = bits.ty

@@ -1,4 +1,4 @@
-"""Operands of an instruction as values and places, for what is no pure function of them."""
+"""Operands of an instruction as values and places, for instructions that are not lane-wise."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from mmulator.ptx.tree import Instruction, Operand, PredicatePair, Reg, VectorOp
 
 
 def space_of(ins: Instruction) -> str:
-    """State space of an access: `global`, `shared` (that of the CTA), `shared::cluster`, ..., or `generic`."""
+    """State space of an access: `global`, `shared` (of the own CTA), `shared::cluster`, ..., or `generic`."""
     space = ins.form["space"]
     return space if space == "shared::cluster" else space.partition("::")[0] or "generic"
 
 
 def elements(operand: Operand) -> tuple[Operand, ...]:
-    """Of a vector operand; any other is its only one."""
+    """Elements of a vector operand; any other operand is its own only element."""
     return operand.elements if isinstance(operand, VectorOperand) else (operand,)
 
 

@@ -1,4 +1,6 @@
-"""Groups of mma (program/products.py): operands are taken where an instruction stands, all is done where the last one stands."""
+"""Groups of mma (program/products.py): operands are collected at each instruction's place, and all products are computed at the
+place of the last.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from mmulator.isa.form import Form
 from mmulator.layouts.operands import fragment
 from mmulator.layouts.sparse.metadata import selectors
 from mmulator.native.state import Cta
-from mmulator.program.products import Group, Tile, groups
+from mmulator.program.products import ProductGroup, ProductTile, groups
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
 from mmulator.twin.lines import OWN
 from mmulator.twin.places import scale_step
@@ -32,9 +34,9 @@ Places = NDArray[np.int64]
 
 @dataclass
 class Share:
-    """What an instruction is of its group: in which tile, at which row, column and step."""
+    """An instruction's part of its group: tile, row, column and step."""
 
-    pending: Pending
+    pending: PendingGroup
     tile: int
     row: int
     column: int
@@ -42,25 +44,26 @@ class Share:
 
 
 @dataclass
-class Pending:
-    """A group while its block is written. at: of each tile the places of the registers of a, b, c, d. used: bytes of the block's
-    own memory that it has."""
+class PendingGroup:
+    """A group while its block is written. at: places of the registers of a, b, c, d for each tile. used: bytes of the block's
+    own memory that it uses.
+    """
 
-    group: Group
+    group: ProductGroup
     last: Instruction
     at: list[dict[str, Places]] = field(default_factory=list)
     used: int = 0
 
 
 def _count(form: Form, name: str) -> tuple[int, int]:
-    """Registers of an operand, and bits of one."""
+    """(registers of an operand, bits of a register)."""
     if name not in "abcd":  # metadata, scale factors
         return 1, 32
     f = fragment(form, name)
     return f.registers, f.register_bits
 
 
-def _empty(form: Form, tile: Tile) -> dict[str, Places]:
+def _empty(form: Form, tile: ProductTile) -> dict[str, Places]:
     grid = {"a": (tile.steps, tile.rows), "b": (tile.steps, tile.columns)}
     out = {x: np.zeros((*grid.get(x, (tile.rows, tile.columns)), _count(form, x)[0]), np.int64) for x in "abcd"}
     lines = {"e": tile.rows} if form.sparse else {}
@@ -69,13 +72,15 @@ def _empty(form: Form, tile: Tile) -> dict[str, Places]:
     return out | {x: np.zeros((count, 1), np.int64) for x, count in lines.items()}
 
 
-def _bytes(pending: Pending) -> int:
+def _bytes(pending: PendingGroup) -> int:
     form = pending.group.form
     return sum(places.size * _count(form, x)[1] * LANES // 8 for at in pending.at for x, places in at.items())
 
 
 def joins(ins: Instruction) -> bool:
-    """Whether an instruction may be done with others: selectors of scale factors in registers are read where it stands."""
+    """Whether an instruction may be computed with others. Selectors of scale factors must be constants, since registers are
+    read at the instruction's place.
+    """
     form = ins.form
     if not (ins.effects.multiplies and widens(form)):
         return False
@@ -93,7 +98,7 @@ def _scales(ins: Instruction) -> dict[str, tuple[Operand, Operand]]:
     return {"a": (a, pair_a), "b": (b, pair_b)}
 
 
-def _scale(e: Emitter, pending: Pending, ins: Instruction, at: dict[str, Places], side: str, line: int) -> None:
+def _scale(e: Emitter, pending: PendingGroup, ins: Instruction, at: dict[str, Places], side: str, line: int) -> None:
     if side in (scales := _scales(ins)):
         factors, pair = scales[side]
         byte, thread = (must_be(o, Immediate).value for o in elements(pair))
@@ -108,7 +113,7 @@ def prepare(e: Emitter) -> None:
         return
     most = 0
     for group in groups(e.block, e.frame.live_out[e.block.index], joins):
-        pending = Pending(group, body[group.last], [_empty(group.form, tile) for tile in group.tiles])
+        pending = PendingGroup(group, body[group.last], [_empty(group.form, tile) for tile in group.tiles])
         most = max(most, _bytes(pending))
         for number, tile in enumerate(group.tiles):
             for row, columns in enumerate(tile.products):
@@ -119,7 +124,7 @@ def prepare(e: Emitter) -> None:
 
 
 def join(e: Emitter, ins: Instruction) -> bool:
-    """Take the operands of an instruction that belongs to a group; False for one that does not."""
+    """Collect the operands of an instruction that belongs to a group; False for other instructions."""
     share = e.shares.get(id(ins))
     if share is None:
         return False
@@ -143,7 +148,7 @@ def join(e: Emitter, ins: Instruction) -> bool:
     return True
 
 
-def _room(pending: Pending, bits: int) -> int:
+def _room(pending: PendingGroup, bits: int) -> int:
     pending.used += bits * LANES // 8
     return pending.used - bits * LANES // 8
 
@@ -153,8 +158,8 @@ def _at(e: Emitter, offset: int, bits: int) -> Value:
     return e.b.emit(ptr_to(ty), f"getelementptr i8, ptr {e.own.text}, i64 {offset}")
 
 
-def _taken(e: Emitter, pending: Pending, form: Form, name: str, operand: Operand) -> list[int]:
-    """Where the registers of an operand lie: in the register file, or now in memory of the block's own."""
+def _taken(e: Emitter, pending: PendingGroup, form: Form, name: str, operand: Operand) -> list[int]:
+    """Places of an operand's registers: in the register file, or copied to the block's own memory."""
     bits = _count(form, name)[1]
     ty = storage_type(f"b{bits}")
     out = []
@@ -168,8 +173,8 @@ def _taken(e: Emitter, pending: Pending, form: Form, name: str, operand: Operand
     return out
 
 
-def _given(e: Emitter, pending: Pending, form: Form, operand: Operand) -> list[int]:
-    """Where the registers of D shall lie."""
+def _given(e: Emitter, pending: PendingGroup, form: Form, operand: Operand) -> list[int]:
+    """Places to which the registers of D are written."""
     bits = _count(form, "d")[1]
     places = [e.place_then(o.name, bits) if isinstance(o, Reg) else None for o in elements(operand)]
     return [OWN | _room(pending, bits) if place is None else place for place in places]
@@ -181,8 +186,8 @@ def _keep(product: Wide, tables: MatrixTables) -> np.ndarray:
     return product.table
 
 
-def _finish(e: Emitter, pending: Pending) -> None:
-    """The products, and D of each chain's last."""
+def _finish(e: Emitter, pending: PendingGroup) -> None:
+    """Write the call that computes the products, and read D of each chain's last product."""
     group, body = pending.group, e.block.body
     bits = _count(group.form, "d")[1]
     scratch = cast_ptr(Cta, e.warp("cta")).field("scratch")

@@ -1,4 +1,4 @@
-"""Parts of a division that is fused with a sum (program/as_ptxas/quotient.py): operations that PTX has no name for."""
+"""Parts of a division that is fused with a sum (program/as_ptxas/quotient.py): operations without a name in PTX."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def quotient_and_sum(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
 
 @lanewise("quotient.scale")
 def quotient_scale(x: Scope, m: Mods, b: Value) -> Result:
-    """What a divisor and its numerator are multiplied with: 1, 0.25 (above 2**126) or 2**24 (below 2**-126)."""
+    """The factor that scales a divisor and its numerator: 1, 0.25 (above 2**126) or 2**24 (below 2**-126)."""
     magnitude = bits_of(b) & FORMATS["f32"].magnitude
     scale = constant(b.b, b.ty, 1.0)
     if m.has("down"):
@@ -32,7 +32,7 @@ def quotient_scale(x: Scope, m: Mods, b: Value) -> Result:
 
 @lanewise("quotient.times")
 def quotient_times(x: Scope, m: Mods, value: Value, scale: Value) -> Result:
-    """Scaled, and flushed with .ftz where it is scaled. A NaN may be any NaN: the reader makes it the one there is."""
+    """The scaled value, flushed with .ftz if it is scaled. A NaN may be any NaN: the reader makes it canonical."""
     if not m.has("ftz"):
         return value * scale
     single = FORMATS["f32"]

@@ -1,7 +1,7 @@
-"""What a lane-wise function sees and writes with, and how long sequences are kept out of line.
+"""The interface of lane-wise functions, and functions that keep long sequences out of line.
 
-It is pure: `f(x, m, *sources) -> Value | tuple[Value, ...]`, all Values 32 lanes wide. It writes few
-LLVM instructions; what takes more goes into an `Outlined` function, compiled once and called.
+A lane-wise function is pure: `f(x, m, *sources) -> Value | tuple[Value, ...]`, all Values 32 lanes wide. It writes few LLVM
+instructions; longer sequences go into an `Outlined` function, compiled once and called.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ Result = Value | tuple[Value, ...]
 to = convert
 
 
-class Form(Protocol):
-    """What is read of an instruction's form: its name, with fixed modifiers, and (group, modifier) in written order."""
+class FormLike(Protocol):
+    """The parts of an instruction's form that are used here: its name, with fixed modifiers, and (group, modifier) in written
+    order.
+    """
 
     @property
     def name(self) -> str: ...
@@ -39,10 +41,10 @@ class Form(Protocol):
 
 
 class Scope(Protocol):
-    """Where a semantic function writes its instructions.
+    """The place where a lane-wise function writes its instructions.
 
-    carry: CC.CF of each lane (bool x 32), to be read and set. call: calls a native function, and sees to it that the
-    function is there when the code runs.
+    carry: CC.CF of each lane (bool x 32), to be read and set. call: calls a native function, and ensures that it exists when
+        the code runs.
     """
 
     lanes: int
@@ -58,7 +60,7 @@ class Scope(Protocol):
 
 @dataclass(frozen=True)
 class Mods:
-    """A form's modifiers by what they say. flags: all that are no type. types: in written order."""
+    """A form's modifiers by meaning. flags: all modifiers that are not types. types: in written order."""
 
     op: str
     flags: frozenset[str]
@@ -68,7 +70,7 @@ class Mods:
         return not self.flags.isdisjoint(names)
 
     def one(self, choices: tuple[str, ...] | dict[str, Any], default: str = "") -> str:
-        """The modifier among `choices` that is there."""
+        """The modifier among `choices` that is present, or `default`."""
         for name in choices:
             if name in self.flags:
                 return name
@@ -85,7 +87,7 @@ class Mods:
 
     @property
     def key(self) -> str:
-        """A symbol name that says all of it."""
+        """A symbol name that identifies all modifiers."""
         return "_".join((self.op, *sorted(self.flags), *self.types)).replace("::", "_")
 
 
@@ -96,13 +98,13 @@ def _mods(name: str, modifiers: tuple[tuple[str, str], ...]) -> Mods:
     return Mods(op, frozenset(w for w in words if not is_type(w)), tuple(w for w in words if is_type(w)))
 
 
-def mods(form: Form) -> Mods:
+def mods(form: FormLike) -> Mods:
     """A form's modifiers as semantic functions read them."""
     return _mods(form.name, form.modifiers)
 
 
 def kind_of(type_name: str) -> str:
-    """Which family of functions computes in a type: `int`, `f32`, `f64`, `half`, `packed` (integers), `f32x2`, `pred`."""
+    """The family of functions that computes in a type: `int`, `f32`, `f64`, `half`, `packed` (integers), `f32x2`, `pred`."""
     if type_name in ("f32", "f64", "f32x2", "pred"):
         return type_name
     if type_name in ("s16x2", "u16x2", "s8x4", "u8x4"):
@@ -113,7 +115,7 @@ def kind_of(type_name: str) -> str:
 
 
 def of_integers(m: Mods) -> bool:
-    """All its types are integers or predicates."""
+    """Whether all types are integers or predicates."""
     return all(kind_of(t) in ("int", "pred") for t in m.types)
 
 
@@ -151,7 +153,14 @@ LIBRARY: dict[str, Native] = {}
 
 
 def outline(x: Scope, name: str, out: Ty, body: Callable[..., Value], *sources: Value, attributes: str = "") -> Value:
-    """`body(*sources)`, computed by a function named `name`; the name must say everything that `body` depends on."""
+    """`body(*sources)`, computed by a function named `name`; the name must identify everything on which `body` depends.
+
+    x: the scope.
+    name: of the function.
+    out: type of the result.
+    body: writes the computation.
+    attributes: LLVM attributes of the function.
+    """
     function = LIBRARY.get(name)
     if function is None:
         function = LIBRARY[name] = Outlined(name, tuple(s.ty for s in sources), out, body, attributes)

@@ -1,7 +1,8 @@
-"""Lanes whose access cannot be: where a launch goes on (CompileOptions.keep_going), they are left out of the instruction.
+"""Lanes whose access is impossible: if a launch continues after faults (CompileOptions.keep_going), they are left out of the
+instruction.
 
-An instrument hears of them before the access (events.screened). A load gives them zeros, a store does nothing there; what is
-done for several lanes together (matrices, bulk and tensor copies) ends the launch as ever.
+An instrument is told about them before the access (events.screened). A load gives them zeros, a store does nothing for them.
+Instructions for several lanes together (matrices, bulk and tensor copies) end the launch as usual.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from mmulator.compiler.emit.block import storage_type
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.meaning.memory import place_of
 from mmulator.errors import must_be
-from mmulator.isa.effects import Memory
+from mmulator.isa.effects import MemoryEffect
 from mmulator.native.hooks import events
 from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
 from mmulator.program.provenance import accessed_bytes
@@ -24,12 +25,20 @@ from mmulator.program.uses import accesses, registers_of
 from mmulator.ptx.tree import Address, Instruction
 
 _SLOTS = {"shared": SLOT_SHARED, "shared::cluster": SLOT_SHARED, "local": SLOT_LOCAL, "const": SLOT_CONST}
-_ACCESS = {Memory.READ: events.READ, Memory.WRITE: events.WRITE}
-EACH = ("memory", "atomic")  # classes of instructions of which each lane's access is its own
+_ACCESS = {MemoryEffect.READ: events.READ, MemoryEffect.WRITE: events.WRITE}
+EACH = ("memory", "atomic")  # classes of instructions in which each lane has its own access
 
 
 def lost(e: Emitter, lanes: Value, space: str, at: Value, bytes: int, access: int) -> Value:
-    """Those of these lanes that cannot access so many bytes at their addresses in a state space, which are findings."""
+    """Mask of the lanes that cannot access their addresses; each becomes a finding.
+
+    e: the emitter.
+    lanes: the lanes that access memory.
+    space: state space.
+    at: addresses.
+    bytes: bytes of each access.
+    access: read, write or both.
+    """
     place, only = e.room(u32), {"shared": events.Only.OWN, "global": events.Only.GLOBAL}.get(space, events.Only.ANY)
     base = _SLOTS.get(space, 0) << SLOT_SHIFT
     e.call(events.screened, e.w, lanes, e.spill(at), base, bytes, only, access, e.site, place)
@@ -38,7 +47,7 @@ def lost(e: Emitter, lanes: Value, space: str, at: Value, bytes: int, access: in
 
 @contextmanager
 def screened(e: Emitter, ins: Instruction) -> Iterator[None]:
-    """Around the code of an instruction, for all that is said of its lanes."""
+    """A context around the code of an instruction that leaves out lanes with an impossible access."""
     address = next((o for o in ins.operands if isinstance(o, Address)), None)
     bytes = accessed_bytes(ins) if address is not None and ins.effects.counted_as in EACH else 0
     if not e.kernel.options.keep_going or not bytes:

@@ -1,4 +1,4 @@
-"""Special registers (PTX ISA 9.1, Special Registers) as values of 32 lanes, or one for all."""
+"""Special registers (PTX ISA 9.1, Special Registers) as values of 32 lanes, or one value for all lanes."""
 
 from __future__ import annotations
 
@@ -43,12 +43,14 @@ def _place(axis: int) -> Read:
 
 
 def _clusters(field: str, axis: int) -> Read:
-    """A number of CTAs, in clusters."""
+    """A number of clusters, computed from a number of CTAs."""
     return lambda e: (_place(axis) if field == "ctaid" else _size(field, axis))(e) // _launch(e, "cluster")[axis]
 
 
 def _in_cluster(axis: int) -> Read:
-    """clusters begin where the grid does, so that a CTA's place in its own follows from the one in the grid."""
+    """Position of a CTA in its cluster: its position in the grid modulo the cluster's size, since clusters begin at the grid's
+    origin.
+    """
     return lambda e: _place(axis)(e) % _launch(e, "cluster")[axis]
 
 
@@ -112,7 +114,7 @@ def _cycles(e: BlockEmitter) -> Value:
 
 
 def prove() -> None:
-    """Every special register of isa/special_registers.py has a value here, and the other way round. Raises InternalError."""
+    """Check that exactly the special registers of isa/special_registers.py have a value here. Raises InternalError."""
     wanted = {n for n, info in SPECIAL_REGISTERS.items() if not info.vector}
     if wanted != _TABLE.keys():
         raise InternalError(
@@ -121,5 +123,5 @@ def prove() -> None:
 
 
 def special_register(e: BlockEmitter, name: str) -> Value:
-    """Value of %name: in 32 lanes, or one for all."""
+    """Value of %name: in 32 lanes, or one value for all lanes."""
     return (_TABLE.get(name) or _TABLE[name + ".x"])(e)

@@ -1,9 +1,7 @@
-"""What instructions do: one file a chapter of the PTX ISA, named as the chapter's rows in isa/.
+"""The meanings of instructions: one file for each chapter of the PTX ISA, with the name of the chapter's rows in isa/.
 
-binding.py says how a function is bound to its rows; that every row that runs has one is proved here, at import. Other files are
-vocabulary: scope.py (lane-wise functions), lanewise.py, operands.py, matrix_operands.py, products.py, calls.py, builtins.py,
-convergence.py, definedness.py, bounds.py (with an emitter), floatbits.py, narrow.py, minifloat.py, approximate.py (bits),
-quotient.py (rows that program/as_ptxas makes).
+lowering/binding.py binds functions to rows; at import, this file proves that every row that runs has a function. The functions
+write code with the vocabulary of lowering/ and emit/.
 """
 
 from __future__ import annotations
@@ -83,7 +81,7 @@ _prove_all()
 
 # the code of a block ------------------------------------------------------------------------------------------------
 def write(e: Emitter, ins: Instruction) -> None:
-    """The code of an instruction, after `e.begin`. Raises UnsupportedError."""
+    """Write the code of an instruction, after `e.begin`. Raises UnsupportedError."""
     with screened(e, ins):
         _write(e, ins)
 
@@ -108,7 +106,7 @@ def _write(e: Emitter, ins: Instruction) -> None:
 
 
 def members(e: Emitter, ins: Instruction) -> None:
-    """For an instrument: the member mask that each lane gives; -1 names all."""
+    """For an instrument: report the member mask that each lane gives; -1 names all lanes."""
     if ins.effects.together in (Together.MEMBERS, Together.MEETING) and e.hears(members_given):
         mask = ins.operands[-1]
         if ins.operands and not (isinstance(mask, Immediate) and mask.bits("b32") == FULL):
@@ -116,14 +114,14 @@ def members(e: Emitter, ins: Instruction) -> None:
 
 
 def passes(e: Emitter, ins: Instruction) -> None:
-    """For an instrument: the first that a lane does in a block where it has passed an aligned barrier by."""
+    """For an instrument: report the first action of a lane in a block where it has skipped an aligned barrier."""
     barriers = e.kernel.skips.behind.get(id(ins), 0)
     if barriers:
         e.call(barrier_passed, e.w, e.mask, barriers, e.site)
 
 
 def fragment_elements(e: Emitter, ins: Instruction) -> None:
-    """For an instrument: operations on elements of wmma fragments that may differ among lanes."""
+    """For an instrument: report operations on elements of wmma fragments that may differ among lanes."""
     if not e.hears(fragment_operated) or id(ins) not in fragments_of(e.block.function).partly:
         return
     lanes = lanes_of(e.block.function)
@@ -134,7 +132,7 @@ def fragment_elements(e: Emitter, ins: Instruction) -> None:
 
 
 def write_block(e: Emitter) -> None:
-    """All of a block: what comes back from the one before, its instructions, its ending."""
+    """Write a whole block: the results of the block before, the instructions, the ending."""
     block = e.block
     if block is block.function.blocks[0] and not block.function.function.is_entry:
         load_register_parameters(e)
@@ -157,7 +155,7 @@ def write_block(e: Emitter) -> None:
 
 
 def _finish(e: Emitter) -> None:
-    """The ending: what its instruction means, or where control goes without one."""
+    """Write the ending: the meaning of its instruction, or a jump to the next block."""
     last = e.block.last
     if last is not None:
         e.begin(last)

@@ -20,7 +20,7 @@ from mmulator.ptx.tree import Address, Instruction, Operand, Reg, Sink
 
 @means("atom", "red")
 def atom(e: Emitter, ins: Instruction) -> None:
-    """Of the elements of a vector each is an atomic operation of its own."""
+    """Write an atomic operation; each element of a vector is a separate one."""
     form = ins.form
     operands = list(ins.operands)
     target: Operand | None = None if isinstance(operands[0], Address) else operands.pop(0)
@@ -46,8 +46,9 @@ def atom(e: Emitter, ins: Instruction) -> None:
 
 
 def _may_wait(e: Emitter, ins: Instruction, space: str, count: int) -> bool:
-    """Whether an addition without a result may wait with others (native/memory/sums.py). Under an instrument each takes place
-    where it stands."""
+    """Whether an addition without a result may be merged with later ones (native/memory/sums.py). Under an instrument, each is
+    executed at its place.
+    """
     form = ins.form
     waits = (space, form["op"], count) == ("global", "add", 1) and form["type"] in ("u32", "s32")
     return waits and form["sem"] in ("", None, "relaxed") and e.events is None
@@ -56,8 +57,9 @@ def _may_wait(e: Emitter, ins: Instruction, space: str, count: int) -> bool:
 def _functions(
     e: Emitter, ins: Instruction, space: str, where: Value, count: int, alone: bool
 ) -> list[tuple[Native, Value]]:  # fmt: skip
-    """(function, its lanes). By a generic address, lanes in shared memory add floats as shared memory does. alone: nobody wants
-    the results."""
+    """The (function, lanes) that execute an operation. For a generic address there are two, because shared memory adds floats
+    in a different way. alone: whether no result is needed.
+    """
     op, type_name = ins.form["op"], ins.form["type"]
     lanes = e.lanes_of(ins)
 

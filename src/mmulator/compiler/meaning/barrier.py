@@ -23,7 +23,7 @@ ORDERED = 'fence syncscope("singlethread") seq_cst'
 
 @means("bar", "barrier")
 def barrier(e: Emitter, ins: Instruction) -> None:
-    """Of the thread block: ends a block of code, and what follows runs when the barrier is complete."""
+    """End a block at a barrier of the thread block; the next block runs when the barrier is complete."""
     operation, _, numbers = barrier_parts(ins)
     b = e.b
     pred = constant(b, u32, 0)
@@ -68,6 +68,6 @@ def barrier_parts(ins: Instruction) -> tuple[int, Operand | None, list[Operand]]
 
 @means("bar.warp.sync")
 def warp_barrier(e: Emitter, ins: Instruction) -> None:
-    """Its lanes have met at the start of the block; what they stored before can be seen."""
+    """Write bar.warp.sync: its lanes have met at the start of the block, and their earlier stores are visible."""
     e.call(warp_met, e.w, e.mask, e.site)
     e.b.line(ORDERED)

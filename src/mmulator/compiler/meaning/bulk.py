@@ -21,7 +21,7 @@ U32, U64 = u32.vec(LANES), u64.vec(LANES)
 
 
 class Operands:
-    """The operands of an instruction by the names that its row gives them, in memory for native code."""
+    """The operands of an instruction by their names in its row, in memory for native code."""
 
     def __init__(self, e: Emitter, ins: Instruction) -> None:
         self.e = e
@@ -31,7 +31,7 @@ class Operands:
         return self.e.spill(self.e.address(must_be(self.operands[name], Address)))
 
     def number(self, name: str, type_name: str = "u32", otherwise: int = 0) -> Value:
-        """As 32 bits (64 of a `u64`); `otherwise` where the form has no such operand."""
+        """The operand in 32 bits (64 for `u64`); `otherwise` if the form has no such operand."""
         ty = U64 if type_name == "u64" else U32
         if name not in self.operands:
             return self.e.spill(constant(self.e.b, ty, otherwise))

@@ -23,8 +23,9 @@ _RANK = 0xFF << RANK_SHIFT
 
 @means("mapa")
 def mapa(e: Emitter, ins: Instruction) -> None:
-    """The address in the shared memory of another block that corresponds to `a`: each rank has a window of 16 MiB, in every block
-    alike."""
+    """Write the address in the shared memory of another block that corresponds to `a`: each rank has a window of 16 MiB, at the
+    same address in every block.
+    """
     own = U64(e.source(ins.operands[1], ins.form["type"]))
     rank = U64(e.source(ins.operands[2], "u32"))
     write_result(e, ins.operands[0], (own & (0xFFFFFFFFFFFFFFFF ^ _RANK)) | ((rank << RANK_SHIFT) & _RANK), ins)
@@ -54,7 +55,7 @@ def arrive(e: Emitter, ins: Instruction) -> None:
 
 @means("barrier.cluster.wait")
 def wait(e: Emitter, ins: Instruction) -> None:
-    """Ends a block, which runs again when the barrier is complete."""
+    """End a block that runs again when the cluster's barrier is complete."""
     _comes(e, ins, CLUSTER_WAIT)
     to = e.call(rt.cluster_wait, e.w, e.mask, _order(ins, "acquire"), e.block.index, e.block.targets[0], e.site)
     e.flush()
@@ -64,7 +65,7 @@ def wait(e: Emitter, ins: Instruction) -> None:
 
 @means("clusterlaunchcontrol.try_cancel.async")
 def try_cancel(e: Emitter, ins: Instruction) -> None:
-    """The response is 16 bytes: x of a CTA, y and z in 16 bits each, and whether there is one."""
+    """Write the response of 16 bytes: x of a CTA, y and z in 16 bits each, and whether a CTA was cancelled."""
     e.transfers(TransferKind.CANCEL, rt.move_cancel)
     form = ins.form
     places = [e.spill(e.address(must_be(operand, Address))) for operand in ins.operands]

@@ -60,7 +60,9 @@ def compare(m: Mods, type_name: str, a: Value, b: Value) -> Value:
 
 @lanewise("setp", one=of_integers)
 def setp(x: Scope, m: Mods, a: Value, b: Value, c: Value | None = None) -> Result:
-    """(p, q): the comparison and its complement, each combined with c; of packed types the low and the high half's."""
+    """(p, q): the comparison and its complement, each combined with c; for packed types the comparisons of the low and the high
+    half.
+    """
     test = compare(m, m.type, loose(x, a), loose(x, b))
     if test.ty.lanes == 2 * LANES:
         p, q = (shuffle(test, None, range(half, 2 * LANES, 2)) for half in (0, 1))
@@ -77,7 +79,7 @@ _TRUE = {"f32": 0x3F800000, "f16": 0x3C00, "bf16": 0x3F80, "f16x2": 0x3C00, "bf1
 
 @lanewise("set")
 def set_(x: Scope, m: Mods, a: Value, b: Value, c: Value | None = None) -> Result:
-    """1.0 or 0 for floating-point results, all ones or 0 for integers; of packed types for each half."""
+    """1.0 or 0 for floating-point results, all ones or 0 for integers; for packed types in each half."""
     test = compare(m, m.types[-1], a, b)
     pairs = test.ty.lanes == 2 * LANES
     if c is not None:

@@ -22,13 +22,13 @@ U32 = u32.vec(LANES)
 
 
 def go_on(e: Emitter) -> None:
-    """To the only block that follows."""
+    """Jump to the only following block."""
     e.flush()
     e.b.ret(e.block.targets[0])
 
 
 def part_ways(e: Emitter, ins: Instruction) -> None:
-    """Where the guard is true to the first of two blocks: that of a branch, or of an instruction that stands alone."""
+    """Jump to the first of two blocks where the guard is true, of a branch or of a guarded instruction in its own block."""
     guard = must_be(e.guard(ins), Value)
     whole = e.one_of(guard)
     if whole is not None:  # all lanes to one of them
@@ -58,7 +58,7 @@ def _branch(e: Emitter, ins: Instruction, taken: Value, target: int, following: 
 
 
 def leave(e: Emitter) -> None:
-    """A function by its end, a kernel likewise."""
+    """Return at the end of a function or a kernel."""
     if e.is_entry:
         e.b.ret(e.call(rt.exit_lanes, e.w, e.mask, e.site))
         return

@@ -53,7 +53,7 @@ def _range(bits: int, signed: bool) -> tuple[int, int]:
 
 
 def clamp_integer(target: str, value: Value) -> Value:
-    """To the range of the target type, in the source's type."""
+    """The value clamped to the range of the target type, in the source's type."""
     low, high = _range(int(target[1:]), target[0] == "s")
     source = value.ty
     least, greatest = _range(source.bits, source.signed)
@@ -85,7 +85,9 @@ def _integer_to_float(x: Scope, m: Mods, a: Value) -> Value:
 
 
 def _float_to_integer(x: Scope, m: Mods, a: Value) -> Value:
-    """Clamps to the target's range; NaN gives 0, or the top bit alone where 64 bits are on either side."""
+    """A float converted to an integer, clamped to the target's range; NaN gives 0, or only the top bit if either type has 64
+    bits.
+    """
     rounding, target = m.one(_TO_INTEGRAL), int_type(m.type)
     wide = target.bits == 64 or a.ty == F64
 
@@ -133,7 +135,7 @@ def odd32(value: Value) -> Value:
 
 
 def _plain(m: Mods) -> bool:
-    """Nothing but rounding to nearest."""
+    """Whether a conversion has no modifier other than rounding to nearest."""
     return m.rounding in ("", "rn") and not m.has("satfinite", "relu", "sat", "ftz")
 
 
@@ -154,7 +156,7 @@ def _away(m: Mods, a: Value) -> Value:
 
 
 def _to_half(x: Scope, m: Mods, a: Value, target: str) -> Value:
-    """Any .f32 or .f64 to .f16, .bf16 or .tf32 bits, as the modifiers say."""
+    """Any .f32 or .f64 as .f16, .bf16 or .tf32 bits, rounded by the modifiers."""
     if a.ty == F32 and target != "tf32" and _plain(m):
         return half_bits(loose(x, a), target)
     if m.rounding == "rna":
@@ -177,7 +179,7 @@ def _to_half(x: Scope, m: Mods, a: Value, target: str) -> Value:
 
 
 def _stochastic_halves(x: Scope, m: Mods, a: Value, b: Value, rbits: Value) -> Value:
-    """cvt.rs.f16x2.f32 d, a, b, rbits: the upper half of rbits is for a; an .f16 takes its low 13 bits."""
+    """cvt.rs.f16x2.f32 d, a, b, rbits: the upper half of rbits is for a; an .f16 uses its low 13 bits."""
     small = SMALL[m.type.removesuffix("x2")]
     count = 23 - small.mantissa
 
@@ -244,7 +246,7 @@ def _shorten(x: Scope, m: Mods, a: Value) -> Value:
 
 
 def _float_to_float(x: Scope, m: Mods, a: Value) -> Value:
-    """Between .f32 (or a widened half) and .f64."""
+    """Conversion between .f32 (or a widened half) and .f64."""
     target, source = m.types[0], m.types[1]
     if m.has("ftz") and source != "f64":
         a = canonical(flushed(a, FORMATS["f32"], True))
@@ -272,7 +274,7 @@ _PLAIN = ("f16", "bf16", "tf32", "f32", "f64")
 
 @lanewise("cvt", one=lambda m: of_integers(m) and not m.has("pack"))
 def cvt(x: Scope, m: Mods, a: Value, b: Value | None = None, c: Value | None = None, *more: Value) -> Result:
-    """Every cvt and cvt.pack; `more` are operands of the conversions of four numbers."""
+    """The result of any cvt and cvt.pack; `more` are operands of conversions of four numbers."""
     target, source = m.types[0], m.types[1]
     if m.rounding == "rs" and b is not None and c is not None:
         return minifloat.stochastic(x, m, a, b, c, *more) if more else _stochastic_halves(x, m, a, b, c)

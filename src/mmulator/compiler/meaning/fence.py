@@ -15,7 +15,7 @@ _SPACES = {"": 0, "global": SPACE_GLOBAL, "shared::cta": SPACE_CTA, "shared::clu
 
 @means("membar", "fence")
 def fence(e: Emitter, ins: Instruction) -> None:
-    """A real fence: other blocks run on other threads."""
+    """Write a fence of the host too, because other blocks run on other threads."""
     e.call(settle_of, e.w)
     e.b.line("fence seq_cst")
     at = null(u64)
@@ -27,7 +27,7 @@ def fence(e: Emitter, ins: Instruction) -> None:
 
 
 def kind_of(ins: Instruction) -> Fence:
-    """What a fence is for, by its name."""
+    """The kind of a fence, from its name."""
     name, sem = ins.form.name, ins.form["sem"]
     if name.startswith("fence.mbarrier_init"):
         return Fence.MBARRIER_INIT

@@ -15,7 +15,7 @@ from mmulator.compiler.lowering.approximate import approximate
 from mmulator.compiler.lowering.binding import lanewise
 from mmulator.compiler.lowering.floatbits import (
     FORMATS,
-    Format,
+    FloatFormat,
     bits_of,
     canonical,
     flushed,
@@ -36,17 +36,17 @@ _OPERATION = {"add": "fadd", "sub": "fsub", "mul": "fmul", "fma": "fma", "mad": 
 
 
 def saturate(value: Value) -> Value:
-    """To [0, 1]; NaN and -0 become +0."""
+    """The value clamped to [0, 1]; NaN and -0 become +0."""
     b, ty = value.b, value.ty
     zero, one = constant(b, ty, 0.0), constant(b, ty, 1.0)
     return b.intrinsic("minimumnum", ty, [b.intrinsic("maximumnum", ty, [value, zero]), one])
 
 
 def _rounded32(operation: str, mode: str, ftz: bool, *args: Value) -> Value:
-    """One rounded .f32 operation; with `ftz` on operands that are no subnormals.
+    """One rounded .f32 operation; with `ftz` on operands that are not subnormal.
 
-    The hardware flushes what is subnormal after rounding to 24 bits with any exponent: a product that rounds up to the
-    least normal number only because subnormals have fewer bits is zero. So the result times 2^24 is looked at, too.
+    The hardware flushes results that are subnormal after rounding to 24 bits with an unlimited exponent: a product that rounds
+    up to the least normal number only because subnormals have fewer bits becomes zero. So the result times 2^24 is checked too.
     """
 
     def act(*values: Value) -> Value:
@@ -61,7 +61,7 @@ def _rounded32(operation: str, mode: str, ftz: bool, *args: Value) -> Value:
 
 
 def flush_tiny(result: Value, grown: Value) -> Value:
-    """Zero with the sign of `result` where `grown`, the rounded result times 2^24, says that it is subnormal."""
+    """`result`, or a zero of its sign if `grown`, the rounded result times 2^24, shows that it is subnormal."""
     zero = bitcast(F32, bits_of(result) & FORMATS["f32"].sign)
     return select(absolute(grown) < 2.0**-102, zero, result)
 
@@ -79,7 +79,7 @@ def arithmetic32(x: Scope, m: Mods, operation: str, *args: Value) -> Value:
 
 
 def nan64(result: Value, *args: Value) -> Value:
-    """An .f64 result; a NaN is the first of `args` that is NaN, made quiet, or the hardware's own."""
+    """An .f64 result. A NaN becomes the first NaN among `args`, made quiet, or otherwise the hardware's default NaN."""
     format = FORMATS["f64"]
     bits = constant(result.b, U64, format.nan)
     for a in reversed(args):
@@ -116,7 +116,7 @@ def arithmetic_f64(x: Scope, m: Mods, *args: Value) -> Result:
 
 @lanewise("add", "sub", "mul", "fma", kinds="f32x2")
 def arithmetic_f32x2(x: Scope, m: Mods, *args: Value) -> Result:
-    """On both halves of 64 bits."""
+    """The operation on both halves of 64 bits."""
     halves = []
     for shift in (0, 32):
         parts = (bitcast(F32, to(U32, a >> shift if shift else a)) for a in args)
@@ -161,7 +161,7 @@ def approximation(x: Scope, m: Mods, a: Value) -> Result:
 # sign and order -----------------------------------------------------------------------------------------------------
 @lanewise("abs", "neg", kinds="f32 f64")
 def sign(x: Scope, m: Mods, a: Value) -> Result:
-    """NaN: the canonical one for .f32; for .f64 the operand's, quiet and with its sign."""
+    """neg or abs. A NaN becomes the canonical NaN for .f32; for .f64 it keeps its payload and sign and becomes quiet."""
     a = flushed(loose(x, a), FORMATS[m.type], m.has("ftz"))
     result = -a if m.op == "neg" else a.b.intrinsic("fabs", a.ty, [a])
     return canonical(result, x) if m.type == "f32" else nan64(result, a)
@@ -174,7 +174,7 @@ def copy_sign(x: Scope, m: Mods, a: Value, b: Value) -> Result:
 
 
 def _extremum(name: str, a: Value, b: Value) -> Value:
-    """-0 before +0; a number rather than a NaN."""
+    """min or max: -0 is less than +0, and a number is preferred to a NaN."""
     return a.b.intrinsic("minimumnum" if name == "min" else "maximumnum", a.ty, [a, b])
 
 
@@ -206,7 +206,7 @@ def extremum64(x: Scope, m: Mods, a: Value, b: Value) -> Result:
 
 
 # tests --------------------------------------------------------------------------------------------------------------
-_TESTS: dict[str, Callable[[Value, Format], Value]] = {
+_TESTS: dict[str, Callable[[Value, FloatFormat], Value]] = {
     "finite": lambda u, f: u < f.infinity,
     "infinite": lambda u, f: u == f.infinity,
     "number": lambda u, f: u <= f.infinity,
@@ -218,6 +218,6 @@ _TESTS: dict[str, Callable[[Value, Format], Value]] = {
 
 @lanewise("testp")
 def testp(x: Scope, m: Mods, a: Value) -> Result:
-    """The hardware calls zero normal."""
+    """testp; as on hardware, zero is normal."""
     format = FORMATS[m.type]
     return _TESTS[m.one(_TESTS)](bits_of(a) & format.magnitude, format)

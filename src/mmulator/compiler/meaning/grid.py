@@ -9,4 +9,4 @@ from mmulator.ptx.tree import Instruction
 
 @means("griddepcontrol")
 def griddepcontrol(e: Emitter, ins: Instruction) -> None:
-    """Launches do not overlap: there is nothing to wait for."""
+    """Write nothing: launches do not overlap, so there is nothing to wait for."""

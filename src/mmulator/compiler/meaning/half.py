@@ -1,7 +1,7 @@
 """Half Precision Floating Point Instructions: .f16, .bf16 and their packed pairs (PTX ISA 9.1).
 
-Every operation is rounded once. In .f32 the sum of two .f16 or .bf16, and the product of two .f16, round to the same as
-the exact result; what does not goes through .f64, or is first rounded to odd.
+Every operation is rounded once. In .f32 the sum of two .f16 or .bf16, and the product of two .f16, rounds to the same number as
+the exact result; other operations use .f64, or are first rounded to odd.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mmulator.codegen.values import Value, constant
 from mmulator.compiler.lowering.approximate import approximate
 from mmulator.compiler.lowering.binding import lanewise
 from mmulator.compiler.lowering.floatbits import (
-    Format,
+    FloatFormat,
     flush,
     format_of,
     is_nan_bits,
@@ -32,7 +32,7 @@ def _same(m: Mods) -> Ty:
 
 
 def _sources(m: Mods, sources: tuple[Value, ...]) -> list[Value]:
-    """The operands' elements as bits, subnormals flushed if asked for."""
+    """The operands' elements as bits, with subnormals flushed under .ftz."""
     format = format_of(m.type)
     parts = [split(s) for s in sources]
     return [flush(p, format) for p in parts] if m.has("ftz") else parts
@@ -76,7 +76,7 @@ _add_bf16 = outlined(_same)(_sum)
 
 @outlined(_same)
 def _mul_bf16(m: Mods, a: Value, b: Value) -> Value:
-    """In .f64 or rounded to odd, because a product that is subnormal in .f32 is not exact there."""
+    """The product of .bf16 in .f64 or rounded to odd, because a product that is subnormal in .f32 is not exact there."""
     left, right = (widen(p, m.type) for p in _sources(m, (a, b)))
     if has_own_rounding():
         return join(_finish(m, odd_fma(left, right, constant(left.b, left.ty, -0.0))))
@@ -104,13 +104,13 @@ def _integers(ty: Ty) -> Ty:
     return UNSIGNED[ty.bits].element.vec(ty.lanes)
 
 
-_OUTSIDE = 0x7FF7  # the NaN that stands for what lies outside a tensor, of either sign (measured on an NVIDIA H200)
+_OUTSIDE = 0x7FF7  # the NaN for elements outside a tensor, of either sign (measured on an NVIDIA H200)
 
 
 @lanewise("fma")
 @outlined(_same)
 def fma(m: Mods, a: Value, b: Value, c: Value) -> Value:
-    """Rounded to odd first. By sums: an .f16 product is exact in .f32, a .bf16 one in .f64."""
+    """a * b + c, rounded to odd first. The product is exact: an .f16 product in .f32, a .bf16 product in .f64."""
     parts = _sources(m, (a, b, c))
     left, right, addend = (widen(p, m.type) for p in parts)
     if has_own_rounding():
@@ -136,12 +136,12 @@ def sign(x: Scope, m: Mods, a: Value) -> Result:
 
 
 def _from_key(key: Value, ty: Ty) -> Value:
-    """The bits whose `ordered_key` it is (which is its own inverse)."""
+    """The bits with this `ordered_key`; the function is its own inverse."""
     return to(ty, ordered_key(to(ty, key)))
 
 
-def _extremum(m: Mods, a: Value, b: Value, format: Format) -> Value:
-    """-0 before +0; a number rather than a NaN, which is canonical."""
+def _extremum(m: Mods, a: Value, b: Value, format: FloatFormat) -> Value:
+    """min or max: -0 is less than +0, a number is preferred to a NaN, and a NaN is canonical."""
     nan_a, nan_b = is_nan_bits(a, format), is_nan_bits(b, format)
     choose = minimum if m.op == "min" else maximum
     best = _from_key(choose(ordered_key(a), ordered_key(b)), a.ty)

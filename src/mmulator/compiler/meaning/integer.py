@@ -49,12 +49,12 @@ def wide(ty: Ty) -> Ty:
 
 
 def _short(m: Mods) -> bool:
-    """Neither out of line nor with a condition code."""
+    """Whether an operation is neither out of line nor uses the condition code."""
     return not m.has("hi", "cc") and m.op not in ("addc", "subc", "madc") and of_integers(m)
 
 
 def unsigned(value: Value) -> Value:
-    """The bits of a value as an unsigned one."""
+    """The bits of a value as an unsigned integer."""
     return to(UNSIGNED[value.ty.bits], value)
 
 
@@ -72,7 +72,9 @@ def _add_with_carry(x: Scope, a: Value, b: Value, reads: bool, sets: bool) -> Va
 
 
 def _sub_with_borrow(x: Scope, a: Value, b: Value, reads: bool, sets: bool) -> Value:
-    """CC.CF holds the carry of a + ~b + 1, which is no borrow: so it is on the hardware, where add.cc may feed subc."""
+    """a - b with the borrow. CC.CF holds the carry of a + ~b + 1, the complement of a borrow, as on hardware, where add.cc may
+    be followed by subc.
+    """
     ua, ub = unsigned(a), unsigned(b)
     borrow, total = ua < ub, ua - ub
     if reads:
@@ -133,7 +135,7 @@ def mad(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
 
 @lanewise("clmad")
 def clmad(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
-    """The product without carries (of polynomials over two elements), a half of it, then exclusive or with c."""
+    """The carry-less product (of polynomials over two elements), or a half of it, exclusive or c."""
 
     def body(a: Value, b: Value, c: Value) -> Value:
         half = constant(a.b, a.ty, 0)
@@ -175,14 +177,14 @@ def sad(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
 
 # quotients ----------------------------------------------------------------------------------------------------------
 def _quotient(a: Value, b: Value) -> Value:
-    """Toward zero; b is not zero, and not -1 where a is the least number."""
+    """a / b toward zero; b must not be 0, and not -1 if a is the least number."""
     if a.ty.bits <= 32:  # exact: the quotient of 32-bit integers is at least 2^-32 away from the next integer
         return to(a.ty, to(F64, a) / to(F64, b))
     return a // b
 
 
 def _safe(a: Value, b: Value) -> tuple[Value, Value]:
-    """Divisors 0 and -1 by 1; returns the divisor and where it was 0."""
+    """(divisor with 0 and -1 replaced by 1, where it was 0)."""
     zero = b == 0
     return select(zero | (b == -1) if a.ty.signed else zero, 1, b), zero
 
@@ -239,7 +241,7 @@ _ELEMENTS = {"s16x2": i16, "u16x2": u16, "s8x4": i8, "u8x4": u8}
 
 @lanewise("add", "sub", "min", "max", "neg", kinds="packed")
 def packed(x: Scope, m: Mods, a: Value, b: Value | None = None) -> Result:
-    """.u16x2, .s16x2, .u8x4 and .s8x4: on each element."""
+    """The operation on each element of .u16x2, .s16x2, .u8x4 or .s8x4."""
     element = _ELEMENTS[m.type]
     parts = element.vec(32 // element.bits * LANES)
     if b is None:
@@ -306,7 +308,7 @@ def bfind(x: Scope, m: Mods, a: Value) -> Result:
 
 
 def _place(count: Value, width: int) -> Value:
-    """A position or length: count & 255 for 32 bits, all of it for 64 (as the hardware has it); constants stay so."""
+    """A position or length: count & 255 for 32 bits, all bits for 64 (as on hardware); constants stay constants."""
     if width == 64:
         return count
     n = known(count)
@@ -330,7 +332,13 @@ def _insert(a: Value, b: Value, at: Value, length: Value) -> Value:
 def _on_field(
     x: Scope, m: Mods, act: Callable[..., Value], values: tuple[Value, ...], at: Value, length: Value
 ) -> Value:
-    """Inline where the field is known, else out of line."""
+    """`act` on a bit field: inline if the field is constant, otherwise out of line.
+
+    x, m: scope and modifiers.
+    act: the function.
+    values: its operands.
+    at, length: place of the field.
+    """
     width = values[0].ty.bits
     if known(at) is not None and known(length) is not None:
         return act(*values, _place(at, width), _place(length, width))
@@ -357,7 +365,7 @@ def bfi(x: Scope, m: Mods, a: Value, b: Value, c: Value, d: Value) -> Result:
 @lanewise("szext")
 @outlined(lambda m: SIGNED[32] if m.type == "s32" else U32)
 def szext(m: Mods, a: Value, b: Value) -> Value:
-    """The low b bits, extended; b modulo 32 (.wrap) or everything from 32 on (.clamp)."""
+    """The low b bits of a, extended; b modulo 32 (.wrap), or all bits for b >= 32 (.clamp)."""
     n = b & 31
     ty = SIGNED[32] if m.type == "s32" else U32
     cut = 32 - n
@@ -369,7 +377,7 @@ def szext(m: Mods, a: Value, b: Value) -> Value:
 @lanewise("bmsk")
 @outlined(lambda m: U32)
 def bmsk(m: Mods, a: Value, b: Value) -> Value:
-    """b ones from bit a on. .wrap: a and b modulo 32; .clamp: everything from a on if b >= 32, 0 if a >= 32."""
+    """b ones from bit a on. .wrap: a and b modulo 32; .clamp: all bits from a on if b >= 32, 0 if a >= 32."""
     start, width = a & 31, b & 31
     ones = constant(a.b, U32, -1)
     from_start, to_end = ones << start, shift_left(ones, start + width)

@@ -46,7 +46,7 @@ def cnot(x: Scope, m: Mods, a: Value) -> Result:
 
 # lop3 ---------------------------------------------------------------------------------------------------------------
 def _two(lut: int, a: Value, b: Value) -> Value | int:
-    """A function of two bits: bit 2*a + b of `lut` (4 bits). 0 and -1 stay numbers."""
+    """A function of two bits: bit 2*a + b of `lut` (4 bits). Constant results 0 and -1 are plain numbers."""
     match lut:
         case 0b0000:
             return 0
@@ -82,7 +82,7 @@ def _as_value(value: Value | int, ty: Ty) -> Value:
 
 
 def _cofactors(lut: int, place: int) -> tuple[int, int]:
-    """Truth tables of the other two variables where the one at bit `place` of the index is 0 and 1."""
+    """Truth tables of the other two variables for value 0 and 1 of the variable at bit `place` of the index."""
     tables = [0, 0]
     counts = [0, 0]
     for index in range(8):
@@ -120,7 +120,7 @@ def lut3(lut: int, a: Value, b: Value, c: Value) -> Value:
 
 @lanewise("lop3")
 def lop3(x: Scope, m: Mods, a: Value, b: Value, c: Value, lut: int, q: Value | None = None) -> Result:
-    """lop3.BoolOp also gives p = (d != 0) BoolOp q."""
+    """lop3; with BoolOp it also returns p = (d != 0) BoolOp q."""
     d = lut3(lut, a, b, c)
     if q is None:
         return d
@@ -129,7 +129,7 @@ def lop3(x: Scope, m: Mods, a: Value, b: Value, c: Value, lut: int, q: Value | N
 
 # shifts -------------------------------------------------------------------------------------------------------------
 def shift_left(a: Value, count: Value) -> Value:
-    """0 for a count of the width or more."""
+    """a << count; 0 for a count of the width or more."""
     width, n = a.ty.bits, known(count)
     if n is not None:
         return a << n if n < width else constant(a.b, a.ty, 0)
@@ -137,7 +137,7 @@ def shift_left(a: Value, count: Value) -> Value:
 
 
 def shift_right(a: Value, count: Value) -> Value:
-    """0, or the sign for a signed type, for a count of the width or more."""
+    """a >> count; 0, or for a signed type the sign, for a count of the width or more."""
     width, n = a.ty.bits, known(count)
     if n is not None:
         if n >= width and not a.ty.signed:

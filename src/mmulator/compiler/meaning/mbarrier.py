@@ -27,7 +27,13 @@ TOGETHER_SINCE = 90
 
 
 def barriers(e: Emitter, ins: Instruction, operand: Operand, lanes: Value, access: int) -> tuple[Value, Value]:
-    """The lanes that go on, and where their mbarriers are on the host. A generic address is one of the block's own."""
+    """(lanes that continue, host addresses of their mbarriers). A generic address must be in the own block.
+
+    e, ins: the emitter and the instruction.
+    operand: its address.
+    lanes: the lanes that execute it.
+    access: read, write or both.
+    """
     space = space_of(ins)
     translate = translate_to_shared if space == "generic" else SPACES[space]
     room = e.room(POINTERS)
@@ -36,8 +42,10 @@ def barriers(e: Emitter, ins: Instruction, operand: Operand, lanes: Value, acces
 
 
 def _order(ins: Instruction, default: str) -> int:
-    """Semantics and scope of an operation on an mbarrier (PTX ISA 9.1, mbarrier.arrive, mbarrier.try_wait). Without a scope it is
-    the CTA, which programs leave it at that arrive at other CTAs' mbarriers, and chips order these, too: no scope."""
+    """Semantics and scope of an operation on an mbarrier (PTX ISA 9.1, mbarrier.arrive, mbarrier.try_wait), as a number.
+    Without a scope the specification means .cta, but programs also omit it for other CTAs' mbarriers, and chips order these
+    too; so there is a code for "no scope".
+    """
     form = ins.form
     return order_of(form["sem"] or default, form["scope"]) | (SAID if form["scope"] else 0)
 
@@ -66,7 +74,7 @@ def inval(e: Emitter, ins: Instruction) -> None:
 
 
 def _act(e: Emitter, ins: Instruction, does: Does, where: Operand, count: Operand | None, size: Operand | None) -> Value:
-    """An operation of each lane; the states."""
+    """An operation of each lane on its mbarrier; returns the states."""
     counts = U32(e.source(count, "u32")) if count is not None else constant(e.b, U32, 1)
     sizes = U32(e.source(size, "u32")) if size is not None else constant(e.b, U32, 0)
     given = e.spill(counts), e.spill(sizes)
@@ -109,9 +117,11 @@ def complete_tx(e: Emitter, ins: Instruction) -> None:
 
 @means("mbarrier.test_wait", "mbarrier.try_wait")
 def wait(e: Emitter, ins: Instruction) -> None:
-    """Ends a block, which runs again when the lanes are woken: for those of the block, since the result may be its guard. A
-    state says its phase by the same bit as the word. Nothing reports before sm_107: the conditional phase is the primary one,
-    what was reported is 0."""
+    """End a block that runs again when its lanes are woken; the guard of a later instruction may be its result.
+
+    A state gives the phase by the same bit as the mbarrier's word. No chip before sm_107 reports anything: the conditional
+    phase is the primary one, and reported values are 0.
+    """
     at = next(n for n, operand in enumerate(ins.operands) if isinstance(operand, Address))
     heard, (where, phase) = ins.operands[:at], ins.operands[at : at + 2]
     d, *reported = (o for operand in heard for o in pair(operand))
@@ -136,14 +146,15 @@ def wait(e: Emitter, ins: Instruction) -> None:
 
 @lanewise("mbarrier.pending_count")
 def pending_count(x: Scope, m: Mods, state: Value) -> Result:
-    """2^20 where no arrival is pending."""
+    """The number of pending arrivals in a state; 2^20 if none was pending."""
     return constant(state.b, U32, 1 << COUNT) - U32((state >> PENDING) & ((1 << COUNT) - 1))
 
 
 @means("cp.async.mbarrier.arrive")
 def arrive_on_copies(e: Emitter, ins: Instruction) -> None:
-    """An operation behind the copies of the warp. Without .noinc it is one of those that the phase awaits: a chip (sm_90) counts
-    it as a byte."""
+    """Issue an arrival behind the copies of the warp. Without .noinc the phase also awaits this arrival; a chip (sm_90) counts
+    it as a byte.
+    """
     e.mbarriers()
     e.uses(COPIES, copies.carry_out_copy)
     lanes, host = barriers(e, ins, ins.operands[0], e.lanes_of(ins), BOTH)

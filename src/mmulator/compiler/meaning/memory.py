@@ -13,7 +13,7 @@ from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.binding import means
 from mmulator.compiler.lowering.operands import elements, space_of, write_result
 from mmulator.errors import must_be
-from mmulator.isa.effects import Memory
+from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.types import type_bits
 from mmulator.native.hooks import events
 from mmulator.native.hooks.events import order_of
@@ -46,7 +46,7 @@ def _local_address(e: Emitter, address: Address) -> Value | None:
 
 
 def place_of(e: Emitter, ins: Instruction, address: Address) -> tuple[str, Value]:
-    """(space, address of each lane). A function that is no kernel has its parameters in local memory."""
+    """(space, address of each lane). A called function has its parameters in local memory."""
     local = _local_address(e, address)
     if local is not None:
         return "local", local
@@ -57,20 +57,24 @@ def place_of(e: Emitter, ins: Instruction, address: Address) -> tuple[str, Value
 
 
 _SLOT = {"shared": SLOT_SHARED, "local": SLOT_LOCAL, "const": SLOT_CONST, "param": SLOT_PARAM}
-_DEFAULTS = {Memory.ATOMIC: "relaxed"}
-_DOES = {Memory.READ: events.LOADS, Memory.WRITE: events.STORES}
+_DEFAULTS = {MemoryEffect.ATOMIC: "relaxed"}
+_DOES = {MemoryEffect.READ: events.LOADS, MemoryEffect.WRITE: events.STORES}
 
 
 @contextmanager
 def ordering(e: Emitter, ins: Instruction, space: str, at: Value) -> Iterator[None]:
-    """Around an access at addresses of a state space: an instrument hears of its semantics, unless it is weak. at: a vector of
-    them, or where it is spilled."""
+    """A context around an access that reports its semantics to an instrument, unless it is weak.
+
+    e, ins: the emitter and the instruction.
+    space: state space.
+    at: a vector of addresses, or the place where they are spilled.
+    """
     form = ins.form
     sem = form["sem"] or _DEFAULTS.get(ins.effects.memory, "weak")
     if sem == "weak":
         yield
         return
-    if ins.effects.memory is Memory.READ:
+    if ins.effects.memory is MemoryEffect.READ:
         e.call(settle_of, e.w)
     base = _SLOT.get(space.partition("::")[0], 0) << SLOT_SHIFT
     does = _DOES.get(ins.effects.memory, events.LOADS | events.STORES)
@@ -110,7 +114,7 @@ def ld(e: Emitter, ins: Instruction) -> None:
 
 
 def prepare_runs(e: Emitter) -> None:
-    """Find loads of a block that is about to be written which are done together."""
+    """Find loads of the block that are done together."""
     if e.events is None:
         for run in uniform_runs(e.block, e.frame.uniform):
             waiting: list[tuple[Instruction, Value, int]] = []
@@ -118,7 +122,7 @@ def prepare_runs(e: Emitter) -> None:
 
 
 def _load_run(e: Emitter, ins: Instruction) -> bool:
-    """A load that is done with others where the last of them stands."""
+    """Collect a load that is done with others at the place of the last; False for other loads."""
     if id(ins) not in e.runs:
         return False
     waiting, last = e.runs[id(ins)]
@@ -145,7 +149,7 @@ def _load_run(e: Emitter, ins: Instruction) -> bool:
 
 
 def _load_one(e: Emitter, ins: Instruction, names: tuple[Operand, ...], type_name: str) -> bool:
-    """Where all lanes that act are known to have one address: it is loaded once. False where that is not known."""
+    """Load once for all lanes if they have one address; False if that is not known."""
     address = must_be(ins.operands[1], Address)
     size, parts = _parts(type_name)
     at = e.one_address(address) if parts == 1 and (e.is_entry or space_of(ins) != "param") else None
@@ -181,7 +185,7 @@ def _as_type(value: Value, type_name: str) -> Value:
 
 
 def _parameter_offset(e: Emitter, address: Address, size: int) -> int | None:
-    """Constant offset of an access that lies in the kernel's parameters and is aligned; others are checked when they run."""
+    """Constant offset of an aligned access within the kernel's parameters; None for others, which are checked at run time."""
     if not isinstance(address.base, Symbol):
         return None
     start = e.kernel_parameter(address.base.name)
@@ -192,7 +196,7 @@ def _parameter_offset(e: Emitter, address: Address, size: int) -> int | None:
 
 
 def _load_parameter(e: Emitter, ins: Instruction, names: tuple[Operand, ...], type_name: str, at: int) -> None:
-    """A kernel parameter at a constant offset is the same for all lanes."""
+    """Load a kernel parameter at a constant offset, once for all lanes."""
     size, parts = _parts(type_name)
     base = windows.parameter(e, ins, at, size * len(names) * parts)
     for n, operand in enumerate(names):
@@ -229,10 +233,11 @@ def st(e: Emitter, ins: Instruction) -> None:
 
 @means("applypriority", "discard")
 def touch(e: Emitter, ins: Instruction) -> None:
-    """No effect on a value that may be read, but as on hardware there must be global memory: for discard, which loses what
-    is in it, all the bytes; for applypriority, which hardware takes at any address, one, which nobody reads."""
+    """Check that there is global memory, as on hardware: for discard, which loses its content, all bytes; for applypriority,
+    which hardware accepts at any address, one byte.
+    """
     at, size = e.spill(e.address(must_be(ins.operands[0], Address))), must_be(ins.operands[1], Immediate).value
-    if ins.effects.memory is Memory.WRITE:
+    if ins.effects.memory is MemoryEffect.WRITE:
         e.call(windows.SPACES["global"], e.w, e.lanes_of(ins), at, size, events.WRITE, e.site, e.room(U64))
     else:
         e.call(windows.hold_each, e.w, e.lanes_of(ins), at, 1, e.site)
@@ -240,12 +245,12 @@ def touch(e: Emitter, ins: Instruction) -> None:
 
 @means("prefetch", "prefetchu")
 def prefetch(e: Emitter, ins: Instruction) -> None:
-    """No effect on any value, and nothing is read. With .valid_addr a chip (sm_90) loads a byte, which must be there."""
+    """Write nothing, because no value changes. With .valid_addr a chip (sm_90) loads a byte, which must exist."""
     if ins.form["valid"]:
         e.call(windows.hold_each, e.w, e.lanes_of(ins), e.spill(e.address(must_be(ins.operands[0], Address))), 1, e.site)
 
 
 @means("createpolicy")
 def createpolicy(e: Emitter, ins: Instruction) -> None:
-    """A cache policy has no effect on any value; it is zero."""
+    """Write zero as the policy: a cache policy has no effect on values."""
     write_result(e, ins.operands[0], constant(e.b, U64, 0), ins)

@@ -9,7 +9,7 @@ from mmulator.compiler.lowering.binding import means
 from mmulator.compiler.lowering.convergence import converge
 from mmulator.native.asynchrony.waiting import fall_asleep
 from mmulator.native.hooks.faults import fault
-from mmulator.native.state import Code, FaultKind
+from mmulator.native.state import BlockExit, FaultKind
 from mmulator.native.threads import misc as rt
 from mmulator.program.registers import count_of
 from mmulator.ptx.tree import Instruction
@@ -17,7 +17,9 @@ from mmulator.ptx.tree import Instruction
 
 @means("setmaxnreg")
 def setmaxnreg(e: Emitter, ins: Instruction) -> None:
-    """No value changes; an increase waits for registers that others release, and ends a block of code."""
+    """Change the number of registers; no value changes. An increase waits for registers that others release, and ends
+    a block.
+    """
     if "dec" in ins.modifiers:
         e.call(rt.release_registers, e.w, e.mask, count_of(ins), e.site)
         return
@@ -28,12 +30,12 @@ def setmaxnreg(e: Emitter, ins: Instruction) -> None:
 
 @means("pmevent", "brkpt")
 def nothing(e: Emitter, ins: Instruction) -> None:
-    """No effect on any value."""
+    """Write nothing: the instruction has no effect on values."""
 
 
 @means("nanosleep")
 def nanosleep(e: Emitter, ins: Instruction) -> None:
-    """No effect on any value either, but it is somebody else's turn."""
+    """Let another warp run; no value changes."""
     e.call(fall_asleep, e.w, e.mask)
 
 
@@ -41,4 +43,4 @@ def nanosleep(e: Emitter, ins: Instruction) -> None:
 def trap(e: Emitter, ins: Instruction) -> None:
     lane = trailing_zeros(e.mask)
     e.call(fault, e.w, int(FaultKind.TRAP), e.site, lane, u64(lane), 0)
-    e.b.ret(int(Code.RESCHEDULE))
+    e.b.ret(int(BlockExit.RESCHEDULE))

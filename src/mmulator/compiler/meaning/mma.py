@@ -1,4 +1,4 @@
-"""mma, and wmma.mma, which is the same (PTX ISA 9.1, Warp Level Matrix Multiply-Accumulate Instructions).
+"""mma and wmma.mma, which share one function (PTX ISA 9.1, Warp Level Matrix Multiply-Accumulate Instructions).
 
 Fragments come from layouts/, arithmetic from the numerics twin.
 """
@@ -29,7 +29,7 @@ from mmulator.layouts.operands import fragment
 from mmulator.layouts.scales import BYTE_IDS, THREADS
 from mmulator.layouts.sparse.metadata import selectors
 from mmulator.native.hooks.faults import fault
-from mmulator.native.hooks.operands import Operand as Shared
+from mmulator.native.hooks.operands import UniformOperand as Shared
 from mmulator.native.state import Cta, FaultKind
 from mmulator.ptx.tree import Immediate, Instruction, Operand
 from mmulator.twin.places import Product, product_for, scale_step
@@ -78,9 +78,10 @@ def _keep_product(tables: MatrixTables, product: Product) -> np.ndarray:
 
 
 def _scale_selector(e: Emitter, form: Form, side: str, operand: Operand) -> Value:
-    """{byte-id, thread-id}, those of the warp's first lane, as bytes from the place that both being 0 selects.
+    """Offset in bytes of the scale factors that {byte-id, thread-id} of the warp's first lane select, from those that (0, 0)
+    selects.
 
-    Registers are taken modulo what the selector may be, so that the bytes are always those of the operand.
+    Registers are reduced modulo the selector's range, so that the bytes are always inside the operand.
     """
     byte_id, thread_id = elements(operand)
     at = constant(e.b, u32, 0)

@@ -36,7 +36,7 @@ def mov(e: Emitter, ins: Instruction) -> None:
 
 
 def _elements(source: Operand) -> tuple[Operand, ...]:
-    """Of a vector, or the components of a special register."""
+    """Elements of a vector, or the components of a special register."""
     if isinstance(source, SpecialRegister):
         return tuple(SpecialRegister(f"{source.name}.{axis}", source.span) for axis in "xyzw")
     return elements(source)
@@ -70,7 +70,7 @@ _SLOTS = {"shared": SLOT_SHARED, "shared::cluster": SLOT_SHARED, "local": SLOT_L
 
 @means("cvta", "cvta.to")
 def cvta(e: Emitter, ins: Instruction) -> None:
-    """Between an address of a state space and a generic address: the slot's number in the upper bits."""
+    """Convert between an address of a state space and a generic address, which has the slot's number in its upper bits."""
     target, source = ins.operands
     value = e.one(source, ins.form["type"])
     value = U64(e.source(source, ins.form["type"])) if value is None else u64(value)
@@ -94,7 +94,7 @@ def isspacep(e: Emitter, ins: Instruction) -> None:
     slot, space = where >> SLOT_SHIFT, space_of(ins)
     if space in _SLOTS:
         answer = slot == _SLOTS[space]
-    else:  # what has no window of its own; parameters lie in global memory, an H200 says
+    else:  # spaces without a window; parameters are in global memory on an H200
         answer = (slot != SLOT_SHARED) & (slot != SLOT_LOCAL) & (slot != SLOT_CONST)
     if space == "shared":  # that of another block of the cluster is .shared::cluster alone
         own = cast_ptr(Cta, e.warp("cta")).field("rank")
@@ -119,7 +119,7 @@ def selector_of(picks: tuple[int, int, int, int]) -> int:
 
 
 def _permute_known(a: Value, b: Value, selector: int) -> Value:
-    """Bytes by constant numbers: a shuffle, then the bytes that repeat a sign."""
+    """A permutation of bytes by constant numbers: a shuffle, then the bytes that repeat a sign."""
     bytes_ = u8.vec(4 * LANES)
     picks = [selector >> 4 * n & 15 for n in range(4)]
     index = [4 * lane + (pick & 3) + (4 * LANES if pick & 4 else 0) for lane in range(LANES) for pick in picks]

@@ -19,13 +19,13 @@ ANY_TYPE = (1 << 32) - 1
 
 
 def _vectors(e: Emitter, given: tuple[Operand, ...], count: int, type: str) -> Value:
-    """Vectors of coordinates or offsets, one after the other; those that are not given are 0."""
+    """Vectors of coordinates or offsets in consecutive memory; absent ones are 0."""
     none = constant(e.b, U32, 0)
     return e.spill(*(U32(e.source(given[n], type)) if n < len(given) else none for n in range(count)))
 
 
 def _map(e: Emitter, operand: Operand) -> tuple[Value, Value]:
-    """Addresses of the lanes' maps, and their coordinates."""
+    """(addresses of the lanes' maps, their coordinates)."""
     given = must_be(operand, Address)
     return e.spill(e.address(given)), _vectors(e, given.coordinates, RANKS, "s32")
 
@@ -74,4 +74,4 @@ def _store(e: Emitter, ins: Instruction, kind: int, types: int) -> None:
 
 @means("cp.async.bulk.prefetch.tensor")
 def prefetch(e: Emitter, ins: Instruction) -> None:
-    """A hint: what it brings to a cache cannot be seen."""
+    """Write nothing: a prefetch into a cache has no visible effect."""

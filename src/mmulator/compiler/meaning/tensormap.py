@@ -17,7 +17,7 @@ U32, U64 = u32.vec(LANES), u64.vec(LANES)
 
 @means("tensormap.replace")
 def replace(e: Emitter, ins: Instruction) -> None:
-    """The field, its ordinal where there are several, and the value."""
+    """Write a field of a tensor map; some fields need an ordinal."""
     address, *ordinals, value = ins.operands
     field, type_name = ins.form["field"], ins.form["type"]
     ordinal = must_be(ordinals[0], Immediate).value if ordinals else 0
@@ -32,7 +32,9 @@ def replace(e: Emitter, ins: Instruction) -> None:
 
 @means("tensormap.cp_fenceproxy")
 def publish(e: Emitter, ins: Instruction) -> None:
-    """A release, too: other threads of the host may read the map."""
+    """Copy a tensor map to global memory. The copy is also a release of the host, because its other threads may read
+    the map.
+    """
     to, at, _ = ins.operands
     places = [e.spill(e.address(must_be(operand, Address))) for operand in (to, at)]
     e.call(rt.copy_map, e.w, e.lanes_of(ins), *places, e.site)

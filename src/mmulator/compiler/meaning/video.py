@@ -1,6 +1,6 @@
 """Scalar and SIMD video instructions (PTX ISA 9.1) on selected bytes and halves.
 
-`scalar`, `mad` and `simd` are pure functions of the operands; selectors are those that stand behind the registers.
+`scalar`, `mad` and `simd` are pure functions of the operands; selectors are the suffixes of the registers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mmulator.ptx.tree import Instruction, Operand, Reg
 
 
 class Selectors(NamedTuple):
-    """Behind d, a and b, without the dot; signs: which of a, b and c are negated."""
+    """Selectors of d, a and b, without the dot. signs: whether a, b and c are negated."""
 
     d: str = ""
     a: str = ""
@@ -61,10 +61,11 @@ def _low(value: Value) -> Value:
 
 
 def _saturated(op: str, value: Value, signed: bool, width: int) -> Value:
-    """.sat as the sequences do it that ptxas 13.5 makes of these instructions (verified on an NVIDIA H100).
+    """.sat as in the instruction sequences of ptxas 13.5 (verified on an NVIDIA H100).
 
-    A shift keeps 34 bits and is clamped to a word, whatever part of it is merged. Others clamp to the range of a merged
-    byte or half from above, negative numbers too; a word only below 0 if it is unsigned, and on both sides if it is signed.
+    A shift keeps 34 bits and is clamped to a word, whatever part of it is merged. Other operations clamp to the range of a
+    merged byte or half from above, negative numbers too; a word is clamped at 0 if it is unsigned, and on both sides if it is
+    signed.
     """
     if op in ("vshl", "vshr"):
         return _low(_clamp((value << 30) >> 30, 32, signed))
@@ -77,7 +78,7 @@ def _saturated(op: str, value: Value, signed: bool, width: int) -> Value:
 
 
 def _average(a: Value, b: Value) -> Value:
-    """Halves are rounded away from zero."""
+    """The average; halves are rounded away from zero."""
     total = a + b
     return select(total >= 0, total + 1, total) >> 1
 
@@ -94,7 +95,9 @@ _SECOND = ("add", "min", "max")
 
 
 def _second(op: str, value: Value, c: Value, signed: bool) -> Value:
-    """Of two 64-bit numbers. Where the type is unsigned the first may still be negative, and is then the greatest."""
+    """The secondary operation on two 64-bit numbers. If the type is unsigned, a negative first number counts as the
+    greatest.
+    """
     if op == "add":
         return value + c
     left, right = (value, c) if signed else (to(U64, value), to(U64, c))
@@ -138,9 +141,9 @@ def scalar(x: Scope, m: Mods, s: Selectors, a: Value, b: Value, c: Value | None 
 
 
 def mad(x: Scope, m: Mods, s: Selectors, a: Value, b: Value, c: Value) -> Value:
-    """vmad: a * b + c, of which the product or c may be negated, or 1 added; then shifted and clamped.
+    """vmad: a * b + c, where the product or c may be negated, or 1 added; then shifted and clamped.
 
-    As on Hopper, where it is a sequence: the product is of two signed words whatever their types, and c is signed.
+    As in the sequence for Hopper, the product is of two signed words whatever their types, and c is signed.
     """
     _, atype, btype = m.types
     negate = s.signs[0] != s.signs[1]
@@ -161,7 +164,7 @@ def mad(x: Scope, m: Mods, s: Selectors, a: Value, b: Value, c: Value) -> Value:
 
 
 def simd(x: Scope, m: Mods, s: Selectors, a: Value, b: Value, c: Value) -> Value:
-    """vadd2, vset4 and the like: an operation on each pair of elements, then a merge, or a sum with c."""
+    """vadd2, vset4 and others: an operation on each pair of elements, then a merge, or a sum with c."""
     count = int(m.op[-1])
     width = 32 // count
     *result, atype, btype = m.types

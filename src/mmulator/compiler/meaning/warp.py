@@ -71,7 +71,7 @@ def match_(e: Emitter, ins: Instruction) -> None:
     place = e.room(U32)
     value = e.spill(ty.vec(LANES)(e.source(a, f"b{ty.bits}")))
     mask = e.spill(U32(e.source(members, "b32")))
-    e.call(warp_met, e.w, e.lanes_of(ins), e.site)  # who is chosen so acts for the others, with no other order, in libcu++
+    e.call(warp_met, e.w, e.lanes_of(ins), e.site)  # in libcu++ the chosen lane then acts for the others
     agree = e.call(rt.match_function("all" in ins.modifiers, ty), value, mask, e.lanes_of(ins), place)
     write_result(e, d, e.fetch(place, U32), ins)
     if p is not None:
@@ -94,7 +94,7 @@ def redux(e: Emitter, ins: Instruction) -> None:
 
 
 def _redux_float(e: Emitter, ins: Instruction, op: str) -> None:
-    """Least or greatest of the numbers, -0 below +0; NaN if all are, or with .NaN if any is."""
+    """The least or greatest number, with -0 below +0; NaN if all are NaN, or with .NaN if any is."""
     target, a, members = ins.operands
     form = ins.form
     bits = U32(e.source(a, "b32"))

@@ -22,7 +22,7 @@ from mmulator.isa.effects import Queue, Step
 from mmulator.isa.form import Form
 from mmulator.native.asynchrony import pending
 from mmulator.native.hooks.events import wgmma_committed, wgmma_fenced
-from mmulator.native.hooks.operands import Operand as Shared
+from mmulator.native.hooks.operands import UniformOperand as Shared
 from mmulator.native.matrix import wgmma as wg
 from mmulator.native.state import WGMMA, WgmmaTable
 from mmulator.program.blocks import is_wgmma_issue
@@ -38,7 +38,7 @@ U64 = u64.vec(LANES)
 
 @means("wgmma.fence")
 def fence(e: Emitter, ins: Instruction) -> None:
-    """Orders registers and shared memory, which the machine does anyway: operands are read no earlier."""
+    """Order registers and shared memory. The machine needs no code for it, because operands are never read early."""
     e.call(wgmma_fenced, e.w, e.mask, e.site)
 
 
@@ -99,8 +99,10 @@ def mma_async(e: Emitter, ins: Instruction) -> None:
 
 
 def _goes_on(e: Emitter, ins: Instruction) -> bool:
-    """Whether another wgmma follows, and nothing in between could tell if this one has been carried out: it writes no memory,
-    and touches no accumulator and no A. Then what the seed has for now is done with the last of them."""
+    """Whether another wgmma follows, and nothing in between shows whether this one was carried out: no instruction writes
+    memory or accesses an accumulator or A. Then the operations that the seed completes now are carried out with the last of
+    them.
+    """
     if e.events is not None:
         return False
     pinned = e.kernel.matrix.pinned.get(e.function_name)
@@ -164,7 +166,9 @@ def _larger(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
 
 
 def find_rivals(tables: MatrixTables) -> None:
-    """Once all wgmma are known: which other tiles hold registers that each accumulates on, and which hold some of its A."""
+    """Find, when all wgmma are known, the other tiles that share registers with each accumulator, and those that share some of
+    its A.
+    """
     tiles = [(name, frozenset(slots)) for name, _, _, slots in tables.tiles]
     for table in tables.wgmma:
         own = int(table["tile"][0])
@@ -177,7 +181,7 @@ def find_rivals(tables: MatrixTables) -> None:
 
 @means("wgmma.wait_group")
 def wait_group(e: Emitter, ins: Instruction) -> None:
-    """Ends a block: the registers of what is done are written behind its back."""
+    """End a block: native code writes the registers of completed operations."""
     groups = must_be(ins.operands[0], Immediate)
     converge(e, ins)
     for delayed in e.kernel.moved.behind.get(id(ins), ()):

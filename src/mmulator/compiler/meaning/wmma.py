@@ -24,7 +24,7 @@ from mmulator.compiler.meaning.mma import multiply
 from mmulator.errors import must_be
 from mmulator.isa.form import Form
 from mmulator.layouts.operands import fragment
-from mmulator.native.hooks.operands import Operand, fragment_placed, fragment_used
+from mmulator.native.hooks.operands import UniformOperand, fragment_placed, fragment_used
 from mmulator.native.matrix import wmma as rt
 from mmulator.program.fragments import Misuse, fragments_of
 from mmulator.ptx.tree import Address, Immediate, Instruction, Reg
@@ -42,7 +42,7 @@ def wmma_mma(e: Emitter, ins: Instruction) -> None:
 
 
 def fragments_used(e: Emitter, ins: Instruction) -> None:
-    """For an instrument: what is known to be wrong with the fragments that an instruction is given."""
+    """For an instrument: report misuses of the fragments of an instruction."""
     if e.hears(fragment_used):
         for n, wrong in enumerate(fragments_of(e.block.function).wrong.get(id(ins), ())):
             e.call(fragment_used, e.w, MISUSES.index(wrong.misuse), n, e.site)
@@ -61,9 +61,9 @@ def _wmma_place(e: Emitter, ins: Instruction, form: Form, operand: Written, rest
         stride = i64(bitcast(i32, extract(U32(e.source(rest[0], "b32")), lane)))
     if e.hears(fragment_placed):
         if isinstance(must_be(operand, Address).base, Reg):
-            given(e, Operand.P, address_of(e, operand))
+            given(e, UniformOperand.P, address_of(e, operand))
         if rest and not isinstance(rest[0], Immediate):
-            given(e, Operand.STRIDE, e.source(rest[0], "b32"))
+            given(e, UniformOperand.STRIDE, e.source(rest[0], "b32"))
         generic = int(state_space(form) == "generic")
         e.call(
             fragment_placed, e.w, at, stride, default_stride(form), form.type.bits, line_alignment(form), generic, e.site

@@ -1,1 +1,1 @@
-"""Faults and deadlocks in words."""
+"""Faults and deadlocks as exceptions with sentences: from the state of a stopped CTA to an ExecutionFault."""

@@ -23,7 +23,7 @@ HINTS = {
 
 
 def texts(ins: Instruction, where: str, size: int) -> dict[FaultKind, str]:
-    """What happened. where: `address 0x...: byte 4 of argument 0, which has 64`."""
+    """The message for each kind of fault of a bulk copy. where: `address 0x...: byte 4 of argument 0, which has 64`."""
     return {
         FaultKind.BULK_SIZE: f"{ins.mnemonic} of {size} bytes, which is no multiple of 16, at {where}",
         FaultKind.BULK_IGNORED: f"{ins.mnemonic} is to ignore {size} bytes at one end of what begins at {where}",

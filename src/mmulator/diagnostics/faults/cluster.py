@@ -53,8 +53,9 @@ WAITS = {
 
 
 def waits_text(resident: Resident, cta: ResidentCta) -> str:
-    """`; 96 of 128 threads of the cluster have arrived at barrier.cluster, missing: 32 of block (1, 0, 0)`, and what is left in
-    the pool of registers."""
+    """`; 96 of 128 threads of the cluster have arrived at barrier.cluster, missing: 32 of block (1, 0, 0)`, and how many
+    registers are left in the block's pool.
+    """
     said = ""
     if resident.grid.kernel.registers:
         said = f"; {int(cta.state['register_pool']) * LANES} registers are free in the block's pool"
@@ -69,7 +70,7 @@ def waits_text(resident: Resident, cta: ResidentCta) -> str:
 
 
 def _came(cta: ResidentCta, generation: int) -> int:
-    """Threads of a block that have arrived at the barrier as it is now."""
+    """Number of threads of a block that have arrived at the current generation of the cluster's barrier."""
     lanes = 1 << np.arange(LANES)
     return sum(
         (int(w["cluster_came"]) & int(lanes[w["cluster_generation"] == generation].sum())).bit_count() for w in cta.warps
@@ -77,7 +78,13 @@ def _came(cta: ResidentCta, generation: int) -> int:
 
 
 def texts(ins: Instruction, access: str, address: int, size: int) -> dict[FaultKind, str]:
-    """What happened. access: `ld.shared::cluster.b32 of 4 bytes at address ...`; size: bytes, or what was wrong."""
+    """The message for each kind of fault in a cluster.
+
+    ins: the instruction that failed.
+    access: `ld.shared::cluster.b32 of 4 bytes at address ...`.
+    address: the address of the access.
+    size: number of bytes, or the wrong value.
+    """
     has, count = address & 0xFFFFFFFF, address >> 32
     registers = {
         ABOVE: f"{ins.mnemonic} {count} by a thread that has {has} registers",
@@ -93,7 +100,7 @@ def texts(ins: Instruction, access: str, address: int, size: int) -> dict[FaultK
 
 
 def describe_shared(grid: Grid, offset: int, cta: ResidentCta | None) -> str:
-    """`byte 16 of the shared memory of block (1, 0, 0), rank 1 of the cluster`. offset: in the shared window."""
+    """`byte 16 of the shared memory of block (1, 0, 0), rank 1 of the cluster`. offset: within the shared window, in bytes."""
     size, bytes = grid.shape.cluster_size, grid.shape.shared
     rank, byte = offset >> RANK_SHIFT, (offset & ((1 << RANK_SHIFT) - 1)) - SHARED_BASE
     if size == 1 and 0 < rank < MAX_CLUSTER and 0 <= byte < bytes:

@@ -1,4 +1,4 @@
-"""Faults as sentences: which thread, which instruction, which address, which buffer, what to do."""
+"""Faults as sentences: which thread failed, at which instruction and address, in which buffer, and how to repair it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _thread(grid: Grid, cta: ResidentCta, warp: int, lane: int) -> str:
 
 
 def describe_address(grid: Grid, address: int, cta: ResidentCta | None = None) -> str:
-    """`byte 4096 of argument 2 (out), which has 4096`. cta: who accesses it, if it is known."""
+    """An address in words: `byte 4096 of argument 2 (out), which has 4096`. cta: the block of the access, if it is known."""
     slot, offset = address >> SLOT_SHIFT, address & _OFFSET
     names = {0: "the null page", SLOT_LOCAL: "local memory", SLOT_CONST: "const memory", SLOT_PARAM: "the parameters",
              SLOT_FUNCTION: "code", SLOT_GRID: "what the blocks of the grid share"}  # fmt: skip
@@ -60,19 +60,21 @@ def describe_address(grid: Grid, address: int, cta: ResidentCta | None = None) -
 
 
 def _distance(m: Buffer | Region, address: int) -> int:
-    """Bytes between memory and an address: more go too far than begin too early."""
+    """Bytes between a buffer and an address; addresses before the buffer count as farther away, since overruns are
+    more common.
+    """
     if address < m.start:
         return 2 * (m.start - address)
     return max(0, address - m.start - m.size + 1)
 
 
 def _message(cta: ResidentCta, address: int) -> str:
-    """The text of a failing assert."""
+    """The text of an assertion that failed."""
     return read_string(cta.warp(int(cta.state["fault_warp"])), int(cta.state["fault_lane"]), address)
 
 
 def _space(ins: Instruction) -> str:
-    """State space of an access by an offset; one that names no space names a local variable."""
+    """The state space of an access by an offset; an instruction that names no state space accesses a local variable."""
     return ins.form["space"].partition("::")[0] or "local"
 
 
@@ -111,7 +113,7 @@ _ALL_HINTS = faults_cluster.HINTS | faults_bulk.HINTS | _HINTS
 
 
 def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
-    """The first fault of a CTA of the cluster."""
+    """The exception for the first fault of a CTA in a cluster."""
     cta = next(c for c in resident.each() if c.state["fault"])
     state = cta.state
     kind = FaultKind(int(state["fault"]))

@@ -1,12 +1,12 @@
-"""Misuse of mbarriers as sentences, and deadlocks of threads that wait at them: for what, what is missing, who was last."""
+"""Misuse of mbarriers, and deadlocks of threads that wait at mbarriers, as sentences: what is missing, and who arrived last."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from mmulator.diagnostics.faults.cluster import waits_text
-from mmulator.diagnostics.mbarriers import Event, Known, known, on_host, place_text, under_way
-from mmulator.diagnostics.whereabouts import Group, everywhere
+from mmulator.diagnostics.mbarriers import MbarrierEvent, MbarrierState, known, on_host, place_text, under_way
+from mmulator.diagnostics.whereabouts import LaneGroup, everywhere
 from mmulator.errors import ExecutionFault
 from mmulator.launch.grid import Grid
 from mmulator.launch.resident import Resident, ResidentCta
@@ -14,7 +14,7 @@ from mmulator.native.state import FaultKind
 from mmulator.numerics.mbarrier import MOST, MOST_V1
 
 _MBARRIER = "(PTX ISA 9.1, Parallel Synchronization and Communication Instructions: mbarrier)"
-_SENTENCES = 8  # mbarriers that a deadlock tells of in full
+_SENTENCES = 8  # mbarriers that the report of a deadlock describes
 
 
 # misuse -------------------------------------------------------------------------------------------------------------
@@ -22,24 +22,24 @@ def _plural(n: int, what: str) -> str:
     return f"{n} {what}{'' if n == 1 else 's'}"
 
 
-def _never(k: Known, here: ResidentCta, count: int) -> str:
+def _never(k: MbarrierState, here: ResidentCta, count: int) -> str:
     if k.ended is not None:
         return f"at {k.name(here)}, which {k.ended.text(here)} has invalidated"
     return f"at {k.name(here)}, where no mbarrier has been initialised"
 
 
-def _arrivals(k: Known, here: ResidentCta, count: int) -> str:
+def _arrivals(k: MbarrierState, here: ResidentCta, count: int) -> str:
     if not count:
         return f"of no arrival at {k.name(here)}"
     pending = _plural(k.word.pending, "arrival")
     return f"of {_plural(count, 'arrival')} at {k.name(here)}, where {k.phase_text} awaits {pending}{_last(k, here)}"
 
 
-def _bytes(k: Known, here: ResidentCta, count: int) -> str:
+def _bytes(k: MbarrierState, here: ResidentCta, count: int) -> str:
     return f"of {_plural(count, 'byte')} at {k.name(here)}, whose tx-count is {k.word.bytes}"
 
 
-_KINDS: dict[FaultKind, tuple[Callable[[Known, ResidentCta, int], str], str, str]] = {
+_KINDS: dict[FaultKind, tuple[Callable[[MbarrierState, ResidentCta, int], str], str, str]] = {
     FaultKind.NO_MBARRIER: (
         _never,
         f"mbarrier operations need an mbarrier that mbarrier.init has made and mbarrier.inval has not ended {_MBARRIER}",
@@ -83,7 +83,7 @@ KINDS = frozenset(_KINDS)
 
 
 def describe_mbarrier(grid: Grid, cta: ResidentCta, kind: FaultKind, who: str) -> ExecutionFault:
-    """A fault of these kinds. who: the thread."""
+    """The exception for a fault at an mbarrier. kind: the kind of fault. who: the thread, in words."""
     state = cta.state
     ins = grid.kernel.sites[int(state["fault_site"])]
     k = known(cta.resident, on_host(cta.resident, int(state["fault_address"])))
@@ -93,8 +93,10 @@ def describe_mbarrier(grid: Grid, cta: ResidentCta, kind: FaultKind, who: str) -
 
 
 # deadlocks ----------------------------------------------------------------------------------------------------------
-def describe_waits(grid: Grid, resident: Resident, found: Sequence[tuple[ResidentCta, list[Group]]]) -> ExecutionFault:
-    """Nobody can go on, and some wait at mbarriers. found: of each CTA of the cluster where its lanes are."""
+def describe_waits(grid: Grid, resident: Resident, found: Sequence[tuple[ResidentCta, list[LaneGroup]]]) -> ExecutionFault:
+    """The exception for a deadlock in which some threads wait at mbarriers. found: groups of lanes for each CTA of the
+    cluster.
+    """
     waits = [g for _, gs in found for g in gs if g.mbarrier is not None]
     awaited = list({g.mbarrier.at: g for g in waits if g.mbarrier is not None}.values())
     awaited.sort(key=lambda g: g.mbarrier.untold if g.mbarrier is not None else 0)
@@ -117,12 +119,12 @@ def describe_waits(grid: Grid, resident: Resident, found: Sequence[tuple[Residen
     )  # fmt: skip
 
 
-def _last(k: Known, here: ResidentCta) -> str:
+def _last(k: MbarrierState, here: ResidentCta) -> str:
     return f"; the last was by {k.arrived.text(here)}" if k.arrived is not None else ""
 
 
-def missing_text(k: Known) -> str:
-    """`1 of 4 arrivals is missing, all 512 expected bytes came`"""
+def missing_text(k: MbarrierState) -> str:
+    """What a phase of an mbarrier lacks: `1 of 4 arrivals is missing, all 512 expected bytes came`."""
     word, parts = k.word, []
     if word.pending:
         parts.append(f"{word.pending} of {_plural(_size(k), 'arrival')} {'is' if word.pending == 1 else 'are'} missing")
@@ -139,8 +141,8 @@ def missing_text(k: Known) -> str:
     return ", ".join(parts)
 
 
-def _account(g: Group, blocks: int) -> str:
-    """What is missing at an mbarrier, who was last, and what is under way for it."""
+def _account(g: LaneGroup, blocks: int) -> str:
+    """The state of an mbarrier in words: what is missing, the last events, and the operations under way for it."""
     k, here = g.mbarrier, g.cta
     assert k is not None and here is not None
     word = k.word
@@ -158,12 +160,12 @@ def _account(g: Group, blocks: int) -> str:
     return "\n    ".join(filter(None, lines))
 
 
-def _size(k: Known) -> int:
-    """Arrivals of a phase, as far as the word says."""
+def _size(k: MbarrierState) -> int:
+    """Number of arrivals that a phase expects, as far as the mbarrier's word tells."""
     return max(k.word.expected, k.word.pending)
 
 
-def _when(what: str, k: Known, event: Event | None, here: ResidentCta) -> str:
+def _when(what: str, k: MbarrierState, event: MbarrierEvent | None, here: ResidentCta) -> str:
     if event is None:
         return ""
     phase = "" if event.phase == k.phases else f", in phase {event.phase}"
@@ -171,15 +173,15 @@ def _when(what: str, k: Known, event: Event | None, here: ResidentCta) -> str:
 
 
 # what is likely wrong -----------------------------------------------------------------------------------------------
-def likely(g: Group) -> tuple[str, str]:
-    """(kind, sentence) of the mistake that an mbarrier's state tells of, or nothing."""
+def likely(g: LaneGroup) -> tuple[str, str]:
+    """The probable mistake behind an mbarrier's state, as (kind, sentence); two empty texts if the state suggests none."""
     k, here = g.mbarrier, g.cta
     assert k is not None and here is not None
     return next(((find.__name__, text) for find in _LIKELY if (text := find(k, here))), ("", ""))
 
 
-def _other_block(k: Known, here: ResidentCta) -> str:
-    """The mbarrier at the same place of another block has what this one lacks."""
+def _other_block(k: MbarrierState, here: ResidentCta) -> str:
+    """A sentence if the mbarrier at the same place in another block received what this mbarrier lacks."""
     for cta in here.resident.each():
         if cta.rank == k.cta.rank or k.arrived_now or k.came:
             continue
@@ -197,7 +199,7 @@ def _distance(a: ResidentCta, b: ResidentCta) -> int:
     return arena.at(a.resident.shared[b.rank]) - arena.at(a.resident.shared[a.rank])
 
 
-def _takes_back(k: Known, here: ResidentCta) -> str:
+def _takes_back(k: MbarrierState, here: ResidentCta) -> str:
     if not k.counts_copies or k.word.pending == 0:
         return ""
     return (
@@ -206,7 +208,7 @@ def _takes_back(k: Known, here: ResidentCta) -> str:
     )
 
 
-def _too_many_bytes(k: Known, here: ResidentCta) -> str:
+def _too_many_bytes(k: MbarrierState, here: ResidentCta) -> str:
     if k.word.bytes <= 0:
         return ""
     if not k.came:
@@ -219,7 +221,7 @@ def _too_many_bytes(k: Known, here: ResidentCta) -> str:
     )
 
 
-def _unexpected_bytes(k: Known, here: ResidentCta) -> str:
+def _unexpected_bytes(k: MbarrierState, here: ResidentCta) -> str:
     if k.word.bytes >= 0:
         return ""
     return (
@@ -228,7 +230,7 @@ def _unexpected_bytes(k: Known, here: ResidentCta) -> str:
     )
 
 
-def _part_of_the_arrivals(k: Known, here: ResidentCta) -> str:
+def _part_of_the_arrivals(k: MbarrierState, here: ResidentCta) -> str:
     if not 0 < k.word.pending < _size(k):
         return ""
     came = _size(k) - k.word.pending
@@ -238,7 +240,7 @@ def _part_of_the_arrivals(k: Known, here: ResidentCta) -> str:
     )
 
 
-def _empty_from_the_start(k: Known, here: ResidentCta) -> str:
+def _empty_from_the_start(k: MbarrierState, here: ResidentCta) -> str:
     if k.phases != 0 or k.arrived is not None or k.brought is not None or k.asked is not None:
         return ""
     return (
@@ -247,7 +249,7 @@ def _empty_from_the_start(k: Known, here: ResidentCta) -> str:
     )
 
 
-def _one_ahead(k: Known, here: ResidentCta) -> str:
+def _one_ahead(k: MbarrierState, here: ResidentCta) -> str:
     if not k.phases or k.word.pending != _size(k):
         return ""
     return (

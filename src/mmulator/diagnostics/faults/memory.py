@@ -1,4 +1,4 @@
-"""Where an address leads that no memory of the kernel holds, in words: which argument it was computed from, what is nearest."""
+"""Addresses outside the kernel's memory, in words: from which argument an address was computed, and what lies near it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from mmulator.program.provenance import pointers
 from mmulator.ptx.tree import Address, Function, Instruction, Reg
 
 KINDS = (FaultKind.OUT_OF_BOUNDS, FaultKind.NULL_POINTER)  # of accesses to the global space
-_NEAR = 1 << 20  # bytes: a buffer that is nearer than the argument's is said, too
-_FAR = 1 << 32  # the distance says nothing
+_NEAR = 1 << 20  # bytes: a nearer buffer than the argument's is named too
+_FAR = 1 << 32  # bytes: a greater distance is not meaningful
 _POINTER, _LOW = 8, (1 << 32) - 1
 
 
 def place_of(grid: Grid, address: int, ins: Instruction) -> tuple[bool, str, str | None]:
-    """Whether a null pointer led there; `byte 4096 of argument 1 (x), which has 512; 512 bytes before argument 0 (out)`, behind
-    the address itself; and what to do, if that is not the usual."""
+    """(whether the pointer was null, the place of the address in words, a hint or None for the usual hint).
+
+    The place reads `byte 4096 of argument 1 (x), which has 512; 512 bytes before argument 0 (out)`.
+    """
     argument = _argument(grid, ins)
     if argument is not None and not argument[0]:
         return True, f"byte {address} of {argument[1]}, which is null", f"pass memory for {argument[1]}, or do not access it"
@@ -48,7 +50,7 @@ def place_of(grid: Grid, address: int, ins: Instruction) -> tuple[bool, str, str
 
 
 def _argument(grid: Grid, ins: Instruction) -> tuple[int, str] | None:
-    """The pointer among the arguments that an access takes its address from: its value, and what it is called."""
+    """The pointer argument from which an access computed its address, as (value, name); None if that is unknown."""
     function = function_of(grid, ins)
     if function is None or function.name != grid.kernel.program.entry.function.name:
         return None
@@ -63,7 +65,7 @@ def _argument(grid: Grid, ins: Instruction) -> tuple[int, str] | None:
 
 
 def function_of(grid: Grid, ins: Instruction) -> Function | None:
-    """The function of the kernel's program that an instruction belongs to."""
+    """The function of the kernel's program that contains an instruction."""
     every = (f.function for f in grid.kernel.program.functions.values())
     return next((f for f in every for i in f.instructions if i.original.span == ins.span), None)
 
@@ -81,19 +83,19 @@ def _values(grid: Grid, function: Function) -> Iterator[tuple[str, int, int, str
 
 
 def _given(grid: Grid, value: int) -> Buffer | Region | None:
-    """The memory that a pointer leads to: what begins there, or else what it leads into."""
+    """The memory that a pointer points to: the memory that begins there, or otherwise the memory that contains the address."""
     return next((m for m in grid.memory if m.start == value), None) or next(
         (m for m in grid.memory if m.start <= value <= m.start + m.size), None
     )
 
 
 def _apart(m: Buffer | Region, address: int) -> int:
-    """Bytes between memory and an address."""
+    """Distance between a piece of memory and an address, in bytes; 0 inside."""
     return m.start - address if address < m.start else max(0, address - m.start - m.size)
 
 
 def _beside(m: Buffer | Region, address: int) -> str:
-    """`512 bytes before argument 0 (out)`"""
+    """A nearby buffer in words: `512 bytes before argument 0 (out)`."""
     if address < m.start:
         return f"{m.start - address} bytes before {m.label}"
     behind = address - m.start - m.size

@@ -1,4 +1,4 @@
-"""Faults of tensor copies as sentences: what the copy is, what its map says, what the map or the memory lacks."""
+"""Faults of tensor copies as sentences: the copy, the contents of its tensor map, and what the map or the memory lacks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mmulator.launch.resident import ResidentCta
 from mmulator.layouts.tensormap import Encoded
 from mmulator.layouts.tensormap.fields import BYTES
 from mmulator.layouts.tensormap.rules import refusals
-from mmulator.native.asynchrony.maps import Wrong
+from mmulator.native.asynchrony.maps import MapFault
 from mmulator.native.state import FaultKind
 from mmulator.program.addresses import RANK_SHIFT
 from mmulator.ptx.tree import Address, Instruction
@@ -31,14 +31,21 @@ def is_tensor_copy(ins: Instruction) -> bool:
 
 
 def describe(cta: ResidentCta, ins: Instruction, kind: FaultKind, who: str, name: Callable[[int], str]) -> ExecutionFault:
-    """The fault of a tensor copy. who: which thread. name: what an address leads to, in words."""
+    """The exception for a fault of a tensor copy.
+
+    cta: the block of the thread that issued the copy.
+    ins: the instruction.
+    kind: the kind of fault.
+    who: the thread, in words.
+    name: a function from an address to words.
+    """
     copy = _Copy(cta, ins, name)
     text, rule, hint = (_of_map if kind == FaultKind.TENSOR_MAP or copy.is_of_map else _of_memory)(copy, kind)
     return ExecutionFault(f"{text}, in {who}", span=ins.span, rule=rule, hint=hint)
 
 
 class _Copy:
-    """What is known of a copy that failed. at: of its map. place: of its box, in shared memory."""
+    """Facts about a copy that failed. at: address of its tensor map. place: address of its box in shared memory."""
 
     def __init__(self, cta: ResidentCta, ins: Instruction, name: Callable[[int], str]) -> None:
         state = cta.state
@@ -51,7 +58,7 @@ class _Copy:
 
     @property
     def is_of_map(self) -> bool:
-        """Whether the map itself cannot be read."""
+        """Whether the fault is that the tensor map cannot be read."""
         return (self.address, self.bytes) == (self.at, BYTES)
 
     @property
@@ -67,7 +74,9 @@ class _Copy:
 
     @property
     def says(self) -> str:
-        """`its map says: f16 at byte 0 of argument 0 (x), which has 4096, sizes (64, 32), strides (128) bytes, box (16, 8)`."""
+        """The tensor map in words: `its map says: f16 at byte 0 of argument 0 (x), which has 4096, sizes (64, 32), strides
+        (128) bytes, box (16, 8)`.
+        """
         m = self.map
         if m is None:
             return "its map cannot be read"
@@ -82,16 +91,16 @@ def _numbers(values: tuple[int, ...]) -> str:
 
 # Coordinates with which a map cannot be used, measured on an H200: what, the rule, what to do.
 _PLACES = {
-    Wrong.COORDINATE: (
+    MapFault.COORDINATE: (
         "begins within 16 bytes of its row",
         "without interleaving, coordinate 0 times the bytes of an element is a multiple of 16",
         "move the tensor's address by the rest, or copy from the multiple before it",
     ),
-    Wrong.NEGATIVE: (
+    MapFault.NEGATIVE: (
         "begins before the tensor", "coordinates of a store or a reduction are not negative, those of a load may be",
         "clip the box, or let its map begin where it does",
     ),
-    Wrong.CORNER: (
+    MapFault.CORNER: (
         "begins outside of its bounding box, or is written with one that reaches beyond the tensor",
         "the first pixel of im2col lies in the bounding box, from its lower corner to size - 1 + its upper corner; lower corners "
         "of what is written are not negative, and upper ones not positive",
@@ -106,26 +115,26 @@ def _of_map(c: _Copy, kind: FaultKind) -> tuple[str, str, str]:
     if kind != FaultKind.TENSOR_MAP:
         return f"{where}, cannot be read by {c.ins.mnemonic}", _MAP, "a tensor map has 128 bytes in .param, .const or .global"
     m = c.map
-    wrong = Wrong(c.bytes)
+    wrong = MapFault(c.bytes)
     rank = c.ins.form["dim"][0]
-    if wrong is Wrong.ALIGNMENT:
+    if wrong is MapFault.ALIGNMENT:
         return f"misaligned: {where}, for {c.ins.mnemonic}: 64 must divide it", _MAP, "declare it .align 64, alignas(64)"
-    if wrong is Wrong.ZEROS:
+    if wrong is MapFault.ZEROS:
         return f"no tensor map: {where}, is all zeros; {c.ins.mnemonic} needs one", _MAP, _ENCODE
     if m is None:
         return f"no tensor map: {where}: {_refusal(c.data)}", _MAP, _ENCODE
     if wrong in _PLACES:
         text, rule, hint = _PLACES[wrong]
         return f"{c.box} {text}; {c.says}", f"{rule}; an H200 raises an illegal instruction", hint
-    if wrong is Wrong.REFUSED:
+    if wrong is MapFault.REFUSED:
         refusal = next(refusals(m))
         text = f"a map that CUDA's driver does not encode: {refusal.parameter} {refusal.message}: {where}; {c.says}"
         return text, refusal.rule, refusal.hint or _ENCODE
     text = {
-        Wrong.RANK: f"{c.ins.mnemonic} copies {rank} dimensions, and its map has {m.rank}",
-        Wrong.MODE: f"{c.ins.mnemonic} with a map of {'im2col' if m.im2col else 'tiled'} mode",
-        Wrong.SPAN: f"a box of {m.span} bytes, which no block has room for",
-        Wrong.OPERATION: f"{c.ins.mnemonic} cannot combine elements of {m.type}",
+        MapFault.RANK: f"{c.ins.mnemonic} copies {rank} dimensions, and its map has {m.rank}",
+        MapFault.MODE: f"{c.ins.mnemonic} with a map of {'im2col' if m.im2col else 'tiled'} mode",
+        MapFault.SPAN: f"a box of {m.span} bytes, which no block has room for",
+        MapFault.OPERATION: f"{c.ins.mnemonic} cannot combine elements of {m.type}",
     }.get(wrong, "the map's swizzle mode and its atomicity are none that a chip has together")
     return f"{text}: {where}; {c.says}", _MAP, _ENCODE
 

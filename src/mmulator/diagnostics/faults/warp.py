@@ -1,4 +1,4 @@
-"""Lanes that do not come together, as sentences: instructions by part of a warp, deadlocks, CTAs that do not end."""
+"""Faults and deadlocks of lanes that do not meet, as sentences: partial warps, deadlocks, and CTAs that do not end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mmulator.diagnostics.faults.cluster import WAITS, waits_text
 from mmulator.diagnostics.faults.mbarrier import describe_waits
-from mmulator.diagnostics.whereabouts import Group, everywhere, groups, lanes_text, warps_text
+from mmulator.diagnostics.whereabouts import LaneGroup, everywhere, groups, lanes_text, warps_text
 from mmulator.errors import ExecutionFault
 from mmulator.isa.effects import Ends, Queue, Together
 from mmulator.launch.grid import Grid
@@ -54,7 +54,7 @@ def _rule(ins: Instruction) -> str:
 
 # instructions for whole warps ----------------------------------------------------------------------------------------
 def describe_partial(grid: Grid, cta: ResidentCta) -> ExecutionFault:
-    """What a PARTIAL_WARP fault means: which lanes execute the instruction, and why the others do not."""
+    """The exception for a PARTIAL_WARP fault: which lanes execute the instruction, and why the other lanes do not."""
     state = cta.state
     ins = grid.kernel.sites[int(state["fault_site"])]
     warp, lanes = int(state["fault_warp"]), int(state["fault_address"])
@@ -96,14 +96,16 @@ def _does(mask: int) -> str:
     return "executes" if mask.bit_count() == 1 else "execute"
 
 
-def _others(found: Sequence[Group], warp: int, known: int) -> list[Group]:
-    """Groups of a warp that have lanes besides those already spoken of."""
+def _others(found: Sequence[LaneGroup], warp: int, known: int) -> list[LaneGroup]:
+    """Groups of a warp with lanes that are not in `known`."""
     return [g for g in found if g.warp == warp and not g.lanes & known]
 
 
 # deadlocks -----------------------------------------------------------------------------------------------------------
 def describe_deadlock(grid: Grid, resident: Resident) -> ExecutionFault:
-    """All warps wait: say for what. Lanes that wait for their own warp come first, since nobody else can help them."""
+    """The exception for a deadlock: what each warp waits for. Lanes that wait for their own warp are named first, because no
+    other warp can release them.
+    """
     every = [(c, groups(grid, c)) for c in resident.each()]
     if resident.cluster["stalled"][0]:
         return describe_livelock([resident])
@@ -128,7 +130,7 @@ def describe_deadlock(grid: Grid, resident: Resident) -> ExecutionFault:
 
 
 def describe_livelock(residents: Sequence[Resident]) -> ExecutionFault:
-    """Threads of these clusters run for ever: where those of the first are."""
+    """The exception for clusters whose threads run for ever, with the places of the first cluster's threads."""
     every = [(c, groups(r.grid, c)) for r in residents[:1] for c in r.each()]
     cta, first = next(((c, g) for c, found in every for g in found if g.state == "runs"), (every[0][0], every[0][1][0]))
     return ExecutionFault(
@@ -139,17 +141,17 @@ def describe_livelock(residents: Sequence[Resident]) -> ExecutionFault:
     )  # fmt: skip
 
 
-def _telling(found: Sequence[Group]) -> int:
-    """Which CTA of a cluster says most of why it does not go on."""
+def _telling(found: Sequence[LaneGroup]) -> int:
+    """How much the groups of a CTA explain about a deadlock: the CTA of a cluster with the greatest value is reported."""
     return 2 * any(_is_held(g, found) for g in found) + bool(found)
 
 
-def _is_held(g: Group, found: Sequence[Group]) -> bool:
-    """Whether lanes wait for others of their warp, none of which is at an mbarrier."""
+def _is_held(g: LaneGroup, found: Sequence[LaneGroup]) -> bool:
+    """Whether a group waits for other lanes of its own warp, and no lane of that warp sleeps at an mbarrier."""
     return g.state == "held" and not any(o.warp == g.warp and o.state == "sleeps" for o in found)
 
 
-def _describe_held(cta: ResidentCta, found: Sequence[Group], held: Group, ins: Instruction) -> ExecutionFault:
+def _describe_held(cta: ResidentCta, found: Sequence[LaneGroup], held: LaneGroup, ins: Instruction) -> ExecutionFault:
     others = _others(found, held.warp, held.lanes)
     same = [g for g in others if g.instruction is not None and g.instruction.opcode == ins.opcode]
     hint = _SAME_BRANCH
@@ -168,7 +170,7 @@ def _describe_held(cta: ResidentCta, found: Sequence[Group], held: Group, ins: I
 
 # CTAs that do not end ------------------------------------------------------------------------------------------------
 def unfinished(grid: Grid, residents: Sequence[Resident]) -> tuple[str, Instruction | None]:
-    """Where the warps of the first CTA that has begun are, and the instruction of the first of its lanes that run."""
+    """The places of the warps of the first CTA that has begun, and the instruction of its first running lane."""
     begun = sorted((c for r in residents for c in r.each()), key=lambda c: int(c.state["linear"]))
     if not begun:
         return "no block has begun", None

@@ -1,4 +1,4 @@
-"""Faults of a warpgroup as sentences: which warps and lanes are missing, in what its warps differ."""
+"""Faults of a warpgroup as sentences: which warps and lanes are missing, and in what its warps differ."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SAME = f"the contents of a matrix descriptor, and scale-d, must be the same in 
 
 
 def describe_warpgroup(grid: Grid, cta: ResidentCta) -> ExecutionFault:
-    """What a WGMMA_LANES, WGMMA_MISMATCH or WGMMA_SCALE fault means."""
+    """The exception for a WGMMA_LANES, WGMMA_MISMATCH or WGMMA_SCALE fault."""
     state = cta.state
     ins = grid.kernel.sites[int(state["fault_site"])]
     first = int(state["fault_warp"]) // WARPS * WARPS
@@ -94,7 +94,7 @@ def _different(grid: Grid, cta: ResidentCta, ins: Instruction, first: int) -> tu
 
 
 def _operations(cta: ResidentCta, first: int) -> list[Any]:
-    """What each of the four warps issued as the operation that was to be computed."""
+    """The record of each of the four warps for the operation that was due to be computed."""
     number = int(cta.state["fault_address"])
     return [cta.operation(WGMMA, warp, number) for warp in range(first, first + WARPS)]
 
@@ -105,7 +105,7 @@ def _statement(ins: Instruction) -> str:
 
 
 def _by_warp(first: int, said: list[tuple[str, int]]) -> str:
-    """`0 in warps 0, 1, 2, 1 in warp 3` of what each warp has, by what tells the values apart."""
+    """Values of the four warps grouped by equal value: `0 in warps 0, 1, 2, 1 in warp 3`."""
     warps: dict[int, list[int]] = {}
     for n, (_, key) in enumerate(said):
         warps.setdefault(key, []).append(n)

@@ -1,1 +1,1 @@
-"""What native code wrote down, as findings: entries to sentences, a file a topic of rules/."""
+"""Findings from the entries that native code wrote: a file of sentences for each topic of rules/."""

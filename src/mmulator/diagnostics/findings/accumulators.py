@@ -1,4 +1,4 @@
-"""Sentences about wgmma's registers in flight, and the memory that finding them needs."""
+"""Sentences about wgmma's registers in flight, and the memory that native code needs to find misuse of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from mmulator.diagnostics.findings.context import Context
+from mmulator.diagnostics.findings.context import FindingContext
 from mmulator.launch.arena import pointer
 from mmulator.launch.resident import Resident
 from mmulator.native.state import WGMMA
@@ -40,7 +40,9 @@ from mmulator.sanitizer.checks.accumulators import (
 
 # memory -------------------------------------------------------------------------------------------------------------
 def memory(resident: Resident) -> Sequence[np.ndarray] | None:
-    """Of each warp of a resident cluster; None for a kernel without wgmma."""
+    """Memory of the checks of wgmma's registers for a resident cluster: a state for each warp first; None if the kernel has no
+    wgmma.
+    """
     kernel = resident.grid.kernel
     if WGMMA not in kernel.queues:
         return None
@@ -57,36 +59,36 @@ def memory(resident: Resident) -> Sequence[np.ndarray] | None:
 
 # sentences ----------------------------------------------------------------------------------------------------------
 def _register(wgmma: Instruction, word: int) -> str:
-    """The register at a place of its D or A."""
+    """Name of the register at a word of a wgmma's D or A."""
     names = list(registers_of(wgmma.operands[1 if word >> PLACE_BITS == IN_A else 0]))
     place = word & ((1 << PLACE_BITS) - 1)
     return names[place] if place < len(names) else names[0]
 
 
-def _group(c: Context) -> str:
-    """Why a wgmma is in flight, and what would cover it."""
+def _group(c: FindingContext) -> str:
+    """Why a wgmma is still in flight, and which instruction would wait for it."""
     _, group, since, *_ = c.words
     if group == UNCOMMITTED:
         return "no wgmma.commit_group has made it part of a group"
     return f"its group is pending: wgmma.wait_group {since}{' or less' if since else ''} would cover it"
 
 
-def _wgmma(c: Context) -> Instruction:
-    """The wgmma that it is against."""
+def _wgmma(c: FindingContext) -> Instruction:
+    """The wgmma with which the instruction of a finding conflicts."""
     ins = c.other
     assert ins is not None
     return ins
 
 
-def _early(verb: str, what: str) -> Callable[[Context], tuple[str, str]]:
-    def said(c: Context) -> tuple[str, str]:
+def _early(verb: str, what: str) -> Callable[[FindingContext], tuple[str, str]]:
+    def said(c: FindingContext) -> tuple[str, str]:
         register = _register(_wgmma(c), c.words[0])
         return f"{c.instruction.mnemonic} {verb} {register}, {what} a wgmma in flight: {_group(c)}", f"register {register}"
 
     return said
 
 
-def _fence(c: Context) -> tuple[str, str]:
+def _fence(c: FindingContext) -> tuple[str, str]:
     word, wrote, *_ = c.words
     why = word >> PLACE_BITS
     if why == FIRST:
@@ -106,16 +108,16 @@ def _fence(c: Context) -> tuple[str, str]:
     return said, f"register {register}"
 
 
-def _overlap(c: Context) -> tuple[str, str]:
+def _overlap(c: FindingContext) -> tuple[str, str]:
     register = _register(_wgmma(c), c.words[0])
     return f"{register} is an accumulator of two wgmma in flight with different lists of registers", f"register {register}"
 
 
-def _left(why: str) -> Callable[[Context], str]:
+def _left(why: str) -> Callable[[FindingContext], str]:
     return lambda c: f"the thread exits, and {why}"
 
 
-SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {
+SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
     READ_EARLY.number: _early("reads", "an accumulator of"),
     WRITTEN_EARLY.number: _early("writes", "an accumulator of"),
     A_OVERWRITTEN.number: _early("writes", "part of A of"),

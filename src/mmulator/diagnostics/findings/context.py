@@ -1,4 +1,4 @@
-"""What a sentence about a finding can say: of threads, addresses and instructions of the launch."""
+"""The facts that sentences about a finding use: threads, addresses and instructions of the launch in words."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from mmulator.ptx.tree import Instruction
 
 
 @dataclass(frozen=True)
-class Context:
-    """A launch, and one entry of what was found in it (sanitizer/state.py: Found)."""
+class FindingContext:
+    """A launch and one entry of its table of findings (sanitizer/state.py: Found)."""
 
     grid: Grid
     entry: Any
@@ -27,7 +27,7 @@ class Context:
 
     @property
     def other(self) -> Instruction | None:
-        """The instruction of the conflict."""
+        """The second instruction of a conflict; None if the finding has only one."""
         site = int(self.entry["other_site"])
         return self.grid.kernel.sites[site - 1] if site else None
 
@@ -36,11 +36,13 @@ class Context:
         return [int(word) for word in self.entry["words"]]
 
     def block(self, linear: int) -> str:
-        """`block (1, 0, 0)`"""
+        """Name of a block by its linear number: `block (1, 0, 0)`."""
         return block_text(self.grid, linear)
 
     def threads(self, cta: int, warp: int, lanes: int) -> str:
-        """`block (0, 0, 0), thread (3, 0, 0)`, or of several `block (0, 0, 0), warp 2, lanes 0 to 31`."""
+        """Names of threads: `block (0, 0, 0), thread (3, 0, 0)`, or for several lanes `block (0, 0, 0), warp 2, lanes
+        0 to 31`.
+        """
         return threads_text(self.grid, cta, warp, lanes)
 
     @property
@@ -56,13 +58,15 @@ class Context:
         return Place(ins.mnemonic, location(ins), ins.span.brief, threads, ins.span)
 
     def where(self) -> str:
-        """The bytes that it is about, `4 bytes at byte 128 of argument 2 (out), which has 4096`; "" for none."""
+        """The bytes of the finding in words: `4 bytes at byte 128 of argument 2 (out), which has 4096`; "" without an
+        address.
+        """
         size = int(self.entry["bytes"])
         return memory_text(self.grid, int(self.entry["at"]), size) if size else ""
 
 
 def memory_text(grid: Grid, address: int, size: int) -> str:
-    """Some bytes as people know them: of shared memory by their variable, `bytes 16 to 31 of shared memory (tile + 16)`."""
+    """A range of bytes in words; shared memory is named by its variable: `bytes 16 to 31 of shared memory (tile + 16)`."""
     from mmulator.diagnostics.faults.describe import describe_address
     from mmulator.diagnostics.mbarriers import shared_name
 
@@ -78,13 +82,19 @@ def memory_text(grid: Grid, address: int, size: int) -> str:
 
 
 def block_text(grid: Grid, linear: int) -> str:
-    """`block (1, 0, 0)`"""
+    """Name of a block by its linear number: `block (1, 0, 0)`."""
     gx, gy, _ = grid.shape.grid
     return f"block ({linear % gx}, {linear // gx % gy}, {linear // (gx * gy)})"
 
 
 def threads_text(grid: Grid, cta: int, warp: int, lanes: int) -> str:
-    """`block (0, 0, 0), thread (3, 0, 0)`, or of several `block (0, 0, 0), warp 2, lanes 0 to 31`. cta: linear in the grid."""
+    """Names of threads: `block (0, 0, 0), thread (3, 0, 0)`, or for several lanes `block (0, 0, 0), warp 2, lanes 0 to 31`.
+
+    grid: the running launch.
+    cta: linear number of the block in the grid.
+    warp: number of the warp in the block.
+    lanes: mask of the lanes.
+    """
     block = block_text(grid, cta)
     if lanes.bit_count() == 1:
         bx, by, _ = grid.shape.block
@@ -94,5 +104,5 @@ def threads_text(grid: Grid, cta: int, warp: int, lanes: int) -> str:
 
 
 def location(ins: Instruction) -> str:
-    """`file:line`"""
+    """Place of an instruction in its source: `file:line`."""
     return f"{ins.span.source.name}:{ins.span.line}"

@@ -1,4 +1,4 @@
-"""Faults and deadlocks that break a rule of the sanitizer's, as findings: a run that stops says both."""
+"""Findings from the fault or deadlock that ended a run, if it breaks a rule of the sanitizer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,13 @@ FAULTS: Mapping[FaultKind, Rule | Breach] = {
 
 
 def of_the_end(grid: Grid, residents: Sequence[Resident], error: ExecutionFault, livelock: bool) -> tuple[Finding, ...]:
-    """Of what ends a run, in these clusters; of a time limit there are none. livelock: they wait for each other, and run."""
+    """Findings from the fault, deadlock or livelock that ended a run; a time limit gives none.
+
+    grid: the launch.
+    residents: the clusters that were running.
+    error: the exception that the run raises.
+    livelock: whether threads of several clusters poll for each other for ever.
+    """
     faulty = next((c for r in residents for c in r.each() if c.state["fault"]), None)
     if faulty is not None:
         return of_fault(grid, faulty, error)
@@ -38,7 +44,7 @@ def of_the_end(grid: Grid, residents: Sequence[Resident], error: ExecutionFault,
 
 
 def of_fault(grid: Grid, cta: ResidentCta, error: ExecutionFault) -> tuple[Finding, ...]:
-    """What the first fault of a CTA, which `error` says, breaks."""
+    """Findings from the first fault of a CTA. error: the exception that describes this fault."""
     state = cta.state
     found = FAULTS.get(FaultKind(int(state["fault"])))
     rule = found(grid, cta) if callable(found) else found
@@ -59,7 +65,7 @@ def of_fault(grid: Grid, cta: ResidentCta, error: ExecutionFault) -> tuple[Findi
 
 
 def _said_once(grid: Grid, cta: ResidentCta, message: str) -> tuple[str, str]:
-    """What a fault says, and where: bytes of memory are in the second alone."""
+    """(message, place) of a fault: the bytes of memory are moved from the message to the place."""
     address, size = int(cta.state["fault_address"]), int(cta.state["fault_bytes"])
     bare, at, place = message.partition(f" of {size} bytes at address 0x{address:x}, ")
     if not at:
@@ -69,7 +75,7 @@ def _said_once(grid: Grid, cta: ResidentCta, message: str) -> tuple[str, str]:
 
 
 def _where(grid: Grid, cta: ResidentCta) -> str:
-    """The mbarrier of a fault, or the bytes."""
+    """The mbarrier of a fault, or its bytes, in words."""
     from mmulator.diagnostics.faults.describe import describe_address
 
     kind, address, size = FaultKind(int(cta.state["fault"])), int(cta.state["fault_address"]), int(cta.state["fault_bytes"])

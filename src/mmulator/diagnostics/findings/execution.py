@@ -1,4 +1,6 @@
-"""Sentences about who must execute an instruction together."""
+"""Sentences about threads that must execute an instruction together, and the memory that native code needs to find
+them apart.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from mmulator.compiler.compiled import CompiledKernel
-from mmulator.diagnostics.findings.context import Context
+from mmulator.diagnostics.findings.context import FindingContext
 from mmulator.diagnostics.whereabouts import lanes_text
 from mmulator.launch.grid import Grid
 from mmulator.launch.resident import Resident, ResidentCta
@@ -32,7 +34,7 @@ from mmulator.sanitizer.checks.execution import EXITED, LANES_GONE, NO_WARPS, WA
 from mmulator.sanitizer.checks.skips import HAVE_EXITED, WENT_ON, Skipping
 
 
-def _diverged(c: Context) -> tuple[str, str]:
+def _diverged(c: FindingContext) -> tuple[str, str]:
     why, warp, _, _ = c.words
     ins = c.instruction
     if why == EXITED:
@@ -42,7 +44,7 @@ def _diverged(c: Context) -> tuple[str, str]:
     return f"{ins.mnemonic}, where warp {warp} of the same warpgroup executes {what}", ""
 
 
-def _incomplete(c: Context) -> tuple[str, str]:
+def _incomplete(c: FindingContext) -> tuple[str, str]:
     why, number, gone, _ = c.words
     name = c.instruction.mnemonic
     if why == NO_WARPS:
@@ -53,7 +55,7 @@ def _incomplete(c: Context) -> tuple[str, str]:
     return f"{name} by part of a warpgroup: warp {number} exits without it", ""
 
 
-def _partial(c: Context) -> tuple[str, str]:
+def _partial(c: FindingContext) -> tuple[str, str]:
     others, why, _, _ = c.words
     one, name = others.bit_count() == 1, c.instruction.mnemonic
     if why == HAVE_EXITED:
@@ -64,12 +66,12 @@ def _partial(c: Context) -> tuple[str, str]:
     return f"{name} by part of a warp: {lanes_text(others)} {'is' if one else 'are'} at another one", ""
 
 
-def _lacks(c: Context) -> tuple[str, str]:
+def _lacks(c: FindingContext) -> tuple[str, str]:
     members, lane, _, _ = c.words
     return f"member mask 0x{members:08x} of {c.instruction.mnemonic} does not name lane {lane}, which executes it", ""
 
 
-def _masks(c: Context) -> tuple[str, str]:
+def _masks(c: FindingContext) -> tuple[str, str]:
     lane, members, other, others = c.words
     return (
         f"lane {lane} executes {c.instruction.mnemonic} with member mask 0x{members:08x}, and lane {other}, which it names, with "
@@ -83,7 +85,9 @@ def _has_steps(kernel: CompiledKernel) -> bool:
 
 
 def of_cluster(resident: Resident) -> np.ndarray | None:
-    """Memory for what the warpgroups of a cluster have executed, where the kernel has wgmma or setmaxnreg."""
+    """Memory for the instructions that the warpgroups of a cluster have executed; None if the kernel has neither wgmma nor
+    setmaxnreg.
+    """
     shape, kernel = resident.grid.shape, resident.grid.kernel
     if not kernel.once(_has_steps):
         return None
@@ -95,12 +99,12 @@ def _has_barriers(kernel: CompiledKernel) -> bool:
 
 
 def of_barriers(resident: Resident) -> np.ndarray | None:
-    """Memory for what the lanes of a cluster's warps have to do with barriers, where some of the kernel's are aligned."""
+    """Memory for the barriers that lanes of a cluster have skipped; None if the kernel has no aligned barrier."""
     shape, kernel = resident.grid.shape, resident.grid.kernel
     return np.zeros(shape.warps * shape.cluster_size, Skipping.numpy_dtype()) if kernel.once(_has_barriers) else None
 
 
-SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {
+SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
     DIVERGED.number: _diverged, INCOMPLETE.number: _incomplete, NOT_MEMBER.number: _lacks, MASKS.number: _masks,
     PARTIAL_WARP.number: _partial, LANES_EXITED.number: _partial,
 }  # fmt: skip
@@ -112,7 +116,7 @@ def _resize(grid: Grid, cta: ResidentCta) -> Rule:
 
 
 def _incomplete_group(grid: Grid, cta: ResidentCta) -> Rule | None:
-    """None where it was found that the warps went different ways."""
+    """The rule that an incomplete warpgroup breaks; None if the sanitizer has already found that its warps diverged."""
     return None if int(cta.state["fault_words"][0]) else INCOMPLETE
 
 

@@ -1,10 +1,10 @@
-"""Where a register without a value comes from: the register that some path to its first use does not write, read off the text."""
+"""The origin of a register without a value: the register that some path to its first use does not write, found in the text."""
 
 from __future__ import annotations
 
 from collections import deque
 
-from mmulator.diagnostics.findings.context import Context, location
+from mmulator.diagnostics.findings.context import FindingContext, location
 from mmulator.isa.effects import Flow
 from mmulator.program.blocks import FunctionBlocks
 from mmulator.program.frames import liveness
@@ -13,8 +13,10 @@ from mmulator.program.uses import CARRY, uses_and_defs
 from mmulator.ptx.tree import Instruction
 
 
-def hole(c: Context) -> str:
-    """`%f5 is an accumulator of wgmma.mma_async (k.ptx:19), which adds to it, and nothing writes it before`, or nothing."""
+def hole(c: FindingContext) -> str:
+    """Why a register has no value: `%f5 is an accumulator of wgmma.mma_async (k.ptx:19), which adds to it, and nothing writes
+    it before`; "" if no reason is found.
+    """
     ins = c.instruction
     function = next((f for f in c.grid.kernel.program.functions.values() for i in f.function.instructions
                      if i.original.span == ins.span), None)  # fmt: skip
@@ -30,7 +32,11 @@ def hole(c: Context) -> str:
 
 
 def _way(function: FunctionBlocks, ins: Instruction, roots: set[str], doubtful: frozenset[str]) -> tuple[str, Instruction] | None:
-    """The nearest register behind the values that an instruction uses which some path does not write, and what reads it."""
+    """The nearest unwritten register from which an instruction's operands are computed, and the instruction that reads it.
+
+    Breadth first from `ins`, through the instructions that write a register of `roots` or `doubtful`. roots: registers that no
+    path writes. doubtful: registers that some path does not write.
+    """
     writers: dict[str, list[Instruction]] = {}
     for i in function.function.instructions:
         for name in uses_and_defs(i)[1]:

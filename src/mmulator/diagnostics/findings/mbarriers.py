@@ -1,4 +1,4 @@
-"""Sentences about mbarriers and clusters."""
+"""Sentences about mbarriers and clusters, and memory for the records of native code about them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from mmulator.diagnostics.findings.context import Context
+from mmulator.diagnostics.findings.context import FindingContext
 from mmulator.diagnostics.mbarriers import ends, known, makers, on_host, operates
 from mmulator.isa.effects import Queue
 from mmulator.launch.arena import pointer
@@ -19,7 +19,7 @@ from mmulator.sanitizer.checks.ends import Clusters, Reach
 from mmulator.sanitizer.checks.mbarriers import BITS, GRANULE, Keeper, Mbarriers, Use
 
 
-def _other(c: Context) -> str:
+def _other(c: FindingContext) -> str:
     return c.other.mnemonic if c.other is not None else "another instruction"
 
 
@@ -41,20 +41,23 @@ _CLAUSES: Mapping[Rule, str] = {
 }
 
 
-def _clause(rule: Rule) -> Callable[[Context], str]:
+def _clause(rule: Rule) -> Callable[[FindingContext], str]:
     return lambda c: _CLAUSES[rule].format(this=c.instruction.mnemonic, other=_other(c))
 
 
-SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {rule.number: _clause(rule) for rule in _CLAUSES}
+SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {rule.number: _clause(rule) for rule in _CLAUSES}
 
 
 def _no_mbarrier(grid: Grid, cta: ResidentCta) -> Rule | None:
-    """There is none any more: an operation of a thread has been found by the native code, which knows whether that comes later; a
-    copy was issued before, or was not. There never was one: perhaps none yet, where the text has an mbarrier.init for it."""
+    """The rule that an operation breaks at a place without an mbarrier; None if native code has already reported it.
+
+    If an mbarrier was there and has ended, operations of threads are native code's; copies may be older than the end. If there
+    never was one, an mbarrier.init in the text may simply not have happened yet.
+    """
     k = known(cta.resident, on_host(cta.resident, int(cta.state["fault_address"])))
     if k.ended is not None:
         ins = grid.kernel.sites[int(cta.state["fault_site"])]
-        if ends(ins):  # of which native code hears only where there is an mbarrier
+        if ends(ins):  # native code is only told about it if there is an mbarrier
             return rules.AFTER_INVAL
         return None if operates(ins) and ins.effects.queue is Queue.NONE else rules.INVAL_IN_USE
     return rules.INIT_NOT_VISIBLE if makers(grid, k) else rules.NOT_INITIALISED
@@ -75,7 +78,7 @@ FAULTS: Mapping[FaultKind, Rule | Callable[[Grid, ResidentCta], Rule | None]] = 
 
 # memory of native code -----------------------------------------------------------------------------------------------
 def of_cluster(resident: Resident) -> Sequence[np.ndarray] | None:
-    """Records of each mbarrier, and of each warp at each (sanitizer/checks/mbarriers.py)."""
+    """Memory for the records of each mbarrier, and of each warp at each mbarrier (sanitizer/checks/mbarriers.py)."""
     if not resident.grid.kernel.mbarriers:
         return None
     warps, ctas = len(resident.warps), resident.size
@@ -89,7 +92,7 @@ def of_cluster(resident: Resident) -> Sequence[np.ndarray] | None:
 
 
 def of_blocks(resident: Resident) -> Sequence[np.ndarray] | None:
-    """Records of each warp and each block of a cluster (sanitizer/checks/ends.py)."""
+    """Memory for the records of each warp and each block of a cluster (sanitizer/checks/ends.py)."""
     warps, ctas = len(resident.warps), resident.size
     if ctas == 1:
         return None

@@ -1,6 +1,9 @@
-"""Memory that the topics of the sanitizer need, of a launch and of a resident cluster, by its name in the structs of
-sanitizer/state.py. A topic that needs none for this kernel gives None; of several arrays the first has the addresses of
-the others."""
+"""Tables of the functions that make the sanitizer's memory, for a launch and for a resident cluster. A name in a table is a
+field of a struct in sanitizer/state.py.
+
+Such a function returns None if the kernel does not need the topic. If it returns several arrays, the first one holds the
+addresses of the others.
+"""
 
 from __future__ import annotations
 

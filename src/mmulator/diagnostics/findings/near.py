@@ -1,8 +1,8 @@
-"""Operations that nearly order two accesses that race: a signal and a wait in the text, one relaxed or of too narrow a scope.
+"""Operations that almost order two accesses that race: a signal and a wait that are relaxed, or whose scope is too narrow.
 
-Asked only when a race is told, and answered from the text: of two accesses A and B, operations behind A that signal and
-operations before B that wait, with the fences in between. The pair that lacks least is named. Where one lacks nothing it is
-something else that is wrong, a barrier perhaps between these and the threads that access, and nothing is said.
+The search runs only when a race is reported, and reads the text alone. For two accesses A and B, it takes operations after A
+that signal, operations before B that wait, and the fences between them, and names the pair that lacks least. If some pair lacks
+nothing, the cause must be something else, and nothing is reported.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from mmulator.diagnostics.findings.context import Context, location
+from mmulator.diagnostics.findings.context import FindingContext, location
 from mmulator.diagnostics.mbarriers import arrives, operates
-from mmulator.isa.effects import Ends, Memory, Orders, Queue
+from mmulator.isa.effects import Ends, MemoryEffect, Orders, Queue
 from mmulator.ptx.tree import Address, Instruction, Reg, Symbol
 
 _RELAXED = ("relaxed", "volatile")
@@ -21,7 +21,7 @@ _CLUSTER, _MBARRIER, _MEMORY = "cluster", "arrivals", "memory"
 
 @dataclass(frozen=True)
 class Link:
-    """An operation that signals or waits. group: of what kind, and where. relaxed: it orders nothing by itself."""
+    """An operation that signals or waits. group: its kind and place. relaxed: whether it orders nothing by itself."""
 
     ins: Instruction
     group: tuple[str, str]
@@ -33,8 +33,10 @@ class Link:
         return self.ins.span.start
 
 
-def nearly(c: Context) -> tuple[str, str]:
-    """`fence.acq_rel.cta at k.ptx:9 has scope .cta alone`, and what to do; or nothing."""
+def nearly(c: FindingContext) -> tuple[str, str]:
+    """(what an almost sufficient operation lacks, how to repair it): `fence.acq_rel.cta at k.ptx:9 has scope .cta alone`; two
+    empty texts if there is no such operation.
+    """
     other = c.other
     if other is None:
         return "", ""
@@ -53,12 +55,14 @@ def nearly(c: Context) -> tuple[str, str]:
 
 
 def _least(sites: Sequence[Instruction], a: Instruction, b: Instruction, apart: bool) -> list[tuple[str, str]]:
-    """The least that a signal behind A and a wait before B lack; nothing if a pair at one place lacks nothing."""
+    """The shortest list of what a pair of signal and wait lacks, as (lack, repair); empty if a pair at one place lacks
+    nothing.
+    """
     exact = [*_chains(sites, a, b, apart, True)]
     if any(not lacks for group, lacks in exact if group == _MEMORY):  # of barriers there are others
         return []
     lacking = [lacks for _, lacks in exact if lacks]
-    if not lacking:  # a flag has another name where it is another block's
+    if not lacking:  # another block names the same flag differently
         lacking = [lacks for _, lacks in _chains(sites, a, b, apart, False) if lacks]
     return min(lacking, key=len, default=[])
 
@@ -66,7 +70,13 @@ def _least(sites: Sequence[Instruction], a: Instruction, b: Instruction, apart: 
 def _chains(
     sites: Sequence[Instruction], a: Instruction, b: Instruction, apart: bool, exact: bool
 ) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """For each group (exact: and place) what the first signal behind A and the last wait before B lack, and what mends it."""
+    """For each group of links: what the first signal after A and the last wait before B lack, and the repair.
+
+    sites: the kernel's instructions, in the order of the text.
+    a, b: the two accesses.
+    apart: whether they are in different blocks.
+    exact: whether signal and wait must also name the same place.
+    """
     begin, end = a.span.start, b.span.start
     key = slice(1 + exact)
     behind = (s for i in reversed(sites) if i not in (a, b) and i.span.start > begin for s in _links(i, True))
@@ -107,7 +117,7 @@ def _scope(ins: Instruction) -> str:
 
 
 def _links(ins: Instruction, signal: bool) -> Iterator[Link]:
-    """An instruction as a signal, or as a wait."""
+    """The links that an instruction is. signal: whether it is taken as a signal or as a wait."""
     effects = ins.effects
     sem, scope = str(dict(ins.form.modifiers).get("sem") or ""), _scope(ins)
     cluster = effects.orders is Orders.CLUSTER
@@ -116,9 +126,9 @@ def _links(ins: Instruction, signal: bool) -> Iterator[Link]:
         if waits != signal and (waits or cluster or arrives(ins)):
             yield Link(ins, (_CLUSTER if cluster else _MBARRIER, _place(ins)), sem in _RELAXED, scope)
         return
-    does = effects.memory if effects.counted_as in ("memory", "atomic") else Memory.NONE
-    both = does is Memory.ATOMIC
-    if not both and does is not (Memory.WRITE if signal else Memory.READ):
+    does = effects.memory if effects.counted_as in ("memory", "atomic") else MemoryEffect.NONE
+    both = does is MemoryEffect.ATOMIC
+    if not both and does is not (MemoryEffect.WRITE if signal else MemoryEffect.READ):
         return
     if both and not signal and isinstance(ins.operands[0], Address):
         return  # it has no result
@@ -130,7 +140,7 @@ def _links(ins: Instruction, signal: bool) -> Iterator[Link]:
 
 
 def _place(ins: Instruction) -> str:
-    """Where an operation on memory works, as far as the text says it in one word."""
+    """The base and offset of an instruction's address, `%rd1+8`, to compare places; "" if the address has no base."""
     address = next((o for o in ins.operands if isinstance(o, Address)), None)
     if address is None or not isinstance(address.base, Reg | Symbol):
         return ""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from mmulator.diagnostics.findings.context import Context, location
-from mmulator.isa.effects import Memory
+from mmulator.diagnostics.findings.context import FindingContext, location
+from mmulator.isa.effects import MemoryEffect
 from mmulator.launch.grid import Grid
 from mmulator.launch.resident import ResidentCta
 from mmulator.layouts.sparse import metadata
-from mmulator.native.hooks.operands import OPERAND_NAMES, Operand
+from mmulator.native.hooks.operands import OPERAND_NAMES, UniformOperand
 from mmulator.native.state import WGMMA, FaultKind
-from mmulator.program.fragments import Misuse, Wrong, fragments_of
+from mmulator.program.fragments import Misuse, WrongFragment, fragments_of
 from mmulator.ptx.tree import Immediate, Instruction
 from mmulator.rules import Rule
 from mmulator.rules.execution import DIVERGED
@@ -45,14 +45,20 @@ from mmulator.rules.operands import (
 from mmulator.sanitizer.checks.operands import RESERVED as RESERVED_BITS
 from mmulator.sanitizer.checks.swizzles import OF_STORE, SHIFTED
 
-_NUMBERS = (Operand.STRIDE, Operand.BYTE_ID_A, Operand.THREAD_ID_A, Operand.BYTE_ID_B, Operand.THREAD_ID_B)
+_NUMBERS = (
+    UniformOperand.STRIDE,
+    UniformOperand.BYTE_ID_A,
+    UniformOperand.THREAD_ID_A,
+    UniformOperand.BYTE_ID_B,
+    UniformOperand.THREAD_ID_B,
+)
 
 
 def _value(operand: int, value: int) -> str:
     return str(value - (value >> 31 << 32)) if operand in _NUMBERS else f"0x{value:x}"
 
 
-def _differs(c: Context) -> tuple[str, str]:
+def _differs(c: FindingContext) -> tuple[str, str]:
     operand, first, other, lane = c.words
     others = int(c.entry["lanes"])
     one = (others & -others).bit_length() - 1
@@ -64,14 +70,14 @@ def _differs(c: Context) -> tuple[str, str]:
     )
 
 
-def _range(c: Context) -> tuple[str, str]:
+def _range(c: FindingContext) -> tuple[str, str]:
     operand, value, allowed, _ = c.words
     name = OPERAND_NAMES[operand]
     known = ", ".join(str(n) for n in range(64) if allowed >> n & 1)
     return f"{name} of {c.instruction.mnemonic} is {value}: it must be one of {known}", f"operand {name}"
 
 
-def _metadata(c: Context) -> tuple[str, str]:
+def _metadata(c: FindingContext) -> tuple[str, str]:
     nibble, lane, place, _ = c.words
     ins = c.instruction
     form = ins.form
@@ -87,18 +93,18 @@ def _metadata(c: Context) -> tuple[str, str]:
     )
 
 
-def _parts(c: Context) -> tuple[int, int, int, int]:
+def _parts(c: FindingContext) -> tuple[int, int, int, int]:
     at, stride, default, sizes = c.words
     return at, stride - (stride >> 63 << 64), default, sizes & 0xFFFFFFFF
 
 
-def _address(c: Context) -> tuple[str, str]:
+def _address(c: FindingContext) -> tuple[str, str]:
     at, _, _, aligned = _parts(c)
     name = c.instruction.mnemonic
     return f"p of {name} lies {at % aligned} bytes behind a multiple of {aligned}, the size of the fragment", _where(c)
 
 
-def _stride(c: Context) -> tuple[str, str]:
+def _stride(c: FindingContext) -> tuple[str, str]:
     _, stride, _, aligned = _parts(c)
     size = f"{stride} elements, {stride * (c.words[3] >> 32) / 8:g} bytes"
     return (
@@ -107,16 +113,16 @@ def _stride(c: Context) -> tuple[str, str]:
     )
 
 
-def _short(c: Context) -> tuple[str, str]:
+def _short(c: FindingContext) -> tuple[str, str]:
     _, stride, default, _ = _parts(c)
     return f"stride of {c.instruction.mnemonic} is {stride}, less than the {default} elements of a row", _where(c)
 
 
-def _space(c: Context) -> tuple[str, str]:
+def _space(c: FindingContext) -> tuple[str, str]:
     return f"{c.instruction.mnemonic} by a generic address that is neither global nor shared memory", _where(c)
 
 
-def _where(c: Context) -> str:
+def _where(c: FindingContext) -> str:
     from mmulator.diagnostics.faults.describe import describe_address
 
     return describe_address(c.grid, c.words[0])
@@ -125,7 +131,7 @@ def _where(c: Context) -> str:
 _OPERANDS = {"a": "A", "b": "B", "c": "C", "d": "the stored fragment"}
 
 
-def _fragment(c: Context) -> tuple[str, str]:
+def _fragment(c: FindingContext) -> tuple[str, str]:
     ins, number = c.instruction, c.words[0]
     if not number:
         return f"{ins.mnemonic} on an element of a fragment in some lanes, or with another number in each", ""
@@ -138,7 +144,7 @@ def place_of(ins: Instruction) -> str:
     return f"{ins.mnemonic} ({location(ins)})"
 
 
-def _misuse(ins: Instruction, wrong: Wrong) -> str:
+def _misuse(ins: Instruction, wrong: WrongFragment) -> str:
     held, wanted, name = wrong.held.kind, wrong.wanted, _OPERANDS[wrong.name]
     match wrong.misuse:
         case Misuse.CONVERTED:
@@ -151,13 +157,13 @@ def _misuse(ins: Instruction, wrong: Wrong) -> str:
     return f"{name} of {ins.mnemonic} is a fragment of {held}, used as one of {wanted}"
 
 
-def _rows(c: Context) -> tuple[str, str]:
+def _rows(c: FindingContext) -> tuple[str, str]:
     _, stride, _, aligned = _parts(c)
     size = f"{stride * (c.words[3] >> 32) / 8:g} bytes"
     return f"rows of {c.instruction.mnemonic} are {size} apart, no multiple of {aligned}, the size of the fragment", _where(c)
 
 
-def _base(c: Context) -> tuple[str, str]:
+def _base(c: FindingContext) -> tuple[str, str]:
     operand, start, wanted, _ = c.words
     name = OPERAND_NAMES[operand]
     return (
@@ -174,7 +180,7 @@ def _pattern(code: int) -> str:
     return _SWIZZLES[code] if code < len(_SWIZZLES) else "another swizzle"
 
 
-def _tile(c: Context) -> str:
+def _tile(c: FindingContext) -> str:
     operand, read, brought, desc = c.words
     copy = c.other.mnemonic if c.other is not None else "a tensor copy"
     came = f"{copy} brought it with {_pattern(brought)}"
@@ -186,7 +192,7 @@ def _tile(c: Context) -> str:
     return f"{name} of {c.instruction.mnemonic} is read with {_pattern(read)}, and {came}"
 
 
-def _reserved(c: Context) -> tuple[str, str]:
+def _reserved(c: FindingContext) -> tuple[str, str]:
     operand, value, _, _ = c.words
     name = OPERAND_NAMES[operand]
     bits = value & RESERVED_BITS
@@ -195,11 +201,15 @@ def _reserved(c: Context) -> tuple[str, str]:
     return f"{name} of {c.instruction.mnemonic} is 0x{value:016x}: {what} to no field", f"operand {name}"
 
 
-_GOES_ON = {Memory.READ: "it gets zeros", Memory.WRITE: "nothing is stored", Memory.ATOMIC: "nothing is changed, the result is 0"}
+_GOES_ON = {
+    MemoryEffect.READ: "it gets zeros",
+    MemoryEffect.WRITE: "nothing is stored",
+    MemoryEffect.ATOMIC: "nothing is changed, the result is 0",
+}
 
 
-def _forgiven(c: Context) -> tuple[str, str]:
-    """The message and the place of an access that faults in a launch that goes on (keep_going)."""
+def _forgiven(c: FindingContext) -> tuple[str, str]:
+    """The message and the place of an access that failed in a launch that continues after faults (keep_going)."""
     from mmulator.diagnostics.faults import describe as faults
     from mmulator.diagnostics.faults import memory as faults_memory
 
@@ -214,7 +224,7 @@ def _forgiven(c: Context) -> tuple[str, str]:
     return f"{wrong}: {ins.mnemonic}; the launch goes on, {does}", f"{size} byte{'s' * (size != 1)} at {where}"
 
 
-SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {
+SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
     BOUNDS.number: _forgiven, ALIGNMENT.number: _forgiven, SPACES.number: _forgiven,
     WGMMA_OPERAND.number: _differs, WMMA_OPERAND.number: _differs, SELECTOR.number: _differs, SELECTOR_RANGE.number: _range,
     METADATA.number: _metadata, ORDER.number: _metadata, ADDRESS.number: _address, STRIDE.number: _stride,
@@ -226,7 +236,7 @@ SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {
 
 # faults -------------------------------------------------------------------------------------------------------------
 def _mismatch(grid: Grid, cta: ResidentCta) -> Rule:
-    """Of warps that differ in an operation of wgmma: other instructions, or other operands of one."""
+    """The rule that the warps of a warpgroup break: they executed different instructions, or one with different operands."""
     first, number = int(cta.state["fault_warp"]) // 4 * 4, int(cta.state["fault_address"])
     sites = {int(cta.operation(WGMMA, warp, number)["site"]) for warp in range(first, first + 4)}
     return DIVERGED if len(sites) > 1 else WGMMA_OPERAND

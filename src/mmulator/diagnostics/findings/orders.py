@@ -1,4 +1,6 @@
-"""Memory for who knows of whom (sanitizer/order/clocks.py). What is never touched is no memory."""
+"""Memory for the clocks and views of happens-before (sanitizer/order/clocks.py). The arrays are large, but pages that are never
+touched cost no memory.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,14 @@ from mmulator.sanitizer.order.views import ALL, FIRST, ISSUES, PROXIES, Collecto
 from mmulator.sanitizer.order.world import PLACES, ForeignAgent, Place, World
 
 SPARE_AGENTS, VIEWS_OF_THREAD = 256, 64
-MOST_VIEWS, MOST_SNAPSHOTS, MOST_ROWS = 1 << 28, 1 << 27, 1 << 26  # bytes, of which only what is used is ever touched
+MOST_VIEWS, MOST_SNAPSHOTS, MOST_ROWS = 1 << 28, 1 << 27, 1 << 26  # bytes; unused pages cost no memory
 LEAST_VIEWS = 256
 _WORD = np.dtype(np.uint32)
-MOST_CLUSTERS = 8192  # of which each is remembered by itself what it has released
+MOST_CLUSTERS = 8192  # up to this number, the releases of each cluster are recorded separately
 
 
 def _filled(struct: Struct, parts: Mapping[str, np.ndarray], **numbers: int) -> list[np.ndarray]:
-    """A struct of pointers and numbers, and the arrays that it leads to."""
+    """A struct with pointers to `parts` and with `numbers` as its fields, followed by the arrays themselves."""
     one = np.zeros(1, struct.numpy_dtype())
     for name, part in parts.items():
         one[name] = pointer(part) if part.size else 0
@@ -38,7 +40,7 @@ def _bytes(struct: Struct, count: int) -> np.ndarray:
 
 
 def _agents(grid: Grid) -> tuple[int, int, int]:
-    """Threads of a cluster, whether each has an agent for its cp.async, and how many agents there can be."""
+    """(threads of a cluster, 1 if each has an agent for its cp.async, greatest number of agents)."""
     threads, kernel = grid.shape.warps * grid.shape.cluster_size * LANES, grid.kernel
     copies = int(any(kind is COPIES for kind in kernel.queues))
     return threads, copies, threads * (1 + copies + 2 * bool(kernel.movers)) + SPARE_AGENTS

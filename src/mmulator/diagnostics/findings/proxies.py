@@ -1,4 +1,4 @@
-"""Sentences about the generic and the asynchronous proxy, and memory for what is known of asynchronous operations."""
+"""Sentences about the generic and the asynchronous proxy, and memory for records of asynchronous operations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from mmulator.diagnostics.findings.context import Context, location, memory_text
+from mmulator.diagnostics.findings.context import FindingContext, location, memory_text
 from mmulator.launch.arena import pointer
 from mmulator.launch.grid import Grid
 from mmulator.launch.resident import Resident
@@ -19,12 +19,12 @@ from mmulator.sanitizer.shadow.records import Met
 
 
 def of_launch(grid: Grid) -> np.ndarray:
-    """Of each cluster, whether it has fenced global memory for the asynchronous proxy."""
+    """A byte for each cluster: whether it has executed a proxy fence for global memory."""
     return np.zeros(grid.shape.clusters, np.uint8)
 
 
 def memory(resident: Resident) -> Sequence[np.ndarray]:
-    """sanitizer/checks/proxy_state.py"""
+    """Memory of a resident cluster for sanitizer/checks/proxy_state.py."""
     warps = len(resident.warps)
     stride, lanes = -(-warps // resident.size // 4), warps * LANES
     groups = stride * resident.size
@@ -37,12 +37,14 @@ def memory(resident: Resident) -> Sequence[np.ndarray]:
     return parts
 
 
-def _other(c: Context) -> str:
+def _other(c: FindingContext) -> str:
     return c.other.mnemonic if c.other is not None else "another instruction"
 
 
-def _fence_missing(c: Context) -> str:
-    """With a fence for another state space, if there is one between the two in the text."""
+def _fence_missing(c: FindingContext) -> str:
+    """The message of a missing proxy fence; it names a fence for another state space if one lies between the accesses in the
+    text.
+    """
     said = f"bytes that {_other(c)} wrote are read through the asynchronous proxy with no fence.proxy.async between"
     shared = int(c.entry["at"]) >> SLOT_SHIFT == SLOT_SHARED
     begin, end = c.other.span.start if c.other is not None else 0, c.instruction.span.start
@@ -55,7 +57,7 @@ def _fence_missing(c: Context) -> str:
     return said
 
 
-def _read_before_wait(c: Context) -> str:
+def _read_before_wait(c: FindingContext) -> str:
     barrier, phase, waited = c.words[:3]
     if not barrier:
         return f"bytes are read that {_other(c)} may not have written yet"
@@ -67,7 +69,7 @@ def _read_before_wait(c: Context) -> str:
     )
 
 
-def _map_fence_missing(c: Context) -> str:
+def _map_fence_missing(c: FindingContext) -> str:
     missing = c.words[0]
     begin = f"the tensor map was changed by {_other(c)}"
     if missing == UNORDERED:
@@ -77,7 +79,7 @@ def _map_fence_missing(c: Context) -> str:
     return f"{begin}, and no fence.proxy.tensormap::generic.acquire of this map lies between the change and this copy"
 
 
-SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {
+SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
     rules.FENCE_MISSING.number: _fence_missing,
     rules.COPY_FENCE_MISSING.number: _fence_missing,
     rules.WRITE_FENCE_MISSING.number: lambda c: (

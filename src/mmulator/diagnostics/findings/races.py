@@ -1,10 +1,10 @@
-"""Sentences about accesses that nothing orders."""
+"""Sentences about races: accesses to memory without an order between them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from mmulator.diagnostics.findings.context import Context
+from mmulator.diagnostics.findings.context import FindingContext
 from mmulator.diagnostics.findings.near import nearly
 from mmulator.isa.effects import Queue
 from mmulator.ptx.tree import Instruction
@@ -14,7 +14,7 @@ from mmulator.sanitizer.shadow.judgement import AGAIN
 from mmulator.sanitizer.shadow.records import STRONG
 
 
-def _other(c: Context) -> str:
+def _other(c: FindingContext) -> str:
     return c.other.mnemonic if c.other is not None else "another access"
 
 
@@ -25,8 +25,10 @@ def _does(flags: int) -> str:
     return "changes" if flags & CHANGES else "writes" if flags & WRITES else "reads"
 
 
-def _race(c: Context) -> str:
-    """`st.shared.f32 writes bytes that ld.shared.f32 reads, and nothing orders the two`"""
+def _race(c: FindingContext) -> str:
+    """The message of a race with a placeholder for the missing order: `st.shared.f32 writes bytes that ld.shared.f32 reads, and
+    {}`.
+    """
     word = c.words[0]
     now, before = word >> 32 & 0x7FFFFFFF, word & 0xFFFFFFFF
     return f"{c.instruction.mnemonic} {_does(now)} bytes that {_other(c)} {_does(before)}, and {{}}"
@@ -35,12 +37,12 @@ def _race(c: Context) -> str:
 Said = str | tuple[str, str] | tuple[str, str, str]
 
 
-def _sentence(missing: str) -> Callable[[Context], Said]:
+def _sentence(missing: str) -> Callable[[FindingContext], Said]:
     return lambda c: _near(c, _race(c).format(missing))
 
 
-def _near(c: Context, said: str) -> Said:
-    """The message and hint of a race; an operation that nearly orders the two accesses is named, and mended first."""
+def _near(c: FindingContext, said: str) -> Said:
+    """The message and hint of a race. If an operation almost orders the two accesses, both name it."""
     what, mend = nearly(c)
     hint = BY_NUMBER[int(c.entry["rule"])].hint
     word = c.words[0]
@@ -56,8 +58,10 @@ def _near(c: Context, said: str) -> Said:
     return said, c.where()
 
 
-def _of_block(c: Context) -> Said:
-    """Named as such where the write was the later one in this run, and not the first there."""
+def _of_block(c: FindingContext) -> Said:
+    """The message and hint of a race between threads of a block; a repeated write that came second is called an overwritten
+    buffer.
+    """
     said = _race(c).format("no barrier lies between")
     return _near(c, f"buffer overwritten while it may still be read: {said}" if c.words[0] >> AGAIN else said)
 
@@ -66,10 +70,10 @@ def _copies(ins: Instruction) -> bool:
     return ins.effects.queue is Queue.COPIES
 
 
-def _of_copy(said: str) -> Callable[[Context], str]:
-    """The words of a race between an access and a cp.async, either of which may be where it was found."""
+def _of_copy(said: str) -> Callable[[FindingContext], str]:
+    """A function that writes the message of a race between an access and a cp.async, whichever of the two was found second."""
 
-    def sentence(c: Context) -> str:
+    def sentence(c: FindingContext) -> str:
         access, copy = c.instruction.mnemonic, _other(c)
         if _copies(c.instruction) and not (c.other is not None and _copies(c.other)):
             access, copy = copy, access
@@ -78,11 +82,11 @@ def _of_copy(said: str) -> Callable[[Context], str]:
     return sentence
 
 
-def _lanes(said: str) -> Callable[[Context], str]:
+def _lanes(said: str) -> Callable[[FindingContext], str]:
     return lambda c: f"{c.instruction.mnemonic}: lanes {c.words[0] & 0xFF} and {c.words[0] >> 32} store {said}"
 
 
-SENTENCES: Mapping[int, Callable[[Context], Said]] = {
+SENTENCES: Mapping[int, Callable[[FindingContext], Said]] = {
     rules.WRITE_WRITE.number: _sentence("no barrier lies between"),
     rules.READ_WRITE.number: _of_block,
     rules.IN_WARP.number: _sentence("nothing orders the two threads of a warp"),

@@ -1,4 +1,4 @@
-"""Entries of the workers' tables to findings, each rule with a sentence of its topic."""
+"""Findings from the entries in the workers' tables: the topic of a rule writes the sentence."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from mmulator.diagnostics.findings import accumulators, execution, mbarriers, operands, proxies, races, values, waits
-from mmulator.diagnostics.findings.context import Context, location
+from mmulator.diagnostics.findings.context import FindingContext, location
 from mmulator.findings import Finding, spoken
 from mmulator.launch.grid import Grid
 from mmulator.rules import BY_NUMBER
 
-# Of a rule, by its number: its message, and perhaps where (else as Context.where says) and what to do (else the rule's hint).
-Sentence = Callable[[Context], "str | tuple[str, str] | tuple[str, str, str]"]
+# The message of a rule, by its number, and perhaps where (else as FindingContext.where says) and what to do (else the
+# rule's hint).
+Sentence = Callable[[FindingContext], "str | tuple[str, str] | tuple[str, str, str]"]
 _TOPICS = (accumulators, proxies, races, mbarriers, operands, execution, values, waits)
 SENTENCES: dict[int, Sentence] = {number: s for topic in _TOPICS for number, s in topic.SENTENCES.items()}
 
 
 def finding(grid: Grid, entry: Any, count: int) -> Finding:
-    """One entry in words."""
-    context = Context(grid, entry)
+    """The finding of an entry. count: how often it happened."""
+    context = FindingContext(grid, entry)
     rule = BY_NUMBER[int(entry["rule"])]
     said = SENTENCES[rule.number](context)
     message, where, *own = said if isinstance(said, tuple) else (said, context.where())
@@ -32,7 +33,9 @@ def finding(grid: Grid, entry: Any, count: int) -> Finding:
 
 
 def findings_of(grid: Grid, entries: Iterable[Any]) -> tuple[Finding, ...]:
-    """Of all workers, the same of several as one, in the order of rules and of the text."""
+    """Findings from the entries of all workers, in the order of rules and of the text. Entries of one rule at the same
+    instructions become one finding with their sum.
+    """
     counts: dict[tuple[int, int, int], int] = {}
     first: dict[tuple[int, int, int], Any] = {}
     for entry in entries:

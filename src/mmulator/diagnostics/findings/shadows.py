@@ -1,4 +1,6 @@
-"""Memory for the shadow (sanitizer/shadow/shadow.py): of a launch for global, of a resident cluster for shared memory."""
+"""Shadow memory (sanitizer/shadow/shadow.py): arrays of a launch for global memory, and of a resident cluster for shared
+memory.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mmulator.compiler.compiled import CompiledKernel
-from mmulator.isa.effects import Memory
+from mmulator.isa.effects import MemoryEffect
 from mmulator.launch.arena import blank, pointer, untouched
 from mmulator.launch.grid import Grid
 from mmulator.launch.resident import Resident
@@ -34,14 +36,16 @@ from mmulator.sanitizer.shadow.shadow import SHEET, SHEET_BITS, SHEET_CELLS
 
 CELL, GRANULE = 8, 16
 LEAST_RECORDS, LEAST_NODES = 1 << 16, 1 << 16
-SHARED_RECORDS = 1 << 17  # of a resident cluster; when they are used up all is forgotten, and they are there again
+SHARED_RECORDS = 1 << 17  # of a resident cluster; when they are used up, all of them are forgotten
 READERS = 3  # of a cell of global memory
 
 
 def address_operands(kernel: CompiledKernel) -> np.ndarray:
-    """For each site twice a number of its own, or twice that of the first site with the same address operand; and 1 if compilers
-    let copies of a value be read, or one of them be written, like that: not by wmma, which programs write themselves, and a
-    write has a guard."""
+    """A number for each site [sites], u32: twice the number of the first site with the same address operand, plus a bit.
+
+    The bit is 1 if a compiler may make several lanes access one place like this: a read that is not of wmma (programs write
+    those themselves), or a write under a guard.
+    """
     known: dict[tuple[str, int], int] = {}
     found = []
     for number, ins in enumerate(kernel.sites):
@@ -49,23 +53,25 @@ def address_operands(kernel: CompiledKernel) -> np.ndarray:
         if place is not None and isinstance(place.base, Reg):
             number = known.setdefault((place.base.name, place.offset), number)
         kind = ins.effects.counted_as
-        writes = kind in ("memory", "atomic") and ins.effects.memory is not Memory.READ
+        writes = kind in ("memory", "atomic") and ins.effects.memory is not MemoryEffect.READ
         found.append(number * 2 + int(ins.guard is not None if writes else not kind.startswith("wmma")))
     return np.array(found or [0], np.uint32)
 
 
 def steady_reads(kernel: CompiledKernel) -> np.ndarray:
-    """For each site STEADY if it reads what nobody may write while the kernel runs."""
+    """A number for each site [sites], u32: STEADY if the site reads memory that must not change while the kernel runs."""
     return np.array([STEADY * ins.effects.steady for ins in kernel.sites] or [0], np.uint32)
 
 
 def sums_of_lanes(kernel: CompiledKernel) -> np.ndarray:
-    """For each site that stores: in which bits lanes may differ that store one sum."""
+    """A mask for each site [sites], u32: the bits in which lanes that store one sum may differ."""
     return np.array(stored_sums(kernel.sites) or [0], np.uint32)
 
 
 def of_launch(grid: Grid) -> Sequence[np.ndarray]:
-    """Global memory: what can be written. A slot has an area, and each region."""
+    """Arrays for the shadow of global memory: an area for each slot of buffers and for each region, and cells for what can be
+    written.
+    """
     buffers = [b for b in grid.buffers if b.writable and b.size]
     regions = [(r.start, r.size, r.writable) for r in grid.regions]
     slots = max((b.start + b.size - 1 >> SLOT_SHIFT for b in buffers), default=0) + 1
@@ -101,7 +107,7 @@ def of_launch(grid: Grid) -> Sequence[np.ndarray]:
 
 
 def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
-    """Shared memory of its CTAs, and room for what the cluster needs of the launch."""
+    """Arrays for the shadow of a cluster's shared memory, and its own room for the shadow of global memory."""
     size = resident.grid.shape.shared
     stride = -(-size >> SHEET_BITS)
     sheets = stride * resident.size

@@ -1,4 +1,4 @@
-"""Sentences about registers and bytes that nobody has written."""
+"""Sentences about registers and bytes that have not been written, and memory for the marks of native code."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 
 from mmulator.compiler.compiled import CompiledKernel
 from mmulator.diagnostics.faults.memory import function_of
-from mmulator.diagnostics.findings.context import Context
+from mmulator.diagnostics.findings.context import FindingContext
 from mmulator.diagnostics.findings.holes import hole
-from mmulator.isa.effects import Memory
+from mmulator.isa.effects import MemoryEffect
 from mmulator.launch.arena import blank, pointer
 from mmulator.launch.grid import Grid
 from mmulator.launch.resident import Resident
@@ -39,7 +39,7 @@ _DOES = {
 }  # fmt: skip
 
 
-def _use(c: Context) -> str:
+def _use(c: FindingContext) -> str:
     said = _DOES[int(c.entry["rule"])].format(c.instruction.mnemonic)
     if c.other is not None:
         return f"{said}, from bytes that {c.other.mnemonic} read"
@@ -47,7 +47,7 @@ def _use(c: Context) -> str:
     return f"{said}: {where}" if where else said
 
 
-def _outside(c: Context) -> str:
+def _outside(c: FindingContext) -> str:
     place, size, *_ = c.words
     bits = RANK_SHIFT if int(c.entry["at"]) >> SLOT_SHIFT == SLOT_SHARED else 32
     place = (place + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)  # signed
@@ -67,14 +67,13 @@ _USES = {
 }  # fmt: skip
 
 
-def _no_source(c: Context) -> str:
+def _no_source(c: FindingContext) -> str:
     use = _USES.get(c.words[0], "{} uses it").format(c.other.mnemonic if c.other is not None else "an instruction")
     return f"{c.instruction.mnemonic} takes a value from a lane outside its member mask, or that does not execute it, and {use}"
 
 
-def _unwritten(c: Context) -> str:
-    """The words of a finding about device memory. Without another instruction it is an atomic operation, which uses what it
-    finds."""
+def _unwritten(c: FindingContext) -> str:
+    """The message for unwritten device memory. Without a second instruction the reader is an atomic operation that combines."""
     if c.other is None:
         return f"{c.instruction.mnemonic} combines with bytes of device memory that neither the host nor a kernel has written"
     use = _DOES[c.words[0]].format(c.instruction.mnemonic)
@@ -84,21 +83,21 @@ def _unwritten(c: Context) -> str:
     return f"{use}, from bytes that {c.other.mnemonic} read: {who}"
 
 
-SENTENCES: Mapping[int, Callable[[Context], str]] = {
+SENTENCES: Mapping[int, Callable[[FindingContext], str]] = {
     NO_SOURCE.number: _no_source, **dict.fromkeys(_DOES, _use), OUT_OF_VARIABLE.number: _outside,
     UNDEFINED_GLOBAL.number: _unwritten, UNDEFINED_PART.number: _unwritten,
 }  # fmt: skip
 
 
 def _atomics(kernel: CompiledKernel) -> np.ndarray:
-    """Whether each site is an atomic operation, and one that looks at what is there."""
-    acts = ((i.effects.memory is Memory.ATOMIC, i.form["op"]) for i in kernel.sites)
+    """The kind of each site [sites + 1], u8: 0, EXCHANGE for an atomic exchange, or COMBINES for another atomic operation."""
+    acts = ((i.effects.memory is MemoryEffect.ATOMIC, i.form["op"]) for i in kernel.sites)
     kinds = (0 if not atomic else EXCHANGE if op == "exch" else COMBINES for atomic, op in acts)
     return np.array([*kinds, 0], np.uint8)
 
 
 def of_launch(grid: Grid) -> Sequence[np.ndarray] | None:
-    """The watched memory that has bytes which nobody has written; None: there is none."""
+    """The watched memory with unwritten bytes, as a state and its arrays; None if all bytes are written."""
     watched = [(r.start, r.size, r.written.marks) for r in grid.regions if r.written is not None and not r.written.whole]
     rows = [(start, size, pointer(marks), marks) for start, size, marks in watched if marks is not None]
     if not rows:
@@ -111,8 +110,9 @@ def of_launch(grid: Grid) -> Sequence[np.ndarray] | None:
 
 
 def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
-    """A byte for each of shared and of local memory, and of each warp what it loaded last that has no value,
-    and 1 + the site of its last shuffle from a lane that takes no part."""
+    """Arrays of a resident cluster: a mark for each byte of shared and of local memory; for each warp the source of its last
+    load without a value, and 1 + the site of its last shuffle from an inactive lane.
+    """
     grid, warps = resident.grid, len(resident.warps)
     state = np.zeros(1, ValuesState.numpy_dtype())
     byte = np.dtype(np.uint8)

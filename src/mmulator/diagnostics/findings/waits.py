@@ -1,4 +1,4 @@
-"""Threads that wait for ever, as findings: for what, since which phase, and who should have come."""
+"""Findings about threads that wait for ever: what they wait for, since which phase, and which threads should have arrived."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 from mmulator.compiler.compiled import CompiledKernel
 from mmulator.diagnostics.faults.mbarrier import likely, missing_text
-from mmulator.diagnostics.findings.context import Context, location, threads_text
-from mmulator.diagnostics.mbarriers import Event, Known, arrivers, place_text
+from mmulator.diagnostics.findings.context import FindingContext, location, threads_text
+from mmulator.diagnostics.mbarriers import MbarrierEvent, MbarrierState, arrivers, place_text
 from mmulator.diagnostics.stillness import LOOK, looks
-from mmulator.diagnostics.whereabouts import Group, arrived_text, groups
+from mmulator.diagnostics.whereabouts import LaneGroup, arrived_text, groups
 from mmulator.errors import ExecutionFault
 from mmulator.findings import Finding, Place, spoken
 from mmulator.isa.effects import Queue
@@ -23,17 +23,19 @@ from mmulator.ptx.tree import Instruction, SpecialRegister
 from mmulator.rules import Rule, execution, mbarriers, waits
 from mmulator.sanitizer.checks.waits import Stillness
 
-SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {}
+SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {}
 _TOGETHER = (waits.IN_WARP, execution.PARTIAL_WARP, execution.DIVERGED)  # what lanes or warps execute together
 _MOST = 4  # groups of threads, or instructions, that a sentence names
 
-Everywhere = Sequence[tuple[ResidentCta, Sequence[Group]]]
+Everywhere = Sequence[tuple[ResidentCta, Sequence[LaneGroup]]]
 
 
 def of_deadlock(grid: Grid, resident: Resident, error: ExecutionFault) -> tuple[Finding, ...]:
-    """One for each mbarrier that is awaited for ever; of other waits one for what the error names."""
+    """Findings from a deadlock: one for each mbarrier with waiting threads; if there is none, one for the wait that the error
+    names.
+    """
     every = [(c, groups(grid, c)) for c in resident.each()]
-    sleepers: dict[int, list[tuple[ResidentCta, Group]]] = {}
+    sleepers: dict[int, list[tuple[ResidentCta, LaneGroup]]] = {}
     for cta, found in every:
         for g in found:
             if g.mbarrier is not None:
@@ -55,8 +57,10 @@ def of_deadlock(grid: Grid, resident: Resident, error: ExecutionFault) -> tuple[
     return (_finding(grid, rule, message, ins, _threads(grid, named), arrived_text(cta).removeprefix("; "), other, error.hint),)
 
 
-def _telling(at: Sequence[tuple[ResidentCta, Group]]) -> int:
-    """An mbarrier at which something came that does not fit comes before one that nobody came to, which mostly waits for it."""
+def _telling(at: Sequence[tuple[ResidentCta, LaneGroup]]) -> int:
+    """Sort key of an mbarrier with waiting threads: an mbarrier that received something unexpected comes first, since one
+    without arrivals mostly waits for it.
+    """
     k = at[0][1].mbarrier
     assert k is not None
     return k.untold
@@ -67,15 +71,15 @@ def _finding(
     hint: str | None = None,
 ) -> Finding:
     if where:
-        message = message.removesuffix(f"; {where}")  # it is said once
+        message = message.removesuffix(f"; {where}")  # not twice in one finding
     return Finding(
         rule.name, str(rule.severity), message, ins.mnemonic, location(ins), ins.span.brief, threads, where, conflict, grid.seed,
         1, spoken(hint or rule.hint, ins.span), span=ins.span,
     )  # fmt: skip
 
 
-def _rule(g: Group) -> Rule:
-    """Of a wait that is not for an mbarrier."""
+def _rule(g: LaneGroup) -> Rule:
+    """The rule for a group of lanes that waits, but not at an mbarrier."""
     if g.state == "barrier":
         return waits.AT_BARRIER
     ins = g.instruction
@@ -86,12 +90,12 @@ def _rule(g: Group) -> Rule:
     return waits.IN_WARP
 
 
-def _threads(grid: Grid, at: Sequence[tuple[ResidentCta, Group]]) -> str:
+def _threads(grid: Grid, at: Sequence[tuple[ResidentCta, LaneGroup]]) -> str:
     said = [threads_text(grid, int(c.state["linear"]), g.warp, g.lanes) for c, g in at]
     return "; ".join(said[:_MOST]) + (f"; and {len(said) - _MOST} more groups" if len(said) > _MOST else "")
 
 
-def _place(grid: Grid, cta: ResidentCta, g: Group) -> Place | None:
+def _place(grid: Grid, cta: ResidentCta, g: LaneGroup) -> Place | None:
     ins = g.instruction
     if ins is None:
         return None
@@ -99,8 +103,8 @@ def _place(grid: Grid, cta: ResidentCta, g: Group) -> Place | None:
     return Place(ins.mnemonic, location(ins), ins.span.brief, who, ins.span)
 
 
-def _missing(grid: Grid, every: Everywhere, named: Sequence[tuple[ResidentCta, Group]]) -> Place | None:
-    """Where threads are that have not come to a barrier: those of the same block first."""
+def _missing(grid: Grid, every: Everywhere, named: Sequence[tuple[ResidentCta, LaneGroup]]) -> Place | None:
+    """The place of a thread that has not arrived at a barrier; threads of the same block are preferred."""
     first = named[0][0].rank
     here = {(c.rank, g.warp, g.lanes) for c, g in named}
     others = sorted(
@@ -109,16 +113,16 @@ def _missing(grid: Grid, every: Everywhere, named: Sequence[tuple[ResidentCta, G
     return next(filter(None, (_place(grid, c, g) for c, g in others)), None)
 
 
-def _elsewhere(grid: Grid, cta: ResidentCta, every: Everywhere, held: Group) -> Place | None:
-    """Where other lanes of the warp are, or other warps of the block."""
+def _elsewhere(grid: Grid, cta: ResidentCta, every: Everywhere, held: LaneGroup) -> Place | None:
+    """The place of other lanes of the waiting warp, or of other warps of its block."""
     own = [g for c, gs in every if c.rank == cta.rank for g in gs if (g.warp, g.lanes) != (held.warp, held.lanes)]
     own.sort(key=lambda g: (g.instruction is held.instruction, g.warp != held.warp))
     return _place(grid, cta, own[0]) if own else None
 
 
 # mbarriers ----------------------------------------------------------------------------------------------------------
-def _at_mbarrier(grid: Grid, every: Everywhere, at: Sequence[tuple[ResidentCta, Group]]) -> Iterator[Finding]:
-    """Of one that is awaited: the wait; bytes that never come, or that nobody expects, where they were expected or copied."""
+def _at_mbarrier(grid: Grid, every: Everywhere, at: Sequence[tuple[ResidentCta, LaneGroup]]) -> Iterator[Finding]:
+    """Findings about an mbarrier with waiting threads: the wait itself, and bytes that never come or that are not expected."""
     cta, g = at[0]
     k, ins = g.mbarrier, g.instruction
     assert k is not None and ins is not None
@@ -131,8 +135,10 @@ def _at_mbarrier(grid: Grid, every: Everywhere, at: Sequence[tuple[ResidentCta, 
         yield bytes_finding(grid, rule, k, event)
 
 
-def bytes_finding(grid: Grid, rule: Rule, k: Known, event: Event) -> Finding:
-    """Bytes of a phase that does not end: where they were expected last, or who issued what brought some last."""
+def bytes_finding(grid: Grid, rule: Rule, k: MbarrierState, event: MbarrierEvent) -> Finding:
+    """The finding about bytes that keep a phase open. event: where bytes were last expected, or where the last bytes were
+    issued.
+    """
     name = k.name(event.cta)
     if rule is mbarriers.BYTES_MISSING:
         message = f"{k.word.bytes} of {k.expected} bytes that are expected in {k.phase_text} of {name} never come"
@@ -144,14 +150,14 @@ def bytes_finding(grid: Grid, rule: Rule, k: Known, event: Event) -> Finding:
     return _finding(grid, rule, message, event.instruction, who, k.name(None), other)
 
 
-def _of_event(grid: Grid, event: Event) -> Place:
+def _of_event(grid: Grid, event: MbarrierEvent) -> Place:
     ins = event.instruction
     who = threads_text(grid, int(event.cta.state["linear"]), event.warp, 1 << event.lane)
     return Place(ins.mnemonic, location(ins), ins.span.brief, who, ins.span)
 
 
-def _who(grid: Grid, every: Everywhere, k: Known, here: ResidentCta) -> str:
-    """Who arrived last, and where that thread is now; or which instructions could."""
+def _who(grid: Grid, every: Everywhere, k: MbarrierState, here: ResidentCta) -> str:
+    """Who arrived last at an mbarrier and where that thread is now; without an arrival, the instructions that could arrive."""
     if k.arrived is None:
         found = arrivers(grid, k)
         if k.counts_copies:
@@ -167,8 +173,8 @@ def _who(grid: Grid, every: Everywhere, k: Known, here: ResidentCta) -> str:
     return f"the last arrival was{phase} by {e.text(here)}, which {where}"
 
 
-def _could(grid: Grid, k: Known) -> Place | None:
-    """The first instruction of the text that could arrive there."""
+def _could(grid: Grid, k: MbarrierState) -> Place | None:
+    """The first instruction in the text that could arrive at the mbarrier, as a place."""
     found = arrivers(grid, k)
     return Place(found[0].mnemonic, location(found[0]), found[0].span.brief, "no thread has", found[0].span) if found else None
 
@@ -178,7 +184,7 @@ _CLOCKS = ("clock", "globaltimer")
 
 
 def of_livelock(grid: Grid, resident: Resident) -> tuple[Finding, ...]:
-    """One for each place in memory that threads of a cluster poll, or for the first of those that only run."""
+    """Findings from a livelock: one for each instruction at which threads of a cluster poll memory or loop."""
     found: dict[str, Finding] = {}
     for cta in resident.each():
         for g in groups(grid, cta):
@@ -188,7 +194,7 @@ def of_livelock(grid: Grid, resident: Resident) -> tuple[Finding, ...]:
     return tuple(found.values())
 
 
-def _loop(grid: Grid, resident: Resident, cta: ResidentCta, g: Group, at: Instruction) -> Finding:
+def _loop(grid: Grid, resident: Resident, cta: ResidentCta, g: LaneGroup, at: Instruction) -> Finding:
     table = looks(resident)
     who = threads_text(grid, int(cta.state["linear"]), g.warp, g.lanes)
     look = table[cta.rank * grid.shape.warps + g.warp] if table is not None else None
@@ -204,7 +210,7 @@ def _loop(grid: Grid, resident: Resident, cta: ResidentCta, g: Group, at: Instru
 
 
 def of_cluster(resident: Resident) -> Sequence[np.ndarray] | None:
-    """Memory of native code (sanitizer/checks/waits.py)."""
+    """Memory of a resident cluster for sanitizer/checks/waits.py."""
     if resident.grid.kernel.once(_reads_clock):
         return None
     head, table = np.zeros(1, Stillness.numpy_dtype()), np.zeros(len(resident.warps), LOOK)

@@ -1,4 +1,4 @@
-"""Programs and linkers of cuda.core: their cubins get the PTX that they were made from behind them."""
+"""Programs and linkers of cuda.core. Each cubin that they make is followed by the PTX it was made from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mmulator.errors import UnsupportedError
 
 
 def linker_class(base: Any) -> Any:
-    """cuda.core's Linker, of which `link("cubin")` keeps the PTX."""
+    """A subclass of cuda.core's Linker whose `link("cubin")` keeps the PTX."""
 
     class Linker(base):
         def __init__(self, *codes: Any, options: Any = None) -> None:
@@ -29,23 +29,24 @@ def linker_class(base: Any) -> Any:
 
 
 def program_class(base: Any) -> Any:
-    """cuda.core's Program, which remembers source that is PTX already."""
+    """A subclass of cuda.core's Program that remembers source that is PTX already."""
 
-    class Program(base):
+    class ProgramWithPtx(base):
         def __init__(self, code: Any, code_type: Any, options: Any = None) -> None:
             super().__init__(code, code_type, options)
             self.mmulator = _text(code) if str(code_type).lower() == "ptx" else None
 
-    return _disguised(Program, base)
+    return _disguised(ProgramWithPtx, base)
 
 
 def _disguised(made: Any, base: Any) -> Any:
-    made.__qualname__, made.__module__, made.__doc__ = base.__qualname__, base.__module__, base.__doc__
+    for name in ("__name__", "__qualname__", "__module__", "__doc__"):
+        setattr(made, name, getattr(base, name))
     return made
 
 
 def compiling(original: Callable[..., Any]) -> Callable[..., Any]:
-    """The function behind Program.compile, whose cubins keep their PTX."""
+    """Replacement of the function behind Program.compile, whose cubins keep their PTX."""
 
     @wraps(original)
     def compiled(program: Any, target_type: Any, name_expressions: Any, logs: Any) -> Any:
@@ -62,7 +63,7 @@ def compiling(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _nvrtc_ptx(handle: Any) -> str:
-    """The PTX on the way to the cubin."""
+    """The PTX that NVRTC made on the way to the cubin."""
     from cuda.bindings import nvrtc
 
     status, size = nvrtc.nvrtcGetPTXSize(handle)
@@ -73,16 +74,16 @@ def _nvrtc_ptx(handle: Any) -> str:
 
 
 def marked(made: Any, ptx: str | None) -> Any:
-    """A cubin with its PTX. made: an ObjectCode."""
+    """A cubin (ObjectCode) with its PTX behind it."""
     if ptx is None:
         raise UnsupportedError("there is no PTX of this cubin: it cannot be run here")
     return type(made).from_cubin(with_ptx(_bytes(made.code), ptx), name=made.name, symbol_mapping=made.symbol_mapping)
 
 
 def ptx_of(codes: Sequence[Any], options: Any, linker: Any) -> str:
-    """The PTX of all that a linker was given, but for CUDA's device runtime, which loading adds (libcuda/runtime.py).
+    """The PTX of all objects that a linker was given, without CUDA's device runtime, which loading adds (libcuda/runtime.py).
 
-    linker: cuda.core's own. Raises UnsupportedError for what has none.
+    linker: cuda.core's own. Raises UnsupportedError for an object without PTX.
     """
     optimised = [c for c in codes if c.code_type == "ltoir"]
     texts = []

@@ -1,4 +1,4 @@
-"""What cuda.core needs besides a driver: compilers and linkers whose cubins keep their PTX, and errors that say what happened."""
+"""The door of cuda.core: compilers and linkers whose cubins keep their PTX, and errors with their reason."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ KNOWN = "cuda-core 1.0 to 1.2 is"
 
 
 def install() -> None:
-    """Make cuda.core find the device of this process. Before its first use of a device; more than once is once.
+    """Make cuda.core find the device of this process. Call it before the first use of a device; a second call does nothing.
 
-    Raises UnsupportedError where CUDA's own driver is loaded already, and for a cuda.core that is not known.
+    Raises UnsupportedError where CUDA's own driver is loaded already, and for an unknown version of cuda.core.
     """
     loading.install()
     import cuda.core as core
@@ -40,7 +40,7 @@ def install() -> None:
 
 
 def _replace(name: str, old: Any, new: Any) -> None:
-    """In modules that have imported the class by its name already."""
+    """Replace a class also in modules that have imported it by its name already."""
     for module in list(sys.modules.values()):
         if getattr(module, "__dict__", {}).get(name) is old:
             setattr(module, name, new)

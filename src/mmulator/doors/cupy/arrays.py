@@ -1,5 +1,7 @@
-"""cupy.ndarray over host memory. What it computes itself is what comes out the same on every machine that rounds as IEEE 754
-says; other functions, and sums of floats, whose order is CuPy's, are refused by name."""
+"""cupy.ndarray over host memory. It computes what has equal bits on every machine that rounds as IEEE 754 says; other
+functions, and
+sums of floats, whose order is CuPy's, are refused by name.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def refuse(name: str, why: str = "only NVIDIA's libraries have CuPy's bits of it
 
 
 def unwrap(value: Any) -> Any:
-    """The NumPy arrays in arguments."""
+    """The value with a NumPy array in place of each cupy array."""
     if isinstance(value, ndarray):
         return value._host
     if isinstance(value, tuple | list):
@@ -47,14 +49,14 @@ def wrap(value: Any) -> Any:
 
 
 def check_numbers(name: str, arrays: Any) -> None:
-    """Raises UnsupportedError where a function is exact for integers alone, and these are none."""
+    """Raise UnsupportedError where a function is exact for integers alone, and these are none."""
     kinds = {np.asarray(a).dtype.kind for a in arrays}
     if name in INTEGERS_ONLY and not kinds <= set("biu"):
         raise refuse(name, "of floats it depends on CuPy's own order and rounding")
 
 
 class MemoryPointer:
-    """cupy.cuda.MemoryPointer. ptr: the address. mem: what owns the memory."""
+    """cupy.cuda.MemoryPointer. ptr: the address. mem: the owner of the memory."""
 
     def __init__(self, host: np.ndarray) -> None:
         self.mem, self._host = host.base if isinstance(host.base, np.ndarray) else host, host
@@ -95,7 +97,7 @@ class ndarray(NDArrayOperatorsMixin):
         self._host = np.empty(shape, dtype, order)  # type: ignore[call-overload]
         if self._host.dtype.kind == "O":
             raise ValueError(f"Unsupported dtype {self._host.dtype}")
-        self._host.reshape(-1, order="A").view(np.uint8)[...] = 0xCD  # nobody may count on zeros
+        self._host.reshape(-1, order="A").view(np.uint8)[...] = 0xCD  # contents are undefined, as on a GPU
 
     @classmethod
     def _of(cls, host: np.ndarray) -> ndarray:
@@ -131,9 +133,9 @@ class ndarray(NDArrayOperatorsMixin):
 
     @property
     def device(self) -> Any:
-        from mmulator.doors.cupy.device import Device
+        from mmulator.doors.cupy.device import CupyDevice
 
-        return Device(0)
+        return CupyDevice(0)
 
     def __len__(self) -> int:
         return len(self._host)

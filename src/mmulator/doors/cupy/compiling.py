@@ -12,7 +12,7 @@ OPTIONS = ("--device-as-default-execution-space",)
 
 
 def compiled(code: str, options: Sequence[str], names: Sequence[str], log: Any = None) -> tuple[LoadedModule, dict[str, str]]:
-    """The module of a source for the driver's chip, and what the names are called in it. Raises cupy's CompileException."""
+    """(module of a source for the driver's chip, names of its kernels in it). Raises cupy's CompileException."""
     from cupy.cuda.compiler import CompileException
     from cupy_backends.cuda.libs import nvrtc
 

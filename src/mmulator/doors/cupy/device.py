@@ -1,4 +1,4 @@
-"""cupy.cuda as far as it is there: the device, streams, events."""
+"""cupy.cuda as far as it is supported: the device, streams, events."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mmulator.driver.streams import Finished
 from mmulator.errors import LaunchError
 
 
-class Device:
-    """The one there is."""
+class CupyDevice:
+    """The only device, number 0."""
 
     def __init__(self, device: int = 0) -> None:
         if int(device) != 0:
@@ -24,7 +24,7 @@ class Device:
         return 0
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Device)
+        return isinstance(other, CupyDevice)
 
     def __hash__(self) -> int:
         return 0
@@ -32,17 +32,17 @@ class Device:
     def __repr__(self) -> str:
         return "<CUDA Device 0>"
 
-    def __enter__(self) -> Device:
+    def __enter__(self) -> CupyDevice:
         return self
 
     def __exit__(self, *what: object) -> None:
-        """It is still the device."""
+        """Leave the device current: there is no other."""
 
-    def use(self) -> Device:
+    def use(self) -> CupyDevice:
         return self
 
     def synchronize(self) -> None:
-        """Everything is done."""
+        """Nothing to wait for: launches are synchronous."""
 
     @property
     def compute_capability(self) -> str:
@@ -60,54 +60,54 @@ class Device:
         return {name: known[n] for n, name in names.items()}
 
 
-_stack: list[Stream] = []
+_stack: list[CupyStream] = []
 
 
-class Stream(Finished):
-    """A queue, which is empty whenever anyone looks. ptr: its handle."""
+class CupyStream(Finished):
+    """A stream, whose work is always done. ptr: its handle."""
 
-    null: Stream
+    null: CupyStream
 
     def __init__(self, null: bool = False, non_blocking: bool = False, ptds: bool = False, priority: Any = None) -> None:
         self.stream: DriverStream = current().default_stream if null or ptds else current().new_stream()
         self.ptr = self.stream.handle
 
-    def __enter__(self) -> Stream:
+    def __enter__(self) -> CupyStream:
         _stack.append(self)
         return self
 
     def __exit__(self, *what: object) -> None:
         _stack.pop()
 
-    def use(self) -> Stream:
+    def use(self) -> CupyStream:
         _stack[:] = [self]
         return self
 
-    def record(self, event: Event | None = None) -> Event:
-        made = event or Event()
+    def record(self, event: CupyEvent | None = None) -> CupyEvent:
+        made = event or CupyEvent()
         made.record(self)
         return made
 
-    def wait_event(self, event: Event) -> None:
+    def wait_event(self, event: CupyEvent) -> None:
         self.stream.wait(event.event)
 
 
-def current_stream(device_id: int = -1) -> Stream:
-    return _stack[-1] if _stack else Stream(null=True)
+def current_stream(device_id: int = -1) -> CupyStream:
+    return _stack[-1] if _stack else CupyStream(null=True)
 
 
-class Event(Finished):
-    """A place on a stream's clock of counted work."""
+class CupyEvent(Finished):
+    """A time on a stream's clock of counted work."""
 
     def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
         self.event = DriverEvent()
 
-    def record(self, stream: Stream | None = None) -> None:
+    def record(self, stream: CupyStream | None = None) -> None:
         self.event.record((stream or current_stream()).stream)
 
 
-def get_elapsed_time(start: Event, end: Event) -> float:
-    """Milliseconds of counted work."""
+def get_elapsed_time(start: CupyEvent, end: CupyEvent) -> float:
+    """Milliseconds of counted work between two events."""
     return start.event.elapsed(end.event)
 
 
@@ -116,4 +116,4 @@ def device_count() -> int:
 
 
 def synchronize() -> None:
-    """Everything is done."""
+    """Nothing to wait for: launches are synchronous."""

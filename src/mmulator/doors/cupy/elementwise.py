@@ -1,5 +1,6 @@
 """cupy.ElementwiseKernel: an operation over broadcast arrays, one element a thread. Each element's result depends on its own
-inputs, so however the loop around the operation is written, the bits are the operation's."""
+inputs, so the bits are the operation's, however the loop around it is written.
+"""
 
 from __future__ import annotations
 
@@ -24,27 +25,27 @@ C_TYPES = {
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """raw: the operation indexes it itself. type: of NumPy, or a letter that stands for one."""
+class ElementwiseParameter:
+    """A parameter. raw: the operation indexes it itself. type: of NumPy, or a letter that stands for one."""
 
     raw: bool
     type: str
     name: str
 
 
-def parameters(text: str) -> tuple[Parameter, ...]:
-    """Raises UnsupportedError for what is not read."""
+def parameters(text: str) -> tuple[ElementwiseParameter, ...]:
+    """The parameters of a text. Raises UnsupportedError for a text that cannot be read."""
     found = []
     for piece in filter(str.strip, text.split(",")):
         m = _PARAMETER.match(piece)
         if not m:
             raise refuse(f"ElementwiseKernel parameter {piece.strip()!r}", "of the form `T x` or `raw T x`")
-        found.append(Parameter(bool(m[1]), m[3], m[4]))
+        found.append(ElementwiseParameter(bool(m[1]), m[3], m[4]))
     return tuple(found)
 
 
 class ElementwiseKernel:
-    """As CuPy's, for types of NumPy that C++ has, and raw parameters that are indexed by numbers."""
+    """CuPy's class, for types of NumPy that C++ has, and raw parameters that are indexed by numbers."""
 
     def __init__(
         self, in_params: str, out_params: str, operation: str, name: str = "kernel", reduce_dims: bool = True, preamble: str = "",
@@ -87,7 +88,7 @@ class ElementwiseKernel:
         return tuple(outs) if self.nout != 1 or self.return_tuple else outs[0]
 
     def _types(self, given: Sequence[Any], args: Sequence[Any]) -> dict[str, np.dtype[Any]]:
-        """The dtype of each type of the parameters: those that are letters are what the arrays have."""
+        """The dtype of each type of the parameters. A letter stands for the dtype of the arrays."""
         found: dict[str, np.dtype[Any]] = {}
         for p, a, value in sorted(zip(self.params, given, args), key=lambda x: not isinstance(x[1], ndarray)):
             if len(p.type) > 1:
@@ -116,8 +117,15 @@ class ElementwiseKernel:
             raise ValueError("Loop size is undecided.")
         return np.broadcast_shapes(*shapes)
 
-    def _argument(self, p: Parameter, host: np.ndarray, dtype: Any, shape: tuple[int, ...], out: bool) -> np.ndarray:
-        """The array that the kernel sees: in order, one element a thread; a raw one is the program's own."""
+    def _argument(self, p: ElementwiseParameter, host: np.ndarray, dtype: Any, shape: tuple[int, ...], out: bool) -> np.ndarray:
+        """The array that the kernel sees: in order, one element a thread; a raw one is the program's own.
+
+        p: the parameter.
+        host: the program's array.
+        dtype: of the kernel's elements.
+        shape: of all elements.
+        out: the kernel writes it.
+        """
         if p.raw:
             if not host.flags.c_contiguous or host.dtype != dtype:
                 raise refuse(f"ElementwiseKernel: raw {p.name}", "raw arrays are contiguous here")

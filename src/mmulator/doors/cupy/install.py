@@ -1,4 +1,4 @@
-"""What a program finds under the names of cupy."""
+"""The names of cupy, replaced for a program."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RANDOM = ("seed", "rand", "randn", "random", "random_sample", "uniform", "normal
 
 
 def install() -> None:
-    """Replace what cupy has. Right after its import; more than once is once."""
+    """Replace the names of cupy, right after its import. A second call does nothing."""
     import cupy
 
     if hasattr(cupy, "mmulator"):
@@ -42,10 +42,11 @@ def install() -> None:
     })  # fmt: skip
     _put(cupy.random, {name: _random(name) for name in RANDOM})
     _put(cupy.cuda, {
-        "Device": device.Device, "Stream": device.Stream, "Event": device.Event, "get_elapsed_time": device.get_elapsed_time,
-        "get_current_stream": device.current_stream, "is_available": lambda: True, "MemoryPointer": arrays.MemoryPointer,
+        "Device": device.CupyDevice, "Stream": device.CupyStream, "Event": device.CupyEvent,
+        "get_elapsed_time": device.get_elapsed_time, "get_current_stream": device.current_stream,
+        "is_available": lambda: True, "MemoryPointer": arrays.MemoryPointer,
     })  # fmt: skip
-    device.Stream.null = device.Stream(null=True)
+    device.CupyStream.null = device.CupyStream(null=True)
     _put(cupy.cuda.runtime, {
         "getDeviceCount": device.device_count, "deviceSynchronize": device.synchronize, "getDevice": lambda: 0,
     })  # fmt: skip
@@ -91,7 +92,7 @@ def _numpy(name: str) -> Callable[..., Any]:
 
 
 def _random(name: str) -> Callable[..., Any]:
-    """Numbers of NumPy's generator: others than cuRAND's of the same seed."""
+    """A function that returns numbers of NumPy's generator, which are not cuRAND's of that seed."""
     function = getattr(np.random, name)
 
     def call(*args: Any, dtype: Any = None, **kwargs: Any) -> Any:
@@ -108,7 +109,7 @@ def array(obj: Any, dtype: Any = None, copy: bool = True, order: str = "K", subo
 
 
 def asarray(a: Any, dtype: Any = None, order: Any = None, *, blocking: bool = False) -> ndarray:
-    """cupy.asarray: an array of the device is itself, one of the host is copied there."""
+    """cupy.asarray: an array of the device stays itself, one of the host is copied."""
     if isinstance(a, ndarray) and (dtype is None or a._host.dtype == np.dtype(dtype)):
         return a
     return ndarray._of(np.array(unwrap(a), dtype, order=order))
@@ -120,7 +121,7 @@ def asnumpy(a: Any, stream: Any = None, order: str = "C", out: Any = None, *, bl
 
 
 def empty(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
-    """cupy.empty: memory that nobody may count on."""
+    """cupy.empty: memory with undefined contents."""
     return ndarray(shape, dtype, order=order)
 
 

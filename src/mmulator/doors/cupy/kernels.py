@@ -11,7 +11,7 @@ import numpy as np
 
 from mmulator.doors.cupy.arrays import MemoryPointer, ndarray, refuse, region
 from mmulator.doors.cupy.compiling import compiled
-from mmulator.doors.cupy.device import Stream, current_stream
+from mmulator.doors.cupy.device import CupyStream, current_stream
 from mmulator.driver import Function, LoadedModule, Region, current
 from mmulator.errors import LaunchError, UnsupportedError
 from mmulator.launch.limits import KIB
@@ -19,7 +19,7 @@ from mmulator.lazy import cached_property
 
 
 class RawModule:
-    """As CuPy's: compiled when something of it is asked for."""
+    """CuPy's class: compiled when one of its kernels or variables is asked for."""
 
     def __init__(
         self, code: str | None = None, *, path: str | None = None, options: tuple[str, ...] = (), backend: str = "nvrtc",
@@ -74,7 +74,7 @@ class RawModule:
 
 
 class RawKernel:
-    """As CuPy's: compiled when it is first called."""
+    """CuPy's class: compiled when it is first called."""
 
     def __init__(
         self, code: str, name: str, options: tuple[str, ...] = (), backend: str = "nvrtc", translate_cucomplex: bool = False,
@@ -125,7 +125,7 @@ class RawKernel:
                 hint="set max_dynamic_shared_size_bytes",
             )
         params, regions = packed(function, args)
-        queue = stream if isinstance(stream, Stream) else current_stream()
+        queue = stream if isinstance(stream, CupyStream) else current_stream()
         current().launch(
             function, tuple(grid), tuple(block), params, regions, shared_mem, queue.stream,
             cooperative=self.enable_cooperative_groups,
@@ -133,8 +133,10 @@ class RawKernel:
 
 
 def packed(function: Function, args: Sequence[Any]) -> tuple[bytes, list[Region]]:
-    """The parameter memory and what the arrays lie in. Raises LaunchError for a number or size that does not fit: CuPy passes
-    pointers to what it is given, and the kernel would read what lies behind it."""
+    """(parameter memory, regions of the arrays). Raises LaunchError for a number or size that does not fit: CuPy passes
+    pointers to
+    the values, and the kernel would read what lies behind them.
+    """
     if len(args) != len(function.params):
         raise LaunchError(f"{function.name} takes {len(function.params)} arguments, not {len(args)}")
     memory, regions = bytearray(function.parameter_bytes), []

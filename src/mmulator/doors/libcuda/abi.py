@@ -1,8 +1,9 @@
-"""Python functions as functions of the driver API: their C signatures, what they return, and errors as codes.
+"""Python functions as functions of the driver API: their C signatures, their results, and errors as codes.
 
-A function is written with `@api("cuMemAlloc_v2", "pq")`: a letter an argument, `p` a pointer or handle, `q` 64 bits, `u` and
-`i` 32 bits without and with a sign. It returns None for success, or a code. An MmulatorError becomes a code, and is kept for
-whoever tells the program (`taken`).
+A function is written with `@api("cuMemAlloc_v2", "pq")`: a letter for each argument, `p` a pointer or handle, `q` 64 bits, `u`
+and `i` 32 bits without and with a sign. It returns None for success, or a code. An MmulatorError becomes a code, and is kept
+for
+the door that tells the program (`taken`).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _told = threading.local()
 
 
 class Refused(Exception):
-    """A call that the driver API answers with a code. why: what is wrong, where a code alone does not say it."""
+    """A call that fails with a code of the driver API. why: the reason, where a code alone does not say it."""
 
     def __init__(self, code: Code, why: MmulatorError | None = None) -> None:
         super().__init__(code)
@@ -45,9 +46,16 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Entry:
-    """name: exported. since: the CUDA version of this variant, 12000 for 12.0. pointer: of the native function. call: what it
-    is in Python. back: it gives something back, and is carried out later."""
+class EntryPoint:
+    """A function of the library.
+
+    name: exported.
+    base: the name without a suffix such as `_v2`.
+    since: the CUDA version of this variant, 12000 for 12.0.
+    native: pointer of the native function.
+    call: the Python function.
+    back: it gives something back, and is carried out later.
+    """
 
     name: str
     base: str
@@ -61,16 +69,16 @@ class Entry:
         return int(ctypes.cast(self.native, ctypes.c_void_p).value or 0)
 
 
-ENTRIES: dict[str, Entry] = {}
+ENTRIES: dict[str, EntryPoint] = {}
 pending: list[Callable[[], None]] = []  # what carries out the calls that were noted (loading.py)
 
 
 def api(
     names: str, signature: str = "", since: int = 2000, back: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Registers a function of C.
+    """Decorator: register a function of the driver API.
 
-    names: parted by spaces.
+    names: exported names, parted by spaces.
     signature: a letter an argument; arguments behind those that the Python function takes are passed over.
     since: the version of CUDA that a suffix (`_v2`) came with.
     back: the function gives something back, with one or two handles as arguments. Destructors call it, when Python cannot run; so
@@ -85,14 +93,14 @@ def api(
         for name in names.split():
             base, _, suffix = name.rpartition("_v")
             base = base if suffix.isdigit() and base else name
-            ENTRIES[name] = Entry(name, base, since if base != name else 0, native, call, back)
+            ENTRIES[name] = EntryPoint(name, base, since if base != name else 0, native, call, back)
         return function
 
     return register
 
 
 def guarded(function: Callable[..., Any], name: str) -> Callable[..., int]:
-    """The function with a code for every outcome; no exception leaves it."""
+    """The function with a code for every outcome: no exception leaves it."""
 
     @wraps(function)
     def call(*args: int) -> int:
@@ -123,23 +131,23 @@ def _failed(name: str, error: BaseException) -> int:
 
 
 def taken() -> BaseException | None:
-    """The error behind the last call of this thread that failed with one; None once it has been taken."""
+    """The error behind the last call of this thread that failed; each error is returned once, then None."""
     found = _told.__dict__.pop("error", None)
     return found if isinstance(found, BaseException) else None
 
 
 def untaken() -> BaseException | None:
-    """The error behind the last call of this thread that failed, which stays there to be taken."""
+    """The error behind the last call of this thread that failed, which `taken` still returns."""
     found = _told.__dict__.get("error")
     return found if isinstance(found, BaseException) else None
 
 
 def unsupported(name: str, what: str, hint: str | None = None) -> Refused:
-    """The refusal of something by name."""
+    """The refusal of an unsupported function, with its name."""
     return Refused(Code.NOT_SUPPORTED, UnsupportedError(f"{name}: {what}", hint=hint))
 
 
-def resolve(name: str, version: int) -> Entry | None:
+def resolve(name: str, version: int) -> EntryPoint | None:
     """The newest variant of a function that `version` of CUDA has."""
     exact = ENTRIES.get(name)
     if exact is not None and exact.base != name:
@@ -150,7 +158,7 @@ def resolve(name: str, version: int) -> Entry | None:
 
 # memory of the caller -----------------------------------------------------------------------------------------------
 def put(address: int, value: int, size: int = 8) -> None:
-    """An integer of `size` bytes where the caller wants it; a null pointer wants nothing."""
+    """Write an integer of `size` bytes to the caller's memory; a null pointer wants nothing."""
     put_bytes(address, (value & ((1 << 8 * size) - 1)).to_bytes(size, "little"))
 
 
@@ -164,7 +172,7 @@ def put_bytes(address: int, data: bytes) -> None:
 
 
 def get_bytes(address: int, size: int) -> bytes:
-    """Raises Refused where the caller has no such memory."""
+    """Bytes of the caller's memory. Raises Refused where there is no such memory."""
     found = caller.read(address, size)
     if len(found) < size:
         raise _nothing(address, size)
@@ -190,7 +198,7 @@ _kept: dict[str, Any] = {}
 
 
 def c_string(value: str) -> int:
-    """The address of a string that stays."""
+    """The address of a C string that is kept for ever."""
     if value not in _kept:
         _kept[value] = ctypes.create_string_buffer(value.encode())
     return ctypes.addressof(_kept[value])

@@ -1,10 +1,10 @@
-"""Attributes of kernels that say in what clusters they are launched (CUfunction_attribute)."""
+"""Attributes of kernels about the clusters in which they are launched (CUfunction_attribute)."""
 
 from __future__ import annotations
 
 from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
-from mmulator.doors.libcuda.state import Kernel
+from mmulator.doors.libcuda.state import CudaKernel
 from mmulator.errors import LaunchError
 from mmulator.ptx.directives import clusters
 
@@ -14,26 +14,26 @@ _EXTENT = (WIDTH, HEIGHT, DEPTH)
 _LEAST_MOST = {MUST_BE_SET: (0, 1), NON_PORTABLE: (0, 1), POLICY: (0, 2)}
 
 
-def compiled_cluster(kernel: Kernel) -> Extent | None:
-    """Of .reqnctapercluster."""
+def compiled_cluster(kernel: CudaKernel) -> Extent | None:
+    """The cluster of the kernel's .reqnctapercluster; None without one."""
     return clusters(kernel.function.kernel.head).shape
 
 
-def required_cluster(kernel: Kernel) -> Extent | None:
-    """What the kernel says, or what was set on it."""
+def required_cluster(kernel: CudaKernel) -> Extent | None:
+    """The cluster that the kernel's text requires, or that was set on it."""
     x, y, z = (kernel.clusters.get(n, 0) for n in _EXTENT)
     return compiled_cluster(kernel) or ((x, y, z) if x else None)
 
 
-def cluster_attributes(kernel: Kernel) -> dict[int, int]:
-    """By their numbers. A cluster that nothing requires has extents of 0."""
+def cluster_attributes(kernel: CudaKernel) -> dict[int, int]:
+    """Attributes of a kernel by their numbers. A cluster that nothing requires has extents of 0."""
     extent = required_cluster(kernel) or (0, 0, 0)
     explicit = clusters(kernel.function.kernel.head).explicit
     return {MUST_BE_SET: int(explicit), NON_PORTABLE: 0, POLICY: 0, **kernel.clusters, **dict(zip(_EXTENT, extent))}
 
 
-def set_cluster_attribute(kernel: Kernel, number: int, value: int) -> None:
-    """Raises Refused for an attribute or a value that cannot be set."""
+def set_cluster_attribute(kernel: CudaKernel, number: int, value: int) -> None:
+    """Set an attribute. Raises Refused for an attribute or a value that cannot be set."""
     if number in _EXTENT:
         if compiled_cluster(kernel) is not None:
             why = LaunchError(f"{kernel.function.name} is compiled for clusters of one size: no other can be set")

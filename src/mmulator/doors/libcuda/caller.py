@@ -1,4 +1,4 @@
-"""Memory that a program points to, read and written without a signal: what is not there is an answer (process_vm_readv(2))."""
+"""The caller's memory, read and written without a signal: an address without memory is an answer (process_vm_readv(2))."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Piece(ctypes.Structure):
 
 @cache
 def _system(name: str) -> Any:
-    """process_vm_readv or process_vm_writev; None where the system has none, or does not let a process look at itself."""
+    """process_vm_readv or process_vm_writev; None where the system has none, or forbids it for the own process."""
     try:
         call = getattr(ctypes.CDLL(None, use_errno=True), name)
     except (OSError, AttributeError):
@@ -30,7 +30,7 @@ def _system(name: str) -> Any:
 
 
 def _moved(name: str, own: int, address: int, size: int) -> int | None:
-    """Bytes that were moved, up to the first that is not there; None if nobody can tell."""
+    """Number of bytes that were moved, up to the first that is not there; None where the system cannot tell."""
     call = _system(name)
     if call is None:
         return None
@@ -42,7 +42,7 @@ def _moved(name: str, own: int, address: int, size: int) -> int | None:
 
 
 def read(address: int, size: int) -> bytes:
-    """Up to `size` bytes, as far as there are any."""
+    """Up to `size` bytes, as far as memory goes."""
     if not size or not address or address + size > 1 << 64:
         return b""
     room = ctypes.create_string_buffer(size)
@@ -51,7 +51,7 @@ def read(address: int, size: int) -> bytes:
 
 
 def string(address: int) -> bytes | None:
-    """The bytes before the next that is 0; None if memory ends first."""
+    """The bytes of a C string; None if memory ends before its 0."""
     found = b""
     while len(found) < _LONGEST:
         at = address + len(found)
@@ -69,7 +69,7 @@ def string(address: int) -> bytes | None:
 
 
 def write(address: int, data: bytes) -> bool:
-    """Whether all of it could be written."""
+    """Write bytes; returns whether all could be written."""
     held = ctypes.create_string_buffer(data, len(data))
     done = _moved("process_vm_writev", ctypes.addressof(held), address, len(data))
     if done is None:

@@ -1,4 +1,4 @@
-"""Launches as configurations (CUlaunchConfig), clusters of blocks, and how many of them a device holds."""
+"""Launches as configurations (CUlaunchConfig), clusters of blocks, and how many clusters a device holds."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from mmulator.doors.libcuda.abi import Refused, api, get, put_int, unsupported
 from mmulator.doors.libcuda.attributes import MUST_BE_SET, NON_PORTABLE, cluster_attributes, required_cluster
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.modules import blocks_per_multiprocessor
-from mmulator.doors.libcuda.state import Kernel, state
+from mmulator.doors.libcuda.state import CudaKernel, state
 from mmulator.errors import LaunchError
 from mmulator.launch.limits import MAX_CLUSTER, PORTABLE_CLUSTER, cluster_shape
 
 Extent = tuple[int, int, int]
 _COOPERATIVE, _CLUSTER = 2, 4  # CUlaunchAttributeID
 _EVENTS = (7, 12)  # programmatic event, launch completion event: recorded when the launch is over, which is soon enough
-# Those that change when or where work is done, and nothing of what is computed: cache policies, priorities, memory domains,
-# programmatic launch (a launch before has always ended), scheduling, a cluster that is preferred, shared memory carve-out.
+# Attributes that change when or where work is done, and no result: cache policies, priorities, memory domains,
+# programmatic launch (the launch before has always ended), scheduling, preferred cluster, shared memory carve-out.
 _HARMLESS = {0, 1, 3, 5, 6, 8, 9, 10, 11, 14, 15, 16}
 _SIZE = 72  # bytes of a CUlaunchAttribute; its value begins at byte 8
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """A CUlaunchConfig. events: handles of those that are recorded."""
+    """A CUlaunchConfig. events: handles of events that are recorded."""
 
     grid: Extent
     block: Extent
@@ -41,7 +41,7 @@ _CONFIG = struct.Struct("<7I4xQQI")
 
 
 def configuration(config: int) -> Configuration:
-    """What lies at an address. Raises Refused for an attribute that is not supported."""
+    """The configuration at an address. Raises Refused for an unsupported attribute."""
     gx, gy, gz, bx, by, bz, shared, stream, attributes, number = _CONFIG.unpack(ctypes.string_at(config, _CONFIG.size))
     cooperative, cluster, events = False, None, []
     for at in range(attributes, attributes + _SIZE * number, _SIZE):
@@ -58,8 +58,10 @@ def configuration(config: int) -> Configuration:
     return Configuration((gx, gy, gz), (bx, by, bz), shared, stream, cooperative, cluster, tuple(events))
 
 
-def checked(kernel: Kernel, grid: Extent, cluster: Extent | None) -> Extent | None:
-    """The cluster of a launch: what it names, or else what the kernel requires. Raises Refused as the driver does."""
+def checked(kernel: CudaKernel, grid: Extent, cluster: Extent | None) -> Extent | None:
+    """The cluster of a launch: the one that it names, or else the one that the kernel requires. Raises Refused as CUDA's driver
+    does.
+    """
     attributes = cluster_attributes(kernel)
     try:
         _, shape = cluster_shape(
@@ -79,14 +81,20 @@ def checked(kernel: Kernel, grid: Extent, cluster: Extent | None) -> Extent | No
     return shape
 
 
-def active(kernel: Kernel, size: int, block: Extent, shared: int) -> int:
-    """How many clusters of so many blocks the device holds at once."""
+def active(kernel: CudaKernel, size: int, block: Extent, shared: int) -> int:
+    """Number of clusters that the device holds at once.
+
+    kernel: what is launched.
+    size: blocks of a cluster.
+    block: threads of a block.
+    shared: bytes of dynamic shared memory of a block.
+    """
     return state().driver.device.clusters(size, blocks_per_multiprocessor(kernel, prod(block), shared))
 
 
 @api("cuOccupancyMaxActiveClusters", "ppp")
 def max_active_clusters(out: int, handle: int, config: int) -> None:
-    kernel, asked = state().find(handle, Kernel), configuration(config)
+    kernel, asked = state().find(handle, CudaKernel), configuration(config)
     cluster = checked(kernel, asked.grid, asked.cluster)
     if cluster is None:
         raise Refused(Code.INVALID_CLUSTER_SIZE, LaunchError("the launch names no cluster"))
@@ -95,8 +103,8 @@ def max_active_clusters(out: int, handle: int, config: int) -> None:
 
 @api("cuOccupancyMaxPotentialClusterSize", "ppp")
 def max_cluster_size(out: int, handle: int, config: int) -> None:
-    """The largest size of which the device holds one. A cluster that the configuration names does not matter."""
-    kernel, asked = state().find(handle, Kernel), configuration(config)
+    """Write the largest cluster size of which the device holds one. The cluster that the configuration names does not matter."""
+    kernel, asked = state().find(handle, CudaKernel), configuration(config)
     most = MAX_CLUSTER if cluster_attributes(kernel)[NON_PORTABLE] else PORTABLE_CLUSTER
     held = [n for n in range(1, most + 1) if active(kernel, n, asked.block, asked.shared)]
     put_int(out, max(held, default=0))

@@ -1,4 +1,4 @@
-"""What the driver API answers: codes and their names (CUDA Driver API, CUresult)."""
+"""Result codes of the driver API and their names (CUDA Driver API, CUresult)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CODES: dict[int, str] = {
 
 
 class Code(IntEnum):
-    """Those that are answered here."""
+    """Result codes that this library returns."""
 
     SUCCESS = 0
     INVALID_VALUE = 1

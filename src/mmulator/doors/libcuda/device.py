@@ -1,4 +1,4 @@
-"""Devices and contexts: one device, the chip of the driver, and one context, which lives as long as the process."""
+"""Devices and contexts: one device, the chip of the driver, and one context that lives as long as the process."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import hashlib
 
 from mmulator.doors.libcuda.abi import Refused, api, c_string, name_of, put, put_bytes, put_int, text, untaken
 from mmulator.doors.libcuda.codes import CODES, Code
-from mmulator.doors.libcuda.state import POOL, PRIMARY, Context, check_device, state
-from mmulator.driver.chips import Device
+from mmulator.doors.libcuda.state import POOL, PRIMARY, CudaContext, check_device, state
+from mmulator.driver.chips import DeviceProperties
 from mmulator.launch.limits import KIB, MAX_BLOCK, MAX_GRID, MAX_THREADS, MULTIPROCESSOR
 
-DRIVER_VERSION = 13010  # the CUDA that this driver is: 13.1
+DRIVER_VERSION = 13010  # CUDA version of this driver: 13.1
 NOT_THERE = range(1, 148)  # attributes that exist; those not in the table are 0: no textures, no other devices, and so on
 
 
-def attributes(chip: Device) -> dict[int, int]:
-    """By the numbers of CUdevice_attribute."""
+def attributes(chip: DeviceProperties) -> dict[int, int]:
+    """Attributes of a chip by the numbers of CUdevice_attribute."""
     threads, blocks, shared = MULTIPROCESSOR[chip.name]
     major, minor = chip.capability
     cluster = int(major >= 9)
@@ -49,7 +49,7 @@ def get_error_name(code: int, out: int) -> int | None:
 
 @api("cuGetErrorString", "ip")
 def get_error_string(code: int, out: int) -> int | None:
-    """What the last error of this thread said, where it is of that code; else the code in words."""
+    """The text of a code: that of the last error of this thread, if it has the code, else a general one."""
     if code not in CODES:
         put(out, 0)
         return Code.INVALID_VALUE
@@ -148,7 +148,7 @@ def primary_release(device: int) -> None:
 
 @api("cuDevicePrimaryCtxReset cuDevicePrimaryCtxReset_v2", "i", 11000)
 def primary_reset(device: int) -> None:
-    """Memory and modules that the program holds stay: nothing of them is lost here, as on a device that was not reset."""
+    """Reset the context. Memory and modules of the program stay: CUDA's driver would take them away."""
     check_device(device)
     state().retained = 0
     state().contexts.clear()
@@ -167,7 +167,7 @@ def primary_flags(device: int, flags: int) -> None:
 
 
 def _context(handle: int) -> int:
-    if handle != PRIMARY and not isinstance(state().objects.get(handle), Context):
+    if handle != PRIMARY and not isinstance(state().objects.get(handle), CudaContext):
         raise Refused(Code.INVALID_CONTEXT)
     return handle
 
@@ -175,7 +175,7 @@ def _context(handle: int) -> int:
 @api("cuCtxCreate cuCtxCreate_v2", "pui", 3020)
 def context_create(out: int, flags: int, device: int) -> None:
     check_device(device)
-    handle = state().add(Context())
+    handle = state().add(CudaContext())
     state().contexts.append(handle)
     put(out, handle)
 
@@ -187,14 +187,14 @@ def context_create_with(out: int, parameters: int, flags: int, device: int) -> N
 
 @api("cuCtxDestroy cuCtxDestroy_v2", "p", 4000)
 def context_destroy(handle: int) -> None:
-    state().find(handle, Context)
+    state().find(handle, CudaContext)
     del state().objects[handle]
     if state().contexts[-1:] == [handle]:
         state().contexts.pop()
 
 
 def current_context() -> int:
-    """Raises Refused where the thread has none."""
+    """Handle of this thread's context. Raises Refused where the thread has none."""
     stack = state().contexts
     if not stack:
         raise Refused(Code.INVALID_CONTEXT)
@@ -277,9 +277,9 @@ def get_config(out: int) -> None:
 
 @api("cuCtxSetCacheConfig cuCtxSetSharedMemConfig", "i")
 def set_config(config: int) -> None:
-    """A hint."""
+    """Accept a hint, which has no effect."""
 
 
 @api("cuProfilerStart cuProfilerStop")
 def profiler() -> None:
-    """Nobody listens."""
+    """Accept the call: there is no profiler."""

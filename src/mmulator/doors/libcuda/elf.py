@@ -1,10 +1,10 @@
-"""A shared library without a compiler: functions that jump through a table of addresses, which Python fills.
+"""A shared library made without a compiler: functions that jump through a table of addresses, which Python fills.
 
-The dynamic loader wants little of a library (System V ABI, gABI chapters 4 and 5): a header, segments, a dynamic section
+The dynamic loader needs little of a library (System V ABI, gABI chapters 4 and 5): a header, segments, a dynamic section
 with symbols, strings and a hash table. Each function is one jump through its slot of the table.
 
 Functions that give something back are called by destructors, also while an exception of Python is on its way, when no Python
-may run. These note what they were called with in a ring, and return success; Python looks there before it does anything else.
+may run. These note their arguments in a ring, and return success; Python looks there before every other call.
 """
 
 from __future__ import annotations
@@ -24,8 +24,15 @@ _FUNCTION, _OBJECT = 0x12, 0x11  # global symbols
 
 
 def library(soname: str, functions: Sequence[str], noted: Sequence[str], machine: str) -> bytes:
-    """The bytes of a library that exports `functions` and TABLE, a pointer for each; `noted`, which write into RING and add one
-    to COUNT; and ENDED, which returns CUDA_ERROR_DEINITIALIZED. machine: one of MACHINES."""
+    """The bytes of a shared library.
+
+    soname: its name.
+    functions: exported functions that jump through TABLE, which has a pointer for each.
+    noted: functions that write their arguments into RING and add one to COUNT.
+    machine: one of MACHINES.
+
+    The library also exports ENDED, a function that returns CUDA_ERROR_DEINITIALIZED.
+    """
     names = [*functions, *noted, ENDED, TABLE, COUNT, RING]
     strings, places = _strings([soname, *names])
     # read-only and executable: header, segments, symbols, strings, hash, code; then, on pages of its own, what is written
@@ -111,7 +118,7 @@ def _strings(words: Sequence[str]) -> tuple[bytes, dict[str, int]]:
 
 
 def _hash(name: str) -> int:
-    """Of the gABI, chapter 5."""
+    """The hash of a symbol's name (gABI, chapter 5)."""
     h = 0
     for c in name.encode():
         h = (h << 4) + c

@@ -1,4 +1,4 @@
-"""What programs hand to the driver to load, and the PTX that is in it.
+"""Images that programs give to the driver to load, and the PTX in them.
 
 An image is PTX, or a cubin that a door made: behind the last byte of the cubin stands the PTX that it was made from. So
 caches and pickles of other libraries keep both together, and tools that read cubins still can.
@@ -18,26 +18,28 @@ _ELF, _FATBIN, _WRAPPER = b"\x7fELF", 0xBA55ED50, 0x466243B1
 
 
 def with_ptx(cubin: bytes, ptx: str | bytes) -> bytes:
-    """A cubin that knows its PTX."""
+    """A cubin with its PTX behind it."""
     data = ptx.encode() if isinstance(ptx, str) else ptx
     return cubin + MARK + data.rstrip(b"\0") + b"\0"
 
 
 def ptx_within(data: bytes) -> str | None:
-    """The PTX of a cubin that knows it, or None."""
+    """The PTX behind a cubin, or None."""
     at = data.rfind(MARK)
     return data[at + len(MARK) :].rstrip(b"\0").decode() if at >= 0 else None
 
 
 def elf_size(header: bytes) -> int:
-    """Bytes of an ELF file, by its first 64: up to the end of its tables of segments and of sections, which stand last."""
+    """Size in bytes of an ELF file, from its first 64: up to the end of its tables of segments and of sections, which stand
+    last.
+    """
     program, sections = struct.unpack_from("<QQ", header, 32)
     program_size, programs, section_size, number = struct.unpack_from("<HHHH", header, 54)
     return max(sections + section_size * number, program + program_size * programs, 64)
 
 
 def ptx_at(address: int) -> tuple[str, bytes]:
-    """The PTX of the image at an address, and the cubin that it comes with, if it does. Raises Refused."""
+    """(PTX of the image at an address, the cubin before it or nothing). Raises Refused."""
     if not address:
         raise Refused(Code.INVALID_VALUE)
     head = get_bytes(address, 4)

@@ -1,7 +1,7 @@
-"""Linking: several PTX texts as one module, as a linker of CUDA puts objects together.
+"""Linking: several PTX texts as one module, as CUDA's linker puts objects together.
 
-What is declared in one text and defined in another becomes one; of several weak definitions the first stays; names that a text
-keeps to itself get a suffix where another text has them too; numbers of files are made distinct, for `.loc` to find its own.
+A declaration in one text and the definition in another become one; of several weak definitions the first stays; local names get
+a suffix where another text has them too; numbers of files are made distinct, so that each `.loc` finds its own.
 """
 
 from __future__ import annotations
@@ -22,8 +22,14 @@ _LINKAGE = ("visible", "extern", "weak", "common")
 
 
 @dataclass
-class Item:
-    """A statement at the top of a module. name: what it defines or declares, "" for none. function: no variable."""
+class ModuleItem:
+    """A statement at the top of a module.
+
+    name: of what it defines or declares, "" for none.
+    linkage: `.visible` and the like, "" for a local name.
+    defines: it is a definition and no declaration.
+    function: a function and no variable.
+    """
 
     text: str
     name: str = ""
@@ -33,14 +39,14 @@ class Item:
 
 
 @dataclass
-class Text:
+class ModuleText:
     version: tuple[int, int]
     target: str
-    items: list[Item]
+    items: list[ModuleItem]
 
 
 def statements(ptx: str) -> Iterator[str]:
-    """The pieces of a text that end in `;`, in a block, or, for directives that have neither, with their line."""
+    """The statements of a text: each ends in `;` or with a block, or, for directives that have neither, with its line."""
     depth, start = 0, 0
     for token in _TOKENS.finditer(ptx):
         what = token[0]
@@ -61,7 +67,7 @@ def statements(ptx: str) -> Iterator[str]:
 
 
 def _bare(text: str) -> str:
-    """Without comments."""
+    """A text without comments."""
     return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
 
 
@@ -69,7 +75,7 @@ def _is_initialiser(piece: str) -> bool:
     return "=" in _bare(piece).partition("{")[0]
 
 
-def read(ptx: str) -> Text:
+def read(ptx: str) -> ModuleText:
     version, target, items = (0, 0), "", []
     for piece in statements(ptx):
         bare = _bare(piece)
@@ -82,26 +88,26 @@ def read(ptx: str) -> Text:
                 target = head[2].strip()
             continue
         items.append(_item(piece, bare.strip()))
-    return Text(version, target, items)
+    return ModuleText(version, target, items)
 
 
-def _item(piece: str, bare: str) -> Item:
+def _item(piece: str, bare: str) -> ModuleItem:
     linkage = next((w for w in _LINKAGE if re.match(rf"\.{w}\b", bare)), "")
     if not re.match(r"\.(visible|extern|weak|common|func|entry|global|const|shared|alias)\b", bare):
-        return Item(piece)
+        return ModuleItem(piece)
     signature = bare.partition("{")[0] if "=" not in bare.partition("{")[0] else bare.partition("=")[0]
     if re.search(r"\.(func|entry)\b", signature):
         after = re.split(r"\.(?:func|entry)\b", signature, maxsplit=1)[1]
         after = re.sub(r"^\s*\([^)]*\)", "", after)  # the return parameter
         name = _NAME.search(after)
-        return Item(piece, name[0] if name else "", linkage, bare.endswith("}"), True)
+        return ModuleItem(piece, name[0] if name else "", linkage, bare.endswith("}"), True)
     words = re.sub(r"\.\w+(?:\s+\d+)?", " ", signature)
     name = _NAME.search(words)
-    return Item(piece, name[0] if name else "", linkage, linkage != "extern")
+    return ModuleItem(piece, name[0] if name else "", linkage, linkage != "extern")
 
 
 def join(texts: Sequence[str]) -> str:
-    """One module of several. Raises LaunchError where two texts define one name for all."""
+    """One module of several texts. Raises LaunchError where two texts define one global name."""
     if len(texts) == 1:
         return texts[0]
     parts = [read(t) for t in texts]
@@ -134,15 +140,15 @@ def join(texts: Sequence[str]) -> str:
     return _header(parts) + "".join(text for _, text in out)
 
 
-def _place(item: Item) -> int:
-    """What others may name stands before them: files, declarations of functions, variables, functions, and the rest."""
+def _place(item: ModuleItem) -> int:
+    """Rank of an item in the module: files, declarations of functions, variables, functions, then the rest."""
     if not item.name:
         return 0 if _FILE.match(_bare(item.text)) else 4
     return 2 if not item.function else 3 if item.defines else 1
 
 
-def _definitions(parts: Sequence[Text]) -> dict[str, tuple[int, str]]:
-    """Which text defines a name for all, and with which linkage."""
+def _definitions(parts: Sequence[ModuleText]) -> dict[str, tuple[int, str]]:
+    """(number of the text, linkage) of each global name's definition."""
     defined: dict[str, tuple[int, str]] = {}
     for n, part in enumerate(parts):
         for item in part.items:
@@ -156,7 +162,7 @@ def _definitions(parts: Sequence[Text]) -> dict[str, tuple[int, str]]:
     return defined
 
 
-def _header(parts: Sequence[Text]) -> str:
+def _header(parts: Sequence[ModuleText]) -> str:
     version = max(p.version for p in parts)
     target = max((p.target for p in parts), key=lambda t: (t.split(",")[0][-1] in "af", t))
     return f".version {version[0]}.{version[1]}\n.target {target}\n.address_size 64\n"

@@ -1,4 +1,4 @@
-"""Launches, streams and events. A launch is over when the call returns; what a stream waits for has happened."""
+"""Launches, streams and events. A launch is over when the call returns, so a stream never has to wait."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mmulator.doors.libcuda.clusters import checked, configuration
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.modules import blocks_per_multiprocessor
 from mmulator.doors.libcuda.runtime import BARRIER
-from mmulator.doors.libcuda.state import PRIMARY, EventState, Kernel, StreamState, state
+from mmulator.doors.libcuda.state import PRIMARY, CudaKernel, EventState, StreamState, state
 from mmulator.driver import Event
 from mmulator.errors import LaunchError
 from mmulator.launch.limits import MAX_BLOCK, MAX_GRID, dimensions
@@ -19,8 +19,8 @@ Extent = tuple[int, int, int]
 _BUFFER, _SIZE = 1, 2  # CU_LAUNCH_PARAM_BUFFER_POINTER and CU_LAUNCH_PARAM_BUFFER_SIZE
 
 
-def parameters(kernel: Kernel, pointers: int, extra: int) -> bytes:
-    """The parameter memory: gathered from pointers to each, or as it is."""
+def parameters(kernel: CudaKernel, pointers: int, extra: int) -> bytes:
+    """The parameter memory: gathered from pointers to each parameter, or as it is."""
     f = kernel.function
     memory = bytearray(f.parameter_bytes)
     if extra:
@@ -43,7 +43,7 @@ def launch(
     handle: int, grid: Extent, block: Extent, shared: int, stream: int, pointers: int, extra: int, cooperative: bool = False,
     cluster: Extent | None = None,
 ) -> None:  # fmt: skip
-    kernel = state().find(handle, Kernel)
+    kernel = state().find(handle, CudaKernel)
     queue = state().stream(stream)
     grid, block = dimensions(grid, "grid", MAX_GRID), dimensions(block, "block", MAX_BLOCK)
     if shared > kernel.dynamic:
@@ -63,7 +63,7 @@ def launch(
     )
 
 
-def _check_cooperative(kernel: Kernel, grid: Extent, block: Extent, shared: int) -> None:
+def _check_cooperative(kernel: CudaKernel, grid: Extent, block: Extent, shared: int) -> None:
     blocks, threads = grid[0] * grid[1] * grid[2], block[0] * block[1] * block[2]
     most = blocks_per_multiprocessor(kernel, threads, shared) * state().driver.device.multiprocessors
     if blocks > most:
@@ -182,7 +182,7 @@ def is_capturing(handle: int, out: int) -> None:
 
 @api("cuThreadExchangeStreamCaptureMode", "p")
 def capture_mode(mode: int) -> None:
-    """Nothing is captured."""
+    """Accept a capture mode: nothing is captured."""
 
 
 # events -------------------------------------------------------------------------------------------------------------

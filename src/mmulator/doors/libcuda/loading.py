@@ -1,4 +1,4 @@
-"""Loading: the library is made, its table is filled, and functions are found by name, those that nobody wrote as well."""
+"""Loading: the library is made, its table is filled, and functions are found by name, also those that are not implemented."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from mmulator.errors import UnsupportedError
 
 SONAME = "libcuda.so.1"
 CHAPTERS = (device, memory, modules, launches, clusters, tensormaps)
-SPARE = 600  # functions that someone asks for and nobody wrote
+SPARE = 600  # room for functions that are asked for and not implemented
 _lock = threading.Lock()
 _loaded: list[Loaded] = []
 
 
 class Loaded:
-    """The library in this process. names: of its table; noted: of what is noted."""
+    """The library in this process. names: of its table. noted: names of functions whose calls are noted."""
 
     def __init__(self) -> None:
         self.names = [*(e.name for e in ENTRIES.values() if not e.back), *(f"mmulator_spare_{n}" for n in range(SPARE))]
@@ -56,7 +56,7 @@ class Loaded:
         pending.append(self.carry_out)
 
     def carry_out(self) -> None:
-        """What was given back since the last call."""
+        """Carry out the calls that were noted since the last one."""
         if self.done == self.count.value or self.busy:
             return
         self.busy = True
@@ -80,7 +80,7 @@ class Loaded:
         return int(ctypes.cast(getattr(self.library, name), ctypes.c_void_p).value or 0)
 
     def refusal(self, name: str) -> int:
-        """The address of a function that says that it is not there."""
+        """The address of a function that says that a name is not implemented."""
         if name not in self.missing:
             number = self.written + len(self.missing)
             if number >= len(self.names):
@@ -100,7 +100,7 @@ _native = ctypes.CFUNCTYPE(ctypes.c_int)
 
 
 def _open(data: bytes) -> ctypes.CDLL:
-    """The library, from memory: no file is left."""
+    """Load the library from memory: no file is left."""
     handle = os.memfd_create(SONAME)
     try:
         with os.fdopen(os.dup(handle), "wb") as file:
@@ -111,8 +111,10 @@ def _open(data: bytes) -> ctypes.CDLL:
 
 
 def install() -> None:
-    """Stand in for CUDA's driver in this process. Raises UnsupportedError where the real one is loaded already, and on other
-    machines than Linux's."""
+    """Stand in for CUDA's driver in this process. Raises UnsupportedError where the real one is loaded already, and on systems
+    other
+    than Linux.
+    """
     with _lock:
         if _loaded:
             return
@@ -137,7 +139,7 @@ def _resident(name: str) -> bool:
 
 
 def _shut() -> None:
-    """Python ends: whoever wants something from now on is told that there is no driver any more; giving back succeeds."""
+    """Prepare for the end of Python: calls are answered with CUDA_ERROR_DEINITIALIZED; giving back succeeds."""
     found = _loaded[0]
     for n in range(len(found.names)):
         found.table[n] = found.address(ENDED)

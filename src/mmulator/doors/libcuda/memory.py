@@ -1,7 +1,7 @@
-"""Memory: allocations of the driver, host memory that is pinned or mapped, copies, fills, and what is known of a pointer.
+"""Memory: allocations of the driver, host memory that is pinned or mapped, copies, fills, and attributes of pointers.
 
-Device memory is the host's, so a copy is one, in whichever direction; both ends are looked up before a byte moves where
-they are the device's.
+Device memory is host memory, so a copy is a plain copy, in whichever direction; where an end is the device's, it is looked up
+before a byte moves.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from mmulator.launch.limits import host_memory
 
 HOST, DEVICE = 1, 2  # CUmemorytype
 DEVICE_KIND, PINNED, REGISTERED, MANAGED = "device memory", "pinned memory", "registered memory", "managed memory"
-_kinds: dict[int, str] = {}  # of allocations by address
+_kinds: dict[int, str] = {}  # kinds of allocations, by address
 _flags: dict[int, int] = {}
 _identities: dict[int, int] = {}
 _identity = count(1)
 
 
 class _Owner:
-    """Of host memory that a program registered; the driver keeps a weak reference to it."""
+    """The owner of host memory that a program registered; the driver keeps a weak reference to it."""
 
 
 _owners: dict[int, _Owner] = {}
@@ -39,7 +39,7 @@ def used() -> int:
 
 
 def allocate(size: int, kind: str) -> int:
-    """Raises Refused: nothing to allocate, or more than the chip or this machine has."""
+    """Address of new memory. Raises Refused for 0 bytes, or for more than the chip or this machine has."""
     if size == 0:
         raise Refused(Code.INVALID_VALUE)
     driver = state().driver
@@ -73,7 +73,7 @@ def find(address: int) -> Allocation:
 
 
 def check(address: int, size: int) -> None:
-    """Raises Refused if not all of it is memory of one allocation."""
+    """Raise Refused if not all of the bytes are memory of one allocation."""
     if size:
         a = find(address)
         if address + size > a.address + a.size:
@@ -225,7 +225,7 @@ _UNKNOWN = {9: (-2, 4), 1: (0, 8), 2: (0, 4), 3: (0, 8), 4: (0, 8), 8: (0, 4), 1
 
 @api("cuPointerGetAttributes", "uppp")
 def pointer_attributes(number: int, numbers: int, outs: int, address: int) -> None:
-    """Of memory that is nobody's they are zeros, and no error."""
+    """Write several attributes of a pointer; those of unknown memory are zeros, and no error."""
     for n in range(number):
         which, out = get(numbers + 4 * n, 4), get(outs + 8 * n)
         try:
@@ -272,7 +272,7 @@ def copy_over(to: int, source: int, size: int) -> None:
 @on_stream("cuMemcpyAsync", "ppqp")
 @api("cuMemcpy", "ppq")
 def copy_any(to: int, source: int, size: int) -> None:
-    """Each end is the host's or the device's."""
+    """Copy bytes; each end is the host's or the device's."""
     move(to, source, size)
 
 
@@ -303,7 +303,7 @@ def copy_plane(what: int) -> None:
 
 # fills --------------------------------------------------------------------------------------------------------------
 def fill(address: int, value: int, size: int, number: int) -> None:
-    """`number` elements of `size` bytes."""
+    """Fill `number` elements of `size` bytes."""
     check(address, size * number)
     if number:
         bytes_at(address, size * number).view(f"u{size}")[:] = value & ((1 << 8 * size) - 1)

@@ -9,17 +9,17 @@ from mmulator.doors.libcuda.attributes import cluster_attributes, set_cluster_at
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.images import ptx_at
 from mmulator.doors.libcuda.runtime import with_runtime
-from mmulator.doors.libcuda.state import Kernel, Library, state
-from mmulator.driver.cubin import Resources, resources
+from mmulator.doors.libcuda.state import CudaKernel, CudaLibrary, state
+from mmulator.driver.cubin import CubinResources, resources
 from mmulator.errors import LaunchError
 from mmulator.launch.limits import KIB, MAX_THREADS, MULTIPROCESSOR
 
-STATIC_SHARED = 48 * KIB  # what a block has unless its kernel opts in to more
+STATIC_SHARED = 48 * KIB  # bytes of a block, unless its kernel opts in to more
 
 
 def load(image: int) -> int:
     ptx, cubin = ptx_at(image)
-    return state().add(Library(state().driver.load(with_runtime(ptx)), bool(cubin), resources(cubin)))
+    return state().add(CudaLibrary(state().driver.load(with_runtime(ptx)), bool(cubin), resources(cubin)))
 
 
 @api("cuModuleLoadData", "pp")
@@ -53,7 +53,7 @@ def module_load(out: int, name: int) -> None:
 @api("cuModuleUnload", "p", back=True)
 @api("cuLibraryUnload", "p", back=True)
 def module_unload(handle: int) -> None:
-    library = state().find(handle, Library)
+    library = state().find(handle, CudaLibrary)
     for kernel in library.functions.values():
         state().objects.pop(kernel, None)
     del state().objects[handle]
@@ -61,18 +61,18 @@ def module_unload(handle: int) -> None:
 
 @api("cuLibraryGetModule", "pp")
 def library_module(out: int, handle: int) -> None:
-    state().find(handle, Library)
+    state().find(handle, CudaLibrary)
     put(out, handle)
 
 
 # functions ----------------------------------------------------------------------------------------------------------
 def function(handle: int, name: str) -> int:
-    library = state().find(handle, Library)
+    library = state().find(handle, CudaLibrary)
     known = library.functions.get(name)
     if known is None:
         if name not in library.loaded.module:
             raise Refused(Code.NOT_FOUND, LaunchError(f"the module has no kernel {name}"))
-        kernel = Kernel(library.loaded.function(name), library, 0)
+        kernel = CudaKernel(library.loaded.function(name), library, 0)
         kernel.dynamic = max(STATIC_SHARED - kernel.function.static_shared, 0)
         kernel.handle = known = library.functions[name] = state().add(kernel)
     return known
@@ -85,35 +85,35 @@ def get_function(out: int, handle: int, name: int) -> None:
 
 @api("cuKernelGetFunction", "pp")
 def kernel_function(out: int, kernel: int) -> None:
-    state().find(kernel, Kernel)
+    state().find(kernel, CudaKernel)
     put(out, kernel)
 
 
 @api("cuKernelGetLibrary cuFuncGetModule", "pp")
 def kernel_library(out: int, handle: int) -> None:
-    kernel = state().find(handle, Kernel)
+    kernel = state().find(handle, CudaKernel)
     put(out, next(h for h, thing in state().objects.items() if thing is kernel.library))
 
 
 @api("cuLibraryGetKernelCount cuModuleGetFunctionCount", "pp")
 def kernel_count(out: int, handle: int) -> None:
-    put_int(out, len(state().find(handle, Library).loaded.module))
+    put_int(out, len(state().find(handle, CudaLibrary).loaded.module))
 
 
 @api("cuLibraryEnumerateKernels cuModuleEnumerateFunctions", "pup")
 def kernels(out: int, number: int, handle: int) -> None:
-    for n, name in zip(range(number), state().find(handle, Library).loaded.module):
+    for n, name in zip(range(number), state().find(handle, CudaLibrary).loaded.module):
         put(out + 8 * n, function(handle, name))
 
 
 @api("cuKernelGetName cuFuncGetName", "pp")
 def kernel_name(out: int, kernel: int) -> None:
-    put(out, c_string(state().find(kernel, Kernel).function.name))
+    put(out, c_string(state().find(kernel, CudaKernel).function.name))
 
 
 @api("cuKernelGetParamInfo cuFuncGetParamInfo", "pqpp")
 def parameter(kernel: int, number: int, offset: int, size: int) -> None:
-    found = state().find(kernel, Kernel).function
+    found = state().find(kernel, CudaKernel).function
     if number >= len(found.params):
         raise Refused(Code.INVALID_VALUE)
     put(offset, found.offsets[number])
@@ -122,21 +122,21 @@ def parameter(kernel: int, number: int, offset: int, size: int) -> None:
 
 @api("cuKernelGetParamCount cuFuncGetParamCount", "pp")
 def parameters(kernel: int, out: int) -> None:
-    put(out, len(state().find(kernel, Kernel).function.params))
+    put(out, len(state().find(kernel, CudaKernel).function.params))
 
 
 # attributes ---------------------------------------------------------------------------------------------------------
 _PLAIN = range(16)
-REGISTERS = 32  # of a kernel that comes without a cubin: a number for programs that ask
+REGISTERS = 32  # for a kernel without a cubin: a plausible number for programs that ask
 
 
-def kernel_attribute(kernel: Kernel, number: int) -> int:
-    """By the numbers of CUfunction_attribute."""
+def kernel_attribute(kernel: CudaKernel, number: int) -> int:
+    """An attribute of a kernel by its number in CUfunction_attribute."""
     f = kernel.function
     target = f.loaded.module.target
     chip = state().driver.device
     body = f.kernel.function
-    known = kernel.library.resources.get(f.name) or Resources(
+    known = kernel.library.resources.get(f.name) or CubinResources(
         REGISTERS, sum(v.size for v in body.variables if v.space == "local")
     )
     return {
@@ -153,12 +153,12 @@ def kernel_attribute(kernel: Kernel, number: int) -> int:
 def get_attribute(out: int, number: int, kernel: int) -> None:
     if number not in _PLAIN:
         raise Refused(Code.INVALID_VALUE)
-    put_int(out, kernel_attribute(state().find(kernel, Kernel), number))
+    put_int(out, kernel_attribute(state().find(kernel, CudaKernel), number))
 
 
 @api("cuFuncSetAttribute", "pii")
 def set_attribute(handle: int, number: int, value: int) -> None:
-    kernel = state().find(handle, Kernel)
+    kernel = state().find(handle, CudaKernel)
     if number == 8:
         limit = state().driver.device.shared
         if not 0 <= value <= limit - kernel.function.static_shared:
@@ -179,7 +179,7 @@ def set_kernel_attribute(number: int, value: int, kernel: int, device: int) -> N
 @api("cuKernelSetCacheConfig", "pii")
 @api("cuFuncLoad", "p")
 def set_cache(kernel: int) -> None:
-    state().find(kernel, Kernel)
+    state().find(kernel, CudaKernel)
 
 
 @api("cuFuncIsLoaded", "pp")
@@ -189,8 +189,8 @@ def is_loaded(out: int) -> None:
 
 
 # variables ----------------------------------------------------------------------------------------------------------
-def variable(library: Library, name: str) -> tuple[int, int]:
-    """(address, bytes) of a .global or .const variable: its memory, which other kernels may be given the address of."""
+def variable(library: CudaLibrary, name: str) -> tuple[int, int]:
+    """(address, bytes) of a .global or .const variable, whose address other kernels may be given."""
     if name not in library.variables:
         image = library.loaded.module.image
         if name not in image.addresses:
@@ -212,14 +212,16 @@ class _Kept:
 @api("cuModuleGetGlobal cuModuleGetGlobal_v2", "pppp", 3020)
 @api("cuLibraryGetGlobal cuLibraryGetManaged", "pppp")
 def module_global(out: int, size: int, handle: int, name: int) -> None:
-    address, number = variable(state().find(handle, Library), text(name))
+    address, number = variable(state().find(handle, CudaLibrary), text(name))
     put(out, address)
     put(size, number)
 
 
 # occupancy ----------------------------------------------------------------------------------------------------------
-def blocks_per_multiprocessor(kernel: Kernel, threads: int, dynamic: int) -> int:
-    """By threads, blocks, shared memory, and registers where the kernel came with a cubin (granules of 256 a warp)."""
+def blocks_per_multiprocessor(kernel: CudaKernel, threads: int, dynamic: int) -> int:
+    """Blocks that a multiprocessor holds, by threads, blocks, shared memory, and, where the kernel came with a cubin, registers
+    (granules of 256 a warp).
+    """
     chip = state().driver.device
     most_threads, most_blocks, shared = MULTIPROCESSOR[chip.name]
     if threads < 1 or threads > min(kernel.function.max_threads, MAX_THREADS):
@@ -228,7 +230,7 @@ def blocks_per_multiprocessor(kernel: Kernel, threads: int, dynamic: int) -> int
     warps = -(-threads // 32) * 32
     if used > chip.shared:
         return 0
-    registers = kernel.library.resources.get(kernel.function.name, Resources()).registers
+    registers = kernel.library.resources.get(kernel.function.name, CubinResources()).registers
     granules = -(-max(registers, 1) * 32 // 256) * 256
     return min(most_blocks, most_threads // warps, shared * KIB // (used + KIB), 65536 // (granules * (warps // 32)))
 
@@ -236,18 +238,18 @@ def blocks_per_multiprocessor(kernel: Kernel, threads: int, dynamic: int) -> int
 @api("cuOccupancyMaxActiveBlocksPerMultiprocessor", "ppiq")
 @api("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", "ppiqu")
 def occupancy(out: int, kernel: int, threads: int, dynamic: int) -> None:
-    put_int(out, blocks_per_multiprocessor(state().find(kernel, Kernel), threads, dynamic))
+    put_int(out, blocks_per_multiprocessor(state().find(kernel, CudaKernel), threads, dynamic))
 
 
 @api("cuOccupancyMaxPotentialBlockSize", "ppppqi")
 @api("cuOccupancyMaxPotentialBlockSizeWithFlags", "ppppqiu")
 def potential_block(grid: int, block: int, handle: int, size_of: int, dynamic: int, limit: int) -> None:
-    """The largest block, where its shared memory does not depend on its size."""
+    """Write the largest block, where its shared memory does not depend on its size."""
     if size_of:
         from mmulator.doors.libcuda.abi import unsupported
 
         raise unsupported("cuOccupancyMaxPotentialBlockSize", "shared memory by a function of the block size")
-    kernel = state().find(handle, Kernel)
+    kernel = state().find(handle, CudaKernel)
     sizes = range(32, min(limit or MAX_THREADS, kernel.function.max_threads, MAX_THREADS) + 1, 32)
     best = max(sizes, key=lambda n: (blocks_per_multiprocessor(kernel, n, dynamic) * n, n))
     put_int(block, best)
@@ -256,7 +258,7 @@ def potential_block(grid: int, block: int, handle: int, size_of: int, dynamic: i
 
 @api("cuOccupancyAvailableDynamicSMemPerBlock", "ppii")
 def available_shared(out: int, handle: int, blocks: int, threads: int) -> None:
-    kernel = state().find(handle, Kernel)
+    kernel = state().find(handle, CudaKernel)
     chip = state().driver.device
     each = MULTIPROCESSOR[chip.name][2] * KIB // max(blocks, 1) - KIB
     put(out, max(min(each, chip.shared) - kernel.function.static_shared, 0))

@@ -1,4 +1,4 @@
-"""Errors of other libraries with the reason that this driver had: of their class and of ours."""
+"""Errors of other libraries with the reason that this driver had: instances of both error classes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _made: dict[tuple[type, type], type] = {}
 
 def with_reason(error: Exception, why: BaseException | None) -> Exception:
     """The library's error, or one that is also the MmulatorError behind it and reads as both. Raises KeyboardInterrupt if that
-    was the reason."""
+    was
+    the reason.
+    """
     if isinstance(why, KeyboardInterrupt):
         raise why
     if not isinstance(why, MmulatorError):
@@ -26,7 +28,7 @@ def with_reason(error: Exception, why: BaseException | None) -> Exception:
     found.args = error.args
     found.__dict__.update(why.__dict__)
     found.__dict__.update(error.__dict__)
-    code = _CODE.match(str(error))  # what CUDA says of a code besides: that the process is lost, which it is not
+    code = _CODE.match(str(error))  # CUDA adds to some codes that the process is lost, which it is not here
     found.__dict__["library_error"] = code[1] if code else str(error)
     return found
 
@@ -36,20 +38,24 @@ def _both(self: Any) -> str:
 
 
 def _nothing(self: Any, *args: Any, **kwargs: Any) -> None:
-    """All of it is there already."""
+    """An __init__ that does nothing: the instance is complete."""
 
 
 def telling_class(kind: type[Exception]) -> type[Exception]:
-    """A subclass of a library's error class, whose instances say the reason of the call that failed last."""
+    """A subclass of a library's error class, whose instances say the reason of the last failed call."""
 
-    class Told(kind):  # type: ignore[misc, valid-type]
+    class ErrorWithReason(kind):  # type: ignore[misc, valid-type]
         def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-            why = taken() if cls is Told else None
+            why = taken() if cls is ErrorWithReason else None
             plain = super().__new__(cls, *args, **kwargs)
             if why is None:
                 return plain
             plain.__init__(*args, **kwargs)
             return with_reason(plain, why)
 
-    Told.__name__, Told.__qualname__, Told.__module__ = kind.__name__, kind.__qualname__, kind.__module__
-    return Told
+    ErrorWithReason.__name__, ErrorWithReason.__qualname__, ErrorWithReason.__module__ = (
+        kind.__name__,
+        kind.__qualname__,
+        kind.__module__,
+    )
+    return ErrorWithReason

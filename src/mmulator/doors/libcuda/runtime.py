@@ -1,5 +1,7 @@
-"""What kernels call and their modules do not define, since a GPU's driver or CUDA's device runtime has it, as PTX of our own: a
-barrier of all blocks of a grid, and malloc and free."""
+"""Functions that kernels call and that a GPU's driver or CUDA's device runtime would define, as PTX: a barrier of all blocks of
+a
+grid, malloc and free.
+"""
 
 from __future__ import annotations
 
@@ -64,10 +66,10 @@ $together:
 }
 """
 
-HEAP = 8 << 20  # bytes, as CUDA's unless a program asks for more; of each module
+HEAP = 8 << 20  # bytes of each module's heap, CUDA's default
 
 # Blocks are powers of two; before each stand its logarithm and the next free one. The first word of 64 bits of a list counts how
-# often it changed, so that a list that changed and changed back is not taken for the same.
+# often it changed, so that a list that changed and changed back is noticed.
 MEMORY = """
 .visible .global .align 64 .b8 __mmulator_heap[8388608];
 .visible .global .align 8 .u64 __mmulator_heap_used = 32;
@@ -160,7 +162,7 @@ _HEAD = re.compile(r"^\s*\.(?:version|target)[^\n]*", re.MULTILINE)
 
 
 def with_runtime(ptx: str) -> str:
-    """A module with what it calls and leaves to others to define."""
+    """A module together with the functions of the runtime that it calls."""
     declared = set(re.findall(r"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)", ptx))
     parts = [text for text, names in _PARTS.items() if declared & set(names)]
     if not parts:

@@ -1,4 +1,4 @@
-"""What stands behind the handles that programs hold: one device, its context, modules, functions, streams, events."""
+"""Objects behind the handles that programs hold: one device, its context, modules, functions, streams, events."""
 
 from __future__ import annotations
 
@@ -10,33 +10,40 @@ from typing import Any, TypeVar
 from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
 from mmulator.driver import Driver, Event, Function, LoadedModule, Stream, current
-from mmulator.driver.cubin import Resources
+from mmulator.driver.cubin import CubinResources
 
 T = TypeVar("T")
 LEGACY, PER_THREAD = 1, 2  # handles of the default stream, besides 0
 PRIMARY = 0xC0DE0010  # the handle of the one context
-POOL = 0xC0DE0020  # of the one memory pool that is always there
+POOL = 0xC0DE0020  # handle of the default memory pool
 
 
 @dataclass(eq=False)
-class Library:
-    """A module that was loaded. variables: name to (address, bytes) of those whose address was asked for. resources: what its
-    cubin says of its kernels, if it came with one."""
+class CudaLibrary:
+    """A module that was loaded.
+
+    resources: of its kernels, if it came with a cubin.
+    variables: name to (address, bytes), for those whose address was asked for.
+    """
 
     loaded: LoadedModule
     binary: bool
-    resources: dict[str, Resources] = field(default_factory=dict)
+    resources: dict[str, CubinResources] = field(default_factory=dict)
     functions: dict[str, int] = field(default_factory=dict)
     variables: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
-class Kernel:
-    """A function with what was set on it. dynamic: bytes of dynamic shared memory that a launch may ask for. clusters: what was
-    set about clusters, by the numbers of CUfunction_attribute."""
+class CudaKernel:
+    """A function with what was set on it.
+
+    dynamic: bytes of dynamic shared memory that a launch may ask for.
+    carveout: preferred shared memory, without effect.
+    clusters: what was set about clusters, by the numbers of CUfunction_attribute.
+    """
 
     function: Function
-    library: Library
+    library: CudaLibrary
     handle: int
     dynamic: int = 48 * 1024
     carveout: int = -1
@@ -44,8 +51,8 @@ class Kernel:
 
 
 @dataclass(eq=False)
-class Context:
-    """One that a program made; it is on the same device, and what is done in it is done there."""
+class CudaContext:
+    """A context that a program made. It is on the only device, and the work of all contexts is done there."""
 
 
 @dataclass(eq=False)
@@ -61,8 +68,8 @@ class EventState:
     timing: bool = True
 
 
-class State:
-    """Of the process. objects: what a handle stands for. kinds: of memory, by its address (memory.py)."""
+class CudaState:
+    """State of the process. objects: by handle. kinds: of memory, by its address (memory.py)."""
 
     def __init__(self) -> None:
         self._numbers = count(0xC0DE1000, 16)
@@ -83,7 +90,7 @@ class State:
         return found
 
     def add(self, thing: object) -> int:
-        """A handle for it."""
+        """A new handle for an object."""
         handle = next(self._numbers)
         self.objects[handle] = thing
         return handle
@@ -101,12 +108,12 @@ class State:
         return found
 
 
-_state: list[State] = []
+_state: list[CudaState] = []
 
 
-def state() -> State:
+def state() -> CudaState:
     if not _state:
-        _state.append(State())
+        _state.append(CudaState())
     return _state[0]
 
 

@@ -1,7 +1,6 @@
 """Tensor maps as CUDA's driver encodes them: cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col, cuTensorMapReplaceAddress.
 
-The manual wants a map at a multiple of 64 bytes; programs that keep it in an object of Python's (cuda.core) do not, and are
-served.
+The manual wants a map at a multiple of 64 bytes; programs that keep it in a Python object (cuda.core) do not, and are served.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def _of(known: Mapping[int, T], number: int, what: str) -> T:
 
 
 def _numbers(address: int, kind: Any, count: int, what: str) -> tuple[int, ...]:
-    """So many integers of the caller, as the driver has them: dimension 0 the innermost."""
+    """Integers of the caller, in the driver's order: dimension 0 the innermost."""
     if count and not address:
         raise _refused(f"{what} is a null pointer")
     return tuple((kind * count).from_buffer_copy(get_bytes(address, ctypes.sizeof(kind) * count))) if count else ()
@@ -58,7 +57,7 @@ def _described(
     kind: int, rank: int, address: int, sizes: int, strides: int, steps: int, interleave: int, swizzle: int, promotion: int,
     fill: int,
 ) -> Encoded:  # fmt: skip
-    """What both encoders are told."""
+    """The part of a map that both encoders describe."""
     if not 1 <= rank <= MOST_RANK:
         raise _refused(f"tensorRank is {rank}: a tensor has 1 to {MOST_RANK} dimensions")
     return Encoded(
@@ -92,7 +91,7 @@ def encode_im2col(
 
 @api("cuTensorMapReplaceAddress", "pp")
 def replace_address(out: int, address: int) -> None:
-    """Another address in a map; the rest stays."""
+    """Write another address into a map; the rest stays."""
     if not out:
         raise _refused("tensorMap is a null pointer")
     data = get_bytes(out, BYTES)

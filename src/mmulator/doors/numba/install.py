@@ -1,4 +1,4 @@
-"""What Numba-CUDA needs besides a driver and cuda.core, which it compiles, links and launches with."""
+"""The door of Numba-CUDA, besides the driver and cuda.core, with which it compiles, links and launches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mmulator.errors import UnsupportedError
 
 
 def install() -> None:
-    """Make Numba-CUDA find the device of this process. Before its first use of CUDA; more than once is once.
+    """Make Numba-CUDA find the device of this process. Call it before the first use of CUDA; a second call does nothing.
 
     Raises UnsupportedError where CUDA's own driver is loaded already, and for a Numba-CUDA that is too old.
     """

@@ -1,7 +1,7 @@
-"""Read by each Python that `mmulator exec` starts, and by those that these start: the doors are ready before the first line.
+"""Start of each Python process under `mmulator exec`, also of those that the program starts: the doors are prepared.
 
-The program sees nothing of it: `sys.path` is what it would be, and another sitecustomize, of the user or of the
-distribution, is read as if it were the only one.
+The program does not see it: `sys.path` is what it would be, and another sitecustomize, of the user or of the distribution, is
+read as if it were the only one.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from importlib.util import module_from_spec
 from pathlib import Path
 
 FLAG = "MMULATOR_EXEC"  # the installation of Python that mmulator belongs to; another one has no doors
-SUPERVISOR = "MMULATOR_SUPERVISOR"  # of cli/supervised.py
+SUPERVISOR = "MMULATOR_SUPERVISOR"  # variable set by cli/supervised.py
 _PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent() -> None:
-    """Whoever kills exec, which waits for this process, kills both."""
+    """End this process when exec, which waits for it, is killed."""
     import ctypes
     import signal
 

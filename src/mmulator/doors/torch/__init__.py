@@ -1,7 +1,7 @@
-"""torch's own device `cuda` on this machine: tensors of it are tensors of the CPU's memory, and kernels may have them.
+"""torch's own device `cuda` on this machine: its tensors are in the CPU's memory, and kernels may have them.
 
-`install` makes it exist. A program that says device="cuda" then gets tensors with `is_cuda`, autograd and all else of torch;
-operators run on the CPU, with the CPU's bits.
+`install` makes the device exist. A program that says device="cuda" then gets tensors with `is_cuda`, autograd and all else of
+torch; operators run on the CPU, with the CPU's bits.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ def installed() -> bool:
 
 
 def install(driver: Any = None) -> None:
-    """Make torch's device `cuda` exist, over the memory of the host. Imports torch; does nothing the second time.
+    """Make torch's device `cuda` exist, over the memory of the host. Imports torch; a second call does nothing.
 
-    driver: made the process's driver first (`mmulator.driver.use`). Raises UnsupportedError where there is a real GPU, unless
+    driver: becomes the process's driver first (`mmulator.driver.use`). Raises UnsupportedError where there is a real GPU,
+        unless
     MMULATOR_FORCE is set, and for a version of torch whose objects are laid out in an unknown way.
     """
     if driver is not None:

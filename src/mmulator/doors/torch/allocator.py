@@ -1,8 +1,9 @@
-"""Where torch's memory comes from once the device cuda is there: an allocator in machine code, since torch asks from all threads.
+"""torch's allocator once the device cuda exists, in machine code, since torch asks from all threads.
 
-Each block starts at a multiple of 512 bytes, as CUDA's allocator gives them, and behind it lie bytes that are nobody's, so
-that a kernel that runs over the end of one tensor does not land in the next. Results of operators are CPU tensors first
-(dispatch.py) and change hands, so the CPU's tensors have such blocks too. A block of cuda is counted while it lives.
+Each block starts at a multiple of 512 bytes, as CUDA's allocator gives them, and unused bytes lie behind it, so that a kernel
+that runs over the end of one tensor does not reach the next. Results of operators are CPU tensors first (dispatch.py) and
+change
+their device, so the CPU's tensors have such blocks too. A block of cuda is counted while it lives.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ LEAST_GAP, MOST_GAP = 512, 4096  # bytes behind a block: as many as it has, with
 LARGE = 1 << 20  # bytes from which on torch's statistics call an allocation large
 PINNED = 1 << 14  # blocks of pinned memory at a time
 
-# What is counted, of all blocks, large and small ones: blocks, their bytes rounded up, their bytes as asked for.
+# Counters for all, large and small blocks: number, bytes rounded up, bytes as asked for.
 POOLS = ("all", "large_pool", "small_pool")
 KINDS = ("count", "rounded", "requested")
 SERIES = ("current", "peak", "allocated", "freed")
@@ -290,7 +291,7 @@ done:
 class Allocator:
     """The machine code, and the two C++ objects that torch takes for its allocators of plain and of pinned memory.
 
-    keys, device, flip, storage: raw.Fields. Raises UnsupportedError where torch's own allocator looks otherwise.
+    keys, device, flip, storage: raw.TensorFields. Raises UnsupportedError where torch's own allocator looks otherwise.
     """
 
     def __init__(self, keys: int, device: int, flip: int, storage: int) -> None:
@@ -331,7 +332,7 @@ def _word(address: int) -> int:
 
 
 def _order(storage: int) -> tuple[int, int]:
-    """Where a block of memory's owner and the function that frees it are, of the four words of a `DataPtr`."""
+    """Positions, among the four words of a `DataPtr`, of a block's owner and of the function that frees it."""
     own = torch.zeros(3)
     words = [_word(own.untyped_storage()._cdata + storage - 24 + 8 * n) for n in range(3)]
     if words[0] != own.data_ptr() or words[0] not in words[1:]:

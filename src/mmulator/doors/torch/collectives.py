@@ -1,6 +1,6 @@
-"""torch.distributed: what processes exchange of tensors of cuda goes the CPU's way, over Gloo.
+"""torch.distributed: processes exchange tensors of cuda as those of the CPU, over Gloo.
 
-Gloo's own functions for CUDA would ask the device's guard for streams and events that it has not.
+Gloo's own functions for CUDA would ask the device's guard for streams and events that it does not have.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ def _host(value: Any) -> Any:
 
 
 def _collective(full: str) -> dispatch.Kernel:
-    """In place, on aliases. Who has two results has the first argument as the first, and what to wait for as the second."""
+    """A collective operator, in place, on aliases. An operator with two results returns its first argument, and a work to wait
+    for.
+    """
 
     def run(*args: Any, **kwargs: Any) -> Any:
         name, _, overload = full.partition(".")
@@ -35,7 +37,7 @@ def _collective(full: str) -> dispatch.Kernel:
 
 
 def register() -> list[torch.library.Library]:
-    """Kernels for CUDA's dispatch key; none in a torch without torch.distributed."""
+    """Register kernels for CUDA's dispatch key; none in a torch without torch.distributed."""
     library = torch.library.Library("c10d", "IMPL")
     names = torch._C._dispatch_get_registrations_for_dispatch_key("CUDA")
     with warnings.catch_warnings():

@@ -1,8 +1,8 @@
 """torch.cuda where there is no GPU: torch's own Python finds in torch._C what a build for CUDA has there.
 
-`prepare()` runs before torch.cuda is executed, which then makes its classes from ours and takes its functions. Nothing of
-torch.cuda is replaced: what it checks and says, it checks and says as ever. What is in no table below is missing, and says so
-by name.
+`prepare()` runs before torch.cuda is executed, which then makes its classes from those here and takes these functions. Nothing
+of
+torch.cuda is replaced: its checks and messages are torch's. A name in no table below is missing, and an error says so.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from mmulator.errors import UnsupportedError
 
 
 class Missing(UnsupportedError, AttributeError):
-    """A part of torch's CUDA that is not modelled. An AttributeError too, so that who asks whether it is there hears no."""
+    """A part of torch's CUDA that is not modelled. An AttributeError too, so that `hasattr` says no."""
 
 
-# Classes that torch.cuda builds its own on, and what they are called there.
+# Base classes of torch.cuda's own, by their names there.
 _ABSENT = {
     "_CUDAGraph": ("torch.cuda.CUDAGraph", "call the function itself instead of a graph of it"),
     "_cuda_CUDAAllocator_AllocatorState": ("torch.cuda.CUDAGraph", "call the function itself instead of a graph of it"),
@@ -34,7 +34,7 @@ _ABSENT = {
 
 
 def absent(name: str, hint: str) -> type:
-    """A class of which nobody makes an object. Raises UnsupportedError with its name."""
+    """A class without instances. Raises UnsupportedError with its name."""
 
     def __new__(cls: type, *_: Any, **__: Any) -> NoReturn:
         raise UnsupportedError(f"{name} is not modelled", hint=hint)
@@ -60,7 +60,7 @@ _PREFIXES = ("_cuda_", "_cudnn_", "_CUDA", "_nccl_", "_graph_pool")
 
 
 def _missing(name: str) -> NoReturn:
-    """What `torch._C` answers for a name that it does not have."""
+    """Raise the error for a name that `torch._C` does not have."""
     if name.startswith(_PREFIXES):
         raise Missing(f"torch._C.{name}, of torch's CUDA, is not modelled", hint="docs/programs.md says what is")
     raise AttributeError(f"module 'torch._C' has no attribute '{name}'")
@@ -77,7 +77,7 @@ Error.success = Error(0)
 
 
 def runtime() -> ModuleType:
-    """`torch.cuda.cudart()`: the few functions that torch has of CUDA's runtime."""
+    """`torch.cuda.cudart()`: the few functions of CUDA's runtime that torch uses."""
     module = ModuleType("torch._C._cudart")
     done: Callable[..., Error] = lambda *_: Error.success  # noqa: E731
     module.__dict__.update(
@@ -96,7 +96,7 @@ def _missing_of(where: str) -> Callable[[str], NoReturn]:
 
 
 class Markers(SimpleNamespace):
-    """torch.cuda.nvtx: ranges are counted, and nobody looks at them."""
+    """torch.cuda.nvtx: ranges are counted, and have no other effect."""
 
     def __init__(self) -> None:
         super().__init__(depth=0, started=0)
@@ -114,29 +114,29 @@ class Markers(SimpleNamespace):
         return self.started
 
     def rangeEnd(self, started: int) -> None:
-        """Nobody looks."""
+        """No effect."""
 
     def markA(self, message: str) -> None:
-        """Nobody looks."""
+        """No effect."""
 
     def deviceRangeStart(self, message: str, stream: int) -> SimpleNamespace:
         return SimpleNamespace(message=message, stream=stream)
 
     def deviceRangeEnd(self, handle: object, stream: int) -> None:
-        """Nobody looks."""
+        """No effect."""
 
 
 def without_a_tracer(profiler: Any) -> None:
-    """torch.autograd.profiler: asked for the device's time too, it gives the CPU's alone. Nothing here traces a GPU."""
+    """Make torch.autograd.profiler give the CPU's time alone when the device's is asked for too: there is no trace of a GPU."""
 
-    class Profile(profiler.profile):
+    class CpuProfile(profiler.profile):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             if kwargs.get("use_device") == "cuda":
                 kwargs |= {"use_device": None, "use_cpu": True}
             super().__init__(*args, **kwargs)
 
-    Profile.__name__, Profile.__qualname__, Profile.__module__ = "profile", "profile", profiler.__name__
-    profiler.profile = Profile
+    CpuProfile.__name__, CpuProfile.__qualname__, CpuProfile.__module__ = "profile", "profile", profiler.__name__
+    profiler.profile = CpuProfile
 
 
 # opening --------------------------------------------------------------------------------------------------------------
@@ -146,9 +146,10 @@ def initialise() -> None:
 
 
 def prepare() -> None:
-    """torch._C has what torch.cuda asks it for. To be called before torch.cuda is executed; does nothing the second time.
+    """Give torch._C what torch.cuda asks it for. Call it before torch.cuda is executed; a second call does nothing.
 
-    Raises UnsupportedError where torch finds a real GPU, unless MMULATOR_FORCE is set."""
+    Raises UnsupportedError where torch finds a real GPU, unless MMULATOR_FORCE is set.
+    """
     if getattr(torch._C, "_cuda_init", None) is initialise:
         return
     count = getattr(torch._C, "_cuda_getDeviceCount", None)
@@ -174,15 +175,15 @@ def prepare() -> None:
     extensions.prepare()
 
 
-# What has taken from torch._C what it needs, in the order in which it is executed anew where the door opens late.
+# Modules that copied names of torch._C; executed anew, in this order, where the door opens late.
 _TAKERS = ("streams", "graphs", "nvtx", "memory")
 
 
 def install() -> None:
-    """torch.cuda finds a device: at the end of `import torch`, or later."""
+    """Make torch.cuda find a device, at the end of `import torch`, or later."""
     if getattr(torch._C, "_cuda_init", None) is not initialise:
         prepare()
         for name in _TAKERS:
             reload(import_module(f"torch.cuda.{name}"))
         reload(torch.cuda)
-    torch.cuda._device_count_nvml = lambda: -1  # nobody asks NVIDIA's library, nor CUDA_VISIBLE_DEVICES
+    torch.cuda._device_count_nvml = lambda: -1  # neither NVIDIA's library nor CUDA_VISIBLE_DEVICES is asked

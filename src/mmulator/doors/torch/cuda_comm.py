@@ -1,4 +1,4 @@
-"""What torch.nn.parallel does over several devices, over the one there is."""
+"""Operations of torch.nn.parallel over several devices, on the only one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mmulator.doors.torch.cuda_device import check_device
 
 
 def _only(devices: Sequence[int]) -> int:
-    """How often the one device is named. Raises torch.AcceleratorError for another."""
+    """How often the only device is named. Raises torch.AcceleratorError for another."""
     for device in devices:
         check_device(device)
     return len(devices)
@@ -26,7 +26,7 @@ def scatter(
 
 
 def gather(tensors: Sequence[torch.Tensor], dim: int, destination: int | None = None) -> torch.Tensor:
-    """destination: 0, None for the current device, -1 for the CPU."""
+    """Tensors joined along a dimension. destination: 0, None for the current device, -1 for the CPU."""
     whole = torch.cat([t if t.dim() else t.reshape(1) for t in tensors], dim)
     if destination == -1:
         return whole.cpu()
@@ -43,5 +43,5 @@ def broadcast_coalesced(tensors: Sequence[torch.Tensor], devices: Sequence[int],
 
 
 def functions() -> dict[str, Any]:
-    """What torch._C has in a build for CUDA, by name."""
+    """Functions that torch._C has in a build for CUDA, by name."""
     return {"_scatter": scatter, "_gather": gather, "_broadcast": broadcast, "_broadcast_coalesced": broadcast_coalesced}

@@ -1,6 +1,6 @@
 """torch.compile for the device: Inductor writes Triton for CUDA, and Triton's kernels are launched here.
 
-What these libraries look at before they do so is set as they are imported; a program that does not compile imports none.
+The settings that these libraries read are set as they are imported; a program that does not compile imports none.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from mmulator.doors.imports import after_import
 NAME = "mmulator"  # of the driver among Triton's
 
 # Settings of torch._inductor.config, each in the versions that have it. Kernels are launched by Triton's own launcher, which
-# is ours; they are compiled in this process, as a pool of processes would take longer to start than most programs run.
+# is mmulator's; they are compiled in this process, since a pool of processes takes longer to start than most programs run.
 _SETTINGS = {"use_static_triton_launcher": False, "use_static_cuda_launcher": False, "compile_threads": 1}
 
 
 def configure(config: Any) -> None:
-    """torch._inductor.config, where the environment says nothing else.
+    """Set defaults of torch._inductor.config, where the environment says nothing else.
 
-    What is set is the default: an assignment holds in the thread that makes it alone, and autograd runs a backward in another.
+    The defaults are set, and no values: a value holds only in the thread that sets it, and autograd runs a backward in another.
     """
     entries = vars(config)["_config"]
     for name, value in _SETTINGS.items():
@@ -36,7 +36,9 @@ def configure(config: Any) -> None:
 
 
 def choose(backends: Any) -> None:
-    """triton.backends: ours comes first, and NVIDIA's driver finds no GPU: torch says that it has one, and it believes that."""
+    """Change triton.backends: the one here comes first, and NVIDIA's driver finds no GPU, since it believes torch, which says
+    it has one.
+    """
     table: dict[str, Any] = backends.backends
     nvidia = table.get("nvidia")
     if nvidia is None:
@@ -53,7 +55,7 @@ def choose(backends: Any) -> None:
 
 
 def measured(_: Any, call: Callable[[], Any], *__: Any, return_mode: str = "min", **___: Any) -> float | list[float]:
-    """Inductor's measurement of a call: milliseconds of counted work, which are the same each time, so once will do."""
+    """Inductor's measurement of a call: milliseconds of counted work, which are equal each time, so one run is enough."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()
     call()
@@ -63,21 +65,24 @@ def measured(_: Any, call: Callable[[], Any], *__: Any, return_mode: str = "min"
 
 
 def measure(benchmarking: Any) -> None:
-    """torch._inductor.runtime.benchmarking: counted work instead of hundreds of calls."""
+    """Change torch._inductor.runtime.benchmarking: counted work instead of hundreds of calls."""
     for kind in vars(benchmarking).values():
         if isinstance(kind, type) and "benchmark_gpu" in vars(kind):
             setattr(kind, "benchmark_gpu", measured)  # noqa: B010
 
 
 def take_the_first(heuristics: Any) -> None:
-    """torch._inductor.runtime.triton_heuristics: of the configurations of a kernel, the first one is taken and the others are
-    not run. Each would have to be compiled once more, and which is the fastest here says nothing of a GPU."""
+    """Change torch._inductor.runtime.triton_heuristics: the first of a kernel's configurations is taken, and the others do not
+    run.
+    Each would have to be compiled, and the fastest here says nothing of a GPU.
+    """
     heuristics.CachingAutotuner.bench = lambda self, launcher, *args, **kwargs: 1.0
 
 
 def without_graphs(inductor: Any) -> None:
-    """torch._inductor: the modes of torch.compile that ask for CUDA graphs do the same without them. A graph saves launches
-    their time, which costs nothing here, and changes no bit."""
+    """Change torch._inductor: the modes of torch.compile that ask for CUDA graphs run without them. A graph saves the time of
+    launches, and changes no bit.
+    """
     options = inductor.list_mode_options
 
     def list_mode_options(mode: str | None = None, dynamic: bool | None = None) -> dict[str, Any]:
@@ -88,17 +93,17 @@ def without_graphs(inductor: Any) -> None:
 
 
 def skip(rules: Any) -> None:
-    """torch._dynamo.trace_rules: nothing of ours is compiled. In a build for CUDA it is not Python either."""
+    """Change torch._dynamo.trace_rules: nothing of mmulator is compiled. In a build for CUDA it is not Python either."""
     rules.add("mmulator")
 
 
 def empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """What Inductor's code allocates with."""
+    """A new tensor, as Inductor's code allocates it."""
     return torch.empty_strided(size, stride, dtype=dtype, device="cuda")
 
 
 def prepare() -> None:
-    """For when the program imports them."""
+    """Change these modules when the program imports them."""
     torch._C._dynamo.guards._empty_strided_cuda = empty_strided
     after_import("torch._dynamo.trace_rules", skip)
     after_import("torch._inductor", without_graphs)

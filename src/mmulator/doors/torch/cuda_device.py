@@ -1,4 +1,4 @@
-"""The device as torch.cuda knows it: there is one, with the properties of the chip that the driver has."""
+"""The device as torch.cuda knows it: the only one, with the properties of the driver's chip."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def version() -> str:
 
 
 def invalid_device() -> Exception:
-    """What torch raises where a program asks for a device that there is not."""
+    """The error that torch raises for an unknown device."""
     return torch.AcceleratorError(
         "CUDA error: invalid device ordinal\n"
         "GPU device may be out of range, do you have enough GPUs?\n"
@@ -37,13 +37,13 @@ def invalid_device() -> Exception:
 
 
 def check_device(index: int) -> None:
-    """Raises torch.AcceleratorError for all but device 0."""
+    """Raise torch.AcceleratorError for all but device 0."""
     if index != 0:
         raise invalid_device()
 
 
 def exchange_device(index: int) -> int:
-    """Makes a device the current one; the one that was it. A negative index changes nothing."""
+    """Make a device the current one; returns the previous one. A negative index changes nothing."""
     if index < 0:
         return -1
     check_device(index)
@@ -57,7 +57,7 @@ def maybe_exchange_device(index: int) -> int:
 
 # properties ---------------------------------------------------------------------------------------------------------
 class Uuid:
-    """As torch shows it. bytes: the 16 of it."""
+    """A UUID as torch shows it. bytes: the 16 of it."""
 
     def __init__(self, name: str) -> None:
         self._uuid = uuid5(_SPACE, name)
@@ -107,7 +107,7 @@ _INTEGRATED = ("sm_72", "sm_87", "sm_121")
 
 
 def properties(index: int = 0) -> Properties:
-    """Of the chip that stands there. Raises torch.AcceleratorError for all but device 0."""
+    """The properties of the driver's chip. Raises torch.AcceleratorError for all but device 0."""
     check_device(index)
     chip = current().device
     major, minor = chip.capability
@@ -120,14 +120,14 @@ def properties(index: int = 0) -> Properties:
 
 
 def architectures() -> str:
-    """What torch says that it was compiled for; the chip is always among it."""
+    """The architectures that torch says it was compiled for; the chip is always among them."""
     own = int(current().device.name[3:])
     return " ".join(f"sm_{n}" for n in sorted({*BUILT_FOR, own}))
 
 
 # what asks for nothing, or for what a CPU does not have ---------------------------------------------------------------
 def set_sync_debug_mode(mode: int | str) -> None:
-    """Raises UnsupportedError for all but the default: every operation is synchronous here."""
+    """Raise UnsupportedError for all but the default: every operation is synchronous here."""
     if mode not in (0, "default"):
         raise UnsupportedError(
             f"torch.cuda.set_sync_debug_mode({mode!r}) is not modelled", hint="all operations are synchronous on this machine"
@@ -135,7 +135,7 @@ def set_sync_debug_mode(mode: int | str) -> None:
 
 
 def set_memory_fraction(fraction: float, device: int) -> None:
-    """Raises UnsupportedError for less than all: there is no limit here."""
+    """Raise UnsupportedError for less than all: there is no limit here."""
     check_device(device)
     if fraction < 1:
         raise UnsupportedError(
@@ -145,7 +145,7 @@ def set_memory_fraction(fraction: float, device: int) -> None:
 
 
 def functions() -> dict[str, Any]:
-    """What torch._C has in a build for CUDA, by name."""
+    """Functions that torch._C has in a build for CUDA, by name."""
     return {
         "_cuda_getDeviceCount": lambda: 1,
         "_cuda_getDevice": lambda: 0,
@@ -165,7 +165,7 @@ def functions() -> dict[str, Any]:
         "_cuda_getMemoryFraction": lambda device: 1.0,
         "_CudaDeviceProperties": Properties,
         "_has_cuda": True,
-        # libraries that are not there have settings that nobody reads
+        # settings of libraries that are missing have no effect
         "_cuda_clearCublasWorkspaces": lambda: None,
         "_cuda_get_cudnn_benchmark_limit": lambda: 10,
         "_cuda_set_cudnn_benchmark_limit": lambda limit: None,
@@ -176,7 +176,7 @@ def functions() -> dict[str, Any]:
 
 
 def _dtypes() -> set[Any]:
-    """What tensors of the device may be of: all but what is quantized."""
+    """The dtypes that tensors of the device may have: all but quantized ones."""
     every = {t for t in vars(torch).values() if isinstance(t, torch.dtype)}
     return {t for t in every if not str(t).removeprefix("torch.").startswith("q")}
 

@@ -1,4 +1,4 @@
-"""torch.cuda's account of memory: what the allocator has counted, as torch's functions give it."""
+"""torch.cuda's account of memory: the allocator's counters, in the form of torch's functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EVENTS = ("num_alloc_retries", "num_ooms", "num_sync_all_streams", "num_device_
 
 
 def account() -> dict[str, Account]:
-    """Of each kind, and each pool: what there is now, what there was at most, what came, what went."""
+    """Counters of each kind and each pool: current, peak, allocated, freed."""
     from mmulator.doors.torch.allocator import KINDS, POOLS, SERIES, counters
 
     values = iter(counters)
@@ -24,7 +24,7 @@ def account() -> dict[str, Account]:
 
 
 def statistics(device: int = 0) -> dict[str, Any]:
-    """What `torch._C._cuda_memoryStats` gives. Nothing is kept in reserve: what is reserved is what is allocated."""
+    """The result of `torch._C._cuda_memoryStats`. No memory is kept in reserve, so reserved is allocated memory."""
     check_device(device)
     known = account()
     counts, blocks, requests = known.values()
@@ -38,12 +38,12 @@ def statistics(device: int = 0) -> dict[str, Any]:
 
 
 def reset_peak(device: int = 0) -> None:
-    """From here on the most is what there is now."""
+    """Set the peak to the current value."""
     _set(device, lambda series: {"peak": series["current"]})
 
 
 def reset_accumulated(device: int = 0) -> None:
-    """From here on nothing has come or gone."""
+    """Set the counters of allocated and freed memory to 0."""
     _set(device, lambda series: {"allocated": 0, "freed": 0})
 
 
@@ -57,14 +57,14 @@ def _set(device: int, changed: Any) -> None:
 
 
 def information(device: int = 0) -> tuple[int, int]:
-    """Bytes free, and bytes in all, of the chip that stands there."""
+    """(free bytes, all bytes) of the driver's chip."""
     check_device(device)
     total = current().device.memory
     return max(total - account()["rounded"]["all"]["current"], 0), total
 
 
 def functions() -> dict[str, Any]:
-    """What torch._C has in a build for CUDA, by name."""
+    """Functions that torch._C has in a build for CUDA, by name."""
     return {
         "_cuda_memoryStats": statistics,
         "_cuda_resetPeakMemoryStats": reset_peak,

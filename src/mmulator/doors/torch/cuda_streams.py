@@ -1,4 +1,4 @@
-"""Streams and events of torch.cuda. All work is done when a call returns; what is left of a stream is its name and its clock."""
+"""Streams and events of torch.cuda. All work is done when a call returns, so a stream has only a name and a clock."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _stream(stream: Any) -> Stream:
 
 
 class StreamBase(Finished, torch.Stream):
-    """What torch.cuda.Stream is made from. stream_id and cuda_stream: the driver's handle."""
+    """The base class of torch.cuda.Stream. stream_id and cuda_stream: the driver's handle."""
 
     def __new__(
         cls, priority: int = 0, stream_id: int = 0, device_index: int = 0, device_type: int = 0, stream_ptr: int = 0, **_: Any
@@ -83,7 +83,7 @@ class StreamBase(Finished, torch.Stream):
 
 
 class EventBase(Finished, torch.Event):
-    """What torch.cuda.Event is made from: a place on the clock of counted work."""
+    """The base class of torch.cuda.Event: a time on the clock of counted work."""
 
     def __new__(
         cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False, **_: Any
@@ -129,13 +129,13 @@ class EventBase(Finished, torch.Event):
 
 
 def sleep(cycles: int) -> None:
-    """Takes as many cycles of the chip's clock as told, on the clock of counted work."""
+    """Advance the clock of counted work by cycles of the chip's clock."""
     driver = current()
     driver.stream(current_handle()).seconds += cycles / (driver.device.clock * 1e3)
 
 
 def functions() -> dict[str, Any]:
-    """What torch._C has in a build for CUDA, by name."""
+    """Functions that torch._C has in a build for CUDA, by name."""
     return {
         "_CudaStreamBase": StreamBase,
         "_CudaEventBase": EventBase,

@@ -1,4 +1,4 @@
-"""The device comes into being: what is given to torch, in order."""
+"""Creation of the device: everything that torch is given, in order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def open() -> list[Any]:
-    """Everything that must live as long as the device. Raises UnsupportedError."""
+    """Create the device; returns all objects that must live as long as it. Raises UnsupportedError."""
     import torch
 
     from mmulator.doors.torch import collectives, cuda, dispatch, hooks, kernels, memory, precision, random, raw, retyped

@@ -1,7 +1,7 @@
-"""Operators of torch on tensors of the device cuda:0: the CPU's kernels run on the same memory.
+"""Operators of torch on tensors of the device cuda:0: the CPU's kernels run on their memory.
 
-torch's dispatcher calls `Operator` (Python) for each operator of a tensor whose device is `cuda`. It hands the CPU's kernel
-aliases of the arguments that say they are CPU tensors, and makes what comes back say that it is of `cuda`. Everything above
+torch's dispatcher calls `Operator` (Python) for each operator of a tensor whose device is `cuda`. It gives the CPU's kernel
+aliases of the arguments that say they are CPU tensors, and makes results say that they are of `cuda`. Everything above
 the dispatcher's lowest layer (autograd, autocast, modes, subclasses, views) is torch's own.
 """
 
@@ -36,15 +36,17 @@ _known: dict[tuple[Any, ...], torch.Tensor] = {}
 
 
 def _twin(address: int, size: int) -> torch.UntypedStorage:
-    """A CPU storage over memory that it does not own. It says where bytes are, so it cannot grow stale; one memory has one,
-    so that torch sees which arguments overlap."""
+    """A CPU storage over memory that it does not own. It only says where bytes are, so it cannot become stale. There is one for
+    each
+    memory, so that torch sees which arguments overlap.
+    """
     found = _twins.get((address, size))
     if found is None:
         if len(_twins) >= _MOST:
             for kept in (_twins, _bases, _known):
                 kept.clear()
         memory = (ctypes.c_char * size).from_address(address) if size else ctypes.create_string_buffer(1)
-        made = torch.frombuffer(memory, dtype=torch.uint8)  # its storage cannot be resized: so results of operators are told
+        made = torch.frombuffer(memory, dtype=torch.uint8)  # cannot be resized, which tells it from results of operators
         found = _twins[address, size] = _storage_of(made)
     return found
 
@@ -60,8 +62,10 @@ def base(address: int, size: int, dtype: torch.dtype) -> torch.Tensor:
 
 
 def alias(tensor: torch.Tensor, own: bool = True) -> torch.Tensor:
-    """A CPU tensor over the memory of a tensor of cuda, for as long as that lives. own: nobody else has it, so that it may be
-    given another shape. Tensors without memory are not the same tensor."""
+    """A CPU tensor over the memory of a tensor of cuda, as long as that lives. Tensors without memory share none.
+
+    own: the alias is used by nobody else, so that it may get another shape.
+    """
     storage = _storage_of(tensor)
     key = (
         _address_of(storage), storage.nbytes(), tensor.dtype, tensor.size(), tensor.stride(), tensor.storage_offset(),
@@ -84,7 +88,13 @@ def alias(tensor: torch.Tensor, own: bool = True) -> torch.Tensor:
 
 
 def _aliases(values: Any, seen: list[torch.Tensor], others: list[torch.Tensor], own: bool) -> list[Any]:
-    """Of arguments, one by one. seen: receives tensors of cuda, others: the CPU's."""
+    """Aliases of arguments, one by one.
+
+    values: the arguments.
+    seen: receives the tensors of cuda.
+    others: receives the CPU's.
+    own: the aliases may get another shape.
+    """
     out: list[Any] = []
     for v in values:
         if isinstance(v, _Tensor):
@@ -117,7 +127,9 @@ def _no_such_device() -> Exception:
 
 # results ------------------------------------------------------------------------------------------------------------------
 def adopt(result: Any, given: Sequence[torch.Tensor] = ()) -> Any:
-    """Results of the CPU's as results of cuda: fresh memory changes hands. given: tensors of cuda that they may be views of."""
+    """Results of a CPU operator as results of cuda: new memory changes its device. given: tensors of cuda that they may be
+    views of.
+    """
     if isinstance(result, _Tensor):
         if not raw.is_dense(result):
             check_layout(result)
@@ -132,7 +144,7 @@ def adopt(result: Any, given: Sequence[torch.Tensor] = ()) -> Any:
 
 
 def check_layout(tensor: torch.Tensor) -> None:
-    """Raises UnsupportedError for a tensor that is not simply memory with strides."""
+    """Raise UnsupportedError for a tensor that is not simply memory with strides."""
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested:
         what = "quantized" if tensor.is_quantized else "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
         raise UnsupportedError(f"a {what} tensor on cuda is not supported", hint="keep it on the CPU")
@@ -147,7 +159,7 @@ def _view_of(result: torch.Tensor, storage: torch.UntypedStorage, given: Sequenc
             ):  # fmt: skip
                 return tensor
             return _as_strided(KEYS, tensor, result.size(), result.stride(), result.storage_offset())
-    made = empty(result.size(), result.dtype)  # memory of constants, or of someone else's
+    made = empty(result.size(), result.dtype)  # memory of constants, or of another library
     alias(made).copy_(result)
     return made
 
@@ -164,12 +176,12 @@ def out_of_memory(error: RuntimeError) -> RuntimeError:
 
 
 def empty(size: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """A fresh tensor of cuda."""
+    """A new tensor of cuda."""
     return adopt(_empty(KEYS, size, dtype=dtype, device=CPU))
 
 
 def resize(tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int] | None = None) -> torch.Tensor:
-    """Give a tensor of cuda another shape, and its storage more bytes where these are too few."""
+    """Give a tensor of cuda another shape, and its storage more bytes where it is too small."""
     if stride is None:
         stride, step = [0] * len(size), 1
         for n in reversed(range(len(size))):
@@ -199,7 +211,7 @@ MIXED = frozenset(
         "_foreach_addcmul.Tensor", "_foreach_addcmul_.Tensor", "_foreach_copy_",
     )
 )  # fmt: skip
-# Operators that torch composes of others for all devices, but with parts that only devices it was built for have.
+# Operators that torch composes of others, some of which exist only for devices it was built for.
 COMPOSITE = frozenset("aten::" + name for name in (
     "copy_", "convolution", "_convolution", "convolution_backward",
 ))  # fmt: skip
@@ -208,9 +220,9 @@ COMPOSITE = frozenset("aten::" + name for name in (
 NUMBERS = frozenset((int, float, bool, complex))
 
 
-# What the CPU's kernels say of a type that they do not have.
+# Messages of the CPU's kernels about a type that they do not have.
 REFUSED_TYPE = re.compile(r"not implemented for '(\w+)'|doesn't support tensors of type: (\w+)")
-# What is done then; its arguments are the operator, those of the call and torch's name of the type. Set by retyped.py.
+# Called then, with the operator, the call's arguments and torch's name of the type. Set by retyped.py.
 retyped: Callable[[torch._ops.OpOverload, tuple[Any, ...], dict[str, Any], str], Any] | None = None
 
 # The CPU's generator that an operator draws from, given the program's. Set by random.py.
@@ -224,7 +236,7 @@ class Operator:
         self.op, self.name, self.handle = op, op.name(), op._handle
         schema = op._schema
         self.run = op._handle.redispatch_boxed
-        # A number that stands for a tensor: some operators take it, of the others there is an overload that does.
+        # A number in place of a tensor: some operators take it, others have an overload that does.
         takes = torch._C._should_allow_numbers_as_tensors(op._opname)
         whole = op._op if takes else op._overloadpacket
         self.with_numbers = lambda keys, *args, **kwargs: whole(*args, **kwargs)
@@ -298,7 +310,7 @@ class Operator:
         return adopt(result, given)
 
     def check_devices(self, args: Any, given: list[torch.Tensor], others: list[torch.Tensor]) -> None:
-        """Raises torch's error for tensors of two devices, where CUDA's kernels do not take them."""
+        """Raise torch's error for tensors of two devices, where CUDA's kernels do not take them."""
         if self.indexes:
             if given and not args[0].is_cuda:
                 raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
@@ -312,7 +324,12 @@ class Operator:
         return any(n < len(args) and any(args[n] is t for t in others) for n in self.written)
 
     def into(self, run: Kernel, args: Any, kwargs: Any, values: list[Any], named: dict[str, Any]) -> Any:
-        """Run an operator whose results go where the caller says. It may give that another shape."""
+        """Run an operator with `out=` arguments, which it may give another shape.
+
+        run: the CPU's kernel.
+        args, kwargs: the program's arguments.
+        values, named: their aliases.
+        """
         targets: list[tuple[torch.Tensor, torch.Tensor]] = []
         for n, name in self.outs:
             own, other = (args[n], values[n]) if n < len(args) else (kwargs[name], named[name])
@@ -345,7 +362,7 @@ class Operator:
 
 
 def _fresh(own: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """What to write to: the alias, but memory of its own for a tensor that has none yet."""
+    """The memory to write to: the alias, or new memory for a tensor that has none yet."""
     return _empty(KEYS, [0], dtype=own.dtype, device=CPU) if own.is_cuda and own.numel() == 0 else other
 
 
@@ -368,7 +385,7 @@ def find(name: str, overload: str) -> torch._ops.OpOverload:
 
 
 def kernel(full: str, make: Callable[[torch._ops.OpOverload], Operator] = Operator) -> Kernel:
-    """A kernel for an operator that is looked for when it is first called. make: of what it finds."""
+    """A kernel for an operator that is looked up when it is first called. make: makes the kernel of the operator."""
     made: list[Operator] = []
 
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -381,14 +398,14 @@ def kernel(full: str, make: Callable[[torch._ops.OpOverload], Operator] = Operat
 
 
 def fallback(op: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:
-    """For operators that nobody registered a kernel of."""
+    """The kernel of an operator that has none registered."""
     found = _operators.get(name := op.name())
     if found is None:
         found = _operators[name] = Operator(op)
     return found(*args, **kwargs)
 
 
-# What a tensor of cuda cannot be.
+# Kinds of tensors that cuda does not have here.
 REFUSED = {
     "SparseCUDA": "sparse", "SparseCsrCUDA": "sparse compressed", "QuantizedCUDA": "quantized", "NestedTensorCUDA": "nested",
 }  # fmt: skip
@@ -406,8 +423,11 @@ def _refuser(what: str) -> Kernel:
 
 
 def register(special: dict[str, Kernel], built: dict[str, dict[str, Kernel]]) -> list[torch.library.Library]:
-    """Kernels for CUDA's dispatch key, of all operators that the CPU has kernels for. special: what is not just that.
-    built: kernels by dispatch key, for a torch that was built for CUDA."""
+    """Register kernels for CUDA's dispatch key, of all operators that the CPU has kernels for.
+
+    special: kernels that do more than run the CPU's.
+    built: kernels by dispatch key, for a torch that was built for CUDA.
+    """
     everything = torch.library.Library("_", "IMPL", "CUDA")
     everything.fallback(fallback, "CUDA")
     kept = [everything]

@@ -1,4 +1,4 @@
-"""Libraries that compile or load CUDA C++: what they are told where they would, in place of what their C++ says later.
+"""Libraries that compile or load CUDA C++: an early error in place of a later one of their C++.
 
 C++ without kernels is compiled and loaded as ever.
 """
@@ -29,7 +29,7 @@ def _refused(what: str) -> NoReturn:
 
 
 def refuse_extensions(module: Any) -> None:
-    """torch.utils.cpp_extension."""
+    """Change torch.utils.cpp_extension: CUDA extensions are refused."""
     load, load_inline, extension = module.load, module.load_inline, module.CUDAExtension
 
     def refused(name: str, *_: Any, **__: Any) -> NoReturn:
@@ -51,14 +51,14 @@ def refuse_extensions(module: Any) -> None:
 
 
 def _checked(function: Callable[..., Any], check: Callable[[dict[str, Any]], None]) -> Callable[..., Any]:
-    """A function that looks at its arguments first. check: of them by name; raises."""
+    """A function that checks its arguments first. check: gets them by name; raises."""
     signature = inspect.signature(function)
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             given = signature.bind(*args, **kwargs).arguments
-        except TypeError:  # the function says it
+        except TypeError:  # the function itself raises the error
             given = {}
         check(given)
         return function(*args, **kwargs)
@@ -67,7 +67,7 @@ def _checked(function: Callable[..., Any], check: Callable[[dict[str, Any]], Non
 
 
 def refuse_built(module: Any) -> None:
-    """tvm_ffi.cpp.extension: it builds libraries."""
+    """Change tvm_ffi.cpp.extension, which builds libraries: those with CUDA code are refused."""
 
     def check(given: dict[str, Any]) -> None:
         files = given.get("sources") or given.get("cuda_files") or ()
@@ -81,14 +81,14 @@ def refuse_built(module: Any) -> None:
 
 
 def refuse_loaded(module: Any) -> None:
-    """tvm_ffi.module: it loads libraries; FlashInfer and others come in by it."""
+    """Change tvm_ffi.module, which loads libraries (FlashInfer's and others'): those with CUDA code are refused."""
 
     def check(given: dict[str, Any]) -> None:
         path = Path(given.get("path", ""))
         try:
             with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
                 kernels = data.find(_KERNELS)
-        except (OSError, ValueError):  # tvm_ffi says it
+        except (OSError, ValueError):  # tvm_ffi itself raises the error
             return
         if kernels >= 0:
             _refused(f"tvm_ffi: {path.name} has kernels of CUDA C++ in it, which run on no CPU")
@@ -97,7 +97,7 @@ def refuse_loaded(module: Any) -> None:
 
 
 def refuse_tilelang(module: Any) -> None:
-    """tilelang.jit.kernel: kernels are compiled, and their sources can be read; they are not launched."""
+    """Change tilelang.jit.kernel: kernels are compiled, and their sources can be read; launches are refused."""
     call = module.JITKernel.__call__
 
     def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -110,7 +110,7 @@ def refuse_tilelang(module: Any) -> None:
 
 
 def prepare() -> None:
-    """For when the program imports them."""
+    """Change these modules when the program imports them."""
     after_import("torch.utils.cpp_extension", refuse_extensions)
     after_import("tvm_ffi.cpp.extension", refuse_built)
     after_import("tvm_ffi.module", refuse_loaded)

@@ -1,8 +1,8 @@
-"""What torch's C++ asks of CUDA: two objects with virtual functions, of which a build without CUDA has empty ones.
+"""Questions of torch's C++ to CUDA: two objects with virtual functions, of which a build without CUDA has empty ones.
 
 Both get a table of functions of their own: a copy of the one they have, with some answers changed. Which function stands
 where is read from the headers that torch comes with, so that this holds for each version. Most answers are a constant; for
-these the functions are torch's own that return 0 and 1, since torch asks from threads that know nothing of Python.
+these the functions are torch's own that return 0 and 1, since torch asks from threads that have no Python state.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _functions(header: str, name: str) -> list[str]:
 
 
 def _slots(*classes: tuple[str, str]) -> list[str]:
-    """The table of a class: what its base class declares, then what it adds."""
+    """Functions of a class's table in order: those of its base class, then its own."""
     table: list[str] = []
     for header, name in classes:
         own = _functions(header, name)
@@ -60,7 +60,7 @@ def _slots(*classes: tuple[str, str]) -> list[str]:
 
 
 class Table:
-    """The virtual functions of one C++ object, by name; of none (address 0): a table of zeros."""
+    """The virtual functions of one C++ object, by name. Address 0: a table of zeros."""
 
     def __init__(self, address: int, *classes: tuple[str, str]) -> None:
         self.address, self.names = address, _slots(*classes)
@@ -73,8 +73,11 @@ class Table:
         return self.words[2 + self.names.index(name)]
 
     def _with(self, answers: Mapping[str, int], others: int = 0) -> int:
-        """A table with some functions changed. answers: addresses, by name; names that this version lacks are left out.
-        others: of functions that there are none of."""
+        """A table with some functions changed.
+
+        answers: addresses by name; names that this version lacks are left out.
+        others: address for functions that the table lacks.
+        """
         words = type(self.words)(*self.words[:2], *(w or others for w in self.words[2:]))
         for name, function in answers.items():
             if name in self.names:
@@ -83,17 +86,17 @@ class Table:
         return ctypes.addressof(words) + 16
 
     def change(self, answers: Mapping[str, int]) -> None:
-        """The object gets other functions."""
+        """Give the object other functions."""
         ctypes.c_uint64.from_address(self.address).value = self._with(answers)
 
     def another(self, answers: Mapping[str, int], others: int = 0) -> int:
-        """Address of another object of the class, with other functions. It has no data of its own."""
+        """Address of another object of the class, with other functions and without data."""
         made = (ctypes.c_uint64 * 2)(self._with(answers, others), 0)
         _TABLES.append(made)
         return ctypes.addressof(made)
 
 
-# What torch asks, and what it is answered: functions of allocator.py.
+# Questions of torch, and the functions of allocator.py that answer.
 _OF_HOOKS = {
     "one": ("hasCUDA", "isBuilt", "isAvailable", "hasPrimaryContext", "deviceCount", "getNumGPUs"),
     "zero": (
@@ -114,8 +117,11 @@ _OF_GUARD = {
 
 
 def answer(guard: ctypes.c_uint64, functions: Mapping[str, int]) -> None:
-    """Make torch's C++ find a device cuda. guard: where the address of the device guard is kept. functions: addresses of
-    those that answer. Raises UnsupportedError for a torch whose hooks are elsewhere."""
+    """Make torch's C++ find a device cuda. Raises UnsupportedError for a torch whose hooks are elsewhere.
+
+    guard: place of the address of the device guard.
+    functions: addresses of the functions that answer.
+    """
     try:
         ask = ctypes.CDLL(str(HERE / "lib" / "libtorch_cpu.so"))["_ZN2at6detail12getCUDAHooksEv"]
     except (OSError, AttributeError):

@@ -1,4 +1,4 @@
-"""Operators on cuda that are more than the CPU's kernel on the same memory."""
+"""Operators on cuda that do more than run the CPU's kernel on their memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SPECIAL: dict[str, Callable[..., Any]] = {}
 
 
 def kernel(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Registers a function as the kernel of operators on cuda."""
+    """Decorator: register a function as the kernel of operators on cuda."""
 
     def take(function: Callable[..., Any]) -> Callable[..., Any]:
         SPECIAL.update(dict.fromkeys(("aten::" + name for name in names), function))
@@ -107,7 +107,7 @@ def set_nothing(self: Any) -> Any:
 
 @kernel("record_stream")
 def record_stream(self: Any, stream: Any) -> None:
-    """Memory is not given to anybody else before it is free, and streams do not run ahead."""
+    """No effect: memory is not reused before it is free, and streams do not run ahead."""
 
 
 # to and from the CPU ------------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def to_copy(
 
 # what only CUDA has ---------------------------------------------------------------------------------------------------------
 def on_host(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Registers a function of CPU tensors as the kernel of operators that the CPU lacks."""
+    """Decorator: register a function of CPU tensors as the kernel of operators that the CPU lacks."""
 
     def take(function: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any, **kwargs: Any) -> Any:
@@ -151,7 +151,7 @@ def no_library(*args: Any, **kwargs: Any) -> bool:
 
 @kernel("_fused_sdp_choice")
 def sdp_choice(*args: Any, **kwargs: Any) -> int:
-    """Which attention: plain arithmetic, one operator after the other."""
+    """The kind of attention: plain arithmetic, one operator after the other."""
     return 0
 
 
@@ -159,7 +159,7 @@ def attention(
     query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, *,
     scale: float | None = None, enable_gqa: bool = False,
 ) -> Any:  # fmt: skip
-    """scaled_dot_product_attention where torch was built for CUDA: it asks CUDA's library which way to go."""
+    """scaled_dot_product_attention where torch was built for CUDA, which would ask CUDA's library for the kind."""
     math = _aten._scaled_dot_product_attention_math
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill(attn_mask.logical_not(), float("-inf"))
@@ -224,7 +224,7 @@ def lstm_cell_backward(grad_hy: Any, grad_cy: Any, cx: Any, cy: Any, workspace: 
 
 @on_host("_thnn_fused_gru_cell")
 def gru_cell(input_gates: Any, hidden_gates: Any, hx: Any, input_bias: Any = None, hidden_bias: Any = None) -> Any:
-    """(hy, what the way back needs)"""
+    """(hy, workspace of the backward)"""
     a, b = _gates(input_gates, hidden_gates, input_bias, hidden_bias)
     (ar, az, an), (br, bz, bn) = a.chunk(3, 1), b.chunk(3, 1)
     r, z = (ar + br).sigmoid(), (az + bz).sigmoid()

@@ -1,4 +1,4 @@
-"""Memory of tensors of cuda: what is in it when it is fresh."""
+"""Contents of new memory of tensors of cuda."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from mmulator.doors.torch import dispatch, raw
 from mmulator.errors import UnsupportedError
 
-# What fresh memory holds: a signalling NaN of each floating-point type, elsewhere bytes of 0xCD. Hexadecimal, one element.
+# Contents of new memory: a signalling NaN of each floating-point type, else bytes of 0xCD. Hexadecimal, one element.
 _WORDS = {
     torch.float64: "7ff4cdcdcdcdcdcd", torch.float32: "7faccdcd", torch.float16: "7dcd", torch.bfloat16: "7fad",
     torch.complex128: "7ff4cdcdcdcdcdcd", torch.complex64: "7faccdcd", torch.complex32: "7dcd", torch.bool: "01",
@@ -22,25 +22,25 @@ _PLAIN = int("cd" * 8, 16)
 
 
 def poison(tensor: torch.Tensor) -> torch.Tensor:
-    """Fill the whole storage of a fresh tensor of cuda with what nobody takes for a value."""
+    """Fill the whole storage of a new tensor of cuda with a value that looks wrong."""
     storage = dispatch._storage_of(tensor)
     raw.memory.fill(dispatch._address_of(storage), storage.nbytes(), POISON.get(tensor.dtype, _PLAIN))
     return tensor
 
 
 def storage(size: int) -> Any:
-    """An untyped storage of cuda, of `size` bytes that nobody may count on."""
+    """An untyped storage of cuda, of `size` bytes with undefined contents."""
     return dispatch._storage_of(poison(dispatch.empty([size], torch.uint8)))
 
 
 def not_shared(*_: Any, **__: Any) -> NoReturn:
-    """What torch.multiprocessing asks of a tensor of cuda that goes to another process."""
+    """Raise the error for a tensor of cuda that torch.multiprocessing sends to another process."""
     raise UnsupportedError("a tensor of cuda cannot be sent to another process", hint="send tensor.cpu(), and call cuda() there")
 
 
 # storages -----------------------------------------------------------------------------------------------------------------
 def storages() -> None:
-    """Storages of cuda can be made and resized by hand, as torch's serialisation does."""
+    """Let storages of cuda be made and resized by hand, as torch's serialisation does."""
     plain, resize = torch.UntypedStorage.__new__, torch.UntypedStorage.resize_
 
     def new(cls: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:

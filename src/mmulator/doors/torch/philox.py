@@ -1,6 +1,6 @@
-"""CUDA's random numbers, as torch's kernels draw them: Philox4x32-10, and what cuRAND and torch make of 32 random bits.
+"""CUDA's random numbers, as torch's kernels draw them: Philox4x32-10, and the conversions of cuRAND and torch.
 
-A generator is a seed and a place (`offset`, in draws of 32 bits of each thread). A kernel of torch starts so many threads;
+A generator is a seed and a place (`offset`, in draws of 32 bits of each thread). A kernel of torch starts a number of threads;
 each has a sequence of its own, takes four draws at a time, and gives them to elements that are one grid apart. So the
 numbers depend on how many threads the chip's grid has. All functions return NumPy arrays with an element a number.
 """
@@ -37,17 +37,22 @@ def philox(seed: int, place: int, sequence: Words) -> tuple[Words, Words, Words,
 
 
 def threads(count: int, resident: int) -> int:
-    """Of the grid that torch takes for so many elements. resident: threads that the chip holds."""
+    """Threads of the grid that torch takes for `count` elements. resident: threads that the chip holds."""
     return BLOCK * max(min(resident // BLOCK, -(-count // BLOCK)), 1)
 
 
 def advance(count: int, resident: int, each: int) -> int:
-    """How far a kernel moves the generator's place, when each thread gets `each` numbers of four draws."""
+    """Draws by which a kernel moves the generator's place, when each thread gets `each` numbers of four draws."""
     return ((count - 1) // (threads(count, resident) * each) + 1) * 4
 
 
 def spread(count: int, seed: int, place: int, resident: int, draw: Callable[..., tuple[Words, ...]]) -> Words:
-    """`count` numbers. draw: of four words each, the numbers that a thread makes of them."""
+    """Random numbers of `count` elements.
+
+    seed, place: of the generator.
+    resident: threads that the chip holds.
+    draw: makes a thread's numbers of four words.
+    """
     width = threads(count, resident)
     sequence = np.arange(width, dtype=U64)
     pieces: list[Words] = []
@@ -85,7 +90,7 @@ def _rows(device: str, unit: str) -> tuple[Quadratic, Words]:
 
 @cache
 def _squares(shift: int) -> Words:
-    """The unit's square of each 17-bit argument, shifted."""
+    """Squares of 17-bit arguments as the special-function unit computes them, shifted."""
     x = np.arange(1 << 17, dtype=np.int64) << shift
     return np.sum([np.where(x >> i & 1, x << i >> 18, 0) for i in range(18)], axis=0) >> 1
 

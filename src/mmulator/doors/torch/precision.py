@@ -1,6 +1,6 @@
 """Operators that a GPU computes more exactly than the CPU's kernels: mostly f16 and bf16 in f32, rounding once at the end.
 
-torch's kernels for CUDA compute in `opmath_t` or `acc_type`, which is f32 for both. Of the CPU's, most do; those below sum in
+torch's kernels for CUDA compute in `opmath_t` or `acc_type`, which is f32 for both. Most of the CPU's do; those below sum in
 bf16, or round on the way, with errors of up to hundreds of units in the last place. So they are run on f32 copies.
 Operators that round on the way on a GPU, too (tanh_backward, sigmoid_backward, mse_loss), are not among them.
 """
@@ -33,29 +33,33 @@ def _accumulating(values: list[Any], named: dict[str, Any]) -> bool:
 
 
 @dataclass(frozen=True)
-class Rule:
-    """results: for each, the number of the argument whose type it has, None for f32. One number is for all.
-    writes: arguments that are written to although the schema does not say so. when: only for these arguments."""
+class PrecisionRule:
+    """How an operator runs on wider copies.
+
+    results: for each result the number of the argument whose type it has, None for f32; one number is for all.
+    writes: arguments that are written to although the schema does not say so.
+    when: tells for which arguments the rule holds.
+    """
 
     results: tuple[int | None, ...] | int = 0
     writes: tuple[int, ...] = ()
     when: Callable[[list[Any], dict[str, Any]], bool] = _always
 
 
-_BATCH = Rule((0, None, None), (3, 4))
-RULES: dict[str, Rule] = {
-    "native_layer_norm": Rule((0, None, None)),
-    "native_layer_norm_backward": Rule((1, 5, 6)),
-    "native_group_norm_backward": Rule((1, 4, 4)),
+_BATCH = PrecisionRule((0, None, None), (3, 4))
+RULES: dict[str, PrecisionRule] = {
+    "native_layer_norm": PrecisionRule((0, None, None)),
+    "native_layer_norm_backward": PrecisionRule((1, 5, 6)),
+    "native_group_norm_backward": PrecisionRule((1, 4, 4)),
     "native_batch_norm": _BATCH, "_native_batch_norm_legit": _BATCH,
-    "_native_batch_norm_legit.no_stats": Rule((0, None, None)),
-    "native_batch_norm_backward": Rule((1, 2, 2)),
-    "embedding_dense_backward": Rule(), "prod": Rule(), "prod.dim_int": Rule(),
-    "nll_loss_forward": Rule((0, 0)), "nll_loss2d_forward": Rule((0, 0)),
-    "glu_backward": Rule(), "log_sigmoid_backward": Rule(),
-    "_index_put_impl_": Rule(when=_accumulating),
-    "add.Tensor": Rule(when=_scaled), "add_.Tensor": Rule(when=_scaled), "add.out": Rule(when=_scaled),
-    "sub.Tensor": Rule(when=_scaled), "sub_.Tensor": Rule(when=_scaled), "sub.out": Rule(when=_scaled),
+    "_native_batch_norm_legit.no_stats": PrecisionRule((0, None, None)),
+    "native_batch_norm_backward": PrecisionRule((1, 2, 2)),
+    "embedding_dense_backward": PrecisionRule(), "prod": PrecisionRule(), "prod.dim_int": PrecisionRule(),
+    "nll_loss_forward": PrecisionRule((0, 0)), "nll_loss2d_forward": PrecisionRule((0, 0)),
+    "glu_backward": PrecisionRule(), "log_sigmoid_backward": PrecisionRule(),
+    "_index_put_impl_": PrecisionRule(when=_accumulating),
+    "add.Tensor": PrecisionRule(when=_scaled), "add_.Tensor": PrecisionRule(when=_scaled), "add.out": PrecisionRule(when=_scaled),
+    "sub.Tensor": PrecisionRule(when=_scaled), "sub_.Tensor": PrecisionRule(when=_scaled), "sub.out": PrecisionRule(when=_scaled),
 }  # fmt: skip
 # Normalisations over a dimension. The last argument: whether f32 comes out of f16, or of which type the input had.
 SOFTMAX = ("_softmax", "_log_softmax")
@@ -67,7 +71,7 @@ def _narrow(value: Any) -> bool:
 
 
 def widen(value: Any) -> Any:
-    """A tensor of f16 or bf16 as f32; whatever else as it is."""
+    """A tensor of f16 or bf16 as f32; any other value stays."""
     if isinstance(value, (list, tuple)):
         return [widen(v) for v in value]
     return value.to(_WIDE) if _narrow(value) else value
@@ -77,17 +81,17 @@ def narrow(value: Any, dtype: torch.dtype) -> Any:
     return value.to(dtype) if isinstance(value, _Tensor) and value.dtype == _WIDE and dtype in _NARROW else value
 
 
-class Wide(dispatch.Operator):
+class WideOperator(dispatch.Operator):
     """An operator's kernel for tensors of cuda that computes in f32 where a GPU does."""
 
-    def __init__(self, op: torch._ops.OpOverload, rule: Rule) -> None:
+    def __init__(self, op: torch._ops.OpOverload, rule: PrecisionRule) -> None:
         super().__init__(op)
         self.plain, self.rule, self.run = self.run, rule, self.run_wide
         self.kept = frozenset((*self.written, *rule.writes))
         self.names = [a.name for a in op._schema.arguments]
 
     def run_wide(self, keys: Any, *values: Any, **named: Any) -> Any:
-        """On CPU tensors."""
+        """Run the operator on CPU tensors."""
         given = list(values)
         if not any(map(_narrow, (*given, *named.values()))) or not self.rule.when(given, named):
             return self.plain(keys, *values, **named)
@@ -127,8 +131,10 @@ class Softmax(dispatch.Operator):
 
 
 class SoftmaxBackward(dispatch.Operator):
-    """Of both; their last argument is the type that the input had. A GPU adds up a row in a tree, the CPU one by one, which over
-    a vocabulary of f32 is off by 1e-5: so rows of f32 are added up in f64."""
+    """Backward of softmax and log_softmax; the last argument is the type that the input had. A GPU adds up a row in a tree, the
+    CPU one
+    by one, which over a vocabulary of f32 is off by 1e-5: so rows of f32 are added up in f64.
+    """
 
     def __init__(self, op: torch._ops.OpOverload) -> None:
         super().__init__(op)
@@ -141,12 +147,12 @@ class SoftmaxBackward(dispatch.Operator):
         return narrow(self.plain(keys, widen(grad), widen(output), dim, wide), input_dtype)
 
 
-def _of(rule: Rule) -> Callable[[torch._ops.OpOverload], dispatch.Operator]:
-    return lambda op: Wide(op, rule)
+def _of(rule: PrecisionRule) -> Callable[[torch._ops.OpOverload], dispatch.Operator]:
+    return lambda op: WideOperator(op, rule)
 
 
 def kernels() -> dict[str, Callable[..., Any]]:
-    """By the names of operators."""
+    """Kernels by the names of operators."""
     made: dict[str, Callable[[torch._ops.OpOverload], dispatch.Operator]] = {name: _of(rule) for name, rule in RULES.items()}
     made |= dict.fromkeys(SOFTMAX, Softmax) | dict.fromkeys(SOFTMAX_BACKWARD, SoftmaxBackward)
     names = {"aten::" + name: make for name, make in made.items()}

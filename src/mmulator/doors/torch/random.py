@@ -1,9 +1,9 @@
 """Random numbers of cuda: its generators, and the operators that draw.
 
-What a GPU of the same number of multiprocessors draws from the same seed is drawn here, bit for bit (philox.py; checked
-beside an H100 with tools/capture/torch_random.py): uniform and integer numbers, bernoulli, dropout and geometric of all types,
-normal and exponential of float32, float16 and bfloat16. In float64, normal and exponential come from the same 64 bits, but by
-the host's logarithm and sine. All else (randperm, multinomial, cauchy, log_normal, poisson and others) is drawn by the CPU:
+A GPU with as many multiprocessors draws the same numbers from the seed, bit for bit (philox.py; checked beside an H100 with
+tests/doors/programs/torch_random.py): uniform and integer numbers, bernoulli, dropout and geometric of all types, normal and
+exponential of float32, float16 and bfloat16. In float64, normal and exponential come from the same 64 bits, but by the host's
+logarithm and sine. All else (randperm, multinomial, cauchy, log_normal, poisson and others) is drawn by the CPU:
 reproducibly, from the generator's seed and place, but not as a GPU does.
 """
 
@@ -31,7 +31,7 @@ def _wrong_device(wanted: str, found: str) -> RuntimeError:
 
 
 class _Kind(type(_Plain)):  # type: ignore[misc]
-    """What is a generator stays one; a new one is of the device that it is asked for."""
+    """The class of generators: instances of torch's are instances; a new one is of the device that it is asked for."""
 
     def __instancecheck__(cls, value: object) -> bool:
         return isinstance(value, _Plain)
@@ -48,7 +48,7 @@ class _Kind(type(_Plain)):  # type: ignore[misc]
 
 
 class Generator(_Plain, metaclass=_Kind):
-    """A generator of cuda:0: a seed, and how far each thread's sequence has been drawn. Methods are torch.Generator's."""
+    """A generator of cuda:0: a seed, and the place of each thread's sequence. Methods are torch.Generator's."""
 
     _seed, _place = 67280421310721, 0  # torch's default seed
 
@@ -95,7 +95,7 @@ class Generator(_Plain, metaclass=_Kind):
         return self
 
     def take(self, draws: int) -> tuple[int, int]:
-        """(seed, place) of a kernel that draws so many times in each thread."""
+        """(seed, place) of a kernel that draws `draws` times in each thread."""
         found = self._seed, self._place
         self._place += draws + -draws % 4
         return found
@@ -104,11 +104,11 @@ class Generator(_Plain, metaclass=_Kind):
 Generator.__name__ = Generator.__qualname__ = "Generator"
 Generator.__module__ = "torch"
 default: Any = None
-_known: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()  # torch hands kernels another object of the same
+_known: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()  # torch gives kernels another object
 
 
 def _say_cuda(generator: Any) -> None:
-    """The C++ object of a generator says that it is of cuda, so that operators on the CPU refuse it."""
+    """Make the C++ object of a generator say that it is of cuda, so that operators on the CPU refuse it."""
     keys = {d: torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, d)).raw_repr() for d in ("CPU", "CUDA")}
     for at in range(generator._cdata + 16, generator._cdata + 128, 8):
         device, word = ctypes.c_uint16.from_address(at - 8), ctypes.c_uint64.from_address(at)
@@ -155,14 +155,20 @@ def _device() -> str:
 
 
 def _draw(count: int, generator: Any, kind: Any, each: int) -> Any:
-    """`count` numbers of a kind, in a NumPy array. each: numbers that a thread makes of four words."""
+    """Random numbers in a NumPy array.
+
+    count: how many.
+    generator: where they come from.
+    kind: function that makes numbers of words.
+    each: numbers that a thread makes of four words.
+    """
     resident = _resident()
     seed, place = _own(generator).take(philox.advance(count, resident, each))
     return philox.spread(count, seed, place, resident, kind)
 
 
 def _put(self: Any, values: Any) -> Any:
-    """Into a tensor of cuda, in the order in which its elements lie in memory."""
+    """Write values into a tensor of cuda, in the order in which its elements lie in memory."""
     target = dispatch.alias(self)
     order = sorted(range(target.dim()), key=lambda n: -target.stride(n))
     target = target.permute(order)
@@ -291,7 +297,7 @@ def random_to(self: Any, to: int, *, generator: Any = None) -> Any:
 # dropout --------------------------------------------------------------------------------------------------------------
 @kernel("native_dropout")
 def native_dropout(self: Any, p: float, train: bool | None = None) -> Any:
-    """(what is left, scaled; which elements are left: bool)"""
+    """(elements that are kept, scaled; bool tensor of which are kept)"""
     with torch._C.DisableTorchFunction():
         x = dispatch.alias(self)
         if train is False or not self.numel() or p == 0:
@@ -309,7 +315,7 @@ def native_dropout(self: Any, p: float, train: bool | None = None) -> Any:
 
 
 def _dropout_numbers(x: Any, left: float) -> Any:
-    """For each element, in the order of memory, whether it is left. A thread takes neighbours where these can be read at once."""
+    """Whether each element is kept, in the order of memory. A thread takes neighbours where these can be read at once."""
     count, resident = x.numel(), _resident()
     width = philox.threads(count, resident)
     seed, place = torch.cuda.default_generators[0].take(philox.advance(count, resident, 4))

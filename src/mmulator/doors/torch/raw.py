@@ -1,8 +1,9 @@
-"""What torch's C++ objects say of their device, read and written where they lie: the one place that knows of addresses.
+"""Fields of torch's C++ objects that name their device, read and written in memory. This is the one file that knows their
+addresses.
 
 A tensor of the device `cuda` is a tensor of the CPU's that says otherwise: in three fields of two C++ objects (`TensorImpl`:
-key set, device; `StorageImpl`: device). Where these are differs between versions of torch, so they are not known but found,
-by comparing two tensors that differ in nothing else.
+key set, device; `StorageImpl`: device). Their places differ between versions of torch, so they are found, by comparing two
+tensors that differ in nothing else.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ _pointer_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
 def guard() -> ctypes.c_uint64:
     """The place where torch keeps the device guard of CUDA; 0 where there is none. Raises UnsupportedError.
 
-    Newer versions put one there that does nothing, when asked to and provided that the guard they find counts no devices: a
-    build without CUDA finds none at all and gives up, so it is shown one for as long as the question takes.
+    Newer versions put a guard without effect there, when asked to and if the guard they find counts no devices. A build without
+    CUDA
+    finds no guard and gives up, so it is shown one for as long as the question takes.
     """
     library = Path(torch.__file__).parent / "lib" / "libc10.so"
     try:
@@ -65,9 +67,14 @@ def _retagged(tensor: torch.Tensor, kind: int) -> torch.Tensor:
     return torch._C._from_dlpack(capsule)
 
 
-class Fields:
-    """Where the fields are. keys, device: of a TensorImpl, storage_device: of a StorageImpl, bytes from the start.
-    flip: bits of the key set that tell a tensor of the CPU from one of CUDA. dense: key sets of ordinary CPU tensors."""
+class TensorFields:
+    """Places of the fields.
+
+    keys, device: in a TensorImpl, bytes from the start.
+    storage_device: in a StorageImpl.
+    flip: bits of the key set that tell a tensor of the CPU from one of CUDA.
+    dense: key sets of ordinary CPU tensors.
+    """
 
     def __init__(self) -> None:
         own = torch.zeros(3, dtype=torch.float32)
@@ -97,7 +104,7 @@ def _offset(what: str, a: bytes, b: bytes, in_a: bytes, in_b: bytes, step: int) 
 
 _CPU_DEVICE = 0xFF00  # type 0, index -1
 
-fields: Fields
+fields: TensorFields
 memory: Allocator
 _keys_at = _storage_at = 0
 _dense: frozenset[int] = frozenset()
@@ -106,7 +113,7 @@ _dense: frozenset[int] = frozenset()
 def find() -> None:
     """Look for the fields, and take over torch's memory; once. Raises UnsupportedError."""
     global fields, memory, _keys_at, _storage_at, _dense, _take
-    fields = Fields()
+    fields = TensorFields()
     memory = Allocator(fields.keys, fields.device, fields.flip, fields.storage_device)
     _take = memory.take
     _keys_at, _storage_at = fields.keys, fields.storage_device
@@ -117,12 +124,12 @@ _take: Any = None
 
 
 def to_cuda(tensor: torch.Tensor, storage: torch.UntypedStorage) -> None:
-    """Make a CPU tensor that nobody else has a tensor of cuda:0. storage: its storage, nobody else's either."""
+    """Make a CPU tensor that has no other user a tensor of cuda:0. storage: its storage, without another user either."""
     _take(tensor._cdata, storage._cdata)
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
-    """Whether a CPU tensor is memory with strides, and nothing else is to be said of it."""
+    """Whether a CPU tensor is plain memory with strides."""
     return _word(tensor._cdata + _keys_at).value in _dense
 
 

@@ -1,8 +1,8 @@
 """Operators that CUDA's kernels have for more types than the CPU's: they are computed through another type.
 
-Halves through f32 and complex halves through complex64, rounded once at the end, as CUDA's kernels compute (`opmath_t`); what
-only moves elements, through integers of their width. torch's own tests list which types CUDA has and the CPU has not
-(`OpInfo.dtypesIfCUDA`). Of what is left, the error names the operator and the type.
+Halves go through f32 and complex halves through complex64, rounded once at the end, as CUDA's kernels compute (`opmath_t`);
+operators that only move elements go through integers of their width. torch's own tests list which types CUDA has and the CPU
+does not (`OpInfo.dtypesIfCUDA`). For all others the error names the operator and the type.
 """
 
 from __future__ import annotations
@@ -37,12 +37,11 @@ _MOVES = {
 
 
 class UnsupportedType(UnsupportedError, NotImplementedError):
-    """Torch's NotImplementedError, which programs may catch, in our words."""
+    """Torch's NotImplementedError, which programs may catch, with a message of mmulator's."""
 
 
 def elsewhere(op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], refused: str) -> Any:
-    """The result of an operator whose kernel for the CPU refused a type. refused: its name. Raises
-    UnsupportedType."""
+    """The result of an operator whose kernel for the CPU refused a type. refused: its name. Raises UnsupportedType."""
     if refused in _NAMES:
         return _computed(op, args, kwargs, _WIDER)
     rare = {t.dtype for t in _tensors((args, kwargs)) if t.dtype in _RARE}
@@ -77,7 +76,7 @@ def _mapped(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
 
 
 def _computed(op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], wider: dict[Any, Any]) -> Any:
-    """Through wider types, with one rounding."""
+    """The result, computed in wider types, with one rounding."""
     made: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def widen(t: torch.Tensor) -> torch.Tensor:
@@ -120,7 +119,8 @@ def _types(op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def _moved(op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Through integers as long, which share the memory of what is written in place."""
+    """The result, computed on integers of the elements' width, which share the memory of arguments that are written in place.
+    """
     rare = next(t.dtype for t in _tensors((args, kwargs)) if t.dtype in _RARE)
     integer = _INTEGERS[rare.itemsize]
     views: dict[int, torch.Tensor] = {}
@@ -144,7 +144,7 @@ def _moved(op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, A
     given = [encode(name, v) for name, v in zip(names, _mapped(list(args), view))]
     found = op(*given, **{name: encode(name, v) for name, v in _mapped(kwargs, view).items()})
     for made, t in shared:
-        if made.shape != t.shape:  # it was given another one
+        if made.shape != t.shape:  # the operator gave it another shape
             t.resize_(made.shape)
     return _mapped(found, lambda t: views.get(id(t), t.view(rare) if t.dtype == integer else t))
 
@@ -167,7 +167,7 @@ def histc(self: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
 
 
 class Histogram(dispatch.Operator):
-    """histc, in both its forms."""
+    """Both forms of histc."""
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if args[0].dtype.is_floating_point:
@@ -178,10 +178,10 @@ class Histogram(dispatch.Operator):
 
 
 def install() -> None:
-    """Operators that refuse a type come here."""
+    """Make operators that refuse a type come here."""
     dispatch.retyped = elsewhere
 
 
 def kernels() -> dict[str, Callable[..., Any]]:
-    """By the names of operators."""
+    """Kernels by the names of operators."""
     return {name: dispatch.kernel(name, Histogram) for name in ("aten::histc", "aten::histc.out")}

@@ -1,4 +1,4 @@
-"""What is changed in Triton's own modules once the driver stands, and only for as long as it is the active one.
+"""Changes to Triton's own modules, which hold only as long as the driver here is the active one.
 
 Arrays that Triton does not know become arguments; functions of triton.testing that run a function until time has passed run it
 once, also where a program has imported them before; autotuning may take the first configuration that fits.
@@ -25,7 +25,7 @@ _originals: dict[str, Callable[..., Any]] = {}
 
 
 def adapt() -> None:
-    """Does nothing the second time."""
+    """Change Triton's modules. A second call does nothing."""
     if _originals:
         return
     from triton import testing
@@ -46,7 +46,7 @@ install = adapt  # for a program whose imports are watched: before it can hold a
 
 
 def runs_original(code: Any) -> bool:
-    """Whether this is the code that a benchmark had before; one that has begun goes on with it."""
+    """Whether this is the original code of a benchmark; one that has begun goes on with it."""
     return any(getattr(_originals.get(name), "__code__", None) is code for name in BENCHMARKS)
 
 
@@ -59,9 +59,11 @@ def is_active() -> bool:
 
 # arguments --------------------------------------------------------------------------------------------------------------
 def _binder_of(signature: Any, params: Any, backend: Any) -> Callable[..., Any]:
-    """What binds the arguments of a kernel's launches. It is Triton's own, and tried a second time without arrays."""
+    """The function that binds the arguments of a kernel's launches: Triton's own, tried a second time with stand-ins for
+    arrays.
+    """
     bind = _originals["binder"](signature, params, backend)
-    bind.__globals__.setdefault("__name__", "triton.runtime.jit")  # who watches data_ptr() knows it by that
+    bind.__globals__.setdefault("__name__", "triton.runtime.jit")  # the code that watches data_ptr() recognises it by that
 
     def with_arrays(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -82,14 +84,16 @@ def _binder_of(signature: Any, params: Any, backend: Any) -> Callable[..., Any]:
 
 # benchmarks -------------------------------------------------------------------------------------------------------------
 def _replace(name: str, function: types.FunctionType) -> None:
-    """The function runs other code from now on, whoever holds it: `_run`, with its own parameters and defaults."""
+    """Replace the code of a function, also for those who hold it already, by `_run` with the function's parameters and
+    defaults.
+    """
     _originals[name] = types.FunctionType(
         function.__code__, function.__globals__, name, function.__defaults__, function.__closure__
     )
     _originals[name].__kwdefaults__ = function.__kwdefaults__
     params = inspect.signature(function).parameters.values()
     if function.__closure__ or any(p.kind != p.POSITIONAL_OR_KEYWORD for p in params):
-        return  # of a form that is not known: it measures by the events of the device
+        return  # a function of unknown form measures by the device's events
     names = ", ".join(p.name for p in params)
     given = ", ".join(f"{p.name!r}: {p.name}" for p in params)
     space: dict[str, Any] = {}
@@ -109,7 +113,7 @@ _LEFT_OUT: ContextVar[tuple[Any, list[Any]] | None] = ContextVar("_LEFT_OUT", de
 
 
 def _prune_configs(self: Any, *args: Any, **kwargs: Any) -> Any:
-    """With `first`, one: the first that was not tried in vain."""
+    """Configurations to try. With the setting `first`, only the first that has not failed."""
     configs = _originals["prune_configs"](self, *args, **kwargs)
     trying = _LEFT_OUT.get()
     if trying is None or trying[0] is not self:
@@ -119,8 +123,10 @@ def _prune_configs(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _run_tuned(self: Any, *args: Any, **kwargs: Any) -> Any:
-    """A launch of an autotuner. With `first`, a configuration that does not fit is left out, as where all are measured; the
-    first one's error is raised where none fits."""
+    """A launch of an autotuner. With the setting `first`, configurations that do not fit are left out, as where all are
+    measured; if
+    none fits, the first one's error is raised.
+    """
     run = _originals["run"]
     if current().settings.autotune != "first" or len(self.configs) < 2 or not is_active():
         return run(self, *args, **kwargs)

@@ -1,4 +1,6 @@
-"""Arguments of a launch as Triton passes them, to the bytes of the parameter memory and the memory that they give away."""
+"""Arguments of a launch as Triton passes them, converted to the bytes of the parameter memory and the regions that kernels may
+use.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from typing import Any
 
 from mmulator.doors.triton import descriptors
 from mmulator.doors.triton.arrays import ArrayPointer, stand_in
-from mmulator.doors.triton.descriptors import Map, Meta, Path, Pending, Slot
+from mmulator.doors.triton.descriptors import DescriptorSlot, Map, Meta, Path, PendingDescriptor
 from mmulator.doors.triton.versions import Interface
 from mmulator.driver import Region
 from mmulator.errors import InternalError, LaunchError, UnsupportedError, shown
@@ -30,15 +32,22 @@ _DOOR, _modules = "mmulator.doors.torch", sys.modules
 
 # pointers -------------------------------------------------------------------------------------------------------------
 def torch_door() -> Any:
-    """The door of torch, if it is open: tensors that say cuda are this machine's then, and those that say cpu no GPU's.
-    It is looked up, not imported: its import imports torch."""
+    """The door of torch, if it is open: then tensors that say cuda are in this machine's memory, and those that say cpu are no
+    GPU's.
+    The module is looked up, not imported: its import imports torch.
+    """
     door = _modules.get(_DOOR)
     return door if door is not None and door.installed() else None
 
 
 def address_of(value: Any, label: str, number: int, regions: Regions) -> int:
-    """The address that an argument says; the memory that it lies in is added to `regions`. label: of the argument, for messages.
-    number: of the parameter. Raises LaunchError."""
+    """The address that an argument stands for. Raises LaunchError.
+
+    value: the argument.
+    label: its name, for messages.
+    number: of the parameter.
+    regions: receives the memory that the address lies in.
+    """
     if type(value) is ArrayPointer:
         if value.size:
             _give(Region(value.start, value.size, label, value.writable, value.room, value.owner), regions)
@@ -111,7 +120,7 @@ def _check_device(value: Any, label: str, number: int, door: Any, address: int) 
 
 # scalars --------------------------------------------------------------------------------------------------------------
 def _integer(label: str, bits: int, signed: bool) -> Convert:
-    """As Triton's launcher takes one: any that fits 64 bits, of which the lower ones are passed."""
+    """Converter of integers, as in Triton's launcher: any that fits 64 bits, of which the lower ones are passed."""
     low, high = (-(1 << 63), 1 << 63) if signed else (0, 1 << 64)
     mask = (1 << bits) - 1
 
@@ -128,7 +137,7 @@ def _integer(label: str, bits: int, signed: bool) -> Convert:
 
 
 def f32(value: float) -> bytes:
-    """A double as C casts it to float."""
+    """Bytes of a double cast to float as C does."""
     try:
         return struct.pack("<f", value)
     except OverflowError:
@@ -157,29 +166,35 @@ def _float(label: str, ty: str) -> Convert:
 
 
 # plans ----------------------------------------------------------------------------------------------------------------
-def slots(signature: dict[Any, Any], version: Interface, maps: Sequence[Meta] | None) -> Iterator[Slot]:
-    """The parameters of a kernel with a signature of Triton's. maps: what the compiler wrote down of each tensor descriptor, in
-    the order of the signature; nothing where it takes them apart. Raises UnsupportedError."""
+def slots(signature: dict[Any, Any], version: Interface, maps: Sequence[Meta] | None) -> Iterator[DescriptorSlot]:
+    """The parameters of a kernel with a signature of Triton's. Raises UnsupportedError.
+
+    maps: the compiler's notes about each tensor descriptor, in the order of the signature; None where the compiler takes
+        descriptors
+    apart.
+    """
     metas = iter(maps or ())
 
-    def of(ty: Any, label: str, path: Path) -> Iterator[Slot]:
+    def of(ty: Any, label: str, path: Path) -> Iterator[DescriptorSlot]:
         if isinstance(ty, tuple):
             for n, item in enumerate(ty):  # a named tuple and a plain one share a compiled kernel
                 yield from of(item, f"{label}, item {n}", (*path, n))
         elif ty.startswith("tensordesc"):
             yield from descriptors.slots(ty, label, path, version, next(metas, None))
         elif ty != "constexpr":
-            yield Slot(ty, label, path)
+            yield DescriptorSlot(ty, label, path)
 
     for n, (name, ty) in enumerate(signature.items()):
         yield from of(ty, f"argument {n} ({name})" if isinstance(name, str) else f"argument {n}", (n,))
 
 
 class Packer:
-    """Arguments of one kernel to bytes. slots: its parameters, scratch: pointers behind them that the compiler added."""
+    """Converts the arguments of one kernel to bytes. slots: its parameters. scratch: pointers behind them that the compiler
+    added.
+    """
 
     def __init__(
-        self, kernel: str, wanted: Sequence[Slot], params: Sequence[Parameter], offsets: Sequence[int], size: int
+        self, kernel: str, wanted: Sequence[DescriptorSlot], params: Sequence[Parameter], offsets: Sequence[int], size: int
     ) -> None:
         self.scratch = len(params) - len(wanted)
         if not 0 <= self.scratch <= 2:
@@ -191,7 +206,11 @@ class Packer:
         self.struct = struct.Struct(_format(params, offsets, size))
 
     def pack(self, args: Sequence[Any], scratch: Sequence[Any]) -> tuple[bytes, list[Region]]:
-        """args: as Triton passes them, constants among them. scratch: buffers for the pointers at the end. Raises LaunchError."""
+        """(parameter memory, regions). Raises LaunchError.
+
+        args: as Triton passes them, constants among them.
+        scratch: buffers for the pointers at the end.
+        """
         regions: Regions = {}
         values = [args[n] for n in self.indices] if self.flat else [_at(args, s) for s in self.wanted]
         words = [convert(value, regions) for convert, value in zip(self.converts, values)]
@@ -200,14 +219,14 @@ class Packer:
         return self.struct.pack(*words), list(regions.values())
 
 
-def _at(args: Sequence[Any], slot: Slot) -> Any:
+def _at(args: Sequence[Any], slot: DescriptorSlot) -> Any:
     value: Any = args
     for n in slot.path:
         value = value[n]
     return slot.part(value) if slot.part else value
 
 
-def _convert(slot: Slot, number: int, param: Parameter) -> Convert:
+def _convert(slot: DescriptorSlot, number: int, param: Parameter) -> Convert:
     ty, label = slot.ty, slot.label
     if ty == "nvTmaDesc":
         return lambda value, regions: _map(value, label, number, regions)
@@ -221,8 +240,14 @@ def _convert(slot: Slot, number: int, param: Parameter) -> Convert:
 
 
 def _map(value: Any, label: str, number: int, regions: Regions) -> bytes:
-    """The bytes of a tensor map. What it describes may be touched."""
-    if isinstance(value, Pending):
+    """The bytes of a tensor map. The memory that it describes may be used.
+
+    value: the argument.
+    label: its name, for messages.
+    number: of the parameter.
+    regions: receives that memory.
+    """
+    if isinstance(value, PendingDescriptor):
         return value.encode(address_of(value.base, f"{label}, base", number, regions), label)
     if isinstance(value, Map):
         return value.data
@@ -233,7 +258,7 @@ def _map(value: Any, label: str, number: int, regions: Regions) -> bytes:
 
 
 def _format(params: Sequence[Parameter], offsets: Sequence[int], size: int) -> str:
-    """Of `struct`: all parameters at their offsets: tensor maps as bytes, others as unsigned integers."""
+    """Format for `struct` of all parameters at their offsets: tensor maps as bytes, others as unsigned integers."""
     out, at = "<", 0
     for p, offset in zip(params, offsets):
         if p.size not in _CODES:

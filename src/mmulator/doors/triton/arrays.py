@@ -1,6 +1,6 @@
-"""Arrays that Triton does not know as arguments: NumPy's, and those that speak DLPack or an array interface.
+"""Arrays that Triton does not know, as arguments: NumPy's, and those that speak DLPack or an array interface.
 
-Triton takes what has `data_ptr()` and a `dtype`. What stands here for an array has both, and the array's memory.
+Triton takes objects with `data_ptr()` and a `dtype`. The stand-in of an array has both, and keeps the array's memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, np.generic, type, list, dict, s
 
 
 class Dtype(str):
-    """The name of a type of elements, with what Triton's tensor descriptors ask of a dtype of torch's."""
+    """The name of an element type, with what Triton's tensor descriptors ask of a torch dtype."""
 
     @property
     def itemsize(self) -> int:
@@ -36,8 +36,13 @@ class Dtype(str):
 
 
 class ArrayPointer:
-    """Stands for an array among a kernel's arguments. address: of its first element. start, size: of the memory it lies in. room:
-    as Region's. owner: what keeps that memory, besides the array."""
+    """The stand-in of an array among a kernel's arguments.
+
+    address: of its first element.
+    start, size: of the memory it lies in.
+    room: as in Region.
+    owner: what keeps that memory, besides the array.
+    """
 
     def __init__(
         self, array: Any, dtype: Dtype, address: int, start: int, size: int, writable: bool = True, room: int = 0,
@@ -50,7 +55,7 @@ class ArrayPointer:
         return self.address
 
     def stride(self) -> tuple[int, ...]:
-        """In elements, as torch counts. Raises LaunchError for an array that does not say."""
+        """Strides in elements, as torch counts. Raises LaunchError for an array that does not say."""
         if not hasattr(self.array, "strides"):
             what = type(self.array).__name__
             raise LaunchError(f"a {what} does not say its strides", hint="give the descriptor shape and strides")
@@ -66,8 +71,10 @@ class ArrayPointer:
 
 
 def stand_in(value: Any) -> Any:
-    """What Triton can take for a value, and for those in a tuple: the value itself if it is no array. Raises LaunchError for
-    an array whose elements Triton has no type for, or that is on a GPU."""
+    """A value that Triton can take: the stand-in of an array, also inside a tuple; another value is itself. Raises LaunchError
+    for an
+    array whose elements Triton has no type for, or that is on a GPU.
+    """
     if isinstance(value, tuple):
         items = [stand_in(item) for item in value]
         if all(new is old for new, old in zip(items, value)):
@@ -88,7 +95,7 @@ def stand_in(value: Any) -> Any:
 
 @cache
 def _named(dtype: Any) -> Dtype:
-    """The name of a dtype of NumPy's. Raises LaunchError."""
+    """The Dtype of a NumPy dtype. Raises LaunchError."""
     name = Dtype(dtype.name)
     if not dtype.isnative:
         raise LaunchError(f"an array of {dtype} is big-endian, a GPU is not", hint="pass x.astype(x.dtype.newbyteorder('='))")
@@ -116,7 +123,7 @@ def _of_array(array: np.ndarray, value: Any) -> ArrayPointer:
 
 
 def _of_interface(value: Any, said: dict[str, Any]) -> ArrayPointer:
-    """Of a door's array: memory of the driver's own."""
+    """Stand-in of a door's array: memory of the driver's own."""
     from mmulator.driver import current
 
     address, read_only = said["data"]
@@ -130,8 +137,9 @@ def _of_interface(value: Any, said: dict[str, Any]) -> ArrayPointer:
 
 
 def take_arrays() -> None:
-    """From here on tensor descriptors of the host are made of arrays, too. Does nothing the second time, and without torch where
-    Triton's descriptors want it (3.4)."""
+    """Let tensor descriptors of the host be made of arrays, too. No effect the second time, and without torch where Triton's
+    descriptors need it (3.4).
+    """
     try:
         from triton.tools.tensor_descriptor import TensorDescriptor
     except ImportError:
@@ -164,7 +172,10 @@ class _Tensor(ctypes.Structure):
 
 
 def _of_dlpack(value: Any) -> ArrayPointer:
-    """NumPy does not read bf16 and fp8 through DLPack, so the struct itself is read; the value keeps its memory alive."""
+    """Stand-in of an array that speaks DLPack. NumPy does not read bf16 and fp8 through DLPack, so the struct itself is read;
+    the
+    value keeps its memory alive.
+    """
     what = type(value).__name__
     if int(value.__dlpack_device__()[0]) not in _HOST:
         raise LaunchError(f"a {what} is on a real GPU (DLPack device {value.__dlpack_device__()[0]})", hint="copy it to the host")

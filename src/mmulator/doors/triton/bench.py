@@ -1,4 +1,4 @@
-"""Benchmarks: a function is run once, and its time is that of the clock of counted work (driver/clock.py)."""
+"""Benchmarks: a function runs once, and its time is that of the clock of counted work (driver/clock.py)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ def measure(
     fn: Callable[[], Any], grad_to_none: Sequence[Any] | None = None, quantiles: Sequence[float] | None = None,
     return_mode: str = "mean",
 ) -> Times:  # fmt: skip
-    """Milliseconds of one run of a function, in the form in which triton.testing.do_bench returns them. What launches nothing
-    takes as long as an empty launch. Raises ValueError for a quantile that is none."""
+    """Milliseconds of one run of a function, in the form in which triton.testing.do_bench returns them. A function that
+    launches nothing
+    takes as long as an empty launch. Raises ValueError for a wrong quantile.
+    """
     if return_mode not in ("min", "max", "mean", "median", "all"):
         raise ValueError(f"return_mode is {return_mode!r}, not min, max, mean, median or all")
     for x in grad_to_none or ():
@@ -39,13 +41,14 @@ def measure(
 
 
 def warn_left_out(error: UnsupportedError) -> None:
-    """A configuration that needs what is not supported is not chosen."""
+    """Warn that a configuration which needs something unsupported is not chosen."""
     warnings.warn(f"a configuration is left out: {error.message}", RuntimeWarning, stacklevel=3)
 
 
 def benchmark(fn: Callable[[], Any], *, quantiles: Sequence[float] | None = None, **_: Any) -> Times:
-    """What autotuners measure a configuration by. One that needs what is not supported is slower than all others, with a
-    warning."""
+    """Time by which autotuners judge a configuration. One that needs something unsupported is slower than all others, with a
+    warning.
+    """
     try:
         return measure(fn, quantiles=quantiles)
     except UnsupportedError as error:

@@ -1,4 +1,4 @@
-"""What Triton wants of a plug-in besides a driver. NVIDIA's own back end of Triton compiles; this one claims no target."""
+"""The compiler part of the plug-in, which Triton requires. NVIDIA's back end of Triton compiles; this one claims no target."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from triton.backends.compiler import BaseBackend, GPUTarget
 
 
 class MmulatorBackend(BaseBackend):
-    """Never chosen."""
+    """A back end that Triton never chooses."""
 
     @staticmethod
     def supports_target(target: GPUTarget) -> bool:

@@ -1,7 +1,7 @@
-"""Tensor descriptors of the host to a kernel's parameters: a tensor map, or, below sm_90, all that it would say.
+"""Tensor descriptors of the host, converted to a kernel's parameters: a tensor map, or, below sm_90, its contents one by one.
 
 Triton makes the map by the driver (`fill_tma_descriptor_tiled`, `fill_tma_descriptor_im2col` of its utilities) out of the
-descriptor and of what the compiler wrote down of its block (`tensordesc_meta` of a kernel's metadata). A map is followed by
+descriptor and of the compiler's notes about its block (`tensordesc_meta` of a kernel's metadata). A map is followed by
 shape and strides, which kernels read; without one, these come twice.
 """
 
@@ -22,7 +22,7 @@ from mmulator.layouts.tensormap.modes import BY_DRIVER as SWIZZLES
 from mmulator.layouts.tensormap.rules import check
 from mmulator.layouts.tensormap.types import BY_DRIVER, BY_NAME, BY_NUMBER, TensorType
 
-PROMOTION = "128B"  # Triton's, of all maps
+PROMOTION = "128B"  # Triton's setting for all maps
 _TYPE = re.compile(r"tensordesc(?:_im2col)?<([^[>]*)\[([^\]]*)\]")
 _RANK = re.compile(r",input_rank=(\d+)")
 
@@ -31,13 +31,18 @@ Path = tuple[int, ...]
 
 
 class DescriptorError(LaunchError, RuntimeError):
-    """A tensor map that CUDA's driver refuses, which programs know as a RuntimeError of Triton's."""
+    """A tensor map that CUDA's driver refuses; a RuntimeError, as programs expect of Triton."""
 
 
 @dataclass(frozen=True)
-class Slot:
-    """A parameter. ty: its type as Triton writes it, `nvTmaDesc` for a tensor map. label: for messages. path: to its argument in
-    what Triton passes. part: of a tensor descriptor, which is several parameters: a function of the descriptor."""
+class DescriptorSlot:
+    """A parameter.
+
+    ty: its type as Triton writes it, `nvTmaDesc` for a tensor map.
+    label: for messages.
+    path: to its argument in what Triton passes.
+    part: function of a tensor descriptor that gives this parameter, where a descriptor is several parameters.
+    """
 
     ty: str
     label: str
@@ -45,27 +50,35 @@ class Slot:
     part: Callable[[Any], Any] | None = None
 
 
-def slots(ty: str, label: str, path: Path, version: Interface, meta: Meta | None) -> Iterator[Slot]:
-    """The parameters that a descriptor of a type becomes. meta: what the compiler wrote down of it; None where it takes
-    descriptors apart: base, shape, strides, flags, and again shape and strides."""
+def slots(ty: str, label: str, path: Path, version: Interface, meta: Meta | None) -> Iterator[DescriptorSlot]:
+    """The parameters that a descriptor of a type becomes.
+
+    ty: its type.
+    label: for messages.
+    path: to the argument.
+    version: Triton's.
+    meta: the compiler's notes; None where the compiler takes descriptors apart: base, shape, strides, flags, and again shape
+        and
+    strides.
+    """
     found = _TYPE.match(ty)
     if found is None:
         raise UnsupportedError(f"{label} is of Triton's type {ty}, which is not supported")
     rank_said = _RANK.search(ty)
     rank = int(rank_said[1]) if rank_said else found[2].count(",") + 1
 
-    def items(width: str, name: str) -> Iterator[Slot]:
+    def items(width: str, name: str) -> Iterator[DescriptorSlot]:
         for n in range(rank):
-            yield Slot(width, f"{label}, {name}[{n}]", path, _item(name, n))
+            yield DescriptorSlot(width, f"{label}, {name}[{n}]", path, _item(name, n))
 
     if meta is None:
-        yield Slot(f"*{found[1]}", f"{label}, base", path, lambda d: d.base)
+        yield DescriptorSlot(f"*{found[1]}", f"{label}, base", path, lambda d: d.base)
         yield from items("i64", "shape")
         yield from items("i64", "strides")
         for flag in version.flags:
-            yield Slot("i1", f"{label}, {flag}", path, _FLAGS[flag])
+            yield DescriptorSlot("i1", f"{label}, {flag}", path, _FLAGS[flag])
     else:
-        yield Slot("nvTmaDesc", label, path, lambda d: Pending(d, meta))
+        yield DescriptorSlot("nvTmaDesc", label, path, lambda d: PendingDescriptor(d, meta))
     if meta is not None and meta["fp4_padded"] and version.doubled:
         for n, part in enumerate(items("i32", "shape")):
             yield replace(part, part=lambda d: 2 * d.shape[-1]) if n == rank - 1 else part
@@ -85,7 +98,7 @@ def _item(name: str, n: int) -> Callable[[Any], Any]:
 
 # tensor maps ------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class Pending:
+class PendingDescriptor:
     """A descriptor whose map is made when the address of its base is known."""
 
     descriptor: Any
@@ -96,7 +109,7 @@ class Pending:
         return self.descriptor.base
 
     def encode(self, address: int, label: str) -> bytes:
-        """The 128 bytes for a base at an address. Raises DescriptorError for what CUDA's driver refuses."""
+        """The 128 bytes of the map with its base at an address. Raises DescriptorError for what CUDA's driver refuses."""
         d, meta = self.descriptor, self.meta
         shape = [int(n) for n in d.shape]
         if meta["fp4_padded"]:
@@ -114,7 +127,7 @@ class Pending:
 
 
 def _backwards(values: Sequence[Any]) -> tuple[int, ...]:
-    """Of the outermost dimension first, as maps have them."""
+    """Values in reverse order: dimensions with the innermost first, as maps have them."""
     return tuple(int(v) for v in values)[::-1]
 
 
@@ -122,8 +135,16 @@ def tiled(
     address: int, swizzle: int, size: int, kind: TensorType, block: Sequence[int], shape: Sequence[int], strides: Sequence[int],
     nan: bool, label: str,
 ) -> bytes:  # fmt: skip
-    """A map as Triton asks the driver for one. swizzle: CUDA's number. size: bytes of an element, as strides count. block, shape,
-    strides: outermost dimension first. nan: fill. label: what the map is of, for messages. Raises DescriptorError."""
+    """Bytes of a tiled tensor map. Raises DescriptorError.
+
+    address: of the tensor.
+    swizzle: CUDA's number.
+    size: bytes of an element, as strides count.
+    kind: CUDA's number of the element type.
+    block, shape, strides: outermost dimension first.
+    nan: fill with NaN.
+    label: of the map, for messages.
+    """
     return _encoded(
         Encoded(kind, _backwards(shape), tuple(size * s for s in _backwards(strides)[1:]), (1,) * len(shape), _backwards(block)),
         address, swizzle, nan, label,
@@ -134,8 +155,19 @@ def im2col(
     address: int, swizzle: int, size: int, kind: TensorType, block: Sequence[int], shape: Sequence[int], strides: Sequence[int],
     nan: bool, lower: Sequence[int], upper: Sequence[int], steps: Sequence[int], label: str,
 ) -> bytes:  # fmt: skip
-    """An im2col tensor map. block: pixels of a column, channels of a pixel. lower, upper: corners of the bounding box, D, H, W.
-    steps: element strides."""
+    """Bytes of an im2col tensor map. Raises DescriptorError.
+
+    address: of the tensor.
+    swizzle: CUDA's number.
+    size: bytes of an element, as strides count.
+    kind: CUDA's number of the element type.
+    block: pixels of a column, channels of a pixel.
+    shape, strides: outermost dimension first.
+    nan: fill with NaN.
+    lower, upper: corners of the bounding box, D, H, W.
+    steps: element strides.
+    label: of the map, for messages.
+    """
     pixels, channels = (int(n) for n in block)
     return _encoded(
         Encoded(
@@ -168,7 +200,7 @@ def _refused(label: str, error: MmulatorError) -> DescriptorError:
 
 # what the driver's utilities make ---------------------------------------------------------------------------------------
 class Map:
-    """A tensor map that a program made by the driver's utilities, and passes to a kernel itself."""
+    """A tensor map that a program made with the driver's utilities, and passes to a kernel itself."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -181,7 +213,9 @@ def fill_tiled(
     address: int, swizzle: int, size: int, kind: int, block: Sequence[int], shape: Sequence[int], strides: Sequence[int],
     padding: int = 0,
 ) -> Map:  # fmt: skip
-    """`fill_tma_descriptor_tiled`, in Triton 3.5 and 3.6 `fill_tma_descriptor`. kind: of CUtensorMapDataType. padding: 1: NaN."""
+    """`fill_tma_descriptor_tiled`, in Triton 3.5 and 3.6 `fill_tma_descriptor`. kind: of CUtensorMapDataType. padding: 1 is
+    NaN.
+    """
     return Map(tiled(address, swizzle, size, _driver_type(kind), block, shape, strides, padding == 1, "a tensor descriptor"))
 
 

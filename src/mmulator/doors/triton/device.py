@@ -1,4 +1,4 @@
-"""What torch.cuda is for programs that ask Triton for its device, where tensors are the CPU's."""
+"""torch.cuda's part for programs that ask Triton for its device, where tensors are the CPU's."""
 
 from __future__ import annotations
 
@@ -13,37 +13,38 @@ from mmulator.driver import current
 from mmulator.driver.streams import Finished
 
 
-class Stream(Finished):
-    """A stream of the driver's."""
+class TorchStream(Finished):
+    """A stream of the driver, with torch's methods."""
 
     def __init__(self, device: Any = None, priority: int = 0, _of: driver.Stream | None = None) -> None:
         self._stream = _of or current().new_stream()
         self.cuda_stream = self._stream.handle
 
     def wait_stream(self, other: Any) -> None:
-        """It is done."""
+        """Nothing to wait for: launches are synchronous."""
 
     def wait_event(self, event: Any) -> None:
-        """It is done."""
+        """Nothing to wait for: launches are synchronous."""
 
-    def record_event(self, event: Event | None = None) -> Event:
-        event = event or Event()
+    def record_event(self, event: TorchEvent | None = None) -> TorchEvent:
+        event = event or TorchEvent()
         event.record(self)
         return event
 
 
-class Event(Finished):
-    """A place on a stream's clock."""
+class TorchEvent(Finished):
+    """A time on a stream's clock, with torch's methods."""
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
         self._event = driver.Event()
 
-    def record(self, stream: Stream | None = None) -> None:
+    def record(self, stream: TorchStream | None = None) -> None:
         self._event.record(stream._stream if stream is not None else _chosen())
 
-    def elapsed_time(self, end: Event) -> float:
-        """Milliseconds of counted work. The estimate of a benchmark that began before there was a driver is long, so that it
-        repeats nothing."""
+    def elapsed_time(self, end: TorchEvent) -> float:
+        """Milliseconds of counted work. For a benchmark that began before there was a driver the time is long, so that it
+        repeats nothing.
+        """
         from mmulator.doors.triton.adapt import runs_original
 
         caller = sys._getframe(1)
@@ -51,8 +52,8 @@ class Event(Finished):
             return 1e9
         return self._event.elapsed(end._event)
 
-    def wait(self, stream: Stream | None = None) -> None:
-        """All is done."""
+    def wait(self, stream: TorchStream | None = None) -> None:
+        """Nothing to wait for: launches are synchronous."""
 
 
 _streams: list[driver.Stream] = []
@@ -63,11 +64,11 @@ def _chosen() -> driver.Stream:
 
 
 def current_handle() -> int:
-    """Of the stream that launches go to."""
+    """Handle of the stream that launches go to."""
     return _streams[-1].handle if _streams else 0
 
 
-class Interface:
+class TorchInterface:
     """The functions of torch.cuda that benchmarks and libraries ask for; others are torch.cpu's, if it has them."""
 
     @staticmethod
@@ -84,28 +85,28 @@ class Interface:
 
     @staticmethod
     def set_device(device: Any) -> None:
-        """There is one."""
+        """No effect: there is one device."""
 
     @staticmethod
     def synchronize(device: Any = None) -> None:
-        """All is done when a launch returns."""
+        """Nothing to wait for: launches are synchronous."""
 
     @staticmethod
     def empty_cache() -> None:
-        """There is none."""
+        """No effect: there is no cache."""
 
     @staticmethod
-    def current_stream(device: Any = None) -> Stream:
-        return Stream(_of=_chosen())
+    def current_stream(device: Any = None) -> TorchStream:
+        return TorchStream(_of=_chosen())
 
     @staticmethod
-    def default_stream(device: Any = None) -> Stream:
-        return Stream(_of=current().default_stream)
+    def default_stream(device: Any = None) -> TorchStream:
+        return TorchStream(_of=current().default_stream)
 
     @staticmethod
     @contextmanager
-    def stream(stream: Stream | None) -> Iterator[None]:
-        """Launches go to a stream."""
+    def stream(stream: TorchStream | None) -> Iterator[None]:
+        """Context in which launches go to a stream."""
         if stream is None:
             yield
             return
@@ -134,7 +135,7 @@ class Interface:
 
     def __getattr__(self, name: str) -> Any:
         if name in ("Stream", "Event"):
-            return Stream if name == "Stream" else Event
+            return TorchStream if name == "Stream" else TorchEvent
         torch = sys.modules.get("torch")
         if torch is None or not hasattr(torch.cpu, name):
             raise AttributeError(f"mmulator's device has no {name}")

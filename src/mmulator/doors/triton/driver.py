@@ -14,7 +14,7 @@ NAME = "mmulator"
 
 
 class Ordinal(int):
-    """The number of the device, 0, of a chip. What Triton keeps by device it keeps anew if another chip stands there."""
+    """The number of the device, 0, with its chip: what Triton keeps by device it keeps anew for another chip."""
 
     chip: str
 
@@ -36,7 +36,7 @@ class Ordinal(int):
 
 
 class MmulatorDriver(DriverBase):
-    """Stands for a GPU: its target is NVIDIA's, its launches run here. Raises UnsupportedError for an unknown Triton."""
+    """Triton's driver: its target is NVIDIA's, its launches run here. Raises UnsupportedError for an unknown Triton."""
 
     def __init__(self) -> None:
         from mmulator.doors.triton import arguments, device
@@ -57,7 +57,7 @@ class MmulatorDriver(DriverBase):
 
     @staticmethod
     def is_active() -> bool:
-        """Where Triton is told so by TRITON_DEFAULT_BACKEND, and where no other driver finds a GPU."""
+        """Whether TRITON_DEFAULT_BACKEND names this driver, or no other driver finds a GPU."""
         if chosen := os.environ.get("TRITON_DEFAULT_BACKEND"):
             return chosen == NAME
         backends = sys.modules["triton.backends"].backends
@@ -99,7 +99,7 @@ class MmulatorDriver(DriverBase):
         return torch.device("cpu") if self._arguments.torch_door() is None else torch.device("cuda", 0)
 
     def get_device_interface(self) -> Any:
-        return self._device.Interface() if self._arguments.torch_door() is None else sys.modules["torch"].cuda
+        return self._device.TorchInterface() if self._arguments.torch_door() is None else sys.modules["torch"].cuda
 
     def get_benchmarker(self) -> Callable[..., Any]:
         from mmulator.doors.triton.bench import benchmark
@@ -111,7 +111,7 @@ class MmulatorDriver(DriverBase):
         return torch.empty(0, dtype=torch.int32, device=self.get_active_torch_device())
 
     def clear_cache(self, cache: Any) -> None:
-        """There is no cache to clear."""
+        """No effect: there is no cache."""
 
     def allocate_default_profile_scratch(self, size: int, alignment: int, stream: int | None) -> Any:
         torch = _torch("scratch memory")
@@ -122,7 +122,7 @@ class MmulatorDriver(DriverBase):
 
 
 def _torch(what: str) -> Any:
-    """Raises UnsupportedError where torch is not installed."""
+    """The module torch. Raises UnsupportedError where it is not installed."""
     try:
         import torch
     except ImportError:

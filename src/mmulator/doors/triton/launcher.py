@@ -1,4 +1,4 @@
-"""A compiled kernel of Triton to launches: its PTX out of Triton's cache, its arguments to bytes and regions of memory."""
+"""Launches of a compiled kernel of Triton: its PTX from Triton's cache, its arguments as bytes and regions of memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mmulator.doors.triton.versions import Interface, interface
 from mmulator.doors.triton.where import located
 from mmulator.driver import Driver, Function, current
 from mmulator.driver.clock import blocks_per_multiprocessor
-from mmulator.driver.cubin import Resources, resources
+from mmulator.driver.cubin import CubinResources, resources
 from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
 from mmulator.host.report import Report
 
@@ -25,11 +25,11 @@ REGISTERS = 65536  # of a multiprocessor
 
 
 class CooperativeLaunchError(LaunchError, RuntimeError):
-    """CUDA's `too many blocks in cooperative launch`, which programs know as a RuntimeError of Triton's."""
+    """CUDA's `too many blocks in cooperative launch`; a RuntimeError, as programs expect of Triton."""
 
 
 class Utils:
-    """What Triton asks of a driver besides launching."""
+    """Functions that Triton asks of a driver besides launching."""
 
     def __init__(self) -> None:
         self._handles = count(1)
@@ -38,19 +38,19 @@ class Utils:
     def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple[int, int, int, int, int]:
         """(module, function, registers, spills, most threads of a block). The launcher has the function already."""
         handle = next(self._handles)
-        known = resources(binary).get(name, Resources())
+        known = resources(binary).get(name, CubinResources())
         granule = -(-known.registers // 8) * 8 * 32  # registers of a warp
         fit = REGISTERS // granule * 32 if granule else known.threads
         return handle, handle, known.registers, known.stack // 4, min(known.threads, fit, 1024)
 
     def unload_module(self, module: Any) -> None:
-        """Its launcher keeps it."""
+        """No effect: the launcher keeps the module."""
 
     def get_current_device(self) -> int:
         return 0
 
     def set_current_device(self, device: int) -> None:
-        """There is one."""
+        """No effect: there is one device."""
 
     def get_default_stream(self, device: int = 0) -> int:
         return 0
@@ -59,7 +59,7 @@ class Utils:
         return False
 
     def set_printf_fifo_size(self, size: int) -> None:
-        """What a kernel prints is kept up to 1 MiB, whatever the size."""
+        """No effect: a kernel's output is kept up to 1 MiB."""
 
     def get_device_capability(self, device: int = 0) -> tuple[int, int]:
         return current().device.capability
@@ -72,7 +72,7 @@ class Utils:
         }  # fmt: skip
 
     def cuOccupancyMaxActiveClusters(self, function: int, shared: int, size: int) -> int:
-        """How many clusters of so many blocks of 128 threads and so much shared memory the device holds at once."""
+        """Number of clusters that the device holds at once, of `size` blocks of 128 threads with `shared` bytes each."""
         chip = current().device
         return chip.clusters(size, blocks_per_multiprocessor(chip, 128, shared))
 
@@ -81,7 +81,7 @@ class Utils:
 
 
 class Launcher:
-    """Of one compiled kernel; called for each launch. Raises UnsupportedError for what the kernel needs and is not there."""
+    """The launcher of one compiled kernel. Raises UnsupportedError for what the kernel needs and is not supported."""
 
     def __init__(self, src: Any, metadata: Any, ptx: str | None = None, driver: Driver | None = None) -> None:
         try:
@@ -125,14 +125,14 @@ class Launcher:
                 raise located(error)  # noqa: B904
             raise located(error).with_traceback(None) from None
         except KeyboardInterrupt as stop:
-            if not stop.args or os.environ.get("MMULATOR_TRACEBACK"):  # not of a launch
+            if not stop.args or os.environ.get("MMULATOR_TRACEBACK"):  # an error of another origin than a launch
                 raise
             raise stop.with_traceback(None) from None
         if leave is not None:
             leave(launch_metadata)
 
     def launch(self, grid: tuple[int, int, int], args: Sequence[Any], stream: int = 0) -> Report:
-        """One launch. args: as Triton passes them, constants among them. Raises what Driver.launch raises."""
+        """Launch the kernel. args: as Triton passes them, constants among them. Raises what Driver.launch raises."""
         driver = self.driver or current()
         if self.cluster is not None:  # Triton counts clusters, a launch blocks
             grid = (grid[0] * self.cluster[0], grid[1] * self.cluster[1], grid[2] * self.cluster[2])
@@ -146,7 +146,7 @@ class Launcher:
         )  # fmt: skip
 
     def _allocate(self, grid: tuple[int, int, int], stream: int) -> list[Any]:
-        """Scratch memory of a launch of so many blocks, from the allocators that the program set."""
+        """Scratch memory of a launch, from the allocators that the program set."""
         from triton.runtime import _allocation
 
         out: list[Any] = []
@@ -171,7 +171,7 @@ _NO_SCRATCH = (None, None)
 
 
 class _Aligned:
-    """So many bytes of a buffer, from a multiple of `align` on."""
+    """A number of bytes of a buffer, from a multiple of `align` on."""
 
     def __init__(self, buffer: Any, size: int, align: int) -> None:
         self.buffer, self.nbytes = buffer, size
@@ -198,14 +198,14 @@ class _Room:
 
 
 def check_metadata(metadata: Any) -> None:
-    """Raises UnsupportedError for what a kernel was compiled for and is not there."""
+    """Raise UnsupportedError for what a kernel was compiled for and is not supported."""
     name = metadata.name
     if getattr(metadata, "instrumentation_mode", ""):
         raise UnsupportedError(f"{name} is instrumented ({metadata.instrumentation_mode}), which is not supported")
 
 
 def cluster_of(metadata: Any, version: Interface) -> Extent | None:
-    """Blocks of a cluster; None of a kernel that is launched in none."""
+    """Blocks of a cluster; None for a kernel without clusters."""
     if (blocks := int(getattr(metadata, "num_ctas", 1))) == 1:
         return None
     x, y, z = metadata.cluster_dims if version.cluster_dims else (blocks, 1, 1)
@@ -213,7 +213,7 @@ def cluster_of(metadata: Any, version: Interface) -> Extent | None:
 
 
 def check_cooperative(driver: Driver, grid: tuple[int, int, int], threads: int, shared: int) -> None:
-    """Raises what CUDA raises for a cooperative grid that the chip does not hold."""
+    """Raise CUDA's error for a cooperative grid that the chip does not hold."""
     chip, blocks = driver.device, grid[0] * grid[1] * grid[2]
     most = blocks_per_multiprocessor(chip, threads, shared) * chip.multiprocessors
     if blocks > most:
@@ -224,7 +224,7 @@ def check_cooperative(driver: Driver, grid: tuple[int, int, int], threads: int, 
 
 
 def ptx_of(metadata: Any, name: str) -> str:
-    """The PTX of a compiled kernel, from Triton's cache. name: of its source. Raises LaunchError if it is not there."""
+    """The PTX of a compiled kernel, from Triton's cache. name: of its source. Raises LaunchError if there is none."""
     from triton.runtime.cache import get_cache_manager
 
     group = get_cache_manager(metadata.hash).get_group(f"{name[:150]}.json") or {}

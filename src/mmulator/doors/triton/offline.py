@@ -1,6 +1,6 @@
 """Kernels of Triton compiled and launched with explicit arguments: no plug-in, no active driver, on any machine.
 
-`compile` wants the types of the arguments, `launch` takes them from the arguments as Triton does.
+`compile` takes the types of the arguments, `launch` finds them from the arguments as Triton does.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from mmulator.host.module import SANITIZE
 from mmulator.host.report import Report
 from mmulator.isa.chips import as_device
 
-take_arrays()  # whoever asks for a function of this module makes descriptors after that
+take_arrays()  # users of this module make descriptors after its import
 _TYPE = re.compile(r"(.*?)(?::(1|8|16))?\s*$")
 _COMMA = re.compile(r",(?![^<]*>)")  # between types: none within tensordesc<fp16[64, 32]>
 Grid = int | Sequence[int]
 
 
 class Compiled:
-    """A kernel for a device. ptx, ttgir: texts. metadata: what Triton says of it, such as `num_warps` and `shared`."""
+    """A kernel for a device. ptx, ttgir: texts. metadata: Triton's, such as `num_warps` and `shared`."""
 
     def __init__(self, source: Any, made: Any, device: str) -> None:
         self.source, self.device = source, device
@@ -48,13 +48,21 @@ class Compiled:
         self, grid: Grid, *args: Any, seed: int = 0, timeout: float | None = None, threads: int | None = None,
         sanitize: bool | Literal["strict", "raise"] = False, keep_going: bool = False,
     ) -> Report:  # fmt: skip
-        """Run it; arrays and tensors among `args` are device memory and are updated in place.
+        """Run the kernel; arrays and tensors among `args` are device memory and are updated in place.
 
-        grid: blocks (int, or up to three). args: one for each parameter but constants: a tensor, an array, None, a number, a
-        TensorDescriptor; or one for each parameter. seed: of the scheduler's choices. timeout: seconds that the run may take.
-        threads: of the host. sanitize: undefined behaviour is looked for, and is in the report's `findings`; "strict": with
-        rules of severity note; "raise": the first of severity error is raised. keep_going: includes `sanitize`; an
-        access out of bounds or misaligned is a finding and no fault: a load gets zeros, a store does nothing.
+        grid: blocks (int, or up to three).
+        args: one for each parameter but constants (a tensor, an array, None, a number, a TensorDescriptor); or one for each
+            parameter.
+        seed: of the scheduler's choices.
+        timeout: seconds that the run may take.
+        threads: of the host.
+        sanitize: look for undefined behaviour, which is then in the report's `findings`; "strict": with rules of severity note;
+            "raise":
+        the first finding of severity error is raised.
+        keep_going: includes `sanitize`; an access out of bounds or misaligned is a finding and no fault: a load gets zeros, a
+            store does
+        nothing.
+
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (memory keeps what was stored until then),
         UndefinedBehaviour.
         """
@@ -65,7 +73,7 @@ class Compiled:
             raise LaunchError(f"sanitize is {shown(sanitize)}, not True, False, 'strict' or 'raise'")
         sanitize, go_on = sanitize or keep_going, keep_going or (not sanitize and whole.settings.keep_going)
         wanted = whole.settings.sanitize
-        if sanitize:  # who asks reads the report
+        if sanitize:  # the caller reads the report
             wanted = REPORT if sanitize is True else str(sanitize)
         runs.readers = [] if sanitize else whole.readers
         old = runs.settings
@@ -109,12 +117,16 @@ def compile(
     fn: Any, signature: str | Mapping[str, str], constexprs: Mapping[str, Any] | None = None, device: str = "sm_90",
     **options: Any,
 ) -> Compiled:  # fmt: skip
-    """Compile a kernel by NVIDIA's back end of Triton, which needs no GPU.
+    """Compile a kernel by NVIDIA's back end of Triton, which needs no GPU. Raises UnsupportedError, LaunchError.
 
-    fn: what @triton.jit made. signature: the types of its parameters but constants, by name or in order, as
-    `"*fp32:16, *fp32, i32, tensordesc<fp16[64, 32]>"`: behind the colon what the argument is divisible by (16), or that it is 1;
-    of a tensor descriptor its elements and its block. constexprs: its constants.
-    device: `sm_90`. options: num_warps, num_stages and others of Triton's. Raises UnsupportedError, LaunchError.
+    fn: what @triton.jit made.
+    signature: the types of its parameters but constants, by name or in order, as
+        `"*fp32:16, *fp32, i32, tensordesc<fp16[64, 32]>"`: behind the colon what the argument is divisible by (16), or that it
+        is 1;
+        for a tensor descriptor its elements and its block.
+    constexprs: its constants.
+    device: `sm_90`.
+    options: num_warps, num_stages and others of Triton's.
     """
     interface()
     device = as_device(device)
@@ -140,7 +152,7 @@ def compile(
 
 
 def _check_type(name: str, written: str) -> None:
-    """Raises LaunchError for a type that Triton does not know: it would say `KeyError`."""
+    """Raise LaunchError for a type that Triton does not know, for which it would raise `KeyError`."""
     from triton.language import str_to_ty
 
     try:
@@ -152,7 +164,7 @@ def _check_type(name: str, written: str) -> None:
 
 
 def _types(fn: Any, names: list[str], signature: str | Mapping[str, str], constants: Mapping[str, Any]) -> dict[str, str]:
-    """Of all parameters, `constexpr` for constants. Raises LaunchError."""
+    """Types of all parameters, `constexpr` for constants. Raises LaunchError."""
     for name in constants:
         if name not in names:
             raise LaunchError(f"{fn.__name__} has no parameter {name}: its parameters are {', '.join(names)}")
@@ -177,9 +189,15 @@ def launch(
     keep_going: bool = False, **meta: Any,
 ) -> Report:  # fmt: skip
     """Compile a kernel for its arguments, as `fn[grid](*args, **meta)` does, and run it here, whatever Triton's driver is.
+    Arrays are updated in place.
 
-    fn: what @triton.jit made; of @triton.autotune the first configuration. grid: blocks, or a function of the arguments.
-    meta: constants by name, num_warps and the like. device: default: that of MMULATOR_DEVICE. Arrays are updated in place.
+    fn: what @triton.jit made; of @triton.autotune the first configuration.
+    grid: blocks, or a function of the arguments.
+    args: of the kernel.
+    device: default: that of MMULATOR_DEVICE.
+    seed, timeout, threads, sanitize, keep_going: as in Compiled.launch.
+    meta: constants by name, num_warps and the like.
+
     Raises what Compiled.launch raises.
     """
     interface()
@@ -207,7 +225,7 @@ _known: dict[tuple[str, ...], Compiled] = {}
 
 
 def _plain(fn: Any, args: Sequence[Any], meta: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The kernel below autotuning and heuristics, and its constants."""
+    """(kernel below autotuning and heuristics, its constants)."""
     while not hasattr(fn, "params"):
         if not hasattr(fn, "fn"):
             raise LaunchError(f"a {type(fn).__name__} is no kernel of Triton", hint="decorate the function with @triton.jit")
@@ -221,7 +239,7 @@ def _plain(fn: Any, args: Sequence[Any], meta: dict[str, Any]) -> tuple[Any, dic
 
 
 def _binder(fn: Any, name: str) -> tuple[Any, Callable[..., Any]]:
-    """NVIDIA's back end for a device, and what binds arguments to a kernel's parameters."""
+    """(NVIDIA's back end for a device, function that binds arguments to a kernel's parameters)."""
     found = _binders.get((id(fn), name))
     if found is None:
         from triton.backends.compiler import GPUTarget
@@ -244,14 +262,14 @@ def _check_options(fn: Any, backend: Any, options: Mapping[str, Any]) -> None:
 
 
 def _check_globals(fn: Any) -> None:
-    """Triton compiles values of global variables in, and refuses a launch after one has changed."""
+    """Raise the error for a global variable that has changed: Triton compiles values of globals in."""
     for (name, _), (value, space) in fn.used_global_vals.items():
         if space.get(name) != value:
             raise LaunchError(f"the global variable {name} has changed since {fn.__name__} was compiled: it was {shown(value)}")
 
 
 def _source(fn: Any, backend: Any, bound: Mapping[str, Any], found: Sequence[Any]) -> Any:
-    """What Triton's own launch makes of arguments and what it found out of them."""
+    """The source that Triton's own launch makes of arguments and of what it found about them."""
     from triton._utils import find_paths_if, get_iterable_path
     from triton.compiler import ASTSource
 

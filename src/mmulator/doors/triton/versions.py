@@ -1,4 +1,4 @@
-"""What differs between the versions of Triton that the plug-in knows: one table, and what is said of the others."""
+"""Differences between the versions of Triton that the plug-in knows, in one table, and the errors for other versions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from mmulator.errors import UnsupportedError
 
 @dataclass(frozen=True)
 class Interface:
-    """Of a version. scratch: pointers that the compiler adds behind a kernel's parameters (global memory, profile).
-    flags: what a tensor descriptor that is taken apart has behind its shape and strides. doubled: the shape that a kernel is told
-    of a padded 4-bit tensor counts elements, not bytes. cluster_dims: metadata has the three extents of a cluster; later versions
-    have num_ctas, along x. fills: what makes tensor maps among the driver's utilities, by name: a function of descriptors.py."""
+    """The interface of a version.
+
+    scratch: pointers that the compiler adds behind a kernel's parameters (global memory, profile).
+    flags: parameters behind the shape and strides of a tensor descriptor that is taken apart.
+    doubled: the shape that a kernel gets of a padded 4-bit tensor counts elements, not bytes.
+    cluster_dims: metadata has the three extents of a cluster; later versions have num_ctas, along x.
+    fills: names of the driver's utilities that make tensor maps, each with its function of descriptors.py.
+    """
 
     scratch: int
     flags: tuple[str, ...]
@@ -36,7 +40,7 @@ TABLE = {
     (3, 9): Interface(2, _FLAGS),
 }
 OLDEST, NEWEST = min(TABLE), max(TABLE)
-# What the plug-in uses of Triton besides the driver's interface. A newer version that has all of it is taken for the newest.
+# Names of Triton that the plug-in uses besides the driver's interface. A newer version with all of them counts as the newest.
 USED = (
     ("triton.runtime.jit", "create_function_from_signature"), ("triton.runtime.jit", "JITFunction"),
     ("triton.runtime._allocation", "_allocator"), ("triton.runtime.cache", "get_cache_manager"),
@@ -46,7 +50,7 @@ USED = (
 
 
 def interface() -> Interface:
-    """Of the installed Triton. Raises UnsupportedError for one that is too old, or newer and no longer what is known."""
+    """The interface of the installed Triton. Raises UnsupportedError for a version that is too old or too different."""
     import triton
 
     found = str(getattr(triton, "__version__", "of no version"))
@@ -54,7 +58,7 @@ def interface() -> Interface:
 
 
 def known(version: str, missing: list[str]) -> Interface:
-    """Of a version, from which names of `USED` are missing."""
+    """The interface of a version. missing: names of `USED` that it lacks."""
     match = re.match(r"(\d+)\.(\d+)", version)
     number = (int(match[1]), int(match[2])) if match else (0, 0)
     range_ = f"{OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}"

@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 
 from mmulator.errors import MmulatorError
 
-_LIBRARIES = ("mmulator", "triton", "torch", "helion")  # whose lines are not the program's
+_LIBRARIES = ("mmulator", "triton", "torch", "helion")  # folders of libraries, whose lines are not the program's
 
 
 @cache
@@ -28,13 +28,13 @@ def _folders() -> tuple[str, ...]:
 
 @cache
 def _of_a_library(file: str) -> bool:
-    """Of one of those, of Python's own, or made at run time."""
+    """Whether a file belongs to a library, to Python itself, or was made at run time."""
     own = sysconfig.get_paths()["stdlib"]
     return file.startswith(("<string>", "<frozen", *_folders())) or (file.startswith(own) and "-packages" not in file)
 
 
 def line_of_launch() -> str | None:
-    """`run.py:17: add[grid](x, y)`: the innermost line of the running code that is no library's; None if there is none."""
+    """`run.py:17: add[grid](x, y)`: the innermost line of the running code that is in no library; None if there is none."""
     frame = sys._getframe(1)
     while _of_a_library(frame.f_code.co_filename):
         if frame.f_back is None:
@@ -46,6 +46,6 @@ def line_of_launch() -> str | None:
 
 
 def located(error: MmulatorError) -> MmulatorError:
-    """The error, which says now which line of the program launched the kernel."""
+    """The error with the line of the program that launched the kernel."""
     error.launch = error.launch or line_of_launch()
     return error

@@ -1,4 +1,4 @@
-"""What a matrix descriptor says by itself, and what it means for a tile."""
+"""Matrix descriptors: what one says by itself, and what it means for a tile."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from mmulator.errors import MmulatorError
 from mmulator.inspect.answer import Answer
 from mmulator.inspect.descriptors.banks import BankConflicts, bank_conflicts, tile_accesses
-from mmulator.inspect.descriptors.checks import Finding
+from mmulator.inspect.descriptors.checks import Diagnostic
 from mmulator.inspect.descriptors.tile import Placed, Tile, canonical
 from mmulator.layouts.descriptors import MatrixDescriptor
 from mmulator.lazy import cached_property
 
 
 @dataclass(frozen=True)
-class Field:
+class DescriptorField:
     """One field of a descriptor. bits: `13-0`. raw: the bits as a number. value: in bytes, or the name of the mode."""
 
     name: str
@@ -29,12 +29,12 @@ class Field:
 
 @dataclass(frozen=True)
 class DescriptorFields(Answer):
-    """A descriptor word taken apart. reserved: its bits that belong to no field (the model ignores them)."""
+    """A descriptor word taken apart. reserved: bits that belong to no field (the model ignores them)."""
 
     word: int
-    fields: tuple[Field, ...]
+    fields: tuple[DescriptorField, ...]
     reserved: int
-    findings: tuple[Finding, ...]
+    findings: tuple[Diagnostic, ...]
 
     @property
     def descriptor(self) -> MatrixDescriptor:
@@ -55,10 +55,15 @@ class DescriptorFields(Answer):
 
 @dataclass(frozen=True)
 class OffsetMeaning:
-    """What LBO or SBO does in a tile.
+    """Effect of the leading (LBO) or stride byte offset (SBO) in a tile.
 
-    field: `leading_byte_offset` or `stride_byte_offset`. along: `k`, `m` or `n`. every: elements along it after which
-    the offset is added once more. steps: how often that happens in the tile; 0: the field is not read. text: in words.
+    field: `leading_byte_offset` or `stride_byte_offset`.
+    bytes: the offset.
+    along: dimension, `k`, `m` or `n`.
+    every: elements along that dimension after which the offset is added once more.
+    steps: how often that happens in the tile; 0: the field is not read.
+    text: in words.
+    rule: section of the specification.
     """
 
     field: str
@@ -76,7 +81,7 @@ class OffsetMeaning:
 
 @dataclass(frozen=True)
 class DescriptorAnswer(Answer):
-    """What a descriptor means for a tile.
+    """Meaning of a descriptor for a tile.
 
     base: where the repeating swizzle pattern starts (given, or found from start address and base offset).
     """
@@ -85,7 +90,7 @@ class DescriptorAnswer(Answer):
     tile: Tile
     base: int
     offsets: tuple[OffsetMeaning, OffsetMeaning]
-    findings: tuple[Finding, ...]
+    findings: tuple[Diagnostic, ...]
 
     @cached_property
     def placed(self) -> Placed:
@@ -93,7 +98,7 @@ class DescriptorAnswer(Answer):
 
     @property
     def ok(self) -> bool:
-        """No finding says that the hardware reads something else than the matrix."""
+        """Whether the hardware reads the matrix: there is no finding of level error."""
         return not any(f.level == "error" for f in self.findings)
 
     @property
@@ -112,7 +117,7 @@ class DescriptorAnswer(Answer):
 
     @property
     def atom(self) -> tuple[int, int]:
-        """Elements (m or n, k) of a swizzle atom; without swizzling of a core matrix."""
+        """Extents (m or n, k) in elements of a swizzle atom; without swizzling, of a core matrix."""
         return self.tile.atom(self.descriptor.mode)
 
     def address(self, row: int, col: int) -> int:

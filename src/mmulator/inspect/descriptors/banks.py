@@ -23,7 +23,7 @@ SIZES = (1, 2, 4, 8, 16)
 
 @dataclass(frozen=True)
 class Phase:
-    """Lanes that are served together. conflicts: for each bank that needs several wavefronts, (bank, lanes)."""
+    """Lanes that are served together. conflicts: (bank, lanes) for each bank that needs several wavefronts."""
 
     lanes: tuple[int, ...]
     wavefronts: int
@@ -32,7 +32,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class WarpAccess:
-    """One instruction of a warp: lane i touches `bytes` bytes at addresses[i]. label: where in the tile."""
+    """One instruction of a warp: lane i touches `bytes` bytes at addresses[i]. label: place in the tile."""
 
     label: str
     addresses: tuple[int, ...]
@@ -107,7 +107,7 @@ class BankConflicts(Answer):
         }
 
     def verdict(self) -> str:
-        """In words: `4-way bank conflicts; 16 accesses, 64 wavefronts, 16 without conflicts`."""
+        """The result in words: `4-way bank conflicts; 16 accesses, 64 wavefronts, 16 without conflicts`."""
         found = "no bank conflicts" if self.ways == 1 else f"{self.ways}-way bank conflicts"
         accesses = "1 access" if len(self.accesses) == 1 else f"{len(self.accesses)} accesses"
         wavefronts = "1 wavefront" if self.wavefronts == 1 else f"{self.wavefronts} wavefronts"
@@ -125,8 +125,12 @@ def _phase(lanes: range, addresses: Sequence[int], size: int) -> Phase:
 
 
 def bank_conflicts(kind: str, accesses: Sequence[WarpAccess]) -> BankConflicts:
-    """Counts the wavefronts of accesses. Raises OperandError for addresses that are not multiples of the bytes a lane
-    touches, for another number of bytes than 1, 2, 4, 8 or 16, more than 32 lanes, or no access at all."""
+    """Count the wavefronts of accesses.
+
+    Raises OperandError for addresses that are not multiples of the bytes a lane touches, for another number of bytes than 1, 2,
+    4, 8
+    or 16, more than 32 lanes, or no access at all.
+    """
     if not accesses:
         raise OperandError(f"{kind}: there is no access")
     for a in accesses:
@@ -147,9 +151,14 @@ def address_accesses(addresses: Sequence[int], size: int) -> tuple[str, tuple[Wa
 def tile_accesses(placed: Placed, access: str, at: tuple[int, int] | None = None) -> tuple[str, tuple[WarpAccess, ...]]:
     """The accesses of a kind that go over the whole tile once.
 
-    access: `ldmatrix`: eight rows of 16 bytes, one 8x8 matrix (`stmatrix` alike). `k:BYTES`, `mn:BYTES`: 32 lanes of
-    1 to 16 bytes that step along k, or along m or n; where the tile ends they go on with the next row. A lane's bytes
-    always run along the contiguous dimension. at: only the access whose first element is (row, col) of the matrix.
+    placed: the tile at its descriptor.
+    access: the kind.
+        `ldmatrix`: eight rows of 16 bytes, one 8x8 matrix (`stmatrix` alike).
+        `k:BYTES`, `mn:BYTES`: 32 lanes of 1 to 16 bytes that step along k, or along m or n; where the tile ends they go on with
+        the
+        next row. A lane's bytes always run along the contiguous dimension.
+    at: only the access whose first element is (row, col) of the matrix.
+
     Raises OperandError for another kind, or elements that are no multiple of bytes wide.
     """
     tile = placed.tile

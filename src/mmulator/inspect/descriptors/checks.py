@@ -1,4 +1,4 @@
-"""What can be wrong with a matrix descriptor, each with the rule it breaks."""
+"""Checks of a matrix descriptor. What is wrong is reported with the rule that it breaks."""
 
 from __future__ import annotations
 
@@ -18,9 +18,16 @@ SM_SHARED = 228 * 1024
 
 
 @dataclass(frozen=True)
-class Finding:
-    """level: `error` (hardware reads something else than the matrix, or traps), `warning` (outside the specification's
-    rules, though hardware has a definite answer), `note`. rule: section of the specification. hint: what to do."""
+class Diagnostic:
+    """Something that is wrong with a descriptor or a tensor map.
+
+    level: `error` (hardware reads something else than the matrix, or traps), `warning` (outside the specification's rules,
+        though
+    hardware has a definite answer), or `note`.
+    text: what is wrong.
+    rule: section of the specification.
+    hint: what to do.
+    """
 
     level: str
     text: str
@@ -31,14 +38,14 @@ class Finding:
         return {"level": self.level, "text": self.text, "rule": self.rule, "hint": self.hint}
 
 
-def check_word(word: int, reserved: int) -> tuple[Finding, ...]:
-    """Bits outside the fields."""
+def check_word(word: int, reserved: int) -> tuple[Diagnostic, ...]:
+    """Diagnostics of bits outside the fields."""
     if not reserved:
         return ()
     bits = ", ".join(str(b) for b in range(64) if reserved >> b & 1)
     # tcgen05's descriptors, which look alike, have the constant 0b001 here.
     other = "bit 46 is set in the descriptors of tcgen05, whose swizzle codes differ" if reserved >> 46 & 1 else ""
-    return (Finding("warning", f"bits {bits} are set: they belong to no field", FORMAT, other or "clear them"),)
+    return (Diagnostic("warning", f"bits {bits} are set: they belong to no field", FORMAT, other or "clear them"),)
 
 
 def pattern_start(d: MatrixDescriptor) -> int:
@@ -49,8 +56,16 @@ def pattern_start(d: MatrixDescriptor) -> int:
     return d.start_address - (d.start_address - (d.base_offset & mode.mask) * 128) % mode.repeat
 
 
-def check_tile(placed: Placed, leading_steps: int, base: int | None, shared: int | None, shared_base: int) -> tuple[Finding, ...]:
-    """All that is wrong, the worst first. base: where the pattern starts, None if it is not known."""
+def check_tile(
+    placed: Placed, leading_steps: int, base: int | None, shared: int | None, shared_base: int
+) -> tuple[Diagnostic, ...]:
+    """Diagnostics of a tile at its descriptor, the worst first.
+
+    placed: the tile at its descriptor.
+    leading_steps: how often the leading byte offset is added in the tile.
+    base: where the pattern starts, None if it is not known.
+    shared, shared_base: size and first address of the shared window.
+    """
     found = [
         *_majorness(placed.tile),
         *_base_offset(placed.descriptor, base),
@@ -64,10 +79,10 @@ def check_tile(placed: Placed, leading_steps: int, base: int | None, shared: int
     return tuple(sorted(found, key=lambda f: order.index(f.level)))
 
 
-def _majorness(tile: Tile) -> Iterator[Finding]:
-    """A matrix by itself may lie as in the specification's figures, although no instruction reads it so."""
+def _majorness(tile: Tile) -> Iterator[Diagnostic]:
+    """Diagnostics of a matrix by itself, which may lie as in the specification's figures although no instruction reads it so."""
     if tile.mn_major and tile.element.bits != 16:
-        yield Finding(
+        yield Diagnostic(
             "error",
             f"no wgmma reads this matrix: of .{tile.element} it reads K-major ones only",
             f"{MAJORNESS}: imm-trans-{tile.operand} exists for .f16 and .bf16",
@@ -75,11 +90,11 @@ def _majorness(tile: Tile) -> Iterator[Finding]:
         )
 
 
-def _base_offset(d: MatrixDescriptor, base: int | None) -> Iterator[Finding]:
+def _base_offset(d: MatrixDescriptor, base: int | None) -> Iterator[Diagnostic]:
     mode = d.mode
     if not mode.mask:
         if d.base_offset:
-            yield Finding(
+            yield Diagnostic(
                 "warning", f"base offset {d.base_offset} without swizzling: it is not valid there", FORMAT, "leave it 0"
             )
         if base is not None and d.start_address < base:
@@ -90,7 +105,7 @@ def _base_offset(d: MatrixDescriptor, base: int | None) -> Iterator[Finding]:
     if d.start_address < base:
         yield _before(d, base)
     if base % 128:
-        yield Finding(
+        yield Diagnostic(
             "error",
             f"the {mode.name} pattern cannot start at {base:#x}: the base offset counts lines of 128 bytes",
             FORMAT,
@@ -98,7 +113,7 @@ def _base_offset(d: MatrixDescriptor, base: int | None) -> Iterator[Finding]:
         )
     elif ((base >> 7) ^ d.base_offset) & mode.mask:
         want = (base >> 7) & 7
-        yield Finding(
+        yield Diagnostic(
             "error",
             f"base offset is {d.base_offset}, but the {mode.name} pattern starts at {base:#x}: ({base:#x} >> 7) & 7 = {want}",
             FORMAT,
@@ -107,12 +122,12 @@ def _base_offset(d: MatrixDescriptor, base: int | None) -> Iterator[Finding]:
         )
 
 
-def _before(d: MatrixDescriptor, base: int) -> Finding:
-    return Finding("error", f"start address {d.start_address:#x} is below the base {base:#x}", FORMAT, "check both")
+def _before(d: MatrixDescriptor, base: int) -> Diagnostic:
+    return Diagnostic("error", f"start address {d.start_address:#x} is below the base {base:#x}", FORMAT, "check both")
 
 
-def _inside_atom(placed: Placed, base: int | None) -> Iterator[Finding]:
-    """A start inside an atom is right only as long as the tile stays in rows of that atom, or all rows are packed."""
+def _inside_atom(placed: Placed, base: int | None) -> Iterator[Diagnostic]:
+    """Diagnostics of a start inside an atom: right only if the tile stays in rows of that atom, or all rows are packed."""
     d, tile, mode = placed.descriptor, placed.tile, placed.descriptor.mode
     if not mode.mask:
         return
@@ -130,7 +145,7 @@ def _inside_atom(placed: Placed, base: int | None) -> Iterator[Finding]:
     if wrong is None:
         text = f"{where}: {place} further on in the atom"
         hint = f"right for an advance inside a larger matrix; a matrix that begins here needs {mode.repeat}-byte alignment"
-        yield Finding("note", text, FORMAT, f"{hint} or base offset {(d.start_address >> 7) & 7}" * (base is None))
+        yield Diagnostic("note", text, FORMAT, f"{hint} or base offset {(d.start_address >> 7) & 7}" * (base is None))
         return
     mn, k, got, want = wrong
     if byte and byte + min(mode.width, tile.contiguous[1] * tile.element.bits // 8) > mode.width:
@@ -139,7 +154,7 @@ def _inside_atom(placed: Placed, base: int | None) -> Iterator[Finding]:
     else:
         why = f"SBO {d.stride_byte_offset} is not {mode.repeat}, so the next 8 {outer} lie elsewhere"
         hint = f"start at a whole atom, or let SBO be {mode.repeat}"
-    yield Finding(
+    yield Diagnostic(
         "error",
         f"{where} and straddles atoms: {why}. {tile.name(mn, k)} is read at {got:#x}, it lies at {want:#x}",
         MAJORNESS,
@@ -162,7 +177,7 @@ def _first_stray(placed: Placed, origin: int, row: int, byte: int) -> tuple[int,
     return mn, k, int(placed.addresses[mn, k]), int(held[mn, k])
 
 
-def _overlap(placed: Placed) -> Iterator[Finding]:
+def _overlap(placed: Placed) -> Iterator[Diagnostic]:
     tile, d = placed.tile, placed.descriptor
     per_byte = max(1, 8 // tile.element.bits)
     addresses = placed.addresses[:, ::per_byte]  # sub-byte elements share bytes along k
@@ -174,7 +189,7 @@ def _overlap(placed: Placed) -> Iterator[Finding]:
     one, two = (divmod(int(i), addresses.shape[1]) for i in (first[inverse[again]], again))
     a, b = ((mn, k * per_byte) for mn, k in (one, two))
     packed = tile.packed(d.swizzle)
-    yield Finding(
+    yield Diagnostic(
         "error",
         f"rows overlap: {tile.name(*a)} and {tile.name(*b)} both lie at {int(flat[again]):#x} "
         f"(LBO {d.leading_byte_offset}, SBO {d.stride_byte_offset})",
@@ -183,13 +198,13 @@ def _overlap(placed: Placed) -> Iterator[Finding]:
     )
 
 
-def _window(placed: Placed, shared: int | None, shared_base: int) -> Iterator[Finding]:
+def _window(placed: Placed, shared: int | None, shared_base: int) -> Iterator[Diagnostic]:
     first, last = placed.bytes
     size = SM_SHARED - shared_base if shared is None else shared
     if first >= shared_base and last < shared_base + size:
         return
     what = f"the {size} bytes of shared memory from {shared_base:#x}" if shared is not None else "shared memory (228 KiB)"
-    yield Finding(
+    yield Diagnostic(
         "error",
         f"bytes {first:#x} to {last:#x} are read, outside {what}: hardware traps with an illegal address",
         "Shared State Space (PTX ISA 9.1)",
@@ -197,12 +212,12 @@ def _window(placed: Placed, shared: int | None, shared_base: int) -> Iterator[Fi
     )
 
 
-def _leading(placed: Placed, steps: int) -> Iterator[Finding]:
-    """K-major, swizzled, wider than an atom: the specification has no LBO there, hardware has."""
+def _leading(placed: Placed, steps: int) -> Iterator[Diagnostic]:
+    """Diagnostics of K-major, swizzled tiles wider than an atom: the specification has no LBO there, hardware has."""
     d, tile = placed.descriptor, placed.tile
     if tile.mn_major or tile.instruction is None or not d.mode.mask or not steps:
         return
-    yield Finding(
+    yield Diagnostic(
         "warning",
         f"k spans {tile.k_bytes} bytes, more than the {d.mode.width} of the swizzle: hardware reads LBO "
         f"({d.leading_byte_offset}) for the bytes beyond, although the specification says `not used`",
@@ -211,8 +226,8 @@ def _leading(placed: Placed, steps: int) -> Iterator[Finding]:
     )
 
 
-def _phase(placed: Placed) -> Iterator[Finding]:
-    """Atoms that start in the middle of the pattern."""
+def _phase(placed: Placed) -> Iterator[Diagnostic]:
+    """Diagnostics of atoms that start in the middle of the pattern."""
     d, tile, mode = placed.descriptor, placed.tile, placed.descriptor.mode
     if not mode.mask:
         return
@@ -220,7 +235,7 @@ def _phase(placed: Placed) -> Iterator[Finding]:
     read["LBO"] = (d.leading_byte_offset, tile.contiguous[1] > tile.per_chunk * mode.width // 16)
     for name, (value, used) in read.items():
         if used and value % mode.repeat:
-            yield Finding(
+            yield Diagnostic(
                 "note",
                 f"{name} {value} is no multiple of {mode.repeat}: the next atom starts in the middle of the {mode.name} pattern",
                 FORMAT,

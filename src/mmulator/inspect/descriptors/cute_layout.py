@@ -62,10 +62,14 @@ class CuteSwizzle:
 class CuteLayout:
     """A layout whose first mode is M or N, its second K, others stages.
 
-    swizzle: or None. on_address: the swizzle acts on the byte address (`smem_ptr`, and the notation of the PTX ISA)
-    rather than on the offset in the layout's own units (`Sw<..> o 0 o ..`, or a base other than 4 without `smem_ptr`).
-    unit_bits: bits of one unit of the strides where the text says so, else 0. offset: added before the swizzle. pointer:
-    the shared address of the first element where the text says it, else None.
+    shape, stride: modes, perhaps nested.
+    swizzle: or None.
+    on_address: the swizzle acts on the byte address (`smem_ptr`, and the notation of the PTX ISA) rather than on the offset in
+        the
+    layout's own units (`Sw<..> o 0 o ..`, or a base other than 4 without `smem_ptr`).
+    unit_bits: bits of one unit of the strides where the text says so, else 0.
+    offset: added before the swizzle, in units.
+    pointer: shared address of the first element where the text says it, else None.
     """
 
     shape: tuple[IntTuple, ...]
@@ -78,8 +82,8 @@ class CuteLayout:
 
     @classmethod
     def parse(cls, text: str) -> CuteLayout:
-        """Reads a layout. Raises OperandError, with a caret, for a text that is none of the known forms."""
-        return _Reader(text).layout()
+        """The layout of a text. Raises OperandError, with a caret, for a text in none of the known forms."""
+        return _LayoutReader(text).layout()
 
     def __str__(self) -> str:
         plain = f"{show(self.shape)}:{show(self.stride)}"
@@ -114,8 +118,7 @@ class CuteLayout:
         return total
 
     def upcast(self, factor: int) -> CuteLayout:
-        """The layout in units `factor` times as large. Raises OperandError where a stride is no whole number of
-        them."""
+        """The layout in units `factor` times as large. Raises OperandError where a stride is no whole number of them."""
         if factor == 1:
             return self
         shapes, strides = zip(*(_upcast(s, d, factor, str(i)) for i, (s, d) in enumerate(zip(self.shape, self.stride))))
@@ -209,7 +212,7 @@ _TOKEN = re.compile(r"\s*(_?0x[0-9a-fA-F]+|-?_?\d+|[A-Za-z_][\w:]*\w|[A-Za-z]|[(
 _ATOM = re.compile(r"(?:\w+::)*Layout_(K|MN)_(INTER|SW32|SW64|SW128)_Atom(_Bits)?$")
 
 
-class _Reader:
+class _LayoutReader:
     """Recursive descent over the tokens of a layout."""
 
     def __init__(self, text: str) -> None:
@@ -380,8 +383,9 @@ class _Reader:
         self.next()
 
     def _pointer(self) -> tuple[int, int | None]:
-        """What follows smem_ptr: `[16b](0x400)`, `[16b](unset)`, `_flag_bits<16>`: the bits of an element, or 0, and the
-        address, or None."""
+        """(bits of an element or 0, address or None) of what follows smem_ptr: `[16b](0x400)`, `[16b](unset)`,
+        `_flag_bits<16>`.
+        """
         bits, address = 0, None
         while self.peek() in ("[", "(", "<", "{"):
             closed = {"[": "]", "(": ")", "<": ">", "{": "}"}[self.next()]

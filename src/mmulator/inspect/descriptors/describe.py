@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from mmulator.errors import OperandError
-from mmulator.inspect.descriptors.answer import DescriptorAnswer, DescriptorFields, Field, OffsetMeaning
+from mmulator.inspect.descriptors.answer import DescriptorAnswer, DescriptorField, DescriptorFields, OffsetMeaning
 from mmulator.inspect.descriptors.checks import FORMAT, LEADING, check_tile, check_word, pattern_start
 from mmulator.inspect.descriptors.tile import Placed, Tile, free_tile, tile_of
 from mmulator.inspect.search import form_of
@@ -26,7 +26,7 @@ def descriptor_fields(word: int) -> DescriptorFields:
         raw = word >> low & ((1 << bits) - 1)
         value = getattr(d, name)
         text = f"{value:#x} ({value} bytes)" if bits == 14 else str(value)
-        fields.append(Field(name, f"{low + bits - 1}-{low}", raw, text))
+        fields.append(DescriptorField(name, f"{low + bits - 1}-{low}", raw, text))
     reserved = MatrixDescriptor.unused_bits(word)
     return DescriptorFields(word, tuple(fields), reserved, check_word(word, reserved))
 
@@ -72,14 +72,21 @@ def describe_descriptor(
     shared: int | None = None,
     shared_base: int = 0,
 ) -> DescriptorAnswer:
-    """What a descriptor means for operand `a` or `b` of a wgmma, or for a matrix of `mn` by `k` elements of `type`.
+    """Meaning of a descriptor for operand `a` or `b` of a wgmma, or for a matrix by itself.
 
-    descriptor: or its 64-bit word. instruction: a form, its name, or a few words (`wgmma m64n128 bf16`); None takes
-    `type`, `mn` and `k`. mn_major: m or n contiguous (imm-trans-a/-b = 1). base: shared address where the repeating
-    pattern starts, if it is known; else it follows from start address and base offset. shared: bytes of the shared
-    window, which begins at shared_base; None: what an SM has. Raises OperandError for an instruction without
-    descriptors, or a type it cannot read MN-major; InvalidInstructionError for a name that is none. What is wrong with
-    the descriptor itself is in `findings`.
+    descriptor: the descriptor, or its 64-bit word.
+    instruction: a form, its name, or a few words (`wgmma m64n128 bf16`); None: a matrix by `type`, `mn` and `k`.
+    operand: `a` or `b`.
+    mn_major: m or n contiguous (imm-trans-a/-b = 1).
+    base: shared address where the repeating pattern starts, if it is known; else it follows from start address and base offset.
+    type: element type of a matrix by itself.
+    mn, k: extents of a matrix by itself, in elements.
+    shared: bytes of the shared window; None: what an SM has.
+    shared_base: first address of the shared window.
+
+    Raises OperandError for an instruction without descriptors, or a type it cannot read MN-major; InvalidInstructionError for
+    an
+    unknown name. What is wrong with the descriptor itself is in `findings`.
     """
     d = descriptor if isinstance(descriptor, MatrixDescriptor) else MatrixDescriptor.decode(descriptor)
     word_findings = () if isinstance(descriptor, MatrixDescriptor) else descriptor_fields(descriptor).findings

@@ -25,7 +25,7 @@ Map = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class CuteTile:
-    """One instruction's part of the layout: the elements from (mn, k) on, in a stage, and their descriptor."""
+    """The part of the layout that one instruction reads: elements from (mn, k) on, in a stage, and their descriptor."""
 
     mn: int
     k: int
@@ -41,8 +41,11 @@ class CuteTile:
 class CuteAnswer(Answer):
     """The descriptors of a layout.
 
-    layout: in elements. tile: what one instruction reads. tiles: one for each instruction over the layout, k fastest,
-    then mn, then stages. compared: elements whose address was compared. remark: how the text was read.
+    layout: in elements.
+    tile: the part that one instruction reads.
+    tiles: one for each instruction over the layout, k fastest, then mn, then stages.
+    compared: number of elements whose address was compared.
+    remark: how the text was read.
     """
 
     layout: CuteLayout
@@ -53,7 +56,7 @@ class CuteAnswer(Answer):
 
     @property
     def descriptor(self) -> MatrixDescriptor:
-        """Of the first tile."""
+        """The descriptor of the first tile."""
         return self.tiles[0].descriptor
 
     def to_dict(self) -> dict[str, Any]:
@@ -78,12 +81,13 @@ class CuteAnswer(Answer):
 
 
 def descriptor_from_cute(text: str, tile: Tile, *, base: int | None = None, units: str = "elements") -> CuteAnswer:
-    """The descriptors with which `tile`'s instruction reads a matrix in this layout.
+    """The descriptors with which `tile`'s instruction reads a matrix in a CuTe layout.
 
-    text: see `CuteLayout`; first mode M or N, second K, others stages. tile: which operand; its major-ness
-    is found from the layout. base: shared address of the layout's first element; default: that of
-    the text (`smem_ptr[16b](0x400)`), or 0. units: `elements`, `bytes` or `bits`,
-    what the strides count, unless the text says it (`smem_ptr[16b]`).
+    text: see `CuteLayout`; first mode M or N, second K, others stages.
+    tile: the operand; whether it is K- or MN-major is found from the layout.
+    base: shared address of the layout's first element; default: that of the text (`smem_ptr[16b](0x400)`), or 0.
+    units: `elements`, `bytes` or `bits`, what the strides count, unless the text says it (`smem_ptr[16b]`).
+
     Raises OperandError if no descriptor describes the layout; it names the mode that is in the way, and the rule.
     """
     layout, remark = _in_elements(CuteLayout.parse(text), tile.element.bits, units)
@@ -110,7 +114,7 @@ def descriptor_from_cute(text: str, tile: Tile, *, base: int | None = None, unit
 
 
 def _base(layout: CuteLayout, base: int | None) -> tuple[int, str]:
-    """The shared address of the first element, and where it is from."""
+    """(shared address of the first element, its origin in words)."""
     said = layout.pointer
     if not said:
         return base or 0, ""
@@ -128,8 +132,10 @@ def _base(layout: CuteLayout, base: int | None) -> tuple[int, str]:
 
 
 def _any_mode(layout: CuteLayout, tile: Tile, base: int) -> tuple[tuple[CuteTile, ...], str]:
-    """With the mode that the layout's swizzle is; else with any whose addresses are the same, as where the swizzle never
-    sees a bit set. Raises the first error if there is none."""
+    """Tiles with the swizzling mode of the layout; else with any mode whose addresses are equal, as where the swizzle never
+    sees a bit
+    set. Raises the first error if there is none.
+    """
     try:
         mode = _mode(layout, tile.element.bits)
         return _tiles(layout, tile, lambda at: _derive(layout, tile, mode, at, base)), ""
@@ -143,7 +149,7 @@ def _any_mode(layout: CuteLayout, tile: Tile, base: int) -> tuple[tuple[CuteTile
 
 
 def _tiles(layout: CuteLayout, tile: Tile, derive: Callable[[tuple[int, int, int]], MatrixDescriptor]) -> tuple[CuteTile, ...]:
-    """A descriptor for each tile. Raises the error of the first that has none, and says where."""
+    """A descriptor for each tile. Raises the error of the first tile without one, and says where it is."""
     sizes = layout.sizes
     found: list[CuteTile] = []
     for stage in range(int(np.prod(sizes[2:], dtype=np.int64))):
@@ -188,7 +194,9 @@ def _offsets(layout: CuteLayout, tile: Tile, at: tuple[int, int, int]) -> Map:
 
 
 def _steps(tile: Tile, mode: Swizzle, table: Any) -> tuple[int, int]:
-    """LBO and SBO as a table of bytes [strided, contiguous] has them; what a tile does not step over is as packed."""
+    """LBO and SBO from a table of bytes [strided, contiguous]; an offset that the tile does not step over is as in the packed
+    layout.
+    """
     run = mode.width // 16 * tile.per_chunk
     outer = int(table[8, 0] - table[0, 0]) if table.shape[0] > 8 else 8 * mode.width
     inner = int(table[0, run] - table[0, 0]) if table.shape[1] > run else 16
@@ -200,7 +208,7 @@ def _none(why: str, hint: str, rule: str = "Canonical Layouts") -> OperandError:
 
 
 def _in_elements(layout: CuteLayout, bits: int, units: str) -> tuple[CuteLayout, str]:
-    """The layout with strides in elements, and what was taken for what."""
+    """(layout with strides in elements, a remark about the units)."""
     if units != "elements" and units not in UNITS:
         raise OperandError(f"no units {units!r}", hint="elements, bytes or bits")
     said = bool(layout.unit_bits)
@@ -238,7 +246,7 @@ def _mode(layout: CuteLayout, bits: int) -> Swizzle:
 
 
 def _is_mn_major(layout: CuteLayout, tile: Tile) -> bool:
-    """Which mode has 16 contiguous bytes."""
+    """Whether M or N, and not K, is the mode with 16 contiguous bytes."""
     t = tile.per_chunk
     runs = [bool((np.diff(layout.offsets(*((np.arange(t), 0), (0, np.arange(t)))[m])) == 1).all()) for m in (0, 1)]
     if runs[1]:
@@ -269,7 +277,7 @@ def _address(layout: CuteLayout, offsets: Map, base: int, bits: int) -> Map:
 
 
 def _derive(layout: CuteLayout, tile: Tile, mode: Swizzle, at: tuple[int, int, int], base: int) -> MatrixDescriptor:
-    """The descriptor of one tile; its offsets read off the layout, then all addresses compared."""
+    """The descriptor of one tile: its offsets are read off the layout, then all addresses are compared."""
     bits = tile.element.bits
     mn0, k0, _ = at
     offsets = _offsets(layout, tile, at)
@@ -309,8 +317,14 @@ def _derive(layout: CuteLayout, tile: Tile, mode: Swizzle, at: tuple[int, int, i
 def _wrong_step(
     layout: CuteLayout, tile: Tile, mode: Swizzle, table: Any, steps: tuple[int, int], at: tuple[int, int, int]
 ) -> OperandError | None:
-    """Which step of the layout is not that of any descriptor. table: bytes [strided, contiguous]; steps: between groups
-    of 8 of the strided dimension, and between runs of `mode.width` bytes of the contiguous one."""
+    """The error for a step of the layout that no descriptor has; None if there is no such step.
+
+    layout, tile: the layout, and the part of it.
+    mode: the swizzling mode.
+    table: bytes [strided, contiguous].
+    steps: between groups of 8 of the strided dimension, and between runs of `mode.width` bytes of the contiguous one.
+    at: (mn, k, stage) of the tile's first element.
+    """
     table = table - table[0, 0]
     run = mode.width // 16 * tile.per_chunk
     size = tile.element.bits / 8

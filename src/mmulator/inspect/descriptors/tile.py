@@ -21,10 +21,14 @@ MAJORNESS = "Shared Memory Matrix Layout (PTX ISA 9.1)"
 
 @dataclass(frozen=True)
 class Tile:
-    """A matrix in shared memory: extents in elements, and which of them is contiguous.
+    """A matrix in shared memory, as one wgmma reads it.
 
-    operand: `a` or `b`. mn: rows of A (m) or columns of B (n). k: elements along k; compressed ones of sparse A.
-    mn_major: m or n is contiguous instead of k. instruction: the form that reads it, or None for a matrix by itself.
+    operand: `a` or `b`.
+    mn: rows of A (m) or columns of B (n).
+    k: elements along k; compressed ones of sparse A.
+    element: their type.
+    mn_major: m or n is contiguous instead of k.
+    instruction: the form that reads it, or None for a matrix by itself.
     """
 
     operand: str
@@ -44,7 +48,7 @@ class Tile:
 
     @property
     def per_chunk(self) -> int:
-        """Elements of 16 bytes: T in Canonical Layouts."""
+        """Number of elements in 16 bytes: T in Canonical Layouts."""
         return 128 // self.element.bits
 
     @property
@@ -75,7 +79,7 @@ class Tile:
         return (mn, k) if self.operand == "a" else (k, mn)
 
     def name(self, mn: int, k: int) -> str:
-        """`A[m=3, k=8]`, `B[k=8, n=3]`."""
+        """Name of an element: `A[m=3, k=8]`, `B[k=8, n=3]`."""
         a, b = f"{self.letter}={mn}", f"k={k}"
         return f"A[{a}, {b}]" if self.operand == "a" else f"B[{b}, {a}]"
 
@@ -84,7 +88,7 @@ class Tile:
         return f"{self.operand.upper()} [{rows}={self.shape[0]}, {columns}={self.shape[1]}] of {self.element}, {self.major}"
 
     def atom(self, mode: Swizzle) -> tuple[int, int]:
-        """Extents (mn, k) in elements of a swizzle atom; without swizzling of a core matrix. Table 38."""
+        """Extents (mn, k) in elements of a swizzle atom; without swizzling, of a core matrix. Table 38."""
         run = mode.width // 16 * self.per_chunk
         return (run, 8) if self.mn_major else (8, run)
 
@@ -95,7 +99,7 @@ class Tile:
     def packed(self, mode: str, start: int = 0, base: int | None = None) -> MatrixDescriptor:
         """The descriptor of the tile with its atoms one after the other, those along mn first.
 
-        base: where the repeating pattern starts (default: at `start`); it gives the base offset.
+        base: where the repeating pattern starts (default: at `start`); the base offset follows from it.
         """
         s = swizzle(mode)
         atoms = tuple(max(1, -(-extent // size)) for extent, size in zip((self.mn, self.k), self.atom(s)))
@@ -133,8 +137,7 @@ class Placed:
         return int(self.addresses.min()), int(self.addresses.max()) + size - 1
 
     def address(self, row: int, col: int) -> int:
-        """Byte address of an element of the matrix: [m, k] of A, [k, n] of B. For b1, of the byte it is in.
-
+        """Byte address of an element of the matrix: [m, k] of A, [k, n] of B; for b1 the byte that has the element.
         Raises OperandError outside the tile.
         """
         rows, columns = self.tile.shape
@@ -199,7 +202,8 @@ def canonical(tile: Tile, descriptor: MatrixDescriptor) -> CuteLayout:
     """The CuTe layout of a tile, in elements, in the form of Canonical Layouts (PTX ISA 9.1).
 
     A tile that ends inside an atom gives the layout of whole atoms. Raises OperandError where the swizzle pattern of the
-    descriptor neither follows the absolute addresses nor starts with the matrix: no layout string says that.
+    descriptor
+    neither follows the absolute addresses nor starts with the matrix: no layout string says that.
     """
     mode, t, bits = descriptor.mode, tile.per_chunk, tile.element.bits
     leading, stride = (8 * b // bits for b in (descriptor.leading_byte_offset, descriptor.stride_byte_offset))

@@ -1,1 +1,1 @@
-"""What is known of one instruction: operands, arithmetic of each device, rules, text to paste."""
+"""One instruction explained: operands, arithmetic of each device, rules, text to paste."""

@@ -8,18 +8,23 @@ from typing import Any
 from mmulator.inspect.answer import Answer
 from mmulator.inspect.explanation.arithmetic import Arithmetic
 from mmulator.inspect.explanation.related import Related
-from mmulator.inspect.explanation.rules import Rule
+from mmulator.inspect.explanation.rules import StatedRule
 
 
 @dataclass(frozen=True)
 class Operand:
     """An operand of the instruction.
 
-    name, kind, direction: as in isa.row.OperandSpec. registers: how many a thread gives (0 for a constant), of
-    register type `type`; `types`: all that are accepted. values: the constants that mean something, None for any. what: in
-    words.
-    For a fragment: rows and columns of its matrix (of sparse A the compressed one), element: its type, lanes,
-    per_register: elements in a register; None or 0 otherwise.
+    name, kind, direction: as in isa.row.OperandSpec.
+    registers: number of registers a thread gives, 0 for a constant.
+    type: of a register.
+    types: all register types that are accepted.
+    values: the constants that are allowed, None for any.
+    what: in words.
+    element: element type of a fragment; None for other operands.
+    rows, columns: of a fragment's matrix (of sparse A the compressed one), else 0.
+    lanes: lanes that hold the fragment.
+    per_register: elements in a register.
     """
 
     name: str
@@ -39,8 +44,12 @@ class Operand:
 
 @dataclass(frozen=True)
 class Snippet:
-    """Text to paste. title: which way to write the instruction, empty if there is one. ptx: declarations and
-    statement. cuda: a `__device__` function."""
+    """Text to paste.
+
+    title: which way to write the instruction; empty if there is one way.
+    ptx: declarations and statement.
+    cuda: a `__device__` function.
+    """
 
     title: str
     ptx: str
@@ -49,14 +58,23 @@ class Snippet:
 
 @dataclass(frozen=True)
 class Explanation(Answer):
-    """What `explain` answers.
+    """The answer to `explain`.
 
-    query: what was asked. mnemonic; section: title and version of its section. computes: in words. macs:
-    multiply-accumulates (of sparse forms those that are done), 0 for an instruction that multiplies nothing. threads:
-    that execute it together. shape: m, n, k, 0 where there is none.
-    requires: targets in words; ptx_version: first PTX version; targets: (target, first PTX version) of each.
-    signatures: operand lists that are accepted. operands: all of them, each once.
-    arithmetic: per device. rules. snippets: to paste. related. matches: what else fits the query, likeliest first.
+    query: the question.
+    mnemonic, family: of the instruction.
+    section: title and version of its section.
+    computes: the computation in words.
+    shape: m, n, k; 0 where there is none.
+    macs: multiply-accumulates (of sparse forms those that are done), 0 for an instruction that multiplies nothing.
+    threads: number of threads that execute it together.
+    requires: targets in words.
+    ptx_version: first PTX version.
+    targets: (target, first PTX version) of each.
+    signatures: operand lists that are accepted.
+    operands: all operands, each once.
+    arithmetic: per device.
+    snippets: text to paste.
+    matches: what else fits the query, likeliest first.
     """
 
     query: str
@@ -73,7 +91,7 @@ class Explanation(Answer):
     signatures: tuple[str, ...]
     operands: tuple[Operand, ...]
     arithmetic: tuple[Arithmetic, ...]
-    rules: tuple[Rule, ...]
+    rules: tuple[StatedRule, ...]
     snippets: tuple[Snippet, ...]
     cuda_head: str
     related: tuple[Related, ...]
@@ -81,7 +99,7 @@ class Explanation(Answer):
 
     @property
     def ptx(self) -> str:
-        """Declarations and statement; other ways to write it as comments."""
+        """Declarations and statement; other ways to write the statement as comments."""
         first, *others = self.snippets
         out = first.ptx
         for other in others:
@@ -90,9 +108,8 @@ class Explanation(Answer):
 
     @property
     def cuda(self) -> str:
-        """`__device__` functions, for each way to write it."""
+        """`__device__` functions, one for each way to write the statement."""
         return self.cuda_head + "".join(f"\n{'// ' + s.title + chr(10) if s.title else ''}{s.cuda}" for s in self.snippets)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
         return {**asdict(self), "ptx": self.ptx, "cuda": self.cuda}

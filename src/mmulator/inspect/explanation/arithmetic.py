@@ -1,4 +1,4 @@
-"""How each device computes a matrix instruction, in numbers and in words, from numerics/profiles.py."""
+"""Arithmetic of a matrix instruction on each device, in numbers and in words, from numerics/profiles.py."""
 
 from __future__ import annotations
 
@@ -16,13 +16,19 @@ from mmulator.numerics.profiles import GROUP, Profile
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What one device does with an instruction.
+    """Arithmetic of one device.
 
-    device: `sm_90`; chip: products with it. method: of numerics.profiles.Profile. chunk: products that are added in
-    one step (L), fraction: bits kept below the largest exponent (F), floor: the least such exponent; None where the
-    method has no such number. rounding: of the result. nan: bits of every NaN result, None where there is none or
-    where an operand's payload is kept. confidence: measured, published, as specified, or inferred. words: all of it
-    in a sentence. note: what is special.
+    device: `sm_90`.
+    chip: products with it.
+    method: of numerics.profiles.Profile.
+    chunk: products that are added in one step (L).
+    fraction: bits kept below the largest exponent (F).
+    floor: the least such exponent. These three are None where the method has no such number.
+    rounding: of the result.
+    nan: bits of every NaN result; None where there is none, or where an operand's payload is kept.
+    confidence: measured, published, as specified, or inferred.
+    words: all of it in a sentence.
+    note: peculiarities.
     """
 
     device: str
@@ -54,8 +60,7 @@ def runs_on(form: Form, device: str) -> bool:
 
 
 def arithmetic(form: Form, device: str | None = None) -> tuple[Arithmetic, ...]:
-    """Of every device that has the instruction, or of one; empty for an instruction that computes nothing.
-
+    """The arithmetic of every device that has the instruction, or of one; empty for an instruction that computes nothing.
     Raises UnsupportedError for a device that is unknown or does not have it.
     """
     if device is not None:

@@ -58,11 +58,15 @@ def explain(
 ) -> Explanation:
     """All that is known of a matrix instruction.
 
-    text: its name, a pasted statement, or words such as `wgmma m64n128 bf16`; of several forms that fit, the likeliest
-    is explained and the others are named in `matches`. target, ptx: `.target` and `.version` that must have it.
+    text: its name, a pasted statement, or words such as `wgmma m64n128 bf16`. If several forms fit, the likeliest is explained
+        and
+    the others are named in `matches`.
+    target: `.target` that must have it.
+    ptx: `.version` that must have it.
     device: whose arithmetic; None for every device that has it.
-    Raises InvalidInstructionError where nothing fits, naming what is nearest; UnsupportedError for other instructions
-    and for a device that does not have it; OperandError for an unknown target or version.
+
+    Raises InvalidInstructionError where nothing fits, naming what is nearest; UnsupportedError for other instructions and for a
+    device that does not have it; OperandError for an unknown target or version.
     """
     wanted, version = as_pair(target, ptx)
     form, *others = find(text, wanted, version)
@@ -75,7 +79,7 @@ def explain(
 def explain_form(
     form: Form, query: str = "", matches: tuple[str, ...] = (), *, target: Target | None = None, device: str | None = None
 ) -> Explanation:
-    """As `explain`, for a form."""
+    """All that is known of a form; see `explain`."""
     m, n, k = form.m, form.n, form.k
     requires = form.requires
     copies = 4 if form.family == "mma" and form.shape == "m8n8k4" and str(form.atype) == "f16" else 1

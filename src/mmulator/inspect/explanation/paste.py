@@ -12,7 +12,7 @@ from mmulator.isa.wmma import ALIGNED
 
 _WIDTH = 76
 
-# Immediates that nobody has to think about: no sign flipped, K-major, the lowest selector, wait for all.
+# Default values of immediates: no sign flipped, K-major, the lowest selector, wait for all.
 _DEFAULTS = {"imm-scale-a": 1, "imm-scale-b": 1}
 WGMMA_BEFORE = ("wgmma.fence.sync.aligned;",)
 WGMMA_AFTER = ("wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;")
@@ -30,7 +30,7 @@ def _value(spec: OperandSpec) -> int:
 
 
 def wrapped(parts: list[str], indent: str, separator: str = ", ", width: int = _WIDTH) -> list[str]:
-    """Parts on as few lines as fit, separators between them."""
+    """Texts on as few lines as fit, with separators between them."""
     lines, line = [], indent
     for i, part in enumerate(parts):
         text = part + (separator if i + 1 < len(parts) else "")
@@ -55,7 +55,7 @@ def _declaration(spec: OperandSpec) -> str:
 
 
 def _operand(spec: OperandSpec) -> list[str]:
-    """An operand, in pieces between which a line may end."""
+    """Text of an operand, in pieces between which a line may end."""
     match spec.kind:
         case "registers":
             names = [f"%{spec.key}{i}" for i in range(spec.count)]
@@ -126,7 +126,9 @@ class _Argument:
 
 
 def function_name(form: Form) -> str:
-    """`mma_m16n8k16_row_col_f32_f16_f16_f32`: the mnemonic without what every instruction has."""
+    """Name of the function around a form: `mma_m16n8k16_row_col_f32_f16_f16_f32`, the mnemonic without what every instruction
+    has.
+    """
     name = form.mnemonic.replace(".sync", "").replace(".aligned", "")
     return name.replace("::", "_").replace(".", "_")
 
@@ -168,7 +170,7 @@ def _stores(form: Form) -> bool:
 
 
 def touches_memory(form: Form) -> bool:
-    """Whether the compiler has to be told that memory is read or written, or kept in order."""
+    """Whether the compiler must know that the statement reads or writes memory, or must stay in order."""
     return form.family in ("wgmma", "ldmatrix", "stmatrix") or (form.family == "wmma" and form.op != "mma")
 
 
@@ -244,7 +246,7 @@ def cuda_text(form: Form, way: int = 0) -> str:
 
 
 def nvcc_options(form: Form, target: Target | None = None) -> str:
-    """How nvcc compiles the function: for the given target, or the lowest that has the form and CUDA 13 knows."""
+    """Options of nvcc for the function: for the given target, or the lowest that has the form and that CUDA 13 knows."""
     chosen = paste_target(form, target)[0]
     if target is None:
         chosen = next((t for t in form.requires.targets() if t.number >= CUDA_13_SINCE), chosen)
@@ -255,6 +257,6 @@ def nvcc_options(form: Form, target: Target | None = None) -> str:
 
 
 def cuda_head(form: Form, target: Target | None = None) -> str:
-    """What stands before the functions."""
+    """Lines before the functions."""
     around = "// The caller's: wgmma.fence before, commit_group and wait_group after calls.\n" if form.op == "mma_async" else ""
     return f"#include <cstdint>  // nvcc {nvcc_options(form, target)}\n{around}"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from mmulator.inspect.listing import shape_set
-from mmulator.isa.effects import Memory
+from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.form import Form, forms_of
 from mmulator.isa.matrix import FAMILIES
 from mmulator.isa.names.mnemonic import parse_mnemonic
@@ -16,7 +16,12 @@ from mmulator.isa.types import ElementType
 
 @dataclass(frozen=True)
 class Related:
-    """relation: what it is to the instruction. instruction: a mnemonic. also: a remark, or shapes that there are."""
+    """An instruction that goes with another.
+
+    relation: to the other, in words.
+    instruction: a mnemonic.
+    also: a remark, or a list of shapes.
+    """
 
     relation: str
     instruction: str
@@ -41,7 +46,7 @@ def _plain(form: Form, other: Form) -> bool:
 
 
 def _products(form: Form) -> Iterator[Related]:
-    """Of an instruction that multiplies."""
+    """Instructions that go with one that multiplies."""
     family = _same_types(form, form.family, lambda o: _plain(form, o))
     other = "dense" if form.sparse else "sparse"
     k = form.k // 2 if form.sparse else 2 * form.k
@@ -87,7 +92,7 @@ def _satisfied(form: Form, other: Form) -> bool:
 
 # Companions ----------------------------------------------------------------------------------------------------------
 def _loads(form: Form) -> Iterator[Related]:
-    """What brings fragments of mma (and A of wgmma) to registers and takes them away."""
+    """Instructions that bring fragments of mma (and A of wgmma) to registers and take them away."""
     for name, element, rows in (("a", form.atype, form.m), ("b", form.btype, form.n)):
         if not element or (form.family == "wgmma" and name == "b"):
             continue
@@ -146,14 +151,14 @@ def _wmma_users(form: Form) -> Iterator[Related]:
 
 
 def _moves(form: Form) -> Iterator[Related]:
-    pair = "stmatrix" if form.effects.memory is Memory.READ else "ldmatrix"
+    pair = "stmatrix" if form.effects.memory is MemoryEffect.READ else "ldmatrix"
     same = [o for o in dict.fromkeys(select(pair, lambda o: o.trans == form.trans))
             if (o.shape == form.shape or form.m != 8) and o.num == max(1, form.num)]  # fmt: skip
     space = form.space or "shared"
     same.sort(key=lambda o: (o.shape != form.shape, o.space != space))
     if same:
         does = "stores" if pair == "stmatrix" else "loads"
-        what = "the same" if form.effects.memory is not Memory.NONE else "transposed" if form.trans else "such a matrix"
+        what = "the same" if form.effects.memory is not MemoryEffect.NONE else "transposed" if form.trans else "such a matrix"
         yield Related(f"{does} {what}", same[0].mnemonic)
 
     def other_count(o: Form) -> bool:
@@ -177,6 +182,6 @@ _SOURCES: dict[str, Callable[[Form], tuple[Iterator[Related], ...]]] = {
 
 
 def related(form: Form) -> tuple[Related, ...]:
-    """What goes with a form; every instruction named exists."""
+    """All instructions that go with a form; every one named exists."""
     sources = _SOURCES.get(f"{form.family}.{form.op}") or _SOURCES.get(form.family, lambda f: (_moves(f),))
     return tuple(dict.fromkeys(r for source in sources(form) for r in source if r.instruction != form.mnemonic))

@@ -1,11 +1,11 @@
-"""What a matrix instruction asks of its user, and what is undefined otherwise: one table, by family and property."""
+"""Obligations of a matrix instruction's user: one table, by family and property."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mmulator.isa.effects import Memory
+from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.form import Form
 from mmulator.isa.row import OperandSpec
 from mmulator.isa.types import TYPES
@@ -13,8 +13,8 @@ from mmulator.layouts import sparse
 
 
 @dataclass(frozen=True)
-class Rule:
-    """text: what is asked. section: of the PTX ISA 9.1, by title. undefined: breaking it is undefined behaviour."""
+class StatedRule:
+    """An obligation. text: in words. section: of the PTX ISA 9.1, by title. undefined: breaking it is undefined behaviour."""
 
     text: str
     section: str
@@ -93,7 +93,7 @@ def _scales(form: Form) -> str:
 
 
 def _wmma_bytes(form: Form) -> int:
-    """Size of a fragment in bytes: what p and every row or column must be aligned to."""
+    """Size of a fragment in bytes, to which p and every row or column must be aligned."""
     spec = operand(form, "r")
     assert spec is not None
     return min(32, spec.count * TYPES[spec.type if spec.type in TYPES else "b32"].bits // 8)
@@ -106,7 +106,9 @@ def wmma_extent(form: Form) -> int:
 
 
 def _wmma_memory(form: Form) -> str:
-    """Lines that are shorter than the fragment begin, at the default stride, at multiples of their own size."""
+    """Alignment of lines of a wmma matrix. Lines shorter than the fragment begin, at the default stride, at multiples of their
+    own size.
+    """
     whole, line = _wmma_bytes(form), "row" if form.layout == "row" else "column"
     own = wmma_extent(form) * form.type.bits // 8
     whose = "fragment's" if whole <= own else f"{line}'s"
@@ -153,8 +155,8 @@ _moves = _is("wmma", "load", "store")
 
 
 def _addressed(form: Form) -> bool:
-    """A matrix move from or to memory."""
-    return form.is_move and form.effects.memory is not Memory.NONE
+    """Whether a form is a matrix move from or to memory."""
+    return form.is_move and form.effects.memory is not MemoryEffect.NONE
 
 
 _DESCRIPTORS = "Matrix Descriptor Format"
@@ -226,10 +228,10 @@ _TABLE: tuple[tuple[_Test, _Text, str | None, bool], ...] = (
 )  # fmt: skip
 
 
-def rules(form: Form) -> tuple[Rule, ...]:
+def rules(form: Form) -> tuple[StatedRule, ...]:
     """Every rule that holds for a form."""
     return tuple(
-        Rule(text if isinstance(text, str) else text(form), section or _own(form), undefined)
+        StatedRule(text if isinstance(text, str) else text(form), section or _own(form), undefined)
         for test, text, section, undefined in _TABLE
         if test(form)
     )

@@ -1,4 +1,4 @@
-"""Concepts around matrix instructions, explained: a few sentences, a picture in text, and the commands that know more."""
+"""Concepts around matrix instructions: a few sentences, a picture in text, and the commands that say more."""
 
 from __future__ import annotations
 
@@ -9,8 +9,16 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Topic:
-    """One word. also: other spellings of it. text: sentences, a paragraph each. picture: lines. commands: what each shows, and
-    how it is called. page: of docs/. section: of the PTX ISA."""
+    """A concept.
+
+    name: one word.
+    also: other spellings of it.
+    text: sentences, a paragraph each.
+    picture: lines.
+    commands: (what it shows, how it is called) of each.
+    page: of docs/.
+    section: of the PTX ISA.
+    """
 
     name: str
     also: tuple[str, ...]
@@ -119,7 +127,7 @@ WORDS = {word: topic for topic in TOPICS for word in (topic.name, *topic.also)}
 
 
 def topic_of(words: Sequence[str]) -> Topic | None:
-    """The topic that words name; underscores and blanks may be the hyphens."""
+    """The topic that words name, whose hyphens may be underscores or blanks."""
     return WORDS.get("-".join(words).lower().replace("_", "-").replace(" ", "-"))
 
 

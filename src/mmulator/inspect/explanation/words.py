@@ -1,11 +1,11 @@
-"""An instruction in words: what it computes, what its operands are."""
+"""An instruction in words: its computation and its operands."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from mmulator.inspect.explanation.answer import Operand
-from mmulator.isa.effects import Memory
+from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.form import Form
 from mmulator.isa.row import OperandSpec
 from mmulator.layouts import element_of, fragment
@@ -72,7 +72,7 @@ _ORDERING = {
 
 
 def computes(form: Form) -> str:
-    """What an instruction does, in one or two sentences."""
+    """The computation of an instruction in one or two sentences."""
     if form.op in _ORDERING:
         return _ORDERING[form.op]
     if form.atype:
@@ -83,11 +83,11 @@ def computes(form: Form) -> str:
         layout = "row-major" if form.layout == "row" else "column-major"
         return f"{verb} {_WMMA_MATRIX[form.op[-1]]}, {rows} x {columns} {form.type} {layout}, {where} memory, by one warp."
     width = 16 if (form.m, form.n) == (8, 8) else 8
-    if form.effects.memory is Memory.NONE:
+    if form.effects.memory is MemoryEffect.NONE:
         verb = "Transposes" if form.trans else "Moves"
         return f"{verb} an {form.m} x {form.n} matrix of {width}-bit elements across the registers of a warp."
     count = "a matrix" if form.num == 1 else f"{form.num} matrices"
-    verb, where = ("Loads", "from") if form.effects.memory is Memory.READ else ("Stores", "to")
+    verb, where = ("Loads", "from") if form.effects.memory is MemoryEffect.READ else ("Stores", "to")
     turned = ", transposed" if form.trans else ""
     packed = f", {form.src_fmt[1]} bits each in memory" if form.src_fmt else ""
     return f"{verb} {count} of {form.m} x {form.n} {width}-bit elements{packed} {where} shared memory{turned}, by one warp."

@@ -19,10 +19,13 @@ Maps = tuple[Index, Index, Index]
 
 @dataclass(frozen=True, order=True)
 class Holder:
-    """A place in the registers. lane: 0..31, 0..127 for wgmma. register: its number in the operand's vector, from 0.
+    """A place in the registers.
 
-    index: which element of the register, lowest bits first. name: as in the specification's figures (`a5`: the element
-    number in the lane). low, high: bits of the register.
+    lane: 0..31, 0..127 for wgmma.
+    register: its number in the operand's vector, from 0.
+    index: which element of the register, lowest bits first.
+    name: as in the specification's figures (`a5`: the element number in the lane).
+    low, high: bits of the register.
     """
 
     lane: int
@@ -41,7 +44,7 @@ class Holder:
 
 @dataclass(frozen=True)
 class Element:
-    """An element and all its holders. copy: which matrix, where an operand holds several (else 0)."""
+    """An element and all its holders. copy: number of the matrix, where an operand holds several (else 0)."""
 
     row: int
     column: int
@@ -55,14 +58,20 @@ class Element:
 
 @dataclass(frozen=True)
 class Layout(Answer):
-    """How one operand of an instruction lies in registers.
+    """The layout of one operand of an instruction in registers.
 
     kind: `elements`, `metadata` (a column is a chunk of A; one nibble each) or `scales` (one byte each).
-    rows, columns, copies: of the matrix that lies there; of sparse A the compressed one. spans: for sparse A and
-    metadata, the first and last column of the uncompressed A that each column stands for.
-    lanes, registers, register_bits: of the operand. room: bits that an element takes of a register; shift, width: the
-    element's own bits in them. letter: of the names (`a` in `a5`).
-    evidence: on what the layout rests. rule: (name, expression) pairs that give the map in integer arithmetic.
+    type: of the elements.
+    rows, columns, copies: of the matrix that lies there; of sparse A the compressed one.
+    lanes, registers, register_bits: of the operand.
+    room: bits that an element takes of a register.
+    shift, width: the element's own bits in them.
+    letter: of the names (`a` in `a5`).
+    device: whose layout it is, where devices differ.
+    section: of the specification.
+    evidence: how the layout is known.
+    rule: (name, expression) pairs that give the map in integer arithmetic.
+    spans: for sparse A and metadata, the first and last column of the uncompressed A that each column stands for.
     maps: copy, row and column of every (lane, register, index); -1 where nothing lies.
     """
 
@@ -97,7 +106,7 @@ class Layout(Answer):
         return "chunk" if self.kind == "metadata" else "column"
 
     def holder(self, lane: int, register: int, index: int) -> Holder:
-        """A place by its numbers."""
+        """The holder at a lane, register and index."""
         name = f"{self.letter}{register * self.per_register + index}"
         low = index * self.room + self.shift
         return Holder(lane, register, index, name, low, low + self.width - 1)
@@ -125,8 +134,7 @@ class Layout(Answer):
         return Element(row, column, copy, tuple(self.holder(*place) for place in np.argwhere(own).tolist()))
 
     def at(self, lane: int, register: int = 0, index: int | None = None) -> tuple[Element, ...]:
-        """What lies in a register, lowest bits first; with an index, that element alone. Empty if the lane has none.
-
+        """Elements in a register, lowest bits first; with an index, that element alone. Empty if the lane has none.
         Raises OperandError for a place outside the operand.
         """
         indices = range(self.per_register) if index is None else (index,)
@@ -149,12 +157,12 @@ class Layout(Answer):
 
     @property
     def offsets(self) -> Index:
-        """What the CuTe layout gives: int64 [lanes, values]; see `cute.offsets`."""
+        """Offsets of the CuTe layout: int64 [lanes, values]; see `cute.offsets`."""
         return cute.offsets(self.maps, self.rows, self.columns, self.operand == "b")
 
     @property
     def cute_note(self) -> str:
-        """What the numbers of the CuTe layout mean, or why there is none."""
+        """Meaning of the numbers of the CuTe layout, or why there is none."""
         if self.cute is None:
             what = "metadata" if self.kind == "metadata" else "scale factors"
             return f"no CuTe layout: it would map every (thread, value) to an element, and not every lane holds {what} here"
@@ -188,7 +196,7 @@ class Layout(Answer):
         }
 
     def svg(self, theme: str = "auto", full: bool = False) -> str:
-        """A drawing. theme: `auto`, `light`, `dark`. full: large ones element by element, not in repeating blocks."""
+        """A drawing. theme: `auto`, `light`, `dark`. full: draw large layouts element by element, not as repeating blocks."""
         return self.show("svg", theme, full)
 
     def png(self, theme: str = "light", full: bool = False, scale: float = 2) -> bytes:

@@ -10,11 +10,15 @@ Mode = tuple[int, int]  # shape, stride
 
 
 def offsets(maps: tuple[Index, Index, Index], rows: int, columns: int, column_first: bool) -> Index:
-    """Offsets of the elements: int64 [lanes, values]; value = register * elements of a register + index.
+    """Offsets of the elements: int64 [lanes, values]; value = register * elements of a register + index. -1 where nothing lies.
 
-    CuTe counts A as (m, k), B as (n, k), C and D as (m, n), the first coordinate contiguous; matrices of a copy follow
-    one another. -1 where nothing lies. maps: copy, row and column of every (lane, register, index); column_first: as B,
-    whose first coordinate is the column.
+    CuTe counts A as (m, k), B as (n, k), C and D as (m, n), the first coordinate contiguous; matrices of several copies follow
+    one
+    another.
+
+    maps: copy, row and column of every (lane, register, index).
+    rows, columns: of the matrix.
+    column_first: the first coordinate is the column, as for B.
     """
     copy, row, column = maps
     index = column + row * columns if column_first else row + column * rows
@@ -22,7 +26,7 @@ def offsets(maps: tuple[Index, Index, Index], rows: int, columns: int, column_fi
 
 
 def _modes(line: Index) -> list[Mode] | None:
-    """Modes of one axis, the fewest; None if it has none. The line begins with 0."""
+    """Modes of one axis, as few as possible; None if it has none. The line begins with 0."""
     modes: list[Mode] = []
     done, total = 1, len(line)
     while done < total:

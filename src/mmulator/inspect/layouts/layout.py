@@ -1,4 +1,4 @@
-"""Which lane and register holds which element: the answer to `mmulator layout`, from the tables that execute.
+"""Layouts of operands in registers: the answer to `mmulator layout`, from the tables that execute.
 
 Matrix fragments, sparsity metadata, scale factors: all are one map from (lane, register, index) to (copy, row, column).
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def operands(instruction: str | Instruction | Form) -> tuple[str, ...]:
-    """Operands that have a layout in registers: of `a b c d r`, `e` or `sp_meta`, `scale_a`, `scale_b`."""
+    """Operands that have a layout in registers: some of `a b c d r`, `e` or `sp_meta`, `scale_a`, `scale_b`."""
     form = form_of(instruction)
     specs = {s.key: s for signature in form.signatures for s in signature}
     found = [k for k, s in specs.items() if s.kind in ("registers", "register") and k in _ORDER]
@@ -90,12 +90,14 @@ def layout(
     """Where the elements of an operand lie.
 
     instruction: its full name, or a few words such as `mma m16n8k16 bf16`, of which the likeliest form is taken.
-    operand: `a`, `b`, `c`, `d`; `r` of a load, store or matrix move; `e` (wgmma: `sp_meta`), the metadata of a sparse
-    A; `scale_a`, `scale_b`. selector: the sparsity selector. byte_id, thread_id: of block scaling. device: matters for
-    wmma, whose fragments the specification leaves open.
-    Raises InvalidInstructionError for an instruction, OperandError for an operand or selector that there is not,
-    UnsupportedError for an unknown device.
+    operand: `a`, `b`, `c`, `d`; `r` of a load, store or matrix move; `e` (wgmma: `sp_meta`), the metadata of a sparse A;
+    `scale_a`, `scale_b`.
+    selector: the sparsity selector.
+    byte_id, thread_id: of block scaling.
+    device: matters for wmma, whose fragments the specification leaves open.
 
+    Raises InvalidInstructionError for an unknown instruction, OperandError for an operand or selector that it does not have,
+    UnsupportedError for an unknown device.
     Matrix Fragments for mma, wgmma and WMMA; Sparse matrix storage; Block Scaling (PTX ISA 9.1).
     """
     form = form_of(instruction)

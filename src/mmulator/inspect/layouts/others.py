@@ -1,4 +1,4 @@
-"""Words that fit several forms: whether another of them lays the operand out otherwise."""
+"""Words that fit several forms: whether another of them has another layout of the operand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mmulator.layouts import fragment
 
 
 def _others(text: str, found: Layout) -> Iterator[Layout]:
-    """Layouts of the other forms that the words fit, where they are others; the likeliest first."""
+    """Layouts of the other forms that the words fit, where they differ; the likeliest first."""
     if name_in(text):
         return
     seen = {found.maps[0].shape: [found]}
@@ -43,7 +43,7 @@ def _others(text: str, found: Layout) -> Iterator[Layout]:
 
 
 def _layout_key(form: Form, name: str) -> object:
-    """Forms of one key have one layout."""
+    """Key of a form's layout: forms of one key have one layout."""
     if name in ("e", "sp_meta") or name.startswith("scale"):
         return form.family, form.m, form.n, form.k, form.atype, form.btype, form.scale_vec, name
     return fragment(form, name), form.sparse and name == "a"
@@ -55,19 +55,19 @@ def _same(a: Layout, b: Layout) -> bool:
 
 
 def other_form(text: str, found: Layout) -> str:
-    """The first of the other forms that the words fit whose layout of the operand is another; empty if there is none."""
+    """The first of the other forms that the words fit whose layout of the operand differs; empty if there is none."""
     return next((other.instruction for other in _others(text, found)), "")
 
 
 def other_answer(
     text: str, found: Layout, ask: Callable[[Layout], list[Element]]
 ) -> tuple[Layout, list[Element]] | None:
-    """The first of the other forms that the words fit that answers a question otherwise, and how."""
+    """(layout, elements) of the first other form that the words fit and that answers a question differently."""
     own = ask(found)
     for other in _others(text, found):
         try:
             answer = ask(other)
-        except OperandError:  # it has no such element
+        except OperandError:  # the other form has no such element
             continue
         if answer != own or any(h.low != k.low or h.high != k.high for e, f in zip(own, answer)
                                 for h, k in zip(e.holders, f.holders)):  # fmt: skip

@@ -23,9 +23,11 @@ CHUNK = 16  # bytes
 class Chunk:
     """Sixteen bytes of shared memory that a copy writes or reads.
 
-    address: of the first. at: coordinates, in the array's order, of the element at the lowest address. inside, units: how
-    many elements (or sixteens of small types) are within the tensor, of how many. row, number: the place in the box before
-    swizzling: which row, and which chunk of it.
+    address: of the first byte.
+    at: coordinates, in the array's order, of the element at the lowest address.
+    inside: number of elements (or sixteens of small types) that are within the tensor.
+    units: number of all elements (or sixteens) of the chunk.
+    row, number: the place in the box before swizzling: row, and chunk of the row.
     """
 
     address: int
@@ -37,12 +39,12 @@ class Chunk:
 
     @property
     def line(self) -> int:
-        """Of 128 bytes of shared memory."""
+        """Number of the chunk's line of 128 bytes of shared memory."""
         return self.address // 128
 
     @property
     def filled(self) -> bool:
-        """All of it is out of bounds."""
+        """Whether all of the chunk is out of bounds."""
         return not self.inside
 
     @property
@@ -53,8 +55,13 @@ class Chunk:
 
 @dataclass(frozen=True)
 class TensorBox(Answer):
-    """Where the elements of one box land. coordinates, offsets: in the array's order; of gather4 and scatter4 four rows
-    and a column. shared: address in shared memory."""
+    """Where the elements of one box land.
+
+    coordinates, offsets: in the array's order; of gather4 and scatter4 four rows and a column.
+    shared: address in shared memory.
+    mode: PTX's name.
+    store: from shared to global memory.
+    """
 
     map: TensorMap
     coordinates: tuple[int, ...]
@@ -75,7 +82,7 @@ class TensorBox(Answer):
 
     @property
     def row_bytes(self) -> int:
-        """Of shared memory that a row of the box takes."""
+        """Bytes of shared memory that a row of the box takes."""
         return self.placed.shared.shape[-1] * self.map.fields.type.shared
 
     @cached_property
@@ -109,7 +116,9 @@ class TensorBox(Answer):
         return tuple(np.sort(p.shared[np.broadcast_to(same, p.shared.shape) & p.inside]).tolist())
 
     def element(self, address: int) -> tuple[tuple[int, ...], ...]:
-        """The element in the byte at an address, in the array's order; none where nothing lands or what is filled in."""
+        """The element in the byte at an address, in the array's order; none where nothing lands, or where the byte is filled
+        in.
+        """
         p = self.placed
         holds = (p.shared <= address) & (address < p.shared + p.size) & (p.memory != OUTSIDE)
         where = [np.broadcast_to(c, p.memory.shape)[holds] for c in reversed(p.coordinates)]
@@ -117,7 +126,7 @@ class TensorBox(Answer):
 
     @property
     def filled(self) -> int:
-        """Elements (or sixteens of small types) that are out of bounds."""
+        """Number of elements (or sixteens of small types) that are out of bounds."""
         return int((~self.placed.inside).sum())
 
     def to_dict(self) -> dict[str, Any]:
@@ -148,11 +157,18 @@ def tensor_box(
     map: TensorMap, coordinates: tuple[int, ...] | None = None, offsets: tuple[int, ...] = (), *, shared: int = 0,
     mode: str | None = None, store: bool = False,
 ) -> TensorBox:  # fmt: skip
-    """Where the elements of the box at `coordinates` land, in the array's order; None: at the tensor's first element.
+    """Where the elements of a box land.
 
-    offsets: of im2col D, H, W as far as there are; of im2col::w wHalo and wOffset. mode: PTX's; None: as the map is.
+    map: the tensor map.
+    coordinates: of the box, in the array's order; None: at the tensor's first element.
+    offsets: of im2col D, H, W as far as there are; of im2col::w wHalo and wOffset.
+    shared: address in shared memory.
+    mode: PTX's name; None: the map's.
+    store: from shared to global memory.
+
     Raises OperandError for another number of coordinates or offsets, for a mode that is not the map's, and for a map that the
-    driver refuses.
+    driver
+    refuses.
     """
     if not isinstance(map, TensorMap):
         raise OperandError(f"map is {shown(map)}: a tensor map is needed", hint="mm.TensorMap.tiled(array, box)")

@@ -1,10 +1,10 @@
-"""What can be wrong with a tensor map, and between a map and the instruction that copies with it."""
+"""Checks of a tensor map, and of an instruction that copies with it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mmulator.inspect.descriptors.checks import SM_SHARED, Finding
+from mmulator.inspect.descriptors.checks import SM_SHARED, Diagnostic
 from mmulator.inspect.tensormaps.copy import Copy
 from mmulator.layouts.tensormap import fields as f
 from mmulator.layouts.tensormap.encoded import Encoded
@@ -19,97 +19,103 @@ _ALIGNED = 128  # bytes: the destination of a tensor copy in shared memory
 _ORDER = ("error", "warning", "note")
 
 
-def worst_first(found: Iterator[Finding] | tuple[Finding, ...]) -> tuple[Finding, ...]:
+def worst_first(found: Iterator[Diagnostic] | tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:
     return tuple(sorted(found, key=lambda one: _ORDER.index(one.level)))
 
 
-def check_bytes(data: bytes, m: Encoded) -> tuple[Finding, ...]:
-    """Bits that no field of such a map has, and what the map says of itself that does not follow from the rest."""
+def check_bytes(data: bytes, m: Encoded) -> tuple[Diagnostic, ...]:
+    """Diagnostics of bits that no field of such a map has, and of fields that contradict each other."""
     return worst_first(_bytes(data, m))
 
 
-def _bytes(data: bytes, m: Encoded) -> Iterator[Finding]:
+def _bytes(data: bytes, m: Encoded) -> Iterator[Diagnostic]:
     words = [int.from_bytes(data[at : at + 4], "little") for at in range(0, f.BYTES, 4)]
     known = [int.from_bytes(m.encode()[at : at + 4], "little") for at in range(0, f.BYTES, 4)]
     odd = [32 * n + bit for n, (word, own) in enumerate(zip(words, known)) for bit in range(32) if (word ^ own) >> bit & 1]
     if odd:
         first = ", ".join(f"{bit // 32 * 4:#04x} bit {bit % 32}" for bit in odd[:6])
         more = f" and {len(odd) - 6} more" if len(odd) > 6 else ""
-        yield Finding("warning", f"bits are set that belong to no field of such a map: {first}{more}", "Tensor-map (PTX ISA 9.1)",
-                      "these bytes were not made by CUDA's driver for this chip, or changed since")  # fmt: skip
+        yield Diagnostic("warning", f"bits are set that belong to no field of such a map: {first}{more}",
+                         "Tensor-map (PTX ISA 9.1)",
+                         "these bytes were not made by CUDA's driver for this chip, or changed since")  # fmt: skip
     for what, said, follows in (
         ("bytes of a box", m.box_bytes, m.described_bytes), ("alignment", m.alignment, m.mode.alignment),
     ):  # fmt: skip
         if said is not None and said != follows % (1 << 32):
-            yield Finding("warning", f"the map says {said} as {what}, and its other fields make {follows}",
-                          "Tensor-map (PTX ISA 9.1)", "it was changed after it was encoded")  # fmt: skip
+            yield Diagnostic("warning", f"the map says {said} as {what}, and its other fields make {follows}",
+                             "Tensor-map (PTX ISA 9.1)", "it was changed after it was encoded")  # fmt: skip
 
 
-def check_map(m: Encoded) -> tuple[Finding, ...]:
-    """What the driver refuses, and what is legal and surprises."""
+def check_map(m: Encoded) -> tuple[Diagnostic, ...]:
+    """Diagnostics of what the driver refuses, and of what is legal and surprises."""
     return worst_first(_map(m))
 
 
-def _map(m: Encoded) -> Iterator[Finding]:
+def _map(m: Encoded) -> Iterator[Diagnostic]:
     for refused in refusals(m):
-        yield Finding("error", f"{refused.parameter} {refused.message}", refused.rule, refused.hint or "")
+        yield Diagnostic("error", f"{refused.parameter} {refused.message}", refused.rule, refused.hint or "")
     if m.interleave == "32B" and m.swizzle != "32B":
-        yield Finding("warning", f"interleave 32B with swizzle {m.swizzle}: the driver's manual wants 32B, and its code does not",
-                      refusal_rule(m), 'say swizzle="32B"')  # fmt: skip
+        yield Diagnostic("warning",
+                         f"interleave 32B with swizzle {m.swizzle}: the driver's manual wants 32B, and its code does not",
+                         refusal_rule(m), 'say swizzle="32B"')  # fmt: skip
     if m.slice and m.box and m.rank > 2 and m.box[-2] != 1:
-        yield Finding("warning", f"the box has {m.box[-2]} slices of channels: a copy moves one", "measured on an NVIDIA H200",
-                      "make it 1, and copy slice by slice")  # fmt: skip
+        yield Diagnostic("warning", f"the box has {m.box[-2]} slices of channels: a copy moves one", "measured on an NVIDIA H200",
+                         "make it 1, and copy slice by slice")  # fmt: skip
     row = m.type.bytes_of(m.sizes[0])
     if not m.slice and row % GRANULE:
-        yield Finding(
+        yield Diagnostic(
             "note", f"a row of the tensor has {row} bytes: stores write whole {GRANULE} bytes, up to {-row % GRANULE} behind it",
             "measured on an NVIDIA H200", "keep what lies there in the padding of a row",
         )  # fmt: skip
     reach = row
     for n, stride in enumerate(m.strides if not m.slice else ()):
         if stride < reach and m.sizes[n + 1] > 1:
-            yield Finding("note", f"elements overlap: dimension {n + 1} goes {stride} bytes, and one below reaches {reach}",
-                          "Tensor Dimension, size and format (PTX ISA 9.1)")  # fmt: skip
+            yield Diagnostic("note", f"elements overlap: dimension {n + 1} goes {stride} bytes, and one below reaches {reach}",
+                             "Tensor Dimension, size and format (PTX ISA 9.1)")  # fmt: skip
         reach = max(reach, stride * m.sizes[n + 1])
 
 
 def check_copy(
     m: Encoded, copy: Copy, destination: int | None = None, expect: int | None = None, shared: int | None = None
-) -> tuple[Finding, ...]:
-    """What is wrong between a map and an instruction.
+) -> tuple[Diagnostic, ...]:
+    """Diagnostics of an instruction that copies with a map.
 
-    destination: address in shared memory; expect: bytes that the mbarrier was told to expect; None where not known.
+    m: the map.
+    copy: the instruction.
+    destination: address in shared memory; None where it is not known.
+    expect: bytes that the mbarrier was told to expect; None where not known.
     shared: bytes of shared memory; None: what an SM has.
     """
     return worst_first((*check_map(m), *_copy(m, copy), *_shared(m, copy, destination, expect, shared)))
 
 
-def _copy(m: Encoded, copy: Copy) -> Iterator[Finding]:
+def _copy(m: Encoded, copy: Copy) -> Iterator[Diagnostic]:
     if copy.rank != m.rank:
-        yield Finding("error", f"the instruction is .{copy.rank}d, and the map has {m.rank} dimensions", COPY,
-                      f"copy with .{m.rank}d, or make a map of {copy.rank} dimensions")  # fmt: skip
+        yield Diagnostic("error", f"the instruction is .{copy.rank}d, and the map has {m.rank} dimensions", COPY,
+                         f"copy with .{m.rank}d, or make a map of {copy.rank} dimensions")  # fmt: skip
     if copy.im2col != m.im2col:
         has, takes = ("im2col" if m.im2col else "tiled"), ("im2col" if copy.im2col else "tiled")
-        yield Finding("error", f"the instruction copies .{copy.mode}, which takes {takes} maps; this one is {has}", COPY,
-                      f"copy with {'.im2col' if m.im2col else '.tile'}, or encode the map as {takes}")  # fmt: skip
+        yield Diagnostic("error", f"the instruction copies .{copy.mode}, which takes {takes} maps; this one is {has}", COPY,
+                         f"copy with {'.im2col' if m.im2col else '.tile'}, or encode the map as {takes}")  # fmt: skip
     known = copy.known()
     if known is not None and len(known[0]) == m.rank and copy.im2col == m.im2col:
         for text, rule in begins_wrong(m, known[0], copy.to_global):
-            yield Finding("error", text, rule)
+            yield Diagnostic("error", text, rule)
     if copy.mode.endswith("4") and (m.rank == 2 and m.box[1:] != (1,)):
-        yield Finding("error", f"box[0] is {m.box[1]}: .{copy.mode} copies four boxes of one row", "Tiled Mode (PTX ISA 9.1)",
-                      "encode the map with a box of one row")  # fmt: skip
+        yield Diagnostic("error", f"box[0] is {m.box[1]}: .{copy.mode} copies four boxes of one row", "Tiled Mode (PTX ISA 9.1)",
+                         "encode the map with a box of one row")  # fmt: skip
     if m.slice and (copy.mode.endswith("4") or "::w" in copy.mode):
         rule = "Interleave layout (PTX ISA 9.1)"
-        yield Finding("error", f"the map has interleave {m.interleave}: .{copy.mode} takes none", rule)
+        yield Diagnostic("error", f"the map has interleave {m.interleave}: .{copy.mode} takes none", rule)
     if copy.mode.startswith("im2col::w") and m.swizzle in ("none", "128B_atom_32B_flip_8B"):
         rule = "im2col::w and im2col::w::128 modes (PTX ISA 9.1)"
-        yield Finding("error", f"the map has swizzle {m.swizzle}: .{copy.mode} takes another", rule, "encode it with a swizzle")
+        yield Diagnostic("error", f"the map has swizzle {m.swizzle}: .{copy.mode} takes another", rule,
+                         "encode it with a swizzle")  # fmt: skip
     if copy.to_global:
         yield from _store(m, copy)
     needs = _newer(m)
     if needs:
-        yield Finding("note", f"{needs} takes sm_100 or later", COPY)
+        yield Diagnostic("note", f"{needs} takes sm_100 or later", COPY)
 
 
 def _newer(m: Encoded) -> str:
@@ -124,39 +130,39 @@ _REDUCE = {
 }  # fmt: skip
 
 
-def _store(m: Encoded, copy: Copy) -> Iterator[Finding]:
+def _store(m: Encoded, copy: Copy) -> Iterator[Diagnostic]:
     if copy.known() is None:
         for text, rule in cannot_be_written(m):
-            yield Finding("error", text, rule)
+            yield Diagnostic("error", text, rule)
     if copy.operation and m.type.name not in _REDUCE[copy.operation].split():
-        yield Finding("error", f".{copy.operation} knows no elements of type {m.type}",
-                      "Data Movement and Conversion Instructions: cp.reduce.async.bulk.tensor (PTX ISA 9.1)",
-                      f"types of .{copy.operation}: {_REDUCE[copy.operation]}")  # fmt: skip
+        yield Diagnostic("error", f".{copy.operation} knows no elements of type {m.type}",
+                         "Data Movement and Conversion Instructions: cp.reduce.async.bulk.tensor (PTX ISA 9.1)",
+                         f"types of .{copy.operation}: {_REDUCE[copy.operation]}")  # fmt: skip
 
 
 def _shared(
     m: Encoded, copy: Copy, destination: int | None, expect: int | None, shared: int | None
-) -> Iterator[Finding]:
+) -> Iterator[Diagnostic]:
     side = "source" if copy.to_global else "destination"
     size, room = m.transaction_bytes, m.span
     if copy.mode.endswith("4"):
         size, room = 4 * size, 4 * room
     if destination is not None and destination % _ALIGNED:
-        yield Finding("error", f"the {side} is {destination:#x}: it must be a multiple of {_ALIGNED}", COPY,
-                      f"declare the shared memory with .align {max(m.mode.alignment, _ALIGNED)}")  # fmt: skip
+        yield Diagnostic("error", f"the {side} is {destination:#x}: it must be a multiple of {_ALIGNED}", COPY,
+                         f"declare the shared memory with .align {max(m.mode.alignment, _ALIGNED)}")  # fmt: skip
     elif destination is not None and destination % m.mode.alignment:
-        yield Finding(
+        yield Diagnostic(
             "warning", f"the {side} is {destination:#x}: the pattern of swizzle {m.swizzle} starts at multiples of "
             f"{m.mode.alignment}, so the box begins {destination % m.mode.alignment} bytes inside it",
             SWIZZLES, f"align it to {m.mode.alignment}, or say so in the base offset of the matrix descriptor",
         )  # fmt: skip
     window = SM_SHARED if shared is None else shared
     if (destination or 0) + room > window:
-        yield Finding("error", f"a box takes {room} bytes at {destination or 0:#x}, and shared memory has {window}", COPY,
-                      "copy smaller boxes")  # fmt: skip
+        yield Diagnostic("error", f"a box takes {room} bytes at {destination or 0:#x}, and shared memory has {window}", COPY,
+                         "copy smaller boxes")  # fmt: skip
     if expect is not None and not copy.to_global and expect != size:
         more = expect > size
-        yield Finding(
+        yield Diagnostic(
             "warning" if more else "error",
             f"the mbarrier expects {expect} bytes, and a copy brings {size}: "
             + (f"the wait ends when others bring {expect - size}" if more else "a phase may end before all of them are there"),

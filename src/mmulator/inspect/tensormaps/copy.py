@@ -18,8 +18,11 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 
 @dataclass(frozen=True)
 class Copy:
-    """form: of the instruction. coordinates, offsets: as it is written, dimension 0 first; None for one that is no number;
-    empty where only the name is given."""
+    """A tensor copy.
+
+    form: of the instruction.
+    coordinates, offsets: as written, dimension 0 first; None for one that is no number; empty where only the name is given.
+    """
 
     form: Form
     coordinates: tuple[int | None, ...] = ()
@@ -31,7 +34,7 @@ class Copy:
 
     @property
     def mode(self) -> str:
-        """PTX's name: `tile`, `tile::gather4`, `im2col`, ... ."""
+        """PTX's name of the mode: `tile`, `tile::gather4`, `im2col`, ... ."""
         return self.form["mode"] or "tile"
 
     @property
@@ -44,18 +47,20 @@ class Copy:
 
     @property
     def operation(self) -> str:
-        """Of a reduction: `add`, ...; empty of others."""
+        """The operation of a reduction, `add`, ...; empty for other copies."""
         return self.form["op"]
 
     def known(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-        """Coordinates and offsets, where all of them are numbers."""
+        """(coordinates, offsets) where all of them are numbers, else None."""
         if not self.coordinates or None in self.coordinates or None in self.offsets:
             return None
         return tuple(c for c in self.coordinates if c is not None), tuple(c for c in self.offsets if c is not None)
 
 
 def parse_copy(text: str) -> Copy:
-    """A tensor copy. Raises InvalidInstructionError for what is none, OperandError for a wrong number of coordinates."""
+    """A tensor copy from its text. Raises InvalidInstructionError for other texts, OperandError for a wrong number of
+    coordinates.
+    """
     name, _, operands = _GUARD.sub("", text).strip().rstrip(";").partition(" ")
     opcode, *modifiers = name.split(".")
     found = match(opcode, tuple(modifiers))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mmulator.inspect.answer import Answer
-from mmulator.inspect.descriptors.checks import Finding
+from mmulator.inspect.descriptors.checks import Diagnostic
 from mmulator.inspect.tensormaps.checks import check_bytes, check_map
 from mmulator.layouts.tensormap import TensorMap
 from mmulator.layouts.tensormap import fields as f
@@ -16,7 +16,9 @@ from mmulator.layouts.tensormap.encoded import Encoded
 
 @dataclass(frozen=True)
 class MapField:
-    """name: as tensormap.replace calls it, dimension 0 the innermost. where: its bits. value: in words."""
+    """A field of a tensor map. name: as tensormap.replace calls it, dimension 0 the innermost. where: its bits. value: in
+    words.
+    """
 
     name: str
     where: str
@@ -34,7 +36,7 @@ class TensorMapFields(Answer):
     map: TensorMap
     data: bytes
     fields: tuple[MapField, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[Diagnostic, ...]
 
     @property
     def ok(self) -> bool:
@@ -70,7 +72,7 @@ class TensorMapFields(Answer):
 
 
 def tensor_map_fields(given: TensorMap | bytes) -> TensorMapFields:
-    """A map, or its 128 bytes, taken apart. Raises OperandError for bytes that no tensor map has."""
+    """The fields of a tensor map, given as such or as 128 bytes. Raises OperandError for bytes that no tensor map has."""
     data = given.fields.encode() if isinstance(given, TensorMap) else bytes(given)
     m = TensorMap.decode(data)
     words = [int.from_bytes(data[at : at + 4], "little") for at in range(0, f.BYTES, 4)]
@@ -81,8 +83,8 @@ def tensor_map_fields(given: TensorMap | bytes) -> TensorMapFields:
     return TensorMapFields(m, data, named, (*check_bytes(data, m.fields), *check_map(m.fields)))
 
 
-def _where(field: f.Field) -> str:
-    """`0x08 bits 7-10, 16`, `0x08 bit 15`: byte of the word, and bits of it."""
+def _where(field: f.StoredField) -> str:
+    """Place of a field: `0x08 bits 7-10, 16`, `0x08 bit 15` (byte of the word, and bits of it)."""
     words: dict[int, list[str]] = {}
     for p in field.parts:
         bits = words.setdefault(p.word, [])
@@ -95,7 +97,7 @@ def _bits(bits: list[str]) -> str:
     return f" bit{'s' * (len(bits) > 1 or '-' in bits[0])} {', '.join(bits)}" if bits else ""
 
 
-def _named(m: Encoded) -> Iterator[tuple[str, f.Field, str]]:
+def _named(m: Encoded) -> Iterator[tuple[str, f.StoredField, str]]:
     """Name, place and value of each field that a map of this kind has."""
     yield "global_address", f.GLOBAL_ADDRESS, f"{m.address:#x}"
     yield "mode", f.IM2COL, "im2col" if m.im2col else "tiled"

@@ -1,7 +1,8 @@
 """A box of a tensor in shared memory: 16-byte chunks where they lie, and where they belong.
 
-As `tile.py` draws matrices: left the lines of 128 bytes of shared memory, right the box; a chunk has one colour in both, so
-the XOR of the swizzle shows as the diagonals on the left. What is out of bounds is grey, and says what fills it.
+The drawing is like that of a matrix (`tile.py`): left the lines of 128 bytes of shared memory, right the box. A chunk has one
+colour in both, so the XOR of the swizzle shows as the diagonals on the left. Chunks out of bounds are grey, and say what fills
+them.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ MOST_LINES = 32
 
 
 def _hue(chunk: Chunk) -> int:
-    """0..31: eight hues for the chunks of a row, two tints in turn for groups of eight rows."""
+    """Colour of a chunk, 0..31: eight hues for the chunks of a row, two tints in turn for groups of eight rows."""
     return 4 * (chunk.number % 8) + (1, 3)[chunk.row // 8 % 2]
 
 
 def _fill(box: TensorBox) -> str:
-    """What stands in a chunk that is out of bounds."""
+    """Text of a chunk that is out of bounds."""
     return "-" if box.store else "NaN" if box.map.oob_fill == "nan" else "0"
 
 
@@ -37,9 +38,15 @@ def _drawn(box: TensorBox, chunk: Chunk) -> Drawn:
 
 
 def draw_text(box: TensorBox, lines: int = 8, colour: bool = False, width: int = 80) -> str:
-    """The first lines of 128 bytes, for a terminal: a cell is a chunk of 16 bytes, named by the coordinates of the element
-    at its lowest address; with a star where a part is out of bounds; `0`, `NaN` or, of stores, `-`: all of it. Long names
-    take several printed lines for one of 128 bytes. colour: one for each chunk of a row."""
+    """The first lines of 128 bytes, as text for a terminal. A cell is a chunk of 16 bytes, named by the coordinates of the
+    element at
+    its lowest address, with a star where a part is out of bounds; `0`, `NaN` or, of stores, `-` if all of it is.
+
+    box: the box.
+    lines: number of lines.
+    colour: show each chunk of a row in a colour of its own.
+    width: columns of the terminal; long names take several printed lines for one of 128 bytes.
+    """
     cells = {c.address // CHUNK: _drawn(box, c) for c in box.chunks}
     every = sorted({c.line for c in box.chunks})
     wide = max(8, 1 + max((len(c.label) for c in cells.values()), default=0))
@@ -99,7 +106,7 @@ def draw_box(box: TensorBox, theme: str = "auto") -> str:
 
 
 def _short(box: TensorBox, chunk: Chunk) -> Drawn:
-    """A cell of the picture: of tensors of many dimensions the row of the box and the innermost coordinate alone."""
+    """A cell of the picture; with many dimensions its name has the row of the box and the innermost coordinate alone."""
     cell = _drawn(box, chunk)
     if chunk.filled or len(chunk.at) <= 2:
         return cell
@@ -107,7 +114,7 @@ def _short(box: TensorBox, chunk: Chunk) -> Drawn:
 
 
 def _matrix(canvas: Canvas, box: TensorBox, window: list[Chunk], every: tuple[Chunk, ...], rows: int, chunks: int) -> None:
-    """Right: the box row by row, each chunk with its number in shared memory."""
+    """Draw, on the right, the box row by row, each chunk with its number in shared memory."""
     left, first = _LEFT + 8 * WIDTH + _BETWEEN, min(c.address for c in every) // 128 * 8
     *outer, inner = axis_names(box)
     head = f"box: {','.join(outer) or 'one row'} down, {inner} across; number of the chunk"

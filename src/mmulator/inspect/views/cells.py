@@ -1,4 +1,4 @@
-"""Cells of a table or drawing: neighbouring elements of one lane are shown as one, labelled as the specification does."""
+"""Cells of a table or drawing: neighbouring elements of one lane are one cell, labelled as in the specification."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run:
-    """How many elements beside or below each other one cell shows: 1 in one of the directions."""
+    """Number of elements that one cell shows below or beside each other: 1 in one of the directions."""
 
     down: int
     right: int
@@ -26,7 +26,7 @@ class Run:
 
 
 def _unbroken(layout: Layout, down: int, right: int) -> bool:
-    """Whether every aligned group of that extent is held by the same lanes under consecutive element numbers."""
+    """Whether every aligned group of that extent is held by one set of lanes under consecutive element numbers."""
     lanes = np.full((layout.copies, layout.rows, layout.columns), -1, np.int64)
     numbers = lanes.copy()
     places = layout.lanes * layout.registers * layout.per_register
@@ -59,7 +59,7 @@ def run_of(layout: Layout) -> Run:
 
 
 def names(layout: Layout, holder: Holder, length: int, short: bool = False) -> str:
-    """The elements of a cell: `a0`, `{a0,a1}`, `{a0..a3}`, bits `[0..3]`; short: `a0`, `a0-1`, `a0-3`, `0..3`."""
+    """The elements of a cell, as `a0`, `{a0,a1}`, `{a0..a3}`, bits `[0..3]`; short: `a0`, `a0-1`, `a0-3`, `0..3`."""
     if layout.kind != "elements":
         bits = f"{holder.low}..{holder.high}"
         return bits if short else f"[{bits}]"
@@ -73,7 +73,7 @@ def names(layout: Layout, holder: Holder, length: int, short: bool = False) -> s
 
 
 def label(layout: Layout, holder: Holder, length: int, short: bool = False) -> str:
-    """`T0:{a0,a1}`, or in short `T0 a0-1`."""
+    """Label of a cell: `T0:{a0,a1}`, or in short `T0 a0-1`."""
     return f"T{holder.lane}{' ' if short else ':'}{names(layout, holder, length, short)}"
 
 
@@ -89,7 +89,9 @@ def cells(layout: Layout, copy: int, rows: range, columns: range) -> Iterator[tu
 class Repeat:
     """A large matrix as blocks that repeat: what a block is, and what is added from one to the next.
 
-    rows, columns: of a block. lanes: added for the next block below, names: for the next block to the right.
+    rows, columns: of a block.
+    lanes: added for the next block below.
+    names: added for the next block to the right.
     """
 
     rows: int
@@ -103,7 +105,7 @@ _LARGE = 32  # rows
 
 @lru_cache(maxsize=64)
 def repeat_of(layout: Layout) -> Repeat | None:
-    """How a matrix too large to show at once repeats; None for a small one.
+    """The repetition of a matrix too large to show at once; None for a small one.
 
     Only operands of a warpgroup are so large: warp w has the rows from 16 w, and further columns are further registers.
     """

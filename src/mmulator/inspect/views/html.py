@@ -11,7 +11,7 @@ from mmulator.tables import html_table as table
 if TYPE_CHECKING:
     from mmulator.inspect.descriptors.answer import DescriptorAnswer, DescriptorFields
     from mmulator.inspect.descriptors.banks import BankConflicts
-    from mmulator.inspect.descriptors.checks import Finding
+    from mmulator.inspect.descriptors.checks import Diagnostic
     from mmulator.inspect.descriptors.from_cute import CuteAnswer
     from mmulator.inspect.explanation.answer import Explanation
     from mmulator.inspect.layouts.answer import Layout
@@ -52,7 +52,7 @@ def explanation(e: Explanation) -> str:
 
 
 def picture(layout: Layout) -> str:
-    """A layout is its drawing."""
+    """The drawing of a layout."""
     return f"<div>{layout.svg()}</div>"
 
 
@@ -73,7 +73,7 @@ def descriptor(answer: DescriptorAnswer) -> str:
     return answer.svg() + _findings(answer.findings)
 
 
-def _findings(findings: tuple[Finding, ...]) -> str:
+def _findings(findings: tuple[Diagnostic, ...]) -> str:
     rows = [(f.level, f.text, f.rule, f.hint) for f in findings]
     return table(("finding", "", "rule", "hint"), rows) if rows else ""
 
@@ -120,5 +120,5 @@ def tensor_map_fields(d: TensorMapFields) -> str:
 
 
 def tensor_box(box: TensorBox) -> str:
-    """A box is its drawing."""
+    """The drawing of a box."""
     return f"<div>{box.svg()}</div>"

@@ -1,6 +1,6 @@
 """Layouts as drawings, in the manner of the specification's figures: lanes as colours, registers as labels.
 
-A matrix too large for a page is drawn as what repeats and how: an overview of its blocks, and one part in detail.
+A matrix too large for a page is drawn as an overview of its repeating blocks, and one part in detail.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _GAP = 26
 
 
 def draw(layout: Layout, theme: str = "auto", full: bool = False) -> str:
-    """The SVG text of a layout. full: all of a large one."""
+    """The SVG text of a layout. full: draw all of a large one."""
     repeat = None if full else repeat_of(layout)
     rows, columns = range(layout.rows), range(layout.columns)
     if repeat is not None:
@@ -57,7 +57,7 @@ def _titles(canvas: Canvas, layout: Layout) -> None:
 
 
 def subtitle(layout: Layout) -> str:
-    """What is shown, in a line."""
+    """The line below the title: what is shown."""
     size = f"{layout.rows} x {layout.columns}"
     if layout.kind == "metadata":
         what = f"operand {layout.operand}: metadata of {size} chunks of A, 4 bits each"
@@ -85,7 +85,7 @@ def _notes(layout: Layout) -> list[str]:
 
 
 def _legend(canvas: Canvas, y: float, lanes: int) -> None:
-    """A hue for each group of four lanes."""
+    """Draw a hue for each group of four lanes."""
     x: float = _MARGIN
     for group in range(8):
         for lane in range(4 * group, 4 * group + 4):
@@ -145,7 +145,7 @@ class _Grid:
         self.row = 0.0
 
     def set_height(self, room: float) -> None:
-        """Rows as high as the page allows, within what looks right."""
+        """Make rows as high as the page allows, within what looks right."""
         stacked = -(-len(self.panels) // self.across)
         count = len(self.rows) // self.run.down
         each = (room / stacked - self.head - 8) / count
@@ -236,7 +236,7 @@ def _overview_height(layout: Layout, repeat: Repeat) -> float:
 
 
 def _overview(canvas: Canvas, layout: Layout, repeat: Repeat, rows: range, columns: range) -> None:
-    """The whole matrix as blocks: who has it, under which names; the part in detail is marked."""
+    """Draw the whole matrix as blocks, with the lanes and names of each; the part in detail is marked."""
     y: float = _MARGIN + 44
     count = layout.columns // repeat.columns
     canvas.text(_MARGIN, y + 10, f"All {layout.rows} x {layout.columns}:", 10.5, mono=False, bold=True)
@@ -272,7 +272,7 @@ def _overview(canvas: Canvas, layout: Layout, repeat: Repeat, rows: range, colum
 
 
 def _block(canvas: Canvas, layout: Layout, x: float, y: float, width: float, columns: range) -> None:
-    """A block of the overview: the first and last element that a lane has there."""
+    """Draw a block of the overview, with the first and last element that a lane has there."""
     canvas.rect(x, y, width, _BLOCK, "cell grid")
     numbers = [int(h.name[1:]) for row in (0, 8) for c in columns for h in layout.cells[0, row, c]]
     ends = [f"{layout.letter}{value}" for value in (min(numbers), max(numbers))]
@@ -296,7 +296,7 @@ def _holding(layout: Layout) -> list[int]:
 
 
 def _words(canvas: Canvas, layout: Layout, y: float) -> None:
-    """The registers of the first lanes that hold metadata, nibble by nibble."""
+    """Draw the registers of the first lanes that hold metadata, nibble by nibble."""
     canvas.text(_MARGIN, y + 12, "The registers of these lanes, highest bits first (row, chunk):", 10.5, mono=False, bold=True)
     left = 28.0
     cell = (_INNER - left) / 8

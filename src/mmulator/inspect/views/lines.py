@@ -1,4 +1,6 @@
-"""Lines of 128 bytes of shared memory, a cell of 16 bytes each: as text and in a drawing. Nothing here knows what lies there."""
+"""Lines of 128 bytes of shared memory, a cell of 16 bytes each, as text and in a drawing. Contents of the cells are the
+caller's.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ _SGR = (34, 33, 31, 32, 35, 36, 95, 96)
 
 @dataclass(frozen=True)
 class Drawn:
-    """A cell. label: its text; empty: none. hue: 0 to 31, a colour of lanes; None: grey. tip: shown when hovering."""
+    """A cell. label: its text, may be empty. hue: 0 to 31, a colour of lanes; None: grey. tip: shown when hovering."""
 
     label: str
     hue: int | None
@@ -25,7 +27,7 @@ class Drawn:
 
     @property
     def shade(self) -> tuple[str, str]:
-        """Classes of its ground and its text."""
+        """(class of the ground, class of the text)."""
         return ("cell", "dim") if self.hue is None else (f"l{self.hue}", "ink")
 
     def coloured(self, text: str) -> str:
@@ -35,8 +37,15 @@ class Drawn:
 def as_text(
     cells: Mapping[int, Drawn], lines: Sequence[int], head: str, colour: bool, wide: int = 8, across: int = 8
 ) -> list[str]:
-    """Lines, the first with offsets. cells: by number of the chunk. lines: numbers of the lines of 128 bytes, ascending.
-    wide: letters of a cell; across: cells of a printed line, 8, 4 or 2."""
+    """The lines as text, the first with offsets.
+
+    cells: by number of the chunk of 16 bytes.
+    lines: numbers of the lines of 128 bytes, ascending.
+    head: text at the end of the first line.
+    colour: show the cells' colours.
+    wide: letters of a cell.
+    across: cells of a printed line, 8, 4 or 2.
+    """
     out = [f"{'address':>8}" + "".join(f"{CHUNK * i:>+{wide}}" for i in range(across)) + f"   {head}".rstrip()]
     last = lines[0] if lines else 0
     for line in lines:

@@ -1,7 +1,7 @@
 """Drawings as SVG text: a canvas, the colours of lanes in a light and a dark theme, text that fits, PNG.
 
-Nothing here knows what is drawn. Sizes are in px of 1/96 inch. Colours are classes, so that one drawing serves both
-themes; every rule of its style sheet is confined to the drawing, since a notebook puts many of them in one page.
+Sizes are in px of 1/96 inch. Colours are classes, so that one drawing serves both themes; every rule of its style sheet is
+confined to the drawing, since a notebook puts many of them in one page.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from mmulator.errors import OperandError, UnsupportedError, installs
 
 THEMES = ("auto", "light", "dark")
-# What a landscape page has room for with margins of 10 mm, be it A4 or letter.
+# Size of a landscape page, A4 or letter, inside margins of 10 mm.
 PAGE_WIDTH, PAGE_HEIGHT = 979, 718
 
 # Four tints for each of eight hues: lanes 4g to 4g + 3 share a hue. Equal steps of lightness in OKLCH.
@@ -72,7 +72,7 @@ def check_theme(theme: str) -> str:
 
 
 def text_width(text: str, size: float, mono: bool = True, bold: bool = False) -> float:
-    """Room that a text needs, in px, in any of the fonts that a reader may have."""
+    """Width of a text in px, in the widest of the fonts that a reader may have."""
     return len(text) * size * (_MONO_EM if mono else _BOLD_EM if bold else _SANS_EM)
 
 
@@ -104,8 +104,11 @@ def _number(value: float) -> str:
 class Canvas:
     """A drawing in the making; `svg()` is its text.
 
-    width, height: px. title: read out by screen readers, shown when hovering. theme: `auto` follows the reader's
-    (`prefers-color-scheme`; paper is always light), `light` and `dark` do not. cls of every shape: names of COLOURS.
+    width, height: px.
+    title: read out by screen readers, shown when hovering.
+    theme: `auto` follows the reader's (`prefers-color-scheme`; paper is always light), `light` and `dark` do not.
+
+    Parameter cls of every shape: names of COLOURS.
     """
 
     width: float
@@ -156,10 +159,11 @@ class Canvas:
         bold: bool = False,
         width: float | None = None,
     ) -> None:
-        """A line of text with its baseline at y. anchor: `start`, `middle` or `end`, as in SVG.
+        """Draw a line of text with its baseline at y. Raises OperandError where it would be too small to read, so that the
+        caller shortens it.
 
-        width: the room there is; the font shrinks to fit. Raises OperandError where it would be too small to read, for
-        the caller to word it shorter.
+        anchor: `start`, `middle` or `end`, as in SVG.
+        width: room for the text in px; the font shrinks to fit.
         """
         if width is not None:
             found = fit(text, width, size, mono, bold)

@@ -15,7 +15,7 @@ CSV_COLUMNS = ("copy", "row", "column", "lane", "register", "index", "name", "lo
 
 
 def to_csv(layout: Layout) -> str:
-    """A line for every place that holds an element, with a header (CSV_COLUMNS)."""
+    """CSV with a header (CSV_COLUMNS), and a line for every place that holds an element."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
@@ -61,7 +61,7 @@ def _columns(lines: list[list[str]], width: int) -> list[str]:
 
 
 def _holders(layout: Layout, holders: tuple[Holder, ...], length: int) -> str:
-    """`T0 a0-1`; of several holders `T0 a0-1=a8-9`."""
+    """Holders as text: `T0 a0-1`; several as `T0 a0-1=a8-9`."""
     out = ""
     for n, h in enumerate(holders):
         same = n > 0 and h.lane == holders[n - 1].lane
@@ -74,7 +74,9 @@ def _span(first: int, last: int) -> str:
 
 
 def matrix_table(layout: Layout, width: int = 80, full: bool = False) -> str:
-    """Rows and columns of the matrix; a cell says who holds it. A large one: the block that repeats, unless full."""
+    """Table of rows and columns of the matrix; a cell says which lane holds it. A large one is the block that repeats, unless
+    `full`.
+    """
     run, repeat = run_of(layout), None if full else repeat_of(layout)
     rows = range(repeat.rows if repeat else layout.rows)
     across = min(layout.columns, 8 * run.right) if repeat and layout.kind == "elements" else layout.columns
@@ -103,7 +105,7 @@ def matrix_table(layout: Layout, width: int = 80, full: bool = False) -> str:
 
 
 def lane_table(layout: Layout, width: int = 80, full: bool = False) -> str:
-    """Lanes and registers; a cell says which elements lie there, as `row,column` or `row,first-last column`."""
+    """Table of lanes and registers; a cell says which elements lie there, as `row,column` or `row,first-last column`."""
     most = layout.lanes if full else min(layout.lanes, 32)
     shown = layout.registers if full else min(layout.registers, 16)
     lines = [["lane", *(f"reg {n}" for n in range(shown))]]

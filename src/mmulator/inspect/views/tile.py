@@ -1,7 +1,7 @@
 """A tile in shared memory as a picture: 16-byte chunks where they lie, and where they belong.
 
-In the manner of figures 156 to 165 of the specification: the unit is 128 bits. Left the lines of 128 bytes of shared
-memory, right the matrix; a chunk has one colour in both, so the XOR of the swizzle shows as the diagonals on the left.
+The picture is in the manner of figures 156 to 165 of the specification: the unit is 128 bits. Left the lines of 128 bytes of
+shared memory, right the matrix. A chunk has one colour in both, so the XOR of the swizzle shows as the diagonals on the left.
 """
 
 from __future__ import annotations
@@ -27,8 +27,13 @@ MOST_LINES = 32
 
 @dataclass(frozen=True)
 class Cell:
-    """A chunk of 16 bytes. strided, chunk: its place in the matrix, in elements and chunks from the atom's corner on.
-    mn, k: its first element, counted from the tile's. read: whether the instruction reads it."""
+    """A chunk of 16 bytes.
+
+    address: of the first byte.
+    strided, chunk: its place in the matrix, in elements and chunks from the atom's corner on.
+    mn, k: its first element, counted from the tile's.
+    read: whether the instruction reads it.
+    """
 
     address: int
     strided: int
@@ -43,7 +48,7 @@ class Cell:
 
     @property
     def hue(self) -> int:
-        """0..31: eight hues for the chunks of a row, two tints in turn for groups of eight rows."""
+        """Colour of the chunk, 0..31: eight hues for the chunks of a row, two tints in turn for groups of eight rows."""
         return 4 * (self.chunk % 8) + (1, 3)[self.strided // 8 % 2]
 
     @property
@@ -82,14 +87,17 @@ def _lines(shown: Iterable[Cell], most: int) -> list[int]:
 
 
 def _name(tile: Tile, cell: Cell) -> str:
-    """`row,column` of the first element."""
+    """Name of a chunk: `row,column` of its first element."""
     return "{},{}".format(*tile.matrix(cell.mn, cell.k))
 
 
 def draw_text(answer: DescriptorAnswer, lines: int = 8, colour: bool = False) -> str:
-    """The first lines of 128 bytes, for a terminal of 80 columns: a cell is a chunk of 16 bytes, named by row and
-    column of its first element; `-`: of the same atoms, but not read; `.`: nothing of this matrix.
-    colour: one for each chunk of a row, for terminals."""
+    """The first lines of 128 bytes, as text for a terminal of 80 columns. A cell is a chunk of 16 bytes, named by row and
+    column of its
+    first element; `-`: of the same atoms, but not read; `.`: no part of this matrix.
+
+    colour: show each chunk of a row in a colour of its own.
+    """
     every = cells(answer)
     shown = _lines((c for c in every if c.read), 1 << 30)
     drawn = {c.address // 16: Drawn(_name(answer.tile, c) if c.read else "-", c.hue if c.read else None) for c in every}
@@ -154,7 +162,7 @@ def _shade(cell: Cell) -> tuple[str, str]:
 
 
 def _memory(canvas: Canvas, tile: Tile, every: tuple[Cell, ...], lines: list[int]) -> None:
-    """Left: shared memory, 128 bytes a line."""
+    """Draw, on the left, shared memory, 128 bytes a line."""
     canvas.text(_LEFT, _TOP - 24, f"shared memory, 16 bytes a cell: first element {tile.axes}", 12, "dim", mono=False)
     drawn = {}
     for cell in every:
@@ -170,7 +178,7 @@ def _extent(every: tuple[Cell, ...], name: str) -> int:
 def _matrix(
     canvas: Canvas, answer: DescriptorAnswer, every: tuple[Cell, ...], window: list[Cell], first: int, rows: int, chunks: int
 ) -> None:
-    """Right: the matrix, each chunk with its number in shared memory."""
+    """Draw, on the right, the matrix, each chunk with its number in shared memory."""
     tile, mode = answer.tile, answer.descriptor.mode
     left = _LEFT + 8 * WIDTH + _BETWEEN
     across, down = tile.contiguous[0], tile.strided[0]

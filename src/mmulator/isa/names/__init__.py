@@ -1,2 +1,3 @@
-"""Matrix instructions as people name them: mnemonic.py (in full), words.py (a few words), cutlass.py (CUTLASS's names),
-instruction.py (the one instruction that any of these means)."""
+"""Names of matrix instructions as people write them: mnemonic.py (full names), words.py (a few words), cutlass.py (names in
+CUTLASS), instruction.py (any of these to a single form).
+"""

@@ -1,4 +1,4 @@
-"""Names that CUTLASS has for instructions, as words of a query.
+"""CUTLASS's names of instructions, translated to words of a query.
 
 `SM80_16x8x16_F32F16F16F32_TN`, `SM90_64x128x16_F32BF16BF16_SS`, `SM90::GMMA::MMA_64x128x16_F32F16F16_SS`,
 `SM75_U32x4_LDSM_N`.
@@ -18,7 +18,7 @@ _MOVE = re.compile(r"SM\d+_U(?P<bits>32|16)x(?P<count>\d)_(?P<what>LDSM|STSM)_[N
 
 
 def atom_words(text: str) -> str:
-    """A text with the names of CUTLASS's atoms as words: `mma 16x8x16 f32 f16 f16 f32 row col`."""
+    """A text with the names of CUTLASS's atoms replaced by words: `mma 16x8x16 f32 f16 f16 f32 row col`."""
     return _MOVE.sub(_move, _MMA.sub(_multiply, text))
 
 

@@ -1,4 +1,4 @@
-"""One instruction from its name or from a few words, where a choice in silence would change what is computed."""
+"""One instruction from its name or from a few words. Words must decide everything that changes the computed values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mmulator.isa.names.words import find_forms, parse_query, rank, split
 from mmulator.isa.targets import Target
 
 _OPEN = 8  # entries of a rank that weigh what was asked for; later ones are habits
-_INPUTS = 4  # the entry that counts operand types nobody asked for
+_INPUTS = 4  # the entry that counts unrequested operand types
 _LISTED = 6
 
 
@@ -21,10 +21,12 @@ _LISTED = 6
 def parse_instruction(text: str, target: Target | None = None, ptx: tuple[int, int] | None = None) -> Form:
     """The form of a mnemonic, or of words such as `mma m16n8k16 f16`.
 
-    Words may leave open the accumulators (f32, s32), layouts (row.col), the 8 x 8 matrices of ldmatrix and stmatrix, and
-    extra qualifiers (none): the form is the first
-    that `inspect.find_forms` gives. Raises InvalidInstructionError as `parse_mnemonic` and `find_forms` do, and where
-    words leave open family, shape or input types, listing the forms.
+    text: the mnemonic or the words. Words may omit the accumulators (f32, s32), layouts (row.col), the 8 x 8 matrices of
+        ldmatrix and stmatrix, and extra qualifiers (none): the form is the first result of `inspect.find_forms`.
+    target, ptx: the target and PTX version that must have it; None is not checked.
+
+    Raises InvalidInstructionError like `parse_mnemonic` and `find_forms`, and if words leave open family, shape or input types,
+    listing the forms.
     """
     text = text.strip().rstrip(";").rstrip()
     if not _is_words(text):
@@ -48,20 +50,23 @@ def parse_instruction(text: str, target: Target | None = None, ptx: tuple[int, i
 
 
 def _is_words(text: str) -> bool:
-    """Words have blanks or commas between them, or are one of CUTLASS's names, or a family's; a mnemonic has none, and an
-    instruction with its operands is neither."""
+    """Whether a text is words rather than a mnemonic: it has blanks or commas, or is a name of CUTLASS or of a family. An
+    instruction with its operands is neither.
+    """
     blanks = any(c in text for c in " \t\n,") and not any(c in text for c in "{}[]%")
     return text in FAMILIES or atom_words(text) != text or blanks
 
 
 def _subject(form: Form) -> tuple[object, ...]:
-    """What words have to say."""
+    """The properties of a form that words must determine."""
     types = form.atype, form.btype, form.type, form.stype
     return form.family, form.op, form.sparse, (form.m, form.n, form.k), form.num, form.kind, *map(str, types)
 
 
 def _rivals(form: Form, first: Form) -> bool:
-    """Loads and stores are no rivals of the multiplication of their family, nor other shapes of 8 x 8 matrices."""
+    """Whether a form competes with the first one. Loads and stores do not compete with the multiplication of their family, nor
+    do matrix moves of other shapes with those of 8 x 8.
+    """
     if first.family in ("ldmatrix", "stmatrix") and (first.m, first.n) == (8, 8):
         return (form.m, form.n) == (8, 8)
     return form.op == first.op or not first.atype

@@ -1,4 +1,4 @@
-"""The name of a matrix instruction as a user gives it, to its form."""
+"""From the name of a matrix instruction, as a user writes it, to its form."""
 
 from __future__ import annotations
 
@@ -19,10 +19,14 @@ def parse_mnemonic(
     ptx: tuple[int, int] | None = None,
     span: Span | None = None,
 ) -> Form:
-    """The form that a mnemonic such as `mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32` names.
+    """The form with a mnemonic such as `mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32`.
 
-    target, ptx: what the module declares; None checks neither. span: where the text stands in a source, for errors.
-    Raises InvalidInstructionError for a text that names no form, or one that target or ptx do not have.
+    text: the mnemonic.
+    target: .target of the module; None is not checked.
+    ptx: .version of the module; None is not checked.
+    span: place of the text in a source, for errors.
+
+    Raises InvalidInstructionError for a text that denotes no form, or a form that target or ptx do not have.
     """
     found = _parse(text, target, ptx)
     if isinstance(found, NoForm):

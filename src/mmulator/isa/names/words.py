@@ -1,8 +1,8 @@
 """Instructions from a few words: `wgmma m64n128 bf16`, `mma.sp f8f6f4 e2m1`, `ldmatrix x4 trans`.
 
-Every word narrows: a family, a part of the opcode, a shape or a part of one, an element type, any qualifier, or an
-everyday name for one of these (`fp8`, `sparse`). What is left is ranked, so that the form people mean comes first:
-nothing that was not asked for, f32 accumulators, the common shape.
+Every word restricts the result: a family, a part of the opcode, a shape or a part of it, an element type, any qualifier, or a
+common name for one of these (`fp8`, `sparse`). The remaining forms are ranked, so that the most likely form comes first: no
+unrequested qualifiers, f32 accumulators, the common shape.
 """
 
 from __future__ import annotations
@@ -48,7 +48,14 @@ _TYPE_SLOTS = ("dtype", "atype", "btype", "ctype", "stype", "type")
 
 @dataclass
 class Query:
-    """What a text asks for. shape: (m, n, k), 0 for any; types: each one or several; words: other qualifiers."""
+    """The request that a text makes.
+
+    family, op: family and parts of the opcode.
+    shape: (m, n, k), 0 for any.
+    types: element types; each is a tuple of alternatives.
+    words: other qualifiers, each a tuple of alternatives.
+    sparse: whether A is sparse; None for both.
+    """
 
     family: str = ""
     op: list[str] = field(default_factory=list)
@@ -72,14 +79,14 @@ def vocabulary() -> tuple[str, ...]:
 
 
 def is_word(text: str) -> bool:
-    """Whether a text is made of words of instructions alone, and so neither a file nor a number."""
+    """Whether a text consists only of words of instructions, and is thus neither a file nor a number."""
     words = split(text)
     known = all(w in vocabulary() or device_of(w) or (_shape_of(w) is not None and not w.startswith("0x")) for w in words)
     return bool(words) and not text.startswith("-") and known
 
 
 def split(text: str) -> list[str]:
-    """The words of a query: at blanks, commas and dots. Raises OperandError for what is no text."""
+    """The words of a query, separated by blanks, commas and dots. Raises OperandError if the query is not a string."""
     if not isinstance(text, str):
         raise OperandError(f"an instruction is named by a string, not {type(text).__name__}", hint="such as 'mma m16n8k16 f16'")
     words = [w for w in re.split(r"[\s,.;]+", atom_words(text).strip().lower()) if w]
@@ -95,7 +102,7 @@ def _shape_of(word: str) -> tuple[int, int, int] | None:
 
 
 def parse_query(words: list[str]) -> Query:
-    """Raises InvalidInstructionError for a word that means nothing here, with the nearest that do."""
+    """The request that words make. Raises InvalidInstructionError for an unknown word, with similar known words."""
     query = Query()
     wmma = not {"wmma", "load", "store"}.isdisjoint(words)  # then a, b, c, d may be parts of the opcode
     exact = {c.lower(): c for row in MATRIX_ROWS for s in row.slots for c in s.choices if s.name != "shape"}
@@ -142,12 +149,12 @@ def _row_may_match(row: Row, query: Query) -> bool:
 
 
 def element_types(form: Form) -> tuple[str, ...]:
-    """Names of the form's element types, in the order of the mnemonic; of wmma.mma with f16 also the implied ones."""
+    """Names of the form's element types, in the order of the mnemonic; for wmma.mma with f16 also the implied types."""
     return tuple(str(t) for name in _TYPE_SLOTS if (t := getattr(form, name)))
 
 
 def _is_subset(wanted: list[tuple[str, ...]], have: tuple[str, ...]) -> bool:
-    """Whether each wanted type (one or several) is a different one of those there are."""
+    """Whether each wanted type (a tuple of alternatives) matches a different type of `have`."""
     left = [*have]
     for choices in sorted(wanted, key=len):
         found = next((t for t in left if t in choices), None)
@@ -180,7 +187,7 @@ _FAMILY_RANK = {family: i for i, family in enumerate(FAMILIES)}
 
 
 def rank(form: Form, query: Query) -> tuple[Any, ...]:
-    """Sorts the forms of a query: what people mean first."""
+    """Sort key for the forms of a query: the most likely form first."""
     asked = {c for choices in query.words for c in choices}
     first = str(form.atype or form.type or "")
     unasked = (
@@ -215,7 +222,7 @@ def rank(form: Form, query: Query) -> tuple[Any, ...]:
 
 
 def available(row: Row, target: Target | None, ptx: tuple[int, int] | None) -> bool:
-    """Whether a target and a PTX version have a row; None asks nothing."""
+    """Whether a target and a PTX version have a row; None is not checked."""
     requires = row.requires
     if target is not None:
         return requires.admits(target) and (ptx is None or requires.first_ptx(target) <= ptx)
@@ -234,7 +241,7 @@ def search(
 
 
 def legal_forms(target: str | Target | None = None, ptx: str | tuple[int, int] | None = None) -> tuple[Form, ...]:
-    """Every form that `.target` and `.version` have, in the order of the tables. Errors as of find_forms."""
+    """Every form that `.target` and `.version` have, in the order of the tables. Raises errors like find_forms."""
     wanted, version = as_pair(target, ptx)
     return tuple(dict.fromkeys(form for row in MATRIX_ROWS if available(row, wanted, version) for form in forms_of(row)))
 
@@ -242,10 +249,10 @@ def legal_forms(target: str | Target | None = None, ptx: str | tuple[int, int] |
 def find_forms(
     text: str, target: str | Target | None = None, ptx: str | tuple[int, int] | None = None
 ) -> tuple[Form, ...]:
-    """Every form that fits a text such as `wgmma m64n128 bf16`, the likeliest first.
+    """Every form that matches a text such as `wgmma m64n128 bf16`, the most likely first.
 
-    target, ptx: only forms that `.target` and `.version` have. Raises InvalidInstructionError for a word that means
-    nothing here, or where no form fits, with the nearest that do; OperandError for an unknown target or version.
+    target, ptx: only forms that `.target` and `.version` have. Raises InvalidInstructionError for an unknown word, with similar
+        known words, or if no form matches, with the nearest forms; OperandError for an unknown target or version.
     """
     wanted, version = as_pair(target, ptx)
     words = split(text)
@@ -262,7 +269,7 @@ def find_forms(
 
 
 def _chip(words: list[str]) -> tuple[list[str], Target | None]:
-    """Words but for the names of chips and architectures, and the target that has all of the last one named."""
+    """(words without the names of chips and architectures, the target with all features of the last named chip)."""
     named = [device for w in words if (device := device_of(w))]
     if not named:
         return words, None
@@ -272,7 +279,7 @@ def _chip(words: list[str]) -> tuple[list[str], Target | None]:
 
 
 def _nothing(words: list[str], target: Target | None, ptx: tuple[int, int] | None) -> InvalidInstructionError:
-    """No form has all the words: what there is without one of them, or on another target."""
+    """The error if no form matches all words; it suggests forms without one of the words, or for another target."""
     text = " ".join(words)
     elsewhere = search(parse_query(words))
     if elsewhere:
@@ -297,7 +304,7 @@ def _nothing(words: list[str], target: Target | None, ptx: tuple[int, int] | Non
 
 
 def _nearest_shapes(words: list[str], target: Target | None, ptx: tuple[int, int] | None) -> list[str]:
-    """Forms whose shape is next to the one asked for."""
+    """A hint with the form whose shape is nearest to the requested one."""
     query = parse_query(words)
     wanted, query.shape = query.shape, (0, 0, 0)
     if not any(wanted):
@@ -316,9 +323,10 @@ def _dotted(version: tuple[int, int]) -> str:
 
 # Forms by their fields -----------------------------------------------------------------------------------------------
 def select(family: str, keep: Callable[[Form], bool], **choices: str) -> Iterator[Form]:
-    """Forms of a family that `keep` says; slots named in `choices` take that choice alone (rows without it fall away).
+    """Forms of a family for which `keep` is true. choices: modifiers for slots; rows without such a slot or modifier are left
+    out.
 
-    Faster than making every form: `select("wgmma", keep, dtype="f32", atype="bf16")`.
+    Faster than generating every form: `select("wgmma", keep, dtype="f32", atype="bf16")`.
     """
     return filter(keep, _chosen(family, tuple(choices.items())))
 
@@ -337,7 +345,7 @@ def _chosen(family: str, choices: tuple[tuple[str, str], ...]) -> tuple[Form, ..
 
 
 def complete(words: list[str], incomplete: str) -> list[str]:
-    """Words that may follow, for a shell's completion: those of the forms that fit so far."""
+    """Words that may follow, for completion in a shell: the words of all forms that match so far."""
     try:
         query = parse_query([w for word in words for w in split(word)])
     except InvalidInstructionError:

@@ -1,4 +1,4 @@
-"""Structured sparsity: what is kept of A, the metadata that says so, the lanes that hold it, and PyTorch's layouts.
+"""Structured sparsity: the elements of A that are kept, their metadata, the lanes that hold it, and PyTorch's layouts.
 
 s = compress(prune(A, i), i)     # s.values, s.metadata; expand(s) is the dense matrix
 t = s.tiles()                    # cut into the instruction's shape

@@ -1,4 +1,4 @@
-"""A dense A to what a sparse instruction keeps of it, and back; pruning to the pattern that it asks for.
+"""Conversion of a dense A to the elements that a sparse instruction keeps, and back; pruning to the required pattern.
 
 Sparse matrix storage (PTX ISA 9.1).
 """
@@ -33,9 +33,13 @@ from mmulator.layouts.sparse.metadata import (
 
 @dataclass(frozen=True, eq=False)
 class Compressed:
-    """A sparse A: `values` [..., M, K / 2] as A was given, `metadata` uint8 nibbles [..., M, chunks], and the form.
+    """A compressed sparse matrix A.
 
-    M and K are those of a whole matrix, or of one instruction. Raises OperandError where the two shapes do not fit.
+    values: [..., M, K / 2], in the dtype of A.
+    metadata: uint8 nibbles [..., M, chunks].
+    form: the form whose operand it is.
+
+    M and K are those of a whole matrix, or of one instruction. Raises OperandError if the two shapes do not fit.
     """
 
     values: Array
@@ -63,14 +67,14 @@ class Compressed:
         return (*self.values.shape[:-1], 2 * self.values.shape[-1])
 
     def registers(self, selector: int = 0) -> NDArray[np.uint32]:
-        """The metadata operand, uint32 [..., lanes]. selector: which lanes of each group of four hold it.
+        """The metadata operand, uint32 [..., lanes]. selector: selects the lanes of each group of four that hold it.
 
         Raises OperandError if M and K are not the instruction's (see `tiles`), or for an undefined selector.
         """
         return meta.to_registers(self.metadata, self.form, selector)
 
     def padded(self, rows: int, columns: int) -> Compressed:
-        """With zeros below and to the right, up to `rows` and `columns` (of the dense A)."""
+        """The matrix with zeros added below and to the right, up to `rows` and `columns` (of the dense A)."""
         rows, columns = meta.whole_number("rows", rows), meta.whole_number("columns", columns)
         m, k = self.shape[-2:]
         g = granularity(self.form)
@@ -87,10 +91,10 @@ class Compressed:
         return Compressed(values, nibbles, self.form)
 
     def tiles(self) -> Compressed:
-        """Cut into the instruction's shape, padded with zeros: values [..., M / m, K / k, m, k / 2].
+        """The matrix cut into the instruction's shape and padded with zeros: values [..., M / m, K / k, m, k / 2].
 
         `registers()` of the result are the metadata operands [..., M / m, K / k, lanes], and
-        `layout("a").to_registers(values)` the operands `a` that go with them.
+        `layout("a").to_registers(values)` the operands `a` that belong to them.
         """
         f = self.form
         rows, columns = (-(-self.shape[-2] // f.m) * f.m, -(-self.shape[-1] // f.k) * f.k)
@@ -106,7 +110,7 @@ _LARGEST = 1 << 34  # elements
 
 
 def check_compressed(value: object) -> None:
-    """Raises OperandError for what is not Compressed."""
+    """Raise OperandError unless the value is a Compressed."""
     if not isinstance(value, Compressed):
         raise OperandError(
             f"a Compressed matrix is needed, not {type(value).__name__}",
@@ -116,18 +120,17 @@ def check_compressed(value: object) -> None:
 
 @short_traceback
 def compress(a: Any, instruction: Form | HasForm | str) -> Compressed:
-    """Keep what a sparse instruction keeps of A [..., M, K]: the non-zeros, and zeros where there are fewer.
+    """The compressed A [..., M, K]: non-zero elements, and zeros in chunks with fewer non-zeros than are kept.
 
-    M and K are the instruction's, or any number of rows and of whole chunks: a whole matrix. Zeros that fill up a chunk
-    are taken from its second half first, as PyTorch does. A is of any dtype; unsigned integers for a float type are
-    its raw bits.
-    Raises OperandError for another shape, or where a chunk has more non-zeros than are kept, naming the first.
+    M and K are the instruction's, or any number of rows and of whole chunks: a whole matrix. Zeros that fill up a chunk are
+    taken from its second half first, as PyTorch does. A has any dtype; unsigned integers for a float type are its raw bits.
+    Raises OperandError for any other shape, or if a chunk has more non-zeros than are kept, naming the first.
     """
     return compress_rows(_dense(a), form_of(instruction))
 
 
 def compress_rows(dense: Array, form: Form) -> Compressed:
-    """As `compress`, for a form."""
+    """`compress` with a form instead of an instruction."""
     g = granularity(form)
     full = _occupied(dense, form)
     groups = full.shape[-1]
@@ -143,9 +146,9 @@ def compress_rows(dense: Array, form: Form) -> Compressed:
 
 
 def operand(a: Any, form: Form) -> Compressed:
-    """A as a form's sparse operand: compressed if it is dense; checked if it is compressed already.
+    """A as a form's sparse operand: compressed if it is dense, checked if it is already compressed.
 
-    Raises OperandError where it is too dense, was compressed in another granularity, or has undefined metadata.
+    Raises OperandError if it is too dense, was compressed in a different granularity, or has undefined metadata.
     """
     if not isinstance(a, Compressed):
         return compress_rows(_dense(a), form)
@@ -160,9 +163,9 @@ def operand(a: Any, form: Form) -> Compressed:
 
 @short_traceback
 def too_dense(a: Any, instruction: Form | HasForm | str) -> NDArray[np.bool_]:
-    """Chunks of A [..., M, K] with more non-zeros than the instruction keeps: bool [..., M, chunks].
+    """Whether each chunk of A [..., M, K] has more non-zeros than the instruction keeps: bool [..., M, chunks].
 
-    Raises OperandError if K is no multiple of the chunk.
+    Raises OperandError if K is not a multiple of the chunk.
     """
     form = form_of(instruction)
     g = granularity(form)
@@ -172,7 +175,7 @@ def too_dense(a: Any, instruction: Form | HasForm | str) -> NDArray[np.bool_]:
 
 @lru_cache
 def _choices(g: Granularity) -> tuple[Metadata, meta.Index, meta.Index]:
-    """For every pattern of non-zero groups: its nibble, the groups that are kept, and how many are not zero."""
+    """For every pattern of non-zero groups: (its nibble, the groups that are kept, the number of non-zero groups)."""
     groups, room = g.chunk // g.group, g.kept // g.group
     fill = [*range(groups // 2, groups), *range(groups // 2)]
     nibbles, kept, count = [], [], []
@@ -193,7 +196,7 @@ def _dense(a: Any) -> Array:
 
 
 def _occupied(dense: Array, form: Form) -> NDArray[np.bool_]:
-    """Groups that are not zero: bool [..., M, chunks, groups of a chunk]. A float zero of either sign is zero."""
+    """Whether each group has a non-zero: bool [..., M, chunks, groups of a chunk]. Float zeros of both signs are zero."""
     g = granularity(form)
     if dense.ndim < 2 or dense.shape[-1] % g.chunk:
         raise OperandError(
@@ -212,7 +215,7 @@ def _occupied(dense: Array, form: Form) -> NDArray[np.bool_]:
 
 
 def _is_raw(dense: Array, element: ElementType) -> bool:
-    """Whether these are bits of a signed type in unsigned containers."""
+    """Whether an array holds bits of a signed type in an unsigned dtype."""
     return element.has_sign and dense.dtype.kind == "u" and dense.dtype.itemsize == max(1, element_bits(element) // 8)
 
 
@@ -242,7 +245,7 @@ def _refuse(dense: Array, count: meta.Index, form: Form) -> None:
 
 @short_traceback
 def expand(compressed: Compressed) -> Array:
-    """The dense A [..., M, K] of a compressed one. Raises OperandError where the metadata is undefined."""
+    """The dense A [..., M, K] of a compressed matrix. Raises OperandError for undefined metadata."""
     check_compressed(compressed)
     meta.check(compressed.metadata, compressed.form)
     out = np.zeros(compressed.shape, compressed.values.dtype)
@@ -252,12 +255,12 @@ def expand(compressed: Compressed) -> Array:
 
 @short_traceback
 def prune(a: Any, instruction: Form | HasForm | str) -> Array:
-    """A [..., M, K] with all but the largest of every chunk set to zero, so that `compress` takes it.
+    """A [..., M, K] with all but the largest elements of every chunk set to zero, so that `compress` accepts it.
 
-    Largest is the magnitude of an element, for 4-bit types that go in pairs the sum of the pair's: what is kept has
-    the largest possible sum of magnitudes. NaN is larger than all numbers; of equals the lowest column is kept. The
-    result has A's shape and dtype; unsigned integers for a float type are its raw bits.
-    Raises OperandError for an instruction without a sparse operand, or if K is no multiple of the chunk.
+    The largest elements are those with the greatest magnitude, or for 4-bit types, which go in pairs, the pairs with the
+    greatest sum: the elements that are kept have the largest possible sum of magnitudes. NaN is larger than all numbers; among
+    equals the lowest column is kept. The result has A's shape and dtype; unsigned integers for a float type are its raw bits.
+    Raises OperandError for an instruction without a sparse operand, or if K is not a multiple of the chunk.
     """
     form = form_of(instruction)
     dense = _dense(a)

@@ -1,11 +1,11 @@
-"""Where cuSPARSELt keeps the metadata of a compressed matrix: nibble by nibble, behind the values.
+"""The places where cuSPARSELt keeps the metadata of a compressed matrix: nibble by nibble, behind the values.
 
-NVIDIA does not document it. Measured: what cuSPARSELt 0.8.0, called by PyTorch 2.11 on an H100 (sm_90), wrote for random
-patterns, of which every nibble was identified. The metadata are tiles of 64 rows and 8 or 16 chunks, those of the same
-rows one after the other; rows and chunks that the matrix lacks have 0b1110. In a tile the bits of row and chunk make
-the place of a nibble (`_TILE`). 32-bit types have that and behind it the same nibbles once more, in the order in which
-PyTorch's own packer (torch._sparse_semi_structured_tile) writes them for cuSPARSELt, which is also CUTLASS' order:
-tiles of 128 rows (or those that are left) and 16 chunks, those of the same chunks one after the other.
+NVIDIA does not document them. They were measured: cuSPARSELt 0.8.0, called by PyTorch 2.11 on an H100 (sm_90), wrote buffers
+for random patterns, and every nibble of these was identified. The metadata are tiles of 64 rows and 8 or 16 chunks; tiles of
+the same rows are adjacent. Rows and chunks beyond the matrix hold 0b1110. In a tile the bits of row and chunk form the place of
+a nibble (`_TILE`). For 32-bit types, the same nibbles follow a second time in the order in which PyTorch's own packer
+(torch._sparse_semi_structured_tile) writes them for cuSPARSELt, which is also the order of CUTLASS: tiles of 128 rows (fewer at
+the end) and 16 chunks; tiles of the same chunks are adjacent.
 """
 
 from __future__ import annotations
@@ -28,17 +28,21 @@ _RULE = "NVIDIA does not document the layout; "
 
 
 @dataclass(frozen=True)
-class Buffer:
-    """Metadata of a buffer: places int64 [copies, M, chunks] of nibbles, counted from the end of the values (byte 0's
-    low half first); written: bytes that the layout defines; size: bytes that cuSPARSELt asks for."""
+class CompressedBuffer:
+    """The layout of a buffer's metadata.
+
+    places: int64 [copies, M, chunks], places of nibbles, counted from the end of the values (the low half of byte 0 first).
+    written: number of bytes that the layout defines.
+    size: number of bytes that cuSPARSELt requires.
+    """
 
     places: Index
     written: int
     size: int
 
 
-def compressed(m: int, k: int, element: str) -> Buffer:
-    """As torch._cslt_compress has it. Raises UnsupportedError for types and shapes that were not measured."""
+def compressed(m: int, k: int, element: str) -> CompressedBuffer:
+    """The layout that torch._cslt_compress writes. Raises UnsupportedError for types and shapes that were not measured."""
     if element not in _TYPES:
         raise UnsupportedError(
             f"where cuSPARSELt puts the metadata of .{element} is not known",
@@ -53,16 +57,18 @@ def compressed(m: int, k: int, element: str) -> Buffer:
     place = place + 64 * across * (column // across + row // 64 * tiles)
     count = -(-m // 64) * tiles * 64 * across
     if element != "tf32":
-        return Buffer(place[None], count // 2, count // 2)
-    return Buffer(np.stack([place, count + _packer_places(m, k // chunk)]), (count + m * k // chunk) // 2, count)
+        return CompressedBuffer(place[None], count // 2, count // 2)
+    return CompressedBuffer(np.stack([place, count + _packer_places(m, k // chunk)]), (count + m * k // chunk) // 2, count)
 
 
-def packed(m: int, k: int, element: str) -> Buffer:
-    """As torch._sparse_semi_structured_tile writes it for cuSPARSELt. Raises UnsupportedError for what it has not."""
+def packed(m: int, k: int, element: str) -> CompressedBuffer:
+    """The layout that torch._sparse_semi_structured_tile writes for cuSPARSELt. Raises UnsupportedError for types that it does
+    not support.
+    """
     if element not in ("f16", "bf16"):
         raise UnsupportedError(f"PyTorch's own packer has no .{element}", hint="it has .f16 and .bf16")
     _check(m, k, element, 128, "PyTorch's own packer has M and K that are multiples of 128")
-    return Buffer(_packer_places(m, k // 4)[None], m * k // 8, m * k // 8)
+    return CompressedBuffer(_packer_places(m, k // 4)[None], m * k // 8, m * k // 8)
 
 
 def _packer_places(m: int, chunks: int) -> Index:

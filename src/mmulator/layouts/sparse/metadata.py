@@ -1,4 +1,4 @@
-"""The metadata of a sparse A: what a nibble says, and the lanes and bits that hold it.
+"""The metadata of a sparse A: the meaning of a nibble, and the lanes and bits that hold it.
 
 A chunk of A has one nibble of metadata: two 2-bit indices, the low one first. In 8- and 16-bit types a chunk has four
 elements and the indices name the two that are kept; in 4-bit types it has eight, in four pairs, and the indices name
@@ -31,7 +31,7 @@ RULE = "Sparse matrix storage (PTX ISA 9.1)"
 
 
 class HasForm(Protocol):
-    """Anything with a `form`, such as an Instruction."""
+    """Any object with a `form`, such as an Instruction."""
 
     @property
     def form(self) -> Form: ...
@@ -39,10 +39,12 @@ class HasForm(Protocol):
 
 @dataclass(frozen=True)
 class Granularity:
-    """What one nibble of metadata covers.
+    """The part of A that one nibble of metadata covers.
 
-    chunk: elements of A. kept: elements of it that are kept. group: elements that an index names (2 in 4-bit types).
-    nibbles: values that the specification defines, in the order of the elements they keep.
+    chunk: elements of A.
+    kept: elements of the chunk that are kept.
+    group: elements that an index names (2 in 4-bit types).
+    nibbles: values that the specification defines, in the order of the elements that they keep.
     """
 
     chunk: int
@@ -58,8 +60,9 @@ _PAIRS_OF_EIGHT = Granularity(8, 4, 2, _PAIRS)
 
 
 def form_of(instruction: Form | HasForm | str) -> Form:
-    """The sparse form of an instruction. Raises OperandError for one without a sparse A, or what is none, and
-    InvalidInstructionError for a name or words that are none."""
+    """The sparse form of an instruction. Raises OperandError if it has no sparse A or is not an instruction, and
+    InvalidInstructionError for a name or words that denote no instruction.
+    """
     if isinstance(instruction, str):
         instruction = parse_instruction(instruction)
     form = instruction if isinstance(instruction, Form) else getattr(instruction, "form", None)
@@ -76,7 +79,7 @@ def form_of(instruction: Form | HasForm | str) -> Form:
 
 
 def granularity(form: Form) -> Granularity:
-    """What a nibble of the form's metadata covers."""
+    """The part of A that a nibble of the form's metadata covers."""
     if form.atype.name == "tf32":
         return TF32
     if form.atype.bits == 4 and form.kind not in ("f8f6f4", "mxf8f6f4"):
@@ -85,12 +88,12 @@ def granularity(form: Form) -> Granularity:
 
 
 def selectors(form: Form) -> range:
-    """Sparsity selectors that the specification defines for a form."""
+    """The sparsity selectors that the specification defines for a form."""
     return range({4: 4, 8: 2, 16: 1}[form.k // granularity(form).chunk])
 
 
 def element_bits(element: ElementType) -> int:
-    """Bits that an element of A takes where A is whole: tf32 is stored in 32."""
+    """Bits of an element of the uncompressed A: 32 for tf32."""
     return 32 if element.name == "tf32" else element.bits
 
 
@@ -116,7 +119,7 @@ def places(form: Form, selector: int = 0) -> tuple[Index, Index]:
 
 
 def whole_number(name: str, value: Any) -> int:
-    """Raises OperandError for what is no integer."""
+    """An integer argument as an int. Raises OperandError for any other value."""
     try:
         return operator.index(value)
     except TypeError:
@@ -124,7 +127,7 @@ def whole_number(name: str, value: Any) -> int:
 
 
 def nibbles_of(metadata: Any) -> Array:
-    """Nibbles [..., M, chunks], or any of them, as integers. Raises OperandError for others."""
+    """Metadata as an array of integers from 0 to 15. Raises OperandError for other values."""
     found = as_array("metadata", metadata)
     if found.dtype.kind not in "iu":
         raise OperandError(f"metadata of {found.dtype}: nibbles [..., M, chunks] are needed, as integers")
@@ -186,8 +189,8 @@ def from_registers(registers: Array, form: Form, selector: int = 0) -> Metadata:
 def indices(metadata: Metadata, form: Form) -> Index:
     """Column of A (row of B) of every kept element: int64 [..., M, K / 2] from nibbles [..., M, chunks].
 
-    Indices that are out of order or repeated are taken as they come, as hardware does. For tf32 the column is that of
-    the element that holds the first half; `mixed` says where the halves do not make one element.
+    Indices that are out of order or repeated are used as they are, as on hardware. For tf32 the column is that of the element
+    with the first half; `mixed` tells where the two halves are not of one element.
     """
     g = granularity(form)
     nibble = nibbles_of(metadata).astype(np.int64)
@@ -203,7 +206,7 @@ def indices(metadata: Metadata, form: Form) -> Index:
 
 
 def mixed(metadata: Metadata, form: Form) -> NDArray[np.bool_]:
-    """Where tf32 metadata takes halves that make no element: bool [..., M, chunks]; all False for other types."""
+    """Whether tf32 metadata selects halves of different elements: bool [..., M, chunks]; all False for other types."""
     nibble = nibbles_of(metadata)
     if granularity(form) is not TF32:
         return np.zeros(nibble.shape, bool)
@@ -212,7 +215,7 @@ def mixed(metadata: Metadata, form: Form) -> NDArray[np.bool_]:
 
 
 def undefined(metadata: Metadata, form: Form) -> NDArray[np.bool_]:
-    """Where the specification leaves the metadata undefined: bool [..., M, chunks].
+    """Whether the specification leaves the metadata undefined: bool [..., M, chunks].
 
     Without `::ordered_metadata`, two different indices may come in either order.
     """
@@ -226,20 +229,21 @@ def undefined(metadata: Metadata, form: Form) -> NDArray[np.bool_]:
 
 
 def refused_nibbles(form: Form) -> tuple[int, int]:
-    """The 16 nibbles as bits: those that the specification leaves undefined, and those of them that only the order of
-    `::ordered_metadata` excludes."""
+    """Two masks of the 16 nibbles: those that the specification leaves undefined, and among them those that only the order of
+    `::ordered_metadata` excludes.
+    """
     bad = (1 << 16) - 1 - sum(1 << n for n in allowed(form))
     distinct = sum(1 << n for n in range(16) if n & 3 != n >> 2)
     return bad, bad & distinct if form.ordered_metadata and granularity(form) is not TF32 else 0
 
 
 def contributing(form: Form, selector: int) -> list[int]:
-    """Lanes of a warp whose metadata an instruction uses: whole words of it."""
+    """Lanes of a warp whose words of metadata an instruction uses."""
     return sorted({int(lane) % 32 for lane in places(form, selector)[0].flat})
 
 
 def check(metadata: Metadata, form: Form) -> None:
-    """Raises OperandError for the first nibble that the specification leaves undefined, naming its row and columns."""
+    """Raise OperandError for the first nibble that the specification leaves undefined, naming its row and columns."""
     bad = undefined(metadata, form)
     if bad.ndim < 2:
         raise OperandError(f"metadata of shape {bad.shape}: [..., M, chunks] is needed")
@@ -260,7 +264,7 @@ def allowed(form: Form) -> tuple[int, ...]:
 
 
 def meaning(nibble: int, form: Form) -> str:
-    """What a nibble keeps of its chunk, or why that is undefined, in words."""
+    """The elements that a nibble keeps of its chunk, or the reason why it is undefined, in words."""
     g = granularity(form)
     first, second = nibble & 3, nibble >> 2
     if g is TF32:
@@ -275,7 +279,7 @@ def meaning(nibble: int, form: Form) -> str:
 
 
 def where(at: tuple[int, ...], form: Form) -> str:
-    """(..., row, chunk) in words, with the columns of A."""
+    """The place (..., row, chunk) in words, with the columns of A."""
     *batch, row, chunk = at
     size = granularity(form).chunk
     matrix = f"matrix {', '.join(map(str, batch))}, " if batch else ""

@@ -1,12 +1,12 @@
 """The layouts in which PyTorch's semi-structured sparse tensors keep a compressed matrix.
 
-cutlass          values [M, K / 2], and words [M, words of a row] whose memory is reordered: a word of metadata has the
-                 nibbles of 16 bits' or 32 bits' worth of chunks of one row, low chunk first; those of rows r and r + 8
-                 are stored side by side, so that 32 bits of 16-bit words are the metadata operand of an `mma.sp` with
-                 eight chunks, then the next 16 columns of words, then the next row. What
-                 torch.sparse.SparseSemiStructuredTensorCUTLASS calls packed and meta.
+cutlass          values [M, K / 2], and words [M, words of a row] whose memory is reordered. A word of metadata holds the
+                 nibbles of 16 or 32 bits' worth of chunks of one row, low chunk first. Words of rows r and r + 8 are
+                 adjacent, so that 32 bits of 16-bit words are the metadata operand of an `mma.sp` with eight chunks; the
+                 next 16 columns of words follow, and then the next row. torch.sparse.SparseSemiStructuredTensorCUTLASS
+                 calls the two packed and meta.
 cusparselt       one buffer: values, then metadata, as cuSPARSELt writes them (cusparselt.py).
-cusparselt_tile  the same, as PyTorch writes them itself for cuSPARSELt (torch._sparse_semi_structured_tile).
+cusparselt_tile  one buffer, as PyTorch itself writes it for cuSPARSELt (torch._sparse_semi_structured_tile).
 """
 
 from __future__ import annotations
@@ -46,16 +46,18 @@ _WORDS = {
 
 @short_traceback
 def to_torch(compressed: Compressed, backend: str = "cutlass") -> tuple[Array, Array | None]:
-    """(packed, meta) of a compressed matrix [M, K], as PyTorch keeps them; meta is None but for cutlass.
+    """(packed, meta) of a compressed matrix [M, K], as PyTorch keeps them; meta is None except for cutlass.
 
-    cutlass: packed is `values` [M, K / 2]; meta int16 [M, K / 16] for .f16 and .bf16, int16 [M, K / 8] for .tf32 (which
-    PyTorch calls float32), int32 [M, K / 32] for .s8.
+    cutlass: packed is `values` [M, K / 2]; meta is int16 [M, K / 16] for .f16 and .bf16, int16 [M, K / 8] for .tf32 (which
+        PyTorch calls float32), int32 [M, K / 32] for .s8.
     cusparselt: packed is one-dimensional and has the dtype of `values`: M K / 2 values, then the metadata, as
-    torch._cslt_compress returns them (`.reshape(M, -1)`): .f16, .bf16, .s8, .e4m3 and .tf32, M and K multiples of 32.
-    Bytes that cuSPARSELt leaves as they were are 0. To values of .tf32 half a unit in the last place is added.
-    cusparselt_tile: as torch._sparse_semi_structured_tile writes it for cuSPARSELt: .f16 and .bf16, multiples of 128.
-    Raises OperandError for an M or K that the layout cannot hold or values of another dtype, UnsupportedError for an
-    element type or shape that the backend has not, or whose layout is not known.
+        torch._cslt_compress returns them (`.reshape(M, -1)`). Types .f16, .bf16, .s8, .e4m3 and .tf32; M and K are multiples of
+        32. Bytes that cuSPARSELt does not write are 0. Half a unit in the last place is added to values of .tf32.
+    cusparselt_tile: packed is written as by torch._sparse_semi_structured_tile for cuSPARSELt. Types .f16 and .bf16; M and K
+        are multiples of 128.
+
+    Raises OperandError for an M or K that the layout cannot hold, or values of a different dtype; UnsupportedError for an
+    element type or shape that the backend does not support, or whose layout is not known.
     """
     check_compressed(compressed)
     form = compressed.form
@@ -84,16 +86,19 @@ def from_torch(
 ) -> Compressed:
     """The compressed matrix of a semi-structured sparse tensor of PyTorch.
 
-    packed: the tensor, or its `packed`; meta_words: its `meta` ([M, words], or [M, 2, words / 2] as PyTorch's own
-    pruning leaves it), None for the cuSPARSELt backend, which keeps both in `packed` and so needs `shape`, (M, K). They
-    are NumPy arrays, tensors, or anything NumPy can read. instruction: whose operand it is to become; it says the
-    element type. backend: as of `to_torch`; if None, cutlass where there is integer metadata, cusparselt where there is
-    none, cusparselt_tile where `meta` has the dtype of `packed` (as PyTorch's own pruning for cuSPARSELt returns it).
-    Metadata with indices out of order, or with one index twice where a value is zero (PyTorch's own pruning writes
-    both), becomes ordered metadata for the same dense matrix. .tf32 values of cusparselt come back without their low
-    13 bits.
-    Raises OperandError for shapes or dtypes that do not fit, or metadata that keeps one element twice;
-    UnsupportedError as `to_torch`.
+    packed: the tensor, or its `packed`.
+    meta_words: its `meta` ([M, words], or [M, 2, words / 2] after PyTorch's own pruning); None for the cuSPARSELt backend,
+        which keeps both in `packed`.
+    instruction: the instruction whose operand it becomes; determines the element type.
+    shape: (M, K); required if `meta_words` is None.
+    backend: as in `to_torch`. None selects cutlass for integer metadata, cusparselt without metadata, and cusparselt_tile if
+        `meta` has the dtype of `packed` (as PyTorch's own pruning for cuSPARSELt returns it).
+
+    packed and meta_words are NumPy arrays, tensors, or anything that NumPy can read. Metadata with indices out of order, or
+    with one index twice where a value is zero (PyTorch's own pruning writes both), becomes ordered metadata of the same dense
+    matrix. .tf32 values of cusparselt lose their low 13 bits.
+    Raises OperandError for shapes or dtypes that do not fit, or metadata that keeps one element twice; UnsupportedError like
+    `to_torch`.
     """
     form = form_of(instruction)
     if meta_words is None and hasattr(packed, "packed") and hasattr(packed, "meta"):
@@ -123,7 +128,7 @@ def _check_dtype(values: Array, form: Form) -> None:
         raise OperandError(f"packed of {values.dtype}; .{form.atype} of {form} is {element_dtype(form.atype)}")
 
 
-def _buffer(shape: tuple[int, ...], form: Form, backend: str) -> cusparselt.Buffer:
+def _buffer(shape: tuple[int, ...], form: Form, backend: str) -> cusparselt.CompressedBuffer:
     layout = cusparselt.compressed if backend == "cusparselt" else cusparselt.packed
     return layout(shape[0], shape[1], form.atype.name)
 
@@ -147,14 +152,15 @@ def _to_buffer(s: Compressed, backend: str) -> Array:
     return out
 
 
-def _elements(m: int, k: int, size: int, layout: cusparselt.Buffer) -> int:
-    """Elements of PyTorch's tensor: whole rows of M."""
+def _elements(m: int, k: int, size: int, layout: cusparselt.CompressedBuffer) -> int:
+    """Number of elements of PyTorch's tensor, which consists of M whole rows."""
     return -(-(m * k // 2 * size + layout.size) // (m * size)) * m
 
 
 def _rounded(values: Array) -> Array:
-    """float32 as cuSPARSELt stores it: half a unit of tf32's last place is added to the bits, for a reader who cuts 13 of
-    them; subnormals are zero first, infinities and NaN stay."""
+    """float32 values as cuSPARSELt stores them: half a unit of tf32's last place is added to the bits, since readers drop the
+    low 13 bits; subnormals become zero first, infinities and NaN stay.
+    """
     bits = values.view(np.uint32)
     exponent = bits & np.uint32(0x7F800000)
     bits = np.where(exponent == 0, np.uint32(0), bits)
@@ -162,7 +168,7 @@ def _rounded(values: Array) -> Array:
 
 
 def _filled(s: Compressed) -> Compressed:
-    """A sparse matrix whose chunks with too few non-zeros are filled up as cuSPARSELt does: with the last columns."""
+    """The matrix with metadata as cuSPARSELt fills chunks with too few non-zeros: with the last columns."""
     dense = expand(s).reshape(*s.metadata.shape, 4)
     full = dense.view(f"u{dense.itemsize}") != 0
     column = np.arange(4)
@@ -211,7 +217,7 @@ def _from_words(values: Array, words: Array, form: Form) -> tuple[Array, Index]:
 
 
 def _layout(shape: tuple[int, ...], form: Form) -> tuple[np.dtype[Any], Index]:
-    """dtype of CUTLASS' words, and where the word of every (row, word of the row) is stored: int64 [M, words]."""
+    """(dtype of CUTLASS's words, the offset at which each word [M, words of a row] is stored: int64 [M, words])."""
     name = form.atype.name
     m, k = shape
     if name not in _WORDS:
@@ -234,7 +240,7 @@ def _layout(shape: tuple[int, ...], form: Form) -> tuple[np.dtype[Any], Index]:
 
 
 def _ordered(values: Array, nibbles: Metadata, form: Form) -> Compressed:
-    """Values and metadata of an equal dense matrix whose metadata is ordered, where a zero makes that possible."""
+    """An equal dense matrix with ordered metadata; possible where a repeated index has a zero value."""
     if granularity(form) is not TF32:
         pair = values.reshape(*nibbles.shape, 2)
         first, second = nibbles & 3, nibbles >> 2
@@ -255,5 +261,5 @@ def _ordered(values: Array, nibbles: Metadata, form: Form) -> Compressed:
 
 
 def _array(name: str, x: Any) -> Array:
-    """A NumPy array; tensors may be on a GPU."""
+    """A NumPy array from an array or a tensor, which may be on a GPU."""
     return as_array(name, x.detach().cpu() if hasattr(x, "detach") and hasattr(x, "cpu") else x)

@@ -1,8 +1,9 @@
-"""Tensor maps: the 128 bytes that describe a tensor and a box of it to the tensor copies, and where each element lands.
+"""Tensor maps: the 128 bytes that describe a tensor and a box of it to the tensor copies, and the places of its elements.
 
-`TensorMap` is what a user holds, in the array's own order (outermost dimension first). Everything below it is in the
-hardware's order, dimension 0 the innermost: `Encoded`, what the 128 bytes say; `fields`, where they say it; `places`, the
-model of a copy. Tensors, Tensor-map (PTX ISA 9.1); cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col (CUDA driver API).
+`TensorMap` is the object that users hold, in the array's own order (outermost dimension first). All other files use the
+hardware's order, in which dimension 0 is the innermost: `Encoded` is the content of the 128 bytes, `fields` their format,
+`places` the model of a copy. Tensors, Tensor-map (PTX ISA 9.1); cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col (CUDA driver
+API).
 """
 
 from mmulator.layouts.tensormap.encoded import Encoded

@@ -1,6 +1,6 @@
-"""What the 128 bytes of a tensor map say, both ways.
+"""The content of the 128 bytes of a tensor map, encoded and decoded.
 
-In the hardware's order: dimension 0 is the innermost, the one whose elements lie next to one another.
+All fields are in the hardware's order: dimension 0 is the innermost, whose elements are adjacent.
 """
 
 from __future__ import annotations
@@ -35,11 +35,19 @@ def _name(known: dict[str, int], number: int, what: str) -> str:
 class Encoded:
     """A tensor map, field by field.
 
-    address: of the tensor in global memory. sizes: elements of each dimension; strides: bytes from one to the next of
-    dimensions 1, 2, ... . element_strides: of each dimension. box: elements of each dimension that a tiled box spans.
-    Interleaved, dimension 0 counts slices of 16 or 32 bytes of channels, which lie next to one another.
-    im2col alone: lower, upper: corners of the bounding box along W, H, D; channels, pixels: of a column.
-    box_bytes, alignment: what the map itself says about a box in shared memory; None: what follows from the rest.
+    type: type of the elements.
+    sizes: elements of each dimension.
+    strides: bytes between elements of dimensions 1, 2, ... .
+    element_strides: step within the box, for each dimension.
+    box: elements of each dimension that a tiled box spans.
+    im2col: whether the map is im2col instead of tiled.
+    lower, upper: im2col: corners of the bounding box along W, H, D.
+    channels, pixels: im2col: size of a column.
+    interleave, swizzle, l2_promotion, oob_fill: names of modes (modes.py).
+    address: address of the tensor in global memory.
+    box_bytes, alignment: the map's own fields about a box in shared memory; None if they follow from the others.
+
+    Interleaved, dimension 0 counts slices of 16 or 32 bytes of channels, which are adjacent.
     """
 
     type: TensorType
@@ -75,8 +83,9 @@ class Encoded:
 
     @property
     def loaded(self) -> tuple[int, ...]:
-        """Elements that a copy moves along each dimension of its box; of im2col (channels, pixels). Interleaved: slices along
-        dimension 0, and one of the channels' slices, the last dimension but one, whatever the map says."""
+        """Elements that a copy moves along each dimension of its box; (channels, pixels) for im2col. Interleaved: slices along
+        dimension 0, and always 1 for the dimension of the channels' slices, the last but one.
+        """
         if self.im2col:
             return (1 if self.slice else self.channels, self.pixels)
         steps = self.element_strides if self.slice else (1, *self.element_strides[1:])
@@ -85,30 +94,32 @@ class Encoded:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes that a row of a box, along dimension 0, takes in shared memory."""
+        """Bytes of a row of the box, along dimension 0, in shared memory."""
         return self.loaded[0] * self.slice or self.loaded[0] // self.type.elements * self.type.shared
 
     @property
     def pitch(self) -> int:
-        """Bytes of shared memory from one row of a box to the next: swizzled rows take the whole width of the swizzle,
-        unless they are interleaved."""
+        """Bytes of shared memory from one row of the box to the next: swizzled rows take the whole width of the swizzle, unless
+        they are interleaved.
+        """
         return self.row_bytes if self.slice else self.mode.width or self.row_bytes
 
     @property
     def span(self) -> int:
-        """Bytes of shared memory in which a box lies, those between its rows included."""
+        """Bytes of shared memory that a box occupies, including gaps between its rows."""
         return self.pitch * prod(self.loaded[1:])
 
     @property
     def transaction_bytes(self) -> int:
-        """Bytes of a box, padding of small types left out: what a copy adds to an mbarrier's count."""
+        """Bytes of a box without the padding of small types: the number that a copy adds to an mbarrier's count."""
         row, *others = self.loaded
         return (row * self.slice or self.type.bytes_of(row)) * prod(others)
 
     @property
     def described_bytes(self) -> int:
-        """What the driver writes of a box's size into the map: as `transaction_bytes`, but steps divide and lose the rest,
-        along dimension 0 too. Copies do not read it."""
+        """Size of the box as the driver writes it into the map: like `transaction_bytes`, but counts are divided by steps
+        without the remainder, along dimension 0 too. Copies do not read it.
+        """
         if self.im2col:
             return self.type.bytes_of(self.channels * self.pixels)
         return self.type.bytes_of(prod(box // max(step, 1) for box, step in zip(self.box, self.element_strides)))
@@ -139,7 +150,7 @@ class Encoded:
 
     @classmethod
     def decode(cls, data: bytes) -> Encoded:
-        """What 128 bytes say. Raises OperandError for bytes that no tensor map has."""
+        """The content of 128 bytes. Raises OperandError for bytes that no tensor map has."""
         if len(data) != f.BYTES:
             raise OperandError(f"a tensor map has {f.BYTES} bytes, and these are {len(data)}", rule=RULE)
         words = [int.from_bytes(data[at : at + 4], "little") for at in range(0, f.BYTES, 4)]
@@ -156,7 +167,7 @@ class Encoded:
         # what is no mode of any chip is read as sm_90 reads it, which has neither atomicity nor 96B
         swizzle = BY_MODE.get((mode, atomicity)) or BY_MODE[mode & 3, 0]
 
-        def all_of(which: tuple[f.Field, ...], count: int) -> tuple[int, ...]:
+        def all_of(which: tuple[f.StoredField, ...], count: int) -> tuple[int, ...]:
             return tuple(field.get(words) for field in which[:count])
 
         found = cls(

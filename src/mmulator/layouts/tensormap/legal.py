@@ -1,7 +1,7 @@
-"""Boxes that a chip refuses: where one may begin.
+"""Boxes that a chip refuses: maps that cannot be written, and places where a box must not begin.
 
-Measured on an NVIDIA H200, which takes a copy of another for an illegal instruction; Restriction on Tensor Copy
-instructions, im2col mode (PTX ISA 9.1) say a part of it.
+Measured on an NVIDIA H200, which treats a copy of such a box as an illegal instruction. Restriction on Tensor Copy
+instructions, im2col mode (PTX ISA 9.1) state a part of this.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MEASURED = "measured on an NVIDIA H200: an illegal instruction"
 
 
 def cannot_be_written(m: Encoded) -> Iterator[tuple[str, str]]:
-    """Why no box of a map can be written, each with its rule; nothing where some can."""
+    """Reasons why no box of a map can be written, each as (reason, rule); empty if some box can."""
     if any(corner < 0 for corner in m.lower) or any(corner > 0 for corner in m.upper):
         corners = f"lower {m.lower[::-1]}, upper {m.upper[::-1]}"
         yield f"the bounding box leaves the tensor, {corners}: of what is written lower is >= 0, upper <= 0", _RESTRICTION
@@ -25,7 +25,9 @@ def cannot_be_written(m: Encoded) -> Iterator[tuple[str, str]]:
 
 
 def begins_wrong(m: Encoded, coordinates: Sequence[int], store: bool = False) -> Iterator[tuple[str, str]]:
-    """Why a box cannot begin there, each with its rule; nothing where it can. coordinates: dimension 0 first."""
+    """Reasons why a box must not begin at the coordinates, each as (reason, rule); empty if it may. coordinates: dimension 0
+    first.
+    """
     if not m.slice and coordinates[0] * m.type.bits % (8 * GRANULE):
         yield (
             f"coordinate 0 is {coordinates[0]}, of elements of {m.type}: a box begins at a multiple of {GRANULE} bytes of a row",

@@ -21,9 +21,12 @@ FILLS: Mapping[str, int] = {"zero": 0, "nan": 1}
 class TensorSwizzle:
     """A swizzle of the tensor copies.
 
-    mode, atomicity: numbers in the map. driver: of CUtensorMapSwizzle. width: the most bytes of a row of the box (0: any).
+    name: as TensorMap takes it.
+    mode, atomicity: numbers in the map.
+    driver: number of the CUtensorMapSwizzle.
+    width: greatest number of bytes in a row of the box; 0 for no limit.
     exchanges: (to, from, bits): address bits from `to` on are XORed with as many bits from `from` on.
-    alignment: of the shared memory, where the pattern starts.
+    alignment: alignment of the shared memory at which the pattern starts.
     """
 
     name: str
@@ -35,9 +38,9 @@ class TensorSwizzle:
     alignment: int
 
     def __call__(self, address: Any) -> Any:
-        """Where a byte lies that would be at `address` without swizzling: its own inverse.
+        """The place of a byte that would be at `address` without swizzling; the function is its own inverse.
 
-        address: an integer, an array, or anything that has an integer's operators.
+        address: an integer, an array, or any object with an integer's operators.
         """
         swizzled = address
         for to, source, bits in self.exchanges:
@@ -65,7 +68,7 @@ BY_MODE: Mapping[tuple[int, int], TensorSwizzle] = {(s.mode, s.atomicity): s for
 
 
 def choose(parameter: str, value: object, known: Mapping[str, Any], rule: str) -> Any:
-    """The entry of a name. Raises OperandError for an unknown one."""
+    """The entry of `known` with this name. Raises OperandError for an unknown name."""
     if not isinstance(value, str) or value not in known:
         raise OperandError(f"{parameter} is {shown(value)}: no such mode", rule=rule, hint=f"known: {', '.join(known)}")
     return known[value]

@@ -25,11 +25,15 @@ WIDE, HALO_EVERY = 128, 32  # pixels of im2col::w::128, and after how many of th
 
 @dataclass(frozen=True)
 class Places:
-    """Where the units of a box are, in the order in which the box lies in shared memory (outermost first).
+    """The units of a box, in the order in which the box lies in shared memory (outermost first).
 
-    A unit is an element, or sixteen of a type of less than a byte. shared: address of its first byte in shared memory.
-    memory: offset of its first byte from the map's address; OUTSIDE where it is out of bounds. size: its bytes in memory.
-    coordinates: of its first element in the tensor, dimension 0 first; they broadcast to the shape of the others.
+    shared: address of the first byte of each unit in shared memory.
+    memory: offset of its first byte from the map's address; OUTSIDE if it is out of bounds.
+    size: bytes of a unit in memory.
+    coordinates: of the unit's first element in the tensor, dimension 0 first; these arrays broadcast to the shape of the
+        others.
+
+    A unit is an element, or sixteen elements of a type of less than a byte.
     """
 
     shared: Index
@@ -51,11 +55,16 @@ def places(
     mode: str | None = None,
     store: bool = False,
 ) -> Places:
-    """Where a copy of a box takes each unit from or, if `store`, writes it to.
+    """The places of all units that a copy of a box reads and writes.
 
-    coordinates: as in the instruction, dimension 0 first; of gather4 and scatter4 the column and four rows. offsets: of
-    im2col (W, H, D); of im2col::w and ::w::128 (wHalo, wOffset). shared: the address in shared memory. mode: one of MODES;
-    None: `tile`, or `im2col` with or without offsets, as the map is. Raises OperandError for another number of either.
+    m: the tensor map.
+    coordinates: as in the instruction, dimension 0 first; for gather4 and scatter4 the column and four rows.
+    offsets: (W, H, D) for im2col; (wHalo, wOffset) for im2col::w and ::w::128.
+    shared: address of the box in shared memory.
+    mode: one of MODES; None for `tile`, or `im2col` with or without offsets, as the map is.
+    store: whether the copy writes the tensor.
+
+    Raises OperandError for a wrong number of coordinates or offsets.
     """
     mode = mode or (("im2col" if offsets else "im2col_no_offs") if m.im2col else "tile")
     _check(m, coordinates, offsets, mode)
@@ -84,7 +93,7 @@ def _check(m: Encoded, coordinates: Sequence[int], offsets: Sequence[int], mode:
 
 
 def _memory(m: Encoded, where: Sequence[Index]) -> Index:
-    """Offset of the first byte of units at coordinates. Interleaved, of each element of a slice, along an axis of its own."""
+    """Offset of the first byte of units at coordinates. If the map is interleaved, a last axis has the elements of a slice."""
     along, *others = where
     offset = along * m.type.bits // 8
     if m.slice:
@@ -95,12 +104,12 @@ def _memory(m: Encoded, where: Sequence[Index]) -> Index:
 
 
 def _whole(m: Encoded) -> int:
-    """Elements of a row as stores see it: they write all 16 bytes of which one is the tensor's."""
+    """Elements of a row for stores: rounded up, because stores write all 16 bytes if one of them belongs to the tensor."""
     return -(-m.type.bytes_of(m.sizes[0]) // GRANULE) * GRANULE * 8 // m.type.bits
 
 
 def _axes(*counts: int) -> list[Index]:
-    """A running index along each axis, the first the innermost, that broadcast against one another."""
+    """An index along each axis that counts from 0; the first argument is the innermost axis, and the arrays broadcast."""
     axes = np.ix_(*(np.arange(count, dtype=np.int64) for count in reversed(counts)))
     return [np.asarray(axis) for axis in reversed(axes)]
 
@@ -119,7 +128,9 @@ def _gather4(m: Encoded, coordinates: Sequence[int], _: Sequence[int], __: str) 
 
 
 def _im2col(m: Encoded, coordinates: Sequence[int], offsets: Sequence[int], _: str) -> list[Index]:
-    """The walk of a filter's corner through the bounding box, W first, then H, D and the images."""
+    """Coordinates of a box in im2col mode: a filter's corner moves through the bounding box along W first, then H, D and the
+    images.
+    """
     first = 0 if m.slice else 1  # the dimension W
     corner, pixels = list(coordinates), np.zeros((m.pixels, m.rank), np.int64)
     for pixel in range(m.pixels):
@@ -136,7 +147,7 @@ def _im2col(m: Encoded, coordinates: Sequence[int], offsets: Sequence[int], _: s
 
 
 def _columns(m: Encoded, pixels: Index) -> list[Index]:
-    """Coordinates of pixels [pixels, dimensions], and of the channels that are copied of each from its first on."""
+    """Coordinates of pixels [pixels, dimensions] and of the channels that are copied of each pixel."""
     where = [pixels[:, n, None] for n in range(m.rank)]
     if m.slice:
         return [at[..., None] for at in where]
@@ -145,7 +156,9 @@ def _columns(m: Encoded, pixels: Index) -> list[Index]:
 
 
 def _wide(m: Encoded, coordinates: Sequence[int], offsets: Sequence[int], mode: str) -> list[Index]:
-    """im2col::w: along W and the images, with `halo` pixels more at the end (::w::128: after every 32). Not measured."""
+    """Coordinates of a box in im2col::w mode: along W and the images, with `halo` more pixels at the end (::w::128: after every
+    32). Not measured.
+    """
     halo, offset = offsets
     every, count = (HALO_EVERY, WIDE) if mode == "im2col::w::128" else (m.pixels, m.pixels)
     corner, found = list(coordinates), []

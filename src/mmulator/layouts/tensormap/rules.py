@@ -1,4 +1,6 @@
-"""What CUDA's driver refuses to encode, and why: cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col (CUDA driver API)."""
+"""Tensor maps that CUDA's driver refuses, and the reasons: cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col (CUDA
+driver API).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,13 @@ CORNERS = {3: (-(1 << 15), (1 << 15) - 1), 4: (-(1 << 7), (1 << 7) - 1), 5: (-(1
 
 @dataclass(frozen=True)
 class Refusal:
-    """parameter: its name here. message: what is wrong with it. rule: the driver's. hint: what to do, or None."""
+    """A reason why the driver refuses a map.
+
+    parameter: name of the parameter here.
+    message: what is wrong with it.
+    rule: the driver's rule.
+    hint: how to repair it, or None.
+    """
 
     parameter: str
     message: str
@@ -41,7 +49,7 @@ def rule_of(m: Encoded) -> str:
 
 
 def refusals(m: Encoded) -> Iterator[Refusal]:
-    """All that the driver has against a map; nothing of a legal one. Dimensions are named in the array's order."""
+    """All reasons why the driver refuses a map; empty for a legal map. Dimensions are named in the array's order."""
     rule = rule_of(m)
     found = list(_rank(m))
     if not found:
@@ -51,7 +59,7 @@ def refusals(m: Encoded) -> Iterator[Refusal]:
 
 
 def check(m: Encoded) -> Encoded:
-    """The map itself, if the driver takes it. Raises OperandError with the first thing that it does not."""
+    """The map itself, if the driver accepts it. Raises OperandError with the first reason otherwise."""
     for refusal in refusals(m):
         raise refusal.error()
     return m
@@ -61,7 +69,7 @@ _Found = Iterator[tuple[str, str, str | None]]
 
 
 def _alignment(m: Encoded) -> int:
-    """Bytes that the address and the strides must be multiples of."""
+    """Required alignment of the address and the strides, in bytes."""
     return 32 if m.interleave == "32B" or m.type.padded else 16
 
 
@@ -70,7 +78,7 @@ def _why_aligned(m: Encoded) -> str:
 
 
 def _outer(m: Encoded, dimension: int) -> int:
-    """The place of a dimension in the array's order."""
+    """Number of a dimension in the array's order."""
     return m.rank - 1 - dimension
 
 
@@ -151,7 +159,7 @@ def _im2col(m: Encoded) -> _Found:
 
 
 def _row(m: Encoded) -> _Found:
-    """What a row of the box, without interleaving, must be."""
+    """Refusals of a row of the box, without interleaving."""
     row = m.channels if m.im2col else m.box[0]
     size = m.type.bytes_of(row)
     name = "channels" if m.im2col else f"box[{_outer(m, 0)}]"

@@ -1,4 +1,4 @@
-"""`TensorMap`: a tensor map as a user holds it, with the array that it describes, in the array's own order."""
+"""`TensorMap`: the tensor map that users hold, with the array that it describes, in the array's own order."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ _IM2COL = "cuTensorMapEncodeIm2col (CUDA driver API)"
 
 @dataclass(frozen=True, repr=False)
 class TensorMap:
-    """A tensor map: what a tensor copy needs to know of a tensor, and of the box that it copies.
+    """A tensor map: the description of a tensor, and of a box of it, for the tensor copies.
 
-    Make one with `tiled` or `im2col` and pass it to a launch; the array is then in the kernel's global memory. Shapes,
-    boxes, strides and corners are in the array's order, the outermost dimension first.
+    fields: the content of the 128 bytes, in the hardware's order.
+    array: the array that the map describes; None for a decoded map.
 
-    fields: what the 128 bytes say, in the hardware's order. array: the one that the map describes; None of decoded bytes.
+    Make one with `tiled` or `im2col` and pass it to a launch; the array is then in the kernel's global memory. Shapes, boxes,
+    strides and corners are in the array's order, the outermost dimension first.
     """
 
     fields: Encoded
@@ -48,13 +49,19 @@ class TensorMap:
         oob_fill: str = "zero",
         type: str | None = None,
     ) -> TensorMap:
-        """The map of an array and of a box of `box` elements, as cuTensorMapEncodeTiled makes it.
+        """The map of an array and of a box, as cuTensorMapEncodeTiled makes it.
 
-        array: NumPy's, torch's, or another that shares its memory; 1 to 5 dimensions, the last contiguous. element_strides:
-        steps within the box, 1 to 8. interleave: `none`, `16B` or `32B`: the array is then [N, C/slice, ..., W, slice], its
-        last dimension a slice of so many bytes, which is none of the map's. swizzle: `none`, `32B`, `64B`, `128B`, of sm_100
-        `128B_atom_32B` and the like. l2_promotion: `none`, `64B`, `128B` or `256B`. oob_fill: `zero` or `nan`. type: PTX's
-        name; unless said, the array's. Raises OperandError for what the driver refuses.
+        array: a NumPy array, a torch tensor, or another object that shares its memory; 1 to 5 dimensions, the last contiguous.
+        box: elements of each dimension.
+        element_strides: steps within the box, 1 to 8.
+        interleave: `none`, `16B` or `32B`: the array is then [N, C/slice, ..., W, slice]; its last dimension is a slice of 16
+            or 32 bytes, and is not a dimension of the map.
+        swizzle: `none`, `32B`, `64B`, `128B`; for sm_100 also `128B_atom_32B` and others.
+        l2_promotion: `none`, `64B`, `128B` or `256B`.
+        oob_fill: `zero` or `nan`.
+        type: name in PTX; by default the type of the array.
+
+        Raises OperandError for what the driver refuses.
         """
         elements, kind, sizes, strides = _described(array, type, interleave, _TILED)
         rank = len(sizes)
@@ -82,9 +89,12 @@ class TensorMap:
     ) -> TensorMap:
         """The map of a batch of images, as cuTensorMapEncodeIm2col makes it.
 
-        array: [N, W, C], [N, H, W, C] or [N, D, H, W, C]. lower, upper: corners of the bounding box, of D, H and W as far
-        as there are: it reaches from `lower` to size - 1 + `upper`. channels, pixels: of a column. Everything else, and
-        errors, as for `tiled`.
+        array: [N, W, C], [N, H, W, C] or [N, D, H, W, C].
+        lower, upper: corners of the bounding box, along those of D, H and W that the array has: from `lower` to size - 1 +
+            `upper`.
+        channels, pixels: size of a column.
+
+        All other parameters, and errors, are as for `tiled`.
         """
         elements, kind, sizes, strides = _described(array, type, interleave, _IM2COL)
         rank = len(sizes)
@@ -108,12 +118,12 @@ class TensorMap:
 
     # asking one -----------------------------------------------------------------------------------------------------
     def encode(self, address: int) -> bytes:
-        """The 128 bytes for a tensor at an address of global memory. Raises OperandError for a misaligned one."""
+        """The 128 bytes for a tensor at an address of global memory. Raises OperandError for a misaligned address."""
         return check(replace(self.fields, address=_integer("address", address, _TILED))).encode()
 
     @property
     def address(self) -> int:
-        """Of the tensor in global memory: of decoded bytes; 0 before the map was encoded."""
+        """Address of the tensor in global memory, in a decoded map; 0 before the map was encoded."""
         return self.fields.address
 
     @property
@@ -123,13 +133,14 @@ class TensorMap:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Bytes from one element, or interleaved slice, to the next, of each dimension. The innermost of types of less than a
-        byte: 0."""
+        """Bytes between elements (interleaved: slices) of each dimension; 0 for the innermost dimension of types of less than a
+        byte.
+        """
         return (*self.fields.strides[::-1], self.fields.slice or self.fields.type.bits // 8)
 
     @property
     def box(self) -> tuple[int, ...]:
-        """Elements of each dimension that a box spans; of im2col (pixels, channels)."""
+        """Elements of each dimension that a box spans; (pixels, channels) for im2col."""
         return (self.fields.pixels, self.fields.channels) if self.fields.im2col else self.fields.box[::-1]
 
     @property
@@ -138,12 +149,14 @@ class TensorMap:
 
     @property
     def lower(self) -> tuple[int, ...]:
-        """Of im2col: where the bounding box begins, of D, H, W as far as there are."""
+        """Lower corner of the bounding box of im2col, along those of D, H, W that the array has."""
         return self.fields.lower[::-1]
 
     @property
     def upper(self) -> tuple[int, ...]:
-        """Of im2col: how far from the last element the bounding box ends."""
+        """Upper corner of the bounding box of im2col, relative to the last element, along those of D, H, W that the
+        array has.
+        """
         return self.fields.upper[::-1]
 
     @property
@@ -152,7 +165,7 @@ class TensorMap:
 
     @property
     def mode(self) -> str:
-        """`tiled` or `im2col`."""
+        """"tiled" or "im2col"."""
         return "im2col" if self.fields.im2col else "tiled"
 
     @property
@@ -173,22 +186,22 @@ class TensorMap:
 
     @property
     def box_bytes(self) -> int:
-        """What a copy of one box adds to an mbarrier's bytes: what `expect_tx` must announce."""
+        """Bytes that a copy of one box adds to an mbarrier's count, and that `expect_tx` must announce."""
         return self.fields.transaction_bytes
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of shared memory in which a box lies: more than `box_bytes` where rows are shorter than the swizzle."""
+        """Bytes of shared memory that a box occupies: more than `box_bytes` if rows are shorter than the swizzle."""
         return self.fields.span
 
     @property
     def alignment(self) -> int:
-        """Bytes after which the swizzle pattern of shared memory repeats: align the box to them."""
+        """Required alignment of the box in shared memory, in bytes: the period of the swizzle pattern."""
         return self.fields.mode.alignment
 
     # showing one ----------------------------------------------------------------------------------------------------
     def rows(self) -> list[tuple[str, str]]:
-        """Names and values as people read them; modes that are not used are left out."""
+        """(name, value) of the map's properties, as text; unused modes are left out."""
         f = self.fields
         out = [("type", self.type), ("shape", _times(self.shape)), ("strides", f"{', '.join(map(str, self.strides))} bytes")]
         if f.im2col:
@@ -247,7 +260,7 @@ def _integer(name: str, value: Any, rule: str) -> int:
 
 
 def _integers(name: str, values: Any, count: int, rule: str) -> tuple[int, ...]:
-    """So many integers of a user, outermost first, as the hardware has them: innermost first."""
+    """`count` integers of a user, reversed: outermost first in, innermost first out."""
     try:
         listed = list(values)
     except TypeError:
@@ -268,7 +281,7 @@ def _steps(values: Sequence[int] | None, rank: int, rule: str) -> tuple[int, ...
 def _described(
     array: Any, type: str | None, interleave: str, rule: str
 ) -> tuple[NDArray[Any], TensorType, tuple[int, ...], tuple[int, ...]]:
-    """An array as NumPy's on the same memory, its type, and sizes and strides as the hardware has them."""
+    """(array as a NumPy array on the same memory, its type, sizes and strides in the hardware's order)."""
     found = strided(array, "array")
     if found is None:
         raise OperandError(f"array is {shown(array)}: an array is needed", rule=rule)

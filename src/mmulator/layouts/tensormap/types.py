@@ -1,4 +1,4 @@
-"""Element types of tensor maps: their names in PTX, three ways to number them, bytes in memory and in shared memory.
+"""Element types of tensor maps: their names in PTX, three numberings, and their bytes in global and in shared memory.
 
 Tensor Dimension, size and format; tensormap.replace, table Tensormap new_val validity (PTX ISA 9.1).
 """
@@ -15,9 +15,18 @@ _TF32 = 1 << 4  # the bit of fields.ELEMENT_TYPE that rounds
 
 @dataclass(frozen=True)
 class TensorType:
-    """name: PTX's, without the dot. number: of tensormap.replace. driver: of CUtensorMapDataType. code: in the map.
-    memory: bytes of a unit in global memory. shared: bytes from unit to unit in shared memory. elements: of a unit; 1, or
-    16 for types of less than a byte. dtypes: NumPy's (or ml_dtypes') names of arrays that have this type unless said."""
+    """An element type of tensor maps.
+
+    name: name in PTX, without the dot.
+    number: number in tensormap.replace.
+    driver: number of the CUtensorMapDataType.
+    code: number in the map.
+    memory: bytes of a unit in global memory.
+    shared: bytes from unit to unit in shared memory.
+    elements: elements of a unit: 1, or 16 for types of less than a byte.
+    is_float: whether it is a floating-point type.
+    dtypes: NumPy (or ml_dtypes) names of the dtypes that have this type by default.
+    """
 
     name: str
     number: int
@@ -31,16 +40,16 @@ class TensorType:
 
     @property
     def padded(self) -> bool:
-        """Sixteen elements take 16 bytes of shared memory, of which some are left as they are."""
+        """Whether sixteen elements take 16 bytes of shared memory, some of which are not written."""
         return self.shared != self.memory
 
     @property
     def bits(self) -> int:
-        """Of an element in global memory."""
+        """Bits of an element in global memory."""
         return 8 * self.memory // self.elements
 
     def bytes_of(self, elements: int) -> int:
-        """Bytes of so many elements of a row in global memory."""
+        """Bytes of a number of elements of a row in global memory."""
         return elements * self.bits // 8
 
     def __str__(self) -> str:
@@ -82,7 +91,7 @@ RULE = "Tensor Dimension, size and format (PTX ISA 9.1)"
 
 
 def tensor_type(name: object) -> TensorType:
-    """The type of a name, with or without its dot. Raises OperandError for an unknown one."""
+    """The type with this name, with or without its dot. Raises OperandError for an unknown name."""
     plain = name.removeprefix(".") if isinstance(name, str) else name
     found = BY_NAME.get(_ALSO.get(plain, plain)) if isinstance(plain, str) else None
     if found is None:

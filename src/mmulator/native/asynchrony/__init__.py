@@ -1,1 +1,1 @@
-"""What is done later: copies, tensor copies, mbarriers, the queue of what is pending, who waits."""
+"""Asynchronous operations: copies, tensor copies, mbarriers, the queue of pending operations, and waiting lanes."""

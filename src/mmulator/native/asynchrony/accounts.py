@@ -1,7 +1,7 @@
-"""What is known of each mbarrier besides its word: who initialised it, who arrived last, how many bytes came.
+"""Records of each mbarrier besides its word: who initialised it, who arrived last, how many bytes came.
 
-A cluster has a table of them by their place on the host. So an operation on memory that holds no mbarrier can be named, and a
-deadlock says who is missing.
+A cluster has a table of them by their host address. With these records, an operation on memory that holds no mbarrier is
+detected, and a report of a deadlock names the missing threads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SPREAD = 0x9E3779B97F4A7C15
 
 @native
 def entry_of(cluster: ptr_to(Cluster), barrier: u64) -> ptr_to(Account):
-    """The entry of an mbarrier, or the free one that it would get; null if there is no room, or no table."""
+    """The entry of an mbarrier, or the free entry that it would get; null if the table is full or absent."""
     table = cast_ptr(Account, cluster.accounts)
     if u64(table) == 0:
         return table
@@ -31,7 +31,7 @@ def entry_of(cluster: ptr_to(Cluster), barrier: u64) -> ptr_to(Account):
 
 @native
 def forget_mbarriers(cluster: ptr_to(Cluster)) -> None:
-    """A cluster begins."""
+    """Reset the table for a new cluster."""
     if cluster.account_count != 0:
         fill_bytes(cluster.accounts, 0, Account.size * ACCOUNTS)
         cluster.account_count = 0
@@ -39,7 +39,7 @@ def forget_mbarriers(cluster: ptr_to(Cluster)) -> None:
 
 @native
 def account_of(cluster: ptr_to(Cluster), barrier: u64) -> ptr_to(Account):
-    """What is known of an mbarrier, or null."""
+    """The record of an mbarrier, or null."""
     entry = entry_of(cluster, barrier)
     if u64(entry) != 0:
         if entry.at == 0:
@@ -49,7 +49,7 @@ def account_of(cluster: ptr_to(Cluster), barrier: u64) -> ptr_to(Account):
 
 @native
 def is_mbarrier(cluster: ptr_to(Cluster), barrier: u64) -> u32:
-    """1 if one was initialised there, or nobody can say."""
+    """1 if an mbarrier was initialised there, or the full table cannot tell."""
     entry = account_of(cluster, barrier)
     if u64(entry) == 0:
         return u32(cluster.account_count == ACCOUNTS)
@@ -67,7 +67,7 @@ def is_gone(cluster: ptr_to(Cluster), barrier: u64) -> boolean:
 
 @native
 def is_written_over(cluster: ptr_to(Cluster), barrier: u64, word: u64) -> boolean:
-    """Whether the word of an mbarrier is not as its operations left it."""
+    """Whether the word of an mbarrier differs from the result of its operations."""
     entry = account_of(cluster, barrier)
     if u64(entry) == 0:
         return False
@@ -76,7 +76,7 @@ def is_written_over(cluster: ptr_to(Cluster), barrier: u64, word: u64) -> boolea
 
 @native(inline=True)
 def warp_number(w: ptr_to(Warp)) -> u32:
-    """Of a warp, among those of its cluster."""
+    """Number of a warp within its cluster."""
     return u32((u64(w) - u64(w.cta.cluster.warps)) // Warp.size)
 
 
@@ -90,7 +90,7 @@ def note_who(who: ptr_to(Who), w: ptr_to(Warp), lane: u32, site: u32, phase: u32
 
 @native
 def open_account(w: ptr_to(Warp), lane: u32, barrier: u64, word: u64, site: u32) -> None:
-    """mbarrier.init."""
+    """Record an mbarrier.init."""
     cluster = w.cta.cluster
     entry = entry_of(cluster, barrier)
     if u64(entry) == 0:
@@ -111,7 +111,7 @@ def open_account(w: ptr_to(Warp), lane: u32, barrier: u64, word: u64, site: u32)
 
 @native
 def close_account(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
-    """mbarrier.inval."""
+    """Record an mbarrier.inval."""
     entry = account_of(w.cta.cluster, barrier)
     if u64(entry) != 0:
         entry.valid = 0
@@ -122,7 +122,15 @@ def close_account(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
 def book(
     w: ptr_to(Warp), lane: u32, barrier: ptr_to(u64), site: u32, arrivals: u64, expected: u64, came: u64, flips: u32
 ) -> None:
-    """Arrivals, bytes that are expected, bytes that came; with `flips` they completed the phase. The word is as it is now."""
+    """Record an operation on an mbarrier, after it has changed the word.
+
+    w, lane, site: the lane and instruction.
+    barrier: the mbarrier.
+    arrivals: number of arrivals.
+    expected: bytes that are now expected.
+    came: bytes that have come.
+    flips: whether the phase is complete.
+    """
     entry = account_of(w.cta.cluster, u64(barrier))
     if u64(entry) == 0:
         return

@@ -1,7 +1,7 @@
-"""Where the rows of a box of a tensor are: runs of bytes that lie together, but for a swizzle, in shared memory.
+"""The rows of a tensor's box: runs of bytes that are contiguous, except for a swizzle, in shared memory.
 
-Tensor-map, Tiled Mode, im2col mode, Interleave layout (PTX ISA 9.1). The same as `places` of layouts/tensormap says element by
-element, of a map that maps.py has read.
+Tensor-map, Tiled Mode, im2col mode, Interleave layout (PTX ISA 9.1). The native counterpart of `places` in layouts/tensormap,
+which works element by element, for a map that maps.py has read.
 """
 
 from __future__ import annotations
@@ -11,21 +11,22 @@ from mmulator.codegen.ops import cast_ptr, copy_bytes, maximum, minimum, stack
 from mmulator.codegen.types import boolean, i32, i64, ptr_to, u32, u64
 from mmulator.layouts.tensormap import fields
 from mmulator.layouts.tensormap.places import GRANULE
-from mmulator.native.asynchrony.maps import RANKS, Box, Mode, Wrong, take_map
+from mmulator.native.asynchrony.maps import RANKS, Box, MapFault, Mode, take_map
 from mmulator.native.hooks.events import READ, Proxy, by, map_used
 from mmulator.native.hooks.faults import fault
 from mmulator.native.memory.locate import reach
 from mmulator.native.state import FaultKind, Warp
 
 READS = by(READ, Proxy.TENSORMAP)
-FAR = 50  # bits: a tensor that goes on for 2^62 bytes is nowhere
+FAR = 50  # bits: no tensor has 2^62 bytes
 
 
 # where a copy begins ------------------------------------------------------------------------------------------------
 @native
 def along_row(box: ptr_to(Box)) -> boolean:
-    """Which bytes of a row are the tensor's; from here on dimension 0 is within the row, but for interleaved units.
-    False if the row begins within 16 bytes."""
+    """Find the bytes of a row that belong to the tensor; from here on dimension 0 is within the row, except for interleaved
+    units. Returns False if the row does not begin at a multiple of 16 bytes.
+    """
     box.inner = 0
     box.low = 0
     box.high = box.memory_row
@@ -54,7 +55,7 @@ def along_row(box: ptr_to(Box)) -> boolean:
 
 @native
 def whole_granules(box: ptr_to(Box)) -> None:
-    """A store writes all 16 bytes of which one is the tensor's."""
+    """Extend rows for a store, which writes all 16 bytes if one of them belongs to the tensor."""
     elements = i64(box.elements)
     bytes = (box.size[0] * i64(box.unit) // elements + (GRANULE - 1)) // GRANULE * GRANULE
     box.size[0] = bytes * elements // i64(box.unit)
@@ -65,12 +66,18 @@ def begin_box(
     w: ptr_to(Warp), lane: u32, at: u64, coordinates: ptr_to(u32), more: ptr_to(u32), rank: u32, mode: u32, stores: boolean,
     box: ptr_to(Box), site: u32,
 ) -> boolean:  # fmt: skip
-    """Read the map at a generic address for a copy of the box at these coordinates. False and a fault if it is refused.
+    """Read the map at a generic address for a copy of a box. Returns False, with a fault, if the map or the box is refused.
 
-    coordinates, more: 32 lanes of each; more: of im2col the offsets, of im2col::w halo and offset.
+    w, lane, site: the lane and instruction.
+    at: address of the map.
+    coordinates: coordinates of the box, 32 lanes each.
+    more: for im2col the offsets, for im2col::w halo and offset, 32 lanes each.
+    rank, mode: of the instruction.
+    stores: whether the copy is a store.
+    box: the result.
     """
     if (at & (fields.ALIGNMENT - 1)) != 0:
-        fault(w, FaultKind.TENSOR_MAP, site, lane, at, Wrong.ALIGNMENT)
+        fault(w, FaultKind.TENSOR_MAP, site, lane, at, MapFault.ALIGNMENT)
         return False
     words = cast_ptr(u32, reach(w, lane, at, fields.BYTES, READS, site))
     if u64(words) == 0:
@@ -87,7 +94,7 @@ def begin_box(
         box.at[k] = i64(i32(coordinates[k * 32 + lane])) if k < rank else 0
         lowest = minimum(lowest, box.at[k])
     if stores and lowest < 0:
-        fault(w, FaultKind.TENSOR_MAP, site, lane, at, Wrong.NEGATIVE)
+        fault(w, FaultKind.TENSOR_MAP, site, lane, at, MapFault.NEGATIVE)
         return False
     if mode == Mode.IM2COL:
         for k in unrolled(3):
@@ -97,7 +104,7 @@ def begin_box(
                 if stores:
                     outside = outside or box.lower[k] < 0 or box.upper[k] > box.size[n]
                 if outside:
-                    fault(w, FaultKind.TENSOR_MAP, site, lane, at, Wrong.CORNER)
+                    fault(w, FaultKind.TENSOR_MAP, site, lane, at, MapFault.CORNER)
                     return False
     if mode == Mode.ROWS:
         for k in unrolled(3):
@@ -118,7 +125,7 @@ def begin_box(
         box.upper[0] = box.upper[0] + offset
         box.rows = box.rows + box.rows // box.every * box.halo
     if not along_row(box):
-        fault(w, FaultKind.TENSOR_MAP, site, lane, at, Wrong.COORDINATE)
+        fault(w, FaultKind.TENSOR_MAP, site, lane, at, MapFault.COORDINATE)
         return False
     return True
 
@@ -126,7 +133,7 @@ def begin_box(
 # the rows of a box, one after the other -----------------------------------------------------------------------------
 @native(inline=True)
 def inside_beyond(box: ptr_to(Box)) -> u32:
-    """1 if the next row is within the bounds of all dimensions but dimension 1, and has bytes of the tensor."""
+    """1 if the next row is within the bounds of all dimensions except dimension 1, and has bytes of the tensor."""
     inside = (u64(box.at[0]) < u64(box.size[0])) & (box.low != box.high)
     for k in unrolled(2, RANKS):
         inside = inside & (u64(box.at[k]) < u64(box.size[k]))
@@ -141,7 +148,7 @@ def row_inside(box: ptr_to(Box)) -> u32:
 
 @native(inline=True)
 def row_offset(box: ptr_to(Box)) -> u64:
-    """Bytes from the tensor's element 0, ... to the first of the next row."""
+    """Offset of the first byte of the next row from the tensor's element 0."""
     offset = box.inner
     for k in unrolled(RANKS):
         offset = offset + box.at[k] * box.stride[k]
@@ -150,7 +157,9 @@ def row_offset(box: ptr_to(Box)) -> u64:
 
 @native
 def next_pixel(box: ptr_to(Box)) -> None:
-    """im2col: along W, H, D of the bounding box, then to the next image. im2col::w: along W alone, with its halo."""
+    """Move on to the next pixel. im2col: along W, H, D of the bounding box, then to the next image. im2col::w: along W alone,
+    with its halo.
+    """
     if box.every != 0:
         box.index[0] = box.index[0] + 1
         if box.index[0] >= box.every and box.halo != 0:
@@ -175,7 +184,7 @@ def next_pixel(box: ptr_to(Box)) -> None:
 
 @native(inline=True)
 def run_of_rows(box: ptr_to(Box), most: u32) -> u32:
-    """How many rows from the next one on differ in nothing but their place along dimension 1, by a step of it."""
+    """Number of rows, from the next one on, that differ only in their place along dimension 1, each by one step."""
     if box.mode != Mode.TILE or box.count[0] != 1:
         return 1
     return minimum(most, box.count[1] - box.index[1])
@@ -183,7 +192,7 @@ def run_of_rows(box: ptr_to(Box), most: u32) -> u32:
 
 @native
 def next_row(box: ptr_to(Box), passed: u32) -> None:
-    """Behind a run of rows."""
+    """Move on behind a run of rows."""
     if box.mode >= Mode.IM2COL:
         next_pixel(box)
         return
@@ -208,7 +217,9 @@ def next_row(box: ptr_to(Box), passed: u32) -> None:
 # what a copy touches of the tensor ----------------------------------------------------------------------------------
 @native
 def clip_dimension(box: ptr_to(Box), k: u32, first: ptr_to(i64), last: ptr_to(i64)) -> u32:
-    """Add the bytes to the first and the last coordinate along a dimension of a tile that are in bounds: 0 if there is none."""
+    """Add to `first` and `last` the bytes to the first and the last coordinate in bounds along a dimension of a tile; returns 0
+    if no coordinate is in bounds.
+    """
     at = box.at[k]
     step = box.step[k]
     skipped = maximum(0 - at, 0)
@@ -228,8 +239,9 @@ def clip_dimension(box: ptr_to(Box), k: u32, first: ptr_to(i64), last: ptr_to(i6
 
 @native
 def extent_of_box(box: ptr_to(Box), first: ptr_to(i64), last: ptr_to(i64)) -> u32:
-    """Bytes from the tensor's element 0, ... to the first that a copy touches, and to what is behind the last: 0 if it touches
-    none, 2 if they are beyond all memory."""
+    """Compute the range of bytes that a copy touches, relative to the tensor's element 0. Returns 0 if it touches none, 2 if
+    the range exceeds all memory, otherwise 1.
+    """
     for k in unrolled(RANKS):
         if ((box.size[k] >> 12) * box.stride[k]) >= (1 << FAR):
             return 2

@@ -1,6 +1,7 @@
 """Bulk copies and reductions (PTX ISA 9.1, Data Movement and Conversion Instructions: cp.async.bulk, cp.reduce.async.bulk).
 
-Each lane issues one of its own. Addresses and sizes are checked then; bytes move when the transfer is carried out, in pieces.
+Each lane issues its own operation. Addresses and sizes are checked at issue; bytes move when the transfer is carried out, in
+pieces.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from mmulator.native.hooks.events import (
     BOTH,
     READ,
     WRITE,
+    PayloadShape,
     Proxy,
-    Shape,
     accessed_one,
     by,
     left_undetermined,
@@ -52,13 +53,13 @@ READS, WRITES, COMBINES = by(READ, Proxy.ASYNC), by(WRITE, Proxy.ASYNC), by(BOTH
 # doing --------------------------------------------------------------------------------------------------------------
 @native(inline=True)
 def piece(t: ptr_to(Transfer), first: u32, end: u32) -> u64:
-    """Bytes of some units of a transfer."""
+    """Number of bytes of some units of a transfer."""
     return minimum(u64(end) * PIECE, t.payload[BYTES]) - u64(first) * PIECE
 
 
 @native
 def bytes_in(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
-    """Some pieces of a copy to the shared memory of CTAs."""
+    """Copy some pieces to the shared memory of CTAs."""
     begin = u64(first) * PIECE
     bytes = piece(t, first, end)
     accessed_one(w, t.lane, t.payload[FROM] + begin, u32(bytes), READS, t.site)
@@ -74,7 +75,9 @@ def bytes_in(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
 
 @native
 def bytes_in_between(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
-    """Some pieces of a copy that ignores bytes at its ends. What arrives for these is not defined: 0xff where no memory is."""
+    """Copy some pieces of a copy that ignores bytes at its ends. The content of ignored bytes is undefined: 0xff if there is no
+    memory.
+    """
     begin = u64(first) * PIECE
     bytes = piece(t, first, end)
     low = maximum(begin, t.payload[IGNORED] & 0xFF)
@@ -99,7 +102,7 @@ def bytes_in_between(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32)
 
 @native
 def bytes_out(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
-    """Some pieces of a copy to global memory."""
+    """Copy some pieces to global memory."""
     begin = u64(first) * PIECE
     bytes = piece(t, first, end)
     kept = u32(t.payload[KEPT])
@@ -119,7 +122,7 @@ def bytes_out(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64
 
 @cache
 def move_reduction(op: str, kind: str, shared: bool) -> Native:
-    """What does some pieces of a reduction of elements of a type."""
+    """A function for some pieces of a reduction of elements of a type."""
     combine, size = reduce_function(op, kind, shared), type_bits(kind) // 8
 
     def move(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
@@ -136,7 +139,7 @@ def move_reduction(op: str, kind: str, shared: bool) -> Native:
 # checks -------------------------------------------------------------------------------------------------------------
 @native
 def check(w: ptr_to(Warp), lane: u32, to: u64, at: u64, bytes: u32, site: u32) -> None:
-    """Addresses and the size are multiples of 16, or there is a fault."""
+    """Record a fault unless addresses and size are multiples of 16."""
     if (at & (UNIT - 1)) != 0:
         fault(w, FaultKind.MISALIGNED, site, lane, at, UNIT)
     if (to & (UNIT - 1)) != 0:
@@ -156,7 +159,7 @@ def hold_own(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, site: u32) -> ptr:
 
 @native
 def hold_barrier(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> ptr:
-    """There is an mbarrier at an address of the shared window, or a fault; where it is on the host."""
+    """Host address of the mbarrier at an address of the shared window; null, with a fault, if there is none."""
     if (at & (ALIGNMENT - 1)) != 0:
         fault(w, FaultKind.MISALIGNED, site, lane, at, ALIGNMENT)
     barrier = hold_shared(w, lane, at, ALIGNMENT, site)
@@ -167,7 +170,13 @@ def hold_barrier(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> ptr:
 
 @native
 def targets(w: ptr_to(Warp), lane: u32, to: u64, bytes: u64, barrier: u64, ranks: u32, site: u32) -> None:
-    """All CTAs of a multicast have shared memory, and an mbarrier, at these places."""
+    """Check that all CTAs of a multicast have shared memory, and an mbarrier, at these places.
+
+    w, lane, site: the lane and instruction.
+    to, bytes: the destination.
+    barrier: the mbarrier.
+    ranks: mask of the CTAs.
+    """
     left = ranks
     while left != 0:
         rank = u64(trailing_zeros(left)) << RANK_SHIFT
@@ -178,14 +187,16 @@ def targets(w: ptr_to(Warp), lane: u32, to: u64, bytes: u64, barrier: u64, ranks
 
 @native
 def need_cluster(w: ptr_to(Warp), lane: u32, to: u64, site: u32) -> None:
-    """Copies from shared memory to that of a CTA of the cluster want clusters: an H200 traps in a launch without."""
+    """Record a fault for a copy from shared memory to that of a CTA of the cluster in a launch without clusters, where an H200
+    traps.
+    """
     if w.cta.launch.explicit == 0:
         fault(w, FaultKind.NO_CLUSTER, site, lane, to, 0)
 
 
 @native
 def barrier_beside(w: ptr_to(Warp), lane: u32, to: u64, barrier: u64, site: u32) -> u32:
-    """There is an mbarrier, in the CTA that the data goes to, or a fault; the bit of that CTA."""
+    """Mask of the CTA of the destination, whose shared memory must hold the mbarrier; 0, with a fault, if it does not."""
     host = hold_barrier(w, lane, barrier, site)
     only = one_cta(w, lane, to, site)
     if (to >> RANK_SHIFT) != (barrier >> RANK_SHIFT):
@@ -196,7 +207,7 @@ def barrier_beside(w: ptr_to(Warp), lane: u32, to: u64, barrier: u64, site: u32)
 # issue --------------------------------------------------------------------------------------------------------------
 @native
 def fill(t: ptr_to(Transfer), to: u64, at: u64, bytes: u32, source: ptr) -> None:
-    """What all have."""
+    """Fill in the fields that all transfers have."""
     t.units = (bytes + (PIECE - 1)) // PIECE
     t.source = source
     t.payload[TO] = to
@@ -207,8 +218,8 @@ def fill(t: ptr_to(Transfer), to: u64, at: u64, bytes: u32, source: ptr) -> None
 
 @cache
 def load_function(to_space: str, from_space: str, multicast: bool) -> Native:
-    """cp.async.bulk to shared memory: each lane copies, and the mbarrier at barriers[lane] hears of the bytes; of a multicast
-    those at its place in each CTA of ranks[lane].
+    """A function for cp.async.bulk to shared memory: each lane copies, and the mbarrier at barriers[lane] receives the bytes;
+    for a multicast those at its place in each CTA of ranks[lane].
 
     to, barriers: addresses of the shared window. at: of global memory, or of shared memory of this CTA.
     """
@@ -250,7 +261,7 @@ def load_function(to_space: str, from_space: str, multicast: bool) -> Native:
                     fill(t, to[lane], at[lane] | SHARED, bytes, source)
                 if reached == 0:
                     t.units = u32(0)
-                transfer_filled(t, u32(Shape.PLAIN))
+                transfer_filled(t, u32(PayloadShape.PLAIN))
                 start(t)
 
     return Native(load, f"bulk_load_{'cta' if own else 'cluster'}_{from_space[:6]}{'_multicast' if multicast else ''}")
@@ -261,8 +272,15 @@ def load_between(
     w: ptr_to(Warp), mask: u32, to: ptr_to(u64), at: ptr_to(u64), sizes: ptr_to(u32), barriers: ptr_to(u64), lefts: ptr_to(u32),
     rights: ptr_to(u32), kind: u32, site: u32,
 ) -> None:
-    """cp.async.bulk.ignore_oob, from global memory to that of this CTA: lefts[lane] bytes at the beginning and rights[lane] at
-    the end may lie outside of all memory. kind: number of the mover."""
+    """Issue cp.async.bulk.ignore_oob, from global memory to that of this CTA.
+
+    w, mask, site: the warp, lanes and instruction.
+    to, at: destination and source of each lane.
+    sizes: bytes of each lane.
+    barriers: mbarrier of each lane.
+    lefts, rights: bytes of each lane at begin and end that may lie outside all memory.
+    kind: number of the mover.
+    """
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
@@ -286,7 +304,7 @@ def load_between(
             t.payload[IGNORED] = begin | ((bytes - begin - between) << 8)
             offset = at[lane] - window.start
             t.payload[WHOLE] = u64(offset <= window.size and bytes <= window.size and offset <= window.size - bytes)
-            transfer_filled(t, u32(Shape.PLAIN))
+            transfer_filled(t, u32(PayloadShape.PLAIN))
             start(t)
 
 
@@ -294,9 +312,13 @@ def load_between(
 def store_to_global(
     w: ptr_to(Warp), mask: u32, to: ptr_to(u64), at: ptr_to(u64), sizes: ptr_to(u32), kept: ptr_to(u32), kind: u32, site: u32
 ) -> None:
-    """cp.async.bulk and cp.reduce.async.bulk from shared memory to global memory, in the lanes' bulk async-groups.
+    """Issue cp.async.bulk and cp.reduce.async.bulk from shared to global memory, in the lanes' bulk async-groups.
 
-    kind: number of the mover. kept: which bytes of each 16 are copied.
+    w, mask, site: the warp, lanes and instruction.
+    to, at: destination and source of each lane.
+    sizes: bytes of each lane.
+    kept: which bytes of each 16 are copied.
+    kind: number of the mover.
     """
     left = mask
     while left != 0:
@@ -313,7 +335,7 @@ def store_to_global(
             t.source_bytes = u64(bytes)
             t.target = target
             t.payload[KEPT] = u64(kept[lane])
-            transfer_filled(t, u32(Shape.PLAIN))
+            transfer_filled(t, u32(PayloadShape.PLAIN))
             start(t)
 
 
@@ -321,7 +343,7 @@ def store_to_global(
 def reduce_to_shared(
     w: ptr_to(Warp), mask: u32, to: ptr_to(u64), at: ptr_to(u64), sizes: ptr_to(u32), barriers: ptr_to(u64), kind: u32, site: u32
 ) -> None:
-    """cp.reduce.async.bulk into the shared memory of a CTA of the cluster, whose mbarrier hears of the bytes."""
+    """Issue cp.reduce.async.bulk into the shared memory of a CTA of the cluster, whose mbarrier receives the bytes."""
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
@@ -337,14 +359,14 @@ def reduce_to_shared(
             heard_at(t, barriers[lane], reached)
             fill(t, to[lane] | SHARED, at[lane] | SHARED, bytes, source)
             t.target = target
-            transfer_filled(t, u32(Shape.PLAIN))
+            transfer_filled(t, u32(PayloadShape.PLAIN))
             start(t)
 
 
 # at once ------------------------------------------------------------------------------------------------------------
 @native
 def prefetch(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), sizes: ptr_to(u32), site: u32) -> None:
-    """cp.async.bulk.prefetch.L2: nothing moves, and any memory will do; what is no legal operand is a fault."""
+    """Check cp.async.bulk.prefetch.L2: illegal operands are a fault; any memory is allowed, and nothing moves."""
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
@@ -355,7 +377,7 @@ def prefetch(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), sizes: ptr_to(u32), si
 
 @native
 def clear(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), sizes: ptr_to(u64), site: u32) -> None:
-    """st.bulk: zeros in the CTA's shared memory, at addresses of the shared window."""
+    """Execute st.bulk: zeros in the CTA's shared memory, at addresses of the shared window."""
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
@@ -371,7 +393,7 @@ def clear(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), sizes: ptr_to(u64), site:
 
 @native
 def from_generic(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), sizes: ptr_to(u64), site: u32) -> None:
-    """st.bulk at generic addresses, which are to be in shared memory."""
+    """Execute st.bulk at generic addresses, which must be in shared memory."""
     left = mask
     while left != 0:
         lane = trailing_zeros(left)

@@ -1,4 +1,4 @@
-"""cp.async: copies that are checked when they are issued and done later."""
+"""cp.async: copies that are checked at issue and carried out later."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ READ_LATER, WRITE_LATER = READ | int(Access.LATER), WRITE | int(Access.LATER)
 
 @native
 def copy_lanes(e: ptr_to(CopyEntry)) -> None:
-    """What a copy of lanes apart does, in their order."""
+    """Copy the bytes of single lanes, in the order of lanes."""
     left = e.mask
     n = e.bytes
     if (left & mask_bits(load(U8, e.valid) != 16)) == 0:
@@ -63,7 +63,7 @@ def copy_lanes(e: ptr_to(CopyEntry)) -> None:
 
 @native
 def carry_out_copy(w: ptr_to(Warp), number: u64, end: u64) -> u32:
-    """Copies up to the next arrival at an mbarrier, which is one operation."""
+    """Carry out copies up to the next arrival at an mbarrier, which is an operation of its own. Returns their number."""
     at = number
     while at < end:
         e = entry(w, COPIES, at)
@@ -104,7 +104,7 @@ def copy_sources(
 def cp_async(
     w: ptr_to(Warp), mask: u32, to: ptr_to(u64), source: ptr_to(u64), bytes: u32, valid: ptr_to(u32), site: u32
 ) -> None:
-    """Queue a copy of `bytes` a lane, of which `valid[lane]` are read and the rest are zeros.
+    """Queue a copy of `bytes` for each lane, of which `valid[lane]` are read and the rest are zeros.
 
     Source addresses are checked now; the data is read and written when the copy is carried out.
     """
@@ -131,7 +131,7 @@ def cp_async(
 
 @native(inline=True)
 def in_lines(to: ptr_to(u64), source: ptr_to(u64), valid: ptr_to(u32)) -> boolean:
-    """Whether each eight of all lanes copy 128 bytes that lie in a row to one line of shared memory, into which they all go."""
+    """Whether each eight lanes copy 128 contiguous bytes to one whole line of shared memory."""
     a, b = load(U64, source), load(U64, to)
     elsewhere = mask_bits((b ^ of_eight(b)) != (iota(U64, 0, CHUNK) & (LINE - 1)))
     return (apart(a, CHUNK) | elsewhere | mask_bits(load(U32, valid) != CHUNK)) == 0
@@ -141,8 +141,9 @@ def in_lines(to: ptr_to(u64), source: ptr_to(u64), valid: ptr_to(u32)) -> boolea
 def cp_async_lines(
     w: ptr_to(Warp), mask: u32, to: ptr_to(u64), source: ptr_to(u64), bytes: u32, valid: ptr_to(u32), site: u32
 ) -> None:
-    """`cp_async` of 16 bytes a lane, by lines where it can be. What is wrong somewhere goes the other way, which says so. No word
-    to subscribers."""
+    """`cp_async` of 16 bytes for each lane, by lines if possible. Copies with an error take the other way, which reports it.
+    Instruments are not told.
+    """
     if mask == FULL and w.cta.fault == 0 and in_lines(to, source, valid):
         low = minimum(minimum(source[0], source[8]), minimum(source[16], source[24]))
         high = maximum(maximum(source[0], source[8]), maximum(source[16], source[24])) + (LINE - 1)
@@ -173,8 +174,8 @@ def cp_async_lines(
 
 @native
 def arrive_behind(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counted: u32, site: u32) -> None:
-    """cp.async.mbarrier.arrive: each lane arrives at its mbarrier when its copies up to here are done. Lanes at one mbarrier
-    arrive as one operation. counted: the phase awaits them besides what it awaits.
+    """Issue cp.async.mbarrier.arrive: each lane arrives at its mbarrier when its copies up to here are complete. Lanes at one
+    mbarrier arrive as one operation. counted: whether the phase awaits these arrivals in addition.
     """
     q = queue(w, COPIES)
     left = mask

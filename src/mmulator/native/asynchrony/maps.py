@@ -1,7 +1,7 @@
-"""The 128 bytes of a tensor map, read when a copy is issued: what its box is, or why it cannot be used.
+"""The 128 bytes of a tensor map, read when a copy is issued: the description of its box, or the reason why it cannot be used.
 
-Tensor-map, Tiled Mode, im2col mode, Interleave layout, Swizzling Modes (PTX ISA 9.1). A map is memory of a program: what CUDA's
-driver refuses to encode is refused here, before anything is counted or divided by what it says.
+Tensor-map, Tiled Mode, im2col mode, Interleave layout, Swizzling Modes (PTX ISA 9.1). A map is memory of a program: maps that
+CUDA's driver refuses to encode are refused here, before any computation with their numbers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PADDED_MODES = sum(1 << SWIZZLES[name].mode * ATOMICITIES + SWIZZLES[name].atomi
 
 
 class Mode(IntEnum):
-    """Which elements of the tensor a copy takes."""
+    """The elements of the tensor that a copy takes."""
 
     TILE = 0
     ROWS = 1  # tile::gather4, tile::scatter4
@@ -55,15 +55,15 @@ MODES = {
 }  # fmt: skip
 
 
-class Wrong(IntEnum):
-    """Why an instruction cannot use a map."""
+class MapFault(IntEnum):
+    """The reason why an instruction cannot use a map."""
 
     ALIGNMENT = 1  # the map's own address
     ZEROS = 2
     FIELD = 3  # a field has a number that means nothing: element type, swizzle, interleave
     RANK = 4
-    MODE = 5  # im2col, and the instruction copies a tile, or the other way round
-    REFUSED = 6  # by CUDA's driver, which would not encode it: layouts/tensormap/rules.py says why
+    MODE = 5  # an im2col map for a tile copy, or a tiled map for an im2col copy
+    REFUSED = 6  # CUDA's driver would not encode it: layouts/tensormap/rules.py
     SPAN = 7  # the box is larger than the shared memory that an address can name
     OPERATION = 10  # a reduction that elements of this type do not have
     COORDINATE = 11  # the first one leads to a byte that is no multiple of 16
@@ -71,8 +71,8 @@ class Wrong(IntEnum):
     CORNER = 14  # the first pixel of im2col, outside of the bounding box
 
 
-# A box of a tensor on its way; a transfer's payload. Bytes along dimension 0 count from the box's first element, of which
-# those from `low` to `high` are the tensor's. index, at: of the next row: how manieth along each dimension, and its coordinate.
+# A box of a tensor that is being copied; a transfer's payload. Bytes along dimension 0 count from the box's first element;
+# those from `low` to `high` belong to the tensor. index, at: number of the next row along each dimension, and its coordinate.
 Box = Struct("Box", [
     ("address", u64),  # of the tensor's element 0, ...
     ("first", u64),  # bytes from there to the first byte that the copy touches
@@ -96,7 +96,7 @@ Box = Struct("Box", [
 ])  # fmt: skip
 
 
-def read(words: Any, field: fields.Field) -> Value:
+def read(words: Any, field: fields.StoredField) -> Value:
     """Macro: a number of a map (i64)."""
     stored: Any = None
     for p in field.parts:
@@ -113,7 +113,7 @@ def read(words: Any, field: fields.Field) -> Value:
 # reading a map ------------------------------------------------------------------------------------------------------
 @native
 def take_type(box: ptr_to(Box), code: u32) -> u32:
-    """The bytes of a type's unit, and how many elements it has; 0 if no type has this code."""
+    """Set the bytes of a type's unit, and return the number of its elements; 0 if no type has this code."""
     for kind in TYPES:
         if code == kind.code:
             box.unit = kind.memory
@@ -124,7 +124,7 @@ def take_type(box: ptr_to(Box), code: u32) -> u32:
 
 @native
 def take_swizzle(box: ptr_to(Box), mode: u32, atomicity: u32) -> u32:
-    """How the address bits of a swizzle go together: the most bytes of a row, or 0 if there is no such mode."""
+    """Set the address bits of a swizzle, and return the greatest number of bytes of a row; 0 if there is no such mode."""
     box.swizzle = 0
     box.shift = 0
     box.swizzle_low = 0
@@ -144,10 +144,14 @@ def take_swizzle(box: ptr_to(Box), mode: u32, atomicity: u32) -> u32:
 
 @native
 def refused(box: ptr_to(Box), words: ptr_to(u32), rank: u32, interleave: u32, width: u32) -> u32:
-    """1 if CUDA's driver does not encode such a map. The same as `refusals` of layouts/tensormap/rules.py says with names and
-    words, of what the fields of a map can hold; tests/laws/test_tensor_maps.py holds one to the other.
+    """1 if CUDA's driver does not encode such a map: the native counterpart of `refusals` in layouts/tensormap/rules.py, for
+    what the fields of a map can hold; tests/laws/test_tensor_maps.py compares the two.
 
-    box: with its type, sizes, steps, strides and address. width: the most bytes of a row under the swizzle.
+    box: with its type, sizes, steps, strides and address.
+    words: the map.
+    rank: rank of the tensor.
+    interleave: code of the interleave mode.
+    width: greatest number of bytes of a row under the swizzle.
     """
     if rank < SLICED_RANK and (interleave != 0 or read(words, fields.IM2COL) != 0):
         return 1
@@ -198,19 +202,21 @@ def refused(box: ptr_to(Box), words: ptr_to(u32), rank: u32, interleave: u32, wi
 
 @native
 def take_map(box: ptr_to(Box), words: ptr_to(u32), rank: u32, mode: u32) -> u32:
-    """Fill in a box from the words of its map, all but its coordinates: 0, or what is wrong (Wrong). Whatever the words are, a
-    box that is filled in has rows of 16 to MOST_ROW bytes, and no more of them than fit into MOST_SPAN bytes."""
+    """Fill in a box from the words of its map, except its coordinates. Returns 0, or the reason for refusing the map
+    (MapFault). For any words, a box that is filled in has rows of 16 to MOST_ROW bytes, and no more rows than fit into
+    MOST_SPAN bytes.
+    """
     if (words[0] | words[1] | words[2] | words[8]) == 0:
-        return Wrong.ZEROS
+        return MapFault.ZEROS
     box.elements = take_type(box, u32(read(words, fields.ELEMENT_TYPE)))
     width = take_swizzle(box, u32(read(words, fields.SWIZZLE)), u32(read(words, fields.ATOMICITY)))
     interleave = u32(read(words, fields.INTERLEAVE))
     if box.elements == 0 or width == 0 or interleave > 2:
-        return Wrong.FIELD
+        return MapFault.FIELD
     if u32(read(words, fields.RANK)) != rank:
-        return Wrong.RANK
+        return MapFault.RANK
     if (read(words, fields.IM2COL) != 0) != (mode >= Mode.IM2COL):
-        return Wrong.MODE
+        return MapFault.MODE
     box.address = read(words, fields.GLOBAL_ADDRESS)
     box.mode = mode
     box.type = u32(read(words, fields.ELEMENT_TYPE))
@@ -228,7 +234,7 @@ def take_map(box: ptr_to(Box), words: ptr_to(u32), rank: u32, mode: u32) -> u32:
         if k != 0:
             box.stride[k] = read(words, fields.GLOBAL_STRIDE[k - 1]) if there else 0
     if refused(box, words, rank, interleave, width) != 0:
-        return Wrong.REFUSED
+        return MapFault.REFUSED
     rows = u64(1)
     if interleave != 0:  # a row is one unit
         box.elements = 1
@@ -254,13 +260,13 @@ def take_map(box: ptr_to(Box), words: ptr_to(u32), rank: u32, mode: u32) -> u32:
         rows = bounding_box(box, words, rank)
     box.rows = u32(rows)
     if rows * u64(box.pitch) > MOST_SPAN:
-        return Wrong.SPAN
+        return MapFault.SPAN
     return 0
 
 
 @native
 def bounding_box(box: ptr_to(Box), words: ptr_to(u32), rank: u32) -> u64:
-    """Sets up the box that an im2col copy walks through: its pixels, halos left out."""
+    """Set up the box through which an im2col copy moves: its pixels, without halos."""
     pixels = u64(read(words, fields.PIXELS))
     box.images = rank - 1
     box.walked = rank - 2

@@ -1,6 +1,6 @@
-"""The 64 bits of an mbarrier, as a chip has them in shared memory (PTX ISA 9.1, mbarrier), and who waits for its phases.
+"""The 64 bits of an mbarrier, as on a chip in shared memory (PTX ISA 9.1, mbarrier), and the lanes that wait for its phases.
 
-numerics/mbarrier.py says what the bits are. Counts of arrivals are kept as what 2^20 exceeds them by.
+numerics/mbarrier.py describes the bits. Counts of arrivals are stored as their difference from 2^20.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SIGN = 1 << (BYTES - 1)
 
 
 class Does(IntFlag):
-    """What an operation of a lane does: its constant flags."""
+    """The action of a lane's operation: its constant flags."""
 
     ARRIVES = 1
     DROPS = 2  # its arrivals are expected in no later phase
@@ -49,22 +49,24 @@ def pending_arrivals(word: u64) -> u64:
 
 @native
 def awaited_bytes(word: u64) -> u64:
-    """The tx-count, of which BYTES bits say all."""
+    """The tx-count, in BYTES bits."""
     return (0 - (word >> PENDING_BYTES)) & _BYTES
 
 
 @native
 def beyond(word: u64, bytes: u64) -> boolean:
-    """Whether the tx-count would leave its range, -(2^20-1) to 2^20-1, when it goes down by these bytes (or up: as a negative
-    number)."""
+    """Whether the tx-count would leave its range, -(2^20-1) to 2^20-1, after `bytes` are subtracted (a negative
+    number adds).
+    """
     signed = (awaited_bytes(word) ^ _SIGN) - _SIGN
     return signed - bytes + MOST > 2 * MOST
 
 
 @native
 def change(cluster: ptr_to(Cluster), barrier: ptr_to(u64), arrivals: u64, bytes: u64, dropped: u64) -> u32:
-    """Arrivals that are no longer awaited in this phase, and bytes; arrivals that no later phase will await. With the last of
-    arrivals and bytes the next phase begins: 1, and who sleeps at this mbarrier looks again."""
+    """Subtract arrivals and bytes from those that the phase awaits, and dropped arrivals from those of later phases. Returns 1
+    if that completes the phase: the next one begins, and lanes that sleep at the mbarrier look again.
+    """
     word = barrier[0]
     left = pending_arrivals(word) - arrivals
     awaited = (awaited_bytes(word) - bytes) & _BYTES
@@ -93,7 +95,12 @@ def complete_part(cluster: ptr_to(Cluster), barrier: ptr_to(u64), arrivals: u64,
 
 @native
 def complete_for(w: ptr_to(Warp), lane: u32, site: u32, barrier: ptr_to(u64), arrivals: u64, bytes: u64) -> None:
-    """An asynchronous operation that a lane issued is complete, or some bytes of it are: its mbarrier hears of them."""
+    """Complete arrivals or bytes at the mbarrier of an asynchronous operation that a lane issued.
+
+    w, lane, site: the issuing lane and instruction.
+    barrier: the mbarrier.
+    arrivals, bytes: what is complete.
+    """
     word = barrier[0]
     cluster = w.cta.cluster
     if is_gone(cluster, u64(barrier)):
@@ -111,7 +118,7 @@ def complete_for(w: ptr_to(Warp), lane: u32, site: u32, barrier: ptr_to(u64), ar
 
 @native
 def must_be_intact(w: ptr_to(Warp), lane: u32, barrier: ptr_to(u64), site: u32) -> boolean:
-    """False and a fault if there is no mbarrier, or something else has written to its word."""
+    """Whether there is an mbarrier whose word was not overwritten; if not, a fault is recorded."""
     if not must_be_mbarrier(w, lane, u64(barrier), site):
         return False
     if not is_written_over(w.cta.cluster, u64(barrier), barrier[0]):
@@ -122,7 +129,7 @@ def must_be_intact(w: ptr_to(Warp), lane: u32, barrier: ptr_to(u64), site: u32) 
 
 @native
 def must_be_mbarrier(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> boolean:
-    """False and a fault if nothing was initialised there (on the host), or it was invalidated."""
+    """Whether an mbarrier was initialised at a host address and not invalidated; if not, a fault is recorded."""
     if is_mbarrier(w.cta.cluster, barrier) != 0:
         return True
     fault(w, FaultKind.NO_MBARRIER, site, lane, barrier, 0)
@@ -131,7 +138,7 @@ def must_be_mbarrier(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> boo
 
 @native
 def expect_arrivals(w: ptr_to(Warp), lane: u32, site: u32, barrier: ptr_to(u64), count: u32) -> None:
-    """So many operations of lanes are to be complete before the phase is: each is counted as a byte."""
+    """Let the phase also await a number of lanes' operations; each counts as a byte."""
     if not must_be_mbarrier(w, lane, u64(barrier), site):
         return
     bytes = 0 - u64(count)
@@ -146,7 +153,7 @@ def expect_arrivals(w: ptr_to(Warp), lane: u32, site: u32, barrier: ptr_to(u64),
 # operations of lanes ------------------------------------------------------------------------------------------------
 @native
 def init(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counts: ptr_to(u32), layout: u32, site: u32) -> None:
-    """mbarrier.init: the first phase of a barrier of so many arrivals. layout: 0 or 1."""
+    """Execute mbarrier.init: the first phase of a barrier with a number of arrivals. layout: 0 or 1."""
     most = u64(MOST)
     if layout != 0:
         most = MOST_V1
@@ -166,7 +173,7 @@ def init(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counts: ptr_to(u32), lay
 
 @native
 def inval(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), site: u32) -> None:
-    """mbarrier.inval: the word stays."""
+    """Execute mbarrier.inval: the word stays."""
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
@@ -179,7 +186,7 @@ def inval(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), site: u32) -> None:
 
 @native
 def layouts(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), layout: u32, site: u32) -> u32:
-    """mbarrier.check_layout: the lanes whose mbarrier has a layout."""
+    """Mask of the lanes whose mbarrier has a layout: mbarrier.check_layout."""
     found = u32(0)
     left = mask
     while left != 0:
@@ -194,7 +201,7 @@ def layouts(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), layout: u32, site: u3
 
 @native
 def lanes_at(host: ptr_to(ptr), mask: u32, barrier: u64) -> u32:
-    """The lanes whose mbarrier is there."""
+    """Mask of the lanes whose mbarrier is at this host address."""
     same = u32(0)
     left = mask
     while left != 0:
@@ -207,7 +214,7 @@ def lanes_at(host: ptr_to(ptr), mask: u32, barrier: u64) -> u32:
 
 @native
 def arrivals_at(host: ptr_to(ptr), mask: u32, barrier: u64, counts: ptr_to(u32)) -> u64:
-    """How often these lanes arrive at an mbarrier. host: where the lanes' mbarriers are."""
+    """Number of arrivals of these lanes at an mbarrier. host: addresses of the lanes' mbarriers."""
     same = lanes_at(host, mask, barrier)
     total = u64(0)
     while same != 0:
@@ -219,8 +226,9 @@ def arrivals_at(host: ptr_to(ptr), mask: u32, barrier: u64, counts: ptr_to(u32))
 
 @native
 def state_for(host: ptr_to(ptr), states: ptr_to(u64), mask: u32, lane: u32, word: u64) -> u64:
-    """What a lane that arrives hears: the upper half of the word; as a chip has it, that of before the first lane that arrives
-    with the same instruction in the same phase."""
+    """The state that an arriving lane receives: the upper half of the word. As on a chip, it is the word before the first lane
+    that arrives with the same instruction in the same phase.
+    """
     earlier = mask & ((u32(1) << lane) - 1)
     while earlier != 0:
         other = 31 - leading_zeros(earlier)
@@ -234,8 +242,9 @@ def state_for(host: ptr_to(ptr), states: ptr_to(u64), mask: u32, lane: u32, word
 
 @native
 def number_states(mask: u32, host: ptr_to(ptr), counts: ptr_to(u32), states: ptr_to(u64)) -> None:
-    """What a chip makes of the states of arrive.noComplete: each lane has the arrivals of those before it, and in the lower half
-    which lanes arrived."""
+    """Change the states of arrive.noComplete as a chip does: each lane has the arrivals of the lanes before it, and in the
+    lower half the mask of arriving lanes.
+    """
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
@@ -250,8 +259,16 @@ def arrive_as_one(
     w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counts: ptr_to(u32), sizes: ptr_to(u32), does: u32, states: ptr_to(u64),
     site: u32,
 ) -> boolean:
-    """Lanes that arrive at one mbarrier, of which the last at most completes the phase: as one after the other, in a step. False,
-    and nothing is done, if they are others."""
+    """Execute the arrivals of lanes at one mbarrier in one step, if only the last can complete the phase. Returns False, and
+    does nothing, for other arrivals.
+
+    w, mask, site: the warp, lanes and instruction.
+    host: addresses of the lanes' mbarriers.
+    counts: arrivals.
+    sizes: bytes.
+    does: Does.
+    states: the results.
+    """
     last = 31 - leading_zeros(mask)
     barrier = cast_ptr(u64, host[last])
     word = barrier[0]
@@ -286,9 +303,14 @@ def act(
     w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counts: ptr_to(u32), sizes: ptr_to(u32), does: u32, states: ptr_to(u64),
     site: u32,
 ) -> None:
-    """arrive, arrive_drop, expect_tx, complete_tx, lane after lane: states[l] = what it hears of the phase.
+    """Execute arrive, arrive_drop, expect_tx or complete_tx, lane after lane.
 
-    counts: of arrivals. sizes: of bytes. does: Does.
+    w, mask, site: the warp, lanes and instruction.
+    host: addresses of the lanes' mbarriers.
+    counts: arrivals.
+    sizes: bytes.
+    does: Does.
+    states: the state that each lane receives.
     """
     cluster = w.cta.cluster
     left = mask
@@ -340,7 +362,7 @@ def act(
 # waiting ------------------------------------------------------------------------------------------------------------
 @native
 def over(barrier: ptr_to(u64), parity: u32) -> boolean:
-    """Whether the phase of this parity is complete: the current one has the other."""
+    """Whether the phase of this parity is complete: the current phase has the other parity."""
     return u32(barrier[0] >> PHASE) != parity
 
 
@@ -348,10 +370,16 @@ def over(barrier: ptr_to(u64), parity: u32) -> boolean:
 def wait_at(
     w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32, here: i32, next: i32, done: ptr_to(u32), site: u32
 ) -> i32:
-    """test_wait and try_wait: lanes whose phase is complete go on, `done` says which. The others sleep until it is; now and then,
-    as the seed says, and when nobody else can go on, they hear that it is not.
+    """Execute test_wait or try_wait: lanes whose phase is complete continue. The other lanes sleep until it is complete; now
+    and then, as the seed decides, and when no other lane can continue, they receive the answer that it is not.
 
-    A thread that polls sleeps, too: nothing but the phase can change what it hears. host: where the mbarriers of the lanes are.
+    w, mask, site: the warp, lanes and instruction.
+    host: addresses of the lanes' mbarriers.
+    parities: mask of the parities.
+    here, next: this block and the next.
+    done: mask of the lanes whose phase is complete.
+
+    A thread that polls also sleeps: only the phase can change the answer.
     """
     found = u32(0)
     left = mask
@@ -377,7 +405,7 @@ def wait_at(
     if go == mask:
         return next
     counts = w.cta.cluster.counts
-    counts[here] = counts[here] - u64(go == 0)  # who sleeps comes here again
+    counts[here] = counts[here] - u64(go == 0)  # sleeping lanes come here again
     w.naps_for = (w.naps_for & ~mask) | (parities & mask)
     left = mask & ~go
     while left != 0:

@@ -1,12 +1,12 @@
 """Asynchronous operations: issued now, carried out later, in the order of their issue.
 
 A warp has a queue for each kind of them (state.py, KINDS). An operation is complete when its kind's function has carried it
-out: at once, if the seed says so; else when somebody waits for the group that it was committed to, when the queue is full, or,
-if it completes an mbarrier, when no lane of the cluster can go on otherwise. So whoever forgets to wait sees the memory
-or the registers of before, for some seeds.
+out: at once, if the seed decides so; otherwise when a lane waits for the group to which it was committed, when the queue is
+full, or, if it completes an mbarrier, when no lane of the cluster can continue otherwise. So a program that lacks a wait sees
+old memory or registers, for some seeds.
 
-A kind is an entry of state.py that begins with an `Operation`, and a function that carries one out, or as many of those before
-a given one as it can do together; it says how many. To issue:
+A kind is an entry of state.py that begins with an `Operation`, and a function that carries out one operation, or as many before
+a given one as it can do together, and returns their number. To issue:
 
     if not has_room(q, 1): make_room(w, q, 1)
     fill the entry of number q.issued
@@ -23,17 +23,17 @@ from mmulator.codegen.types import ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.native.asynchrony.mbarrier import complete_for
 from mmulator.native.hooks.events import copies_waited
-from mmulator.native.state import ASYNC_GROUPS, COPIES, KINDS, Cluster, Completes, Kind, Operation, Queue, Stop, Warp
+from mmulator.native.state import ASYNC_GROUPS, COPIES, KINDS, Cluster, Completes, Operation, OperationKind, Queue, Stop, Warp
 from mmulator.native.threads.chance import hash_choice
 
 
-def queue(w: Any, kind: Kind) -> Any:
+def queue(w: Any, kind: OperationKind) -> Any:
     """Macro: a warp's queue of a kind."""
     return cast_ptr(Queue, w.field("queues")) + kind.queue
 
 
-def entry(w: Any, kind: Kind, number: Any) -> Any:
-    """Macro: where a warp keeps operation `number` of a kind."""
+def entry(w: Any, kind: OperationKind, number: Any) -> Any:
+    """Macro: the entry of operation `number` of a kind in a warp."""
     return cast_ptr(kind.entry, queue(w, kind).field("entries")) + (number & (kind.room - 1))
 
 
@@ -43,13 +43,13 @@ def carry_out(function: Any, w: Any, number: Any, end: Any) -> Value:
 
 
 def operation_at(q: Any, number: Any) -> Any:
-    """Macro: how the entry of operation `number` begins."""
+    """Macro: the `Operation` at the beginning of an entry."""
     return cast_ptr(Operation, q.field("entries") + (number & u64(q.field("room") - 1)) * u64(q.field("entry_bytes")))
 
 
 # chance -------------------------------------------------------------------------------------------------------------
 def choice(w: Any, q: Any, number: Any) -> Any:
-    """Macro: what the seed has for operation `number` of a queue: it depends on CTA, warp, kind and number, on nothing else."""
+    """Macro: the seed's random number for operation `number` of a queue; it depends only on CTA, warp, kind and number."""
     kind = (u64(q) - u64(w.field("queues"))) // Queue.size
     cta = w.field("cta")
     seed = cta.field("launch").field("seed")
@@ -59,7 +59,7 @@ def choice(w: Any, q: Any, number: Any) -> Any:
 # completion ---------------------------------------------------------------------------------------------------------
 @native
 def tell(w: ptr_to(Warp), o: ptr_to(Operation)) -> None:
-    """An operation that completes an mbarrier is complete: the mbarrier hears of it, and who sleeps at one looks again."""
+    """Complete the arrival or the bytes of an operation at its mbarrier, so that lanes sleeping there look again."""
     if o.completes == Completes.ARRIVAL:
         complete_for(w, o.lane, o.site, o.barrier, u64(o.bytes), 0)
     if o.completes == Completes.BYTES:
@@ -68,7 +68,9 @@ def tell(w: ptr_to(Warp), o: ptr_to(Operation)) -> None:
 
 @native
 def complete(w: ptr_to(Warp), q: ptr_to(Queue), end: u64) -> u32:
-    """Carry out what was issued before `end`: 1 when that is done, or the CTA has a fault; 0 if it takes other warps."""
+    """Carry out all operations issued before `end`. Returns 1 when that is done, or the CTA has a fault; 0 if other warps are
+    needed.
+    """
     while q.done < end and w.cta.fault == 0:
         number = q.done
         count = carry_out(q.carry_out, w, number, end)
@@ -85,8 +87,9 @@ def complete(w: ptr_to(Warp), q: ptr_to(Queue), end: u64) -> u32:
 
 @native
 def complete_for_sleepers(cluster: ptr_to(Cluster)) -> u32:
-    """No lane of the cluster can go on by itself: BUDGET if an operation that completes an mbarrier could be completed, of
-    which one may have waited, or FAULT; BLOCKED if there is none, which is a deadlock."""
+    """When no lane of the cluster can continue, complete an operation that completes an mbarrier. Returns BUDGET if there was
+    one, FAULT, or BLOCKED if there is none, which is a deadlock.
+    """
     warps = cast_ptr(Warp, cluster.warps)
     for i in range(cluster.warp_count):
         w = warps + i
@@ -112,7 +115,7 @@ def has_room(q: Any, count: Any) -> Any:
 
 @native
 def make_room(w: ptr_to(Warp), q: ptr_to(Queue), count: u32) -> u32:
-    """Before `count` operations are issued: 0 if the queue has no room for them until other warps have issued theirs."""
+    """Make room for `count` operations. Returns 0 if the queue has none until other warps have issued theirs."""
     if has_room(q, u64(count)):
         return 1
     return complete(w, q, q.issued + u64(count) - u64(q.room))
@@ -120,7 +123,7 @@ def make_room(w: ptr_to(Warp), q: ptr_to(Queue), count: u32) -> u32:
 
 @native(inline=True)
 def issue(w: ptr_to(Warp), q: ptr_to(Queue), odds: u32) -> None:
-    """The entry behind the last one is filled. One in `odds` is carried out now, if that takes no other warp."""
+    """Issue the operation whose entry is filled. One in `odds` is carried out now, if that needs no other warp."""
     w.used = 1
     q.issued = q.issued + 1
     if (choice(w, q, q.issued) & u64(odds - 1)) == 0:
@@ -130,7 +133,7 @@ def issue(w: ptr_to(Warp), q: ptr_to(Queue), odds: u32) -> None:
 # groups -------------------------------------------------------------------------------------------------------------
 @native
 def commit_group(w: ptr_to(Warp), kind: u32) -> None:
-    """A new group of all that was issued since the last one. Empty groups are counted, and leave no entry."""
+    """Commit all operations since the last commit as a group. Empty groups are counted, and leave no entry."""
     q = cast_ptr(Queue, w.queues) + kind
     before = u64(0)
     if q.filled != 0:
@@ -147,10 +150,10 @@ def commit_group(w: ptr_to(Warp), kind: u32) -> None:
 
 @native
 def covered(q: ptr_to(Queue), pending: u64) -> u64:
-    """How many operations are in all but the newest `pending` groups.
+    """Number of operations in all but the newest `pending` groups.
 
-    The newest ASYNC_GROUPS groups that are not empty are known; for older ones, what the oldest known covers: more is
-    complete then than was asked for, as may be on a chip.
+    The newest ASYNC_GROUPS groups that are not empty are known. For older ones the oldest known group decides: more may be
+    completed than was requested, as on a chip.
     """
     if pending >= q.committed:
         return 0
@@ -171,21 +174,21 @@ def covered(q: ptr_to(Queue), pending: u64) -> u64:
 
 @native
 def wait_group(w: ptr_to(Warp), kind: u32, pending: u64) -> u32:
-    """Complete all but the newest `pending` groups, and but what was not committed; as `complete`."""
+    """Complete all committed operations except the newest `pending` groups. Returns as `complete`."""
     q = cast_ptr(Queue, w.queues) + kind
     return complete(w, q, covered(q, pending))
 
 
 @native
 def wait_all(w: ptr_to(Warp), kind: u32) -> u32:
-    """Complete whatever was issued, committed or not."""
+    """Complete all issued operations, committed or not."""
     q = cast_ptr(Queue, w.queues) + kind
     return complete(w, q, q.issued)
 
 
 @native
 def tell_copies(w: ptr_to(Warp), mask: u32, pending: u64) -> None:
-    """What a wait for groups of cp.async says to an instrument."""
+    """Tell an instrument about a wait for groups of cp.async."""
     copies_waited(w, mask, covered(queue(w, COPIES), pending))
 
 

@@ -1,9 +1,9 @@
-"""When no lane of a cluster can go on, and nothing is under way: waits for mbarriers end early, as on a chip after some time,
-until it is certain that this leads nowhere.
+"""Treatment of clusters in which no lane can continue and nothing is under way: waits for mbarriers end early, as on a chip
+after some time, until it is certain that nothing can change.
 
-Lanes that hear that their phase is not over go on until they sleep again. If the registers and places of all lanes are then those
-of one of the times before, and nobody has touched memory since, nothing can ever change: a deadlock. A thread that counts its
-tries, or looks at a clock or at memory, is given many of them.
+Lanes that are told that their phase is not complete run until they sleep again. If the registers and places of all lanes then
+equal those of an earlier moment, and no lane has accessed memory since, nothing can ever change: a deadlock. Threads that count
+their attempts, or read a clock or memory, get many of them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def hash_words(value: u64, words: ptr_to(u64), count: u64) -> u64:
 
 @native
 def state_of_lanes(cluster: ptr_to(Cluster)) -> u64:
-    """A hash of all registers, and of where the lanes are."""
+    """A hash of all registers, and of the places of all lanes."""
     warps = cast_ptr(Warp, cluster.warps)
     value = u64(0)
     size = cluster.launch.frame_bytes
@@ -52,7 +52,7 @@ def state_of_lanes(cluster: ptr_to(Cluster)) -> u64:
 
 @native
 def accesses(cluster: ptr_to(Cluster)) -> u64:
-    """How often blocks of code were executed that access memory."""
+    """Number of executed blocks of code that access memory."""
     launch = cluster.launch
     total = u64(0)
     for i in range(launch.noisy_count):
@@ -62,7 +62,7 @@ def accesses(cluster: ptr_to(Cluster)) -> u64:
 
 @native
 def end_waits(cluster: ptr_to(Cluster)) -> u32:
-    """BUDGET if waits ended early, ASLEEP if other clusters should have a turn, too; BLOCKED if there is no sense in it."""
+    """End waits early. Returns BUDGET if some ended, ASLEEP if other clusters should run first, BLOCKED if it is useless."""
     if cluster.patience == 0:
         cluster.tries = 0
     noise = accesses(cluster)
@@ -73,7 +73,7 @@ def end_waits(cluster: ptr_to(Cluster)) -> u32:
     if (tries & (tries - 1)) == 0:  # compare with this one, until there were twice as many
         cluster.print = state
         cluster.noise = noise
-    alone = noise == cluster.heard or cluster.others == 0  # nobody else can change what these lanes look at
+    alone = noise == cluster.heard or cluster.others == 0  # no other thread can change the memory that these lanes read
     cluster.patience = cluster.patience + select(alone, QUIET, u32(1))
     cluster.heard = noise
     cluster.tries = tries + 1

@@ -1,7 +1,7 @@
 """st.async and red.async: stores and reductions of a few words that are carried out later (PTX ISA 9.1).
 
-To the shared memory of a CTA of the cluster, whose mbarrier hears of the bytes; or to global memory, where nobody does. Addresses
-are checked at issue, and the values are those of then.
+Destinations are the shared memory of a CTA of the cluster, whose mbarrier receives the bytes, or global memory, without a
+signal. Addresses are checked at issue, and the values are those at issue.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mmulator.codegen.types import ptr_to, u8, u32, u64
 from mmulator.isa.types import type_bits
 from mmulator.native.asynchrony.bulk import barrier_beside
 from mmulator.native.asynchrony.transfers import heard_at, new_transfer, start
-from mmulator.native.hooks.events import BOTH, WRITE, Proxy, Shape, accessed_one, by, transfer_filled
+from mmulator.native.hooks.events import BOTH, WRITE, PayloadShape, Proxy, accessed_one, by, transfer_filled
 from mmulator.native.hooks.faults import fault
 from mmulator.native.memory.locate import hold_shared
 from mmulator.native.memory.reduce import reduce_function
@@ -28,7 +28,7 @@ WRITES, COMBINES = by(WRITE, Proxy.ASYNC), by(BOTH, Proxy.ASYNC)
 
 @native
 def move_words(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
-    """A store."""
+    """Carry out a store."""
     bytes = t.payload[BYTES]
     accessed_one(w, t.lane, t.payload[TO], u32(bytes), WRITES, t.site)
     copy_bytes(t.target, cast_ptr(u8, t.payload + VALUE), bytes)
@@ -37,7 +37,7 @@ def move_words(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u6
 
 @cache
 def move_into(op: str, kind: str, shared: bool) -> Native:
-    """What does a reduction of one element."""
+    """A function that carries out a reduction of one element."""
     combine = reduce_function(op, kind, shared)
 
     def move(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
@@ -51,7 +51,7 @@ def move_into(op: str, kind: str, shared: bool) -> Native:
 
 @cache
 def issue_function(kind: str, count: int) -> Native:
-    """Each lane issues a transfer of `count` elements: lane l of element c is values[32 * c + l]."""
+    """A function by which each lane issues a transfer of `count` elements: lane l of element c is values[32 * c + l]."""
     size = type_bits(kind) // 8
 
     def issue(
@@ -72,7 +72,7 @@ def issue_function(kind: str, count: int) -> Native:
 
 @cache
 def to_shared(kind: str, count: int, generic: bool) -> Native:
-    """Each lane writes to shared memory, and an mbarrier of the same CTA hears of the bytes.
+    """A function by which each lane writes to shared memory, and an mbarrier of the same CTA receives the bytes.
 
     to, barriers: addresses of the shared window, or generic ones.
     """
@@ -101,7 +101,7 @@ def to_shared(kind: str, count: int, generic: bool) -> Native:
             if w.cta.fault == 0:
                 t = new(w, lane, mover, at | SHARED, target, values, site)
                 heard_at(t, barrier, reached)
-                transfer_filled(t, u32(Shape.WORDS))
+                transfer_filled(t, u32(PayloadShape.WORDS))
                 start(t)
 
     return Native(store, f"async_{kind}x{count}{'_generic' if generic else ''}")
@@ -109,7 +109,7 @@ def to_shared(kind: str, count: int, generic: bool) -> Native:
 
 @cache
 def to_global(kind: str, access: int) -> Native:
-    """A store or reduction to global memory, of which no mbarrier hears."""
+    """A function for a store or reduction to global memory, which signals no mbarrier."""
     bytes, new = type_bits(kind) // 8, issue_function(kind, 1)
 
     def store(w: ptr_to(Warp), mask: u32, to: ptr_to(u64), values: ptr_to(u64), mover: u32, site: u32) -> None:

@@ -1,7 +1,7 @@
 """Copies of tensors: row by row, between the tensor and the shared memory of one or several CTAs.
 
 Data Movement and Conversion Instructions: cp.async.bulk.tensor, cp.reduce.async.bulk.tensor (PTX ISA 9.1). A unit of a transfer
-is a row of the box (boxes.py), so that bytes come in parts. The bounds of all that a copy touches are checked when it is
+is a row of the box (boxes.py), so that bytes come in parts. The bounds of everything that a copy touches are checked when it is
 issued.
 """
 
@@ -19,9 +19,9 @@ from mmulator.errors import InternalError
 from mmulator.layouts.tensormap.types import TYPES
 from mmulator.native.asynchrony.boxes import begin_box, extent_of_box, inside_beyond, next_row, row_offset, run_of_rows
 from mmulator.native.asynchrony.bulk import barrier_beside, hold_barrier
-from mmulator.native.asynchrony.maps import MOST_ROW, RANKS, Box, Wrong
+from mmulator.native.asynchrony.maps import MOST_ROW, RANKS, Box, MapFault
 from mmulator.native.asynchrony.transfers import heard_at, new_transfer, start
-from mmulator.native.hooks.events import BOTH, READ, WRITE, Proxy, Shape, accessed_one, by, transfer_filled
+from mmulator.native.hooks.events import BOTH, READ, WRITE, PayloadShape, Proxy, accessed_one, by, transfer_filled
 from mmulator.native.hooks.faults import fault
 from mmulator.native.memory.locate import hold_shared, one_cta
 from mmulator.native.memory.reduce import reduce_function
@@ -45,14 +45,14 @@ OWN, MULTICAST, PAIR = 1, 2, 4  # ways of a load: to the CTA's own memory; to se
 # where bytes lie ----------------------------------------------------------------------------------------------------
 @native(inline=True)
 def swizzled(box: ptr_to(Box), at: u64) -> u64:
-    """Where a byte lies in shared memory that would be at `at` without swizzling."""
+    """The swizzled offset in shared memory of the byte at `at`."""
     line = u32(at >> 7)
     return at ^ u64(((line & box.swizzle) << box.shift) ^ ((line & box.swizzle_low) << box.shift_low))
 
 
 @native
 def lines_of_box(box: ptr_to(Box)) -> u64:
-    """Bytes of shared memory from the first of a box on that it may touch."""
+    """Bytes of shared memory, from a box's first byte on, that its copy may touch."""
     bytes = u64(box.rows) * u64(box.pitch)
     if box.swizzle != 0:
         begin = box.place & (LINE - 1)
@@ -63,7 +63,7 @@ def lines_of_box(box: ptr_to(Box)) -> u64:
 # rows ---------------------------------------------------------------------------------------------------------------
 @native
 def fill_row(box: ptr_to(Box), row: ptr_to(u8)) -> None:
-    """A row of elements that are out of bounds."""
+    """Fill a row with out-of-bounds elements."""
     if box.nan != 0:
         for i in range(box.memory_row // 2):
             cast_ptr(u16, row)[i] = NAN
@@ -73,24 +73,27 @@ def fill_row(box: ptr_to(Box), row: ptr_to(u8)) -> None:
 
 
 def in_chunks(box: Any, at: Any) -> Value:
-    """Macro: whether a row in shared memory is made of chunks that a swizzle exchanges as they are."""
+    """Macro: whether a row in shared memory consists of whole chunks, which a swizzle exchanges."""
     padding = box.field("row") ^ box.field("memory_row")
     return (((u32(at) | box.field("row")) & (CHUNK - 1)) | box.field("swizzle_low") | padding) == 0
 
 
 @native(inline=True)
 def place_in_row(box: ptr_to(Box), at: u64, i: u64) -> u64:
-    """Where byte i of a row in the tensor lies in shared memory, where the row begins at `at`."""
+    """Offset in shared memory of byte i of a row that begins at `at`."""
     unit = u64(box.unit)
     return swizzled(box, at + i // unit * u64(box.shared_unit) + i % unit)
 
 
 def _exchange(into: bool) -> Native:
-    """Copy rows of whole chunks from the tensor into shared memory, or out of it.
+    """A function that copies rows of whole chunks from the tensor into shared memory, or out of it.
 
-    memory, step: the first row in the tensor, and bytes from one to the next. shared: a CTA's first byte of shared memory. at,
-    pitch: where the first row begins there, and bytes to the next. mask, shift: of the swizzle. Rows that are far apart no
-    hardware sees coming, so they are asked for ahead of time.
+    memory, step: the first row in the tensor, and bytes to the next row.
+    shared: a CTA's first byte of shared memory.
+    at, pitch: offset of the first row there, and bytes to the next row.
+    mask, shift: of the swizzle.
+
+    Rows that are far apart are prefetched, because hardware does not predict them.
     """
     line: Any = put_line if into else take_line
 
@@ -133,7 +136,7 @@ put_rows, take_rows = _exchange(True), _exchange(False)
 
 @native
 def put_row(box: ptr_to(Box), row: ptr_to(u8), shared: ptr_to(u8), at: u64) -> None:
-    """Write a row to shared memory, in which it begins at `at`."""
+    """Write a row to shared memory, where it begins at `at`."""
     if in_chunks(box, at):
         put_rows(row, 0, shared, at, 0, 1, u64(box.row), box.swizzle, box.shift)
     else:
@@ -153,18 +156,18 @@ def take_row(box: ptr_to(Box), row: ptr_to(u8), shared: ptr_to(u8), at: u64) -> 
 
 # moving -------------------------------------------------------------------------------------------------------------
 def first_byte(box: Any) -> Value:
-    """Macro: of shared memory, that a store reads."""
+    """Macro: the first byte of shared memory that a store reads."""
     return select(box.field("swizzle") != 0, box.field("place") & ~u64(LINE - 1), box.field("place"))
 
 
 def begin_of(pointer: Any, bytes: Any) -> Value:
-    """Macro: so many bytes before a pointer."""
+    """Macro: the pointer moved back by a number of bytes."""
     return pointer + (i64(0) - i64(bytes))
 
 
 @native
 def round_to_tf32(row: ptr_to(u32), count: u32) -> None:
-    """To the nearest, ties to even; NaNs have the bits that tf32 keeps of the canonical one."""
+    """Round elements of a row to nearest, ties to even; NaNs get the bits of the canonical NaN that tf32 keeps."""
     for i in range(count):
         bits = row[i]
         magnitude = bits & 0x7FFFFFFF
@@ -174,7 +177,7 @@ def round_to_tf32(row: ptr_to(u32), count: u32) -> None:
 
 @native(inline=True)
 def tell_row(w: ptr_to(Warp), t: ptr_to(Transfer), box: ptr_to(Box), rank: u32, at: u64, access: u32) -> None:
-    """Subscribers hear of a row of the shared memory of a CTA, in the order of the swizzle."""
+    """Tell an instrument about a row in the shared memory of a CTA, in the order of the swizzle."""
     base = (u64(rank) << RANK_SHIFT) + (SHARED + SHARED_BASE)
     if box.swizzle == 0:
         accessed_one(w, t.lane, base + at, box.row, access, t.site)
@@ -185,7 +188,7 @@ def tell_row(w: ptr_to(Warp), t: ptr_to(Transfer), box: ptr_to(Box), rank: u32, 
 
 @native(inline=True)
 def as_they_are(box: ptr_to(Box), rows: u32, beyond: u32, at: u64) -> u32:
-    """1 if the next rows are inside the tensor from end to end, and made of chunks."""
+    """1 if the next rows are entirely inside the tensor, and consist of chunks."""
     last = box.at[1] + i64(rows - 1) * box.step[1]
     inside = (box.at[1] >= 0) & (last < box.size[1]) & (beyond != 0) & (box.high - box.low == box.memory_row)
     return u32(inside & in_chunks(box, at))
@@ -193,7 +196,7 @@ def as_they_are(box: ptr_to(Box), rows: u32, beyond: u32, at: u64) -> u32:
 
 @native
 def move_tensor_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
-    """Some rows from the tensor to shared memory."""
+    """Copy some rows from the tensor to shared memory."""
     box = cast_ptr(Box, address(t.payload))  # noqa: F821
     cluster = w.cta.cluster
     room = stack(u8, MOST_ROW)
@@ -255,13 +258,13 @@ _AS = {"tf32": "f32", "tf32.ftz": "f32.ftz"}  # tf32 is not rounded here
 
 
 def codes(op: str) -> int:
-    """The bits of the types, by their codes in a map, that an operation is for."""
+    """Mask of the element types that an operation supports, by their codes in a map."""
     return sum(1 << kind.code for kind in TYPES if kind.name in REDUCED[op])
 
 
 @cache
 def store_function(op: str) -> Native:
-    """What does some rows from shared memory to the tensor: they are stored if `op` is empty, or combined with what is there."""
+    """A function for some rows from shared memory to the tensor: stored if `op` is empty, otherwise combined."""
     combined = [kind for kind in TYPES if kind.name in REDUCED.get(op, ())]
     functions = {kind.code: reduce_function(op, _AS.get(kind.name, kind.name)) for kind in combined}
     sizes = {kind.code: kind.memory for kind in TYPES}
@@ -315,7 +318,7 @@ def store_function(op: str) -> Native:
 # issue --------------------------------------------------------------------------------------------------------------
 @native
 def note_copy(w: ptr_to(Warp), lane: u32, at: u64, to: u64, coordinates: ptr_to(u32)) -> None:
-    """What a fault is to know: the map, the place in shared memory, the coordinates."""
+    """Save the facts for a report of a fault: the map, the place in shared memory, the coordinates."""
     cta = w.cta
     cta.fault_words[0] = at
     cta.fault_words[1] = to
@@ -325,7 +328,9 @@ def note_copy(w: ptr_to(Warp), lane: u32, at: u64, to: u64, coordinates: ptr_to(
 
 @native
 def hold_tensor(w: ptr_to(Warp), lane: u32, box: ptr_to(Box), access: u32, site: u32) -> ptr:
-    """What a copy touches of the tensor, which lies in one buffer; or null, and a fault unless that is nothing."""
+    """Pointer to the part of the tensor that a copy touches, which must be in one buffer; null if it touches nothing, or with a
+    fault.
+    """
     if w.cta.fault != 0:  # the rows of a box that has room in shared memory can be counted, those of others not
         return null(u8)
     ends = stack(i64, 2)
@@ -340,7 +345,7 @@ def hold_tensor(w: ptr_to(Warp), lane: u32, box: ptr_to(Box), access: u32, site:
 
 @native
 def hold_box(w: ptr_to(Warp), lane: u32, box: ptr_to(Box), to: u64, targets: u32, site: u32) -> None:
-    """The box has room in the shared memory of each CTA that it is for, or there is a fault."""
+    """Record a fault unless the box fits in the shared memory of each target CTA."""
     if (to & (SHARED_ALIGNMENT - 1)) != 0:
         fault(w, FaultKind.MISALIGNED, site, lane, to, SHARED_ALIGNMENT)
     if to > OFFSET_MASK:
@@ -356,7 +361,7 @@ def hold_box(w: ptr_to(Warp), lane: u32, box: ptr_to(Box), to: u64, targets: u32
 
 @native
 def hold_barriers(w: ptr_to(Warp), lane: u32, t: ptr_to(Transfer), barrier: u64, barriers: u32, site: u32) -> None:
-    """The mbarriers at this place in the shared memory of several CTAs hear of the bytes."""
+    """Let the mbarriers at one place in the shared memory of several CTAs receive the bytes of a transfer."""
     left = barriers
     while left != 0:
         rank = trailing_zeros(left)
@@ -370,7 +375,17 @@ def load_box(
     w: ptr_to(Warp), lane: u32, to: u64, at: u64, coordinates: ptr_to(u32), more: ptr_to(u32), barrier: u64, targets: u32,
     barriers: u32, rank: u32, mode: u32, site: u32,
 ) -> None:  # fmt: skip
-    """One box for the shared memory of the CTAs in `targets`; the mbarriers of those in `barriers` hear of it."""
+    """Issue the copy of one box to shared memory.
+
+    w, lane, site: the lane and instruction.
+    to: destination.
+    at: address of the map.
+    coordinates, more: as for `begin_box`.
+    barrier: the mbarrier.
+    targets: mask of the CTAs that receive the box.
+    barriers: mask of the CTAs whose mbarriers receive the bytes.
+    rank, mode: of the instruction.
+    """
     if w.cta.fault != 0:
         return
     t = new_transfer(w, lane, TransferKind.TENSOR_LOAD, site)
@@ -381,7 +396,7 @@ def load_box(
         t.source = hold_tensor(w, lane, box, READ, site)
         t.units = box.rows
         if w.cta.fault == 0:
-            transfer_filled(t, u32(Shape.BOX))
+            transfer_filled(t, u32(PayloadShape.BOX))
             start(t)
 
 
@@ -390,7 +405,7 @@ def tensor_load(
     w: ptr_to(Warp), mask: u32, to: ptr_to(u64), maps: ptr_to(u64), coordinates: ptr_to(u32), more: ptr_to(u32),
     barriers: ptr_to(u64), masks: ptr_to(u32), rank: u32, mode: u32, way: u32, site: u32,
 ) -> None:  # fmt: skip
-    """cp.async.bulk.tensor to shared memory. way: bits of OWN, MULTICAST and PAIR."""
+    """Issue cp.async.bulk.tensor to shared memory. way: bits of OWN, MULTICAST and PAIR."""
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
@@ -428,8 +443,15 @@ def tensor_store(
     w: ptr_to(Warp), mask: u32, maps: ptr_to(u64), coordinates: ptr_to(u32), source: ptr_to(u64), rank: u32, mode: u32,
     kind: u32, types: u32, site: u32,
 ) -> None:  # fmt: skip
-    """cp.async.bulk.tensor and cp.reduce.async.bulk.tensor to global memory. kind: number of the mover. types: bits of the codes
-    of types that it is for."""
+    """Issue cp.async.bulk.tensor and cp.reduce.async.bulk.tensor to global memory.
+
+    w, mask, site: the warp, lanes and instruction.
+    maps, coordinates: maps and coordinates of the lanes.
+    source: the boxes in shared memory.
+    rank, mode: of the instruction.
+    kind: number of the mover.
+    types: mask of the element types that it supports.
+    """
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
@@ -443,7 +465,7 @@ def tensor_store(
         box = cast_ptr(Box, address(t.payload))  # noqa: F821
         if begin_box(w, lane, maps[lane], coordinates, coordinates, rank, mode, True, box, site):
             if ((types >> box.type) & 1) == 0:
-                fault(w, FaultKind.TENSOR_MAP, site, lane, maps[lane], Wrong.OPERATION)
+                fault(w, FaultKind.TENSOR_MAP, site, lane, maps[lane], MapFault.OPERATION)
             hold_box(w, lane, box, from_, 1 << w.cta.rank, site)
             t.target = hold_tensor(w, lane, box, WRITE, site)
             t.completes = Completes.GROUP
@@ -451,7 +473,7 @@ def tensor_store(
             t.source = shared_of(w.cta.cluster, w.cta.rank) + first_byte(box)
             t.source_bytes = box.place + lines_of_box(box) - first_byte(box)
             if w.cta.fault == 0:
-                transfer_filled(t, u32(Shape.BOX))
+                transfer_filled(t, u32(PayloadShape.BOX))
                 start(t)
         if w.cta.fault != 0:
             note_copy(w, lane, maps[lane], from_, coordinates)

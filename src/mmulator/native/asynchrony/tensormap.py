@@ -1,7 +1,7 @@
-"""Tensor maps that a kernel makes or changes: tensormap.replace, tensormap.cp_fenceproxy (PTX ISA 9.1).
+"""Instructions by which a kernel makes or changes tensor maps: tensormap.replace, tensormap.cp_fenceproxy (PTX ISA 9.1).
 
-Fields are those of layouts/tensormap/fields.py. As on an H200, bits of a value beyond its field's are lost: whether a map can be
-used, a copy says that uses it.
+Fields are those of layouts/tensormap/fields.py. As on an H200, bits of a value beyond its field are lost; a map is checked by
+the copy that uses it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ LINE = 128  # what cp_fenceproxy wants
 
 @cache
 def replace_function(space: str, field: str, ordinal: int) -> Native:
-    """tensormap.replace of a field, of each lane in its map: values[lane] is the operand `new_val`.
+    """A function for tensormap.replace of a field, for each lane in its own map: values[lane] is the operand `new_val`.
 
-    space: of SPACES. The bit that says that elements are rounded to tf32 is set, and never taken back.
+    space: one of SPACES. The bit for rounding to tf32 is set, and never cleared.
     """
     translate = SPACES[space]
     f = fields.REPLACE[field][ordinal]
@@ -54,13 +54,13 @@ def replace_function(space: str, field: str, ordinal: int) -> Native:
 
 
 def element_code(number: int) -> int:
-    """What a map has for the element type of a number of tensormap.replace."""
+    """The code in a map for an element type's number in tensormap.replace."""
     return BY_NUMBER[number].code
 
 
 @native
 def copy_map(w: ptr_to(Warp), mask: u32, to: ptr_to(u64), at: ptr_to(u64), site: u32) -> None:
-    """tensormap.cp_fenceproxy: a warp copies a map from shared to global memory."""
+    """Execute tensormap.cp_fenceproxy: a warp copies a map from shared to global memory."""
     lane = trailing_zeros(mask)
     if ((to[lane] | at[lane]) & (LINE - 1)) != 0:
         wrong = to[lane]

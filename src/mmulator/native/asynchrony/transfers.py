@@ -1,11 +1,11 @@
-"""Bulk operations: issued by a lane, carried out when and in which order nobody can say, some of their bytes before others.
+"""Bulk operations: issued by a lane and carried out later, at unspecified times and in unspecified order, possibly in parts.
 
 A cluster has one table of them (state.py, Transfer). A transfer is done in units (rows, or whatever its kind counts), by the
-kind's function among the cluster's movers. It is complete at once, a part of it at once, or nothing, as the seed has it; the
-rest when its lane waits for its bulk group, when the table is full, when no lane of the cluster can go on otherwise, or after
-some turns; when the cluster ends. What completes an mbarrier does so part by part. A store reads shared memory as late as it may:
-when it is carried out, or when its lane waits until it was read; its bytes may then wait elsewhere until they are written. To
-issue:
+kind's function among the cluster's movers. The seed decides whether it is done at once, in part, or not at all; the rest is
+done when its lane waits for its bulk group, when the table is full, when no lane of the cluster can continue otherwise, after
+some turns, or when the cluster ends. A transfer that completes an mbarrier does so part by part. A store reads shared memory as
+late as it may: when it is carried out, or when its lane waits until it was read; its bytes may then wait elsewhere until they
+are written. To issue:
 
     t = new_transfer(w, lane, TransferKind..., site)
     fill t.units, source, source_bytes, target, payload; t.completes = GROUP, or heard_at(t, barrier, ranks)
@@ -40,23 +40,23 @@ from mmulator.native.threads.chance import hash_choice
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 
 LONG = 1 << 24  # cycles of the host, some milliseconds
-AGE = 3  # one in 2^AGE rounds of the warps carries out a transfer that nobody waits for
+AGE = 3  # one in 2^AGE rounds of the warps carries out a transfer for which no lane waits
 # Streams of chance: of transfers, by their numbers, and of the cluster, by how far it is.
 _TRANSFER, _CLUSTER = 1 << 52, 1 << 53
 
 
 def call_mover(function: Any, w: Any, t: Any, first: Any, end: Any) -> Value:
-    """Macro: do some units of a transfer; how many bytes that completes."""
+    """Macro: do some units of a transfer; returns the number of bytes that are then complete."""
     return Builder.current().call_pointer(function, u64, [w, t, first, end])
 
 
 def chance(cluster: Any, t: Any) -> Any:
-    """Macro: what the seed has for a transfer: it depends on the cluster and on its number there, on nothing else."""
+    """Macro: the seed's random number for a transfer; it depends only on the cluster and on the transfer's number there."""
     return hash_choice(cluster.field("launch").field("seed"), cluster.field("number"), t.field("number") + _TRANSFER)
 
 
 def moment(cluster: Any) -> Any:
-    """Macro: what the seed has for a moment of a cluster, as it issues, completes and takes turns."""
+    """Macro: the seed's random number for a moment of a cluster, given by its issues, completions and turns."""
     at = (cluster.field("newest") << 20) + (cluster.field("rounds") << 9) + u64(cluster.field("under_way"))
     return hash_choice(cluster.field("launch").field("seed"), cluster.field("number"), at + _CLUSTER)
 
@@ -68,7 +68,7 @@ def entry(cluster: Any, place: Any) -> Any:
 
 @native
 def no_transfers(cluster: ptr_to(Cluster)) -> None:
-    """A cluster begins, perhaps where one ended with a fault."""
+    """Reset the table for a new cluster; the previous one may have ended with a fault."""
     while cluster.under_way != 0:
         cluster.under_way = cluster.under_way - 1
         entry(cluster, cluster.under_way).state = TransferState.FREE
@@ -82,8 +82,10 @@ def no_transfers(cluster: ptr_to(Cluster)) -> None:
 
 @native(inline=True)
 def look_up_soon(cluster: ptr_to(Cluster)) -> None:
-    """Transfers may be long, and a block of code may have many: after a while the warp that runs is to pause behind its block, so
-    that the worker looks at the time. It goes on as if it had not. Asked at every 64th transfer, of a megabyte at most."""
+    """Let the running warp pause behind its block after some time, so that the worker checks the clock: transfers may be long,
+    and a block of code may have many. The warp continues as if it had not paused. Checked at every 64th transfer, each of a
+    megabyte at most.
+    """
     if (cluster.newest & 63) != 0:
         return
     now = cycles()
@@ -95,7 +97,7 @@ def look_up_soon(cluster: ptr_to(Cluster)) -> None:
 # doing --------------------------------------------------------------------------------------------------------------
 @native
 def hear(cluster: ptr_to(Cluster), t: ptr_to(Transfer), bytes: u64) -> None:
-    """The mbarriers of a transfer hear of bytes: at the same place in the shared memory of each CTA that it goes to."""
+    """Complete bytes at the mbarriers of a transfer: at the same place in the shared memory of each destination CTA."""
     left = t.barriers
     while left != 0:
         rank = trailing_zeros(left)
@@ -106,7 +108,7 @@ def hear(cluster: ptr_to(Cluster), t: ptr_to(Transfer), bytes: u64) -> None:
 
 @native
 def is_over(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> None:
-    """A transfer is complete, and its entry free: it changes places with the last one under way."""
+    """Free the entry of a complete transfer; it is swapped with the last one under way."""
     place = t.place
     last = cluster.under_way - 1
     number = cluster.order[place]
@@ -123,8 +125,9 @@ def is_over(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> None:
 
 @native
 def gone(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> boolean:
-    """True and a fault if a transfer goes to the shared memory of another CTA, and all threads of that have exited: nobody there
-    waited for it."""
+    """Whether a transfer goes to the shared memory of another CTA whose threads have all exited without waiting for it; if so,
+    a fault is recorded.
+    """
     w = cast_ptr(Warp, t.warp)
     left = t.barriers & ~(1 << w.cta.rank)
     while left != 0:
@@ -159,7 +162,7 @@ def do_units(t: ptr_to(Transfer), end: u32) -> None:
 
 @native
 def first_of_lane(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> ptr_to(Transfer):
-    """Of the transfers under way that the lane of one issued, and that complete a bulk group as it does, the oldest."""
+    """The oldest transfer under way that was issued by the lane of `t` and also completes a bulk group."""
     found = t
     for place in range(cluster.under_way):
         o = entry(cluster, place)
@@ -170,8 +173,9 @@ def first_of_lane(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> ptr_to(Trans
 
 @native
 def advance(t: ptr_to(Transfer), end: u32) -> None:
-    """Do the units of a transfer before `end`. Under seed 0 stores of one lane do not overtake each other, as on a chip that is
-    not busy: the older ones are done before."""
+    """Do the units of a transfer before `end`. Under seed 0 the stores of one lane stay in order, as on an idle chip: older
+    ones are done first.
+    """
     w = cast_ptr(Warp, t.warp)
     cluster = w.cta.cluster
     if t.completes == Completes.GROUP and cluster.launch.seed == 0:
@@ -184,7 +188,7 @@ def advance(t: ptr_to(Transfer), end: u32) -> None:
 
 @native
 def faulty(cluster: ptr_to(Cluster)) -> boolean:
-    """Whether a CTA of the cluster has a fault: of a transfer that others carried out, it may be a CTA without a turn."""
+    """Whether a CTA of the cluster has a fault: a transfer may fail in a CTA other than the one that carries it out."""
     for rank in range(cluster.cta_count):
         if (cast_ptr(Cta, cluster.ctas) + rank).fault != 0:
             return True
@@ -193,7 +197,7 @@ def faulty(cluster: ptr_to(Cluster)) -> boolean:
 
 @native
 def any_awaited(cluster: ptr_to(Cluster)) -> ptr_to(Transfer):
-    """One under way that completes an mbarrier, whichever the seed says; or null."""
+    """A transfer under way that completes an mbarrier, chosen by the seed; or null."""
     count = cluster.under_way
     begin = u32(moment(cluster) >> 32) % count
     for i in range(count):
@@ -208,8 +212,9 @@ def any_awaited(cluster: ptr_to(Cluster)) -> ptr_to(Transfer):
 
 @native
 def transfer_for_sleepers(cluster: ptr_to(Cluster)) -> u32:
-    """No lane of the cluster can go on: carry out what completes mbarriers until the phase of one is over. BUDGET if there was
-    something to do, FAULT, or BLOCKED."""
+    """When no lane of the cluster can continue, carry out transfers that complete mbarriers, until a phase is complete. Returns
+    BUDGET if there was something to do, FAULT, or BLOCKED.
+    """
     flips = cluster.flips
     found = u32(Stop.BLOCKED)
     while cluster.under_way != 0 and cluster.flips == flips:
@@ -225,7 +230,7 @@ def transfer_for_sleepers(cluster: ptr_to(Cluster)) -> u32:
 
 @native
 def grow_old(cluster: ptr_to(Cluster)) -> u32:
-    """A round of the warps is over: now and then a transfer is carried out that nobody waits for. FAULT or BUDGET."""
+    """After a round of the warps, sometimes carry out a transfer for which no lane waits. Returns FAULT or BUDGET."""
     cluster.rounds = cluster.rounds + 1
     if cluster.under_way != 0:
         what = moment(cluster)
@@ -239,7 +244,7 @@ def grow_old(cluster: ptr_to(Cluster)) -> u32:
 
 @native
 def finish_transfers(cluster: ptr_to(Cluster)) -> u32:
-    """The cluster is over. FAULT or EXITED."""
+    """Carry out all transfers at the cluster's end. Returns FAULT or EXITED."""
     while cluster.under_way != 0 and not faulty(cluster):
         t = entry(cluster, u32(moment(cluster) >> 32) % cluster.under_way)
         advance(t, t.units)
@@ -251,8 +256,9 @@ def finish_transfers(cluster: ptr_to(Cluster)) -> u32:
 # issue --------------------------------------------------------------------------------------------------------------
 @native
 def new_transfer(w: ptr_to(Warp), lane: u32, kind: u32, site: u32) -> ptr_to(Transfer):
-    """A free entry of the table. It counts when it is started. If the table is full, one transfer is carried out; after a fault
-    that does nothing, and its entry is given out, which nobody will start."""
+    """A free entry of the table, which counts from `start` on. If the table is full, one transfer is carried out first; after a
+    fault nothing is done, and an entry is returned that will not be started.
+    """
     cluster = w.cta.cluster
     if cluster.under_way == TRANSFERS:
         t = entry(cluster, u32(moment(cluster) >> 32) & (TRANSFERS - 1))
@@ -274,7 +280,7 @@ def new_transfer(w: ptr_to(Warp), lane: u32, kind: u32, site: u32) -> ptr_to(Tra
 
 @native
 def start(t: ptr_to(Transfer)) -> None:
-    """A transfer that is filled in is under way; all of it, a part of it or nothing is done now."""
+    """Start a transfer that is filled in; all of it, a part or nothing is done now."""
     w = cast_ptr(Warp, t.warp)
     cluster = w.cta.cluster
     if w.cta.fault != 0 or cluster.under_way == TRANSFERS:
@@ -299,7 +305,7 @@ def start(t: ptr_to(Transfer)) -> None:
 
 @native
 def heard_at(t: ptr_to(Transfer), barrier: u64, ranks: u32) -> None:
-    """The bytes of a transfer complete the mbarriers at one place, an address of the shared window, in these CTAs."""
+    """Let a transfer complete the mbarriers at one place, an address of the shared window, in some CTAs."""
     t.completes = Completes.BYTES
     t.barriers = ranks
     t.offset = (barrier & WITHIN) - SHARED_BASE
@@ -308,7 +314,7 @@ def heard_at(t: ptr_to(Transfer), barrier: u64, ranks: u32) -> None:
 # bulk async-groups: of each lane ------------------------------------------------------------------------------------
 @native
 def commit_bulk(w: ptr_to(Warp), mask: u32) -> None:
-    """A new group for each lane, of what it issued since its last one."""
+    """Commit for each lane its transfers since the last commit as a group."""
     w.used = 1
     left = mask
     while left != 0:
@@ -319,7 +325,7 @@ def commit_bulk(w: ptr_to(Warp), mask: u32) -> None:
 
 @native
 def stage(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> None:
-    """What a transfer reads of shared memory is read now; if there is no room for it, it is written, too."""
+    """Read the shared memory of a transfer now; if there is no room for the bytes, they are also written."""
     if cluster.staging_used + t.source_bytes > STAGING:
         advance(t, t.units)
         return
@@ -333,8 +339,7 @@ def stage(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> None:
 
 @native
 def wait_bulk(w: ptr_to(Warp), mask: u32, pending: u64, read: u32, site: u32) -> None:
-    """All but the newest `pending` groups of each lane are complete; with `read`, they have read what they read, and may be
-    complete; under seed 0 they are."""
+    """Complete all but the newest `pending` groups of each lane; with `read`, only their reading, except under seed 0."""
     cluster = w.cta.cluster
     seed = cluster.launch.seed
     place = cluster.under_way

@@ -1,4 +1,4 @@
-"""Lanes that wait: for others of their warp, for other warps, for something that is pending; and who wakes them."""
+"""Lanes that wait: for others of their warp, for other warps, or for pending operations; and the functions that wake them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def set_pcs(w: ptr_to(Warp), mask: u32, pc: i32) -> None:
 
 @native
 def fall_asleep(w: ptr_to(Warp), mask: u32) -> None:
-    """Lanes that are at a nanosleep: others have their turn before them."""
+    """Let lanes at a nanosleep run after the others."""
     w.asleep = w.asleep | mask
 
 
 @native
 def wait_for_lanes(w: ptr_to(Warp), mask: u32, pc: i32) -> i32:
-    """Lanes at the start of block `pc` whose partners are elsewhere: it will run again, and counts then."""
+    """Let lanes at the start of block `pc` wait for their partners; the block runs again, and counts then."""
     counts = w.cta.cluster.counts
     counts[pc] = counts[pc] - 1
     w.waiting = w.waiting | mask
@@ -34,14 +34,16 @@ def wait_for_lanes(w: ptr_to(Warp), mask: u32, pc: i32) -> i32:
 
 @native
 def wait_for_partners(w: ptr_to(Warp), mask: u32, pc: i32) -> i32:
-    """Put lanes to sleep that wait for other lanes of their own warp: nobody else can let these go on."""
+    """Let lanes sleep that wait for other lanes of their own warp; only these can release them."""
     w.held = w.held | mask
     return wait_for_lanes(w, mask, pc)
 
 
 @native
 def wait_for_members(w: ptr_to(Warp), mask: u32, members: u32, pc: i32, next: i32) -> i32:
-    """At a bar.warp.sync. If the others wait at one too, wherever it is, with the same mask, all go on."""
+    """Let lanes wait at a bar.warp.sync. If all other members wait at one with the same mask, at any instruction, all
+    continue.
+    """
     missing = members & w.live & ~mask
     come = w.held & mask_bits((w.lane_pc == w.sync_pc) & (w.sync_members == members))
     if (missing & ~come) != 0:
@@ -65,14 +67,16 @@ def wait_for_members(w: ptr_to(Warp), mask: u32, members: u32, pc: i32, next: i3
 
 @native
 def partial_warp(w: ptr_to(Warp), here: u32, off: u32, site: u32) -> i32:
-    """The fault of an instruction for whole warps: lanes that execute it, and lanes for which its predicate is false."""
+    """Record the fault of an instruction for whole warps. here: lanes that execute it. off: lanes whose predicate is false."""
     fault(w, FaultKind.PARTIAL_WARP, site, trailing_zeros(here), u64(here) | (u64(off) << 32), 0)
     return RESCHEDULE
 
 
 @native
 def wait_for_warp(w: ptr_to(Warp), mask: u32, pc: i32, site: u32) -> i32:
-    """Part of a warp is at an instruction for whole warps. The others may come, unless some are gone for good."""
+    """Let a part of a warp wait at an instruction for whole warps. The other lanes may still arrive, unless some
+    have exited.
+    """
     if w.live != FULL:
         return partial_warp(w, mask, 0, site)
     return wait_for_partners(w, mask, pc)
@@ -80,7 +84,7 @@ def wait_for_warp(w: ptr_to(Warp), mask: u32, pc: i32, site: u32) -> i32:
 
 @native
 def wake_warpgroup(w: ptr_to(Warp)) -> None:
-    """Warps that wait for this one at a wgmma look again."""
+    """Wake the warps that wait for this one at a wgmma."""
     cta = w.cta
     warps = cast_ptr(Warp, cta.warps)
     for i in range(w.index & ~u32(3), (w.index | 3) + 1):
@@ -95,7 +99,7 @@ SEVERAL = 1  # in place of an address
 
 @native
 def sleep_at(w: ptr_to(Warp), mask: u32, barrier: u64, pc: i32) -> None:
-    """Lanes at block `pc` sleep until the phase of an mbarrier (at that place on the host) is over, or their time."""
+    """Let lanes at block `pc` sleep until the phase of an mbarrier (at a host address) is complete, or their time is over."""
     if (w.waiting & ~mask) == 0 or w.awaits == barrier:
         w.awaits = barrier
     else:
@@ -112,7 +116,7 @@ def sleep_at(w: ptr_to(Warp), mask: u32, barrier: u64, pc: i32) -> None:
 
 @native
 def wake_at(cluster: ptr_to(Cluster), barrier: u64) -> None:
-    """All lanes look again that sleep at an mbarrier."""
+    """Wake all lanes that sleep at an mbarrier."""
     warps = cast_ptr(Warp, cluster.warps)
     for i in range(cluster.warp_count):
         w = warps + i
@@ -127,7 +131,9 @@ def wake_at(cluster: ptr_to(Cluster), barrier: u64) -> None:
 
 @native
 def time_out(cluster: ptr_to(Cluster)) -> boolean:
-    """End waits for mbarriers early, as a chip does after some time, when nobody can go on. False if nobody waits."""
+    """End waits for mbarriers early, as a chip does after some time, when no lane can continue. Returns False if no
+    lane waits.
+    """
     warps = cast_ptr(Warp, cluster.warps)
     found = boolean(False)
     for i in range(cluster.warp_count):
@@ -142,7 +148,7 @@ def time_out(cluster: ptr_to(Cluster)) -> boolean:
 
 @native
 def wake(cluster: ptr_to(Cluster)) -> None:
-    """All lanes that wait look again."""
+    """Wake all waiting lanes."""
     warps = cast_ptr(Warp, cluster.warps)
     for i in range(cluster.warp_count):
         (warps + i).waiting = 0

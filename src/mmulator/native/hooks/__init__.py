@@ -1,1 +1,1 @@
-"""Hooks: calls that are there only under an instrument, which says what is called; and faults."""
+"""Hooks, which are calls that exist only under an instrument that provides the called functions; and faults."""

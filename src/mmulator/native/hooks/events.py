@@ -1,8 +1,8 @@
-"""What may be known of every access while a kernel runs: hooks at the door to memory and at the register file.
+"""Hooks for every access while a kernel runs: at the memory windows and at the register file.
 
-A kernel that is compiled for an instrument (CompileOptions.events) calls the instrument's native functions in their place;
-any other kernel has nothing there. An instrument that writes down what it sees has room in the log of the worker that runs
-the block: `reserve` sees to it that there is room, what was there goes to Python then (launch/events.py).
+In a kernel that is compiled for an instrument (CompileOptions.events), hooks call the instrument's native functions; in any
+other kernel they do not exist. An instrument that records entries has room in the log of the worker that runs the block:
+`reserve` ensures that there is room, after passing older entries to Python (launch/events.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Proxy(IntEnum):
 
 
 class Access(IntFlag):
-    """What is done to the bytes: the low bits of a hook's `access`, the proxy is above them (`by`).
+    """The kind of an access: the low bits of a hook's `access`; the proxy is above them (`by`).
 
     LATER: addresses are checked now, and the bytes are read or written at the `completed` that follows.
     """
@@ -41,7 +41,7 @@ PROXY_SHIFT = 4
 
 
 def by(access: int, proxy: Proxy) -> int:
-    """An access through a proxy."""
+    """The code of an access through a proxy."""
     return int(access) | int(proxy) << PROXY_SHIFT
 
 
@@ -51,16 +51,16 @@ BOTH = READ | WRITE | ATOMIC
 
 @hook
 def accessed(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
-    """Lanes of `mask` are about to access `bytes` each, all of which are there, from the generic addresses at[lane] | base on."""
+    """Called before lanes of `mask` access `bytes` each, all of which exist, at the generic addresses at[lane] | base."""
 
 
 @hook
 def accessed_one(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
-    """One lane is about to access `bytes` at an address; operands of a whole warp or warpgroup count as lane 0's."""
+    """Called before one lane accesses `bytes` at an address; operands of a whole warp or warpgroup count as lane 0's."""
 
 
 class Only(IntEnum):
-    """The memory of which an instruction takes addresses."""
+    """The memory whose addresses an instruction accepts."""
 
     ANY = 0
     GLOBAL = 1
@@ -71,37 +71,53 @@ class Only(IntEnum):
 def screened(
     w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, only: u32, access: u32, site: u32, out: ptr_to(u32)
 ) -> None:
-    """Before an access by lanes of `mask`, where the launch goes on (CompileOptions.keep_going): out[0] becomes those that cannot
-    access so many bytes at at[lane] | base, and are left out. only: Only."""
+    """Called before an access in a launch that continues after faults (CompileOptions.keep_going).
+
+    w, mask, site: the warp, lanes and instruction.
+    at, base: addresses at[lane] | base.
+    bytes: bytes of each access.
+    only: Only.
+    access: as in `accessed`.
+    out: out[0] becomes the mask of lanes that cannot access their bytes, and are left out.
+    """
 
 
 @hook
 def lanes_stored(
     w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, image: ptr_to(u8), rows: u32, site: u32
 ) -> None:
-    """Behind a weak store by lanes of `mask` to at[lane] | base: what each has stored, one behind the other at `image`. rows: 1
-    for stmatrix, whose rows all lanes store together."""
+    """Called after a weak store by lanes of `mask` to at[lane] | base.
+
+    w, mask, site: the warp, lanes and instruction.
+    at, base: addresses.
+    bytes: bytes of each lane.
+    image: the stored bytes, lane after lane.
+    rows: 1 for stmatrix, whose rows all lanes store together.
+    """
 
 
 @hook
 def completed(w: ptr_to(Warp), mask: u32, access: u32) -> None:
-    """The oldest LATER access of this kind that the warp has under way is done now."""
+    """Called when the oldest LATER access of this kind that the warp has under way is done."""
 
 
 @hook
 def registers(w: ptr_to(Warp), frame: u64, slots: ptr_to(i32), count: u32, access: u32, site: u32) -> None:
-    """All lanes of a warp: registers of a frame, by their slots, are read or written by an asynchronous operation."""
+    """Called when an asynchronous operation reads or writes registers of a frame, for all lanes of a warp. slots: the
+    registers.
+    """
 
 
 @hook
 def register(w: ptr_to(Warp), mask: u32, slot: u32, access: u32, site: u32) -> None:
-    """An instruction reads or writes a register of the warp's frame (w.frame) that asynchronous operations use too. LATER: it is
-    said here, and stands elsewhere in the text."""
+    """Called when an instruction reads or writes a register of the warp's frame (w.frame) that asynchronous operations use too.
+    LATER: the instruction was moved, and this is its original place.
+    """
 
 
 # what orders accesses -------------------------------------------------------------------------------------------------
 class Order(IntFlag):
-    """What an instruction says of order: its semantics, and above them its scope (`order_of`)."""
+    """The ordering of an instruction: its semantics, and above them its scope (`order_of`)."""
 
     STRONG = 1  # relaxed, volatile and all below; else weak
     ACQUIRE = 2
@@ -121,12 +137,12 @@ _ORDERS: Mapping[str, Order] = {
 
 
 def order_of(sem: str, scope: str) -> int:
-    """Semantics and scope by their modifiers, without the dots. volatile is relaxed at system scope."""
+    """The code of semantics and scope, from their modifiers without dots. volatile is relaxed at system scope."""
     return int(_ORDERS[sem]) | SCOPES["sys" if sem == "volatile" else scope] << SCOPE_SHIFT
 
 
 class Fence(IntEnum):
-    """What a fence is for."""
+    """The purpose of a fence."""
 
     MEMORY = 0  # membar, fence.sc, fence.acq_rel and the like
     ASYNC = 1  # fence.proxy.async
@@ -139,82 +155,98 @@ class Fence(IntEnum):
     GENERIC_READS = 8  # the release of what was read alone: .sync_restrict::shared::cluster::read
 
 
-SPACE_GLOBAL, SPACE_CTA, SPACE_CLUSTER = 1, 2, 4  # of a fence.proxy: which spaces it is for; 0: all
+SPACE_GLOBAL, SPACE_CTA, SPACE_CLUSTER = 1, 2, 4  # state spaces of a fence.proxy; 0: all
 
 
 @hook
 def ordered(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: u32, done: u32, site: u32) -> None:
-    """ld, st, atom or red that is not weak, at at[lane] | base: called before the access (done 0) and behind it (1). order: as
-    `order_of`, with LOADS and STORES."""
+    """Called before (done 0) and after (done 1) an ld, st, atom or red that is not weak.
+
+    w, mask, site: the warp, lanes and instruction.
+    at, base: addresses at[lane] | base.
+    order: as `order_of`, with LOADS and STORES.
+    done: 0 or 1.
+    """
 
 
 @hook
 def fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32, at: ptr_to(u64), site: u32) -> None:
-    """A fence (Fence). at: of TENSORMAP_ACQUIRE the address of the map; else of no meaning."""
+    """Called at a fence.
+
+    w, mask, site: the warp, lanes and instruction.
+    kind: Fence.
+    order: as `order_of`.
+    spaces: state spaces.
+    at: for TENSORMAP_ACQUIRE the address of the map.
+    """
 
 
 @hook
 def warp_met(w: ptr_to(Warp), mask: u32, site: u32) -> None:
-    """bar.warp.sync, match: lanes have met and go on."""
+    """Called at bar.warp.sync and match, when lanes have met and continue."""
 
 
 @hook
 def barrier_arrived(w: ptr_to(Warp), mask: u32, id: u32, op: u32, site: u32) -> None:
-    """bar, barrier: lanes arrive (native/threads/barrier.py: SYNC, ARRIVE, ...); before it can be complete."""
+    """Called at bar and barrier when lanes arrive (native/threads/barrier.py: SYNC, ARRIVE, ...), before the barrier can be
+    complete.
+    """
 
 
 @hook
 def barrier_over(cta: ptr_to(Cta), id: u32) -> None:
-    """A barrier of a CTA is complete; w.bar_lanes[id] of its warps, but of those with w.bar_came[id], are about to go on."""
+    """Called when a barrier of a CTA is complete; w.bar_lanes[id] of its warps, except those with w.bar_came[id], are about to
+    continue.
+    """
 
 
 @hook
 def cluster_arrived(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> None:
-    """barrier.cluster.arrive, before it can be complete."""
+    """Called at barrier.cluster.arrive, before the barrier can be complete."""
 
 
 @hook
 def cluster_over(cluster: ptr_to(Cluster)) -> None:
-    """barrier.cluster is complete; its generation is still the old one."""
+    """Called when barrier.cluster is complete; its generation is still the old one."""
 
 
 @hook
 def cluster_waited(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> None:
-    """barrier.cluster.wait, of lanes that go on."""
+    """Called at barrier.cluster.wait, for lanes that continue."""
 
 
 @hook
 def mbarrier_order(w: ptr_to(Warp), order: u32, site: u32) -> None:
-    """Before an operation on mbarriers: its semantics and scope, which hold for the hooks until the next such call."""
+    """Called before an operation on mbarriers, with its semantics and scope, which hold until the next such call."""
 
 
 @hook
 def mbarrier_made(w: ptr_to(Warp), lane: u32, barrier: u64, count: u64, site: u32) -> None:
-    """mbarrier.init at a place on the host; before it."""
+    """Called before mbarrier.init at a host address."""
 
 
 @hook
 def mbarrier_gone(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
-    """mbarrier.inval; before it."""
+    """Called before mbarrier.inval."""
 
 
 @hook
 def mbarrier_arrived(w: ptr_to(Warp), mask: u32, barrier: u64, arrivals: u64, expected: u64, came: u64, site: u32) -> None:
-    """Lanes arrive at one mbarrier, expect bytes there, or complete some themselves; before it."""
+    """Called before lanes arrive at one mbarrier, expect bytes there, or complete some themselves."""
 
 
 @hook
 def mbarrier_over(cluster: ptr_to(Cluster), barrier: u64) -> None:
-    """The phase of an mbarrier is complete now."""
+    """Called when the phase of an mbarrier is complete."""
 
 
 @hook
 def mbarrier_waited(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32, site: u32) -> None:
-    """Lanes (each at host[lane]) hear that the phase of their parity is complete."""
+    """Called when lanes (each at host[lane]) learn that the phase of their parity is complete."""
 
 
-class Shape(IntEnum):
-    """What the payload of a transfer says of the bytes that it is for."""
+class PayloadShape(IntEnum):
+    """The way in which the payload of a transfer describes its bytes."""
 
     PLAIN = 0  # native/asynchrony/bulk.py: TO, FROM, BYTES
     BOX = 1  # native/asynchrony/maps.py: Box
@@ -224,189 +256,222 @@ class Shape(IntEnum):
 
 @hook
 def transfer_filled(t: ptr_to(Transfer), shape: u32) -> None:
-    """A bulk operation is filled in and about to be started."""
+    """Called when a bulk operation is filled in and about to be started."""
 
 
 @hook
 def map_used(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
-    """A copy that is filled in next uses the tensor map at a generic address."""
+    """Called when the copy that is filled in next uses the tensor map at a generic address."""
 
 
 @hook
 def map_published(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
-    """tensormap.cp_fenceproxy has copied a map, which is a release, too."""
+    """Called when tensormap.cp_fenceproxy has copied a map, which is also a release."""
 
 
 @hook
 def transfer_issued(t: ptr_to(Transfer)) -> None:
-    """A bulk operation is filled in; its group is known, nothing of it is done."""
+    """Called when a bulk operation is issued: its group is known, and nothing of it is done."""
 
 
 @hook
 def left_undetermined(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64) -> None:
-    """A transfer has written bytes from a generic address on of which nobody can say what they are."""
+    """Called when a transfer has written undefined bytes from a generic address on."""
 
 
 @hook
 def transfer_moves(t: ptr_to(Transfer), moves: u32) -> None:
-    """1: what is accessed from here on is accessed by a transfer; 0: no more."""
+    """Called with 1 when a transfer begins to access memory, and with 0 when it ends."""
 
 
 @hook
 def bulk_waited(w: ptr_to(Warp), mask: u32, pending: u64, read: u32, site: u32) -> None:
-    """cp.async.bulk.wait_group[.read]: all but the newest `pending` groups of each lane; behind it."""
+    """Called after cp.async.bulk.wait_group[.read]: all but the newest `pending` groups of each lane."""
 
 
 @hook
 def copy_signals(w: ptr_to(Warp), mask: u32, barrier: u64, counted: u32, site: u32) -> None:
-    """cp.async.mbarrier.arrive: what lanes have copied so far ends before they arrive at an mbarrier; before it is issued."""
+    """Called before cp.async.mbarrier.arrive is issued: the lanes' copies so far end before they arrive at an mbarrier."""
 
 
 @hook
 def copies_waited(w: ptr_to(Warp), mask: u32, end: u64) -> None:
-    """cp.async.wait_group or wait_all: the copies of these lanes with numbers below `end` are complete."""
+    """Called after cp.async.wait_group or wait_all: the copies of these lanes with numbers below `end` are complete."""
 
 
 @hook
 def wgmma_fenced(w: ptr_to(Warp), mask: u32, site: u32) -> None:
-    """wgmma.fence"""
+    """Called at wgmma.fence."""
 
 
 @hook
 def wgmma_issued(w: ptr_to(Warp), number: u64, site: u32) -> None:
-    """A warp has filled in operation `number` of its queue."""
+    """Called when a warp has filled in operation `number` of its queue."""
 
 
 @hook
 def wgmma_committed(w: ptr_to(Warp), site: u32) -> None:
-    """wgmma.commit_group; before it."""
+    """Called before wgmma.commit_group."""
 
 
 @hook
 def wgmma_waited(w: ptr_to(Warp), mask: u32, end: u64, site: u32) -> None:
-    """wgmma.wait_group: operations with numbers below `end` are complete, their results in the registers."""
+    """Called after wgmma.wait_group: operations with numbers below `end` are complete, with their results in the registers."""
 
 
 @hook
 def cluster_begins(cluster: ptr_to(Cluster)) -> None:
-    """A cluster begins, where another has run perhaps."""
+    """Called when a cluster begins, possibly in memory where another has run."""
 
 
 @hook
 def cluster_ends(cluster: ptr_to(Cluster)) -> None:
-    """All threads of a cluster have exited; transfers may be under way."""
+    """Called when all threads of a cluster have exited; transfers may be under way."""
 
 
 @hook
 def cluster_finished(cluster: ptr_to(Cluster)) -> None:
-    """A cluster is over, and its transfers are complete."""
+    """Called when a cluster has ended, and its transfers are complete."""
 
 
 @hook
 def round_over(cluster: ptr_to(Cluster)) -> None:
-    """All warps of a cluster had a turn, and some can go on. Cluster.stalled = 1: nothing will ever change, so it ends here."""
+    """Called when all warps of a cluster had a turn, and some can continue. Setting Cluster.stalled to 1 ends the cluster,
+    because nothing can change.
+    """
 
 
 @hook
 def lanes_exit(w: ptr_to(Warp), mask: u32, site: u32) -> None:
-    """Threads exit; before they are gone."""
+    """Called before threads exit."""
 
 
-# what nobody has written --------------------------------------------------------------------------------------------
+# undefined values ---------------------------------------------------------------------------------------------------
 # Under an instrument that takes `undefined_used` each register that may be undefined has 32 bits more: the lanes that hold a
 # value (compiler/emit/shadow.py).
 @hook
 def bytes_read(
     w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, count: u32, out: ptr_to(u32), site: u32
 ) -> None:
-    """Before a load of `count` elements of so many bytes from at[lane] | base: out[n] becomes the lanes whose element n has been
-    written."""
+    """Called before a load of `count` elements of `bytes` each from at[lane] | base. out: out[n] becomes the mask of lanes
+    whose element n has been written.
+    """
 
 
 @hook
 def rows_read(w: ptr_to(Warp), at: ptr_to(u64), base: u64, matrices: u32, trans: u32, out: ptr_to(u32), site: u32) -> None:
-    """Before an ldmatrix of 8x8 elements of 16 bits: which lanes of its registers will have a value."""
+    """Called before an ldmatrix of 8x8 elements of 16 bits. out: becomes the masks of lanes whose registers have a value."""
 
 
 @hook
 def tile_read(
     w: ptr_to(Warp), table: ptr, at: u64, base: u64, stride: i64, bits: u32, held: u32, out: ptr_to(u32), site: u32
 ) -> None:
-    """Before a wmma.load: which lanes of its registers will have a value. Elements have `bits` bits, a register holds `held`, at
-    at | base."""
+    """Called before a wmma.load.
+
+    w, site: the warp and instruction.
+    table: places of the elements.
+    at, base: address at | base.
+    stride: distance of lines in elements.
+    bits: bits of an element.
+    held: elements of a register.
+    out: becomes the masks of lanes whose registers have a value.
+    """
 
 
 @hook
 def bytes_written(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32) -> None:
-    """Behind an atomic operation that leaves nothing of what was there."""
+    """Called after an atomic operation that overwrites its bytes completely."""
 
 
 @hook
 def undefined_written(
     w: ptr_to(Warp), mask: u32, lanes: u32, at: ptr_to(u64), base: u64, offset: u32, bytes: u32, memory: u32, site: u32
 ) -> None:
-    """Behind a store by lanes of `mask` to at[lane] | base: what some `lanes` of them have stored at this offset has no value.
-    memory: as of `undefined_used`."""
+    """Called after a store by lanes of `mask` to at[lane] | base, if the value of some lanes at this offset is undefined.
+
+    w, mask, site: the warp, lanes and instruction.
+    lanes: lanes with an undefined value.
+    at, base, offset, bytes: the place.
+    memory: as in `undefined_used`.
+    """
 
 
 @hook
 def undefined_used(w: ptr_to(Warp), lanes: u32, rule: u32, memory: u32, site: u32) -> None:
-    """Lanes decide, or compute an address, by a register that has no value there. rule: its number. memory: why that may be
-    so: 0: a register was not written, 1: memory was not, 2: one of these, 3: because of `shuffle_missed`."""
+    """Called when lanes branch, or compute an address, by an undefined register.
+
+    w, lanes, site: the warp, lanes and instruction.
+    rule: number of the rule.
+    memory: reason: 0: a register was not written, 1: memory was not, 2: one of these, 3: `shuffle_missed`.
+    """
 
 
 @hook
 def shuffle_missed(w: ptr_to(Warp), lanes: u32, site: u32) -> None:
-    """Lanes that a shuffle gives what a lane has that does not take part in it, if any do."""
+    """Called with the lanes that a shuffle reads from a lane which does not take part in it."""
 
 
 @hook
 def product_of(table: ptr_to(i32), a: ptr_to(u32), b: ptr_to(u32), c: ptr_to(u32), d: ptr_to(u32)) -> None:
-    """Which lanes of D have a value, of a matrix product, by those of A, B and C (compiler/lowering/definedness.py has the
-    table)."""
+    """Compute the masks of lanes of D that have a value, for a matrix product, from those of A, B and C
+    (compiler/lowering/definedness.py has the table).
+
+    table: rows and columns of the registers.
+    a, b, c: masks of the sources.
+    d: the result.
+    """
 
 
 @hook
 def product_in_shared(
     w: ptr_to(Warp), table: ptr_to(WgmmaTable), a_desc: u64, b_desc: u64, a: ptr_to(u32), d: ptr_to(u32), site: u32
 ) -> None:
-    """Which lanes of D have a value, of a wgmma. d: on entry the lanes that have a value in what it adds to."""
+    """Compute the masks of lanes of D that have a value, for a wgmma.
+
+    w, site: the warp and instruction.
+    table: rows and columns of the registers.
+    a_desc, b_desc: descriptors.
+    a: masks of A in registers, or null.
+    d: on entry the masks of the accumulator before.
+    """
 
 
 @hook
 def left_variable(
     w: ptr_to(Warp), lanes: u32, at: ptr_to(u64), base: u64, origin: ptr_to(u64), bytes: u32, size: u32, site: u32
 ) -> None:
-    """Lanes are about to access bytes at at[lane] | base, which they have computed from a variable at origin[lane] that has only
-    `size` bytes."""
+    """Called before lanes access bytes at at[lane] | base, which they have computed from a variable at origin[lane] of only
+    `size` bytes.
+    """
 
 
 @hook
 def local_copied(w: ptr_to(Warp), lane: u32, source: u64, target: u64, bytes: u32) -> None:
-    """Bytes of a lane's local memory have been copied there, by their offsets: parameters and results of a call."""
+    """Called when bytes of a lane's local memory have been copied, by offset: parameters and results of a call."""
 
 
 @hook
 def frame_entered(w: ptr_to(Warp), mask: u32, base: ptr_to(u32), begin: u32, end: u32) -> None:
-    """Lanes enter a function, whose variables lie there in local memory: base[lane] + begin to end."""
+    """Called when lanes enter a function, whose variables are in local memory from base[lane] + begin to end."""
 
 
 # the log --------------------------------------------------------------------------------------------------------------
 def call_drain(drain: Value, log: Value) -> Value:
-    """Macro: the host function that takes what is in a log."""
+    """Macro: the host function that takes the entries of a log."""
     return Builder.current().call_pointer(drain, void, [log])
 
 
 @native
 def reserve(log: ptr_to(Log), count: u32) -> None:
-    """Room for so many entries, of at most those that the log has."""
+    """Make room for a number of entries, at most as many as the log has."""
     if log.count + count > log.room:
         call_drain(log.drain, log)
 
 
 @native
 def entry(log: ptr_to(Log)) -> ptr:
-    """The next entry of a log that has room."""
+    """The next entry of a log, which must have room."""
     place = log.entries + u64(log.count) * u64(log.entry_bytes)
     log.count = log.count + 1
     return place

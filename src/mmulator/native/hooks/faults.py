@@ -1,5 +1,4 @@
-"""What goes wrong in a kernel is written down once: the first fault of a CTA, which diagnostics/faults/describe.py says as a
-sentence."""
+"""The record of the first fault of a CTA, which diagnostics/faults/describe.py turns into a sentence."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from mmulator.native.state import Warp
 
 @native
 def fault(w: ptr_to(Warp), kind: u32, site: u32, lane: u32, at: u64, bytes: u32) -> None:
-    """Record first fault of the CTA; from now on its memory operations do nothing."""
+    """Record the first fault of the CTA; from now on its memory operations do nothing."""
     cta = w.cta
     if cta.fault == 0:
         cta.fault = kind

@@ -1,4 +1,4 @@
-"""What may be known of the operands of matrix and warp instructions while a kernel runs: hooks, as those in events.py."""
+"""Hooks for the operands of matrix and warp instructions, like those of events.py for accesses."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from mmulator.codegen.types import i64, ptr_to, u32, u64
 from mmulator.native.state import Warp
 
 
-class Operand(IntEnum):
-    """Operands that all threads give alike; names as the specification has them are in OPERAND_NAMES."""
+class UniformOperand(IntEnum):
+    """Operands that must be equal in all threads; OPERAND_NAMES has their names in the specification."""
 
     A_DESC = 0
     B_DESC = 1
@@ -27,43 +27,58 @@ OPERAND_NAMES = ("a-desc", "b-desc", "p", "stride", "byte-id-a", "thread-id-a", 
 
 @hook
 def operand_given(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), operand: u32, allowed: u64, site: u32) -> None:
-    """An operand (Operand) that lanes of `mask` must give alike, each lane's value. allowed: a bit for each value that it may
-    have, or 0 for any."""
+    """Called with each lane's value of an operand (Operand) that lanes of `mask` must give alike. allowed: a bit for each legal
+    value, or 0 for any.
+    """
 
 
 @hook
 def fragment_placed(
     w: ptr_to(Warp), at: u64, stride: i64, default: i64, bits: u32, aligned: u32, generic: u32, site: u32
 ) -> None:
-    """wmma.load or .store at p, both as the warp's first lane has them. stride, default: in elements of `bits`. aligned: bytes
-    that every line begins at a multiple of. generic: whether p is a generic address."""
+    """Called for wmma.load or .store at p, with the values of the warp's first lane.
+
+    w, site: the warp and instruction.
+    at: p.
+    stride, default: distance of lines, and its least value, in elements.
+    bits: bits of an element.
+    aligned: required alignment of every line, in bytes.
+    generic: whether p is a generic address.
+    """
 
 
 @hook
 def fragment_used(w: ptr_to(Warp), misuse: u32, number: u32, site: u32) -> None:
-    """wmma.mma or .store of a fragment that is known to be another (program/fragments.py): the number of the Misuse, and of
-    what is wrong with the instruction."""
+    """Called for wmma.mma or .store with a fragment of another kind (program/fragments.py). misuse: number of the Misuse.
+    number: index of the error of this instruction.
+    """
 
 
 @hook
 def fragment_operated(w: ptr_to(Warp), mask: u32, site: u32) -> None:
-    """Lanes of `mask` operate on an element of a fragment, under a condition that depends on the lane."""
+    """Called when only some lanes operate on an element of a fragment, under a condition that depends on the lane."""
 
 
 @hook
 def fragment_scaled(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), site: u32) -> None:
-    """Lanes operate on an element of a fragment with an operand that depends on the lane: each lane's value."""
+    """Called when lanes operate on an element of a fragment with an operand that depends on the lane. values: of each lane."""
 
 
 @hook
 def metadata_given(w: ptr_to(Warp), words: ptr_to(u32), lanes: u32, undefined: u32, unordered: u32, site: u32) -> None:
-    """Sparsity metadata: the words of all lanes, of which those of `lanes` are used. undefined, unordered: a bit for each of the
-    16 values that a nibble must not have, and for those of them that only ::ordered_metadata excludes."""
+    """Called with the sparsity metadata of an instruction.
+
+    w, site: the warp and instruction.
+    words: the words of all lanes.
+    lanes: lanes whose words are used.
+    undefined: mask of the nibbles that are illegal.
+    unordered: mask of those that only ::ordered_metadata excludes.
+    """
 
 
 @hook
 def members_given(w: ptr_to(Warp), mask: u32, members: ptr_to(u32), site: u32) -> None:
-    """Lanes of `mask` execute an instruction with a member mask, which each gives."""
+    """Called when lanes of `mask` execute an instruction with a member mask, which each lane gives."""
 
 
 CLUSTER_ARRIVE, CLUSTER_WAIT, BARRIERS = 16, 17, 18  # of `barrier_here`, behind the barriers of a CTA
@@ -71,21 +86,27 @@ CLUSTER_ARRIVE, CLUSTER_WAIT, BARRIERS = 16, 17, 18  # of `barrier_here`, behind
 
 @hook
 def barrier_here(w: ptr_to(Warp), mask: u32, number: u32, aligned: u32, kind: u32, site: u32) -> None:
-    """Lanes come to a barrier, by its number, before they arrive. aligned: 1: it asks for the whole warp, and waits for no
-    lane. kind: of program/skips.py, a bit."""
+    """Called when lanes reach a barrier, before they arrive.
+
+    w, mask, site: the warp, lanes and instruction.
+    number: number of the barrier.
+    aligned: 1 if it requires the whole warp, and waits for no lane.
+    kind: bit of its kind in program/skips.py.
+    """
 
 
 @hook
 def barrier_passed(w: ptr_to(Warp), mask: u32, kinds: u32, site: u32) -> None:
-    """Lanes are about to do something where no way leads to aligned barriers of these kinds any more."""
+    """Called before lanes act at a place from which aligned barriers of these kinds can no longer be reached."""
 
 
 @hook
 def warps_missing(w: ptr_to(Warp), site: u32) -> None:
-    """A warp is at a wgmma that another warp of its group will never execute, which is a fault; before it. What is found of it
-    already may be told in fault_words[0]: 1."""
+    """Called before the fault of a warp at a wgmma that another warp of its group never executes. An instrument that reports it
+    sets fault_words[0] to 1.
+    """
 
 
 @hook
 def resized(w: ptr_to(Warp), site: u32) -> None:
-    """A warp has executed a setmaxnreg that has an effect."""
+    """Called when a warp has executed a setmaxnreg that has an effect."""

@@ -1,4 +1,4 @@
-"""Device printf: the call of the host (launch/printing.py)."""
+"""printf of device code: the call of the host (launch/printing.py)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mmulator.native.state import FaultKind, Warp
 
 
 def call_print(function: Value, *args: Value) -> Value:
-    """Macro: the host function that prints; 1 + the lane that cannot, or 0."""
+    """Macro: the host function that prints; returns 1 + the lane that failed, or 0."""
     return Builder.current().call_pointer(ptr(function), u32, args)
 
 
@@ -18,7 +18,7 @@ def call_print(function: Value, *args: Value) -> Value:
 def device_print(
     w: ptr_to(Warp), mask: u32, formats: ptr_to(u64), values: ptr_to(u64), results: ptr_to(u32), site: u32
 ) -> None:
-    """vprintf: each lane's format and argument buffer, by generic address."""
+    """Execute vprintf: each lane's format and argument buffer, by generic address."""
     if w.cta.fault == 0:
         failed = call_print(w.cta.launch.print, w, mask, formats, values, results)
         if failed != 0:

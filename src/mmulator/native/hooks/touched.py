@@ -1,6 +1,6 @@
-"""Which bytes a launch reads and writes: an instrument that sets a bit for each.
+"""The bytes that a launch reads and writes: an instrument that sets a bit for each.
 
-A launch whose bytes are noted runs on one thread of the host: bits of a word are set without atomic operations.
+Such a launch runs on one thread of the host, so bits of a word are set without atomic operations.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ALL = 0xFFFFFFFFFFFFFFFF
 
 @native
 def set_bits(words: ptr_to(u64), begin: u64, count: u64) -> None:
-    """Bits from `begin` on; at least one."""
+    """Set bits from `begin` on; at least one."""
     end = begin + count - 1
     first = begin >> 6
     last = end >> 6
@@ -37,7 +37,7 @@ def set_bits(words: ptr_to(u64), begin: u64, count: u64) -> None:
 
 @native
 def touch_bytes(w: ptr_to(Warp), at: u64, bytes: u64, access: u32) -> None:
-    """Note bytes that lie together, from a generic address on."""
+    """Record contiguous bytes from a generic address on."""
     launch = w.cta.launch
     slot = at >> SLOT_SHIFT
     if slot < launch.touched_slots and bytes != 0:

@@ -1,4 +1,4 @@
-"""Who stores to watched memory: an instrument that writes down the stores which hit it."""
+"""Stores to watched memory: an instrument that records them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from mmulator.native.hooks.events import WRITE, Access, entry, reserve
 from mmulator.native.memory.windows import peek
 from mmulator.native.state import Cluster, Warp, WatchEntry
 
-KIND = WRITE | int(Access.LATER)  # what is written later is shared memory, which nobody watches
+KIND = WRITE | int(Access.LATER)  # later writes are to shared memory, which is not watched
 
 
 @native
 def settle(w: ptr_to(Warp)) -> None:
-    """Complete what was written down: the stores have been done since, and nothing after them."""
+    """Complete the recorded entries with the stored values: the stores have been done, and nothing after them."""
     log = w.cta.cluster.log
     while log.open != log.count:
         e = cast_ptr(WatchEntry, log.entries) + log.open
@@ -25,7 +25,7 @@ def settle(w: ptr_to(Warp)) -> None:
 
 @native
 def note(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, site: u32) -> None:
-    """Write down every watch that a store of one lane hits."""
+    """Record every watched element that a store of one lane hits."""
     launch = w.cta.launch
     for i in range(launch.watch_count):
         x = launch.watches + i
@@ -61,7 +61,7 @@ def watch_lanes(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u
 
 @native
 def settle_cluster(cluster: ptr_to(Cluster)) -> None:
-    """When a worker leaves a cluster alone."""
+    """Complete the recorded entries when a worker leaves a cluster."""
     settle(cast_ptr(Warp, cluster.warps))
 
 

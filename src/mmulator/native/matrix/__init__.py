@@ -1,1 +1,1 @@
-"""Matrix instructions: wgmma, wmma, moves of matrices. Products themselves are in twin/."""
+"""Matrix instructions: wgmma, wmma, moves of matrices. The products themselves are in twin/."""

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="valid-type"
-"""ldmatrix and stmatrix: rows that lanes give the addresses of, and the twin's moves between them and registers."""
+"""ldmatrix and stmatrix: rows at the addresses of lanes, and the twin's moves between them and registers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _translate(space: str) -> Native:
 
 
 def lanes_with_rows(form: Form) -> int:
-    """Lanes whose addresses are rows', as bits."""
+    """Mask of the lanes whose addresses are used as addresses of rows."""
     return (1 << len(ROWS) * matrices(form)) - 1
 
 
@@ -33,13 +33,13 @@ def base_of(space: str) -> int:
 
 
 def eight(rows: Value, block: Value) -> list[Value]:
-    """Macro: pointers to ROWS number `block`."""
+    """Macro: pointers to the ROWS of number `block`."""
     return [rows[block * len(ROWS) + number] for number in ROWS]
 
 
 @cache
 def load_function(space: str, form: Form) -> Native:
-    """ldmatrix: lane i gives the address of row i."""
+    """A function for ldmatrix: lane i gives the address of row i."""
     translate, count, bytes = _translate(space), matrices(form), row_bytes(form)
 
     def ldmatrix(w: ptr_to(Warp), at: ptr_to(u64), registers: ptr, site: u32) -> None:
@@ -54,7 +54,7 @@ def load_function(space: str, form: Form) -> Native:
 
 @cache
 def store_function(space: str, form: Form) -> Native:
-    """stmatrix, the reverse. Of rows that overlap the last wins."""
+    """A function for stmatrix. If rows overlap, the last one wins."""
     translate, count, bytes = _translate(space), matrices(form), row_bytes(form)
 
     def stmatrix(w: ptr_to(Warp), at: ptr_to(u64), registers: ptr, site: u32) -> None:
@@ -69,7 +69,7 @@ def store_function(space: str, form: Form) -> Native:
 
 @cache
 def image_function(form: Form) -> Native:
-    """The rows that stmatrix stores, one behind the other."""
+    """A function that writes the rows of an stmatrix to contiguous memory."""
     count, bytes = matrices(form), row_bytes(form)
 
     def stmatrix_image(registers: ptr, image: ptr_to(u8)) -> None:

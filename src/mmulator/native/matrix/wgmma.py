@@ -1,7 +1,7 @@
-"""wgmma of the machine: what a warpgroup has issued, computing it, groups and waits.
+"""wgmma: the operations that a warpgroup has issued, their computation, groups and waits.
 
-A wgmma computes somewhere between its issue and the wait that covers it, into a tile; its result reaches the registers at
-that wait. The arithmetic is the numerics twin's: `pack_a` and `pack_b` decode operands once, `dot` multiplies.
+A wgmma is computed into a tile at some time between its issue and the wait that covers it; its result reaches the registers at
+that wait. The arithmetic is that of the numerics twin: `pack_a` and `pack_b` decode operands once, `dot` multiplies.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def first_of(w: Any) -> Any:
 
 @native
 def missing(first: ptr_to(Warp), number: u64, w: ptr_to(Warp), site: u32) -> boolean:
-    """True and a fault if a warp that has not issued operation `number` can never do so as a whole."""
+    """Whether a warp that has not issued operation `number` can no longer issue it as a whole; if so, a fault is recorded."""
     for i in range(u32(WARPS)):
         other = first + i
         if other.live != FULL and queue(other, WGMMA).issued <= number:
@@ -54,9 +54,9 @@ def missing(first: ptr_to(Warp), number: u64, w: ptr_to(Warp), site: u32) -> boo
 
 @native
 def enter_warpgroup(w: ptr_to(Warp), count: u32, site: u32) -> u32:
-    """1 if the warp may issue `count` operations, 0 if it must wait for the others of its warpgroup, or has faulted.
+    """1 if the warp may issue `count` operations; 0 if it must wait for the others of its warpgroup, or has a fault.
 
-    Checked before everything else here: that there are four warps, and that all their threads can take part.
+    Checked first: that there are four warps, and that all their threads can take part.
     """
     cta = w.cta
     if cta.fault != 0:
@@ -72,14 +72,14 @@ def enter_warpgroup(w: ptr_to(Warp), count: u32, site: u32) -> u32:
 
 @native
 def tile_memory(tile: ptr_to(Tile), first: ptr_to(Warp)) -> ptr:
-    """Where the accumulators of a tile lie."""
+    """Memory of the accumulators of a tile."""
     cta = first.cta
     return cta.tile_memory + ((u64(tile) - u64(cta.tiles)) // Tile.size) * cta.launch.tile_bytes
 
 
 @native
 def retire(tile: ptr_to(Tile), first: ptr_to(Warp), warp: u32) -> None:
-    """The tile's result into the registers of one warp, which are ahead of it no longer."""
+    """Write the tile's result to the registers of one warp, which are then up to date."""
     table = tile.table
     quarter = 16 * u64(table.n) * u64(table.d_bits) // 8
     regs = frame_of(first + warp, tile.frame[warp], table.d_slots, table.d_words, WRITE, tile.site)
@@ -89,11 +89,11 @@ def retire(tile: ptr_to(Tile), first: ptr_to(Warp), warp: u32) -> None:
 
 @native
 def hand_over(group: ptr_to(Warpgroup), table: ptr_to(WgmmaTable), first: ptr_to(Warp), number: u64) -> None:
-    """Bring together what operation `number` reads from registers, where other tiles hold some of them.
+    """Bring registers that operation `number` reads up to date, if other tiles hold newer values of them.
 
-    Accumulators in flight may overlap, change their shape, or be the A of a later operation: what counts is the order of
-    the operations, register by register. So tiles in flight never share a register: the older one gives its result to the
-    registers first.
+    Accumulators in flight may overlap, change their shape, or be the A of a later operation: the order of the operations
+    decides, register by register. So tiles in flight never share a register: the older tile first writes its result to the
+    registers.
     """
     for i in range(u32(WARPS)):
         bit = 1 << i
@@ -121,7 +121,7 @@ def hand_over(group: ptr_to(Warpgroup), table: ptr_to(WgmmaTable), first: ptr_to
 
 @native
 def differs(first: ptr_to(Warp), number: u64) -> u32:
-    """Which warp's operation `number` is not that of the first warp; WARPS if all are the same."""
+    """Index of a warp whose operation `number` differs from that of the first warp; WARPS if all are equal."""
     op = operation(first, number)
     for i in range(u32(WARPS)):
         mine = operation(first + i, number)
@@ -132,8 +132,9 @@ def differs(first: ptr_to(Warp), number: u64) -> u32:
 
 @native
 def goes_on(first: ptr_to(Warp), number: u64, next: u64) -> boolean:
-    """Whether operation `next` and number `number` before it are one product: `next` adds to the same accumulator, and nothing
-    is to be brought together for it that was not for the other."""
+    """Whether operation `next` can be computed as one product with operation `number` before it: it adds to the same
+    accumulator, and no further registers must be brought up to date for it.
+    """
     if differs(first, next) != WARPS:
         return False
     op = operation(first, number)
@@ -152,7 +153,7 @@ def goes_on(first: ptr_to(Warp), number: u64, next: u64) -> boolean:
 
 @native
 def load_tile(first: ptr_to(Warp), number: u64, tile: ptr_to(Tile)) -> None:
-    """What operation `number` adds to, where the tile is not ahead of the registers."""
+    """Load the accumulator of operation `number`, unless the tile holds newer values than the registers."""
     op = operation(first, number)
     table = op.table
     memory = tile_memory(tile, first)
@@ -167,8 +168,9 @@ def load_tile(first: ptr_to(Warp), number: u64, tile: ptr_to(Tile)) -> None:
 
 @native
 def compute(group: ptr_to(Warpgroup), first: ptr_to(Warp), number: u64, end: u64) -> u32:
-    """Operation `number` of a warpgroup, all of whose warps have issued those before `end`, into its tile; and as many of
-    the next as are one product with it. How many; a fault may have come between."""
+    """Compute operation `number` of a warpgroup into its tile, together with as many of the next operations as are one product
+    with it; all warps have issued those before `end`. Returns their number; a fault may have been recorded.
+    """
     op = operation(first, number)
     table = op.table
     wrong = differs(first, number)
@@ -205,8 +207,9 @@ def compute(group: ptr_to(Warpgroup), first: ptr_to(Warp), number: u64, end: u64
 
 @native
 def carry_out_wgmma(w: ptr_to(Warp), number: u64, end: u64) -> u32:
-    """Operations of the four warps together, from `number` on, done in the queues of all: how many. 0 if a warp has not issued
-    it. Nobody writes to shared memory while this runs."""
+    """Carry out operations of the four warps from `number` on, in the queues of all. Returns their number, 0 if a warp has not
+    issued them. Shared memory does not change meanwhile.
+    """
     first = first_of(w)
     limit = end
     for i in range(u32(WARPS)):
@@ -227,7 +230,7 @@ def carry_out_wgmma(w: ptr_to(Warp), number: u64, end: u64) -> u32:
 
 @native
 def carry_out_due(w: ptr_to(Warp), q: ptr_to(Queue)) -> None:
-    """Carry out what the seed had for now."""
+    """Carry out the operations that the seed chose to complete now."""
     due = q.due
     q.due = 0
     complete(w, q, due)
@@ -238,10 +241,16 @@ def wgmma_issue(
     w: ptr_to(Warp), table: ptr_to(WgmmaTable), a_desc: u64, b_desc: u64, scale_d: u32, metadata: ptr_to(u32), more: u32,
     site: u32,
 ) -> None:  # fmt: skip
-    """One warp issues an operation, which can be carried out when the fourth has.
+    """Issue an operation by one warp; it can be carried out when the fourth warp has issued it.
 
-    enter_warpgroup has let the warp in: there is room in its queue, and all lanes are here. scale_d: a bit for each. more:
-    another operation follows, and nothing in between can tell whether this one has been carried out.
+    w, site: the warp and instruction.
+    table: table of the instruction.
+    a_desc, b_desc: descriptors.
+    scale_d: mask of lanes.
+    metadata: words of the metadata.
+    more: whether another operation follows, and nothing in between shows whether this one was carried out.
+
+    enter_warpgroup has admitted the warp: there is room in its queue, and all lanes are here.
     """
     cta = w.cta
     q = queue(w, WGMMA)
@@ -283,7 +292,7 @@ def wgmma_issue(
 
 @native
 def wgmma_wait(w: ptr_to(Warp), mask: u32, pending: u64, here: i32, next: i32, site: u32) -> i32:
-    """wait_group: all but the newest `pending` groups are computed, and their results are in the registers."""
+    """Execute wait_group: all but the newest `pending` groups are computed, and their results are in the registers."""
     cta = w.cta
     q = queue(w, WGMMA)
     end = covered(q, pending)

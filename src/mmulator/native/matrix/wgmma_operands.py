@@ -1,6 +1,6 @@
-"""Operands of wgmma: matrices out of shared memory, A out of registers, accumulators out of registers into tiles and back.
+"""Operands of wgmma: matrices from shared memory, A from registers, accumulators from registers to tiles and back.
 
-Where elements lie is said in layouts/ alone; the code is made from there (twin/shared.py, twin/moves.py).
+layouts/ alone defines the places of elements; the code is generated from there (twin/shared.py, twin/moves.py).
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ WARPS = 4  # of a warpgroup
 
 @native(inline=True)
 def operand_seen(w: ptr_to(Warp), at: u64, site: u32) -> None:
-    """What is said of an access to UNIT bytes of a matrix."""
+    """Tell an instrument about an access to UNIT bytes of a matrix."""
     accessed_one(w, u32(0), of_descriptor(w, at), u32(UNIT), by(READ, Proxy.ASYNC), site)
 
 
 @native(inline=True)
 def operand(w: ptr_to(Warp), at: u64, site: u32) -> ptr:
-    """UNIT bytes of a matrix that a descriptor points to, at an address of the shared window; null and a fault if they are not
-    there."""
+    """Pointer to UNIT bytes of a matrix in shared memory, at an address of the shared window; null, with a fault, if they do
+    not exist.
+    """
     host = descriptor_span(w, at, at + (UNIT - 1))
     if u64(host) == 0:
         fault(w, FaultKind.WGMMA_ADDRESS, site, 0, at, UNIT)
@@ -45,7 +46,7 @@ operand_bytes = operand_function(Door("wgmma", Warp, operand, span=descriptor_sp
 
 
 def operation(w: Any, number: Any) -> Any:
-    """Macro: where a warp keeps what it issued as operation `number`."""
+    """Macro: the record of operation `number` of a warp."""
     return entry(w, WGMMA, number)
 
 
@@ -56,13 +57,13 @@ A_TILE = WarpTile(operand_a(64, 16, 16))
 
 
 def _registers(site: Any, regs: Any, tile: WarpTile, block: Any) -> list[Any]:
-    """Macro: where the registers of a block lie."""
+    """Macro: places of the registers of a block."""
     return [regs + i64(site.field("d_slots")[tile.registers * block + r]) for r in range(tile.registers)]
 
 
 @native
 def accumulator_in(site: ptr_to(WgmmaTable), regs: ptr, matrix: ptr) -> None:
-    """D registers of one warp into 16 rows of the tile (row-major, n columns of 32 or 16 bits)."""
+    """Copy the D registers of one warp to 16 rows of the tile (row-major, n columns of 32 or 16 bits)."""
     for bits, tile in ACCUMULATORS.items():
         if site.d_bits == bits:
             line = i64(site.n) * (bits // 8)
@@ -72,7 +73,7 @@ def accumulator_in(site: ptr_to(WgmmaTable), regs: ptr, matrix: ptr) -> None:
 
 @native
 def accumulator_out(site: ptr_to(WgmmaTable), regs: ptr, matrix: ptr) -> None:
-    """16 rows of the tile into the D registers of one warp."""
+    """Copy 16 rows of the tile to the D registers of one warp."""
     for bits, tile in ACCUMULATORS.items():
         if site.d_bits == bits:
             line = i64(site.n) * (bits // 8)
@@ -82,13 +83,13 @@ def accumulator_out(site: ptr_to(WgmmaTable), regs: ptr, matrix: ptr) -> None:
 
 @native
 def a_registers(site: ptr_to(WgmmaTable), regs: ptr, out: ptr_to(u32)) -> None:
-    """The A registers of one warp, one after the other."""
+    """Copy the A registers of one warp to contiguous memory."""
     for r in unrolled(A_TILE.fragment.registers):
         store(load(u32.vec(32), regs + site.a_slots[r]), out + 32 * r)
 
 
 @native
 def a_fragment(registers: ptr_to(u32), row_bytes: i64, out: ptr) -> None:
-    """A registers of one warp as 16 rows of `row_bytes` bytes."""
+    """Convert the A registers of one warp to 16 rows of `row_bytes` bytes."""
     for r in unrolled(A_TILE.fragment.registers // A_TILE.registers):
         A_TILE.to_matrix([registers + 32 * r], out + A_TILE.offset(r, row_bytes), row_bytes)

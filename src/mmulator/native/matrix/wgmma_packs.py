@@ -1,8 +1,9 @@
-"""Operands of wgmma as the numerics twin packs them, kept: B of one half of a tile is B of the other, Q of attention is A again.
+"""Operands of wgmma in the numerics twin's packed format, kept for reuse: the two halves of a tile share B, and in attention Q
+is used as A repeatedly.
 
-A pack is a function of the bytes that it was made of, which it keeps: it is taken again where an operand has the same bytes,
-after they were read and compared. So nobody needs to know who has written to shared memory since. The memory is the
-worker's (launch/packs.py).
+A pack depends only on the bytes from which it was made, and which it keeps. It is reused for an operand with equal bytes, which
+are read and compared each time; so writes to shared memory need not be tracked. The memory belongs to the worker
+(launch/packs.py).
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ LINE = u64.vec(8)
 
 
 def packs_of(first: Any) -> Any:
-    """Macro: those of the worker that runs a warp."""
+    """Macro: the packs of the worker that runs a warp."""
     return cast_ptr(Packs, first.field("cta").field("cluster").field("packs"))
 
 
 def place_of(packs: Any, name: str) -> Any:
-    """Macro: where a field is."""
+    """Macro: the address of a field."""
     return packs.field_address(name)
 
 
 @native
 def same_bytes(a: ptr, b: ptr, bytes: i64) -> boolean:
-    """Whether they are alike. bytes: a multiple of 16."""
+    """Whether two ranges of bytes are equal. bytes: a multiple of 16."""
     whole = bytes // 64 * 64
     for at in range(0, whole, 64):
         if any_lane(load(LINE, a + at) != load(LINE, b + at)):
@@ -45,7 +46,15 @@ def same_bytes(a: ptr, b: ptr, bytes: i64) -> boolean:
 
 @native
 def find_pack(entries: ptr_to(Pack), count: u32, next: ptr_to(u32), desc: u64, function: u64, shape: u64, use: u64) -> u32:
-    """The slot of what was last packed of such a matrix; or the next one that this product does not use, made free."""
+    """The slot of the last pack of such a matrix; or the next slot that this product does not use, cleared.
+
+    entries, count: the slots.
+    next: where to begin the search for a free slot.
+    desc: matrix descriptor.
+    function: what packs it.
+    shape: shape of the matrix.
+    use: number of the product.
+    """
     for n in range(count):
         e = entries + n
         if e.desc == desc and e.function == function and e.shape == shape:
@@ -66,8 +75,18 @@ def packed_operand(
     first: ptr_to(Warp), table: ptr_to(WgmmaTable), desc: u64, lines: i64, line_bytes: i64, mn_major: u32, site: u32,
     function: u64, rows: i64, of_b: boolean,
 ) -> ptr:  # fmt: skip
-    """The pack of a matrix in shared memory, behind the bytes that it was made of; null after a fault. rows: of A, or columns
-    of B. function: what packs it."""
+    """The pack of a matrix in shared memory; null after a fault.
+
+    first: first warp of the warpgroup.
+    table: table of the instruction.
+    desc: matrix descriptor.
+    lines, line_bytes: number and bytes of lines.
+    mn_major: whether M or N is contiguous.
+    site: the instruction.
+    function: what packs it.
+    rows: rows of A, or columns of B.
+    of_b: whether it is B.
+    """
     packs = packs_of(first)
     bytes = lines * line_bytes
     shape = u64(bytes) * 2 + u64(mn_major)

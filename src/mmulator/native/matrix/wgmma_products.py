@@ -1,5 +1,6 @@
-"""Products of wgmma: the packed operands of each, multiplied into a tile. Operations that add to one accumulator, the k-steps
-of a tile, are one product."""
+"""Products of wgmma: the packed operands are multiplied into a tile. Operations that add to one accumulator, the k-steps of a
+tile, are one product.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from mmulator.twin.shared import unpack_bits
 
 @native
 def pack_registers(first: ptr_to(Warp), number: u64, step: u32) -> ptr:
-    """A of operation `number` out of registers."""
+    """The pack of A of operation `number`, from registers."""
     table = operation(first, number).table
     packs = packs_of(first)
     raw = first.cta.scratch
@@ -38,7 +39,7 @@ def pack_registers(first: ptr_to(Warp), number: u64, step: u32) -> ptr:
 
 @native
 def pack_step(first: ptr_to(Warp), number: u64, step: u32, at_a: ptr_to(ptr), at_b: ptr_to(ptr)) -> boolean:
-    """The operands of operation `number`, which is step `step` of a product. False after a fault."""
+    """Pack the operands of operation `number`, which is step `step` of a product. Returns False after a fault."""
     op = operation(first, number)
     table = op.table
     n = i64(table.n)
@@ -67,7 +68,13 @@ def pack_step(first: ptr_to(Warp), number: u64, step: u32, at_a: ptr_to(ptr), at
 
 @native
 def multiply_sparse(first: ptr_to(Warp), number: u64, step: u32, a: ptr, b: ptr, memory: ptr, flags: i64) -> None:
-    """One product of a sparse A, added to the tile at `memory`. b: a pack in its slot."""
+    """Add the product of a sparse A to the tile at `memory`.
+
+    first, number, step: the operation.
+    a, b: packs; b is in its slot.
+    memory: the tile.
+    flags: of the twin.
+    """
     table = operation(first, number).table
     packs = packs_of(first)
     n = i64(table.n)
@@ -92,7 +99,12 @@ def multiply_sparse(first: ptr_to(Warp), number: u64, step: u32, a: ptr, b: ptr,
 
 @native
 def multiply(first: ptr_to(Warp), number: u64, count: u32, at_a: ptr_to(ptr), at_b: ptr_to(ptr), memory: ptr) -> None:
-    """The products of `count` operations, one after the other, added to the tile at `memory`, or put in its place."""
+    """Compute the products of `count` operations in sequence, added to the tile at `memory` or replacing it.
+
+    first, number, count: the operations.
+    at_a, at_b: packs of each.
+    memory: the tile.
+    """
     op = operation(first, number)
     table = op.table
     n = i64(table.n)

@@ -1,4 +1,4 @@
-"""wmma.load and wmma.store: the twin's moves, through the door."""
+"""wmma.load and wmma.store: the twin's moves, through the memory windows."""
 
 from __future__ import annotations
 

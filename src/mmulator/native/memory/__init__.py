@@ -1,1 +1,1 @@
-"""Memory: the door to it (windows.py), loads and stores, atomic operations, reductions."""
+"""Memory: the windows that give access to it (windows.py), loads and stores, atomic operations, reductions."""

@@ -1,8 +1,9 @@
-"""atom and red on host memory: one lane after the other, each one atomic operation of the host.
+"""atom and red on host memory: one lane after another, each as one atomic operation of the host.
 
-Windows lie where an address that is aligned for the kernel is aligned for the host too (launch/arena.py). Nobody but
-the worker that runs a cluster knows its shared memory, so there the host's plain operations are atomic. Lanes with one address
-are one operation of the host, where the order of additions and the like does not show: each gets what was there before it.
+Windows are placed so that an address that is aligned for the kernel is aligned for the host too (launch/arena.py). Only the
+worker that runs a cluster accesses its shared memory, so plain operations of the host are atomic there. Lanes with one address
+share one operation of the host if the order of additions and similar operations does not show: each receives the value before
+it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ U32 = u32.vec(32)
 
 
 def apply(op: str, old: Value, value: Value) -> Value:
-    """Macro: what an operation on integers leaves there."""
+    """Macro: the result of an integer operation."""
     if op in ("min", "max"):
         return minimum(old, value) if op == "min" else maximum(old, value)
     return {"add": old + value, "and": old & value, "or": old | value, "xor": old ^ value, "exch": value}[op]
@@ -47,11 +48,14 @@ def apply(op: str, old: Value, value: Value) -> Value:
 
 @cache
 def atomic_function(space: str, op: str, ty: Ty, count: int = 1, combine: Any = None, name: str = "") -> Native:
-    """atom/red, lane after lane, of `count` elements: dst[32 * c + l] = old value of element c of lane l.
+    """A function for atom/red, lane after lane, of `count` elements: dst[32 * c + l] = old value of element c of lane l.
 
-    A vector is aligned as a whole, though each of its elements is an atomic operation of its own.
-    combine: the new value from (old, operand), as a macro, for operations that are none on integers; `name`
-    distinguishes it.
+    space: state space.
+    op: the operation.
+    ty: type of an element.
+    count: elements of a vector, which is aligned as a whole; each element is a separate atomic operation.
+    combine: a macro for the new value from (old, operand), for operations that are not on integers.
+    name: distinguishes `combine`.
     """
     translate, size = SPACES[space], ty.size
     own = combine or OWN.get(op)
@@ -115,7 +119,9 @@ def atomic_function(space: str, op: str, ty: Ty, count: int = 1, combine: Any = 
 def sum_up(
     w: ptr_to(Warp), mask: u32, at: ptr_to(u64), src: ptr_to(u32), other: ptr_to(u32), dst: ptr_to(u32), site: u32
 ) -> None:
-    """`atomic` for a red.global.add of 32 bits that orders nothing: where the array is small, it waits with others (sums.py)."""
+    """`atomic` for a red.global.add of 32 bits without ordering: additions to a small array are merged with later ones
+    (sums.py).
+    """
     if mask == 0 or w.cta.fault != 0:
         return
     window = stack(ptr, 3)

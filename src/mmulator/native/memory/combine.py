@@ -1,6 +1,6 @@
-"""What atomic operations and reductions make of two elements: macros on their bits, as a GPU's memory does it.
+"""The arithmetic of atomic operations and reductions: macros on bits, with the results of a GPU's memory.
 
-Measured on an H100 and an H200. An operation on integers that the host has, too, is a name of LLVM's.
+Measured on an H100 and an H200. An integer operation that the host has too is a name of LLVM's.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ def _f32_add(flush: bool) -> Combine:
 
 
 def _f64_add(shared: bool) -> Combine:
-    """NaNs as measured: in global memory the operand's payload before the old value's, as it is; in shared memory the old
-    value's before the operand's, quieted."""
+    """f64 addition with NaNs as measured: in global memory the operand's payload is preferred to the old value's, unchanged; in
+    shared memory the old value's to the operand's, quieted.
+    """
 
     def combine(old: Value, operand: Value) -> Value:
         a, c = bitcast(f64, old), bitcast(f64, operand)
@@ -89,7 +90,7 @@ def _half_add(bfloat: bool) -> Combine:
 
 
 def _half_extreme(op: str, bfloat: bool) -> Combine:
-    """min and max: -0 is less than +0; a NaN gives way to a number, two NaNs give the canonical one."""
+    """min and max: -0 is less than +0; a number is preferred to a NaN, two NaNs give the canonical one."""
     infinity = 0x7F80 if bfloat else 0x7C00
 
     def key(x: Value) -> Value:
@@ -125,8 +126,9 @@ _HALVES = {"f16": ("f16", False), "bf16": ("bf16", False), "f16x2": ("f16", True
 
 
 def combiner(op: str, type_name: str, shared: bool) -> tuple[Ty, Combine | None, str]:
-    """(element type, macro or None where the operation is one on integers, suffix of its name). shared: as atomics in shared
-    memory do it, where floats are added otherwise than in global memory."""
+    """(element type, macro or None for an integer operation of the host, suffix of its name). shared: whether it is an atomic
+    in shared memory, where float additions differ from those in global memory.
+    """
     if type_name in _HALVES and op in ("add", "min", "max"):
         kind, packed = _HALVES[type_name]
         one = _half(op, kind)

@@ -1,4 +1,4 @@
-"""One address, which a lane or a warp has computed: what is at it, or from it on, through the door (windows.py)."""
+"""Single addresses, computed by a lane or a warp: pointers to the memory at them, from the windows (windows.py)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mmulator.program.addresses import RANK_SHIFT, SLOT_LOCAL, SLOT_SHARED, SLOT
 
 @native
 def locate(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
-    """Host pointer of one lane's generic address, or null and a recorded fault."""
+    """Host pointer of one lane's generic address; null, with a fault, if there is none."""
     host = find_host(w, lane, at, bytes, access, site)
     if u64(host) != 0:
         accessed_one(w, lane, at, bytes, access, site)
@@ -59,14 +59,14 @@ def locate_of_warp(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32,
 
 
 def locate_function(space: str) -> Native:
-    """`locate` for what one address of a warp leads to. `lane` has the register that is read or written."""
+    """`locate` for the single address of a warp in a state space. lane: the lane whose register is read or written."""
     return {"shared": locate_shared_cta, "shared::cluster": locate_shared, "global": locate_global}.get(space, locate_of_warp)
 
 
 # many bytes ---------------------------------------------------------------------------------------------------------
 @native
 def reach(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u32) -> ptr:
-    """`hold`, of what is accessed now."""
+    """`hold` for bytes that are accessed now."""
     host = hold(w, lane, at, bytes, access, site)
     if u64(host) != 0:
         accessed_one(w, lane, at, u32(bytes), access, site)
@@ -86,8 +86,9 @@ def hold_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, site: u32) -> p
 
 @native
 def one_cta(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> u32:
-    """The bit of the CTA of the cluster whose shared memory an address of the shared window is in; 0 and a fault if there is
-    none. No other code shifts by a rank that an address says."""
+    """The bit of the CTA of the cluster whose shared memory contains an address of the shared window; 0, with a fault, if there
+    is none. No other code shifts by a rank from an address.
+    """
     rank = at >> RANK_SHIFT
     if rank < u64(w.cta.cluster.cta_count):
         return 1 << (u32(rank) & 31)

@@ -1,4 +1,4 @@
-"""Loads and stores between memory behind the door (windows.py) and registers."""
+"""Loads and stores between memory, through the windows (windows.py), and registers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _WORD = {**_ELEMENT, 16: u64.vec(2), 32: u64.vec(4)}
 
 # Of a vector the elements of a lane lie together in memory, and those of all lanes in the register file.
 def parted(image: list[Value]) -> list[Value]:
-    """Macro: vectors as they lie in memory to one for each element. Their number is a power of two."""
+    """Macro: one vector for each element, from vectors as they lie in memory. Their number is a power of two."""
     if len(image) == 1:
         return image
     pairs = [*zip(image[::2], image[1::2])]
@@ -47,7 +47,7 @@ def parted(image: list[Value]) -> list[Value]:
 
 
 def joined(elements: list[Value]) -> list[Value]:
-    """Macro: the reverse."""
+    """Macro: vectors as they lie in memory, from one vector for each element."""
     if len(elements) == 1:
         return elements
     even, odd = joined(elements[::2]), joined(elements[1::2])
@@ -55,12 +55,12 @@ def joined(elements: list[Value]) -> list[Value]:
 
 
 def vectors(ty: Ty, place: Value, count: int) -> list[Value]:
-    """Macro: so many of a type, one behind the other."""
+    """Macro: `count` contiguous vectors of a type."""
     return [load(ty, cast_ptr(ty, place), c) for c in range(count)]
 
 
 def put(values: list[Value], place: Value) -> None:
-    """Macro: the reverse."""
+    """Macro: store contiguous vectors."""
     for c, value in enumerate(values):
         store(value, cast_ptr(value.ty, place), c)
 
@@ -70,8 +70,9 @@ AHEAD = 6144  # bytes
 
 
 def ahead(place: Value, bytes: int, write: bool = False) -> None:
-    """Macro: have the host fetch what lies somewhat behind bytes that are accessed now. Kernels that go through long arrays come
-    there soon, in this block or the next one; the host alone does not see it, as accesses jump from one array to the other."""
+    """Macro: prefetch memory behind the bytes that are accessed now. Kernels that stream through long arrays reach it soon; the
+    host does not predict that, because accesses alternate between arrays.
+    """
     for at in range(0, bytes, LINE):
         prefetch(place + (AHEAD + at), write)
 
@@ -87,19 +88,19 @@ def beside(values: list[Value]) -> Value:
 
 
 def gathered(element: Ty, count: int, begin: Value, places: Value) -> list[Value]:
-    """Macro: `count` elements for each lane, from its place behind `begin` on, as they would lie in one piece of memory."""
+    """Macro: `count` elements for each lane, from its place behind `begin`, in the order of contiguous memory."""
     word = element.vec(count) if count > 1 else element
     words = [load(word, begin + places[n], align=element.size) for n in range(32)]
     return [beside(words[n : n + 32 // count]) for n in range(0, 32, 32 // count)]
 
 
 def by_eights(a: Value, bytes: int) -> Value:
-    """Macro: whether the bytes of each eight lanes lie in a row, as those of a tile's row do; given those of the first two do."""
+    """Macro: whether the bytes of each eight lanes are contiguous, as in a tile's row, if those of the first two lanes are."""
     return apart(a, bytes) == 0
 
 
 def take_eights(element: Ty, count: int, begin: Value, places: Value) -> list[Value]:
-    """Macro: `gathered` of such lanes."""
+    """Macro: `gathered` for lanes that are contiguous by eights."""
     if count >= 4:
         return [v for n in range(0, 32, 8) for v in vectors(element.vec(32), begin + places[n], count // 4)]
     rows = [load(element.vec(8 * count), begin + places[n], align=1) for n in range(0, 32, 8)]
@@ -107,18 +108,18 @@ def take_eights(element: Ty, count: int, begin: Value, places: Value) -> list[Va
 
 
 def by_turns(a: Value) -> Value:
-    """Macro: whether the words of lanes with even numbers lie in a row, and those with odd numbers."""
+    """Macro: whether the words of the even lanes are contiguous, and those of the odd lanes."""
     heads = shuffle(a, None, [n & 1 for n in range(32)])
     return mask_bits((a - heads) != ((iota(U64) >> 1) << 2)) == 0
 
 
 def taking_turns(even: Value, odd: Value) -> Value:
-    """Macro: one vector of two."""
+    """Macro: one vector from those of the even and the odd lanes."""
     return shuffle(even, odd, [n // 2 + n % 2 * 16 for n in range(32)])
 
 
 def put_eights(image: list[Value], count: int, begin: Value, places: Value) -> None:
-    """Macro: the reverse."""
+    """Macro: store elements of lanes that are contiguous by eights."""
     for n in range(4):
         if count >= 4:
             put(image[n * (count // 4) :][: count // 4], begin + places[8 * n])
@@ -130,8 +131,9 @@ def put_eights(image: list[Value], count: int, begin: Value, places: Value) -> N
 
 @cache
 def look_up(space: str, bytes: int, access: int) -> Native:
-    """The shape of the addresses of lanes in memory, and where their bytes are on the host: as far behind `out` as `places` say,
-    which are the addresses, but of local memory."""
+    """A function that finds the shape of the lanes' addresses, and the place of their bytes on the host: `out` plus `places`,
+    which are the addresses, except for local memory.
+    """
     local = space == "local"
     find: Any = local_function(bytes, access) if local else origin_function(space, bytes, access)
 
@@ -147,7 +149,9 @@ def look_up(space: str, bytes: int, access: int) -> Native:
 
 @cache
 def load_function(space: str, size: int, count: int) -> Native:
-    """`count` elements of `size` bytes a lane; element c of lane l goes to dst[32 * c + l]. Idle lanes get anything."""
+    """A function that loads `count` elements of `size` bytes for each lane; element c of lane l goes to dst[32 * c + l]. The
+    result of idle lanes is arbitrary.
+    """
     translate, element, bytes = SPACES[space], _ELEMENT[size], size * count
     word, vector, far, local = _WORD[bytes], element.vec(32), space in ("global", "generic"), space == "local"
     look: Any = look_up(space, bytes, READ)
@@ -204,7 +208,9 @@ def load_function(space: str, size: int, count: int) -> Native:
 
 @cache
 def load_word_function(space: str) -> Native:
-    """A load of one element of 32 bits a lane, in vector registers: the stack is for lanes that do not lie together."""
+    """A function that loads one element of 32 bits for each lane into vector registers; it uses the stack only for scattered
+    lanes.
+    """
     slow, look, far = load_function(space, 4, 1), origin_function(space, 4, READ), space in ("global", "generic")
 
     def load_word(w: ptr_to(Warp), mask: u32, a: U64, site: u32) -> U32:
@@ -254,7 +260,9 @@ def load_word_function(space: str) -> Native:
 
 @cache
 def store_function(space: str, size: int, count: int) -> Native:
-    """The reverse. Of lanes that store to one address the highest wins."""
+    """A function that stores `count` elements of `size` bytes for each lane. If lanes store to one address, the highest lane
+    wins.
+    """
     translate, element, bytes = SPACES[space], _ELEMENT[size], size * count
     word, vector, far, local = _WORD[bytes], element.vec(32), space in ("global", "generic"), space == "local"
     look: Any = look_up(space, bytes, WRITE)

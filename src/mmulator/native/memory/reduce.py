@@ -1,6 +1,6 @@
 """Reductions of many elements into memory: bulk and tensor copies that combine (PTX ISA 9.1: cp.reduce.async.bulk).
 
-Each element is an atomic operation of its own, on the host too, where other clusters may reduce into the same array.
+Each element is a separate atomic operation, on the host too, because other clusters may reduce into the same array.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from mmulator.native.memory.combine import OWN, RMW, combiner
 
 @cache
 def reduce_function(op: str, kind: str, shared: bool = False) -> Native:
-    """(target, source, count): target[i] = target[i] op source[i], element by element, in their order.
+    """A function (target, source, count): target[i] = target[i] op source[i], element by element, in order.
 
-    kind: a PTX type; `f32` keeps subnormals here, unlike atom.global.add, and `f32.ftz` does not. Both pointers are aligned to an
-    element. shared: the target is in shared memory, which is of one cluster and so of one thread of the host.
+    op: the operation.
+    kind: a PTX type; `f32` keeps subnormals here, unlike atom.global.add, and `f32.ftz` does not.
+    shared: whether the target is in shared memory, which only one thread of the host accesses.
+
+    Both pointers are aligned to an element.
     """
     ty, combine, suffix = combiner(op, kind.removesuffix(".ftz"), kind == "f32")
     own = combine or OWN.get(op)

@@ -15,17 +15,19 @@ W4, U64 = u64.vec(4), u64.vec(32)
 
 
 def of_eight(a: Value) -> Value:
-    """Macro: of each eight lanes the first one's."""
+    """Macro: for each eight lanes the value of the first."""
     return shuffle(a, None, [n & ~7 for n in range(32)])
 
 
 def apart(a: Value, bytes: int) -> Value:
-    """Macro: lanes whose bytes do not lie where a row of each eight lanes has them, behind those of the first."""
+    """Macro: mask of the lanes whose bytes are not contiguous with those of the first of their eight lanes."""
     return mask_bits((a - of_eight(a)) != (iota(U64, 0, bytes) & (8 * bytes - 1)))
 
 
 def _line(into: bool) -> Native:
-    """Copy a row of 128 bytes into a line, or out of it. turn: what is exclusive-ored to the place of each chunk in the line."""
+    """A function that copies a row of 128 bytes into a line, or out of it. turn: exclusive-ored with the place of
+    each chunk.
+    """
 
     def line_of(outside: ptr, line: ptr, turn: u64) -> None:
         pairs = turn & ~u64(CHUNK)

@@ -1,10 +1,10 @@
-"""Additions to counters that are not in memory yet: a cluster adds up what `red` adds to a small array, for itself.
+"""Additions to counters that are not in memory yet: a cluster accumulates what `red` adds to a small array.
 
-Two cores that add to the same lines of memory wait for each other at each addition. Nobody can tell when a relaxed addition
-whose result is not asked for takes place, as long as it comes before what its thread does later to the same memory and before
-what its thread orders behind it. So the sums go to memory (`settle_sums`) before anything else of the cluster is given a pointer
-to that array, or a pointer to write through (windows.py); before a fence and before loads that poll; and when the worker looks
-up, some milliseconds later at most.
+Two cores that add to the same lines of memory wait for each other at each addition. The time of a relaxed addition without a
+result cannot be observed, as long as it comes before its thread's later accesses to the same memory, and before everything that
+its thread orders after it. So the sums are written to memory (`settle_sums`) before any other code of the cluster gets a
+pointer to that array, or a pointer for writing (windows.py); before fences and before loads that poll; and when the worker
+checks the clock, at most some milliseconds later.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WORDS = u32.vec(PART // WORD)
 
 @native
 def settle_sums(cluster: ptr_to(Cluster)) -> None:
-    """What was added up goes to memory."""
+    """Write the accumulated sums to memory."""
     sums = cluster.sums
     left = sums.touched
     sums.touched = 0
@@ -39,14 +39,14 @@ def settle_sums(cluster: ptr_to(Cluster)) -> None:
 
 @native(inline=True)
 def settled(cluster: ptr_to(Cluster)) -> None:
-    """Nothing waits any more."""
+    """Write the accumulated sums to memory, if there are any."""
     if cluster.sums.touched != 0:
         settle_sums(cluster)
 
 
 @native(inline=True)
 def give_way(cluster: ptr_to(Cluster), host: u64, bytes: u64, writes: u32) -> None:
-    """Settle waiting sums before a pointer to so many bytes of the host is given out."""
+    """Write pending sums to memory before a pointer to a range of the host's memory is given out."""
     sums = cluster.sums
     if sums.touched != 0:
         if writes != 0 or (host < sums.end and u64(sums.start) < host + bytes):
@@ -55,5 +55,5 @@ def give_way(cluster: ptr_to(Cluster), host: u64, bytes: u64, writes: u32) -> No
 
 @native
 def settle_of(w: ptr_to(Warp)) -> None:
-    """Settle waiting sums where a warp orders what it has done before what it does next."""
+    """Write pending sums to memory before a warp orders its earlier operations before its later ones."""
     settled(w.cta.cluster)

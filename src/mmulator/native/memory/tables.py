@@ -1,4 +1,4 @@
-"""Which window an address of the global space may lie in: the tables that the door (windows.py) looks into."""
+"""The windows that may contain an address of the global space: the tables of windows.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mmulator.program.addresses import SLOT_SHIFT
 
 @native
 def search(cta: ptr_to(Cta), at: u64, site: u32) -> ptr_to(Window):
-    """The last region of the host's memory that begins at an address or before it; it may end before it, too."""
+    """The last region of the host's memory that begins at or before an address; it may end before the address."""
     regions = cta.launch.regions
     low = u64(0)
     high = cta.launch.region_count
@@ -26,8 +26,9 @@ def search(cta: ptr_to(Cta), at: u64, site: u32) -> ptr_to(Window):
 
 @native(inline=True)
 def window_of(cta: ptr_to(Cta), at: u64, site: u32) -> ptr_to(Window):
-    """Where a generic address of the global space, of constants or parameters may lie: the window of its slot, or a region, of
-    which an instruction most often finds the one that it met last."""
+    """The window that may contain a generic address of global memory, constants or parameters: the window of its slot, or a
+    region. An instruction usually finds the region of its last access at once.
+    """
     slot = at >> SLOT_SHIFT
     found = cta.launch.windows + slot
     if slot == 0 or slot >= cta.launch.slots:

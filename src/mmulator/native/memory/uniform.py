@@ -21,7 +21,7 @@ _SLOT = {"const": SLOT_CONST, "param": SLOT_PARAM}
 
 @cache
 def _slowly(space: str, size: int, count: int) -> Native:
-    """Lane by lane, which says what is wrong."""
+    """A function that loads lane by lane and records faults."""
     element, every = _ELEMENT[size], memory.load_function(space, size, count)
 
     def load_each(w: ptr_to(Warp), mask: u32, at: u64, dst: ptr_to(element), site: u32) -> None:
@@ -37,8 +37,9 @@ def _slowly(space: str, size: int, count: int) -> Native:
 
 @cache
 def run_function(space: str, size: int) -> Native:
-    """A load from so many addresses, one after the other, of which most lie in one window: an element of each in a word of
-    `dst`. sites: of their instructions."""
+    """A function that loads one element from each of several addresses, most of which are in one window, into words of `dst`.
+    sites: of their instructions.
+    """
     element, one = _ELEMENT[size], load_function(space, size, 1)
     near = space == "global"
 
@@ -69,8 +70,9 @@ def run_function(space: str, size: int) -> Native:
 
 @cache
 def load_function(space: str, size: int, count: int) -> Native:
-    """`count` elements of `size` bytes, the same for all lanes of `mask`. What memory.load_function does, with its faults; but
-    after a fault something may be loaded, which nobody sees."""
+    """A function that loads `count` elements of `size` bytes, once for all lanes of `mask`. It is equivalent to
+    memory.load_function, with its faults, except that after a fault it may load arbitrary values, which are not used.
+    """
     element, slowly, bytes = _ELEMENT[size], _slowly(space, size, count), size * count
     shared, base, own_slot = space == "shared", _SLOT.get(space, 0) << SLOT_SHIFT, space in _SLOT
     of_cluster = int(space == "shared::cluster")  # each block's at a place of its own

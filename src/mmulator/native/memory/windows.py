@@ -1,18 +1,17 @@
-"""The door to memory: the only code that makes a host pointer of a kernel's address.
+"""The door to memory: the only code that makes a host pointer from a kernel's address.
 
-Every instruction comes through here, whatever its proxy: bounds, alignment and write permission are checked for all lanes
-before a pointer is given out, faults are recorded here, and here is where an instrument sees the access (events.py). `access`
-says what will be done there. After a fault the door stays shut, so that no store of a later instruction lands on a wrong
-address.
+Every instruction uses it, whatever its proxy: bounds, alignment and write permission are checked for all lanes before a pointer
+is given out, faults are recorded, and an instrument is told about the access (events.py). After a fault no more pointers are
+given out, so that no store of a later instruction goes to a wrong address. `access` is the kind of access.
 
     translate     addresses of the lanes of a warp, a function for each state space (SPACES)
-    origin        the same of lanes that lie together: one pointer for all, or null and no fault
+    origin        addresses of lanes that are contiguous: one pointer for all, or null without a fault
     find_host     one address, for locate.py
-    operand       a piece of a matrix that a descriptor points to
+    operand       a piece of a matrix that a descriptor selects
     parameter     a kernel's parameter whose place was known when the module was read
-    local         the same of .local, where each lane has its own
+    local         addresses of .local, where each lane has its own memory
     local_place   a place in a lane's own frame
-    peek          bytes for the host, as far as there are any
+    peek          bytes for the host, as far as they exist
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ WITHIN = (1 << RANK_SHIFT) - 1  # of an address of shared memory: what is not th
 
 @native
 def find_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, site: u32) -> ptr:
-    """Host pointer of `bytes` of the shared memory of any CTA of the cluster, whatever their alignment; or null and a fault.
+    """Host pointer to `bytes` of the shared memory of any CTA of the cluster; null, with a fault, if they do not exist.
 
     at: in the shared window (PTX ISA 9.1, State Spaces: shared::cluster); the slot of a generic address is ignored.
     """
@@ -75,9 +74,10 @@ def find_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, site: u32) -> p
 
 @native(inline=True)
 def in_window(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u32) -> ptr:
-    """Host pointer of bytes of the global space that lie in one buffer, or null and a fault. An atomic operation of a word may
-    reach the room behind a region, and so may a load in a kernel that has some: compilers make them of the word that a smaller
-    element lies in, and read that first."""
+    """Host pointer to bytes of the global space that lie in one buffer; null, with a fault, if they do not. An atomic operation
+    on a word may extend into the room behind a region, and so may a load in a kernel with some: compilers emulate atomics on
+    smaller elements by the containing word.
+    """
     window = window_of(w.cta, at, site)
     size = window.size
     give_way(w.cta.cluster, window.host, size, access & WRITE)
@@ -99,7 +99,7 @@ def in_window(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site
 
 @native(inline=True)
 def find_host(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
-    """Host pointer of one lane's generic address, or null and a recorded fault."""
+    """Host pointer of one lane's generic address; null, with a fault, if there is none."""
     launch = w.cta.launch
     slot = at >> SLOT_SHIFT
     offset = at & OFFSET_MASK
@@ -127,8 +127,9 @@ def other_cta(w: ptr_to(Warp), at: u64) -> boolean:
 # many bytes ---------------------------------------------------------------------------------------------------------
 @native
 def hold(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u32) -> ptr:
-    """Any number of bytes of the global space, whatever their alignment, that lie in one buffer; or null and a fault. No word to
-    subscribers: who moves the bytes later, part by part, tells them then."""
+    """Host pointer to bytes of the global space in one buffer, or null and a fault. The code that moves them tells
+    instruments.
+    """
     slot = at >> SLOT_SHIFT
     if w.cta.fault != 0:
         return null(u8)
@@ -140,8 +141,7 @@ def hold(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u32
 
 @native
 def hold_each(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u64, site: u32) -> None:
-    """Bytes of the global space that must be there, of each lane, and that nobody reads (hints to caches): no word to
-    subscribers."""
+    """Check that bytes of the global space exist, for each lane, without reading them or telling instruments."""
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
@@ -158,7 +158,7 @@ def shared_of(cluster: ptr_to(Cluster), rank: u32) -> ptr:
 # addresses of the lanes of a warp -----------------------------------------------------------------------------------
 @native
 def translate_each(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)) -> u32:
-    """Lane by lane; 0 if any faults."""
+    """Translate lane by lane; returns 0 if any lane faults."""
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
@@ -173,7 +173,7 @@ def translate_each(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, acce
 
 @native
 def outside_global(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, site: u32) -> u32:
-    """1 and a fault if a lane of an access to .global has the generic address of shared or local memory."""
+    """1, with a fault, if a lane of an access to .global has the generic address of shared or local memory."""
     slots = load(U64, at) >> SLOT_SHIFT
     wrong = mask_bits((slots == SLOT_SHARED) | (slots == SLOT_LOCAL)) & mask
     if wrong != 0:
@@ -185,7 +185,7 @@ def outside_global(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, site
 
 @native
 def in_one_cta(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, out: ptr_to(ptr)) -> u32:
-    """1, and the pointers, if all lanes may access the shared memory of one CTA of the cluster. Their addresses have one slot."""
+    """1, with the pointers, if all lanes may access the shared memory of one CTA. Their addresses have one slot."""
     cta = w.cta
     first = at[trailing_zeros(mask)]
     rank = u32((first & OFFSET_MASK) >> RANK_SHIFT)
@@ -203,7 +203,7 @@ def in_one_cta(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, out: ptr
 
 
 def _slots(space: str) -> Native:
-    """Generic addresses of the lanes in `mask` to host pointers. Returns mask, or 0 if nothing may be done."""
+    """A function from generic addresses of the lanes in `mask` to host pointers. Returns mask, or 0 after a fault."""
     only_global = space == "global"
 
     def translate_slots(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)) -> u32:
@@ -239,7 +239,7 @@ translate, translate_global = _slots("generic"), _slots("global")
 
 @native
 def translate_shared(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)) -> u32:
-    """Host pointers for addresses of the shared window, of the lanes that may go on."""
+    """Write host pointers for addresses of the shared window; returns the mask of the lanes that continue."""
     cta = w.cta
     if mask == 0 or cta.fault != 0:
         return 0
@@ -268,7 +268,7 @@ def translate_shared(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, ac
 
 @native
 def translate_to_shared(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)) -> u32:
-    """Generic addresses of an instruction that works on shared memory alone."""
+    """Write host pointers for generic addresses of an instruction that only works on shared memory."""
     if mask == 0 or w.cta.fault != 0:
         return 0
     a = load(U64, at)
@@ -283,7 +283,7 @@ def translate_to_shared(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32,
 
 
 def _offsets_into(slot: int, space: str) -> Native:
-    """Host pointers for a space whose addresses are offsets into one window, below 4 GiB."""
+    """A function to host pointers for a space whose addresses are offsets into one window, below 4 GiB."""
 
     def translate_offsets(
         w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)
@@ -317,7 +317,7 @@ NAMES = {space: space.rpartition("::")[2] for space in SPACES}  # in names of na
 
 # lanes in one window --------------------------------------------------------------------------------------------------
 class Shape(IntEnum):
-    """How the bytes of lanes lie."""
+    """The arrangement of the bytes of lanes."""
 
     UNKNOWN = 0
     ROW = 1  # side by side, in the order of the lanes
@@ -327,12 +327,11 @@ class Shape(IntEnum):
 
 @cache
 def origin_function(space: str, bytes: int, access: int, sums: bool = False) -> Native:
-    """The shape, if all lanes of `mask`, which is not 0, may access `bytes` each in one window, and in `out` where address 0
-    would be on the host, where the window begins there, and where it ends; UNKNOWN if not, or if it takes `translate` to tell:
-    no fault is recorded.
+    """A function that returns the shape, if all lanes of `mask` (not 0) may access `bytes` each in one window; UNKNOWN if not,
+    or if only `translate` can tell. No fault is recorded. For contiguous lanes, two addresses decide for all.
 
-    a: the addresses; first: that of lane `low`, the lowest of `mask`. sums: for additions that wait (sums.py).
-    What translate does for any lanes is shorter for those that lie together, as most do: two addresses tell of all.
+    a, first: the addresses, and that of lane `low`, the lowest of `mask`. sums: whether it is for sums that wait (sums.py).
+    out: receives the host place of address 0, of the window's begin and of its end.
     """
     slots = {"shared": SLOT_SHARED, "shared::cluster": SLOT_SHARED, "const": SLOT_CONST, "param": SLOT_PARAM}
     base = slots.get(space, 0) << SLOT_SHIFT  # what an address lacks to be generic
@@ -392,8 +391,7 @@ def origin_function(space: str, bytes: int, access: int, sums: bool = False) -> 
 
 @cache
 def local_function(bytes: int, access: int) -> Native:
-    """How the lanes' addresses of .local lie, where each lane has its own memory: SPREAD or UNKNOWN. places: what to add to
-    `out`."""
+    """A function that returns the shape of lanes' addresses of .local: SPREAD or UNKNOWN. places: what to add to `out`."""
 
     def origin_local(w: ptr_to(Warp), mask: u32, a: U64, site: u32, out: ptr_to(ptr), places: ptr_to(u64)) -> u32:
         size = w.cta.launch.local_bytes
@@ -411,7 +409,7 @@ def local_function(bytes: int, access: int) -> Native:
 # where the address is known or made here ----------------------------------------------------------------------------
 @native(inline=True)
 def shared_span(w: ptr_to(Warp), low: u64, high: u64) -> ptr:
-    """Where the byte at address 0 of the shared window would be, if bytes `low` to `high` are the CTA's own; else null."""
+    """Host place of address 0 of the shared window, if bytes `low` to `high` are the CTA's own; otherwise null."""
     base = w.cta.shared_base
     if low < base or high >= base + u64(w.cta.launch.shared_bytes):
         return null(u8)
@@ -420,7 +418,7 @@ def shared_span(w: ptr_to(Warp), low: u64, high: u64) -> ptr:
 
 @native(inline=True)
 def descriptor_span(w: ptr_to(Warp), low: u64, high: u64) -> ptr:
-    """`shared_span` for addresses out of a matrix descriptor, which have no rank: they are the CTA's own, whatever its rank."""
+    """`shared_span` for addresses of a matrix descriptor, which are in the own CTA, whatever its rank."""
     if low < SHARED_BASE or high >= SHARED_BASE + u64(w.cta.launch.shared_bytes):
         return null(u8)
     return w.cta.shared + i64(-SHARED_BASE)
@@ -428,13 +426,13 @@ def descriptor_span(w: ptr_to(Warp), low: u64, high: u64) -> ptr:
 
 @native(inline=True)
 def of_descriptor(w: ptr_to(Warp), at: u64) -> u64:
-    """The generic address of what a matrix descriptor names."""
+    """The generic address of an address in a matrix descriptor."""
     return (at + (w.cta.shared_base - SHARED_BASE)) | SHARED
 
 
 @native(inline=True)
 def global_span(w: ptr_to(Warp), low: u64, high: u64, site: u32) -> ptr:
-    """Where the byte at `low` is, if those up to `high` are there to be read, in one window of the global space; else null."""
+    """Host place of the byte at `low`, if all bytes up to `high` can be read in one window; otherwise null."""
     window = window_of(w.cta, low, site)
     slot = low >> SLOT_SHIFT
     if slot == SLOT_SHARED or slot == SLOT_LOCAL or low < window.start or high < low or high - window.start >= window.size:
@@ -445,7 +443,7 @@ def global_span(w: ptr_to(Warp), low: u64, high: u64, site: u32) -> ptr:
 
 @native(inline=True)
 def local_place(w: ptr_to(Warp), lane: u32, offset: u64, bytes: u32, access: u32, site: u32) -> ptr:
-    """`bytes`, however many, of a lane's local memory; null and a fault if they are not there."""
+    """Host pointer to any number of bytes of a lane's local memory; null, with a fault, if they do not exist."""
     size = w.cta.launch.local_bytes
     if offset > size or u64(bytes) > size - offset:
         fault(w, FaultKind.LOCAL_OUT_OF_BOUNDS, site, lane, (SLOT_LOCAL << SLOT_SHIFT) | offset, bytes)
@@ -456,7 +454,7 @@ def local_place(w: ptr_to(Warp), lane: u32, offset: u64, bytes: u32, access: u32
 
 
 def parameter(e: Any, ins: Any, at: int, bytes: int) -> Value:
-    """The pointer, in code of a block, to bytes of the kernel's parameters that are known to be there."""
+    """The pointer, in code of a block, to bytes of the kernel's parameters that are known to exist."""
     if e.events is not None:
         place = e.spill(constant(e.b, U64, at))
         e.call(accessed, e.w, e.lanes_of(ins), place, SLOT_PARAM << SLOT_SHIFT, bytes, READ, e.site)
@@ -466,7 +464,7 @@ def parameter(e: Any, ins: Any, at: int, bytes: int) -> Value:
 # the host's own reading ---------------------------------------------------------------------------------------------
 @native
 def peek(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, out: ptr) -> u64:
-    """Copy up to `bytes` from a lane's generic address on, as far as there is memory; how many. No fault, and after one too."""
+    """Copy up to `bytes` from a lane's generic address, as far as there is memory; returns their number. No fault."""
     launch = w.cta.launch
     slot = at >> SLOT_SHIFT
     offset = at & OFFSET_MASK

@@ -18,7 +18,7 @@ ALIGNED = 8  # added to these
 
 @native
 def release_if_complete(cta: ptr_to(Cta), id: u32) -> boolean:
-    """Whether barrier `id` completed now: the lanes of warps that arrived may go on."""
+    """Whether barrier `id` is complete now; if so, the lanes of arrived warps continue."""
     bar = cast_ptr(Barrier, cta.barriers) + id
     need = bar.count
     if need == 0:
@@ -47,7 +47,7 @@ def release_if_complete(cta: ptr_to(Cta), id: u32) -> boolean:
 
 @native
 def arrive_together(w: ptr_to(Warp), id: u32) -> None:
-    """At a barrier with a count a warp arrives when all its lanes that have not exited are there; it counts 32."""
+    """Let a warp arrive at a barrier with a count, when all its lanes that have not exited are there; it counts 32."""
     came = w.bar_came[id]
     if came != 0 and (w.live & ~came) == 0:
         bar = cast_ptr(Barrier, w.cta.barriers) + id
@@ -57,7 +57,15 @@ def arrive_together(w: ptr_to(Warp), id: u32) -> None:
 
 @native
 def barrier(w: ptr_to(Warp), mask: u32, id: u32, count: u32, op: u32, pred: u32, next: i32, site: u32) -> i32:
-    """bar/barrier: `count` threads (0: all that live)."""
+    """Execute bar/barrier for `count` threads (0: all live threads).
+
+    w, mask, site: the warp, lanes and instruction.
+    id: number of the barrier.
+    count: number of threads.
+    op: SYNC, ARRIVE or a reduction.
+    pred: mask of predicates.
+    next: the next block.
+    """
     cta = w.cta
     if id >= NUM_BARRIERS or (count & 31) != 0:
         fault(w, FaultKind.BAD_BARRIER, site, trailing_zeros(mask), u64(id), count)
@@ -107,7 +115,7 @@ def barrier(w: ptr_to(Warp), mask: u32, id: u32, count: u32, op: u32, pred: u32,
 def barrier_named(
     w: ptr_to(Warp), mask: u32, ids: ptr_to(u32), counts: ptr_to(u32), op: u32, pred: u32, next: i32, site: u32
 ) -> i32:
-    """A barrier whose number and count are in registers, on which lanes that come together must agree."""
+    """`barrier` with number and count in registers, which must be equal in lanes that arrive together."""
     lane = trailing_zeros(mask)
     other = mask & mask_bits((load(U32, ids) != ids[lane]) | (load(U32, counts) != counts[lane]))
     if other != 0:

@@ -18,10 +18,10 @@ I32, U32 = i32.vec(32), u32.vec(32)
 def call_function(
     w: ptr_to(Warp), mask: u32, targets: ptr_to(i32), next: i32, caller: u32, local_bytes: u32, site: u32
 ) -> i32:
-    """Enter functions: each lane of `mask` its own target. Functions go by their number in `launch.callees`.
+    """Enter functions: each lane of `mask` its own target, by number in `launch.callees`.
 
-    A frame lies where its function's frames lie; one level on if the caller can be called by it, since then the lane may be
-    in that function already.
+    A frame is at the place of its function; one level further if the callee can call the caller, because the lane may be in
+    that function already.
     """
     launch = w.cta.launch
     own = launch.callees + caller
@@ -57,7 +57,9 @@ def call_function(
 
 @native
 def find_functions(w: ptr_to(Warp), mask: u32, addresses: ptr_to(u64), targets: ptr_to(i32)) -> None:
-    """Function addresses of an indirect call to the kernel's functions, -1 for what is none that a pointer can reach."""
+    """Convert function addresses of an indirect call to numbers of the kernel's functions; -1 for a function that no pointer
+    can reach.
+    """
     launch = w.cta.launch
     left = mask
     while left != 0:
@@ -73,7 +75,7 @@ def find_functions(w: ptr_to(Warp), mask: u32, addresses: ptr_to(u64), targets: 
 
 @native
 def copy_local(w: ptr_to(Warp), mask: u32, source: ptr_to(u64), target: ptr_to(u64), size: u32, site: u32) -> None:
-    """Parameters of a call: `size` bytes of each lane's local memory to another place in it, by offset."""
+    """Copy parameters of a call: `size` bytes of each lane's local memory to another place in it, by offset."""
     left = mask
     while left != 0:
         lane = trailing_zeros(left)

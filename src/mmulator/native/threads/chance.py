@@ -1,4 +1,4 @@
-"""What the seed decides."""
+"""Random choices that the seed decides."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """barrier.cluster and clusterlaunchcontrol (PTX ISA 9.1, Parallel Synchronization and Communication Instructions).
 
 The barrier counts threads: it is complete when all threads of the cluster that have not exited have arrived. A thread that has
-remembers of which generation of the barrier, and its wait is over when that is complete.
+arrived remembers the generation of the barrier, and its wait ends when that generation is complete.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from mmulator.native.asynchrony.transfers import heard_at, new_transfer, start
 from mmulator.native.asynchrony.waiting import wait_for_lanes, wake
 from mmulator.native.hooks.events import (
     WRITE,
+    PayloadShape,
     Proxy,
-    Shape,
     accessed_one,
     by,
     cluster_arrived,
@@ -48,7 +48,7 @@ ARRIVE, WAIT = range(2)  # what was wrong, in fault_bytes
 
 @native
 def first_cta(launch: ptr_to(Launch), number: u64, place: ptr_to(u32)) -> None:
-    """Where the first CTA of a cluster is in the grid: x, y, z. number: of the cluster, x fastest."""
+    """Place of the first CTA of a cluster in the grid: x, y, z. number: of the cluster, x fastest."""
     c = launch.cluster
     place[0] = u32(number) * c[0]
     place[1] = 0
@@ -64,7 +64,7 @@ def first_cta(launch: ptr_to(Launch), number: u64, place: ptr_to(u32)) -> None:
 
 @native
 def live_threads(cluster: ptr_to(Cluster)) -> u32:
-    """Threads of the cluster that have not exited."""
+    """Number of threads of the cluster that have not exited."""
     ctas = cast_ptr(Cta, cluster.ctas)
     total = u32(0)
     for rank in range(cluster.cta_count):
@@ -74,7 +74,7 @@ def live_threads(cluster: ptr_to(Cluster)) -> u32:
 
 @native
 def complete_if_all(cluster: ptr_to(Cluster)) -> None:
-    """If all have arrived, who waits goes on."""
+    """If all threads have arrived, complete the barrier, so that waiting lanes continue."""
     if cluster.arrived != 0 and cluster.arrived == live_threads(cluster):
         cluster.arrived = 0
         cluster_over(cluster)
@@ -84,7 +84,7 @@ def complete_if_all(cluster: ptr_to(Cluster)) -> None:
 
 @native
 def cluster_arrive(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> None:
-    """barrier.cluster.arrive. Once, until the thread has waited."""
+    """Execute barrier.cluster.arrive: once, until the thread has waited."""
     cluster = w.cta.cluster
     again = w.cluster_came & mask
     if again != 0:
@@ -99,7 +99,7 @@ def cluster_arrive(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> None:
 
 @native
 def cluster_wait(w: ptr_to(Warp), mask: u32, order: u32, here: i32, next: i32, site: u32) -> i32:
-    """barrier.cluster.wait, at the start of block `here`, which runs again when the barrier is complete."""
+    """Execute barrier.cluster.wait, at the start of block `here`, which runs again when the barrier is complete."""
     cluster = w.cta.cluster
     never = mask & ~w.cluster_came
     if never != 0:
@@ -114,7 +114,7 @@ def cluster_wait(w: ptr_to(Warp), mask: u32, order: u32, here: i32, next: i32, s
 
 @native
 def leave_cluster(w: ptr_to(Warp), mask: u32) -> None:
-    """Lanes exit: nobody waits for them, and those that had arrived do not count any more."""
+    """Handle the exit of lanes: the barrier no longer waits for them, and their arrivals no longer count."""
     cluster = w.cta.cluster
     counted = w.cluster_came & mask & mask_bits(w.cluster_generation == cluster.generation)
     cluster.arrived = cluster.arrived - popcount(counted)
@@ -130,7 +130,7 @@ WRITES = by(WRITE, Proxy.ASYNC)
 
 @native
 def next_cluster(launch: ptr_to(Launch)) -> u64:
-    """Takes the cluster that begins next from those of the launch that nobody has taken: its number, or NO_CLUSTER."""
+    """Take the next cluster of the launch that has not been taken: its number, or NO_CLUSTER."""
     line = launch.line
     at = atomic_rmw("add", address(line.next), u64(1))  # noqa: F821
     if at >= line.clusters:
@@ -144,8 +144,9 @@ def next_cluster(launch: ptr_to(Launch)) -> u64:
 
 @native
 def begin_next(cluster: ptr_to(Cluster)) -> u64:
-    """Begin the next cluster of the worker that this cluster's memory belongs to. It may take several at once: fewer as fewer are
-    left, so that all workers end together."""
+    """Begin the next cluster in this cluster's memory. A worker may take several at once: fewer as fewer are left, so that all
+    workers end together.
+    """
     launch = cluster.launch
     share = cluster.share
     if u64(share) == 0:
@@ -173,8 +174,9 @@ def begin_next(cluster: ptr_to(Cluster)) -> u64:
 
 @native
 def move_cancel(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
-    """A cluster that has not begun never will, if there is one: its first CTA's place in the grid, or none, to each CTA that is
-    to know."""
+    """Cancel a cluster that has not begun, if there is one, and write the place of its first CTA in the grid, or "none", to
+    each target CTA.
+    """
     launch = w.cta.launch
     number = next_cluster(launch)
     low = u64(0)
@@ -200,8 +202,10 @@ def move_cancel(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u
 
 @cache
 def cancel_function(generic: bool, multicast: bool) -> Native:
-    """clusterlaunchcontrol.try_cancel: each lane asks, and the mbarrier at barriers[lane] hears of 16 bytes; of a multicast the
-    one at its place in each CTA of the cluster. to, barriers: generic addresses, or those of the shared window."""
+    """A function for clusterlaunchcontrol.try_cancel: each lane requests, and the mbarrier at barriers[lane] receives 16 bytes;
+    for a multicast the mbarrier at its place in each CTA of the cluster. to, barriers: generic addresses, or those of the
+    shared window.
+    """
 
     def cancel(w: ptr_to(Warp), mask: u32, to: ptr_to(u64), barriers: ptr_to(u64), site: u32) -> None:
         left = mask
@@ -228,7 +232,7 @@ def cancel_function(generic: bool, multicast: bool) -> Native:
                 heard_at(t, barrier, reached)
                 t.units = u32(1)
                 t.payload[TO] = response
-                transfer_filled(t, u32(Shape.RESPONSE))
+                transfer_filled(t, u32(PayloadShape.RESPONSE))
                 start(t)
 
     return Native(cancel, f"try_cancel{'_generic' if generic else ''}{'_multicast' if multicast else ''}")

@@ -1,4 +1,4 @@
-"""Where control goes: branches, and the exit of lanes (PTX ISA 9.1, Control Flow Instructions)."""
+"""Control flow: branches, and the exit of lanes (PTX ISA 9.1, Control Flow Instructions)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ I32 = i32.vec(32)
 
 @native
 def guard_warp(w: ptr_to(Warp), mask: u32, taken: u32, target: i32, next: i32, site: u32) -> i32:
-    """A guarded instruction for whole warps, on whose predicate lanes disagree: a fault if all of them are here."""
+    """Handle a guarded instruction for whole warps on whose predicate lanes disagree: a fault if all of them are here."""
     if mask == w.live:
         return partial_warp(w, taken, mask & ~taken, site)
     return branch(w, mask, taken, target, next)
@@ -25,7 +25,7 @@ def guard_warp(w: ptr_to(Warp), mask: u32, taken: u32, target: i32, next: i32, s
 
 @native
 def branch(w: ptr_to(Warp), mask: u32, taken: u32, target: i32, next: i32) -> i32:
-    """Lanes part: write where each goes."""
+    """Record the targets of lanes that part."""
     m = bits_mask(mask)
     w.lane_pc = select(m, select(bits_mask(taken), I32(target), I32(next)), w.lane_pc)
     return RESCHEDULE
@@ -33,7 +33,7 @@ def branch(w: ptr_to(Warp), mask: u32, taken: u32, target: i32, next: i32) -> i3
 
 @native
 def branch_indexed(w: ptr_to(Warp), mask: u32, index: ptr_to(u32), table: ptr_to(i32), n: u32, site: u32) -> i32:
-    """brx.idx: each lane its own target."""
+    """Execute brx.idx: each lane has its own target."""
     left = mask
     pcs = address(w.lane_pc)  # noqa: F821
     out = cast_ptr(i32, pcs)
@@ -54,7 +54,7 @@ def exit_lanes(w: ptr_to(Warp), mask: u32, site: u32) -> i32:
     lanes_exit(w, mask, site)
     w.live = w.live & ~mask
     w.held = 0
-    w.waiting = 0  # who waited for these lanes looks again
+    w.waiting = 0  # wake lanes that waited for these
     if cta.launch.tiles != 0:
         wake_warpgroup(w)
     cta.live_threads = cta.live_threads - popcount(mask)

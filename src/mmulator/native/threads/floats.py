@@ -1,5 +1,6 @@
-"""The host's floating-point environment. Programs change it (torch.set_flush_denormal does), and threads inherit it; a kernel's
-arithmetic is that of its instructions, so native code runs in the one that every process begins with."""
+"""The host's floating-point environment. Programs change it (torch.set_flush_denormal does), and threads inherit it. A kernel's
+arithmetic must not depend on it, so native code runs in the default environment of a process.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ MXCSR = 0x1F80  # round to nearest, subnormals as they are, nothing traps
 
 
 def enter(kept: Value) -> None:
-    """Macro: from here on the plain environment. kept: 16 bytes, where what was there before is written."""
+    """Macro: switch to the default environment. kept: 16 bytes for the previous one."""
     b = kept.b
     if X86:
         store(constant(b, u64, MXCSR), kept + 1)
@@ -27,7 +28,7 @@ def enter(kept: Value) -> None:
 
 
 def leave(kept: Value) -> None:
-    """Macro: what was there before."""
+    """Macro: restore the previous environment."""
     b = kept.b
     if X86:
         b.call("llvm.x86.sse.ldmxcsr", void, [kept])

@@ -1,7 +1,7 @@
 """setmaxnreg (PTX ISA 9.1, Miscellaneous Instructions): registers that warps give to their CTA's pool, and take from it.
 
-Counted are the registers of a thread; a warp has 32 times as many. The pool of a CTA is empty when it begins: what the launch
-gave to it, its warps have.
+The registers of a thread are counted; a warp has 32 times as many. The pool of a CTA is empty at its begin: the launch's
+registers belong to its warps.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNIT = 8
 
 @native
 def whole_units(registers: u32) -> u32:
-    """What a thread gets that has so many."""
+    """Number of registers that a thread gets for a requested number."""
     return (registers + (UNIT - 1)) // UNIT * UNIT
 
 
@@ -32,7 +32,7 @@ def misused(w: ptr_to(Warp), mask: u32, kind: u32, other: u32, count: u32, site:
 
 @native
 def same_as_others(w: ptr_to(Warp), mask: u32, step: u32, site: u32) -> boolean:
-    """False and a fault if another warp of the warpgroup has done something else as its setmaxnreg of the same number."""
+    """Whether the warps of the warpgroup execute the same setmaxnreg at this step; if not, a fault is recorded."""
     warps = cast_ptr(Warp, w.cta.warps)
     first = w.index // WARPS * WARPS
     for i in range(first, first + WARPS):
@@ -48,7 +48,7 @@ def same_as_others(w: ptr_to(Warp), mask: u32, step: u32, site: u32) -> boolean:
 
 @native
 def release_registers(w: ptr_to(Warp), mask: u32, count: u32, site: u32) -> None:
-    """setmaxnreg.dec: what is free now, who waits in the CTA may have."""
+    """Execute setmaxnreg.dec: the registers are free for waiting warps of the CTA."""
     cta = w.cta
     if cta.launch.registers == 0:
         return
@@ -67,7 +67,7 @@ def release_registers(w: ptr_to(Warp), mask: u32, count: u32, site: u32) -> None
 
 @native
 def take_registers(w: ptr_to(Warp), mask: u32, count: u32, here: i32, next: i32, site: u32) -> i32:
-    """setmaxnreg.inc at the start of block `here`, which runs again while too few are free."""
+    """Execute setmaxnreg.inc at the start of block `here`, which runs again while too few registers are free."""
     cta = w.cta
     if cta.launch.registers == 0:
         return next

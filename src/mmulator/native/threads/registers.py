@@ -1,6 +1,6 @@
-"""The door to the register file for what reads and writes registers behind the program's back: asynchronous operations.
+"""The register file as asynchronous operations access it, between instructions of the program.
 
-Instructions of a block read and write registers as values (compiler/emit/block.py), which an instrument sees there.
+Instructions of a block read and write registers as values (compiler/emit/block.py), where an instrument sees them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,6 @@ from mmulator.native.state import Warp
 
 @native(inline=True)
 def frame_of(w: ptr_to(Warp), frame: u64, slots: ptr_to(i32), count: u32, access: u32, site: u32) -> ptr:
-    """Where the registers of a frame lie, for an access to those in these slots."""
+    """Pointer to the registers of a frame, for an access to those in these slots."""
     registers(w, frame, slots, count, access, site)
     return w.regs + frame

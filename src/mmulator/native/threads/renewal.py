@@ -1,4 +1,4 @@
-"""What a cluster finds as if nothing had ever run in its memory: shared memory, registers, the state of its CTAs and warps."""
+"""Reset of a cluster's memory, as if nothing had run in it: shared memory, registers, the state of its CTAs and warps."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ I32, U32 = i32.vec(32), u32.vec(32)
 
 
 def zero(where: Value, struct: Struct, first: str, end: str = "") -> None:
-    """Macro: the fields of a struct from `first` on up to `end`, or to its own end."""
+    """Macro: clear the fields of a struct from `first` to before `end`, or to its end."""
     at = struct.offset[first]
     fill_bytes(cast_ptr(u8, where) + at, 0, (struct.offset[end] if end else struct.size) - at)
 
 
 @native
 def renew(cluster: ptr_to(Cluster)) -> None:
-    """The memory of a cluster as it was when it was new."""
+    """Reset the memory of a cluster."""
     for i in range(cluster.span_count):
         span = cluster.spans + i
         fill_bytes(span.at, 0, span.bytes)
@@ -50,7 +50,9 @@ def renew(cluster: ptr_to(Cluster)) -> None:
 
 @native
 def begin_cluster(cluster: ptr_to(Cluster)) -> None:
-    """Memory as new, whose turn is first, and where the CTAs of the cluster are in the grid, by rank (x fastest)."""
+    """Reset the memory, choose the warp with the first turn, and compute the places of the cluster's CTAs in the grid, by rank
+    (x fastest).
+    """
     renew(cluster)
     cluster.rest = 0
     zero(cluster, Cluster, "next_warp", "hints")

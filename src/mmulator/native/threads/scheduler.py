@@ -1,8 +1,8 @@
-"""Warps and clusters: which lanes run next, and whose turn it is.
+"""The scheduler of warps and clusters: it chooses which lanes run next, and which warp has the next turn.
 
-Lanes of a warp run together while they are at the same block of the same frame. When they part, the deepest frame goes
-first and in it the lowest block number, so that lanes meet again at the earliest point where they can; every now and then
-another group gets a turn, which is the forward progress that sm_70 and later promise to each thread.
+Lanes of a warp run together while they are at the same block of the same frame. When they part, the deepest frame runs first
+and in it the lowest block number, so that lanes meet again at the earliest possible point; from time to time another group has
+a turn, which is the forward progress that sm_70 and later guarantee to each thread.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ def call_block(code: Value, w: Value, regs: Value, mask: Value) -> Value:
 
 @native
 def part(w: ptr_to(Warp), ready: u32) -> u32:
-    """Of lanes that are not all at one place those that run next: the deepest frame, the lowest block. Sets w.pc and w.frame."""
+    """Mask of the lanes that run next, among lanes at different places: the deepest frame, the lowest block. Sets w.pc and
+    w.frame.
+    """
     frames = w.lane_frame
     pcs = w.lane_pc
     turns = w.turns
@@ -68,7 +70,7 @@ def part(w: ptr_to(Warp), ready: u32) -> u32:
 
 @native(inline=True)
 def pick(w: ptr_to(Warp)) -> u32:
-    """The lanes to run next, 0 if none can; sets w.pc and w.frame."""
+    """Mask of the lanes that run next, 0 if none can; sets w.pc and w.frame."""
     ready = w.live & ~(w.waiting | w.at_barrier)
     if ready == 0:
         return 0
@@ -85,15 +87,16 @@ def pick(w: ptr_to(Warp)) -> u32:
 
 
 def pauses(w: Any) -> Value:
-    """Macro: whether lanes came to a nanosleep or the worker is to look up, at a glance."""
+    """Macro: whether lanes have reached a nanosleep or the worker must check the clock, by a cheap test."""
     return cast_ptr(u64, w.field_address("asleep"))[0]
 
 
 @native(inline=True)
 def run_warp(w: ptr_to(Warp), turn: i64, most: i64) -> i64:
-    """Run until the warp exits, blocks, sleeps, faults or has used `turn` blocks of code; or `most`, all that its cluster has
-    left: then it goes on later as if it had not stopped. How many blocks it ran, and in the lowest bits why
-    it stopped."""
+    """Run until the warp exits, blocks, sleeps, faults or has used `turn` blocks of code; or `most`, the rest of its cluster's
+    budget: then it continues later as if it had not stopped. Returns the number of blocks, and in the lowest bits the reason
+    for stopping.
+    """
     cta = w.cta
     code = cta.launch.code
     counts = cta.cluster.counts
@@ -153,10 +156,10 @@ def run_warp(w: ptr_to(Warp), turn: i64, most: i64) -> i64:
 
 @native
 def run_cluster(cluster: ptr_to(Cluster)) -> i32:
-    """Run the cluster's warps in turn, each for a slice; back when nothing is left of its budget, or when it is over.
+    """Run the cluster's warps in turn, each for a slice, until its budget is used up or it ends.
 
-    It goes on where it stopped: what a warp does depends on the turns, never on when the worker looked up. Where it is, is in
-    registers of the host until then.
+    A later call continues where this one stopped: the actions of a warp depend on the turns, never on the time when the worker
+    checks the clock. The position is kept in registers of the host until then.
     """
     if cluster.begun == 0:
         begin_cluster(cluster)
@@ -261,8 +264,9 @@ def run_cluster(cluster: ptr_to(Cluster)) -> i32:
 
 @native
 def help_sleepers(cluster: ptr_to(Cluster)) -> u32:
-    """No lane of the cluster can go on by itself. BUDGET if something that is pending could be completed, of which one may have
-    waited, or if waits for mbarriers end early; ASLEEP if others should have their turn, too; FAULT; BLOCKED for a deadlock."""
+    """Act when no lane of the cluster can continue. Returns BUDGET if a pending operation was completed, or waits for mbarriers
+    ended early; ASLEEP if other clusters should run first; FAULT; BLOCKED for a deadlock.
+    """
     flips = cluster.flips
     found = complete_for_sleepers(cluster)
     if found == Stop.BLOCKED or (found == Stop.BUDGET and cluster.flips == flips):
@@ -299,8 +303,9 @@ def run_row(cluster: ptr_to(Cluster)) -> i32:
 
 @native
 def run_clusters(cluster: ptr_to(Cluster), budget: i64) -> i32:
-    """Run clusters, and come back after about `budget` blocks of code, or when they are over. `begun` then says whether cluster
-    `number` is half-done."""
+    """Run clusters for about `budget` blocks of code, or until they end. Afterwards `begun` tells whether cluster `number` is
+    unfinished.
+    """
     cluster.left = budget
     cluster.since = cycles()
     environment = stack(u64, 2)
@@ -313,7 +318,7 @@ def run_clusters(cluster: ptr_to(Cluster), budget: i64) -> i32:
 
 @native
 def stuck(cluster: ptr_to(Cluster)) -> boolean:
-    """Whether no lane of the cluster can go on by itself."""
+    """Whether no lane of the cluster can continue."""
     warps = cast_ptr(Warp, cluster.warps)
     for i in range(cluster.warp_count):
         w = warps + i

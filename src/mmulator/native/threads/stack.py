@@ -29,7 +29,7 @@ def stack_allocate(w: ptr_to(Warp), mask: u32, sizes: ptr_to(u64), align: u64, o
 
 @native
 def stack_restore(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), site: u32) -> None:
-    """Set the stack pointer of the lanes, to anything that stacksave could have given."""
+    """Set the stack pointer of the lanes, to any value that stacksave can return."""
     value = load(U64, values)
     wrong = mask_bits(value > STACK_BYTES) & mask
     if wrong != 0:

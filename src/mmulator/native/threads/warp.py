@@ -16,7 +16,7 @@ LOWEST = 0x80000000
 
 
 def shfl_sources(mode: str, by: int, clamp: int) -> list[tuple[int, bool]]:
-    """Of each lane where its value comes from, and whether that was in range, when all lanes give the same numbers."""
+    """For each lane (its source lane, whether that was in range), when all lanes give the same numbers."""
     by, segment, limit = by & 31, clamp >> 8 & 31, clamp & 31
     found = []
     for lane in range(32):
@@ -30,7 +30,9 @@ def shfl_sources(mode: str, by: int, clamp: int) -> list[tuple[int, bool]]:
 
 @cache
 def shfl_function(mode: str) -> Native:
-    """d[lane] = a[source lane]; returns the lanes whose source was in range. A lane out of range gets its own value."""
+    """A function for shfl: d[lane] = a[source lane]; returns the mask of lanes whose source was in range. A lane out of range
+    gets its own value.
+    """
 
     def shfl(a: ptr_to(u32), b: ptr_to(u32), c: ptr_to(u32), d: ptr_to(u32)) -> u32:
         lane = iota(I32)
@@ -61,7 +63,9 @@ def shfl_function(mode: str) -> Native:
 
 @cache
 def match_function(every: bool, ty: Ty) -> Native:
-    """match.any: d[lane] = lanes with the same value. match.all: members if all agree, else 0; returns the predicate."""
+    """A function for match. match.any: d[lane] = lanes with the same value. match.all: members if all agree, else 0; returns
+    the predicate.
+    """
 
     def match_(a: ptr_to(ty), members: ptr_to(u32), active: u32, d: ptr_to(u32)) -> u32:
         agree = u32(0)
@@ -89,7 +93,7 @@ _NEUTRAL = {"add": 0, "or": 0, "xor": 0, "and": FULL}
 
 @cache
 def redux_function(op: str, signed: bool) -> Native:
-    """redux.sync of 32-bit integers: d[lane] = op over the members of the lane's mask."""
+    """A function for redux.sync of 32-bit integers: d[lane] = op over the members of the lane's mask."""
     ty = i32 if signed else u32
     neutral = {"min": 0x7FFFFFFF if signed else FULL, "max": LOWEST if signed else 0}.get(op, _NEUTRAL.get(op, 0))
     name = {"min": "smin" if signed else "umin", "max": "smax" if signed else "umax"}.get(op, op)
@@ -110,5 +114,5 @@ def redux_function(op: str, signed: bool) -> Native:
 
 
 def reduce(name: str, value: Value) -> Value:
-    """Macro: llvm.vector.reduce."""
+    """Macro: a reduction by llvm.vector.reduce."""
     return Builder.current().intrinsic(f"vector.reduce.{name}", value.ty.element, [value])

@@ -1,6 +1,7 @@
 """Approximate functions in plain integers: rcp, rsqrt, sqrt, lg2, ex2, sin, cos, tanh, div.approx, div.full.
 
-tables.py      the coefficients of a chip, and which chip a device computes with
+tables.py      the coefficients of a chip, and the choice of a chip for each device
 unit.py        the special-function unit
-operations.py  the instructions: the unit, with what ptxas puts around it
+operations.py  the instructions: the unit, and the code that ptxas adds around it
+constants.py   the values that ptxas computes for constants
 """

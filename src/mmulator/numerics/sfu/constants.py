@@ -1,7 +1,7 @@
-"""Approximate functions of constants, as ptxas computes them beforehand: rounded to nearest, not as the unit would.
+"""Approximate functions of constants as ptxas computes them: rounded to nearest, unlike the unit.
 
-What goes round the unit without .ftz (`operations.py`) is computed step by step. Every function takes and returns bits.
-Checked with ptxas 13.5 on several thousand constants; docs/contraction.md.
+The code around the unit in forms without .ftz (`operations.py`) is computed step by step. Every function takes and returns
+bits. Checked with ptxas 13.5 on several thousand constants; docs/contraction.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _EDGES: dict[str, tuple[int, int, int, int]] = {
 
 
 def scale_of(divisor: int, down: bool, up: bool) -> int:
-    """What a division multiplies both its operands with: 1, 2**24 (a subnormal divisor, zero too) or 0.25 (a large one)."""
+    """The factor by which a division multiplies both its operands: 1, 2**24 (for a subnormal or zero divisor) or 0.25 (for a
+    large one).
+    """
     magnitude = divisor & ~SIGN
     if up and magnitude < f32_bits(2.0**-126):
         return UP
@@ -36,7 +38,7 @@ def scale_of(divisor: int, down: bool, up: bool) -> int:
 
 
 def unit(name: str, x: int) -> int:
-    """In place of the unit: it flushes subnormal operands and results."""
+    """A function of a constant, in place of the unit; subnormal operands and results become zero."""
     if is_nan(x):
         return NAN
     x = flushed(x)

@@ -1,4 +1,4 @@
-"""The approximate instructions in integers, one function per operation: the unit, and what ptxas for sm_90 adds to it.
+"""The approximate instructions in integers, one function per operation: the unit, and the code that ptxas for sm_90 adds to it.
 
 Every function takes and returns bits. Floating Point Instructions: rcp, sqrt, rsqrt, sin, cos, lg2, ex2, tanh, div;
 Half Precision Floating Point Instructions: ex2, tanh (PTX ISA 9.1). The sequences were read off the machine code of
@@ -17,7 +17,7 @@ from mmulator.numerics.sfu.unit import INFINITY, NAN, SIGN
 
 # IEEE arithmetic of the sequences ------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class Format:
+class BinaryFormat:
     """A binary format. Every finite number is an integer times 2**-scale."""
 
     precision: int
@@ -37,14 +37,20 @@ class Format:
         return (1 << self.width - self.precision - 1) - 3 + self.precision
 
     def integer(self, bits: int) -> int:
-        """Of a finite number: its value in units of 2**-scale."""
+        """The value of a finite number, in units of 2**-scale."""
         e = (bits & self.sign - 1) >> self.precision - 1
         f = bits & (1 << self.precision - 1) - 1
         number = f | 1 << self.precision - 1 if e else f
         return (-1 if bits & self.sign else 1) * (number << max(e - 1, 0))
 
     def rounded(self, number: int, scale: int, negative_zero: bool = False, toward_zero: bool = False) -> int:
-        """number * 2**-scale, to nearest even or toward zero; subnormals are kept."""
+        """Bits of number * 2**-scale, rounded to nearest even or toward zero; subnormals are kept.
+
+        number: an integer.
+        scale: its scale.
+        negative_zero: whether a zero result is negative.
+        toward_zero: whether to round toward zero.
+        """
         if number == 0:
             return self.sign if negative_zero else 0
         sign, number = (self.sign, -number) if number < 0 else (0, number)
@@ -59,15 +65,17 @@ class Format:
         return sign | min(bits, limit)
 
 
-F32 = Format(24, 32, NAN)
-F64 = Format(53, 64, 0xFFF8000000000000)
+F32 = BinaryFormat(24, 32, NAN)
+F64 = BinaryFormat(53, 64, 0xFFF8000000000000)
 
 
 def multiply(a: int, b: int, *, ftz: bool = False, toward_zero: bool = False) -> int:
     """FMUL of f32 bits. A NaN result is 0x7fffffff.
 
-    ftz: subnormal operands are zeros of their sign; so are results whose magnitude, rounded to 24 bits without regard to
-    the range of exponents, is below 2**-126 (measured on an NVIDIA H200).
+    a, b: the factors.
+    ftz: whether subnormal operands are zeros of their sign. Results are then zeros too if their magnitude, rounded to 24 bits
+        without regard to the range of exponents, is below 2**-126 (measured on an NVIDIA H200).
+    toward_zero: whether to round toward zero instead of to nearest even.
     """
     if ftz:
         a, b = flushed(a), flushed(b)
@@ -96,7 +104,7 @@ def f32_bits(value: float) -> int:
 
 
 def _subnormal(bits: int) -> bool:
-    """|x| < 2**-126, zero included: what FSETP.GEU denies."""
+    """Whether |x| < 2**-126, zero included: the negation of FSETP.GEU."""
     return not bits & INFINITY
 
 
@@ -190,7 +198,9 @@ def rcp_f64(x: int, tables: Tables, ftz: bool) -> int:
 
 
 def rsqrt_f64(x: int, tables: Tables, ftz: bool) -> int:
-    """Without .ftz: one step of third order from the seed; a subnormal is scaled by 2**54 and the result by 2**27."""
+    """rsqrt of an f64. Without .ftz: one step of third order from the seed; a subnormal is scaled by 2**54 and the result by
+    2**27.
+    """
     if ftz:
         return unit.rsqrt64h(x >> 32, tables) << 32
     magnitude = x & F64.sign - 1
@@ -215,7 +225,7 @@ def rsqrt_f64(x: int, tables: Tables, ftz: bool) -> int:
 
 
 def _rounded64(number: int, factors: int) -> int:
-    """A product of so many integers in units of 2**-scale, rounded to f64, as such an integer."""
+    """A product of `factors` integers in units of 2**-scale, rounded to f64, again as an integer in these units."""
     return F64.integer(F64.rounded(number, factors * F64.scale))
 
 

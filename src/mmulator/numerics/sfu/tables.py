@@ -27,8 +27,11 @@ TANH_BINADES = 11  # exponents -8 .. 2
 class Quadratic:
     """A table and the widths of its datapath: ((C0 << c0_shift) + C1 * x + C2 * square(x) + constant) >> out_shift.
 
-    rows: (C0, C1, C2) of each segment. x_bits: bits of the argument below the table index. square_shift: the squarer
-    sees x << square_shift. c0_shift, out_shift: one number, or one for each exponent parity (even, odd).
+    rows: (C0, C1, C2) of each segment.
+    x_bits: bits of the argument below the table index.
+    square_shift: the squarer gets x << square_shift.
+    c0_shift, out_shift: one number, or one for each exponent parity (even, odd).
+    constant: the added constant.
     """
 
     rows: tuple[Row, ...]
@@ -43,7 +46,7 @@ class Quadratic:
 class TanhTable:
     """Segments of tanh. For exponent -8 + i: 2**split[i] rows from first_row[i] on.
 
-    rows: (D, C1, C2, fraction bits), the value being D + C1 * x + C2 * square(x) with so many fraction bits.
+    rows: (D, C1, C2, fraction bits); the value is D + C1 * x + C2 * square(x) with that number of fraction bits.
     """
 
     first_row: tuple[int, ...]
@@ -53,7 +56,12 @@ class TanhTable:
 
 @dataclass(frozen=True)
 class Tables:
-    """All tables of one chip. device: as in `mmulator.isa.targets.DEVICES`. measured_on: the product measured."""
+    """All tables of one chip.
+
+    device: a name of `mmulator.isa.targets.DEVICES`.
+    measured_on: the product on which they were measured.
+    rcp, rsqrt, sqrt, ex2, lg2, sin, tanh: the table of each function.
+    """
 
     device: str
     measured_on: str
@@ -67,7 +75,7 @@ class Tables:
 
 
 def parse_tables(text: str) -> Tables:
-    """Tables from the text of a data file. Raises ValueError where a table cannot be one of this unit."""
+    """Tables from the text of a data file. Raises ValueError if a table cannot belong to this unit."""
     data: Mapping[str, Any] = json.loads(text)
     units = {name: _quadratic(name, data["units"][name]) for name in UNITS}
     tanh = data["tanh"]
@@ -89,7 +97,7 @@ def _quadratic(name: str, unit: Mapping[str, Any]) -> Quadratic:
 
 @cache
 def load_tables(device: str) -> Tables:
-    """The measured tables of a device that has a file."""
+    """The measured tables of a device that has a data file."""
     return parse_tables(_file(device).read_text())
 
 
@@ -99,7 +107,7 @@ def _file(device: str) -> Traversable:
 
 @cache
 def tables_for(device: str) -> tuple[Tables, bool]:
-    """The tables a device computes with, and whether they were measured on that device.
+    """(the tables with which a device computes, whether they were measured on that device).
 
     Devices without captures use the tables of sm_90 (False). Raises UnsupportedError for an unknown device.
     """

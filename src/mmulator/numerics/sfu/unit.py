@@ -1,7 +1,7 @@
 """The special-function unit, exactly, one function per operation, in plain integers.
 
-Every function takes and returns the bits of an f32 (of the high word of an f64, of an f16 or bf16 where the name says
-so). This is what the unit itself does; what an instruction adds around it is in `operations.py`.
+Every function takes and returns the bits of an f32 (or of the high word of an f64, of an f16 or of a bf16 if its name says so).
+These functions are the unit alone; `operations.py` has the code that an instruction adds around it.
 
 The unit has one datapath: a table row chosen by the leading bits of the argument, and a quadratic in the 17 bits (16
 for rcp) below them, in integers. Its form was first described for the G80 by the envytools project (nvhw/sfu.c).
@@ -31,7 +31,7 @@ def quadratic(q: Quadratic, index: int, x: int, odd: int = 0) -> int:
 
 
 def fields(bits: int) -> tuple[int, int, int]:
-    """Sign bit in place, biased exponent, fraction of an f32."""
+    """(sign bit in place, biased exponent, fraction) of an f32."""
     return bits & SIGN, bits >> 23 & 0xFF, bits & FRACTION
 
 
@@ -62,7 +62,7 @@ def rcp(bits: int, tables: Tables) -> int:
 
 
 def _root_argument(e: int, f: int) -> tuple[int, int, int, int]:
-    """Half the exponent, its parity, the table index and the bits below."""
+    """(half the exponent, its parity, the table index, the bits below the index)."""
     odd = (e - 127) & 1
     return (e - 127) >> 1, odd, odd << 6 | f >> 17, f & 0x1FFFF
 
@@ -137,7 +137,7 @@ def lg2(bits: int, tables: Tables) -> int:
 
 # trigonometry --------------------------------------------------------------------------------------------------------
 def _quarter_turns(e: int, f: int) -> tuple[int, int]:
-    """Quadrant (two bits) and fraction (23 bits, truncated) of 4 * |turns|; an argument too large gives (0, 0)."""
+    """(quadrant in two bits, fraction in 23 bits, truncated) of 4 * |turns|; (0, 0) for an argument that is too large."""
     significand = f | HIDDEN if e else 0
     shift = e - 127 + 2
     fixed = significand << shift if shift >= 0 else significand >> -shift
@@ -190,7 +190,7 @@ INFINITY64 = 0x7FF00000
 
 
 def _fields64(high: int) -> tuple[int, int, int]:
-    """Sign bit in place, biased exponent, and the 20 fraction bits of the high word, as 23."""
+    """(sign bit in place, biased exponent, the 20 fraction bits of the high word as 23 bits)."""
     return high & SIGN, high >> 20 & 0x7FF, (high & 0xFFFFF) << 3
 
 
@@ -236,7 +236,7 @@ def f16_to_f32(half: int) -> int:
 
 
 def f32_to_f16_truncated(bits: int) -> int:
-    """Toward zero; 65536 and more is infinity. NaN gives 0x7fff."""
+    """f32 bits converted to f16 toward zero; 65536 and more becomes infinity. NaN gives 0x7fff."""
     if is_nan(bits):
         return NAN16
     sign, e, f = fields(bits)

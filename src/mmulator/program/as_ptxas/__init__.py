@@ -1,11 +1,11 @@
-"""Liberties that ptxas takes with a kernel, found by experiment: functions to functions, in this order.
+"""Changes that ptxas makes to a kernel, found by experiment: each file rewrites a function, in this order.
 
-fold.py      arithmetic with constants is computed, what undoes itself goes; quotient.py: divisions as ptxas writes them
-contract.py  which products and sums become one instruction. products.py: what counts as one; regions.py: straight lines of
-             the machine code; facts.py: what registers hold; reaching.py: which product, at each place; scale.py: products by
+fold.py      computes arithmetic with constants and removes operations that cancel; quotient.py: divisions as ptxas writes them
+contract.py  fuses products and sums. products.py: what counts as a product; regions.py: straight lines of the machine code;
+             facts.py: constants and definitions; reaching.py: the product in a register, at each place; scale.py: products by
              powers of two; rewrite.py: the function with the choice made
-inflight.py  what is computed from accumulators in flight waits for them
+inflight.py  delays computations from accumulators in flight
 
-What an instruction is to them, its row says (`Effects.ptxas`, `Effects.algebra`). Each instruction of a result knows the one of
-the text that it was made from (`Instruction.original`).
+The rows of instructions state how these files treat them (`Effects.ptxas`, `Effects.algebra`). Each instruction of a result
+refers to the instruction of the text from which it was made (`Instruction.original`).
 """

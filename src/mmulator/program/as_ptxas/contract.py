@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mmulator.isa.effects import Algebra
-from mmulator.program.as_ptxas.facts import Facts
-from mmulator.program.as_ptxas.products import Held, Product, is_product, is_sum
+from mmulator.program.as_ptxas.facts import FunctionFacts
+from mmulator.program.as_ptxas.products import HeldProduct, Multiplication, is_product, is_sum
 from mmulator.program.as_ptxas.reaching import Walk
 from mmulator.program.as_ptxas.rewrite import Rewriter
 from mmulator.program.as_ptxas.scale import may_scale
@@ -21,8 +21,8 @@ from mmulator.ptx.tree import Function, Instruction, Reg
 def contract(function: Function) -> Function:
     """The function with each `add` or `sub` that ptxas fuses replaced by `fma.rn` of the same `.ftz` and `.sat`.
 
-    The `mul` stays; where nothing reads it any more, compilation drops it. New registers have names that PTX cannot
-    write. Pure, and linear in the size of the function.
+    The `mul` stays; compilation drops it if nothing reads it. New registers have names that PTX cannot write. The function is
+    pure, and takes time linear in the size of its argument.
     """
     instructions = [s for s in function.body if isinstance(s, Instruction)]
     if not any(map(is_product, instructions)) or not any(is_sum(i) or may_scale(i) for i in instructions):
@@ -33,8 +33,8 @@ def contract(function: Function) -> Function:
     return Rewriter(finder, fused, scaled).function() if fused or scaled else function
 
 
-class Finder(Facts):
-    """Who reads which product, and which of its two operands a sum takes."""
+class Finder(FunctionFacts):
+    """The choice of the operand that each sum fuses with, from the readers of each product."""
 
     def __init__(self, function: Function) -> None:
         super().__init__(function)
@@ -43,14 +43,15 @@ class Finder(Facts):
     def choose(self) -> dict[int, int]:
         """Sum -> the operand (0 or 1) whose product it takes.
 
-        First products that are read once, then the others; a sum of two products takes the one read less often, then
-        the first. A product is given up once a sum has taken its other operand, which leaves this one to be added.
+        Products that are read once come first, then the others; a sum of two products takes the product that is read less
+        often, or else the first. A product is given up once a sum has taken its other operand, because then this product is
+        added.
         """
         fused: dict[int, int] = {}
         sums = [n for _, n in self.order if n in self.sums]
         alike = {n for n in sums if self._alike(n)}
 
-        def free(held: Held | None) -> bool:
+        def free(held: HeldProduct | None) -> bool:
             return (
                 held is not None
                 and not held.product.kept
@@ -71,17 +72,17 @@ class Finder(Facts):
                     fused[n] = min(choice)[1]
         return fused
 
-    def choose_scalings(self, fused: Mapping[int, int]) -> dict[int, tuple[Product, int]]:
-        """Of products by a power of two those that become one with the product they scale: only they read it."""
+    def choose_scalings(self, fused: Mapping[int, int]) -> dict[int, tuple[Multiplication, int]]:
+        """The products by a power of two that are fused with the product which they scale: they must be its only reader."""
         gone = {held.product.at for n, j in fused.items() if (held := self.sums[n][j]) is not None}
-        chosen: dict[int, tuple[Product, int]] = {}
+        chosen: dict[int, tuple[Multiplication, int]] = {}
         for n, (product, power) in self.scalings.items():
             if product.readers == 1 and not product.through and not product.uses and n not in gone and product.at not in chosen:
                 chosen[n] = product, power
         return chosen
 
-    def _matches(self, n: int, product: Product) -> bool:
-        """Can this sum be one instruction with that product? In another region if that needs no more registers."""
+    def _matches(self, n: int, product: Multiplication) -> bool:
+        """Whether this sum can be fused with that product; across regions only if this needs no more registers."""
         form = self.instruction(n).form
         here, there = self.regions.place[n], self.regions.place[product.at]
         near = here[0] == there[0] and there < here
@@ -91,7 +92,7 @@ class Finder(Facts):
         )  # fmt: skip
 
     def _alike(self, n: int) -> bool:
-        """x + x of one product, or of two with the same factors, is not fused."""
+        """Whether a sum is x + x of one product, or of two with the same factors, which is not fused."""
         first, second = self.sums[n]
         if first is None or second is None:
             return False
@@ -102,7 +103,7 @@ class Finder(Facts):
             return False
         return min(len(p.uses) for p in pair) == 1 and self._factors(pair[0]) == self._factors(pair[1])
 
-    def _factors(self, product: Product) -> list[str]:
+    def _factors(self, product: Multiplication) -> list[str]:
         ins = self.instruction(product.at)
         if ins.effects.algebra is not Algebra.PRODUCT:
             return [ins.opcode, *ins.modifiers, *(o.name if isinstance(o, Reg) else str(o) for o in ins.operands[1:])]

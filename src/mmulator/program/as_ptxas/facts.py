@@ -1,24 +1,26 @@
-"""What is known of a function's registers: who writes them, which are constants, what acts on nothing."""
+"""Facts about a function's registers: the statements that write them, constants, and statements without effect."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 
 from mmulator.errors import must_be
-from mmulator.isa.effects import Algebra, Memory
-from mmulator.program.as_ptxas.products import Held, Product, form_of
-from mmulator.program.as_ptxas.regions import Regions, regions_of
+from mmulator.isa.effects import Algebra, MemoryEffect
+from mmulator.program.as_ptxas.products import HeldProduct, Multiplication, form_of
+from mmulator.program.as_ptxas.regions import CodeRegions, regions_of
 from mmulator.ptx.tree import Address, Function, Immediate, Instruction, Operand, Reg, Symbol
 
 _COPIES = (Algebra.COPY, Algebra.NEGATION, Algebra.MAGNITUDE)
 
 
-class Facts:
-    """What is known of a function: what its registers hold, and, after a walk (reaching.py), which products its sums read."""
+class FunctionFacts:
+    """Facts about a function: the contents of its registers and, after a walk (reaching.py), the products that its
+    sums read.
+    """
 
     def __init__(self, function: Function) -> None:
         self.fn = function
-        self.regions: Regions = regions_of(function)
+        self.regions: CodeRegions = regions_of(function)
         self.definitions = {name: list(where) for name, where in self.regions.definitions.items()}
         self.dead = self._dead()
         if self.dead & self.regions.cuts:
@@ -26,19 +28,19 @@ class Facts:
         self.constants = self._constants()
         self.resident = self._resident()
         self.order = sorted((place, n) for n, place in self.regions.place.items() if n not in self.dead)
-        self.sums: dict[int, tuple[Held | None, Held | None]] = {}
-        self.scalings: dict[int, tuple[Product, int]] = {}  # a product by a power of two -> the product that it scales
+        self.sums: dict[int, tuple[HeldProduct | None, HeldProduct | None]] = {}
+        self.scalings: dict[int, tuple[Multiplication, int]] = {}  # a product by a power of two -> the product that it scales
 
     def instruction(self, n: int) -> Instruction:
         return must_be(self.fn.body[n], Instruction)
 
     def only(self, name: str) -> int | None:
-        """The one statement that writes a register, unguarded; None if there is no such."""
+        """The only statement that writes a register, without a guard; None if there are several or it is guarded."""
         where = self.definitions.get(name, ())
         return where[0] if len(where) == 1 and where[0] not in self.regions.guarded else None
 
     def _dead(self) -> set[int]:
-        """Statements that act on nothing: not reached, or without effect but for registers that nothing reads."""
+        """Statements without effect: not reached, or writing only registers that nothing reads."""
         accesses = self.regions.accesses
         dead = {n for n in accesses if n not in self.regions.place}
         count: Counter[str] = Counter()
@@ -102,7 +104,7 @@ class Facts:
         return found
 
     def _is_resident(self, load: Instruction) -> bool:
-        reads = load.effects.memory is Memory.READ and not load.form.is_matrix
+        reads = load.effects.memory is MemoryEffect.READ and not load.form.is_matrix
         space = load.form["space"].partition("::")[0] if reads else ""
         return space == "const" or (space == "param" and self.fn.is_entry)
 

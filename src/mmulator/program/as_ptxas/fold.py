@@ -1,8 +1,8 @@
-"""What NVIDIA's assembler computes beforehand: approximate arithmetic with constants, and what undoes itself.
+"""Arithmetic that NVIDIA's assembler evaluates: approximate functions of constants, and operations that cancel.
 
-A division by a constant becomes a multiplication by its reciprocal, and an approximate function of a constant becomes a
-number. Both are rounded correctly where the special-function unit may be off by some units. Found by experiment with
-ptxas: docs/contraction.md.
+A division by a constant becomes a multiplication by its reciprocal, and an approximate function of a constant becomes a number.
+Both are rounded correctly, while the special-function unit may be off by some units. Found by experiment with ptxas:
+docs/contraction.md.
 Floating-Point Instructions: div, rcp, sqrt, rsqrt, lg2, ex2, sin, cos, mul, neg, abs; selp (PTX ISA 9.1).
 """
 
@@ -34,12 +34,14 @@ _ONE, _MINUS_ONE = f32_bits(1.0), f32_bits(-1.0)
 
 
 def fold(function: Function) -> Function:
-    """The function with what is known of its arithmetic computed. Pure, and linear in its size."""
+    """The function with all foldable arithmetic evaluated. The function is pure, and takes time linear in the size of its
+    argument.
+    """
     return _Folder(function).function() if any(map(_starts, function.instructions)) else function
 
 
 def _starts(ins: Instruction) -> bool:
-    """Is there anything to do for it, whatever stands around it?"""
+    """Whether an instruction may be folded regardless of the instructions around it."""
     return (_acts_on(ins) and ins.effects.algebra is not Algebra.SELECTION) or _is_signed_constant(ins)
 
 
@@ -75,7 +77,7 @@ class _Folder:
         written: Counter[str] = Counter()
         self.reads: Counter[str] = Counter()
         self.constants: dict[str, int] = {}  # registers that only ever hold one
-        self.made: dict[str, tuple[Algebra, Reg]] = {}  # register -> the operation that made it of which other
+        self.made: dict[str, tuple[Algebra, Reg]] = {}  # register -> (operation, source register)
         self.held: set[str] = set()  # registers that stand in it
         self.lasting: set[str] = set()  # of these, those that hold on every way from here on
         self.start = True  # is every statement behind these executed after them?
@@ -104,7 +106,7 @@ class _Folder:
         return replace(self.fn, body=tuple(body), registers=self.registers)
 
     def _make(self, ins: Instruction) -> None:
-        """What is known of the register that a statement writes, and no longer of others."""
+        """Record what a statement's result holds, and forget facts about registers that it overwrites."""
         for name in uses_and_defs(ins)[1] & self.held if self.made else ():
             self.made = {n: (op, of) for n, (op, of) in self.made.items() if name not in (n, of.name)}
         algebra = ins.effects.algebra
@@ -133,7 +135,7 @@ class _Folder:
         return self.constants.get(operand.name) if isinstance(operand, Reg) else _bits(operand)
 
     def _step(self, ins: Instruction) -> list[Instruction]:
-        """What stands in place of an instruction."""
+        """The instructions that replace an instruction."""
         if not _acts_on(ins):
             algebra = ins.effects.algebra
             if algebra in _PLAIN:
@@ -149,7 +151,9 @@ class _Folder:
         return code
 
     def _function(self, ins: Instruction) -> list[Instruction]:
-        """Of a constant a number; the reciprocal of a reciprocal is what it came from, if both are the unit's alone."""
+        """The replacement of a function: a number for a constant argument. The reciprocal of a reciprocal is the original
+        value, if both are computed by the unit alone.
+        """
         target, source = ins.operands
         x = self._constant(source)
         ftz = "ftz" in ins.modifiers
@@ -161,9 +165,10 @@ class _Folder:
         return [*code, self._move(ins, inverse)] if inverse is not None else [ins]
 
     def _inverse(self, operand: Operand, ins: Instruction) -> tuple[list[Instruction], Operand | None]:
-        """What the unit's reciprocal of a register is without computing it, and the code for that.
+        """(code, operand) that give the unit's reciprocal of a register without computing it; no operand if that is not
+        possible.
 
-        The unit's reciprocal: what it came from. Two to a power that nothing else reads: two to minus that power.
+        For a register that holds a reciprocal: its argument. For 2**x that nothing else reads: 2**-x.
         """
         made, source = self.made.get(operand.name, _NOTHING) if isinstance(operand, Reg) else _NOTHING
         if source is None or not isinstance(operand, Reg) or made not in _UNIT:
@@ -179,7 +184,9 @@ class _Folder:
         ], inverse
 
     def _sign(self, ins: Instruction) -> list[Instruction]:
-        """A change of sign undone is no arithmetic: it leaves a NaN as it is. Under a guard it is a selection."""
+        """The replacement of a change of sign that undoes another: a move, which leaves a NaN as it is. Under a guard it is a
+        selection.
+        """
         target, source = ins.operands
         x = self._constant(source)
         if x is not None:
@@ -196,14 +203,16 @@ class _Folder:
         return [*code, instruction(ins, opcode, ("b32",), (target, source, Immediate(mask, "int", ins.span)), ins.guard)]
 
     def _selection(self, ins: Instruction) -> list[Instruction]:
-        """A selection, or what a guard makes one, changes signs itself, and that of a NaN with them."""
+        """The replacement of a selection, or of a guarded instruction that becomes one: it changes signs itself, also
+        of a NaN.
+        """
         code: list[Instruction] = []
         sources = [self._raw(o, ins, code) for o in ins.operands[1:]]
         operands = ins.operands[0], *sources
         return [*code, replace(ins, operands=operands, made_from=ins.original)] if code else [ins]
 
     def _raw(self, operand: Operand, ins: Instruction, code: list[Instruction]) -> Operand:
-        """A register behind changes of sign, these made to its bits."""
+        """The register behind changes of sign, with these changes made to its bits."""
         made, of = self.made.get(operand.name, _NOTHING) if isinstance(operand, Reg) else _NOTHING
         if of is None or made not in _SIGNS:
             return operand
@@ -213,7 +222,7 @@ class _Folder:
         return result
 
     def _product(self, ins: Instruction) -> list[Instruction]:
-        """Times 1: a copy, NaNs and all."""
+        """The replacement of a product by 1: a copy, which keeps NaNs."""
         a, b = ins.operands[1:]
         return [self._move(ins, a if self._constant(b) == _ONE else b)]
 
@@ -246,7 +255,7 @@ class _Folder:
         return [*code, instruction(ins, "mul", multiplied, (ins.operands[0], a, _number(r, ins)), ins.guard)]
 
     def _reciprocal(self, ins: Instruction, numerator: int) -> list[Instruction]:
-        """1/x and -1/x by the unit alone."""
+        """The replacement of 1/x and -1/x: the unit alone."""
         target, _, b = ins.operands
         if numerator == _ONE:
             return [instruction(ins, "rcp", ("approx", "ftz", "f32"), (target, b), ins.guard)]
@@ -271,7 +280,7 @@ class _Folder:
 
 
 def _plain(ins: Instruction, values: list[int]) -> int | None:
-    """The ordinary arithmetic that ptxas computes beforehand, too; fma and other roundings it does not."""
+    """The bits of ordinary arithmetic with constants that ptxas evaluates; None for fma and for other roundings."""
     form, algebra = ins.form, ins.effects.algebra
     ftz = "ftz" in ins.modifiers
     if algebra is Algebra.COPY:
@@ -301,7 +310,7 @@ def _plain(ins: Instruction, values: list[int]) -> int | None:
 
 
 def _signed(algebra: Algebra, x: int) -> int:
-    """neg or abs of a constant: its sign alone, and of a signalling NaN a quiet one."""
+    """neg or abs of a constant's bits: only the sign changes, but a signalling NaN becomes quiet."""
     x |= QUIET if is_nan(x) else 0
     return x ^ SIGN if algebra is Algebra.NEGATION else x & ~SIGN
 

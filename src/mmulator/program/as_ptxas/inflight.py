@@ -1,14 +1,15 @@
-"""What ptxas makes of accumulators in flight: what is computed from them, and lists of registers that overlap.
+"""The treatment of accumulators in flight by ptxas: computations from them, and lists of registers that overlap.
 
-A wgmma's result reaches the registers at the wait_group that covers it. Compilers compute with accumulators between the wgmma
-and its wait, meaning the value after the wait: Triton unpacks f16 accumulators so, and adds up FP8 products in f32. ptxas
-renames copies and waits before everything else (C7517). Here an instruction that does no more than compute from such a register
-goes behind the next wait_group of its straight line, if nothing in between needs it earlier. At any other early read or
-write ptxas injects a wait; here, too, if `waits` says so, else it sees what the registers held before.
+A wgmma's result reaches its registers at the wait_group that covers it. Compilers compute with accumulators between the wgmma
+and its wait, and mean the value after the wait: Triton unpacks f16 accumulators in this way, and adds up FP8 products in f32.
+ptxas renames copies and waits before any other use (C7517). Here an instruction that only computes from such a register is
+delayed until after the next wait_group of its straight line, if nothing in between needs its result earlier. At any other early
+read or write ptxas inserts a wait. This file does so too if `waits` is set; otherwise the access sees the registers' earlier
+contents.
 
-Accumulators that overlap: a wgmma accumulates on neighbouring registers of the chip, so a list that does not fit to those of
-the wgmma before it has to be copied. With a wgmma.fence between the two ptxas copies what the earlier one left. Without, it
-copies at the last fence, from before both: the earlier products are lost in the registers that they share (seen with ptxas
+Accumulators that overlap: a wgmma accumulates on neighbouring registers of the chip, so a list that does not fit the lists of
+earlier wgmma has to be copied. With a wgmma.fence between the two, ptxas copies the result of the earlier one. Without it,
+ptxas copies at the last fence, before both: the earlier products are lost in the registers that they share (seen with ptxas
 13.0 and 13.5, which warn: C7511; `unfenced`).
 """
 
@@ -31,37 +32,43 @@ _GONE = (Ends.BRANCH, Ends.INDEXED, Ends.RETURN, Ends.EXIT, Ends.TRAP)
 
 @dataclass(frozen=True)
 class Moved:
-    """What `delay_reads` moved. late: instructions, by id, that are not where they stood. behind: of a wait_group, by id, those
-    that are right behind it, and stood before it."""
+    """The instructions that `delay_reads` has moved.
+
+    late: ids of instructions that were delayed.
+    behind: id of a wait_group -> the instructions directly behind it that stood before it.
+    """
 
     late: set[int] = field(default_factory=set)
     behind: dict[int, tuple[Instruction, ...]] = field(default_factory=dict)
 
 
 def delay_reads(function: Function, waits: bool = False, moved: Moved | None = None) -> Function:
-    """The function with those instructions delayed; itself if it has no wgmma. waits: with a wait in front of each other
-    instruction that reads or writes an accumulator in flight. moved: is told what was."""
+    """The function with computations from accumulators in flight delayed; the same function if it has no wgmma.
+
+    waits: whether to insert a wait before every other instruction that reads or writes an accumulator in flight.
+    moved: receives the instructions that were moved.
+    """
     if not any(i.effects.queue is Queue.WGMMA for i in function.instructions):
         return function
     return replace(function, body=tuple(_Delay(waits, moved or Moved()).run(function.body)))
 
 
 def is_injected(ins: Instruction) -> bool:
-    """Whether `delay_reads` put this wait there."""
+    """Whether `delay_reads` has inserted this wait."""
     return ins.made_from is not None and is_wgmma_wait(ins)
 
 
 def _wait(ins: Instruction) -> Iterator[Instruction]:
-    """What waits for all wgmma so far, in front of an instruction."""
+    """The instructions that wait for all wgmma so far, to be put before an instruction."""
     yield instruction(ins, "wgmma", ("commit_group", "sync", "aligned"), (), None)
     yield instruction(ins, "wgmma", ("wait_group", "sync", "aligned"), (Immediate(0, "int", ins.span),), None)
 
 
 def unfenced(function: Function) -> set[int]:
-    """The id of every wgmma whose accumulator ptxas copies at the last fence, and not where it stands.
+    """The id of every wgmma whose accumulator ptxas copies at the last fence instead of at the wgmma.
 
-    In each straight line that is the first one since the fence whose list does not fit to the lists before it. Those after it
-    stand alone, and get what is there.
+    In each straight line this is the first wgmma since the fence whose list does not fit the earlier lists. Later ones are
+    separate, and read the current contents.
     """
     found: set[int] = set()
     lists: list[tuple[str, ...]] | None = None  # since a fence; None where there was none, or one was copied
@@ -81,20 +88,20 @@ def unfenced(function: Function) -> set[int]:
 
 
 def _fits(own: tuple[str, ...], before: tuple[str, ...]) -> bool:
-    """Whether both can be the same registers of the chip: one is a run of the earlier one, or goes on where it ended."""
+    """Whether both lists can be the same registers of the chip: one is an aligned run of the earlier list, or continues it."""
     runs = (before[at : at + len(own)] for at in range(0, len(before), _REGISTERS_ALIGNED))
     return own in runs or own[: len(before)] == before
 
 
 def _computes(ins: Instruction) -> bool:
-    """Whether all that an instruction does is to compute registers, each lane its own."""
+    """Whether an instruction only computes registers, each lane its own."""
     return computes(ins) and ins.guard is None
 
 
 class _Delay:
     def __init__(self, waits: bool, moved: Moved) -> None:
         self.waits, self.moved = waits, moved
-        self.groups: list[set[str]] = [set()]  # accumulators in flight, by the group that they are committed to; the last is open
+        self.groups: list[set[str]] = [set()]  # accumulators in flight, by group; the last group is open
         self.late: list[Instruction] = []
         self.reads: set[str] = set()
         self.writes: set[str] = set()
@@ -139,24 +146,28 @@ class _Delay:
         return set().union(*self.groups)
 
     def can_wait(self, ins: Instruction, uses: frozenset[str], defs: frozenset[str]) -> bool:
-        """What is computed from an accumulator in flight, or from what was. The order of those that wait stays."""
+        """Whether an instruction computes from an accumulator in flight, or from a delayed result, and may be delayed. Delayed
+        instructions keep their order.
+        """
         flying = self.in_flight
         return _computes(ins) and bool(uses & (flying | self.writes)) and not defs & flying
 
     def complete(self, wait: Instruction) -> None:
-        """Forget what a wait_group is for. Without injected waits that is all: who reads what is still in flight sees it."""
+        """Remove the groups that a wait_group completes. Without inserted waits nothing else happens: readers of pending
+        registers see their earlier contents.
+        """
         count = wait.operands[0]
         pending = count.value if self.waits and isinstance(count, Immediate) else 0
         self.groups = [*self.groups[:-1][max(0, len(self.groups) - 1 - pending) :], set()]
 
     def wait(self, ins: Instruction) -> Iterator[Statement]:
-        """Wait for everything, in front of an instruction."""
+        """The statements that wait for all groups, before an instruction."""
         yield from _wait(ins)
         self.groups = [set()]
         yield from self.release()
 
     def leave(self) -> Iterator[Statement]:
-        """The end of a straight line."""
+        """The statements at the end of a straight line: everything that was delayed."""
         if self.waits and self.late:
             yield from self.wait(self.late[0])
         yield from self.release()

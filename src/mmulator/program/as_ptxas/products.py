@@ -1,4 +1,4 @@
-"""What contraction works on: products, sums, changes of sign and copies, and what is known of a product."""
+"""The objects of contraction: products, sums, changes of sign and copies."""
 
 from __future__ import annotations
 
@@ -19,10 +19,15 @@ TYPES: Mapping[str, tuple[int, int]] = {
 
 
 @dataclass(eq=False, slots=True)
-class Product:
-    """A product, and what reads it. at: the statement that computes it. resident: a factor can be read from the constant bank.
+class Multiplication:
+    """A product and its readers.
 
-    uses: (sum, its operand 0 or 1, read with its sign changed). readers: how many others read it.
+    at: the statement that computes it.
+    type, ftz: its type and modifier.
+    resident: whether a factor can be read from the constant bank.
+    uses: (sum, its operand 0 or 1, whether the sign is changed).
+    readers: number of other readers.
+    through: number of other readers of a copy of it, or of it with its sign changed.
     """
 
     at: int
@@ -36,21 +41,21 @@ class Product:
 
     @property
     def kept(self) -> bool:
-        """Is the product itself needed?"""
+        """Whether the product itself is needed besides the fused sums."""
         return self.readers > 0 or (self.through > 0 and self.direct > 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What a register holds: a product, perhaps with its sign changed."""
+class HeldProduct:
+    """The content of a register: a product, possibly with its sign changed."""
 
-    product: Product
+    product: Multiplication
     negated: bool
     behind: bool = False  # a neg or a product by 1 with .ftz
 
 
 def form_of(ins: Instruction, *wanted: Algebra) -> Form | None:
-    """The form of an instruction that computes one of these."""
+    """The form of an instruction that computes one of these kinds of arithmetic; None for other instructions."""
     form = ins.form
     return form if form.effects.algebra in wanted else None
 
@@ -61,7 +66,7 @@ def is_sum(ins: Instruction) -> bool:
 
 
 def is_product(ins: Instruction) -> bool:
-    """A mul, or what ends in one."""
+    """Whether an instruction is a mul, or a division that ends in one."""
     form = form_of(ins, Algebra.PRODUCT, Algebra.QUOTIENT, Algebra.RECIPROCAL)
     if form is None or not isinstance(ins.operands[0], Reg):
         return False
@@ -71,7 +76,7 @@ def is_product(ins: Instruction) -> bool:
 
 
 def is_negation(ins: Instruction) -> bool:
-    """A neg that folds into its reader; there is none for pairs of bf16."""
+    """Whether an instruction is a neg that its reader absorbs; for pairs of bf16 there is none."""
     form = form_of(ins, Algebra.NEGATION)
     return form is not None and form["type"] in TYPES and form["type"] != "bf16x2"
 

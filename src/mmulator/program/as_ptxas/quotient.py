@@ -32,7 +32,7 @@ ROWS = tuple(map(_row, _LIKE))
 
 
 def is_quotient(form: Form) -> bool:
-    """Does it end in a multiplication?"""
+    """Whether a form is a division that ends in a multiplication."""
     if form["type"] != "f32" or form["rnd"]:
         return False
     algebra = form.effects.algebra
@@ -40,13 +40,15 @@ def is_quotient(form: Form) -> bool:
 
 
 def scales(form: Form) -> tuple[bool, bool]:
-    """Is a large divisor scaled down, a subnormal one up?"""
+    """(whether a large divisor is scaled down, whether a subnormal divisor is scaled up)."""
     full = form.effects.algebra is Algebra.RECIPROCAL or bool(form["full"])
     return full, not form["ftz"]
 
 
 def factors(ins: Instruction, fresh: Fresh) -> tuple[list[Instruction], Operand, Operand]:
-    """What computes the two factors, and the factors: the numerator, and the reciprocal of the divisor, both scaled."""
+    """(code, numerator, reciprocal of the divisor): the two factors of the final multiplication, both scaled, and the code that
+    computes them.
+    """
     form = ins.form
     code: list[Instruction] = []
 
@@ -86,7 +88,7 @@ def _matched(opcode: str, modifiers: tuple[str, ...]) -> Form:
 
 @cache
 def _internal(part: str, division: Form) -> Form:
-    """The scale of a divisor, a factor times it, or all at once."""
+    """The form of an internal instruction: the scale of a divisor, a factor times the scale, or the whole division."""
     like = _matched(*_LIKE[part])
     down, up = scales(division)
     flags = [name for name, there in (("down", down), ("up", up), ("ftz", division["ftz"])) if there]
@@ -99,7 +101,13 @@ def instruction(
     like: Instruction, opcode: str, modifiers: tuple[str, ...], operands: tuple[Operand, ...],
     guard: tuple[Reg, bool] | None,
 ) -> Instruction:  # fmt: skip
-    """An instruction that stands for a part of another."""
+    """A new instruction that replaces a part of another one.
+
+    like: the instruction that is replaced; gives span and original.
+    opcode, modifiers: its name.
+    operands: its operands.
+    guard: its guard, or None.
+    """
     return _made(like, opcode, modifiers, _matched(opcode, modifiers), operands, guard)
 
 

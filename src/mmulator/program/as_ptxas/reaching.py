@@ -1,4 +1,4 @@
-"""Which product each register holds where a sum reads it, and what else reads products."""
+"""A walk that finds the product which each register holds where a sum reads it, and the other readers of products."""
 
 from __future__ import annotations
 
@@ -7,8 +7,17 @@ from dataclasses import replace
 
 from mmulator.isa.effects import Algebra
 from mmulator.isa.form import Form
-from mmulator.program.as_ptxas.facts import Facts
-from mmulator.program.as_ptxas.products import TYPES, Held, Product, form_of, is_copy, is_negation, is_product, is_sum
+from mmulator.program.as_ptxas.facts import FunctionFacts
+from mmulator.program.as_ptxas.products import (
+    TYPES,
+    HeldProduct,
+    Multiplication,
+    form_of,
+    is_copy,
+    is_negation,
+    is_product,
+    is_sum,
+)
 from mmulator.program.as_ptxas.quotient import scales
 from mmulator.program.as_ptxas.scale import POWERS, may_scale
 from mmulator.program.uses import registers_of
@@ -19,14 +28,14 @@ _SEVERAL = -1  # in place of a definition: it depends on the way there
 
 
 class Walk:
-    """One walk over the instructions: which definition each register holds where it is read, and what that computed.
+    """One walk over the instructions that finds which definition each register holds where it is read.
 
-    Where definitions of a register meet, none is known, and products among them count as read by something else.
+    Where several definitions of a register meet, none is used, and products among them count as read otherwise.
     """
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: FunctionFacts) -> None:
         self.f = facts
-        self.held: dict[int, Held | None] = {}  # by the statement that wrote the register
+        self.held: dict[int, HeldProduct | None] = {}  # by the statement that wrote the register
         self.early: set[int] = set()  # read before they were walked over: round a loop
         self.current: dict[str, int] = {}
 
@@ -43,14 +52,14 @@ class Walk:
             self._block(definition)
 
     def _definition(self, name: str) -> int | None:
-        """The statement whose value a register holds here."""
+        """The statement whose value a register holds at this point; None if there are several."""
         only = self.f.only(name)
         definition = self.current.get(name) if only is None else only
         if definition is not None and definition not in self.held:
             self.early.add(definition)
         return definition
 
-    def _value(self, operand: Operand) -> Held | None:
+    def _value(self, operand: Operand) -> HeldProduct | None:
         definition = self._definition(operand.name) if isinstance(operand, Reg) else None
         return None if definition is None else self.held.get(definition)
 
@@ -96,15 +105,15 @@ class Walk:
                 held.product.direct += not held.behind
 
     def _scaling(self, n: int, ins: Instruction) -> None:
-        """A product by a power of two of a product just computed."""
+        """Record a product by a power of two whose other factor is a product."""
         for factor, other in (ins.operands[1:], ins.operands[:0:-1]):
             power, held = self.f.constant(factor, "f32"), self._value(other)
             if power is None or power not in POWERS or held is None or held.negated or held.product.type != "f32":
                 continue
             self.f.scalings[n] = held.product, power
 
-    def _result(self, n: int, ins: Instruction) -> Held | None:
-        """What an instruction puts into its register: a product, a copy of one, or neither (None)."""
+    def _result(self, n: int, ins: Instruction) -> HeldProduct | None:
+        """The product that an instruction writes to its register, directly or as a copy; None for any other result."""
         if is_copy(ins):
             return self._value(ins.operands[1])
         form = form_of(ins, *_CARRIES_PRODUCT)
@@ -118,7 +127,7 @@ class Walk:
         f, kind, factors = self.f, form["type"], ins.operands[1:]
         if algebra is not Algebra.PRODUCT:
             resident = algebra is Algebra.QUOTIENT and not any(scales(form)) and f.is_resident(factors[0])
-            return Held(Product(n, kind, bool(form["ftz"]), resident), False)
+            return HeldProduct(Multiplication(n, kind, bool(form["ftz"]), resident), False)
         constants = [f.constant(o, kind) for o in factors]
         if None not in constants:
             return None  # computed beforehand
@@ -126,18 +135,21 @@ class Walk:
         for constant, other in zip(constants, reversed(factors)):
             if constant in (one, one ^ sign):  # times 1 or -1: a copy
                 return _copied(self._value(other), form, constant != one)
-        return Held(Product(n, kind, bool(form["ftz"]), any(map(f.is_resident, factors))), False)
+        return HeldProduct(Multiplication(n, kind, bool(form["ftz"]), any(map(f.is_resident, factors))), False)
 
-    def _square(self, held: Held | None) -> Held | None:
-        """The magnitude of a square is the square."""
+    def _square(self, held: HeldProduct | None) -> HeldProduct | None:
+        """The magnitude of a product: a square itself; None for other products."""
         mul = None if held is None else self.f.instruction(held.product.at)
         if held is None or mul is None or mul.effects.algebra is not Algebra.PRODUCT or not isinstance(mul.operands[1], Reg):
             return None
-        return Held(held.product, False) if mul.operands[1] == replace(mul.operands[2], span=mul.operands[1].span) else None
+        return (
+            HeldProduct(held.product, False) if mul.operands[1] == replace(mul.operands[2], span=mul.operands[1].span) else None
+        )
 
     def _reaching(self) -> tuple[dict[int, dict[str, int]], set[int]]:
-        """For registers with several definitions: which one reaches the start of each region, if it is one alone; and
-        the definitions that meet others where the register is read afterwards."""
+        """For registers with several definitions: (the definition that reaches the start of each region, if it is the only one;
+        the definitions that meet others before a read).
+        """
         f = self.f
         accesses, successors = f.regions.accesses, f.regions.successors
         holders = (n for _, n in f.order if any(is_(f.instruction(n)) for is_ in (is_product, is_copy, is_negation)))
@@ -182,8 +194,8 @@ class Walk:
         return entry, meetings
 
 
-def _copied(held: Held | None, form: Form, negate: bool) -> Held | None:
-    """A product behind a copy or a change of sign; .ftz does nothing to one that is flushed already."""
+def _copied(held: HeldProduct | None, form: Form, negate: bool) -> HeldProduct | None:
+    """The product behind a copy or a change of sign, or None. .ftz does not change a product that is already flushed."""
     if held is None or held.behind or held.product.type != form["type"] or (form["ftz"] and not held.product.ftz):
         return None
-    return Held(held.product, held.negated != negate, bool(form["ftz"]))
+    return HeldProduct(held.product, held.negated != negate, bool(form["ftz"]))

@@ -1,7 +1,7 @@
 """Straight-line regions of a function as NVIDIA's assembler sees them when it contracts products and sums.
 
-Not the blocks of blocks.py: some instructions that are one in PTX are branches in the machine's code (`div.rn.f32`, a
-guarded load), and blocks that only follow each other are one. Which instructions do so, their rows say (`Effects.ptxas`); it was
+Regions differ from the blocks of blocks.py: some single PTX instructions are branches in machine code (`div.rn.f32`, a guarded
+load), and adjacent blocks without another way in are one region. The rows of instructions state this (`Effects.ptxas`); it was
 found by experiment: docs/contraction.md.
 """
 
@@ -22,9 +22,12 @@ _JUMPS = (Ends.BRANCH, Ends.INDEXED)
 
 @dataclass
 class _Segment:
-    """Statements without a branch in or out. jumps: labels it may go to. falls: control may go on to the next segment.
+    """Statements without a branch in or out.
 
-    forks: its last instruction is a branch of the machine's that PTX does not show, so nothing joins on to it.
+    jumps: labels to which it may branch.
+    falls: whether control may continue in the next segment.
+    forks: whether its last instruction is a branch of the machine code that PTX does not show, so that no segment is joined to
+        it.
     """
 
     statements: list[int] = field(default_factory=list)
@@ -34,11 +37,15 @@ class _Segment:
 
 
 @dataclass(frozen=True)
-class Regions:
-    """place: statement -> (region, position in it), of instructions that can be reached. successors: of each region.
+class CodeRegions:
+    """The regions of a function.
 
-    guarded: statements whose guard is not known to be true. definitions: register -> statements that write it.
-    accesses: statement -> (registers read, registers written). cuts: statements that end a region and are no branch in PTX.
+    place: reachable statement -> (region, position in it).
+    successors: of each region.
+    guarded: statements whose guard is not known to be true.
+    definitions: register -> statements that write it.
+    accesses: statement -> (registers read, registers written).
+    cuts: statements that end a region and are not branches in PTX.
     """
 
     place: Mapping[int, tuple[int, int]]
@@ -49,10 +56,10 @@ class Regions:
     cuts: frozenset[int]
 
 
-def regions_of(function: Function, dead: AbstractSet[int] = frozenset()) -> Regions:
-    """Cut a function's body at branches and join what can only follow one another.
+def regions_of(function: Function, dead: AbstractSet[int] = frozenset()) -> CodeRegions:
+    """The regions of a function: its body is cut at branches, and segments with only one way between them are joined.
 
-    dead: statements that are removed before regions are looked at, so that they cut nothing.
+    dead: statements that are removed first, and do not cut.
     """
     body = function.body
     accesses = {n: uses_and_defs(s) for n, s in enumerate(body) if isinstance(s, Instruction)}
@@ -72,7 +79,7 @@ def regions_of(function: Function, dead: AbstractSet[int] = frozenset()) -> Regi
             count[region[s]] += 1
         if s not in joined:
             successors[region[s]].update(region[t] for t in _targets(segments, labels, s))
-    return Regions(
+    return CodeRegions(
         place, {r: frozenset(t) for r, t in successors.items()}, frozenset(guarded), definitions, accesses, frozenset(cuts)
     )
 
@@ -124,7 +131,7 @@ def _jumps(function: Function, ins: Instruction) -> list[str]:
 
 
 def _cuts(ptxas: Ptxas, guarded: bool) -> bool:
-    """Is there a branch in the machine code?"""
+    """Whether the machine code of an instruction has a branch."""
     return ptxas in (Ptxas.BRANCHES, Ptxas.EXPANDED) or (guarded and ptxas is Ptxas.GUARDED)
 
 
@@ -137,8 +144,9 @@ def _targets(segments: list[_Segment], labels: Mapping[str, int], s: int) -> set
 
 
 def _join(segments: list[_Segment], labels: Mapping[str, int]) -> tuple[dict[int, int], list[int], dict[int, int]]:
-    """Region of each segment that can be reached; these segments in order, a region's together; which are followed by
-    which."""
+    """(region of each reachable segment; these segments in order, a region's together; segment -> the segment joined behind
+    it).
+    """
     into: dict[int, set[int]] = defaultdict(set)
     into[0].add(-1)
     waiting, reached = [0], {0}
@@ -181,7 +189,7 @@ _LOGIC: Mapping[Algebra, Callable[[int, int], int]] = {
 
 
 def _constants(function: Function, definitions: Mapping[str, list[int]]) -> dict[str, int]:
-    """Predicates and integers known from the text alone: `mov.pred %p1, -1` and what follows from it."""
+    """Predicates and integers whose value is known from the text: `mov.pred %p1, -1` and what is computed from it."""
     known: dict[str, int] = {}
     for n, ins in enumerate(function.body):
         if not isinstance(ins, Instruction) or ins.guard is not None or not ins.operands:
@@ -233,7 +241,7 @@ def _value(operand: Operand, type_name: str, known: Mapping[str, int]) -> int | 
 
 
 def _runs(ins: Instruction, known: Mapping[str, int]) -> bool | None:
-    """Does a guarded instruction act? None: it depends."""
+    """Whether a guarded instruction is executed; None if that depends on values."""
     if ins.guard is None:
         return True
     register, negated = ins.guard

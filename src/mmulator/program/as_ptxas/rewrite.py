@@ -1,4 +1,4 @@
-"""The body of a function with its chosen sums fused."""
+"""The rewriting of a function's body with its chosen sums fused."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import replace
 
 from mmulator.errors import must_be
 from mmulator.isa.effects import Algebra
-from mmulator.program.as_ptxas.facts import Facts
-from mmulator.program.as_ptxas.products import TYPES, Held, Product
+from mmulator.program.as_ptxas.facts import FunctionFacts
+from mmulator.program.as_ptxas.products import TYPES, HeldProduct, Multiplication
 from mmulator.program.as_ptxas.quotient import factors, instruction, one, quotient_sum
 from mmulator.program.as_ptxas.scale import scaled
 from mmulator.ptx.tree import Function, Immediate, Instruction, Operand, Reg, Statement
 
 
 class Rewriter:
-    """The body with sums fused."""
+    """The writer of a function's body with its chosen sums fused."""
 
-    def __init__(self, facts: Facts, fused: Mapping[int, int], scaled: Mapping[int, tuple[Product, int]]) -> None:
+    def __init__(self, facts: FunctionFacts, fused: Mapping[int, int], scaled: Mapping[int, tuple[Multiplication, int]]) -> None:
         self.f, self.fused, self.scaled = facts, fused, scaled
         self.registers = dict(facts.fn.registers)
         self.before: dict[int, list[Statement]] = defaultdict(list)
@@ -40,7 +40,7 @@ class Rewriter:
 
     def _fuse(self, n: int, j: int) -> None:
         ins = self.f.instruction(n)
-        held = must_be(self.f.sums[n][j], Held)
+        held = must_be(self.f.sums[n][j], HeldProduct)
         product = held.product
         kind = product.type
         if all(self.fused.get(m) == i for m, i, _ in product.uses):
@@ -65,22 +65,24 @@ class Rewriter:
         modifiers = ("rn", *(m for m in ("ftz", "sat") if ins.form[m]), kind)
         self.replaced[n] = instruction(ins, "fma", modifiers, (ins.operands[0], a, b, c), ins.guard)
 
-    def _scale(self, n: int, product: Product, power: int) -> None:
+    def _scale(self, n: int, product: Multiplication, power: int) -> None:
         ins = self.f.instruction(n)
         self._drop(product, [n])
         a, b = (self._factor(product, number, n) for number in (0, 1))
         *code, self.replaced[n] = scaled(ins, a, b, power, lambda kind: self._fresh(kind, ins))
         self.before[n] += code
 
-    def _drop(self, product: Product, readers: list[int]) -> None:
-        """A quotient that these statements alone read, without a copy between: LLVM would keep its call."""
+    def _drop(self, product: Multiplication, readers: list[int]) -> None:
+        """Remove a quotient that only these statements read, without a copy between: LLVM would keep its call."""
         division = self.f.instruction(product.at)
         name = division.operands[0].name if isinstance(division.operands[0], Reg) else ""
         if division.effects.algebra is not Algebra.PRODUCT and all(name in self.f.regions.accesses[n][0] for n in readers):
             self.gone.add(product.at)
 
-    def _whole(self, product: Product, n: int) -> tuple[Operand, Operand] | None:
-        """Numerator and divisor of a quotient that goes into one sum near by: one operation then computes all."""
+    def _whole(self, product: Multiplication, n: int) -> tuple[Operand, Operand] | None:
+        """(numerator, divisor) of a quotient that only one near sum reads, so that one operation computes both;
+        otherwise None.
+        """
         division = self.f.instruction(product.at)
         near = self.f.regions.place[product.at][0] == self.f.regions.place[n][0]
         if division.effects.algebra is Algebra.PRODUCT or len(product.uses) > 1 or not near:
@@ -88,7 +90,7 @@ class Rewriter:
         *numerator, b = (self._kept(product, number, n) for number in range(len(division.operands) - 1))
         return numerator[0] if numerator else one(division), b
 
-    def _factor(self, product: Product, number: int, n: int) -> Operand:
+    def _factor(self, product: Multiplication, number: int, n: int) -> Operand:
         """A factor of the product as an operand of statement n."""
         mul = self.f.instruction(product.at)
         key = product.at, number
@@ -100,8 +102,8 @@ class Rewriter:
             return self.copies[key]
         return self._kept(product, number, n)
 
-    def _kept(self, product: Product, number: int, n: int) -> Operand:
-        """A source of the product where statement n reads it: its register, or a copy if that may have changed."""
+    def _kept(self, product: Multiplication, number: int, n: int) -> Operand:
+        """A source of the product where statement n reads it: its register, or a copy if the register may have changed."""
         mul = self.f.instruction(product.at)
         key = product.at, number
         operand = mul.operands[1 + number]
@@ -121,7 +123,7 @@ class Rewriter:
         return any(place[start] <= p < place[end] for p in places)
 
     def _negated(self, operand: Operand, kind: str, n: int, ins: Instruction) -> Operand:
-        """The operand with its sign changed; a register's in a new register, written before statement n."""
+        """The operand with its sign changed; for a register in a new register, written before statement n."""
         sign = TYPES[kind][1]
         if isinstance(operand, Immediate):
             literal = kind if kind in ("f32", "f64") else "int"

@@ -17,15 +17,20 @@ POWERS: Mapping[int, float] = {f32_bits(x): x for x in (2.0, 4.0, 8.0, 0.5, 0.25
 
 
 def may_scale(ins: Instruction) -> bool:
-    """A product that can be the second one."""
+    """Whether an instruction can be the second of two products, the one by a power of two."""
     form = form_of(ins, Algebra.PRODUCT)
     return form is not None and form["type"] == "f32" and form["rnd"] in ("", "rn")
 
 
 def scaled(ins: Instruction, a: Operand, b: Operand, power: int, fresh: Callable[[str], Reg]) -> list[Instruction]:
-    """`ins` as a * b * power, rounded once. power: the bits of one of POWERS.
+    """`ins` as a * b * power, rounded once.
 
-    To scale the smaller factor up, or the larger one down, is exact wherever the product is neither tiny nor huge anyway.
+    ins: the second product.
+    a, b: factors of the first product.
+    power: the bits of one of POWERS.
+    fresh: makes new registers.
+
+    Scaling the smaller factor up, or the larger one down, is exact unless the product is tiny or huge in any case.
     """
     ftz = ("ftz",) if "ftz" in ins.modifiers else ()
     multiplied = ("rn", *ftz, "f32")

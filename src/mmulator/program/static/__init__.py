@@ -1,7 +1,7 @@
-"""Rules that a module's text breaks on every path, whatever it is launched with: what `mmulator check` says besides errors.
+"""Rules that a module's text breaks on every path, whatever the launch: findings of `mmulator check` besides errors.
 
-Only what is certain is told: an instruction that is executed breaks the rule whichever way led there. So a finding here has no
-threads, and what depends on values is left to a launch (sanitizer/).
+Only certain breaches are reported: an instruction that breaks its rule on every path to it. So a finding names no threads, and
+everything that depends on values is left to a launch (sanitizer/).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mmulator.program.static.ignored import ignored
 from mmulator.program.static.operands import refused
 from mmulator.program.static.registers import early
 from mmulator.program.static.values import outside, unwritten
-from mmulator.ptx.tree import Module
+from mmulator.ptx.tree import ParsedModule
 from mmulator.rules.accumulators import A_OVERWRITTEN, NOT_COMMITTED, NOT_WAITED, READ_EARLY, WRITTEN_EARLY
 
 _MISSED = {r.name for r in (READ_EARLY, WRITTEN_EARLY, A_OVERWRITTEN)}
@@ -25,8 +25,8 @@ _AT_EXIT = {r.name for r in (NOT_COMMITTED, NOT_WAITED)}
 ANALYSES: tuple[Callable[[Program], Iterator[Finding]], ...] = (early, left, ignored, refused, outside, unwritten)
 
 
-def static_findings(module: Module) -> tuple[Finding, ...]:
-    """In the order of the text. The module is verified; of a kernel that cannot run nothing is said."""
+def static_findings(module: ParsedModule) -> tuple[Finding, ...]:
+    """The findings of a verified module, in the order of the text; none for kernels that cannot run."""
     found: dict[tuple[str, str, str, int], Finding] = {}
     for program in _programs(module):
         for finding in _of_program(program):
@@ -35,13 +35,13 @@ def static_findings(module: Module) -> tuple[Finding, ...]:
 
 
 def _of_program(program: Program) -> Iterator[Finding]:
-    """Where a wait for wgmma is missed before a use, it is not missed again at the exit."""
+    """The findings of a program. A wait for wgmma that is missing before a use is not reported again at the exit."""
     findings = [finding for analysis in ANALYSES for finding in analysis(program)]
     missed = any(f.rule in _MISSED for f in findings)
     return (f for f in findings if not (missed and f.rule in _AT_EXIT))
 
 
-def _programs(module: Module) -> Iterator[Program]:
+def _programs(module: ParsedModule) -> Iterator[Program]:
     for function in module.functions:
         if function.is_entry and function.is_defined:
             try:

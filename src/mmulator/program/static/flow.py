@@ -1,4 +1,4 @@
-"""A kernel's instructions in the order in which they may be executed, for analyses of what every path does."""
+"""Execution order of a kernel's instructions, for analyses of facts that hold on every path."""
 
 from __future__ import annotations
 
@@ -16,14 +16,22 @@ _ALONE = (Together.ALONE, Together.LIVE)
 
 
 def certain(ins: Instruction) -> bool:
-    """Whether an instruction acts if control reaches it: what ends a block or waits for others has a way round itself."""
+    """Whether an instruction is executed if control reaches it: blocks that end in a guarded instruction have a branch around
+    it.
+    """
     return ins.guard is None or ins.effects.ends is not Ends.NO or ins.effects.together not in _ALONE
 
 
 def forward(
     function: FunctionBlocks, start: State, step: Callable[[State, Instruction], State], meet: Callable[[State, State], State]
 ) -> dict[int, State]:
-    """The state at the start of each block that can be reached: `meet` of what all ways to it leave."""
+    """The state at the start of each reachable block: `meet` of the states at the ends of all its predecessors.
+
+    function: the function.
+    start: state at the entry.
+    step: a function from a state and an instruction to the state behind it.
+    meet: a function of two states.
+    """
     first = function.blocks[0].index
     states = {first: start}
     waiting = [first]
@@ -41,7 +49,7 @@ def forward(
 
 
 def reachable(function: FunctionBlocks, block: Block) -> set[int]:
-    """Numbers of the blocks that control may come to behind a block; the block itself is among them if it is in a loop."""
+    """Numbers of the blocks that control may reach from the end of a block; including the block itself if it is in a loop."""
     first = function.blocks[0].index
     found: set[int] = set()
     waiting = list(block.targets)
@@ -54,7 +62,14 @@ def reachable(function: FunctionBlocks, block: Block) -> set[int]:
 
 
 def found(rule: Rule, ins: Instruction, message: str, where: str = "", other: Instruction | None = None) -> Finding:
-    """A finding of the text: nobody in particular executes it."""
+    """A finding of the text, which names no threads.
+
+    rule: the broken rule.
+    ins: the instruction.
+    message: the sentence.
+    where: the place in memory, in words.
+    other: the other instruction of a conflict.
+    """
     conflict = None if other is None else Place(other.mnemonic, _location(other), other.span.brief, "", other.span)
     return Finding(
         rule.name, str(rule.severity), message, ins.mnemonic, _location(ins), ins.span.brief, "", where, conflict, 0, 1,

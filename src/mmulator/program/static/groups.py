@@ -16,8 +16,14 @@ from mmulator.rules.text import COPY_NOT_COMMITTED, COPY_NOT_WAITED
 
 
 @dataclass(frozen=True)
-class Kind:
-    """Operations of one queue, and the rules about them. alone: what waits for operations of no group, too."""
+class QueueRules:
+    """The operations of one queue, and the rules about them.
+
+    queue: the queue.
+    uncommitted, unwaited: the rules.
+    group, wait: instructions that commit and wait.
+    alone: instructions that also wait for uncommitted operations.
+    """
 
     queue: Queue
     uncommitted: Rule
@@ -28,13 +34,15 @@ class Kind:
 
 
 KINDS = (
-    Kind(Queue.WGMMA, NOT_COMMITTED, NOT_WAITED, "wgmma.commit_group", "wgmma.wait_group"),
-    Kind(Queue.COPIES, COPY_NOT_COMMITTED, COPY_NOT_WAITED, "cp.async.commit_group", "cp.async.wait_group", ("wait_all",)),
+    QueueRules(Queue.WGMMA, NOT_COMMITTED, NOT_WAITED, "wgmma.commit_group", "wgmma.wait_group"),
+    QueueRules(Queue.COPIES, COPY_NOT_COMMITTED, COPY_NOT_WAITED, "cp.async.commit_group", "cp.async.wait_group", ("wait_all",)),
 )
 
 
 def left(program: Program) -> Iterator[Finding]:
-    """Of each kind the last operation of the kernel's text that nothing follows. Who calls functions may do it there."""
+    """For each kind the last operation in the kernel's text that no commit or wait can follow. Kernels with calls are skipped,
+    since a callee may wait.
+    """
     blocks = program.entry.blocks
     first = blocks[0].index
     if any(b.ending is Ends.CALL for b in blocks):
@@ -58,8 +66,8 @@ def _matters(ins: Instruction) -> bool:
     return ins.effects.queue is not Queue.NONE or ins.effects.ends in (Ends.EXIT, Ends.RETURN)
 
 
-def _left(kind: Kind, ins: Instruction, behind: list[Instruction]) -> Finding | None:
-    """What is wrong with an operation that these instructions may follow."""
+def _left(kind: QueueRules, ins: Instruction, behind: list[Instruction]) -> Finding | None:
+    """The breach of an operation that these instructions may follow; None if they commit and wait."""
     if not any(i.effects.ends in (Ends.EXIT, Ends.RETURN) for i in behind):
         return None
     steps = {i.effects.step for i in behind if i.effects.queue is kind.queue}

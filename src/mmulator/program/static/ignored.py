@@ -1,4 +1,4 @@
-"""Results that nobody looks at and that say whether to go on (rules/text.py)."""
+"""Results that tell whether to continue, and that no instruction reads (rules/text.py)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mmulator.rules.text import WAIT_IGNORED
 
 
 def ignored(program: Program) -> Iterator[Finding]:
-    """Waits for mbarriers whose predicate no way reads before it is written again, or that have none."""
+    """Waits for mbarriers whose predicate is not read on any path before it is overwritten, or that discard it."""
     for item in program.functions.values():
         waits = [b for b in item.blocks if b.ending is Ends.WAIT and b.last is not None and _waits(b.last)]
         out = liveness(item).out if waits else []

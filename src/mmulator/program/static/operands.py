@@ -1,4 +1,4 @@
-"""Operands that no form of the instruction allows, and ptxas takes (rules/operands.py)."""
+"""Operands that no form of the instruction allows, but ptxas accepts (rules/operands.py)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mmulator.rules.operands import SPARSE_SELECTOR
 
 
 def refused(program: Program) -> Iterator[Finding]:
-    """Sparsity selectors that the shape of a mma.sp does not have; of a warpgroup's, ptxas looks itself."""
+    """Sparsity selectors that the shape of an mma.sp does not have; ptxas itself checks those of wgmma."""
     for item in program.functions.values():
         for ins in item.function.instructions:
             form = ins.form

@@ -23,7 +23,7 @@ OLDEST = 64  # groups behind an operation that are counted
 
 @dataclass(frozen=True)
 class Flight:
-    """A register in flight on every path: the wgmma, and how many groups were committed since its issue, at most."""
+    """A register in flight on every path: its wgmma, and the greatest number of groups committed since its issue."""
 
     wgmma: Instruction
     part: str  # "d" or "a"
@@ -31,26 +31,31 @@ class Flight:
 
 
 @dataclass(frozen=True)
-class State:
-    """What holds on every path to an instruction. fenced: some path may have executed wgmma.fence. touched: registers that were
-    accessed since the last one, by whom; a wgmma's accumulators by the wgmma."""
+class RegisterState:
+    """Facts on every path to an instruction.
+
+    fenced: whether some path may have executed wgmma.fence.
+    touched: register -> the instructions that accessed it since the last fence; for accumulators the wgmma.
+    """
 
     flying: dict[str, Flight] = field(default_factory=dict)
     touched: dict[str, Instruction] = field(default_factory=dict)
     fenced: bool = False
 
 
-def meet(a: State, b: State) -> State:
+def meet(a: RegisterState, b: RegisterState) -> RegisterState:
     flying = {
         name: replace(x, age=max(x.age, b.flying[name].age))
         for name, x in a.flying.items()
         if name in b.flying and b.flying[name].part == x.part
     }
-    return State(flying, {n: i for n, i in a.touched.items() if n in b.touched and _alike(i, b.touched[n])}, a.fenced or b.fenced)
+    return RegisterState(
+        flying, {n: i for n, i in a.touched.items() if n in b.touched and _alike(i, b.touched[n])}, a.fenced or b.fenced
+    )
 
 
 def _alike(a: Instruction, b: Instruction) -> bool:
-    """Whether two accesses are alike for who uses the register next: no wgmma, or of one shape."""
+    """Whether two accesses need no fence between them: neither is a wgmma, or both are wgmma of one shape."""
     return is_wgmma_issue(a) == is_wgmma_issue(b) and (not is_wgmma_issue(a) or _shape(a) == _shape(b))
 
 
@@ -59,19 +64,19 @@ def _shape(wgmma: Instruction) -> str:
 
 
 def _parts(wgmma: Instruction) -> tuple[list[str], list[str]]:
-    """Its accumulator, and A where it is in registers."""
+    """(registers of a wgmma's accumulator, registers of A if A is in registers)."""
     a = wgmma.operands[1]
     return list(registers_of(wgmma.operands[0])), list(registers_of(a)) if isinstance(a, VectorOperand) else []
 
 
-def step(pinned: set[str], state: State, ins: Instruction) -> State:
-    """What holds behind an instruction. pinned: registers that some wgmma uses."""
+def step(pinned: set[str], state: RegisterState, ins: Instruction) -> RegisterState:
+    """The facts behind an instruction. pinned: registers that some wgmma uses."""
     if is_wgmma_issue(ins):
         d, a = _parts(ins)
         flying = state.flying | dict.fromkeys(a, Flight(ins, "a")) | dict.fromkeys(d, Flight(ins, "d"))
         return replace(state, flying=flying, touched=state.touched | dict.fromkeys(d, ins))
     if ins.effects.ends is Ends.CALL:
-        return State(fenced=True)
+        return RegisterState(fenced=True)
     if ins.effects.queue is Queue.WGMMA:
         if ins.effects.step is Step.FENCE:
             return replace(state, touched={}, fenced=True)
@@ -86,7 +91,7 @@ def step(pinned: set[str], state: State, ins: Instruction) -> State:
 
 
 def _touched(pinned: set[str], ins: Instruction) -> set[str]:
-    """Registers of wgmma that an instruction accesses where it stands, whenever control comes there."""
+    """Registers of wgmma that an instruction accesses whenever control reaches it."""
     named = any(isinstance(o, Reg) and o.name in pinned for o in flatten(ins.operands))
     if not named or not certain(ins) or moved_by_compiler(ins):
         return set()
@@ -94,7 +99,7 @@ def _touched(pinned: set[str], ins: Instruction) -> set[str]:
 
 
 def early(program: Program) -> Iterator[Finding]:
-    """What is found in the functions of a program: of each wgmma the first instruction of the text that breaks a rule."""
+    """Findings in the functions of a program: for each wgmma the first instruction of the text that breaks a rule."""
     for function in program.functions.values():
         if any(is_wgmma_issue(i) for i in function.function.instructions):
             yield from _of_function(function)
@@ -105,7 +110,7 @@ def _of_function(function: FunctionBlocks) -> Iterator[Finding]:
     told: set[tuple[int, str]] = set()
     pinned = pinned_registers(function)
     after = partial(step, pinned)
-    states = forward(function, State(fenced=not entry), after, meet)
+    states = forward(function, RegisterState(fenced=not entry), after, meet)
     first = function.blocks[0].index
     for index in sorted(states):
         state = states[index]
@@ -117,8 +122,8 @@ def _of_function(function: FunctionBlocks) -> Iterator[Finding]:
             state = after(state, ins)
 
 
-def _broken(pinned: set[str], state: State, ins: Instruction) -> Iterator[tuple[Finding, tuple[int, str]]]:
-    """Findings of one instruction, each with what it is told of once."""
+def _broken(pinned: set[str], state: RegisterState, ins: Instruction) -> Iterator[tuple[Finding, tuple[int, str]]]:
+    """Findings of one instruction, each with a key; findings with one key are reported once."""
     if is_wgmma_issue(ins):
         d, a = _parts(ins)
         yield from _early(state, ins, set(a), {n for n in d if n in state.flying and state.flying[n].part == "a"})
@@ -133,7 +138,7 @@ def _broken(pinned: set[str], state: State, ins: Instruction) -> Iterator[tuple[
 
 
 def _early(
-    state: State, ins: Instruction, uses: AbstractSet[str], defs: AbstractSet[str]
+    state: RegisterState, ins: Instruction, uses: AbstractSet[str], defs: AbstractSet[str]
 ) -> Iterator[tuple[Finding, tuple[int, str]]]:
     for names, verb, rules in ((uses, "reads", (READ_EARLY, A_READ)), (defs, "writes", (WRITTEN_EARLY, A_OVERWRITTEN))):
         for name in sorted(names & state.flying.keys()):
@@ -147,7 +152,7 @@ def _early(
             yield found(rule, ins, said, f"register {name}", flight.wgmma), (id(flight.wgmma), "wait")
 
 
-def _unfenced(state: State, ins: Instruction, d: list[str], a: list[str]) -> Iterator[tuple[Finding, tuple[int, str]]]:
+def _unfenced(state: RegisterState, ins: Instruction, d: list[str], a: list[str]) -> Iterator[tuple[Finding, tuple[int, str]]]:
     for name in (*d, *a):
         other = state.touched.get(name)
         if other is None or (is_wgmma_issue(other) and (name in state.flying if name in a else _shape(other) == _shape(ins))):

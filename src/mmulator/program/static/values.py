@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mmulator.findings import Finding
-from mmulator.isa.effects import Ends, Memory
+from mmulator.isa.effects import Ends, MemoryEffect
 from mmulator.program.blocks import Program
 from mmulator.program.provenance import accessed_bytes, variables_of
 from mmulator.program.static.flow import found
@@ -48,14 +48,14 @@ _SAYS = {
 
 
 def _uses(ins: Instruction) -> Iterator[tuple[str, Rule]]:
-    """Registers that an instruction uses in a way that matters."""
+    """Registers that an instruction uses in a way that matters, each with the rule."""
     if ins.guard is not None and ins.effects.ends is Ends.BRANCH:
         yield ins.guard[0].name, UNDEFINED_BRANCH
     if ins.effects.counted_as in ("memory", "atomic"):
         for operand in ins.operands:
             if isinstance(operand, Address) and isinstance(operand.base, Reg):
                 yield operand.base.name, UNDEFINED_ADDRESS
-    if ins.effects.counted_as == "memory" and ins.effects.memory is Memory.WRITE and ins.form["space"] == "global":
+    if ins.effects.counted_as == "memory" and ins.effects.memory is MemoryEffect.WRITE and ins.form["space"] == "global":
         for access, operand in accesses(ins):
             if "r" in access and not isinstance(operand, Address):
                 for name in registers_of(operand):

@@ -1,1 +1,1 @@
-"""Checks that are no races: accumulators, proxies, mbarriers, operands, undefined values, who waits for whom."""
+"""Checks other than races: accumulators, proxies, mbarriers, operands, undefined values, and waits."""

@@ -1,10 +1,10 @@
 """Rules of wgmma's registers in flight (rules/accumulators.py).
 
-For each warp what its text says of its wgmma, by their numbers: which are issued, committed to a group, waited for. When the
-machine carries them out plays no part, nor do waits that it puts there itself (CompileOptions.waits). Each register that some
-wgmma names has a Cell: the newest wgmma that accumulates there, the newest that reads A there, and who else accessed it since the
-last wgmma.fence. A number of a wgmma is kept + 1, so 0 is none. Behind a finding all is as if the wait or the fence had been
-there: one that is missing is told once, where it is first missed.
+For each warp, the state of its wgmma in program order, by their numbers: issued, committed to a group, waited for. When the
+machine carries them out does not matter, nor do waits that it inserts itself (CompileOptions.waits). Each register that some
+wgmma names has a Cell: the newest wgmma that accumulates there, the newest that reads A there, and the last other access since
+the last wgmma.fence. The number of a wgmma is stored + 1, so that 0 means none. After a finding the state is as if the missing
+wait or fence had been there: each is reported once, where it is first missed.
 """
 
 from __future__ import annotations
@@ -35,19 +35,23 @@ from mmulator.rules.accumulators import (
 )
 from mmulator.sanitizer.found import find, find_against, of_cluster
 
-CELL_SHIFT = 7  # a register of wgmma takes 128 bytes of a frame, and more: so many bits of its offset number its cell
-OPERATIONS = 256  # of a warp, that are known one by one
+CELL_SHIFT = 7  # a register of wgmma takes at least 128 bytes of a frame, so its offset shifted by this numbers its cell
+OPERATIONS = 256  # recorded operations of a warp
 
-# epoch: count of fences when somebody last accessed the register, 0 for never. touch: that of an instruction that is no wgmma.
+# The accesses to a register. *_epoch, touch: number of fences at the last access, 0 for never; touch is for instructions other
+# than wgmma.
 Cell = Struct("AccumulatorCell", [
-    ("d", u32), ("d_epoch", u32), ("d_place", u32), ("shape", u32), ("tile", u32),  # of the newest wgmma that accumulates here
-    ("a", u32), ("a_epoch", u32), ("a_place", u32),  # of the newest that reads A here
-    ("touch", u32), ("site", u32), ("lanes", u32), ("wrote", u32),  # of the last other access; wrote: 1 if it was a write
+    ("d", u32), ("d_epoch", u32), ("d_place", u32), ("shape", u32), ("tile", u32),  # the newest wgmma that accumulates here
+    ("a", u32), ("a_epoch", u32), ("a_place", u32),  # the newest wgmma that reads A here
+    ("touch", u32), ("site", u32), ("lanes", u32), ("wrote", u32),  # the last other access; wrote: 1 if it was a write
 ])  # fmt: skip
 UNCOMMITTED = 0xFFFFFFFF
 Issued = Struct("AccumulatorIssued", [("site", u32), ("group", u32)])
-# Of a warp. epoch: fences so far, + 1. done: wgmma that were waited for. seen, settled: epoch at the last wgmma or wait; at the
-# last wait. kinds: of each site a Kind.
+# The state of a warp.
+# epoch: number of fences so far, + 1.
+# done: number of wgmma that were waited for.
+# seen, settled: epoch at the last wgmma or wait, and at the last wait.
+# kinds: kind of each site.
 Accumulators = Struct("Accumulators", [
     ("epoch", u32), ("issued", u32), ("committed", u32), ("groups", u32), ("done", u32), ("seen", u32), ("settled", u32),
     ("cells", ptr_to(Cell)), ("count", u64),
@@ -57,11 +61,11 @@ Accumulators = Struct("Accumulators", [
 
 
 class Site:
-    """What an instruction is here, by its site."""
+    """The kind of an instruction for these rules, by its site."""
 
-    STRICT = 0  # it stands where its author put it
-    COMPUTES = 1  # a compiler put it between inline assembly, of whose registers in flight it knows nothing
-    MOVES = 2  # the same, and it only copies
+    STRICT = 0  # at the place where its author wrote it
+    COMPUTES = 1  # placed between inline assembly by a compiler that does not know registers in flight
+    MOVES = 2  # as COMPUTES, and it only copies
     ORDERS = 3  # wgmma.commit_group, wgmma.wait_group of the text
 
 
@@ -78,13 +82,13 @@ def _kind(ins: Instruction) -> int:
     return Site.STRICT
 
 
-# What words[0] of a finding is: a place in a list of registers, and above it what is wrong.
+# words[0] of a finding: a place in a list of registers, and above it the kind of breach.
 PLACE_BITS = 16
 IN_D, IN_A, FIRST, TOUCHED, SHAPE, BETWEEN = range(6)
 
 
 def _mine(w: Any) -> Any:
-    """Macro: what is known of a warp's accumulators."""
+    """Macro: the state of a warp's accumulators."""
     cta = w.field("cta")
     cluster = cta.field("cluster")
     number = (u64(w) - u64(cluster.field("warps"))) // Warp.size
@@ -92,18 +96,18 @@ def _mine(w: Any) -> Any:
 
 
 def _cell(mine: Any, offset: Any) -> Any:
-    """Macro: of a register at an offset in the warp's registers."""
+    """Macro: the cell of a register at an offset in the warp's register file."""
     return mine.field("cells") + (offset >> CELL_SHIFT)
 
 
 def _issued(mine: Any, number: Any) -> Any:
-    """Macro: what is kept of an operation."""
+    """Macro: the record of an operation."""
     return mine.field("operations") + (number & (OPERATIONS - 1))
 
 
 @native
 def accumulators_begin(cluster: ptr_to(Cluster)) -> None:
-    """Nothing is issued, nothing accessed."""
+    """Reset the state for a new cluster: nothing issued, nothing accessed."""
     warps = cast_ptr(Warp, cluster.warps)
     if u64(of_cluster(cluster).accumulators) != 0:
         for i in range(cluster.warp_count):
@@ -122,8 +126,18 @@ def accumulators_begin(cluster: ptr_to(Cluster)) -> None:
 def accumulators_conflict(
     w: ptr_to(Warp), mine: ptr_to(Accumulators), rule: u32, site: u32, lanes: u32, number: u32, word: u32
 ) -> None:
-    """A rule is broken against the operation of this number (+ 1). words: the place; its group or UNCOMMITTED; groups committed
-    since, which is the N of the wait_group that is enough."""
+    """Report a breach against the operation with this number (+ 1).
+
+    w: the warp.
+    mine: the state of its accumulators.
+    rule: number of the rule.
+    site, lanes: the instruction and its lanes.
+    number: number of the operation + 1.
+    word: the place in the operand.
+
+    words of the finding: the place; the operation's group or UNCOMMITTED; number of groups committed since, which is the N of a
+    sufficient wait_group.
+    """
     other = _issued(mine, number - 1)
     entry = find_against(w, rule, site, lanes, 0, 0, other.site + 1, w.cta.linear, w.index, FULL)
     if u64(entry) != 0:
@@ -137,7 +151,7 @@ def accumulators_conflict(
 def accumulators_early(
     w: ptr_to(Warp), mine: ptr_to(Accumulators), rule: u32, site: u32, lanes: u32, number: u32, word: u32
 ) -> None:
-    """Report an access to an accumulator whose operation nothing has waited for. From here on its group is complete."""
+    """Report an access to an accumulator of an operation that was not waited for. From here on its group counts as complete."""
     accumulators_conflict(w, mine, rule, site, lanes, number, word)
     if rule != A_READ.number:
         group = _issued(mine, number - 1).group
@@ -149,7 +163,7 @@ def accumulators_early(
 
 @native
 def accumulators_touched(w: ptr_to(Warp), mask: u32, slot: u32, access: u32, site: u32) -> None:
-    """An instruction accesses a register that wgmma uses, too."""
+    """Check an instruction's access to a register that wgmma uses."""
     mine = _mine(w)
     cell = _cell(mine, u64(w.frame) + u64(slot))
     wrote = (access >> 1) & 1
@@ -180,7 +194,7 @@ def accumulators_touched(w: ptr_to(Warp), mask: u32, slot: u32, access: u32, sit
 
 @native
 def accumulators_unfenced(w: ptr_to(Warp), cell: ptr_to(Cell), site: u32, word: u32) -> u32:
-    """1 and a finding: no wgmma.fence lies between an access to a register and the wgmma that uses it."""
+    """1, with a finding, if there is no wgmma.fence between an access to a register and the wgmma that uses it."""
     entry = find_against(
         w, FENCE_MISSING.number, site, FULL, 0, 0, cell.site + 1, w.cta.linear, w.index, cell.lanes
     )
@@ -200,7 +214,7 @@ def accumulators_between(w: ptr_to(Warp), mine: ptr_to(Accumulators), site: u32,
 
 @native
 def accumulators_use_d(w: ptr_to(Warp), mine: ptr_to(Accumulators), number: u32, fenced: u32) -> u32:
-    """The accumulators of operation `number`, before it is issued: 1 if it needs a fence, and that was told."""
+    """Check the accumulators of operation `number` before it is issued. Returns 1 if a missing fence was reported."""
     op = operation(w, u64(number))
     table = op.table
     slots = cast_ptr(i32, table.d_slots)
@@ -227,7 +241,7 @@ def accumulators_use_d(w: ptr_to(Warp), mine: ptr_to(Accumulators), number: u32,
 
 @native
 def accumulators_use_a(w: ptr_to(Warp), mine: ptr_to(Accumulators), number: u32, fenced: u32) -> u32:
-    """Check the registers of A that a wgmma is about to use. Returns what was told of them, or `fenced`."""
+    """Check the registers of A before a wgmma uses them. Returns 1 if a missing fence was reported, or else `fenced`."""
     op = operation(w, u64(number))
     slots = cast_ptr(i32, op.table.a_slots)
     told = fenced
@@ -247,7 +261,7 @@ def accumulators_use_a(w: ptr_to(Warp), mine: ptr_to(Accumulators), number: u32,
 
 @native
 def accumulators_issued(w: ptr_to(Warp), number: u64, site: u32) -> None:
-    """A wgmma: what was accessed before it must be fenced; from here on its registers are in flight."""
+    """Record the issue of a wgmma: earlier accesses to its registers must be fenced; from here on they are in flight."""
     mine = _mine(w)
     op = operation(w, number)
     table = op.table
@@ -291,7 +305,7 @@ def accumulators_fenced(w: ptr_to(Warp), mask: u32, site: u32) -> None:
 
 @native
 def accumulators_committed(w: ptr_to(Warp), site: u32) -> None:
-    """A group of all that was issued since the last."""
+    """Record a group of all operations issued since the last commit."""
     if u64(of_cluster(w.cta.cluster).accumulators) == 0:
         return
     mine = _mine(w)
@@ -320,7 +334,7 @@ def accumulators_waited(w: ptr_to(Warp), mask: u32, end: u64, site: u32) -> None
 
 @native
 def accumulators_left(w: ptr_to(Warp), mask: u32, site: u32) -> None:
-    """Threads exit: the newest operation of each group that nobody has waited for."""
+    """At the exit of threads, report the newest operation of each group that was not waited for."""
     if u64(of_cluster(w.cta.cluster).accumulators) != 0:
         mine = _mine(w)
         if mask == w.live and mine.done != mine.issued:

@@ -1,9 +1,9 @@
-"""Rules of clusters (rules/mbarriers.py), and of what is left when one is over.
+"""Rules of clusters (rules/mbarriers.py), and of operations that are left when a cluster ends.
 
-Blocks that access each other's shared memory must all have begun, and none may exit before the last access. Of accesses to the
-shared memory of each other block the newest of a warp is kept, a Reach; arrivals at its mbarriers and copies to it are uses in
-mbarriers.py. It is settled when a thread of that block that exits knows of it, by a barrier, or since it has waited for the phase
-of the arrival or of the copy.
+Blocks that access each other's shared memory must all have begun, and none may exit before the last access. For each warp the
+newest access to the shared memory of each other block is kept, a Reach; arrivals at its mbarriers and copies to it are uses in
+mbarriers.py. A Reach is settled if an exiting thread of that block is ordered after it: by a barrier, or by a wait for the
+phase of the arrival or of the copy.
 """
 
 from __future__ import annotations
@@ -30,25 +30,31 @@ from mmulator.sanitizer.order.phases import mbarrier_agent
 _EXIT, _START = rules.EXIT_UNSYNCHRONISED.number, rules.START_UNSYNCHRONISED.number
 _MISSING, _UNEXPECTED = rules.BYTES_MISSING.number, rules.BYTES_UNEXPECTED.number
 
-# Of a warp and a block of its cluster. begun: lanes that know that the block has begun. lanes: that accessed its shared memory at
-# the newest clock, at which address and instruction. until: as `next_meeting` says.
+# The accesses of a warp to another block of its cluster.
+# begun: lanes for which the block's begin happens before.
+# lanes, clock, at, bytes, site: the newest accesses to its shared memory.
+# until: as `next_meeting`.
 Reach = Struct("Reach", [
     ("at", u64), ("begun", u32), ("lanes", u32), ("clock", u32), ("site", u32), ("bytes", u32), ("settled", u32), ("until", u32),
 ])  # fmt: skip
-# Of a cluster. met: lanes of each warp that have waited at barrier.cluster; waited: how often it was complete then; any: if a
-# thread of each CTA has. reaches: warps by ranks.
+# The state of a cluster.
+# met: lanes of each warp that have waited at barrier.cluster. waited: its number of completions then. any: whether a thread of
+#     each CTA has.
+# reaches: by warp and rank.
 Clusters = Struct("Clusters", [("met", ptr_to(u32)), ("waited", ptr_to(u32)), ("any", ptr_to(u32)), ("reaches", ptr_to(Reach))])
 
 
 def clusters_of(cluster: Any) -> Any:
-    """Macro: what is known of a cluster of more than one block; else null."""
+    """Macro: the state of a cluster of more than one block; null for other clusters."""
     return cast_ptr(Clusters, of_cluster(cluster).field("clusters"))
 
 
 # begin ----------------------------------------------------------------------------------------------------------------
 @native
 def has_begun(w: ptr_to(Warp), lane: u32, rank: u32) -> boolean:
-    """Whether a lane can know that a block has begun: it has met it at barrier.cluster, or heard of one of its threads."""
+    """Whether it is ordered before a lane's next action that a block has begun: both met at barrier.cluster, or the lane
+    acquired from one of its threads.
+    """
     cluster = w.cta.cluster
     s = clusters_of(cluster)
     if ((s.met[warp_number(w)] >> lane) & 1) != 0:
@@ -64,7 +70,7 @@ def has_begun(w: ptr_to(Warp), lane: u32, rank: u32) -> boolean:
 
 @native
 def reached(w: ptr_to(Warp), mask: u32, at: u64, bytes: u32, site: u32) -> None:
-    """Lanes access the shared memory of another block; at: the first of them."""
+    """Record that lanes access the shared memory of another block. at: address of the first lane."""
     cluster = w.cta.cluster
     s = clusters_of(cluster)
     rank = u32((at & OFFSET_MASK) >> RANK_SHIFT)
@@ -120,7 +126,7 @@ def cluster_reached_one(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access:
 
 @native
 def cluster_met(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> None:
-    """barrier.cluster.wait: all blocks have begun."""
+    """At barrier.cluster.wait, record that all blocks have begun."""
     s = clusters_of(w.cta.cluster)
     if u64(s) != 0:
         number = warp_number(w)
@@ -133,7 +139,13 @@ def cluster_met(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> None:
 # exit -----------------------------------------------------------------------------------------------------------------
 @native
 def accuse(w: ptr_to(Warp), mask: u32, site: u32, warp: u32, lanes: u32, at: u64, bytes: u32, by: u32) -> None:
-    """A block exits whose shared memory a warp of the cluster accessed at instruction `by`, which nothing orders before."""
+    """Report the exit of a block whose shared memory a warp accessed at instruction `by`, without an order between the two.
+
+    w, mask, site: the exiting warp, its lanes and instruction.
+    warp, lanes: the accessing warp and its lanes.
+    at, bytes: the place.
+    by: site of the access.
+    """
     cluster = w.cta.cluster
     other = cast_ptr(Warp, cluster.warps) + warp
     find_against(other, _EXIT, by, lanes, at, bytes, site + 1, w.cta.linear, w.index, mask)
@@ -159,7 +171,9 @@ def settle_reaches(w: ptr_to(Warp), mask: u32, last: boolean, site: u32) -> None
 
 @native
 def settle_mbarrier(w: ptr_to(Warp), mask: u32, last: boolean, account: ptr_to(Account), site: u32) -> None:
-    """One of the block's: what other blocks did there, and copies that they issued."""
+    """At the exit of threads, check the operations of other blocks at one of the block's mbarriers, and copies that they
+    issued.
+    """
     cluster = w.cta.cluster
     s = mbarriers_of(cluster)
     warps = cluster.launch.warps
@@ -192,7 +206,7 @@ def settle_mbarrier(w: ptr_to(Warp), mask: u32, last: boolean, account: ptr_to(A
 
 @native
 def cluster_left(w: ptr_to(Warp), mask: u32, site: u32) -> None:
-    """Threads exit. Of the last ones of a block nobody comes later."""
+    """At the exit of threads, settle what can be settled; for the last threads of a block, everything."""
     cluster = w.cta.cluster
     if cluster.cta_count == 1 or u64(clusters_of(cluster)) == 0:
         return
@@ -211,7 +225,7 @@ def cluster_left(w: ptr_to(Warp), mask: u32, site: u32) -> None:
 # the end --------------------------------------------------------------------------------------------------------------
 @native
 def copies_pend(cluster: ptr_to(Cluster)) -> boolean:
-    """Whether cp.async, and arrivals behind them, were never carried out."""
+    """Whether some cp.async, or an arrival behind one, was never carried out."""
     for i in range(cluster.warp_count):
         q = cast_ptr(Queue, (cast_ptr(Warp, cluster.warps) + i).queues) + COPIES.queue
         if q.done != q.issued:
@@ -221,7 +235,14 @@ def copies_pend(cluster: ptr_to(Cluster)) -> boolean:
 
 @native
 def lacks(cluster: ptr_to(Cluster), k_at: u64, rule: u32, who: ptr_to(Who), other: ptr_to(Who)) -> None:
-    """Bytes of an mbarrier that is left: whose they are, and perhaps against whom."""
+    """Report bytes of an mbarrier that are missing when its cluster ends.
+
+    cluster: the cluster.
+    k_at: address of the mbarrier.
+    rule: number of the rule.
+    who: the event that is blamed.
+    other: a conflicting event, if there is one.
+    """
     w = cast_ptr(Warp, cluster.warps) + who.warp
     if other.site != 0:
         blame(w, rule, who.site - 1, 1 << who.lane, k_at, other.site, other.warp, 1 << other.lane)
@@ -231,7 +252,7 @@ def lacks(cluster: ptr_to(Cluster), k_at: u64, rule: u32, who: ptr_to(Who), othe
 
 @native
 def cluster_lacks(cluster: ptr_to(Cluster)) -> None:
-    """A cluster is over, and all that it had under way."""
+    """At the end of a cluster, report mbarriers that still expect bytes, and operations that were never completed."""
     s = mbarriers_of(cluster)
     if u64(s) == 0 or cluster.account_count == 0:
         return
@@ -251,7 +272,7 @@ def cluster_lacks(cluster: ptr_to(Cluster)) -> None:
 
 @native
 def clusters_renewed(cluster: ptr_to(Cluster)) -> None:
-    """A cluster begins."""
+    """Reset the state for a new cluster."""
     s = clusters_of(cluster)
     if u64(s) != 0:
         fill_bytes(s.met, 0, u64(cluster.warp_count) * 4)

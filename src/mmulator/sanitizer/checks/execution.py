@@ -1,7 +1,7 @@
-"""Rules of who must execute an instruction together (rules/execution.py).
+"""Rules about threads that must execute an instruction together (rules/execution.py).
 
-The warps of a warpgroup execute the same wgmma instructions, one after the other. What the warp that is ahead has executed is
-written down, the others are compared with it.
+The warps of a warpgroup must execute the same wgmma instructions in the same order. The instructions of the warp that is ahead
+are recorded, and the other warps are compared with them.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from mmulator.sanitizer.found import find, find_against, of_cluster
 U32 = u32.vec(LANES)
 WARPS = 4  # of a warpgroup
 
-# What the warps of a warpgroup have executed. steps: of each warp; most: of the one ahead. rows: instructions of the newest
-# steps, step n at n modulo ROWS: the site; firsts: which warp was first there. gone: warps that have exited.
-# judged: it is over, since something was found, or was too long ago. resizes, resize: how many setmaxnreg each warp has
-# executed, and which last.
+# The instructions that the warps of a warpgroup have executed.
+# steps: number of steps of each warp. most: of the warp that is ahead.
+# rows, firsts: site and first warp of step n, at n modulo ROWS.
+# gone: warps that have exited.
+# judged: whether checks are over, after a finding or because a step is too old.
+# resizes, resize: number of setmaxnreg of each warp, and its last one.
 ROWS = 1024
 Steps = Struct("Steps", [
     ("steps", u32, WARPS), ("most", u32), ("gone", u32), ("judged", u32),
@@ -55,7 +57,7 @@ def say_incomplete(w: ptr_to(Warp), site: u32, why: u32, number: u32, lanes: u32
 
 @native
 def say_diverged(w: ptr_to(Warp), group: ptr_to(Steps), n: u32, site: u32) -> None:
-    """Step `n` of a warp is another instruction than that of the warp that was there first."""
+    """Report that step `n` of a warp is a different instruction from that of the first warp at this step."""
     group.judged = PARTED
     other = (w.index & ~u32(WARPS - 1)) + group.firsts[n % ROWS]
     entry = find_against(
@@ -69,7 +71,7 @@ def say_diverged(w: ptr_to(Warp), group: ptr_to(Steps), n: u32, site: u32) -> No
 
 @native
 def step(w: ptr_to(Warp), mask: u32, site: u32) -> None:
-    """A warp executes the next instruction of its warpgroup."""
+    """Record and check the next instruction of a warp in its warpgroup."""
     if w.cta.fault != 0:  # from then on its instructions do nothing
         return
     if (w.index | (WARPS - 1)) >= w.cta.launch.warps:
@@ -103,7 +105,7 @@ def step(w: ptr_to(Warp), mask: u32, site: u32) -> None:
 
 @native
 def without(w: ptr_to(Warp), rule: u32, other: u32, other_site: u32, mask: u32, site: u32) -> None:
-    """A warp has exited without what another warp of its group has executed."""
+    """Report a warp that has exited without an instruction that another warp of its group has executed."""
     who = cast_ptr(Warp, w.cta.warps) + ((w.index & ~u32(WARPS - 1)) + other)
     entry = find_against(who, rule, other_site, FULL, 0, 0, site + 1, w.cta.linear, w.index, mask)
     if u64(entry) != 0:
@@ -114,7 +116,7 @@ def without(w: ptr_to(Warp), rule: u32, other: u32, other_site: u32, mask: u32, 
 
 @native
 def exits(w: ptr_to(Warp), mask: u32, site: u32) -> None:
-    """The last lanes of a warp exit: others of its warpgroup may have executed what it never will."""
+    """At the exit of a warp's last lanes, check whether other warps of its group have executed more than it."""
     if (w.live & ~mask) != 0 or (w.index | (WARPS - 1)) >= w.cta.launch.warps or u64(of_cluster(w.cta.cluster).execution) == 0:
         return
     group = steps_of(w)
@@ -157,7 +159,7 @@ def waited(w: ptr_to(Warp), mask: u32, end: u64, site: u32) -> None:
 
 @native
 def miss(w: ptr_to(Warp), site: u32) -> None:
-    """A warp waits in vain at a wgmma: for a warp that went another way, if that is so."""
+    """For a warp that waits in vain at a wgmma, report the warp that executed something else, if there is one."""
     if (w.index | (WARPS - 1)) < w.cta.launch.warps:
         group = steps_of(w)
         n = group.steps[w.index % WARPS]
@@ -172,7 +174,7 @@ def miss(w: ptr_to(Warp), site: u32) -> None:
 
 @native
 def begins(cluster: ptr_to(Cluster)) -> None:
-    """Nobody has executed anything."""
+    """Reset the state for a new cluster: nothing executed."""
     every = cast_ptr(Steps, of_cluster(cluster).execution)
     if u64(every) != 0:
         for i in range((cluster.launch.warps + (WARPS - 1)) // WARPS * cluster.cta_count):
@@ -197,7 +199,7 @@ def resizes(w: ptr_to(Warp), site: u32) -> None:
 
 @native
 def members(w: ptr_to(Warp), mask: u32, given: ptr_to(u32), site: u32) -> None:
-    """Lanes that their own member mask does not name; lanes that name each other with different masks."""
+    """Report lanes that are not in their own member mask, and lanes that name each other with different masks."""
     left = mask
     while left != 0:
         lane = trailing_zeros(left)

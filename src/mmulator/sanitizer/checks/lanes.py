@@ -1,5 +1,6 @@
-"""Lanes of one store that write different bytes to one place (rules/races.py): which of them stay is not said. Lanes that store
-one sum, made by a butterfly of shuffles, may differ in its rounding (program/butterflies.py)."""
+"""Lanes of one store that write different bytes to one place (rules/races.py), where the result is not specified. Lanes that
+store one sum of a butterfly of shuffles may differ in its rounding (program/butterflies.py).
+"""
 
 from __future__ import annotations
 

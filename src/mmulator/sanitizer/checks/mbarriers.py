@@ -1,7 +1,7 @@
-"""Rules of mbarriers (rules/mbarriers.py): who made one, who has used it since, and what lies over it.
+"""Rules of mbarriers (rules/mbarriers.py): who initialised one, who has used it since, and which other accesses overlap it.
 
-What is known besides native/asynchrony/accounts.py has the same numbers: a Keeper for each mbarrier, and for each warp a Use,
-which is an operation of lanes on it. Of the lanes of a warp the newest are kept.
+The records extend those of native/asynchrony/accounts.py and have the same numbers: a Keeper for each mbarrier, and for each
+warp a Use, which is an operation of lanes on it. Of a warp's lanes only the newest are kept.
 """
 
 from __future__ import annotations
@@ -42,18 +42,24 @@ _STORED_TO, _READ_AS_DATA = rules.STORED_TO.number, rules.READ_AS_DATA.number
 GRANULE = 8  # bytes of an mbarrier
 BITS = 32  # of a word of the map of live mbarriers
 
-# Of an mbarrier. at: its generic address. agent, clock: who initialised it, or invalidated it; when. async_clock: of
-# its agent, in the phase in which what was issued last completes (0: nothing was), and who issued that. settled: as of a Use.
-# fenced: a fence of its mbarrier.init lies behind that, or has been asked for.
+# The record of an mbarrier.
+# at: its generic address.
+# agent, clock: of its last initialisation or invalidation.
+# async_clock, issued: clock of the phase in which the last issued operation completes (0: none), and its issuer.
+# settled: as in Use.
+# fenced: whether a fence follows its mbarrier.init, or has been checked.
 Keeper = Struct("Keeper", [
     ("at", u64), ("agent", u32), ("clock", u32), ("async_clock", u32), ("settled", u32), ("issued", Who), ("fenced", u32),
 ])  # fmt: skip
-# Of a warp at one: lanes that know of its mbarrier.init; those that used it at the newest clock, in which phase, where. settled:
-# a thread of its block that has exited knew of it. until: as `next_meeting` says.
+# The uses of an mbarrier by a warp.
+# known: lanes for which its mbarrier.init happens before.
+# lanes, clock, phase, site: the newest uses.
+# settled: whether a thread of its block exited after it. until: as `next_meeting`.
 Use = Struct("Use", [
     ("known", u32), ("lanes", u32), ("clock", u32), ("phase", u32), ("site", u32), ("settled", u32), ("until", u32),
 ])  # fmt: skip
-# Of a cluster. low, high: where live ones lie, by addresses without slot and rank. bits: of each CTA `words`, a bit a granule.
+# The mbarriers of a cluster. low, high: range of live ones, as addresses without slot and rank. bits: a bit for each granule,
+# `words` words for each CTA.
 Mbarriers = Struct("Mbarriers", [
     ("low", u64), ("high", u64), ("live", u32), ("words", u32),
     ("keepers", ptr_to(Keeper)), ("uses", ptr_to(Use)), ("bits", ptr_to(u32)),
@@ -61,7 +67,7 @@ Mbarriers = Struct("Mbarriers", [
 
 
 def mbarriers_of(cluster: Any) -> Any:
-    """Macro: what is known of a cluster's mbarriers, or null."""
+    """Macro: the records of a cluster's mbarriers, or null."""
     return cast_ptr(Mbarriers, of_cluster(cluster).field("mbarriers"))
 
 
@@ -72,7 +78,7 @@ def number_of(cluster: ptr_to(Cluster), account: ptr_to(Account)) -> u64:
 
 @native
 def mark(cluster: ptr_to(Cluster), at: u64, live: boolean) -> None:
-    """There is an mbarrier at a generic address from now on, or none any more."""
+    """Set whether there is a live mbarrier at a generic address."""
     s = mbarriers_of(cluster)
     granule = u32(((at & WITHIN) - SHARED_BASE) // GRANULE)
     word = s.bits + (u32((at & OFFSET_MASK) >> RANK_SHIFT) * s.words + granule // BITS)
@@ -91,7 +97,7 @@ def mark(cluster: ptr_to(Cluster), at: u64, live: boolean) -> None:
 
 @native
 def next_meeting(w: ptr_to(Warp), mask: u32) -> u32:
-    """How often barrier.cluster will have been complete when these lanes have arrived there once more."""
+    """Number of completions of barrier.cluster after the next arrival of these lanes."""
     now_at = w.cta.cluster.generation
     if (w.cluster_came & mask & mask_bits(w.cluster_generation == now_at)) != 0:
         return now_at + 2
@@ -102,7 +108,13 @@ def next_meeting(w: ptr_to(Warp), mask: u32) -> u32:
 def blame(
     w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, at: u64, other_site: u32, other_warp: u32, other_lanes: u32
 ) -> None:
-    """A rule about an mbarrier is broken, against something that warp `other_warp` of the cluster did."""
+    """Report a breach at an mbarrier, against an operation of warp `other_warp` of the cluster.
+
+    w, site, lanes: the warp, instruction and lanes that are blamed.
+    rule: number of the rule.
+    at: address of the mbarrier.
+    other_site, other_warp, other_lanes: the other operation.
+    """
     cluster = w.cta.cluster
     warps = cluster.launch.warps
     cta = cast_ptr(Cta, cluster.ctas) + other_warp // warps
@@ -111,8 +123,9 @@ def blame(
 
 @native
 def knows_of_warp(w: ptr_to(Warp), lane: u32, warp: u32, lanes: u32, clock: u32) -> boolean:
-    """Whether a lane knows of what one of these lanes of a warp of the cluster did: it may speak for the others. libcu++ lets the
-    first of those that match.any.sync names do so."""
+    """Whether an operation of one of the `lanes` of a warp happens before a lane's next action. One lane is enough, since it
+    may act for the others: libcu++ lets the first of the lanes that match.any.sync names do so.
+    """
     left = lanes
     while left != 0:
         other = trailing_zeros(left)
@@ -125,7 +138,7 @@ def knows_of_warp(w: ptr_to(Warp), lane: u32, warp: u32, lanes: u32, clock: u32)
 # its life -------------------------------------------------------------------------------------------------------------
 @native
 def mbarrier_is_made(w: ptr_to(Warp), lane: u32, barrier: u64, count: u64, site: u32) -> None:
-    """mbarrier.init."""
+    """Record an mbarrier.init."""
     cluster = w.cta.cluster
     s = mbarriers_of(cluster)
     if u64(s) == 0:
@@ -150,7 +163,7 @@ def mbarrier_is_made(w: ptr_to(Warp), lane: u32, barrier: u64, count: u64, site:
 
 @native
 def mbarrier_is_gone(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
-    """mbarrier.inval: whoever uses it has done so, and what completes it has."""
+    """Record an mbarrier.inval; all uses, and all operations that complete the mbarrier, must happen before it."""
     cluster = w.cta.cluster
     s = mbarriers_of(cluster)
     if u64(s) == 0:
@@ -176,7 +189,7 @@ def mbarrier_is_gone(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> Non
 
 @native
 def know_init(w: ptr_to(Warp), mask: u32, k: ptr_to(Keeper), use: ptr_to(Use), who: ptr_to(Who), site: u32) -> None:
-    """Lanes use an mbarrier: its mbarrier.init comes before. Lanes of one warp are not judged by it."""
+    """Check that the mbarrier.init happens before the lanes' use. Lanes of the initialising warp are not checked."""
     left = mask & ~use.known
     use.known = use.known | mask
     lost = u32(0)
@@ -191,7 +204,7 @@ def know_init(w: ptr_to(Warp), mask: u32, k: ptr_to(Keeper), use: ptr_to(Use), w
 
 @native
 def mbarrier_is_used(w: ptr_to(Warp), mask: u32, at: u64, site: u32) -> None:
-    """Lanes operate on one mbarrier, at a generic address."""
+    """Record and check an operation of lanes on one mbarrier. at: its generic address."""
     cluster = w.cta.cluster
     s = mbarriers_of(cluster)
     barrier = host_of(cluster, at)
@@ -225,7 +238,7 @@ def mbarrier_is_used(w: ptr_to(Warp), mask: u32, at: u64, site: u32) -> None:
 
 @native
 def issued_for(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
-    """A lane issues what completes an mbarrier later."""
+    """Record that a lane issues an operation that completes an mbarrier later."""
     cluster = w.cta.cluster
     s = mbarriers_of(cluster)
     entry = account_of(cluster, barrier)
@@ -244,8 +257,9 @@ def issued_for(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
 
 @native
 def completed_by(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
-    """A lane issues a copy whose bytes complete an mbarrier, through the asynchronous proxy: a fence lies behind the
-    mbarrier.init, for that proxy or for mbarriers. Each is judged once."""
+    """Check a copy that completes an mbarrier through the asynchronous proxy: a fence for that proxy or for mbarriers must
+    follow the mbarrier.init. Each mbarrier is checked once.
+    """
     cluster = w.cta.cluster
     s = mbarriers_of(cluster)
     entry = account_of(cluster, barrier)
@@ -261,7 +275,7 @@ def completed_by(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
 
 @native
 def mbarriers_fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32, at: ptr_to(u64), site: u32) -> None:
-    """fence.mbarrier_init: for what its threads have initialised."""
+    """Record fence.mbarrier_init, which covers mbarriers that its threads have initialised."""
     s = mbarriers_of(w.cta.cluster)
     if kind != Fence.MBARRIER_INIT or u64(s) == 0:
         return
@@ -275,7 +289,7 @@ def mbarriers_fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: 
 
 @native
 def mbarrier_is_issued(t: ptr_to(Transfer)) -> None:
-    """A copy that mbarriers hear of."""
+    """Record a copy that completes mbarriers."""
     if t.completes == Completes.BYTES:
         w = cast_ptr(Warp, t.warp)
         left = t.barriers
@@ -290,7 +304,7 @@ def mbarrier_is_issued(t: ptr_to(Transfer)) -> None:
 
 @native
 def mbarrier_signalled(w: ptr_to(Warp), mask: u32, barrier: u64, counted: u32, site: u32) -> None:
-    """cp.async.mbarrier.arrive."""
+    """Record cp.async.mbarrier.arrive."""
     issued_for(w, trailing_zeros(mask), barrier, site)
 
 
@@ -298,7 +312,14 @@ def mbarrier_signalled(w: ptr_to(Warp), mask: u32, barrier: u64, counted: u32, s
 def mbarrier_released(
     w: ptr_to(Warp), mask: u32, barrier: u64, arrivals: u64, expected: u64, came: u64, site: u32
 ) -> None:
-    """An arrival that says .release.cta, or no scope, which is the same, at the mbarrier of another block."""
+    """Report an arrival at the mbarrier of another block with .release.cta, or without a scope, which means .cta.
+
+    w, mask, site: the warp, its lanes and the instruction.
+    barrier: the mbarrier, on the host.
+    arrivals: number of arrivals.
+    expected: bytes that are expected in addition.
+    came: bytes that have come.
+    """
     cluster = w.cta.cluster
     if cluster.cta_count == 1 or arrivals == 0:
         return
@@ -313,10 +334,10 @@ def mbarrier_released(
         find(w, rule, site, mask, at, GRANULE)
 
 
-# what lies over it ----------------------------------------------------------------------------------------------------
+# accesses that overlap it ---------------------------------------------------------------------------------------------
 @native
 def live_in(cluster: ptr_to(Cluster), at: u64, bytes: u32) -> u64:
-    """The generic address of the first live mbarrier of which some bytes are there; 0 for none."""
+    """Generic address of the first live mbarrier that overlaps some bytes; 0 if there is none."""
     s = mbarriers_of(cluster)
     within = at & WITHIN
     if within >= s.high or within + u64(bytes) <= s.low:
@@ -333,7 +354,7 @@ def live_in(cluster: ptr_to(Cluster), at: u64, bytes: u32) -> u64:
 
 @native
 def lies_over(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
-    """An access to shared memory that is no operation on mbarriers."""
+    """Report an access to an mbarrier's bytes that is not an operation on mbarriers."""
     cluster = w.cta.cluster
     found = live_in(cluster, at, bytes)
     if found == 0:
@@ -384,7 +405,7 @@ def touched(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, 
 
 @native
 def mbarriers_forgotten(cluster: ptr_to(Cluster)) -> None:
-    """A cluster begins: there are no mbarriers."""
+    """Reset the records for a new cluster: no mbarriers."""
     s = mbarriers_of(cluster)
     if u64(s) != 0:
         if s.high != 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import load, mask_bits, select, trailing_zeros
 from mmulator.codegen.types import i64, ptr_to, u32, u64
-from mmulator.native.hooks.operands import Operand
+from mmulator.native.hooks.operands import UniformOperand
 from mmulator.native.state import FULL, Warp
 from mmulator.program.addresses import SLOT_LOCAL, SLOT_PARAM, SLOT_SHIFT
 from mmulator.program.fragments import Misuse
@@ -30,12 +30,12 @@ _MISUSES = tuple(_BY_MISUSE.get(each, rules.FRAGMENT).number for each in Misuse)
 
 @native
 def judge_operand(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), operand: u32, allowed: u64, site: u32) -> None:
-    """Whether all lanes give the same, and something that is allowed."""
+    """Check that all lanes give one value, and that it is an allowed one."""
     lane = trailing_zeros(mask)
     first = values[lane]
     others = mask & mask_bits(load(U64, values) != first)
     if others != 0:
-        rule = select(operand <= Operand.B_DESC, _WGMMA, select(operand <= Operand.STRIDE, _WMMA, u32(_SELECTOR)))
+        rule = select(operand <= UniformOperand.B_DESC, _WGMMA, select(operand <= UniformOperand.STRIDE, _WMMA, u32(_SELECTOR)))
         other = trailing_zeros(others)
         entry = find(w, rule, site, others, 0, 0)
         if u64(entry) != 0:
@@ -52,7 +52,7 @@ def judge_operand(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), operand: u32,
                     entry.words[0] = u64(operand)
                     entry.words[1] = first
                     entry.words[2] = allowed
-    if operand <= Operand.B_DESC:
+    if operand <= UniformOperand.B_DESC:
         if (first & RESERVED) != 0:
             entry = find(w, _RESERVED, site, mask, 0, 0)
             if u64(entry) != 0:
@@ -64,8 +64,8 @@ def judge_operand(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), operand: u32,
 
 @native
 def judge_base(w: ptr_to(Warp), mask: u32, descriptor: u64, operand: u32, site: u32) -> None:
-    """Whether a swizzled matrix begins in the first row of the pattern that its base offset says. Tensor copies swizzle by the
-    address, so that the pattern of what they bring begins at multiples of its size, wherever the matrix does (CUTLASS has such).
+    """Check that a swizzled matrix begins in the row of the pattern that its base offset gives. Tensor copies swizzle by the
+    address, so their pattern begins at multiples of its size wherever the matrix does (CUTLASS uses this).
     """
     mode = u32(descriptor >> 62)
     if mode == 0:
@@ -90,7 +90,17 @@ def judge_base(w: ptr_to(Warp), mask: u32, descriptor: u64, operand: u32, site: 
 
 @native
 def judge_place(w: ptr_to(Warp), at: u64, stride: i64, default: i64, bits: u32, aligned: u32, generic: u32, site: u32) -> None:
-    """Alignment of a matrix of wmma and of its lines, their distance, and the space that it is in."""
+    """Check the place of a wmma matrix.
+
+    w: the warp.
+    at: address.
+    stride: distance of its lines, in elements.
+    default: least stride.
+    bits: bits of an element.
+    aligned: required alignment of the lines.
+    generic: whether the address is generic, so that its state space is checked.
+    site: the instruction.
+    """
     slot = at >> SLOT_SHIFT
     line = i64(aligned)
     if line > LINE:
@@ -119,7 +129,15 @@ def judge_place(w: ptr_to(Warp), at: u64, stride: i64, default: i64, bits: u32, 
 
 @native
 def judge_metadata(w: ptr_to(Warp), words: ptr_to(u32), lanes: u32, undefined: u32, unordered: u32, site: u32) -> None:
-    """The nibbles of the lanes whose metadata is used: the first that must not be there."""
+    """Report the first illegal nibble of the metadata that an instruction uses.
+
+    w: the warp.
+    words: the metadata of all lanes.
+    lanes: lanes whose metadata is used.
+    undefined: mask of undefined nibbles.
+    unordered: mask of nibbles that only the order excludes.
+    site: the instruction.
+    """
     every = load(U32, words)
     for n in range(u32(8)):
         nibbles = (every >> U32(n * 4)) & 15
@@ -149,14 +167,14 @@ def judge_fragment(w: ptr_to(Warp), misuse: u32, number: u32, site: u32) -> None
 
 @native
 def judge_elements(w: ptr_to(Warp), mask: u32, site: u32) -> None:
-    """Some lanes operate on a fragment alone."""
+    """Report that only some lanes operate on a fragment."""
     if mask != 0 and mask != FULL:
         find(w, _UNEVEN, site, mask, 0, 0)
 
 
 @native
 def judge_factors(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), site: u32) -> None:
-    """Lanes operate on a fragment with different numbers."""
+    """Report that lanes operate on a fragment with different numbers."""
     if mask != 0:
         others = mask & mask_bits(load(U64, values) != values[trailing_zeros(mask)])
         if others != 0:

@@ -1,7 +1,7 @@
 """Rules of the generic and the asynchronous proxy (rules/proxies.py): bulk operations.
 
-What an operation reads and writes it is said to access when it is issued, as an agent whose end others may know of: an mbarrier's
-phase, or a bulk group of its thread. Who knows of the end, waits teach (clocks.py); conflicts.py says what is wrong.
+An operation's accesses are recorded when it is issued, by an agent on whose end other threads can synchronise: an mbarrier's
+phase, or a bulk group of its thread. Waits acquire the end of an operation (clocks.py); conflicts.py names the broken rule.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mmulator.native.asynchrony.boxes import next_row, row_inside, row_offset
 from mmulator.native.asynchrony.bulk import ALL, BYTES, FROM, IGNORED, KEPT, TO
 from mmulator.native.asynchrony.maps import Box
 from mmulator.native.asynchrony.tensor import CHUNK, swizzled
-from mmulator.native.hooks.events import Access, Shape
+from mmulator.native.hooks.events import Access, PayloadShape
 from mmulator.native.memory.windows import SHARED, WITHIN, shared_of
 from mmulator.native.state import Cluster, Completes, Transfer, TransferKind, Warp
 from mmulator.native.threads.cluster import RESPONSE
@@ -36,7 +36,7 @@ from mmulator.sanitizer.found import find
 from mmulator.sanitizer.order.clocks import learn, new_agent
 from mmulator.sanitizer.order.phases import phaser_of
 from mmulator.sanitizer.order.views import NO_AGENT
-from mmulator.sanitizer.shadow.records import KIND_SHIFT, PATTERN_SHIFT, Actor, Kind
+from mmulator.sanitizer.shadow.records import KIND_SHIFT, PATTERN_SHIFT, AccessKind, Actor
 from mmulator.sanitizer.shadow.shadow import act_async, is_watched, touch
 
 READ, WRITE, REDUCE = int(Access.READ), int(Access.WRITE), int(Access.WRITE | Access.ATOMIC)
@@ -44,19 +44,27 @@ LINE = 128  # bytes in which no swizzle of 16-byte chunks exchanges any, at a mu
 _PENDING, _UNCOMMITTED = PENDING_AT_EXIT.number, NEVER_COMMITTED.number
 
 
-# who it is ------------------------------------------------------------------------------------------------------------
+# the actor ------------------------------------------------------------------------------------------------------------
 @native
 def operation_acts(
     w: ptr_to(Warp), lane: u32, site: u32, access: u32, kind: u32, agent: u32, clock: u32, global_: u32, out: ptr_to(Actor)
 ) -> None:
-    """An operation that a lane issues now is about to access memory."""
+    """Prepare an actor for the accesses of an operation that a lane issues now.
+
+    w, lane, site: the issuing lane and instruction.
+    access: read, write or both.
+    kind: a Kind.
+    agent, clock: agent and clock of the operation's end.
+    global_: whether it accesses global memory.
+    out: the actor.
+    """
     act_async(w, lane, 1 << lane, site, access, kind, agent, clock, global_, out)
     note_issue(w, lane, agent, clock, site, 0)
 
 
 @native
 def use_barrier(t: ptr_to(Transfer), rank: u32) -> None:
-    """p.agent, p.clock: the mbarrier that hears of what goes to the CTA of a rank."""
+    """Set p.agent and p.clock to the mbarrier that is signalled for data of the CTA of a rank."""
     w = cast_ptr(Warp, t.warp)
     cluster = w.cta.cluster
     p = proxies_of(cluster)
@@ -78,14 +86,14 @@ def use_barrier(t: ptr_to(Transfer), rank: u32) -> None:
 
 @native(inline=True)
 def in_cta(rank: u32, at: u64) -> u64:
-    """The generic address of a byte of a CTA's shared memory, by its place there."""
+    """The generic address of a byte in a CTA's shared memory."""
     return (u64(rank) << RANK_SHIFT) + ((SHARED + SHARED_BASE) + at)
 
 
 # what it accesses -----------------------------------------------------------------------------------------------------
 @native
 def touch_pieces(a: ptr_to(Actor), at: u64, bytes: u64, kept: u32) -> None:
-    """Bytes that lie together, of each 16 those of `kept`."""
+    """Access contiguous bytes, but of each 16 only those in `kept`."""
     if kept == ALL:
         touch(a, at, bytes)
         return
@@ -96,7 +104,7 @@ def touch_pieces(a: ptr_to(Actor), at: u64, bytes: u64, kept: u32) -> None:
 
 @native
 def touch_shared_row(a: ptr_to(Actor), box: ptr_to(Box), rank: u32, at: u64) -> None:
-    """A row of a box in shared memory."""
+    """Access a row of a box in shared memory."""
     if box.swizzle == 0 or box.row == box.pitch:
         touch(a, in_cta(rank, at), u64(box.row))
     else:
@@ -106,7 +114,7 @@ def touch_shared_row(a: ptr_to(Actor), box: ptr_to(Box), rank: u32, at: u64) -> 
 
 @native
 def touch_box(a: ptr_to(Actor), box: ptr_to(Box), rank: u32, inside: boolean) -> None:
-    """A box in shared memory; `inside`: of a store, which reads only rows that are in the tensor."""
+    """Access a box in shared memory. inside: whether only rows inside the tensor count, as for a store."""
     if (box.swizzle == 0 or box.row == box.pitch) and (not inside or box.whole != 0) and box.row == box.pitch:
         touch(a, in_cta(rank, box.place), u64(box.rows) * u64(box.row))
         return
@@ -124,7 +132,7 @@ def touch_box(a: ptr_to(Actor), box: ptr_to(Box), rank: u32, inside: boolean) ->
 
 @native
 def touch_tensor(a: ptr_to(Actor), box: ptr_to(Box)) -> None:
-    """The part of the tensor that a box is a copy of: rows that lie together as one."""
+    """Access the part of the tensor that a box covers; contiguous rows are one access."""
     if box.low == box.high:
         return
     copy = stack(Box)
@@ -146,13 +154,13 @@ def touch_tensor(a: ptr_to(Actor), box: ptr_to(Box)) -> None:
 
 @native
 def reads_of(t: ptr_to(Transfer), shape: u32, agent: u32, clock: u32) -> None:
-    """What a transfer reads."""
+    """Record the bytes that a transfer reads."""
     w = cast_ptr(Warp, t.warp)
     a = stack(Actor)
-    if shape == Shape.BOX:
+    if shape == PayloadShape.BOX:
         box = cast_ptr(Box, address(t.payload))  # noqa: F821
         load = u32(t.completes == Completes.BYTES)
-        operation_acts(w, t.lane, t.site, READ, Kind.TENSOR, agent, clock, load, a)
+        operation_acts(w, t.lane, t.site, READ, AccessKind.TENSOR, agent, clock, load, a)
         if load != 0:
             touch_tensor(a, box)
         else:
@@ -160,16 +168,16 @@ def reads_of(t: ptr_to(Transfer), shape: u32, agent: u32, clock: u32) -> None:
                 a.pattern = pattern_of_box(box)
             touch_box(a, box, w.cta.rank, True)
             pattern_read(a, OF_STORE, 0)
-    elif shape == Shape.PLAIN:
+    elif shape == PayloadShape.PLAIN:
         at = t.payload[FROM]
-        operation_acts(w, t.lane, t.site, READ, Kind.BULK, agent, clock, u32((at >> SLOT_SHIFT) != SLOT_SHARED), a)
+        operation_acts(w, t.lane, t.site, READ, AccessKind.BULK, agent, clock, u32((at >> SLOT_SHIFT) != SLOT_SHARED), a)
         low = t.payload[IGNORED] & 0xFF
         touch(a, at + low, t.payload[BYTES] - low - (t.payload[IGNORED] >> 8))
 
 
 @native
 def writes_to_shared(t: ptr_to(Transfer), shape: u32, access: u32, targets: u32) -> None:
-    """What a transfer writes to the shared memory of CTAs, each of which hears of it at its own mbarrier."""
+    """Record the bytes that a transfer writes to the shared memory of CTAs; each CTA is signalled at its own mbarrier."""
     w = cast_ptr(Warp, t.warp)
     p = proxies_of(w.cta.cluster)
     a = stack(Actor)
@@ -178,18 +186,18 @@ def writes_to_shared(t: ptr_to(Transfer), shape: u32, access: u32, targets: u32)
         rank = trailing_zeros(left)
         left = left & (left - 1)
         use_barrier(t, rank)
-        if shape == Shape.BOX:
+        if shape == PayloadShape.BOX:
             box = cast_ptr(Box, address(t.payload))  # noqa: F821
-            kind = u32(Kind.TENSOR) | (pattern_of_box(box) << (PATTERN_SHIFT - KIND_SHIFT))
+            kind = u32(AccessKind.TENSOR) | (pattern_of_box(box) << (PATTERN_SHIFT - KIND_SHIFT))
             operation_acts(w, t.lane, t.site, access, kind, p.agent, p.clock, 0, a)
             touch_box(a, box, rank, False)
         else:
-            kind = Kind.BULK
+            kind = AccessKind.BULK
             bytes = t.payload[BYTES]
-            if shape == Shape.WORDS:
-                kind = Kind.STORE
+            if shape == PayloadShape.WORDS:
+                kind = AccessKind.STORE
                 bytes = t.payload[1]
-            if shape == Shape.RESPONSE:
+            if shape == PayloadShape.RESPONSE:
                 bytes = RESPONSE
             operation_acts(w, t.lane, t.site, access, kind, p.agent, p.clock, 0, a)
             touch(a, in_cta(rank, (t.payload[TO] & WITHIN) - SHARED_BASE), bytes)
@@ -197,11 +205,11 @@ def writes_to_shared(t: ptr_to(Transfer), shape: u32, access: u32, targets: u32)
 
 @native
 def load_issued(t: ptr_to(Transfer), shape: u32, access: u32) -> None:
-    """A transfer that mbarriers hear of."""
+    """Record a transfer that signals mbarriers."""
     w = cast_ptr(Warp, t.warp)
     p = proxies_of(w.cta.cluster)
     targets = t.barriers
-    if shape == Shape.BOX:
+    if shape == PayloadShape.BOX:
         targets = cast_ptr(Box, address(t.payload)).targets  # noqa: F821
     use_barrier(t, trailing_zeros(t.barriers))
     reads_of(t, shape, p.agent, p.clock)
@@ -213,12 +221,12 @@ def load_issued(t: ptr_to(Transfer), shape: u32, access: u32) -> None:
 
 @native
 def store_issued(t: ptr_to(Transfer), shape: u32, access: u32) -> None:
-    """A transfer to global memory, in a bulk group of its lane."""
+    """Record a transfer to global memory, in a bulk group of its lane."""
     w = cast_ptr(Warp, t.warp)
     p = proxies_of(w.cta.cluster)
     a = stack(Actor)
-    if shape == Shape.WORDS:
-        return  # st.async to global memory: nobody can wait for it
+    if shape == PayloadShape.WORDS:
+        return  # st.async to global memory: no wait exists for it
     l = bulk_lane(w, t.lane)
     clock = u32(w.bulk_groups[t.lane]) + 1
     p.agent = l.writes - 1
@@ -228,15 +236,15 @@ def store_issued(t: ptr_to(Transfer), shape: u32, access: u32) -> None:
     l.site = t.site
     if p.map != 0:
         note_use(w, t.lane, NO_AGENT, 0, l.reads - 1, clock, t.site)
-    if shape == Shape.BOX:
-        operation_acts(w, t.lane, t.site, access, Kind.TENSOR, l.writes - 1, clock, 1, a)
+    if shape == PayloadShape.BOX:
+        operation_acts(w, t.lane, t.site, access, AccessKind.TENSOR, l.writes - 1, clock, 1, a)
         if t.kind == TransferKind.TENSOR_STORE:
             p.store = t
             p.replica = 0
         touch_tensor(a, cast_ptr(Box, address(t.payload)))  # noqa: F821
         p.store = null(u8)
     else:
-        operation_acts(w, t.lane, t.site, access, Kind.BULK, l.writes - 1, clock, 1, a)
+        operation_acts(w, t.lane, t.site, access, AccessKind.BULK, l.writes - 1, clock, 1, a)
         kept = u32(ALL)
         if t.kind < TransferKind.OWN:
             kept = u32(t.payload[KEPT])
@@ -245,7 +253,7 @@ def store_issued(t: ptr_to(Transfer), shape: u32, access: u32) -> None:
 
 @native
 def transfer_begins(t: ptr_to(Transfer), shape: u32) -> None:
-    """A transfer is issued."""
+    """Record the issue of a transfer."""
     w = cast_ptr(Warp, t.warp)
     p = proxies_of(w.cta.cluster)
     if w.cta.fault == 0:
@@ -262,7 +270,7 @@ def transfer_begins(t: ptr_to(Transfer), shape: u32) -> None:
 
 @native
 def map_used(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
-    """A copy that is issued next uses a tensor map."""
+    """Record that the copy which is issued next uses a tensor map."""
     cluster = w.cta.cluster
     p = proxies_of(cluster)
     p.map = 0
@@ -271,14 +279,14 @@ def map_used(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
         if p.maps == 0:
             p.maps = new_agent(cluster) + 1
         a = stack(Actor)
-        act_async(w, lane, 1 << lane, site, READ, Kind.MAP, p.maps - 1, 1, 1, a)
+        act_async(w, lane, 1 << lane, site, READ, AccessKind.MAP, p.maps - 1, 1, 1, a)
         touch(a, at, MAP_BYTES)
 
 
 # bulk groups ----------------------------------------------------------------------------------------------------------
 @native
 def groups_waited(w: ptr_to(Warp), mask: u32, pending: u64, read: u32, site: u32) -> None:
-    """All but the newest groups of lanes have read, or are over."""
+    """Record that all groups of lanes except the newest have read their sources, or are complete."""
     lanes = proxies_of(w.cta.cluster).lanes + warp_number(w) * 32
     left = mask
     while left != 0:
@@ -297,7 +305,7 @@ def groups_waited(w: ptr_to(Warp), mask: u32, pending: u64, read: u32, site: u32
 
 @native
 def lanes_leave(w: ptr_to(Warp), mask: u32, site: u32) -> None:
-    """Threads exit: nobody will wait for what they stored."""
+    """At the exit of threads, report stores that were not waited for."""
     lanes = proxies_of(w.cta.cluster).lanes + warp_number(w) * 32
     left = mask
     while left != 0:

@@ -1,7 +1,7 @@
 """Tensor maps that a kernel changes: the fences between the change and a copy, and changes while a copy uses the map.
 
-A use of a map is an access to its 128 bytes in the shadow, of a kind of its own (Kind.MAP): with whatever wrote them it is judged
-here, and nobody ever knows that it is over, so that whoever writes there comes here, too.
+A use of a map is recorded in the shadow as an access to its 128 bytes of a special kind (Kind.MAP). Its conflicts with writes
+are checked here. No thread ever acquires the end of such a use, so that every later write is checked too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ALL = -MAP_BYTES & 0xFFFFFFFFFFFFFFFF
 
 @native
 def map_fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32, at: ptr_to(u64), site: u32) -> None:
-    """fence.proxy.tensormap: what its lanes know when they execute it counts."""
+    """Record fence.proxy.tensormap, with everything that happens before it."""
     if kind == Fence.ASYNC and (spaces == 0 or (spaces & SPACE_GLOBAL) != 0):
         note_fenced(w.cta.cluster)
     if kind != Fence.TENSORMAP_RELEASE and kind != Fence.TENSORMAP_ACQUIRE:
@@ -64,7 +64,7 @@ def map_fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32, a
 
 @native
 def map_released(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
-    """tensormap.cp_fenceproxy has written a map: a release is in it."""
+    """Record that tensormap.cp_fenceproxy has written a map; it includes a release."""
     cluster = w.cta.cluster
     p = proxies_of(cluster)
     clock = now(w)
@@ -77,7 +77,7 @@ def map_released(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
 
 @native
 def fence_known(w: ptr_to(Warp), lanes: u32, f: ptr_to(MapFence)) -> boolean:
-    """Whether a fence, of any of its lanes, comes before what lanes of a warp do now."""
+    """Whether a fence, by any of its lanes, happens before the current action of lanes of a warp."""
     left = f.lanes
     while left != 0:
         lane = trailing_zeros(left)
@@ -89,7 +89,9 @@ def fence_known(w: ptr_to(Warp), lanes: u32, f: ptr_to(MapFence)) -> boolean:
 
 @native
 def fence_knew(o: ptr_to(Orders), f: ptr_to(MapFence), agent: u32, clock: u32) -> boolean:
-    """Whether a fence comes behind what an agent did. What its warp did before counts: maps are published by whole warps."""
+    """Whether an agent's action at a clock happens before a fence. Actions of the fence's whole warp count, because maps are
+    published by whole warps.
+    """
     if (agent & ~u32(31)) == f.agent:
         return clock <= f.clock
     return entries_of(o, f.view)[agent] >= clock
@@ -97,7 +99,7 @@ def fence_knew(o: ptr_to(Orders), f: ptr_to(MapFence), agent: u32, clock: u32) -
 
 @native
 def was_released(w: ptr_to(Warp), acquired: ptr_to(MapFence), agent: u32, clock: u32) -> boolean:
-    """Whether behind what an agent did there was a release that the acquiring lanes knew of."""
+    """Whether a release follows an agent's action and happens before the acquiring lanes' action."""
     cluster = w.cta.cluster
     o = orders_of(cluster)
     p = proxies_of(cluster)
@@ -119,7 +121,14 @@ def was_released(w: ptr_to(Warp), acquired: ptr_to(MapFence), agent: u32, clock:
 
 @native
 def map_used_by(w: ptr_to(Warp), lane: u32, at: u64, site: u32, record: ptr_to(Record), agent: u32, others: u32) -> None:
-    """A copy uses a map whose bytes a record's access wrote in this launch."""
+    """Check a copy's use of a map whose bytes a record's access wrote in this launch.
+
+    w, lane, site: the issuing lane and instruction.
+    at: address of the map.
+    record: the write.
+    agent: the writing agent.
+    others: lanes of the record.
+    """
     cluster = w.cta.cluster
     o = orders_of(cluster)
     p = proxies_of(cluster)
@@ -135,7 +144,7 @@ def map_used_by(w: ptr_to(Warp), lane: u32, at: u64, site: u32, record: ptr_to(R
             if f.map == (at & _ALL):
                 if fence_known(w, lanes, f):
                     if foreign:
-                        return  # who released it is in another cluster
+                        return  # the releasing thread is in another cluster
                     if agent >= o.stride:
                         return
                     if fence_knew(o, f, agent, record.clock):
@@ -155,7 +164,12 @@ def map_used_by(w: ptr_to(Warp), lane: u32, at: u64, site: u32, record: ptr_to(R
 
 @native
 def note_use(w: ptr_to(Warp), lane: u32, load: u32, phase: u32, reads: u32, group: u32, site: u32) -> None:
-    """A copy is issued that uses the map of `p.map`: in the place of the last use by this thread with this mbarrier."""
+    """Record the use of the map at `p.map` by a copy; it replaces the last use by this thread with this mbarrier.
+
+    w, lane, site: the issuing lane and instruction.
+    load, phase: agent and clock of the mbarrier that signals a load's end; NO_AGENT for a store.
+    reads, group: agent and clock of the bulk group's reads.
+    """
     p = proxies_of(w.cta.cluster)
     issuer = agent_of(w, lane)
     uses = cast_ptr(MapUse, p.uses)
@@ -182,7 +196,7 @@ def note_use(w: ptr_to(Warp), lane: u32, load: u32, phase: u32, reads: u32, grou
 
 @native
 def map_written(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, site: u32) -> None:
-    """A thread writes to a map that copies have used: each must be over, or have told that it has read the map."""
+    """Check a write to a map that copies have used: each must be complete, or must have signalled that it has read the map."""
     p = proxies_of(w.cta.cluster)
     lanes = 1 << lane
     uses = cast_ptr(MapUse, p.uses)

@@ -1,4 +1,4 @@
-"""What is known of a cluster's asynchronous operations besides their records in the shadow (records.py)."""
+"""The records of a cluster's asynchronous operations besides those in the shadow (records.py)."""
 
 from __future__ import annotations
 
@@ -14,38 +14,40 @@ from mmulator.sanitizer.order.clocks import agent_of, drop_view, new_agent
 from mmulator.sanitizer.order.views import Collector, knower_of, orders_of
 from mmulator.sanitizer.shadow.records import Met
 
-# An issue, by the agent and clock that its end has: which thread issued it, and its warp's clock then; of a wgmma the first
-# thread of the warpgroup, and the clocks of its warps (0: not yet). The newest of ISSUES.
+# An issue, by agent and clock of its end: the issuing thread and its warp's clock; for a wgmma the first thread of the
+# warpgroup and the clocks of its warps (0: not yet). Only the newest ISSUES are kept.
 Issue = Struct("Issue", [("agent", u32), ("clock", u32), ("site", u32), ("issuer", u32), ("since", u32, 4)])
 ISSUES = 2048
-# An mbarrier that is an agent: where it is (a generic address), and its clock in its first phase.
+# An mbarrier that is an agent: its generic address, and its clock in its first phase.
 Named = Struct("Named", [("agent", u32), ("first", u32), ("at", u64)])
 NAMES = 512
-# Bulk groups of a thread: agents + 1 (0: none yet) of what its groups read and write, whose clock is the group's number + 1.
-# pending: the clock of its newest group that reads shared memory, by the instruction `site`.
+# The bulk groups of a thread: agents + 1 (0: none yet) of the reads and of the writes of its groups, whose clock is the group's
+# number + 1.
+# pending: clock of its newest group that reads shared memory, by the instruction `site`.
 BulkLane = Struct("BulkLane", [("reads", u32), ("writes", u32), ("pending", u32), ("site", u32)])
-# A use of a tensor map: `load` and `phase` of the mbarrier (NO_AGENT: it is a store), reads and group of the thread; either ends
-# it.
+# A use of a tensor map. load, phase: agent (NO_AGENT for a store) and clock of the mbarrier. reads, group: agent and clock of
+# the thread's bulk group. Either end is enough.
 MapUse = Struct("MapUse", [
     ("map", u64), ("load", u32), ("phase", u32), ("reads", u32), ("group", u32), ("issuer", u32), ("site", u32), ("cta", u32),
     ("warp", u32), ("lanes", u32),
 ])  # fmt: skip
 MAP_USES = 64
-# A fence.proxy.tensormap: of which map (release: of any, 0), by which lanes at which clock, and what they knew (a view that is
-# held).
+# A fence.proxy.tensormap: its map (0 for a release, which covers all), its lanes and clock, and its view (held).
 MapFence = Struct("MapFence", [("map", u64), ("agent", u32), ("lanes", u32), ("clock", u32), ("view", u32)])
-MAP_FENCES = 64  # those before are forgotten, and what they may have been for is not judged
+MAP_FENCES = 64  # older fences are forgotten, and maps that they may cover are not checked
 
-# A group of wgmma that a warp of a warpgroup has committed: the number behind its last operation, which warps have told what they
-# knew and did by then, and that.
+# A committed group of wgmma of a warpgroup: the number behind its last operation, the warps that have committed it, and their
+# joined views.
 Gathered = Struct("Gathered", [("end", u64), ("warps", u32), ("all", Collector)])
 GATHERED = 16  # of a warpgroup
-METS = 8  # operations of a warpgroup, of which the writers of B are known
+METS = 8  # operations of a warpgroup for which the writers of B are recorded
 
-# Of a resident cluster. groups: of each warpgroup its agent + 1, whose clock is an operation's number + 1. map: the map that the
-# copy being issued uses, or 0; maps: an agent whose end nobody knows, for uses of maps. agent, clock: what the operation being
-# issued ends with. noted: names or issues are. store: the store of a box that is being issued, or null; replica: 1 if it brings
-# what another one does, 2 if it does not, 0 if nobody has asked.
+# The records of a resident cluster.
+# groups: agent + 1 of each warpgroup, whose clock is an operation's number + 1.
+# map: the map of the copy that is being issued, or 0. maps: an agent whose end is never acquired, for uses of maps.
+# agent, clock: of the end of the operation that is being issued.
+# noted: whether there are names or issues.
+# store: the store of a box that is being issued, or null. replica: 1 if another store writes the same, 2 if not, 0 if unknown.
 Proxies = Struct("Proxies", [
     ("groups", ptr_to(u32)), ("gathered", ptr_to(Gathered)), ("met", ptr_to(Met)),
     ("lanes", ptr_to(BulkLane)), ("group_count", u32), ("group_stride", u32), ("lane_count", u32),
@@ -58,13 +60,13 @@ Proxies = Struct("Proxies", [
 
 
 def proxies_of(cluster: Any) -> Any:
-    """Macro: what is known of a cluster's asynchronous operations."""
+    """Macro: the records of a cluster's asynchronous operations."""
     return cast_ptr(Proxies, of_cluster(cluster).field("proxies"))
 
 
 @native
 def forget_proxies(cluster: ptr_to(Cluster)) -> None:
-    """A cluster begins."""
+    """Reset the records for a new cluster."""
     p = proxies_of(cluster)
     fill_bytes(p.groups, 0, u64(p.group_count) * 4)
     fill_bytes(p.gathered, 0, u64(p.group_count) * (GATHERED * Gathered.size))
@@ -85,7 +87,7 @@ def forget_proxies(cluster: ptr_to(Cluster)) -> None:
 
 @native
 def warp_of(cluster: ptr_to(Cluster), cta: u32, warp: u32) -> ptr_to(Warp):
-    """A warp by its CTA's linear number in the grid; of another cluster: the first of this one."""
+    """The warp of a CTA, by the CTA's linear number in the grid; for another cluster's CTA the first warp of this cluster."""
     ctas = cast_ptr(Cta, cluster.ctas)
     for rank in range(cluster.cta_count):
         if (ctas + rank).linear == cta:
@@ -95,7 +97,7 @@ def warp_of(cluster: ptr_to(Cluster), cta: u32, warp: u32) -> ptr_to(Warp):
 
 @native(inline=True)
 def group_number(w: ptr_to(Warp)) -> u32:
-    """A warp's warpgroup among the cluster's."""
+    """Number of a warp's warpgroup within the cluster."""
     return w.cta.rank * proxies_of(w.cta.cluster).group_stride + (w.index >> 2)
 
 
@@ -111,7 +113,7 @@ def group_agent(w: ptr_to(Warp)) -> u32:
 
 @native
 def bulk_lane(w: ptr_to(Warp), lane: u32) -> ptr_to(BulkLane):
-    """The bulk groups of a thread, with agents."""
+    """The bulk groups of a thread and their agents."""
     cluster = w.cta.cluster
     l = proxies_of(cluster).lanes + (warp_number(w) * 32 + lane)
     if l.reads == 0:
@@ -122,20 +124,25 @@ def bulk_lane(w: ptr_to(Warp), lane: u32) -> ptr_to(BulkLane):
 
 @native(inline=True)
 def slot_of_issue(cluster: ptr_to(Cluster), agent: u32, clock: u32, site: u32) -> ptr_to(Issue):
-    """The place of an issue."""
+    """The slot of a hash table for an issue."""
     return cast_ptr(Issue, proxies_of(cluster).issues) + issue_slot(agent, clock, site)
 
 
 @native(inline=True)
 def is_issue(slot: ptr_to(Issue), agent: u32, clock: u32, site: u32) -> boolean:
-    """Whether it is that of this one."""
+    """Whether a slot holds this issue."""
     return slot.agent == agent + 1 and slot.clock == clock and slot.site == site
 
 
 @native
 def note_issue(w: ptr_to(Warp), lane: u32, agent: u32, clock: u32, site: u32, part: u32) -> None:
-    """A lane issues an operation that ends as an agent's clock says, or its warp a part of a wgmma. What comes later has a later
-    clock."""
+    """Record that a lane issues an operation that ends at an agent's clock, or that its warp issues a part of a wgmma. Later
+    actions of the warp have a later clock.
+
+    w, lane, site: the issuing lane and instruction.
+    agent, clock: agent and clock of the operation's end.
+    part: number of the warp's part of a wgmma; 0 for other operations.
+    """
     cluster = w.cta.cluster
     proxies_of(cluster).noted = 1
     slot = slot_of_issue(cluster, agent, clock, site)
@@ -158,7 +165,7 @@ def issue_slot(agent: u32, clock: u32, site: u32) -> u32:
 
 @native
 def name_of(cluster: ptr_to(Cluster), agent: u32) -> ptr_to(Named):
-    """What an mbarrier is called, if it is known to be one (its `agent` is 1 more)."""
+    """The entry of an mbarrier by its agent (stored + 1), if it is known."""
     return cast_ptr(Named, proxies_of(cluster).names) + (agent & (NAMES - 1))
 
 
@@ -166,8 +173,15 @@ def name_of(cluster: ptr_to(Cluster), agent: u32) -> ptr_to(Named):
 def note_fence(
     cluster: ptr_to(Cluster), fences: ptr_to(MapFence), count: u32, map: u64, agent: u32, lanes: u32, clock: u32, view: u32
 ) -> u32:
-    """A fence of tensor maps, in the place of the last one of this map by this warp, or of the oldest; its view is held. How many
-    there are, in all."""
+    """Record a fence of tensor maps in place of the last one of this map by this warp, or of the oldest; its view is held.
+    Returns the number of fences so far.
+
+    cluster: the cluster.
+    fences, count: the records and their number.
+    map: address of the map; 0 for all maps.
+    agent, lanes: first agent and lanes of the warp.
+    clock, view: clock and view of the fence.
+    """
     place = count & (MAP_FENCES - 1)
     total = count + 1
     if map != 0:

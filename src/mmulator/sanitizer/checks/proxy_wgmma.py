@@ -1,7 +1,8 @@
-"""Operands of wgmma in shared memory: read by the warpgroup at any time from the issue to the wait.
+"""Operands of wgmma in shared memory: the warpgroup may read them at any time between issue and wait.
 
-Each of the four warps issues its part: 16 rows of A, and all of B. What it knows then counts for these. A warpgroup is one agent,
-whose clock is the operation's number: when one of its warps has waited, the operation is over, for all of them.
+Each of the four warps issues its part: 16 rows of A, and all of B. What happens before its issue counts for these parts. A
+warpgroup is one agent, whose clock is the operation's number: when one of its warps has waited, the operation is complete for
+all of them.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from mmulator.sanitizer.checks.swizzles import OF_A, OF_B, part_read, pattern_of
 from mmulator.sanitizer.order.clocks import learn
 from mmulator.sanitizer.order.views import acquire_views, clear_collector, forget_seen, knower_of, orders_of, release_lanes
 from mmulator.sanitizer.shadow.before import check_met
-from mmulator.sanitizer.shadow.records import MET, Actor, Kind, Met
+from mmulator.sanitizer.shadow.records import MET, AccessKind, Actor, Met
 from mmulator.sanitizer.shadow.shadow import act_async, touch
 from mmulator.twin.doors import Door
 from mmulator.twin.shared import UNIT, operand_function
 
-# An operand that is walked through. from, end: bytes that lie together and were not told yet. number: of the next 16 bytes;
-# those are the warp's own whose number, divided by `divisor`, modulo 4, is `quarter`; divisor 0: all are.
+# The walk through an operand. from_, end: contiguous bytes that are not recorded yet. number: of the next 16 bytes, which
+# belong to the warp if (number / divisor) modulo 4 is `quarter`; all do if divisor is 0.
 Walk = Struct("Walk", [
     ("actor", ptr_to(Actor)), ("base", u64), ("size", u64), ("from_", u64), ("end", u64), ("number", u32), ("divisor", u32),
     ("quarter", u32), ("room", u8, UNIT),
@@ -35,7 +36,7 @@ Walk = Struct("Walk", [
 
 @native
 def told(walk: ptr_to(Walk)) -> None:
-    """What is not told yet is."""
+    """Record the access to the bytes of a walk that are not recorded yet."""
     if walk.end != walk.from_:
         touch(walk.actor, walk.base + walk.from_, walk.end - walk.from_)
     walk.from_ = walk.end
@@ -43,7 +44,7 @@ def told(walk: ptr_to(Walk)) -> None:
 
 @native
 def pass_unit(walk: ptr_to(Walk), at: u64, site: u32) -> ptr:
-    """The next 16 bytes of an operand, at an address of the shared window."""
+    """Move on to the next 16 bytes of an operand, at an address of the shared window."""
     number = walk.number
     walk.number = number + 1
     own = boolean(True)
@@ -69,7 +70,16 @@ walk_operand = operand_function(Door("sanitizer", Walk, pass_unit))
 def walk_matrix(
     a: ptr_to(Actor), met: ptr_to(Met), operand: u32, desc: u64, lines: i64, line_bytes: i64, mn_major: u32, divisor: u32
 ) -> None:
-    """The warp's part of an operand; divisor: as Walk's."""
+    """Access the warp's part of an operand.
+
+    a: the actor.
+    met: the walk's record for the warpgroup.
+    operand: number of the operand.
+    desc: matrix descriptor.
+    lines, line_bytes: number of lines of the matrix, and bytes of a line.
+    mn_major: whether M or N is contiguous.
+    divisor: as in Walk.
+    """
     walk = stack(Walk)
     cta = a.w.cta
     walk.actor = a
@@ -90,7 +100,7 @@ def walk_matrix(
 
 @native
 def wgmma_begins(w: ptr_to(Warp), number: u64, site: u32) -> None:
-    """A warp issues its part of an operation."""
+    """Record that a warp issues its part of an operation."""
     op = operation(w, number)
     table = op.table
     agent = group_agent(w)
@@ -99,7 +109,7 @@ def wgmma_begins(w: ptr_to(Warp), number: u64, site: u32) -> None:
     p.agent = agent
     p.clock = clock
     a = stack(Actor)
-    act_async(w, 0, FULL, site, READ, Kind.WGMMA, agent, clock, 0, a)
+    act_async(w, 0, FULL, site, READ, AccessKind.WGMMA, agent, clock, 0, a)
     note_issue(w, 0, agent, clock, site, w.index & 3)
     k = i64(table.k)
     bits = i64(table.element_bits)
@@ -137,7 +147,7 @@ def wgmma_begins(w: ptr_to(Warp), number: u64, site: u32) -> None:
 
 @native
 def wgmma_gathers(w: ptr_to(Warp), site: u32) -> None:
-    """wgmma.commit_group: what the warp's lanes know and did comes before the end of the group."""
+    """Record wgmma.commit_group: the earlier actions of the warp's lanes happen before the end of the group."""
     o = orders_of(w.cta.cluster)
     q = queue(w, WGMMA)
     g = proxies_of(w.cta.cluster).gathered + (group_number(w) * GATHERED + u32(q.committed & (GATHERED - 1)))
@@ -154,8 +164,10 @@ def wgmma_gathers(w: ptr_to(Warp), site: u32) -> None:
 
 @native
 def wgmma_over(w: ptr_to(Warp), mask: u32, end: u64, site: u32) -> None:
-    """Operations are over: all four warps have issued them, and what they knew and did by then is known, too. That is stronger
-    than the letter, and as chips have it: a stage is released by one thread of a warpgroup behind its own wait."""
+    """Record that operations are complete: all four warps have issued them, and everything that happened before those issues is
+    acquired too. This is stronger than the specification, and the behaviour of chips: one thread of a warpgroup releases a
+    stage after its own wait.
+    """
     if end == 0:
         return
     o = orders_of(w.cta.cluster)

@@ -1,6 +1,6 @@
-"""Accesses that cannot be, of a launch that goes on all the same: each is a finding, and its lane is left out
-(compiler/lowering/screened.py). What the door to memory calls a fault is one here, too; what else there is it will find
-itself."""
+"""Impossible accesses in a launch that continues after faults: each becomes a finding, and its lane is left out
+(compiler/lowering/screened.py). Faults of the memory windows are found here too; other faults end the launch as usual.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BOUNDS, _ALIGNMENT, _SPACES = BOUNDS.number, ALIGNMENT.number, SPACES.number
 
 @native
 def strange(w: ptr_to(Warp), at: u64, base: u64, only: u32) -> u32:
-    """The kind of the fault of an address of another state space than the instruction's; else 0."""
+    """The kind of fault of an address outside the instruction's state space; 0 if it is inside."""
     slot = (at | base) >> SLOT_SHIFT
     if base != 0 and at > OFFSET_MASK:
         return FaultKind.BEYOND_SPACE
@@ -39,7 +39,7 @@ def strange(w: ptr_to(Warp), at: u64, base: u64, only: u32) -> u32:
 
 @native
 def left_out(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, site: u32, rule: u32, kind: u32) -> None:
-    """words: the kind of the fault."""
+    """Report a lane that is left out. words of the finding: the kind of the fault."""
     entry = find(w, rule, site, 1 << lane, at, bytes)
     if u64(entry) != 0:
         if entry.count == 1:

@@ -1,7 +1,7 @@
-"""Aligned barriers that part of a warp comes to (rules/execution.py): bar, and barrier and barrier.cluster with .aligned.
+"""Aligned barriers that only part of a warp reaches (rules/execution.py): bar, and barrier and barrier.cluster with .aligned.
 
-A barrier is complete when all threads that have not exited are there, so lanes that never come to it exit. They may do so before
-the others come, or while these wait; and before they do, they may do something else, which program/skips.py knows.
+A barrier is complete when all threads that have not exited are there, so lanes that never reach it must exit. They may exit
+before the other lanes arrive, or while these wait; what they execute before is known from program/skips.py.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ U32 = u32.vec(LANES)
 ELSEWHERE, WENT_ON, HAVE_EXITED = range(3)  # why, in the second word of a finding
 _PARTIAL, _EXITED = PARTIAL_WARP.number, LANES_EXITED.number
 
-# What the lanes of a warp have to do with barriers. passed: of each lane kinds of barriers that it has passed by and then done
-# something, and where it began to; exits: where it exited. at: of each barrier 1 + the site of who came to it last, if that was
-# aligned; kind: its kind. there: lanes that have come to barrier.cluster.arrive and .wait, while others of the warp have not.
-# told: lanes of which it has been said that they passed a barrier by.
+# The state of a warp's lanes at barriers.
+# passed, began: for each lane the kinds of barriers that it has skipped before another action, and the site of that action.
+# exits: site at which each lane exited.
+# at, kind: for each barrier 1 + the site of the last aligned arrival, and its kind.
+# there: lanes at barrier.cluster.arrive and .wait, while others of the warp are not.
+# told: lanes that have been reported.
 Skipping = Struct("Skipping", [
     ("passed", u32, LANES), ("began", u32, LANES), ("exits", u32, LANES),
     ("at", u32, BARRIERS), ("kind", u32, BARRIERS), ("there", u32, BARRIERS - CLUSTER_ARRIVE), ("told", u32),
@@ -31,7 +33,7 @@ Skipping = Struct("Skipping", [
 
 
 def skipping_of(w: Any) -> Any:
-    """Macro: what is known of a warp's lanes and barriers."""
+    """Macro: the state of a warp's lanes at barriers."""
     cta = w.field("cta")
     every = cast_ptr(Skipping, of_cluster(cta.field("cluster")).field("skips"))
     return every + (cta.field("rank") * cta.field("launch").field("warps") + w.field("index"))
@@ -39,7 +41,16 @@ def skipping_of(w: Any) -> Any:
 
 @native
 def say_skipped(w: ptr_to(Warp), rule: u32, here: u32, lanes: u32, site: u32, sites: ptr_to(u32), why: u32) -> None:
-    """Lanes, each at a site of its own, do without a barrier that others are at."""
+    """Report lanes, each at its own site, that skip a barrier at which others are.
+
+    w: the warp.
+    rule: number of the rule.
+    here: lanes at the barrier.
+    lanes: lanes that skip it.
+    site: the barrier.
+    sites: site of each skipping lane.
+    why: the reason, for the sentence.
+    """
     while lanes != 0:
         lane = trailing_zeros(lanes)
         same = lanes & mask_bits(load(U32, sites) == sites[lane])
@@ -53,7 +64,9 @@ def say_skipped(w: ptr_to(Warp), rule: u32, here: u32, lanes: u32, site: u32, si
 
 @native
 def tell_skipped(w: ptr_to(Warp), s: ptr_to(Skipping), number: u32, here: u32, gone: u32) -> None:
-    """Lanes have exited without a barrier that others of their warp are at. It is told of the first that a lane passes by."""
+    """Report lanes that have exited without a barrier at which others of their warp are. Only the first barrier that a lane
+    skips is reported.
+    """
     gone = gone & ~s.told
     s.told = s.told | gone
     busy = gone & mask_bits((load(U32, s.passed) & s.kind[number]) != 0)

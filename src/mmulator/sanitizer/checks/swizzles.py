@@ -1,8 +1,9 @@
-"""The swizzle of a tile: that of the tensor map which brought it, against that of the descriptor, or map, which it is read with.
+"""The swizzle of a tile: that of the tensor map which copied it, compared with that of the descriptor or map by which it is
+read.
 
-The record of a tensor copy that writes shared memory has its pattern (records.py), so that whatever else is written there later
-takes its place. A read is told where no part of it was brought with its own pattern: an operand of wgmma may reach beyond a
-small tile into what lies behind.
+The record of a tensor copy to shared memory contains its pattern (records.py), so a later write there replaces it. A read is
+reported if no part of it was copied with the read's pattern: an operand of wgmma may extend beyond a small tile into the bytes
+behind it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from mmulator.sanitizer.shadow.conflicts import issued_by
 from mmulator.sanitizer.shadow.records import Actor, Met
 
 CHUNK_BIT = 4  # the lowest address bit that swizzles of 16-byte chunks exchange
-SHIFTED, OTHER = 6, 7  # patterns besides 1 + the number of exchanged bits: moved by a base offset; of other chunks
+SHIFTED, OTHER = 6, 7  # further patterns, beyond 1 + the number of exchanged bits: shifted by a base offset; other chunks
 OF_A, OF_B, OF_STORE = range(3)  # the first word of a finding
 CHUNK = 16
 
@@ -34,7 +35,7 @@ def pattern_of_box(box: ptr_to(Box)) -> u32:
 
 @native
 def pattern_of_descriptor(desc: u64) -> u32:
-    """The swizzle pattern in which wgmma looks for the chunks of a matrix."""
+    """The swizzle pattern in which wgmma reads the chunks of a matrix."""
     bits = (4 - u32(desc >> 62)) & 3
     if ((u32(desc >> 49) & 7) & ((1 << bits) - 1)) != 0:
         return SHIFTED
@@ -43,7 +44,7 @@ def pattern_of_descriptor(desc: u64) -> u32:
 
 @native
 def part_read(a: ptr_to(Actor), met: ptr_to(Met)) -> None:
-    """A warp has read its part of A; the last one of four judges all of it."""
+    """Record that a warp has read its part of A; after the last of four, all of A is checked."""
     if a.alike != 0:
         met.alike = 1
     if a.unlike != 0 and met.unlike == 0:
@@ -61,7 +62,7 @@ def part_read(a: ptr_to(Actor), met: ptr_to(Met)) -> None:
 
 @native
 def pattern_read(a: ptr_to(Actor), operand: u32, desc: u64) -> None:
-    """The actor has read a tile with the pattern that it has; words: operand, the two patterns, the descriptor."""
+    """Check the pattern by which the actor has read a tile. words of the finding: operand, the two patterns, the descriptor."""
     if a.unlike != 0 and a.alike == 0:
         r = a.store.records + a.unlike
         lanes = 1 << a.lane

@@ -1,13 +1,14 @@
 """Rules of device memory that neither the host nor a kernel has written (rules/values.py).
 
-Beside an allocation that is watched lie marks, a byte for each of its bytes (launch/written.py). Kernels make them where they
-write; several threads of the host may do so at once, since all write the same. What a lane loads from there has no value
+A watched allocation has marks, a byte for each of its bytes (launch/written.py). Kernels set them where they write; several
+threads of the host may do so at once, since all write the same mark. A load of a lane has no value
 
-    if no byte of it has been written: of a vector, no element as a whole, since programs read whole vectors at the end of arrays,
-    if some bytes of an element have been, and by the host alone: a copy or a fill ends in the middle of it. Where a kernel has
-        written some, they may be members of a structure, and others its padding.
+    if no byte of it has been written (for a vector: no byte of the whole vector, because programs read whole vectors at the end
+    of arrays),
+    if the host alone has written some bytes of an element: a copy or a fill that ends in its middle. Bytes written by a kernel
+    may be members of a structure, and the others its padding.
 
-What happens with it then is as with shared memory (values.py). An atomic operation depends on what was there by itself.
+The use of such a value is then checked as for shared memory (values.py). An atomic operation itself depends on the old bytes.
 """
 
 from __future__ import annotations
@@ -40,19 +41,19 @@ from mmulator.sanitizer.found import find, of_launch
 EXCHANGE, COMBINES = 1, 2
 U64, U32 = u64.vec(32), u32.vec(32)
 _WRITE, _ATOMIC = int(Access.WRITE), int(Access.ATOMIC)
-ALL_WRITTEN = BY_HOST * 0x01010101  # of four bytes, whoever wrote them
+ALL_WRITTEN = BY_HOST * 0x01010101  # four written bytes, by any writer
 _KERNEL = BY_KERNEL & ~BY_HOST
 
 # An allocation, and its marks.
 Stretch = Struct("WatchedStretch", [("start", u64), ("size", u64), ("marks", ptr)])
-# In the order of their addresses, behind one of no bytes; those of which all bytes are written are left out. exchanges: for each
-# site EXCHANGE if it is an atomic operation that does not look at what is there, COMBINES if it is another.
+# Watched allocations that are not completely written, sorted by address, behind an empty one. atomics: for each site EXCHANGE
+# for an atomic exchange, COMBINES for another atomic operation.
 WatchedLaunch = Struct("WatchedLaunch", [("stretches", ptr_to(Stretch)), ("count", u64), ("atomics", ptr_to(u8))])
 
 
 @native
 def stretch_of(w: ptr_to(Warp), at: u64, site: u32) -> ptr_to(Stretch):
-    """The watched memory that an address lies in; null if it is in none."""
+    """The watched memory that contains an address; null if there is none."""
     watched = cast_ptr(WatchedLaunch, of_launch(w.cta.cluster).values)
     s = known(w.cta.cluster)
     found = watched.stretches + s.hints[site & 31]
@@ -76,7 +77,7 @@ def stretch_of(w: ptr_to(Warp), at: u64, site: u32) -> ptr_to(Stretch):
 # writes ---------------------------------------------------------------------------------------------------------------
 @native
 def mark_bytes(w: ptr_to(Warp), at: u64, bytes: u64, site: u32) -> None:
-    """A kernel writes bytes that lie together."""
+    """Mark contiguous bytes as written by a kernel."""
     found = stretch_of(w, at, site)
     if u64(found) != 0:
         offset = at - found.start
@@ -85,7 +86,7 @@ def mark_bytes(w: ptr_to(Warp), at: u64, bytes: u64, site: u32) -> None:
 
 @native
 def nothing_at(w: ptr_to(Warp), at: u64, bytes: u32, site: u32) -> boolean:
-    """Whether bytes are watched, and nobody has written any of them."""
+    """Whether bytes are watched and unwritten."""
     found = stretch_of(w, at, site)
     if u64(found) == 0:
         return False
@@ -100,7 +101,7 @@ def nothing_at(w: ptr_to(Warp), at: u64, bytes: u32, site: u32) -> boolean:
 
 @native
 def combines(w: ptr_to(Warp), access: u32, site: u32) -> boolean:
-    """Whether an access leaves something of what was there, or depends on it."""
+    """Whether an access keeps some of the old bytes, or depends on them."""
     if (access & _ATOMIC) == 0:
         return False
     watched = cast_ptr(WatchedLaunch, of_launch(w.cta.cluster).values)
@@ -109,7 +110,7 @@ def combines(w: ptr_to(Warp), access: u32, site: u32) -> boolean:
 
 @native
 def lanes_mark(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
-    """Lanes write to memory that is watched, perhaps."""
+    """Mark the bytes that lanes write, if they are watched."""
     if (access & _WRITE) == 0 or mask == 0 or base != 0:
         return
     if u64(of_launch(w.cta.cluster).values) == 0:
@@ -142,7 +143,7 @@ def lanes_mark(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u3
 
 @native
 def one_marks(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
-    """One lane, or a transfer, writes."""
+    """Mark the bytes that one lane or a transfer writes."""
     if (access & _WRITE) == 0:
         return
     if u64(of_launch(w.cta.cluster).values) == 0:
@@ -156,7 +157,7 @@ def one_marks(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
 # reads ----------------------------------------------------------------------------------------------------------------
 @native
 def note_unwritten(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, fresh: u32, site: u32) -> None:
-    """A lane loads what has no value."""
+    """Record that a lane loads a value that was not written."""
     source = known(w.cta.cluster).sources + number_of_warp(w)
     source.at = at
     source.site = site + 1
@@ -169,7 +170,13 @@ def note_unwritten(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, fresh: u32, 
 def lane_read(
     w: ptr_to(Warp), lane: u32, at: u64, marks: ptr_to(u8), bytes: u32, count: u32, out: ptr_to(u32), site: u32
 ) -> None:
-    """One lane loads elements; out: no more with its bit where they have no value."""
+    """Check the elements that one lane loads. out: masks of lanes; the lane's bit is cleared where an element has no value.
+
+    w, lane, site: the lane and instruction.
+    at: address.
+    marks: marks of the bytes.
+    bytes, count: bytes of an element, and number of elements.
+    """
     one = u32(1)
     for pass_ in range(u32(2)):
         for c in range(count):
@@ -194,13 +201,13 @@ def lane_read(
 def lanes_read_unwritten(
     w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, count: u32, out: ptr_to(u32), site: u32
 ) -> None:
-    """Which lanes load what has no value; `out` is as values.py has it for other memory."""
+    """Check the elements that lanes load; `out` as in values.py for other memory."""
     if mask == 0 or base != 0 or w.cta.fault != 0:
         return
     watched = cast_ptr(WatchedLaunch, of_launch(w.cta.cluster).values)
     if u64(watched) == 0:
         return
-    if watched.atomics[site] == COMBINES:  # it is told itself
+    if watched.atomics[site] == COMBINES:  # the atomic operation itself is reported
         return
     a = load(U64, at)
     whole = bytes * count

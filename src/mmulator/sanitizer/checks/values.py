@@ -1,9 +1,9 @@
-"""Rules of registers and bytes that nobody has written (rules/values.py).
+"""Rules of registers and bytes that have not been written (rules/values.py).
 
-Of each byte of shared memory, and of local memory of each lane, a byte says what is known of it; of registers, the kernel's own
-code has masks (compiler/emit/shadow.py). An element that is loaded has a value if one of its bytes has: which bytes of it are
-used is not followed. What was never written and is read may be written by another thread a little later. That is a race, and
-found as such; so of shared memory it is judged when the cluster ends, and only what nobody wrote until then is a finding here.
+Each byte of shared memory, and of each lane's local memory, has a byte of state; for registers the kernel's own code keeps
+masks (compiler/emit/shadow.py). A loaded element has a value if one of its bytes has: single bytes are not tracked. Unwritten
+bytes that are read may be written by another thread a little later. This is a race, and reported as such; so shared memory is
+checked when the cluster ends, and only bytes that are still unwritten then are findings here.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ from mmulator.sanitizer.found import find_against
 from mmulator.sanitizer.state import Found, SanitizedCluster
 
 U64, U32 = u64.vec(32), u32.vec(32)
-NEVER, WRITTEN, UNDEFINED = 0, 1, 2  # of a byte: it has no value, it has one, it was given none
+NEVER, WRITTEN, UNDEFINED = 0, 1, 2  # of a byte: not written, written, written with an undefined value
 WORD = 0x01010101  # WRITTEN in each byte
 _OFFSET, _WITHIN = (1 << SLOT_SHIFT) - 1, (1 << RANK_SHIFT) - 1
-_MARKS = int(Access.WRITE | Access.ATOMIC)  # an atomic operation leaves of what was there
+_MARKS = int(Access.WRITE | Access.ATOMIC)  # an atomic operation keeps some of the old bytes
 _ASYNC_READ = int(Access.READ) | Proxy.ASYNC << PROXY_SHIFT
 
 FRESH, UNWRITTEN, UNWRITTEN_PART = 1, 2, 3
-# The load by which a warp last came to what has no value. site: + 1. fresh: FRESH: shared memory that nobody had written,
-# UNWRITTEN: device memory that nobody has, UNWRITTEN_PART: of which the host has written only some (unwritten.py); 0: any other.
+# The last load of a warp that returned an undefined value. site: + 1. fresh: FRESH for unwritten shared memory, UNWRITTEN for
+# unwritten device memory, UNWRITTEN_PART if the host has written a part of it (unwritten.py); 0 otherwise.
 Source = Struct("UndefinedSource", [("at", u64), ("site", u32), ("bytes", u32), ("lane", u32), ("fresh", u32)])
-# What is a finding if the bytes have not been written when the cluster ends.
+# A finding, if the bytes are still unwritten when the cluster ends.
 Pending = Struct("PendingUndefined", [
     ("w", ptr_to(Warp)), ("source", Source), ("rule", u32), ("site", u32), ("lanes", u32), ("memory", u32),
     ("count", u64),
 ])  # fmt: skip
 ROOM = 256
-# An operand of wgmma, by its descriptor and shape, all of whose bytes have a value: as long as none loses it (`epoch`).
+# An operand of wgmma, by its descriptor and shape, whose bytes are all written, as long as `epoch` does not change.
 Sound = Struct("SoundOperand", [("desc", u64), ("shape", u64), ("epoch", u64)])
 SOUND = 256
 ValuesState = Struct("ValuesState", [
-    ("shared", ptr), ("shared_bytes", u64),  # of the CTAs, one after the other, each as many
+    ("shared", ptr), ("shared_bytes", u64),  # of all CTAs in sequence; bytes of one
     ("local", ptr), ("local_bytes", u64),  # of the lanes
     ("warps", u64), ("sources", ptr_to(Source)), ("missed", ptr_to(u32)),
     ("moving", u32),  # a transfer is being done
@@ -71,19 +71,19 @@ ValuesState = Struct("ValuesState", [
 
 
 def known(cluster: Any) -> Any:
-    """Macro: what the topic knows of a cluster."""
+    """Macro: the state of this topic for a cluster."""
     return cast_ptr(ValuesState, cast_ptr(SanitizedCluster, cluster.field("sanitizer")).field("values"))
 
 
 @native(inline=True)
 def number_of_warp(w: ptr_to(Warp)) -> u64:
-    """Of a warp in its cluster."""
+    """Number of a warp in its cluster."""
     return u64(w.cta.rank) * u64(w.cta.launch.warps) + u64(w.index)
 
 
 @native(inline=True)
 def value_state_at(w: ptr_to(Warp), lane: u32, at: u64) -> ptr:
-    """What is known of the bytes from a generic address on; null for those that always have a value."""
+    """The state of the bytes at a generic address; null for memory that always has a value."""
     s = known(w.cta.cluster)
     slot = at >> SLOT_SHIFT
     if slot == SLOT_SHARED:
@@ -95,7 +95,7 @@ def value_state_at(w: ptr_to(Warp), lane: u32, at: u64) -> ptr:
 
 @native(inline=True)
 def mark_written(state: ptr, bytes: u32) -> None:
-    """So many bytes have a value."""
+    """Mark bytes as written."""
     if bytes == 4:
         store(u32(WORD), state, 0, 1)
     elif bytes == 2:
@@ -108,7 +108,7 @@ def mark_written(state: ptr, bytes: u32) -> None:
 
 @native
 def mark_lanes_written(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32) -> None:
-    """What lanes have written has a value."""
+    """Mark the bytes that lanes have written."""
     a = load(U64, at) | base
     first = a[0]
     if mask == FULL and first >> SLOT_SHIFT == SLOT_SHARED:
@@ -126,7 +126,7 @@ def mark_lanes_written(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, b
 
 @native
 def lanes_wrote(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
-    """Lanes write."""
+    """Handle a write of lanes."""
     if (access & _MARKS) != int(Access.WRITE):
         return
     slot = (at[trailing_zeros(mask)] | base) >> SLOT_SHIFT
@@ -140,7 +140,7 @@ def lanes_wrote(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u
 
 @native
 def lanes_wrote_anew(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32) -> None:
-    """Atomic operations have left nothing of what was there."""
+    """Mark bytes that atomic operations have overwritten completely."""
     if w.cta.fault == 0:
         mark_lanes_written(w, mask, at, base, bytes)
 
@@ -148,7 +148,9 @@ def lanes_wrote_anew(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, byt
 # uses ---------------------------------------------------------------------------------------------------------------
 @native
 def undefined_until_end(w: ptr_to(Warp), rule: u32, lanes: u32, site: u32, memory: u32, source: ptr_to(Source)) -> None:
-    """A finding, unless somebody writes the bytes yet."""
+    """Record a finding that counts only if its bytes are still unwritten at the cluster's end. memory: as in
+    `use_undefined`.
+    """
     s = known(w.cta.cluster)
     for n in range(s.count):
         entry = s.pending + n
@@ -173,7 +175,7 @@ def undefined_until_end(w: ptr_to(Warp), rule: u32, lanes: u32, site: u32, memor
 
 @native
 def tell_undefined(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, source: ptr_to(Source)) -> ptr_to(Found):
-    """A finding, by what was loaded there."""
+    """Report a finding about a loaded value."""
     one = u32(1)
     return find_against(
         w, rule, site, lanes, source.at, source.bytes, source.site, w.cta.linear, w.index, one << source.lane
@@ -182,7 +184,7 @@ def tell_undefined(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, source: pt
 
 @native
 def tell_unwritten(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, source: ptr_to(Source)) -> None:
-    """A finding, by what was loaded there from device memory. words: the rule that says how it is used."""
+    """Report a finding about a value loaded from device memory. words of the finding: the rule that describes the use."""
     own = u32(UNDEFINED_GLOBAL.number)
     if source.fresh == UNWRITTEN_PART:
         own = UNDEFINED_PART.number
@@ -194,7 +196,9 @@ def tell_unwritten(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, source: pt
 
 @native
 def use_undefined(w: ptr_to(Warp), lanes: u32, rule: u32, memory: u32, site: u32) -> None:
-    """Lanes use what has no value. memory: 0: a register that was not written, 1: what was loaded, 2: one of these."""
+    """Report that lanes use an undefined value. memory: why: 0: an unwritten register, 1: loaded bytes, 2: one of these, 3: a
+    shuffle.
+    """
     if w.cta.fault != 0:
         return
     source = known(w.cta.cluster).sources + number_of_warp(w)
@@ -223,14 +227,14 @@ def use_undefined(w: ptr_to(Warp), lanes: u32, rule: u32, memory: u32, site: u32
 
 @native
 def note_missed(w: ptr_to(Warp), lanes: u32, site: u32) -> None:
-    """Lanes take a value from a lane that does not execute the shuffle."""
+    """Record that lanes take a value from a lane that does not execute the shuffle."""
     if lanes != 0:
         known(w.cta.cluster).missed[number_of_warp(w)] = site + 1
 
 
 @native(inline=True)
 def nothing_written_at(state: ptr_to(u8), bytes: u32) -> boolean:
-    """Whether none of an element's bytes has a value."""
+    """Whether no byte of an element is written."""
     if bytes == 4:
         return (load(u32, state, 0, 1) & WORD) == 0
     found = u8(0)
@@ -241,7 +245,7 @@ def nothing_written_at(state: ptr_to(u8), bytes: u32) -> boolean:
 
 @native
 def note_undefined(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, state: ptr_to(u8), site: u32) -> None:
-    """A lane loads what has no value."""
+    """Record that a lane loads an undefined value."""
     source = known(w.cta.cluster).sources + number_of_warp(w)
     source.at = at
     source.site = site + 1
@@ -254,7 +258,7 @@ def note_undefined(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, state: ptr_t
 def lanes_read_written(
     w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, count: u32, out: ptr_to(u32), site: u32
 ) -> None:
-    """Which lanes load what has a value."""
+    """Compute the masks of lanes that load defined elements."""
     for c in range(count):
         out[c] = FULL
     if mask == 0 or w.cta.fault != 0:
@@ -296,7 +300,7 @@ def lanes_read_written(
 
 @native(inline=True)
 def has_value_state(w: ptr_to(Warp), at: u64, bytes: u32) -> boolean:
-    """Whether there is shared or local memory at an address; else the access faults."""
+    """Whether an address is in existing shared or local memory; otherwise the access faults."""
     s = known(w.cta.cluster)
     slot = at >> SLOT_SHIFT
     offset = at & _OFFSET
@@ -315,7 +319,7 @@ def has_value_state(w: ptr_to(Warp), at: u64, bytes: u32) -> boolean:
 def rows_read_written(
     w: ptr_to(Warp), at: ptr_to(u64), base: u64, matrices: u32, trans: u32, out: ptr_to(u32), site: u32
 ) -> None:
-    """ldmatrix: 8 rows of 16 bytes a matrix, whose addresses are those of 8 lanes."""
+    """Masks of lanes with defined elements for ldmatrix: 8 rows of 16 bytes for each matrix, at addresses of 8 lanes."""
     for m in range(matrices):
         out[m] = FULL
     if w.cta.fault != 0 or w.cta.cluster.under_way != 0:
@@ -339,7 +343,7 @@ def rows_read_written(
 def lanes_wrote_nothing(
     w: ptr_to(Warp), mask: u32, lanes: u32, at: ptr_to(u64), base: u64, offset: u32, bytes: u32, memory: u32, site: u32
 ) -> None:
-    """Lanes have stored what has no value."""
+    """Mark bytes to which lanes have stored an undefined value, and report stores to global memory."""
     if w.cta.fault != 0:
         return
     outside = u32(0)
@@ -373,14 +377,14 @@ def lanes_wrote_nothing(
 # asynchronous operations ----------------------------------------------------------------------------------------------
 @native
 def values_of_transfer(t: ptr_to(Transfer), moves: u32) -> None:
-    """A transfer is being done, or no more."""
+    """Note that a transfer begins or ends to move its bytes."""
     s = known(cast_ptr(Warp, t.warp).cta.cluster)
     s.moving = moves
 
 
 @native
 def one_wrote(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
-    """One lane writes, or a transfer reads what it takes to global memory."""
+    """Handle a write of one lane, or a transfer's read for global memory."""
     slot = at >> SLOT_SHIFT
     if slot != SLOT_SHARED and slot != SLOT_LOCAL:
         return
@@ -409,7 +413,7 @@ def one_wrote(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
 
 @native
 def one_lost(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64) -> None:
-    """A transfer has written what nobody can say."""
+    """Mark bytes that a transfer has written with an unknown value."""
     if bytes != 0:
         fill_bytes(value_state_at(w, lane, at), UNDEFINED, bytes)
         s = known(w.cta.cluster)
@@ -419,7 +423,7 @@ def one_lost(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64) -> None:
 # beginnings and ends --------------------------------------------------------------------------------------------------
 @native
 def values_begin(cluster: ptr_to(Cluster)) -> None:
-    """Nothing of a new cluster's memory has been written."""
+    """Mark all memory of a new cluster as unwritten."""
     s = known(cluster)
     fill_bytes(s.shared, NEVER, s.shared_bytes * u64(cluster.cta_count))
     fill_bytes(s.local, NEVER, s.local_bytes * LANES * s.warps)
@@ -432,7 +436,7 @@ def values_begin(cluster: ptr_to(Cluster)) -> None:
 
 @native
 def values_end(cluster: ptr_to(Cluster)) -> None:
-    """What nobody has written yet is a finding."""
+    """Report uses of bytes that are still unwritten at the cluster's end."""
     s = known(cluster)
     for n in range(s.count):
         entry = s.pending + n
@@ -451,7 +455,7 @@ def values_end(cluster: ptr_to(Cluster)) -> None:
 
 @native
 def values_of_frame(w: ptr_to(Warp), mask: u32, base: ptr_to(u32), begin: u32, end: u32) -> None:
-    """Variables of a function have no value when it begins."""
+    """Mark the variables of a function as undefined when it begins."""
     s = known(w.cta.cluster)
     left = mask
     while left != 0:
@@ -464,7 +468,7 @@ def values_of_frame(w: ptr_to(Warp), mask: u32, base: ptr_to(u32), begin: u32, e
 
 @native
 def values_copied(w: ptr_to(Warp), lane: u32, source: u64, target: u64, bytes: u32) -> None:
-    """A copy has a value where the original has one."""
+    """Copy the state of bytes with the bytes themselves."""
     base = u64(SLOT_LOCAL << SLOT_SHIFT)
     copy_bytes(value_state_at(w, lane, base | target), value_state_at(w, lane, base | source), bytes)
 
@@ -473,8 +477,7 @@ def values_copied(w: ptr_to(Warp), lane: u32, source: u64, target: u64, bytes: u
 def out_of_variable(
     w: ptr_to(Warp), lanes: u32, at: ptr_to(u64), base: u64, origin: ptr_to(u64), bytes: u32, size: u32, site: u32
 ) -> None:
-    """Lanes access what lies beside a variable; beyond all of the memory the access is a fault besides. words: the first lane's
-    place in the variable, the variable's bytes."""
+    """Report lanes that access bytes outside a variable. words of the finding: the first lane's offset from it, its bytes."""
     if w.cta.fault != 0:
         return
     lane = trailing_zeros(lanes)

@@ -1,5 +1,6 @@
-"""What a matrix product has no value for: element by element, by rows of A and columns of B
-(compiler/lowering/definedness.py)."""
+"""Undefined elements of a matrix product: element by element, from rows of A and columns of B
+(compiler/lowering/definedness.py).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ _SPREAD = 0x9E3779B97F4A7C15
 
 @native
 def lines_without(table: ptr_to(i32), registers: u32, masks: ptr_to(u32)) -> u64:
-    """Rows of A, or columns of B, of which some element has no value."""
+    """Mask of the rows of A, or columns of B, that have an undefined element."""
     found = u64(0)
     for r in range(registers):
         left = ~masks[r]
@@ -41,7 +42,7 @@ def lines_without(table: ptr_to(i32), registers: u32, masks: ptr_to(u32)) -> u64
 
 @native
 def product_values(table: ptr_to(i32), a: ptr_to(u32), b: ptr_to(u32), c: ptr_to(u32), d: ptr_to(u32)) -> None:
-    """Lanes of D that have a value: of an element whose row, column and summand have one."""
+    """Compute the masks of lanes of D with a defined element: its row, column and summand must be defined."""
     of_a, of_b, of_d, each = u32(table[0]), u32(table[1]), u32(table[2]), u32(table[3])
     rows = lines_without(table + _HEAD, of_a, a)
     columns = lines_without(table + (_HEAD + of_a * LANES), of_b, b)
@@ -66,7 +67,7 @@ WORDS = u32.vec(UNIT // 4)
 
 @native
 def state_of_unit(w: ptr_to(Warp), at: u64, site: u32) -> ptr:
-    """What is known of 16 bytes of an operand. Those that have no value are noted."""
+    """The state of 16 bytes of an operand; undefined ones are recorded as loaded."""
     place = of_descriptor(w, at)
     if not has_value_state(w, place, UNIT):
         return null(u8)
@@ -83,13 +84,13 @@ states_of = operand_function(Door("values", Warp, state_of_unit))
 
 @native
 def word_without(states: ptr, n: i64) -> u32:
-    """1 if word n of 4 bytes has no value."""
+    """1 if the 4 bytes of word n are undefined."""
     return u32((load(u32, states, n * 4, 1) & WORD) == 0)
 
 
 @native
 def rows_without(states: ptr, row: i64, bytes: i64) -> u32:
-    """1 if some word of a row has no value."""
+    """1 if some word of a row is undefined."""
     for n in range(bytes // 4):
         if word_without(states + row * bytes, n) != 0:
             return 1
@@ -100,7 +101,15 @@ def rows_without(states: ptr, row: i64, bytes: i64) -> u32:
 def operand_without(
     w: ptr_to(Warp), desc: u64, lines: i64, line_bytes: i64, mn_major: u32, site: u32, begin: i64, end: i64, out: ptr_to(u64)
 ) -> None:
-    """Which rows (or columns) from `begin` to `end` of an operand in shared memory lack a value somewhere, as bits of out."""
+    """Compute which rows (or columns) from `begin` to `end` of an operand in shared memory have an undefined element.
+
+    w, site: the warp and instruction.
+    desc: matrix descriptor.
+    lines, line_bytes: number and bytes of lines.
+    mn_major: whether M or N is contiguous.
+    begin, end: the rows.
+    out: a bit for each row.
+    """
     s = known(w.cta.cluster)
     shape = (u64(lines) << 32) | (u64(line_bytes) << 16) | (u64(w.cta.rank) << 1) | u64(mn_major)
     sound = cast_ptr(Sound, s.sound) + (((desc ^ (shape >> 12)) * _SPREAD) >> 56)
@@ -131,7 +140,14 @@ def operand_without(
 def wgmma_values(
     w: ptr_to(Warp), table: ptr_to(WgmmaTable), a_desc: u64, b_desc: u64, a: ptr_to(u32), d: ptr_to(u32), site: u32
 ) -> None:
-    """Registers of a warp's part of an accumulator, which are to be without a value where their row or column is."""
+    """Compute the masks of a warp's registers of an accumulator: elements whose row or column is undefined become undefined.
+
+    w, site: the warp and instruction.
+    table: rows and columns of the registers.
+    a_desc, b_desc: descriptors of A and B.
+    a: masks of A in registers, or null.
+    d: masks of the accumulator, in and out.
+    """
     if w.cta.fault != 0 or w.cta.cluster.under_way != 0:
         return
     rows, columns = stack(u64), stack(u64, 4)
@@ -189,7 +205,16 @@ def wgmma_values(
 def tile_values(
     w: ptr_to(Warp), table: ptr_to(WmmaTable), at: u64, base: u64, stride: i64, bits: u32, held: u32, out: ptr_to(u32), site: u32
 ) -> None:
-    """Which lanes of the registers of a wmma.load receive an element that has been written."""
+    """Compute the masks of lanes whose registers of a wmma.load receive a written element.
+
+    w, site: the warp and instruction.
+    table: places of the elements.
+    at, base: address and state space.
+    stride: distance of lines in elements.
+    bits: bits of an element.
+    held: elements of a register.
+    out: the masks.
+    """
     count = u32(table.places)
     for n in range(count // (held * LANES)):
         out[n] = FULL

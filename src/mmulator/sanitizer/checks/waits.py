@@ -1,9 +1,9 @@
-"""Rules of threads that wait for ever (rules/waits.py), here of those that run: loops that nothing ends.
+"""Rules of threads that wait for ever (rules/waits.py), here for threads that run: loops that nothing can end.
 
 If no thread of a cluster has written memory, arrived anywhere or issued anything since a moment, no other cluster is left, and
-registers and places are then those of another moment since, whatever has happened between will happen again for ever. Atomics
-count as reads if memory is the same where they were. As in native/asynchrony/standstill.py the moment of comparison grows old by
-doubling. A kernel that reads a clock is not judged.
+registers and places equal those of another moment since, then everything between the two repeats for ever. Atomics count as
+reads if they leave memory unchanged. As in native/asynchrony/standstill.py the distance to the moment of comparison doubles.
+Kernels that read a clock are not checked.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from mmulator.native.state import NUM_BARRIERS, Barrier, Cluster, Cta, Warp
 from mmulator.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT
 from mmulator.sanitizer.found import of_cluster
 
-STRIDE = 8  # rounds between two looks
+STRIDE = 8  # rounds between two comparisons
 ATOMS = 16  # addresses of atomics that are known
 _ATOMIC = int(Access.ATOMIC)
 
-# The last place that a warp looked at while nothing changed. site: + 1.
+# The last place that a warp read while nothing changed. site: + 1.
 Look = Struct("Look", [("at", u64), ("site", u32), ("bytes", u32), ("lanes", u32)])
-# Of a cluster. changes: how often something was changed. rounds: since then, and `mark` says when that was. print: of the moment
-# that others are compared with. still: one was like it. atoms: addresses of atomics since.
+# The state of a cluster.
+# changes: number of changes. rounds: rounds since the last change. mark: `rounds` at the moment of comparison. print: its hash.
+# still: whether a later moment was equal. atoms: addresses of atomics since.
 Stillness = Struct("Stillness", [
     ("changes", u64), ("mark", u64), ("rounds", u64), ("print", u64), ("still", u32),
     ("atom_count", u32), ("atoms", u64, ATOMS), ("looks", ptr_to(Look)),
@@ -37,13 +38,13 @@ Stillness = Struct("Stillness", [
 
 
 def stillness_of(cluster: Any) -> Any:
-    """Macro: what is known of how long nothing has changed."""
+    """Macro: the record of how long nothing has changed."""
     return cast_ptr(Stillness, of_cluster(cluster).field("waits"))
 
 
 @native
 def note_atomic(s: ptr_to(Stillness), at: u64) -> None:
-    """An atomic at an address. Of too many it is not known that they change nothing."""
+    """Record an atomic at an address. If there are too many, they count as changes."""
     for i in range(s.atom_count):
         if s.atoms[i] == at:
             return
@@ -103,7 +104,7 @@ def still_touched_one(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u
 
 @native
 def whole_state(cluster: ptr_to(Cluster)) -> u64:
-    """A hash of registers, places, barriers, and of memory where there were atomics."""
+    """A hash of registers, places, barriers, and of the memory at atomics."""
     s = stillness_of(cluster)
     value = state_of_lanes(cluster)
     ctas = cast_ptr(Cta, cluster.ctas)

@@ -1,1 +1,1 @@
-"""Happens-before: vector clocks of threads, of asynchronous operations and of what they wait for."""
+"""Happens-before: vector clocks of threads, of asynchronous operations and of the objects for which they wait."""

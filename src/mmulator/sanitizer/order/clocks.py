@@ -1,15 +1,16 @@
-"""Who knows of what: clocks and views, which all topics ask whether one thing comes before another.
+"""Happens-before: vector clocks (views), which all topics query.
 
-Agents of a cluster are its threads (warp of the cluster * 32 + lane), then what is asynchronous: the cp.async of each thread,
-mbarriers, whatever asks for an agent (`new_agent`). A warp has a clock, which ticks when some of its lanes release something. A
-view says for each agent up to which clock what it did comes before. Views are immutable and counted; lanes hold their numbers:
+Agents of a cluster are its threads (warp of the cluster * 32 + lane), then asynchronous agents: the cp.async of each thread,
+mbarriers, and agents that a topic requests (`new_agent`). A warp has a clock, which ticks when some of its lanes release. A
+view is a vector clock: for each agent, the clock up to which its actions happen before. Views are immutable and counted; lanes
+hold their numbers:
 
-    knows(w, lane, agent, clock)         what comes before what the lane does now
-    knows_fenced(w, lane, agent, clock)  the same, and a fence.proxy.async for shared memory lies on the path
-    view(w, lane)                        all of it as a view, for what happens later on behalf of the lane: hold_view, drop_view
+    knows(w, lane, agent, clock)         whether an action happens before the lane's next action
+    knows_fenced(w, lane, agent, clock)  and a fence.proxy.async for shared memory lies on the path
+    view(w, lane)                        the view itself, for a later action on behalf of the lane: hold_view, drop_view
 
-What a thread does itself it knows by program order; its view has no entry of it. What was before its last fence.proxy.async it
-knows as fenced (`own`). Where there is no room (views, agents) everything counts as known: ALL.
+A thread's own actions happen before by program order; its view has no entry for them. Own actions before its last
+fence.proxy.async are fenced (`own`). If the pool of views or agents is full, everything counts as ordered: ALL.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from mmulator.sanitizer.order.views import (
 # fences ---------------------------------------------------------------------------------------------------------------
 @native
 def fence_plane(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, plane: u32) -> None:
-    """What lanes know and did up to here is in a plane, too; the warp's clock must tick behind it."""
+    """Copy the lanes' knowledge, including their own actions so far, to a plane; the warp's clock must tick afterwards."""
     at = plane * 32
     m = bits_mask(mask)
     ids = load(U32, k.now.views)
@@ -66,7 +67,7 @@ def fence_plane(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, plane: u32)
 
 @native
 def know_acquired(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, plane: u32) -> None:
-    """What relaxed loads of lanes have seen, they know now."""
+    """Acquire what relaxed loads of lanes have seen."""
     at = plane * 32
     ids = load(U32, k.now.views, at)
     left = mask & mask_bits(ids != NOTHING)
@@ -80,8 +81,9 @@ def know_acquired(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, plane: u3
 
 @native
 def release_fenced(o: ptr_to(Orders), c: ptr_to(Collector), k: ptr_to(WarpClocks), mask: u32, plane: u32) -> None:
-    """A relaxed store or arrival: what lanes know and did before their last fences, of RELEASED or RELEASED_WIDE, goes into a
-    collector."""
+    """Release to a collector, by a relaxed store or arrival, what happened before the lanes' last fences, of RELEASED or
+    RELEASED_WIDE.
+    """
     at = plane * 32
     collect_plane(o, c.views, c.seen, k.first, k.now.views + at, k.now.own + at, k.now.copied + at, mask)
     for p in unrolled(1, PROXIES):
@@ -91,7 +93,7 @@ def release_fenced(o: ptr_to(Orders), c: ptr_to(Collector), k: ptr_to(WarpClocks
 
 @native(inline=True)
 def fenced_lanes(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, plane: u32) -> u32:
-    """Lanes of a mask that have something in a plane: a fence lies behind them, or they know of one."""
+    """Mask of lanes with an entry in a plane: they executed a fence, or acquired one."""
     if o.planes <= plane:
         return 0
     at = plane * 32
@@ -101,7 +103,7 @@ def fenced_lanes(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, plane: u32
 # what others ask ------------------------------------------------------------------------------------------------------
 @native(inline=True)
 def now(w: ptr_to(Warp)) -> u32:
-    """The warp's clock, from 1."""
+    """The warp's clock, which starts at 1."""
     return knower_of(orders_of(w.cta.cluster), w).clock
 
 
@@ -118,7 +120,7 @@ def copies_agent_of(w: ptr_to(Warp), lane: u32) -> u32:
 
 @native(inline=True)
 def knows(w: ptr_to(Warp), lane: u32, agent: u32, clock: u32) -> u32:
-    """1 if what an agent did at its clock comes before what a lane does now."""
+    """1 if an agent's action at a clock happens before the lane's next action."""
     o = orders_of(w.cta.cluster)
     k = knower_of(o, w)
     if agent == k.first + lane or agent >= o.stride:
@@ -131,7 +133,7 @@ def knows(w: ptr_to(Warp), lane: u32, agent: u32, clock: u32) -> u32:
 
 @native(inline=True)
 def knows_in_plane(w: ptr_to(Warp), plane: u32, lane: u32, agent: u32, clock: u32) -> u32:
-    """Whether a lane knows a clock of an agent, by a plane that is fenced."""
+    """1 if an agent's action at a clock happens before a lane's next action with the fence of a plane between them."""
     o = orders_of(w.cta.cluster)
     k = knower_of(o, w)
     at = plane * 32 + lane
@@ -147,13 +149,15 @@ def knows_in_plane(w: ptr_to(Warp), plane: u32, lane: u32, agent: u32, clock: u3
 
 @native(inline=True)
 def knows_fenced(w: ptr_to(Warp), lane: u32, agent: u32, clock: u32) -> u32:
-    """1 if it comes before, and a fence.proxy.async for shared memory lies between."""
+    """1 if an action happens before, with a fence.proxy.async for shared memory between."""
     return knows_in_plane(w, FENCED, lane, agent, clock)
 
 
 @native
 def shown_view(w: ptr_to(Warp), plane: u32, lane: u32) -> u32:
-    """What a lane knows and did up to here, as a view of a plane. Whoever keeps it holds it before the next such call."""
+    """The view of a lane in a plane, including its own actions so far. A caller that keeps it must hold it before the next such
+    call.
+    """
     o = orders_of(w.cta.cluster)
     k = knower_of(o, w)
     at = plane * 32
@@ -189,7 +193,7 @@ def drop_view(cluster: ptr_to(Cluster), id: u32) -> None:
 
 @native
 def new_agent(cluster: ptr_to(Cluster)) -> u32:
-    """An agent that nobody knows anything of; NO_AGENT if none is left."""
+    """A new agent, of which no view has an entry; NO_AGENT if none is left."""
     o = orders_of(cluster)
     agent = o.next_agent
     if agent == o.stride:
@@ -211,7 +215,7 @@ def learn_plane(o: ptr_to(Orders), ids: ptr_to(u32), mask: u32, agent: u32, cloc
         left = left & ~same
         if entries_of(o, before)[agent] >= clock:
             continue
-        if before != NOTHING and o.counts[before] == popcount(same):  # nobody else has it
+        if before != NOTHING and o.counts[before] == popcount(same):  # no other lane has it
             entries_of(o, before)[agent] = clock
         else:
             made = copied_view(o, before)
@@ -223,7 +227,7 @@ def learn_plane(o: ptr_to(Orders), ids: ptr_to(u32), mask: u32, agent: u32, cloc
 
 @native
 def learn(w: ptr_to(Warp), mask: u32, agent: u32, clock: u32) -> None:
-    """Lanes know that an asynchronous agent has got so far; its end implies the fence between the proxies."""
+    """Acquire an asynchronous agent's clock; the end of its operation implies the fence between the proxies."""
     o = orders_of(w.cta.cluster)
     k = knower_of(o, w)
     if o.planes < PROXIES:
@@ -236,7 +240,7 @@ def learn(w: ptr_to(Warp), mask: u32, agent: u32, clock: u32) -> None:
 # beginning ------------------------------------------------------------------------------------------------------------
 @native
 def forget_all(cluster: ptr_to(Cluster)) -> None:
-    """A cluster begins: nobody knows anything."""
+    """Reset clocks and views for a new cluster."""
     o = orders_of(cluster)
     o.launch = of_launch(cluster)
     o.fresh = FIRST

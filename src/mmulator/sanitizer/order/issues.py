@@ -1,4 +1,4 @@
-"""What an operation knows that lanes of a warp issue together: what one of them knows."""
+"""Happens-before for an operation that lanes of a warp issue together: an order for one of the lanes is enough."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mmulator.sanitizer.order.world import view_knows_foreign
 
 @native
 def issue_knows(w: ptr_to(Warp), lanes: u32, agent: u32, clock: u32, plane: u32) -> u32:
-    """1 if what an agent did at its clock comes before what lanes of a warp issue together now. plane: of clocks.py."""
+    """1 if an agent's action at a clock happens before the joint issue of some lanes. plane: as in clocks.py."""
     o = orders_of(w.cta.cluster)
     if agent >= o.stride:
         return 1
@@ -37,13 +37,13 @@ def issue_knows(w: ptr_to(Warp), lanes: u32, agent: u32, clock: u32, plane: u32)
 
 
 def plane_of_lane(numbers: Any, plane: Any, lane: Any) -> Any:
-    """Macro: a number of a lane in a plane."""
+    """Macro: a lane's number in a plane."""
     return numbers[plane * 32 + lane]
 
 
 @native
 def latest_in(w: ptr_to(Warp), lanes: u32, agent: u32, plane: u32) -> u32:
-    """Up to which clock one of the lanes knows an agent, which is none of them."""
+    """Greatest clock of an agent in the views of the lanes; the agent is not one of the lanes."""
     o = orders_of(w.cta.cluster)
     ids = load(U32, knower_of(o, w).now.views, plane * 32)
     found = u32(0)
@@ -58,7 +58,7 @@ def latest_in(w: ptr_to(Warp), lanes: u32, agent: u32, plane: u32) -> u32:
 # of other clusters -------------------------------------------------------------------------------------------------------
 @native
 def issue_knows_foreign(w: ptr_to(Warp), lanes: u32, number: u32, agent: u32, others: u32, clock: u32, plane: u32) -> u32:
-    """Whether lanes know what the first of `others`, lanes from an agent on, did in another cluster."""
+    """1 if an action in another cluster, by the first of `others` (lanes from an agent on), happens before the lanes' issue."""
     cluster = w.cta.cluster
     ids = load(U32, knower_of(orders_of(cluster), w).now.views, plane * 32)
     left = lanes
@@ -72,7 +72,7 @@ def issue_knows_foreign(w: ptr_to(Warp), lanes: u32, number: u32, agent: u32, ot
 
 @native
 def has_fenced(cluster: ptr_to(Cluster), number: u32) -> u32:
-    """1 if a cluster has executed a fence.proxy.async for global memory: perhaps behind its writes."""
+    """1 if a cluster has executed a fence.proxy.async for global memory, possibly after its writes."""
     fenced = cast_ptr(u8, of_launch(cluster).proxies)
     return u32(fenced[number])
 

@@ -1,8 +1,8 @@
-"""What was released to a location in memory: a store or atomic operation with release semantics, or behind a fence; and who
-acquires it there (PTX ISA 9.1, Memory Consistency Model: Release and Acquire Patterns).
+"""Release and acquire through locations in memory (PTX ISA 9.1, Memory Consistency Model: Release and Acquire Patterns): stores
+and atomic operations with release semantics, or behind a fence, and the threads that acquire there.
 
-A location is known from its first release on. A store begins it anew, an atomic operation goes on (a release sequence). Scopes
-matter where a cluster has several CTAs: what was released in scope of one CTA, only its threads acquire.
+A location is recorded from its first release on. A store begins it anew, an atomic operation continues it (a release sequence).
+Scopes matter if a cluster has several CTAs: only threads of a CTA acquire what was released in scope of that CTA.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from mmulator.sanitizer.order.views import (
 from mmulator.sanitizer.order.world import has_world, hear_world, overwrite_world, tell_world
 
 U64 = u64.vec(32)
-# An address (0: free). owner: rank + 1 of the CTA whose releases the first views have; the second: those in a wider scope.
+# A location, by its address (0: free entry). owner: rank + 1 of the CTA whose releases are in the first views; the second views
+# have releases in a wider scope.
 Location = Struct("Location", [("at", u64), ("owner", u32), ("views", u32, 2 * PLANES)])
 LOCATIONS = 4096
 _FULL = LOCATIONS * 3 // 4
@@ -67,7 +68,7 @@ def location_at(o: ptr_to(Orders), at: u64, make: boolean) -> ptr_to(Location):
 
 @native
 def overwrite_location(o: ptr_to(Orders), at: u64) -> None:
-    """A store: what was released there before cannot be acquired any more."""
+    """Handle a store to a location: earlier releases there can no longer be acquired."""
     entry = location_at(o, at, False)
     if u64(entry) != 0:
         entry.owner = 0
@@ -78,7 +79,7 @@ def overwrite_location(o: ptr_to(Orders), at: u64) -> None:
 
 @native
 def publish_location(o: ptr_to(Orders), rank: u32, at: u64, c: ptr_to(Collector), first: u32) -> None:
-    """What was collected is released to an address: 0 to the CTA, PLANES in a wider scope."""
+    """Release a collector to an address. first: 0 for scope of the CTA, PLANES for a wider scope."""
     entry = location_at(o, at, True)
     if u64(entry) == 0:
         return
@@ -94,7 +95,9 @@ def publish_location(o: ptr_to(Orders), rank: u32, at: u64, c: ptr_to(Collector)
 
 @native
 def hear_location(o: ptr_to(Orders), w: ptr_to(Warp), mask: u32, at: u64, order: u32) -> None:
-    """Lanes learn what was released to an address, in scope of their CTA or in a wider one; if they only load, behind a fence."""
+    """Let lanes acquire what was released to an address, in scope of their CTA or wider; after a relaxed load only behind a
+    fence.
+    """
     k = knower_of(o, w)
     rank = w.cta.rank
     plane = u32(KNOWN)
@@ -115,7 +118,7 @@ def hear_location(o: ptr_to(Orders), w: ptr_to(Warp), mask: u32, at: u64, order:
 
 @native
 def order_stored(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: u32) -> None:
-    """Before a strong store or atomic operation."""
+    """Handle a strong store or atomic operation before it happens."""
     cluster = w.cta.cluster
     o = orders_of(cluster)
     k = knower_of(o, w)
@@ -157,7 +160,7 @@ def order_stored(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: 
 
 @native
 def order_loaded(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: u32) -> None:
-    """Behind a strong load or atomic operation."""
+    """Handle a strong load or atomic operation after it happened."""
     o = orders_of(w.cta.cluster)
     if o.location_count == 0 and has_world(w.cta.cluster) == 0:
         return
@@ -188,7 +191,7 @@ def order_ordered(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order:
 
 @native
 def forget_locations(o: ptr_to(Orders)) -> None:
-    """A cluster begins."""
+    """Reset the locations for a new cluster."""
     if o.location_count != 0:
         fill_bytes(o.locations, 0, Location.size * LOCATIONS)
         o.location_count = 0

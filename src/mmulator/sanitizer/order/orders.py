@@ -1,6 +1,6 @@
-"""What each synchronising event does to who knows of what (clocks.py): PTX ISA 9.1, Memory Consistency Model.
+"""The effect of each synchronising event on happens-before (clocks.py): PTX ISA 9.1, Memory Consistency Model.
 
-Threads that have exited count as if they had arrived at every barrier behind, since on chips they do.
+Threads that have exited count as arrived at every later barrier, as on chips.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _CTA, _GPU = SCOPES["cta"], SCOPES["gpu"]
 # a warp, a block ------------------------------------------------------------------------------------------------------
 @native
 def order_warp(w: ptr_to(Warp), mask: u32, site: u32) -> None:
-    """bar.warp.sync: each lane knows what all know and did."""
+    """Handle bar.warp.sync: all lanes release and acquire."""
     o = orders_of(w.cta.cluster)
     k = knower_of(o, w)
     view = stack(u32)
@@ -92,15 +92,16 @@ def barrier_at(o: ptr_to(Orders), cta: ptr_to(Cta), id: u32) -> ptr_to(Collector
 
 @native
 def order_arrived(w: ptr_to(Warp), mask: u32, id: u32, op: u32, site: u32) -> None:
-    """bar, barrier: what lanes know and did is released, also by an arrive."""
+    """Handle bar and barrier: the lanes release, for arrive too."""
     o = orders_of(w.cta.cluster)
     release_lanes(o, knower_of(o, w), mask, barrier_at(o, w.cta, id))
 
 
 @native
 def order_over(cta: ptr_to(Cta), id: u32) -> None:
-    """A barrier is complete: who waited there knows what all released. Who came, and is counted with the rest of its warp later,
-    has released it for the next time, too."""
+    """Handle the completion of a barrier: waiting lanes acquire what all lanes released. Lanes that arrived but are counted
+    later, with the rest of their warp, have also released for the next completion.
+    """
     o = orders_of(cta.cluster)
     c = barrier_at(o, cta, id)
     bar = cast_ptr(Barrier, cta.barriers) + id
@@ -133,7 +134,15 @@ def order_exit(w: ptr_to(Warp), mask: u32, site: u32) -> None:
 
 @native
 def release_behind(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, c: ptr_to(Collector), order: u32, plane: u32) -> None:
-    """An arrival that releases; one that is relaxed releases what was before the last fence, of RELEASED or RELEASED_WIDE."""
+    """Release to a collector at an arrival; a relaxed arrival releases what happened before the last fence, of RELEASED or
+    RELEASED_WIDE.
+
+    o, k: orders and clocks of the warp.
+    mask: the lanes.
+    c: the collector.
+    order: semantics of the arrival.
+    plane: the plane of the fence.
+    """
     if (order & Order.RELEASE) != 0:
         release_lanes(o, k, mask, c)
     else:
@@ -145,7 +154,9 @@ def release_behind(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, c: ptr_t
 # the cluster ----------------------------------------------------------------------------------------------------------
 @native
 def order_cluster_arrived(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> None:
-    """Behind a fence of the CTA alone a relaxed arrival tells other CTAs nothing; where there are none, any fence will do."""
+    """Handle an arrival at the cluster's barrier. A relaxed arrival after a fence of scope .cta releases nothing to other CTAs;
+    in a cluster of one CTA any fence is enough.
+    """
     o = orders_of(w.cta.cluster)
     plane = u32(RELEASED)
     if w.cta.cluster.cta_count > 1:
@@ -226,7 +237,7 @@ def order_mbarrier_arrived(
         if u64(entry) != 0:
             if barrier - u64(w.cta.shared) < u64(w.cta.launch.shared_bytes):
                 release_behind(o, k, mask, entry.collecting, k.order, RELEASED)
-            elif ((k.order >> SCOPE_SHIFT) & SCOPE_MASK) != _CTA:  # nobody else can wait there
+            elif ((k.order >> SCOPE_SHIFT) & SCOPE_MASK) != _CTA:  # no other thread can wait there
                 entry.is_far = 1
                 release_behind(o, k, mask, entry.far, k.order, RELEASED_WIDE)
 
@@ -270,7 +281,7 @@ def order_mbarrier_waited(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), paritie
 # cp.async -------------------------------------------------------------------------------------------------------------
 @native
 def order_copies_waited(w: ptr_to(Warp), mask: u32, end: u64) -> None:
-    """Each lane knows its own copies."""
+    """Let each lane acquire its own copies."""
     k = knower_of(orders_of(w.cta.cluster), w)
     done = load(U32, k.now.copied)
     store(select(bits_mask(mask), maximum(done, U32(end)), done), k.now.copied)
@@ -278,7 +289,7 @@ def order_copies_waited(w: ptr_to(Warp), mask: u32, end: u64) -> None:
 
 @native
 def order_copy_signals(w: ptr_to(Warp), mask: u32, barrier: u64, counted: u32, site: u32) -> None:
-    """The mbarrier's phase knows what the lanes do, and their copies so far."""
+    """Release to the mbarrier's phase the lanes' actions and their copies so far."""
     cluster = w.cta.cluster
     o = orders_of(cluster)
     k = knower_of(o, w)
@@ -301,7 +312,9 @@ def issue_at(o: ptr_to(Orders), w: ptr_to(Warp), number: u64) -> ptr_to(Collecto
 
 @native
 def order_wgmma_issued(w: ptr_to(Warp), number: u64, site: u32) -> None:
-    """The four warps of a warpgroup issue an operation together: what each knows and did comes before its end, as on chips."""
+    """Handle the issue of a wgmma by a warp: everything that happens before the four issues also happens before the operation's
+    end, as on chips.
+    """
     o = orders_of(w.cta.cluster)
     c = issue_at(o, w, number)
     clear_collector(o, c)

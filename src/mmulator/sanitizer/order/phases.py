@@ -1,7 +1,7 @@
-"""What the phases of an mbarrier order: each collects what is released to it, and who waits for it learns that.
+"""Happens-before through the phases of an mbarrier: each phase collects releases, and threads that wait for it acquire them.
 
-An mbarrier is an agent, whose clock is the phase, from 1: what asynchronous operations do that complete in a phase is known to
-whoever's wait for that phase, or for a later one, succeeded.
+An mbarrier is an agent, whose clock is the phase, starting at 1. Asynchronous operations that complete in a phase happen before
+the end of a successful wait for this or a later phase.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ from mmulator.sanitizer.order.views import (
     orders_of,
 )
 
-# An mbarrier, by its place on the host (0: free). phase: phases completed since it was initialised. clock: of this phase.
-# done: views of the last complete phase of either parity. far, ...: what threads of other CTAs released, which waits in scope of
-# the CTA do not hear of.
+# The happens-before record of an mbarrier.
+# at: its host address (0: free entry).
+# phase: phases completed since it was initialised. clock: clock of the current phase.
+# done: views of the last complete phase of either parity.
+# is_far, far, far_done: releases by threads of other CTAs, which waits in scope of the CTA do not acquire.
 Phaser = Struct("Phaser", [
     ("at", u64), ("agent", u32), ("clock", u32), ("phase", u32), ("is_far", u32),
     ("collecting", Collector), ("done", u32, 2 * PLANES), ("far", Collector), ("far_done", u32, 2 * PLANES),
@@ -41,7 +43,7 @@ _SPREAD = 0x9E3779B97F4A7C15
 
 @native
 def phaser_of(cluster: ptr_to(Cluster), barrier: u64) -> ptr_to(Phaser):
-    """The entry of an mbarrier, known or new; null if there is no room."""
+    """The entry of an mbarrier, known or new; null if the table is full."""
     o = orders_of(cluster)
     table = cast_ptr(Phaser, o.phasers)
     at = u32((barrier * _SPREAD) >> 54)
@@ -64,7 +66,7 @@ def phaser_of(cluster: ptr_to(Cluster), barrier: u64) -> ptr_to(Phaser):
 
 @native
 def mbarrier_agent(cluster: ptr_to(Cluster), barrier: u64) -> u32:
-    """The agent of an mbarrier (at a place on the host); NO_AGENT if there is none."""
+    """The agent of an mbarrier, by its host address; NO_AGENT if there is none."""
     entry = phaser_of(cluster, barrier)
     if u64(entry) == 0:
         return NO_AGENT
@@ -73,7 +75,7 @@ def mbarrier_agent(cluster: ptr_to(Cluster), barrier: u64) -> u32:
 
 @native
 def mbarrier_phase(cluster: ptr_to(Cluster), barrier: u64) -> u32:
-    """Its clock in the phase that is not complete."""
+    """The mbarrier's clock in the phase that is not complete."""
     entry = phaser_of(cluster, barrier)
     if u64(entry) == 0:
         return 1
@@ -82,7 +84,7 @@ def mbarrier_phase(cluster: ptr_to(Cluster), barrier: u64) -> u32:
 
 @native
 def close_phase(o: ptr_to(Orders), at: ptr_to(Phaser), c: ptr_to(Collector), done: ptr_to(u32)) -> None:
-    """What was collected, what the phase before has, and the clock of the agent are the views of the phase."""
+    """Join the collected releases, the previous phase's views and the agent's clock into the views of the phase."""
     forget_seen(o, c)
     to = done + (at.phase & 1) * PLANES
     before = done + (PLANES - (at.phase & 1) * PLANES)
@@ -103,7 +105,7 @@ def close_phase(o: ptr_to(Orders), at: ptr_to(Phaser), c: ptr_to(Collector), don
 
 @native
 def next_phase(cluster: ptr_to(Cluster), barrier: u64) -> None:
-    """A phase is complete."""
+    """Handle the completion of a phase."""
     o = orders_of(cluster)
     entry = phaser_of(cluster, barrier)
     if u64(entry) == 0:
@@ -117,7 +119,7 @@ def next_phase(cluster: ptr_to(Cluster), barrier: u64) -> None:
 
 @native
 def first_phase(cluster: ptr_to(Cluster), barrier: u64) -> None:
-    """mbarrier.init: nothing was released here."""
+    """Handle mbarrier.init: nothing was released yet."""
     o = orders_of(cluster)
     entry = phaser_of(cluster, barrier)
     if u64(entry) == 0:
@@ -135,7 +137,7 @@ def first_phase(cluster: ptr_to(Cluster), barrier: u64) -> None:
 
 @native
 def forget_phases(o: ptr_to(Orders)) -> None:
-    """A cluster begins."""
+    """Reset the phases for a new cluster."""
     if o.phaser_count != 0:
         fill_bytes(o.phasers, 0, Phaser.size * PHASERS)
         o.phaser_count = 0

@@ -1,4 +1,4 @@
-"""Views: up to which clock what each agent did comes before; a pool of them, counted, and what collects them (clocks.py)."""
+"""Views (vector clocks): a counted pool of them, and collectors that join them (clocks.py)."""
 
 from __future__ import annotations
 
@@ -25,41 +25,50 @@ from mmulator.sanitizer.found import of_cluster
 from mmulator.sanitizer.state import SanitizedLaunch
 
 U32 = u32.vec(32)
-# Planes of what lanes know: what comes before; with a fence.proxy.async between, for shared, for global memory,
-# for what was read of shared memory; with a fence of
-# memory between, of any scope, of more than the CTA; what will come before behind such a fence, since relaxed loads have seen it.
+# Planes of the views of a lane: KNOWN for actions that happen before; the next three with a fence.proxy.async between, for
+# shared memory, for global memory, for reads of shared memory; RELEASED and RELEASED_WIDE with a fence of memory between, of
+# any scope or wider than the CTA; ACQUIRED and ACQUIRED_WIDE for actions that will happen before after such a fence, because
+# relaxed loads have seen them.
 PLANES = 8
 KNOWN, FENCED, FENCED_GLOBAL, FENCED_READS, RELEASED, RELEASED_WIDE, ACQUIRED, ACQUIRED_WIDE = range(PLANES)
-PROXIES = 4  # the first ones
+PROXIES = 4  # planes about proxies: the first ones
 ISSUES = WGMMA.room
-NOTHING, ALL, FIRST = 0, 1, 2  # views that always are, and the first other
+NOTHING, ALL, FIRST = 0, 1, 2  # fixed views, and the first other
 NO_AGENT = 0xFFFFFFFF
 
-# What lanes know, a plane after the other. views: of each lane. own, copied: up to which clock what the lane did, and its own
-# cp.async, are in the plane; of KNOWN `own` is the warp's clock when it is asked for.
+# The views of 32 lanes, plane after plane.
+# views: the view of each lane.
+# own, copied: clock up to which the lane's own actions, and its own cp.async, are in the plane; for KNOWN `own` is the warp's
+#     clock.
 Knowledge = Struct("Knowledge", [("views", u32, PLANES * 32), ("own", u32, PLANES * 32), ("copied", u32, PLANES * 32)])
 
-# The clocks of a warp. first: its first agent. order: of the operation on mbarriers under way. shown: views made for others.
-# stranger: each lane's entry among the cluster's, + 1 (world.py).
+# The clock and views of a warp's lanes.
+# first: agent of lane 0.
+# order: semantics of the current operation on mbarriers.
+# shown: views made for other agents.
+# stranger: each lane's foreign agent + 1 (world.py).
 WarpClocks = Struct("WarpClocks", [
     ("clock", u32), ("first", u32), ("order", u32), ("shown", u32, PROXIES), ("now", Knowledge), ("stranger", u32, 32),
 ])  # fmt: skip
 
-# Views that are being collected, at a barrier. views: mutable. seen: the last view that was joined, held.
+# Views that are being joined, for example at a barrier. views: may be changed. seen: the view joined last, held.
 Collector = Struct("Collector", [("views", u32, PLANES), ("seen", u32, PLANES)])
 
-# Of a resident cluster. stride: entries of a view. bound: those in use. threads: agents that are threads. copies: whether each
-# thread has a second agent for its cp.async. planes: those in use so far, 1, PROXIES or all; least: from the start. capacity,
-# fresh, free: views; those from `fresh` on were never used.
+# The clocks and views of a resident cluster.
+# threads: number of agents that are threads.
+# copies: whether each thread has a second agent for its cp.async.
+# stride: entries of a view. bound: entries in use.
+# planes: planes in use so far, 1, PROXIES or all. least: planes in use from the start.
+# capacity, fresh, free: number of views; views from `fresh` on were never used; list of free ones.
 Orders = Struct("Orders", [
     ("threads", u32), ("copies", u32), ("base", u32), ("next_agent", u32), ("bound", u32), ("stride", u32),
     ("planes", u32), ("least", u32),
     ("capacity", u32), ("fresh", u32), ("free_count", u32),
     ("pool", ptr_to(u32)), ("counts", ptr_to(u32)), ("free", ptr_to(u32)), ("knowers", ptr_to(WarpClocks)),
     ("barriers", ptr_to(Collector)), ("barrier_count", u32),  # of all CTAs
-    ("gone", ptr_to(Collector)),  # what exited threads of each CTA did
-    ("meeting", Collector), ("met", u32, PLANES),  # barrier.cluster: of this generation, and the views of the last
-    ("issues", ptr_to(Collector)),  # what each warp knew and did when it issued each of its last ISSUES wgmma; or null
+    ("gone", ptr_to(Collector)),  # actions of exited threads of each CTA
+    ("meeting", Collector), ("met", u32, PLANES),  # barrier.cluster: collected in this generation, and views of the last
+    ("issues", ptr_to(Collector)),  # views of each warp at the issue of each of its last ISSUES wgmma; or null
     ("phasers", ptr), ("phaser_count", u32),  # phases.py
     ("locations", ptr), ("location_count", u32),  # locations.py
     ("strangers", ptr), ("stranger_count", u32), ("all_strangers", u32),  # world.py
@@ -69,7 +78,7 @@ Orders = Struct("Orders", [
 
 
 def orders_of(cluster: Any) -> Any:
-    """Macro: the orders of a cluster."""
+    """Macro: the clocks and views of a cluster."""
     return cast_ptr(Orders, of_cluster(cluster).field("orders"))
 
 
@@ -79,7 +88,7 @@ def entries_of(o: Any, id: Any) -> Any:
 
 
 def plane_of(lanes: Any, plane: Any) -> Any:
-    """Macro: numbers of 32 lanes, of one plane."""
+    """Macro: the 32 lanes' numbers of one plane."""
     return lanes + plane * 32
 
 
@@ -106,7 +115,7 @@ def drop_id(o: ptr_to(Orders), id: u32, count: u32) -> None:
 
 @native
 def take_view(o: ptr_to(Orders)) -> u32:
-    """A view to be filled, held once; ALL if there is none."""
+    """A free view, held once, to be filled; ALL if the pool is empty."""
     if o.free_count != 0:
         o.free_count = o.free_count - 1
         id = o.free[o.free_count]
@@ -123,7 +132,7 @@ def take_view(o: ptr_to(Orders)) -> u32:
 
 @native
 def copied_view(o: ptr_to(Orders), id: u32) -> u32:
-    """A new view like another, to be changed."""
+    """A new copy of a view, to be changed."""
     if id == ALL:
         return id
     made = take_view(o)
@@ -134,7 +143,7 @@ def copied_view(o: ptr_to(Orders), id: u32) -> u32:
 
 @native
 def join_into_view(o: ptr_to(Orders), into: u32, id: u32) -> None:
-    """A view that may be changed learns what another has; neither is ALL."""
+    """Join view `id` into view `into`, which may be changed; neither is ALL."""
     to = entries_of(o, into)
     source = entries_of(o, id)
     for i in range(o.bound >> 5):
@@ -144,7 +153,7 @@ def join_into_view(o: ptr_to(Orders), into: u32, id: u32) -> None:
 
 @native
 def merged_views(o: ptr_to(Orders), a: u32, b: u32) -> u32:
-    """What either has: one of the two, if it has all, or a new view. Held once for the caller."""
+    """The join of two views: one of them if it contains the other, or a new view. Held once for the caller."""
     if a == b or b == NOTHING or a == ALL:
         hold_id(o, a, 1)
         return a
@@ -176,7 +185,7 @@ def merged_views(o: ptr_to(Orders), a: u32, b: u32) -> u32:
 
 @native
 def give_view(o: ptr_to(Orders), ids: ptr_to(u32), mask: u32, id: u32) -> None:
-    """Lanes have a view now, whatever they had before."""
+    """Set the view of lanes."""
     old = load(U32, ids)
     change = mask_bits(old != id) & mask
     if change == 0:
@@ -193,7 +202,7 @@ def give_view(o: ptr_to(Orders), ids: ptr_to(u32), mask: u32, id: u32) -> None:
 
 @native
 def join_lanes(o: ptr_to(Orders), ids: ptr_to(u32), mask: u32, id: u32) -> None:
-    """Lanes learn what a view has."""
+    """Join a view into the views of lanes."""
     if id == NOTHING:
         return
     old = load(U32, ids)
@@ -210,7 +219,7 @@ def join_lanes(o: ptr_to(Orders), ids: ptr_to(u32), mask: u32, id: u32) -> None:
 # collecting -----------------------------------------------------------------------------------------------------------
 @native
 def raise_entries(o: ptr_to(Orders), id: u32, first: u32, clocks: ptr_to(u32), mask: u32) -> None:
-    """A view that may be changed learns clocks of 32 agents."""
+    """Raise the clocks of 32 agents in a view that may be changed."""
     to = entries_of(o, id) + first
     store(maximum(load(U32, to), select(bits_mask(mask), load(U32, clocks), U32(u32(0)))), to)
 
@@ -220,7 +229,16 @@ def collect_plane(
     o: ptr_to(Orders), view: ptr_to(u32), seen: ptr_to(u32), first: u32, ids: ptr_to(u32), own: ptr_to(u32), done: ptr_to(u32),
     mask: u32,
 ) -> None:
-    """Into a view that may be changed (0: there is none yet) what lanes know, and what they have done."""
+    """Join the views of lanes, and their own actions, into a view that may be changed.
+
+    o: orders of the cluster.
+    view: number of the view; 0 if there is none yet.
+    seen: number of the view that was joined last.
+    first: agent of lane 0.
+    ids: views of the lanes.
+    own, done: clocks of the lanes' own actions, and of their completed cp.async.
+    mask: the lanes.
+    """
     have = load(U32, ids)
     left = mask
     while left != 0:
@@ -251,7 +269,7 @@ def collect_plane(
 
 @native
 def collect_all(o: ptr_to(Orders), c: ptr_to(Collector), first: u32, of: ptr_to(Knowledge), mask: u32) -> None:
-    """Collect the views of all planes."""
+    """Join the views of lanes, in all planes, into a collector."""
     for p in range(o.planes):
         ids = plane_of(of.views, p)
         collect_plane(o, c.views + p, c.seen + p, first, ids, plane_of(of.own, p), plane_of(of.copied, p), mask)
@@ -259,7 +277,7 @@ def collect_all(o: ptr_to(Orders), c: ptr_to(Collector), first: u32, of: ptr_to(
 
 @native
 def release_lanes(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, c: ptr_to(Collector)) -> None:
-    """What lanes know and did up to here goes into a collector; what they do now comes later."""
+    """Release the lanes' views and actions so far to a collector; their next actions come later."""
     store(U32(k.clock), k.now.own)
     collect_all(o, c, k.first, k.now, mask)
     k.clock = k.clock + 1
@@ -267,7 +285,9 @@ def release_lanes(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, c: ptr_to
 
 @native
 def raise_own(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, plane: u32) -> boolean:
-    """Lanes that have one view to themselves learn in it what each did. True if that is all that there is to learn."""
+    """Whether the lanes share one view that no other lane has, so that raising their own clocks in it is enough; if so, this is
+    done.
+    """
     at = plane * 32
     ids = load(U32, k.now.views, at)
     id = ids[trailing_zeros(mask)]
@@ -281,7 +301,7 @@ def raise_own(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, plane: u32) -
 
 @native
 def forget_seen(o: ptr_to(Orders), c: ptr_to(Collector)) -> None:
-    """No more is collected here: its views do not change from now on."""
+    """End a collection: the collector's views no longer change."""
     for p in range(o.planes):
         drop_id(o, c.seen[p], 1)
         c.seen[p] = NOTHING
@@ -289,7 +309,7 @@ def forget_seen(o: ptr_to(Orders), c: ptr_to(Collector)) -> None:
 
 @native
 def clear_collector(o: ptr_to(Orders), c: ptr_to(Collector)) -> None:
-    """A collector as new."""
+    """Empty a collector."""
     forget_seen(o, c)
     for p in range(o.planes):
         drop_id(o, c.views[p], 1)
@@ -298,7 +318,7 @@ def clear_collector(o: ptr_to(Orders), c: ptr_to(Collector)) -> None:
 
 @native
 def collect_views(o: ptr_to(Orders), c: ptr_to(Collector), views: ptr_to(u32)) -> None:
-    """Views of all planes go into a collector."""
+    """Join views of all planes into a collector."""
     for p in range(o.planes):
         both = merged_views(o, c.views[p], views[p])
         drop_id(o, c.views[p], 1)
@@ -311,14 +331,16 @@ def collect_views(o: ptr_to(Orders), c: ptr_to(Collector), views: ptr_to(u32)) -
 
 @native
 def acquire_views(o: ptr_to(Orders), lanes: ptr_to(u32), mask: u32, views: ptr_to(u32)) -> None:
-    """Lanes (their views, of all planes) learn views of all planes."""
+    """Join views of all planes into those of lanes."""
     for p in range(o.planes):
         join_lanes(o, plane_of(lanes, p), mask, views[p])
 
 
 @native
 def acquire_behind(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, views: ptr_to(u32), plane: u32) -> None:
-    """Acquire views, of which what is known goes to a plane: KNOWN, or ACQUIRED, ... of what was only seen."""
+    """Join views into those of lanes; the part for KNOWN goes to `plane`: KNOWN itself, or ACQUIRED and others for what was
+    only seen.
+    """
     join_lanes(o, plane_of(k.now.views, plane), mask, views[KNOWN])
     for p in range(o.planes):
         if p != KNOWN and (plane == KNOWN or p < PROXIES):

@@ -1,9 +1,10 @@
-"""Who knows of what other clusters did: through locations of global memory, in scope of the GPU or more.
+"""Happens-before between clusters: through locations of global memory, in scope of the GPU or wider.
 
-A *snapshot* is a copy of a view, of all clusters' pool; a *row* has a snapshot of each cluster. What is released to a location
-makes a row there. A thread that acquires it becomes a *foreign agent*: an agent of its cluster, with a row of its own that learns
-the location's. So whoever knows this agent, by barriers and the like, knows the row. It is kept once, as it is by now: who
-has heard of an agent's first acquisition, and not of a later one, counts as if it had.
+A *snapshot* is a copy of a view, in a pool for all clusters; a *row* has a snapshot of each cluster. A release to a location
+makes a row there. A thread that acquires it becomes a *foreign agent*: an agent of its cluster with a row of its own, into
+which the location's row is joined. A thread whose view includes this agent, by barriers and so on, is ordered after everything
+in the row. An agent has one row, the newest: a thread that synchronised with its first acquisition, and not with a later one,
+counts as if it had with both.
 """
 
 from __future__ import annotations
@@ -43,14 +44,15 @@ from mmulator.sanitizer.order.views import (
 )
 from mmulator.sanitizer.state import SanitizedLaunch
 
-# A location of global memory, by its generic address (0: free), and how often something was released to it.
+# A location of global memory, by its generic address (0: free entry). version: number of releases to it.
 Place = Struct("Place", [("at", u64), ("row", u32), ("version", u32)])
 PLACES = 1 << 14
 _FULL = PLACES * 3 // 4
 _SPREAD = 0x9E3779B97F4A7C15
 
-# Of a launch. clusters: of the grid. stride: entries of a snapshot. Of snapshots (counted)
-# and rows: how many there can be, those from `fresh` on were never used, a list of free ones. NOTHING, ALL: as of views.
+# The happens-before record of a launch.
+# clusters: clusters of the grid. stride: entries of a snapshot.
+# capacity, fresh, free: number of snapshots (counted); those from `fresh` on were never used; list of free ones. Rows likewise.
 World = Struct("World", [
     ("lock", u32), ("clusters", u32), ("stride", u32), ("place_count", u32),
     ("capacity", u32), ("fresh", u32), ("free_count", u32), ("row_capacity", u32), ("row_fresh", u32), ("row_free_count", u32),
@@ -58,7 +60,7 @@ World = Struct("World", [
     ("row_free", ptr_to(u32)), ("rows", ptr_to(u32)), ("places", ptr_to(Place)),
 ])  # fmt: skip
 
-# An agent of a cluster that has acquired something of others, and where it did so last.
+# An agent of a cluster that has acquired releases of other clusters. place, version: its last acquisition.
 ForeignAgent = Struct("ForeignAgent", [("agent", u32), ("row", u32), ("place", u64), ("version", u32)])
 
 
@@ -112,7 +114,7 @@ def drop_snapshot(world: ptr_to(World), id: u32) -> None:
 
 @native
 def take_snapshot(launch: ptr_to(SanitizedLaunch), world: ptr_to(World)) -> u32:
-    """One to be filled, or ALL."""
+    """A free snapshot, to be filled, or ALL."""
     id = u32(ALL)
     if world.free_count != 0:
         world.free_count = world.free_count - 1
@@ -129,7 +131,7 @@ def take_snapshot(launch: ptr_to(SanitizedLaunch), world: ptr_to(World)) -> u32:
 
 @native
 def new_row(launch: ptr_to(SanitizedLaunch), world: ptr_to(World)) -> u32:
-    """A row of nothing, or ALL."""
+    """An empty row, or ALL."""
     if world.row_free_count != 0:
         world.row_free_count = world.row_free_count - 1
         return world.row_free[world.row_free_count]
@@ -153,7 +155,13 @@ def drop_row(world: ptr_to(World), id: u32) -> None:
 
 @native
 def join_snapshot(launch: ptr_to(SanitizedLaunch), world: ptr_to(World), row: ptr_to(u32), at: u32, id: u32) -> None:
-    """A cluster's snapshot in a row learns another; `id` is held for the row by the caller."""
+    """Join snapshot `id` into a cluster's snapshot of a row; the caller has held `id` for the row.
+
+    launch, world: state of the launch.
+    row: the row.
+    at: number of the cluster.
+    id: the snapshot.
+    """
     old = row[at]
     if old == NOTHING or id == ALL:
         drop_snapshot(world, old)
@@ -191,7 +199,7 @@ def join_snapshot(launch: ptr_to(SanitizedLaunch), world: ptr_to(World), row: pt
 
 @native
 def join_rows(launch: ptr_to(SanitizedLaunch), world: ptr_to(World), into: u32, id: u32) -> u32:
-    """A row learns another: it, or ALL."""
+    """Join a row into another; returns the changed row, or ALL."""
     if into == ALL or id == NOTHING or into == id:
         return into
     if id == ALL:
@@ -229,7 +237,7 @@ def place_at(world: ptr_to(World), at: u64, make: boolean) -> ptr_to(Place):
 
 @native
 def overwrite_world(cluster: ptr_to(Cluster), at: u64) -> None:
-    """A store: what was released there before cannot be acquired any more."""
+    """Handle a store to a location: earlier releases there can no longer be acquired."""
     world = world_of(cluster)
     if u64(world) == 0:
         return
@@ -246,7 +254,7 @@ def overwrite_world(cluster: ptr_to(Cluster), at: u64) -> None:
 
 @native
 def tell_world(cluster: ptr_to(Cluster), at: u64, id: u32) -> None:
-    """A view is released to an address, in scope of the GPU."""
+    """Release a view to an address, in scope of the GPU."""
     world = world_of(cluster)
     if u64(world) == 0:
         return
@@ -281,7 +289,7 @@ def tell_world(cluster: ptr_to(Cluster), at: u64, id: u32) -> None:
 
 @native
 def stranger_of(w: ptr_to(Warp), lane: u32) -> ptr_to(ForeignAgent):
-    """The entry of a lane among its cluster's, known or new; null if there is no agent for it."""
+    """The foreign agent of a lane, known or new; null if there is no agent left."""
     cluster = w.cta.cluster
     o = orders_of(cluster)
     k = knower_of(o, w)
@@ -301,7 +309,7 @@ def stranger_of(w: ptr_to(Warp), lane: u32) -> ptr_to(ForeignAgent):
 
 @native
 def know_own(o: ptr_to(Orders), world: ptr_to(World), lanes: ptr_to(u32), mask: u32, id: u32) -> None:
-    """Lanes learn what others have heard of their own cluster."""
+    """Join into lanes' views what other clusters have acquired from the lanes' own cluster."""
     made = take_view(o)
     if made != ALL:
         copy_bytes(entries_of(o, made), snapshot_at(world, id), u64(o.bound) * 4)
@@ -311,7 +319,7 @@ def know_own(o: ptr_to(Orders), world: ptr_to(World), lanes: ptr_to(u32), mask: 
 
 @native
 def hear_world(w: ptr_to(Warp), mask: u32, at: u64, plane: u32) -> None:
-    """Lanes learn, in a plane, what other clusters released to an address."""
+    """Let lanes acquire, in a plane, what other clusters released to an address."""
     cluster = w.cta.cluster
     world = world_of(cluster)
     if u64(world) == 0:
@@ -347,7 +355,7 @@ def hear_world(w: ptr_to(Warp), mask: u32, at: u64, plane: u32) -> None:
 
 @native
 def forget_strangers(cluster: ptr_to(Cluster)) -> None:
-    """A cluster begins."""
+    """Reset the foreign agents for a new cluster."""
     o = orders_of(cluster)
     o.all_strangers = 0
     if o.stranger_count == 0:
@@ -364,7 +372,9 @@ def forget_strangers(cluster: ptr_to(Cluster)) -> None:
 # what others ask ------------------------------------------------------------------------------------------------------
 @native
 def view_knows_foreign(cluster: ptr_to(Cluster), id: u32, number: u32, agent: u32, clock: u32) -> boolean:
-    """Whether what an agent of another cluster (by its number) did at its clock comes before what a view was taken of."""
+    """Whether the action of another cluster's agent (by its number) at a clock happens before the point where a view
+    was taken.
+    """
     o = orders_of(cluster)
     world = world_of(cluster)
     if id == ALL or agent >= o.stride or o.all_strangers != 0 or u64(world) == 0:
@@ -386,6 +396,6 @@ def view_knows_foreign(cluster: ptr_to(Cluster), id: u32, number: u32, agent: u3
 
 @native
 def knows_foreign(w: ptr_to(Warp), lane: u32, number: u32, agent: u32, clock: u32) -> boolean:
-    """Whether what a lane does now comes after a clock of an agent of another cluster."""
+    """Whether the action of another cluster's agent at a clock happens before a lane's next action."""
     cluster = w.cta.cluster
     return view_knows_foreign(cluster, knower_of(orders_of(cluster), w).now.views[lane], number, agent, clock)

@@ -1,1 +1,1 @@
-"""Shadow memory: who accessed each byte last, and which two accesses are a race."""
+"""Shadow memory: the last accesses to each byte, and the detection of races between two accesses."""

@@ -1,4 +1,4 @@
-"""Whether an older access comes before the one that an actor makes now, and what is to be said if it does not."""
+"""The check whether an older access happens before the access that an actor makes now, and the choice of a report if not."""
 
 from __future__ import annotations
 
@@ -29,15 +29,16 @@ from mmulator.sanitizer.shadow.records import (
     STRONG,
     VERDICTS,
     WRITE,
+    AccessKind,
     Actor,
-    Kind,
     Met,
     Record,
     Verdict,
     kind_of,
 )
 
-# How an access comes before the actor's: not, it does, through a proxy fence; it does, and was a read, or has been read since.
+# The order between an older access and the actor's: none; before; before, with a proxy fence between; before, and a read or
+# read since.
 UNORDERED, KNOWN, FENCED, READ_SINCE = range(4)
 
 
@@ -53,8 +54,9 @@ def verdict_of(a: ptr_to(Actor), number: u32) -> ptr_to(Verdict):
 
 @native
 def known_lanes(a: ptr_to(Actor), r: ptr_to(Record), number: u32) -> u32:
-    """Which lanes of a record all lanes of the actor's instruction know of, by what they have learned. It is kept: later they
-    know more, or the clock has ticked."""
+    """Mask of the lanes of a record whose access happens before that of all lanes of the actor. The result is cached: it stays
+    true, or the clock has ticked.
+    """
     w = a.w
     store = a.store
     key = number * 2 + store.foreign
@@ -99,7 +101,7 @@ def known_lanes(a: ptr_to(Actor), r: ptr_to(Record), number: u32) -> u32:
 
 @native
 def knows_exactly(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) -> boolean:
-    """Whether what lanes of a record did comes before what the actor's lanes do now."""
+    """Whether the accesses of lanes of a record happen before those of the actor's lanes."""
     left = lanes & ~known_lanes(a, r, number)
     foreign = boolean(False)
     if a.store.foreign != 0:
@@ -124,7 +126,7 @@ def knows_exactly(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) 
 
 @native
 def issue_lanes(a: ptr_to(Actor), r: ptr_to(Record), plane: u32) -> u32:
-    """Which lanes of a record one of the lanes that issue an operation knows of, in a plane."""
+    """Mask of the lanes of a record that happen before one of the lanes which issue an operation, in a plane."""
     o = orders_of(a.cluster)
     k = knower_of(o, a.w)
     ids = load(U32, k.now.views, plane * 32)
@@ -152,10 +154,10 @@ def issue_lanes(a: ptr_to(Actor), r: ptr_to(Record), plane: u32) -> u32:
 
 @native
 def issue_level(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) -> u32:
-    """How what lanes of a record did comes before what an asynchronous actor does."""
+    """The order between lanes of a record and an asynchronous actor, as a level (`async_found`)."""
     if a.store.foreign != 0:
         if r.cluster != u32(a.cluster.number):
-            if kind_of(a.flags) == int(Kind.MAP):
+            if kind_of(a.flags) == int(AccessKind.MAP):
                 return UNORDERED  # other fences count
             if issue_knows_foreign(a.w, a.issuers, r.cluster, r.agent, lanes, r.clock, views.KNOWN) == 0:
                 return UNORDERED
@@ -163,7 +165,7 @@ def issue_level(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) ->
                 return FENCED
             plane = u32(views.FENCED_GLOBAL)
             return KNOWN + issue_knows_foreign(a.w, a.issuers, r.cluster, r.agent, lanes, r.clock, plane)
-    if kind_of(a.flags) == int(Kind.MAP):
+    if kind_of(a.flags) == int(AccessKind.MAP):
         return UNORDERED
     if a.seen != number:
         a.seen = number
@@ -180,7 +182,7 @@ def issue_level(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) ->
 
 @native
 def together(a: ptr_to(Actor), r: ptr_to(Record)) -> u32:
-    """1 if two accesses are strong and the scope of each has the other in it."""
+    """1 if both accesses are strong and the scope of each includes the other."""
     if (a.flags & r.flags & STRONG) == 0:
         return 0
     scope = minimum((a.flags >> SCOPE_SHIFT) & SCOPE_MASK, (r.flags >> SCOPE_SHIFT) & SCOPE_MASK)
@@ -194,7 +196,7 @@ def together(a: ptr_to(Actor), r: ptr_to(Record)) -> u32:
 
 @native
 def note_met(a: ptr_to(Actor), number: u32, lanes: u32) -> None:
-    """An asynchronous actor meets a write."""
+    """Record that an asynchronous actor accesses bytes of a write."""
     met = cast_ptr(Met, a.met)
     for n in range(u32(minimum(met.count, MET))):
         if met.records[n] == number:
@@ -209,7 +211,7 @@ def note_met(a: ptr_to(Actor), number: u32, lanes: u32) -> None:
 
 @native
 def note_pattern(a: ptr_to(Actor), r: ptr_to(Record), number: u32) -> None:
-    """An actor that takes a tile to be swizzled in some way meets what a tensor copy brought."""
+    """Compare the swizzle that an actor expects with that of a tensor copy's record."""
     brought = (r.flags >> PATTERN_SHIFT) & PATTERN_MASK
     if brought == a.pattern:
         a.alike = 1
@@ -221,7 +223,7 @@ def note_pattern(a: ptr_to(Actor), r: ptr_to(Record), number: u32) -> None:
 
 @native
 def check_met(a: ptr_to(Actor), met: ptr_to(Met)) -> None:
-    """The actor meets the writes that another of the same operation has met."""
+    """Check the actor against the writes that another actor of the same operation has found."""
     for n in range(met.count):
         number = met.records[n]
         r = a.store.records + number
@@ -238,7 +240,7 @@ def check_met(a: ptr_to(Actor), met: ptr_to(Met)) -> None:
 
 @native
 def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
-    """The actor meets an access that its own conflicts with: a write, or a read."""
+    """Check the actor against a conflicting access: a write, or a read."""
     number = item >> LANE_BITS
     if number == a.record:
         return  # lanes of one instruction
@@ -248,7 +250,7 @@ def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
     if a.asynchronous != 0:
         if wrote != 0 and u64(a.met) != 0:
             note_met(a, number, lanes)
-        if wrote != 0 and a.pattern != 0 and kind == int(Kind.TENSOR):
+        if wrote != 0 and a.pattern != 0 and kind == int(AccessKind.TENSOR):
             note_pattern(a, r, number)
         level = issue_level(a, r, number, lanes)
         if level == FENCED:

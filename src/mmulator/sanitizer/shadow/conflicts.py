@@ -1,9 +1,8 @@
-"""Conflicts with asynchronous accesses: which rule it is that two accesses break which nothing orders.
+"""Conflicts with asynchronous accesses: the rule that two unordered accesses break.
 
-An asynchronous operation accesses memory at some time between its issue and its end. Both are known when it is issued, and there
-it is judged and recorded, so that nothing depends on when it is carried out. Of two accesses that are not ordered the later one
-here may be the earlier one elsewhere: rules do not depend on which of them came first in this run, and findings name the same one
-first.
+An asynchronous operation accesses memory at some time between its issue and its end. Both are known when it is issued; it is
+checked and recorded then, so that nothing depends on when it is carried out. The access that comes second in this run may come
+first in another: the rules do not depend on the order in this run, and findings always name the same access first.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from mmulator.sanitizer.found import find_against
 from mmulator.sanitizer.order.clocks import agent_of
 from mmulator.sanitizer.order.issues import issue_knows, latest_in
 from mmulator.sanitizer.order.views import KNOWN
-from mmulator.sanitizer.shadow.records import PER_LANE, PROXY_FROM, Kind, Record, kind_of
+from mmulator.sanitizer.shadow.records import PER_LANE, PROXY_FROM, AccessKind, Record, kind_of
 from mmulator.sanitizer.shadow.replicas import is_replica
 from mmulator.sanitizer.state import Found
 
@@ -38,7 +37,9 @@ _FENCE, _READ_EARLY, _REFILL, _OPERAND, _SOURCE, _OVERLAP, _RESULT, _RACE, _COPY
 # telling --------------------------------------------------------------------------------------------------------------
 @native
 def after_issue(w: ptr_to(Warp), lanes: u32, record: ptr_to(Record)) -> boolean:
-    """Whether what lanes do now comes after the issue of an asynchronous operation, or nobody remembers when that was."""
+    """Whether the lanes' next action happens after the issue of an asynchronous operation, or the issue is no longer
+    recorded.
+    """
     cluster = w.cta.cluster
     if record.cluster != u32(cluster.number):
         return False
@@ -56,8 +57,8 @@ def after_issue(w: ptr_to(Warp), lanes: u32, record: ptr_to(Record)) -> boolean:
 
 @native
 def issued_by(record: ptr_to(Record), cluster: ptr_to(Cluster)) -> u32:
-    """The lanes that issued an asynchronous operation, of the record's warp; 0 if nobody remembers."""
-    if kind_of(record.flags) == int(Kind.WGMMA):
+    """Mask of the lanes of the record's warp that issued an asynchronous operation; 0 if that is no longer recorded."""
+    if kind_of(record.flags) == int(AccessKind.WGMMA):
         return FULL
     one = u32(1)
     issue = slot_of_issue(cluster, record.agent, record.clock, record.site)
@@ -70,7 +71,14 @@ def issued_by(record: ptr_to(Record), cluster: ptr_to(Cluster)) -> u32:
 def tell_conflict(
     w: ptr_to(Warp), lanes: u32, site: u32, at: u64, bytes: u32, record: ptr_to(Record), others: u32, rule: u32, swap: boolean
 ) -> ptr_to(Found):
-    """Lanes of a warp break a rule against a record's; `swap`: it is the other way round, if the other is of this cluster."""
+    """Report that lanes of a warp and a record break a rule.
+
+    w, lanes, site: the warp, lanes and instruction.
+    at, bytes: the place.
+    record, others: the record and its lanes.
+    rule: number of the rule.
+    swap: whether the record's access is reported first, if it is of this cluster.
+    """
     if swap:
         if record.cluster == u32(w.cta.cluster.number):
             other = warp_of(w.cta.cluster, record.cta, record.warp)
@@ -83,7 +91,16 @@ def tell_early_read(
     w: ptr_to(Warp), lanes: u32, site: u32, at: u64, bytes: u32, record: ptr_to(Record), others: u32, swap: boolean,
     reader: ptr_to(Warp), readers: u32, agent: u32, clock: u32,
 ) -> None:  # fmt: skip
-    """Bytes are read before a copy is complete. words: its mbarrier, the phase that says so, what the reader has waited for."""
+    """Report that bytes are read before a copy is complete. words of the finding: the copy's mbarrier, the phase of its
+    completion, the phase for which the reader has waited.
+
+    w, lanes, site: the warp, lanes and instruction.
+    at, bytes: the place.
+    record, others: the record and its lanes.
+    swap: as in `tell_conflict`.
+    reader, readers: the reading warp and lanes.
+    agent, clock: agent and clock of the copy's end.
+    """
     entry = tell_conflict(w, lanes, site, at, bytes, record, others, _READ_EARLY, swap)
     if u64(entry) != 0:
         if entry.count == 1:
@@ -98,7 +115,9 @@ def tell_early_read(
 
 @native(inline=True)
 def follows(reader: ptr_to(Warp), readers: u32, agent: u32) -> boolean:
-    """Whether a reader has waited for some phase of an mbarrier: it takes part in the ring, and reads what came before."""
+    """Whether a reader has waited for some phase of an mbarrier: it takes part in the ring of buffers, and read earlier
+    contents.
+    """
     return latest_in(reader, readers, agent, KNOWN) != 0
 
 
@@ -125,12 +144,18 @@ def wrote_later(w: ptr_to(Warp), record: ptr_to(Record), agent: u32, lanes: u32,
 # an ordinary access -----------------------------------------------------------------------------------------------------
 @native
 def async_conflict(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, write: u32, site: u32, record: ptr_to(Record)) -> None:
-    """A generic access meets an asynchronous one of which its lane does not know that it is over."""
+    """Report the conflict of a generic access with an asynchronous one whose end does not happen before it.
+
+    w, lane, site: the lane and instruction.
+    at, bytes: the place.
+    write: whether it writes.
+    record: the asynchronous access.
+    """
     one = u32(1)
     lanes = one << lane
     cluster = w.cta.cluster
     kind = kind_of(record.flags)
-    if kind == int(Kind.MAP):
+    if kind == int(AccessKind.MAP):
         if write != 0:
             map_written(w, lane, at, bytes, site)
         return
@@ -151,7 +176,7 @@ def async_conflict(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, write: u32, 
             tell_conflict(w, lanes, site, at, bytes, record, others, _REFILL, True)
     elif not after:
         tell_conflict(w, lanes, site, at, bytes, record, others, _RACE, True)
-    elif kind == int(Kind.WGMMA):
+    elif kind == int(AccessKind.WGMMA):
         tell_conflict(w, lanes, site, at, bytes, record, others, _OPERAND, False)
     else:
         tell_conflict(w, lanes, site, at, bytes, record, others, _SOURCE, False)
@@ -159,7 +184,7 @@ def async_conflict(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, write: u32, 
 
 @native
 def brings_the_same(w: ptr_to(Warp), record: ptr_to(Record)) -> boolean:
-    """Whether the store that is being issued writes what another one writes there, in a copy of this code for other warps."""
+    """Whether the store that is being issued writes the same bytes as another one, in a copy of this code for other warps."""
     cluster = w.cta.cluster
     p = proxies_of(cluster)
     if u64(p.store) == 0 or record.cta != w.cta.linear or record.warp == w.index or (record.flags & ATOMIC) != 0:
@@ -174,8 +199,15 @@ def brings_the_same(w: ptr_to(Warp), record: ptr_to(Record)) -> boolean:
 def async_found(
     w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, flags: u32, site: u32, record: ptr_to(Record), record_lane: u32, level: u32
 ) -> None:
-    """An asynchronous access meets one that its issue does not know of (level 0), or a generic write that it knows of without a
-    proxy fence between (level 1), or that or a generic read, which it writes over (level 3). flags: of its record."""
+    """Report the conflict of an asynchronous access with an older one.
+
+    w, lane, site: the issuing lane and instruction.
+    at, bytes: the place.
+    flags: flags of its record.
+    record, record_lane: the older access.
+    level: 0: the older access does not happen before the issue; 1: a generic write happens before it, but without a proxy fence
+        between; 3: as 1, or a generic read of bytes that it overwrites.
+    """
     cluster = w.cta.cluster
     p = proxies_of(cluster)
     one = u32(1)
@@ -186,27 +218,27 @@ def async_found(
             return
         p.told = u64(record)
         p.told_site = site
-    if kind == int(Kind.WGMMA):
+    if kind == int(AccessKind.WGMMA):
         lanes = FULL
     agent = record.agent
     if (record.flags & PER_LANE) != 0:
         agent = agent + record_lane
     others = record.lanes << record_lane
-    if kind_of(record.flags) == int(Kind.WGMMA):
+    if kind_of(record.flags) == int(AccessKind.WGMMA):
         others = FULL
-    if kind == int(Kind.MAP):
+    if kind == int(AccessKind.MAP):
         map_used_by(w, lane, at, site, record, agent, others)
         return
     other_kind = kind_of(record.flags)
-    if other_kind == int(Kind.MAP):
+    if other_kind == int(AccessKind.MAP):
         return
     if level != 0:
         if (flags & WRITE) == 0:
             rule = u32(_FENCE)
-            if kind == int(Kind.WGMMA) and other_kind == int(Kind.COPY):
+            if kind == int(AccessKind.WGMMA) and other_kind == int(AccessKind.COPY):
                 rule = _COPY_FENCE
             tell_conflict(w, lanes, site, at, bytes, record, others, rule, False)
-        elif kind != int(Kind.STORE):
+        elif kind != int(AccessKind.STORE):
             rule = _WRITE_FENCE
             if level != 1:
                 rule = _REFILL_FENCE
@@ -216,7 +248,7 @@ def async_found(
     foreign = record.cluster != u32(cluster.number)
     if (flags & WRITE) == 0:
         if other_kind < PROXY_FROM:
-            if kind == int(Kind.WGMMA) and wrote_later(w, record, agent, others, site):
+            if kind == int(AccessKind.WGMMA) and wrote_later(w, record, agent, others, site):
                 tell_conflict(w, lanes, site, at, bytes, record, others, _OPERAND, True)
             else:
                 tell_conflict(w, lanes, site, at, bytes, record, others, _RACE, False)
@@ -224,19 +256,19 @@ def async_found(
             tell_conflict(w, lanes, site, at, bytes, record, others, _RESULT, False)
         elif after_issue(w, lanes, record) or not follows(w, lanes, record.agent):
             tell_early_read(w, lanes, site, at, bytes, record, others, False, w, lanes, record.agent, record.clock)
-        elif kind == int(Kind.WGMMA):
+        elif kind == int(AccessKind.WGMMA):
             tell_conflict(w, lanes, site, at, bytes, record, others, _OPERAND, True)
         else:
             tell_conflict(w, lanes, site, at, bytes, record, others, _SOURCE, True)
         return
     if site == record.site and not shared and record.cta == w.cta.linear and record.warp == w.index and others != lanes:
         return  # lanes of a warp that all issue the same store
-    if other_kind == int(Kind.TENSOR) and not shared and site != record.site:
+    if other_kind == int(AccessKind.TENSOR) and not shared and site != record.site:
         if brings_the_same(w, record):
             return
-    if site == record.site and kind == int(Kind.TENSOR) and record.cta == w.cta.linear and record.warp == w.index:
+    if site == record.site and kind == int(AccessKind.TENSOR) and record.cta == w.cta.linear and record.warp == w.index:
         if shared and not foreign and (record.flags & WRITE) != 0:
-            return  # nobody has read what the same instruction brought before: prefetches into one place (CUTLASS has such)
+            return  # earlier data of the same instruction was not read: prefetches into one place (as in CUTLASS)
     if (record.flags & WRITE) != 0 or foreign or not shared:
         tell_conflict(w, lanes, site, at, bytes, record, others, _OVERLAP, False)
         return
@@ -246,7 +278,7 @@ def async_found(
             tell_conflict(w, lanes, site, at, bytes, record, others, _REFILL, False)
         else:
             tell_early_read(w, lanes, site, at, bytes, record, others, True, reader, others, p.agent, p.clock)
-    elif other_kind == int(Kind.WGMMA):
+    elif other_kind == int(AccessKind.WGMMA):
         if after_issue(w, lanes, record) or follows(reader, FULL, p.agent):
             tell_conflict(w, lanes, site, at, bytes, record, others, _OPERAND, False)
         else:

@@ -1,7 +1,7 @@
-"""Which rule two accesses of the generic proxy break that nothing orders (rules/races.py).
+"""The rule that two unordered accesses of the generic proxy break (rules/races.py).
 
-Two writes of the same bytes are no finding where the second leaves what the first wrote: programs do that on purpose, and no run
-can tell the order of such writes. So a write is in doubt until the next hook of its cluster, when it is done.
+Two writes of the same bytes are not a finding if the second leaves the first one's value: programs do this on purpose, and no
+run can tell the order of such writes. So a write stays pending until the next hook of its cluster, when it has been done.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from mmulator.sanitizer.shadow.records import (
     STEADY,
     STRONG,
     WRITE,
+    AccessKind,
     Actor,
-    Kind,
     Races,
     Record,
     kind_of,
@@ -37,20 +37,20 @@ from mmulator.sanitizer.shadow.records import (
         rules.STEADY_LATER,
     )
 )  # fmt: skip
-AGAIN = 63  # of the word of a finding: the write is not the first one there
-LARGEST = 16  # bytes of a write that may be of what was there
+AGAIN = 63  # bit of a finding's word: the write is not the first one there
+LARGEST = 16  # greatest number of bytes of a write that is compared with the old value
 
 
 @native
 def knows_issue(a: ptr_to(Actor), r: ptr_to(Record), lane: u32) -> u32:
-    """1 if the actor knows that a cp.async was issued."""
+    """1 if the issue of a cp.async happens before the actor's access."""
     warp = u32((u64(a.w) - u64(a.cluster.warps)) // Warp.size) - a.w.index + r.warp
     return knows(a.w, a.lane, warp * 32 + lane, r.since)
 
 
 @native
 def rule_of(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, wrote: u32) -> u32:
-    """The number of the rule, which is the same whichever of the two came first. wrote: the record's access is a write."""
+    """The number of the rule, which does not depend on the order of the two. wrote: whether the record's access is a write."""
     writes = a.flags & WRITE
     apart = r.cta != a.w.cta.linear
     if a.store.foreign != 0 and (wrote == 0 or writes == 0):
@@ -74,7 +74,7 @@ def rule_of(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, wrote: u32) -> u32:
         if a.store.foreign != 0:
             return _BETWEEN
         return _IN_CLUSTER
-    if kind_of(r.flags) == int(Kind.COPY):
+    if kind_of(r.flags) == int(AccessKind.COPY):
         if knows_issue(a, r, lane) != 0:
             if wrote == 0:
                 return _COPY_SOURCE
@@ -93,8 +93,15 @@ def tell_race(
     w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, at: u64, bytes: u32, other_site: u32, other_cta: u32, other_warp: u32,
     other_lanes: u32, word: u64,
 ) -> None:
-    """Of a read and a write the read comes first, of two writes what is further down: the finding is the same whichever came
-    first in the run. word: the flags of both."""
+    """Report a race. The finding does not depend on the order in the run: of a read and a write the read comes first, of two
+    writes the one further down in the text.
+
+    w, site, lanes: the warp, instruction and lanes.
+    rule: number of the rule.
+    at, bytes: the place.
+    other_site, other_cta, other_warp, other_lanes: the other access.
+    word: the flags of both.
+    """
     swap = (word & WRITE) == 0
     if ((word >> 32) & WRITE) != 0 and (word & WRITE) != 0:
         swap = other_site > site
@@ -133,7 +140,7 @@ def tell_race(
 
 @native
 def conflict(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, lanes: u32, wrote: u32) -> None:
-    """The actor's access and an older one, of which one writes, are in no order."""
+    """Report the actor's access and an older one that are unordered, one of which writes."""
     rule = rule_of(a, r, lane, wrote)
     word = (u64(a.flags) << 32) | u64(r.flags)
     if wrote == 0:
@@ -167,8 +174,9 @@ def conflict(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, lanes: u32, wrote: 
 
 @native
 def steady_broken(a: ptr_to(Actor), r: ptr_to(Record), lanes: u32, wrote: u32) -> None:
-    """The actor's access and an older one are in order, and one of them reads what nobody may write while the kernel runs. wrote:
-    the record's is a write."""
+    """Report two ordered accesses, one of which reads memory that must not change while the kernel runs. wrote: whether the
+    record's access is a write.
+    """
     if ((a.flags | r.flags) & STEADY) == 0:
         return
     rule = u32(_STEADY)
@@ -181,7 +189,7 @@ def steady_broken(a: ptr_to(Actor), r: ptr_to(Record), lanes: u32, wrote: u32) -
 
 @native
 def settle_doubts(s: ptr_to(Races)) -> None:
-    """The writes in doubt are done."""
+    """Judge the pending writes, which have been done now."""
     now = stack(u64, 2)
     for i in range(s.doubt_count):
         d = s.doubts + i

@@ -1,4 +1,4 @@
-"""Accesses of threads, as the door to memory tells them: each meets what the shadow knows of its bytes (shadow.py)."""
+"""Accesses of threads, as memory's hooks report them: each is checked against the shadow of its bytes (shadow.py)."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ from mmulator.sanitizer.shadow.records import (
     STEADY,
     STRONG,
     WRITE,
+    AccessKind,
     Actor,
-    Kind,
     Pattern,
     Races,
     Store,
@@ -74,8 +74,15 @@ WITHIN = (1 << RANK_SHIFT) - 1
 
 @native
 def thread_acts(w: ptr_to(Warp), s: ptr_to(Races), mask: u32, global_: u32, access: u32, site: u32, a: ptr_to(Actor)) -> u32:
-    """Lanes of a warp, or their cp.async, are about to access shared (global_: global) memory. For their record: when it was
-    issued."""
+    """Prepare an actor for an access of a warp's lanes, or of their cp.async. Returns the clock of the issue for cp.async,
+    otherwise 0.
+
+    w, mask, site: the warp, lanes and instruction.
+    s: the shadow.
+    global_: whether it accesses global memory.
+    access: read, write and flags.
+    a: the actor.
+    """
     cluster = w.cta.cluster
     a.w = w
     a.cluster = cluster
@@ -94,7 +101,7 @@ def thread_acts(w: ptr_to(Warp), s: ptr_to(Races), mask: u32, global_: u32, acce
         flags = flags | STRONG | (((s.order >> ORDER_SCOPE) & SCOPE_MASK) << SCOPE_SHIFT)
     since = u32(0)
     if (access & LATER) != 0:
-        flags = flags | (int(Kind.COPY) << KIND_SHIFT)
+        flags = flags | (int(AccessKind.COPY) << KIND_SHIFT)
         since = a.clock
         a.agent = copies_agent_of(w, 0)
         a.clock = u32((cast_ptr(Queue, w.queues) + COPIES.queue).issued) + 1
@@ -108,7 +115,7 @@ def thread_acts(w: ptr_to(Warp), s: ptr_to(Races), mask: u32, global_: u32, acce
 
 @native
 def as_lanes(a: ptr_to(Actor), lane: u32, lanes: u32, since: u32) -> None:
-    """The actor is lanes that access the same bytes, of which `lane` is the first."""
+    """Set the actor to lanes that access the same bytes; `lane` is the first of them."""
     a.lane = lane
     a.lanes = lanes
     a.shape = lanes >> lane
@@ -146,7 +153,7 @@ def learn_pattern(p: ptr_to(Pattern), mask: u32, far: ptr_to(u32), bytes: u32, s
 
 @native
 def each_place(a: ptr_to(Actor), at: ptr_to(u64), base: u64, bytes: u32, since: u32) -> None:
-    """One place after the other."""
+    """Check and record one place after another."""
     places = load(U64, at)
     left = a.mask
     while left != 0:
@@ -160,8 +167,9 @@ def each_place(a: ptr_to(Actor), at: ptr_to(u64), base: u64, bytes: u32, since: 
 # all lanes at once ----------------------------------------------------------------------------------------------------
 @native
 def all_fine(a: ptr_to(Actor), number: u32, own: u32) -> boolean:
-    """Whether what all lanes of a record did comes before what all of the actor's do, or may be at the same time. own: each lane
-    meets its own alone."""
+    """Whether the accesses of all lanes of a record happen before those of all lanes of the actor, or are compatible. own:
+    whether each lane only meets its own access.
+    """
     if number == a.record:
         return True
     r = a.store.records + number
@@ -177,7 +185,7 @@ def all_fine(a: ptr_to(Actor), number: u32, own: u32) -> boolean:
 
 @native
 def list_fine(a: ptr_to(Actor), list: u32, own: u32) -> boolean:
-    """Whether the actor comes after all readers of a list. own: 1 where a reader may be the lane itself."""
+    """Whether all readers of a list happen before the actor. own: 1 if a reader may be the lane itself."""
     if list < LIST_KEY:
         return all_fine(a, list, own)
     left = list & ~u32(LIST_KEY)
@@ -191,8 +199,7 @@ def list_fine(a: ptr_to(Actor), list: u32, own: u32) -> boolean:
 
 @native
 def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32, out: ptr_to(u64)) -> boolean:
-    """What the cells of all places are after the access, if none of it is in doubt. False: they are
-    looked at one by one."""
+    """Compute the cells of all places after the access. False if some place must be checked separately."""
     found = load(U64, cells)
     lanes = iota(U32)
     last = U32(found)
@@ -246,7 +253,7 @@ def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32, out: ptr_to(u
 
 @native
 def all_at_once(a: ptr_to(Actor), p: ptr_to(Pattern), at: ptr_to(u64), base: u64, bytes: u32) -> boolean:
-    """Whether the lanes' access is done with; False if each place is to be looked at."""
+    """Whether the lanes' access could be checked and recorded at once; False if each place must be checked separately."""
     s = a.races
     first = trailing_zeros(a.mask)
     cells = s.cells
@@ -357,7 +364,7 @@ def race_lane(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
 
 @native
 def race_ordered(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: u32, done: u32, site: u32) -> None:
-    """What is accessed from here on is strong, or weak again."""
+    """Set whether the following accesses are strong or weak."""
     s = races_of(w.cta.cluster)
     s.order = order
     if done != 0:

@@ -1,4 +1,4 @@
-"""Who has read a granule of memory since it was written: lists of readers, which cells share (shadow.py)."""
+"""The readers of a granule of memory since its last write: lists that cells share (shadow.py)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from mmulator.sanitizer.shadow.records import (
 
 @native
 def replaced(a: ptr_to(Actor), number: u32, turn: u32, shift: u32) -> boolean:
-    """Whether whoever comes after the actor's read comes after a reader of a list, too: the list need not keep that reader.
-    turn, shift: lanes of the reader and of the actor, both relative to the cell's."""
+    """Whether every access after the actor's read is also after a reader of a list, so that the list need not keep this reader.
+    turn, shift: lanes of the reader and of the actor, both relative to the cell's.
+    """
     r = a.store.records + number
     if (a.flags & ~r.flags & STRONG) != 0:
         return False
@@ -39,8 +40,12 @@ def replaced(a: ptr_to(Actor), number: u32, turn: u32, shift: u32) -> boolean:
 
 @native
 def joined(a: ptr_to(Actor), list: u32, shift: u32) -> u64:
-    """A list that the actor's read joins, whose lane is `shift` further than the cell's: the new one, and above it how much
-    further its own is. A list: what a cell says of its readers, without the lane."""
+    """A list with the actor's read added: the new list, and in the upper bits the shift of its own lane.
+
+    a: the actor.
+    list: the readers in a cell, without the lane.
+    shift: the actor's lane relative to the cell's.
+    """
     store = a.store
     item = (a.record << LANE_BITS) | shift
     spread = (list * 0x9E3779B1) ^ (item * 0x85EBCA6B)
@@ -101,7 +106,7 @@ def joined(a: ptr_to(Actor), list: u32, shift: u32) -> u64:
 
 @native
 def with_reader(a: ptr_to(Actor), readers: u32) -> u32:
-    """Readers of a cell, and the actor."""
+    """The readers of a cell, with the actor added."""
     if readers == 0:
         return a.entry
     lane = readers & LANE_MASK
@@ -111,7 +116,7 @@ def with_reader(a: ptr_to(Actor), readers: u32) -> u32:
 
 @native
 def check_readers(a: ptr_to(Actor), readers: u32) -> None:
-    """A write meets all who have read since the last one, and a weak write that strong ones came behind."""
+    """Check a write against all readers since the last write, and against weak writes that were followed by strong ones."""
     if (readers & LIST) == 0:
         r = a.store.records + (readers >> LANE_BITS)
         check_access(a, readers, r.flags & WRITE)
@@ -127,7 +132,7 @@ def check_readers(a: ptr_to(Actor), readers: u32) -> None:
 
 @native
 def read_by_itself(a: ptr_to(Actor), readers: u32) -> u32:
-    """1 + the site at which the actor's own thread is the last to have read what it overwrites; 0 if it has not."""
+    """1 + the site at which the actor's own thread was the last to read the bytes that it overwrites; 0 if it was not."""
     lane = readers & LANE_MASK
     left = (readers & ~u32(LIST)) >> LANE_BITS
     item = readers
@@ -150,7 +155,7 @@ def read_by_itself(a: ptr_to(Actor), readers: u32) -> u32:
 
 @native
 def was_read(store: ptr_to(Store), readers: u32) -> u32:
-    """1 if the newest of a cell's readers is one, and none of the writes that are kept there."""
+    """1 if the newest of a cell's readers is a reader, and not a write that is kept in the list."""
     if readers == 0:
         return readers
     item = readers
@@ -161,8 +166,9 @@ def was_read(store: ptr_to(Store), readers: u32) -> u32:
 
 @native(inline=True)
 def behind(a: ptr_to(Actor), last: u32, readers: u32) -> u32:
-    """What a cell says of its readers after a write: nobody. After a strong one those before, since others that are strong may
-    come from threads which do not know of them; and the last write, if it was weak."""
+    """The readers of a cell after a write: none after a weak write. After a strong write the earlier ones stay, because other
+    strong accesses may come from threads that are not ordered after them; the last write is kept too if it was weak.
+    """
     if (a.flags & STRONG) == 0:
         return 0
     if readers == 0 and last != 0:

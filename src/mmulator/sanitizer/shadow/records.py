@@ -1,8 +1,8 @@
-"""Who accessed memory, and when: records that the cells of the shadow (shadow.py) name by their numbers.
+"""Records of accesses to memory: the cells of the shadow (shadow.py) name them by number.
 
-An access is an entry: a record's number, and a lane (ENTRY bits). A record is made once for each warp, instruction and clock, so
-that a loop without synchronisation makes no further one. Memory has two stores of them, one of a resident cluster for its shared
-memory, one of the launch for global memory; a store also has the nodes of the lists of readers.
+An access is an entry: a record's number, and a lane (ENTRY bits). A record is made once for each warp, instruction and clock,
+so that a loop without synchronisation makes no further one. There are two stores of records, one of a resident cluster for its
+shared memory, one of the launch for global memory; a store also has the nodes of the lists of readers.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from mmulator.native.state import Cluster, Warp
 from mmulator.sanitizer.found import of_cluster, of_launch
 
 
-class Kind(IntEnum):
-    """By what an access is made: a generic one by a thread, or by something asynchronous."""
+class AccessKind(IntEnum):
+    """The originator of an access: a thread (generic), or an asynchronous operation."""
 
     GENERIC = 0
     COPY = 1  # cp.async, which is asynchronous and generic
@@ -33,38 +33,43 @@ class Kind(IntEnum):
 # Flags of a record: Access.READ, WRITE and ATOMIC, then these.
 READ, WRITE, ATOMIC = int(Access.READ), int(Access.WRITE), int(Access.ATOMIC)
 STRONG = 8
-SCOPE_SHIFT, SCOPE_MASK = 4, 7  # of what is strong: native/hooks/events.py, SCOPES
+SCOPE_SHIFT, SCOPE_MASK = 4, 7  # scope of a strong access: native/hooks/events.py, SCOPES
 MANY = 1 << 7  # several lanes access the same bytes with one instruction
-PER_LANE = 1 << 8  # the agent is that of lane 0; lane l's is l more
-STEADY = 1 << 9  # a read of what nobody may write while the kernel runs
+PER_LANE = 1 << 8  # the agent is that of lane 0; lane l has agent + l
+STEADY = 1 << 9  # a read of memory that must not change while the kernel runs
 KIND_SHIFT, KIND_MASK = 12, 15
-PATTERN_SHIFT, PATTERN_MASK = 16, 7  # of a tensor copy that writes shared memory: its swizzle (swizzles.py)
-PROXY_FROM = int(Kind.BULK)
+PATTERN_SHIFT, PATTERN_MASK = 16, 7  # swizzle of a tensor copy to shared memory (swizzles.py)
+PROXY_FROM = int(AccessKind.BULK)
 
 LANE_BITS = 5
 LANE_MASK = (1 << LANE_BITS) - 1
-LIST = 1 << 31  # of what a cell says of its readers: a node and a lane; else an entry
-LIST_KEY = LIST >> LANE_BITS  # the same, of what is left without the lane
-MOST = 1 << 26  # records, nodes: the number of one and a lane are 31 bits
+LIST = 1 << 31  # set if the readers of a cell are a node and a lane; otherwise they are an entry
+LIST_KEY = LIST >> LANE_BITS  # LIST, after the lane is shifted out
+MOST = 1 << 26  # records, nodes: a number and a lane have 31 bits
 
-# agent, clock: of sanitizer/order/clocks.py. cluster: its number in the grid. lanes: of MANY those that access the same bytes, as
-# if the first were lane 0, which the entry's is. all: of the instruction. since: of a cp.async, the warp's clock at its issue; of
-# a write to global memory, 1 + the site at which its thread had read the bytes, or 0. cta: linear number in the grid; warp: of
-# the CTA.
+# An access of a warp's instruction.
+# agent, clock: of sanitizer/order/clocks.py.
+# cluster, cta, warp: number of the cluster in the grid, linear number of the CTA in the grid, warp of the CTA.
+# lanes: for MANY the lanes that access the same bytes, relative to the first, which is the entry's lane.
+# all: all lanes of the instruction.
+# since: for a cp.async the warp's clock at its issue; for a write to global memory 1 + the site at which its thread had read
+#     the bytes, or 0.
 Record = Struct("Record", [
     ("agent", u32), ("clock", u32), ("cluster", u32), ("site", u32), ("flags", u32), ("lanes", u32), ("cta", u32), ("warp", u32),
     ("all", u32), ("since", u32),
 ])  # fmt: skip
-# Of a list of readers, which many cells have alike: a record and a lane, relative to the lane that the cell says; the node
-# behind, 0 for none. Lists do not change.
+# A node of a list of readers, which many cells share: a record and a lane, relative to the lane in the cell; and the next node,
+# or 0. Lists are immutable.
 Node = Struct("Node", [("entry", u32), ("next", u32)])
 
-MEMO = 1024  # records that are found again by what they say
-# A list and an entry that joins it (relative), and what that makes: a list or record, and how much further its lane is.
+MEMO = 1024  # recent records, found by their content
+# A cached addition to a list of readers: list and entry (relative), the resulting list or record, and the shift of its lane.
 Join = Struct("Join", [("list", u32), ("entry", u32), ("made", u32), ("shift", u32)])
 JOINS = 1024
-# Records and nodes, from 1 on: those from `next` to `end` are free. foreign: of global memory, which other clusters access, too.
-# most: readers that are kept. renewed: how often all were free again.
+# A store of records and nodes, from 1 on; those from `next` to `end` are free.
+# foreign: whether it is for global memory, which other clusters access too.
+# most: greatest number of readers that are kept.
+# renewed: number of times that all records became free again.
 Store = Struct("Store", [
     ("records", ptr_to(Record)), ("nodes", ptr_to(Node)), ("memo", ptr_to(u32)), ("joins", ptr_to(Join)),
     ("next", u32), ("end", u32), ("node_next", u32), ("node_end", u32),
@@ -72,24 +77,26 @@ Store = Struct("Store", [
 ])  # fmt: skip
 
 VERDICTS = 64  # of a warp
-# Which lanes of a record (key: its number, and which store) are known to all `observers` of the warp. asked: the warp's clock
-# then.
+# A cached result: the lanes of a record (key: its number and store) whose accesses happen before those of all `observers`.
+# asked: the warp's clock then.
 Verdict = Struct("Verdict", [("key", u32), ("observers", u32), ("lanes", u32), ("asked", u32)])
 
 PATTERNS = 64
-# Which lanes of an instruction (site + 1) had the same address last: `far` in bytes from that of the first lane. leaders: the
-# lowest lane of each address; lanes: those of one address, as if its leader were lane 0, or 0: not all alike. row: they lie one
-# behind another.
+# A cached result for an instruction (site + 1): which of its lanes had the same address.
+# far: distance of each address from that of the first lane, in bytes.
+# leaders: the lowest lane of each address.
+# lanes: the lanes of one address, relative to its leader; 0 if they differ between addresses.
+# row: whether the addresses are contiguous.
 Pattern = Struct("Pattern", [
     ("site", u32), ("mask", u32), ("bytes", u32), ("leaders", u32), ("lanes", u32), ("row", u32), ("far", u32, 32),
 ])  # fmt: skip
 
-# A piece of global memory: its shadow. base: of its first sheet.
+# The shadow of a piece of global memory. base: address of its first sheet.
 Area = Struct("Area", [("base", u64), ("start", u64), ("size", u64), ("cells", ptr_to(u64)), ("sheets", ptr_to(u32))])
 
-# Of the launch: areas by slots, then by address. taken: records and nodes that clusters have. operands: of each site, a number
-# for the address operand, the same where the text is, and whether a compiler's copies may be accessed there; steady: STEADY where
-# an instruction reads so (shadows.py); sums: of a store, in which bits lanes may differ that store one sum.
+# The shadow of a launch's global memory: areas by slot, then by address.
+# taken, nodes_taken: records and nodes that clusters have taken.
+# operands, steady, sums: numbers of each site (diagnostics/findings/shadows.py).
 LaunchRaces = Struct("LaunchRaces", [
     ("areas", ptr_to(Area)), ("slots", u64), ("regions", ptr_to(Area)), ("region_count", u64),
     ("taken", u32), ("room", u32), ("nodes_taken", u32), ("node_room", u32),
@@ -98,13 +105,14 @@ LaunchRaces = Struct("LaunchRaces", [
 ])  # fmt: skip
 
 DOUBTS = 64
-# A write that races, if it changes the bytes.
+# A write that is a race if it changes the bytes.
 PendingWrite = Struct("PendingWrite", [
     ("w", ptr_to(Warp)), ("lane", u32), ("bytes", u32), ("rule", u32), ("site", u32), ("lanes", u32), ("at", u64),
     ("other_site", u32), ("other_cta", u32), ("other_warp", u32), ("other_lanes", u32), ("word", u64), ("before", u64, 2),
 ])  # fmt: skip
 
-# Of a resident cluster. stride: sheets of a CTA. order: semantics and scope of the access under way (native/hooks/events.py).
+# The shadow of a resident cluster. stride: sheets of a CTA. order: semantics and scope of the current access
+# (native/hooks/events.py).
 Races = Struct("Races", [
     ("shared", Store), ("global_", Store), ("launch", ptr_to(LaunchRaces)),
     ("cells", ptr_to(u64)), ("sheets", ptr_to(u32)), ("stride", u32), ("sheet_count", u32),
@@ -112,14 +120,19 @@ Races = Struct("Races", [
     ("hints", u32, 32), ("doubts", PendingWrite, DOUBTS),
 ])  # fmt: skip
 
-# Who accesses memory now. lane: whose knowledge counts. flags, agent, clock: of its record. asynchronous: it is an operation that
-# the lanes of `issuers` issue together. record, entry: 0 if there was no room. plain: it writes now, perhaps what is there
-# already. again: the bytes that it meets were written before. read_site: of a write to global memory, as `since` of its record.
-# mask: lanes of the instruction; lanes: of them those that access these bytes, whose first is `lane`; shape: the same as if that
-# were lane 0. seen: of asynchronous ones, the record that was asked for last, and which of its lanes are known (with a proxy
-# fence between); told: the record that a conflict was found with last; fine: one that need not be looked at; reread: what was
-# written was read since; noted: the record of which a note was made last. pattern: how the actor takes a tile to be swizzled, or
-# 0; alike: it has met what was brought so; unlike: a record that brought it otherwise, how, and where.
+# The current access.
+# lane: the lane whose view decides. mask: lanes of the instruction. lanes: lanes that access these bytes, the first of which is
+#     `lane`; shape: `lanes` relative to it.
+# flags, agent, clock: of its record. record, entry: numbers; 0 if there was no room.
+# asynchronous: whether it is an operation that the lanes of `issuers` issue together.
+# plain: whether it writes now, possibly the value that is already there. again: whether the bytes were written before.
+# read_site: for a write to global memory, as `since` of its record.
+# seen, seen_known, seen_fenced: for asynchronous ones, the last checked record, and which of its lanes are ordered before (with
+#     a proxy fence between).
+# told: record of the last reported conflict. fine: a record without conflict. reread: whether written bytes were read since.
+#     noted: last record that was noted.
+# pattern: the swizzle with which it reads a tile, or 0. alike: whether a part had this swizzle. unlike, unlike_pattern,
+#     unlike_at: a record with another swizzle, and its place.
 Actor = Struct("Actor", [
     ("w", ptr_to(Warp)), ("races", ptr_to(Races)), ("store", ptr_to(Store)), ("cluster", ptr_to(Cluster)),
     ("lane", u32), ("lanes", u32), ("site", u32), ("flags", u32), ("agent", u32), ("clock", u32),
@@ -131,9 +144,9 @@ Actor = Struct("Actor", [
 ])  # fmt: skip
 
 MET = 48
-# The writes that an asynchronous actor has met (Actor.met, or null): records, which lanes, and where first; of more than MET not
-# all. operation, site, renewed: whose they are, and how often the store had been renewed by then. parts: warps that have read
-# their part of A; alike, unlike, ...: as of an Actor, of all of them.
+# Writes whose bytes an asynchronous actor accesses (Actor.met, or null): records, their lanes and first addresses; at most MET.
+# operation, site, renewed: the operation, and `renewed` of the store at that time.
+# parts: number of warps that have read their part of A. alike, unlike, ...: as in Actor, for all of them.
 Met = Struct("Met", [
     ("operation", u64), ("renewed", u64), ("site", u32), ("count", u32), ("records", u32, MET), ("lanes", u32, MET),
     ("at", u64, MET),
@@ -152,16 +165,16 @@ def launch_races(cluster: Any) -> Any:
 
 
 def kind_of(flags: Any) -> Any:
-    """Macro: the Kind."""
+    """Macro: the Kind in the flags of a record."""
     return (flags >> KIND_SHIFT) & KIND_MASK
 
 
-CHUNK, NODE_CHUNK = 1024, 4096  # of the launch's, that a cluster takes at once
+CHUNK, NODE_CHUNK = 1024, 4096  # records and nodes of the launch that a cluster takes at once
 
 
 @native
 def more_records(s: ptr_to(Races), store: ptr_to(Store)) -> boolean:
-    """Whether a store has records again."""
+    """Whether a store has free records again."""
     if store.foreign == 0:
         return False
     launch = s.launch
@@ -185,14 +198,14 @@ def _nodes_taken(launch: Any) -> Any:
 
 @native
 def forget_one(cluster: ptr_to(Cluster)) -> None:
-    """There was no room to remember something: what it races with later is not found, which a note says."""
+    """Count an access that could not be recorded; a note tells the user that races with it are not found."""
     launch = of_launch(cluster)
     launch.forgotten = launch.forgotten + 1
 
 
 @native
 def record_of(a: ptr_to(Actor), lanes: u32, since: u32) -> u32:
-    """The record of an actor, known or new; 0 if there is no room."""
+    """The record of an actor, known or new; 0 if the store is full."""
     store = a.store
     agent = a.agent
     clock = a.clock
@@ -231,7 +244,7 @@ def record_of(a: ptr_to(Actor), lanes: u32, since: u32) -> u32:
 
 @native
 def new_node(s: ptr_to(Races), store: ptr_to(Store), item: u32, next: u32) -> u32:
-    """A node in front of a list; 0 if there is no room."""
+    """A new node in front of a list; 0 if the store is full."""
     if store.node_next == store.node_end and store.foreign != 0:
         launch = s.launch
         if launch.nodes_taken < launch.node_room:
@@ -251,7 +264,7 @@ def new_node(s: ptr_to(Races), store: ptr_to(Store), item: u32, next: u32) -> u3
 
 @native
 def forget_shared(s: ptr_to(Races), cluster: ptr_to(Cluster)) -> None:
-    """Nothing is known of shared memory, and all records and nodes are free."""
+    """Forget all accesses to shared memory, and free all records and nodes."""
     store = cast_ptr(Store, s)
     fill_bytes(s.sheets, 0, u64(s.sheet_count) * 4)
     fill_bytes(store.memo, 0, MEMO * 4)
@@ -264,7 +277,7 @@ def forget_shared(s: ptr_to(Races), cluster: ptr_to(Cluster)) -> None:
 
 @native
 def begin_races(cluster: ptr_to(Cluster)) -> None:
-    """A cluster begins: nobody has accessed its shared memory."""
+    """Reset the shadow of shared memory for a new cluster."""
     s = races_of(cluster)
     launch = launch_races(cluster)
     store = cast_ptr(Store, s)
@@ -283,7 +296,7 @@ SPARE = 1024  # nodes that one instruction may take
 
 @native(inline=True)
 def enough(s: ptr_to(Races), w: ptr_to(Warp)) -> None:
-    """Before an access to shared memory: there is room, or all is forgotten."""
+    """Before an access to shared memory, ensure that there is room; if there is none, everything is forgotten."""
     store = cast_ptr(Store, s)
     if store.next + 64 > store.end or store.node_next + SPARE > store.node_end:
         forget_shared(s, w.cta.cluster)

@@ -1,5 +1,5 @@
-"""Stores that bring what another one brings: two copies of a partition of a program write the same tile (Triton's warp
-specialisation has such, where a tile is too small to be split). Nothing orders them, and nothing depends on their order.
+"""Stores that write the same bytes as another store: two copies of a part of a program write the same tile (Triton's warp
+specialisation does so if a tile is too small to be split). Nothing orders them, and nothing depends on their order.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def is_equal(a: ptr_to(u8), b: ptr_to(u8), bytes: u64) -> boolean:
 
 @native
 def is_there(t: ptr_to(Transfer)) -> boolean:
-    """Whether the tensor has what a store, which has not begun, will write to it."""
+    """Whether the tensor already has the bytes that a store will write to it."""
     box = stack(Box)
     copy_bytes(box, cast_ptr(Box, address(t.payload)), Box.size)  # noqa: F821
     room = stack(u8, MOST_ROW)
@@ -60,7 +60,7 @@ def is_on_its_way(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> u32:
 
 @native
 def is_replica(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> u32:
-    """1 if a store that has not begun, of a box to a tensor, brings what is there or on its way."""
+    """1 if a store of a box to a tensor, which has not begun, writes bytes that are already there or under way."""
     if is_there(t):
         return 1
     return is_on_its_way(cluster, t)

@@ -1,16 +1,17 @@
-"""The shadow of memory: of each byte who wrote it last, and who has read it since.
+"""Shadow memory: for each byte the last write, and the reads since.
 
-Memory is cut into sheets of SHEET bytes. A sheet has a granule of 16, 4, 2 or 1 bytes, which gets finer when an access does not
-cover whole granules; of each granule a cell of 8 bytes says the last write (an entry: records.py) and the readers since: none,
-one, or a list. A sheet has cells of each granule in pages of their own, of which those of one are used, and most sheets never
-touch another; so no lock is needed where several workers access one: what comes late to cells that are no longer used is lost.
+Memory is cut into sheets of SHEET bytes. A sheet has a granule of 16, 4, 2 or 1 bytes, which becomes finer when an access does
+not cover whole granules. Each granule has a cell of 8 bytes with the last write (an entry: records.py) and the readers since:
+none, one, or a list. A sheet has cells for each granule size in separate pages, of which one set is in use, and most sheets
+never touch the others; so no lock is needed if several workers access a sheet: a late write to cells that are no longer in use
+is lost.
 
-    act_async  an asynchronous operation is who accesses memory now: fills an Actor
-    touch      the actor accesses bytes: what nothing orders with it is told (`conflict`), then it is written down
+    act_async  prepares an Actor for an asynchronous operation that accesses memory now
+    touch      checks and records an actor's access to bytes: unordered accesses are reported (`conflict`)
 
-A list of readers has those that no later reader is known to come after, as FastTrack has it. Of global memory few are kept: more
-than those would find no other conflict, but a report of it at another place. Lists do not change and say lanes relative to a lane
-of the cell, so that cells which lanes read one beside the other have the same list.
+A list of readers has those that happen before no later reader, as in FastTrack. For global memory few are kept: more of them
+would find no other conflict, only report it at another place. Lists are immutable and give lanes relative to a lane of the
+cell, so that cells which lanes read side by side share a list.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from mmulator.sanitizer.shadow.records import (
     KIND_SHIFT,
     LANE_BITS,
     WRITE,
+    AccessKind,
     Actor,
     Area,
-    Kind,
     LaunchRaces,
     Races,
     Store,
@@ -57,7 +58,7 @@ def cells_from(granule: Any) -> Any:
 # cells ----------------------------------------------------------------------------------------------------------------
 @native
 def visit(a: ptr_to(Actor), cells: ptr_to(u64), count: u32) -> None:
-    """The actor accesses what these cells stand for: judged, and written down."""
+    """Check and record the actor's access to the bytes of these cells."""
     writes = a.flags & WRITE
     before = u64(0)
     after = u64(0)
@@ -96,8 +97,13 @@ def visit(a: ptr_to(Actor), cells: ptr_to(u64), count: u32) -> None:
 
 @native
 def granule_of(cells: ptr_to(u64), sheet: ptr_to(u32), place: u32, bytes: u32, fresh: u32) -> u32:
-    """The granule of a sheet (a power of two) after it is made as fine as an access at a place of it needs. Of a sheet: 1 + that,
-    or 0: nothing is known of it. fresh: its cells are zeros then."""
+    """The granule of a sheet (a power of two), after refining it for an access at a place.
+
+    cells: cells of the sheet.
+    sheet: 1 + its granule, or 0 if it is empty.
+    place, bytes: the access.
+    fresh: whether the cells are zero already.
+    """
     need = trailing_zeros(place | bytes | (1 << COARSEST))
     if need == 3:
         need = u32(2)
@@ -119,7 +125,7 @@ def granule_of(cells: ptr_to(u64), sheet: ptr_to(u32), place: u32, bytes: u32, f
 
 @native
 def touch_piece(a: ptr_to(Actor), cells: ptr_to(u64), sheet: ptr_to(u32), place: u32, bytes: u32) -> None:
-    """Bytes of one sheet, from a place in it on."""
+    """Check and record an access to bytes of one sheet, from a place in it on."""
     granule = granule_of(cells, sheet, place, bytes, a.store.foreign)
     visit(a, cells + cells_from(granule) + (place >> granule), bytes >> granule)
 
@@ -152,7 +158,7 @@ def area_of(launch: ptr_to(LaunchRaces), s: ptr_to(Races), at: u64, site: u32) -
 
 @native
 def touch(a: ptr_to(Actor), at: u64, bytes: u64) -> None:
-    """The actor accesses bytes from a generic address on, which are there: any number at any address."""
+    """Check and record the actor's access to bytes from a generic address on; number and address are arbitrary."""
     s = a.races
     slot = at >> SLOT_SHIFT
     cells = s.cells
@@ -183,7 +189,7 @@ def touch(a: ptr_to(Actor), at: u64, bytes: u64) -> None:
 
 @native
 def put_by_tensor_copy(w: ptr_to(Warp), place: u32) -> boolean:
-    """Whether a tensor copy wrote last to an address of the CTA's shared window, or it is not known who did."""
+    """Whether the last write to an address of the CTA's shared window was a tensor copy, or is unknown."""
     s = races_of(w.cta.cluster)
     if u64(s) == 0 or place < SHARED_BASE:
         return True
@@ -199,7 +205,7 @@ def put_by_tensor_copy(w: ptr_to(Warp), place: u32) -> boolean:
     record = u32(cell) >> LANE_BITS
     if record == 0:
         return True
-    return kind_of((cast_ptr(Store, s).records + record).flags) == int(Kind.TENSOR)
+    return kind_of((cast_ptr(Store, s).records + record).flags) == int(AccessKind.TENSOR)
 
 
 # actors ---------------------------------------------------------------------------------------------------------------
@@ -219,8 +225,17 @@ def act_async(
     w: ptr_to(Warp), lane: u32, lanes: u32, site: u32, access: u32, kind: u32, agent: u32, clock: u32, global_: u32,
     out: ptr_to(Actor),
 ) -> None:
-    """An asynchronous operation that lanes issue now (lane: who is named) accesses shared (global_: global) memory from now on,
-    and others hear of its end by an agent and its clock. access: of READ, WRITE and ATOMIC; kind: a Kind."""
+    """Prepare an actor for an asynchronous operation that lanes issue now and that may access memory from now on.
+
+    w, site: the warp and instruction.
+    lane: the lane that findings name.
+    lanes: the issuing lanes.
+    access: READ, WRITE and ATOMIC.
+    kind: a Kind.
+    agent, clock: agent and clock of its end.
+    global_: whether it accesses global memory.
+    out: the actor.
+    """
     cluster = w.cta.cluster
     s = races_of(cluster)
     out.w = w

@@ -31,7 +31,7 @@ class ArrayFunction:
         self._call: Callable[..., None] = library.function(native.name, None, *pointers, ctypes.c_int64)
 
     def __call__(self, *sources: Array, out: Array | None = None) -> Array:
-        """Sources of one shape; `out`, if given, is C-contiguous, takes the result and may be a source."""
+        """The result for sources of one shape. out: a C-contiguous array for the result, which may be a source."""
         sources = tuple(np.ascontiguousarray(s) for s in sources)
         result = np.empty_like(sources[0]) if out is None else out
         self._call(*(s.ctypes.data for s in sources), result.ctypes.data, result.size)
@@ -46,10 +46,16 @@ def array_function(operation: str, type: str, ftz: bool, tables: Tables) -> Arra
 def evaluate(
     operation: str, *operands: Array, type: str = "f32", ftz: bool = False, device: str = DEFAULT_DEVICE
 ) -> Array:
-    """What `operation.approx{.ftz}.type` (div.approx and div.full: two operands) gives on a device, element by element.
+    """The result of `operation.approx{.ftz}.type` (div.approx and div.full: two operands) on a device, element by element.
 
-    operands: arrays of one shape, of the type's dtype or of its bits (uint16 for f16 and bf16, uint32 for f32, f16x2
-    and bf16x2, uint64 for f64). The result has the dtype of the first. Raises OperandError for anything else.
+    operation: name, such as "rcp".
+    operands: arrays of one shape, of the type's dtype or of its bits (uint16 for f16 and bf16, uint32 for f32, f16x2 and
+        bf16x2, uint64 for f64).
+    type: PTX name of the type.
+    ftz: whether subnormals are flushed.
+    device: name of the device.
+
+    The result has the dtype of the first operand. Raises OperandError for anything else.
     Floating Point Instructions and Half Precision Floating Point Instructions (PTX ISA 9.1).
     """
     key = (operation, type, ftz)

@@ -1,9 +1,9 @@
 """The approximate instructions as native functions: the twin of `operations.py`.
 
-`APPROX[(operation, type, ftz)]` takes and gives vectors of 32 lanes, `ARRAYS[...]` works on `count` numbers. Operations: rcp,
-rsqrt, sqrt, lg2, ex2, sin, cos, tanh, div.approx, div.full; types as PTX writes them. Bits go in and out: u16 for f16
-and bf16, u32 for f32 and the packed pairs, u64 for f64. A division takes two sources; on lanes it comes
-in two parts, since many have one divisor: `divisor_lanes`, and `quotient` inside the code that divides.
+`APPROX[(operation, type, ftz)]` is a function of vectors of 32 lanes, `ARRAYS[...]` of `count` numbers. Operations: rcp, rsqrt,
+sqrt, lg2, ex2, sin, cos, tanh, div.approx, div.full; types as PTX writes them. Arguments and results are bits: u16 for f16 and
+bf16, u32 for f32 and the packed pairs, u64 for f64. A division takes two sources. On lanes it has two parts, since many
+divisions share a divisor: `divisor_lanes`, and `quotient` inside the code that divides.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _flushed(bits: Value) -> Value:
 
 
 def _scaled(bits: Value, factor: float, ftz: bool = False) -> Value:
-    """times a power of two"""
+    """The bits of a number times a power of two."""
     result = bitcast(bits.ty, _float(_flushed(bits) if ftz else bits) * factor)
     return _flushed(result) if ftz else result
 
@@ -66,7 +66,7 @@ def _rcp(x: Value, tables: Tables) -> Value:
 
 
 def _rescued(function: Macro, after: Callable[[Value], Value]) -> Macro:
-    """Subnormal operands go into the unit times 2**24."""
+    """A function of the unit with subnormal operands scaled by 2**24."""
 
     def run(x: Value, tables: Tables) -> Value:
         subnormal = _subnormal(x)
@@ -83,7 +83,7 @@ def _ex2(x: Value, tables: Tables) -> Value:
 
 
 def _turns(x: Value) -> Value:
-    """x/2pi toward zero. The product is exact in f64; a subnormal one is a zero to the unit, however it is rounded."""
+    """x/2pi toward zero. The product is exact in f64; the unit treats a subnormal product as zero, however it is rounded."""
     inverse = constant(x.b, lanes(u32, x), INVERSE_TWO_PI)
     product = to(f64, _float(x)) * to(f64, _float(inverse))
     cut = bitcast(lanes(u64, x), product) & ~0x1FFFFFFF
@@ -100,8 +100,9 @@ def _cos(x: Value, tables: Tables) -> Value:
 
 
 def divisor(b: Value, tables: Tables, full: bool, ftz: bool) -> tuple[Value, Value]:
-    """Of a division all that does not depend on the numerator: the reciprocal, and what the numerator is multiplied with
-    first (1, 0.25 for a large divisor, 2**24 for a subnormal one)."""
+    """The part of a division that does not depend on the numerator: (reciprocal, scale of the numerator: 1, 0.25 for a large
+    divisor, 2**24 for a subnormal one).
+    """
     scale = constant(b.b, lanes(f32, b), 1.0)
     if full:
         large = _above_2_126(b)
@@ -113,7 +114,13 @@ def divisor(b: Value, tables: Tables, full: bool, ftz: bool) -> tuple[Value, Val
 
 
 def quotient(a: Value, inverse: Value, scale: Value, ftz: bool, c: Value | None = None) -> Value:
-    """The multiplication that a division ends in (a and the result as bits), or that fused with a sum."""
+    """The final multiplication of a division (a and the result as bits), or the multiplication fused with a sum.
+
+    a: the numerator.
+    inverse, scale: results of `divisor`.
+    ftz: whether subnormals are flushed.
+    c: the summand, or None.
+    """
     if not ftz:
         a = _float(a) * scale
         return _bits(inverse * a if c is None else fma(inverse, a, _float(c)))
@@ -138,7 +145,7 @@ def _bf16(function: Macro) -> Macro:
 
 
 def _pair(function: Macro) -> Macro:
-    """Both halves of u32 lanes."""
+    """A function of both halves of u32 lanes."""
 
     def run(x: Value, tables: Tables) -> Value:
         low, high = function(to(u16, x), tables), function(to(u16, x >> 16), tables)
@@ -148,7 +155,7 @@ def _pair(function: Macro) -> Macro:
 
 
 def _seed(function: Macro) -> Macro:
-    """u64 lanes, of which the unit sees and writes the high word."""
+    """A function of u64 lanes, of which the unit reads and writes only the high word."""
     return lambda x, tables: to(u64, function(to(u32, x >> 32), tables)) << 32
 
 
@@ -200,7 +207,7 @@ _MACROS: dict[Key, Macro] = {
 
 
 def word_of(key: Key) -> Ty:
-    """What holds one operand of an operation: u16, u32 or u64."""
+    """The type that holds one operand of an operation: u16, u32 or u64."""
     return {"f16": u16, "bf16": u16, "f64": u64}.get(key[1], u32)
 
 
@@ -228,7 +235,7 @@ def _lane_form(key: Key, tables: Tables) -> Native:
 
 @cache
 def divisor_lanes(tables: Tables, full: bool, ftz: bool) -> Native:
-    """`f(b)`: of 32 lanes the reciprocals, and behind them the numerators' scales (`divisor`)."""
+    """`f(b)`: for 32 lanes the reciprocals, and behind them the numerators' scales (`divisor`)."""
     vector, both = u32.vec(LANES), f32.vec(2 * LANES)
 
     def parts(b: vector) -> both:  # type: ignore[valid-type]
@@ -274,7 +281,7 @@ KEYS: tuple[Key, ...] = (*UNARY, *BINARY)
 
 
 class Functions(Mapping[Key, Native]):
-    """The native functions of one set of tables by (operation, type, .ftz), made when they are asked for."""
+    """The native functions of one set of tables by (operation, type, .ftz), made on demand."""
 
     def __init__(self, tables: Tables, form: Callable[[Key, Tables], Native], keys: tuple[Key, ...]) -> None:
         self._tables, self._form, self._keys = tables, form, keys
@@ -296,13 +303,13 @@ class Functions(Mapping[Key, Native]):
 
 @cache
 def lane_functions(tables: Tables) -> Functions:
-    """For each operation of one source `f(src)`: 32 lanes."""
+    """The functions of 32 lanes, `f(src)`, for operations of one source."""
     return Functions(tables, _lane_form, tuple(UNARY))
 
 
 @cache
 def array_functions(tables: Tables) -> Functions:
-    """For each operation `f(src, dst, count)` or `f(a, b, dst, count)`."""
+    """The functions `f(src, dst, count)` or `f(a, b, dst, count)`, for all operations."""
     return Functions(tables, _array_form, KEYS)
 
 

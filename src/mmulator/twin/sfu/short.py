@@ -1,8 +1,8 @@
 """The unit's datapath in 32 bits, for functions whose result is the highest bits of the sum.
 
 With x = high * 2**9 + low the sum is ((C1 * low + C2 * square + K >> 9) + C1 * high >> c0_shift - 9) + C0 in units of
-2**c0_shift: floors of floors, so nothing is lost. With permutes of words (AVX-512) the coefficients are looked up, and the
-square is computed, for 32 lanes at a time in 16 bits; else C0, and C1 and C2 side by side, are words of 32 bits.
+2**c0_shift: nested floors, so nothing is lost. With permutations of words (AVX-512), coefficients are looked up and the square
+is computed for 32 lanes at a time in 16 bits; otherwise C0, and C1 together with C2, are words of 32 bits.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ def to(ty: Ty, x: Value) -> Value:
 
 
 def square(x: Value) -> Value:
-    """`unit.square` of u32 lanes below 2**17. With x = high * 2**9 + low the rows of high * high lose nothing, those of
-    low * low everything, and the mixed rows come twice, which the final halving takes back. The sum has 15 bits."""
+    """`unit.square` of u32 lanes below 2**17. With x = high * 2**9 + low the rows of high * high lose nothing, those of low *
+    low everything, and the mixed rows come twice, which the final halving cancels. The sum has 15 bits.
+    """
     return to(u32, _square(to(u16, x >> _LOW), to(u16, x & (1 << _LOW) - 1)))
 
 
 def _square(high: Value, low: Value) -> Value:
-    """Of u16 lanes."""
+    """`square` from the high and low parts, in u16 lanes."""
     total = high * high >> 1
     for i in range(1, 8):
         total = select((high & 1 << i) != 0, total + (low >> (9 - i)), total)
@@ -47,7 +48,9 @@ def _square(high: Value, low: Value) -> Value:
 
 @dataclass(frozen=True)
 class _Table:
-    """Columns that fit their fields. base: what C0 is a multiple of. scale: with x that much larger, so is all but C1."""
+    """Columns of coefficients that fit their fields. base: C0 is a multiple of it. scale: factor of x, and of everything but
+    C1.
+    """
 
     c0: list[int]
     c1: list[int]
@@ -108,7 +111,7 @@ def _unpack(low: Value, high: Value) -> tuple[Value, Value]:
 
 
 def _in_words(name: str, table: _Table, index: Value, x: Value) -> Value:
-    """C1 less its bias fits a signed word, and the products of words come in pairs: C1 * low + C2 * square."""
+    """The datapath with C1 less its bias in a signed word, so that one instruction computes C1 * low + C2 * square."""
     xs, indices = ([shuffle(v, None, range(at, at + 16)) for at in (0, 16)] for v in (x, index))
     high, low = _pack([v >> _LOW for v in xs]), _pack([v & (1 << _LOW) - 1 for v in xs])
     at = _pack(indices)

@@ -1,8 +1,8 @@
-"""The compiled twin of `unit.py`: the same functions on vectors of any number of lanes, as macros over Values.
+"""The compiled twin of `unit.py`: its functions on vectors of any number of lanes, as macros over Values.
 
-Where the result is the sum's highest bits, `short.py` computes in 32 bits. Elsewhere a row of a table is one 64-bit word (C0,
-C1, C2 side by side), so a vector of lanes needs one gather, and rounding to 24 bits by truncation goes through f64, which
-holds every number here exactly, with the surplus bits masked off.
+If the result is the sum's highest bits, `short.py` computes in 32 bits. Otherwise a row of a table is one 64-bit word (C0, C1,
+C2 side by side), so a vector of lanes needs one gather. Rounding to 24 bits by truncation goes through f64, which holds every
+number here exactly, with the surplus bits masked off.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _quadratic(name: str, q: Quadratic, index: Value, x: Value) -> Value:
 
 
 def _fraction(bits: Value) -> tuple[Value, Value]:
-    """Index (6 bits) and x (17 bits) of a 23-bit fraction."""
+    """(index of 6 bits, x of 17 bits) from a 23-bit fraction."""
     return bits >> 17 & 63, bits & 0x1FFFF
 
 
@@ -81,13 +81,15 @@ def _truncated(number: Value, scale: int) -> Value:
 
 
 def _parts(bits: Value) -> tuple[Value, Value, Value]:
-    """Magnitude, biased exponent, and whether the sign is set."""
+    """(magnitude, biased exponent, whether the sign is set)."""
     return bits & 0x7FFFFFFF, bits >> 23 & 0xFF, bits >= SIGN
 
 
 # reciprocal and roots ------------------------------------------------------------------------------------------------
 def _no_subnormal(result: Value, smallest: int) -> Value:
-    """Zero for what an exponent of 0 or less has made smaller, read with its sign, than the smallest normal number."""
+    """The result, or zero if an exponent of 0 or less has made it smaller than the smallest normal number, read with
+    its sign.
+    """
     return select(bitcast(lanes(i32, result), result) < smallest, 0, result)
 
 
@@ -107,7 +109,7 @@ def _root_specials(bits: Value, result: Value, of_zero: Value | int, of_infinity
 
 
 def _parity_index(bits: Value) -> Value:
-    """Table index: an odd exponent (an even biased one) takes the upper half."""
+    """Table index: odd exponents (even biased ones) use the upper half."""
     return (bits >> 17 & 127) ^ 64
 
 
@@ -188,14 +190,14 @@ def _tanh_words(table: TanhTable) -> list[int]:
 
 
 def _nibbles(values: Sequence[int], e: Value) -> Value:
-    """values[e], of numbers below 16, by shifting a constant."""
+    """values[e], for values below 16, by shifting a constant."""
     word = sum(v << 4 * i for i, v in enumerate(values))
     return constant(e.b, e.ty, word) >> e * 4 & 15
 
 
 def tanh(bits: Value, tables: Tables) -> Value:
     magnitude, e, _ = _parts(bits)
-    binade = minimum(e - (127 - 8), 10)  # what lies outside is replaced at the end
+    binade = minimum(e - (127 - 8), 10)  # lanes out of range are replaced at the end
     wide = to(u64, binade)
     split = to(u32, _nibbles(tables.tanh.split, wide))
     low, high = ([row >> at & 15 for row in tables.tanh.first_row] for at in (0, 4))
