@@ -155,10 +155,10 @@ def test_command_runs(command: str, code: int, folder: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_snippets_run_and_output_is_as_shown(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python blocks of a page, one after the other. A block under `<!-- output: COMMAND -->` is what that prints;
-    `output: python` is what the snippet before it printed. `file: NAME` is a file that later blocks use, `pytest: NAME` one
-    that passes; `run: COMMAND` is what a shell prints, but for figures and what stands in parentheses. A block under
-    `needs: MODULE` is left out, by name, where the module is not installed."""
+    """Python blocks of a page, one after the other. A block under `<!-- output: COMMAND -->` is what that prints, under
+    `excerpt: COMMAND` a part of it, under `output: python` what the snippet before it printed. `file: NAME` is a file that later
+    blocks use, `pytest: NAME` one that passes; `run: COMMAND` is what a shell prints, but for figures and what stands in
+    parentheses. A block under `needs: MODULE` is left out, by name, where the module is not installed."""
     printed: str | None = ""
     space: dict[str, Any] = {}
     left_out: set[str] = set()
@@ -170,6 +170,8 @@ def test_snippets_run_and_output_is_as_shown(page: str, folder: Path, monkeypatc
         elif step.directive == "run":
             printed = run_shell(folder, step.argument)
             assert skeleton(step.text) == skeleton(printed), f"{page}:{step.line}\n{printed}"
+        elif step.directive == "excerpt":
+            assert step.text in run_mmulator(step.argument)[1], f"{page}:{step.line}"
         elif step.directive in ("file", "pytest"):
             (folder / step.argument).write_text(step.text)
             if step.directive == "pytest":
@@ -178,7 +180,7 @@ def test_snippets_run_and_output_is_as_shown(page: str, folder: Path, monkeypatc
             if step.argument != "python":
                 printed = run_mmulator(step.argument)[1]
             assert comparable(step.text) == comparable(printed or ""), f"{page}:{step.line}"
-        elif step.kind == "python" and step.directive not in ("output", "quote"):
+        elif step.kind == "python" and step.directive not in ("output", "quote", "excerpt"):
             out = io.StringIO()
             with contextlib.redirect_stdout(out):
                 exec(compile(step.text, f"{page}:{step.line}", "exec"), space)
