@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from mmulator.compiler.options import DEFAULT, CompileOptions
 from mmulator.host.cpu import Cpu
 from mmulator.host.module import Module
+from mmulator.launch.launch import How, Launch, compile_options
 from tests.support import corpus
 
 FUSED = """.version 8.0
@@ -31,7 +34,7 @@ def test_contract_fuses() -> None:
     for contract in (True, False):
         out = np.array([x])
         compiled = backend.compile(kernel.module.loaded, "k", "sm_90", CompileOptions(contract=contract))
-        backend.launch(compiled, kernel.request(1, 1, [out], 0, "sm_90"))
+        backend.launch(Launch(compiled, *kernel.prepared(1, 1, [out], 0, "sm_90")))
         found[contract] = float(out[0])
     assert found == {True: float(x) ** 2 - 1, False: float(x * x) - 1} and found[True] != found[False]
 
@@ -41,7 +44,8 @@ def test_contract_fuses() -> None:
 )
 def test_step_by_step_the_bits_are_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     step = CompileOptions(step=True)
-    monkeypatch.setattr("mmulator.host.module.DEFAULT", step)
+    stepped_options = lambda shape, *_: replace(compile_options(shape, How()), step=True)  # noqa: E731
+    monkeypatch.setattr("mmulator.host.module.compile_options", stepped_options)
     assert not corpus.launch(name).differences
     entry = corpus.manifest()[name]
     stepped = corpus.module(entry["ptx"])[entry["entry"]].compile("sm_90", options=step)

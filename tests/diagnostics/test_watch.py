@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+import mmulator as mm
 from mmulator import Module
 from mmulator.cli.app import run
 from mmulator.diagnostics.watch import WatchedStore
@@ -51,6 +52,21 @@ def test_stores_of_every_kind() -> None:
     assert sum(map(len, of.values())) == len(report.stores)
 
 
+def test_a_launch_is_watched_and_sanitized_at_once() -> None:
+    """Observers of one launch see what each of them sees alone."""
+    kernel = Module.load(TEXT.replace("mad.lo.u32 %v, %b, 100, %t;\n", ""), name="k.ptx")["k"]  # %v has no value
+    watch = [(0, 33), (1, 0)]
+
+    def run(**observers: object) -> mm.Report:
+        return kernel.launch(2, 64, [np.zeros(64, np.uint32), np.zeros(1, np.uint32)], **observers)  # type: ignore[arg-type]
+
+    both, watched, sanitized = run(watch=watch, sanitize=True, threads=1), run(watch=watch), run(sanitize=True, threads=1)
+    assert both.stores == watched.stores and len(both.stores) == 132
+    assert both.findings == sanitized.findings
+    assert {f.rule for f in both.findings} == {"race-between-blocks", "uninitialized-store"}
+    assert both.instructions == watched.instructions == sanitized.instructions
+
+
 def test_wmma_store_names_the_lane_that_holds_the_element() -> None:
     text = """.version 8.0
 .target sm_90
@@ -61,8 +77,6 @@ ld.param.u64 %p, [out];
 """ + "".join(f"mov.f32 %d{i}, 0f3f800000;\n" for i in range(8)) + (
         "wmma.store.d.sync.aligned.row.m16n16k16.global.f32 [%p], {%d0, %d1, %d2, %d3, %d4, %d5, %d6, %d7};\nret; }\n"
     )
-    import mmulator as mm
-
     layout = mm.Instruction.parse("wmma.store.d.sync.aligned.row.m16n16k16.global.f32").layout("r")
     for row, column in ((0, 0), (3, 5), (15, 15), (9, 2)):
         report = Module.load(text)["k"].launch(1, 32, [np.zeros((16, 16), np.float32)], watch=[(0, (row, column))])

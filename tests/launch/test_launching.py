@@ -23,6 +23,7 @@ from mmulator.host.module import Module
 from mmulator.host.report import Report
 from mmulator.launch.arguments import Signature
 from mmulator.launch.grid import Grid
+from mmulator.launch.launch import How, Launch
 from mmulator.launch.resident import Resident
 from mmulator.launch.shape import LaunchShape
 from mmulator.launch.work import class_totals
@@ -63,7 +64,7 @@ def in_pieces(budget: int, seed: int) -> tuple[Any, ...]:
     module = Module.load(kernel(TICKETS))
     k, out = module["k"], np.zeros(1048576 // 4 + 1, np.uint32)
     arguments = Signature(k.function).pack([out], module.image.next_slot)
-    grid = Grid(k.compile(), LaunchShape((3, 1, 1), (96, 1, 1), 96, 0, 0), arguments, seed, 1)
+    grid = Grid(Launch(k.compile(), LaunchShape((3, 1, 1), (96, 1, 1)), arguments), How(seed, threads=1))
     r, counts = Resident(grid), np.zeros(len(grid.kernel.code), np.uint64)
     r.counts[0] = counts.ctypes.data
     run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)(address(run_clusters))

@@ -14,19 +14,20 @@ from mmulator.codegen.lang import Native, native
 from mmulator.codegen.loading import address
 from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import i32, ptr, ptr_to, u32, u64
-from mmulator.compiler.options import DEFAULT, in_clusters
 from mmulator.errors import ExecutionFault
 from mmulator.host.cpu import diagnosis
 from mmulator.host.module import Module
 from mmulator.launch.arguments import Signature
 from mmulator.launch.grid import Grid
+from mmulator.launch.launch import How, Launch, compile_options
 from mmulator.launch.resident import Resident
 from mmulator.launch.shape import Extent, LaunchShape
 from mmulator.launch.workers import Workers
 from mmulator.native.asynchrony.mbarrier import complete_part
 from mmulator.native.asynchrony.pending import commit_group, covered, entry, has_room, issue, make_room, queue
 from mmulator.native.asynchrony.waiting import sleep_at
-from mmulator.native.state import ASYNC_GROUPS, COPIES, RESCHEDULE, AsyncGroup, Completes, Cta, Launch, Stop, Warp
+from mmulator.native.state import ASYNC_GROUPS, COPIES, RESCHEDULE, AsyncGroup, Completes, Cta, Stop, Warp
+from mmulator.native.state import Launch as LaunchState
 from mmulator.native.threads.control import exit_lanes
 from mmulator.native.threads.renewal import begin_cluster
 from mmulator.native.threads.scheduler import run_clusters
@@ -50,7 +51,8 @@ BLOCKS = TEXT.format("cp.async.ca.shared.global [memory], [%rd0], 4;\n  bar.sync
 def launched(text: str, out: np.ndarray, shape: LaunchShape, seed: int = 0) -> Grid:
     kernel = Module.load(text)["k"]
     arguments = Signature(kernel.function).pack([out], kernel.module.image.next_slot)
-    return Grid(kernel.compile(options=in_clusters(DEFAULT, shape.cluster)), shape, arguments, seed, 1)
+    how = How(seed, threads=1)
+    return Grid(Launch(kernel.compile(options=compile_options(shape, how)), shape, arguments), how)
 
 
 def function(f: Native, result: Any, *arguments: Any) -> Callable[..., Any]:
@@ -82,7 +84,7 @@ def issue_noted(w: ptr_to(Warp)) -> None:
 
 def resident(blocks: dict[int, Native], seed: int = 0, cluster: Extent = (1, 1, 1)) -> Resident:
     """A cluster of CTAs of a warp, with other functions in place of some blocks of code. Its operations are noted."""
-    grid = launched(BLOCKS, np.zeros(4, np.uint32), LaunchShape(cluster, (32, 1, 1), 32, 512, 0, cluster), seed)
+    grid = launched(BLOCKS, np.zeros(4, np.uint32), LaunchShape(cluster, (32, 1, 1), 0, cluster), seed)
     for number, block in blocks.items():
         grid.code[number] = address(block)
     found = Resident(grid)
@@ -242,21 +244,21 @@ def test_ctas_of_a_cluster_are_where_they_belong(cluster: Extent, seed: int) -> 
     """Each with shared memory and barriers of its own: threads hand their number to the one opposite."""
     grid = (8, 3, 2)
     out = np.zeros(48 * 64, np.uint32)
-    shape = LaunchShape(grid, (64, 1, 1), 64, 512, 0, cluster)
+    shape = LaunchShape(grid, (64, 1, 1), 0, cluster)
     begun = launched(WHERE, out, shape, seed)
     progress: list[tuple[int, int]] = []
-    outcome = Workers(begun, diagnosis, lambda *at: progress.append(at)).run(20)
+    outcome = Workers(begun, How(timeout=20, progress=lambda *at: progress.append(at)), diagnosis).run()
     assert (out == np.arange(48 * 64) ^ 63).all() and outcome.counts.max() == 48 * 2 and progress[-1] == (48, 48)
-    assert begun.launch[0]["cluster"].tolist() == list(cluster) and Launch.size == begun.launch.nbytes
+    assert begun.launch[0]["cluster"].tolist() == list(cluster) and LaunchState.size == begun.launch.nbytes
 
 
 def test_the_cta_that_faults_or_hangs_is_named() -> None:
     """Also where it is not the first of its cluster."""
-    shape = LaunchShape((4, 1, 1), (64, 1, 1), 64, 512, 0, (4, 1, 1))
+    shape = LaunchShape((4, 1, 1), (64, 1, 1), 0, (4, 1, 1))
     head = "mov.u32 %r0, %ctaid.x; mov.u32 %r1, %tid.x; setp.eq.u32 %p0, %r0, 2; setp.lt.u32 %p1, %r1, 32;\n  "
     with pytest.raises(ExecutionFault, match=r"null pointer.*block \(2, 0, 0\), thread \(0, 0, 0\)"):
         text = TEXT.format(head + "mov.u64 %rd3, 0; @%p0 st.global.u32 [%rd3], %r0;")
-        Workers(launched(text, np.zeros(4), shape), diagnosis).run(20)
+        Workers(launched(text, np.zeros(4), shape), How(timeout=20), diagnosis).run()
     with pytest.raises(ExecutionFault, match=r"deadlock in block \(2, 0, 0\): warp 0: .*at bar.sync"):
         text = TEXT.format(head + "and.pred %p2, %p0, %p1; @!%p2 bra J; bar.sync 1, 64; J: bar.sync 0;")
-        Workers(launched(text, np.zeros(4), shape), diagnosis).run(20)
+        Workers(launched(text, np.zeros(4), shape), How(timeout=20), diagnosis).run()

@@ -11,10 +11,11 @@ import pytest
 
 import mmulator
 from mmulator.codegen.loading import address
-from mmulator.compiler.options import DEFAULT, in_clusters
+from mmulator.compiler.options import CompileOptions
 from mmulator.host.module import Module
 from mmulator.launch.arguments import Signature
 from mmulator.launch.grid import Grid
+from mmulator.launch.launch import How, Launch
 from mmulator.launch.resident import Resident
 from mmulator.launch.shape import LaunchShape
 from mmulator.native.state import Cluster, Cta, Stop, Warp
@@ -62,9 +63,10 @@ def test_where_a_cluster_has_run_the_next_finds_nothing_of_it(name: str, seed: i
     module = Module.load(text)
     k, out = module["k"], np.arange(1, 4097, dtype=np.uint32)
     size = 2 if name == "cluster" else 1
-    compiled = k.compile(options=in_clusters(DEFAULT, (size, 1, 1)))
-    shape = LaunchShape((size, 1, 1), (64, 1, 1), 64, compiled.shared.static, 0, (size, 1, 1), size > 1)
-    grid = Grid(compiled, shape, Signature(k.function).pack([out], module.image.next_slot), seed, 1)
+    compiled = k.compile(options=CompileOptions(clusters=size > 1))
+    shape = LaunchShape((size, 1, 1), (64, 1, 1), 0, (size, 1, 1), size > 1)
+    arguments = Signature(k.function).pack([out], module.image.next_slot)
+    grid = Grid(Launch(compiled, shape, arguments), How(seed, threads=1))
     counts = np.zeros(len(grid.kernel.code), np.uint64)
     begin = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address(begin_cluster))
     run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)(address(run_clusters))

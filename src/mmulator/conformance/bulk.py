@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.compiler.options import DEFAULT, in_clusters
+from mmulator.conformance.kernels import run_kernel
 from mmulator.conformance.tensors import values
-from mmulator.host.backend import Backend, Request
+from mmulator.host.backend import Backend
 from mmulator.isa.table import ROWS
 from mmulator.launch.arguments import Arguments
+from mmulator.launch.shape import LaunchShape
 from mmulator.layouts.tensormap.types import BY_NAME
 
 Array = NDArray[np.uint8]
@@ -164,11 +165,8 @@ def run(backend: Backend, b: BulkBatch) -> tuple[Array, Array]:
     regions, out = b.regions.copy(), np.zeros_like(b.windows)
     module = backend.load(kernel(str(backend.chip.target), b.kind))
     try:
-        compiled = backend.compile(module, "copy", backend.chip.device, in_clusters(DEFAULT, CLUSTER))
-        given = Arguments.of_arrays([b.places, b.windows, out, regions])
-        backend.launch(compiled, Request(
-            (len(b.places), 1, 1), (THREADS, 1, 1), given, shared=WINDOW + 64, back=[out, regions], cluster=CLUSTER
-        ))  # fmt: skip
+        shape = LaunchShape((len(b.places), 1, 1), (THREADS, 1, 1), WINDOW + 64, CLUSTER, True)
+        run_kernel(backend, module, "copy", shape, Arguments.of_arrays([b.places, b.windows, out, regions]), [out, regions])
     finally:
         backend.close(module)
     return regions, out

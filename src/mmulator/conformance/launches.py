@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mmulator.conformance.kernels import run_kernel
 from mmulator.host.backend import Backend
 from mmulator.host.module import Module
 from mmulator.jobs.job import Job, JobResult, run_job, set_variables
@@ -92,10 +93,8 @@ def _on_gpu(job: Job, result: JobResult, backend: Backend) -> dict[str, Any]:
     try:
         for name in given:
             backend.write(loaded, name, module.variables[name].tobytes())
-        request = kernel.request(
-            job.grid, job.block, values, job.shared, device, cluster=job.cluster, cooperative=job.cooperative
-        )
-        backend.launch(backend.compile(loaded, kernel.name, device), request)
+        prepared = kernel.prepared(job.grid, job.block, values, job.shared, device, job.cluster, job.cooperative)
+        run_kernel(backend, loaded, kernel.name, *prepared)
         read = {n: np.frombuffer(backend.read(loaded, n), v.dtype).reshape(v.shape) for n, v in changed.items()}
     finally:
         backend.close(loaded)

@@ -212,7 +212,7 @@ def on_host(resident: Resident, address: int) -> int:
 
 def known(resident: Resident, at: int) -> MbarrierState:
     """The mbarrier at an address of the host. at: lies in the shared memory of one of the cluster's CTAs."""
-    shared = resident.grid.shape.shared
+    shared = resident.grid.shared
     starts = [resident.arena.at(name) for name in resident.shared]
     rank = next(n for n, start in enumerate(starts) if start <= at < start + shared)
     cta, word = ResidentCta(resident, rank), Mbarrier.decode(int(bytes_at(at, 8).view(np.uint64)[0]))

@@ -47,18 +47,17 @@ import math
 import tomllib
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmulator.compiler.options import DEFAULT, in_clusters
 from mmulator.demangle import choose, readable
 from mmulator.diagnostics.watch import Watched
 from mmulator.errors import LaunchError, MmulatorError
-from mmulator.host.module import CPU, Kernel, Module
+from mmulator.host.module import Kernel, Module
 from mmulator.host.report import Report
 from mmulator.host.variables import Variables
 from mmulator.jobs import sanitized, suppressions
@@ -76,6 +75,7 @@ from mmulator.jobs.maps import resolve
 from mmulator.jobs.pattern import accumulators
 from mmulator.jobs.sanitized import Judged, SanitizerOptions, Way
 from mmulator.jobs.suppressions import Suppression
+from mmulator.launch.launch import How
 from mmulator.layouts.tensormap import TensorMap
 
 if TYPE_CHECKING:
@@ -300,13 +300,10 @@ def run_job(
 def _shuffled(kernel: Kernel, job: Job, values: Sequence[Any], timeout: float | None, seed: int, way: Way) -> None:
     """A launch of the job on one thread of the host, in which blocks begin as the seed has it; of the job's own in order."""
     device = job.device or kernel.module.default_device
-    request = kernel.request(
-        job.grid, job.block, values, job.shared, device, seed=seed, threads=1, timeout=timeout, cluster=job.cluster,
-        cooperative=job.cooperative,
-    )  # fmt: skip
-    options = in_clusters(replace(DEFAULT, step=way is Way.STEPS, waits=way is Way.WAITS), request.cluster)
-    other = seed != job.seed
-    CPU.launch(kernel.compile(device, options=options), replace(request, shuffled=other, slice=SLICE * (way is Way.STEPS)))
+    shape, arguments = kernel.prepared(job.grid, job.block, values, job.shared, device, job.cluster, job.cooperative)
+    steps, order = way is Way.STEPS, seed if seed != job.seed else None
+    how = How(seed, order, 1, timeout, slice=SLICE * steps, step=steps, waits=way is Way.WAITS)
+    kernel.run(shape, arguments, device, how)
 
 
 def kernel_name(module: Module, job: Job) -> str:

@@ -255,6 +255,7 @@ Cluster = Struct("Cluster", [
     ("others", u32),  # whether other clusters of the grid are not over
     ("accounts", ptr), ("account_count", u32),  # a table of ACCOUNTS; how many are in use
     ("sanitizer", ptr),  # of a sanitized launch: a SanitizedCluster, or null
+    ("watch_log", ptr_to(Log)),  # of that worker, for stores to watched elements
     ("packs", ptr),  # a Packs, of the worker that runs it
     ("share", ptr_to(Share)),  # of that worker, or null
     ("sums", ptr_to(Sums)),

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from mmulator.compiler.options import CompileOptions
 from mmulator.diagnostics import touched
 from mmulator.diagnostics.touched import Touched, put, runs_of, taken, within
-from mmulator.host.backend import Request
-from mmulator.host.module import CPU, Kernel, Module
+from mmulator.host.module import Kernel, Module
 from mmulator.host.spread.memory import Memory
 from mmulator.host.spread.merge import Conflict, Traces, conflict
 from mmulator.launch.arguments import Buffer
+from mmulator.launch.launch import How
 from mmulator.native.hooks.events import Access
 from tests.host.spread.kernels import kernel
 from tests.support.memory_ways import Walk, pattern, statements
@@ -39,10 +37,11 @@ def runs(chosen: Bytes) -> np.ndarray:
 # the instrument -----------------------------------------------------------------------------------------------------
 def noted(k: Kernel, grid: int, block: int, args: list[Any]) -> tuple[Bytes, Bytes]:
     """Addresses of arguments that a launch reads and writes."""
-    request: Request = k.request(grid, block, args, 0, k.module.default_device, threads=1)
-    memory = Memory.of([], request.arguments.buffers)
+    device = k.module.default_device
+    shape, arguments = k.prepared(grid, block, args, 0, device)
+    memory = Memory.of([], arguments.buffers)
     note = Touched([(w.start, w.size, w.first) for w in memory.windows], memory.size)
-    CPU.launch(k.compile(options=CompileOptions(events=note.instrument)), replace(request, touched=note))
+    k.run(shape, arguments, device, How(), [note])
     first = {w.first + n: w.start + n for w in memory.windows for n in range(w.size)}
     return {first[b] for b in bytes_of(runs_of(note.read))}, {first[b] for b in bytes_of(runs_of(note.written))}
 
@@ -115,10 +114,9 @@ def test_the_same_work_is_counted() -> None:
     """An instrument changes nothing of a launch."""
     k = kernel("ld.global.u32 %r2, [%x]; st.global.u32 [%y], %r2;")
     args = [np.zeros(64, np.uint32), np.zeros(64, np.uint32)]
-    request = k.request(2, 32, args, 0, "sm_90", threads=1)
     note = Touched([], 0)
-    ran = CPU.launch(k.compile(options=CompileOptions(events=note.instrument)), replace(request, touched=note))
-    assert ran.work is not None and ran.work.instructions == k.launch(2, 32, args).instructions
+    ran = k.run(*k.prepared(2, 32, args, 0, "sm_90"), "sm_90", How(), [note])
+    assert ran.instructions == k.launch(2, 32, args).instructions
     assert not note.read.any() and not note.written.any()
 
 
@@ -127,8 +125,7 @@ def test_parts_of_a_grid() -> None:
     k = kernel("st.global.u32 [%y], %b;", ".param .u64 y")
     y = np.full(20, 99, np.uint32)
     seen: list[tuple[int, int]] = []
-    request = replace(k.request(20, 1, [y], 0, "sm_90"), part=(7, 12), progress=lambda *at: seen.append(at))
-    CPU.launch(k.compile(), request)
+    k.run(*k.prepared(20, 1, [y], 0, "sm_90"), "sm_90", How(part=(7, 12), progress=lambda *at: seen.append(at)))
     assert y.tolist() == [99] * 7 + [7, 8, 9, 10, 11] + [99] * 8 and seen[0] == (0, 5) and seen[-1] == (5, 5)
     assert k.launch(20, 1, [y]).instructions["memory"] == 20 * 2 and (y == np.arange(20)).all()  # the next one is whole
 
@@ -137,7 +134,7 @@ def test_parts_of_a_grid() -> None:
 
     endless = Module.load(".version 8.0\n.target sm_80\n.address_size 64\n.entry k() { L: bra L; }\n")["k"]
     with pytest.raises(KeyboardInterrupt, match=r"^0 of 2 blocks are done; block"):
-        CPU.launch(endless.compile(), replace(endless.request(9, 1, [], 0, "sm_80", threads=1), part=(3, 5), meanwhile=enough))
+        endless.run(*endless.prepared(9, 1, [], 0, "sm_80"), "sm_80", How(threads=1, part=(3, 5), meanwhile=enough))
 
 
 # runs ---------------------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def place_of(grid: Grid, address: int, ins: Instruction) -> tuple[bool, str, str
         return False, said, None
     if address < NULL:
         return True, f"byte {address} of the null page", None
-    shared = grid.shape.shared
+    shared = grid.shared
     if SHARED_BASE <= address < SHARED_BASE + shared:
         said = f"which is in no buffer; as an offset it would be byte {address - SHARED_BASE} of shared memory"
         return False, said, "an address of .shared is an offset: access it with .shared, or make it generic with cvta.shared"

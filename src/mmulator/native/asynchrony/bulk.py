@@ -42,7 +42,7 @@ from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 
 UNIT = 16  # bytes that addresses and sizes are multiples of
 PIECE = 512  # bytes of a unit of a transfer
-# Words of the payload. TO, FROM: addresses, as subscribers know them. KEPT: bits of the bytes of 16 that are copied.
+# Words of the payload. TO, FROM: addresses, as observers know them. KEPT: bits of the bytes of 16 that are copied.
 # IGNORED: bytes at the beginning and (from bit 8 on) at the end of the source that need not be there; WHOLE: 1 if they are.
 TO, FROM, BYTES, KEPT, IGNORED, WHOLE = range(6)
 MOST_IGNORED = 15

@@ -22,7 +22,7 @@ from mmulator.native.memory.windows import OFFSET_MASK, SHARED, hold
 from mmulator.native.state import Completes, FaultKind, Transfer, Warp
 from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
 
-TO, BYTES, VALUE = range(3)  # words of the payload: an address, as subscribers know it; of the value; where that begins
+TO, BYTES, VALUE = range(3)  # words of the payload: an address, as observers know it; of the value; where that begins
 WRITES, COMBINES = by(WRITE, Proxy.ASYNC), by(BOTH, Proxy.ASYNC)
 
 
