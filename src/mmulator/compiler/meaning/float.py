@@ -215,4 +215,3 @@ def testp(x: Scope, m: Mods, a: Value) -> Result:
     """testp; as on hardware, zero is normal."""
     format = FORMATS[m.type]
     return _TESTS[m.one(_TESTS)](bits_of(a) & format.magnitude, format)
-
