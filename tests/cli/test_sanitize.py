@@ -390,7 +390,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_run(go: Run, file: 
 def test_watching_and_sanitizing_go_together(go: Run) -> None:
     code, out, _ = go("--sanitize", "--watch", "out[0]", "--json")
     data = data_of(out)
-    assert code == 3 and data["findings"] and data["report"]["stores"]
+    assert code == 3 and data["sanitizer"]["findings"] and data["report"]["stores"]
 
 
 def test_options_that_do_not_go_together(go: Run) -> None:
