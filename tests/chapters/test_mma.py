@@ -21,7 +21,7 @@ from mmulator.layouts import sparse
 from mmulator.layouts.operands import fragment
 from mmulator.program.runnable import unsupported
 from mmulator.program.static import static_findings
-from mmulator.ptx import parse_module
+from mmulator.ptx.parser import parse_module
 from mmulator.ptx.verify import verify
 from mmulator.source import Source
 from mmulator.twin import twin

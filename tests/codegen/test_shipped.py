@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from mmulator.codegen import named, shipped, sources
-from mmulator.codegen.shipped import LEVELS, Shipped, features, level_of
+from mmulator.codegen.cpus import LEVELS, features, level_of
+from mmulator.codegen.shipped import Shipped
 
 ENTRIES = {
     (2, "one"): (b"code of one", ["two"]), (2, "two"): (b"the same", []), (0, "two"): (b"other code", []),

@@ -13,7 +13,7 @@ import pytest
 import mmulator as mm
 from mmulator.isa.row import Row
 from mmulator.program.uses import uses_and_defs
-from mmulator.ptx import parse_module
+from mmulator.ptx.parser import parse_module
 from mmulator.ptx.tree import Address
 from mmulator.source import Source
 from tests.support.places import DATA

@@ -27,7 +27,7 @@ from mmulator.isa.targets import DEVICES, PTX_VERSIONS, default_device
 from mmulator.program.image import ModuleImage
 from mmulator.program.runnable import unsupported
 from mmulator.program.shared import outline_of
-from mmulator.ptx import parse_module
+from mmulator.ptx.parser import parse_module
 from mmulator.ptx.verify import verify
 from mmulator.source import Source
 from tests.support import row_forms

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mmulator.codegen import shipped, sources
-from mmulator.codegen.shipped import level_of
+from mmulator.codegen.cpus import level_of
 from tests.support.places import ROOT
 from tests.support.ptx_text import STORE_R1, kernel
 from tools import ship
@@ -19,10 +19,10 @@ from tools import ship
 MAKE = """
 import sys
 from pathlib import Path
-from mmulator.codegen import shipped
+from mmulator.codegen import cpus, shipped
 from mmulator.compiler.options import DEFAULT
 from tools.ship import collect
-level = shipped.level_of(*shipped.target_cpu())
+level = cpus.level_of(*shipped.target_cpu())
 shipped.write(Path(sys.argv[2]), collect(level, [Path(sys.argv[1])], (DEFAULT,)).entries)
 """
 USE = """

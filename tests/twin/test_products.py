@@ -14,9 +14,10 @@ from mmulator.errors import OperandError, UnsupportedError
 from mmulator.instruction import execution
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
-from mmulator.layouts import fragment, operand_addresses, scales, sparse
+from mmulator.layouts import fragment, operand_addresses, sparse
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.twin.matrices import twin_matmul
+from tests.support.raw_scales import raw_scales
 
 DEVICES = ("sm_90", "sm_120", "sm_70")
 SPECIAL = {
@@ -136,7 +137,7 @@ def step_by_step(form: Form, device: str, o: dict[str, Any]) -> Any:
     if form.block_scale:
         for side in "ab":
             ids = o[f"byte_id_{side}"], o[f"thread_id_{side}"]
-            more[f"scale_{side}"] = scales.from_registers(o[f"scale_{side}_data"], form, side, *ids)
+            more[f"scale_{side}"] = raw_scales(o[f"scale_{side}_data"], form, side, *ids)
     return fragment(form, "d").to_registers(twin_matmul(dot_key(form), device, a, b, c, **more))
 
 

@@ -179,19 +179,6 @@ def model(b: BulkBatch, device: str) -> tuple[Array, Array]:
     return run(Cpu(device), b)
 
 
-def moved(b: BulkBatch) -> tuple[Array, Array]:
-    """(global memory, shared memory) after the copies, computed without a kernel; reductions are not covered."""
-    regions, windows = b.regions.copy(), b.windows.copy()
-    for block, (size, source, target, _) in enumerate(b.places.tolist()):
-        own, other = block * WINDOW, (block ^ 1) * WINDOW + HALF + target
-        given = b.regions[block * REGION + source :] if b.kind.source == "global" else b.windows[own + source :]
-        if b.kind.to == "global":
-            regions[block * REGION + target :][:size] = given[:size]
-        else:
-            windows[other : other + size] = given[:size]
-    return regions, windows
-
-
 def differences(b: BulkBatch, got: tuple[Array, Array], want: tuple[Array, Array]) -> tuple[int, int, str]:
     """(bytes compared, those that differ, the first case with one in words)."""
     compared = wrong = 0

@@ -112,6 +112,3 @@ def _compared(name: str, model: Any, gpu: Any) -> ArrayComparison:
     index = tuple(int(i) for i in np.unravel_index(at, model.shape))
     texts = [f"{x[index]} (0x{int(r[at]):0{2 * model.dtype.itemsize}x})" for x, r in ((model, ours), (gpu, theirs))]
     return ArrayComparison(name, model.size, wrong, index, texts[0], texts[1])
-
-
-__all__ = ["ArrayComparison", "compare_launch"]

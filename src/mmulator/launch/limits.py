@@ -37,7 +37,6 @@ MULTIPROCESSORS: dict[str, int] = {
 }  # fmt: skip
 CLUSTERED_BLOCKS = 8  # of a multiprocessor, if they are launched in clusters (an H200 counts 1056)
 MAX_LOCAL = 512 * KIB  # local memory of a thread
-MAX_FRAMES = 1 << 31  # bytes of all frames
 LARGE = 1 << 22  # bytes of a cluster from which on the memory of this machine is looked at
 MAX_THREADS = 1024
 MAX_BLOCK = (1024, 1024, 64)

@@ -12,7 +12,7 @@ import triton
 
 import mmulator as mm
 from mmulator.doors.triton.arguments import Packer, slots
-from mmulator.doors.triton.cubin import resources
+from mmulator.doors.triton.launcher import Utils
 from mmulator.doors.triton.versions import NEWEST, OLDEST, interface, known
 from mmulator.errors import InternalError, LaunchError, MmulatorError, UnsupportedError
 from tests.doors.triton import kernels
@@ -85,7 +85,7 @@ def test_parameters_that_do_not_fit_a_signature_are_an_error_of_ours() -> None:
 
 
 def test_no_cubin_says_nothing() -> None:
-    assert resources(b"not ELF", "k") == (0, 0, 1024)
+    assert Utils().load_binary("k", b"not ELF", 0, 0)[2:] == (0, 0, 1024)
 
 
 def test_import_of_triton_stays_light() -> None:

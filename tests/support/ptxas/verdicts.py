@@ -12,7 +12,7 @@ from pathlib import Path
 from mmulator.errors import MmulatorError
 from mmulator.isa.targets import PTX_VERSIONS, TARGETS, Target, parse_ptx_version
 from mmulator.lazy import cached_property
-from mmulator.ptx import parse_module
+from mmulator.ptx.parser import parse_module
 from mmulator.ptx.verify import check_instruction
 from mmulator.source import Source
 

@@ -131,9 +131,3 @@ def _u32(lanes: int) -> Ty:
 def concat(a: Value, b: Value) -> Value:
     """Lanes of a, then lanes of b."""
     return shuffle(a, b, range(2 * a.ty.lanes))
-
-
-__all__ = [
-    "FORMATS", "FloatFormat", "bits_of", "canonical", "concat", "flush", "flushed", "format_of", "is_nan_bits", "join", "loose",
-    "nan32", "ordered_key", "split", "widen",
-]  # fmt: skip

@@ -299,6 +299,3 @@ def cvt(x: Scope, m: Mods, a: Value, b: Value | None = None, c: Value | None = N
     if into == "half":
         return _to_half(x, m, _TO_INTEGRAL[integral](a) if integral else a, target)
     return _float_to_float(x, m, a)
-
-
-__all__ = ["bf16_high", "clamp_integer", "cvt", "f16_bits", "half_bits", "odd32"]

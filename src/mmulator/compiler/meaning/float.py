@@ -18,9 +18,7 @@ from mmulator.compiler.lowering.floatbits import (
     FloatFormat,
     bits_of,
     canonical,
-    flush,
     flushed,
-    is_nan_bits,
     loose,
     nan32,
 )
@@ -223,6 +221,3 @@ def testp(x: Scope, m: Mods, a: Value) -> Result:
     """testp; as on hardware, zero is normal."""
     format = FORMATS[m.type]
     return _TESTS[m.one(_TESTS)](bits_of(a) & format.magnitude, format)
-
-
-__all__ = ["arithmetic32", "arithmetic64", "flush", "is_nan_bits", "saturate"]

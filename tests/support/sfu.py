@@ -11,6 +11,7 @@ Coding of an array: second differences modulo 2**32, zigzag, the four bytes of e
 
 from __future__ import annotations
 
+import json
 import re
 import zlib
 from collections.abc import Iterator
@@ -20,6 +21,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mmulator.codegen.lang import Native
+from mmulator.codegen.types import u32
+from mmulator.numerics.sfu.tables import UNITS, Quadratic, Tables
+from mmulator.twin.sfu import vector
+from mmulator.twin.sfu.native import _over_array
 
 Words = NDArray[np.uint32]
 # Names in a capture, and the function of the unit.
@@ -92,4 +99,30 @@ def _named(name: str, file: Any) -> Capture | None:
     return Capture(name, match[1], int(match[2] == "n"), int(match[3] or 0), file[name])
 
 
-__all__ = ["Capture", "decode", "encode", "read_captures"]
+def write_tables(tables: Tables) -> str:
+    """The text of a data file: the inverse of `parse_tables`."""
+
+    def lines(rows: tuple[tuple[int, ...], ...]) -> str:
+        parts = [json.dumps(list(row), separators=(",", ":")) for row in rows]
+        return "[\n" + ",\n".join(",".join(parts[i : i + 8]) for i in range(0, len(parts), 8)) + "\n]"
+
+    def unit(name: str) -> str:
+        q: Quadratic = getattr(tables, name)
+        head = {"x_bits": q.x_bits, "square_shift": q.square_shift, "c0_shift": list(q.c0_shift)}
+        head |= {"constant": q.constant, "out_shift": list(q.out_shift)}
+        return f'"{name}": {json.dumps(head)[:-1]}, "rows": {lines(q.rows)}}}'
+
+    t = tables.tanh
+    tanh = f'{{"first_row": {list(t.first_row)}, "split": {list(t.split)}, "rows": {lines(t.rows)}}}'
+    units = ",\n".join(unit(name) for name in UNITS)
+    head = f'"device": {json.dumps(tables.device)}, "measured_on": {json.dumps(tables.measured_on)}'
+    return f'{{{head},\n"units": {{\n{units}\n}},\n"tanh": {tanh}}}\n'
+
+
+def unit_array(name: str, tables: Tables) -> Native:
+    """`f(src, dst, count)` of a function of the unit alone, on u32 words.
+
+    name: rcp, rsqrt, sqrt, lg2, ex2, sin, cos, tanh, rcp64h, rsqrt64h. sin and cos take turns; the last two take and
+    give high words.
+    """
+    return _over_array(f"unit_{name}_{tables.device}", u32, 1, lambda x: getattr(vector, name)(x, tables))
