@@ -388,7 +388,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_run(go: Run, file: 
 
 
 def test_watching_and_sanitizing_go_together(go: Run) -> None:
-    code, out, _ = go("--sanitize", "--watch", "out[0]", "--json")
+    code, out, _ = go("--sanitize", "--watch", "out[0]", "--json", body=TWICE + LAST)
     data = data_of(out)
     assert code == 3 and data["sanitizer"]["findings"] and data["report"]["stores"]
 
