@@ -65,7 +65,6 @@ from mmulator.jobs.comparison import Comparison, Expectation, Tolerance, check_e
 from mmulator.jobs.inputs import (
     Argument,
     dtype_of,
-    is_integer,
     load_arrays,
     parse_argument,
     random_array,
@@ -76,7 +75,6 @@ from mmulator.jobs.pattern import accumulators
 from mmulator.jobs.sanitized import Judged, SanitizerOptions, Way
 from mmulator.jobs.suppressions import Suppression
 from mmulator.launch.launch import How
-from mmulator.layouts.tensormap import TensorMap
 
 if TYPE_CHECKING:
     from mmulator.isa.form import Form
@@ -335,25 +333,13 @@ def set_variables(module: Module, job: Job) -> list[str]:
 
 
 def _set_variable(cells: Variables, given: Argument, ptx: Path) -> str:
+    """Give one variable its value: arrays by their bytes, whatever their type. Returns the variable's full name."""
     name = choose(cells, given.name, f"{ptx} has no .const or .global variable")
     cell, value = cells[name], given.value
-    if isinstance(value, TensorMap):
-        cells[name] = value
-        return name
-    said = f"variable {name} is {cell.dtype}{list(cell.shape) or ''}, {cell.nbytes} bytes"
-    if isinstance(value, int | float):
-        fits = cell.size == 1 and not (is_integer(cell.dtype) and value != int(value))
-        with np.errstate(all="ignore"):
-            data = np.asarray(value).astype(cell.dtype).tobytes() if fits else b""
-    elif isinstance(value, np.ndarray):
-        data = np.ascontiguousarray(value).tobytes()
-    elif isinstance(value, bytes):
-        data = value
-    else:
-        raise LaunchError(f"{said}: it takes numbers, an array or bytes")
-    if len(data) != cell.nbytes:
-        raise LaunchError(f"{said}: the value given has {len(data)} bytes" if data else f"{said}: {value} is no value of it")
-    cell.reshape(-1).view(np.uint8)[:] = np.frombuffer(data, np.uint8)
+    if isinstance(value, int | float) and (cell.size != 1 or (cell.dtype.kind in "iu" and value != int(value))):
+        said = f"variable {name} is {cell.dtype}{list(cell.shape) or ''}, {cell.nbytes} bytes"
+        raise LaunchError(f"{said}: {value} is no value of it")
+    cells[name] = np.ascontiguousarray(value).tobytes() if isinstance(value, np.ndarray) else value
     return name
 
 
