@@ -80,7 +80,7 @@ class Watches(Observer):
             if array.itemsize > 8:
                 raise LaunchError(f"watch: elements of {array.itemsize} bytes; at most 8")
             place = array.ctypes.data
-            buffer = next(b for b in arguments.buffers if b.array.ctypes.data == place and b.array.nbytes == array.nbytes)
+            buffer = next(b for b in arguments.buffers if b.host == place and b.size == array.nbytes)
             row["start"] = buffer.start + offset
             row["end"] = row["start"] + array.itemsize
             self.elements.append((number, at))

@@ -18,6 +18,7 @@ from mmulator.compiler.options import DEFAULT, CompileOptions
 from mmulator.errors import LaunchError, MmulatorError, UnsupportedError, installs
 from mmulator.host.backend import HOW, Chip
 from mmulator.isa.targets import DEVICES, PTX_VERSIONS, Target
+from mmulator.launch.arena import bytes_at
 from mmulator.launch.launch import How, Launch, Progress, Ran
 from mmulator.launch.limits import PORTABLE_CLUSTER
 from mmulator.launch.observers import Observer
@@ -146,8 +147,8 @@ class Gpu:
             self._call("cuFuncSetAttribute", function, attribute, shared)
         held: list[tuple[int, Array]] = []
         for buffer in arguments.buffers:
-            held.append((self._place(len(held), buffer.size), buffer.array))
-        data = [buffer.array for buffer in arguments.buffers]
+            held.append((self._place(len(held), buffer.size), bytes_at(buffer.host, buffer.size)))
+        data = [array for _, array in held]
         for at in {at for at, _, _ in arguments.maps}:
             data[at] = data[at].copy()
         for at, offset, number in arguments.maps:  # the tensor lies as far into its buffer as the map has it here
@@ -164,7 +165,7 @@ class Gpu:
         self._start_kernel(function, launch.shape, ctypes.addressof(table))
         self._wait()
         for pointer, array in held:
-            if launch.back is None or any(array is x for x in launch.back):
+            if launch.back is None or any(array.ctypes.data == x.ctypes.data for x in launch.back):
                 self._call("cuMemcpyDtoH", array.ctypes.data, pointer, array.nbytes)
 
     def _start_kernel(self, function: Any, shape: LaunchShape, table: int) -> None:

@@ -15,7 +15,6 @@ import numpy as np
 
 from mmulator.errors import LaunchError
 from mmulator.launch.arena import Heap, placed, pointer
-from mmulator.launch.arguments import Buffer
 from mmulator.launch.launch import How, Launch
 from mmulator.launch.line import Line
 from mmulator.launch.observers import Observer
@@ -76,7 +75,7 @@ class Grid:
         self.buffers = arguments.buffers
         variables = kernel.image.buffers if launch.variables is None else launch.variables
         if variables:
-            self.buffers = [*(Buffer(s, b, "a module variable", w) for s, b, w in variables), *self.buffers]
+            self.buffers = [*(Region.of(s, b, "a module variable", w) for s, b, w in variables), *self.buffers]
         self.regions = Regions(map(replace, arguments.regions)) if self.heap.edge else arguments.regions
         self.placement = placed(self.buffers, self.regions, self.atomic_bytes, self.heap)
         self.params[:] = arguments.params
@@ -114,7 +113,7 @@ class Grid:
         del self.kernel, self.shape, self.arguments, self.buffers, self.placement, self.regions, self.table, self.observers
 
     @property
-    def memory(self) -> Sequence[Buffer | Region]:
+    def memory(self) -> Sequence[Region]:
         """All that has a name in messages."""
         return [*self.buffers, *self.arguments.regions.given, *self.arguments.regions]
 

@@ -13,8 +13,8 @@ from mmulator.diagnostics.touched import Touched, put, runs_of, taken, within
 from mmulator.host.module import Kernel, Module
 from mmulator.host.spread.memory import Memory
 from mmulator.host.spread.merge import Conflict, Traces, conflict
-from mmulator.launch.arguments import Buffer
 from mmulator.launch.launch import How
+from mmulator.launch.regions import Region
 from mmulator.native.hooks.events import Access
 from tests.host.spread.kernels import kernel
 from tests.support.memory_ways import Walk, pattern, statements
@@ -40,10 +40,10 @@ def noted(k: Kernel, grid: int, block: int, args: list[Any]) -> tuple[Bytes, Byt
     device = k.module.default_device
     shape, arguments = k.prepared(grid, block, args, 0, device)
     memory = Memory.of([], arguments.buffers)
-    note = Touched([(w.start, w.size, w.first) for w in memory.windows], memory.size)
+    note = Touched([(w.start, w.size, first) for w, first in memory.windows], memory.size)
     k.run(shape, arguments, device, How(), [note])
-    first = {w.first + n: w.start + n for w in memory.windows for n in range(w.size)}
-    return {first[b] for b in bytes_of(runs_of(note.read))}, {first[b] for b in bytes_of(runs_of(note.written))}
+    place = {first + n: w.start + n for w, first in memory.windows for n in range(w.size)}
+    return {place[b] for b in bytes_of(runs_of(note.read))}, {place[b] for b in bytes_of(runs_of(note.written))}
 
 
 def told(k: Kernel, grid: int, block: int, args: list[Any]) -> tuple[Bytes, Bytes]:
@@ -98,14 +98,15 @@ def test_lanes(lanes: str, kind: str, bytes: int) -> None:
 
 def test_one_memory_in_two_windows() -> None:
     memory = np.zeros(64, np.uint32)
-    m = Memory.of([], [Buffer(16 << 32, memory, "a"), Buffer(18 << 32, memory[8:24], "b"), Buffer(20 << 32, memory[40:], "c")])
+    m = Memory.of([], [Region.of(n << 32, part, "x") for n, part in ((16, memory), (18, memory[8:24]), (20, memory[40:]))])
     whole = memory.ctypes.data
-    assert [w.first - m.windows[0].first for w in m.windows] == [0, 32, 160] and len(m.pieces) == 1
+    firsts = [first for _, first in m.windows]
+    assert [first - firsts[0] for first in firsts] == [0, 32, 160] and len(m.pieces) == 1
     assert (m.firsts[0] - whole) % 64 == 0 and m.size == m.firsts[0] + 256
     memory[:] = np.arange(64)
     row = m.copy()
     assert (row[m.firsts[0] :].view(np.uint32) == memory).all() and (row.ctypes.data + m.firsts[0] - whole) % 64 == 0
-    assert m.describe(m.firsts[0] + 33) == "byte 33 of a, address 0x1000000021"
+    assert m.describe(m.firsts[0] + 33) == "byte 33 of x, address 0x1000000021"
     m.store(np.array([[m.firsts[0] + 4, m.firsts[0] + 12]]), np.full(8, 255, np.uint8))
     assert memory.tolist()[:4] == [0, 2**32 - 1, 2**32 - 1, 3]
 

@@ -22,9 +22,10 @@ from mmulator.host.report import Report
 from mmulator.host.spread.memory import Memory
 from mmulator.host.spread.merge import Traces, conflict
 from mmulator.host.spread.worker import Package, Part, run_part
-from mmulator.launch.arguments import Arguments, Buffer
+from mmulator.launch.arguments import Arguments
 from mmulator.launch.launch import How
 from mmulator.launch.printing import LIMIT
+from mmulator.launch.regions import Region
 from mmulator.launch.shape import LaunchShape
 
 RANGES = 4  # for each thread of the cluster: the fast ones take more
@@ -71,7 +72,7 @@ class _Spread:
         self.threads = hosts.threads_of(client)
         self.ranges = cut(shape.clusters, self.threads)
         names = {address: name for name, address in image.addresses.items()}  # constants, which lie together, have their first's
-        variables = [Buffer(start, bytes, f"variable {names[start]}", writable) for start, bytes, writable in image.buffers]
+        variables = [Region.of(start, bytes, f"variable {names[start]}", writable) for start, bytes, writable in image.buffers]
         self.memory = Memory.of(variables, arguments.buffers)
         name = f"mmulator-{uuid.uuid4().hex}"
         package = Package(

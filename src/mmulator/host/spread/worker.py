@@ -18,8 +18,9 @@ from mmulator.errors import ExecutionFault, LaunchError, MmulatorError
 from mmulator.host.cpu import Cpu, CpuModule
 from mmulator.host.spread.memory import Memory
 from mmulator.host.text import Text
-from mmulator.launch.arguments import Arguments, Buffer
+from mmulator.launch.arguments import Arguments
 from mmulator.launch.launch import How, Launch, compile_options
+from mmulator.launch.regions import Region
 from mmulator.launch.shape import LaunchShape
 from mmulator.source import Source
 
@@ -95,7 +96,7 @@ def run_part(package: Package, call: str, number: int, begin: int, end: int) -> 
     try:
         hosts.check_version(package.version)
         m = package.memory
-        touched = Touched([(w.start, w.size, w.first) for w in m.windows], m.size)
+        touched = Touched([(w.start, w.size, first) for w, first in m.windows], m.size)
         far = _Far(call, package.name, number, touched, package.timeout)
         how = How(package.seed, threads=1, part=(begin, end), progress=far.progress, meanwhile=far)
         started = time.perf_counter()
@@ -111,8 +112,8 @@ def run_part(package: Package, call: str, number: int, begin: int, end: int) -> 
     except MmulatorError as error:
         part.error = error
         return part
-    variables = [(w.start, row[w.first : w.first + w.size], w.writable) for w in m.variables]
-    buffers = [Buffer(w.start, row[w.first : w.first + w.size], w.label, w.writable) for w in m.arguments]
+    variables = [(w.start, row[first : first + w.size], w.writable) for w, first in m.variables]
+    buffers = [Region.of(w.start, row[first : first + w.size], w.label, w.writable) for w, first in m.arguments]
     arguments = Arguments(package.params, package.offsets, buffers)
     try:
         ran = _CPU.launch(Launch(kernel, package.shape, arguments, variables=variables), how, [touched])
