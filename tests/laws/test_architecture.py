@@ -118,13 +118,9 @@ def circles(graph: dict[str, set[str]]) -> list[set[str]]:
     return out
 
 
-CIRCLES = {frozenset({"mmulator.codegen.types", "mmulator.codegen.values"})}  # a type makes values, a value has a type
-
-
 @pytest.mark.parametrize("for_types", [False, True])
 def test_there_is_no_circle_of_imports(for_types: bool) -> None:
-    found = {frozenset(c) for c in circles({module: imports(module, for_types) for module in MODULES})}
-    assert found == CIRCLES
+    assert not list(circles({module: imports(module, for_types) for module in MODULES}))
 
 
 def test_what_code_is_written_with_knows_no_instruction() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from mmulator.errors import InternalError
 
+T = TypeVar("T")
 Kind = Literal["int", "float", "ptr", "void"]
 
 
@@ -16,6 +17,15 @@ class CodeError(InternalError):
     """An error in code that is being generated. located: whether the message names the line of a @native function."""
 
     located = False
+
+
+_converters: list[Callable[[Any, Any], Any]] = []  # `convert` of values.py, which knows this file and not the other way round
+
+
+def converter(function: Callable[[Any, Any], T]) -> Callable[[Any, Any], T]:
+    """Decorator of the function (type, value) that carries out `ty(value)`."""
+    _converters.append(function)
+    return function
 
 
 @dataclass(frozen=True)
@@ -61,9 +71,7 @@ class Ty:
         return _vector(self, lanes)
 
     def __call__(self, value: Any) -> Any:
-        from mmulator.codegen.values import convert
-
-        return convert(self, value)
+        return _converters[0](self, value)
 
     def __str__(self) -> str:
         return self.name

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from threading import local
 from typing import Any
 
-from mmulator.codegen.types import CodeError, Struct, Ty, boolean, i64, ptr_to, u64, void
+from mmulator.codegen.types import CodeError, Struct, Ty, boolean, converter, i64, ptr_to, u64, void
 
 
 class Value:
@@ -216,6 +216,7 @@ def splat(value: Value, lanes: int) -> Value:
     return b.emit(ty, f"shufflevector {one.typed}, {ty.llvm} poison, <{lanes} x i32> zeroinitializer")
 
 
+@converter
 def convert(ty: Ty, value: Any) -> Value:
     """`ty(value)`: sign or zero extension by the source's sign, truncation, float conversions, splat."""
     if not isinstance(value, Value):
