@@ -25,8 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.twin.sfu import BINARY, KEYS, UNARY, Key, tables_for, word_of
+from mmulator.numerics.sfu.operations import BINARY, UNARY, Key
+from mmulator.numerics.sfu.tables import tables_for
 from mmulator.twin.sfu.arrays import array_function
+from mmulator.twin.sfu.native import KEYS, word_of
 
 TABLES = tables_for("sm_90")[0]
 COUNT = 1 << 14

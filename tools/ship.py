@@ -49,13 +49,13 @@ class Collected:
 
 def collect(level: str, kernels: Iterable[Path], options: Iterable[Any]) -> Collected:
     """All fixed code of kernels for a level. In a process of its own: it makes no other from then on."""
-    from mmulator.codegen import engine, named, shipped
+    from mmulator.codegen import cpus, engine, named
     from mmulator.codegen.loading import ensure
     from mmulator.compiler import kernel as compiling
     from mmulator.compiler.code import BlockCode
 
     collected = Collected()
-    engine._cpu = lambda: (level, shipped.features(level))
+    engine._cpu = lambda: (level, cpus.features(level))
     named.keep, named.find = collected.keep, collected.find
 
     class Unwritten(BlockCode):

@@ -1,4 +1,4 @@
-"""Bulk copies and reductions: every direction, and what is wrong with one. (machine/test_transfers.py has when they are done.)"""
+"""Bulk copies and reductions: every direction, and what is wrong with one. (native/test_transfers.py has when they are done.)"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Control flow: that every row is written. (What it does: kernels, machine/test_divergence.py and test_calls.py.)"""
+"""Control flow: that every row is written. (What it does: kernels, native/test_divergence.py and test_calls.py.)"""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mmulator.twin.sfu import evaluate
+from mmulator.twin.sfu.arrays import evaluate
 from tests.support import rows, vectors
 from tests.support.floats import (
     F32,

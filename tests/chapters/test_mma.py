@@ -1,6 +1,6 @@
 """mma in a kernel against `Instruction.execute`: the same native code, handed operands in two ways.
 
-Forms that hardware vectors cover are in machine/test_machine_golden.py; here are those of devices without any.
+Forms that hardware vectors cover are in kernels/test_matrix_golden.py; here are those of devices without any.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mmulator.layouts import sparse
 from mmulator.layouts.operands import fragment
 from mmulator.program.runnable import unsupported
 from mmulator.program.static import static_findings
-from mmulator.ptx import parse_module
+from mmulator.ptx.parser import parse_module
 from mmulator.ptx.verify import verify
 from mmulator.source import Source
 from mmulator.twin import twin

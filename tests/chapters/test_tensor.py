@@ -13,11 +13,11 @@ import mmulator as mm
 from mmulator.errors import ExecutionFault
 from mmulator.host.module import Module
 from mmulator.layouts.tensormap import Encoded, places
-from mmulator.layouts.tensormap import copies as model
 from mmulator.layouts.tensormap.types import BY_NAME
 from mmulator.native.hooks.events import Access, Proxy
 from tests.data import tensormap_vectors as vectors
 from tests.support import rows
+from tests.support import tensor_bytes as model
 from tests.support import tensor_copies as copies
 from tests.support.tracing import Event, traced
 

@@ -7,6 +7,7 @@ import hashlib
 import re
 import struct
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,6 +16,9 @@ from mmulator.compiler.meaning import wgmma
 from mmulator.driver import Driver, Region, Settings
 from mmulator.errors import ExecutionFault
 from mmulator.host.module import Module
+from mmulator.isa.matrix import matrix_forms
+from mmulator.native.state import WgmmaScratch
+from mmulator.twin.forms import twin_of
 from tests.support import places
 from tests.support.ptx_text import kernel
 
@@ -514,3 +518,23 @@ def test_a_driver_waits_where_ptxas_would(steps: str) -> None:
     np.testing.assert_array_equal(out, run(f"{steps} commit wait0"))
     assert any("C7517" in note for note in report.notes)
     np.testing.assert_array_equal(run(steps), start.view(np.uint32))
+
+
+def test_parts_of_the_scratch_memory_do_not_overlap() -> None:
+    """Of every form; and each has room for what native/matrix/ puts there."""
+    found = [form for form in matrix_forms("wgmma") if form.k]
+    assert len(found) > 100
+    for form in found:
+        packed = twin_of(form, "sm_90").b_bytes(form.n, form.k)
+        parts = wgmma.scratch_parts(form, packed)
+        assert tuple(parts) == tuple(WgmmaScratch.fields)
+        places = [part for part in parts.values() if part]
+        assert all(a.stop <= b.start and b.start % 64 == 0 for a, b in pairwise(places)), form
+        assert len(parts["plain"]) * 8 == max(form.m, form.n) * form.k * form.btype.bits, form
+        if form.atype.bits == 1:
+            assert len(parts["unpacked"]) >= max(form.m, form.n) * form.k
+        if form.atype.bits == 16:
+            assert len(parts["unpacked"]) >= form.m * form.k * 2
+        if form.sparse:
+            assert len(parts["metadata"]) == 512 and len(parts["packed"]) == packed
+            assert form.atype.name != "tf32" or len(parts["own"]) == form.n * form.k * 4

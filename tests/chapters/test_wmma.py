@@ -1,4 +1,4 @@
-"""wmma: places of small elements. (Hardware vectors: machine/test_machine_golden.py.)"""
+"""wmma: places of small elements. (Hardware vectors: kernels/test_matrix_golden.py.)"""
 
 from __future__ import annotations
 

@@ -387,8 +387,14 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_run(go: Run, file: 
     assert run(["check", "k.ptx", "--sarif", file]) == 1
 
 
+def test_watching_and_sanitizing_go_together(go: Run) -> None:
+    code, out, _ = go("--sanitize", "--watch", "out[0]", "--json", body=TWICE + LAST)
+    data = data_of(out)
+    assert code == 3 and data["sanitizer"]["findings"] and data["report"]["stores"]
+
+
 def test_options_that_do_not_go_together(go: Run) -> None:
-    for options in (["--sarif", "-", "--json"], ["--sanitize", "--watch", "out[0]"], ["--sanitize", "--compare-gpu"]):
+    for options in (["--sarif", "-", "--json"], ["--sanitize", "--compare-gpu"]):
         assert go(*options)[0] == 2
     code, _, err = go("--sarif", "no/such/folder.sarif")
     assert code == 1 and "cannot write" in err

@@ -23,15 +23,17 @@ from mmulator.compiler.options import CompileOptions
 from mmulator.conformance import cases, compare, edges, kernels, memory, probes, report, run, values, vectors
 from mmulator.conformance.launches import compare_launch
 from mmulator.conformance.stream import RandomStream
-from mmulator.conformance.subjects import Subject, all_subjects, forms, problem, subjects
+from mmulator.conformance.subjects import Subject, forms, problem, subjects
 from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
 from mmulator.hardware.gpu import Gpu, GpuError
-from mmulator.host.backend import Backend, Chip, Ran, Request
+from mmulator.host.backend import HOW, Backend, Chip
 from mmulator.host.cpu import Cpu
 from mmulator.host.module import Module
 from mmulator.isa.names.mnemonic import parse_mnemonic
 from mmulator.isa.targets import Target
 from mmulator.jobs.job import load_job
+from mmulator.launch.launch import How, Launch, Ran
+from mmulator.launch.observers import Observer
 from mmulator.launch.values import Aggregate
 from mmulator.numerics import arrays
 from mmulator.numerics.formats import decode, element_type
@@ -176,7 +178,7 @@ def test_integers_reach_both_ends() -> None:
 def test_layouts_of_wgmma_operands_do_not_overlap() -> None:
     """As a kernel would write them, for every n, type, major and swizzle: each element has bytes of its own."""
     seen = set()
-    for subject in all_subjects(HOPPER):
+    for subject in (subject for form in forms(HOPPER)[0] for subject in subjects(form)):
         for place in cases._places(subject).values() if subject.form.family == "wgmma" else ():
             if (key := (place.rows, place.columns, place.element, place.mn_major)) in seen:
                 continue
@@ -249,9 +251,9 @@ class Wrong(Cpu):
         super().__init__(DEVICE)
         self.word, self.bit = word, bit
 
-    def launch(self, kernel: Any, request: Request) -> Ran:
-        ran = super().launch(kernel, request)
-        flat = request.arguments.values[-1].reshape(-1)
+    def launch(self, launch: Launch, how: How = HOW, observers: Sequence[Observer] = ()) -> Ran:
+        ran = super().launch(launch, how, observers)
+        flat = launch.arguments.values[-1].reshape(-1)
         flat[self.word] ^= flat.dtype.type(1 << self.bit)
         return ran
 
@@ -438,7 +440,7 @@ def test_a_clone_has_the_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "vectors" / "sm_90").symlink_to(ROOT / "vectors" / "sm_90")
     assert vectors.default_folder() == Path("vectors")
     executions, words, stored = vectors.extent(ROOT / "vectors")
-    assert f"{words:,}" in (ROOT / "README.md").read_text() and stored < words and executions > 20_000
+    assert f"{words:,}" in (ROOT / "docs/fidelity.md").read_text() and stored < words and executions > 20_000
 
 
 def test_replay_finds_a_wrong_vector(captured: Path) -> None:
@@ -653,12 +655,12 @@ def test_backends_do_the_same(kind: type[Backend], driver: Driver) -> None:
     backend = kind()
     out, last = np.zeros(64, np.float32), np.zeros(2, np.uint32)
     kernel = Module.load(KERNEL)["k"]
-    request = kernel.request(1, 64, [out, 40, 1.5, mm.struct(last, np.uint32(7))], 0, DEVICE)
+    prepared = kernel.prepared(1, 64, [out, 40, 1.5, mm.struct(last, np.uint32(7))], 0, DEVICE)
     module = backend.load(KERNEL)
     backend.write(module, "scale", np.float32(3).tobytes())
     compiled = backend.compile(module, "k", DEVICE)
     for _ in range(2):
-        assert backend.launch(compiled, request).seconds > 0
+        assert backend.launch(Launch(compiled, *prepared)).seconds > 0
     assert (out == np.where(np.arange(64) < 40, np.float32(4.5), 0)).all() and last.tolist() == [7, 0]
     assert int.from_bytes(backend.read(module, "count"), "little") == 5 + 128
     with pytest.raises(LaunchError, match="bytes"):
@@ -680,10 +682,10 @@ class Corrupting(Gpu):
 
     change: Sequence[tuple[int, float]] = ()
 
-    def launch(self, kernel: Any, request: Request) -> Ran:
-        ran = super().launch(kernel, request)
+    def launch(self, launch: Launch, how: How = HOW, observers: Sequence[Observer] = ()) -> Ran:
+        ran = super().launch(launch, how, observers)
         for at, value in self.change:
-            request.arguments.values[0].reshape(-1)[at] = value
+            launch.arguments.values[0].reshape(-1)[at] = value
         return ran
 
 

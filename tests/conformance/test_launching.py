@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.compiler.options import DEFAULT, in_clusters
+from mmulator.conformance.kernels import run_kernel
 from mmulator.hardware.gpu import Gpu
 from mmulator.host.cpu import Cpu
 from mmulator.host.module import Module
@@ -84,8 +84,7 @@ def test_a_gpu_is_asked_for_the_cluster_of_the_launch(
     blocks = grid * (2 if "blocksare" in directives else 1)
     for backend in (Gpu(), Cpu()):
         out = np.zeros((blocks, 2), np.uint32)
-        request = Module.load(text)["k"].request(grid, 32, [out], 0, DEVICE, cluster=cluster, cooperative=cooperative)
-        compiled = backend.compile(backend.load(text), "k", DEVICE, in_clusters(DEFAULT, request.cluster))
-        backend.launch(compiled, request)
+        shape, arguments = Module.load(text)["k"].prepared(grid, 32, [out], 0, DEVICE, cluster, cooperative)
+        run_kernel(backend, backend.load(text), "k", shape, arguments)
         assert out.tolist() == [[size, blocks]] * blocks
     assert driver.asked == asked

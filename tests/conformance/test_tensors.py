@@ -11,8 +11,8 @@ from mmulator.conformance import tensors
 from mmulator.conformance.suites import SUITES
 from mmulator.host.cpu import Cpu
 from mmulator.layouts.tensormap import places
-from mmulator.layouts.tensormap.copies import load, store
 from mmulator.program.addresses import SHARED_BASE
+from tests.support.tensor_bytes import load, store
 
 
 def expected(b: tensors.TensorBatch) -> tuple[np.ndarray, np.ndarray]:

@@ -202,6 +202,7 @@ def test_triton(suite: Path, lines: list[str]) -> None:
     assert "    v = tl.load(x + at, mask=at < n)" in told
 
 
+@pytest.mark.slow
 def test_workers_have_the_same_seeds(suite: Path) -> None:
     """pytest-xdist: options, doors and devices reach the workers, and what they launched is told at the end."""
     pytest.importorskip("xdist", reason="pytest-xdist is not installed")
@@ -238,7 +239,7 @@ def test_needs(mmulator):
 
 
 def test_without_the_option_nothing_happens(tmp_path: Path) -> None:
-    loaded = {"mmulator", "mmulator.doors", "mmulator.doors.pytest_plugin"}
+    loaded = {"mmulator", "mmulator.doors", "mmulator.doors.pytest_plugin", "mmulator.lazy"}
     (tmp_path / "test_none.py").write_text(WITHOUT.replace("LOADED", repr(loaded)))
     lines = run(tmp_path, "-rs", "test_none.py")
     assert "1 passed, 1 skipped" in lines[-1] and any("needs pytest --mmulator" in line for line in lines)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mmulator.compiler.options import CompileOptions
 from mmulator.driver import Driver, Region, Settings
-from mmulator.driver.functions import OPTIONS
 from mmulator.errors import ExecutionFault, LaunchError, UndefinedBehaviour, UnstableResult
 from mmulator.findings import Finding
 from tests.support.breaches import RULE, TWICE
@@ -46,7 +46,7 @@ def test_the_report_has_the_findings() -> None:
 def test_off_is_the_kernel_as_it_was() -> None:
     launch = Launch(TWICE)
     assert launch().findings == () and launch.read == []
-    assert {options for *_, options in launch.function.loaded.module.loaded.compiled} == {OPTIONS}
+    assert {options for *_, options in launch.function.loaded.module.loaded.compiled} == {CompileOptions(waits=True)}
 
 
 def test_rules() -> None:

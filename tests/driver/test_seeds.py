@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.driver import Driver, Region, Settings, seeds
+from mmulator.driver import Driver, Region, Settings
 from mmulator.errors import ExecutionFault, UnstableResult
+from mmulator.host import campaign
 from mmulator.launch.line import order
 
 HEAD = """.version 8.0
@@ -108,7 +109,7 @@ def test_a_fault_under_a_later_seed_says_so() -> None:
 
 
 def test_pieces_are_compared_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seeds, "CHUNK", 24)
+    monkeypatch.setattr(campaign, "CHUNK", 24)
     assert "the same bits" in Launch(WAIT, seeds=3)().notes[-1]
     with pytest.raises(UnstableResult, match="of argument 1"):
         Launch(NO_WAIT, seeds=8)()

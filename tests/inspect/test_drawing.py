@@ -11,7 +11,7 @@ import pytest
 
 from mmulator.errors import OperandError, UnsupportedError
 from mmulator.inspect.views import svg
-from mmulator.inspect.views.svg import COLOURS, Canvas, fit, lane_class, lane_colour, text_width, to_png, wrap
+from mmulator.inspect.views.svg import COLOURS, Canvas, fit, lane_class, text_width, to_png, wrap
 
 
 def luminance(colour: str) -> float:
@@ -29,7 +29,7 @@ def contrast(one: str, other: str) -> float:
 @pytest.mark.parametrize("theme", [1, 2], ids=["light", "dark"])
 def test_text_can_be_read_on_every_ground(theme: int) -> None:
     ink, dim = COLOURS["ink"][theme], COLOURS["dim"][theme]
-    lanes = [lane_colour(lane, ("", "light", "dark")[theme]) for lane in range(32)]
+    lanes = [COLOURS[lane_class(lane)][theme] for lane in range(32)]
     for ground in (*lanes, COLOURS["bg"][theme], COLOURS["cell"][theme]):
         assert contrast(ink, ground) >= 4.5, ground
     for ground in (COLOURS["bg"][theme], COLOURS["cell"][theme]):

@@ -22,7 +22,7 @@ from mmulator.inspect import Explanation, explain, find_forms, group
 from mmulator.inspect.explanation import topics
 from mmulator.inspect.explanation.arithmetic import runs_on
 from mmulator.inspect.explanation.explain import explain_form
-from mmulator.inspect.explanation.paste import function_name, nvcc_options, paste_target, ptx_module, signatures
+from mmulator.inspect.explanation.paste import function_name, nvcc_options, paste_target, ptx_text, signatures
 from mmulator.inspect.listing import shape_set
 from mmulator.instruction.instruction import Instruction
 from mmulator.isa.effects import MemoryEffect
@@ -62,6 +62,16 @@ def test_operands_are_those_of_execute(explained: Explained) -> None:
             assert str(Instruction(form).layout(o.name).element_type) == o.element
         if form.atype:
             assert {o.name for o in fragments} >= {"d", "a"}
+
+
+def ptx_module(form: Form, target: Target | None = None) -> str:
+    """A whole module, one kernel for each way to write the statement: for ptxas, and for `mmulator check`."""
+    chosen, version = paste_target(form, target)
+    out = f".version {version[0]}.{version[1]}\n.target {chosen}\n.address_size 64\n"
+    for way in range(len(signatures(form))):
+        body = "".join(f"    {line}\n" for line in ptx_text(form, way).splitlines())
+        out += f"\n.visible .entry kernel{way}()\n{{\n{body}    ret;\n}}\n"
+    return out
 
 
 def test_every_paste_verifies(explained: Explained) -> None:

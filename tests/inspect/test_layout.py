@@ -30,8 +30,9 @@ from mmulator.instruction.instruction import Instruction
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.names.words import find_forms
-from mmulator.layouts import fragment, scales, sparse
+from mmulator.layouts import fragment, sparse
 from tests.support.places import ROOT
+from tests.support.raw_scales import raw_scales
 
 DENSE = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 SPARSE = "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
@@ -81,6 +82,7 @@ def picked(registers: np.ndarray, found: Layout) -> np.ndarray:
     return out
 
 
+@pytest.mark.slow
 def test_layouts_are_what_execute_unpacks() -> None:
     """Random registers or matrices go through the functions that `execute` uses, and through the layout's words."""
     generator = np.random.default_rng(3)
@@ -93,7 +95,7 @@ def test_layouts_are_what_execute_unpacks() -> None:
         elif found.kind == "scales":
             byte, thread = map(int, re.search(r"byte-id-. (\d), thread-id-. (\d)", found.notes[0]).groups())  # type: ignore[union-attr]
             words = generator.integers(0, 1 << 32, (32, 1)).astype(np.uint32)
-            want = scales.from_registers(words[:, 0], form, found.operand[-1], byte, thread)[None]
+            want = raw_scales(words[:, 0], form, found.operand[-1], byte, thread)[None]
         else:
             f = fragment(form, found.operand)
             want = generator.integers(0, 1 << min(f.width, 63), (f.copies, f.rows, f.columns), np.uint64)

@@ -14,10 +14,10 @@ from mmulator.instruction.instruction import Instruction
 from mmulator.isa.matrix import FAMILIES
 from mmulator.isa.targets import TARGETS
 from tests.support.places import DATA
-from tools.ptxas import compare as ptxas_compare
-from tools.ptxas import differences as differences
-from tools.ptxas.differences import Difference
-from tools.ptxas.verdicts import Ptxas, Statement, compare, judged, ours, packed, unpacked
+from tests.support.ptxas import differences as differences
+from tests.support.ptxas.differences import Difference
+from tests.support.ptxas.mutants import matrix_statements
+from tests.support.ptxas.verdicts import Ptxas, Statement, compare, judged, known, ours, packed, unpacked
 
 VERDICTS = DATA / "matrix_verdicts.txt"
 PTXAS = os.environ.get("MMULATOR_PTXAS")
@@ -69,8 +69,8 @@ def test_differences_are_those_of_ptxas(case: Difference, tmp_path: Path) -> Non
 @needs_ptxas
 def test_verdicts_agree_with_ptxas(tmp_path: Path) -> None:
     ptxas = Ptxas(PTXAS or "", tmp_path)
-    targets, versions = ptxas_compare.known(ptxas, 75 if ptxas.release > "13" else 70)
-    legal, mutants = ptxas_compare.statements(list(FAMILIES), targets, versions, 600, seed=2)
+    targets, versions = known(ptxas, 75 if ptxas.release > "13" else 70)
+    legal, mutants = matrix_statements(list(FAMILIES), targets, versions, 600, seed=2)
     verdicts = list(compare([*random.Random(1).sample(legal, 600), *mutants], ptxas))
     different = [
         f"{s.what}: {s.target} {s.text}\n  here {mine}\n  ptxas {theirs}"

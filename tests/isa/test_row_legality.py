@@ -13,16 +13,15 @@ import pytest
 import mmulator as mm
 from mmulator.isa.row import Row
 from mmulator.program.uses import uses_and_defs
-from mmulator.ptx import parse_module
+from mmulator.ptx.parser import parse_module
 from mmulator.ptx.tree import Address
 from mmulator.source import Source
 from tests.support.places import DATA
 from tests.support.ptx_text import STORE_R1, kernel
-from tools.ptxas import rows as row_statements
-from tools.ptxas.compare import known
-from tools.ptxas.mutants import World
-from tools.ptxas.row_differences import DIFFERENCES, listed
-from tools.ptxas.verdicts import Ptxas, Statement, compare, judged, ours
+from tests.support.ptxas import rows as row_statements
+from tests.support.ptxas.mutants import World
+from tests.support.ptxas.row_differences import DIFFERENCES, listed
+from tests.support.ptxas.verdicts import Ptxas, Statement, compare, judged, known, ours
 
 VERDICTS = DATA / "row_verdicts.txt"
 PTXAS = os.environ.get("MMULATOR_PTXAS")
@@ -48,7 +47,7 @@ def test_every_difference_has_a_reason_of_its_own() -> None:
 @pytest.mark.skipif(not PTXAS, reason="MMULATOR_PTXAS names no ptxas")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_verdicts_agree_with_ptxas(seed: int, tmp_path: Path) -> None:
-    """Fresh statements of every row; the differences are those of tools/ptxas/row_differences.py."""
+    """Fresh statements of every row; the differences are those of tests/support/ptxas/row_differences.py."""
     ptxas = Ptxas(PTXAS or "", tmp_path)
     targets, versions = known(ptxas, 80)
     chance = random.Random(seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -136,14 +137,19 @@ def test_what_code_is_written_with_knows_no_instruction() -> None:
 LARGEST, LARGEST_DOOR, LONGEST_FOLDER = 0.10, 0.04, 30  # of all lines; files of a folder, but of chapters
 
 
-def test_no_room_is_too_large() -> None:
-    """A room has at most a tenth of all lines, a door at most a twenty-fifth (doors/ is many), a folder at most 30 files."""
-    lines: dict[str, int] = {}
-    files: dict[Path, int] = {}
+def rooms() -> tuple[Counter[str], Counter[Path]]:
+    """Lines of each room (a folder of the package, of doors/ each door), and files of each folder."""
+    lines, files = Counter[str](), Counter[Path]()
     for path in FILES:
         room = "/".join(path.relative_to(ROOT).parts[:2]) if layer(path) == "doors" else layer(path)
-        lines[room] = lines.get(room, 0) + len(path.read_text().splitlines())
-        files[path.parent] = files.get(path.parent, 0) + (path.stem != "__init__")
+        lines[room] += len(path.read_text().splitlines())
+        files[path.parent] += path.stem != "__init__"
+    return lines, files
+
+
+def test_no_room_is_too_large() -> None:
+    """A room has at most a tenth of all lines, a door at most a twenty-fifth (doors/ is many), a folder at most 30 files."""
+    lines, files = rooms()
     limit = {True: LARGEST_DOOR * sum(lines.values()), False: LARGEST * sum(lines.values())}
     assert not {room: n for room, n in lines.items() if n > limit["/" in room]}
     assert not {str(f): n for f, n in files.items() if n > LONGEST_FOLDER and f != ROOT / "isa"}
@@ -193,6 +199,23 @@ def test_every_chapter_has_its_file_of_tests() -> None:
 def test_no_file_needs_a_map() -> None:
     long = {str(p.relative_to(ROOT)): n for p in FILES if (n := len(p.read_text().splitlines())) > LONGEST}
     assert not long
+
+
+PAGES = "tools.pages"  # pages that are made of the tables: tests compare them with the files that there are
+
+
+def test_tests_do_not_use_tools() -> None:
+    """What tests need is in tests/support; tests/tools tests the tools, and tests of pages ask those who make them."""
+    tests = places.ROOT / "tests"
+    found = []
+    for path in sorted(p for p in tests.rglob("*.py") if p.relative_to(tests).parts[0] != "tools"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names = [a.name for a in node.names]
+            else:
+                names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            found += [f"{path.relative_to(tests)}: {n}" for n in names if n.split(".")[0] == "tools" and not n.startswith(PAGES)]
+    assert not found
 
 
 def test_import_is_light() -> None:

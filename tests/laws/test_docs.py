@@ -155,10 +155,10 @@ def test_command_runs(command: str, code: int, folder: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_snippets_run_and_output_is_as_shown(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python blocks of a page, one after the other. A block under `<!-- output: COMMAND -->` is what that prints;
-    `output: python` is what the snippet before it printed. `file: NAME` is a file that later blocks use, `pytest: NAME` one
-    that passes; `run: COMMAND` is what a shell prints, but for figures and what stands in parentheses. A block under
-    `needs: MODULE` is left out, by name, where the module is not installed."""
+    """Python blocks of a page, one after the other. A block under `<!-- output: COMMAND -->` is what that prints, under
+    `excerpt: COMMAND` a part of it, under `output: python` what the snippet before it printed. `file: NAME` is a file that later
+    blocks use, `pytest: NAME` one that passes; `run: COMMAND` is what a shell prints, but for figures and what stands in
+    parentheses. A block under `needs: MODULE` is left out, by name, where the module is not installed."""
     printed: str | None = ""
     space: dict[str, Any] = {}
     left_out: set[str] = set()
@@ -170,6 +170,8 @@ def test_snippets_run_and_output_is_as_shown(page: str, folder: Path, monkeypatc
         elif step.directive == "run":
             printed = run_shell(folder, step.argument)
             assert skeleton(step.text) == skeleton(printed), f"{page}:{step.line}\n{printed}"
+        elif step.directive == "excerpt":
+            assert step.text in run_mmulator(step.argument)[1], f"{page}:{step.line}"
         elif step.directive in ("file", "pytest"):
             (folder / step.argument).write_text(step.text)
             if step.directive == "pytest":
@@ -178,7 +180,7 @@ def test_snippets_run_and_output_is_as_shown(page: str, folder: Path, monkeypatc
             if step.argument != "python":
                 printed = run_mmulator(step.argument)[1]
             assert comparable(step.text) == comparable(printed or ""), f"{page}:{step.line}"
-        elif step.kind == "python" and step.directive not in ("output", "quote"):
+        elif step.kind == "python" and step.directive not in ("output", "quote", "excerpt"):
             out = io.StringIO()
             with contextlib.redirect_stdout(out):
                 exec(compile(step.text, f"{page}:{step.line}", "exec"), space)
@@ -269,11 +271,19 @@ def test_the_map_is_complete() -> None:
     """The table of the house has every file and folder of src/mmulator/, in the order of the layers."""
     named = [n.strip("`/") for line in re.findall(r"^\| ((?:`[\w./]+`(?:, )?)+) \|", read("docs/design.md"), re.MULTILINE)
              for n in line.split(", ")]  # fmt: skip
-    there = {p.name for p in (ROOT / "src/mmulator").iterdir()} - {"__init__.py", "__main__.py", "__pycache__", "py.typed"}
+    face = {"__init__.py", "__init__.pyi", "__main__.py", "__pycache__", "py.typed"}
+    there = {p.name for p in (ROOT / "src/mmulator").iterdir()} - face
     house = [n for n in named if n in there]
     assert {*house} == there and len(house) == len(there)
     ranks = [RANK[n.removesuffix(".py")] for n in house]
     assert ranks == sorted(ranks)
+
+
+def test_the_table_of_tests_has_every_folder() -> None:
+    """docs/testing.md says of each folder of tests what it proves, and when to run it."""
+    named = re.findall(r"^\| `(\w+)` \|", read("docs/testing.md"), re.MULTILINE)
+    there = {p.name for p in (ROOT / "tests").iterdir() if any(p.rglob("test_*.py"))} - {"support", "data"}
+    assert {*named} == there and len(named) == len(there)
 
 
 def test_made_pages_are_up_to_date() -> None:
@@ -405,6 +415,7 @@ SIZES = re.split(r"^## ", read(TUTORIAL), flags=re.MULTILINE)[1:4]
 
 
 @pytest.mark.parametrize("part", SIZES, ids=["lane-wise", "memory", "matrix"])
+@pytest.mark.slow
 def test_tutorial(part: str, tmp_path: Path) -> None:
     """An instruction, added to a copy as the page says: a row, a function, a kernel that runs, a test, what the laws want."""
     copy = Copy(tmp_path)

@@ -15,8 +15,9 @@ from mmulator.codegen.lang import Hook, Native
 from mmulator.codegen.values import Builder
 from mmulator.compiler.kernel import Jit
 from mmulator.host.module import Module
+from mmulator.native.hooks import events, operands
 from mmulator.native.hooks.events import Access, Proxy
-from mmulator.sanitizer.instrument import HOOK_FILES, SANITIZE
+from mmulator.sanitizer.instrument import SANITIZE
 from tests.support import places
 from tests.support.memory_ways import READS, WRITES, Walk, statements
 from tests.support.tracing import MEMORY, REGISTER, REGISTERS, TRACE, Event, traced
@@ -105,6 +106,7 @@ def walk() -> Walk:
     return Walk(statements())
 
 
+@pytest.mark.slow
 def test_every_way_into_memory_passes_the_door() -> None:
     """Of each row the bytes that it accesses, all of them and no others, and what it does there."""
     w = walk()
@@ -217,7 +219,7 @@ L: red.global.add.u32 [%rd0], 1; add.u32 %r1, %r1, 1; setp.lt.u32 %p, %r1, 100; 
 
 def test_without_a_subscriber_nothing_is_there() -> None:
     """A hook leaves no trace in the code of the run time; with one, only what reaches a hook is another function."""
-    hooks = {name for file in HOOK_FILES for name, value in vars(file).items() if isinstance(value, Hook)}
+    hooks = {name for file in (events, operands) for name, value in vars(file).items() if isinstance(value, Hook)}
     assert hooks == {*TRACE.hooks, *SANITIZE.hooks}  # each has a listener
     for function in natives():
         text = "".join(b.text() for b in [function.build()[0]])

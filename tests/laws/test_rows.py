@@ -10,12 +10,11 @@ import pytest
 from mmulator.isa.row import Row
 from mmulator.isa.targets import PTX_VERSIONS, Target
 from tests.data import scalar_vectors
+from tests.support import row_forms, row_statements
 from tests.support.places import ROOT
+from tests.support.ptxas.verdicts import Ptxas, Statement, compare
 from tests.support.rows import WRITTEN
 from tests.support.vectors import recorded
-from tools.capture import row_forms
-from tools.capture import rows as row_vectors
-from tools.ptxas.verdicts import Ptxas, Statement, compare
 
 
 @pytest.mark.skipif("MMULATOR_PTXAS" not in os.environ, reason="MMULATOR_PTXAS names no ptxas")
@@ -45,11 +44,11 @@ EXCUSES: tuple[tuple[str, str, str], ...] = (
     ("membar fence griddepcontrol", "no result of its own: order of memory", "chapters/test_fence.py"),
     ("prefetch prefetchu.L1 applypriority discard createpolicy", "no result: hints to caches", "chapters/test_memory.py"),
     ("nanosleep brkpt pmevent pmevent.mask setmaxnreg", "no result of its own", "chapters/test_misc.py"),
-    ("trap", "ends the launch", "machine/test_faults.py"),
+    ("trap", "ends the launch", "diagnostics/test_faults.py"),
     ("cp.async", "the result depends on time", "chapters/test_copies.py"),
     ("mbarrier", "words of barriers have vectors of their own", "chapters/test_mbarrier.py"),
     ("cp.reduce.async.bulk st.async red.async", "asynchronous stores have vectors of their own", "chapters/test_bulk.py"),
-    ("ld.proxy::readonly", "loads of PTX 9.4 as all others", "machine/test_newest.py"),
+    ("ld.proxy::readonly", "loads of PTX 9.4 as all others", "native/test_newest.py"),
     ("tensormap", "tensor maps are made and read in kernels", "chapters/test_tensormap.py"),
     ("barrier.cluster", "no result of its own: order of threads", "chapters/test_cluster.py"),
 )  # fmt: skip
@@ -64,12 +63,12 @@ def excuse_of(row: Row) -> str:
 
 def test_every_row_and_operation_has_a_vector_or_an_excuse() -> None:
     """Each modifier of each row, and any two that can stand together, in a statement that a GPU was asked for."""
-    have = row_vectors.covered([*(c.text for c in scalar_vectors.load()), *(s.text for s in recorded())])
+    have = row_statements.covered([*(c.text for c in scalar_vectors.load()), *(s.text for s in recorded())])
     missing, used = [], set()
     for row in row_forms.rows():
         if not row.status.runs:
             continue
-        wanted = set(row_vectors.wanted(row))
+        wanted = set(row_statements.wanted(row))
         if not wanted:  # no chip before sm_100 has it
             assert row.requires.minimum > 90 or row.requires.families or any(n.sm > 90 for n in row.needs), row_forms.row_key(row)
             continue

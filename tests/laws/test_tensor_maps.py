@@ -18,8 +18,8 @@ from mmulator.layouts.tensormap import Encoded, fields
 from mmulator.layouts.tensormap.modes import BY_MODE
 from mmulator.layouts.tensormap.rules import refusals
 from mmulator.native.asynchrony.maps import MOST_ROW, MOST_SPAN, Box, MapFault, Mode, take_map
+from tests.support.tensor_map_fields import FIELDS, at_edges, at_random, bases, edges, put
 from tests.twin.test_moves import call
-from tools.fuzz.maps import FIELDS, at_edges, at_random, bases, edges, put
 
 ANSWER = 4  # words: of MapFault, rows, bytes of a row, and from row to row
 

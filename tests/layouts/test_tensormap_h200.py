@@ -9,10 +9,10 @@ from collections import Counter
 import pytest
 
 from mmulator.layouts.tensormap import places
-from mmulator.layouts.tensormap.copies import load, store
 from mmulator.layouts.tensormap.legal import begins_wrong
 from mmulator.layouts.tensormap.rules import refusals
 from tests.data import tensormap_vectors as vectors
+from tests.support.tensor_bytes import load, store
 
 ENCODINGS, COPIES = list(vectors.encodings()), list(vectors.copies())
 

@@ -20,9 +20,7 @@ from mmulator.numerics.formats import (
     from_raw,
     infinity,
     integers,
-    pack,
     to_raw,
-    unpack,
 )  # fmt: skip
 
 FLOATS = [t for t in TYPES.values() if t.is_float]
@@ -88,22 +86,6 @@ def test_truncation_overflows_to_infinity_only_from_the_next_power_of_two() -> N
     assert encode_ieee(F64, 1, 1, 1024, "rz") == 0xFFEFFFFFFFFFFFFF
 
 
-@pytest.mark.parametrize("t", [t for t in TYPES.values() if t.bits <= 64 and t.kind != "pred"], ids=str)
-def test_packing_and_unpacking_are_inverse(t: ElementType) -> None:
-    rng = np.random.default_rng(1)
-    dtype = np.uint8 if t.bits < 8 else container(t)
-    raw = rng.integers(0, 1 << t.bits, (3, 64), dtype=np.uint64).astype(dtype)
-    words = pack(t, raw)
-    assert words.dtype == np.uint32
-    assert words.shape == (3, 64 * (8 if t.bits == 6 else t.bits) // 32)
-    np.testing.assert_array_equal(unpack(t, words), raw)
-
-
-def test_low_elements_are_packed_in_low_bits() -> None:
-    assert pack(TYPES["s4"], np.arange(8, dtype=np.uint8)).tolist() == [0x76543210]
-    assert pack(F64, np.array([0x0123456789ABCDEF], np.uint64)).tolist() == [0x89ABCDEF, 0x01234567]
-
-
 def test_signed_integers_are_extended() -> None:
     assert integers(TYPES["s4"], np.arange(16, dtype=np.uint8)).tolist() == [*range(8), *range(-8, 0)]
     assert integers(TYPES["u4"], np.array([0xF8], np.uint8)).tolist() == [8]
@@ -120,5 +102,3 @@ def test_errors_say_what_is_wanted() -> None:
         to_raw(F16, np.zeros(3, np.float32))
     with pytest.raises(OperandError, match=r"'f17' is no element type(.|\n)*known: b1"):
         element_type("f17")
-    with pytest.raises(OperandError, match=r"3 elements of \.f16 do not fill 32-bit words"):
-        pack(F16, np.zeros(3, np.uint16))

@@ -18,7 +18,7 @@ import pytest
 
 from mmulator.isa.types import TYPES
 from mmulator.numerics import DotKey, model_matmul
-from mmulator.numerics.formats import container, element_type, numpy_dtype, unpack
+from mmulator.numerics.formats import container, element_type, numpy_dtype
 
 SIZES = {"b1": 1, "s4": 4, "u4": 4, "s8": 8, "u8": 8, "e4m3": 8, "e5m2": 8, "f16": 16, "bf16": 16, "f64": 64}
 DEVICES = {"V100": "sm_70", "A100": "sm_80", "A2": "sm_86", "Ada": "sm_89", "L40S": "sm_89", "H100": "sm_90",
@@ -55,7 +55,14 @@ def elements(kind: str, words: Any) -> Any:
     """uint32 words [..., w] to raw elements [..., w * 32 / bits]."""
     if kind == "f64":
         return np.ascontiguousarray(words).view(np.uint64)
-    return unpack(element_type(kind), words)
+    t = element_type(kind)
+    size = 8 if t.bits == 6 else t.bits
+    values = np.ascontiguousarray(words, "<u4")
+    if size >= 8:
+        return values.view(f"<u{size // 8}")
+    per = 32 // size
+    parts = values[..., None] >> (np.arange(per, dtype=np.uint32) * np.uint32(size)) & np.uint32((1 << size) - 1)
+    return parts.astype(np.uint8).reshape(*values.shape[:-1], -1)
 
 
 def bits(kind: str) -> int:

@@ -6,7 +6,7 @@ import numpy as np
 
 from mmulator.host.module import Module
 from mmulator.program.blocks import build
-from mmulator.ptx import parse_module
+from mmulator.ptx.parser import parse_module
 from mmulator.source import Source
 
 TEXT = """

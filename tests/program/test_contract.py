@@ -14,7 +14,7 @@ from mmulator.program.as_ptxas.fold import fold
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.tree import Immediate
 from mmulator.source import Source
-from mmulator.twin.sfu import evaluate
+from mmulator.twin.sfu.arrays import evaluate
 from tests.support.ptx_text import kernel
 
 LOAD = "  ld.global.f32 %f1, [%rd0];\n  ld.global.f32 %f2, [%rd0+4];\n  ld.global.f32 %f3, [%rd0+8];\n"

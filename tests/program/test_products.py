@@ -5,7 +5,7 @@ from __future__ import annotations
 from mmulator.program.blocks import build
 from mmulator.program.frames import liveness
 from mmulator.program.products import LONGEST_CHAIN, ProductGroup, groups
-from mmulator.ptx import parse_module
+from mmulator.ptx.parser import parse_module
 from mmulator.source import Source
 from mmulator.twin.wide import widens
 

@@ -9,7 +9,7 @@ from mmulator.host.module import Module
 from mmulator.isa.targets import PTX_VERSIONS, TARGETS, Target, default_device
 from mmulator.launch.limits import check_device
 from mmulator.program.runnable import unsupported
-from mmulator.ptx import parse_module
+from mmulator.ptx.parser import parse_module
 from mmulator.source import Source
 from tests.support.one_block import launch
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mmulator.errors import MmulatorError
-from mmulator.ptx import parse_module
 from mmulator.ptx.directives import Clusters, clusters
+from mmulator.ptx.parser import parse_module
 from mmulator.ptx.verify import verify
 from mmulator.source import Source
 

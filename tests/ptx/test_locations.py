@@ -11,7 +11,7 @@ import pytest
 
 import mmulator as mm
 from mmulator.cli.app import run
-from mmulator.ptx import parse_module
+from mmulator.ptx.parser import parse_module
 from mmulator.source import Source
 
 HELPER = "_Z6helperPf"

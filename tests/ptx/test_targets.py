@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mmulator.isa.targets import PTX_VERSIONS, Target
-from mmulator.ptx import parse_module
+from mmulator.ptx.parser import parse_module
 from mmulator.ptx.verify import verify
 from mmulator.source import Source
 

@@ -19,7 +19,7 @@ from mmulator.isa.table import CHAPTERS, ROWS
 from mmulator.isa.types import type_bits
 from mmulator.program.runnable import unsupported
 from mmulator.ptx.parser import parse_module
-from mmulator.ptx.verify import require_valid, verify
+from mmulator.ptx.verify import verify
 from mmulator.source import Source
 from tests.support.places import DATA
 
@@ -135,12 +135,10 @@ def test_target_and_version_decide() -> None:
     assert ".target sm_90 needs PTX 7.8" in verify(module)[0].message
 
 
-def test_all_errors_are_collected_and_the_first_is_raised() -> None:
+def test_all_errors_are_collected() -> None:
     module = parse_module(Source("t", text("add.s32 d1, r2, r3;\nnope.b32 r1;\nbra X;")))
     found = verify(module)
     assert [e.span.line for e in found if e.span] == [14, 15, 16]
-    with pytest.raises(InvalidInstructionError, match="2 more errors follow"):
-        require_valid(module)
 
 
 CALLEE = ".func (.param .b32 r) f (.param .b64 a) { ret; }\n"

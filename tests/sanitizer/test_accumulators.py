@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.compiler.options import CompileOptions
+from mmulator.launch.launch import compile_options
 from tests.support import breaches, corpus
 
 FILES = breaches.files("accumulators")
@@ -53,7 +54,7 @@ def test_a_missing_fence_says_between_what(name: str, change: str, said: str) ->
 def test_waits_that_ptxas_puts_there_hide_nothing(change: breaches.Change, monkeypatch: pytest.MonkeyPatch) -> None:
     """As every launch through a driver's door is compiled."""
     with monkeypatch.context() as patched:
-        patched.setattr("mmulator.host.module.CompileOptions", lambda **options: CompileOptions(waits=True, **options))
+        patched.setattr("mmulator.host.module.compile_options", lambda *launch: replace(compile_options(*launch), waits=True))
         result = breaches.launch(change.file, change.name)
     assert breaches.rules_found(result) == change.rules, "\n".join(map(str, result.findings))
 

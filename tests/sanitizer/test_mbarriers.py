@@ -10,7 +10,7 @@ import pytest
 import mmulator as mm
 from mmulator.errors import ExecutionFault
 from mmulator.findings import Finding
-from tests.machine.test_wrong_pipelines import CASES, MAP, Case, kernel
+from tests.diagnostics.test_wrong_pipelines import CASES, MAP, Case, kernel
 from tests.support import breaches
 
 # Of kernels with a mistake that stops them: which rule that is (others' rules may be broken before).

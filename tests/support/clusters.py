@@ -10,6 +10,7 @@ import numpy as np
 
 from mmulator.host.module import Kernel, Module
 from mmulator.launch.shape import Extent
+from tests.support.ptx_text import entry
 
 # Every way to put up to 16 blocks into a cluster, by the number of blocks
 SHAPES: list[Extent] = sorted(
@@ -23,15 +24,14 @@ def kernel(body: str, directives: str = "", target: str = "sm_90a", inputs: int 
     parameters = ", ".join((*(f".param .u64 given{n}" for n in range(inputs)), ".param .u64 results"))
     registers = " ".join(f".reg .{t} {x}<12>;" for t, x in (("b32", "r"), ("b64", "d"), ("f32", "f"), ("pred", "p")))
     given = "".join(f".reg .b64 in{n}; ld.param.u64 in{n}, [given{n}];\n" for n in range(inputs))
-    return Module.load(
-        f".version 9.0\n.target {target}\n.address_size 64\n.visible .entry k({parameters}) {directives}\n{{\n"
+    text = (
         f".reg .b32 t, rank, size, cta; .reg .b64 out; {registers} .shared .align 16 .b8 buf[512];\n{given}"
         "mov.u32 t, %tid.x; mov.u32 rank, %cluster_ctarank; mov.u32 size, %cluster_nctarank;\n"
         "mov.u32 r0, %ctaid.y; mov.u32 r1, %ctaid.z; mov.u32 r2, %nctaid.y; mad.lo.u32 r0, r1, r2, r0; mov.u32 r1, %nctaid.x;\n"
         "mov.u32 r2, %ctaid.x; mad.lo.u32 cta, r0, r1, r2; mov.u32 r0, %ntid.x; mad.lo.u32 r0, cta, r0, t;\n"
-        f"ld.param.u64 out, [results]; mad.wide.u32 out, r0, 64, out;\n{body}\nret;\n}}\n",
-        name="k.ptx",
-    )["k"]
+        f"ld.param.u64 out, [results]; mad.wide.u32 out, r0, 64, out;\n{body}"
+    )
+    return Module.load(entry(text, parameters, "9.0", target, directives), name="k.ptx")["k"]
 
 
 def launched(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -15,9 +14,8 @@ import mmulator as mm
 from mmulator.host.module import Module
 from mmulator.host.report import Report
 from mmulator.launch.values import Aggregate
+from tests.support.inputs import DTYPE, argument_bytes, digest
 from tests.support.places import KERNELS
-from tools.capture.inputs import DTYPE, argument_bytes
-from tools.capture.kernels import digest
 
 FOLDER = KERNELS
 
@@ -42,7 +40,7 @@ def module(ptx: str) -> Module:
     return Module.load(FOLDER / ptx)
 
 
-def _array(spec: list[Any]) -> np.ndarray:
+def array(spec: list[Any]) -> np.ndarray:
     return argument_bytes(spec).copy().view(DTYPE[spec[1]]).reshape(spec[2])
 
 
@@ -83,18 +81,16 @@ class Outcome:
     differences: list[Difference]
 
 
-def launch(name: str, **options: Any) -> Outcome:
-    """Run a launch of the corpus and compare all its outputs, bit for bit."""
-    entry = manifest()[name]
-    kernel = module(entry["ptx"])[entry["entry"]]
-    buffers = [_array(b) for b in entry.get("buffers", [])]
+def arguments(entry: dict[str, Any]) -> tuple[list[Any], dict[str, np.ndarray]]:
+    """Arguments of a launch of the manifest, and its outputs: arrays by the number of the argument, those behind pointers bN."""
+    buffers = [array(b) for b in entry.get("buffers", [])]
     args: list[Any] = []
-    compared: list[tuple[str, list[Any], np.ndarray]] = []
+    outputs: dict[str, np.ndarray] = {}
     for n, spec in enumerate(entry["args"]):
         if isinstance(spec, list):
-            args.append(_array(spec))
+            args.append(array(spec))
             if spec[0] in ("out", "inout"):
-                compared.append((f"{name}|{n}", spec, args[-1]))
+                outputs[f"{n}"] = args[-1]
         elif isinstance(spec, dict) and "struct" in spec:
             args.append(_struct(spec, buffers))
         elif isinstance(spec, dict) and "tensormap" in spec:
@@ -105,27 +101,33 @@ def launch(name: str, **options: Any) -> Outcome:
             args.append(spec)
     for n, (spec, buffer) in enumerate(zip(entry.get("buffers", []), buffers)):
         if spec[0] in ("out", "inout"):
-            compared.append((f"{name}|b{n}", spec, buffer))
+            outputs[f"b{n}"] = buffer
+    return args, outputs
+
+
+def launch(name: str, **options: Any) -> Outcome:
+    """Run a launch of the corpus and compare all its outputs, bit for bit."""
+    entry = manifest()[name]
+    kernel = module(entry["ptx"])[entry["entry"]]
+    args, outputs = arguments(entry)
     args += [0] * (len(kernel.function.params) - len(args))
     options.setdefault("timeout", 120)
     report = kernel.launch(entry["grid"], entry["block"], args, entry["shared"], device="sm_90", **options)
-    return Outcome(report, list(_differences(compared)))
+    return Outcome(report, list(_differences(name, outputs)))
 
 
-def _differences(compared: list[tuple[str, list[Any], np.ndarray]]) -> Iterator[Difference]:
+def _differences(name: str, outputs: dict[str, np.ndarray]) -> Iterator[Difference]:
     stored = _outputs()
-    for key, spec, got in compared:
+    for argument, got in outputs.items():
+        key = f"{name}|{argument}"
         if key in _digests() and digest(got) != _digests()[key]:
             yield Difference(key, got.size, got.size, float("nan"), 0)
         if key not in stored:
             continue  # a digest is all there is; or it differs from run to run on the H200 (the manifest's note says why)
-        want = np.frombuffer(stored[key].tobytes(), DTYPE[spec[1]]).reshape(got.shape)
+        want = np.frombuffer(stored[key].tobytes(), got.dtype).reshape(got.shape)
         same = got.view(f"u{got.itemsize}") == want.view(f"u{got.itemsize}")
         if not same.all():
             with np.errstate(all="ignore"):
                 g, w = got.astype(np.float64), want.astype(np.float64)
                 worst = float(np.nanmax(np.abs(g - w)) / max(float(np.nanmax(np.abs(w))), 1e-300))
             yield Difference(key, int((~same).sum()), got.size, worst, int(np.argmin(same.reshape(-1))))
-
-
-__all__ = ["FOLDER", "Difference", "Outcome", "launch", "manifest", "struct"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from mmulator import Module
+from tests.support.ptx_text import entry
 
-HEAD = ".version 9.4\n.target sm_120a\n.address_size 64\n"
 CASES = 8
 
 
@@ -29,8 +29,7 @@ def kernel(counts: dict[str, int], body: list[str], extra: str = "") -> Module:
     declared = " ".join(f".reg .b32 %{n}<{c}>;" for n, c in counts.items())
     params = ", ".join(f".param .u64 {n}" for n in counts)
     head = f"{declared} .reg .b64 %p, %q; .reg .b32 %at, %t, %s; {extra} mov.u32 %t, %tid.x; mov.u32 %at, %ctaid.x;"
-    lines = [head, "mad.lo.u32 %at, %at, 32, %t;", *body, "ret;"]
-    return Module.load(f"{HEAD}.visible .entry k({params})\n{{\n" + "\n".join(lines) + "\n}\n")
+    return Module.load(entry("\n".join([head, "mad.lo.u32 %at, %at, 32, %t;", *body]), params, "9.4", "sm_120a"))
 
 
 def run(module: Module, arrays: list[np.ndarray]) -> None:

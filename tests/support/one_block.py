@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mmulator.host.module import Module
+from tests.support import ptx_text
 
 LANES = 32
 
@@ -18,11 +19,11 @@ def launch(body: str, *arrays: np.ndarray, target: str = "sm_90a", block: int = 
     )
     parameters = ", ".join((*(f".param .u64 given{n}" for n in range(len(arrays))), ".param .u64 results"))
     registers = " ".join(f".reg .{t} {x}<9>;" for t, x in (("b32", "r"), ("b64", "d"), ("f32", "f"), ("b16", "h"), ("pred", "p")))
-    text = (
-        f".version 9.5\n.target {target}\n.address_size 64\n.visible .entry k({parameters}) {entry}\n{{\n"
+    text = ptx_text.entry(
         f".reg .b32 t; .reg .b64 in<{len(arrays) + 1}>, out; {registers}\nmov.u32 t, %tid.x;\n{pointers}"
-        f"ld.param.u64 out, [results]; mad.wide.u32 out, t, 16, out;\n{body}\nret;\n}}\n"
-    )
+        f"ld.param.u64 out, [results]; mad.wide.u32 out, t, 16, out;\n{body}",
+        parameters, "9.5", target, entry,
+    )  # fmt: skip
     results = np.zeros((block, 4), np.uint32)
     report = Module.load(text, name="k.ptx")["k"].launch(1, block, [*(a.copy() for a in arrays), results], timeout=30, seed=seed)
     return results, report

@@ -5,6 +5,18 @@ from __future__ import annotations
 HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
 
 
+def entry(body: str, params: str, version: str = "9.0", target: str = "sm_90a", directives: str = "", top: str = "") -> str:
+    """A module with the kernel k, whose body declares its own registers.
+
+    params: as they stand in parentheses.
+    version, target: of the module.
+    directives: of the kernel, such as .reqntid.
+    top: what stands before the kernel.
+    """
+    head = f".version {version}\n.target {target}\n.address_size 64\n{top}"
+    return f"{head}.visible .entry k({params}) {directives}\n{{\n{body}\nret;\n}}\n"
+
+
 def kernel(body: str, params: str = ".param .u64 out", name: str = "k", top: str = "") -> str:
     """A module with one kernel. Registers %p %h %r %f %d %rd<0..63> are declared; %rd0 is the parameter `out`."""
     return f"""{HEAD}{top}

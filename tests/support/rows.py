@@ -27,12 +27,12 @@ from mmulator.isa.targets import DEVICES, PTX_VERSIONS, default_device
 from mmulator.program.image import ModuleImage
 from mmulator.program.runnable import unsupported
 from mmulator.program.shared import outline_of
-from mmulator.ptx import parse_module
+from mmulator.ptx.parser import parse_module
 from mmulator.ptx.verify import verify
 from mmulator.source import Source
+from tests.support import row_forms
 from tests.support.scalar_harness import BOOL, HarnessScope
 from tests.support.vectors import NAMES
-from tools.capture import row_forms
 
 DECLARED = "".join(
     f".reg .{t} %{t}_<40>; " for t in ("b8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64",

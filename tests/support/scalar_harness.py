@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -14,7 +15,7 @@ from mmulator.codegen.engine import Library
 from mmulator.codegen.lang import Native
 from mmulator.codegen.loading import ensure, symbols
 from mmulator.codegen.types import Ty, boolean, i64, ptr, ptr_to, u8
-from mmulator.codegen.values import Builder, Value, constant, module_text
+from mmulator.codegen.values import Builder, Value, as_value, constant, module_text
 from mmulator.compiler.emit.block import vector_type
 from mmulator.compiler.lowering.binding import compute
 from mmulator.isa.fit import NoForm
@@ -87,6 +88,22 @@ class Compiled:
         return tuple(r[:count] for r in results)
 
 
+@contextmanager
+def loop(b: Builder, stop: Value) -> Iterator[Value]:
+    """for i in range(stop)."""
+    index = b.alloca(i64, align=8)
+    b.store(i64(as_value(b, 0, i64)), index)
+    test, body, end = b.label("test"), b.label("body"), b.label("end")
+    b.place(test)
+    i = b.load(i64, index)
+    b.branch_if(i < stop, body, end)
+    b.place(body)
+    yield i
+    b.store(i + 1, index)
+    b.branch(test)
+    b.place(end)
+
+
 @cache
 def compiled(mnemonic: str, constants: tuple[tuple[str, int], ...] = (), given: int | None = None) -> Compiled:
     """constants: operands that are known numbers when the code is written, by name. given: how many arrays there will be;
@@ -98,7 +115,7 @@ def compiled(mnemonic: str, constants: tuple[tuple[str, int], ...] = (), given: 
     with b:
         table, count = b.params
         scope = HarnessScope(b, constant(b, BOOL, 0))
-        with b.loop(0, count) as n:
+        with loop(b, count) as n:
             sources: list[Any] = []
             for place, operand in enumerate(sources_of(form)):
                 if operand.optional and given is not None and place >= given + len(fixed):

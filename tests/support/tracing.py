@@ -9,16 +9,13 @@ from typing import Any
 from mmulator.codegen.lang import Instrument, native
 from mmulator.codegen.ops import cast_ptr, load, store
 from mmulator.codegen.types import Struct, i32, ptr_to, u32, u64
-from mmulator.compiler.options import CompileOptions
-from mmulator.errors import ExecutionFault
-from mmulator.host.cpu import diagnosis
-from mmulator.host.module import Kernel
+from mmulator.host.module import CPU, Kernel
 from mmulator.isa.targets import default_device
 from mmulator.launch.events import Logs
 from mmulator.launch.grid import Grid
+from mmulator.launch.launch import How, Launch, compile_options
+from mmulator.launch.observers import Observer
 from mmulator.launch.resident import Resident
-from mmulator.launch.shape import LaunchShape
-from mmulator.launch.workers import Workers
 from mmulator.native.hooks.events import PROXY_SHIFT, Access, Proxy, entry, reserve
 from mmulator.native.state import Warp
 from mmulator.ptx.tree import Instruction
@@ -102,26 +99,18 @@ class Event:
         return {a + n for a in self.addresses.values() for n in range(self.bytes)}
 
 
-class Trace:
-    instrument, calls, each = TRACE, True, True
+class Trace(Observer):
+    calls = each = True
+
+    @property
+    def instrument(self) -> Instrument:
+        return TRACE
 
     def begin(self, grid: Grid) -> None:
         self.logs = Logs(Entry, grid.workers, 64)
 
-    def attach(self, resident: Resident) -> None:
-        pass
-
-    def log(self, worker: int) -> int:
-        return self.logs.address(worker)
-
-    def settle(self, cluster: int) -> None:
-        pass
-
-    def stalled(self, residents: Sequence[Resident], over: int) -> bool:
-        return False
-
-    def stopped(self, error: ExecutionFault, residents: Sequence[Resident]) -> None:
-        pass
+    def take(self, resident: Resident, worker: int) -> None:
+        resident.cluster["log"] = self.logs.address(worker)
 
     def events(self, sites: Sequence[Instruction]) -> Iterator[Event]:
         for e in self.logs.all():
@@ -137,10 +126,8 @@ def traced(
     kernel: Kernel, grid: int, block: int, args: Sequence[Any], *, seed: int = 0, threads: int = 1, shared: int = 0
 ) -> list[Event]:
     """Every event of a launch, those of one worker in order."""
-    compiled = kernel.compile(options=CompileOptions(events=TRACE))
-    request = kernel.request(grid, block, args, shared, default_device(kernel.module.target))
-    x, y, z = request.block
-    shape = LaunchShape(request.grid, request.block, x * y * z, compiled.shared.static, shared)
-    trace = Trace()
-    Workers(Grid(compiled, shape, request.arguments, seed, threads, trace), diagnosis).run(60)
+    trace, how, device = Trace(), How(seed, threads=threads, timeout=60), default_device(kernel.module.target)
+    shape, arguments = kernel.prepared(grid, block, args, shared, device)
+    compiled = kernel.compile(device, options=compile_options(shape, how, [trace]))
+    CPU.launch(Launch(compiled, shape, arguments), how, [trace])
     return list(trace.events(compiled.sites))

@@ -25,9 +25,9 @@ from mmulator.isa.row import Row
 from mmulator.isa.table import CHAPTERS
 from mmulator.isa.types import type_bits
 from tests.data import scalar_vectors
+from tests.support import row_statements
 from tests.support.places import DATA
 from tests.support.scalar_harness import bits, execute, form_of, run
-from tools.capture import rows as row_vectors
 
 GROUP = 40  # statements in one module, so that parsing and compiling are shared
 KERNELS = 6  # of row vectors in one test
@@ -72,7 +72,7 @@ def _chapter_of_row() -> dict[Row, str]:
 
 def _mnemonics(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     for part in re.split(r"[;{}]", text):
-        if found := row_vectors.MNEMONIC.match(part):
+        if found := row_statements.MNEMONIC.match(part):
             opcode, *words = found[1].split(".")
             yield opcode, tuple(words)
 
@@ -85,17 +85,17 @@ def chapter_of(text: str) -> str:
 
 
 @cache
-def recorded() -> dict[row_vectors.Statement, str]:
+def recorded() -> dict[row_statements.Statement, str]:
     """Statements made from rows, and digests of what an H100 computed."""
     return {
-        row_vectors.Statement(text, tuple(sources.split()), tuple(results.split()), kind): digest
+        row_statements.Statement(text, tuple(sources.split()), tuple(results.split()), kind): digest
         for text, sources, results, kind, digest in json.loads((DATA / "row_vectors.json").read_text())
     }
 
 
 @cache
-def _by_chapter() -> dict[str, tuple[list[Any], list[row_vectors.Statement]]]:
-    found: dict[str, tuple[list[Any], list[row_vectors.Statement]]] = {}
+def _by_chapter() -> dict[str, tuple[list[Any], list[row_statements.Statement]]]:
+    found: dict[str, tuple[list[Any], list[row_statements.Statement]]] = {}
     for case in scalar_vectors.load():
         found.setdefault(chapter_of(case.text), ([], []))[0].append(case)
     for statement in recorded():
@@ -163,14 +163,14 @@ def _by_machine(cases: list[Any]) -> Iterator[str]:
 # statements made from rows ------------------------------------------------------------------------------------------
 def _rows(chapter: str) -> Iterator[tuple[str, Replay]]:
     _, statements = _by_chapter().get(chapter, ([], []))
-    kernels = row_vectors.kernels(statements)
+    kernels = row_statements.kernels(statements)
     for n in range(0, len(kernels), KERNELS):
         yield f"rows-{n // KERNELS}", partial(_by_digest, kernels[n : n + KERNELS])
 
 
-def _by_digest(kernels: list[row_vectors.Kernel]) -> Iterator[str]:
+def _by_digest(kernels: list[row_statements.Kernel]) -> Iterator[str]:
     for kernel in kernels:
-        module = Module.load(row_vectors.HEAD + kernel.body(), name=kernel.name)
-        results = np.full((kernel.words, row_vectors.THREADS), 0xEEEEEEEEEEEEEEEE, np.uint64)
-        module[kernel.name].launch(1, row_vectors.THREADS, [*kernel.inputs(), results], device="sm_90", timeout=60)
+        module = Module.load(row_statements.HEAD + kernel.body(), name=kernel.name)
+        results = np.full((kernel.words, row_statements.THREADS), 0xEEEEEEEEEEEEEEEE, np.uint64)
+        module[kernel.name].launch(1, row_statements.THREADS, [*kernel.inputs(), results], device="sm_90", timeout=60)
         yield from (s.text for s, digest in kernel.digests(results) if digest != recorded()[s])

@@ -1,4 +1,4 @@
-"""Slices of the fuzzers (tools/fuzz/modules.py, transfers.py), and that they find what they are there for."""
+"""Slices of the fuzzers (tools/fuzz/modules.py, transfers.py, memory.py), and that they find what they are there for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.places import ROOT
+from tools.fuzz import memory
 
 
 def fuzz(out: Path, *arguments: str, plant: str = "", what: str = "modules") -> tuple[int, dict[str, Any]]:
@@ -27,6 +30,7 @@ def fuzz(out: Path, *arguments: str, plant: str = "", what: str = "modules") -> 
     return done.returncode, json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_slice_finds_nothing(tmp_path: Path) -> None:
     """The same 500 modules each time; more of them in docs/fuzzing.md."""
     code, found = fuzz(tmp_path, "--modules", "500", "--launches", "40", "--seed", "7")
@@ -42,6 +46,15 @@ def test_a_slice_of_transfers_finds_nothing(tmp_path: Path) -> None:
     assert found["loaded"] == 4 and found["launched"] > 80 and found["finished"] > 10 and found["fault"] > 50
 
 
+@pytest.mark.parametrize("edge", ["left", "right"])
+def test_pages_around_every_window(edge: str) -> None:
+    """A child process in which an access by one byte too far ends everything."""
+    done = memory.guarded(edge, seconds=0.6, seed=1)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "launches" in done.stdout
+
+
+@pytest.mark.slow
 def test_it_finds_crashes_hangs_and_errors_and_goes_on(tmp_path: Path) -> None:
     plant = "crash=3,hang=10,error=17"
     code, found = fuzz(tmp_path, "--modules", "24", "--launches", "0", "--hang", "4", plant=plant)

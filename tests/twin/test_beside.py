@@ -21,14 +21,15 @@ from mmulator.twin.fused import core_function
 from mmulator.twin.plan import plan_for
 from mmulator.twin.wide import widens
 from tests.support.numerics_cases import DISTRIBUTIONS, elements
+from tests.twin.test_products import kind_of
 
 DEVICES = ("sm_90", "sm_80", "sm_70", "sm_89", "sm_120")
 NARROW = ("e2m1", "e2m3", "e3m2")  # of these one pair of types stands for all
 
 
 def cases() -> Iterator[Any]:
-    """A form for each way that products stand beside each other."""
-    seen = set()
+    """A form for each way that products stand beside each other; slow is what only has other shapes or a second device."""
+    seen, kinds = set(), set()
     for form in matrix_forms():
         if form.family not in ("mma", "wmma") or not form.atype or not widens(form) or form.sparse or form.block_scale:
             continue
@@ -45,7 +46,8 @@ def cases() -> Iterator[Any]:
                 continue
             if (what := (plan, max(form.m, form.n), mixed and device)) not in seen:
                 seen.add(what)
-                yield pytest.param(form, device, id=f"{device}-{form}")
+                yield pytest.param(form, device, id=f"{device}-{form}", marks=pytest.mark.slow if kind_of(form) in kinds else ())
+                kinds.add(kind_of(form))
 
 
 CASES = list(cases())

@@ -14,9 +14,10 @@ from mmulator.errors import OperandError, UnsupportedError
 from mmulator.instruction import execution
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
-from mmulator.layouts import fragment, operand_addresses, scales, sparse
+from mmulator.layouts import fragment, operand_addresses, sparse
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.twin.matrices import twin_matmul
+from tests.support.raw_scales import raw_scales
 
 DEVICES = ("sm_90", "sm_120", "sm_70")
 SPECIAL = {
@@ -52,6 +53,20 @@ def cases() -> Iterator[tuple[str, Form, str]]:
 
 
 CASES = list(cases())
+
+
+def kind_of(form: Form) -> tuple[str, ...]:
+    """What decides how a form's product is computed, but for its shape."""
+    return str(form.atype), str(form.dtype), str(form.stype), str(form.sparse)
+
+
+def thinned(cases: list[tuple[str, Form, str]]) -> list[Any]:
+    """Cases as parameters (name, form, device): of each kind of form the first is quick, the others are marked slow."""
+    first = {kind_of(form): name for name, form, _ in reversed(cases)}
+    return [
+        pytest.param(name, form, device, id=name, marks=pytest.mark.slow if first[kind_of(form)] != name else ())
+        for name, form, device in cases
+    ]
 
 
 def bits(generator: np.random.Generator, shape: tuple[int, ...], word: int, element: Any) -> Any:
@@ -122,11 +137,11 @@ def step_by_step(form: Form, device: str, o: dict[str, Any]) -> Any:
     if form.block_scale:
         for side in "ab":
             ids = o[f"byte_id_{side}"], o[f"thread_id_{side}"]
-            more[f"scale_{side}"] = scales.from_registers(o[f"scale_{side}_data"], form, side, *ids)
+            more[f"scale_{side}"] = raw_scales(o[f"scale_{side}_data"], form, side, *ids)
     return fragment(form, "d").to_registers(twin_matmul(dot_key(form), device, a, b, c, **more))
 
 
-@pytest.mark.parametrize(("name", "form", "device"), CASES, ids=[c[0] for c in CASES])
+@pytest.mark.parametrize(("name", "form", "device"), thinned(CASES))
 def test_every_arrangement_of_registers(name: str, form: Form, device: str) -> None:
     generator = np.random.default_rng(len(name))
     leading: list[dict[str, tuple[int, ...]]] = [{}, {"a": (3, 1), "b": (2,), "e": (1, 2), "c": (), "d": (3, 2)}]

@@ -19,12 +19,12 @@ from mmulator.codegen.ops import load, shuffle, store
 from mmulator.codegen.types import ptr
 from mmulator.errors import OperandError, UnsupportedError
 from mmulator.numerics.sfu import unit
-from mmulator.numerics.sfu.captures import decode, encode
-from mmulator.numerics.sfu.tables import Tables, parse_tables, write_tables
-from mmulator.twin.sfu import APPROX, BINARY, KEYS, UNARY, Key, evaluate, tables_for, word_of
-from mmulator.twin.sfu.arrays import ArrayFunction
-from mmulator.twin.sfu.native import LANES, divisor_lanes, quotient, unit_array
+from mmulator.numerics.sfu.operations import BINARY, UNARY, Key
+from mmulator.numerics.sfu.tables import Tables, parse_tables, tables_for
+from mmulator.twin.sfu.arrays import ArrayFunction, evaluate
+from mmulator.twin.sfu.native import APPROX, KEYS, LANES, divisor_lanes, quotient, word_of
 from tests.support.places import DATA, ROOT
+from tests.support.sfu import decode, encode, unit_array, write_tables
 
 TABLES: Tables = tables_for("sm_90")[0]
 UNITS = ("rcp", "rsqrt", "sqrt", "lg2", "ex2", "sin", "cos", "tanh", "rcp64h", "rsqrt64h")

@@ -1,6 +1,6 @@
 """The compiled twin against whole ranges captured on an NVIDIA H200: about 350 million outputs, bit for bit.
 
-Reads $MMULATOR_GOLDEN/mufu; the format is that of `mmulator.numerics.sfu.captures`.
+Reads $MMULATOR_GOLDEN/mufu; the format is that of `tests.support.sfu`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mmulator.numerics.sfu.captures import decode, encode, read_captures
-from mmulator.twin.sfu import evaluate, tables_for
-from mmulator.twin.sfu.arrays import ArrayFunction
-from mmulator.twin.sfu.native import unit_array
+from mmulator.numerics.sfu.tables import tables_for
+from mmulator.twin.sfu.arrays import ArrayFunction, evaluate
+from tests.support.sfu import decode, encode, read_captures, unit_array
 
 GOLDEN = Path(os.environ.get("MMULATOR_GOLDEN", "")) / "mufu"
 pytestmark = pytest.mark.skipif(

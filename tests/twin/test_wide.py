@@ -25,7 +25,7 @@ from mmulator.twin.plan import plan_for
 from mmulator.twin.threads import pointer, room
 from mmulator.twin.wide import chains, swaps, wide, wide_product, widens
 from tests.twin.test_products import CASES as EVERY
-from tests.twin.test_products import bits, operands
+from tests.twin.test_products import bits, operands, thinned
 
 CASES = [case for case in EVERY if widens(case[1])]
 SHAPES = ((1, 1, 1), (1, 8, 2), (2, 3, 3), (5, 1, 1), (4, 8, 1))
@@ -87,19 +87,8 @@ def as_one(form: Form, device: str, a: Any, b: Any, c: Any, o: dict[str, Any], s
     return np.swapaxes(out, -1, -2)
 
 
-def _kind(form: Form) -> tuple[str, ...]:
-    """What decides how a form's product is computed, but for its shape."""
-    return str(form.atype), str(form.dtype), str(form.stype), str(form.sparse)
-
-
-_FIRST = {_kind(form): name for name, form, _ in reversed(CASES)}  # of each kind one form; the others take their time
-
-
-@pytest.mark.parametrize(("form", "device"), [
-    pytest.param(form, device, id=name, marks=[] if _FIRST[_kind(form)] == name else pytest.mark.slow)
-    for name, form, device in CASES
-])  # fmt: skip
-def test_a_wide_product_has_the_bits_of_the_single_ones(form: Form, device: str) -> None:
+@pytest.mark.parametrize(("name", "form", "device"), thinned(CASES))
+def test_a_wide_product_has_the_bits_of_the_single_ones(name: str, form: Form, device: str) -> None:
     rng = np.random.default_rng(form.m * form.n * form.k)
     for n, (rows, columns, steps) in enumerate(SHAPES):
         steps = steps if chains(form) else 1

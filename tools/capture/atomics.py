@@ -22,7 +22,7 @@ import numpy as np
 
 from tests.data import atomic_vectors
 from tests.data.atomic_vectors import ELEMENTS, FILE, PTX, Case, cases, head, kernel, stored
-from tools.capture.operands import F16_EDGES, operands
+from tests.support.scalar_operands import F16_EDGES, operands
 
 BF16_EDGES = [
     0x0000, 0x8000, 0x0001, 0x8001, 0x0040, 0x007F, 0x807F, 0x0080, 0x8080, 0x0081, 0x0100, 0x3F80, 0xBF80, 0x3F81,
@@ -95,7 +95,7 @@ def run(folder: Path, out: Path) -> None:
             given = [held[k] for name in "abc" if (k := f"in|{c['signature']}|{name}") in held]
             places = [gpu.upload(x) for x in (given[0], *given[1:], *([np.zeros_like(given[0])] if c["returns"] else []))]
             cells = [ctypes.c_uint64(p.value) for p in places]
-            gpu.start(gpu.function(module, f"k{n}"), [c["grid"], 1, 1], [atomic_vectors.BLOCK, 1, 1], 0, cells)
+            gpu.start(gpu.function(module, f"k{n}"), c["grid"], atomic_vectors.BLOCK, cells)
             wanted = [places[0], *([places[-1]] if c["returns"] else [])]
             for k, place in enumerate(wanted):
                 results[f"{way}|{c['name']}|{k}"] = gpu.download(place, np.zeros_like(given[0]))

@@ -6,33 +6,33 @@ python -m tools.capture.facts FILE
 
 from __future__ import annotations
 
+import ctypes
 import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tools.capture.gpu import Gpu
-from tools.capture.inputs import argument_bytes
 
 PI = 3.14159274
 
 
-def words(gpu: Gpu, module: object, entry: str, shared: int, count: int, *more: int) -> list[int]:
-    made = dict(
-        gpu.launch(
-            module,
-            entry,
-            [1, 1, 1],
-            [32, 1, 1],
-            shared,
-            ["u64", "u32"],
-            [["out", "u64", [count]], *more],
-            argument_bytes,
-        )
-    )
-    return [int(v) for v in made["0"].view(np.uint64)]
+def launched(
+    gpu: Gpu, module: Any, entry: str, shape: tuple[int, int, int], sizes: tuple[int, ...], *more: Any
+) -> list[np.ndarray]:
+    """Arrays of so many words of 64 bits, as a kernel leaves them. shape: blocks, threads, shared bytes. more: ctypes values."""
+    blocks, threads, shared = shape
+    given = [np.zeros(size, np.uint64) for size in sizes]
+    places = [gpu.upload(x) for x in given]
+    gpu.start(gpu.function(module, entry, shared), blocks, threads, [*places, *more], shared)
+    return [gpu.download(place, x) for place, x in zip(places, given)]
+
+
+def words(gpu: Gpu, module: Any, entry: str, shared: int, count: int, address: int = 0) -> list[int]:
+    return launched(gpu, module, entry, (1, 32, shared), (count,), ctypes.c_uint32(address))[0].tolist()
 
 
 def main() -> None:
@@ -88,27 +88,15 @@ def main() -> None:
     ):
         for suffix in ("",) if name == "tanh_approx" else ("", "_ftz"):
             for limit in (PI, 100 * PI) if name[:3] in ("sin", "cos") else (float("inf"),):
-                args = [["out", "u64", [12]], ["out", "f64", [3]], {"f32": limit}]
-                made = dict(
-                    gpu.launch(
-                        module,
-                        name + suffix,
-                        [132 * 8, 1, 1],
-                        [256, 1, 1],
-                        0,
-                        ["u64", "u64", "f32"],
-                        args,
-                        argument_bytes,
-                    )
-                )
-                worst = made["1"]
+                made = launched(gpu, module, name + suffix, (132 * 8, 256, 0), (12, 3), ctypes.c_float(limit))
+                counts, worst = made[0], made[1].view(np.float64)
                 facts[f"ulp {name}{suffix} |x| <= {limit:g}"] = {
                     "distance from correctly rounded, counts of 0 1 2 3 4 5-8 9-16 17-64 65-1024 1025-65536 more NaN": [
-                        int(v) for v in made["0"].view(np.uint64)
+                        *counts.tolist()
                     ],
-                    "max ulp": float(worst.view(np.float64)[0]),
-                    "max absolute": float(worst.view(np.float64)[1]),
-                    "worst input": hex(int(worst.view(np.uint64)[2])),
+                    "max ulp": float(worst[0]),
+                    "max absolute": float(worst[1]),
+                    "worst input": hex(int(made[1][2])),
                 }
     print(json.dumps(facts, indent=1))
 

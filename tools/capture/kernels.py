@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import importlib.util
 import json
 import os
@@ -25,7 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from tools.capture.inputs import DTYPE, argument_bytes
+from tests.support import corpus
+from tests.support.inputs import DTYPE, argument_bytes, digest
 
 HOME = Path(__file__).resolve().parents[2] / "tests" / "kernels"
 TRITON_TYPE = {
@@ -256,25 +256,11 @@ def build(chosen: list[str]) -> None:
     print(len(manifest), "kernels,", sum(f.stat().st_size for f in (HOME / "ptx").iterdir()), "bytes of PTX")
 
 
-def digest(data: np.ndarray) -> str:
-    return hashlib.sha256(data.tobytes()).hexdigest()[:16]
-
-
-def run_one(gpu: Any, module: Any, case: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Outputs of one launch, by argument index, as bytes; raises on any driver error."""
-    return dict(
-        gpu.launch(
-            module,
-            case["entry"],
-            case["grid"],
-            case["block"],
-            case["shared"],
-            case["params"],
-            case["args"],
-            argument_bytes,
-            case.get("buffers", []),
-        )
-    )
+def run_one(gpu: Any, case: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Outputs of one launch, by argument index, as bytes; raises on any error of the driver."""
+    args, outputs = corpus.arguments(case)
+    gpu.run(HOME / case["ptx"], case["entry"], case["grid"], case["block"], args, case["shared"])
+    return {key: made.reshape(-1).view(np.uint8) for key, made in outputs.items()}
 
 
 def worker(names: list[str], out: Path) -> None:
@@ -282,13 +268,9 @@ def worker(names: list[str], out: Path) -> None:
 
     manifest = json.loads((HOME / "manifest.json").read_text())
     gpu = Gpu()
-    modules: dict[str, Any] = {}
     for name in names:
         print("start", name, flush=True)
-        case = manifest[name]
-        if case["ptx"] not in modules:
-            modules[case["ptx"]] = gpu.module((HOME / case["ptx"]).read_bytes())
-        runs = [run_one(gpu, modules[case["ptx"]], case) for _ in range(3)]
+        runs = [run_one(gpu, manifest[name]) for _ in range(3)]
         steady = {i: all(np.array_equal(r[i], runs[0][i]) for r in runs) for i in runs[0]}
         np.savez(out / f"{name}.npz", **{str(i): v for i, v in runs[0].items()})
         print("done", name, json.dumps({str(i): s for i, s in steady.items() if not s}), flush=True)
@@ -360,27 +342,16 @@ def example(folder: Path, out: Path) -> None:
     from tools.capture.gpu import Gpu
 
     launch = tomllib.loads((folder / "launch.toml").read_text())
-    args: list[Any] = []
+    args: dict[str, Any] = {}
     for a in launch["arg"]:
         if "random" in a:
-            args.append(["in", a["type"], a["shape"], {"seed": a["random"]["seed"], "dist": "normal"}])
+            args[a["name"]] = corpus.array(["in", a["type"], a["shape"], {"seed": a["random"]["seed"], "dist": "normal"}])
         elif "zeros" in a:
-            args.append(["out", a["type"], a["shape"]])
+            args[a["name"]] = corpus.array(["out", a["type"], a["shape"]])
         else:
-            args.append({"f32": a["value"]} if a["type"] == "f32" else a["value"])
-    text = (folder / launch["ptx"]).read_text()
-    gpu = Gpu()
-    made = gpu.launch(
-        gpu.module(text.encode()),
-        launch["entry"],
-        launch["grid"],
-        launch["block"],
-        launch["shared"],
-        parameters(text, launch["entry"]),
-        args,
-        argument_bytes,
-    )
-    arrays = {launch["arg"][int(i)]["name"]: v.view(DTYPE[args[int(i)][1]]).reshape(args[int(i)][2]) for i, v in made}
+            args[a["name"]] = a["value"]
+    Gpu().run(folder / launch["ptx"], launch["entry"], launch["grid"], launch["block"], [*args.values()], launch["shared"])
+    arrays = {a["name"]: args[a["name"]] for a in launch["arg"] if "zeros" in a}
     np.savez_compressed(out, **arrays)
     print(out, {k: (v.dtype, v.shape, digest(v)) for k, v in arrays.items()}, out.stat().st_size, "bytes")
 

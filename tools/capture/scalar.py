@@ -70,7 +70,7 @@ def _launch(gpu: Any, function: Any, c: Case, inputs: list[Any]) -> list[np.ndar
     sizes = c.sizes()[1]
     fresh = [gpu.upload(np.full(size, 0xEE, np.uint8)) for size in sizes]
     cells = [ctypes.c_uint64(p.value) for p in (*inputs, *fresh)]
-    gpu.start(function, [c.grid, 1, 1], [c.block, 1, 1], 0, cells)
+    gpu.start(function, c.grid, c.block, cells)
     got = [gpu.download(p, np.zeros(size, np.uint8)) for p, size in zip(fresh, sizes)]
     for p in fresh:
         gpu.free(p)

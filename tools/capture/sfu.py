@@ -8,7 +8,7 @@
 packed pairs, all 2**16 of the half types, all 2**32 high words of the f64 forms with scattered low words, and 2**32
 scattered pairs for the divisions, half of them with quotients about the smallest normal number. The compiled twin
 computes the same blocks on all cores; any difference is counted and the first ones are shown. The driver compiles the
-kernels: nothing is needed but it and this package. With `capture --twin` the twin takes the place of the GPU.
+kernels: nothing is needed but it, this package and its extra `gpu`. With `capture --twin` the twin takes the place of the GPU.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.isa.targets import DEVICES
-from mmulator.numerics.sfu.captures import FUNCTIONS, encode
-from mmulator.numerics.sfu.tables import parse_tables
-from mmulator.twin.sfu import BINARY, KEYS, Key, Tables, tables_for, word_of
+from mmulator.numerics.sfu.operations import BINARY, Key
+from mmulator.numerics.sfu.tables import Tables, parse_tables, tables_for
 from mmulator.twin.sfu.arrays import array_function
+from mmulator.twin.sfu.native import KEYS, word_of
+from tests.support.sfu import FUNCTIONS, encode
 
 Array = NDArray[Any]
 BLOCK = 1 << 24
@@ -134,12 +135,7 @@ class Device:
         from tools.capture.gpu import Gpu
 
         self.c, self.gpu = ctypes, Gpu(limit_s=60.0)
-        major, minor, name = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(256)
-        device = ctypes.c_int(0)
-        self.gpu.call("cuDeviceGetAttribute", ctypes.byref(major), 75, device)
-        self.gpu.call("cuDeviceGetAttribute", ctypes.byref(minor), 76, device)
-        self.gpu.call("cuDeviceGetName", name, 256, device)
-        self.target, self.product = f"sm_{10 * major.value + minor.value}", name.value.decode()
+        self.target, self.product = self.gpu.chip.device, self.gpu.chip.name
         self.result = self.gpu.upload(np.empty(8 * BLOCK, np.uint8))
         self.source = self.gpu.upload(np.empty(8 * BLOCK, np.uint8))
         self.functions: dict[tuple[Key, bool], Any] = {}
@@ -151,11 +147,9 @@ class Device:
             text = kernel(key, source is not None, self.target)
             self.functions[slot] = self.gpu.function(self.gpu.module(text.encode()), "k")
         if source is not None:
-            data = np.ascontiguousarray(source)
-            size, place = self.c.c_size_t(data.nbytes), self.c.c_void_p(data.ctypes.data)
-            self.gpu.call("cuMemcpyHtoD_v2", self.source, place, size)
+            self.gpu.write_to(self.source, np.ascontiguousarray(source))
         cells = [self.result, self.c.c_uint32(base), self.source]
-        self.gpu.start(self.functions[slot], [count // THREADS, 1, 1], [THREADS, 1, 1], 0, cells)
+        self.gpu.start(self.functions[slot], count // THREADS, THREADS, cells)
         words: Array = self.gpu.download(self.result, np.empty(count, f"u{word_of(key).size}"))
         return words
 
@@ -276,7 +270,7 @@ def underflow(device: Device) -> None:
         pick += f" setp.eq.u32 %p, %n, {i}; @%p mov.u32 %w0, {a}; @%p mov.u32 %w1, {b};"
     start, end = text.index("mov.u32 %x, %n;"), text.index("mul.ftz")
     function = device.gpu.function(device.gpu.module((text[:start] + pick + "\n    " + text[end:]).encode()), "k")
-    device.gpu.start(function, [1, 1, 1], [THREADS, 1, 1], 0, [device.result, device.c.c_uint32(0), device.source])
+    device.gpu.start(function, 1, THREADS, [device.result, device.c.c_uint32(0), device.source])
     x, y, z = device.gpu.download(device.result, np.empty(3, np.uint32)).tolist()
     rule = RULES.get((int(x != 0), int(y != 0), int(z != 0)), "in another way")
     print(f"mul.ftz.f32: {x:#x} {y:#x} {z:#x}: flushed {rule}")

@@ -21,8 +21,8 @@ from mmulator.launch.arena import EDGES as PAGES
 from mmulator.launch.arena import GUARD
 from mmulator.layouts.tensormap import fields
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, RANK_SHIFT, SHARED_BASE, SLOT_SHIFT
+from tests.support.tensor_map_fields import at_edges, at_random, bases, legal, put
 from tools.fuzz import driver
-from tools.fuzz.maps import at_edges, at_random, bases, legal, put
 
 LAUNCHES = 25  # of a module
 SANITIZED = 4  # one module in so many

@@ -29,58 +29,66 @@ HEAD = """<!-- Made by tools/pages/conformance_page.py; do not edit. -->
 
 # Conformance
 
-"Bit for bit" can be checked. On a machine with an NVIDIA GPU:
+`mmulator conformance` checks the claim "bit for bit". On a machine with an NVIDIA GPU:
 
 ```
 pip install '.[gpu]'
 mmulator conformance --gpu
 ```
 
-compares the model with the GPU: for every form of a matrix instruction that the GPU
-has it writes PTX, lets the driver compile and run it on operands that are hard to get
-right, and compares all result registers (or memory). It prints a line for each group of
-forms; of a form that differs the first differing element with its operands, the exact
-sum, and both results. `--report FILE.html` writes the same for every form, `--filter`
-chooses forms by regular expression, `--cases` and `--seed` say how many and which
-operands, `--processes` how many processes share the work, `--resume` goes on with an
-interrupted run, `--json` prints the report, `--dask ADDRESS` spreads the forms over a
-[Dask cluster](dask.md). The exit code is 0 only if no bit differs.
+compares the model with the GPU. For every form of a matrix instruction that the GPU has,
+the command writes PTX, lets the driver compile and run it on difficult operands, and
+compares all result registers (or memory). It prints a line for each group of forms. For a
+form that differs it prints the first differing element with its operands, the exact sum
+and both results. The exit code is 0 only if no bit differs.
 
 ```
 mmulator conformance
 ```
 
-without a GPU replays what GPUs answered: `vectors/` of the repository (the folder of the
-clone that it is run in, or `--vectors DIR`), of `--device sm_90` alone if it is said.
-`--gpu --capture DIR` writes such vectors, with GPU, driver, compiler and date. They hold
-results alone: operands follow from a seed, by generators
-whose words do not change from one NumPy to the next.
+without a GPU replays recorded answers of GPUs: those in `vectors/` of the clone in which it
+runs. Vectors hold results alone; operands follow from a seed, by generators that do not
+depend on the version of NumPy.
 
-`mmulator run launch.toml --compare-gpu` runs one launch on both sides, and says which
-thread stored the first differing element of each array, and from which line. Compared are
-array arguments, arrays that structs point to, and the module's variables that the model
-changed. Both sides are a `Backend` (`host/backend.py`): the CPU, and a GPU through the
-CUDA driver (`hardware/gpu.py`).
+| option | meaning |
+| --- | --- |
+| `--gpu` | compare with the GPU of this machine |
+| `--capture DIR` | write the GPU's answers as vectors, with GPU, driver, compiler and date |
+| `--vectors DIR` | replay these vectors |
+| `--device sm_90` | replay those of one device |
+| `--filter REGEX` | only these forms |
+| `--cases N`, `--seed N` | how many operands, and which |
+| `--processes N` | how many processes share the work |
+| `--resume` | continue an interrupted run |
+| `--report FILE.html` | write what is printed, for every form |
+| `--json` | print the report as JSON |
+| `--dask ADDRESS` | spread the forms over a [Dask cluster](dask.md) |
+
+`mmulator run launch.toml --compare-gpu` runs one launch on both sides. It names the thread
+and the line that stored the first differing element of each array. It compares array
+arguments, arrays that structs point to, and the module's variables that the model changed.
+Both sides are a `Backend` (`host/backend.py`): the CPU, and a GPU through the CUDA driver
+(`hardware/gpu.py`).
 
 ## Cases
 
-A case is eight columns of results with operands of their own: an m16n8 `mma` is one, an
-m64n256 `wgmma` is 32. Loads, stores and matrix moves count executions. The cases of a
-form are shared out among the ways of writing it (selectors; for `wgmma` A in registers or
+A case is eight columns of results with operands of their own: an m16n8 `mma` is one case, an
+m64n256 `wgmma` is 32. For loads, stores and matrix moves a case is an execution. The cases of
+a form are divided among the ways of writing it (selectors; for `wgmma` A in registers or
 in shared memory, signs, transposes) and the kinds of operands:
 
 | kind | operands |
 | --- | --- |
 """
 
-SUITES = """Besides instructions one by one there are suites (`conformance/suites.py`): **mbarrier
-sequences** are random programs of up to 24 operations, of one lane or of many lanes of a
-warp, all legal; compared is what every operation returns, and the word at the end, when
-`mbarrier.inval` has brought it to memory. `--filter "mbarrier sequences"` runs them alone.
-**Tensor copies** (`conformance/tensors.py`) are loads, stores and reductions, of tiles and of
-images, with random legal maps (types, ranks, swizzles, interleaves, element strides, fills),
-boxes inside, across and outside of the tensor, and data with the edges of every format;
-compared are all bytes of the shared memory and of the tensor. `--filter "^tensor"` runs them.
+SUITES = """Two suites test more than single instructions (`conformance/suites.py`). **mbarrier sequences**
+are random legal programs of up to 24 operations, of one lane or of many lanes of a warp. They
+compare what every operation returns, and the word at the end, after `mbarrier.inval` has
+brought it to memory. `--filter "mbarrier sequences"` runs them alone. **Tensor copies**
+(`conformance/tensors.py`) are loads, stores and reductions, of tiles and of images, with random
+legal maps (types, ranks, swizzles, interleaves, element strides, fills), boxes inside, across
+and outside of the tensor, and data with the edges of every format. They compare all bytes of
+the shared memory and of the tensor. `--filter "^tensor"` runs them.
 """
 
 
@@ -178,7 +186,7 @@ def page() -> str:
     lines += [
         "## Every device\n",
         "M: measured on an NVIDIA H200, register by register. P: published models and vectors. S: the",
-        "specification defines the result. i: carried over from a sibling. Empty: the device has no such",
+        "specification defines the result. i: inferred from a sibling. Empty: the device has no such",
         "form. [fidelity.md](fidelity.md) has the numbers behind it.\n",
         "| forms | " + " | ".join(d.removeprefix("sm_") for d in DEVICES) + " |",
         "|" + " --- |" * (len(DEVICES) + 1),

@@ -31,10 +31,10 @@ from mmulator.isa.row import Row
 from mmulator.isa.targets import DEVICES
 from mmulator.numerics import profiles
 from mmulator.variables import PREFIX, VARIABLES
+from tests.support.ptxas import differences as ptxas_differences
+from tests.support.ptxas.row_differences import DIFFERENCES as ROW_DIFFERENCES
 from tools.judges import compute_sanitizer, consan, indigo, scor
 from tools.pages import rules
-from tools.ptxas import differences as ptxas_differences
-from tools.ptxas.row_differences import DIFFERENCES as ROW_DIFFERENCES
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "mmulator"
@@ -316,6 +316,27 @@ def evidence() -> str:
     )
 
 
+def summary() -> str:
+    """README's table: what was compared with what, one line each."""
+    n = figures()
+    run = json.loads((ROOT / "vectors/sm_90/report.json").read_text())["totals"]
+    core, beside = (json.loads((ROOT / f"tools/suites/results/{name}.json").read_text()) for name in (
+        "triton-core-sm_90", "shadow-triton-core"))  # fmt: skip
+    cases, launches = core["counts"], beside["launches"]
+    ran = sum(launches[verdict] for verdict in ("same", "differ", "not deterministic", "fault"))
+    races = [indigo.JUDGE.expected[f"races, {graph}"] for graph in indigo.GRAPHS]
+    return table(("compared", "with", "result"), (
+        ("single instructions, registers", "an H200", f"{run['words']:,} words of {run['forms']:,} forms: {run['wrong']} differ"),
+        ("real kernels, bytes", "an H200", f"{n['launches']} launches, replayed by the tests"),
+        ("what is legal", "ptxas", f"{n['verdicts']:,} statements"),
+        ("Triton's `test_core.py`, sm_90", "its own results", f"{cases['passed']:,} of {sum(cases.values()):,} pass, "
+         f"{cases['skipped by the suite']} skipped, {cases.get('wrong', 0)} wrong"),
+        ("its launches", "an H100, beside", f"{launches['same']:,} of {ran:,} leave the same bytes"),
+        (f"Indigo's {races[0].planted} planted races", "its authors", f"{min(r.found for r in races)} found; "
+         f"{max(r.flagged for r in races)} of {races[0].clean} clean kernels flagged"),
+    ))  # fmt: skip
+
+
 def differences(cases: Iterable[ptxas_differences.Difference]) -> str:
     rows = ((c.document, c.ptxas, c.judge, f"{c.target}, {c.version[0]}.{c.version[1]}") for c in cases)
     return table(("the document", "ptxas", "of releases", "shown for"), rows)
@@ -348,6 +369,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "devices": devices,
     "arithmetic": arithmetic,
     "evidence": evidence,
+    "summary": summary,
     "followed": lambda: differences(ptxas_differences.FOLLOWED),
     "refused": lambda: differences(ptxas_differences.REFUSED),
     "rows": row_differences,

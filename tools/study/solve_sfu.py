@@ -4,7 +4,7 @@
     python -m tools.study.solve_sfu sample CAPTURES --out tests/data/approx_sm_90.npz
 
 CAPTURES is a folder that `tools/capture/sfu.py capture` wrote, or one of the same format
-(`mmulator.numerics.sfu.captures`). An output says in which interval the datapath's sum must lie for its row and x.
+(`tests.support.sfu`). An output says in which interval the datapath's sum must lie for its row and x.
 The coefficients of a row are the integers that meet all intervals: a least-squares fit lands within a unit of them, the
 neighbourhood is then searched exactly. The widths and shifts of the datapath are taken from the tables of sm_90; a row
 that no integers meet means that the chip's datapath has another form, and is reported.
@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.numerics.sfu.captures import encode, read_captures
 from mmulator.numerics.sfu.operations import INVERSE_TWO_PI
-from mmulator.numerics.sfu.tables import UNITS, Quadratic, Tables, TanhTable, load_tables, write_tables
+from mmulator.numerics.sfu.tables import UNITS, Quadratic, Tables, TanhTable, load_tables
+from tests.support.sfu import encode, read_captures, write_tables
 
 Int = NDArray[np.int64]
 FRACTION, HIDDEN = (1 << 23) - 1, 1 << 23

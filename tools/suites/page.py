@@ -28,17 +28,17 @@ HEAD = """<!-- Made by tools/suites/page.py; do not edit. -->
 
 # Compatibility
 
-Test suites that others wrote, unmodified, on a machine without a GPU. Each case runs
-as its authors run it on a GPU: their pytest, their compiler, `device="cuda"`.
+These test suites of other projects ran unmodified on a machine without a GPU. Each case
+runs as on a GPU: with the project's pytest, its compiler, and `device="cuda"`.
 """
 
 MEANING = """
-- **passed**: also cases that fail as their authors expect.
-- **skipped**: by the suite itself, which asks what chip it is on.
-- **not supported**: an error that names the instruction.
-- **the suite's own**: a mistake or a tolerance of the test, another version, or what no emulator has.
-- **too long**: stopped after the time that a case had.
-- **wrong**: another result than a GPU's. **not explained**: nobody has looked at it yet.
+- **passed**: includes cases that fail as their authors expect.
+- **skipped**: skipped by the suite itself, for the chip.
+- **not supported**: ended with an error that names the instruction.
+- **the suite's own**: failed by a mistake or a tolerance of the test, another version, or a feature that no emulator has.
+- **too long**: stopped after the time limit of a case.
+- **wrong**: another result than a GPU's. **not explained**: not examined yet.
 """
 
 AGAIN = """
@@ -147,17 +147,17 @@ def condensed(path: Path, suite: str) -> Run:
 
 
 COMPARED = """
-Each launch was given to the GPU, and to mmulator on a copy of the same memory; then all bytes
-were compared, NaNs too. *not compared*: launches of one test beyond the first 64. *too large*:
+Each launch ran on the GPU, and in mmulator on a copy of the same memory; then all bytes were
+compared, also those of NaNs. *not compared*: launches of one test beyond the first 64. *too large*:
 over 64 MB of memory. *not deterministic*: the GPU, asked again, differs from itself (sums of
 floats by atomics, clocks, the number of a multiprocessor). *fault*: mmulator stops the kernel.
 """
 # What differs or stops, where somebody has looked.
 EXPLAINED = {
     "triton-core": "All that differ are `test_tensor_atomic_add_access_patterns`: sums of floats by atomics, in whose order "
-    "the GPU repeated itself that time. The fault is right: `test_if_call[attribute_jit]` reads behind its array.",
-    "triton-language": "The faults are right: `test_int_annotation` stores behind its array.",
-    "liger": "Nobody has looked at the faults yet.",
+    "the GPU repeated itself that time. The fault is right: `test_if_call[attribute_jit]` reads beyond its array.",
+    "triton-language": "The faults are right: `test_int_annotation` stores beyond its array.",
+    "liger": "The faults have not been examined yet.",
 }
 
 

@@ -105,7 +105,6 @@ def run(
         exclude({"--dask": dask, "--watch": watch or None}, "stores are listed in the order of one machine")
         exclude({"--dask": dask, "--compare-gpu": compare_gpu}, "it is about the GPU of this machine")
     if sanitize or rules is not None or seeds or prove or strict or keep_going or sarif is not None or baseline is not None:
-        exclude({"--sanitize": True, "--watch": watch or None}, "a launch is watched or sanitized")
         exclude({"--sanitize": True, "--compare-gpu": compare_gpu}, "it is another question")
         exclude({"--sanitize": True, "--dask": dask}, "the sanitizer looks at all blocks together")
         exclude({"--sarif -": sarif == "-", "--json": json}, "both write to standard output")

@@ -29,7 +29,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, overload
 
-from mmulator.codegen.types import CodeError, Ty, boolean, i64, void
+from mmulator.codegen.types import CodeError, Ty, i64, void
 from mmulator.codegen.values import WIDE, Builder, Value, as_value, constant, module_text
 from mmulator.codegen.variants import differs
 from mmulator.lazy import cached_property
@@ -495,6 +495,3 @@ class _Body:
             self.calls.append(function)
             return call(self.b, function, args)
         return function(*args, **keywords)
-
-
-__all__ = ["Hook", "Instrument", "Native", "boolean", "call", "hook", "library_text", "native", "parts", "unrolled"]

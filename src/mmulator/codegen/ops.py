@@ -312,6 +312,3 @@ def stack(ty: Any, count: int = 1) -> Value:
 
 def null(to: Any) -> Value:
     return Value(Builder.current(), ptr_to(to), "null")
-
-
-__all__ = [n for n in dir() if not n.startswith("_") and n not in ("Any", "Sequence", "annotations", "i32")]

@@ -69,6 +69,3 @@ def odd_fma(a: Value, c: Value, d: Value) -> Value:
     while len(parts) > 1:
         parts = [shuffle(x, y, range(2 * x.ty.lanes)) for x, y in zip(parts[::2], parts[1::2])]
     return parts[0]
-
-
-__all__ = ["STRICT", "directed", "has_own_rounding", "odd_fma", "set_rounding", "strict"]

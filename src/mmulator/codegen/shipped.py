@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mmulator.codegen.cpus import LEVELS, features, level_of
+from mmulator.codegen.cpus import level_of
 from mmulator.codegen.engine import target_cpu
 from mmulator.codegen.sources import PACKAGE, fingerprint
 
@@ -83,6 +83,3 @@ def shipped() -> Shipped | None:
         return Shipped(file_of(level)) if level else None
     except (OSError, ValueError):
         return None
-
-
-__all__ = ["LEVELS", "Shipped", "features", "file_of", "level_of", "shipped", "target_cpu", "write"]

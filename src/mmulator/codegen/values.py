@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from threading import local
 from typing import Any
 
-from mmulator.codegen.types import CodeError, Struct, Ty, boolean, f64, i64, ptr, ptr_to, u8, u64, void
+from mmulator.codegen.types import CodeError, Struct, Ty, boolean, i64, ptr_to, u64, void
 
 
 class Value:
@@ -400,22 +400,6 @@ class Builder:
         self.branch(end)
         self.place(end)
 
-    @contextmanager
-    def loop(self, start: Any, stop: Any, step: int = 1, ty: Ty = i64) -> Iterator[Value]:
-        """A loop: for i in range(start, stop, step), counting in `ty`."""
-        index = self.alloca(ty, align=8)
-        self.store(ty(as_value(self, start, ty)), index)
-        limit = ty(as_value(self, stop, ty))
-        test, body, end = self.label("test"), self.label("body"), self.label("end")
-        self.place(test)
-        i = self.load(ty, index)
-        self.branch_if(i < limit, body, end)
-        self.place(body)
-        yield i
-        self.store(i + step, index)
-        self.branch(test)
-        self.place(end)
-
     # result ---------------------------------------------------------------------------------------------------------
     def text(self) -> str:
         """The function's definition, without the declarations it needs (`declared`)."""
@@ -442,9 +426,3 @@ def module_text(builders: Sequence[Builder]) -> str:
     for b in builders:
         declared.update({n: d for n, d in b.declared.items() if n not in defined})
     return "\n".join([*(declared[n] for n in sorted(declared)), "", *(b.text() for b in builders)])
-
-
-__all__ = [
-    "Builder", "Value", "as_value", "boolean", "constant", "convert", "extract", "f64", "lanes_constant", "mangle",
-    "module_text", "ptr", "splat", "u8", "unify",
-]  # fmt: skip

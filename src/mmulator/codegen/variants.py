@@ -39,6 +39,3 @@ def differs(made: Any) -> bool:
     if says_all(made):
         named.keep(name, b"yes" if found else b"")
     return found
-
-
-__all__ = ["differs", "says_all"]

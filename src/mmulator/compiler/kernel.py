@@ -31,6 +31,7 @@ from mmulator.native.hooks.operands import barrier_passed
 from mmulator.native.state import STACK_BYTES, Cta, OperationKind
 from mmulator.native.threads.scheduler import run_clusters
 from mmulator.numerics.profiles import dot_key, profile_for
+from mmulator.numerics.sfu.tables import tables_for
 from mmulator.program.addresses import SHARED_BASE
 from mmulator.program.as_ptxas.contract import contract as contracted
 from mmulator.program.as_ptxas.fold import fold
@@ -57,7 +58,6 @@ from mmulator.program.undefined import MaybeUndefined, doubt
 from mmulator.program.uniform import uniform_registers
 from mmulator.ptx.resources import named_symbols, parameter_bytes, parameter_offsets
 from mmulator.ptx.tree import Function, Instruction, ParsedModule, Symbol, Variable
-from mmulator.twin.sfu import tables_for
 
 Progress = Callable[[int, int], None]
 
@@ -90,7 +90,7 @@ class Jit:
         self.moved = Moved()
         self.program = build(module, function, self._prepare, longest=0 if options.step else LONGEST)
         functions = [f.function for f in self.program.functions.values()]
-        self.unfenced: set[int] = set().union(*(unfenced(f) for f in functions))
+        self.unfenced: set[Instruction] = set().union(*(unfenced(f) for f in functions))
         self.numbers = {name: number for number, name in enumerate(self.program.functions)}
         require_supported(module, functions)
         self.shared = shared_layout(module, functions)

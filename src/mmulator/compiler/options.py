@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -35,8 +35,3 @@ class CompileOptions:
 
 
 DEFAULT = CompileOptions()
-
-
-def in_clusters(options: CompileOptions, cluster: tuple[int, int, int] | None) -> CompileOptions:
-    """The options of a launch with this shape of clusters."""
-    return replace(options, clusters=True) if cluster not in (None, (1, 1, 1)) else options

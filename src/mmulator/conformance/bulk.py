@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.compiler.options import DEFAULT, in_clusters
+from mmulator.conformance.kernels import run_kernel
 from mmulator.conformance.tensors import values
-from mmulator.host.backend import Backend, Request
+from mmulator.host.backend import Backend
 from mmulator.isa.table import ROWS
 from mmulator.launch.arguments import Arguments
+from mmulator.launch.shape import LaunchShape
 from mmulator.layouts.tensormap.types import BY_NAME
 
 Array = NDArray[np.uint8]
@@ -164,11 +165,8 @@ def run(backend: Backend, b: BulkBatch) -> tuple[Array, Array]:
     regions, out = b.regions.copy(), np.zeros_like(b.windows)
     module = backend.load(kernel(str(backend.chip.target), b.kind))
     try:
-        compiled = backend.compile(module, "copy", backend.chip.device, in_clusters(DEFAULT, CLUSTER))
-        given = Arguments.of_arrays([b.places, b.windows, out, regions])
-        backend.launch(compiled, Request(
-            (len(b.places), 1, 1), (THREADS, 1, 1), given, shared=WINDOW + 64, back=[out, regions], cluster=CLUSTER
-        ))  # fmt: skip
+        shape = LaunchShape((len(b.places), 1, 1), (THREADS, 1, 1), WINDOW + 64, CLUSTER, True)
+        run_kernel(backend, module, "copy", shape, Arguments.of_arrays([b.places, b.windows, out, regions]), [out, regions])
     finally:
         backend.close(module)
     return regions, out
@@ -179,19 +177,6 @@ def model(b: BulkBatch, device: str) -> tuple[Array, Array]:
     from mmulator.host.cpu import Cpu
 
     return run(Cpu(device), b)
-
-
-def moved(b: BulkBatch) -> tuple[Array, Array]:
-    """(global memory, shared memory) after the copies, computed without a kernel; reductions are not covered."""
-    regions, windows = b.regions.copy(), b.windows.copy()
-    for block, (size, source, target, _) in enumerate(b.places.tolist()):
-        own, other = block * WINDOW, (block ^ 1) * WINDOW + HALF + target
-        given = b.regions[block * REGION + source :] if b.kind.source == "global" else b.windows[own + source :]
-        if b.kind.to == "global":
-            regions[block * REGION + target :][:size] = given[:size]
-        else:
-            windows[other : other + size] = given[:size]
-    return regions, windows
 
 
 def differences(b: BulkBatch, got: tuple[Array, Array], want: tuple[Array, Array]) -> tuple[int, int, str]:

@@ -7,6 +7,7 @@ and writes the i-th part of each.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +16,12 @@ from numpy.typing import NDArray
 
 from mmulator.conformance.cases import CaseBatch, image_bytes
 from mmulator.conformance.subjects import Subject
-from mmulator.host.backend import Backend, Request
+from mmulator.host.backend import Backend
 from mmulator.isa.row import OperandSpec
 from mmulator.isa.targets import Target
 from mmulator.launch.arguments import Arguments
+from mmulator.launch.launch import How, Launch, compile_options
+from mmulator.launch.shape import LaunchShape
 
 Array = NDArray[Any]
 _SCALARS = {"a_desc": 64, "b_desc": 64, "scale_d": 32, "stride": 32}  # one word a block; others one a thread
@@ -85,10 +88,20 @@ def arguments(batch: CaseBatch) -> tuple[list[Array], Array]:
 
 
 def launch(backend: Backend, module: Any, entry: str, batch: CaseBatch, arrays: list[Array], out: Array) -> None:
-    """Run a kernel of `module`, one block for each execution. out: the array that is read back afterwards."""
-    kernel = backend.compile(module, entry, backend.chip.device)
-    lanes = batch.subject.form.lanes
-    backend.launch(kernel, Request((batch.count, 1, 1), (lanes, 1, 1), Arguments.of_arrays(arrays), back=[out]))
+    """Run a kernel of `module`, one block for each execution; `out` is the one of the arrays that is wanted afterwards."""
+    shape = LaunchShape((batch.count, 1, 1), (batch.subject.form.lanes, 1, 1))
+    run_kernel(backend, module, entry, shape, Arguments.of_arrays(arrays), [out])
+
+
+def run_kernel(
+    backend: Backend, module: Any, entry: str, shape: LaunchShape, arguments: Arguments, back: Sequence[Array] | None = None
+) -> None:
+    """Compile a kernel of a backend's module for the backend's chip, run it and wait.
+
+    back: arrays of the arguments that are wanted afterwards; None: all.
+    """
+    kernel = backend.compile(module, entry, backend.chip.device, compile_options(shape, How()))
+    backend.launch(Launch(kernel, shape, arguments, back))
 
 
 # Text ----------------------------------------------------------------------------------------------------------------

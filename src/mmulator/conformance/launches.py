@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mmulator.conformance.kernels import run_kernel
 from mmulator.host.backend import Backend
 from mmulator.host.module import Module
 from mmulator.jobs.job import Job, JobResult, run_job, set_variables
@@ -92,10 +93,8 @@ def _on_gpu(job: Job, result: JobResult, backend: Backend) -> dict[str, Any]:
     try:
         for name in given:
             backend.write(loaded, name, module.variables[name].tobytes())
-        request = kernel.request(
-            job.grid, job.block, values, job.shared, device, cluster=job.cluster, cooperative=job.cooperative
-        )
-        backend.launch(backend.compile(loaded, kernel.name, device), request)
+        prepared = kernel.prepared(job.grid, job.block, values, job.shared, device, job.cluster, job.cooperative)
+        run_kernel(backend, loaded, kernel.name, *prepared)
         read = {n: np.frombuffer(backend.read(loaded, n), v.dtype).reshape(v.shape) for n, v in changed.items()}
     finally:
         backend.close(loaded)
@@ -113,6 +112,3 @@ def _compared(name: str, model: Any, gpu: Any) -> ArrayComparison:
     index = tuple(int(i) for i in np.unravel_index(at, model.shape))
     texts = [f"{x[index]} (0x{int(r[at]):0{2 * model.dtype.itemsize}x})" for x, r in ((model, ours), (gpu, theirs))]
     return ArrayComparison(name, model.size, wrong, index, texts[0], texts[1])
-
-
-__all__ = ["ArrayComparison", "compare_launch"]

@@ -18,8 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.host.backend import Backend, Request
+from mmulator.conformance.kernels import run_kernel
+from mmulator.host.backend import Backend
 from mmulator.launch.arguments import Arguments
+from mmulator.launch.shape import LaunchShape
 from mmulator.numerics.mbarrier import MOST, PENDING, Mbarrier, pending_count
 
 Array = NDArray[Any]
@@ -288,9 +290,8 @@ def run(backend: Backend, module: Any, found: list[MbarrierProgram], most: int =
         for n, s in enumerate(p.steps):
             steps[number, n] = s.operation, sum(1 << lane for lane in p.results[n]), s.value, s.source
     results, words = np.zeros((len(found), most, LANES), np.uint64), np.zeros(len(found), np.uint64)
-    compiled = backend.compile(module, "sequences", backend.chip.device)
     given = Arguments.of_arrays([counts, steps, lengths, results, words])
-    backend.launch(compiled, Request((len(found), 1, 1), (LANES, 1, 1), given, back=[results, words]))
+    run_kernel(backend, module, "sequences", LaunchShape((len(found), 1, 1), (LANES, 1, 1)), given, [results, words])
     return results, words
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,9 +141,3 @@ def problem(form: Form, device: str) -> MatrixProblem:
 def chunks(form: Form) -> int:
     """Nibbles of metadata in a row of A."""
     return form.k // sparse.granularity(form).chunk
-
-
-def all_subjects(target: Target) -> Iterator[Subject]:
-    """Every subject of every form that the target has."""
-    for form in forms(target)[0]:
-        yield from subjects(form)

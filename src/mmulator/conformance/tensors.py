@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.host.backend import Backend, Request
+from mmulator.conformance.kernels import run_kernel
+from mmulator.host.backend import Backend
 from mmulator.launch.arguments import Arguments
+from mmulator.launch.shape import LaunchShape
 from mmulator.layouts.tensormap import Encoded
 from mmulator.layouts.tensormap.fields import BYTES
 from mmulator.layouts.tensormap.legal import begins_wrong
@@ -240,9 +242,7 @@ def run(backend: Backend, b: TensorBatch) -> tuple[Array, Array]:
         places[n, :10] = np.array([*words, c.fields.transaction_bytes], np.int64).astype(np.uint32)
     module = backend.load(kernel(str(backend.chip.target), b.op, b.mode, b.rank))
     try:
-        compiled = backend.compile(module, "copy", backend.chip.device)
-        request = Request((count, 1, 1), (THREADS, 1, 1), given, shared=WINDOW + 64, back=[out, tensors])
-        backend.launch(compiled, request)
+        run_kernel(backend, module, "copy", LaunchShape((count, 1, 1), (THREADS, 1, 1), WINDOW + 64), given, [out, tensors])
     finally:
         backend.close(module)
     return tensors, out

@@ -23,11 +23,10 @@ from numpy.typing import NDArray
 
 from mmulator.conformance import cases, compare, kernels
 from mmulator.conformance.stream import RandomStream
-from mmulator.conformance.subjects import Subject, forms, subjects
+from mmulator.conformance.subjects import Subject, subjects
 from mmulator.errors import MmulatorError
 from mmulator.host.backend import Backend
 from mmulator.isa.form import Form
-from mmulator.isa.targets import Target
 
 Array = NDArray[Any]
 FORMAT = 1
@@ -51,12 +50,6 @@ class Vector:
 def family(form: Form) -> str:
     """Name of the file that a form's vectors are in."""
     return form.family if form.family in ("mma", "wgmma", "wmma") else _MOVES
-
-
-def plan(target: Target, device: str) -> Iterator[tuple[Subject, tuple[str, ...]]]:
-    """Subjects that have vectors, with the kinds of operands that each is tried with."""
-    for form in forms(target)[0]:
-        yield from of_form(form, device)
 
 
 def of_form(form: Form, device: str) -> Iterator[tuple[Subject, tuple[str, ...]]]:

@@ -83,8 +83,8 @@ def about(grid: Grid, k: MbarrierState, is_one: Callable[[Instruction], bool]) -
     names a different variable is left out.
     """
     own = shared_symbol(grid, SHARED_BASE + k.byte)
-    found = {id(ins): ins for ins in grid.kernel.sites if is_one(ins) and (not own or _named(ins) in ("", own))}
-    return sorted(found.values(), key=lambda i: (i.span.source.name, i.span.line))
+    found = dict.fromkeys(i for i in grid.kernel.sites if is_one(i) and (not own or _named(i) in ("", own)))
+    return sorted(found, key=lambda i: (i.span.source.name, i.span.line))
 
 
 def makers(grid: Grid, k: MbarrierState) -> list[Instruction]:
@@ -212,7 +212,7 @@ def on_host(resident: Resident, address: int) -> int:
 
 def known(resident: Resident, at: int) -> MbarrierState:
     """The mbarrier at an address of the host. at: lies in the shared memory of one of the cluster's CTAs."""
-    shared = resident.grid.shape.shared
+    shared = resident.grid.shared
     starts = [resident.arena.at(name) for name in resident.shared]
     rank = next(n for n, start in enumerate(starts) if start <= at < start + shared)
     cta, word = ResidentCta(resident, rank), Mbarrier.decode(int(bytes_at(at, 8).view(np.uint64)[0]))

@@ -13,6 +13,7 @@ from mmulator.diagnostics.findings.memory import OF_CLUSTER, OF_LAUNCH
 from mmulator.diagnostics.findings.sentences import findings_of
 from mmulator.diagnostics.stillness import Quiescence
 from mmulator.launch.arena import pointer
+from mmulator.launch.observers import Observer
 from mmulator.native.state import Log
 from mmulator.rules import Severity
 from mmulator.sanitizer.state import ROOM, Found, SanitizedCluster, SanitizedLaunch
@@ -22,15 +23,15 @@ if TYPE_CHECKING:
     from mmulator.errors import ExecutionFault
     from mmulator.findings import Finding
     from mmulator.launch.grid import Grid
+    from mmulator.launch.launch import Ran
     from mmulator.launch.resident import Resident
 
 FOUND, LOG = Found.numpy_dtype(), Log.numpy_dtype()
 
 
-class Sanitizer:
-    """The subscriber (launch/events.py) that sanitizes one launch."""
+class Sanitizer(Observer):
+    """The observer that looks for undefined behaviour. Findings that have no room in a worker's table are counted."""
 
-    calls = False  # what has no room in a table is counted
     each = True
 
     def __init__(self, rules: frozenset[str] | None = None, strict: bool = False) -> None:
@@ -69,8 +70,8 @@ class Sanitizer:
             self.kept.append(memory)
             state[name] = pointer(memory if isinstance(memory, np.ndarray) else memory[0])
 
-    def log(self, worker: int) -> int:
-        return pointer(self.logs) + worker * LOG.itemsize
+    def take(self, resident: Resident, worker: int) -> None:
+        resident.cluster["log"] = pointer(self.logs) + worker * LOG.itemsize
 
     def settle(self, cluster: int) -> None:
         self.calm.look(cluster)
@@ -83,6 +84,13 @@ class Sanitizer:
         from mmulator.diagnostics.findings.ended import of_the_end
 
         error.findings = of_the_end(self.grid, residents, error, self.livelock)
+
+    def failed(self, fault: ExecutionFault) -> None:
+        fault.findings = self.with_the_end(fault.findings)
+
+    def tell(self, ran: Ran, grid: Grid) -> None:
+        ran.findings = self.findings()
+        ran.notes.extend(self.notes)
 
     def findings(self) -> tuple[Finding, ...]:
         """The findings so far."""

@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.launch.arena import blank, pointer
+from mmulator.launch.observers import Observer
 from mmulator.native.state import Touched as Row
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SLOT_SHIFT
 
 if TYPE_CHECKING:
     from mmulator.codegen.lang import Instrument
-    from mmulator.errors import ExecutionFault
     from mmulator.launch.grid import Grid
-    from mmulator.launch.resident import Resident
 
 Runs = NDArray[np.int64]
 PIECE = 1 << 17  # bytes of a map that are unpacked at once
@@ -26,10 +25,10 @@ LONG = 64  # bytes of a run from which on slices are cheaper than indices
 BATCH = 1 << 20  # indices that are made at once
 
 
-class Touched:
-    """The subscriber (launch/events.py) that records the bytes which a launch on one host thread reads and writes."""
+class Touched(Observer):
+    """The observer that notes each byte that a launch reads or writes, on one thread of the host."""
 
-    calls = each = False
+    alone = True
 
     def __init__(self, windows: Sequence[tuple[int, int, int]], size: int) -> None:
         """windows: (address, bytes, first) of each piece of memory, where `first` is the number of its first byte among `size`
@@ -51,23 +50,6 @@ class Touched:
 
     def begin(self, grid: Grid) -> None:
         grid.launch["touched"], grid.launch["touched_slots"] = pointer(self.rows), len(self.rows)
-
-    def attach(self, resident: Resident) -> None:
-        """Nothing to do: no memory is needed for a cluster."""
-
-    def log(self, worker: int) -> int:
-        """0: there is no log."""
-        return 0
-
-    def settle(self, cluster: int) -> None:
-        """Nothing to do when a worker leaves a cluster."""
-
-    def stalled(self, residents: Sequence[Resident], over: int) -> bool:
-        """False: livelocks are not detected."""
-        return False
-
-    def stopped(self, error: ExecutionFault, residents: Sequence[Resident]) -> None:
-        """Nothing to do: bytes touched before the stop are already recorded."""
 
 
 def runs_of(bits: np.ndarray) -> Runs:

@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmulator.codegen.loading import address
-from mmulator.errors import ExecutionFault, LaunchError
+from mmulator.errors import LaunchError
 from mmulator.launch.arena import pointer
 from mmulator.launch.arguments import Arguments
 from mmulator.launch.events import Logs
+from mmulator.launch.observers import Observer
 from mmulator.launch.shape import LaunchShape
 from mmulator.native.state import Watch, WatchEntry
 
 if TYPE_CHECKING:
     from mmulator.codegen.lang import Instrument
     from mmulator.launch.grid import Grid
+    from mmulator.launch.launch import Ran
     from mmulator.launch.resident import Resident
     from mmulator.ptx.tree import Instruction
 
@@ -56,11 +58,11 @@ class WatchedStore:
         return f"block {self.block}, thread {self.thread}: {self.instruction} at {place}, {self.value} (bits 0x{self.bits:x})"
 
 
-class Watches:
-    """The subscriber (launch/events.py) that records stores to watched elements of arguments."""
+class Watches(Observer):
+    """The observer of watched elements: a table of them for native code, and the stores that it saw."""
 
     calls = True  # when a log is full
-    each = True
+    each = alone = True
 
     def __init__(self, watched: Sequence[Watched], args: Sequence[Any], arguments: Arguments) -> None:
         self.elements: list[tuple[int, tuple[int, ...]]] = []
@@ -78,7 +80,7 @@ class Watches:
             if array.itemsize > 8:
                 raise LaunchError(f"watch: elements of {array.itemsize} bytes; at most 8")
             place = array.ctypes.data
-            buffer = next(b for b in arguments.buffers if b.array.ctypes.data == place and b.array.nbytes == array.nbytes)
+            buffer = next(b for b in arguments.buffers if b.host == place and b.size == array.nbytes)
             row["start"] = buffer.start + offset
             row["end"] = row["start"] + array.itemsize
             self.elements.append((number, at))
@@ -98,21 +100,14 @@ class Watches:
         self._settle = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address(settle_cluster))
         launch["watches"], launch["watch_count"], launch["seen"] = pointer(self.table), len(self.table), 0
 
-    def attach(self, resident: Resident) -> None:
-        """Nothing to do: no memory is needed for a cluster."""
-
-    def log(self, worker: int) -> int:
-        return self.logs.address(worker)
+    def take(self, resident: Resident, worker: int) -> None:
+        resident.cluster["watch_log"] = self.logs.address(worker)
 
     def settle(self, cluster: int) -> None:
         self._settle(cluster)
 
-    def stalled(self, residents: Sequence[Resident], over: int) -> bool:
-        """False: livelocks are not detected."""
-        return False
-
-    def stopped(self, error: ExecutionFault, residents: Sequence[Resident]) -> None:
-        """Nothing to do: stores before the stop are already recorded."""
+    def tell(self, ran: Ran, grid: Grid) -> None:
+        ran.stores = self.stores(grid.shape, grid.kernel.sites)
 
     def stores(self, shape: LaunchShape, sites: Sequence[Instruction]) -> list[WatchedStore]:
         """The stores, in the order in which they happened."""

@@ -5,46 +5,6 @@ memory is memory of the host at the host's own addresses, so that a pointer that
 means the same to a kernel. A kernel may touch what the door says it was given, and what the program has the address of.
 """
 
-from __future__ import annotations
+from mmulator.lazy import face
 
-from typing import TYPE_CHECKING, Any
-
-# Imported on first use: a program that opens a door may never launch a kernel.
-_LAZY = {
-    "Allocation": "mmulator.driver.memory",
-    "Driver": "mmulator.driver.driver",
-    "Event": "mmulator.driver.streams",
-    "Function": "mmulator.driver.functions",
-    "LoadedModule": "mmulator.driver.functions",
-    "Memory": "mmulator.driver.memory",
-    "Region": "mmulator.launch.regions",
-    "Settings": "mmulator.driver.settings",
-    "Stream": "mmulator.driver.streams",
-    "current": "mmulator.driver.driver",
-    "use": "mmulator.driver.driver",
-}
-
-__all__ = [
-    "Allocation", "Driver", "Event", "Function", "LoadedModule", "Memory", "Region", "Settings", "Stream", "current", "use",
-]  # fmt: skip
-
-if TYPE_CHECKING:
-    from mmulator.driver.driver import Driver, current, use
-    from mmulator.driver.functions import Function, LoadedModule
-    from mmulator.driver.memory import Allocation, Memory
-    from mmulator.driver.settings import Settings
-    from mmulator.driver.streams import Event, Stream
-    from mmulator.launch.regions import Region
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    globals()[name] = value = getattr(import_module(_LAZY[name]), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__, __all__ = face(__name__)

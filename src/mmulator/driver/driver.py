@@ -16,11 +16,12 @@ from mmulator.errors import MmulatorError, undefined
 from mmulator.lazy import cached_property
 
 if TYPE_CHECKING:  # the machine is imported when a program has memory, or a kernel
-    from mmulator.driver.functions import Extent, Function, LoadedModule
+    from mmulator.driver.functions import Function, LoadedModule
     from mmulator.driver.memory import Memory
     from mmulator.findings import Finding
     from mmulator.host.report import Report
     from mmulator.launch.regions import Region
+    from mmulator.launch.shape import Extent
 
 Listener: TypeAlias = "Callable[[Report], object]"
 Reader: TypeAlias = "Callable[[str, tuple[Finding, ...], MmulatorError | None], object]"
@@ -103,7 +104,7 @@ class Driver:
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (memory keeps what was stored until then),
         UnstableResult (the seeds leave other bits), UndefinedBehaviour (with `settings.sanitize` "raise").
         """
-        g, b, c = function.check(grid, block, params, shared, cluster)
+        shape = function.check(grid, block, params, shared, cluster, cooperative)
         under_way = self.memory.begin()
         settings = self.settings
 
@@ -113,7 +114,7 @@ class Driver:
             memory = self.memory.regions(regions)
 
             def run(seed: int, settings: Settings = settings) -> Report:
-                return function.run(g, b, params, memory, shared, seed, settings, c, cooperative)
+                return function.run(shape, params, memory, seed, settings)
 
             if settings.seeds == 1:
                 done = run(settings.seed)

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from math import prod
 
 import numpy as np
 
-from mmulator.compiler.options import CompileOptions, in_clusters
 from mmulator.driver.progress import Launching
 from mmulator.driver.settings import STRICT, Settings
 from mmulator.errors import LaunchError
-from mmulator.host.backend import Request
-from mmulator.host.module import CPU, Kernel, Module, sanitizers
+from mmulator.host.module import Kernel, Module, sanitizers
 from mmulator.host.report import Report
 from mmulator.launch.arguments import Arguments
+from mmulator.launch.launch import How
 from mmulator.launch.limits import check_device
+from mmulator.launch.observers import Observer
 from mmulator.launch.regions import Regions
+from mmulator.launch.shape import Extent, LaunchShape
 from mmulator.rules.choice import chosen
-
-Extent = tuple[int, int, int]
-# What other people's compilers write relies on ptxas: Triton reads accumulators in flight.
-OPTIONS = CompileOptions(waits=True)
 
 
 class LoadedModule:
@@ -52,50 +48,33 @@ class Function:
         self.max_threads = prod(int(n) for n in directives.get("maxntid") or directives.get("reqntid") or (1024,))
 
     def check(
-        self, grid: object, block: object, params: bytes | bytearray, shared: int, cluster: Extent | None
-    ) -> tuple[Extent, Extent, Extent | None]:
-        """Grid, block and cluster of a launch, if that is one. Raises LaunchError or UnsupportedError."""
+        self, grid: object, block: object, params: bytes | bytearray, shared: int, cluster: Extent | None, cooperative: bool
+    ) -> LaunchShape:
+        """The shape of a launch, if it is one. Raises LaunchError or UnsupportedError."""
         if len(params) != self.parameter_bytes:
             raise LaunchError(f"{self.name} takes {self.parameter_bytes} bytes of parameters, not {len(params)}")
-        g, b, _, c = self.kernel.shape(grid, block, shared, self.loaded.device, cluster)
-        return g, b, c
+        shape = self.kernel.shape(grid, block, shared, self.loaded.device, cluster)
+        return replace(shape, cooperative=True) if cooperative else shape
 
     def run(
-        self, grid: Extent, block: Extent, params: bytes | bytearray, regions: Regions, shared: int, seed: int,
-        settings: Settings, cluster: Extent | None = None, cooperative: bool = False,
-    ) -> Report:  # fmt: skip
+        self, shape: LaunchShape, params: bytes | bytearray, regions: Regions, seed: int, settings: Settings
+    ) -> Report:
         """One launch that was checked, and wait. Under another seed than the settings' its blocks begin in another order.
 
         Raises ExecutionFault; memory keeps what was stored until then.
         """
         launching = Launching(self.name, settings.progress)
+        # What other people's compilers write relies on ptxas: Triton reads accumulators in flight, so such an access waits.
+        how = How(
+            seed, seed if seed != settings.seed else None, settings.threads, settings.timeout, waits=True,
+            progress=launching.counted, meanwhile=launching.look,
+        )  # fmt: skip
+        observers: list[Observer] = []
+        if settings.sanitize:
+            observers.append(sanitizers()(chosen(settings.rules, settings.sanitize == STRICT)))
+            how.keep_going, how.watched = settings.keep_going, any(r.written is not None for r in regions)
         try:
-            return self._run(launching, grid, block, params, regions, shared, seed, settings, cluster, cooperative)
+            arguments = Arguments(np.frombuffer(params, np.uint8), self.offsets, regions=regions)
+            return self.kernel.run(shape, arguments, self.loaded.device, how, observers, launching.compiled)
         finally:
             launching.close()
-
-    def _run(
-        self, launching: Launching, grid: Extent, block: Extent, params: bytes | bytearray, regions: Regions, shared: int,
-        seed: int, settings: Settings, cluster: Extent | None, cooperative: bool,
-    ) -> Report:  # fmt: skip
-        loaded = self.loaded
-        arguments = Arguments(np.frombuffer(params, np.uint8), self.offsets, regions=regions)
-        other = seed != settings.seed
-        request = Request(
-            grid, block, arguments, shared, None, seed, settings.threads, settings.timeout, shuffled=other, cluster=cluster,
-            cooperative=cooperative, progress=launching.counted, meanwhile=launching.look,
-        )  # fmt: skip
-        options = in_clusters(OPTIONS, cluster)
-        if settings.sanitize:
-            sanitizer = sanitizers()(chosen(settings.rules, settings.sanitize == STRICT))
-            request = replace(request, sanitizer=sanitizer)
-            watched = any(r.written is not None for r in regions)
-            options = replace(options, events=sanitizer.instrument, keep_going=settings.keep_going, watched=watched)
-        started = time.perf_counter()
-        compiled = loaded.module.loaded.compiled.get((self.name, loaded.device, options))
-        if compiled is None:
-            compiled = self.kernel.compile(loaded.device, lambda _, *far: launching.compiled(*far), options=options)
-            launching.runs()
-        compile_seconds = time.perf_counter() - started
-        ran = CPU.launch(compiled, request)
-        return Report.of(self.name, loaded.device, self.static_shared, request, ran, loaded.module.parse_seconds, compile_seconds)

@@ -49,7 +49,7 @@ class Memory:
             room.fill(POISON)
         address = pointer(room)
         address += -address % ALIGN
-        found = self._allocated[address] = Allocation(address, size, label, room, room=room_behind(size))
+        found = self._allocated[address] = Allocation(address, size, label, room=room_behind(size), owner=room)
         if watched:
             found.written, self.watched = Written(blank(size, np.dtype(np.uint8))), True
         with self._lock:
@@ -114,7 +114,7 @@ class Memory:
                 self._forget(key, made)
 
             room = room_behind(size) if whole else 0
-            made = self._exposed[key] = Allocation(address, size, label, weakref.ref(owner, gone), room=room, now=now)
+            made = self._exposed[key] = Allocation(address, size, label, True, room, weakref.ref(owner, gone), now=now)
             with self._lock:
                 self._pieces.add(made)
 
@@ -190,7 +190,7 @@ class Memory:
             if others:
                 both = self._pieces.copy()
                 for r in given:
-                    both.add(Allocation(r.start, r.size, r.label, None, r.writable, r.room))
+                    both.add(Allocation(r.start, r.size, r.label, r.writable, r.room))
                 found = both.regions()
             else:
                 found = merged(given)

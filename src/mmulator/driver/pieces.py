@@ -15,27 +15,23 @@ from mmulator.launch.arena import bytes_at
 from mmulator.launch.regions import WINDOW, Region, Regions
 
 if TYPE_CHECKING:
-    from mmulator.launch.written import Written
+    pass
 
 
-@dataclass(eq=False)
-class Allocation:
-    """Memory that a program has the address of. owner: what keeps it alive: the array if it was allocated here, a weak
-    reference if it is someone else's. room: as Region's. now: of an owner, where its memory begins and how many bytes it has by
-    now; None: it stays where it was. written: which of its bytes have been written, if somebody follows that."""
+@dataclass(eq=False, slots=True)
+class Allocation(Region):
+    """Memory that a program has the address of.
 
-    address: int
-    size: int
-    label: str
-    owner: Any
-    writable: bool = True
-    room: int = 0
+    owner: what keeps it alive: the array if it was allocated here, a weak reference if it is someone else's.
+    now: of an owner, where its memory begins and how many bytes it has by now; None: it stays where it was.
+    """
+
     now: Callable[[Any], tuple[int, int]] | None = None
-    written: Written | None = None
 
     @property
-    def end(self) -> int:
-        return self.address + self.size
+    def address(self) -> int:
+        """The address of its first byte."""
+        return self.start
 
     @property
     def foreign(self) -> bool:
@@ -48,11 +44,11 @@ class Allocation:
 
     def holds(self, owner: Any) -> bool:
         """`alive`, of an owner (None: it has died) that is held meanwhile."""
-        return owner is not None and (self.now is None or self.now(owner) == (self.address, self.size))
+        return owner is not None and (self.now is None or self.now(owner) == (self.start, self.size))
 
     def bytes(self) -> np.ndarray:
         """A view as uint8[size]."""
-        return bytes_at(self.address, self.size)
+        return bytes_at(self.start, self.size)
 
 
 class Pieces:
@@ -76,14 +72,14 @@ class Pieces:
         """Of no byte there is nothing to be known."""
         if not a.size:
             return
-        first, behind = bisect_right(self._starts, a.address), bisect_left(self._starts, a.end)
-        if first and self._regions[first - 1].end > a.address:
+        first, behind = bisect_right(self._starts, a.start), bisect_left(self._starts, a.end)
+        if first and self._regions[first - 1].end > a.start:
             first -= 1
         self._put(first, max(behind, first), [*(a for parts in self._parts[first:behind] for a in parts), a])
 
     def remove(self, a: Allocation) -> None:
         """One that was added; of one that is gone already, nothing."""
-        at = bisect_right(self._starts, a.address) - 1
+        at = bisect_right(self._starts, a.start) - 1
         if at >= 0 and a in self._parts[at]:
             self._put(at, at + 1, [other for other in self._parts[at] if other is not a])
 
@@ -91,8 +87,8 @@ class Pieces:
         """In the place of some regions, what these are."""
         found: list[list[Allocation]] = []
         end = 0
-        for a in sorted(parts, key=lambda a: a.address):
-            if not found or a.address >= end:
+        for a in sorted(parts, key=lambda a: a.start):
+            if not found or a.start >= end:
                 found.append([])
             found[-1].append(a)
             end = max(end, a.end)
@@ -107,7 +103,7 @@ class Pieces:
     def find(self, address: int) -> Allocation | None:
         """What an address lies in; what was allocated rather than what is someone else's."""
         at = bisect_right(self._starts, address) - 1
-        found = [a for a in self._parts[at] if a.address <= address < a.end] if at >= 0 else []
+        found = [a for a in self._parts[at] if a.start <= address < a.end] if at >= 0 else []
         return min(found, key=lambda a: a.foreign, default=None)
 
     def regions(self) -> Regions:
@@ -123,7 +119,7 @@ def _region(group: Iterable[Allocation]) -> Region:
     """The region of allocations that overlap, in their order. Another owner of one may write it when nobody looks."""
     first, *others = group
     if not others:
-        return Region(first.address, first.size, first.label, first.writable, first.room, written=first.written)
+        return Region(first.start, first.size, first.label, first.writable, first.room, written=first.written)
     for a in (first, *others):
         if a.written is not None:
             a.written.forget()
@@ -132,4 +128,4 @@ def _region(group: Iterable[Allocation]) -> Region:
         writable = writable or a.writable
         if a.end >= end:
             end, room = a.end, max(a.room, room if a.end == end else 0)
-    return Region(first.address, end - first.address, first.label, writable, room)
+    return Region(first.start, end - first.start, first.label, writable, room)

@@ -76,17 +76,15 @@ class Launching:
         self.before: Any = None  # who had SIGQUIT
         _running.append(self)
 
-    def compiled(self, done: int, total: int) -> None:
-        """So many instructions are."""
+    def compiled(self, phase: str, done: int, total: int) -> None:
+        """So many of the kernel's instructions are compiled."""
         self.what, self.done, self.total = "instructions compiled", done, total
         self.look(lambda: f"{done} of {total} instructions are compiled")
 
-    def runs(self) -> None:
-        """The kernel is compiled; its blocks begin to run."""
-        self.what, self.done, self.total, self.started = "blocks", 0, 0, time.monotonic()
-
     def counted(self, done: int, total: int) -> None:
-        """So many blocks are done; called by any thread."""
+        """So many blocks are done; called by any thread, first when the kernel is compiled and its blocks begin."""
+        if self.what != "blocks":
+            self.what, self.started = "blocks", time.monotonic()
         self.done, self.total = done, total
 
     def look(self, where: Callable[[], str]) -> None:

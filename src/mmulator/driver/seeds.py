@@ -1,4 +1,4 @@
-"""One launch under several seeds, each from the same memory: a kernel in order leaves the same bits under all of them.
+"""A launch of a driver's function under several seeds: a kernel in order leaves the same bits under all of them.
 
 The seed says when asynchronous copies and wgmma complete, and which warp goes first. Under the first seed blocks begin in
 order, under each other one as the seed has it. A launch has one thread of the host in this mode, so that what differs is the
@@ -8,74 +8,37 @@ launch/workers.py.)
 
 from __future__ import annotations
 
-import ctypes
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from mmulator.demangle import demangle
 from mmulator.driver.functions import Function
-from mmulator.errors import ExecutionFault, UnstableResult
-from mmulator.findings import union
+from mmulator.errors import UnstableResult
+from mmulator.host.campaign import Piece, Snapshot, campaign
 from mmulator.host.module import Kernel
 from mmulator.host.report import Report
 from mmulator.isa.effects import MemoryEffect
-from mmulator.launch.arena import bytes_at, pointer
+from mmulator.launch.arena import bytes_at
 from mmulator.launch.regions import Region, Regions
 from mmulator.program.calls import reached
 from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.tree import Instruction, Reg
 
-CHUNK = 1 << 20  # bytes that are compared, and kept where they changed
 WORD = 4  # bytes that a message shows
 RULE = (
     "the seed chooses what the hardware is free to choose: when asynchronous operations complete, which warp goes first, "
     "which block begins first"
 )
 
-_compare = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(("memcmp", ctypes.CDLL(None)))
-
-
-def _same(a: np.ndarray, b: np.ndarray) -> bool:
-    """Bytes, of one size."""
-    return _compare(pointer(a), pointer(b), a.nbytes) == 0
-
-
-@dataclass
-class Piece:
-    """Some bytes that the kernel may write. live: they themselves. before: a copy. first: what the first seed left, or None
-    where it left them alone. start: of the first in `memory`."""
-
-    memory: Region
-    start: int
-    live: np.ndarray
-    before: np.ndarray
-    first: np.ndarray | None = None
-
-    @property
-    def wanted(self) -> np.ndarray:
-        return self.before if self.first is None else self.first
-
-    def keep(self) -> None:
-        """What is there now is what the first seed left."""
-        self.first = None if _same(self.live, self.before) else self.live.copy()
-
-    def write(self, data: np.ndarray) -> None:
-        """What has not changed is not written to: it may be a file's."""
-        if not _same(self.live, data):
-            self.live[:] = data
-
-
-def _pieces(function: Function, regions: Regions) -> Iterator[Piece]:
+def _memory(function: Function, regions: Regions) -> Iterator[tuple[Region, np.ndarray]]:
+    """All that a launch may write: variables of its module, and regions."""
     image = function.kernel.module.image
     names = {address: name for name, address in image.addresses.items()}
-    variables = ((Region(start, a.nbytes, f"variable {names.get(start, '')}"), a) for start, a, can in image.buffers if can)
-    for memory, array in (*variables, *((r, bytes_at(r.start, r.size)) for r in regions if r.writable)):
-        for at in range(0, array.nbytes, CHUNK):
-            live = array[at : at + CHUNK]
-            yield Piece(memory, at, live, live.copy())
+    yield from ((Region(start, a.nbytes, f"variable {names.get(start, '')}"), a) for start, a, can in image.buffers if can)
+    yield from ((r, bytes_at(r.start, r.size)) for r in regions if r.writable)
 
 
 def agreed(function: Function, regions: Regions, seeds: Sequence[int], run: Callable[[int], Report]) -> Report:
@@ -84,42 +47,30 @@ def agreed(function: Function, regions: Regions, seeds: Sequence[int], run: Call
     run(seed) launches. Raises UnstableResult if another seed leaves other bits; what `run` raises, which says under which
     seed if it was not the first.
     """
-    pieces = list(_pieces(function, regions))
-    marks = [(r.written, held) for r in regions if r.written is not None and (held := r.written.of(0, r.size)) is not None]
-    report = run(seeds[0])
-    found = [report.findings]
-    for piece in pieces:
-        piece.keep()
-    started = time.perf_counter()
-    try:
-        for seed in seeds[1:]:
-            for piece in pieces:
-                piece.write(piece.before)
-            for written, before in marks:
-                written.take(0, before)
-            try:
-                found.append(run(seed).findings)
-            except ExecutionFault as fault:
-                fault.findings = union([*found, fault.findings])
-                fault.message += f", under seed {seed}; under seed {seeds[0]} the kernel ran to its end"
-                raise
-            other = [p for p in pieces if not _same(p.live, p.wanted)]
-            if other:
-                error = _error(function, regions.given, other, (seeds[0], seed))
-                error.findings = union(found)
-                raise error
-    finally:
-        for piece in pieces:
-            piece.write(piece.wanted)
-    same = f"the same bits under seeds {seeds[0]} to {seeds[-1]}, {time.perf_counter() - started:.1f} s for the others"
-    return replace(report, notes=[*report.notes, same], findings=union(found))
+    first = time.perf_counter()
+    memory = Snapshot(_memory(function, regions), ((r.written, r.size) for r in regions if r.written is not None))
+
+    def timed(seed: int) -> Report:
+        nonlocal first
+        done = run(seed)
+        first = time.perf_counter() if seed == seeds[0] else first
+        return done
+
+    def compare(seed: int) -> None:
+        other = list(memory.differing())
+        if other:
+            raise _error(function, regions.given, other, (seeds[0], seed))
+
+    report, findings = campaign(seeds, timed, memory, compare)
+    same = f"the same bits under seeds {seeds[0]} to {seeds[-1]}, {time.perf_counter() - first:.1f} s for the others"
+    return replace(report, notes=[*report.notes, same], findings=findings)
 
 
 def _error(function: Function, given: Sequence[Region], found: Sequence[Piece], seeds: tuple[int, int]) -> UnstableResult:
     piece = found[0]
     at = int(np.argmax(piece.live != piece.wanted))
-    address = piece.memory.start + piece.start + at
-    memory = next((r for r in given if r.start <= address < r.end), piece.memory)  # as the launch was given it
+    address = piece.owner.start + piece.start + at
+    memory = next((r for r in given if r.start <= address < r.end), piece.owner)  # as the launch was given it
     byte = address - memory.start
     word = max(at - byte % WORD, 0)
     values = _words(*(a[word:][:WORD] for a in (piece.wanted, piece.live)))

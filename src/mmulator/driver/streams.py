@@ -14,7 +14,19 @@ MOST = 64  # launches that are remembered until they are reckoned
 _numbers = count(1)
 
 
-class Stream:
+class Finished:
+    """A stream or an event for whoever waits for it: all work is done when the call returns that submits it."""
+
+    def query(self) -> bool:
+        return True
+
+    done = property(query)
+
+    def synchronize(self) -> None:
+        """Everything is done already."""
+
+
+class Stream(Finished):
     """Operations in the order they are submitted. handle: what programs pass around, 0 for the default stream.
     seconds: that the work so far would have taken (clock.py), reckoned when somebody asks."""
 
@@ -43,8 +55,9 @@ class Stream:
         if len(self._launches) > MOST:
             self._seconds = self.seconds
 
-    def synchronize(self) -> None:
-        """Everything is done already."""
+    def wait(self, event: Event) -> None:
+        """What comes next begins when an event has happened; one that was never recorded has."""
+        self.seconds = max(self.seconds, event.at or 0.0)
 
 
 class Event:
@@ -58,7 +71,7 @@ class Event:
         self.at = stream.seconds
 
     def elapsed(self, later: Event) -> float:
-        """Seconds of counted work between two events that were recorded."""
+        """Milliseconds of counted work between two events that were recorded."""
         if self.at is None or later.at is None:
             raise ValueError("both events must be recorded before the time between them is asked for")
-        return later.at - self.at
+        return (later.at - self.at) * 1e3

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import ctypes
 import time
+from collections.abc import Sequence
 from dataclasses import replace
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,13 @@ from numpy.typing import NDArray
 
 from mmulator.compiler.options import DEFAULT, CompileOptions
 from mmulator.errors import LaunchError, MmulatorError, UnsupportedError, installs
-from mmulator.host.backend import Chip, Progress, Ran, Request
+from mmulator.host.backend import HOW, Chip
 from mmulator.isa.targets import DEVICES, PTX_VERSIONS, Target
+from mmulator.launch.arena import bytes_at
+from mmulator.launch.launch import How, Launch, Progress, Ran
 from mmulator.launch.limits import PORTABLE_CLUSTER
+from mmulator.launch.observers import Observer
+from mmulator.launch.shape import LaunchShape
 from mmulator.ptx.tree import ParsedModule as Tree
 
 Array = NDArray[Any]
@@ -117,7 +121,7 @@ class Gpu:
             raise UnsupportedError(f"a GPU runs kernels as its driver compiles them, not with {options}")
         return self._call("cuModuleGetFunction", module, entry.encode())
 
-    def launch(self, kernel: Any, request: Request) -> Ran:
+    def launch(self, launch: Launch, how: How = HOW, observers: Sequence[Observer] = ()) -> Ran:
         """Launch and wait.
 
         Raises GpuError if the kernel fails or does not end in time. After some failures (an illegal instruction) this
@@ -125,14 +129,14 @@ class Gpu:
         """
         start = time.perf_counter()
         try:
-            self._launch(kernel, request)
+            self._launch(launch)
         except GpuError:
             self._reset()
             raise
         return Ran(time.perf_counter() - start)
 
-    def _launch(self, function: Any, request: Request) -> None:
-        arguments, shared = request.arguments, request.shared
+    def _launch(self, launch: Launch) -> None:
+        function, arguments, shared = launch.kernel, launch.arguments, launch.shape.shared
         if arguments.in_variables:
             raise UnsupportedError(
                 f"on a GPU a variable of a module is no tensor map of an array: {arguments.in_variables[0]}",
@@ -143,8 +147,8 @@ class Gpu:
             self._call("cuFuncSetAttribute", function, attribute, shared)
         held: list[tuple[int, Array]] = []
         for buffer in arguments.buffers:
-            held.append((self._place(len(held), buffer.size), buffer.array))
-        data = [buffer.array for buffer in arguments.buffers]
+            held.append((self._place(len(held), buffer.size), bytes_at(buffer.host, buffer.size)))
+        data = [array for _, array in held]
         for at in {at for at, _, _ in arguments.maps}:
             data[at] = data[at].copy()
         for at, offset, number in arguments.maps:  # the tensor lies as far into its buffer as the map has it here
@@ -158,36 +162,36 @@ class Gpu:
             params[at : at + 8] = np.frombuffer(int(held[number][0]).to_bytes(8, "little"), np.uint8)
         places = [params.ctypes.data + at for at in arguments.offsets]
         table = (ctypes.c_void_p * max(1, len(places)))(*places)
-        self._start_kernel(function, request, ctypes.addressof(table))
+        self._start_kernel(function, launch.shape, ctypes.addressof(table))
         self._wait()
         for pointer, array in held:
-            if request.back is None or any(array is x for x in request.back):
+            if launch.back is None or any(array.ctypes.data == x.ctypes.data for x in launch.back):
                 self._call("cuMemcpyDtoH", array.ctypes.data, pointer, array.nbytes)
 
-    def _start_kernel(self, function: Any, request: Request, table: int) -> None:
-        """Start a kernel by cuLaunchKernelEx, in clusters or cooperatively where the request says so."""
+    def _start_kernel(self, function: Any, shape: LaunchShape, table: int) -> None:
+        """In clusters or cooperatively, by cuLaunchKernelEx."""
         d, attributes = self._driver, []
-        if request.cluster is not None and prod(request.cluster) > PORTABLE_CLUSTER:
+        if shape.cluster_size > PORTABLE_CLUSTER:
             attribute = d.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
             self._call("cuFuncSetAttribute", function, attribute, 1)
-        if request.cluster is not None:
+        if shape.explicit:
             made = d.CUlaunchAttribute()
             made.id = d.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-            made.value.clusterDim.x, made.value.clusterDim.y, made.value.clusterDim.z = request.cluster
+            made.value.clusterDim.x, made.value.clusterDim.y, made.value.clusterDim.z = shape.cluster
             attributes.append(made)
-        if request.cooperative:
+        if shape.cooperative:
             made = d.CUlaunchAttribute()
             made.id = d.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
             made.value.cooperative = 1
             attributes.append(made)
         if not attributes:
-            self._call("cuLaunchKernel", function, *request.grid, *request.block, request.shared, 0, table, 0)
+            self._call("cuLaunchKernel", function, *shape.grid, *shape.block, shape.shared, 0, table, 0)
             return
         config = d.CUlaunchConfig()
-        counted = request.cluster if request.counts_clusters and request.cluster is not None else (1, 1, 1)
-        config.gridDimX, config.gridDimY, config.gridDimZ = (n // c for n, c in zip(request.grid, counted))
-        config.blockDimX, config.blockDimY, config.blockDimZ = request.block
-        config.sharedMemBytes, config.hStream = request.shared, 0
+        counted = shape.cluster if shape.counts_clusters else (1, 1, 1)
+        config.gridDimX, config.gridDimY, config.gridDimZ = (n // c for n, c in zip(shape.grid, counted))
+        config.blockDimX, config.blockDimY, config.blockDimZ = shape.block
+        config.sharedMemBytes, config.hStream = shape.shared, 0
         config.attrs, config.numAttrs = attributes, len(attributes)
         self._call("cuLaunchKernelEx", config, function, table, 0)
 

@@ -2,32 +2,24 @@
 
     module = backend.load(text)
     kernel = backend.compile(module, "gemm", "sm_90")
-    backend.launch(kernel, Request((2, 2, 1), (128, 1, 1), arguments))
+    backend.launch(Launch(kernel, LaunchShape((2, 2, 1), (128, 1, 1)), arguments))
     backend.read(module, "counter")
     backend.close(module)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mmulator.compiler.options import DEFAULT, CompileOptions
 from mmulator.isa.targets import PTX_VERSIONS, TARGETS, Target
+from mmulator.launch.launch import How, Launch, Progress, Ran
+from mmulator.launch.observers import Observer
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from mmulator.diagnostics.sanitizer import Sanitizer
-    from mmulator.diagnostics.touched import Touched
-    from mmulator.diagnostics.watch import WatchedStore, Watches
-    from mmulator.findings import Finding
-    from mmulator.launch.arguments import Arguments
-    from mmulator.launch.work import Work
     from mmulator.ptx.tree import ParsedModule as Tree
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -66,55 +58,7 @@ class Chip:
         }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Request:
-    """A launch whose arguments are laid out; the arrays of its buffers are updated in place.
-
-    shared: dynamic bytes. back: the arrays that are wanted afterwards; None for all. The rest is for backends that are no
-    GPU: seed of the scheduler's choices, threads of the host, seconds that it may take, whom to tell how far it is,
-    elements whose stores are noted, what looks for undefined behaviour, whether the seed chooses the order in which blocks
-    begin, too. slice: blocks of code after which another warp has its turn, or another block of the grid, at most, as the seed
-    has it; 0: as many as ever. part: clusters of the grid that alone are run, from the first to before the second. meanwhile: is
-    called every few milliseconds with what says where the warps are; what it raises ends the launch. touched: what notes the
-    bytes that are read and written.
-    cluster: blocks of a cluster; None where neither the launch nor the kernel says it.
-    cooperative: all blocks are resident at once, and may wait for each other. counts_clusters: a driver is given the grid in
-    clusters (.blocksareclusters); here it is in blocks.
-    """
-
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    arguments: Arguments
-    shared: int = 0
-    back: Sequence[np.ndarray] | None = None
-    seed: int = 0
-    threads: int | None = None
-    timeout: float | None = None
-    progress: Progress | None = None
-    watches: Watches | None = None
-    sanitizer: Sanitizer | None = None
-    shuffled: bool = False
-    slice: int = 0
-    part: tuple[int, int] | None = None
-    meanwhile: Callable[[Callable[[], str]], None] | None = None
-    touched: Touched | None = None
-    cluster: tuple[int, int, int] | None = None
-    cooperative: bool = False
-    counts_clusters: bool = False
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What a backend says of a launch. A GPU says how long it took; for the rest see host/report.py."""
-
-    seconds: float
-    threads: int = 0
-    work: Work | None = None
-    cached: bool = False
-    notes: list[str] = field(default_factory=list)
-    output: str = ""
-    stores: list[WatchedStore] = field(default_factory=list)
-    findings: tuple[Finding, ...] = ()
+HOW = How()  # as every launch that says nothing else
 
 
 class Backend(Protocol):
@@ -131,8 +75,8 @@ class Backend(Protocol):
     ) -> Any:
         """A kernel of a module, for a device's arithmetic; progress(done, total) in instructions. Raises UnsupportedError."""
 
-    def launch(self, kernel: Any, request: Request) -> Ran:
-        """Run it and wait. Raises ExecutionFault or the like; buffers keep what was stored until then."""
+    def launch(self, launch: Launch, how: How = HOW, observers: Sequence[Observer] = ()) -> Ran:
+        """Run a launch and wait. Raises ExecutionFault or the like; buffers keep what was stored until then."""
 
     def read(self, module: Any, variable: str) -> bytes:
         """What a .global or .const variable of the module holds. Raises LaunchError if there is none."""

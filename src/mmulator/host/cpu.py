@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,13 @@ from mmulator.compiler import warm
 from mmulator.compiler.compiled import CompiledKernel
 from mmulator.compiler.options import DEFAULT, CompileOptions
 from mmulator.errors import ExecutionFault, LaunchError
-from mmulator.host.backend import Chip, Progress, Ran, Request
+from mmulator.host.backend import HOW, Chip
 from mmulator.host.text import Text
 from mmulator.launch.kept import grid_for, keep
+from mmulator.launch.launch import How, Launch, Progress, Ran
 from mmulator.launch.limits import PORTABLE_CLUSTER, check_local
-from mmulator.launch.shape import LaunchShape, shape_of
+from mmulator.launch.observers import Observer
+from mmulator.launch.shape import LaunchShape
 from mmulator.launch.work import Work
 from mmulator.launch.workers import Diagnosis, Workers
 from mmulator.program.image import ModuleImage
@@ -60,38 +63,26 @@ class Cpu:
                 compiled = module.compiled.get(key) or _compile(module, key, progress)
         return compiled
 
-    def launch(self, kernel: CompiledKernel, request: Request) -> Ran:
-        x, y, z = request.block
-        cluster = request.cluster
-        shape = shape_of(
-            request.grid, request.block, x * y * z, kernel.shared.static, request.shared, cluster or (1, 1, 1),
-            cluster is not None, request.cooperative,
-        )  # fmt: skip
-        watches = request.watches
-        threads = request.threads or (1 if watches else None)
+    def launch(self, launch: Launch, how: How = HOW, observers: Sequence[Observer] = ()) -> Ran:
+        kernel = launch.kernel
         try:
-            subscriber = request.sanitizer or watches or request.touched
-            grid, spare = grid_for(kernel, shape, request.arguments, request.seed, threads, subscriber)
-            shuffled = request.seed if request.shuffled else None
-            workers = Workers(
-                grid, diagnosis, request.progress, spare, shuffled, request.slice, request.part, request.meanwhile
-            )
-            outcome = workers.run(request.timeout)
+            grid, spare = grid_for(launch, how, observers)
+            workers = Workers(grid, how, diagnosis, spare)
+            outcome = workers.run()
             kernel.blocks.ran(outcome.seconds)
         except ExecutionFault as fault:
-            if request.sanitizer is not None:
-                fault.findings = request.sanitizer.with_the_end(fault.findings)
+            for observer in observers:
+                observer.failed(fault)
             raise
         except MemoryError:
             raise LaunchError("this machine has not enough memory for the launch", hint="fewer threads of the host") from None
-        stores = watches.stores(shape, kernel.sites) if watches else []
         ran = Ran(
-            outcome.seconds, outcome.workers, Work(kernel, outcome.counts), kernel.from_cache, [*kernel.notes, *_notes(shape)],
-            "".join(grid.printer.text), stores, request.sanitizer.findings() if request.sanitizer else (),
+            outcome.seconds, outcome.workers, Work(kernel, outcome.counts), kernel.from_cache,
+            [*kernel.notes, *_notes(launch.shape)], "".join(grid.printer.text),
         )  # fmt: skip
-        if request.sanitizer:
-            ran.notes.extend(request.sanitizer.notes)
-        if not request.slice:
+        for observer in observers:
+            observer.tell(ran, grid)
+        if not how.slice:
             keep(grid, workers.residents)
         return ran
 

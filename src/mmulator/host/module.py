@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from math import prod
 from pathlib import Path
@@ -12,18 +13,18 @@ from typing import TYPE_CHECKING, Any, Literal
 from mmulator import variables
 from mmulator.codegen.locks import TimeUp, no_fork, time_limit
 from mmulator.compiler.compiled import CompiledKernel
-from mmulator.compiler.options import DEFAULT, CompileOptions, in_clusters
+from mmulator.compiler.options import DEFAULT, CompileOptions
 from mmulator.demangle import choose, demangle
 from mmulator.diagnostics.watch import Watched, Watches
 from mmulator.errors import LaunchError, short_traceback, shown, undefined
-from mmulator.host.backend import Request
 from mmulator.host.cpu import Cpu, CpuModule
 from mmulator.host.report import Report
 from mmulator.host.text import Text, loading_within
 from mmulator.host.variables import Variables
 from mmulator.isa.chips import as_device
 from mmulator.isa.targets import Target, default_device
-from mmulator.launch.arguments import Signature
+from mmulator.launch.arguments import Arguments, Signature
+from mmulator.launch.launch import How, Launch, compile_options
 from mmulator.launch.limits import (
     MAX_BLOCK,
     MAX_GRID,
@@ -38,7 +39,8 @@ from mmulator.launch.limits import (
     watched,
     whole,
 )
-from mmulator.launch.shape import Extent
+from mmulator.launch.observers import Observer
+from mmulator.launch.shape import Extent, LaunchShape
 from mmulator.lazy import cached_property
 from mmulator.program.image import ModuleImage
 from mmulator.program.outline import KernelHead
@@ -213,14 +215,12 @@ class Kernel:
         return Signature(self.head)
 
     @cached_property
-    def _checked(self) -> dict[tuple[Any, ...], tuple[Extent, Extent, int, Extent | None]]:
+    def _checked(self) -> dict[tuple[Any, ...], LaunchShape]:
         """Shapes of launches that were checked."""
         return {}
 
-    def shape(
-        self, grid: Any, block: Any, shared: Any, device: str, cluster: Any = None
-    ) -> tuple[Extent, Extent, int, Extent | None]:
-        """Grid, block, dynamic shared bytes and cluster of a launch, if that is one. Raises LaunchError or UnsupportedError.
+    def shape(self, grid: Any, block: Any, shared: Any, device: str, cluster: Any = None) -> LaunchShape:
+        """The shape of a launch, if it is one. Raises LaunchError or UnsupportedError.
 
         The grid is in blocks. A kernel with .blocksareclusters is given it in clusters, and a block of 1 or its own.
         """
@@ -232,42 +232,52 @@ class Kernel:
         if found is None:
             device = check_device(device, self.module.target)
             g, b = dimensions(grid, "grid", MAX_GRID), dimensions(block, "block", MAX_BLOCK)
-            if "blocksareclusters" in self.head.directives and b == (1, 1, 1):
+            in_clusters = "blocksareclusters" in self.head.directives
+            if in_clusters and b == (1, 1, 1):
                 b = self._required_block or b
             self._check_directives(b, check_block(b))
             g, c = cluster_shape(cluster, self.head, g, device)
-            found = g, b, whole(shared, "shared"), c
-            check_shared(self.static_shared, found[2], device)
+            found = LaunchShape(
+                g, b, whole(shared, "shared"), c or (1, 1, 1), c is not None, counts_clusters=in_clusters and c is not None
+            )
+            check_shared(self.static_shared, found.shared, device)
             if type(grid) in (int, tuple) and type(block) in (int, tuple) and type(shared) is int and (
                 cluster is None or type(cluster) in (int, tuple)) and len(self._checked) < 256:
                 self._checked[key] = found
         return found
 
-    def request(
-        self, grid: Any, block: Any, args: Any, shared: Any, device: str, *, seed: Any = 0, threads: Any = None,
-        timeout: Any = None, progress: Progress | None = None, watch: Any = (), cluster: Any = None, cooperative: Any = False,
-        sanitize: Any = False, keep_going: Any = False,
-    ) -> Request:  # fmt: skip
-        """A launch for any backend, checked; parameters as those of `launch`. Raises LaunchError or UnsupportedError."""
-        g, b, dynamic, c = self.shape(grid, block, shared, device, cluster)
+    def prepared(
+        self, grid: Any, block: Any, args: Any, shared: Any, device: str, cluster: Any = None, cooperative: Any = False
+    ) -> tuple[LaunchShape, Arguments]:
+        """Shape and arguments of a launch for any backend, checked; parameters as those of `launch`. Raises LaunchError or
+        UnsupportedError."""
+        shape = self.shape(grid, block, shared, device, cluster)
         if cooperative:
-            check_cooperative(g, c, prod(b), self.static_shared + dynamic, as_device(device))
-        arguments = self.signature.pack(sequence(args, "args"), self.module.image.next_slot, self.module.variables.placed())
-        elements = watched(watch) if watch != () else ()
-        if sanitize not in SANITIZE:
-            raise LaunchError(f"sanitize is {shown(sanitize)}, not True, False, 'strict' or 'raise'")
-        if keep_going not in (True, False):
-            raise LaunchError(f"keep_going is of type {type(keep_going).__name__}, not True or False")
-        sanitize = sanitize or keep_going
-        if sanitize and elements:
-            raise LaunchError("a launch is watched or sanitized, not both", hint="launch it twice")
-        return Request(
-            g, b, arguments, dynamic, None, whole(seed, "seed"), None if threads is None else whole(threads, "threads", 1),
-            seconds(timeout), (lambda done, total: progress("run", done, total)) if progress else None,
-            Watches(elements, arguments.values, arguments) if elements else None, cluster=c,
-            cooperative=bool(cooperative), counts_clusters="blocksareclusters" in self.head.directives,
-            sanitizer=sanitizers()(strict=sanitize == "strict") if sanitize else None,
-        )  # fmt: skip
+            check_cooperative(shape, self.static_shared, as_device(device))
+            shape = replace(shape, cooperative=True)
+        return shape, self.signature.pack(sequence(args, "args"), self.module.image.next_slot, self.module.variables.placed())
+
+    def run(
+        self, shape: LaunchShape, arguments: Arguments, device: str, how: How, observers: Sequence[Observer] = (),
+        compiling: Progress | None = None, compile_timeout: float | None = None,
+    ) -> Report:  # fmt: skip
+        """Compile the kernel for a launch on this machine, unless that was done before, run it and wait.
+
+        shape, arguments: as `prepared` gives them.
+        how: seed, threads, time limit and the like.
+        observers: what looks at the launch.
+        compiling: is called with ("compile", instructions that are compiled, all).
+        compile_timeout: seconds that compilation may take; None: no limit.
+
+        Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault.
+        """
+        module, options = self.module, compile_options(shape, how, observers)
+        started = time.perf_counter()
+        compiled = module.loaded.compiled.get((self.name, device, options))
+        compiled = compiled or self._compile_within(compile_timeout, device, compiling, options)
+        compile_seconds = time.perf_counter() - started
+        ran = CPU.launch(Launch(compiled, shape, arguments), how, observers)
+        return Report.of(self.name, device, self.static_shared, shape, how.seed, ran, module.parse_seconds, compile_seconds)
 
     @short_traceback
     def launch(
@@ -319,29 +329,32 @@ class Kernel:
         if progress is not None and not callable(progress):
             raise LaunchError(f"progress is of type {type(progress).__name__}, not a function")
         device = as_device(device) if device else self.module.default_device
+        elements = watched(watch) if watch != () else ()
+        if sanitize not in SANITIZE:
+            raise LaunchError(f"sanitize is {shown(sanitize)}, not True, False, 'strict' or 'raise'")
+        if keep_going not in (True, False):
+            raise LaunchError(f"keep_going is of type {type(keep_going).__name__}, not True or False")
+        how = How(
+            whole(seed, "seed"), None, None if threads is None else whole(threads, "threads", 1), seconds(timeout),
+            keep_going=keep_going, progress=(lambda done, total: progress("run", done, total)) if progress else None,
+        )  # fmt: skip
         if workers is not None:
             from mmulator.host.spread import launch as spread
 
             looked = sanitize or keep_going
             spread.check(cooperative=cooperative, watch=watch not in ((), []), sanitize=looked, threads=threads is not None)
-        request = self.request(
-            grid, block, args, shared, device, seed=seed, threads=threads, timeout=timeout, progress=progress, watch=watch,
-            cluster=cluster, cooperative=cooperative, sanitize=sanitize, keep_going=keep_going,
-        )  # fmt: skip
+        shape, arguments = self.prepared(grid, block, args, shared, device, cluster, cooperative)
         if workers is not None:
-            source, parsed = self.module.source, self.module.parse_seconds
-            return spread.launch(workers, source, self.module.image, self.name, device, request, self.static_shared, parsed)
-        subscriber = request.sanitizer or request.watches
-        options = CompileOptions(events=subscriber.instrument, keep_going=keep_going) if subscriber else DEFAULT
-        options = in_clusters(options, request.cluster)
-        started = time.perf_counter()
-        compiled = self.module.loaded.compiled.get((self.name, device, options))
-        compiled = compiled or self._compile_within(request.timeout, device, progress, options)
-        compile_seconds = time.perf_counter() - started
-        ran = CPU.launch(compiled, request)
-        if sanitize == "raise" and (error := undefined(ran.findings)):
+            return spread.launch(workers, self, device, shape, arguments, how)
+        observers: list[Observer] = []
+        if sanitize or keep_going:
+            observers.append(sanitizers()(strict=sanitize == "strict"))
+        if elements:
+            observers.append(Watches(elements, arguments.values, arguments))
+        report = self.run(shape, arguments, device, how, observers, progress, how.timeout)
+        if sanitize == "raise" and (error := undefined(report.findings)):
             raise error
-        return Report.of(self.name, device, self.static_shared, request, ran, self.module.parse_seconds, compile_seconds)
+        return report
 
     @property
     def _required_block(self) -> Extent | None:

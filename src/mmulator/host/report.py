@@ -11,7 +11,8 @@ from mmulator.tables import element, html_table, text_table
 
 if TYPE_CHECKING:
     from mmulator.findings import Finding
-    from mmulator.host.backend import Ran, Request
+    from mmulator.launch.launch import Ran
+    from mmulator.launch.shape import LaunchShape
     from mmulator.launch.work import Work
 
 _FINDINGS = 8  # lines of a program of which a report tells in full
@@ -48,15 +49,15 @@ class Report:
 
     @classmethod
     def of(
-        cls, kernel: str, device: str, static_shared: int, request: Request, ran: Ran, parse_seconds: float,
+        cls, kernel: str, device: str, static_shared: int, shape: LaunchShape, seed: int, ran: Ran, parse_seconds: float,
         compile_seconds: float,
     ) -> Report:  # fmt: skip
-        """Of a launch on the CPU. static_shared: bytes that the kernel declares."""
+        """The report of a launch on the CPU. static_shared: bytes of shared memory that the kernel declares."""
         report = cls.__new__(cls)
         report.__dict__.update(
-            kernel=kernel, device=device, grid=request.grid, block=request.block, shared=static_shared + request.shared,
-            seed=request.seed, threads=ran.threads, cached=ran.cached, notes=ran.notes, output=ran.output, stores=ran.stores,
-            cluster=request.cluster or (1, 1, 1), _work=ran.work, findings=ran.findings,
+            kernel=kernel, device=device, grid=shape.grid, block=shape.block, shared=static_shared + shape.shared,
+            seed=seed, threads=ran.threads, cached=ran.cached, notes=ran.notes, output=ran.output, stores=ran.stores,
+            cluster=shape.cluster, _work=ran.work, findings=ran.findings,
             seconds={"parse": parse_seconds, "compile": compile_seconds, "run": ran.seconds},
         )  # fmt: skip
         return report

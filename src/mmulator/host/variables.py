@@ -28,6 +28,7 @@ class Variables(Mapping[str, np.ndarray]):
     `variables["coef"] = values` writes all of it. Names are found as kernels are: the C++ name, or a part that only one has.
     A tensor map, or a list of them for an array of maps, is written at each launch, with the address of its array.
     Arrays and structs of C++ are bytes in PTX (.b8): read them with `.view(np.float32)`, or assign an array of their size.
+    `bytes` of a variable's size are its bits, whatever its type.
     """
 
     def __init__(self, file: str, declared: Iterable[Variable], image: ModuleImage) -> None:
@@ -62,7 +63,10 @@ class Variables(Mapping[str, np.ndarray]):
             self.maps[name] = maps
             return
         if isinstance(value, bytes | bytearray):
-            value = np.frombuffer(value, np.uint8)
+            if len(value) != cell.nbytes:
+                raise LaunchError(f"{said}: the value given has {len(value)} bytes")
+            cell.reshape(-1).view(np.uint8)[:] = np.frombuffer(value, np.uint8)
+            return
         given = readable(value, f"variable {name}", LaunchError)
         try:
             values = np.asarray(value) if given is None else given

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING
 from mmulator.errors import OperandError
 from mmulator.isa.form import Form
 from mmulator.isa.names.mnemonic import parse_mnemonic
-from mmulator.isa.names.words import find_forms, is_word
+from mmulator.isa.names.words import find_forms
 from mmulator.isa.targets import Target
 
 if TYPE_CHECKING:
     from mmulator.instruction.instruction import Instruction
-
-
-__all__ = ["find_forms", "form_of", "forms_of", "is_word", "name_in"]
 
 
 def name_in(text: str) -> str:

@@ -104,7 +104,6 @@ TYPES: dict[str, ElementType] = {
     t.name: t
     for t in [F16, BF16, TF32, F32, F64, E4M3, E5M2, E3M2, E2M3, E2M1, UE8M0, UE4M3, S4, U4, B1, *_SCALAR, B128, PRED]
 }
-S8, U8, S32, U32, B32, B64 = (TYPES[n] for n in ("s8", "u8", "s32", "u32", "b32", "b64"))
 
 # Register-sized packed types and others that are no single element.
 _PACKED_BITS: Mapping[str, int] = {

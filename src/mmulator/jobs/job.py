@@ -47,18 +47,17 @@ import math
 import tomllib
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmulator.compiler.options import DEFAULT, in_clusters
 from mmulator.demangle import choose, readable
 from mmulator.diagnostics.watch import Watched
 from mmulator.errors import LaunchError, MmulatorError
-from mmulator.host.module import CPU, Kernel, Module
+from mmulator.host.module import Kernel, Module
 from mmulator.host.report import Report
 from mmulator.host.variables import Variables
 from mmulator.jobs import sanitized, suppressions
@@ -66,7 +65,6 @@ from mmulator.jobs.comparison import Comparison, Expectation, Tolerance, check_e
 from mmulator.jobs.inputs import (
     Argument,
     dtype_of,
-    is_integer,
     load_arrays,
     parse_argument,
     random_array,
@@ -76,7 +74,7 @@ from mmulator.jobs.maps import resolve
 from mmulator.jobs.pattern import accumulators
 from mmulator.jobs.sanitized import Judged, SanitizerOptions, Way
 from mmulator.jobs.suppressions import Suppression
-from mmulator.layouts.tensormap import TensorMap
+from mmulator.launch.launch import How
 
 if TYPE_CHECKING:
     from mmulator.isa.form import Form
@@ -300,13 +298,10 @@ def run_job(
 def _shuffled(kernel: Kernel, job: Job, values: Sequence[Any], timeout: float | None, seed: int, way: Way) -> None:
     """A launch of the job on one thread of the host, in which blocks begin as the seed has it; of the job's own in order."""
     device = job.device or kernel.module.default_device
-    request = kernel.request(
-        job.grid, job.block, values, job.shared, device, seed=seed, threads=1, timeout=timeout, cluster=job.cluster,
-        cooperative=job.cooperative,
-    )  # fmt: skip
-    options = in_clusters(replace(DEFAULT, step=way is Way.STEPS, waits=way is Way.WAITS), request.cluster)
-    other = seed != job.seed
-    CPU.launch(kernel.compile(device, options=options), replace(request, shuffled=other, slice=SLICE * (way is Way.STEPS)))
+    shape, arguments = kernel.prepared(job.grid, job.block, values, job.shared, device, job.cluster, job.cooperative)
+    steps, order = way is Way.STEPS, seed if seed != job.seed else None
+    how = How(seed, order, 1, timeout, slice=SLICE * steps, step=steps, waits=way is Way.WAITS)
+    kernel.run(shape, arguments, device, how)
 
 
 def kernel_name(module: Module, job: Job) -> str:
@@ -338,25 +333,13 @@ def set_variables(module: Module, job: Job) -> list[str]:
 
 
 def _set_variable(cells: Variables, given: Argument, ptx: Path) -> str:
+    """Give one variable its value: arrays by their bytes, whatever their type. Returns the variable's full name."""
     name = choose(cells, given.name, f"{ptx} has no .const or .global variable")
     cell, value = cells[name], given.value
-    if isinstance(value, TensorMap):
-        cells[name] = value
-        return name
-    said = f"variable {name} is {cell.dtype}{list(cell.shape) or ''}, {cell.nbytes} bytes"
-    if isinstance(value, int | float):
-        fits = cell.size == 1 and not (is_integer(cell.dtype) and value != int(value))
-        with np.errstate(all="ignore"):
-            data = np.asarray(value).astype(cell.dtype).tobytes() if fits else b""
-    elif isinstance(value, np.ndarray):
-        data = np.ascontiguousarray(value).tobytes()
-    elif isinstance(value, bytes):
-        data = value
-    else:
-        raise LaunchError(f"{said}: it takes numbers, an array or bytes")
-    if len(data) != cell.nbytes:
-        raise LaunchError(f"{said}: the value given has {len(data)} bytes" if data else f"{said}: {value} is no value of it")
-    cell.reshape(-1).view(np.uint8)[:] = np.frombuffer(data, np.uint8)
+    if isinstance(value, int | float) and (cell.size != 1 or (cell.dtype.kind in "iu" and value != int(value))):
+        said = f"variable {name} is {cell.dtype}{list(cell.shape) or ''}, {cell.nbytes} bytes"
+        raise LaunchError(f"{said}: {value} is no value of it")
+    cells[name] = np.ascontiguousarray(value).tobytes() if isinstance(value, np.ndarray) else value
     return name
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.errors import ExecutionFault, MmulatorError, must_be
-from mmulator.findings import Finding, at_places, counted, grouped, places, union
+from mmulator.errors import ExecutionFault, MmulatorError
+from mmulator.findings import Finding, at_places, counted, grouped, places
+from mmulator.host.campaign import Snapshot, campaign
 from mmulator.host.module import Kernel
 from mmulator.host.report import Report
 from mmulator.jobs.suppressions import Suppression, sorted_out
@@ -102,67 +103,46 @@ class Judged:
         }  # fmt: skip
 
 
-class Memory:
-    """What a launch may write, as it was before."""
-
-    def __init__(self, kernel: Kernel, arrays: Sequence[np.ndarray]) -> None:
-        variables = [array for _, array, writable in kernel.module.image.buffers if writable]
-        self.arrays = [*variables, *{id(a): a for a in arrays}.values()]
-        self.before = self.copies()
-
-    def copies(self) -> list[np.ndarray]:
-        return [a.copy() for a in self.arrays]
-
-    def restore(self, state: Sequence[np.ndarray] | None = None) -> None:
-        for array, old in zip(self.arrays, self.before if state is None else state):
-            if not _same(array, old):
-                array[...] = old
-
-
-def _same(a: np.ndarray, b: np.ndarray) -> bool:
-    return a.tobytes() == b.tobytes()
-
-
 def run(
     launch: Callable[..., Report], kernel: Kernel, arrays: dict[str, np.ndarray], first: int, wish: SanitizerOptions,
     expected: Sequence[Suppression], again: Callable[[int, Way], object], progress: Progress | None = None,
 ) -> tuple[Report, Judged]:  # fmt: skip
     """The report of the first seed's launch, which is what memory has afterwards, and what all seeds found.
 
-    launch(seed=, progress=) sanitizes. again(seed, way) launches without the sanitizer, in an order of the seed's. Raises what
-    the launches raise, with the findings of all so far, and `judged`.
+    launch: launch(seed=, progress=) sanitizes.
+    kernel: the kernel; its module's variables are restored between launches.
+    arrays: the arrays that launches may write, by name.
+    first: the first seed.
+    wish: how many seeds, which rules, whether a proof is looked for.
+    expected: findings that the launch file expects.
+    again: again(seed, way) launches without the sanitizer, in an order of the seed's.
+    progress: is called with ("seeds" or "proof", done, all), and as `launch` calls it.
+
+    Raises what the launches raise, with the findings of all so far, and `judged`.
     """
-    memory = Memory(kernel, list(arrays.values()))
+    variables = ((None, array) for _, array, writable in kernel.module.image.buffers if writable)
+    memory = Snapshot([*variables, *((None, a) for a in {id(a): a for a in arrays.values()}.values())])
     seeds = range(first, first + wish.seeds)
-    found: list[Sequence[Finding]] = []
-    report: Report | None = None
-    left = memory.before
+    begun = 0
+
+    def one(seed: int) -> Report:
+        nonlocal begun
+        begun = seed - first + 1
+        return launch(seed=seed, progress=progress if seed == first else None)
+
+    def over(seed: int) -> None:
+        if progress:
+            progress("seeds", seed - first + 1, len(seeds))
+
     try:
-        for n, seed in enumerate(seeds):
-            if report is not None:
-                memory.restore()
-            try:
-                done = launch(seed=seed, progress=None if n else progress)
-            except MmulatorError as error:
-                found.append(error.findings)
-                error.findings = union(found)
-                if n and isinstance(error, ExecutionFault):
-                    error.message += f", under seed {seed}; under seed {first} the kernel ran to its end"
-                error.__dict__["judged"] = Judged.of(error.findings, wish, expected, seeds[: n + 1])
-                raise
-            found.append(done.findings)
-            if report is None:
-                report, left = done, memory.copies()
-            elif progress:
-                progress("seeds", n + 1, len(seeds))
-    finally:
-        if report is not None:
-            memory.restore(left)
-    report = must_be(report, Report)
-    judged = Judged.of(union(found) if len(seeds) > 1 else found[0], wish, expected, seeds)
+        report, found = campaign(seeds, one, memory, over)
+    except MmulatorError as error:
+        error.__dict__["judged"] = Judged.of(error.findings, wish, expected, seeds[:begun])
+        raise
+    judged = Judged.of(found, wish, expected, seeds)
     if wish.prove and judged.errors:
         proof = _proof(again, kernel, arrays, memory, range(first, first + wish.prove), judged.errors, progress)
-        memory.restore(left)
+        memory.leave()
         told = tuple(replace(f, proof=_proof_of(f, proof)) if f.is_error else f for f in judged.findings)
         judged = replace(judged, findings=told)
     return report, judged
@@ -187,8 +167,8 @@ def _proof_of(finding: Finding, proof: str) -> str:
 
 
 def _proof(
-    again: Callable[[int, Way], object], kernel: Kernel, arrays: dict[str, np.ndarray], memory: Memory, seeds: range, errors: int,
-    progress: Progress | None,
+    again: Callable[[int, Way], object], kernel: Kernel, arrays: dict[str, np.ndarray], memory: Snapshot, seeds: range,
+    errors: int, progress: Progress | None,
 ) -> str:  # fmt: skip
     """`seed 3: out[5] is 1.5 instead of 2.5`, or that nothing shows it."""
     memory.restore()

@@ -21,7 +21,6 @@ import numpy as np
 from mmulator.codegen import loading
 from mmulator.codegen.locks import Lock, TimeUp, time_limit
 from mmulator.errors import LaunchError, MmulatorError
-from mmulator.launch.arguments import Buffer
 from mmulator.launch.regions import Region
 from mmulator.launch.regions import pointer as pointer
 
@@ -143,14 +142,14 @@ class Placement:
     others may have arrays in the same memory.
     """
 
-    def __init__(self, buffers: Sequence[Buffer], regions: Sequence[Region], align: int, heap: Heap) -> None:
+    def __init__(self, buffers: Sequence[Region], regions: Sequence[Region], align: int, heap: Heap) -> None:
         self.copies: list[tuple[np.ndarray, np.ndarray, bool]] = []
         self._before: list[np.ndarray] | None = None
         for group in _overlapping([*buffers, *regions]):
             if heap.edge or any(b.host % align for b in group if b.host != b.start):
                 self._copy(group, align, heap)
 
-    def _copy(self, group: list[Buffer | Region], align: int, heap: Heap) -> None:
+    def _copy(self, group: list[Region], align: int, heap: Heap) -> None:
         low, high = group[0].host, max(b.host + b.size for b in group)
         # the copy begins at a multiple, or where a region's own addresses say that its bytes begin
         shown = any(b.host == b.start for b in group)
@@ -196,9 +195,9 @@ class Placement:
             _copying.__exit__()
 
 
-def _overlapping(buffers: Sequence[Buffer | Region]) -> Iterator[list[Buffer | Region]]:
+def _overlapping(buffers: Sequence[Region]) -> Iterator[list[Region]]:
     """Buffers in the order of their memory, those together that share some."""
-    group: list[Buffer | Region] = []
+    group: list[Region] = []
     end = 0
     for b in sorted(buffers, key=lambda b: b.host):
         if group and b.host >= end:
@@ -213,7 +212,7 @@ def _overlapping(buffers: Sequence[Buffer | Region]) -> Iterator[list[Buffer | R
 IN_PLACE = Placement((), (), 1, Heap())
 
 
-def placed(buffers: Sequence[Buffer], regions: Sequence[Region], align: int, heap: Heap) -> Placement:
+def placed(buffers: Sequence[Region], regions: Sequence[Region], align: int, heap: Heap) -> Placement:
     """Where a launch has its buffers: where they are, for all but a few. Regions are where they say."""
     if not heap.edge and (align == 1 or not any(b.host % align for b in buffers)):
         return IN_PLACE

@@ -24,27 +24,6 @@ if TYPE_CHECKING:
 _ADDRESS = struct.Struct("<Q")
 
 
-@dataclass(slots=True)
-class Buffer:
-    """A window of device memory. start: its generic address. label: how messages name it. host: where its bytes are during
-    a launch: the array's, or a copy's (arena.py). kept: what keeps the array's there."""
-
-    start: int
-    array: np.ndarray
-    label: str
-    writable: bool = True
-    host: int = -1
-    kept: object = None
-
-    def __post_init__(self) -> None:
-        if self.host < 0:
-            self.host = pointer(self.array)
-
-    @property
-    def size(self) -> int:
-        return self.array.nbytes
-
-
 @dataclass
 class Arguments:
     """params: the parameter memory. buffers: one for each different array. values: the arguments, arrays as NumPy's.
@@ -56,7 +35,7 @@ class Arguments:
 
     params: np.ndarray
     offsets: Sequence[int] = ()
-    buffers: list[Buffer] = field(default_factory=list)
+    buffers: list[Region] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
     pointers: list[tuple[int, int]] = field(default_factory=list)
     regions: Regions = NONE
@@ -176,7 +155,7 @@ class _Pool:
         host, size = pointer(array), array.nbytes
         number = self.known.setdefault((host, size), len(buffers))
         if number == len(buffers):
-            buffers.append(Buffer(self.slot << SLOT_SHIFT, array, where, True, host, kept(array)))
+            buffers.append(Region(self.slot << SLOT_SHIFT, size, where, owner=(array, kept(array)), host=host))
             self.slot += slots_for(size)
         return number
 

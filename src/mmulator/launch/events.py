@@ -3,51 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from mmulator.codegen.types import Struct
-from mmulator.errors import ExecutionFault
 from mmulator.launch.arena import pointer
 from mmulator.native.state import Log
 
-if TYPE_CHECKING:
-    from mmulator.codegen.lang import Instrument
-
 LOG = Log.numpy_dtype()
 DRAIN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-
-
-class Subscriber(Protocol):
-    """Who sees the events of a launch. instrument: what its kernel is compiled for (CompileOptions.events). calls: its native
-    functions call Python. each: it looks at clusters one by one. grid, resident: of grid.py and resident.py, which know this
-    file."""
-
-    calls: bool
-    each: bool
-
-    @property
-    def instrument(self) -> Instrument: ...
-
-    def begin(self, grid: Any) -> None:
-        """Before the launch runs: what native code needs. The grid may be one that another launch has left."""
-
-    def attach(self, resident: Any) -> None:
-        """Prepare the memory of a cluster, before one runs there."""
-
-    def log(self, worker: int) -> int:
-        """Where the log of a worker is."""
-
-    def settle(self, cluster: int) -> None:
-        """A worker leaves a cluster alone, for now or for good."""
-
-    def stalled(self, residents: Sequence[Any], over: int) -> bool:
-        """Whether nothing can change in these clusters any more, which are all but the `over` that ended."""
-
-    def stopped(self, error: ExecutionFault, residents: Sequence[Any]) -> None:
-        """A fault or a deadlock ends the run: in these clusters."""
 
 
 class Logs:

@@ -13,23 +13,22 @@ from functools import cache
 
 import numpy as np
 
-from mmulator.compiler.compiled import CompiledKernel
 from mmulator.errors import LaunchError
 from mmulator.launch.arena import Heap, placed, pointer
-from mmulator.launch.arguments import Arguments, Buffer
-from mmulator.launch.events import Subscriber
+from mmulator.launch.launch import How, Launch
 from mmulator.launch.line import Line
+from mmulator.launch.observers import Observer
 from mmulator.launch.printing import Printer
 from mmulator.launch.regions import Region, Regions
-from mmulator.launch.shape import LaunchShape
-from mmulator.native.state import LANES, WORD, Launch
+from mmulator.native.state import LANES, WORD
+from mmulator.native.state import Launch as Struct
 from mmulator.program.addresses import SLOT_GRID, SLOT_PARAM, SLOT_SHIFT
 
-LAUNCH = Launch.numpy_dtype()
+LAUNCH = Struct.numpy_dtype()
 # What all CTAs of a cooperative grid share, as an H200 has it: a size, the word of grid.sync() in cooperative_groups, 1, nothing.
 WORKSPACE = np.array([16, 0, 1, 0], np.uint32).view(np.uint8)
 _ROW, _EXTENT, _WORD, _TABLES = struct.Struct("<4Q"), struct.Struct("<3I"), struct.Struct("<Q"), struct.Struct("<4Q")
-_NCTAID, _SEED, _WINDOWS = (Launch.offset[name] for name in ("nctaid", "seed", "windows"))
+_NCTAID, _SEED, _WINDOWS = (Struct.offset[name] for name in ("nctaid", "seed", "windows"))
 
 
 @cache
@@ -40,11 +39,9 @@ def cores() -> int:
 class Grid:
     """One launch: what all its CTAs share."""
 
-    def __init__(
-        self, kernel: CompiledKernel, shape: LaunchShape, arguments: Arguments, seed: int, threads: int | None,
-        subscriber: Subscriber | None = None,
-    ) -> None:  # fmt: skip
-        self.kernel, self.shape = kernel, shape
+    def __init__(self, launch: Launch, how: How, observers: Sequence[Observer] = ()) -> None:
+        self.kernel, self.shape = kernel, shape = launch.kernel, launch.shape
+        self.shared = kernel.shared.static + shape.shared  # bytes of a CTA
         self.heap = Heap.from_environment()
         self.atomic_bytes = kernel.atomic_bytes
         self.code = self.heap.hold(kernel.code)
@@ -52,7 +49,7 @@ class Grid:
         self.tiles = len(kernel.matrix.tiles)
         self.warpgroups = -(-shape.warps // 4) if self.tiles else 0  # of a CTA, where it counts
         self.printer = Printer(self.stop)
-        self.params = self.heap.bytes(arguments.params.nbytes, 8)
+        self.params = self.heap.bytes(launch.arguments.params.nbytes, 8)
         self.workspace = self.heap.bytes(len(WORKSPACE), 8)
         self.slots = max([(s + b.nbytes >> SLOT_SHIFT) + 2 for s, b, _ in kernel.image.buffers], default=0)
         self.slots = max(self.slots, kernel.image.next_slot)  # of the module alone
@@ -63,22 +60,22 @@ class Grid:
         self._fields = memoryview(self.launch.view(np.uint8))  # type: ignore[arg-type]
         tiles = kernel.matrix.tile_bytes * self.warpgroups * self.tiles
         registers = (kernel.frame_bytes + kernel.local_bytes * LANES) * shape.warps
-        self.cluster_bytes = (registers + shape.shared + tiles) * shape.cluster_size  # while it runs, by far the most of it
+        self.cluster_bytes = (registers + self.shared + tiles) * shape.cluster_size  # while it runs, by far the most of it
         self._own: list[tuple[int, ...]] = [(SLOT_PARAM, pointer(self.params), self.params.nbytes, 0)]  # rows that stay
         if shape.cooperative:
             self._own.append((SLOT_GRID, pointer(self.workspace), len(WORKSPACE), 1))
-        self.fill_in(kernel, shape, arguments, seed, threads, subscriber)
+        self.fill_in(launch, how, observers)
 
-    def fill_in(
-        self, kernel: CompiledKernel, shape: LaunchShape, arguments: Arguments, seed: int, threads: int | None,
-        subscriber: Subscriber | None = None,
-    ) -> None:  # fmt: skip
-        """What is this launch's own. Raises LaunchError."""
-        self.kernel, self.shape, self.arguments, self.seed = kernel, shape, arguments, seed
-        self.workers = max(1, min(threads or cores(), shape.clusters))
+    def fill_in(self, launch: Launch, how: How, observers: Sequence[Observer] = ()) -> None:
+        """Write what this launch has of its own. Raises LaunchError."""
+        self.kernel, self.shape, self.arguments = kernel, shape, arguments = launch.kernel, launch.shape, launch.arguments
+        self.seed = how.seed
+        threads = how.threads or (1 if observers and any(o.alone for o in observers) else cores())
+        self.workers = max(1, min(threads, shape.clusters))
         self.buffers = arguments.buffers
-        if kernel.image.buffers:
-            self.buffers = [*(Buffer(s, b, "a module variable", w) for s, b, w in kernel.image.buffers), *self.buffers]
+        variables = kernel.image.buffers if launch.variables is None else launch.variables
+        if variables:
+            self.buffers = [*(Region.of(s, b, "a module variable", w) for s, b, w in variables), *self.buffers]
         self.regions = Regions(map(replace, arguments.regions)) if self.heap.edge else arguments.regions
         self.placement = placed(self.buffers, self.regions, self.atomic_bytes, self.heap)
         self.params[:] = arguments.params
@@ -91,9 +88,9 @@ class Grid:
         slots = self.slots
         for b in arguments.buffers:
             slots = max(slots, (b.start + b.size >> SLOT_SHIFT) + 2)
-        if arguments.buffers or self.rows != slots or self.filled:
+        if self.rows != slots or self.filled or arguments.buffers or launch.variables is not None:
             self._fill_windows(slots)
-        self.filled = bool(arguments.buffers)
+        self.filled = bool(arguments.buffers) or launch.variables is not None
         if self.regions.lowest < slots << SLOT_SHIFT:
             raise LaunchError(f"memory of the launch lies below 0x{slots << SLOT_SHIFT:x}, where the module has its variables")
         if self.placement.copies and self.regions:
@@ -102,10 +99,10 @@ class Grid:
         table = pointer(self.table) if self.heap.edge else self.regions.address
         _TABLES.pack_into(self._fields, _WINDOWS, self._first, slots, table, len(self.table))
         _EXTENT.pack_into(self._fields, _NCTAID, *shape.grid)
-        _WORD.pack_into(self._fields, _SEED, seed & 0xFFFFFFFFFFFFFFFF)
-        self.subscriber = subscriber
-        if subscriber is not None:
-            subscriber.begin(self)
+        _WORD.pack_into(self._fields, _SEED, how.seed & 0xFFFFFFFFFFFFFFFF)
+        self.observers = observers
+        for observer in observers:
+            observer.begin(self)
 
     def finish(self) -> None:
         """Bring what was stored to the arrays of the caller, wherever it was stored."""
@@ -113,10 +110,10 @@ class Grid:
 
     def leave(self) -> None:
         """Nothing of the caller's is kept with what is kept."""
-        del self.kernel, self.shape, self.arguments, self.buffers, self.placement, self.regions, self.table, self.subscriber
+        del self.kernel, self.shape, self.arguments, self.buffers, self.placement, self.regions, self.table, self.observers
 
     @property
-    def memory(self) -> Sequence[Buffer | Region]:
+    def memory(self) -> Sequence[Region]:
         """All that has a name in messages."""
         return [*self.buffers, *self.arguments.regions.given, *self.arguments.regions]
 
@@ -152,7 +149,7 @@ class Grid:
         launch["warps"], launch["threads"] = s.warps, s.threads
         launch["entry"] = k.entry
         launch["words"] = k.atomic_bytes >= WORD
-        launch["shared_bytes"], launch["dynamic_shared"] = s.shared, s.dynamic_shared
+        launch["shared_bytes"], launch["dynamic_shared"] = self.shared, s.shared
         launch["tiles"], launch["tile_bytes"] = self.tiles, k.matrix.tile_bytes
         self.callees = self.heap.hold(k.callee_table)
         launch["callees"] = pointer(self.callees)

@@ -9,8 +9,9 @@ from typing import Any
 from mmulator.compiler.compiled import CompiledKernel
 from mmulator.launch.arena import Heap
 from mmulator.launch.arguments import Arguments
-from mmulator.launch.events import Subscriber
 from mmulator.launch.grid import Grid
+from mmulator.launch.launch import How, Launch
+from mmulator.launch.observers import Observer
 from mmulator.launch.resident import Resident
 from mmulator.launch.shape import LaunchShape
 
@@ -22,23 +23,20 @@ _keepers: dict[int, weakref.ref[CompiledKernel]] = {}  # kernels that keep some,
 
 
 def _key(shape: LaunchShape, arguments: Arguments) -> Any:
-    return shape.block, shape.cluster, shape.explicit, shape.cooperative, shape.dynamic_shared, arguments.params.nbytes
+    return shape.block, shape.cluster, shape.explicit, shape.cooperative, shape.shared, arguments.params.nbytes
 
 
-def grid_for(
-    kernel: CompiledKernel, shape: LaunchShape, arguments: Arguments, seed: int, threads: int | None,
-    subscriber: Subscriber | None = None,
-) -> tuple[Grid, list[Resident]]:  # fmt: skip
+def grid_for(launch: Launch, how: How, observers: Sequence[Observer] = ()) -> tuple[Grid, list[Resident]]:
     """A grid for a launch and memory for clusters: what is kept, which nobody else has until it is kept again, or a new grid."""
-    kept: Kept | None = kernel.kept.pop(_key(shape, arguments), None)
+    kept: Kept | None = launch.kernel.kept.pop(_key(launch.shape, launch.arguments), None)
     if kept is None or Heap.from_environment().edge:
-        return Grid(kernel, shape, arguments, seed, threads, subscriber), []
+        return Grid(launch, how, observers), []
     grid, residents = kept
-    grid.fill_in(kernel, shape, arguments, seed, threads, subscriber)
+    grid.fill_in(launch, how, observers)
     for resident in residents:
         resident.join(grid)
-        if subscriber is not None:
-            subscriber.attach(resident)
+        for observer in observers:
+            observer.attach(resident)
     return kept
 
 

@@ -15,6 +15,7 @@ from mmulator.ptx.declared import Declared
 from mmulator.ptx.directives import clusters
 
 if TYPE_CHECKING:
+    from mmulator.launch.shape import LaunchShape
     from mmulator.ptx.tree import Function
 
 KIB = 1024
@@ -36,7 +37,6 @@ MULTIPROCESSORS: dict[str, int] = {
 }  # fmt: skip
 CLUSTERED_BLOCKS = 8  # of a multiprocessor, if they are launched in clusters (an H200 counts 1056)
 MAX_LOCAL = 512 * KIB  # local memory of a thread
-MAX_FRAMES = 1 << 31  # bytes of all frames
 LARGE = 1 << 22  # bytes of a cluster from which on the memory of this machine is looked at
 MAX_THREADS = 1024
 MAX_BLOCK = (1024, 1024, 64)
@@ -187,19 +187,17 @@ def _check_cluster(cluster: tuple[int, int, int], most: int | None, function: De
         )  # fmt: skip
 
 
-def check_cooperative(
-    grid: tuple[int, int, int], cluster: tuple[int, int, int] | None, threads: int, shared: int, device: str
-) -> None:
+def check_cooperative(shape: LaunchShape, static_shared: int, device: str) -> None:
     """Raises LaunchError for a cooperative grid that the chip does not hold at once, by threads, blocks and shared memory (how
-    many registers a kernel takes only ptxas knows)."""
+    many registers a kernel takes only ptxas knows). static_shared: bytes of shared memory that the kernel declares."""
     most_threads, most_blocks, kib = MULTIPROCESSOR[device]
-    warps = -(-threads // 32) * 32
-    if cluster is not None:
+    threads, warps, shared = shape.threads, shape.warps * 32, static_shared + shape.shared
+    if shape.explicit:
         most_blocks = min(most_blocks, CLUSTERED_BLOCKS)
     most = min(most_blocks, most_threads // warps, kib * KIB // (shared + KIB)) * MULTIPROCESSORS[device]
-    if prod(grid) > most:
+    if shape.ctas > most:
         raise LaunchError(
-            f"a cooperative grid of {prod(grid)} blocks: {device} holds {most} of {threads} threads and {shared} bytes of shared "
+            f"a cooperative grid of {shape.ctas} blocks: {device} holds {most} of {threads} threads and {shared} bytes of shared "
             "memory at once", rule="CUDA Driver API: CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
             hint="fewer blocks, each of which does the work of several",
         )  # fmt: skip

@@ -47,10 +47,18 @@ def kept(array: np.ndarray) -> object:
 
 @dataclass(slots=True)
 class Region:
-    """A piece of memory of the host. room: bytes behind its end, up to a multiple of 4, that its allocator gave out with it and
-    to nobody else: where an atomic operation on the word around its last bytes may reach. owner: what keeps it where it is.
-    host: where its bytes are during a launch: there, or in a copy (arena.py). written: which of its bytes have been written, if
-    somebody follows that (written.py)."""
+    """A piece of device memory: bytes with an address and a name.
+
+    start: the address that kernels know it by: the host's own, or the first of a window (buffers of `Arguments`).
+    size: bytes.
+    label: how messages name it.
+    writable: whether kernels may store to it.
+    room: bytes behind its end, up to a multiple of 4, that its allocator gave out with it and to nobody else: an atomic operation
+        on the word around its last bytes may reach there.
+    owner: what keeps the bytes where they are.
+    host: address of the bytes on the host during a launch: `start`, an array's, or a copy's (arena.py).
+    written: which of its bytes have been written, where that is followed (written.py).
+    """
 
     start: int
     size: int
@@ -58,11 +66,17 @@ class Region:
     writable: bool = True
     room: int = 0
     owner: Any = None
-    host: int = 0
+    host: int = -1
     written: Written | None = None
 
     def __post_init__(self) -> None:
-        self.host = self.start
+        if self.host < 0:
+            self.host = self.start
+
+    @classmethod
+    def of(cls, start: int, array: np.ndarray, label: str, writable: bool = True) -> Region:
+        """The bytes of a contiguous array, which kernels know by another address."""
+        return cls(start, array.nbytes, label, writable, owner=array, host=pointer(array))
 
     @property
     def end(self) -> int:

@@ -69,7 +69,7 @@ class Resident:
             "regs": k.frame_bytes * warps,
         }
         atomic = grid.atomic_bytes
-        windows = {"local": (k.local_bytes * LANES * warps, atomic), **dict.fromkeys(self.shared, (s.shared, atomic))}
+        windows = {"local": (k.local_bytes * LANES * warps, atomic), **dict.fromkeys(self.shared, (grid.shared, atomic))}
         self.arena = Arena({name: (size, 8) for name, size in parts.items()} | windows, grid.heap)
         self.nbytes = self.arena.nbytes
         self.cluster = self.arena.view("cluster", CLUSTER)

@@ -1,9 +1,8 @@
-"""The shape of a launch: CTAs of a grid, in clusters, and the threads and shared memory of each."""
+"""The shape of a launch: CTAs of a grid, in clusters, and the threads and dynamic shared memory of each."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
 
 from mmulator.lazy import cached_property
@@ -14,38 +13,46 @@ Extent = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class LaunchShape:
-    """grid: CTAs. block: threads of a CTA. cluster: CTAs of a cluster, which divides the grid.
-    explicit: it was said. cooperative: all CTAs are resident at once."""
+    """How many CTAs and threads a launch has.
+
+    grid: CTAs of the grid, (x, y, z).
+    block: threads of a CTA, (x, y, z).
+    shared: bytes of dynamic shared memory of a CTA.
+    cluster: CTAs of a cluster, (x, y, z); they divide the grid.
+    explicit: the launch or the kernel says the cluster.
+    cooperative: all CTAs are resident at once, and may wait for each other.
+    counts_clusters: CUDA's driver is given the grid in clusters (.blocksareclusters); here `grid` is in CTAs.
+    """
 
     grid: Extent
     block: Extent
-    threads: int
-    static_shared: int
-    dynamic_shared: int
+    shared: int = 0
     cluster: Extent = (1, 1, 1)
     explicit: bool = False
     cooperative: bool = False
+    counts_clusters: bool = False
+
+    @cached_property
+    def threads(self) -> int:
+        """Threads of a CTA."""
+        return prod(self.block)
 
     @cached_property
     def warps(self) -> int:
-        """Of a CTA."""
+        """Warps of a CTA."""
         return -(-self.threads // LANES)
 
     @cached_property
-    def shared(self) -> int:
-        return self.static_shared + self.dynamic_shared
-
-    @cached_property
     def ctas(self) -> int:
+        """CTAs of the grid."""
         return prod(self.grid)
 
     @cached_property
     def cluster_size(self) -> int:
+        """CTAs of a cluster."""
         return prod(self.cluster)
 
     @cached_property
     def clusters(self) -> int:
+        """Clusters of the grid."""
         return self.ctas // self.cluster_size
-
-
-shape_of = lru_cache(maxsize=256)(LaunchShape)  # programs launch in the same shapes again and again

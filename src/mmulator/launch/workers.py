@@ -24,8 +24,10 @@ from mmulator.errors import ExecutionFault, LaunchError, LimitReached
 from mmulator.launch import crew
 from mmulator.launch.arena import pointer
 from mmulator.launch.grid import Grid
+from mmulator.launch.launch import How
 from mmulator.launch.limits import check_host
 from mmulator.launch.line import order
+from mmulator.launch.observers import instrument_of
 from mmulator.launch.packs import packs_for
 from mmulator.launch.resident import Resident
 from mmulator.native.state import Share, Stop
@@ -49,7 +51,6 @@ FIRST_MACS = 1 << 20  # and multiply-accumulates at first
 SHARE, MOST_SHARED = 200e-6, 256  # seconds of work that a worker takes at once, and clusters
 WORDS = 16  # in two lines of the cache, which are fetched together
 ROUND = 0.05  # seconds until who waits looks up
-Progress = Callable[[int, int], None]
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
 
 
@@ -134,14 +135,16 @@ def _counters(workers: int, blocks: int) -> tuple[np.ndarray, np.ndarray | None]
 class Workers:
     """Threads of the host that take clusters until none is left, one fails, or the caller stops them."""
 
-    def __init__(
-        self, grid: Grid, diagnosis: Callable[[], Diagnosis], progress: Progress | None = None, spare: Sequence[Resident] = (),
-        shuffled: int | None = None, slice: int = 0, part: tuple[int, int] | None = None,
-        meanwhile: Callable[[Callable[[], str]], None] | None = None,
-    ) -> None:  # fmt: skip
-        """diagnosis: gives what says why a run ends, which is loaded when there is something to say. shuffled: the seed of the
-        order in which clusters begin; None: in order. slice, part, meanwhile: Request's."""
-        self.grid, self.diagnosis, self.progress, self.meanwhile = grid, diagnosis, progress, meanwhile
+    def __init__(self, grid: Grid, how: How, diagnosis: Callable[[], Diagnosis], spare: Sequence[Resident] = ()) -> None:
+        """Workers of a grid that has not begun.
+
+        grid: what all CTAs of the launch share.
+        how: order, part, slice, progress and meanwhile of the launch; threads and seed are the grid's already.
+        diagnosis: gives what says why a run ends; it is loaded when there is something to say.
+        spare: memory of clusters that nobody uses.
+        """
+        self.grid, self.diagnosis, self.progress, self.meanwhile = grid, diagnosis, how.progress, how.meanwhile
+        self.timeout, part, slice = how.timeout, how.part, how.slice
         self.lock = threading.Lock()
         self.news: threading.Condition | None = None  # a cluster may be taken, or a thread is done; where there are threads
         size = grid.shape.cluster_size
@@ -153,8 +156,8 @@ class Workers:
             raise LaunchError(f"the memory of this machine holds {held} of a cooperative grid")
         self.most = self.clusters if grid.shape.cooperative else min(max(1, MAX_RESIDENT // size), room)
         self.line = grid.line  # of those that have not begun
-        if shuffled is not None:
-            self.line.begin(self.clusters, *order(self.clusters, self.most, shuffled))
+        if how.order is not None:
+            self.line.begin(self.clusters, *order(self.clusters, self.most, how.order))
         elif part is not None:
             self.line.begin(end, taken=begin)
         self.finished = 0
@@ -165,8 +168,9 @@ class Workers:
         self.taken = 0  # clusters that were taken while others waited
         self.active = 0  # threads besides the caller's
         self.called: set[int] = set()  # those of them that have not come yet
-        self.single = grid.subscriber is not None and grid.subscriber.each  # clusters go one by one
-        self.alone = not (grid.kernel.prints or (grid.subscriber and grid.subscriber.calls))  # the caller works, too
+        observers = grid.observers
+        self.single = any(o.each for o in observers)  # clusters go one by one
+        self.alone = not (grid.kernel.prints or any(o.calls for o in observers))  # the caller works, too
         self.error: BaseException | None = None
         self.counts, self.shares = _counters(grid.workers, len(grid.kernel.code))
         self.first_count, self.next_count = pointer(self.counts), self.counts.strides[0]
@@ -179,14 +183,14 @@ class Workers:
             grid.launch["slice"] = slice
         longest = MEETING if self.meet else slice or max(COUNTED_TURN * first // FIRST, 1)
         self.counted = Counted(longest) if grid.workers == 1 else None
-        if grid.subscriber is not None or self.meet or slice:
+        if observers or self.meet or slice:
             self.shares = None
         self.paced = self.shares is None  # or it is known how long a cluster takes
         if self.shares is not None:
             self.shares[:, 3] = grid.workers
             if grid.kernel.pace:
                 self._pace(grid.kernel.pace)
-        self.native = _runner(None if grid.subscriber is None else grid.subscriber.instrument)
+        self.native = _runner(instrument_of(observers) if observers else None)
 
     def _pace(self, seconds: float) -> None:
         """A cluster takes so long: workers take as many neighbours as are work for a while."""
@@ -220,8 +224,8 @@ class Workers:
         if resident is None:
             resident = Resident(self.grid)
             self.residents.append(resident)
-            if self.grid.subscriber is not None:
-                self.grid.subscriber.attach(resident)
+            for observer in self.grid.observers:
+                observer.attach(resident)
         return resident
 
     def _settle(self, resident: Resident, over: bool) -> bool:
@@ -249,9 +253,9 @@ class Workers:
         """Run clusters until they are over, or for a turn."""
         resident.counts[0] = self.first_count + worker * self.next_count
         resident.share[0] = 0 if self.shares is None else pointer(self.shares) + worker * self.next_count
-        subscriber = self.grid.subscriber
-        if subscriber is not None:
-            resident.cluster["log"] = subscriber.log(worker)
+        observers = self.grid.observers
+        for observer in observers:
+            observer.take(resident, worker)
         if self.grid.kernel.matrix.wgmma:
             resident.cluster["packs"] = packs_for(self.grid.kernel.matrix)
         cluster, native, counted = resident.address, self.native, self.counted
@@ -283,11 +287,12 @@ class Workers:
                 break
             if not worker and self.alone:
                 self.look(now)
-        if subscriber is not None:
-            subscriber.settle(cluster)
+        if observers:
+            for observer in observers:
+                observer.settle(cluster)
             finished = self.finished  # before the look: others finish meanwhile
             begun = self._begun()
-            if len(begun) == self.clusters - finished and subscriber.stalled(begun, finished):
+            if len(begun) == self.clusters - finished and any(o.stalled(begun, finished) for o in observers):
                 raise self._told(self.diagnosis().describe_livelock(begun), *begun)
         if result in (Stop.EXITED, Stop.INTERRUPTED):
             self._settle(resident, True)
@@ -297,9 +302,9 @@ class Workers:
             raise self._told(self.diagnosis().describe_deadlock(self.grid, resident), resident)
 
     def _told(self, error: ExecutionFault, *residents: Resident) -> ExecutionFault:
-        """A subscriber hears of what ends the run, and where its clusters are."""
-        if self.grid.subscriber is not None:
-            self.grid.subscriber.stopped(error, residents)
+        """Observers hear of what ends the run, and in which clusters."""
+        for observer in self.grid.observers:
+            observer.stopped(error, residents)
         return error
 
     # threads --------------------------------------------------------------------------------------------------------
@@ -379,15 +384,16 @@ class Workers:
                 self.look(time.perf_counter())
 
     # the whole ------------------------------------------------------------------------------------------------------
-    def run(self, timeout: float | None) -> Outcome:
+    def run(self) -> Outcome:
+        """Run all clusters, and bring what was stored to the caller's arrays. Raises what ended the run."""
         try:
-            self.grid.placement.begin(timeout)
-            return self._run_grid(timeout)
+            self.grid.placement.begin(self.timeout)
+            return self._run_grid()
         finally:
             self.grid.finish()
 
-    def _run_grid(self, timeout: float | None) -> Outcome:
-        grid, start = self.grid, time.perf_counter()
+    def _run_grid(self) -> Outcome:
+        grid, timeout, start = self.grid, self.timeout, time.perf_counter()
         self.improved = start + grid.kernel.blocks.patience
         if timeout is not None:
             self.deadline = start + timeout
@@ -404,7 +410,7 @@ class Workers:
             self.lead()
         except _Late:
             self._halt()
-            raise self._too_late(timeout) from None
+            raise self._too_late() from None
         except KeyboardInterrupt:
             self._halt()
             raise KeyboardInterrupt(self.where()) from None
@@ -439,10 +445,10 @@ class Workers:
         """Blocks that are done, and where the warps of another one are."""
         return f"{self._how_far()}; {self.diagnosis().unfinished(self.grid, self._begun())[0]}"
 
-    def _too_late(self, timeout: float | None) -> LimitReached:
+    def _too_late(self) -> LimitReached:
         where, first = self.diagnosis().unfinished(self.grid, self._begun())
         return LimitReached(
-            f"{self.grid.kernel.name} did not finish within {timeout:g} s: {self._how_far()}; {where}",
+            f"{self.grid.kernel.name} did not finish within {self.timeout:g} s: {self._how_far()}; {where}",
             span=first.span if first is not None else None,
             hint="an endless loop, or a larger --timeout is needed",
         )

@@ -5,8 +5,6 @@ Block Scaling for mma.sync (PTX ISA 9.1). This file was not measured: no device 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -41,13 +39,3 @@ def places(form: Form, side: str, byte_id: int, thread_id: int) -> tuple[Index, 
     line = np.arange(form.m if side == "a" else form.n, dtype=np.int64)
     thread = 2 * thread_id + line // 8 if side == "a" else thread_id + 0 * line
     return 4 * (line % 8) + thread, byte_id + np.arange(size, dtype=np.int64)
-
-
-def from_registers(data: NDArray[Any], form: Form, side: str, byte_id: int, thread_id: int) -> NDArray[np.uint8]:
-    """scale-a-data or scale-b-data [..., 32] (uint32) to raw scale factors: [..., M, S] for A, [..., S, N] for B."""
-    words = np.ascontiguousarray(data, "<u4")
-    if words.shape[-1:] != (32,):
-        raise OperandError(f"scale data of shape {words.shape} where [..., 32] is needed")
-    lane, byte = places(form, side, byte_id, thread_id)
-    parts = words[..., None].view(np.uint8)[..., lane[:, None], byte[None, :]]
-    return parts if side == "a" else np.swapaxes(parts, -1, -2)

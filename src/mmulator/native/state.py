@@ -255,6 +255,7 @@ Cluster = Struct("Cluster", [
     ("others", u32),  # whether other clusters of the grid are not over
     ("accounts", ptr), ("account_count", u32),  # a table of ACCOUNTS; how many are in use
     ("sanitizer", ptr),  # of a sanitized launch: a SanitizedCluster, or null
+    ("watch_log", ptr_to(Log)),  # of that worker, for stores to watched elements
     ("packs", ptr),  # a Packs, of the worker that runs it
     ("share", ptr_to(Share)),  # of that worker, or null
     ("sums", ptr_to(Sums)),
@@ -338,6 +339,10 @@ CopyEntry = Struct("CopyEntry", [
     ("source", ptr, 32), ("target", ptr, 32), ("valid", u8, 32),
 ])  # fmt: skip
 
+# Parts of the scratch memory of a CTA, in bytes from its start, each behind the one before it (compiler/meaning/wgmma.py:
+# scratch_parts). plain: an operand as it lies in memory. unpacked: an operand as its packer takes it, bits as bytes or A
+# transposed. metadata: of a sparse A, 32 words a warp. own: a B for one row of A (mixed_dot); packed: the same, packed.
+WgmmaScratch = Struct("WgmmaScratch", [("plain", u32), ("unpacked", u32), ("metadata", u32), ("own", u32), ("packed", u32)])
 WgmmaTable = Struct("WgmmaTable", [
     ("pack_a", u64), ("pack_b", u64), ("pack_b_rows", u64), ("dot", u64),  # functions of the numerics twin
     ("dot_steps", u64),  # or 0
@@ -347,7 +352,7 @@ WgmmaTable = Struct("WgmmaTable", [
     ("d_bits", u32),  # 32, or 16: two in a register
     ("mn_major_a", u32), ("mn_major_b", u32),
     ("flags", u32), ("tile", u32),
-    ("raw_bytes", u32), ("a_bytes", u32),  # room for plain operands, and for packed A
+    ("scratch", WgmmaScratch),
     ("d_slots", i32, 128),  # byte offsets into the frame
     ("a_slots", i32, 4),
     ("rival_count", u32),

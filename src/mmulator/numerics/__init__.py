@@ -1,6 +1,6 @@
 """Bits of element types, the arithmetic of a device, and the exact dot product. `twin/` computes the same bits, fast.
 
-formats.py    bits <-> sign, significand, exponent; packing
+formats.py    bits <-> sign, significand, exponent
 profiles.py   `DotKey` -> a device's arithmetic, as a table
 dot.py        one output element in plain integers: the exact model
 arrays.py     the exact model for whole matrices, in NumPy

@@ -194,35 +194,6 @@ def from_raw(t: ElementType, raw: Array) -> Array:
     return bits.view(want)
 
 
-# Packing -------------------------------------------------------------------------------------------------------------
-def pack(t: ElementType, raw: Array) -> Array:
-    """Raw elements [..., n] to uint32 words [..., n * bits / 32], low bits first. 64-bit elements give two words.
-
-    6-bit types take a byte each. Raises OperandError if the words would not be full.
-    """
-    size = 8 if t.bits == 6 else t.bits
-    values = np.ascontiguousarray(raw)
-    if values.shape[-1] * size % 32:
-        raise OperandError(f"{values.shape[-1]} elements of .{t} do not fill 32-bit words")
-    if size >= 8:
-        return np.ascontiguousarray(values.astype(f"<u{size // 8}")).view("<u4")
-    per = 32 // size
-    grouped = values.reshape(*values.shape[:-1], -1, per).astype(np.uint32) & np.uint32((1 << size) - 1)
-    words: Array = np.bitwise_or.reduce(grouped << (np.arange(per, dtype=np.uint32) * np.uint32(size)), axis=-1)
-    return words
-
-
-def unpack(t: ElementType, words: Array) -> Array:
-    """uint32 words [..., w] to raw elements [..., w * 32 / bits] in their containers; inverse of `pack`."""
-    size = 8 if t.bits == 6 else t.bits
-    values = np.ascontiguousarray(words, "<u4")
-    if size >= 8:
-        return values.view(f"<u{size // 8}")
-    per = 32 // size
-    parts: Array = values[..., None] >> (np.arange(per, dtype=np.uint32) * np.uint32(size)) & np.uint32((1 << size) - 1)
-    return parts.astype(np.uint8).reshape(*values.shape[:-1], -1)
-
-
 def element_type(name: str) -> ElementType:
     """The type with this PTX name, without the dot. Raises OperandError for an unknown name."""
     found = TYPES.get(name)

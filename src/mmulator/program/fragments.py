@@ -57,13 +57,13 @@ class FragmentElement:
 
     done: operations on it since it was loaded; None if they depend on the path.
     converted: whether it was converted between floating-point types.
-    by: ids of instructions that operated on it where lanes may differ.
+    by: instructions that operated on it where lanes may differ.
     """
 
     element: int
     done: Done | None = frozenset()
     converted: bool = False
-    by: frozenset[int] = frozenset()
+    by: frozenset[Instruction] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -104,12 +104,12 @@ class Fragments:
     """The misuses of fragments in a function.
 
     wrong: id of an instruction that uses fragments -> the misuses.
-    partly: ids of instructions that operate on elements of fragments which are used later, under a condition or with an operand
+    partly: instructions that operate on elements of fragments which are used later, under a condition or with an operand
         that may differ among lanes.
     """
 
-    wrong: Mapping[int, tuple[WrongFragment, ...]]
-    partly: frozenset[int]
+    wrong: Mapping[Instruction, tuple[WrongFragment, ...]]
+    partly: frozenset[Instruction]
 
 
 NONE = Fragments({}, frozenset())
@@ -155,8 +155,8 @@ def _met(a: Value, b: Value) -> Value:
 class _Walk:
     def __init__(self, function: FunctionBlocks) -> None:
         self.function, self.lanes = function, lanes_of(function)
-        self.wrong: dict[int, tuple[WrongFragment, ...]] = {}
-        self.partly: set[int] = set()
+        self.wrong: dict[Instruction, tuple[WrongFragment, ...]] = {}
+        self.partly: set[Instruction] = set()
         self.block = function.blocks[0]
 
     def run(self) -> Fragments:
@@ -245,7 +245,7 @@ class _Walk:
         constants = tuple(o.bits(f"b{type_bits(target.type)}") for o in sources if isinstance(o, Immediate))
         done = frozenset() if converted else frozenset({(ins.opcode, constants)})
         partly = self.lanes.under_condition(ins, self.block) or self.lanes.differing(ins)
-        by = frozenset({id(ins)}) if partly else frozenset()
+        by = frozenset({ins}) if partly else frozenset()
         parts = []
         for n in range(len(first.parts)):
             same = [h.parts[n] for h in found]
@@ -294,7 +294,7 @@ class _Walk:
             wrong = _wrong(name, wanted, values)
             if wrong is not None:
                 found.append(wrong)
-        self.wrong[id(ins)] = tuple(found)
+        self.wrong[ins] = tuple(found)
 
 
 def _guarded(old: Value, new: Value) -> Value:

@@ -117,13 +117,13 @@ def unread_results(function: FunctionBlocks) -> frozenset[str]:
     """Results of atomic operations that no instruction reads. Compilers emit them, and ptxas removes them."""
     every = [i for b in function.blocks for i in (b.after, *b.body, b.last) if i is not None]
     atomic = {
-        id(i): i.operands[0].name for i in every if i.effects.memory is MemoryEffect.ATOMIC and isinstance(i.operands[0], Reg)
+        i: i.operands[0].name for i in every if i.effects.memory is MemoryEffect.ATOMIC and isinstance(i.operands[0], Reg)
     }
     results = set(atomic.values())
     if results:
         for ins in every:
             uses, _ = uses_and_defs(ins)
-            if id(ins) in atomic:  # which reads what stays where its guard is false, and nothing else of its result
+            if ins in atomic:  # which reads what stays where its guard is false, and nothing else of its result
                 uses = frozenset(name for o in ins.operands[1:] for name in registers_of(o))
             results -= uses
     return frozenset(results)

@@ -28,8 +28,8 @@ class Skips:
     behind: id of an instruction -> the kinds of barriers that are skipped when control reaches it.
     """
 
-    bits: Mapping[int, int] = field(default_factory=dict)
-    behind: Mapping[int, int] = field(default_factory=dict)
+    bits: Mapping[Instruction, int] = field(default_factory=dict)
+    behind: Mapping[Instruction, int] = field(default_factory=dict)
 
 
 def is_aligned_barrier(ins: Instruction) -> bool:
@@ -41,12 +41,12 @@ def skips_of(program: Program) -> Skips:
     """The skips of the aligned barriers of a kernel and of the functions that it calls."""
     every = [instructions(b) for b in program.blocks]
     barriers = [[i for i in body if is_aligned_barrier(i)] for body in every]
-    numbers = {id(ins): n for n, ins in enumerate(i for found in barriers for i in found)}
+    numbers = {ins: n for n, ins in enumerate(i for found in barriers for i in found)}
     if not numbers:
         return Skips()
     ways = _ways(program)
-    own = [sum(1 << numbers[id(i)] for i in found) for found in barriers]
-    met = [sum(1 << numbers[id(i)] for i in found if _certain(i, block)) for found, block in zip(barriers, program.blocks)]
+    own = [sum(1 << numbers[i] for i in found) for found in barriers]
+    met = [sum(1 << numbers[i] for i in found if _certain(i, block)) for found, block in zip(barriers, program.blocks)]
     ahead = _spread(own, _reversed(ways))  # barriers that a way leads to
     entered = [0] * len(ways)
     for u, targets in enumerate(ways):
@@ -55,7 +55,7 @@ def skips_of(program: Program) -> Skips:
     passed = _spread(entered, ways)
     firsts = [next((i for i in body if _does_something(i)), None) for body in every]
     kinds = _kinds(len(numbers), [by for by, first in zip(passed, firsts) if first is not None])
-    behind = {id(first): _kinds_in(by, kinds) for by, first in zip(passed, firsts) if first is not None and by}
+    behind = {first: _kinds_in(by, kinds) for by, first in zip(passed, firsts) if first is not None and by}
     return Skips({i: kinds[n] for i, n in numbers.items() if kinds[n]}, {i: bits for i, bits in behind.items() if bits})
 
 

@@ -6,23 +6,3 @@ verify.py      checks that every instruction exists and its operands fit: check.
                (types of registers), fragments.py (operands of matrix instructions), calls.py
 resources.py   the resources that a kernel needs
 """
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from mmulator.ptx.parser import parse_module
-
-__all__ = ["parse_module"]
-
-
-def __getattr__(name: str) -> Any:
-    """`parse_module`, imported at first use: the parser needs all rows of isa/, but a launch of a stored kernel needs none of
-    them.
-    """
-    if name != "parse_module":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from mmulator.ptx.parser import parse_module
-
-    return parse_module

@@ -206,9 +206,9 @@ class Label:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Instruction:
-    """One instruction of a function.
+    """One instruction of a function, equal to itself alone: tables are keyed by it.
 
     opcode: first word, `ld`.
     modifiers: the other words without dots, `("global", "v4", "b32")`.

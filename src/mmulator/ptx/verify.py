@@ -37,16 +37,6 @@ def verify(module: ParsedModule) -> tuple[InvalidInstructionError, ...]:
     return tuple(found)
 
 
-def require_valid(module: ParsedModule) -> None:
-    """Raise the first error of `verify`, with the number of further errors."""
-    errors = verify(module)
-    if errors:
-        first, more = errors[0], len(errors) - 1
-        if more:
-            first.hint = "; ".join(filter(None, (first.hint, f"{more} more error{'s' * (more > 1)} follow")))
-        raise first
-
-
 def _errors(module: ParsedModule) -> Iterator[InvalidInstructionError]:
     yield from _module(module)
     yield from _initialisers(module)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mmulator.codegen.lang import Hook, Instrument, Native, call
-from mmulator.codegen.values import Builder
-from mmulator.native.hooks import events
-from mmulator.native.hooks import operands as hooks_operands
+from mmulator.codegen.chains import chained
+from mmulator.codegen.lang import Instrument, Native
 from mmulator.sanitizer.checks import (
     accumulators,
     ends,
@@ -50,33 +48,4 @@ TOPICS: tuple[Mapping[str, Native], ...] = tuple(
 )
 
 
-class Chain(Native):
-    """A function with the parameters of a hook that calls several functions with them."""
-
-    def __init__(self, hook: Hook, functions: list[Native]) -> None:
-        self.function, self.name, self.functions = functions[0].function, f"sanitize_{hook.name}", functions
-        self.attributes, self.inline = "", False
-
-    def build(self) -> tuple[Builder, list[Native]]:
-        builder = Builder(self.name, self.returns, self.params, attributes=self.attributes)
-        with builder:
-            for function in self.functions:
-                call(builder, function, builder.params)
-            builder.ret(None)
-        return builder, self.functions
-
-
-HOOK_FILES = (events, hooks_operands)
-
-
-def _hook(name: str) -> Hook:
-    return next(getattr(file, name) for file in HOOK_FILES if hasattr(file, name))
-
-
-def _chained() -> dict[str, Native]:
-    names = dict.fromkeys(name for topic in TOPICS for name in topic)
-    heard = {name: [topic[name] for topic in TOPICS if name in topic] for name in names}
-    return {n: f[0] if len(f) == 1 else Chain(_hook(n), f) for n, f in heard.items()}
-
-
-SANITIZE = Instrument("sanitize", _chained())
+SANITIZE = Instrument("sanitize", chained("sanitize", TOPICS))

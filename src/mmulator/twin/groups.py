@@ -35,7 +35,7 @@ from mmulator.numerics.profiles import GROUP, DotKey, Profile
 from mmulator.twin.pack import Decoded
 from mmulator.twin.plan import Plan
 from mmulator.twin.slow import exponents, lanes, power_of_two, toward_zero, turned
-from mmulator.twin.tile import INF, NAN, OUTLINED, SIGN, B, D, F, I, U
+from mmulator.twin.tile import INF, NAN, OUTLINED, SIGN, D, F, I, U
 
 COLUMNS = 16
 BYTES16 = u8.vec(16)
@@ -214,6 +214,3 @@ def dot_groups(g: Groups, name: str) -> Native:
         inner(a, b, c, ldc, d, ldd, m, n, k, flags, index, scale_a, scale_b)
 
     return Native(dot_sparse if sparse else dot, name)
-
-
-__all__ = ["B", "Groups", "dot_groups", "groups_for", "pack_a_groups", "pack_b_groups"]

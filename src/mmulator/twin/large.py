@@ -189,6 +189,3 @@ def large_product(twin: Twin, a: Any, b: Any, c: Any, d: Any, extras: Sequence[A
         function(table, i, rows, j, columns, room(offsets[-1], "product"))
 
     together([partial(part, *tile) for tile in parts], threads)
-
-
-__all__ = ["LargeTable", "large_function", "large_product", "tiles"]

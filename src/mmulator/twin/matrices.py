@@ -173,6 +173,3 @@ def _many(twin: Twin, operands: list[Any], out: Any, shape: _Shape, flags: int, 
         native(twin.functions, at, strides, size, lda, m, n, k, flags, *rooms, size_c)
 
     split(part, count, worth(count * m * n * k, most) if count > 1 else 1)
-
-
-__all__ = ["twin_matmul"]

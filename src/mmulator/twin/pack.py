@@ -26,7 +26,7 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )  # fmt: skip
-from mmulator.codegen.types import boolean, f16, f32, i16, i32, i64, ptr, ptr_to, u8, u16, u32
+from mmulator.codegen.types import boolean, f16, f32, i16, i32, i64, ptr, u8, u16, u32
 from mmulator.codegen.values import Builder, Value
 from mmulator.isa.types import ElementType
 from mmulator.twin.plan import A_BIAS, B_BIAS, B_HEADER, LANE, NARROW_COLUMNS, NEVER, ROWS, WIDE_COLUMNS, WINDOW, Plan
@@ -472,6 +472,3 @@ def read_line(ty: Any, raw: Value, ldb: Value, j: int, n: Value, columns: int, k
         return read_k(ty, line, count)
     lanes = select(n > j, u32(count), u32(0))
     return U(masked_load(ty.vec(16), line, iota(U) < lanes, ty.vec(16)(0)))
-
-
-__all__ = ["Decoded", "pack_a_function", "pack_b_function", "ptr_to"]

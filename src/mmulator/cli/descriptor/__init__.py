@@ -47,7 +47,7 @@ descriptor.command("from-cute")(from_cute)
 
 def _names_none(first: str) -> bool:
     """Whether the first word describes a descriptor, and is neither a command nor a misspelt one."""
-    from mmulator.inspect.search import is_word
+    from mmulator.isa.names.words import is_word
 
     if first.startswith("-"):
         return first not in ("--help", "-h")

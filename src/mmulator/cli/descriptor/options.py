@@ -82,7 +82,7 @@ Json = Annotated[bool, _out(None, "Print JSON.", "--json")]
 # what is given --------------------------------------------------------------------------------------------------------
 def split(words: list[str] | None) -> tuple[str | None, list[str]]:
     """(number, words of an instruction) from the words of a command line."""
-    from mmulator.inspect.search import is_word
+    from mmulator.isa.names.words import is_word
 
     words = words or []
     number = words[0] if words and not is_word(words[0]) else None
@@ -92,7 +92,7 @@ def split(words: list[str] | None) -> tuple[str | None, list[str]]:
 def instruction_of(words: list[str] | None, given: str | None) -> str | None:
     """The instruction, given as words or with --for. Raises WrongUsage where it is given twice, or the words name none."""
     from mmulator.cli.output import exclude
-    from mmulator.inspect.search import is_word
+    from mmulator.isa.names.words import is_word
 
     text = " ".join(words or ())
     exclude({"INSTRUCTION": text or None, "--for": given}, "say it once")

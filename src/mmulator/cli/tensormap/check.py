@@ -98,8 +98,9 @@ def _read_by(
 
 
 def _tell(map: TensorMap, copy: Copy | None, findings: tuple[Diagnostic, ...], json: bool) -> None:
+    from mmulator.cli.descriptor.text import print_findings
     from mmulator.cli.output import print_json
-    from mmulator.cli.tensormap.text import print_findings, print_item
+    from mmulator.cli.tensormap.text import print_item
 
     ok = not any(f.level == "error" for f in findings)
     if json:

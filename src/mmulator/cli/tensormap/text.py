@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from mmulator.inspect.tensormaps.box import TensorBox
     from mmulator.inspect.tensormaps.fields import TensorMapFields
 
-__all__ = ["draw_files", "print_findings", "print_item", "tell_box", "tell_map"]
-
 
 def print_item(label: str, text: str) -> None:
     """A labelled paragraph."""

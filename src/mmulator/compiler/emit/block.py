@@ -102,7 +102,7 @@ class BlockEmitter:
         self.events = events
         # registers whose every access an instrument sees
         self.seen = pinned_registers(block.function) if events is not None and register.under(events) is not None else set()
-        self.late: Collection[int] = ()  # instructions, by id, that are behind where they stood
+        self.late: Collection[Instruction | None] = ()  # instructions that are behind where they stood
         self.local_bytes = locals_bytes
         self.values: dict[str, Value] = {}
         self.dirty: dict[str, None] = {}
@@ -116,8 +116,9 @@ class BlockEmitter:
         self.lanes = LANES
         self.dropped: Value | None = None  # lanes that an instruction is written without
         self.shadow: Shadow | None = None  # which lanes hold a value in which register, if anybody asks
-        self.shares: dict[int, Any] = {}  # of instructions, by id, in what is done together (compiler/lowering/products.py)
-        self.runs: dict[int, Any] = {}  # the same of loads (compiler/meaning/memory.py)
+        self.shares: dict[Instruction, Any] = {}  # of what is done together (compiler/lowering/products.py)
+        # loads that are done together, with their addresses and sites, and whether one is the last (compiler/meaning/memory.py)
+        self.runs: dict[Instruction, tuple[list[tuple[Instruction, Value, int]], bool]] = {}
         self.own = self.regs  # the block's own memory for that
         self._rooms: dict[int, list[str]] = {}  # stack memory by its bytes
         self._taken: dict[int, int] = {}  # how many of each the current instruction has
@@ -176,7 +177,7 @@ class BlockEmitter:
 
     def _note(self, name: str, access: int) -> None:
         lanes = self.mask if self.current is None else self.lanes_of(self.current)
-        said = access | Access.LATER if id(self.current) in self.late else access
+        said = access | Access.LATER if self.current in self.late else access
         self.call(register, self.w, lanes, self.frame.slots[name], said, self.site)
 
     def _place(self, name: str) -> Value:

@@ -26,7 +26,7 @@ class KernelCode(Names, Protocol):
     queues: kind of asynchronous operation -> address of the function that carries it out.
     movers: kind of bulk operation (a TransferKind, or a number of this kernel) -> address of the function that carries it out.
     mbarriers: whether it initialises mbarriers.
-    unfenced: ids of wgmma without a fence before them.
+    unfenced: wgmma without a fence before them.
     moved: instructions that were moved from their place.
     numbers: function -> its number.
     locals: function -> its local memory.
@@ -47,7 +47,7 @@ class KernelCode(Names, Protocol):
     queues: dict[OperationKind, int]
     movers: dict[int, int]
     mbarriers: bool
-    unfenced: set[int]
+    unfenced: set[Instruction]
     moved: Moved
     numbers: dict[str, int]
     locals: dict[str, LocalFrame]

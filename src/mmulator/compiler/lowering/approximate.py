@@ -9,9 +9,8 @@ from mmulator.codegen.ops import bitcast, shuffle
 from mmulator.codegen.values import Value
 from mmulator.compiler.lowering.floatbits import loose
 from mmulator.compiler.lowering.scope import F32, LANES, U32, UNSIGNED, Mods, Scope, outline
-from mmulator.numerics.sfu.tables import DEFAULT_DEVICE
-from mmulator.twin.sfu import lane_functions, tables_for, word_of
-from mmulator.twin.sfu.native import divisor_lanes, quotient
+from mmulator.numerics.sfu.tables import DEFAULT_DEVICE, tables_for
+from mmulator.twin.sfu.native import divisor_lanes, lane_functions, quotient, word_of
 
 
 def approximate(x: Scope, m: Mods, *sources: Value) -> Value:

@@ -7,7 +7,7 @@ from typing import Any
 
 from mmulator.codegen.ops import bitcast, is_nan, select, shuffle
 from mmulator.codegen.types import Ty, f16, u16
-from mmulator.codegen.values import Builder, Value
+from mmulator.codegen.values import Builder, Value, constant
 from mmulator.compiler.lowering.scope import F32, SIGNED, U32, UNSIGNED, to
 
 U16X64 = u16.vec(64)
@@ -77,6 +77,13 @@ def loose(x: Any, value: Value) -> Value:
     return found
 
 
+def saturate(value: Value) -> Value:
+    """The value clamped to [0, 1]; NaN and -0 become +0."""
+    b, ty = value.b, value.ty
+    zero, one = constant(b, ty, 0.0), constant(b, ty, 1.0)
+    return b.intrinsic("minimumnum", ty, [b.intrinsic("maximumnum", ty, [value, zero]), one])
+
+
 def flush(bits: Value, format: FloatFormat) -> Value:
     """The bits, with a subnormal replaced by a zero of the same sign."""
     small = (bits & format.infinity) == 0
@@ -131,9 +138,3 @@ def _u32(lanes: int) -> Ty:
 def concat(a: Value, b: Value) -> Value:
     """Lanes of a, then lanes of b."""
     return shuffle(a, b, range(2 * a.ty.lanes))
-
-
-__all__ = [
-    "FORMATS", "FloatFormat", "bits_of", "canonical", "concat", "flush", "flushed", "format_of", "is_nan_bits", "join", "loose",
-    "nan32", "ordered_key", "split", "widen",
-]  # fmt: skip

@@ -155,6 +155,3 @@ def enlarge(codes: Value, source: Small) -> Value:
     if source.bits == 8:
         result = select(magnitude == source.nan, 0x7FFF, result)
     return result
-
-
-__all__ = ["SMALL", "Random", "Small", "enlarge", "narrow"]

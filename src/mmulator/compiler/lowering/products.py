@@ -119,13 +119,13 @@ def prepare(e: Emitter) -> None:
             for row, columns in enumerate(tile.products):
                 for column, steps in enumerate(columns):
                     for step, n in enumerate(steps):
-                        e.shares[id(body[n])] = Share(pending, number, row, column, step)
+                        e.shares[body[n]] = Share(pending, number, row, column, step)
     e.own = cast_ptr(u8, e.b.alloca(u8, most))
 
 
 def join(e: Emitter, ins: Instruction) -> bool:
     """Collect the operands of an instruction that belongs to a group; False for other instructions."""
-    share = e.shares.get(id(ins))
+    share = e.shares.get(ins)
     if share is None:
         return False
     pending, form = share.pending, ins.form

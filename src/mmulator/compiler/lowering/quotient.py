@@ -6,9 +6,8 @@ from mmulator.codegen.ops import select
 from mmulator.codegen.values import Value, constant
 from mmulator.compiler.lowering.approximate import divided
 from mmulator.compiler.lowering.binding import lanewise
-from mmulator.compiler.lowering.floatbits import FORMATS, bits_of, flushed
+from mmulator.compiler.lowering.floatbits import FORMATS, bits_of, flushed, saturate
 from mmulator.compiler.lowering.scope import Mods, Result, Scope
-from mmulator.compiler.meaning.float import saturate
 
 
 @lanewise("quotient.sum")

@@ -115,14 +115,14 @@ def members(e: Emitter, ins: Instruction) -> None:
 
 def passes(e: Emitter, ins: Instruction) -> None:
     """For an instrument: report the first action of a lane in a block where it has skipped an aligned barrier."""
-    barriers = e.kernel.skips.behind.get(id(ins), 0)
+    barriers = e.kernel.skips.behind.get(ins, 0)
     if barriers:
         e.call(barrier_passed, e.w, e.mask, barriers, e.site)
 
 
 def fragment_elements(e: Emitter, ins: Instruction) -> None:
     """For an instrument: report operations on elements of wmma fragments that may differ among lanes."""
-    if not e.hears(fragment_operated) or id(ins) not in fragments_of(e.block.function).partly:
+    if not e.hears(fragment_operated) or ins not in fragments_of(e.block.function).partly:
         return
     lanes = lanes_of(e.block.function)
     if lanes.under_condition(ins, e.block):

@@ -41,7 +41,7 @@ def barrier(e: Emitter, ins: Instruction) -> None:
     aligned = is_aligned_barrier(ins)
     if e.hears(barrier_here):
         number = values[0] if arrive is rt.barrier else extract(U32(e.source(numbers[0], "u32")), trailing_zeros(e.mask))
-        e.call(barrier_here, e.w, e.mask, number, int(aligned), e.kernel.skips.bits.get(id(ins), 0), e.site)
+        e.call(barrier_here, e.w, e.mask, number, int(aligned), e.kernel.skips.bits.get(ins, 0), e.site)
     if aligned:
         operation |= rt.ALIGNED
     b.ret(e.call(arrive, e.w, e.mask, *values, operation, pred, e.block.targets[0], e.site))

@@ -42,7 +42,7 @@ def _order(ins: Instruction, default: str) -> int:
 
 
 def _comes(e: Emitter, ins: Instruction, barrier: int) -> None:
-    kind = e.kernel.skips.bits.get(id(ins), 0)
+    kind = e.kernel.skips.bits.get(ins, 0)
     e.call(barrier_here, e.w, e.lanes_of(ins), barrier, int(is_aligned_barrier(ins)), kind, e.site)
 
 

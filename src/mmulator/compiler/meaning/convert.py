@@ -22,7 +22,7 @@ from mmulator.codegen.values import Value, constant
 from mmulator.compiler.emit.block import shaped
 from mmulator.compiler.lowering import minifloat
 from mmulator.compiler.lowering.binding import lanewise
-from mmulator.compiler.lowering.floatbits import FORMATS, bits_of, canonical, concat, flushed, loose, widen
+from mmulator.compiler.lowering.floatbits import FORMATS, bits_of, canonical, concat, flushed, loose, saturate, widen
 from mmulator.compiler.lowering.narrow import SMALL, Random, Small, narrow
 from mmulator.compiler.lowering.scope import (
     F32,
@@ -40,7 +40,7 @@ from mmulator.compiler.lowering.scope import (
     outline,
     to,
 )
-from mmulator.compiler.meaning.float import flush_tiny, saturate
+from mmulator.compiler.meaning.float import flush_tiny
 
 _TO_INTEGRAL: dict[str, Callable[[Value], Value]] = {"rni": round_even, "rzi": trunc, "rmi": floor, "rpi": ceil}
 _FLOAT = {"f32": F32, "f64": F64}
@@ -299,6 +299,3 @@ def cvt(x: Scope, m: Mods, a: Value, b: Value | None = None, c: Value | None = N
     if into == "half":
         return _to_half(x, m, _TO_INTEGRAL[integral](a) if integral else a, target)
     return _float_to_float(x, m, a)
-
-
-__all__ = ["bf16_high", "clamp_integer", "cvt", "f16_bits", "half_bits", "odd32"]

@@ -18,11 +18,10 @@ from mmulator.compiler.lowering.floatbits import (
     FloatFormat,
     bits_of,
     canonical,
-    flush,
     flushed,
-    is_nan_bits,
     loose,
     nan32,
+    saturate,
 )
 from mmulator.compiler.lowering.scope import BOOL, F32, F64, U32, U64, Mods, Result, Scope, outline, to
 
@@ -35,13 +34,6 @@ _NEAREST: dict[str, Callable[..., Value]] = {
     "sqrt": sqrt,
 }
 _OPERATION = {"add": "fadd", "sub": "fsub", "mul": "fmul", "fma": "fma", "mad": "fma", "div": "fdiv", "sqrt": "sqrt"}
-
-
-def saturate(value: Value) -> Value:
-    """The value clamped to [0, 1]; NaN and -0 become +0."""
-    b, ty = value.b, value.ty
-    zero, one = constant(b, ty, 0.0), constant(b, ty, 1.0)
-    return b.intrinsic("minimumnum", ty, [b.intrinsic("maximumnum", ty, [value, zero]), one])
 
 
 def _rounded32(operation: str, mode: str, ftz: bool, *args: Value) -> Value:
@@ -223,6 +215,3 @@ def testp(x: Scope, m: Mods, a: Value) -> Result:
     """testp; as on hardware, zero is normal."""
     format = FORMATS[m.type]
     return _TESTS[m.one(_TESTS)](bits_of(a) & format.magnitude, format)
-
-
-__all__ = ["arithmetic32", "arithmetic64", "flush", "is_nan_bits", "saturate"]

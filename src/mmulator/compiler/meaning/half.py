@@ -19,12 +19,12 @@ from mmulator.compiler.lowering.floatbits import (
     is_nan_bits,
     join,
     ordered_key,
+    saturate,
     split,
     widen,
 )
 from mmulator.compiler.lowering.scope import UNSIGNED, Mods, Result, Scope, outlined, to
 from mmulator.compiler.meaning.convert import half_bits, odd32
-from mmulator.compiler.meaning.float import saturate
 
 
 def _same(m: Mods) -> Ty:

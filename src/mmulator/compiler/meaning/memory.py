@@ -118,14 +118,14 @@ def prepare_runs(e: Emitter) -> None:
     if e.events is None:
         for run in uniform_runs(e.block, e.frame.uniform):
             waiting: list[tuple[Instruction, Value, int]] = []
-            e.runs |= {id(ins): (waiting, ins is run[-1]) for ins in run}
+            e.runs |= {ins: (waiting, ins is run[-1]) for ins in run}
 
 
 def _load_run(e: Emitter, ins: Instruction) -> bool:
     """Collect a load that is done with others at the place of the last; False for other loads."""
-    if id(ins) not in e.runs:
+    if ins not in e.runs:
         return False
-    waiting, last = e.runs[id(ins)]
+    waiting, last = e.runs[ins]
     at = must_be(e.one_address(must_be(ins.operands[1], Address)), Value)
     waiting.append((ins, at, e.site))
     if not last:

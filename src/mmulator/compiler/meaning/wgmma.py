@@ -3,6 +3,8 @@ Instructions)."""
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import numpy as np
 
 from mmulator.codegen.ops import mask_bits, null, trailing_zeros
@@ -24,6 +26,7 @@ from mmulator.native.asynchrony import pending
 from mmulator.native.hooks.events import wgmma_committed, wgmma_fenced
 from mmulator.native.hooks.operands import UniformOperand as Shared
 from mmulator.native.matrix import wgmma as wg
+from mmulator.native.matrix.wgmma_operands import WARPS
 from mmulator.native.state import WGMMA, WgmmaTable
 from mmulator.program.blocks import is_wgmma_issue
 from mmulator.program.frames import pinned_registers
@@ -76,7 +79,7 @@ def mma_async(e: Emitter, ins: Instruction) -> None:
     scale = immediates[:2] if form.atype.is_float else [1, 1]
     trans = immediates[2:]
     trans_a, trans_b = [0] * (2 - len(trans)) + trans  # of A in registers there is none
-    unfenced = id(ins) in e.kernel.unfenced
+    unfenced = ins in e.kernel.unfenced
     key = ("wgmma", form, tuple(d_names), tuple(a_names), tuple(immediates), selector, e.function_name, unfenced)
 
     def make(tables: MatrixTables) -> np.ndarray:
@@ -143,14 +146,10 @@ def _wgmma_table(
     table["tile"] = tables.tiles.setdefault((e.function_name, form.n, form.dtype.bits, slots), len(tables.tiles))
     tables.tile_bytes = max(tables.tile_bytes, -(-64 * form.n * form.dtype.bits // 8 // 64) * 64)
     tables.wgmma.append(table)
-    container = max(form.atype.bits, 8) // 8
-    raw = -(-max(64, form.n, 128) * form.k * max(container, 2 if form.sparse else 1) // 64) * 64
     table["a_row"] = twin.a_bytes(1, form.k)
-    if form.sparse:  # its metadata and indices
-        raw += 512 + 128 * form.k
-    a_bytes = -(-twin.a_bytes(64, form.k) // 64) * 64
-    table["raw_bytes"], table["a_bytes"] = raw, a_bytes
-    tables.scratch_bytes = max(tables.scratch_bytes, 2 * raw + a_bytes + twin.b_bytes(form.n, form.k) + 64)
+    for part, place in scratch_parts(form, twin.b_bytes(form.n, form.k)).items():
+        table["scratch"][part] = place.start
+        tables.scratch_bytes = max(tables.scratch_bytes, place.stop + 64)  # vectors may read a line beyond
     table["watched"] = e.events is not None
     line = form.k * form.atype.bits // 8
     tables.a_pack = _larger(tables.a_pack, (64 * line, twin.a_bytes(64, form.k)))
@@ -159,6 +158,20 @@ def _wgmma_table(
     table["a_slots"][0, : len(a)] = [e.frame.slots[n] for n in a]
     tables.keep.append(twin)
     return table
+
+
+def scratch_parts(form: Form, packed_b: int) -> dict[str, range]:
+    """Which bytes of the scratch memory each part is that a wgmma uses (WgmmaScratch). packed_b: bytes of a packed B."""
+    rows, bits = max(64, form.n), form.atype.bits
+    sizes = {
+        "plain": rows * form.k * bits // 8,
+        "unpacked": {1: rows * form.k, 16: 64 * form.k * 2}.get(bits, 0),
+        "metadata": form.sparse * WARPS * 32 * 4,
+        "own": form.sparse * form.n * form.k * 4,
+        "packed": form.sparse * packed_b,
+    }
+    starts = accumulate((-(-size // 64) * 64 for size in sizes.values()), initial=0)
+    return {name: range(at, at + size) for (name, size), at in zip(sizes.items(), starts)}
 
 
 def _larger(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
@@ -184,7 +197,7 @@ def wait_group(e: Emitter, ins: Instruction) -> None:
     """End a block: native code writes the registers of completed operations."""
     groups = must_be(ins.operands[0], Immediate)
     converge(e, ins)
-    for delayed in e.kernel.moved.behind.get(id(ins), ()):
+    for delayed in e.kernel.moved.behind.get(ins, ()):
         e.note_early(delayed)
     e.flush(everything=True)
     e.b.ret(e.call(wg.wgmma_wait, e.w, e.mask, groups.value, e.block.index, e.block.targets[0], e.site))

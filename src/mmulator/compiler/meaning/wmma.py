@@ -44,7 +44,7 @@ def wmma_mma(e: Emitter, ins: Instruction) -> None:
 def fragments_used(e: Emitter, ins: Instruction) -> None:
     """For an instrument: report misuses of the fragments of an instruction."""
     if e.hears(fragment_used):
-        for n, wrong in enumerate(fragments_of(e.block.function).wrong.get(id(ins), ())):
+        for n, wrong in enumerate(fragments_of(e.block.function).wrong.get(ins, ())):
             e.call(fragment_used, e.w, MISUSES.index(wrong.misuse), n, e.site)
 
 

@@ -101,7 +101,7 @@ def texts(ins: Instruction, access: str, address: int, size: int) -> dict[FaultK
 
 def describe_shared(grid: Grid, offset: int, cta: ResidentCta | None) -> str:
     """`byte 16 of the shared memory of block (1, 0, 0), rank 1 of the cluster`. offset: within the shared window, in bytes."""
-    size, bytes = grid.shape.cluster_size, grid.shape.shared
+    size, bytes = grid.shape.cluster_size, grid.shared
     rank, byte = offset >> RANK_SHIFT, (offset & ((1 << RANK_SHIFT) - 1)) - SHARED_BASE
     if size == 1 and 0 < rank < MAX_CLUSTER and 0 <= byte < bytes:
         return f"byte {byte} of the shared memory of rank {rank}, and the block is alone in its cluster"

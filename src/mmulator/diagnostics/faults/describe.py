@@ -15,7 +15,6 @@ from mmulator.diagnostics.faults.warp import unfinished as unfinished
 from mmulator.diagnostics.faults.wgmma import describe_warpgroup
 from mmulator.errors import ExecutionFault, LimitReached
 from mmulator.launch.arena import read_string
-from mmulator.launch.arguments import Buffer
 from mmulator.launch.grid import Grid
 from mmulator.launch.regions import Region
 from mmulator.launch.resident import Resident, ResidentCta
@@ -59,7 +58,7 @@ def describe_address(grid: Grid, address: int, cta: ResidentCta | None = None) -
     return f"byte {address - nearest.start} of {nearest.label}, which has {nearest.size}"
 
 
-def _distance(m: Buffer | Region, address: int) -> int:
+def _distance(m: Region, address: int) -> int:
     """Bytes between a buffer and an address; addresses before the buffer count as farther away, since overruns are
     more common.
     """

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from mmulator.launch.arguments import Buffer
 from mmulator.launch.grid import Grid
 from mmulator.launch.regions import NULL, Region
 from mmulator.native.state import FaultKind
@@ -41,7 +40,7 @@ def place_of(grid: Grid, address: int, ins: Instruction) -> tuple[bool, str, str
         return False, said, None
     if address < NULL:
         return True, f"byte {address} of the null page", None
-    shared = grid.shape.shared
+    shared = grid.shared
     if SHARED_BASE <= address < SHARED_BASE + shared:
         said = f"which is in no buffer; as an offset it would be byte {address - SHARED_BASE} of shared memory"
         return False, said, "an address of .shared is an offset: access it with .shared, or make it generic with cvta.shared"
@@ -82,19 +81,19 @@ def _values(grid: Grid, function: Function) -> Iterator[tuple[str, int, int, str
             yield name, at - offsets[n], value, memory.label if memory is not None else f"argument {n} ({name})"
 
 
-def _given(grid: Grid, value: int) -> Buffer | Region | None:
+def _given(grid: Grid, value: int) -> Region | None:
     """The memory that a pointer points to: the memory that begins there, or otherwise the memory that contains the address."""
     return next((m for m in grid.memory if m.start == value), None) or next(
         (m for m in grid.memory if m.start <= value <= m.start + m.size), None
     )
 
 
-def _apart(m: Buffer | Region, address: int) -> int:
+def _apart(m: Region, address: int) -> int:
     """Distance between a piece of memory and an address, in bytes; 0 inside."""
     return m.start - address if address < m.start else max(0, address - m.start - m.size)
 
 
-def _beside(m: Buffer | Region, address: int) -> str:
+def _beside(m: Region, address: int) -> str:
     """A nearby buffer in words: `512 bytes before argument 0 (out)`."""
     if address < m.start:
         return f"{m.start - address} bytes before {m.label}"
@@ -104,7 +103,7 @@ def _beside(m: Buffer | Region, address: int) -> str:
     return f"{behind} bytes behind {m.label}" if behind else f"right behind {m.label}"
 
 
-def _nearest(m: Buffer | Region, address: int) -> str:
+def _nearest(m: Region, address: int) -> str:
     if _apart(m, address) < _FAR:
         return f"byte {address - m.start} of {m.label}, which has {m.size}"
     return f"{m.label}, {m.size} bytes at 0x{m.start:x}"

@@ -82,7 +82,7 @@ def of_cluster(resident: Resident) -> Sequence[np.ndarray] | None:
     if not resident.grid.kernel.mbarriers:
         return None
     warps, ctas = len(resident.warps), resident.size
-    words = resident.grid.shape.shared // (GRANULE * BITS) + 1
+    words = resident.grid.shared // (GRANULE * BITS) + 1
     head, keepers, uses = (np.zeros(n, s.numpy_dtype()) for n, s in (
         (1, Mbarriers), (ACCOUNTS, Keeper), (ACCOUNTS * warps, Use),
     ))  # fmt: skip

@@ -135,7 +135,7 @@ def _fragment(c: FindingContext) -> tuple[str, str]:
     ins, number = c.instruction, c.words[0]
     if not number:
         return f"{ins.mnemonic} on an element of a fragment in some lanes, or with another number in each", ""
-    every = (fragments_of(f).wrong.get(id(ins), ()) for f in c.grid.kernel.program.functions.values())
+    every = (fragments_of(f).wrong.get(ins, ()) for f in c.grid.kernel.program.functions.values())
     wrong = next(w for w in every if w)[number - 1]
     return _misuse(ins, wrong), f"register {wrong.slot} of {_OPERANDS[wrong.name]}, which {place_of(wrong.held.origin)} made"
 

@@ -108,7 +108,7 @@ def of_launch(grid: Grid) -> Sequence[np.ndarray]:
 
 def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
     """Arrays for the shadow of a cluster's shared memory, and its own room for the shadow of global memory."""
-    size = resident.grid.shape.shared
+    size = resident.grid.shared
     stride = -(-size >> SHEET_BITS)
     sheets = stride * resident.size
     room, node_room = SHARED_RECORDS, max(4 * LEAST_NODES, size * resident.size)

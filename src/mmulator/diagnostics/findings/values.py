@@ -116,10 +116,10 @@ def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
     grid, warps = resident.grid, len(resident.warps)
     state = np.zeros(1, ValuesState.numpy_dtype())
     byte = np.dtype(np.uint8)
-    shared = blank(grid.shape.shared * resident.size + 64, byte)
+    shared = blank(grid.shared * resident.size + 64, byte)
     local = blank(grid.kernel.local_bytes * LANES * warps + 64, byte)
     sources = np.zeros(warps, Source.numpy_dtype())
-    state["shared"], state["shared_bytes"] = pointer(shared), grid.shape.shared
+    state["shared"], state["shared_bytes"] = pointer(shared), grid.shared
     state["local"], state["local_bytes"] = pointer(local), grid.kernel.local_bytes
     missed = np.zeros(warps, np.uint32)
     state["warps"], state["sources"], state["missed"] = warps, pointer(sources), pointer(missed)

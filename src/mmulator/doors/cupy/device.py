@@ -8,6 +8,7 @@ from mmulator.doors.libcuda.device import attributes
 from mmulator.driver import Event as DriverEvent
 from mmulator.driver import Stream as DriverStream
 from mmulator.driver import current
+from mmulator.driver.streams import Finished
 from mmulator.errors import LaunchError
 
 
@@ -62,7 +63,7 @@ class CupyDevice:
 _stack: list[CupyStream] = []
 
 
-class CupyStream:
+class CupyStream(Finished):
     """A stream, whose work is always done. ptr: its handle."""
 
     null: CupyStream
@@ -82,27 +83,20 @@ class CupyStream:
         _stack[:] = [self]
         return self
 
-    def synchronize(self) -> None:
-        """Nothing to wait for: launches are synchronous."""
-
-    @property
-    def done(self) -> bool:
-        return True
-
     def record(self, event: CupyEvent | None = None) -> CupyEvent:
         made = event or CupyEvent()
         made.record(self)
         return made
 
     def wait_event(self, event: CupyEvent) -> None:
-        self.stream.seconds = max(self.stream.seconds, event.event.at or 0.0)
+        self.stream.wait(event.event)
 
 
 def current_stream(device_id: int = -1) -> CupyStream:
     return _stack[-1] if _stack else CupyStream(null=True)
 
 
-class CupyEvent:
+class CupyEvent(Finished):
     """A time on a stream's clock of counted work."""
 
     def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
@@ -111,17 +105,10 @@ class CupyEvent:
     def record(self, stream: CupyStream | None = None) -> None:
         self.event.record((stream or current_stream()).stream)
 
-    def synchronize(self) -> None:
-        """Nothing to wait for: launches are synchronous."""
-
-    @property
-    def done(self) -> bool:
-        return True
-
 
 def get_elapsed_time(start: CupyEvent, end: CupyEvent) -> float:
     """Milliseconds of counted work between two events."""
-    return start.event.elapsed(end.event) * 1e3
+    return start.event.elapsed(end.event)
 
 
 def device_count() -> int:

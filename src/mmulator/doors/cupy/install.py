@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mmulator.doors.cupy import arrays, device, elementwise, kernels
-from mmulator.doors.cupy.arrays import EXACT, INTEGERS_ONLY, check_numbers, ndarray, refuse, unwrap, wrap
+from mmulator.doors.cupy.arrays import EXACT, INTEGERS_ONLY, check_numbers, ndarray, unwrap, wrap
 
 # Functions of NumPy that only make, move, compare and choose.
 MOVING = (
@@ -136,6 +136,3 @@ def get_array_module(*args: Any) -> Any:
     import cupy
 
     return cupy if any(isinstance(a, ndarray) for a in args) else np
-
-
-__all__ = ["install", "refuse"]

@@ -79,16 +79,16 @@ def api(
     """Decorator: register a function of the driver API.
 
     names: exported names, parted by spaces.
-    signature: a letter for each argument.
+    signature: a letter an argument; arguments behind those that the Python function takes are passed over.
     since: the version of CUDA that a suffix (`_v2`) came with.
-    back: the function gives something back, and has one or two handles as arguments. Destructors call it, when Python cannot
-        run;
-    so the call is noted, and carried out before the next call of another function.
+    back: the function gives something back, with one or two handles as arguments. Destructors call it, when Python cannot run; so
+        the call is noted, and carried out before the next call of another function.
     """
     prototype = ctypes.CFUNCTYPE(ctypes.c_int, *(_C[c] for c in signature))
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        call = guarded(function, names.split()[0])
+        takes = function.__code__.co_argcount or len(signature)  # 0: `*args`
+        call = guarded(function if takes == len(signature) else lambda *args: function(*args[:takes]), names.split()[0])
         native = prototype(call)
         for name in names.split():
             base, _, suffix = name.rpartition("_v")

@@ -168,28 +168,16 @@ def stream_contexts(handle: int, out: int, green: int) -> None:
 @api("cuStreamWaitEvent", "ppu")
 def stream_wait(handle: int, event: int, flags: int) -> None:
     waits, found = state().stream(handle).stream, state().find(event, EventState).event
-    waits.seconds = max(waits.seconds, found.at or 0.0)
+    waits.wait(found)
 
 
 @api("cuStreamIsCapturing", "pp")
+@api("cuStreamGetCaptureInfo", "ppp")
+@api("cuStreamGetCaptureInfo_v2", "pppppp", 11030)
+@api("cuStreamGetCaptureInfo_v3", "ppppppp", 12030)
 def is_capturing(handle: int, out: int) -> None:
     state().stream(handle)
     put_int(out, 0)
-
-
-@api("cuStreamGetCaptureInfo", "ppp")
-def capture_info(handle: int, out: int, number: int) -> None:
-    is_capturing(handle, out)
-
-
-@api("cuStreamGetCaptureInfo_v2", "pppppp", 11030)
-def capture_info_2(handle: int, out: int, number: int, graph: int, nodes: int, count: int) -> None:
-    is_capturing(handle, out)
-
-
-@api("cuStreamGetCaptureInfo_v3", "ppppppp", 12030)
-def capture_info_3(handle: int, out: int, number: int, graph: int, nodes: int, edges: int, count: int) -> None:
-    is_capturing(handle, out)
 
 
 @api("cuThreadExchangeStreamCaptureMode", "p")
@@ -210,13 +198,9 @@ def event_destroy(handle: int) -> None:
 
 
 @api("cuEventRecord", "pp")
+@api("cuEventRecordWithFlags", "ppu")
 def event_record(handle: int, stream: int) -> None:
     state().find(handle, EventState).event.record(state().stream(stream).stream)
-
-
-@api("cuEventRecordWithFlags", "ppu")
-def event_record_flags(handle: int, stream: int, flags: int) -> None:
-    event_record(handle, stream)
 
 
 @api("cuEventQuery cuEventSynchronize", "p")
@@ -229,4 +213,4 @@ def event_elapsed(out: int, start: int, end: int) -> None:
     first, last = state().find(start, EventState), state().find(end, EventState)
     if not (first.timing and last.timing) or first.event.at is None or last.event.at is None:
         raise Refused(Code.INVALID_HANDLE)
-    put_bytes(out, struct.pack("<f", first.event.elapsed(last.event) * 1e3))
+    put_bytes(out, struct.pack("<f", first.event.elapsed(last.event)))

@@ -138,10 +138,6 @@ def _resident(name: str) -> bool:
     return True
 
 
-def is_loaded() -> bool:
-    return bool(_loaded)
-
-
 def _shut() -> None:
     """Prepare for the end of Python: calls are answered with CUDA_ERROR_DEINITIALIZED; giving back succeeds."""
     found = _loaded[0]

@@ -7,6 +7,7 @@ before a byte moves.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from itertools import count
 
 from mmulator.doors.libcuda.abi import Refused, api, get, put, put_int
@@ -80,6 +81,20 @@ def check(address: int, size: int) -> None:
                 f"{size} bytes at 0x{address:x} leave {a.label}, which has {a.address + a.size - address} there"))  # fmt: skip
 
 
+def on_stream(names: str, signature: str, since: int = 2000) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Registers a function under further names, which take a stream as the last argument: it must be one."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        @api(names, signature, since)
+        def on(*args: int) -> None:
+            state().stream(args[-1])
+            function(*args[:-1])
+
+        return function
+
+    return register
+
+
 @api("cuMemAlloc cuMemAlloc_v2", "pq", 3020)
 def mem_alloc(out: int, size: int) -> None:
     current_context()
@@ -126,17 +141,9 @@ def mem_host_alloc(out: int, size: int, flags: int) -> None:
 
 
 @api("cuMemFree cuMemFree_v2", "p", 3020, back=True)
-def mem_free(address: int) -> None:
-    free(address)
-
-
 @api("cuMemFreeHost", "p", back=True)
-def mem_free_host(address: int) -> None:
-    free(address)
-
-
 @api("cuMemFreeAsync", "pp", back=True)
-def mem_free_async(address: int, stream: int) -> None:
+def mem_free(address: int) -> None:
     free(address)
 
 
@@ -240,30 +247,21 @@ def move(to: int, source: int, size: int) -> None:
         state().driver.memory.copied(to, source, size)
 
 
+@on_stream("cuMemcpyHtoDAsync cuMemcpyHtoDAsync_v2", "ppqp", 3020)
 @api("cuMemcpyHtoD cuMemcpyHtoD_v2", "ppq", 3020)
 def copy_in(to: int, source: int, size: int) -> None:
     check(to, size)
     move(to, source, size)
 
 
-@api("cuMemcpyHtoDAsync cuMemcpyHtoDAsync_v2", "ppqp", 3020)
-def copy_in_async(to: int, source: int, size: int, stream: int) -> None:
-    state().stream(stream)
-    copy_in(to, source, size)
-
-
+@on_stream("cuMemcpyDtoHAsync cuMemcpyDtoHAsync_v2", "ppqp", 3020)
 @api("cuMemcpyDtoH cuMemcpyDtoH_v2", "ppq", 3020)
 def copy_out(to: int, source: int, size: int) -> None:
     check(source, size)
     move(to, source, size)
 
 
-@api("cuMemcpyDtoHAsync cuMemcpyDtoHAsync_v2", "ppqp", 3020)
-def copy_out_async(to: int, source: int, size: int, stream: int) -> None:
-    state().stream(stream)
-    copy_out(to, source, size)
-
-
+@on_stream("cuMemcpyDtoDAsync cuMemcpyDtoDAsync_v2", "ppqp", 3020)
 @api("cuMemcpyDtoD cuMemcpyDtoD_v2", "ppq", 3020)
 def copy_over(to: int, source: int, size: int) -> None:
     check(to, size)
@@ -271,31 +269,16 @@ def copy_over(to: int, source: int, size: int) -> None:
     move(to, source, size)
 
 
-@api("cuMemcpyDtoDAsync cuMemcpyDtoDAsync_v2", "ppqp", 3020)
-def copy_over_async(to: int, source: int, size: int, stream: int) -> None:
-    state().stream(stream)
-    copy_over(to, source, size)
-
-
+@on_stream("cuMemcpyAsync", "ppqp")
 @api("cuMemcpy", "ppq")
 def copy_any(to: int, source: int, size: int) -> None:
     """Copy bytes; each end is the host's or the device's."""
     move(to, source, size)
 
 
-@api("cuMemcpyAsync", "ppqp")
-def copy_any_async(to: int, source: int, size: int, stream: int) -> None:
-    state().stream(stream)
-    move(to, source, size)
-
-
 @api("cuMemcpyPeer", "ppppq")
-def copy_peer(to: int, to_context: int, source: int, source_context: int, size: int) -> None:
-    copy_over(to, source, size)
-
-
 @api("cuMemcpyPeerAsync", "ppppqp")
-def copy_peer_async(to: int, to_context: int, source: int, source_context: int, size: int, stream: int) -> None:
+def copy_peer(to: int, to_context: int, source: int, source_context: int, size: int) -> None:
     copy_over(to, source, size)
 
 
@@ -308,6 +291,7 @@ def _end(at: int) -> tuple[int, int]:
     return base + y * pitch + x, pitch
 
 
+@on_stream("cuMemcpy2DAsync cuMemcpy2DAsync_v2", "pp", 3020)
 @api("cuMemcpy2D cuMemcpy2D_v2 cuMemcpy2DUnaligned cuMemcpy2DUnaligned_v2", "p", 3020)
 def copy_plane(what: int) -> None:
     source, source_pitch = _end(what)
@@ -315,12 +299,6 @@ def copy_plane(what: int) -> None:
     width, height = get(what + 112), get(what + 120)
     for line in range(height):
         move(to + line * (pitch or width), source + line * (source_pitch or width), width)
-
-
-@api("cuMemcpy2DAsync cuMemcpy2DAsync_v2", "pp", 3020)
-def copy_plane_async(what: int, stream: int) -> None:
-    state().stream(stream)
-    copy_plane(what)
 
 
 # fills --------------------------------------------------------------------------------------------------------------
@@ -335,13 +313,9 @@ def fill(address: int, value: int, size: int, number: int) -> None:
 def _fills(bits: int) -> None:
     size = bits // 8
 
+    @on_stream(f"cuMemsetD{bits}Async", "puqp")
     @api(f"cuMemsetD{bits} cuMemsetD{bits}_v2", "puq", 3020)
     def whole(address: int, value: int, number: int) -> None:
-        fill(address, value, size, number)
-
-    @api(f"cuMemsetD{bits}Async", "puqp")
-    def whole_async(address: int, value: int, number: int, stream: int) -> None:
-        state().stream(stream)
         fill(address, value, size, number)
 
     @api(f"cuMemsetD2D{bits} cuMemsetD2D{bits}_v2", "pquqq", 3020)
@@ -389,12 +363,8 @@ def pool_get(pool: int, number: int, out: int) -> None:
 
 
 @api("cuMemPoolTrimTo", "pq")
-def pool_trim(pool: int, keep: int) -> None:
-    _pool(pool)
-
-
 @api("cuMemPoolSetAccess", "ppq")
-def pool_access(pool: int, what: int, number: int) -> None:
+def pool_trim(pool: int) -> None:
     _pool(pool)
 
 
@@ -416,22 +386,10 @@ def set_pool(device: int, pool: int) -> None:
 
 # hints: there is one memory, and it is where it is ------------------------------------------------------------------
 @api("cuMemPrefetchAsync", "pqip")
-def prefetch(address: int, size: int, device: int, stream: int) -> None:
-    check(address, size)
-
-
 @api("cuMemPrefetchAsync_v2", "pqqup", 12020)
-def prefetch_to(address: int, size: int, location: int, flags: int, stream: int) -> None:
-    check(address, size)
-
-
 @api("cuMemAdvise", "pqii")
-def advise(address: int, size: int, advice: int, device: int) -> None:
-    check(address, size)
-
-
 @api("cuMemAdvise_v2", "pqiq", 12020)
-def advise_of(address: int, size: int, advice: int, location: int) -> None:
+def prefetch(address: int, size: int) -> None:
     check(address, size)
 
 

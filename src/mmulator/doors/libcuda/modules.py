@@ -7,10 +7,10 @@ from pathlib import Path
 from mmulator.doors.libcuda.abi import Refused, api, c_string, put, put_int, text
 from mmulator.doors.libcuda.attributes import cluster_attributes, set_cluster_attribute
 from mmulator.doors.libcuda.codes import Code
-from mmulator.doors.libcuda.cubin import CubinResources, resources
 from mmulator.doors.libcuda.images import ptx_at
 from mmulator.doors.libcuda.runtime import with_runtime
 from mmulator.doors.libcuda.state import CudaKernel, CudaLibrary, state
+from mmulator.driver.cubin import CubinResources, resources
 from mmulator.errors import LaunchError
 from mmulator.launch.limits import KIB, MAX_THREADS, MULTIPROCESSOR
 
@@ -23,23 +23,11 @@ def load(image: int) -> int:
 
 
 @api("cuModuleLoadData", "pp")
+@api("cuModuleLoadDataEx", "ppupp")
+@api("cuModuleLoadFatBinary", "pp")
+@api("cuLibraryLoadData", "ppppuppu")
 def module_load_data(out: int, image: int) -> None:
     put(out, load(image))
-
-
-@api("cuModuleLoadDataEx", "ppupp")
-def module_load_data_ex(out: int, image: int, number: int, options: int, values: int) -> None:
-    put(out, load(image))
-
-
-@api("cuModuleLoadFatBinary", "pp")
-def module_load_fat(out: int, image: int) -> None:
-    put(out, load(image))
-
-
-@api("cuLibraryLoadData", "ppppuppu")
-def library_load_data(out: int, code: int, jit: int, jits: int, jit_count: int, options: int, values: int, count: int) -> None:
-    put(out, load(code))
 
 
 def _file(name: int) -> bytes:
@@ -57,26 +45,18 @@ def _load_bytes(data: bytes) -> int:
 
 
 @api("cuModuleLoad", "pp")
+@api("cuLibraryLoadFromFile", "ppppuppu")
 def module_load(out: int, name: int) -> None:
     put(out, _load_bytes(_file(name)))
 
 
-@api("cuLibraryLoadFromFile", "ppppuppu")
-def library_load_file(out: int, name: int, jit: int, jits: int, jit_count: int, options: int, values: int, count: int) -> None:
-    put(out, _load_bytes(_file(name)))
-
-
 @api("cuModuleUnload", "p", back=True)
+@api("cuLibraryUnload", "p", back=True)
 def module_unload(handle: int) -> None:
     library = state().find(handle, CudaLibrary)
     for kernel in library.functions.values():
         state().objects.pop(kernel, None)
     del state().objects[handle]
-
-
-@api("cuLibraryUnload", "p", back=True)
-def library_unload(handle: int) -> None:
-    module_unload(handle)
 
 
 @api("cuLibraryGetModule", "pp")
@@ -169,15 +149,11 @@ def kernel_attribute(kernel: CudaKernel, number: int) -> int:
 
 
 @api("cuFuncGetAttribute", "pip")
+@api("cuKernelGetAttribute", "pipi")
 def get_attribute(out: int, number: int, kernel: int) -> None:
     if number not in _PLAIN:
         raise Refused(Code.INVALID_VALUE)
     put_int(out, kernel_attribute(state().find(kernel, CudaKernel), number))
-
-
-@api("cuKernelGetAttribute", "pipi")
-def get_kernel_attribute(out: int, number: int, kernel: int, device: int) -> None:
-    get_attribute(out, number, kernel)
 
 
 @api("cuFuncSetAttribute", "pii")
@@ -200,27 +176,15 @@ def set_kernel_attribute(number: int, value: int, kernel: int, device: int) -> N
 
 
 @api("cuFuncSetCacheConfig cuFuncSetSharedMemConfig", "pi")
-def set_cache(kernel: int, config: int) -> None:
-    state().find(kernel, CudaKernel)
-
-
 @api("cuKernelSetCacheConfig", "pii")
-def set_kernel_cache(kernel: int, config: int, device: int) -> None:
-    state().find(kernel, CudaKernel)
-
-
 @api("cuFuncLoad", "p")
-def load_function(kernel: int) -> None:
+def set_cache(kernel: int) -> None:
     state().find(kernel, CudaKernel)
 
 
 @api("cuFuncIsLoaded", "pp")
-def is_loaded(out: int, kernel: int) -> None:
-    put_int(out, 1)
-
-
 @api("cuModuleGetLoadingMode", "p")
-def loading_mode(out: int) -> None:
+def is_loaded(out: int) -> None:
     put_int(out, 1)
 
 
@@ -246,15 +210,11 @@ class _Kept:
 
 
 @api("cuModuleGetGlobal cuModuleGetGlobal_v2", "pppp", 3020)
+@api("cuLibraryGetGlobal cuLibraryGetManaged", "pppp")
 def module_global(out: int, size: int, handle: int, name: int) -> None:
     address, number = variable(state().find(handle, CudaLibrary), text(name))
     put(out, address)
     put(size, number)
-
-
-@api("cuLibraryGetGlobal cuLibraryGetManaged", "pppp")
-def library_global(out: int, size: int, handle: int, name: int) -> None:
-    module_global(out, size, handle, name)
 
 
 # occupancy ----------------------------------------------------------------------------------------------------------
@@ -276,16 +236,13 @@ def blocks_per_multiprocessor(kernel: CudaKernel, threads: int, dynamic: int) ->
 
 
 @api("cuOccupancyMaxActiveBlocksPerMultiprocessor", "ppiq")
+@api("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", "ppiqu")
 def occupancy(out: int, kernel: int, threads: int, dynamic: int) -> None:
     put_int(out, blocks_per_multiprocessor(state().find(kernel, CudaKernel), threads, dynamic))
 
 
-@api("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", "ppiqu")
-def occupancy_flags(out: int, kernel: int, threads: int, dynamic: int, flags: int) -> None:
-    occupancy(out, kernel, threads, dynamic)
-
-
 @api("cuOccupancyMaxPotentialBlockSize", "ppppqi")
+@api("cuOccupancyMaxPotentialBlockSizeWithFlags", "ppppqiu")
 def potential_block(grid: int, block: int, handle: int, size_of: int, dynamic: int, limit: int) -> None:
     """Write the largest block, where its shared memory does not depend on its size."""
     if size_of:
@@ -297,11 +254,6 @@ def potential_block(grid: int, block: int, handle: int, size_of: int, dynamic: i
     best = max(sizes, key=lambda n: (blocks_per_multiprocessor(kernel, n, dynamic) * n, n))
     put_int(block, best)
     put_int(grid, blocks_per_multiprocessor(kernel, best, dynamic) * state().driver.device.multiprocessors)
-
-
-@api("cuOccupancyMaxPotentialBlockSizeWithFlags", "ppppqiu")
-def potential_block_flags(grid: int, block: int, kernel: int, size_of: int, dynamic: int, limit: int, flags: int) -> None:
-    potential_block(grid, block, kernel, size_of, dynamic, limit)
 
 
 @api("cuOccupancyAvailableDynamicSMemPerBlock", "ppii")

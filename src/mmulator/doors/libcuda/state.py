@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
-from mmulator.doors.libcuda.cubin import CubinResources
 from mmulator.driver import Driver, Event, Function, LoadedModule, Stream, current
+from mmulator.driver.cubin import CubinResources
 
 T = TypeVar("T")
 LEGACY, PER_THREAD = 1, 2  # handles of the default stream, besides 0

@@ -9,6 +9,7 @@ import torch
 
 from mmulator.doors.torch.cuda_device import check_device
 from mmulator.driver import Event, Stream, current
+from mmulator.driver.streams import Finished
 from mmulator.errors import UnsupportedError
 
 DEVICE_TYPE = 1  # of CUDA, as torch numbers devices
@@ -38,10 +39,11 @@ def _triple(handle: int, device: int) -> tuple[int, int, int]:
 
 
 def _stream(stream: Any) -> Stream:
-    return current().stream(stream.stream_id)
+    """The driver's stream for one of torch's, or for None: the current one."""
+    return current().stream(current_handle() if stream is None else stream.stream_id)
 
 
-class StreamBase(torch.Stream):
+class StreamBase(Finished, torch.Stream):
     """The base class of torch.cuda.Stream. stream_id and cuda_stream: the driver's handle."""
 
     def __new__(
@@ -68,12 +70,6 @@ class StreamBase(torch.Stream):
     def priority_range() -> tuple[int, int]:
         return PRIORITIES
 
-    def query(self) -> bool:
-        return True
-
-    def synchronize(self) -> None:
-        """Nothing to wait for: launches are synchronous."""
-
     def is_capturing(self) -> bool:
         return False
 
@@ -86,7 +82,7 @@ class StreamBase(torch.Stream):
         set_current(self._before.pop())
 
 
-class EventBase(torch.Event):
+class EventBase(Finished, torch.Event):
     """The base class of torch.cuda.Event: a time on the clock of counted work."""
 
     def __new__(
@@ -116,19 +112,12 @@ class EventBase(torch.Event):
     event_id = cuda_event
 
     def record(self, stream: Any = None) -> None:
-        there = current().stream(current_handle()) if stream is None else _stream(stream)
+        there = _stream(stream)
         there.seconds += RECORD
         self._event.record(there)
 
     def wait(self, stream: Any = None) -> None:
-        there = current().stream(current_handle()) if stream is None else _stream(stream)
-        there.seconds = max(there.seconds, self._event.at or 0.0)
-
-    def query(self) -> bool:
-        return True
-
-    def synchronize(self) -> None:
-        """Nothing to wait for: launches are synchronous."""
+        _stream(stream).wait(self._event)
 
     def elapsed_time(self, end: EventBase) -> float:
         """Milliseconds of counted work between two events. Raises ValueError and RuntimeError as torch does."""
@@ -136,7 +125,7 @@ class EventBase(torch.Event):
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
         if self._event.at is None or end._event.at is None:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
-        return self._event.elapsed(end._event) * 1e3
+        return self._event.elapsed(end._event)
 
 
 def sleep(cycles: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -32,10 +31,6 @@ def poison(tensor: torch.Tensor) -> torch.Tensor:
 def storage(size: int) -> Any:
     """An untyped storage of cuda, of `size` bytes with undefined contents."""
     return dispatch._storage_of(poison(dispatch.empty([size], torch.uint8)))
-
-
-def poisoned(size: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    return poison(dispatch.empty(size, dtype))
 
 
 def not_shared(*_: Any, **__: Any) -> NoReturn:

@@ -1,11 +1,10 @@
 """Random numbers of cuda: its generators, and the operators that draw.
 
 A GPU with as many multiprocessors draws the same numbers from the seed, bit for bit (philox.py; checked beside an H100 with
-tools/capture/torch_random.py): uniform and integer numbers, bernoulli, dropout and geometric of all types, normal and
-exponential
-of float32, float16 and bfloat16. In float64, normal and exponential come from the same 64 bits, but by the host's logarithm and
-sine. All else (randperm, multinomial, cauchy, log_normal, poisson and others) is drawn by the CPU: reproducibly, from the
-generator's seed and place, but not as a GPU does.
+tests/doors/programs/torch_random.py): uniform and integer numbers, bernoulli, dropout and geometric of all types, normal and
+exponential of float32, float16 and bfloat16. In float64, normal and exponential come from the same 64 bits, but by the host's
+logarithm and sine. All else (randperm, multinomial, cauchy, log_normal, poisson and others) is drawn by the CPU:
+reproducibly, from the generator's seed and place, but not as a GPU does.
 """
 
 from __future__ import annotations

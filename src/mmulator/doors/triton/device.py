@@ -10,20 +10,15 @@ from typing import Any
 
 from mmulator import driver
 from mmulator.driver import current
+from mmulator.driver.streams import Finished
 
 
-class TorchStream:
+class TorchStream(Finished):
     """A stream of the driver, with torch's methods."""
 
     def __init__(self, device: Any = None, priority: int = 0, _of: driver.Stream | None = None) -> None:
         self._stream = _of or current().new_stream()
         self.cuda_stream = self._stream.handle
-
-    def synchronize(self) -> None:
-        """Nothing to wait for: launches are synchronous."""
-
-    def query(self) -> bool:
-        return True
 
     def wait_stream(self, other: Any) -> None:
         """Nothing to wait for: launches are synchronous."""
@@ -37,7 +32,7 @@ class TorchStream:
         return event
 
 
-class TorchEvent:
+class TorchEvent(Finished):
     """A time on a stream's clock, with torch's methods."""
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
@@ -55,16 +50,10 @@ class TorchEvent:
         caller = sys._getframe(1)
         if runs_original(caller.f_code) and "n_repeat" not in caller.f_locals:
             return 1e9
-        return 1e3 * self._event.elapsed(end._event)
-
-    def synchronize(self) -> None:
-        """Nothing to wait for: launches are synchronous."""
+        return self._event.elapsed(end._event)
 
     def wait(self, stream: TorchStream | None = None) -> None:
         """Nothing to wait for: launches are synchronous."""
-
-    def query(self) -> bool:
-        return True
 
 
 _streams: list[driver.Stream] = []

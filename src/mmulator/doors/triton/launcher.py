@@ -11,16 +11,17 @@ from typing import Any
 from mmulator import location
 from mmulator.doors.triton import descriptors
 from mmulator.doors.triton.arguments import Packer, slots
-from mmulator.doors.triton.cubin import resources
 from mmulator.doors.triton.versions import Interface, interface
 from mmulator.doors.triton.where import located
 from mmulator.driver import Driver, Function, current
 from mmulator.driver.clock import blocks_per_multiprocessor
+from mmulator.driver.cubin import CubinResources, resources
 from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
 from mmulator.host.report import Report
 
 Hook = Callable[[Any], Any]
 Extent = tuple[int, int, int]
+REGISTERS = 65536  # of a multiprocessor
 
 
 class CooperativeLaunchError(LaunchError, RuntimeError):
@@ -37,7 +38,10 @@ class Utils:
     def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple[int, int, int, int, int]:
         """(module, function, registers, spills, most threads of a block). The launcher has the function already."""
         handle = next(self._handles)
-        return handle, handle, *resources(binary, name)
+        known = resources(binary).get(name, CubinResources())
+        granule = -(-known.registers // 8) * 8 * 32  # registers of a warp
+        fit = REGISTERS // granule * 32 if granule else known.threads
+        return handle, handle, known.registers, known.stack // 4, min(known.threads, fit, 1024)
 
     def unload_module(self, module: Any) -> None:
         """No effect: the launcher keeps the module."""

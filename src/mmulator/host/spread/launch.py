@@ -12,23 +12,21 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from mmulator import __version__, hosts
 from mmulator.errors import ExecutionFault, LaunchError, LimitReached, MmulatorError
-from mmulator.host.backend import Request
 from mmulator.host.report import Report
 from mmulator.host.spread.memory import Memory
 from mmulator.host.spread.merge import Traces, conflict
 from mmulator.host.spread.worker import Package, Part, run_part
-from mmulator.launch.arguments import Buffer
+from mmulator.launch.arguments import Arguments
+from mmulator.launch.launch import How
 from mmulator.launch.printing import LIMIT
-from mmulator.source import Source
-
-if TYPE_CHECKING:
-    from mmulator.program.image import ModuleImage
+from mmulator.launch.regions import Region
+from mmulator.launch.shape import LaunchShape
 
 RANGES = 4  # for each thread of the cluster: the fast ones take more
 PATIENCE = 3  # times that a range tells what it has touched so far, until another one may have its thread: 4 s (worker.SLOW)
@@ -54,32 +52,32 @@ def cut(clusters: int, threads: int) -> list[tuple[int, int]]:
     return list(pairwise(edges))
 
 
-def launch(
-    workers: Any, source: Source, image: ModuleImage, entry: str, device: str, request: Request, static_shared: int,
-    parse_seconds: float,
-) -> Report:  # fmt: skip
-    """Run it, and wait. Raises LaunchError for a launch that workers cannot share, or whatever ended it."""
-    client = hosts.client_of(workers)
-    return _Launch(client, source, image, entry, device, request).run(static_shared, parse_seconds)
+def launch(workers: Any, kernel: Any, device: str, shape: LaunchShape, arguments: Arguments, how: How) -> Report:
+    """Run a launch of a kernel (host/module.py) on a Dask cluster, and wait.
+
+    Raises LaunchError for a launch that workers cannot share, or whatever ended it.
+    """
+    return _Spread(hosts.client_of(workers), kernel, device, shape, arguments, how).run()
 
 
-class _Launch:
+class _Spread:
+    """A launch that workers share: ranges of clusters that are out, what came back of each, and how far each is."""
+
     def __init__(
-        self, client: Any, source: Source, image: ModuleImage, entry: str, device: str, request: Request
+        self, client: Any, kernel: Any, device: str, shape: LaunchShape, arguments: Arguments, how: How
     ) -> None:
-        self.client, self.request, self.entry, self.device = client, request, entry, device
-        x, y, z = request.cluster or (1, 1, 1)
-        self.size, self.blocks = x * y * z, int(np.prod(request.grid, dtype=np.int64))
+        self.client, self.kernel, self.entry, self.device, self.shape, self.how = client, kernel, kernel.name, device, shape, how
+        source, image = kernel.module.source, kernel.module.image
+        self.size, self.blocks = shape.cluster_size, shape.ctas
         self.threads = hosts.threads_of(client)
-        self.ranges = cut(self.blocks // self.size, self.threads)
+        self.ranges = cut(shape.clusters, self.threads)
         names = {address: name for name, address in image.addresses.items()}  # constants, which lie together, have their first's
-        variables = [Buffer(start, bytes, f"variable {names[start]}", writable) for start, bytes, writable in image.buffers]
-        self.memory = Memory.of(variables, request.arguments.buffers)
+        variables = [Region.of(start, bytes, f"variable {names[start]}", writable) for start, bytes, writable in image.buffers]
+        self.memory = Memory.of(variables, arguments.buffers)
         name = f"mmulator-{uuid.uuid4().hex}"
         package = Package(
-            name, __version__, source.name, source.text, entry, device, request.grid, request.block, request.shared,
-            request.cluster, request.seed, request.timeout, request.arguments.params,
-            tuple(request.arguments.offsets), self.memory,
+            name, __version__, source.name, source.text, kernel.name, device, shape, how.seed, how.timeout, arguments.params,
+            tuple(arguments.offsets), self.memory,
         )  # fmt: skip
         each = [(n, *ends) for n, ends in enumerate(self.ranges)]
         self.calls = hosts.Calls(client, name, run_part, package, each, self._told)
@@ -89,24 +87,24 @@ class _Launch:
         self.fault: int | None = None  # the first range that has one
         self.reports: Counter[int] = Counter()  # of those: how often they were told
 
-    def run(self, static_shared: int, parse_seconds: float) -> Report:
+    def run(self) -> Report:
         try:
-            return self._run(static_shared, parse_seconds)
+            return self._run()
         finally:
             self.calls.told = None  # which leads back here: memory is given up now
 
-    def _run(self, static_shared: int, parse_seconds: float) -> Report:
-        r = self.request
+    def _run(self) -> Report:
+        shape, timeout = self.shape, self.how.timeout
         started = time.perf_counter()
-        if r.timeout is not None:
-            self.calls.late = time.monotonic() + 2 * r.timeout  # for compilation, and again
+        if timeout is not None:
+            self.calls.late = time.monotonic() + 2 * timeout  # for compilation, and again
         try:
             self._show()
             with closing(self.calls.results()) as results:
                 for number, part in results:
                     self._ended(number, part)
         except TimeoutError:
-            raise self._too_late(r.timeout or 0) from None
+            raise self._too_late(timeout or 0) from None
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"{self._how_far()}; nothing was stored") from None
         self._refuse()
@@ -117,11 +115,13 @@ class _Launch:
             raise error
         compiled = max(p.compile for p in parts)
         return Report(
-            self.entry, self.device, r.grid, r.block, static_shared + r.shared, r.seed, min(self.threads, len(parts)),
+            self.entry, self.device, shape.grid, shape.block, self.kernel.static_shared + shape.shared, self.how.seed,
+            min(self.threads, len(parts)),
             _sum(p.instructions for p in parts), sum(p.macs for p in parts),
-            {"parse": parse_seconds, "compile": compiled, "run": max(time.perf_counter() - started - compiled, 0.0)},
+            {"parse": self.kernel.module.parse_seconds, "compile": compiled,
+             "run": max(time.perf_counter() - started - compiled, 0.0)},
             all(p.cached for p in parts), list(dict.fromkeys(note for p in parts for note in p.notes)),
-            "".join(p.output for p in parts)[:LIMIT], cluster=r.cluster or (1, 1, 1),
+            "".join(p.output for p in parts)[:LIMIT], cluster=shape.cluster,
         )  # fmt: skip
 
     # what comes -----------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class _Launch:
         self.parts[number] = part
         self.traces.pop(number, None)
         if part.stopped is not None:
-            raise self._too_late(self.request.timeout or 0, part.stopped.partition("; ")[2])
+            raise self._too_late(self.how.timeout or 0, part.stopped.partition("; ")[2])
         if isinstance(part.error, ExecutionFault):
             if self.fault is None or number < self.fault:
                 self.fault = number
@@ -161,8 +161,8 @@ class _Launch:
                 self.calls.aside(number)  # perhaps it waits for one that has had no thread yet
 
     def _show(self) -> None:
-        if self.request.progress:
-            self.request.progress(sum(self.far.values()), self.blocks)
+        if self.how.progress:
+            self.how.progress(sum(self.far.values()), self.blocks)
 
     def _refuse(self) -> None:
         """Raises LaunchError if ranges have touched what others wrote."""
@@ -183,7 +183,7 @@ class _Launch:
         begin, end = self.ranges[number]
         if self.size > 1:
             return f"the blocks of cluster {begin}" if end == begin + 1 else f"the blocks of clusters {begin} to {end - 1}"
-        x, y, _ = self.request.grid
+        x, y, _ = self.shape.grid
         first, last = (f"({n % x}, {n // x % y}, {n // (x * y)})" for n in (begin, end - 1))
         return f"block {first}" if end == begin + 1 else f"blocks {first} to {last}"
 

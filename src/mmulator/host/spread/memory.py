@@ -12,35 +12,28 @@ import numpy as np
 
 from mmulator.diagnostics.touched import Runs, put, within
 from mmulator.launch.arena import bytes_at, pointer
-from mmulator.launch.arguments import Buffer
+from mmulator.launch.regions import Region
 
 ALIGN = 64  # bytes: a piece begins as far behind a multiple of this as it does on the caller's host
 
 
 @dataclass(frozen=True)
-class Window:
-    """start: its generic address. first: its first byte in the row."""
-
-    start: int
-    size: int
-    label: str
-    writable: bool
-    first: int
-
-
-@dataclass(frozen=True)
 class Memory:
-    """size: of the row. pieces: host memory that lies together; firsts: where each begins in the row. windows: of the module's
-    variables, and the arguments'."""
+    """The bytes of a launch in one row.
+
+    size: bytes of the row.
+    pieces: host memory that lies together, uint8 arrays; firsts: where each begins in the row.
+    variables, arguments: (memory as kernels know it, its first byte in the row) of the module's variables and of arrays.
+    """
 
     size: int
     pieces: list[np.ndarray]
     firsts: list[int]
-    variables: list[Window]
-    arguments: list[Window]
+    variables: list[tuple[Region, int]]
+    arguments: list[tuple[Region, int]]
 
     @classmethod
-    def of(cls, variables: Sequence[Buffer], arguments: Sequence[Buffer]) -> Memory:
+    def of(cls, variables: Sequence[Region], arguments: Sequence[Region]) -> Memory:
         pieces: list[np.ndarray] = []
         firsts: list[int] = []
         places: dict[int, int] = {}  # of host addresses in the row
@@ -55,11 +48,13 @@ class Memory:
             pieces[-1] = bytes_at(begin, end - begin)
             places[b.host] = firsts[-1] + b.host - begin
             at = firsts[-1] + end - begin
-        windows = [[Window(b.start, b.size, b.label, b.writable, places[b.host]) for b in own] for own in (variables, arguments)]
+        windows = [
+            [(Region(b.start, b.size, b.label, b.writable), places[b.host]) for b in own] for own in (variables, arguments)
+        ]
         return cls(at, pieces, firsts, *windows)
 
     @property
-    def windows(self) -> list[Window]:
+    def windows(self) -> list[tuple[Region, int]]:
         return [*self.variables, *self.arguments]
 
     def copy(self) -> np.ndarray:
@@ -79,6 +74,6 @@ class Memory:
 
     def describe(self, byte: int) -> str:
         """A byte of the row as a kernel knows it."""
-        w = next(w for w in self.windows if w.first <= byte < w.first + w.size)
-        offset = byte - w.first
+        w, first = next((w, first) for w, first in self.windows if first <= byte < first + w.size)
+        offset = byte - first
         return f"byte {offset} of {w.label}, address 0x{w.start + offset:x}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -13,17 +12,18 @@ import numpy as np
 from mmulator import hosts
 from mmulator.codegen.locks import Lock, TimeUp, time_limit
 from mmulator.compiler.compiled import CompiledKernel
-from mmulator.compiler.options import CompileOptions, in_clusters
+from mmulator.compiler.options import CompileOptions
 from mmulator.diagnostics.touched import Runs, Touched, runs_of, taken
 from mmulator.errors import ExecutionFault, LaunchError, MmulatorError
-from mmulator.host.backend import Request
 from mmulator.host.cpu import Cpu, CpuModule
 from mmulator.host.spread.memory import Memory
 from mmulator.host.text import Text
-from mmulator.launch.arguments import Arguments, Buffer
+from mmulator.launch.arguments import Arguments
+from mmulator.launch.launch import How, Launch, compile_options
+from mmulator.launch.regions import Region
+from mmulator.launch.shape import LaunchShape
 from mmulator.source import Source
 
-Extent = tuple[int, int, int]
 NONE: Runs = np.zeros((0, 2), np.int64)
 MOMENT = 0.5  # seconds until a range says how far it is
 SLOW = 1.0  # seconds without an end of a cluster, until it says what it has touched so far; from then on twice as many
@@ -34,8 +34,16 @@ _loading = Lock()
 
 @dataclass(frozen=True)
 class Package:
-    """A launch as it is sent. name: of the calls. file, text: of the PTX. params: the parameter memory; offsets: of
-    each parameter in it."""
+    """A launch as it is sent to workers.
+
+    name: name of the calls.
+    version: the sender's version of this package.
+    file, text: name and text of the PTX.
+    entry, device: the kernel, and whose arithmetic it has.
+    shape, seed, timeout: as LaunchShape and How have them.
+    params: the parameter memory, uint8; offsets: where each parameter begins in it.
+    memory: the bytes of all arrays and variables.
+    """
 
     name: str
     version: str
@@ -43,10 +51,7 @@ class Package:
     text: str
     entry: str
     device: str
-    grid: Extent
-    block: Extent
-    shared: int
-    cluster: Extent | None
+    shape: LaunchShape
     seed: int
     timeout: float | None
     params: np.ndarray
@@ -91,10 +96,11 @@ def run_part(package: Package, call: str, number: int, begin: int, end: int) -> 
     try:
         hosts.check_version(package.version)
         m = package.memory
-        touched = Touched([(w.start, w.size, w.first) for w in m.windows], m.size)
-        options = in_clusters(CompileOptions(events=touched.instrument), package.cluster)
+        touched = Touched([(w.start, w.size, first) for w, first in m.windows], m.size)
+        far = _Far(call, package.name, number, touched, package.timeout)
+        how = How(package.seed, threads=1, part=(begin, end), progress=far.progress, meanwhile=far)
         started = time.perf_counter()
-        kernel = copy(_kernel(package, options))
+        kernel = _kernel(package, compile_options(package.shape, how, [touched]))
         part.compile, part.cached = time.perf_counter() - started, kernel.from_cache
         row = m.copy()
     except TimeUp:
@@ -106,16 +112,11 @@ def run_part(package: Package, call: str, number: int, begin: int, end: int) -> 
     except MmulatorError as error:
         part.error = error
         return part
-    kernel.image, kernel.kept = copy(kernel.image), {}
-    kernel.image.buffers = [(w.start, row[w.first : w.first + w.size], w.writable) for w in m.variables]
-    buffers = [Buffer(w.start, row[w.first : w.first + w.size], w.label, w.writable) for w in m.arguments]
-    far = _Far(call, package.name, number, touched, package.timeout)
-    request = Request(
-        package.grid, package.block, Arguments(package.params, package.offsets, buffers), package.shared, seed=package.seed,
-        threads=1, progress=far.progress, cluster=package.cluster, part=(begin, end), meanwhile=far, touched=touched,
-    )  # fmt: skip
+    variables = [(w.start, row[first : first + w.size], w.writable) for w, first in m.variables]
+    buffers = [Region.of(w.start, row[first : first + w.size], w.label, w.writable) for w, first in m.arguments]
+    arguments = Arguments(package.params, package.offsets, buffers)
     try:
-        ran = _CPU.launch(kernel, request)
+        ran = _CPU.launch(Launch(kernel, package.shape, arguments, variables=variables), how, [touched])
         assert ran.work is not None
         part.instructions, part.macs, part.output, part.notes = ran.work.instructions, ran.work.macs, ran.output, ran.notes
     except ExecutionFault as fault:

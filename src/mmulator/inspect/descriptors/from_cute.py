@@ -19,7 +19,6 @@ from mmulator.inspect.descriptors.tile import Tile, canonical, free_tile
 from mmulator.layouts.descriptors import MatrixDescriptor
 from mmulator.layouts.swizzle import SWIZZLES, Swizzle
 
-CANONICAL = "Canonical Layouts (PTX ISA 9.1)"
 UNITS = {"bytes": 8, "bits": 1}
 Map = NDArray[np.int64]
 

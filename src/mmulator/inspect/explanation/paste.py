@@ -104,16 +104,6 @@ def paste_target(form: Form, target: Target | None = None) -> tuple[Target, tupl
     return chosen, max(first, ALIGNED.since) if form.family == "wmma" else first
 
 
-def ptx_module(form: Form, target: Target | None = None) -> str:
-    """A whole module, one kernel for each way to write the statement: for ptxas, and for `mmulator check`."""
-    chosen, version = paste_target(form, target)
-    out = f".version {version[0]}.{version[1]}\n.target {chosen}\n.address_size 64\n"
-    for way in range(len(signatures(form))):
-        body = "".join(f"    {line}\n" for line in ptx_text(form, way).splitlines())
-        out += f"\n.visible .entry kernel{way}()\n{{\n{body}    ret;\n}}\n"
-    return out
-
-
 # CUDA ----------------------------------------------------------------------------------------------------------------
 # Register type -> C++ type and constraint letter.
 _CUDA = {

@@ -64,11 +64,6 @@ def lane_class(lane: int) -> str:
     return f"l{lane % 32}"
 
 
-def lane_colour(lane: int, theme: str = "light") -> str:
-    """The colour of a lane as `#rrggbb`. theme: `light` or `dark`."""
-    return COLOURS[lane_class(lane)][2 if theme == "dark" else 1]
-
-
 def check_theme(theme: str) -> str:
     """The theme itself. Raises OperandError for an unknown one."""
     if theme not in THEMES:

@@ -26,27 +26,7 @@ from mmulator.layouts.sparse.metadata import (
 from mmulator.layouts.sparse.pytorch import from_torch, to_torch
 
 __all__ = [
-    "Compressed",
-    "Granularity",
-    "allowed",
-    "check",
-    "compress",
-    "compress_rows",
-    "expand",
-    "form_of",
-    "from_registers",
-    "from_torch",
-    "granularity",
-    "indices",
-    "meaning",
-    "mixed",
-    "operand",
-    "places",
-    "prune",
-    "selectors",
-    "to_registers",
-    "to_torch",
-    "too_dense",
-    "undefined",
-    "where",
-]
+    "Compressed", "Granularity", "allowed", "check", "compress", "compress_rows", "expand", "form_of", "from_registers",
+    "from_torch", "granularity", "indices", "meaning", "mixed", "operand", "places", "prune", "selectors", "to_registers",
+    "to_torch", "too_dense", "undefined", "where",
+]  # fmt: skip

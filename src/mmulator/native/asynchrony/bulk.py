@@ -13,6 +13,7 @@ from mmulator.codegen.ops import copy_bytes, fill_bytes, maximum, minimum, null,
 from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
 from mmulator.isa.types import type_bits
 from mmulator.native.asynchrony.mbarrier import ALIGNMENT, must_be_mbarrier
+from mmulator.native.asynchrony.payloads import payload_of
 from mmulator.native.asynchrony.transfers import heard_at, new_transfer, start
 from mmulator.native.hooks.events import (
     BOTH,
@@ -42,9 +43,6 @@ from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 
 UNIT = 16  # bytes that addresses and sizes are multiples of
 PIECE = 512  # bytes of a unit of a transfer
-# Words of the payload. TO, FROM: addresses, as subscribers know them. KEPT: bits of the bytes of 16 that are copied.
-# IGNORED: bytes at the beginning and (from bit 8 on) at the end of the source that need not be there; WHOLE: 1 if they are.
-TO, FROM, BYTES, KEPT, IGNORED, WHOLE = range(6)
 MOST_IGNORED = 15
 ALL = (1 << UNIT) - 1
 READS, WRITES, COMBINES = by(READ, Proxy.ASYNC), by(WRITE, Proxy.ASYNC), by(BOTH, Proxy.ASYNC)
@@ -54,20 +52,21 @@ READS, WRITES, COMBINES = by(READ, Proxy.ASYNC), by(WRITE, Proxy.ASYNC), by(BOTH
 @native(inline=True)
 def piece(t: ptr_to(Transfer), first: u32, end: u32) -> u64:
     """Number of bytes of some units of a transfer."""
-    return minimum(u64(end) * PIECE, t.payload[BYTES]) - u64(first) * PIECE
+    return minimum(u64(end) * PIECE, payload_of(t, PayloadShape.PLAIN).bytes) - u64(first) * PIECE
 
 
 @native
 def bytes_in(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
     """Copy some pieces to the shared memory of CTAs."""
+    copy = payload_of(t, PayloadShape.PLAIN)
     begin = u64(first) * PIECE
     bytes = piece(t, first, end)
-    accessed_one(w, t.lane, t.payload[FROM] + begin, u32(bytes), READS, t.site)
+    accessed_one(w, t.lane, copy.from_ + begin, u32(bytes), READS, t.site)
     left = t.barriers
     while left != 0:
         rank = trailing_zeros(left)
         left = left & (left - 1)
-        at = (t.payload[TO] & WITHIN) + begin
+        at = (copy.to & WITHIN) + begin
         accessed_one(w, t.lane, at | (u64(rank) << RANK_SHIFT) | SHARED, u32(bytes), WRITES, t.site)
         copy_bytes(shared_of(w.cta.cluster, rank) + (at - SHARED_BASE), t.source + begin, bytes)
     return bytes
@@ -78,19 +77,20 @@ def bytes_in_between(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32)
     """Copy some pieces of a copy that ignores bytes at its ends. The content of ignored bytes is undefined: 0xff if there is no
     memory.
     """
+    copy = payload_of(t, PayloadShape.PLAIN)
     begin = u64(first) * PIECE
     bytes = piece(t, first, end)
-    low = maximum(begin, t.payload[IGNORED] & 0xFF)
-    high = minimum(begin + bytes, t.payload[BYTES] - (t.payload[IGNORED] >> 8))
+    low = maximum(begin, copy.begin)
+    high = minimum(begin + bytes, copy.bytes - copy.end)
     if low >= high:
         high = low
     else:
-        accessed_one(w, t.lane, t.payload[FROM] + low, u32(high - low), READS, t.site)
-    at = t.payload[TO] & WITHIN
-    shared = (t.payload[TO] & ~u64(WITHIN)) | SHARED
-    target = shared_of(w.cta.cluster, u32((t.payload[TO] & OFFSET_MASK) >> RANK_SHIFT)) + (at - SHARED_BASE)
+        accessed_one(w, t.lane, copy.from_ + low, u32(high - low), READS, t.site)
+    at = copy.to & WITHIN
+    shared = (copy.to & ~u64(WITHIN)) | SHARED
+    target = shared_of(w.cta.cluster, u32((copy.to & OFFSET_MASK) >> RANK_SHIFT)) + (at - SHARED_BASE)
     accessed_one(w, t.lane, shared | (at + begin), u32(bytes), WRITES, t.site)
-    if t.payload[WHOLE] != 0:
+    if copy.whole != 0:
         copy_bytes(target + begin, t.source + begin, bytes)
     else:
         fill_bytes(target + begin, 0xFF, bytes)
@@ -103,18 +103,19 @@ def bytes_in_between(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32)
 @native
 def bytes_out(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
     """Copy some pieces to global memory."""
+    copy = payload_of(t, PayloadShape.PLAIN)
     begin = u64(first) * PIECE
     bytes = piece(t, first, end)
-    kept = u32(t.payload[KEPT])
-    accessed_one(w, t.lane, t.payload[FROM] + begin, u32(bytes), READS, t.site)
+    kept = u32(copy.kept)
+    accessed_one(w, t.lane, copy.from_ + begin, u32(bytes), READS, t.site)
     if kept == ALL:
-        accessed_one(w, t.lane, t.payload[TO] + begin, u32(bytes), WRITES, t.site)
+        accessed_one(w, t.lane, copy.to + begin, u32(bytes), WRITES, t.site)
         copy_bytes(t.target + begin, t.source + begin, bytes)
         return bytes
     i = u64(0)
     while i < bytes:
         if ((kept >> (u32(i) & (UNIT - 1))) & 1) != 0:
-            accessed_one(w, t.lane, t.payload[TO] + begin + i, u32(1), WRITES, t.site)
+            accessed_one(w, t.lane, copy.to + begin + i, u32(1), WRITES, t.site)
             t.target[begin + i] = t.source[begin + i]
         i = i + 1
     return bytes
@@ -126,10 +127,11 @@ def move_reduction(op: str, kind: str, shared: bool) -> Native:
     combine, size = reduce_function(op, kind, shared), type_bits(kind) // 8
 
     def move(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+        copy = payload_of(t, PayloadShape.PLAIN)
         begin = u64(first) * PIECE
         bytes = piece(t, first, end)
-        accessed_one(w, t.lane, t.payload[FROM] + begin, u32(bytes), READS, t.site)
-        accessed_one(w, t.lane, t.payload[TO] + begin, u32(bytes), COMBINES, t.site)
+        accessed_one(w, t.lane, copy.from_ + begin, u32(bytes), READS, t.site)
+        accessed_one(w, t.lane, copy.to + begin, u32(bytes), COMBINES, t.site)
         combine(t.target + begin, t.source + begin, bytes // size)
         return bytes
 
@@ -210,10 +212,12 @@ def fill(t: ptr_to(Transfer), to: u64, at: u64, bytes: u32, source: ptr) -> None
     """Fill in the fields that all transfers have."""
     t.units = (bytes + (PIECE - 1)) // PIECE
     t.source = source
-    t.payload[TO] = to
-    t.payload[FROM] = at
-    t.payload[BYTES] = u64(bytes)
-    t.payload[IGNORED] = 0
+    copy = payload_of(t, PayloadShape.PLAIN)
+    copy.to = to
+    copy.from_ = at
+    copy.bytes = u64(bytes)
+    copy.begin = 0
+    copy.end = 0
 
 
 @cache
@@ -301,9 +305,11 @@ def load_between(
             t = new_transfer(w, lane, kind, site)
             heard_at(t, barriers[lane], 1 << (u32(to[lane] >> RANK_SHIFT) & 31))
             fill(t, to[lane], at[lane], sizes[lane], source)
-            t.payload[IGNORED] = begin | ((bytes - begin - between) << 8)
+            copy = payload_of(t, PayloadShape.PLAIN)
+            copy.begin = begin
+            copy.end = bytes - begin - between
             offset = at[lane] - window.start
-            t.payload[WHOLE] = u64(offset <= window.size and bytes <= window.size and offset <= window.size - bytes)
+            copy.whole = u64(offset <= window.size and bytes <= window.size and offset <= window.size - bytes)
             transfer_filled(t, u32(PayloadShape.PLAIN))
             start(t)
 
@@ -334,7 +340,7 @@ def store_to_global(
             fill(t, to[lane], at[lane] | SHARED, bytes, source)
             t.source_bytes = u64(bytes)
             t.target = target
-            t.payload[KEPT] = u64(kept[lane])
+            payload_of(t, PayloadShape.PLAIN).kept = u64(kept[lane])
             transfer_filled(t, u32(PayloadShape.PLAIN))
             start(t)
 

@@ -13,6 +13,7 @@ from mmulator.codegen.ops import cast_ptr, copy_bytes, trailing_zeros
 from mmulator.codegen.types import ptr_to, u8, u32, u64
 from mmulator.isa.types import type_bits
 from mmulator.native.asynchrony.bulk import barrier_beside
+from mmulator.native.asynchrony.payloads import payload_of
 from mmulator.native.asynchrony.transfers import heard_at, new_transfer, start
 from mmulator.native.hooks.events import BOTH, WRITE, PayloadShape, Proxy, accessed_one, by, transfer_filled
 from mmulator.native.hooks.faults import fault
@@ -22,17 +23,16 @@ from mmulator.native.memory.windows import OFFSET_MASK, SHARED, hold
 from mmulator.native.state import Completes, FaultKind, Transfer, Warp
 from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
 
-TO, BYTES, VALUE = range(3)  # words of the payload: an address, as subscribers know it; of the value; where that begins
 WRITES, COMBINES = by(WRITE, Proxy.ASYNC), by(BOTH, Proxy.ASYNC)
 
 
 @native
 def move_words(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
     """Carry out a store."""
-    bytes = t.payload[BYTES]
-    accessed_one(w, t.lane, t.payload[TO], u32(bytes), WRITES, t.site)
-    copy_bytes(t.target, cast_ptr(u8, t.payload + VALUE), bytes)
-    return bytes
+    words = payload_of(t, PayloadShape.WORDS)
+    accessed_one(w, t.lane, words.to, u32(words.bytes), WRITES, t.site)
+    copy_bytes(t.target, cast_ptr(u8, words.value), words.bytes)
+    return words.bytes
 
 
 @cache
@@ -41,10 +41,10 @@ def move_into(op: str, kind: str, shared: bool) -> Native:
     combine = reduce_function(op, kind, shared)
 
     def move(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
-        bytes = t.payload[BYTES]
-        accessed_one(w, t.lane, t.payload[TO], u32(bytes), COMBINES, t.site)
-        combine(t.target, cast_ptr(u8, t.payload + VALUE), u64(1))
-        return bytes
+        words = payload_of(t, PayloadShape.WORDS)
+        accessed_one(w, t.lane, words.to, u32(words.bytes), COMBINES, t.site)
+        combine(t.target, cast_ptr(u8, words.value), u64(1))
+        return words.bytes
 
     return Native(move, f"move_into_{combine.name}")
 
@@ -61,10 +61,11 @@ def issue_function(kind: str, count: int) -> Native:
         t.completes = u32(Completes.GROUP)
         t.units = u32(1)
         t.target = target
-        t.payload[TO] = to
-        t.payload[BYTES] = u64(size * count)
+        words = payload_of(t, PayloadShape.WORDS)
+        words.to = to
+        words.bytes = u64(size * count)
         for c in range(u32(count)):
-            copy_bytes(cast_ptr(u8, t.payload + VALUE) + u64(c) * size, cast_ptr(u8, values + (lane + 32 * c)), u64(size))
+            copy_bytes(cast_ptr(u8, words.value) + u64(c) * size, cast_ptr(u8, values + (lane + 32 * c)), u64(size))
         return t
 
     return Native(issue, f"issue_{kind}x{count}")

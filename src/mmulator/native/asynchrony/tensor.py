@@ -15,11 +15,11 @@ from mmulator.codegen.lang import Native, native, unrolled
 from mmulator.codegen.ops import cast_ptr, copy_bytes, load, null, prefetch, select, stack, store, trailing_zeros
 from mmulator.codegen.types import i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.codegen.values import Value
-from mmulator.errors import InternalError
 from mmulator.layouts.tensormap.types import TYPES
 from mmulator.native.asynchrony.boxes import begin_box, extent_of_box, inside_beyond, next_row, row_offset, run_of_rows
 from mmulator.native.asynchrony.bulk import barrier_beside, hold_barrier
 from mmulator.native.asynchrony.maps import MOST_ROW, RANKS, Box, MapFault
+from mmulator.native.asynchrony.payloads import payload_of
 from mmulator.native.asynchrony.transfers import heard_at, new_transfer, start
 from mmulator.native.hooks.events import BOTH, READ, WRITE, PayloadShape, Proxy, accessed_one, by, transfer_filled
 from mmulator.native.hooks.faults import fault
@@ -27,11 +27,8 @@ from mmulator.native.memory.locate import hold_shared, one_cta
 from mmulator.native.memory.reduce import reduce_function
 from mmulator.native.memory.rows import CHUNK, LINE, put_line, take_line
 from mmulator.native.memory.windows import OFFSET_MASK, SHARED, WITHIN, hold, other_cta, shared_of
-from mmulator.native.state import PAYLOAD, Completes, FaultKind, Transfer, TransferKind, Warp
+from mmulator.native.state import Completes, FaultKind, Transfer, TransferKind, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
-
-if Box.size > PAYLOAD * 8:
-    raise InternalError(f"a box of a tensor has {Box.size} bytes, and a transfer has room for {PAYLOAD * 8}")
 
 AHEAD = 8  # rows
 ROUNDED = 1 << 4  # a bit of a type's code in a map: of tf32
@@ -197,7 +194,7 @@ def as_they_are(box: ptr_to(Box), rows: u32, beyond: u32, at: u64) -> u32:
 @native
 def move_tensor_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
     """Copy some rows from the tensor to shared memory."""
-    box = cast_ptr(Box, address(t.payload))  # noqa: F821
+    box = payload_of(t, PayloadShape.BOX)
     cluster = w.cta.cluster
     room = stack(u8, MOST_ROW)
     bytes = box.high - box.low
@@ -271,7 +268,7 @@ def store_function(op: str) -> Native:
     writes = COMBINES if op else WRITES
 
     def move(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
-        box = cast_ptr(Box, address(t.payload))  # noqa: F821
+        box = payload_of(t, PayloadShape.BOX)
         room = stack(u8, MOST_ROW)
         memory = begin_of(t.source, first_byte(box))
         bytes = box.high - box.low
@@ -389,7 +386,7 @@ def load_box(
     if w.cta.fault != 0:
         return
     t = new_transfer(w, lane, TransferKind.TENSOR_LOAD, site)
-    box = cast_ptr(Box, address(t.payload))  # noqa: F821
+    box = payload_of(t, PayloadShape.BOX)
     if begin_box(w, lane, at, coordinates, more, rank, mode, False, box, site):
         hold_box(w, lane, box, to, targets, site)
         hold_barriers(w, lane, t, barrier, barriers, site)
@@ -462,7 +459,7 @@ def tensor_store(
         if other_cta(w, from_):
             fault(w, FaultKind.OTHER_CTA, site, lane, from_, 0)
         t = new_transfer(w, lane, kind, site)
-        box = cast_ptr(Box, address(t.payload))  # noqa: F821
+        box = payload_of(t, PayloadShape.BOX)
         if begin_box(w, lane, maps[lane], coordinates, coordinates, rank, mode, True, box, site):
             if ((types >> box.type) & 1) == 0:
                 fault(w, FaultKind.TENSOR_MAP, site, lane, maps[lane], MapFault.OPERATION)

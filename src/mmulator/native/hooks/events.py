@@ -248,10 +248,10 @@ def mbarrier_waited(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32
 class PayloadShape(IntEnum):
     """The way in which the payload of a transfer describes its bytes."""
 
-    PLAIN = 0  # native/asynchrony/bulk.py: TO, FROM, BYTES
-    BOX = 1  # native/asynchrony/maps.py: Box
-    WORDS = 2  # native/asynchrony/store_async.py: TO, BYTES
-    RESPONSE = 3  # native/threads/cluster.py: TO
+    PLAIN = 0
+    BOX = 1
+    WORDS = 2
+    RESPONSE = 3
 
 
 @hook

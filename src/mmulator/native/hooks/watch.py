@@ -15,7 +15,7 @@ KIND = WRITE | int(Access.LATER)  # later writes are to shared memory, which is 
 @native
 def settle(w: ptr_to(Warp)) -> None:
     """Complete the recorded entries with the stored values: the stores have been done, and nothing after them."""
-    log = w.cta.cluster.log
+    log = w.cta.cluster.watch_log
     while log.open != log.count:
         e = cast_ptr(WatchEntry, log.entries) + log.open
         x = w.cta.launch.watches + e.watch
@@ -30,7 +30,7 @@ def note(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, site: u32) -> None:
     for i in range(launch.watch_count):
         x = launch.watches + i
         if at < x.end and at + u64(bytes) > x.start:
-            e = cast_ptr(WatchEntry, entry(w.cta.cluster.log))
+            e = cast_ptr(WatchEntry, entry(w.cta.cluster.watch_log))
             e.order = atomic_rmw("add", address(launch.seen), u64(1))  # noqa: F821
             e.cta = w.cta.linear
             e.thread = w.index * 32 + lane
@@ -43,7 +43,7 @@ def note(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, site: u32) -> None:
 def watch_one(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
     settle(w)
     if (access & KIND) == WRITE:
-        reserve(w.cta.cluster.log, w.cta.launch.watch_count)
+        reserve(w.cta.cluster.watch_log, w.cta.launch.watch_count)
         note(w, lane, at, bytes, site)
 
 
@@ -51,7 +51,7 @@ def watch_one(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
 def watch_lanes(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
     settle(w)
     if (access & KIND) == WRITE:
-        reserve(w.cta.cluster.log, w.cta.launch.watch_count * 32)
+        reserve(w.cta.cluster.watch_log, w.cta.launch.watch_count * 32)
         left = mask
         while left != 0:
             lane = trailing_zeros(left)

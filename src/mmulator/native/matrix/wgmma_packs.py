@@ -108,7 +108,7 @@ def packed_operand(
     if e.function == function:
         if e.moment == packs.moment and table.watched == 0:
             return packed
-        raw = first.cta.scratch
+        raw = first.cta.scratch + table.scratch.plain
         if operand_bytes(first, desc, lines, line_bytes, mn_major, site, raw) == 0:
             return null(u8)
         e.moment = packs.moment
@@ -121,7 +121,7 @@ def packed_operand(
     e.moment = packs.moment
     k = i64(table.k)
     columns = bytes * 8 // (rows * i64(table.element_bits))  # k, or half of it
-    room = first.cta.scratch
+    room = first.cta.scratch + table.scratch.unpacked
     if table.element_bits == 1:
         unpack_bits(own, rows * k, room)
         call_pack(function, room, k, rows, k, packed)

@@ -19,7 +19,7 @@ def pack_registers(first: ptr_to(Warp), number: u64, step: u32) -> ptr:
     """The pack of A of operation `number`, from registers."""
     table = operation(first, number).table
     packs = packs_of(first)
-    raw = first.cta.scratch
+    raw = first.cta.scratch + table.scratch.plain
     k = i64(table.k)
     ka = k
     if table.sparse != 0:
@@ -29,7 +29,7 @@ def pack_registers(first: ptr_to(Warp), number: u64, step: u32) -> ptr:
         a_fragment(operation(first + i, number).a, line, raw + i64(i) * 16 * line)
     packed = packs.registers + u64(step) * packs.a_bytes
     if table.element_bits == 1:
-        bits = raw + table.raw_bytes
+        bits = first.cta.scratch + table.scratch.unpacked
         unpack_bits(raw, 64 * k, bits)
         call_pack(table.pack_a, bits, k, 64, k, packed)
     else:
@@ -80,15 +80,15 @@ def multiply_sparse(first: ptr_to(Warp), number: u64, step: u32, a: ptr, b: ptr,
     n = i64(table.n)
     k = i64(table.k)
     room = first.cta.scratch
-    metadata = cast_ptr(u32, room)
+    metadata = cast_ptr(u32, room + table.scratch.metadata)
     for i in range(u32(WARPS)):
         store(load(u32.vec(32), operation(first + i, number).meta), metadata + 32 * i)
     chosen = packs.indices + step * INDICES
     places = cast_ptr(IndexTable, table.places)
     if places.drop != 0 and has_mixed(places, metadata) != 0:
         raw = cast_ptr(u16, b + (0 - packs.b_raw))
-        own = cast_ptr(u16, room + 512)
-        again = room + 2 * i64(table.raw_bytes)
+        own = cast_ptr(u16, room + table.scratch.own)
+        again = room + table.scratch.packed
         words = cast_ptr(u32, memory)
         mixed_dot(table.pack_b, table.dot, places, metadata, a, i64(table.a_row), raw, own, again, chosen, words, words,
                   64, n, k, flags)  # fmt: skip

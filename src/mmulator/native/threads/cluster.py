@@ -24,6 +24,7 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.types import i32, ptr_to, u32, u64
 from mmulator.native.asynchrony.bulk import hold_own, targets
 from mmulator.native.asynchrony.mbarrier import ALIGNMENT
+from mmulator.native.asynchrony.payloads import payload_of
 from mmulator.native.asynchrony.transfers import heard_at, new_transfer, start
 from mmulator.native.asynchrony.waiting import wait_for_lanes, wake
 from mmulator.native.hooks.events import (
@@ -123,7 +124,6 @@ def leave_cluster(w: ptr_to(Warp), mask: u32) -> None:
 
 # clusters that have not begun ---------------------------------------------------------------------------------------
 RESPONSE = 16  # bytes
-TO = 0  # word of the payload: where the response goes, an address of the shared window
 NO_CLUSTER = 0xFFFFFFFFFFFFFFFF  # is left
 WRITES = by(WRITE, Proxy.ASYNC)
 
@@ -192,7 +192,7 @@ def move_cancel(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u
     while left != 0:
         rank = trailing_zeros(left)
         left = left & (left - 1)
-        at = t.payload[TO] & WITHIN
+        at = payload_of(t, PayloadShape.RESPONSE).to & WITHIN
         accessed_one(w, t.lane, at | (u64(rank) << RANK_SHIFT) | SHARED, u32(RESPONSE), WRITES, t.site)
         response = cast_ptr(u64, shared_of(w.cta.cluster, rank) + (at - SHARED_BASE))
         response[0] = low
@@ -231,7 +231,7 @@ def cancel_function(generic: bool, multicast: bool) -> Native:
                 t = new_transfer(w, lane, u32(TransferKind.CANCEL), site)
                 heard_at(t, barrier, reached)
                 t.units = u32(1)
-                t.payload[TO] = response
+                payload_of(t, PayloadShape.RESPONSE).to = response
                 transfer_filled(t, u32(PayloadShape.RESPONSE))
                 start(t)
 

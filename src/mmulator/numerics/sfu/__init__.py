@@ -4,5 +4,4 @@ tables.py      the coefficients of a chip, and the choice of a chip for each dev
 unit.py        the special-function unit
 operations.py  the instructions: the unit, and the code that ptxas adds around it
 constants.py   the values that ptxas computes for constants
-captures.py    the format of files with a GPU's outputs
 """

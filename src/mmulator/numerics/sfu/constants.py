@@ -25,7 +25,6 @@ _EDGES: dict[str, tuple[int, int, int, int]] = {
     "rsqrt": (INFINITY, SIGN | INFINITY, 0, NAN), "lg2": (SIGN | INFINITY, SIGN | INFINITY, INFINITY, NAN),
     "ex2": (_ONE, _ONE, INFINITY, 0), "sin": (0, SIGN, NAN, NAN), "cos": (_ONE, _ONE, NAN, NAN),
 }  # fmt: skip
-FUNCTIONS = tuple(_NUMBER)
 
 
 def scale_of(divisor: int, down: bool, up: bool) -> int:

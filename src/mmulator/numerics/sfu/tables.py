@@ -95,26 +95,6 @@ def _quadratic(name: str, unit: Mapping[str, Any]) -> Quadratic:
     )
 
 
-def write_tables(tables: Tables) -> str:
-    """The text of a data file: the inverse of `parse_tables`."""
-
-    def lines(rows: tuple[tuple[int, ...], ...]) -> str:
-        parts = [json.dumps(list(row), separators=(",", ":")) for row in rows]
-        return "[\n" + ",\n".join(",".join(parts[i : i + 8]) for i in range(0, len(parts), 8)) + "\n]"
-
-    def unit(name: str) -> str:
-        q: Quadratic = getattr(tables, name)
-        head = {"x_bits": q.x_bits, "square_shift": q.square_shift, "c0_shift": list(q.c0_shift)}
-        head |= {"constant": q.constant, "out_shift": list(q.out_shift)}
-        return f'"{name}": {json.dumps(head)[:-1]}, "rows": {lines(q.rows)}}}'
-
-    t = tables.tanh
-    tanh = f'{{"first_row": {list(t.first_row)}, "split": {list(t.split)}, "rows": {lines(t.rows)}}}'
-    units = ",\n".join(unit(name) for name in UNITS)
-    head = f'"device": {json.dumps(tables.device)}, "measured_on": {json.dumps(tables.measured_on)}'
-    return f'{{{head},\n"units": {{\n{units}\n}},\n"tanh": {tanh}}}\n'
-
-
 @cache
 def load_tables(device: str) -> Tables:
     """The measured tables of a device that has a data file."""
@@ -138,9 +118,3 @@ def tables_for(device: str) -> tuple[Tables, bool]:
         )
     measured = _file(device).is_file()
     return load_tables(device if measured else DEFAULT_DEVICE), measured
-
-
-__all__ = [
-    "DEFAULT_DEVICE", "Quadratic", "Row", "Tables", "TanhTable", "load_tables", "parse_tables", "tables_for",
-    "write_tables",
-]  # fmt: skip

@@ -34,12 +34,12 @@ _GONE = (Ends.BRANCH, Ends.INDEXED, Ends.RETURN, Ends.EXIT, Ends.TRAP)
 class Moved:
     """The instructions that `delay_reads` has moved.
 
-    late: ids of instructions that were delayed.
+    late: instructions that were delayed.
     behind: id of a wait_group -> the instructions directly behind it that stood before it.
     """
 
-    late: set[int] = field(default_factory=set)
-    behind: dict[int, tuple[Instruction, ...]] = field(default_factory=dict)
+    late: set[Instruction] = field(default_factory=set)
+    behind: dict[Instruction, tuple[Instruction, ...]] = field(default_factory=dict)
 
 
 def delay_reads(function: Function, waits: bool = False, moved: Moved | None = None) -> Function:
@@ -64,13 +64,13 @@ def _wait(ins: Instruction) -> Iterator[Instruction]:
     yield instruction(ins, "wgmma", ("wait_group", "sync", "aligned"), (Immediate(0, "int", ins.span),), None)
 
 
-def unfenced(function: Function) -> set[int]:
+def unfenced(function: Function) -> set[Instruction]:
     """The id of every wgmma whose accumulator ptxas copies at the last fence instead of at the wgmma.
 
     In each straight line this is the first wgmma since the fence whose list does not fit the earlier lists. Later ones are
     separate, and read the current contents.
     """
-    found: set[int] = set()
+    found: set[Instruction] = set()
     lists: list[tuple[str, ...]] | None = None  # since a fence; None where there was none, or one was copied
     for statement in function.body:
         if isinstance(statement, Label) or statement.effects.ends not in _STAYS:
@@ -80,7 +80,7 @@ def unfenced(function: Function) -> set[int]:
         elif lists is not None and is_wgmma_issue(statement):
             own = tuple(registers_of(statement.operands[0]))
             if any(set(own) & set(x) for x in lists) and not any(_fits(own, x) for x in lists):
-                found.add(id(statement))
+                found.add(statement)
                 lists = None
             else:
                 lists.append(own)
@@ -114,7 +114,7 @@ class _Delay:
                 continue
             if is_wgmma_wait(statement):
                 if self.late:
-                    self.moved.behind[id(statement)] = tuple(self.late)
+                    self.moved.behind[statement] = tuple(self.late)
                 yield statement
                 yield from self.release()
                 self.complete(statement)
@@ -122,7 +122,7 @@ class _Delay:
             uses, defs = uses_and_defs(statement)
             if self.can_wait(statement, uses, defs):
                 self.late.append(statement)
-                self.moved.late.add(id(statement))
+                self.moved.late.add(statement)
                 self.reads |= uses
                 self.writes |= defs
                 continue

@@ -107,7 +107,7 @@ def early(program: Program) -> Iterator[Finding]:
 
 def _of_function(function: FunctionBlocks) -> Iterator[Finding]:
     entry = function.function.is_entry
-    told: set[tuple[int, str]] = set()
+    told: set[tuple[Instruction | None, str]] = set()
     pinned = pinned_registers(function)
     after = partial(step, pinned)
     states = forward(function, RegisterState(fenced=not entry), after, meet)
@@ -122,14 +122,14 @@ def _of_function(function: FunctionBlocks) -> Iterator[Finding]:
             state = after(state, ins)
 
 
-def _broken(pinned: set[str], state: RegisterState, ins: Instruction) -> Iterator[tuple[Finding, tuple[int, str]]]:
+def _broken(pinned: set[str], state: RegisterState, ins: Instruction) -> Iterator[tuple[Finding, tuple[Instruction | None, str]]]:
     """Findings of one instruction, each with a key; findings with one key are reported once."""
     if is_wgmma_issue(ins):
         d, a = _parts(ins)
         yield from _early(state, ins, set(a), {n for n in d if n in state.flying and state.flying[n].part == "a"})
         if not state.fenced:
             said = "a wgmma is executed, and no wgmma.fence before it on any path"
-            yield found(FENCE_MISSING, ins, said), (0, "first")
+            yield found(FENCE_MISSING, ins, said), (None, "first")
         else:
             yield from _unfenced(state, ins, d, a)
     elif _touched(pinned, ins) and ins.effects.queue is not Queue.WGMMA:
@@ -139,7 +139,7 @@ def _broken(pinned: set[str], state: RegisterState, ins: Instruction) -> Iterato
 
 def _early(
     state: RegisterState, ins: Instruction, uses: AbstractSet[str], defs: AbstractSet[str]
-) -> Iterator[tuple[Finding, tuple[int, str]]]:
+) -> Iterator[tuple[Finding, tuple[Instruction | None, str]]]:
     for names, verb, rules in ((uses, "reads", (READ_EARLY, A_READ)), (defs, "writes", (WRITTEN_EARLY, A_OVERWRITTEN))):
         for name in sorted(names & state.flying.keys()):
             flight = state.flying[name]
@@ -149,14 +149,16 @@ def _early(
             what = "part of A" if flight.part == "a" else "an accumulator"
             why = "no wgmma.commit_group has made it part of a group" if flight.age == 0 else "no wgmma.wait_group covers it"
             said = f"{ins.mnemonic} {verb} {name}, {what} of a wgmma in flight: {why} on any path"
-            yield found(rule, ins, said, f"register {name}", flight.wgmma), (id(flight.wgmma), "wait")
+            yield found(rule, ins, said, f"register {name}", flight.wgmma), (flight.wgmma, "wait")
 
 
-def _unfenced(state: RegisterState, ins: Instruction, d: list[str], a: list[str]) -> Iterator[tuple[Finding, tuple[int, str]]]:
+def _unfenced(
+    state: RegisterState, ins: Instruction, d: list[str], a: list[str]
+) -> Iterator[tuple[Finding, tuple[Instruction | None, str]]]:
     for name in (*d, *a):
         other = state.touched.get(name)
         if other is None or (is_wgmma_issue(other) and (name in state.flying if name in a else _shape(other) == _shape(ins))):
             continue  # in order, or told of already
         part = "A" if name in a else "accumulator"
         said = f"{other.mnemonic} accesses {name}, {part} of this wgmma, and no wgmma.fence lies between the two on any path"
-        yield found(FENCE_MISSING, ins, said, f"register {name}", other), (id(ins), "fence")
+        yield found(FENCE_MISSING, ins, said, f"register {name}", other), (ins, "fence")

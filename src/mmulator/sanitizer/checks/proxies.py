@@ -13,8 +13,9 @@ from mmulator.codegen.ops import cast_ptr, copy_bytes, null, stack, trailing_zer
 from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
 from mmulator.native.asynchrony.accounts import warp_number
 from mmulator.native.asynchrony.boxes import next_row, row_inside, row_offset
-from mmulator.native.asynchrony.bulk import ALL, BYTES, FROM, IGNORED, KEPT, TO
+from mmulator.native.asynchrony.bulk import ALL
 from mmulator.native.asynchrony.maps import Box
+from mmulator.native.asynchrony.payloads import payload_of
 from mmulator.native.asynchrony.tensor import CHUNK, swizzled
 from mmulator.native.hooks.events import Access, PayloadShape
 from mmulator.native.memory.windows import SHARED, WITHIN, shared_of
@@ -158,7 +159,7 @@ def reads_of(t: ptr_to(Transfer), shape: u32, agent: u32, clock: u32) -> None:
     w = cast_ptr(Warp, t.warp)
     a = stack(Actor)
     if shape == PayloadShape.BOX:
-        box = cast_ptr(Box, address(t.payload))  # noqa: F821
+        box = payload_of(t, PayloadShape.BOX)
         load = u32(t.completes == Completes.BYTES)
         operation_acts(w, t.lane, t.site, READ, AccessKind.TENSOR, agent, clock, load, a)
         if load != 0:
@@ -169,10 +170,10 @@ def reads_of(t: ptr_to(Transfer), shape: u32, agent: u32, clock: u32) -> None:
             touch_box(a, box, w.cta.rank, True)
             pattern_read(a, OF_STORE, 0)
     elif shape == PayloadShape.PLAIN:
-        at = t.payload[FROM]
+        copy = payload_of(t, PayloadShape.PLAIN)
+        at = copy.from_
         operation_acts(w, t.lane, t.site, READ, AccessKind.BULK, agent, clock, u32((at >> SLOT_SHIFT) != SLOT_SHARED), a)
-        low = t.payload[IGNORED] & 0xFF
-        touch(a, at + low, t.payload[BYTES] - low - (t.payload[IGNORED] >> 8))
+        touch(a, at + copy.begin, copy.bytes - copy.begin - copy.end)
 
 
 @native
@@ -187,20 +188,23 @@ def writes_to_shared(t: ptr_to(Transfer), shape: u32, access: u32, targets: u32)
         left = left & (left - 1)
         use_barrier(t, rank)
         if shape == PayloadShape.BOX:
-            box = cast_ptr(Box, address(t.payload))  # noqa: F821
+            box = payload_of(t, PayloadShape.BOX)
             kind = u32(AccessKind.TENSOR) | (pattern_of_box(box) << (PATTERN_SHIFT - KIND_SHIFT))
             operation_acts(w, t.lane, t.site, access, kind, p.agent, p.clock, 0, a)
             touch_box(a, box, rank, False)
         else:
             kind = AccessKind.BULK
-            bytes = t.payload[BYTES]
+            to = payload_of(t, PayloadShape.PLAIN).to
+            bytes = payload_of(t, PayloadShape.PLAIN).bytes
             if shape == PayloadShape.WORDS:
                 kind = AccessKind.STORE
-                bytes = t.payload[1]
+                to = payload_of(t, PayloadShape.WORDS).to
+                bytes = payload_of(t, PayloadShape.WORDS).bytes
             if shape == PayloadShape.RESPONSE:
+                to = payload_of(t, PayloadShape.RESPONSE).to
                 bytes = RESPONSE
             operation_acts(w, t.lane, t.site, access, kind, p.agent, p.clock, 0, a)
-            touch(a, in_cta(rank, (t.payload[TO] & WITHIN) - SHARED_BASE), bytes)
+            touch(a, in_cta(rank, (to & WITHIN) - SHARED_BASE), bytes)
 
 
 @native
@@ -210,7 +214,7 @@ def load_issued(t: ptr_to(Transfer), shape: u32, access: u32) -> None:
     p = proxies_of(w.cta.cluster)
     targets = t.barriers
     if shape == PayloadShape.BOX:
-        targets = cast_ptr(Box, address(t.payload)).targets  # noqa: F821
+        targets = payload_of(t, PayloadShape.BOX).targets
     use_barrier(t, trailing_zeros(t.barriers))
     reads_of(t, shape, p.agent, p.clock)
     if p.map != 0:
@@ -241,14 +245,15 @@ def store_issued(t: ptr_to(Transfer), shape: u32, access: u32) -> None:
         if t.kind == TransferKind.TENSOR_STORE:
             p.store = t
             p.replica = 0
-        touch_tensor(a, cast_ptr(Box, address(t.payload)))  # noqa: F821
+        touch_tensor(a, payload_of(t, PayloadShape.BOX))
         p.store = null(u8)
     else:
         operation_acts(w, t.lane, t.site, access, AccessKind.BULK, l.writes - 1, clock, 1, a)
+        copy = payload_of(t, PayloadShape.PLAIN)
         kept = u32(ALL)
         if t.kind < TransferKind.OWN:
-            kept = u32(t.payload[KEPT])
-        touch_pieces(a, t.payload[TO], t.payload[BYTES], kept)
+            kept = u32(copy.kept)
+        touch_pieces(a, copy.to, copy.bytes, kept)
 
 
 @native

@@ -6,8 +6,8 @@ view is a vector clock: for each agent, the clock up to which its actions happen
 hold their numbers:
 
     knows(w, lane, agent, clock)         whether an action happens before the lane's next action
-    knows_fenced, knows_fenced_global    and a fence.proxy.async lies on the path, for shared (global) memory
-    view(w, lane), view_fenced(...)      the view itself, for a later action on behalf of the lane: hold_view, drop_view
+    knows_fenced(w, lane, agent, clock)  and a fence.proxy.async for shared memory lies on the path
+    view(w, lane)                        the view itself, for a later action on behalf of the lane: hold_view, drop_view
 
 A thread's own actions happen before by program order; its view has no entry for them. Own actions before its last
 fence.proxy.async are fenced (`own`). If the pool of views or agents is full, everything counts as ordered: ALL.
@@ -24,7 +24,6 @@ from mmulator.sanitizer.found import of_launch
 from mmulator.sanitizer.order.views import (
     ALL,
     FENCED,
-    FENCED_GLOBAL,
     FIRST,
     ISSUES,
     KNOWN,
@@ -154,20 +153,6 @@ def knows_fenced(w: ptr_to(Warp), lane: u32, agent: u32, clock: u32) -> u32:
     return knows_in_plane(w, FENCED, lane, agent, clock)
 
 
-@native(inline=True)
-def knows_fenced_global(w: ptr_to(Warp), lane: u32, agent: u32, clock: u32) -> u32:
-    """1 if an action happens before, with a fence.proxy.async for global memory between."""
-    return knows_in_plane(w, FENCED_GLOBAL, lane, agent, clock)
-
-
-@native(inline=True)
-def one_view(w: ptr_to(Warp), mask: u32) -> u32:
-    """1 if all lanes of a mask have the same view of other threads, and of other threads' copies."""
-    k = knower_of(orders_of(w.cta.cluster), w)
-    ids = load(U32, k.now.views)
-    return u32((mask_bits(ids != k.now.views[trailing_zeros(mask)]) & mask) == 0)
-
-
 @native
 def shown_view(w: ptr_to(Warp), plane: u32, lane: u32) -> u32:
     """The view of a lane in a plane, including its own actions so far. A caller that keeps it must hold it before the next such
@@ -196,16 +181,6 @@ def view(w: ptr_to(Warp), lane: u32) -> u32:
     return shown_view(w, KNOWN, lane)
 
 
-@native
-def view_fenced(w: ptr_to(Warp), lane: u32) -> u32:
-    return shown_view(w, FENCED, lane)
-
-
-@native
-def view_fenced_global(w: ptr_to(Warp), lane: u32) -> u32:
-    return shown_view(w, FENCED_GLOBAL, lane)
-
-
 @native(inline=True)
 def hold_view(cluster: ptr_to(Cluster), id: u32) -> None:
     hold_id(orders_of(cluster), id, 1)
@@ -214,17 +189,6 @@ def hold_view(cluster: ptr_to(Cluster), id: u32) -> None:
 @native(inline=True)
 def drop_view(cluster: ptr_to(Cluster), id: u32) -> None:
     drop_id(orders_of(cluster), id, 1)
-
-
-@native(inline=True)
-def view_knows(cluster: ptr_to(Cluster), id: u32, agent: u32, clock: u32) -> u32:
-    """1 if an agent's action at a clock happens before the point where a view was taken; the view includes the lane's
-    own part.
-    """
-    o = orders_of(cluster)
-    if agent >= o.stride:
-        return 1
-    return u32(entries_of(o, id)[agent] >= clock)
 
 
 @native

@@ -8,7 +8,7 @@ first in another: the rules do not depend on the order in this run, and findings
 from __future__ import annotations
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr
+from mmulator.codegen.ops import cast_ptr, null
 from mmulator.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.native.hooks.events import Access
 from mmulator.native.state import FULL, Cluster, Transfer, Warp
@@ -20,18 +20,60 @@ from mmulator.sanitizer.found import find_against
 from mmulator.sanitizer.order.clocks import agent_of
 from mmulator.sanitizer.order.issues import issue_knows, latest_in
 from mmulator.sanitizer.order.views import KNOWN
+from mmulator.sanitizer.shadow.decisions import OTHER_FIRST, Decisions
 from mmulator.sanitizer.shadow.records import PER_LANE, PROXY_FROM, AccessKind, Record, kind_of
 from mmulator.sanitizer.shadow.replicas import is_replica
 from mmulator.sanitizer.state import Found
 
 ATOMIC, WRITE = int(Access.ATOMIC), int(Access.WRITE)
-_FENCE, _READ_EARLY, _REFILL, _OPERAND, _SOURCE, _OVERLAP, _RESULT, _RACE, _COPY_FENCE, _WRITE_FENCE, _REFILL_FENCE = (
-    r.number for r in (
-        rules.FENCE_MISSING, rules.READ_BEFORE_WAIT, rules.REFILL_EARLY, rules.OPERAND_OVERWRITTEN, rules.SOURCE_REUSED,
-        rules.WRITE_OVERLAP, rules.RESULT_EARLY, rules.OPERAND_RACE, rules.COPY_FENCE_MISSING,
-        rules.WRITE_FENCE_MISSING, rules.REFILL_FENCE_MISSING,
-    )
-)  # fmt: skip
+_READ_EARLY = rules.READ_BEFORE_WAIT.number
+
+# A generic access and an asynchronous one, whichever of them came first in this run. async_writes, writes: the asynchronous one
+# does, the generic one does. shared: in shared memory of this cluster. after: the generic one comes after the issue. follows: the
+# generic one's thread has waited for a phase of the mbarrier. wgmma: the asynchronous one is of a wgmma. The "other" access is
+# the asynchronous one.
+GENERIC = Decisions(rules, """
+    async_writes  writes  shared  after  follows  wgmma  |  rule                 other_first
+    1             -       0       1      -        -      |  RESULT_EARLY         0
+    1             -       0       0      -        -      |  WRITE_OVERLAP        1
+    1             1       1       -      -        -      |  WRITE_OVERLAP        1
+    1             0       1       1      -        -      |  READ_BEFORE_WAIT     0
+    1             0       1       0      0        -      |  READ_BEFORE_WAIT     0
+    1             0       1       0      1        -      |  REFILL_EARLY         1
+    0             -       -       0      -        -      |  OPERAND_RACE         1
+    0             -       -       1      -        1      |  OPERAND_OVERWRITTEN  0
+    0             -       -       1      -        0      |  SOURCE_REUSED        0
+""")
+# An asynchronous access that is being issued, and another asynchronous one. same: both are one store (is_one_store). after: it
+# comes after the issue of the other. follows: whoever reads has waited for a phase of the writer's mbarrier. wgmma: the reader is
+# a wgmma.
+ASYNCHRONOUS = Decisions(rules, """
+    writes  other_writes  same  shared  after  follows  wgmma  |  rule                 other_first
+    0       -             -     0       -      -        -      |  RESULT_EARLY         0
+    0       -             -     1       1      -        -      |  READ_BEFORE_WAIT     0
+    0       -             -     1       0      0        -      |  READ_BEFORE_WAIT     0
+    0       -             -     1       0      1        1      |  OPERAND_OVERWRITTEN  1
+    0       -             -     1       0      1        0      |  SOURCE_REUSED        1
+    1       -             1     -       -      -        -      |  -
+    1       1             0     -       -      -        -      |  WRITE_OVERLAP        0
+    1       0             0     0       -      -        -      |  WRITE_OVERLAP        0
+    1       0             0     1       1      -        1      |  OPERAND_OVERWRITTEN  0
+    1       0             0     1       0      1        1      |  OPERAND_OVERWRITTEN  0
+    1       0             0     1       0      0        1      |  READ_BEFORE_WAIT     1
+    1       0             0     1       1      -        0      |  SOURCE_REUSED        0
+    1       0             0     1       0      -        0      |  OPERAND_RACE         1
+""")
+# An asynchronous access that is being issued, and a generic one before it, with no proxy fence between. read: the generic one
+# reads, or its thread has read since what it wrote. cp_async: the generic one is of a cp.async.
+UNFENCED = Decisions(rules, """
+    writes  read  wgmma  cp_async  st_async  |  rule
+    0       -     1      1         -         |  COPY_FENCE_MISSING
+    0       -     1      0         -         |  FENCE_MISSING
+    0       -     0      -         -         |  FENCE_MISSING
+    1       -     -      -         1         |  -
+    1       0     -      -         0         |  WRITE_FENCE_MISSING
+    1       1     -      -         0         |  REFILL_FENCE_MISSING
+""")
 
 
 # telling --------------------------------------------------------------------------------------------------------------
@@ -69,48 +111,35 @@ def issued_by(record: ptr_to(Record), cluster: ptr_to(Cluster)) -> u32:
 
 @native
 def tell_conflict(
-    w: ptr_to(Warp), lanes: u32, site: u32, at: u64, bytes: u32, record: ptr_to(Record), others: u32, rule: u32, swap: boolean
-) -> ptr_to(Found):
-    """Report that lanes of a warp and a record break a rule.
-
-    w, lanes, site: the warp, lanes and instruction.
-    at, bytes: the place.
-    record, others: the record and its lanes.
-    rule: number of the rule.
-    swap: whether the record's access is reported first, if it is of this cluster.
-    """
-    if swap:
-        if record.cluster == u32(w.cta.cluster.number):
-            other = warp_of(w.cta.cluster, record.cta, record.warp)
-            return find_against(other, rule, record.site, others, at, bytes, site + 1, w.cta.linear, w.index, lanes)
-    return find_against(w, rule, site, lanes, at, bytes, record.site + 1, record.cta, record.warp, others)
-
-
-@native
-def tell_early_read(
-    w: ptr_to(Warp), lanes: u32, site: u32, at: u64, bytes: u32, record: ptr_to(Record), others: u32, swap: boolean,
+    w: ptr_to(Warp), lanes: u32, site: u32, at: u64, bytes: u32, record: ptr_to(Record), others: u32, decision: u32,
     reader: ptr_to(Warp), readers: u32, agent: u32, clock: u32,
 ) -> None:  # fmt: skip
-    """Report that bytes are read before a copy is complete. words of the finding: the copy's mbarrier, the phase of its
-    completion, the phase for which the reader has waited.
+    """Tell that lanes of a warp and those of a record break a rule, if a decision says so.
 
-    w, lanes, site: the warp, lanes and instruction.
-    at, bytes: the place.
-    record, others: the record and its lanes.
-    swap: as in `tell_conflict`.
-    reader, readers: the reading warp and lanes.
-    agent, clock: agent and clock of the copy's end.
+    lanes, site, at, bytes: what w accesses now.
+    others: lanes of the record. The finding names it first if the decision says so and it is of this cluster.
+    reader, readers: of the two that which reads, and its lanes.
+    agent, clock: the mbarrier of what is read before it is complete, and the phase that says so.
     """
-    entry = tell_conflict(w, lanes, site, at, bytes, record, others, _READ_EARLY, swap)
-    if u64(entry) != 0:
-        if entry.count == 1:
-            name = name_of(w.cta.cluster, agent)
-            if name.agent == agent + 1:
-                entry.words[0] = name.at
-                entry.words[1] = u64(clock - name.first)
-                waited = latest_in(reader, readers, agent, KNOWN)
-                if waited >= name.first:
-                    entry.words[2] = u64(waited - name.first + 1)
+    rule = decision & (OTHER_FIRST - 1)
+    if rule == 0:
+        return
+    cluster = w.cta.cluster
+    entry = null(Found)
+    if (decision & OTHER_FIRST) != 0 and record.cluster == u32(cluster.number):
+        other = warp_of(cluster, record.cta, record.warp)
+        entry = find_against(other, rule, record.site, others, at, bytes, site + 1, w.cta.linear, w.index, lanes)
+    else:
+        entry = find_against(w, rule, site, lanes, at, bytes, record.site + 1, record.cta, record.warp, others)
+    if rule != _READ_EARLY or u64(entry) == 0:
+        return
+    name = name_of(cluster, agent)
+    if entry.count == 1 and name.agent == agent + 1:
+        entry.words[0] = name.at
+        entry.words[1] = u64(clock - name.first)
+        waited = latest_in(reader, readers, agent, KNOWN)
+        if waited >= name.first:
+            entry.words[2] = u64(waited - name.first + 1)
 
 
 @native(inline=True)
@@ -141,47 +170,6 @@ def wrote_later(w: ptr_to(Warp), record: ptr_to(Record), agent: u32, lanes: u32,
     return False
 
 
-# an ordinary access -----------------------------------------------------------------------------------------------------
-@native
-def async_conflict(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, write: u32, site: u32, record: ptr_to(Record)) -> None:
-    """Report the conflict of a generic access with an asynchronous one whose end does not happen before it.
-
-    w, lane, site: the lane and instruction.
-    at, bytes: the place.
-    write: whether it writes.
-    record: the asynchronous access.
-    """
-    one = u32(1)
-    lanes = one << lane
-    cluster = w.cta.cluster
-    kind = kind_of(record.flags)
-    if kind == int(AccessKind.MAP):
-        if write != 0:
-            map_written(w, lane, at, bytes, site)
-        return
-    others = issued_by(record, cluster)
-    after = after_issue(w, lanes, record)
-    shared = (at >> SLOT_SHIFT) == SLOT_SHARED
-    if (record.flags & WRITE) != 0:
-        if not shared:
-            if after:
-                tell_conflict(w, lanes, site, at, bytes, record, others, _RESULT, False)
-            else:
-                tell_conflict(w, lanes, site, at, bytes, record, others, _OVERLAP, True)
-        elif write != 0:
-            tell_conflict(w, lanes, site, at, bytes, record, others, _OVERLAP, True)
-        elif after or not follows(w, lanes, record.agent):
-            tell_early_read(w, lanes, site, at, bytes, record, others, False, w, lanes, record.agent, record.clock)
-        else:
-            tell_conflict(w, lanes, site, at, bytes, record, others, _REFILL, True)
-    elif not after:
-        tell_conflict(w, lanes, site, at, bytes, record, others, _RACE, True)
-    elif kind == int(AccessKind.WGMMA):
-        tell_conflict(w, lanes, site, at, bytes, record, others, _OPERAND, False)
-    else:
-        tell_conflict(w, lanes, site, at, bytes, record, others, _SOURCE, False)
-
-
 @native
 def brings_the_same(w: ptr_to(Warp), record: ptr_to(Record)) -> boolean:
     """Whether the store that is being issued writes the same bytes as another one, in a copy of this code for other warps."""
@@ -194,7 +182,48 @@ def brings_the_same(w: ptr_to(Warp), record: ptr_to(Record)) -> boolean:
     return p.replica == 1
 
 
-# an asynchronous access -------------------------------------------------------------------------------------------------
+@native
+def is_one_store(
+    w: ptr_to(Warp), kind: u32, site: u32, lanes: u32, record: ptr_to(Record), others: u32, shared: boolean
+) -> boolean:
+    """Whether two asynchronous writes are no conflict, since they are one store. kind, site, lanes: of what w issues now."""
+    if site != record.site:
+        if shared or kind_of(record.flags) != int(AccessKind.TENSOR):
+            return False
+        return brings_the_same(w, record)
+    if record.cta != w.cta.linear or record.warp != w.index:
+        return False
+    if not shared:
+        return others != lanes  # lanes of a warp that all issue the same store
+    # nobody has read what the same instruction brought before: prefetches into one place (CUTLASS has such)
+    return kind == int(AccessKind.TENSOR) and (record.flags & WRITE) != 0
+
+
+# accesses that meet ---------------------------------------------------------------------------------------------------
+@native
+def async_conflict(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, write: u32, site: u32, record: ptr_to(Record)) -> None:
+    """A generic access meets an asynchronous one of which its lane does not know that it is over."""
+    one = u32(1)
+    lanes = one << lane
+    cluster = w.cta.cluster
+    kind = kind_of(record.flags)
+    if kind == int(AccessKind.MAP):
+        if write != 0:
+            map_written(w, lane, at, bytes, site)
+        return
+    shared = (at >> SLOT_SHIFT) == SLOT_SHARED
+    async_writes = (record.flags & WRITE) != 0
+    waits = boolean(False)
+    if async_writes and shared and write == 0:
+        waits = follows(w, lanes, record.agent)
+    decision = GENERIC(
+        async_writes=async_writes, writes=write != 0, shared=shared, after=after_issue(w, lanes, record), follows=waits,
+        wgmma=kind == int(AccessKind.WGMMA),
+    )  # fmt: skip
+    others = issued_by(record, cluster)
+    tell_conflict(w, lanes, site, at, bytes, record, others, decision, w, lanes, record.agent, record.clock)
+
+
 @native
 def async_found(
     w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, flags: u32, site: u32, record: ptr_to(Record), record_lane: u32, level: u32
@@ -213,12 +242,13 @@ def async_found(
     one = u32(1)
     lanes = one << lane
     kind = kind_of(flags)
+    wgmma = kind == int(AccessKind.WGMMA)
     if level == 1:  # the same again
         if p.told == u64(record) and p.told_site == site:
             return
         p.told = u64(record)
         p.told_site = site
-    if kind == int(AccessKind.WGMMA):
+    if wgmma:
         lanes = FULL
     agent = record.agent
     if (record.flags & PER_LANE) != 0:
@@ -232,58 +262,45 @@ def async_found(
     other_kind = kind_of(record.flags)
     if other_kind == int(AccessKind.MAP):
         return
+    writes = (flags & WRITE) != 0
     if level != 0:
-        if (flags & WRITE) == 0:
-            rule = u32(_FENCE)
-            if kind == int(AccessKind.WGMMA) and other_kind == int(AccessKind.COPY):
-                rule = _COPY_FENCE
-            tell_conflict(w, lanes, site, at, bytes, record, others, rule, False)
-        elif kind != int(AccessKind.STORE):
-            rule = _WRITE_FENCE
-            if level != 1:
-                rule = _REFILL_FENCE
-            tell_conflict(w, lanes, site, at, bytes, record, others, rule, False)
+        unfenced = UNFENCED(
+            writes=writes, read=level != 1, wgmma=wgmma, cp_async=other_kind == int(AccessKind.COPY),
+            st_async=kind == int(AccessKind.STORE),
+        )  # fmt: skip
+        tell_conflict(w, lanes, site, at, bytes, record, others, unfenced, w, lanes, agent, 0)
         return
-    shared = (at >> SLOT_SHIFT) == SLOT_SHARED
-    foreign = record.cluster != u32(cluster.number)
-    if (flags & WRITE) == 0:
-        if other_kind < PROXY_FROM:
-            if kind == int(AccessKind.WGMMA) and wrote_later(w, record, agent, others, site):
-                tell_conflict(w, lanes, site, at, bytes, record, others, _OPERAND, True)
-            else:
-                tell_conflict(w, lanes, site, at, bytes, record, others, _RACE, False)
-        elif not shared:
-            tell_conflict(w, lanes, site, at, bytes, record, others, _RESULT, False)
-        elif after_issue(w, lanes, record) or not follows(w, lanes, record.agent):
-            tell_early_read(w, lanes, site, at, bytes, record, others, False, w, lanes, record.agent, record.clock)
-        elif kind == int(AccessKind.WGMMA):
-            tell_conflict(w, lanes, site, at, bytes, record, others, _OPERAND, True)
-        else:
-            tell_conflict(w, lanes, site, at, bytes, record, others, _SOURCE, True)
-        return
-    if site == record.site and not shared and record.cta == w.cta.linear and record.warp == w.index and others != lanes:
-        return  # lanes of a warp that all issue the same store
-    if other_kind == int(AccessKind.TENSOR) and not shared and site != record.site:
-        if brings_the_same(w, record):
-            return
-    if site == record.site and kind == int(AccessKind.TENSOR) and record.cta == w.cta.linear and record.warp == w.index:
-        if shared and not foreign and (record.flags & WRITE) != 0:
-            return  # earlier data of the same instruction was not read: prefetches into one place (as in CUTLASS)
-    if (record.flags & WRITE) != 0 or foreign or not shared:
-        tell_conflict(w, lanes, site, at, bytes, record, others, _OVERLAP, False)
-        return
-    reader = warp_of(cluster, record.cta, record.warp)
+    other_writes = (record.flags & WRITE) != 0
+    shared = (at >> SLOT_SHIFT) == SLOT_SHARED and record.cluster == u32(cluster.number)
+    reader = w
+    readers = lanes
+    end = record.agent
+    clock = record.clock
+    if writes:
+        reader = warp_of(cluster, record.cta, record.warp)
+        readers = others
+        end = p.agent
+        clock = p.clock
+    waits = boolean(False)
+    after = boolean(False)
+    decision = u32(0)
     if other_kind < PROXY_FROM:
-        if follows(reader, others, p.agent):
-            tell_conflict(w, lanes, site, at, bytes, record, others, _REFILL, False)
-        else:
-            tell_early_read(w, lanes, site, at, bytes, record, others, True, reader, others, p.agent, p.clock)
-    elif other_kind == int(AccessKind.WGMMA):
-        if after_issue(w, lanes, record) or follows(reader, FULL, p.agent):
-            tell_conflict(w, lanes, site, at, bytes, record, others, _OPERAND, False)
-        else:
-            tell_early_read(w, lanes, site, at, bytes, record, others, True, reader, FULL, p.agent, p.clock)
-    elif after_issue(w, lanes, record):
-        tell_conflict(w, lanes, site, at, bytes, record, others, _SOURCE, False)
+        if shared and writes and not other_writes:
+            waits = follows(reader, readers, end)
+        if wgmma and not writes:
+            after = wrote_later(w, record, agent, others, site)
+        decision = GENERIC(
+            async_writes=writes, writes=other_writes, shared=shared, after=after, follows=waits, wgmma=wgmma
+        ) ^ OTHER_FIRST
     else:
-        tell_conflict(w, lanes, site, at, bytes, record, others, _RACE, True)
+        if shared and writes != other_writes:
+            waits = follows(reader, readers, end)
+            after = after_issue(w, lanes, record)
+        same = boolean(False)
+        if writes:
+            same = is_one_store(w, kind, site, lanes, record, others, shared)
+            wgmma = other_kind == int(AccessKind.WGMMA)
+        decision = ASYNCHRONOUS(
+            writes=writes, other_writes=other_writes, same=same, shared=shared, after=after, follows=waits, wgmma=wgmma
+        )
+    tell_conflict(w, lanes, site, at, bytes, record, others, decision, reader, readers, end, clock)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, stack
-from mmulator.codegen.types import ptr_to, u8, u32, u64
+from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
 from mmulator.native.memory.windows import peek
 from mmulator.native.state import Warp
 from mmulator.rules import races as rules
 from mmulator.sanitizer.found import find_entry, of_launch
 from mmulator.sanitizer.order.clocks import knows
+from mmulator.sanitizer.shadow.decisions import Decisions
 from mmulator.sanitizer.shadow.records import (
     ATOMIC,
     DOUBTS,
@@ -27,18 +28,26 @@ from mmulator.sanitizer.shadow.records import (
     kind_of,
 )
 
-(
-    _WRITE_WRITE, _READ_WRITE, _IN_WARP, _BETWEEN, _IN_CLUSTER, _COPY_READ, _COPY_OVERWRITTEN, _COPY_SOURCE, _SCOPE, _HALF,
-    _REPLICATED, _STEADY, _STEADY_LATER,
-) = (
-    r.number for r in (
-        rules.WRITE_WRITE, rules.READ_WRITE, rules.IN_WARP, rules.BETWEEN_BLOCKS, rules.IN_CLUSTER, rules.COPY_READ,
-        rules.COPY_OVERWRITTEN, rules.COPY_SOURCE, rules.SCOPE, rules.HALF_STRONG, rules.REPLICATED_READ, rules.STEADY,
-        rules.STEADY_LATER,
-    )
-)  # fmt: skip
-AGAIN = 63  # bit of a finding's word: the write is not the first one there
-LARGEST = 16  # greatest number of bytes of a write that is compared with the old value
+# Two accesses that nothing orders. half: a strong read meets a write that is not. replica: is_replicated_read. apart: of two
+# blocks. strong: both are. foreign: in global memory. copy: a cp.async of which the actor knows the issue. warp: of one warp.
+# record_writes, writes: the record's access does, the actor's does.
+RACES = Decisions(rules, """
+    half  replica  apart  strong  foreign  copy  warp  record_writes  writes  |  rule
+    1     -        -      -       -        -     -     -              -       |  HALF_STRONG
+    0     1        -      -       -        -     -     -              -       |  REPLICATED_READ
+    0     0        1      1       -        -     -     -              -       |  SCOPE
+    0     0        1      0       1        -     -     -              -       |  BETWEEN_BLOCKS
+    0     0        1      0       0        -     -     -              -       |  IN_CLUSTER
+    0     0        0      -       -        1     -     0              -       |  COPY_SOURCE
+    0     0        0      -       -        1     -     1              1       |  COPY_OVERWRITTEN
+    0     0        0      -       -        1     -     1              0       |  COPY_READ
+    0     0        0      -       -        0     1     -              -       |  IN_WARP
+    0     0        0      -       -        0     0     1              1       |  WRITE_WRITE
+    0     0        0      -       -        0     0     1              0       |  READ_WRITE
+    0     0        0      -       -        0     0     0              -       |  READ_WRITE
+""")
+AGAIN = 63  # of the word of a finding: the write is not the first one there
+LARGEST = 16  # bytes of a write that may be of what was there
 
 
 @native
@@ -49,43 +58,39 @@ def knows_issue(a: ptr_to(Actor), r: ptr_to(Record), lane: u32) -> u32:
 
 
 @native
+def is_replicated_read(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, wrote: u32) -> boolean:
+    """Whether a read and a write of one block are of copies of one instruction, which a compiler makes. wrote: the record's is
+    the write."""
+    operands = a.races.launch.operands
+    if (operands[a.site] & operands[r.site] & 1) == 0:
+        return False
+    if (wrote == 0 and a.read_site == r.site + 1) or (wrote != 0 and r.since == a.site + 1 and kind_of(r.flags) == 0):
+        return True
+    return operands[a.site] == operands[r.site] or (lane == a.lane and r.warp != a.w.index)
+
+
+@native
 def rule_of(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, wrote: u32) -> u32:
-    """The number of the rule, which does not depend on the order of the two. wrote: whether the record's access is a write."""
-    writes = a.flags & WRITE
+    """The number of the rule, which is the same whichever of the two came first. wrote: the record's access is a write."""
+    writes = (a.flags & WRITE) != 0
     apart = r.cta != a.w.cta.linear
-    if a.store.foreign != 0 and (wrote == 0 or writes == 0):
-        reader = a.flags
-        writer = r.flags
+    foreign = a.store.foreign != 0
+    half = boolean(False)
+    replica = boolean(False)
+    copy = boolean(False)
+    if foreign and not (wrote != 0 and writes):
+        strong_read = a.flags & ~r.flags
         if wrote == 0:
-            reader = r.flags
-            writer = a.flags
-        if (reader & ~writer & STRONG) != 0:
-            return _HALF
+            strong_read = r.flags & ~a.flags
+        half = (strong_read & STRONG) != 0
         if not apart:
-            operands = a.races.launch.operands
-            if (operands[a.site] & operands[r.site] & 1) != 0:
-                if (wrote == 0 and a.read_site == r.site + 1) or (wrote != 0 and r.since == a.site + 1 and kind_of(r.flags) == 0):
-                    return _REPLICATED
-                if operands[a.site] == operands[r.site] or (lane == a.lane and r.warp != a.w.index):
-                    return _REPLICATED
-    if apart:
-        if (a.flags & r.flags & STRONG) != 0:
-            return _SCOPE
-        if a.store.foreign != 0:
-            return _BETWEEN
-        return _IN_CLUSTER
-    if kind_of(r.flags) == int(AccessKind.COPY):
-        if knows_issue(a, r, lane) != 0:
-            if wrote == 0:
-                return _COPY_SOURCE
-            if writes != 0:
-                return _COPY_OVERWRITTEN
-            return _COPY_READ
-    if r.warp == a.w.index:
-        return _IN_WARP
-    if wrote != 0 and writes != 0:
-        return _WRITE_WRITE
-    return _READ_WRITE
+            replica = is_replicated_read(a, r, lane, wrote)
+    if kind_of(r.flags) == int(AccessKind.COPY) and not apart:
+        copy = knows_issue(a, r, lane) != 0
+    return RACES(
+        half=half, replica=replica, apart=apart, strong=(a.flags & r.flags & STRONG) != 0, foreign=foreign, copy=copy,
+        warp=r.warp == a.w.index, record_writes=wrote != 0, writes=writes,
+    )  # fmt: skip
 
 
 @native
@@ -179,10 +184,10 @@ def steady_broken(a: ptr_to(Actor), r: ptr_to(Record), lanes: u32, wrote: u32) -
     """
     if ((a.flags | r.flags) & STEADY) == 0:
         return
-    rule = u32(_STEADY)
+    rule = u32(rules.STEADY.number)
     word = (u64(a.flags) << 32) | u64(r.flags)
     if wrote == 0:
-        rule = _STEADY_LATER
+        rule = rules.STEADY_LATER.number
         word = word & ~u64(WRITE | ATOMIC)
     tell_race(a.w, rule, a.site, a.lanes, a.at, u32(a.bytes), r.site, r.cta, r.warp, lanes, word)
 

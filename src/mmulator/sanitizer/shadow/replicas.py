@@ -9,8 +9,10 @@ from mmulator.codegen.ops import cast_ptr, copy_bytes, stack
 from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
 from mmulator.native.asynchrony.boxes import next_row, row_inside, row_offset
 from mmulator.native.asynchrony.maps import MOST_ROW, Box
+from mmulator.native.asynchrony.payloads import payload_of
 from mmulator.native.asynchrony.tensor import begin_of, first_byte, take_row
 from mmulator.native.asynchrony.transfers import entry
+from mmulator.native.hooks.events import PayloadShape
 from mmulator.native.state import Cluster, Transfer, TransferKind
 
 
@@ -26,7 +28,7 @@ def is_equal(a: ptr_to(u8), b: ptr_to(u8), bytes: u64) -> boolean:
 def is_there(t: ptr_to(Transfer)) -> boolean:
     """Whether the tensor already has the bytes that a store will write to it."""
     box = stack(Box)
-    copy_bytes(box, cast_ptr(Box, address(t.payload)), Box.size)  # noqa: F821
+    copy_bytes(box, payload_of(t, PayloadShape.BOX), Box.size)
     room = stack(u8, MOST_ROW)
     target = cast_ptr(u8, t.target)
     memory = cast_ptr(u8, begin_of(t.source, first_byte(box)))
@@ -45,11 +47,11 @@ def is_there(t: ptr_to(Transfer)) -> boolean:
 @native
 def is_on_its_way(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> u32:
     """1 if another store of the same box, with the same bytes, is under way."""
-    box = cast_ptr(Box, address(t.payload))  # noqa: F821
+    box = payload_of(t, PayloadShape.BOX)
     for place in range(cluster.under_way):
         other = entry(cluster, place)
         if other.kind == TransferKind.TENSOR_STORE:
-            its = cast_ptr(Box, address(other.payload))  # noqa: F821
+            its = payload_of(other, PayloadShape.BOX)
             same = (u64(other.target) == u64(t.target)) & (other.units == t.units) & (other.source_bytes == t.source_bytes)
             same = same & (its.first == box.first) & (its.row == box.row) & (its.swizzle == box.swizzle)
             if same != 0:

@@ -78,6 +78,3 @@ def evaluate(
     bits = np.dtype(f"u{size}")
     function = array_function(*key, tables_for(device)[0])
     return function(*(a.view(bits) for a in arrays)).view(arrays[0].dtype)
-
-
-__all__ = ["ArrayFunction", "array_function", "evaluate"]

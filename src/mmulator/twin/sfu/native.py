@@ -19,7 +19,7 @@ from mmulator.numerics.sfu.operations import BINARY, INVERSE_TWO_PI, UNARY, Key
 from mmulator.numerics.sfu.tables import DEFAULT_DEVICE, Tables, load_tables
 from mmulator.numerics.sfu.unit import INFINITY, NAN, SIGN
 from mmulator.twin.sfu import vector
-from mmulator.twin.sfu.vector import lanes, to
+from mmulator.twin.sfu.short import lanes, to
 
 Macro = Callable[[Value, Tables], Value]
 LANES = 32
@@ -277,16 +277,6 @@ def _over_array(symbol: str, word: Ty, operands: int, value: Callable[..., Value
     return Native(two if operands == 2 else one, symbol)
 
 
-def unit_array(name: str, tables: Tables) -> Native:
-    """A function `f(src, dst, count)` of the unit alone, on u32 words.
-
-    name: rcp, rsqrt, sqrt, lg2, ex2, sin, cos, tanh, rcp64h, rsqrt64h. The argument of sin and cos is in turns; the last two
-        functions take and return high words.
-    """
-    function: Macro = getattr(vector, name)
-    return _over_array(f"unit_{name}_{tables.device}", u32, 1, lambda x: function(x, tables))
-
-
 KEYS: tuple[Key, ...] = (*UNARY, *BINARY)
 
 
@@ -325,8 +315,3 @@ def array_functions(tables: Tables) -> Functions:
 
 APPROX = lane_functions(load_tables(DEFAULT_DEVICE))
 ARRAYS = array_functions(load_tables(DEFAULT_DEVICE))
-
-__all__ = [
-    "APPROX", "ARRAYS", "KEYS", "LANES", "Functions", "array_functions", "divisor_lanes", "lane_functions", "quotient",
-    "unit_array", "value_of", "word_of",
-]  # fmt: skip

@@ -132,6 +132,3 @@ def _in_words(name: str, table: _Table, index: Value, x: Value) -> Value:
 def _products(a: Value, b: Value) -> Value:
     """Sums of the products of neighbours."""
     return a.b.call("llvm.x86.avx512.pmaddw.d.512", i32.vec(16), [a, b])
-
-
-__all__ = ["lanes", "short", "square", "to"]

@@ -256,9 +256,3 @@ def bf16_to_f32(half: Value) -> Value:
 
 def f32_to_bf16_truncated(bits: Value) -> Value:
     return to(u16, bits >> 16)
-
-
-__all__ = [
-    "bf16_to_f32", "cos", "ex2", "f16_to_f32", "f32_to_bf16_truncated", "f32_to_f16_truncated", "lanes", "lg2", "rcp",
-    "rcp64h", "rsqrt", "rsqrt64h", "sin", "sqrt", "tanh", "to",
-]  # fmt: skip

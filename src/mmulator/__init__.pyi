@@ -1,0 +1,15 @@
+import mmulator.doors.triton as triton
+import mmulator.errors as errors
+import mmulator.inspect as inspect
+import mmulator.layouts.sparse as sparse
+from mmulator.findings import Finding as Finding
+from mmulator.host.module import Kernel as Kernel, Module as Module
+from mmulator.host.report import Report as Report
+from mmulator.inspect.chips import devices as devices
+from mmulator.instruction.instruction import Instruction as Instruction
+from mmulator.instruction.matmul import matmul as matmul
+from mmulator.launch.values import struct as struct
+from mmulator.layouts.descriptors import MatrixDescriptor as MatrixDescriptor
+from mmulator.layouts.tensormap.tensor_map import TensorMap as TensorMap
+
+__version__: str

@@ -1,0 +1,242 @@
+"""Second starts: a kernel that was compiled before is neither parsed nor lowered, and is the same kernel."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mmulator as mm
+from mmulator.codegen import references
+from mmulator.codegen.engine import _quick
+from mmulator.codegen.store import _HEADER, _MAGIC, store
+from mmulator.codegen.types import Struct, i64, ptr, u64
+from mmulator.compiler import code, warm
+from mmulator.compiler.compiled import CompiledKernel
+from mmulator.compiler.options import DEFAULT, CompileOptions
+from mmulator.host.cpu import Cpu
+from mmulator.host.text import Text, _key, verified
+from mmulator.native.hooks.watch import WATCH
+from mmulator.program.outline import as_data, of_data
+from mmulator.source import Source
+from tests.support import corpus
+from tests.support.places import ROOT
+from tests.support.ptx_text import STORE_R1, kernel
+
+# Of each kind of table, operation, variable and call some: products one by one and as one, sparse and scaled ones, wgmma, copies,
+# bulk operations, tensor maps, clusters, indirect branches and calls, device printf, variables with addresses in them.
+KERNELS = (
+    "gemm_f16_odd_sm90", "gemm_f16_odd_sm80", "gemm_descriptor_bf16_sm90", "attention_causal_sm90", "gemm_s8_sm80",
+    "pipeline_roles", "barrier_bulk", "boxes_nan", "cluster_sums", "gemm_tma_300x264x200", "made_here", "block_scan", "warp_lock",
+)  # fmt: skip
+UNLOWERED = "import sys; sys.modules['mmulator.compiler.kernel'] = None\n"
+KNOWING = (
+    "ptx.parser", "ptx.tree", "isa.table", "isa.effects", "program.blocks", "codegen.lang", "codegen.values", "layouts", "twin",
+)  # fmt: skip
+UNPARSED = UNLOWERED + f"sys.modules.update(dict.fromkeys(('mmulator.' + n for n in {KNOWING}), None))\n"
+RUN = """
+import os, sys
+import numpy as np, mmulator as mm
+out = np.zeros(32, np.uint32)
+report = mm.Module.load(sys.argv[1])["k"].launch(1, 32, [out])
+assert (out == np.arange(32) + int(sys.argv[2])).all()
+print(report.cached, report.instructions, report.notes)
+"""
+
+
+def start(program: str, *arguments: object, cache: Path) -> str:
+    environment = {**os.environ, "MMULATOR_CACHE": str(cache)}
+    words = [sys.executable, "-c", program, *map(str, arguments)]
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def ptx(tmp_path: Path) -> Path:
+    path = tmp_path / "k.ptx"
+    other = time.time_ns() & 0xFFFFFF  # so that nobody has compiled it
+    path.write_text(kernel(f"mov.u32 %r2, %laneid; mov.u32 %r3, {other}; add.u32 %r1, %r2, {os.getpid()};" + STORE_R1))
+    return path
+
+
+@pytest.mark.slow
+def test_kernels_of_another_process_have_the_bits_of_an_h200(tmp_path: Path) -> None:
+    program = "import sys\nfrom tests.support import corpus\nfor n in sys.argv[1:]: assert not corpus.launch(n).differences, n"
+    assert set(KERNELS) <= set(corpus.manifest())
+    for before in ("", UNLOWERED):
+        start(before + program, *KERNELS, cache=tmp_path / "cache")
+
+
+def test_a_second_start_knows_no_instruction(tmp_path: Path, ptx: Path) -> None:
+    first, second = (start(before + RUN, ptx, os.getpid(), cache=tmp_path / "cache") for before in ("", UNPARSED))
+    assert first.startswith("False") and second == first.replace("False", "True")
+
+
+@pytest.mark.slow
+def test_kernels_that_other_processes_compile_at_once(tmp_path: Path, ptx: Path) -> None:
+    environment = {**os.environ, "MMULATOR_CACHE": str(tmp_path / "cache")}
+    words = [sys.executable, "-c", RUN, str(ptx), str(os.getpid())]
+    running = [subprocess.Popen(words, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL) for _ in range(4)]
+    assert [process.wait() for process in running] == [0] * 4
+    assert start(UNPARSED + RUN, ptx, os.getpid(), cache=tmp_path / "cache").startswith("True")
+
+
+FAULT = """
+import sys
+import numpy as np, mmulator as mm
+try:
+    mm.Module.load(sys.argv[1])["k"].launch(1, 32, [np.zeros(4, np.uint32)])
+except mm.errors.ExecutionFault as fault:
+    print(fault)
+    print("mmulator.ptx.parser" in sys.modules)
+"""
+
+
+def test_a_fault_of_a_second_start_says_the_same(tmp_path: Path, ptx: Path) -> None:
+    first, second = (start(FAULT, ptx, cache=tmp_path / "cache") for _ in range(2))
+    assert "st.global" in first and second == first
+
+
+# entries ----------------------------------------------------------------------------------------------------------------
+def run(text: str) -> CompiledKernel:
+    loaded, out = mm.Module.load(text)["k"], np.zeros(32, np.uint32)
+    loaded.launch(1, 32, [out], device="sm_90")
+    assert (out == np.arange(32) + os.getpid()).all()
+    return loaded.compile("sm_90")
+
+
+def place(key: str | None) -> Path:
+    kept = store()
+    assert kept is not None and key is not None
+    return kept.path / f"{key}.o"
+
+
+def broken(data: bytes) -> dict[str, bytes]:
+    middle, head = len(data) // 2, _HEADER.size
+    body = data[head:]
+    return {
+        "empty": b"", "short": data[:middle], "no head": data[:20], "longer": data + b"x",
+        "of another": data[:8] + bytes(32) + data[40:],
+        "changed": data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :],
+        **{how: signed(data[8:40], other) for how, other in {
+            "no JSON": body[3:], "a list": b"[]\n", "a number": b"1", "nothing": b"{}\n",
+            "other code": body.replace(b'"run_clusters"', b'"walk_clusters"'),
+            "no code": body.replace(b'"code":["', b'"code":["0'),
+        }.items()},
+    }  # fmt: skip
+
+
+def signed(key: bytes, code: bytes) -> bytes:
+    """An entry that proves itself, whatever is in it."""
+    return _HEADER.pack(_MAGIC, key, hashlib.sha256(code).digest(), len(code)) + code
+
+
+def test_a_kernel_whose_entry_does_not_fit_is_compiled_as_if_there_were_none(ptx: Path) -> None:
+    text = ptx.read_text()
+    first = run(text)
+    entry = place(warm.key(text, "k", "sm_90", DEFAULT))
+    assert not first.from_cache
+    again = run(text)
+    assert again.from_cache and asdict(again.facts) == json.loads(json.dumps(asdict(first.facts)))
+    whole = entry.read_bytes()
+    for how, data in broken(whole).items():
+        entry.write_bytes(data)
+        assert isinstance(run(text).lower, warm._Again) == (data == whole), how
+        assert entry.read_bytes() == whole, how
+    for key in first.blocks.keys:  # the code is not there any more
+        for path in (place(key), place(_quick(key))):
+            path.unlink(missing_ok=True)
+    assert not run(text).from_cache and run(text).from_cache
+
+
+def test_a_text_whose_outline_does_not_fit_is_parsed_as_if_there_were_none(ptx: Path) -> None:
+    source = Source("k.ptx", ptx.read_text())
+    assert Text.load(source)._tree is not None and Text.load(source)._tree is None
+    entry = place(_key(source))
+    whole = entry.read_bytes()
+    for how, data in broken(whole).items():
+        entry.write_bytes(data)
+        assert (Text.load(source)._tree is not None) == (data != whole), how
+
+
+def test_an_outline_is_what_the_tree_says(tmp_path: Path) -> None:
+    for path in sorted(corpus.FOLDER.glob("*/*.ptx")):
+        text = Text.of(verified(Source(path.name, path.read_text())))
+        data = json.loads(json.dumps(as_data(text.outline)))
+        assert of_data(data, text.source) == text.outline, path.name
+
+
+def test_what_is_compiled_otherwise_has_another_entry(ptx: Path) -> None:
+    ways = [CompileOptions(contract=a, step=b, waits=c, clusters=d) for a, b, c, d in product((False, True), repeat=4)]
+    keys = {warm.key("text", entry, device, way) for entry in ("k", "l") for device in ("sm_80", "sm_90") for way in ways}
+    assert len(keys) == 64 and None not in keys and warm.key("text ", "k", "sm_90", DEFAULT) not in keys
+    assert warm.key("text", "k", "sm_90", CompileOptions(events=WATCH)) is None
+
+
+def test_a_tree_that_somebody_made_is_no_text(ptx: Path) -> None:
+    """Its source may say something else."""
+    tree = verified(Source("k.ptx", ptx.read_text()))
+    cpu = Cpu()
+    for _ in range(2):
+        loaded = cpu.load(tree)
+        assert not isinstance(cpu.compile(loaded, "k", "sm_90").lower, warm._Again)
+
+
+def test_a_second_start_takes_the_better_code_and_makes_it_if_there_is_none(ptx: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = ptx.read_text()
+    assert run(text).blocks.patience < float("inf")  # quick code
+    again = run(text)
+    assert again.from_cache and again.blocks.patience < float("inf")
+    first = again.code.tolist()
+    monkeypatch.setattr(code, "LONG", 0.0)
+    again.blocks.improve()
+    for _ in range(1000):
+        if again.blocks.patience == float("inf"):
+            break
+        time.sleep(0.01)
+    assert not set(first) & set(again.code.tolist())
+    third = run(text)
+    assert third.from_cache and third.blocks.patience == float("inf")
+
+
+# addresses --------------------------------------------------------------------------------------------------------------
+INNER = Struct("TestInner", [("count", i64), ("values", ptr)])
+OUTER = Struct("TestOuter", [("code", u64), ("number", u64), ("inner", ptr), ("nothing", ptr)], functions=("code",))
+
+
+def test_arrays_keep_what_they_refer_to() -> None:
+    values = np.arange(7, dtype=np.int32)
+    inner, outer = np.zeros(1, INNER.numpy_dtype()), np.zeros(2, OUTER.numpy_dtype())
+    inner["count"], inner["values"] = 7, values.ctypes.data
+    outer["inner"], outer["number"], outer["code"] = inner.ctypes.data, 5, 0x7F00_0000_1000
+    written = references.LinkedArrays([values, inner, outer], {0x7F00_0000_1000: "f"})
+    at = written.add(outer)
+    assert written.add(outer) == at
+    memory = references.memory_of(written.data, written.references, {"f": 0x7EEE_0000_2000})
+    found = memory[at : at + outer.nbytes].view(OUTER.numpy_dtype())
+    assert found["code"].tolist() == [0x7EEE_0000_2000] * 2 and found["number"].tolist() == [5, 5] and not found["nothing"].any()
+    inside = (int(n) - memory.ctypes.data for n in found["inner"])
+    for place in inside:
+        copy = memory[place : place + inner.nbytes].view(INNER.numpy_dtype())
+        start = int(copy["values"][0]) - memory.ctypes.data
+        assert memory[start : start + 28].view(np.int32).tolist() == values.tolist() and copy["count"][0] == 7
+
+
+@pytest.mark.parametrize(("field", "value"), [("code", 0x7F00_0000_1008), ("inner", 8), ("number", 0x7F00_0000_1000)])
+def test_an_address_without_a_name_is_not_kept(field: str, value: int) -> None:
+    outer = np.zeros(1, OUTER.numpy_dtype())
+    outer[field] = value
+    with pytest.raises(references.Unknown):
+        references.LinkedArrays([outer], {0x7F00_0000_1000: "f"}).add(outer)
+    with pytest.raises(references.Unknown):
+        references.LinkedArrays([], {}).add(np.array([0x7F00_0000_1000]))
