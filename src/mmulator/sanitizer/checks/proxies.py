@@ -54,7 +54,7 @@ def operation_acts(
 
     w, lane, site: the issuing lane and instruction.
     access: read, write or both.
-    kind: a Kind.
+    kind: an AccessKind.
     agent, clock: agent and clock of the operation's end.
     global_: whether it accesses global memory.
     out: the actor.

@@ -231,7 +231,7 @@ def act_async(
     lane: the lane that findings name.
     lanes: the issuing lanes.
     access: READ, WRITE and ATOMIC.
-    kind: a Kind.
+    kind: an AccessKind.
     agent, clock: agent and clock of its end.
     global_: whether it accesses global memory.
     out: the actor.
