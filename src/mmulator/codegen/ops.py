@@ -9,7 +9,7 @@ from mmulator.codegen.types import CodeError, Ty, boolean, i64, ptr, ptr_to, u32
 from mmulator.codegen.values import Builder, Value, as_value, constant, lanes_constant, mangle, splat, unify
 
 
-def select(condition: Value, yes: Any, no: Any) -> Value:
+def select(condition: Any, yes: Any, no: Any) -> Value:
     """condition ? yes : no, lane by lane for vectors."""
     if not isinstance(yes, Value) and not isinstance(no, Value):
         raise CodeError("select needs one typed arm")
@@ -56,7 +56,7 @@ def leading_zeros(value: Value) -> Value:
     return _same("ctlz", value, constant(value.b, boolean, 0))
 
 
-def trailing_zeros(value: Value) -> Value:
+def trailing_zeros(value: Any) -> Value:
     """Number of trailing zeros; the width for zero."""
     return _same("cttz", value, constant(value.b, boolean, 0))
 
@@ -194,13 +194,18 @@ def bits_mask(bits: Value) -> Value:
 
 
 # memory -------------------------------------------------------------------------------------------------------------
-def load(ty: Ty, pointer: Value, index: Any = 0, align: int | None = None) -> Value:
+def address(field: Any) -> Any:
+    """In native code: a pointer to a field of a struct, as `address(log.count)`. codegen/lang.py writes the call."""
+    raise CodeError("address() is for native code alone")
+
+
+def load(ty: Ty, pointer: Any, index: Any = 0, align: int | None = None) -> Value:
     """A `ty` at pointer + index * (size of what the pointer points to)."""
     b = pointer.b
     return b.load(ty, b.offset(pointer, index), align)
 
 
-def store(value: Value, pointer: Value, index: Any = 0, align: int | None = None) -> None:
+def store(value: Value, pointer: Any, index: Any = 0, align: int | None = None) -> None:
     b = pointer.b
     b.store(value, b.offset(pointer, index), align)
 

@@ -39,7 +39,7 @@ def blocks_per_multiprocessor(chip: DeviceProperties, threads: int, shared: int)
 
 
 def seconds(report: Report) -> float:
-    """Of one launch, as its report says."""
+    """Seconds that a GPU would take for one launch, from its report."""
     chip, grid = CHIPS[report.device], report.grid
     blocks = grid[0] * grid[1] * grid[2]
     threads = report.block[0] * report.block[1] * report.block[2]

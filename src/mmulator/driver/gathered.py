@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 
 def rows_of(findings: Sequence[Finding], kernel: str) -> Iterable[Row]:
-    """Those that are told as one, as JSON."""
+    """JSON rows of findings that are told as one."""
     for group in grouped(findings):
         (result,) = results(group)
         key = [kernel, *group_key(group[0])]

@@ -69,7 +69,7 @@ class Pieces:
         return made
 
     def add(self, a: Allocation) -> None:
-        """Of no byte there is nothing to be known."""
+        """Add an allocation; one of no bytes is left out."""
         if not a.size:
             return
         first, behind = bisect_right(self._starts, a.start), bisect_left(self._starts, a.end)

@@ -89,7 +89,7 @@ class KernelTotals:
 
 @dataclass
 class Totals:
-    """Of a process, or of several. kernels: by (name, device)."""
+    """Totals of a process, or of several. kernels: by (name, device)."""
 
     kernels: dict[tuple[str, str], KernelTotals] = field(default_factory=dict)
 
@@ -205,5 +205,5 @@ class Lines:
 
 @cache
 def listener(wanted: str) -> Callable[[Report], None]:
-    """Of `Settings.report`; one for each place it can go to. Raises LaunchError if a file cannot be written."""
+    """The listener that `Settings.report` asks for. Raises LaunchError if a file cannot be written."""
     return ReportScreen() if wanted == "1" else Lines(wanted)

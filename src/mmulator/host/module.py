@@ -177,7 +177,7 @@ class Kernel:
 
     @cached_property
     def function(self) -> Function:
-        """Its tree."""
+        """The parsed function of the kernel."""
         return next(f for f in self.module.tree.entries if f.name == self.name)
 
     @short_traceback

@@ -59,7 +59,7 @@ class Text:
 
     @classmethod
     def of(cls, tree: Tree) -> Text:
-        """Of a verified tree."""
+        """The text of a verified tree."""
         with no_fork:
             from mmulator.program.shared import outline_of
         return cls(tree.source, outline_of(tree), tree, known=False)

@@ -226,7 +226,7 @@ def _expectation(data: Any, path: Path, outputs: Sequence[str]) -> Expectation:
 
 
 def tolerance_of(given: Mapping[str, Any], where: str) -> Tolerance:
-    """Of numbers named tolerance, rtol, atol, ulp. Raises LaunchError for what is no tolerance."""
+    """The tolerance of numbers named tolerance, rtol, atol, ulp. Raises LaunchError for what is no tolerance."""
     for key, value in given.items():
         number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
         if not number or (key == "ulp" and value != int(value)):
@@ -316,7 +316,7 @@ def kernel_name(module: Module, job: Job) -> str:
 
 
 def _matrix_forms(module: Module, kernel: Kernel) -> list[Form]:
-    """Of the kernel and the functions that it may call."""
+    """Forms of the matrix instructions of the kernel and of functions that it may call."""
     functions = [kernel.function, *(f for f in module.tree.functions if not f.is_entry)]
     return [i.form for f in functions for i in f.instructions if i.form.is_matrix]
 

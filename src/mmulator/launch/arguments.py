@@ -44,7 +44,7 @@ class Arguments:
 
     @classmethod
     def of_arrays(cls, arrays: Sequence[np.ndarray], first_slot: int = FIRST_GLOBAL_SLOT) -> Arguments:
-        """Of a kernel whose parameters are all pointers. first_slot: of a module without .global variables."""
+        """Arguments of a kernel whose parameters are all pointers. first_slot: that of a module without .global variables."""
         result = cls(np.zeros(8 * len(arrays), np.uint8), range(0, 8 * len(arrays), 8), values=list(arrays))
         pool = _Pool(first_slot, result)
         for number, array in enumerate(arrays):

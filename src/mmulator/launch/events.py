@@ -15,7 +15,7 @@ DRAIN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class Logs:
-    """Of all workers of a launch. Entries stay in the order in which their worker made them."""
+    """The logs of all workers of a launch. Entries stay in the order in which their worker made them."""
 
     def __init__(self, entry: Struct, workers: int, room: int) -> None:
         self.entries = np.zeros((workers, room), entry.numpy_dtype())

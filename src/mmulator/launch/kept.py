@@ -41,7 +41,7 @@ def grid_for(launch: Launch, how: How, observers: Sequence[Observer] = ()) -> tu
 
 
 def keep(grid: Grid, residents: Sequence[Resident]) -> None:
-    """Of a launch that ended well. Nothing of the caller's is kept with it."""
+    """Keep what a launch that ended well leaves, but nothing of the caller's."""
     if grid.heap.edge or grid.placement.copies:
         return
     kernel, key = grid.kernel, _key(grid.shape, grid.arguments)

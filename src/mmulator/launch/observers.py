@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mmulator.codegen.chains import together
-from mmulator.codegen.lang import Instrument
+from mmulator.codegen.locks import no_fork
 from mmulator.errors import ExecutionFault
+
+if TYPE_CHECKING:  # a launch of a kernel that is in the cache needs no code generator
+    from mmulator.codegen.lang import Instrument
 
 
 class Observer:
@@ -55,6 +57,8 @@ class Observer:
 
 @lru_cache(maxsize=64)
 def _together(instruments: tuple[Instrument, ...]) -> Instrument:
+    with no_fork:
+        from mmulator.codegen.chains import together
     return together(instruments)
 
 

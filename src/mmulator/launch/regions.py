@@ -84,7 +84,7 @@ class Region:
 
     @property
     def words(self) -> tuple[int, int, int, int]:
-        """Its row of the table that native code reads."""
+        """The region's row of the table that native code reads."""
         return self.host, self.start, self.size, self.writable | self.room << 32
 
 

@@ -121,7 +121,7 @@ class Counted:
 
 
 def _counters(workers: int, blocks: int) -> tuple[np.ndarray, np.ndarray | None]:
-    """Of each worker a row of zeros, a number for each block of code; and its Share in memory, where there are several. No two
+    """A row of zeros for each worker, a number for each block of code; and the Shares in memory, where there are several. No two
     rows share a line of the cache: the workers count at every block."""
     if workers == 1:
         return np.zeros((1, blocks), np.uint64), None

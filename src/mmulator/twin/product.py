@@ -42,7 +42,7 @@ IndexTable = Struct("IndexTable", [
 ])  # fmt: skip
 
 
-def call_pack(function: Value, raw: Value, ld: Any, rows: Value, k: Value, out: Value) -> None:
+def call_pack(function: Value, raw: Value, ld: Any, rows: Any, k: Any, out: Value) -> None:
     """Macro: pack_a or pack_b of the numerics twin."""
     b = Builder.current()
     b.call_pointer(ptr(function), void, [ptr(raw), i64(ld), i64(rows), i64(k), ptr(out)])

@@ -33,7 +33,7 @@ PATIENCE = 3  # times that a range tells what it has touched so far, until anoth
 
 
 def check(**given: Any) -> None:
-    """That a launch says nothing that goes with one machine alone. given: what it says besides, by name. Raises LaunchError."""
+    """Refuse a launch that one machine alone can run. given: its further arguments, by name. Raises LaunchError."""
     reasons = {
         "cooperative": "the blocks of a cooperative grid wait for each other, and workers do not hear of each other",
         "watch": "stores are listed in the order of one machine",

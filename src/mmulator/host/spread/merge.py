@@ -12,7 +12,7 @@ from mmulator.diagnostics.touched import Runs
 
 @dataclass(frozen=True)
 class Traces:
-    """Of one range of clusters, by its number."""
+    """What one range of clusters touched. owner: the range's number."""
 
     owner: int
     read: Runs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mmulator.codegen.lang import Instrument, native
-from mmulator.codegen.ops import atomic_rmw, cast_ptr, trailing_zeros
+from mmulator.codegen.ops import address, atomic_rmw, cast_ptr, trailing_zeros
 from mmulator.codegen.types import ptr_to, u32, u64
 from mmulator.native.hooks.events import WRITE, Access, entry, reserve
 from mmulator.native.memory.windows import peek
@@ -19,7 +19,7 @@ def settle(w: ptr_to(Warp)) -> None:
     while log.open != log.count:
         e = cast_ptr(WatchEntry, log.entries) + log.open
         x = w.cta.launch.watches + e.watch
-        peek(w, u32(0), x.start, x.end - x.start, address(e.value))  # noqa: F821
+        peek(w, u32(0), x.start, x.end - x.start, address(e.value))
         log.open = log.open + 1
 
 
@@ -31,7 +31,7 @@ def note(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, site: u32) -> None:
         x = launch.watches + i
         if at < x.end and at + u64(bytes) > x.start:
             e = cast_ptr(WatchEntry, entry(w.cta.cluster.watch_log))
-            e.order = atomic_rmw("add", address(launch.seen), u64(1))  # noqa: F821
+            e.order = atomic_rmw("add", address(launch.seen), u64(1))
             e.cta = w.cta.linear
             e.thread = w.index * 32 + lane
             e.site = site

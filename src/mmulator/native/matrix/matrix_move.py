@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import stack
@@ -32,7 +33,7 @@ def base_of(space: str) -> int:
     return SLOT_SHARED << SLOT_SHIFT if space == "shared" else 0
 
 
-def eight(rows: Value, block: Value) -> list[Value]:
+def eight(rows: Any, block: Any) -> list[Value]:
     """Macro: pointers to the ROWS of number `block`."""
     return [rows[block * len(ROWS) + number] for number in ROWS]
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from mmulator.codegen.lang import Native, native, unrolled
 from mmulator.codegen.ops import (
+    address,
     atomic_rmw,
     bits_mask,
     cast_ptr,
@@ -138,7 +139,7 @@ def sum_up(
         settle_sums(w.cta.cluster)
     sums.start = window[1] + (start - u64(window[1]))
     sums.end = end
-    words = cast_ptr(u32, address(sums.words))  # noqa: F821
+    words = cast_ptr(u32, address(sums.words))
     lanes = bits_mask(mask)
     offsets = a + (u64(window[0]) - start)
     sums.touched = sums.touched | reduce_or(select(lanes, U64(1) << (offsets // PART), U64(0)))

@@ -10,7 +10,7 @@ checks the clock, at most some milliseconds later.
 from __future__ import annotations
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import atomic_rmw, cast_ptr, load, mask_bits, trailing_zeros
+from mmulator.codegen.ops import address, atomic_rmw, cast_ptr, load, mask_bits, trailing_zeros
 from mmulator.codegen.types import ptr_to, u32, u64
 from mmulator.native.state import PART, Cluster, Warp
 
@@ -27,7 +27,7 @@ def settle_sums(cluster: ptr_to(Cluster)) -> None:
     while left != 0:
         place = trailing_zeros(left) * PART
         left = left & (left - 1)
-        part = cast_ptr(u32, address(sums.words)) + place // WORD  # noqa: F821
+        part = cast_ptr(u32, address(sums.words)) + place // WORD
         memory = cast_ptr(u32, sums.start + place)
         words = mask_bits(load(WORDS, part) != 0)
         while words != 0:

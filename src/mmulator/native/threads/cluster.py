@@ -10,6 +10,7 @@ from functools import cache
 
 from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import (
+    address,
     atomic_rmw,
     bits_mask,
     cast_ptr,
@@ -132,7 +133,7 @@ WRITES = by(WRITE, Proxy.ASYNC)
 def next_cluster(launch: ptr_to(Launch)) -> u64:
     """Take the next cluster of the launch that has not been taken: its number, or NO_CLUSTER."""
     line = launch.line
-    at = atomic_rmw("add", address(line.next), u64(1))  # noqa: F821
+    at = atomic_rmw("add", address(line.next), u64(1))
     if at >= line.clusters:
         return NO_CLUSTER
     if at < line.first:
@@ -163,7 +164,7 @@ def begin_next(cluster: ptr_to(Cluster)) -> u64:
         if at >= line.first and at < line.last:
             count = minimum(share.most, (line.last - at) // (2 * share.workers))
         if count > 1:
-            found = compare_exchange(address(line.next), at, at + count)  # noqa: F821
+            found = compare_exchange(address(line.next), at, at + count)
             if found == at:
                 share.next = at + 1
                 share.end = at + count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import bits_mask, cast_ptr, popcount, select, trailing_zeros
+from mmulator.codegen.ops import address, bits_mask, cast_ptr, popcount, select, trailing_zeros
 from mmulator.codegen.types import i32, ptr_to, u32, u64
 from mmulator.native.asynchrony.waiting import partial_warp, wake_warpgroup
 from mmulator.native.hooks.events import lanes_exit
@@ -35,7 +35,7 @@ def branch(w: ptr_to(Warp), mask: u32, taken: u32, target: i32, next: i32) -> i3
 def branch_indexed(w: ptr_to(Warp), mask: u32, index: ptr_to(u32), table: ptr_to(i32), n: u32, site: u32) -> i32:
     """Execute brx.idx: each lane has its own target."""
     left = mask
-    pcs = address(w.lane_pc)  # noqa: F821
+    pcs = address(w.lane_pc)
     out = cast_ptr(i32, pcs)
     while left != 0:
         lane = trailing_zeros(left)

@@ -11,6 +11,7 @@ from typing import Any
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import (
+    address,
     bits_mask,
     cast_ptr,
     cycles,
@@ -76,8 +77,8 @@ def pick(w: ptr_to(Warp)) -> u32:
         return 0
     w.turns = w.turns + 1
     first = trailing_zeros(ready)
-    pc = cast_ptr(i32, address(w.lane_pc))[first]  # noqa: F821
-    frame = cast_ptr(u32, address(w.lane_frame))[first]  # noqa: F821
+    pc = cast_ptr(i32, address(w.lane_pc))[first]
+    frame = cast_ptr(u32, address(w.lane_frame))[first]
     here = mask_bits((w.lane_pc == pc) & (w.lane_frame == frame))
     if (ready & ~here) != 0:
         return part(w, ready)

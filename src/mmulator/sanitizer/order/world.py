@@ -13,6 +13,7 @@ from typing import Any
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import (
+    address,
     atomic_rmw,
     cast_ptr,
     copy_bytes,
@@ -81,14 +82,14 @@ def has_world(cluster: ptr_to(Cluster)) -> u32:
 @native
 def lock_world(world: ptr_to(World)) -> None:
     one = u32(1)
-    while atomic_rmw("xchg", address(world.lock), one) != 0:  # noqa: F821
+    while atomic_rmw("xchg", address(world.lock), one) != 0:
         pass
 
 
 @native
 def unlock_world(world: ptr_to(World)) -> None:
     zero = u32(0)
-    atomic_rmw("xchg", address(world.lock), zero)  # noqa: F821
+    atomic_rmw("xchg", address(world.lock), zero)
 
 
 # snapshots and rows ---------------------------------------------------------------------------------------------------
