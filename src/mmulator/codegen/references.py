@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mmulator.codegen import named
-from mmulator.codegen.types import struct_of
+from mmulator.codegen.types import Struct, struct_of
 
 _ALIGNED = 64
 _LARGEST = 1 << 40  # of a number; the machine's addresses are beyond it
@@ -58,13 +58,18 @@ class LinkedArrays:
             self._check(array)
             return offset
         for row, item in enumerate(array.reshape(-1)):
-            for name, (_, count) in struct.fields.items():
-                if name not in struct.addresses or count:
-                    self._check(item[name])
-                elif item[name]:
-                    place = self.place(int(item[name]))
-                    self.references.append((offset + row * struct.size + struct.offset[name], place))
+            self._refer(struct, item, offset + row * struct.size)
         return offset
+
+    def _refer(self, struct: Struct, item: Any, offset: int) -> None:
+        """Note the addresses in a value of a struct, which lies at `offset`. Raises Unknown."""
+        for name, (ty, count) in struct.fields.items():
+            if isinstance(ty, Struct) and not count:
+                self._refer(ty, item[name], offset + struct.offset[name])
+            elif name not in struct.addresses or count:
+                self._check(item[name])
+            elif item[name]:
+                self.references.append((offset + struct.offset[name], self.place(int(item[name]))))
 
     @staticmethod
     def _check(values: Any) -> None:
