@@ -234,7 +234,7 @@ TOLD = [
 
 @pytest.mark.parametrize("op", [None, "", "add"])
 @pytest.mark.parametrize("fields", TOLD, ids=range(len(TOLD)))
-def test_subscribers_hear_of_every_byte(fields: Encoded, op: str | None) -> None:
+def test_observers_hear_of_every_byte(fields: Encoded, op: str | None) -> None:
     """Of those that are copied, and of no others, when they are."""
     at = (8, 36) if fields.rank == 2 else (60, 7, 2)
     kernel = copies.load_kernel(fields.rank, "tile") if op is None else copies.store_kernel(fields.rank, "tile", op)

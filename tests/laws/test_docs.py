@@ -31,7 +31,7 @@ from tests.laws.test_rows import EXCUSES
 from tests.support.places import ROOT
 from tools.pages import spec_map
 
-TUTORIAL = "docs/adding-an-instruction.md"
+TUTORIAL, OBSERVERS = TUTORIALS = ("docs/adding-an-instruction.md", "docs/observers.md")  # carried out in a copy
 PAGES = [
     *("README.md", "CHANGELOG.md", "CONTRIBUTING.md"),
     *sorted(p.relative_to(ROOT).as_posix() for folder in ("docs", "examples") for p in ROOT.glob(f"{folder}/**/*.md")),
@@ -138,7 +138,7 @@ def code_of(step: Step) -> int:
     return int(found[1]) if found else 0
 
 
-COMMANDS = [(page, (c, code_of(s))) for page in PAGES if page != TUTORIAL for s in steps(read(page)) for c in commands(s)]
+COMMANDS = [(page, (c, code_of(s))) for page in PAGES if page not in TUTORIALS for s in steps(read(page)) for c in commands(s)]
 
 
 def test_pages_have_commands_and_snippets() -> None:
@@ -163,7 +163,7 @@ def test_snippets_run_and_output_is_as_shown(page: str, folder: Path, monkeypatc
     space: dict[str, Any] = {}
     left_out: set[str] = set()
     monkeypatch.syspath_prepend(folder)
-    for step in [] if page == TUTORIAL else steps(read(page)):
+    for step in [] if page in TUTORIALS else steps(read(page)):
         if step.needs and find_spec(step.needs) is None:
             left_out.add(step.needs)
             printed = None
@@ -411,13 +411,17 @@ def carry_out(copy: Copy, step: Step) -> bool:
     return True
 
 
-SIZES = re.split(r"^## ", read(TUTORIAL), flags=re.MULTILINE)[1:4]
+def parts(page: str) -> list[str]:
+    return re.split(r"^## ", read(page), flags=re.MULTILINE)[1:]
 
 
-@pytest.mark.parametrize("part", SIZES, ids=["lane-wise", "memory", "matrix"])
+PARTS = dict(zip(("lane-wise", "memory", "matrix", "lanes", "shape", "observer"), [*parts(TUTORIAL)[:5], *parts(OBSERVERS)]))
+
+
+@pytest.mark.parametrize("part", PARTS)
 @pytest.mark.slow
 def test_tutorial(part: str, tmp_path: Path) -> None:
-    """An instruction, added to a copy as the page says: a row, a function, a kernel that runs, a test, what the laws want."""
+    """An instruction or an observer, added to a copy as the page says, with a test and with what the laws want."""
     copy = Copy(tmp_path)
-    done = [s.directive or s.kind for s in steps(part) if carry_out(copy, s)]
-    assert done.count("file") == 2 and {"edit", "append", "shell"} <= {*done}
+    done = [s.directive or s.kind for s in steps(PARTS[part]) if carry_out(copy, s)]
+    assert {"edit", "shell"} <= {*done} and {"file", "python"} & {*done}

@@ -100,7 +100,7 @@ def _knows_not_where_memory_lies(path: Path) -> None:
             assert path.stem in (DOOR, TABLES), f"{ast.unparse(node)}: {name} is the door's"
 
 
-# subscribers --------------------------------------------------------------------------------------------------------
+# observers ----------------------------------------------------------------------------------------------------------
 @cache
 def walk() -> Walk:
     return Walk(statements())
@@ -217,7 +217,7 @@ L: red.global.add.u32 [%rd0], 1; add.u32 %r1, %r1, 1; setp.lt.u32 %p, %r1, 100; 
     assert np.bincount([e.cta for e in found]).tolist() == [100] * 16
 
 
-def test_without_a_subscriber_nothing_is_there() -> None:
+def test_without_an_observer_nothing_is_there() -> None:
     """A hook leaves no trace in the code of the run time; with one, only what reaches a hook is another function."""
     hooks = {name for file in (events, operands) for name, value in vars(file).items() if isinstance(value, Hook)}
     assert hooks == {*TRACE.hooks, *SANITIZE.hooks}  # each has a listener

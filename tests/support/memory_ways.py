@@ -50,7 +50,7 @@ class Statement:
     """name: of its row. text: with `{0}` for the register that holds the address. space: "" for generic. size: bytes of the
     access, of each of `lanes`. align: of its address. results: registers that hold what was read, and bits of each.
     before, after: what it takes, with `{n}` for a number of its own. to: the window in which what a copy
-    reads arrives. later: subscribers hear of the access when it is issued. words: `before` makes all
+    reads arrives. later: observers hear of the access when it is issued. words: `before` makes all
     words of shared memory mbarriers."""
 
     name: str
@@ -404,7 +404,7 @@ class Walk:
         self.kernel.launch(1, self.statements[number].lanes, args, timeout=20, threads=1)
 
     def trace(self, number: int, address: int) -> list[Event]:
-        """What a subscriber sees of a launch."""
+        """What an observer sees of a launch."""
         self.memory[:], self.out[:] = pattern(), 0
         return traced(self.kernel, 1, self.statements[number].lanes, [self.memory, self.out, address, number, pattern()])
 

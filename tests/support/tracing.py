@@ -1,4 +1,4 @@
-"""A subscriber that writes down every event of a launch: which bytes, which way, by which instruction."""
+"""An observer that writes down every event of a launch: which bytes, which way, by which instruction."""
 
 from __future__ import annotations
 

@@ -241,11 +241,17 @@ class Replay:
     error: str = ""
 
 
+_OTHER = (
+    "its operands are not those that the GPU was given: they follow from the form's row in isa/ and from F and the floor of its "
+    "profile (numerics/profiles.py), one of which has changed since"
+)
+
+
 def replay(v: Vector, device: str) -> Replay:
     """Compute a vector on the model and compare."""
     batch = batch_of(v.subject, v.kinds, device)
     if inputs_digest(batch) != v.inputs:
-        return Replay(batch.count, 0, 0, error="the operands are not those that the GPU was given: capture again")
+        return Replay(batch.count, 0, 0, error=_OTHER)
     want = compare.model(batch, device)
     flat = _flat(want)
     digests = np.array([_digest(x) for x in want], np.uint64)

@@ -129,8 +129,8 @@ class Flow(Enum):
     TILE = "of an element, if the bytes of a tile that the warp has one address of have been written"
     WGMMA = "the same, of matrices in shared memory"
     PICKS = "as ANY of the sources that a selector picks from"
-    LANES = "as of the lane that it is taken from"
-    MOVED = "an element, if the lane that it comes from has one"
+    LANES = "as of the lane that it is taken from"  # shfl alone, with its operands a, b, c and membermask
+    MOVED = "an element, if the lane that it comes from has one"  # the meaning calls `definedness.moved`, which needs a function
     WARP = "if a lane that takes part has one: nobody may look at what the others answer"
     REDUCED = "if all lanes that take part have one"
 

@@ -5,10 +5,12 @@ A lane's bit becomes 1 when it gets a value; the register file begins with zeros
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from mmulator.codegen.types import ptr_to, u8, u32
 from mmulator.codegen.values import Builder, Value, constant
+from mmulator.errors import InternalError
 from mmulator.program.blocks import Block
 from mmulator.program.frames import Frame, state_of
 from mmulator.program.undefined import MaybeUndefined
@@ -59,6 +61,17 @@ class Shadow:
             value = (value & lanes) | (old & ~lanes) if old is not None else value | ~lanes
         self.known[name] = value
         self.dirty[name] = None
+
+    def set_behind(self, names: Sequence[str], rule: str) -> Callable[[], None]:
+        """The check, behind an instruction, that its function has called `set` for each register. rule: the text of the error."""
+        before = {name: self.known.get(name) for name in names if self.doubts(name)}
+
+        def check() -> None:
+            missing = [name for name, mask in before.items() if self.known.get(name) is mask]
+            if missing:
+                raise InternalError(f"{rule}, but {', '.join(missing)} has no new mask")
+
+        return check
 
     def flush(self) -> None:
         """Store what later blocks read."""

@@ -135,7 +135,10 @@ def judge(e: Emitter, ins: Instruction) -> Callable[[], None] | None:
     flow = flow_of(ins, s.doubt.watched)
     targets = [o for access, operand in accesses(ins) if "w" in access and not isinstance(operand, Address)
                for o in _registers(operand)]  # fmt: skip
-    if flow in (Flow.WGMMA, Flow.TILE, Flow.MOVED) or (not any(s.doubts(t.name) for t in targets) and stored is Stored.NOTHING):
+    if flow is Flow.MOVED:
+        names = [t.name for t in targets]
+        return s.set_behind(names, f"{ins.mnemonic} has Flow.MOVED: its function in compiler/meaning/ calls definedness.moved")
+    if flow in (Flow.WGMMA, Flow.TILE) or (not any(s.doubts(t.name) for t in targets) and stored is Stored.NOTHING):
         return None
     masks = _RESULTS[flow](e, s, ins, targets)
     guard = s.of(ins.guard[0].name) if ins.guard is not None else None
@@ -367,7 +370,12 @@ def tile(e: Emitter, ins: Instruction, f: Fragment, table: Value, at: Value, str
 
 
 def moved(e: Emitter, ins: Instruction, move: Native) -> None:
-    """After a movement of elements between lanes, move the marks of undefined elements in the same way."""
+    """After a movement of elements between lanes, move the marks of undefined elements in the same way. The meaning of each
+    instruction with Flow.MOVED calls it last.
+
+    e, ins: the emitter and the instruction, whose first operand is the result and whose second is the source, one register each.
+    move: a native function of two pointers to 32 words, (source, result), which puts a word of 0 where it takes one.
+    """
     s = e.shadow
     (target,), (source,) = _names(ins.operands[:1]), _names(ins.operands[1:2])
     if s is None or not s.doubts(target):
