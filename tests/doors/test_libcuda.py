@@ -16,7 +16,7 @@ import pytest
 from mmulator.doors.libcuda import caller
 from mmulator.doors.libcuda.abi import Refused, get, put, text
 from mmulator.doors.libcuda.codes import Code
-from mmulator.doors.libcuda.elf import MACHINES
+from mmulator.doors.library.elf import MACHINES
 from mmulator.doors.libcuda.images import elf_size, ptx_at, ptx_within, with_ptx
 from mmulator.doors.libcuda.joining import join
 from mmulator.errors import LaunchError
@@ -47,7 +47,7 @@ def test_program_of_hoppers(what: str) -> None:
 @here
 def test_nothing_is_loaded_over_a_driver_that_is_there() -> None:
     code = (
-        "from mmulator.doors.libcuda import loading, elf\n"
+        "from mmulator.doors.libcuda import loading\n"
         "other = loading._open(elf.library(loading.SONAME, ['cuInit'], [], 'x86_64'))\n"
         "try: loading.install()\n"
         "except Exception as error: print(type(error).__name__, error)"

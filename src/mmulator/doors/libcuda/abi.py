@@ -34,6 +34,7 @@ _CODE_OF: tuple[tuple[type[BaseException], Code], ...] = (
     (LaunchError, Code.INVALID_VALUE), (LimitReached, Code.LAUNCH_TIMEOUT), (ExecutionFault, Code.ILLEGAL_ADDRESS),
     (MmulatorError, Code.LAUNCH_FAILED), (MemoryError, Code.OUT_OF_MEMORY),
 )  # fmt: skip
+_ENDING = (ExecutionFault, LimitReached)
 _told = threading.local()
 
 
@@ -116,6 +117,11 @@ def guarded(function: Callable[..., Any], name: str) -> Callable[..., int]:
             return _failed(name, error)
 
     return call
+
+
+def fault_code(error: BaseException) -> int | None:
+    """The code of an error in which a launch ended, and the context with it; None for an error before the launch."""
+    return next((int(c) for kind, c in _CODE_OF if isinstance(error, kind)), None) if isinstance(error, _ENDING) else None
 
 
 def _failed(name: str, error: BaseException) -> int:

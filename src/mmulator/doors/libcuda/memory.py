@@ -65,6 +65,21 @@ def free(address: int) -> None:
     _flags.pop(address, None)
 
 
+def kind_of(address: int) -> str:
+    """The kind of memory of an allocation that begins at an address."""
+    return _kinds.get(address, DEVICE_KIND)
+
+
+def free_all() -> None:
+    """Free what the program has allocated, as the end of a context does."""
+    for address in list(_kinds):
+        if _kinds[address] == REGISTERED:
+            _owners.pop(address, None)
+            _kinds.pop(address)
+        else:
+            free(address)
+
+
 def find(address: int) -> Allocation:
     found = state().driver.memory.find(address)
     if found is None:
