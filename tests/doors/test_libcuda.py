@@ -16,9 +16,9 @@ import pytest
 from mmulator.doors.libcuda import caller
 from mmulator.doors.libcuda.abi import Refused, get, put, text
 from mmulator.doors.libcuda.codes import Code
-from mmulator.doors.library.elf import MACHINES
 from mmulator.doors.libcuda.images import elf_size, ptx_at, ptx_within, with_ptx
 from mmulator.doors.libcuda.joining import join
+from mmulator.doors.library.elf import MACHINES
 from mmulator.errors import LaunchError
 from mmulator.host.module import Module
 from tests.support.tours import outcome, tries

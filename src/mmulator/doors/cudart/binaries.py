@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mmulator.doors.libcuda import modules
-from mmulator.doors.libcuda.abi import Refused, put, text
+from mmulator.doors.libcuda.abi import Refused, code_of, put, text
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import CudaKernel, CudaLibrary, state
 from mmulator.errors import MmulatorError
@@ -42,7 +42,10 @@ class Binary:
             try:
                 self.library = modules.load(self.address)
             except Refused as wrong:
-                self.wrong = wrong
+                self.wrong = RuntimeRefused(wrong.code)  # the reason is told once
+                raise
+            except MmulatorError as error:
+                self.wrong = RuntimeRefused(code_of(error) or int(Code.UNKNOWN))
                 raise
         return self.library
 

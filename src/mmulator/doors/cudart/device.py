@@ -9,29 +9,31 @@ from pathlib import Path
 from mmulator.doors.cudart import rows
 from mmulator.doors.cudart.rows import accepts, api, process, refuses, thread
 from mmulator.doors.libcuda import device as driver
-from mmulator.doors.libcuda.abi import Refused, c_string, put, put_bytes, put_int
+from mmulator.doors.libcuda.abi import Refused, c_string, put_bytes, put_int
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import check_device, state
 
 # Fields of cudaDeviceProp: name, C type, and the number of CUdevice_attribute that it shows (or several, for an array). Fields
 # without a number are 0 or set by name. CUDA 13 left out what stands in _TWELVE.
 _FIELDS = """
-name:256s uuid:16s luid:8s luidDeviceNodeMask:I totalGlobalMem:Q sharedMemPerBlock:Q=8 regsPerBlock:i=12 warpSize:i=10 memPitch:Q=11
-maxThreadsPerBlock:i=1 maxThreadsDim:3i=2,3,4 maxGridSize:3i=5,6,7 clockRate:i=13 totalConstMem:Q=9 major:i=75 minor:i=76
-textureAlignment:Q=14 texturePitchAlignment:Q deviceOverlap:i=15 multiProcessorCount:i=16 kernelExecTimeoutEnabled:i integrated:i
-canMapHostMemory:i=19 computeMode:i maxTexture1D:i maxTexture1DMipmap:i maxTexture1DLinear:i maxTexture2D:2i maxTexture2DMipmap:2i
-maxTexture2DLinear:3i maxTexture2DGather:2i maxTexture3D:3i maxTexture3DAlt:3i maxTextureCubemap:i maxTexture1DLayered:2i
-maxTexture2DLayered:3i maxTextureCubemapLayered:2i maxSurface1D:i maxSurface2D:2i maxSurface3D:3i maxSurface1DLayered:2i
-maxSurface2DLayered:3i maxSurfaceCubemap:i maxSurfaceCubemapLayered:2i surfaceAlignment:Q concurrentKernels:i=31 ECCEnabled:i
-pciBusID:i=33 pciDeviceID:i pciDomainID:i tccDriver:i asyncEngineCount:i=40 unifiedAddressing:i=41 memoryClockRate:i=36
-memoryBusWidth:i=37 l2CacheSize:i=38 persistingL2CacheMaxSize:i maxThreadsPerMultiProcessor:i=39 streamPrioritiesSupported:i=78
-globalL1CacheSupported:i=79 localL1CacheSupported:i=80 sharedMemPerMultiprocessor:Q=81 regsPerMultiprocessor:i=82 managedMemory:i=83
-isMultiGpuBoard:i multiGpuBoardGroupID:i hostNativeAtomicSupported:i singleToDoublePrecisionPerfRatio:i pageableMemoryAccess:i
-concurrentManagedAccess:i=89 computePreemptionSupported:i=90 canUseHostPointerForRegisteredMem:i=91 cooperativeLaunch:i=95
-cooperativeMultiDeviceLaunch:i sharedMemPerBlockOptin:Q=97 pageableMemoryAccessUsesHostPageTables:i directManagedMemAccessFromHost:i
-maxBlocksPerMultiProcessor:i=106 accessPolicyMaxWindowSize:i reservedSharedMemPerBlock:Q=111 hostRegisterSupported:i=99
-sparseCudaArraySupported:i hostRegisterReadOnlySupported:i timelineSemaphoreInteropSupported:i memoryPoolsSupported:i=115
-gpuDirectRDMASupported:i gpuDirectRDMAFlushWritesOptions:I gpuDirectRDMAWritesOrdering:i memoryPoolSupportedHandleTypes:I
+name:256s uuid:16s luid:8s luidDeviceNodeMask:I totalGlobalMem:Q sharedMemPerBlock:Q=8 regsPerBlock:i=12 warpSize:i=10
+memPitch:Q=11 maxThreadsPerBlock:i=1 maxThreadsDim:3i=2,3,4 maxGridSize:3i=5,6,7 clockRate:i=13 totalConstMem:Q=9
+major:i=75 minor:i=76 textureAlignment:Q=14 texturePitchAlignment:Q deviceOverlap:i=15 multiProcessorCount:i=16
+kernelExecTimeoutEnabled:i integrated:i canMapHostMemory:i=19 computeMode:i maxTexture1D:i maxTexture1DMipmap:i
+maxTexture1DLinear:i maxTexture2D:2i maxTexture2DMipmap:2i maxTexture2DLinear:3i maxTexture2DGather:2i maxTexture3D:3i
+maxTexture3DAlt:3i maxTextureCubemap:i maxTexture1DLayered:2i maxTexture2DLayered:3i maxTextureCubemapLayered:2i
+maxSurface1D:i maxSurface2D:2i maxSurface3D:3i maxSurface1DLayered:2i maxSurface2DLayered:3i maxSurfaceCubemap:i
+maxSurfaceCubemapLayered:2i surfaceAlignment:Q concurrentKernels:i=31 ECCEnabled:i pciBusID:i=33 pciDeviceID:i
+pciDomainID:i tccDriver:i asyncEngineCount:i=40 unifiedAddressing:i=41 memoryClockRate:i=36 memoryBusWidth:i=37
+l2CacheSize:i=38 persistingL2CacheMaxSize:i maxThreadsPerMultiProcessor:i=39 streamPrioritiesSupported:i=78
+globalL1CacheSupported:i=79 localL1CacheSupported:i=80 sharedMemPerMultiprocessor:Q=81 regsPerMultiprocessor:i=82
+managedMemory:i=83 isMultiGpuBoard:i multiGpuBoardGroupID:i hostNativeAtomicSupported:i
+singleToDoublePrecisionPerfRatio:i pageableMemoryAccess:i concurrentManagedAccess:i=89 computePreemptionSupported:i=90
+canUseHostPointerForRegisteredMem:i=91 cooperativeLaunch:i=95 cooperativeMultiDeviceLaunch:i sharedMemPerBlockOptin:Q=97
+pageableMemoryAccessUsesHostPageTables:i directManagedMemAccessFromHost:i maxBlocksPerMultiProcessor:i=106
+accessPolicyMaxWindowSize:i reservedSharedMemPerBlock:Q=111 hostRegisterSupported:i=99 sparseCudaArraySupported:i
+hostRegisterReadOnlySupported:i timelineSemaphoreInteropSupported:i memoryPoolsSupported:i=115 gpuDirectRDMASupported:i
+gpuDirectRDMAFlushWritesOptions:I gpuDirectRDMAWritesOrdering:i memoryPoolSupportedHandleTypes:I
 deferredMappingCudaArraySupported:i ipcEventSupported:i clusterLaunch:i=120 unifiedFunctionPointers:i
 """
 _TWELVE = {
@@ -250,4 +252,4 @@ refuses(
     " ".join(n for n in rows.exports() if any(w in n for w in ("Graphics", "cudaGL", "EGL", "VDPAU"))),
 )
 refuses("memory and semaphores of other programming interfaces are not modelled", " ".join(
-    n for n in rows.exports() if "External" in n and "Graph" not in n or "NvSci" in n))  # fmt: skip
+    n for n in rows.exports() if ("External" in n and "Graph" not in n) or "NvSci" in n))  # fmt: skip

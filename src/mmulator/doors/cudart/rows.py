@@ -24,10 +24,11 @@ from typing import Any
 
 from mmulator.doors.libcuda import abi
 from mmulator.doors.libcuda.abi import Refused
+from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import PRIMARY, state
 from mmulator.errors import MmulatorError, UnsupportedError
 
-SUCCESS, NOT_READY = 0, 600
+SUCCESS, FORKED, NOT_READY = 0, 3, 600
 _VARIADIC = 4  # flag of a code object whose function has `*args`
 VERSIONS = {12: 12090, 13: 13000}  # of CUDA, as cudaRuntimeGetVersion says
 DOES, ACCEPTS, REFUSES = "does", "accepts", "refuses"
@@ -83,12 +84,18 @@ thread = _Thread()
 
 @dataclass
 class _Process:
-    """sticky: the code of a fault, which ends the context: each later call returns it. version: of the library that was loaded.
-    flags: those of cudaSetDeviceFlags."""
+    """What the process has.
+
+    sticky: the code of a fault, which ends the context: each later call returns it.
+    version: of the library that was loaded, 12 or 13.
+    flags: those of cudaSetDeviceFlags.
+    own: the number of the process in which a library started Python, 0 where Python started the program.
+    """
 
     sticky: int = SUCCESS
     version: int = 13
     flags: int = 0
+    own: int = 0
 
 
 process = _Process()
@@ -114,6 +121,8 @@ def guarded(function: Callable[..., Any], name: str, lost: bool = True) -> Calla
 
     @wraps(function)
     def call(*args: int) -> int:
+        if process.own and process.own != os.getpid():
+            return fail(FORKED)  # the device's context stays with the parent, as on a GPU
         if not thread.ready:
             thread.ready = True
             if not state().contexts:
@@ -161,7 +170,7 @@ def refuses(why: str, names: str) -> None:
 
 def _refusal(name: str, why: str) -> Callable[[], int]:
     def refuse() -> None:
-        raise Refused(abi.Code.NOT_SUPPORTED, UnsupportedError(f"{name}: {why}"))
+        raise Refused(Code.NOT_SUPPORTED, UnsupportedError(f"{name}: {why}"))
 
     return guarded(refuse, name, False)
 

@@ -10,6 +10,7 @@ from mmulator.doors.cudart import binaries, device, graphs, launches, memory, ro
 from mmulator.doors.library.elf import ENTRIES_OF_LOG, LOG, LOG_ENTRY, LOGGED, TABLE
 
 CHAPTERS = (device, memory, launches, graphs)
+TEXTS = ("cudaGetErrorName", "cudaGetErrorString")
 _kept: list[Any] = []  # functions of C that the tables lead to
 
 
@@ -46,15 +47,24 @@ def fill(library: ctypes.CDLL, version: int) -> None:
     """Fill the table of a library, and read what was registered. version: of CUDA, 12 or 13."""
     rows.complete()
     rows.process.version = version
-    present = [name for name, versions in rows.exports().items() if version in versions]
-    logged = [name for name in binaries.LOGGED if name in present]
-    plain = [name for name in present if name not in binaries.LOGGED]
-    table = (ctypes.c_uint64 * (len(plain) + len(logged))).in_dll(library, TABLE)
-    for n, name in enumerate(plain + logged):
-        row = rows.ROWS.get(name)
-        function = rows.native(row.signature)(row.call) if n < len(plain) and row else _registers(name)
-        _kept.append(function)
-        table[n] = ctypes.cast(function, ctypes.c_void_p).value
+    plain, logged, texts = slots(version)
+    functions = [_native(name) for name in plain] + [_registers(name) for name in logged] + [_native(name) for name in texts]
+    table = (ctypes.c_uint64 * len(functions)).in_dll(library, TABLE)
+    for n, function in enumerate(functions):
+        table[n] = ctypes.cast(function, ctypes.c_void_p).value or 0
+    _kept.extend(functions)
     log = _Log(library, logged)
     log.read()
     binaries.late.append(log.read)
+
+
+def _native(name: str) -> Any:
+    row = rows.ROWS[name]
+    return rows.native(row.signature)(row.call)
+
+
+def slots(version: int) -> tuple[list[str], list[str], list[str]]:
+    """(plain functions, registrations, functions that return a text) of a version of CUDA, as the slots of the table follow."""
+    present = [name for name, versions in rows.exports().items() if version in versions]
+    plain = [name for name in present if name not in binaries.LOGGED and name not in TEXTS]
+    return plain, [name for name in binaries.LOGGED if name in present], list(TEXTS)

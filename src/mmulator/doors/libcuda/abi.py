@@ -119,16 +119,21 @@ def guarded(function: Callable[..., Any], name: str) -> Callable[..., int]:
     return call
 
 
+def code_of(error: BaseException) -> int | None:
+    """The code of an error, by its class; None for an error of this package itself."""
+    return next((int(code) for kind, code in _CODE_OF if isinstance(error, kind)), None)
+
+
 def fault_code(error: BaseException) -> int | None:
     """The code of an error in which a launch ended, and the context with it; None for an error before the launch."""
-    return next((int(c) for kind, c in _CODE_OF if isinstance(error, kind)), None) if isinstance(error, _ENDING) else None
+    return code_of(error) if isinstance(error, _ENDING) else None
 
 
 def _failed(name: str, error: BaseException) -> int:
     _told.error = error
-    for kind, code in _CODE_OF:
-        if isinstance(error, kind):
-            return int(code)
+    code = code_of(error)
+    if code is not None:
+        return code
     if isinstance(error, KeyboardInterrupt):
         return int(Code.LAUNCH_FAILED)
     print(f"mmulator: {name} failed:", file=sys.stderr)

@@ -49,6 +49,21 @@ def ptx_at(address: int) -> tuple[str, bytes]:
             return text(address + size + len(MARK)), get_bytes(address, size)
         raise Refused(Code.NO_BINARY_FOR_GPU, UnsupportedError(
             "a cubin without its PTX cannot be run: it is machine code of a GPU", hint="compile to PTX"))  # fmt: skip
+    if int.from_bytes(head, "little") == _WRAPPER:
+        at = int.from_bytes(get_bytes(address + 8, 8), "little")
+        hs, size = struct.unpack_from("<HQ", get_bytes(at, 16), 6)
+        p, end = at + hs, at + hs + size
+        while p < end:
+            e = get_bytes(p, 64)
+            kind, = struct.unpack_from("<H", e, 0); h, = struct.unpack_from("<I", e, 4); sz, = struct.unpack_from("<Q", e, 8); cs, = struct.unpack_from("<I", e, 16)
+            flags, = struct.unpack_from("<Q", e, 40); full, = struct.unpack_from("<Q", e, 56)
+            if kind == 1:
+                d = get_bytes(p + h, sz)
+                if flags & 0x8000:
+                    import zstandard
+                    d = zstandard.ZstdDecompressor().decompress(d[:cs or None], full)
+                return d.rstrip(b"\0").decode(), b""
+            p += h + sz
     if int.from_bytes(head, "little") in (_FATBIN, _WRAPPER):
         raise Refused(Code.NO_BINARY_FOR_GPU, UnsupportedError("a fatbin is not read yet", hint="load the PTX that is in it"))
     found = text(address)

@@ -16,19 +16,22 @@ NEW, STARTING, READY, FAILED = range(4)
 STRINGS = (
     "libpython", "home", "script", "home_name", "sched_yield", "getenv", "setenv", "unsetenv", "dlerror", "write", "strlen",
     "lead", "line_end", "is_initialized", "initialize", "ensure", "release", "save", "run",
+    "failed_says",
 )  # fmt: skip
 UNSAID = {"libpython": "", "home": "", "script": ""}
 NAMES = {
     "home_name": "PYTHONHOME", "sched_yield": "sched_yield", "getenv": "getenv", "setenv": "setenv", "unsetenv": "unsetenv",
     "dlerror": "dlerror", "write": "write", "strlen": "strlen", "lead": "mmulator: Python cannot be started in this program: ",
     "line_end": "\n", "is_initialized": "Py_IsInitialized", "initialize": "Py_InitializeEx", "ensure": "PyGILState_Ensure",
-    "release": "PyGILState_Release", "save": "PyEval_SaveThread", "run": "PyRun_SimpleString",
+    "failed_says": "initialization error", "release": "PyGILState_Release", "save": "PyEval_SaveThread",
+    "run": "PyRun_SimpleString",
 }  # fmt: skip
 Door = Struct("LibraryDoor", [
-    ("state", u32), ("slots", u32),
+    ("state", u32), ("slots", u32), ("texts", u32),  # slots of the table, and how many of them, at its end, return a text
     ("dlopen", u64), ("dlsym", u64),  # filled by the dynamic loader
     ("table", u64),  # from the begin of this struct to the first slot, in bytes, backwards
-    ("failed", u64),  # likewise: to the function that all slots get where Python cannot be started
+    ("failed", u64),  # likewise: to the function that slots get where Python cannot be started
+    ("failed_text", u64),  # likewise, for those that return a text
     *((name, u64) for name in STRINGS),  # from the begin of this struct to the string, in bytes
 ])  # fmt: skip
 _NOW, _GLOBAL = 2, 0x100  # of dlopen
@@ -49,7 +52,7 @@ def text(door: Value, offset: Value) -> Value:
 
 
 @native
-def boot(door: ptr_to(Door)) -> void:
+def boot(door: ptr_to(Door)) -> None:
     """Make the library ready: start Python, or enter the one that runs, and let it fill the table. Other threads wait."""
     find = door.dlsym
     while door.state < READY:
@@ -94,6 +97,8 @@ def boot(door: ptr_to(Door)) -> void:
                 slots = cast_ptr(u64, ptr(u64(door) - door.table))
                 for n in range(door.slots):
                     slots[n] = u64(door) - door.failed
+                for n in range(door.texts):
+                    slots[door.slots - 1 - n] = u64(door) - door.failed_text
                 door.state = FAILED
 
 
@@ -119,7 +124,10 @@ def code() -> tuple[bytes, int]:
 
 
 def text_of(data: bytes, symbol: str) -> tuple[bytes, int]:
-    """(bytes of the section .text, offset of a function in it) of an object file. Raises InternalError for code with relocations."""
+    """(bytes of the section .text, offset of a function in it) of an object file.
+
+    Raises InternalError for code with relocations.
+    """
     (start,) = struct.unpack_from("<Q", data, 40)
     size, number, names = struct.unpack_from("<3H", data, 58)
     sections = [struct.unpack_from("<IIQQQQIIQQ", data, start + n * size) for n in range(number)]

@@ -41,7 +41,9 @@ class Exports:
     """The names that a library exports, and what starts Python for it.
 
     soname: the name of the library.
-    plain, noted, logged: names of the three kinds of functions. Slots of the table: first those of `plain`, then of `logged`.
+    plain, noted, logged: names of the three kinds of functions. The table has slots for `plain`, `logged` and `texts`, in this
+        order.
+    texts: names of plain functions that return a text, also where Python cannot be started.
     version: the symbol version of all names, "" for none.
     strings: the values of `boot.UNSAID`: without them the library cannot start Python, and Python has to fill the table itself.
     """
@@ -50,6 +52,7 @@ class Exports:
     plain: Sequence[str]
     noted: Sequence[str] = ()
     logged: Sequence[str] = ()
+    texts: Sequence[str] = ()
     version: str = ""
     strings: Mapping[str, str] | None = None
 
@@ -59,9 +62,9 @@ def library(exports: Exports, machine: str) -> bytes:
 
     The library also exports ENDED, a function that returns CUDA_ERROR_DEINITIALIZED, and the places that Python reads and writes.
     """
-    plain, noted, logged = exports.plain, exports.noted, exports.logged
-    slots = len(plain) + len(logged)
-    names = [*plain, *logged, *noted, ENDED, TABLE, COUNT, RING, LOGGED, LOG, STATE]
+    plain, noted, logged, texts_of = exports.plain, exports.noted, exports.logged, exports.texts
+    slots = len(plain) + len(logged) + len(texts_of)
+    names = [*plain, *logged, *texts_of, *noted, ENDED, TABLE, COUNT, RING, LOGGED, LOG, STATE]
     strings, places = _strings([exports.soname, *_LIBRARIES, *_IMPORTS, *names, *([exports.version] if exports.version else [])])
     native, entry = boot.code()
     symbols = 1 + len(_IMPORTS) + len(names)
@@ -74,7 +77,7 @@ def library(exports: Exports, machine: str) -> bytes:
     verdef = _up(versym + (2 * symbols if exports.version else 0), 8)
     rela = _up(verdef + (2 * 28 if exports.version else 0), 8)
     code = _up(rela + _RELOCATION * len(_IMPORTS), 64)
-    common = code + _STEP * (slots + len(noted) + 2)
+    common = code + _STEP * (slots + len(noted) + 3)
     native_at = common + 256
     end = native_at + len(native)
     # then, on pages of its own, what is written: table, counters, the struct that native code reads, its strings, dynamic section
@@ -111,15 +114,17 @@ def library(exports: Exports, machine: str) -> bytes:
     start, keep, note = common, common + 96, common + 176
     for n in range(slots):
         at = code + _STEP * n
-        _write(image, at, _stub(at, n, table + 8 * n, start if n < len(plain) else keep))
+        _write(image, at, _stub(at, n, table + 8 * n, keep if len(plain) <= n < len(plain) + len(logged) else start))
         where.append((_FUNCTION, at, _STEP))
     for n in range(len(noted)):
         at = code + _STEP * (slots + n)
         _write(image, at, b"\xb8" + struct.pack("<I", n + 1) + b"\xe9" + struct.pack("<i", note - (at + 10)))  # mov $n, %eax; jmp
         where.append((_FUNCTION, at, _STEP))
-    ended, failed = common - 2 * _STEP, common - _STEP
+    ended, failed, failed_text = (common - n * _STEP for n in (3, 2, 1))
     _write(image, ended, b"\xb8\x04\0\0\0\xc3")  # mov $4, %eax; ret
     _write(image, failed, b"\xb8\x03\0\0\0\xc3")
+    says = _to(texts["failed_says"], failed_text + 7)
+    _write(image, failed_text, b"\x48\x8d\x05" + says + b"\xc3")  # lea text(%rip), %rax; ret
     where += [(_FUNCTION, ended, _STEP), (_OBJECT, table, 8 * slots), (_OBJECT, count, 8)]
     where += [(_OBJECT, ring, ENTRY * ENTRIES_OF_RING), (_OBJECT, count + 8, 8), (_OBJECT, log, LOG_ENTRY * ENTRIES_OF_LOG)]
     where.append((_OBJECT, door + boot.Door.offset["state"], 4))
@@ -128,9 +133,10 @@ def library(exports: Exports, machine: str) -> bytes:
     _write(image, note, _note(note, count, ring))
     _write(image, native_at, native)
 
-    values = {"slots": slots, "table": door - table, "failed": door - failed, **{name: at - door for name, at in texts.items()}}
+    values = {"slots": slots, "table": door - table, "failed": door - failed, "texts": len(texts_of),
+              "failed_text": door - failed_text, **{name: at - door for name, at in texts.items()}}
     for name, value in values.items():
-        struct.pack_into("<I" if name == "slots" else "<Q", image, door + boot.Door.offset[name], value)
+        struct.pack_into("<I" if name in ("slots", "texts") else "<Q", image, door + boot.Door.offset[name], value)
     for name, at in texts.items():
         _write(image, at, words[name])
     for n, name in enumerate(_IMPORTS):
@@ -205,7 +211,7 @@ def _start(at: int, table: int, door: int, function: int) -> bytes:
 
 
 def _keep(at: int, count: int, log: int, first: int, full: int) -> bytes:
-    """Write a call into the log: the function's number, counted from 1 behind `first` slots, is written last. A full log: `full`."""
+    """Write a call into the log: last the number of the function, from 1 behind `first` slots. A full log goes to `full`."""
     code = b"\x41\xba\x01\0\0\0"  # mov $1, %r10d
     code += b"\xf0\x4c\x0f\xc1\x15" + _to(count, at + len(code) + 9)  # lock xadd %r10, count(%rip)
     code += b"\x49\x81\xfa" + struct.pack("<I", ENTRIES_OF_LOG)  # cmp $room, %r10

@@ -25,6 +25,7 @@ RUNTIMES = {12: "libcudart.so.12", 13: "libcudart.so.13"}
 DRIVER = "libcuda.so.1"
 LINKS = {"libcuda.so": DRIVER, "libcudart.so": RUNTIMES[13]}
 # What the first call runs. Another installation of Python than the one that made the library cannot have its packages.
+_FOLDERS = ("doors/library", "doors/cudart", "doors/libcuda")  # their files say what the libraries export
 _SCRIPT = """exec('''
 import sys
 if sys.version_info[:2] != {version}:
@@ -73,14 +74,10 @@ def made(soname: str) -> Exports:
 
         plain, noted = names()
         return Exports(soname, plain, noted, strings=strings(soname))
-    from mmulator.doors.cudart.binaries import LOGGED
-    from mmulator.doors.cudart.rows import exports
+    from mmulator.doors.cudart.table import slots
 
-    version = next(v for v, name in RUNTIMES.items() if name == soname)
-    present = [name for name, versions in exports().items() if version in versions]
-    return Exports(
-        soname, [n for n in present if n not in LOGGED], (), [n for n in LOGGED if n in present], soname, strings(soname)
-    )
+    plain, logged, texts = slots(next(v for v, name in RUNTIMES.items() if name == soname))
+    return Exports(soname, plain, (), logged, texts, soname, strings(soname))
 
 
 @cache
@@ -89,7 +86,7 @@ def folder() -> Path:
     machine = platform.machine()
     if sys.platform != "linux" or machine not in MACHINES:
         raise UnsupportedError(f"programs of C++ do not run on {platform.system()} {machine}", hint="Linux on x86-64")
-    about = "\0".join([fingerprint(), sys.prefix, *packages(), str(libpython()), sys.version])
+    about = "\0".join([fingerprint(_FOLDERS), sys.prefix, *packages(), str(libpython()), sys.version])
     name = f"libraries-{hashlib.sha256(about.encode()).hexdigest()[:16]}"
     base = cache_folder() or Path(tempfile.mkdtemp(prefix="mmulator-"))
     place = base / name

@@ -7,6 +7,7 @@ import ctypes
 import io
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 _libc = ctypes.CDLL(None)
@@ -38,7 +39,7 @@ class CStdout(io.TextIOBase):
 
 def begin(soname: str) -> None:
     """Fill the table of a library that this process has loaded. soname: its name."""
-    if not getattr(sys, "argv", None):
+    if not sys.orig_argv:  # there is no command line: the program is not `python`
         _prepare()
     if soname.startswith("libcudart"):
         from mmulator.doors.cudart import table
@@ -56,8 +57,7 @@ def resident(soname: str) -> ctypes.CDLL:
 
 def _prepare() -> None:
     """Python that this library has started: it is part of the program, and ends when the program does."""
-    with open("/proc/self/cmdline", "rb") as file:
-        sys.argv = [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]] or [""]
+    sys.argv = [os.fsdecode(word) for word in Path("/proc/self/cmdline").read_bytes().split(b"\0")[:-1]] or [""]
     sys.stdout = CStdout()
     at_exit()
 
@@ -66,13 +66,13 @@ def at_exit() -> None:
     """Let Python's own work at the end of the program run before destructors of libraries that are loaded by now."""
     from mmulator.doors.cudart import rows
 
-    rows.process.embedded = os.getpid()
+    rows.process.own = os.getpid()
     if not _ended:
-        _ended.append(ctypes.CFUNCTYPE(None)(_end))
-    _libc.atexit(_ended[0])
+        _ended.append(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_end))
+    _libc.__cxa_atexit(_ended[0], None, None)  # atexit itself is in no shared library of glibc
 
 
-def _end() -> None:
+def _end(_: object) -> None:
     if _ended[1:]:
         return
     _ended.append(True)
