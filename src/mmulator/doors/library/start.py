@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from mmulator.doors.library import faults
+
 _libc = ctypes.CDLL(None)
 _RTLD_NOLOAD = 4
 _ended: list[Any] = []
@@ -59,6 +61,7 @@ def _prepare() -> None:
     """Python that this library has started: it is part of the program, and ends when the program does."""
     sys.argv = [os.fsdecode(word) for word in Path("/proc/self/cmdline").read_bytes().split(b"\0")[:-1]] or [""]
     sys.stdout = CStdout()
+    faults.listen()
     at_exit()
 
 
