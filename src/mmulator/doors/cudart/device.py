@@ -163,6 +163,7 @@ def reset() -> None:
 
     memory.free_all()
     process.sticky = thread.last = rows.SUCCESS
+    process.seen = False
 
 
 @api("cudaDeviceGetStreamPriorityRange", "pp")
@@ -214,7 +215,7 @@ def errors() -> dict[int, tuple[str, str]]:
 
 
 def _last(keep: bool) -> int:
-    found = process.sticky or thread.last
+    found = process.sticky if process.seen else thread.last
     if not keep:
         thread.last = rows.SUCCESS
     return found

@@ -62,10 +62,11 @@ def boot(door: ptr_to(Door)) -> None:
         if old == NEW:
             library = u64(0)
             running = call(find, u64, u64(0), text(door, door.is_initialized))
+            why = call(find, u64, u64(0), text(door, door.dlerror))  # looked up first: dlsym forgets the error of dlopen
             if running == 0:
                 library = call(door.dlopen, u64, text(door, door.libpython), i32(_NOW | _GLOBAL))
             if running == 0 and library == 0:
-                message = call(call(find, u64, u64(0), text(door, door.dlerror)), u64)
+                message = call(why, u64)
                 write = call(find, u64, u64(0), text(door, door.write))
                 length = call(find, u64, u64(0), text(door, door.strlen))
                 call(write, u64, i32(2), text(door, door.lead), call(length, u64, text(door, door.lead)))
