@@ -26,6 +26,7 @@ from mmulator.doors.libcuda import abi
 from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import PRIMARY, state
+from mmulator.doors.library.threads import keep
 from mmulator.errors import MmulatorError, UnsupportedError
 
 SUCCESS, FORKED, NOT_READY = 0, 3, 600
@@ -123,6 +124,7 @@ def guarded(function: Callable[..., Any], name: str, lost: bool = True) -> Calla
 
     @wraps(function)
     def call(*args: int) -> int:
+        keep()
         if process.own and process.own != os.getpid():
             return fail(FORKED)  # the device's context stays with the parent, as on a GPU
         if not thread.ready:

@@ -18,6 +18,7 @@ from typing import Any
 
 from mmulator.doors.libcuda import caller
 from mmulator.doors.libcuda.codes import CODES, Code
+from mmulator.doors.library import threads
 from mmulator.errors import (
     ExecutionFault,
     InvalidInstructionError,
@@ -105,6 +106,7 @@ def guarded(function: Callable[..., Any], name: str) -> Callable[..., int]:
 
     @wraps(function)
     def call(*args: int) -> int:
+        threads.keep()
         if pending:
             pending[0]()
         try:
