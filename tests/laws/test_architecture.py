@@ -20,8 +20,8 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("interop", "hosts", "demangle", "tables"), ("codegen",), ("isa",),
     ("numerics", "layouts"),
     ("twin",), ("instruction",),
-    ("ptx",), ("program",), ("native",), ("sanitizer",), ("compiler",), ("launch",), ("diagnostics",), ("host",), ("hardware",),
-    ("driver",), ("doors",), ("jobs",),
+    ("toolkit",), ("ptx",), ("program",), ("native",), ("sanitizer",), ("compiler",), ("launch",), ("diagnostics",), ("host",),
+    ("hardware",), ("driver",), ("doors",), ("jobs",),
     ("conformance",), ("inspect",), ("cli",), ("__main__",),
 )  # fmt: skip
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}

@@ -177,7 +177,6 @@ class Jit:
         except BaseException:
             code.give_up()
             raise
-        functions = {n: number for number, n in enumerate(self.program.functions) if n in self.program.pointed}
         every = [f.function for f in self.program.functions.values()]
         macs = [sum(instruction_macs(i) for i in b.body) for b in self.program.blocks]
         widest = (type_bits(i.form["type"]) // 8 for i in self.sites if i.effects.memory is MemoryEffect.ATOMIC)
@@ -186,7 +185,6 @@ class Jit:
             [dict(c) for c in classes], [(n, number) for n, number in enumerate(macs) if number],
             [b.index for b in self.program.blocks if accesses_memory(b)],
             [(f.entry, *astuple(places[n])) for n, f in self.program.functions.items()],
-            [functions.get(n, -1) for n in self.image.function_names],
             frame_bytes, local, max(widest, default=1), entry_registers(every[0], every),
             "vprintf" in named_symbols(every), self.mbarriers, self.notes(),
         )  # fmt: skip

@@ -103,7 +103,7 @@ _CLOCKS = ("%clock", "%globaltimer")
 def reasons(kernel: Kernel) -> Iterator[tuple[Instruction, str]]:
     """Instructions that may make a kernel in order leave other bits: the first of each kind."""
     said: set[str] = set()
-    for f, _ in reached(kernel.module.tree, kernel.function).values():
+    for f in reached(kernel.module.tree, kernel.function).functions.values():
         for ins in f.instructions:
             why = _reason(ins)
             if why and why not in said:

@@ -13,9 +13,9 @@ from mmulator.native.hooks.printing import device_print
 from mmulator.native.memory import memory as mem
 from mmulator.native.memory.windows import peek
 from mmulator.native.state import BlockExit, FaultKind
-from mmulator.program.blocks import BUILTINS
 from mmulator.program.image import Abi, abi_of
 from mmulator.program.operands import call_operands, callee_of
+from mmulator.program.runnable import BUILTINS
 from mmulator.ptx.tree import Function, Instruction, Operand, ParsedModule, Symbol
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from mmulator.codegen.types import i32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.compiler.emit.block import LANES, storage_type
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.builtins import builtin_abi, builtin_name, call_builtin
+from mmulator.compiler.lowering.matrix_operands import table_pointer
 from mmulator.errors import must_be
 from mmulator.native.memory import memory as mem
 from mmulator.native.threads import calls as rt
 from mmulator.native.threads.stack import stack_restore
-from mmulator.program.image import SAVED_STACK, Abi, prototype_abi
+from mmulator.program.calls import aim_of
+from mmulator.program.image import SAVED_STACK, Abi, abi_of, prototype_abi
 from mmulator.program.operands import call_operands, callee_of
 from mmulator.ptx.tree import Function, Instruction, Operand, Parameter, Reg, Symbol
 
@@ -35,7 +39,10 @@ def call(e: Emitter, ins: Instruction) -> None:
     if isinstance(callee, Reg):
         targets = e.room(I32)
         where = e.spill(U64(e.source(callee, "u64")))
-        e.call(rt.find_functions, e.w, e.mask, where, targets)
+        every, aim = e.kernel.image.functions, aim_of(e.kernel.module, e.block.function.function, ins)
+        numbers = [e.kernel.numbers[n] if n in e.kernel.program.pointed[aim] else -1 for n in every]
+        known = table_pointer(e, i32, ("call", aim), lambda tables: np.array(numbers, np.int32))
+        e.call(rt.find_functions, e.w, e.mask, where, known, len(every), e.kernel.image.code, targets, e.site)
     else:
         function = must_be(e.kernel.module.function(callee.name), Function)
         targets = e.spill(constant(e.b, I32, e.kernel.numbers[function.name]))
@@ -76,7 +83,7 @@ def _abi(e: Emitter, ins: Instruction) -> tuple[Abi, Any, Any]:
         p = caller.prototypes[name]
         return prototype_abi(p), p.params, p.returns
     function = must_be(module.function(caller.targets[name].targets[0].name), Function)
-    return e.kernel.locals[function.name].abi, function.params, function.returns
+    return abi_of(function.returns, function.params), function.params, function.returns
 
 
 def _copy(e: Emitter, size: int, source: Value, target: Value) -> None:

@@ -29,6 +29,7 @@ from mmulator.program.addresses import (
     SLOT_SHARED,
     SLOT_SHIFT,
 )
+from mmulator.program.calls import defined, obstacle
 from mmulator.ptx.tree import Instruction
 
 _OFFSET = (1 << SLOT_SHIFT) - 1
@@ -131,6 +132,7 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
     if kind in faults_memory.KINDS:
         null, place, help = faults_memory.place_of(grid, address, ins)
         kind = FaultKind.NULL_POINTER if null else FaultKind.OUT_OF_BOUNDS
+    bad_call, help = _bad_call(grid, ins, address) if kind == FaultKind.BAD_CALL else ("", help)
     where = f"address 0x{address:x}, {place}"
     access = f"{ins.mnemonic} of {size} bytes at {where}"
     text = {
@@ -147,7 +149,7 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
         FaultKind.WRONG_SPACE: f"wrong state space: {access}, which is not global",
         FaultKind.NOT_SHARED: f"wrong state space: {access}, which is not shared memory",
         FaultKind.PRINT: f"printf failed: {grid.printer.problem}",
-        FaultKind.BAD_CALL: "call of an address that is no function",
+        FaultKind.BAD_CALL: bad_call,
         FaultKind.BAD_BRANCH: f"brx.idx with index {address}; the list has {size} targets",
         FaultKind.BAD_BARRIER: f"barrier {address} with a count of {size} threads: barriers are 0 to "
         f"{NUM_BARRIERS - 1}, counts multiples of 32",
@@ -163,6 +165,23 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
     rule, hint = _ALL_RULES.get(kind), help or _ALL_HINTS.get(kind)
     error = LimitReached if kind in _LIMITS else ExecutionFault
     return error(f"{text}, in {who}", span=ins.span, rule=rule, hint=hint)
+
+
+def _bad_call(grid: Grid, ins: Instruction, address: int) -> tuple[str, str]:
+    """(text, hint) of a call through a pointer that cannot be."""
+    module = grid.kernel.program.module
+    function = next((defined(module, n) for n, at in grid.kernel.image.functions.items() if at == address), None)
+    if function is None:
+        why = "the pointer is null" if address == 0 else f"0x{address:x} was not taken from a function of this module"
+        return "call of an address that is no function", why
+    if function.is_entry:
+        return f"call of {function.name} through a pointer: it is a kernel", "a kernel is launched; only a .func can be called"
+    found = obstacle(module, function)
+    if found is None:
+        said = ins.operands[-1].span.text
+        return (f"call of {function.name} through a pointer, which {said} does not allow",
+                "a .callprototype has the parameters and results of the function, .calltargets its name")  # fmt: skip
+    return f"call of {function.name} through a pointer: {found.error.message}", f"see {found.span}"
 
 
 def _count(threads: int) -> str:

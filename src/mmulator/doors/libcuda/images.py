@@ -1,20 +1,26 @@
 """Images that programs give to the driver to load, and the PTX in them.
 
-An image is PTX, or a cubin that a door made: behind the last byte of the cubin stands the PTX that it was made from. So
-caches and pickles of other libraries keep both together, and tools that read cubins still can.
+An image is PTX, a fat binary, or a cubin that a door made: behind the last byte of the cubin stands the PTX that it was made
+from. So caches and pickles of other libraries keep both together, and tools that read cubins still can.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from mmulator.doors.libcuda import caller
-from mmulator.doors.libcuda.abi import Refused, get_bytes, text
+from mmulator.doors.libcuda.abi import Refused, get, get_bytes, text
 from mmulator.doors.libcuda.codes import Code
-from mmulator.errors import UnsupportedError
+from mmulator.doors.libcuda.joining import join
+from mmulator.doors.libcuda.state import state
+from mmulator.errors import MmulatorError, UnsupportedError
+from mmulator.toolkit import fatbin
 
 MARK = b"\nMMULATOR PTX\n"
-_ELF, _FATBIN, _WRAPPER = b"\x7fELF", 0xBA55ED50, 0x466243B1
+_ELF = b"\x7fELF"
+_LINKED = 2  # version of a wrapper with a list of what was linked
 
 
 def with_ptx(cubin: bytes, ptx: str | bytes) -> bytes:
@@ -43,30 +49,51 @@ def ptx_at(address: int) -> tuple[str, bytes]:
     if not address:
         raise Refused(Code.INVALID_VALUE)
     head = get_bytes(address, 4)
+    magic = int.from_bytes(head, "little")
+    if magic in (fatbin.MAGIC, fatbin.WRAPPER):
+        try:
+            return _ptx_of_fatbins(list(_fatbins(address, magic)), state().driver.device.name), b""
+        except UnsupportedError as error:
+            raise Refused(Code.NO_BINARY_FOR_GPU, error) from None
+        except MmulatorError as error:
+            raise Refused(Code.INVALID_IMAGE, error) from None
     if head == _ELF:
         size = elf_size(get_bytes(address, 64))
         if caller.read(address + size, len(MARK)) == MARK:  # whatever the header says: there may be nothing at all
             return text(address + size + len(MARK)), get_bytes(address, size)
         raise Refused(Code.NO_BINARY_FOR_GPU, UnsupportedError(
             "a cubin without its PTX cannot be run: it is machine code of a GPU", hint="compile to PTX"))  # fmt: skip
-    if int.from_bytes(head, "little") == _WRAPPER:
-        at = int.from_bytes(get_bytes(address + 8, 8), "little")
-        hs, size = struct.unpack_from("<HQ", get_bytes(at, 16), 6)
-        p, end = at + hs, at + hs + size
-        while p < end:
-            e = get_bytes(p, 64)
-            kind, = struct.unpack_from("<H", e, 0); h, = struct.unpack_from("<I", e, 4); sz, = struct.unpack_from("<Q", e, 8); cs, = struct.unpack_from("<I", e, 16)
-            flags, = struct.unpack_from("<Q", e, 40); full, = struct.unpack_from("<Q", e, 56)
-            if kind == 1:
-                d = get_bytes(p + h, sz)
-                if flags & 0x8000:
-                    import zstandard
-                    d = zstandard.ZstdDecompressor().decompress(d[:cs or None], full)
-                return d.rstrip(b"\0").decode(), b""
-            p += h + sz
-    if int.from_bytes(head, "little") in (_FATBIN, _WRAPPER):
-        raise Refused(Code.NO_BINARY_FOR_GPU, UnsupportedError("a fatbin is not read yet", hint="load the PTX that is in it"))
     found = text(address)
     if ".version" not in found:
         raise Refused(Code.INVALID_IMAGE, UnsupportedError("this image is neither PTX nor a cubin"))
     return found, b""
+
+
+def _fatbins(address: int, magic: int) -> Iterator[int]:
+    """Addresses of the fat binaries of an image: itself, or that of a wrapper and, of a program linked with -rdc=true, those that
+    were linked.
+    """
+    if magic == fatbin.MAGIC:
+        yield address
+        return
+    _, version, at, linked = struct.unpack("<IIQQ", get_bytes(address, 24))
+    yield at
+    while version == _LINKED and linked and (at := get(linked)):
+        yield at
+        linked += 8
+
+
+def _ptx_of_fatbins(addresses: Sequence[int], device: str) -> str:
+    """The PTX of the first fat binary, or, if that has none, of all others, linked."""
+    found = [fatbin.entries(partial(_read_from, address)) for address in addresses]
+    first, *others = found
+    if own := fatbin.chosen(first, device):
+        return own.text()
+    best = [fatbin.chosen(entries, device) for entries in others]
+    if not best or None in best:
+        raise fatbin.missing([e for entries in found for e in entries], device)
+    return join([entry.text() for entry in best if entry])
+
+
+def _read_from(address: int, at: int, size: int) -> bytes:
+    return caller.read(address + at, size)

@@ -1,0 +1,134 @@
+"""Fat binaries: what nvcc makes of a source for several targets, PTX and machine code, each packed or not.
+
+A fat binary is a header (magic, version, size of the header, size of all entries) and its entries, each a header and its bytes.
+They are read through a function, so that files and memory are read alike, and nothing is read that is not needed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from mmulator.errors import MmulatorError, UnsupportedError
+from mmulator.isa.targets import TARGETS, Target
+from mmulator.toolkit.unpacking import unlz4, unzstd
+
+MAGIC, WRAPPER = 0xBA55ED50, 0x466243B1
+LARGEST = 1 << 30  # bytes of a PTX text
+_HEADER = struct.Struct("<IHHQ")
+_ENTRY = struct.Struct("<HHIQI8xI8xQ8xQ")  # kind, version, header, size, packed size, number of the target, flags, unpacked size
+_SHORTEST = 64  # bytes of an entry's header
+_KINDS = {1: "PTX", 2: "machine code", 8: "LTO-IR"}
+_LZ4, _ZSTD, _OF_CHIP, _OF_FAMILY = 0x2000, 0x8000, 0x100000, 0x200000
+
+Read = Callable[[int, int], bytes]  # so many bytes from an offset; fewer where there are no more
+
+
+@dataclass(frozen=True)
+class FatEntry:
+    """An entry of a fat binary.
+
+    kind: `PTX`, `machine code` or `LTO-IR`. target: what it is for. read, at, size: where its bytes are. flags: how they are
+    packed. unpacked: bytes without packing.
+    """
+
+    kind: str
+    target: Target
+    read: Read
+    at: int
+    size: int
+    flags: int
+    unpacked: int
+
+    def data(self) -> bytes:
+        """The bytes, unpacked. Raises MmulatorError for damaged ones."""
+        packed = self.flags & (_LZ4 | _ZSTD)
+        size = self.unpacked if packed else self.size
+        if max(size, self.size) > LARGEST:
+            raise _damaged(f"the {self.kind} for {self.target} has {max(size, self.size)} bytes")
+        found = self.read(self.at, self.size)
+        if len(found) < self.size:
+            raise _damaged(f"the {self.kind} for {self.target} ends behind {len(found)} of {self.size} bytes")
+        try:
+            return (unzstd if packed & _ZSTD else unlz4)(found, size) if packed else found
+        except MmulatorError as error:
+            raise type(error)(f"the {self.kind} for {self.target}: {error.message}", hint=error.hint) from None
+
+    def text(self) -> str:
+        """The PTX. Raises MmulatorError for damaged bytes."""
+        return self.data().partition(b"\0")[0].decode(errors="replace")
+
+
+def reader(data: bytes) -> Read:
+    """The function that reads from bytes."""
+    return lambda at, size: data[at : at + size]
+
+
+def entries(read: Read) -> tuple[FatEntry, ...]:
+    """The entries of a fat binary. Raises MmulatorError for a damaged one."""
+    head = read(0, _HEADER.size)
+    if len(head) < _HEADER.size:
+        raise _damaged(f"it ends in its header of {_HEADER.size} bytes")
+    magic, _, header, size = _HEADER.unpack(head)
+    if magic != MAGIC or header < _HEADER.size:
+        raise _damaged(f"its header is {head.hex(' ')}")
+    found: list[FatEntry] = []
+    at, end = header, header + size
+    while at < end:
+        where = f"entry {len(found) + 1}, at byte {at},"
+        piece = read(at, _SHORTEST)
+        if len(piece) < _SHORTEST or at + _SHORTEST > end:
+            raise _damaged(f"{where} ends in its header")
+        kind, _, header, size, packed_size, number, flags, unpacked = _ENTRY.unpack(piece)
+        used = packed_size if flags & (_LZ4 | _ZSTD) else size
+        if header < _SHORTEST or at + header + size > end or used > size:
+            raise _damaged(f"{where} has a header of {header} bytes and {size} of content, of {end - at} that are left")
+        target = Target(number, "a" if flags & _OF_CHIP else "f" if flags & _OF_FAMILY else "")
+        found.append(FatEntry(_KINDS.get(kind, f"content of kind {kind}"), target, read, at + header, used, flags, unpacked))
+        at += header + size
+    return tuple(found)
+
+
+def size_of(read: Read) -> int:
+    """Bytes of a fat binary with its header, as that says."""
+    return sum(_HEADER.unpack(read(0, _HEADER.size))[2:])
+
+
+def chosen(found: Iterable[FatEntry], device: str) -> FatEntry | None:
+    """The PTX that CUDA's driver takes for a device (`sm_90`): the device's own, or its family's, or the highest general one that
+    is not above the device; None for none.
+    """
+    fit = [e for e in found if e.kind == "PTX" and e.target.runs_on(device)]
+    return max(fit, key=lambda e: (("", "f", "a").index(e.target.suffix), e.target.number), default=None)
+
+
+def missing(found: Sequence[FatEntry], device: str, name: str = "the fat binary") -> UnsupportedError:
+    """The error for entries among which is no PTX for a device. name: whose entries they are."""
+    kinds: dict[str, list[str]] = {}
+    for entry in found:
+        kinds.setdefault(entry.kind, []).append(str(entry.target))
+    held = " and ".join(f"{kind} for {', '.join(dict.fromkeys(targets))}" for kind, targets in kinds.items())
+    fit = [e.target for e in found if e.target.runs_on(device)]
+    return UnsupportedError(
+        f"{name} has no PTX that runs on {device}, but {held or 'nothing at all'}",
+        rule="machine code and LTO-IR run on a GPU alone; nvcc keeps the PTX where code= names compute_NN",
+        hint=f"compile with {keeping(max(fit, default=own_target(device)))}",
+    )
+
+
+def own_target(device: str) -> Target:
+    """The target that has all instructions of a device: sm_90a of sm_90."""
+    number = int(device[3:])
+    own = Target(number, "a")
+    return own if own in TARGETS else Target(number)
+
+
+def keeping(target: Target) -> str:
+    """The flag of nvcc that keeps the PTX for a target beside its machine code."""
+    number = str(target).removeprefix("sm_")
+    return f"-gencode arch=compute_{number},code=[compute_{number},sm_{number}]"
+
+
+def _damaged(what: str) -> MmulatorError:
+    return MmulatorError(f"the fat binary is damaged: {what}")
