@@ -30,9 +30,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(program: Path, *words: str, options: tuple[str, ...] = (), **more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*EXEC, *options, str(program), *words], capture_output=True, text=True, timeout=120, env={**os.environ, **more}, check=False
-    )
+    command = [*EXEC, *options, str(program), *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **more}, check=False)
 
 
 @here

@@ -48,7 +48,9 @@ def test_program_of_hoppers(what: str) -> None:
 def test_nothing_is_loaded_over_a_driver_that_is_there() -> None:
     code = (
         "from mmulator.doors.libcuda import loading\n"
-        "other = loading._open(elf.library(loading.SONAME, ['cuInit'], [], 'x86_64'))\n"
+        "from mmulator.doors.library.elf import STATE, Exports, library\n"
+        "data = library(Exports(loading.SONAME, ['cuInit']), 'x86_64').replace(STATE.encode(), b'x' * len(STATE))\n"
+        "other = loading._open(data)\n"
         "try: loading.install()\n"
         "except Exception as error: print(type(error).__name__, error)"
     )

@@ -50,7 +50,7 @@ class Memory:
 
         size: in bytes.
         label: how messages name it.
-        watched: it is followed which of its bytes have been written; whoever writes there on the host says so (`wrote`, `copied`).
+        watched: it is followed which of its bytes have been written; who writes there on the host says so (`wrote`, `copied`).
         hidden: the program's address is none of the host's, as on a GPU; `host_place` says where the bytes are.
         """
         room = np.empty(size + ALIGN + GAP, np.uint8)

@@ -126,7 +126,8 @@ def untouched(size: int) -> np.ndarray | None:
 def reserve(size: int) -> int:
     """The first of `size` addresses of this process at which there is no memory, and where none will be. Raises MemoryError."""
     libc = ctypes.CDLL(None, use_errno=True)
-    libc.mmap.restype, libc.mmap.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
     found = libc.mmap(None, size, _NO_ACCESS, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_SWAP, -1, 0)
     if found in (None, ctypes.c_void_p(-1).value):
         raise MemoryError(f"no {size} addresses are free in this process (ulimit -v)")

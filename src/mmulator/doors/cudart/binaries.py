@@ -6,6 +6,7 @@ goes with each __cudaRegisterFunction and __cudaRegisterVar. A binary is loaded 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -70,6 +71,7 @@ class Registered:
 binaries: dict[int, Binary] = {}
 kernels: dict[int, Registered] = {}  # by the address of the function on the host
 variables: dict[int, Registered] = {}  # by the address of the shadow variable on the host
+_loading = threading.Lock()  # threads that launch at once load a binary once
 late: list[Callable[[], None]] = []  # reads the log of registrations, where a thread may have written since (start.py)
 
 
@@ -130,7 +132,8 @@ def kernel(host: int) -> int:
             return host
         raise RuntimeRefused(INVALID_FUNCTION)
     if not found.handle:
-        found.handle = modules.function(found.binary.load(), found.name)
+        with _loading:
+            found.handle = modules.function(found.binary.load(), found.name)
     return found.handle
 
 
@@ -140,7 +143,8 @@ def variable(host: int) -> tuple[int, int]:
     if found is None:
         raise RuntimeRefused(INVALID_SYMBOL)
     if not found.place[0]:
-        found.place = modules.variable(state().find(found.binary.load(), CudaLibrary), found.name)
+        with _loading:
+            found.place = modules.variable(state().find(found.binary.load(), CudaLibrary), found.name)
     return found.place
 
 

@@ -39,7 +39,7 @@ _ASIDE = {SUCCESS, NOT_READY}  # codes that are no errors
 
 
 @dataclass(frozen=True)
-class Row:
+class RuntimeRow:
     """A function of the runtime.
 
     name: exported.
@@ -56,7 +56,7 @@ class Row:
     call: Callable[..., int]
 
 
-ROWS: dict[str, Row] = {}
+ROWS: dict[str, RuntimeRow] = {}
 
 
 @cache
@@ -73,14 +73,14 @@ def _variants(names: str) -> Iterator[str]:
 
 
 # errors ---------------------------------------------------------------------------------------------------------------
-class _Thread(threading.local):
+class _ThreadState(threading.local):
     """What a thread of the program knows. last: the code that cudaGetLastError returns. ready: it has the device's context."""
 
     last = SUCCESS
     ready = False
 
 
-thread = _Thread()
+thread = _ThreadState()
 
 
 @dataclass
@@ -155,7 +155,7 @@ def api(names: str, signature: str = "", lost: bool = True) -> Callable[[Callabl
         takes, all_of_them = function.__code__.co_argcount, bool(function.__code__.co_flags & _VARIADIC)
         plain = function if all_of_them or takes == len(signature) else lambda *args: function(*args[:takes])
         for name in _variants(names):
-            ROWS[name] = Row(name, signature, DOES, "", guarded(plain, name, lost))
+            ROWS[name] = RuntimeRow(name, signature, DOES, "", guarded(plain, name, lost))
         return function
 
     return register
@@ -164,13 +164,13 @@ def api(names: str, signature: str = "", lost: bool = True) -> Callable[[Callabl
 def accepts(names: str, signature: str, why: str) -> None:
     """Functions that return success and do nothing. why: the reason that nothing is to be done."""
     for name in _variants(names):
-        ROWS[name] = Row(name, signature, ACCEPTS, why, lambda *_: process.sticky)
+        ROWS[name] = RuntimeRow(name, signature, ACCEPTS, why, lambda *_: process.sticky)
 
 
 def refuses(why: str, names: str) -> None:
     """Functions that return cudaErrorNotSupported. why: the reason."""
     for name in _variants(names):
-        ROWS[name] = Row(name, "", REFUSES, why, _refusal(name, why))
+        ROWS[name] = RuntimeRow(name, "", REFUSES, why, _refusal(name, why))
 
 
 def _refusal(name: str, why: str) -> Callable[[], int]:
@@ -184,12 +184,12 @@ def complete() -> None:
     """Refuse each exported name that has no row."""
     for name in exports():
         if name not in ROWS:
-            ROWS[name] = Row(name, "", REFUSES, UNWRITTEN, _refusal(name, UNWRITTEN))
+            ROWS[name] = RuntimeRow(name, "", REFUSES, UNWRITTEN, _refusal(name, UNWRITTEN))
 
 
 def plain(name: str, signature: str, call: Callable[..., int], pointer: bool = False) -> None:
     """A function whose result is no code of an error. pointer: whether the result is an address."""
-    ROWS[name] = Row(name, signature + ">" * pointer, DOES, "", call)
+    ROWS[name] = RuntimeRow(name, signature + ">" * pointer, DOES, "", call)
 
 
 UNWRITTEN = "this function of CUDA's runtime is not written"

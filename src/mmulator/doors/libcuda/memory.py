@@ -323,8 +323,9 @@ def fill(address: int, value: int, size: int, number: int) -> None:
     """Fill `number` elements of `size` bytes."""
     check(address, size * number)
     if number:
-        bytes_at(state().driver.memory.host_place(address, size * number), size * number).view(f"u{size}")[:] = value & ((1 << 8 * size) - 1)
-        state().driver.memory.wrote(address, size * number)
+        memory = state().driver.memory
+        bytes_at(memory.host_place(address, size * number), size * number).view(f"u{size}")[:] = value & ((1 << 8 * size) - 1)
+        memory.wrote(address, size * number)
 
 
 def _fills(bits: int) -> None:

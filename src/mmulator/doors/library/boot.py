@@ -62,13 +62,13 @@ def boot(door: ptr_to(Door)) -> None:
         if old == NEW:
             library = u64(0)
             running = call(find, u64, u64(0), text(door, door.is_initialized))
-            why = call(find, u64, u64(0), text(door, door.dlerror))  # looked up first: dlsym forgets the error of dlopen
+            why = call(find, u64, u64(0), text(door, door.dlerror))  # all looked up first: dlsym forgets the error of dlopen
+            write = call(find, u64, u64(0), text(door, door.write))
+            length = call(find, u64, u64(0), text(door, door.strlen))
             if running == 0:
                 library = call(door.dlopen, u64, text(door, door.libpython), i32(_NOW | _GLOBAL))
             if running == 0 and library == 0:
                 message = call(why, u64)
-                write = call(find, u64, u64(0), text(door, door.write))
-                length = call(find, u64, u64(0), text(door, door.strlen))
                 call(write, u64, i32(2), text(door, door.lead), call(length, u64, text(door, door.lead)))
                 call(write, u64, i32(2), message, call(length, u64, message))
                 call(write, u64, i32(2), text(door, door.line_end), u64(1))

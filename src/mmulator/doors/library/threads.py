@@ -29,39 +29,41 @@ def thread_ends(calls: ptr_to(ThreadCalls)) -> None:
         call(calls.release, void, held)
 
 
-class _Seen(threading.local):
+class _Known(threading.local):
     here = False
 
 
-class _Key:
-    """A key of the C library whose destructor runs as a thread ends."""
+class _AtEnd:
+    """What runs as a thread ends: before keys of the C library lose their values, among them Python's (destructors of keys run
+    after that)."""
 
     def __init__(self) -> None:
         self.calls = np.zeros(1, ThreadCalls.numpy_dtype())
         for name, function in (("ensure", ctypes.pythonapi.PyGILState_Ensure), ("release", ctypes.pythonapi.PyGILState_Release)):
             self.calls[name] = ctypes.cast(function, ctypes.c_void_p).value
         loading.ensure([thread_ends])
-        self.libc, self.number = ctypes.CDLL(None), ctypes.c_uint()
-        self.libc.pthread_key_create(ctypes.byref(self.number), ctypes.c_void_p(loading.address(thread_ends)))
+        self.register = getattr(ctypes.CDLL(None), "__cxa_thread_atexit_impl", None)  # from glibc 2.18 on
         atexit.register(self.calls.fill, 0)
 
     def mark(self) -> None:
-        self.libc.pthread_setspecific(self.number, ctypes.c_void_p(self.calls.ctypes.data))
+        if self.register is not None:
+            library = ctypes.cast(self.register, ctypes.c_void_p)  # any address of a library that stays: glibc looks it up
+            self.register(ctypes.c_void_p(loading.address(thread_ends)), ctypes.c_void_p(self.calls.ctypes.data), library)
 
 
-_seen, _keys, _lock = _Seen(), list[_Key](), threading.Lock()
+_known, _at_end, _lock = _Known(), list[_AtEnd](), threading.Lock()
 
 
 def keep() -> None:
     """Keep the Python state of the thread that calls, if Python did not start the thread."""
-    if _seen.here:
+    if _known.here:
         return
-    _seen.here = True
+    _known.here = True
     me = threading.get_ident()
     if any(thread.ident == me for thread in threading.enumerate()):
         return
     with _lock:
-        if not _keys:
-            _keys.append(_Key())
+        if not _at_end:
+            _at_end.append(_AtEnd())
     ctypes.pythonapi.PyGILState_Ensure()  # without a Release: the count never comes to 0
-    _keys[0].mark()
+    _at_end[0].mark()
