@@ -16,9 +16,9 @@ import pytest
 from mmulator.doors.libcuda import caller
 from mmulator.doors.libcuda.abi import Refused, code_of, get, put, text
 from mmulator.doors.libcuda.codes import FAULTS, Code
-from mmulator.doors.libcuda.elf import MACHINES
 from mmulator.doors.libcuda.images import elf_size, ptx_at, ptx_within, with_ptx
 from mmulator.doors.libcuda.joining import join
+from mmulator.doors.library.elf import MACHINES
 from mmulator.errors import ExecutionFault, LaunchError, LimitReached
 from mmulator.host.module import Module
 from mmulator.native.state import FaultKind
@@ -48,8 +48,10 @@ def test_program_of_hoppers(what: str) -> None:
 @here
 def test_nothing_is_loaded_over_a_driver_that_is_there() -> None:
     code = (
-        "from mmulator.doors.libcuda import loading, elf\n"
-        "other = loading._open(elf.library(loading.SONAME, ['cuInit'], [], 'x86_64'))\n"
+        "from mmulator.doors.libcuda import loading\n"
+        "from mmulator.doors.library.elf import STATE, Exports, library\n"
+        "data = library(Exports(loading.SONAME, ['cuInit']), 'x86_64').replace(STATE.encode(), b'x' * len(STATE))\n"
+        "other = loading._open(data)\n"
         "try: loading.install()\n"
         "except Exception as error: print(type(error).__name__, error)"
     )

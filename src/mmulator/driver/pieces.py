@@ -48,7 +48,7 @@ class Allocation(Region):
 
     def bytes(self) -> np.ndarray:
         """A view as uint8[size]."""
-        return bytes_at(self.start, self.size)
+        return bytes_at(self.host, self.size)
 
 
 class Pieces:
@@ -119,7 +119,7 @@ def _region(group: Iterable[Allocation]) -> Region:
     """The region of allocations that overlap, in their order. Another owner of one may write it when nobody looks."""
     first, *others = group
     if not others:
-        return Region(first.start, first.size, first.label, first.writable, first.room, written=first.written)
+        return Region(first.start, first.size, first.label, first.writable, first.room, None, first.host, first.written)
     for a in (first, *others):
         if a.written is not None:
             a.written.forget()

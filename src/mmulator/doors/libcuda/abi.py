@@ -18,6 +18,7 @@ from typing import Any
 
 from mmulator.doors.libcuda import caller
 from mmulator.doors.libcuda.codes import CODES, FAULTS, Code
+from mmulator.doors.library import threads
 from mmulator.errors import (
     ExecutionFault,
     InvalidInstructionError,
@@ -104,6 +105,7 @@ def guarded(function: Callable[..., Any], name: str) -> Callable[..., int]:
 
     @wraps(function)
     def call(*args: int) -> int:
+        threads.keep()
         if pending:
             pending[0]()
         try:
@@ -123,6 +125,11 @@ def code_of(error: BaseException) -> int | None:
     if isinstance(error, ExecutionFault) and error.fault in FAULTS:
         return int(FAULTS[error.fault])
     return next((int(code) for kind, code in _CODE_OF if isinstance(error, kind)), None)
+
+
+def fault_code(error: BaseException) -> int | None:
+    """The code of an error in which a launch ended, and the context with it; None for an error before the launch."""
+    return code_of(error) if isinstance(error, ExecutionFault) and error.fault else None
 
 
 def _failed(name: str, error: BaseException) -> int:

@@ -69,12 +69,12 @@ class EventState:
 
 
 class CudaState:
-    """State of the process. objects: by handle. kinds: of memory, by its address (memory.py)."""
+    """State of the process. objects: by handle. hides: device memory is not the host's to read (programs of C++)."""
 
     def __init__(self) -> None:
         self._numbers = count(0xC0DE1000, 16)
         self.objects: dict[int, Any] = {}
-        self.retained = 0
+        self.retained, self.hides = 0, False
         self.threads = threading.local()
         default = StreamState(current().default_stream)
         self.streams: dict[int, StreamState] = {0: default, LEGACY: default, PER_THREAD: default}
