@@ -6,11 +6,12 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
 from mmulator import variables
-from mmulator.errors import LaunchError, MmulatorError
+from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
 
 _FLAGS = ("-h", "--help", "--sanitize", "--strict", "--keep-going", "--json")  # options of ours without a value
 
@@ -158,11 +159,16 @@ def start(program: list[str], environment: dict[str, str]) -> NoReturn:
 
 def command(program: list[str], environment: dict[str, str]) -> tuple[list[str], dict[str, str]]:
     """The words and the environment with which a program starts."""
+    from mmulator.doors.library.files import check_libpython
+
     first = program[0]
     kind = PYTHON if first[:1] == "-" else kind_of(first)
     if kind == PYTHON:
+        with suppress(UnsupportedError):  # another system: then there are no libraries to load
+            environment = {**environment, **libraries(environment)}
         return [sys.executable, *program], environment
     environment = {**environment, **libraries(environment)}
+    check_libpython()
     if kind == SOURCE:
         from mmulator.toolkit.compiling import compile_program  # type: ignore[import-not-found]
 
@@ -172,9 +178,9 @@ def command(program: list[str], environment: dict[str, str]) -> tuple[list[str],
 
 
 def libraries(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables by which a program of C++, and those that it starts, find the CUDA libraries of this package.
+    """The variables by which a program, its libraries, and programs that it starts find the CUDA libraries of this package.
 
-    LD_PRELOAD is for programs that have the folder of NVIDIA's in them (RPATH).
+    LD_PRELOAD is for programs and libraries that have the folder of NVIDIA's in them (RPATH), as torch's have.
     """
     from mmulator.doors.library.files import RUNTIMES, folder
 

@@ -6,6 +6,7 @@ needs no more than to find the folder. It lies in the code cache, one for each i
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import platform
@@ -18,11 +19,12 @@ from pathlib import Path
 
 from mmulator.codegen.engine import cache_folder
 from mmulator.codegen.sources import fingerprint
-from mmulator.doors.library.elf import MACHINES, Exports, library
+from mmulator.doors.library.elf import MACHINES, STATE, Exports, library
 from mmulator.errors import UnsupportedError
 
 RUNTIMES = {12: "libcudart.so.12", 13: "libcudart.so.13"}
 DRIVER = "libcuda.so.1"
+_RTLD_NOLOAD = 4
 LINKS = {"libcuda.so": DRIVER, "libcudart.so": RUNTIMES[13]}
 # What the first call runs. Another installation of Python than the one that made the library cannot have its packages.
 _FOLDERS = ("doors/library", "doors/cudart", "doors/libcuda")  # their files say what the libraries export
@@ -38,20 +40,37 @@ begin({soname!r})
 
 @cache
 def libpython() -> Path:
-    """The shared library of this Python. Raises UnsupportedError where there is none."""
+    """The shared library of this Python; where there is none, the name that it would have."""
+    own = f"libpython{sys.version_info[0]}.{sys.version_info[1]}.so.1.0"
     name, folders = sysconfig.get_config_var("INSTSONAME") or "", [sysconfig.get_config_var("LIBDIR"), f"{sys.base_prefix}/lib"]
-    names = [n for n in (name, f"libpython{sys.version_info[0]}.{sys.version_info[1]}.so.1.0") if ".so" in n]
+    names = [n for n in (name, own) if ".so" in n]
     places = [Path(folder, n) for folder in folders if folder for n in names]
     multi = sysconfig.get_config_var("MULTIARCH")
     places += [Path("/usr/lib", multi, n) for n in names if multi]
-    found = next((p for p in places if p.exists()), None)
-    if found is None:
+    return next((p for p in places if p.exists()), Path(own))
+
+
+def check_libpython() -> None:
+    """Raise UnsupportedError where this Python has no shared library, which programs of C++ need."""
+    if not libpython().is_absolute():
         version = f"{sys.version_info[0]}.{sys.version_info[1]}"
         raise UnsupportedError(
             f"programs of C++ need a shared library of Python, and {sys.executable} has none (libpython{version}.so)",
             hint=f"apt install libpython{version}, or a Python of conda, uv or pyenv --enable-shared",
         )
-    return found
+
+
+def resident(soname: str) -> ctypes.CDLL | None:
+    """The library of a name, if the process has loaded one."""
+    try:
+        return ctypes.CDLL(soname, _RTLD_NOLOAD | os.RTLD_NOW)
+    except OSError:
+        return None
+
+
+def stands_in() -> bool:
+    """Whether this process has a library of this package in place of CUDA's runtime."""
+    return any(hasattr(resident(soname), STATE) for soname in RUNTIMES.values())
 
 
 def strings(soname: str) -> dict[str, str]:

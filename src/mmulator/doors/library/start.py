@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from mmulator.codegen import engine
-from mmulator.doors.library import faults
+from mmulator.doors.library import faults, files
 
 _libc = ctypes.CDLL(None)
-_RTLD_NOLOAD = 4
 _ended: list[Any] = []
 
 
@@ -49,15 +48,11 @@ def begin(soname: str) -> None:
     if soname.startswith("libcudart"):
         from mmulator.doors.cudart import table
 
-        table.fill(resident(soname), int(soname.rpartition(".")[2]))
+        table.fill(files.resident(soname), int(soname.rpartition(".")[2]))
     else:
         from mmulator.doors.libcuda import loading
 
         loading.install()
-
-
-def resident(soname: str) -> ctypes.CDLL:
-    return ctypes.CDLL(soname, _RTLD_NOLOAD | os.RTLD_NOW)
 
 
 def _prepare() -> None:
