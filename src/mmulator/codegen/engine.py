@@ -35,11 +35,16 @@ _FORMAT = "3"
 @cache
 def _binding() -> Any:
     with no_fork:
+        for run in before_load:
+            run()
         import llvmlite.binding as binding
 
         binding.initialize_native_target()
         binding.initialize_native_asmprinter()
         return binding
+
+
+before_load: list[Callable[[], object]] = []  # run before LLVM is loaded
 
 
 @cache
@@ -285,6 +290,12 @@ def _stop_worker() -> None:
     _ended.append(True)
     while _workers:
         _workers.pop().stop()
+
+
+def end() -> None:
+    """Wait until LLVM is idle, and let nobody use it any more: its destructors come next."""
+    _stop_worker()
+    _before_fork()
 
 
 def _llvm_lock() -> Any:

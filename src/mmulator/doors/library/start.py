@@ -8,9 +8,11 @@ import io
 import os
 import signal
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from mmulator.codegen import engine
 from mmulator.doors.library import faults
 
 _libc = ctypes.CDLL(None)
@@ -73,8 +75,22 @@ def at_exit() -> None:
     from mmulator.doors.cudart import rows
 
     rows.process.own = os.getpid()
-    if not _ended:
-        _ended.append(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_end))
+    _ended.append(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_end))
+    engine.before_load.append(_load_llvm)
+    _register()
+
+
+def _load_llvm() -> None:
+    """Load LLVM's library, whose destructors may run only when its work is over: `_end` is registered behind them at once."""
+    found = find_spec("llvmlite")
+    for place in (found.submodule_search_locations or ()) if found else ():
+        for path in Path(place).glob("binding/libllvmlite.*"):
+            ctypes.CDLL(str(path))
+    _register()
+
+
+def _register() -> None:
+    """Let `_end` run before what has been registered until now."""
     _libc.__cxa_atexit(_ended[0], None, None)  # atexit itself is in no shared library of glibc
 
 
@@ -83,4 +99,5 @@ def _end(_: object) -> None:
         return
     _ended.append(True)
     atexit._run_exitfuncs()
+    engine.end()
     sys.stderr.flush()
