@@ -27,7 +27,7 @@ from mmulator.doors.libcuda.abi import (
 )  # fmt: skip
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.library.elf import COUNT, ENDED, ENTRIES_OF_RING, ENTRY, MACHINES, RING, STATE, TABLE, Exports, library
-from mmulator.doors.library.files import resident
+from mmulator.doors.library.loaded import resident
 from mmulator.errors import UnsupportedError
 
 SONAME = "libcuda.so.1"

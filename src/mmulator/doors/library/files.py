@@ -6,7 +6,6 @@ needs no more than to find the folder. It lies in the code cache, one for each i
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import os
 import platform
@@ -19,12 +18,11 @@ from pathlib import Path
 
 from mmulator.codegen.engine import cache_folder
 from mmulator.codegen.sources import fingerprint
-from mmulator.doors.library.elf import MACHINES, STATE, Exports, library
+from mmulator.doors.library.elf import MACHINES, Exports, library
+from mmulator.doors.library.loaded import RUNTIMES
 from mmulator.errors import UnsupportedError
 
-RUNTIMES = {12: "libcudart.so.12", 13: "libcudart.so.13"}
 DRIVER = "libcuda.so.1"
-_RTLD_NOLOAD = 4
 LINKS = {"libcuda.so": DRIVER, "libcudart.so": RUNTIMES[13]}
 # What the first call runs. Another installation of Python than the one that made the library cannot have its packages.
 _FOLDERS = ("doors/library", "doors/cudart", "doors/libcuda")  # their files say what the libraries export
@@ -58,19 +56,6 @@ def check_libpython() -> None:
             f"programs of C++ need a shared library of Python, and {sys.executable} has none (libpython{version}.so)",
             hint=f"apt install libpython{version}, or a Python of conda, uv or pyenv --enable-shared",
         )
-
-
-def resident(soname: str) -> ctypes.CDLL | None:
-    """The library of a name, if the process has loaded one."""
-    try:
-        return ctypes.CDLL(soname, _RTLD_NOLOAD | os.RTLD_NOW)
-    except OSError:
-        return None
-
-
-def stands_in() -> bool:
-    """Whether this process has a library of this package in place of CUDA's runtime."""
-    return any(hasattr(resident(soname), STATE) for soname in RUNTIMES.values())
 
 
 def strings(soname: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mmulator.codegen import engine
-from mmulator.doors.library import faults, files
+from mmulator.doors.library import faults, loaded
 
 _libc = ctypes.CDLL(None)
 _ended: list[Any] = []
@@ -48,7 +48,9 @@ def begin(soname: str) -> None:
     if soname.startswith("libcudart"):
         from mmulator.doors.cudart import table
 
-        table.fill(files.resident(soname), int(soname.rpartition(".")[2]))
+        library = loaded.resident(soname)
+        assert library is not None  # whose first call this is
+        table.fill(library, int(soname.rpartition(".")[2]))
     else:
         from mmulator.doors.libcuda import loading
 
