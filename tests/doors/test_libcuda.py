@@ -17,10 +17,11 @@ from mmulator.doors.libcuda import caller
 from mmulator.doors.libcuda.abi import Refused, get, put, text
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.elf import MACHINES
-from mmulator.doors.libcuda.images import elf_size, ptx_at, ptx_within, with_ptx
-from mmulator.doors.libcuda.joining import join
+from mmulator.doors.libcuda.images import ptx_at
 from mmulator.errors import LaunchError
 from mmulator.host.module import Module
+from mmulator.toolkit.cubin import elf_size, ptx_within, with_ptx
+from mmulator.toolkit.joining import join
 from tests.support.tours import outcome, tries
 
 here = pytest.mark.skipif(
