@@ -164,7 +164,7 @@ def command(program: list[str], environment: dict[str, str]) -> tuple[list[str],
         return [sys.executable, *program], environment
     environment = {**environment, **libraries(environment)}
     if kind == SOURCE:
-        from mmulator.toolkit.compiling import compile_program  # type: ignore[import-not-found]
+        from mmulator.toolkit.building import compile_program
 
         return [str(compile_program(Path(first))), *program[1:]], environment
     here = os.sep not in first and Path(first).exists()  # not the program of that name on PATH
