@@ -52,7 +52,7 @@ def exec(
         str | None, _setting(metavar="measure|first", help="How Triton's autotuner chooses. Default: measure counted work.")
     ] = None,
 ) -> None:
-    """Run a Python program that uses a GPU on a machine without one.
+    """Run a program that uses a GPU on a machine without one.
 
     Libraries find a GPU when the program imports them: torch with device="cuda", Triton, Numba, CuPy, cuda.core. All else is
     as with `python`: arguments, exit code, tracebacks. Options of mmulator come before the program; what is behind it is

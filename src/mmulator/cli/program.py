@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -60,7 +61,7 @@ def own(arguments: list[str]) -> int:
 
 
 def check_program(program: list[str]) -> None:
-    """Raise WrongUsage for a program that Python cannot run."""
+    """Raise WrongUsage for a program that cannot be run."""
     from mmulator.cli.output import WrongUsage
 
     first = program[0]
@@ -72,27 +73,49 @@ def check_program(program: list[str]) -> None:
             f"{first} is no option of exec", hint="options of Python are set by its environment variables, such as PYTHONOPTIMIZE"
         )
     elif first != "-" and first[:1] != "-":
-        if not Path(first).exists():
-            raise WrongUsage(f"cannot read {first}: No such file or directory", hint="exec takes what follows `python`")
-        _check_python(first)
+        kind_of(first)
 
 
-def _check_python(path: str) -> None:
-    """Raise WrongUsage for a file that is known to be no Python: Python's error would be about its first character."""
+PYTHON, NATIVE, SOURCE = "a script of Python", "a program", "CUDA C++"
+
+
+def kind_of(name: str) -> str:
+    """How a program is started: by Python, as it is, or compiled first. Raises WrongUsage for what is no program.
+
+    name: a file, or a program on PATH where there is no such file.
+    """
     from mmulator.cli.output import WrongUsage
 
+    path = Path(name)
+    if not path.exists():
+        if os.sep not in name and shutil.which(name):
+            return NATIVE
+        raise WrongUsage(
+            f"cannot read {name}: No such file or directory", hint="exec takes what follows `python`, a program, or a .cu file"
+        )
+    if path.is_dir():  # with __main__.py, or Python says it
+        return PYTHON
+    if path.suffix == ".cu":
+        return SOURCE
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(4)
-            if data != b"\x7fELF" and not path.endswith((".cu", ".cuh", ".ptx", ".toml")):
-                return
-            data += file.read(1 << 26)
-    except OSError:  # a folder with __main__.py, or Python says it
-        return
-    from mmulator.ptx.text import foreign
+        with path.open("rb") as file:
+            head = file.read(256)
+            data = head + (file.read(1 << 26) if path.suffix in (".cuh", ".ptx", ".toml") else b"")
+    except OSError as error:
+        raise WrongUsage(f"cannot read {name}: {error.strerror}") from None
+    if head[:4] == b"\x7fELF":
+        if not os.access(path, os.X_OK):
+            raise WrongUsage(f"{name} is not executable", hint=f"chmod +x {name}, if it is a program")
+        return NATIVE
+    if head[:2] == b"#!" and b"python" not in head.partition(b"\n")[0]:
+        return NATIVE
+    if path.suffix in (".cuh", ".ptx", ".toml"):
+        from mmulator.ptx.text import foreign
 
-    what, hint = foreign(data, path) or ("PTX" if path.endswith(".ptx") else "a launch file", f"`mmulator run {path}` runs it")
-    raise WrongUsage(f"{path} is {what}; exec runs programs of Python", hint=hint)
+        plain = "PTX" if path.suffix == ".ptx" else "a launch file", f"`mmulator run {name}` runs it"
+        what, hint = foreign(data, name) or plain
+        raise WrongUsage(f"{name} is {what}; exec runs programs", hint=hint)
+    return PYTHON
 
 
 def surroundings(settings: dict[str, Any]) -> dict[str, str]:
@@ -121,7 +144,48 @@ def surroundings(settings: dict[str, Any]) -> dict[str, str]:
 
 
 def start(program: list[str], environment: dict[str, str]) -> NoReturn:
-    """Replace this process by the program."""
+    """Replace this process by the program. Raises UnsupportedError where a program of C++ cannot run."""
+    words, environment = command(program, environment)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(sys.executable, [sys.executable, *program], environment)
+    try:
+        os.execvpe(words[0], words, environment)
+    except OSError as error:
+        from mmulator.cli.output import WrongUsage
+
+        raise WrongUsage(f"cannot start {words[0]}: {error.strerror}") from None
+
+
+def command(program: list[str], environment: dict[str, str]) -> tuple[list[str], dict[str, str]]:
+    """The words and the environment with which a program starts."""
+    first = program[0]
+    kind = PYTHON if first[:1] == "-" else kind_of(first)
+    if kind == PYTHON:
+        return [sys.executable, *program], environment
+    environment = {**environment, **libraries(environment)}
+    if kind == SOURCE:
+        from mmulator.toolkit.compiling import compile_program  # type: ignore[import-not-found]
+
+        return [str(compile_program(Path(first))), *program[1:]], environment
+    here = os.sep not in first and Path(first).exists()  # not the program of that name on PATH
+    return [f"./{first}" if here else first, *program[1:]], environment
+
+
+def libraries(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables by which a program of C++, and those that it starts, find the CUDA libraries of this package.
+
+    LD_PRELOAD is for programs that have the folder of NVIDIA's in them (RPATH).
+    """
+    from mmulator.doors.library.files import RUNTIMES, folder
+
+    place = folder()
+
+    def first(name: str, *words: str, parted: str = os.pathsep) -> str:
+        return parted.join([*words, *(w for w in environment.get(name, "").split(parted) if w and w not in words)])
+
+    return {
+        "LD_LIBRARY_PATH": first("LD_LIBRARY_PATH", str(place)),
+        "LIBRARY_PATH": first("LIBRARY_PATH", str(place)),
+        "LD_PRELOAD": first("LD_PRELOAD", *(str(place / name) for name in RUNTIMES.values()), parted=" "),
+        "NVCC_APPEND_FLAGS": first("NVCC_APPEND_FLAGS", "-cudart", "shared", parted=" "),
+    }

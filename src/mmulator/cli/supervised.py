@@ -20,6 +20,7 @@ from typing import Any
 
 from mmulator.cli.findings import FOUND, write_log
 from mmulator.cli.output import print_json
+from mmulator.cli.program import command
 from mmulator.driver.gathered import VARIABLE, Row, read
 from mmulator.sarif import Baseline, log
 
@@ -47,13 +48,14 @@ class ReportRequest:
 
 
 def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) -> int:
-    """Run a Python program. Returns its exit code, or 3 where that is 0 and something was found."""
+    """Run a program. Returns its exit code, or 3 where that is 0 and something was found."""
+    words, environment = command(program, environment)
     with tempfile.TemporaryDirectory(prefix="mmulator-") as folder:
         found, told = Path(folder, "findings.jsonl"), Path(folder, "launches.jsonl")
         more = {VARIABLE: str(found), SUPERVISOR: str(os.getpid())}
         if wanted.json and "MMULATOR_REPORT" not in environment:
             more["MMULATOR_REPORT"] = str(told)
-        status = _wait([sys.executable, *program], {**environment, **more}, wanted.json)
+        status = _wait(words, {**environment, **more}, wanted.json)
         launches, rows = read(found)
         kernels = _kernels(told)
     code = os.waitstatus_to_exitcode(status)
@@ -105,7 +107,7 @@ def _wait(words: list[str], environment: dict[str, str], stdout_to_stderr: bool)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
     try:
         moved = [(os.POSIX_SPAWN_DUP2, 2, 1)] if stdout_to_stderr else []
-        child = os.posix_spawn(words[0], words, environment, file_actions=moved, setsigmask=before)
+        child = os.posix_spawnp(words[0], words, environment, file_actions=moved, setsigmask=before)
         while True:
             came = signal.sigwaitinfo({*_PASSED_ON, signal.SIGCHLD})
             if came.si_signo != signal.SIGCHLD:

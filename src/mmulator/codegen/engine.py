@@ -287,6 +287,18 @@ def _stop_worker() -> None:
         _workers.pop().stop()
 
 
+def end() -> None:
+    """Wait until LLVM is idle, and let nobody use it any more: its destructors come next."""
+    _stop_worker()
+    no_fork.acquire(timeout=_PATIENCE)  # who holds it may wait for a piece that the worker has dropped
+    lock = _llvm_lock()
+    if lock is not None:
+        lock.__enter__()
+
+
+_PATIENCE = 1.0  # seconds
+
+
 def _llvm_lock() -> Any:
     """The lock that llvmlite takes for each call, if it is loaded."""
     ffi = sys.modules.get("llvmlite.binding.ffi")

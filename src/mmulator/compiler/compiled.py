@@ -42,7 +42,6 @@ class KernelFacts:
     macs: (block, multiply-accumulates) of blocks with matrix instructions.
     noisy: blocks that access memory.
     callees: first block and places of frames of each called function (state.Callee).
-    functions: for each function of the module, its number among the callees, or -1 if no pointer leads to it.
     frame_bytes: size of a warp's register file.
     local_bytes: size of a lane's local memory.
     atomic_bytes: size of the widest atomic operation; 1 if there is none.
@@ -59,7 +58,6 @@ class KernelFacts:
     macs: list[tuple[int, int]]
     noisy: list[int]
     callees: list[tuple[int, ...]]
-    functions: list[int]
     frame_bytes: int
     local_bytes: int
     atomic_bytes: int
@@ -146,11 +144,6 @@ class CompiledKernel:
     def callee_table(self) -> np.ndarray:
         """The called functions, as native code reads them."""
         return np.array([tuple(c) for c in self.facts.callees], Callee.numpy_dtype())
-
-    @cached_property
-    def function_table(self) -> np.ndarray:
-        """For each function of the module its number among the callees, or -1 if no pointer leads to it."""
-        return np.array(self.facts.functions, np.int32)
 
     @cached_property
     def block_instructions(self) -> np.ndarray:

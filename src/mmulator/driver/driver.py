@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mmulator import variables
@@ -12,7 +12,7 @@ from mmulator.driver import progress
 from mmulator.driver.chips import DeviceProperties, chip
 from mmulator.driver.settings import RAISE, Settings
 from mmulator.driver.streams import Stream
-from mmulator.errors import MmulatorError, undefined
+from mmulator.errors import ExecutionFault, MmulatorError, undefined
 from mmulator.lazy import cached_property
 
 if TYPE_CHECKING:  # the machine is imported when a program has memory, or a kernel
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # the machine is imported when a program has memory, or a ker
     from mmulator.findings import Finding
     from mmulator.host.report import Report
     from mmulator.launch.regions import Region
-    from mmulator.launch.shape import Extent
+    from mmulator.launch.shape import Extent, LaunchShape
 
 Listener: TypeAlias = "Callable[[Report], object]"
 Reader: TypeAlias = "Callable[[str, tuple[Finding, ...], MmulatorError | None], object]"
@@ -104,7 +104,13 @@ class Driver:
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (memory keeps what was stored until then),
         UnstableResult (the seeds leave other bits), UndefinedBehaviour (with `settings.sanitize` "raise").
         """
-        shape = function.check(grid, block, params, shared, cluster, cooperative)
+        return self.run(function, function.check(grid, block, params, shared, cluster, cooperative), params, regions, stream)
+
+    def run(
+        self, function: Function, shape: LaunchShape, params: bytes | bytearray, regions: Sequence[Region] = (),
+        stream: Stream | None = None,
+    ) -> Report:  # fmt: skip
+        """`launch` of a shape that was checked."""
         under_way = self.memory.begin()
         settings = self.settings
 
@@ -113,21 +119,20 @@ class Driver:
                 self.memory.unwatch()
             memory = self.memory.regions(regions)
 
-            def run(seed: int, settings: Settings = settings) -> Report:
-                return function.run(shape, params, memory, seed, settings)
-
             if settings.seeds == 1:
-                done = run(settings.seed)
+                done = function.run(shape, params, memory, settings.seed, settings)
             else:
                 from mmulator.driver import seeds
 
-                every = range(settings.seed, settings.seed + settings.seeds)
-                done = seeds.agreed(function, memory, every, partial(run, settings=replace(settings, threads=1)))
+                every, alone = range(settings.seed, settings.seed + settings.seeds), replace(settings, threads=1)
+                done = seeds.agreed(function, memory, every, lambda seed: function.run(shape, params, memory, seed, alone))
         except KeyboardInterrupt as stop:
             if not stop.args:  # not of a launch
                 raise
             raise stop.with_traceback(None) from None
         except MmulatorError as error:
+            if isinstance(error, ExecutionFault) and error.asserted:
+                print(*error.asserted, sep="\n", file=sys.stderr, flush=True)
             if settings.sanitize:
                 self._tell(function, error.findings, error)
             raise

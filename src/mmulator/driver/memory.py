@@ -16,7 +16,7 @@ from mmulator.codegen.locks import Lock
 from mmulator.driver.pieces import Allocation as Allocation
 from mmulator.driver.pieces import Pieces
 from mmulator.errors import LaunchError
-from mmulator.launch.arena import blank
+from mmulator.launch.arena import blank, reserve
 from mmulator.launch.regions import NONE, Region, Regions, merged, pointer, room_behind
 from mmulator.launch.written import Written
 
@@ -24,6 +24,7 @@ ALIGN = 512  # of an allocation, as cudaMalloc's
 GAP = 4096  # bytes behind an allocation that are nobody's
 POISON = 0xCD  # what fresh memory holds; nobody may count on zeros
 POLL = 0.0005  # seconds
+RESERVED = 1 << 40  # bytes of addresses that are reserved at a time
 LARGE = 1 << 28  # bytes from which on it is as the system gives it: no page is there before it is used
 
 
@@ -37,34 +38,70 @@ class Memory:
         self.watched = False  # there are, or were, allocations of which it is followed what has been written
         self._launches: dict[object, int] = {}  # under way, and the thread of each
         os.register_at_fork(after_in_child=self._launches.clear)
+        self._next = self._last_hidden = 0  # addresses that are reserved for hidden memory
         self._dead: deque[Allocation] = deque()  # these: owners die at any time, in any thread
         # Pieces that a launch was given, what else there was, and the table of all.
         self._last: tuple[list[tuple[int, int, bool, int]], Regions, Regions] = [], NONE, NONE
 
-    def allocate(self, size: int, label: str = "an allocation", watched: bool = False) -> Allocation:
-        """Fresh memory, with bytes behind it that no kernel may touch. Nothing in it may be counted on. watched: it is followed
-        which of its bytes have been written; whoever writes there on the host says so (`wrote`, `copied`)."""
+    def allocate(
+        self, size: int, label: str = "an allocation", watched: bool = False, hidden: bool = False
+    ) -> Allocation:
+        """Fresh memory, with bytes behind it that no kernel may touch. Nothing in it may be counted on.
+
+        size: in bytes.
+        label: how messages name it.
+        watched: it is followed which of its bytes have been written; who writes there on the host says so (`wrote`, `copied`).
+        hidden: the program's address is none of the host's, as on a GPU; `host_place` says where the bytes are.
+        """
         room = np.empty(size + ALIGN + GAP, np.uint8)
         if size < LARGE:
             room.fill(POISON)
         address = pointer(room)
-        address += -address % ALIGN
-        found = self._allocated[address] = Allocation(address, size, label, room=room_behind(size), owner=room)
+        host = address + -address % ALIGN
+        address = self._reserve(size) if hidden else host
+        found = self._allocated[address] = Allocation(address, size, label, True, room_behind(size), room, host)
         if watched:
             found.written, self.watched = Written(blank(size, np.dtype(np.uint8))), True
         with self._lock:
             self._pieces.add(found)
         return found
 
-    def free(self, address: int) -> None:
-        """No launch that begins from now on may touch it; those that are under way keep it until they end. Raises LaunchError if
-        nothing was allocated there."""
+    def _reserve(self, size: int) -> int:
+        """An address for hidden memory: pages of the process that nobody can read or write. Raises MemoryError without room."""
+        size = -(-(size + GAP) // ALIGN) * ALIGN
+        with self._lock:
+            if self._next + size > self._last_hidden:
+                room = max(RESERVED, size)
+                try:
+                    self._next = reserve(room)
+                except MemoryError:  # a limit of the process
+                    room = max(RESERVED >> 10, size)
+                    self._next = reserve(room)
+                self._last_hidden = self._next + room
+            self._next += size
+            return self._next - size
+
+    def host_place(self, address: int, size: int) -> int:
+        """Where bytes are on the host. Raises LaunchError for bytes behind the end of hidden memory."""
+        if not self._last_hidden:
+            return address
+        found = self.find(address)
+        if found is None or found.host == found.start:
+            return address
+        if address + size > found.end:
+            raise LaunchError(f"{size} bytes at 0x{address:x} leave {found.label}, which has {found.end - address} there")
+        return address - found.start + found.host
+
+    def free(self, address: int) -> int:
+        """No launch that begins from now on may touch it; those that are under way keep it until they end. Returns how many bytes
+        it had. Raises LaunchError if nothing was allocated there."""
         found = self._allocated.pop(address, None)
         if found is None:
             raise LaunchError(f"free of address 0x{address:x}, which is no allocation's first byte")
         with self._lock:
             self._pieces.remove(found)
             self._last = [], NONE, NONE  # which has it still
+        return found.size
 
     def wrote(self, address: int, size: int) -> None:
         """The host has written bytes, which are an allocation's or not."""
@@ -175,6 +212,8 @@ class Memory:
         one memory) they are one. Raises LaunchError for memory that cannot be a kernel's."""
         if not self._allocated and not self._exposed:
             return self._with(given, NONE).for_launch(given)
+        if not given and not self._exposed and not self._dead and (known := self._pieces.whole) is not None:
+            return known
         held = self._hold() if self._exposed else ()
         with self._lock:
             whole = self._living().regions()

@@ -38,7 +38,7 @@ def _memory(function: Function, regions: Regions) -> Iterator[tuple[Region, np.n
     image = function.kernel.module.image
     names = {address: name for name, address in image.addresses.items()}
     yield from ((Region(start, a.nbytes, f"variable {names.get(start, '')}"), a) for start, a, can in image.buffers if can)
-    yield from ((r, bytes_at(r.start, r.size)) for r in regions if r.writable)
+    yield from ((r, bytes_at(r.host, r.size)) for r in regions if r.writable)
 
 
 def agreed(function: Function, regions: Regions, seeds: Sequence[int], run: Callable[[int], Report]) -> Report:
@@ -103,7 +103,7 @@ _CLOCKS = ("%clock", "%globaltimer")
 def reasons(kernel: Kernel) -> Iterator[tuple[Instruction, str]]:
     """Instructions that may make a kernel in order leave other bits: the first of each kind."""
     said: set[str] = set()
-    for f, _ in reached(kernel.module.tree, kernel.function).values():
+    for f in reached(kernel.module.tree, kernel.function).functions.values():
         for ins in f.instructions:
             why = _reason(ins)
             if why and why not in said:

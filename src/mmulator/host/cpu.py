@@ -120,7 +120,7 @@ def _compile(module: CpuModule, key: tuple[str, str, CompileOptions], progress: 
     def lowering() -> Jit:
         tree, (jit, reached) = module.text.tree, _compiler()
         function = next(f for f in tree.entries if f.name == entry)
-        check_local(f for f, _ in reached(tree, function).values())
+        check_local(reached(tree, function).functions.values())
         return jit(tree, function, module.image, device, options)
 
     text = module.text

@@ -104,6 +104,7 @@ class Heap:
 
 
 _NORESERVE = 0x4000  # Linux: address space alone, of which pages are there when they are touched
+_NO_ACCESS, _NO_SWAP = 0, 0x4000  # PROT_NONE, MAP_NORESERVE
 _LARGE = 1 << 18  # bytes: from here on pages of its own are cheaper
 
 
@@ -120,6 +121,17 @@ def untouched(size: int) -> np.ndarray | None:
         except MemoryError:
             return None
     return np.frombuffer(pages, np.uint8)
+
+
+def reserve(size: int) -> int:
+    """The first of `size` addresses of this process at which there is no memory, and where none will be. Raises MemoryError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    found = libc.mmap(None, size, _NO_ACCESS, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_SWAP, -1, 0)
+    if found in (None, ctypes.c_void_p(-1).value):
+        raise MemoryError(f"no {size} addresses are free in this process (ulimit -v)")
+    return int(found)
 
 
 def blank(count: int, dtype: np.dtype) -> np.ndarray:

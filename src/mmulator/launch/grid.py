@@ -153,8 +153,6 @@ class Grid:
         launch["tiles"], launch["tile_bytes"] = self.tiles, k.matrix.tile_bytes
         self.callees = self.heap.hold(k.callee_table)
         launch["callees"] = pointer(self.callees)
-        self.functions = self.heap.hold(k.function_table)
-        launch["functions"], launch["function_count"] = pointer(self.functions), len(self.functions)
         launch["frame_bytes"] = k.frame_bytes
         self.noisy = self.heap.hold(k.noisy_blocks)
         launch["noisy"], launch["noisy_count"] = pointer(self.noisy), len(self.noisy)

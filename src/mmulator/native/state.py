@@ -146,8 +146,6 @@ Launch = Struct(
         ("tiles", u32),  # accumulators of wgmma, a warpgroup
         ("tile_bytes", u64),
         ("callees", ptr_to(Callee)),  # of each function of the kernel
-        ("functions", ptr_to(i32)),  # function of the module -> its number among these, -1 if no pointer can reach it
-        ("function_count", u64),
         ("frame_bytes", u64),  # register file of a warp
         ("noisy", ptr_to(u32)), ("noisy_count", u32),  # blocks of code that access memory
         ("print", u64),  # host function that device printf calls

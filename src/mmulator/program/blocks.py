@@ -13,10 +13,8 @@ from typing import Any
 
 from mmulator.errors import must_be
 from mmulator.isa.effects import Effects, Ends, MemoryEffect, Queue, Step, Together
-from mmulator.program.calls import cycles, reached
+from mmulator.program.calls import Aim, cycles, reached
 from mmulator.ptx.tree import Function, Immediate, Instruction, Label, LabelRef, Operand, ParsedModule, Reg, Symbol, flatten
-
-BUILTINS = ("vprintf", "__assertfail")  # functions of CUDA's runtime that can be called
 
 WGMMA_BLOCK = 32  # wgmma.mma_async in one basic block, at most: half of what a warp may be ahead of the others
 # Registers that the instructions of a block name, repetitions counted. LLVM's time grows faster than the length of a function,
@@ -71,14 +69,14 @@ class Program:
     functions: name -> its blocks.
     blocks: all blocks.
     groups: functions that can call each other, callers first, with whether they can recur.
-    pointed: functions whose address is taken; only these can be called through pointers.
+    pointed: what a call through a pointer says -> functions that it can reach.
     """
 
     module: ParsedModule
     functions: dict[str, FunctionBlocks]
     blocks: list[Block]
     groups: list[tuple[tuple[str, ...], bool]]
-    pointed: frozenset[str]
+    pointed: dict[Aim, tuple[str, ...]]
 
     @property
     def entry(self) -> FunctionBlocks:
@@ -149,13 +147,11 @@ def build(
     longest: greatest number of instructions in a block, see LONGEST; with 0 every instruction is a separate block.
     """
     found = reached(module, entry)
-    functions = {name: FunctionBlocks(prepare(function)) for name, (function, _) in found.items()}
-    mentioned = {name: mentions for name, (_, mentions) in found.items()}
+    functions = {name: FunctionBlocks(prepare(function)) for name, function in found.functions.items()}
     blocks: list[Block] = []
     for item in functions.values():
         _split(item, blocks, longest)
-    pointed = frozenset(n for r in mentioned.values() for n in r.taken)
-    return Program(module, functions, blocks, cycles(mentioned), pointed)
+    return Program(module, functions, blocks, cycles(found.calls), found.pointed)
 
 
 class _Splitter:

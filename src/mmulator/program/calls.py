@@ -8,16 +8,22 @@ level of the recursion.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias, cast
 
-from mmulator.errors import LaunchError
+from mmulator.errors import LaunchError, must_be
 from mmulator.isa.effects import Ends
+from mmulator.program.image import Abi, abi_of, prototype_abi
 from mmulator.program.operands import callee_of
-from mmulator.ptx.tree import Function, Instruction, ParsedModule, Reg, Symbol, Variable, flatten
+from mmulator.program.runnable import Unsupported, first_unsupported
+from mmulator.ptx.tree import Function, Instruction, ParsedModule, Reg, Symbol, flatten
 
 MAX_DEPTH = 64  # calls of a recursion
 MAX_FRAMES = 1 << 31  # bytes of all frames
+
+
+Aim: TypeAlias = "Abi | tuple[str, ...]"  # what a call through a pointer says of the function: its parameters, or its names
 
 
 @dataclass
@@ -25,13 +31,25 @@ class References:
     """The functions to which a function refers.
 
     calls: functions that are called by name.
-    taken: functions whose address is used.
-    indirect: whether it calls through pointers.
+    aims: what its calls through pointers say.
     """
 
     calls: set[str] = field(default_factory=set)
-    taken: set[str] = field(default_factory=set)
-    indirect: bool = False
+    aims: set[Aim] = field(default_factory=set)
+
+
+@dataclass
+class Reached:
+    """The call graph of a kernel.
+
+    functions: the kernel first, and every function that it can reach, by name.
+    calls: name of each function -> functions that it can call, in order of their names.
+    pointed: what a call through a pointer says -> functions of the module that it can reach.
+    """
+
+    functions: dict[str, Function]
+    calls: dict[str, list[str]]
+    pointed: dict[Aim, tuple[str, ...]]
 
 
 def defined(module: ParsedModule, name: str) -> Function | None:
@@ -40,57 +58,93 @@ def defined(module: ParsedModule, name: str) -> Function | None:
     return found if found is not None and found.is_defined else None
 
 
-def references(module: ParsedModule, function: Function) -> References:
-    """The functions to which a function refers: in its instructions, and in the tables of addresses that these name."""
+def aim_of(module: ParsedModule, function: Function, ins: Instruction) -> Aim:
+    """What a call through a pointer in a function says of the functions that it reaches."""
+    name = must_be(ins.operands[-1], Symbol).name
+    if name in function.prototypes:
+        return prototype_abi(function.prototypes[name])
+    listed = (module.function(target.name) for target in function.targets[name].targets)
+    return tuple(sorted({f.name for f in listed if f is not None}))
+
+
+def _references(module: ParsedModule, function: Function) -> References:
     found = References()
-    own = {v.name: v for v in function.variables}
-    waiting = list(_mentioned(module, function.instructions, found))
-    seen: set[str] = set()
-    while waiting:
-        name = waiting.pop()
-        if (callee := defined(module, name)) is not None:
-            found.taken.add(callee.name)
-        variable: Variable | None = own.get(name) or module.variable(name)
-        if variable is not None and name not in seen:
-            seen.add(name)
-            waiting += [reference.symbol for reference in variable.symbols]
+    for ins in function.instructions:
+        if ins.effects.ends is not Ends.CALL:
+            continue
+        callee = callee_of(ins)
+        if isinstance(callee, Reg):
+            found.aims.add(aim_of(module, function, ins))
+        elif (called := defined(module, callee.name)) is not None:
+            found.calls.add(called.name)
     return found
 
 
-def reached(module: ParsedModule, entry: Function) -> dict[str, tuple[Function, References]]:
-    """A kernel and every function that it can reach, each with its references."""
-    found: dict[str, tuple[Function, References]] = {}
-    waiting = [entry]
+def addressed(module: ParsedModule) -> tuple[Function, ...]:
+    """Functions whose address is used anywhere in a module, in an instruction or in the initial value of a variable: a pointer
+    may come from another kernel, as the table of an object's virtual functions does.
+    """
+    if "addressed" not in module.known:
+        every = (*module.variables, *(v for f in module.functions for v in f.variables))
+        names = {reference.symbol for v in every for reference in v.symbols}
+        for ins in (i for f in module.functions for i in f.instructions):
+            callee = callee_of(ins) if ins.effects.ends is Ends.CALL else None
+            names.update(o.name for o in flatten(ins.operands) if isinstance(o, Symbol) and o.space == "func" and o is not callee)
+        found = {f.name: f for n in sorted(names) if (f := defined(module, n)) is not None and not f.is_entry}
+        module.known["addressed"] = tuple(found.values())
+    return cast("tuple[Function, ...]", module.known["addressed"])
+
+
+def fits(function: Function, aim: Aim) -> bool:
+    """Whether a call through a pointer may reach a function."""
+    return function.name in aim if isinstance(aim, tuple) else abi_of(function.returns, function.params) == aim
+
+
+def reached(module: ParsedModule, entry: Function) -> Reached:
+    """The call graph of a kernel. A function that only pointers lead to is left out if it, or what it calls, cannot be run."""
+    graph: dict[str, tuple[Function, References]] = {}
+    _close(module, entry, graph)
+    pointed: dict[Aim, tuple[str, ...]] = {}
+    while left := set().union(*(r.aims for _, r in graph.values())) - pointed.keys():
+        for aim in sorted(left, key=repr):
+            pointed[aim] = tuple(f.name for f in addressed(module) if fits(f, aim) and _follow(module, f, graph))
+    calls = {n: sorted(r.calls.union(*(pointed[a] for a in r.aims))) for n, (_, r) in graph.items()}
+    return Reached({n: f for n, (f, _) in graph.items()}, calls, pointed)
+
+
+def _close(module: ParsedModule, first: Function, graph: dict[str, tuple[Function, References]]) -> None:
+    """Add a function, and all that it reaches by name, to a graph."""
+    waiting = [first]
     while waiting:
         function = waiting.pop()
-        if function.name in found:
-            continue
-        mentions = references(module, function)
-        found[function.name] = function, mentions
-        waiting += [f for n in sorted(mentions.calls | mentions.taken) if (f := defined(module, n)) is not None]
-    return found
+        if function.name not in graph:
+            mentions = _references(module, function)
+            graph[function.name] = function, mentions
+            waiting += [f for n in sorted(mentions.calls) if (f := defined(module, n)) is not None]
 
 
-def _mentioned(module: ParsedModule, instructions: Iterable[Instruction], found: References) -> Iterator[str]:
-    for ins in instructions:
-        callee = callee_of(ins) if ins.effects.ends is Ends.CALL else None
-        found.indirect |= isinstance(callee, Reg)
-        for operand in flatten(ins.operands):
-            if not isinstance(operand, Symbol):
-                continue
-            if operand is not callee:
-                yield operand.name
-            elif (function := defined(module, operand.name)) is not None:
-                found.calls.add(function.name)
+def _follow(module: ParsedModule, function: Function, graph: dict[str, tuple[Function, References]]) -> bool:
+    """Add what a pointer reaches to a graph, unless it cannot be run; whether it was added."""
+    more = dict(graph)
+    _close(module, function, more)
+    if any(first_unsupported(module, f) for n, (f, _) in more.items() if n not in graph):
+        return False
+    graph.update(more)
+    return True
 
 
-def cycles(references: Mapping[str, References]) -> list[tuple[tuple[str, ...], bool]]:
+def obstacle(module: ParsedModule, function: Function) -> Unsupported | None:
+    """The first part of a function, or of what it calls by name, that cannot be run; None if all can."""
+    graph: dict[str, tuple[Function, References]] = {}
+    _close(module, function, graph)
+    return next((found for f, _ in graph.values() if (found := first_unsupported(module, f))), None)
+
+
+def cycles(edges: Mapping[str, Sequence[str]]) -> list[tuple[tuple[str, ...], bool]]:
     """Functions that can call each other, callers first; each group with whether a function can be active twice.
 
-    A call through a pointer can reach every function whose address is taken anywhere.
+    edges: name of each function -> functions that it can call.
     """
-    taken = sorted(set().union(*(r.taken for r in references.values())))
-    edges = {n: sorted(r.calls | set(taken if r.indirect else ())) for n, r in references.items()}
     found: list[tuple[tuple[str, ...], bool]] = []
     number: dict[str, int] = {}
     low: dict[str, int] = {}

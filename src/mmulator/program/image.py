@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import numpy as np
 
 from mmulator.errors import LaunchError
-from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SLOT_CONST, SLOT_FUNCTION, SLOT_SHIFT
+from mmulator.program.addresses import FIRST_GLOBAL_SLOT, FUNCTION_BYTES, SLOT_CONST, SLOT_FUNCTION, SLOT_SHIFT
 from mmulator.program.outline import Outline
 from mmulator.ptx.declared import Parameter, SymbolReference, Variable
 
@@ -101,7 +103,8 @@ class SharedLayout:
 class ModuleImage:
     """The module's .global and .const variables: memory with the lifetime of the module, as on a GPU.
 
-    addresses: variable -> generic address. next_slot: first free slot for the buffers of a launch.
+    addresses: variable -> generic address. functions: function -> its address. code: the lower half of the first one's.
+    next_slot: first free slot for the buffers of a launch.
     """
 
     def __init__(self, module: Outline) -> None:
@@ -113,8 +116,10 @@ class ModuleImage:
         self._place_const([v for v in variables if v.space == "const"])
         self._place_global([v for v in variables if v.space == "global" and v.linkage != "extern"])
         self._initial = variables
-        self.function_names = list(module.functions)
-        self.functions = {name: (SLOT_FUNCTION << SLOT_SHIFT) + n for n, name in enumerate(module.functions)}
+        # Modules with other functions have other addresses, so that a pointer from one is none of the other's.
+        self.code = crc32(" ".join(module.functions).encode()) & -FUNCTION_BYTES
+        places = ((self.code + n * FUNCTION_BYTES) % (1 << SLOT_SHIFT) for n in count())
+        self.functions = {name: (SLOT_FUNCTION << SLOT_SHIFT) + place for name, place in zip(module.functions, places)}
 
     def _place_global(self, variables: list[Variable]) -> None:
         total = 0

@@ -15,10 +15,12 @@ from mmulator.isa.fit import NoForm
 from mmulator.isa.form import Form
 from mmulator.isa.targets import DEVICES, Target, default_device
 from mmulator.numerics.profiles import dot_key, profile_for
-from mmulator.program.blocks import BUILTINS
 from mmulator.program.uses import signature_of
 from mmulator.ptx.tree import Function, Immediate, Instruction, ParsedModule, Symbol, VectorOperand, flatten
 from mmulator.source import Span
+
+ASSERT, ASSERT_BYTES = "__assertfail", 48  # and the bytes of its arguments
+BUILTINS = ("vprintf", ASSERT)  # functions of CUDA's runtime that can be called
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,11 @@ def require_supported(module: ParsedModule, functions: Iterable[Function]) -> No
     """Raise UnsupportedError for the first part of these functions that cannot be run."""
     for item in _of(module, functions):
         raise item.error
+
+
+def first_unsupported(module: ParsedModule, function: Function) -> Unsupported | None:
+    """The first part of a function that cannot be run, or None."""
+    return next(_of(module, (function,)), None)
 
 
 def _target(module: ParsedModule) -> Iterator[Unsupported]:

@@ -37,7 +37,7 @@ def outline_of(module: ParsedModule) -> Outline:
     """The outline of a verified module."""
 
     def head(entry: Function) -> KernelHead:
-        static = shared_layout(module, (f for f, _ in reached(module, entry).values())).static
+        static = shared_layout(module, reached(module, entry).functions.values()).static
         return KernelHead(entry.name, entry.params, entry.directives, static)
 
     every = (*module.variables, *(v for f in module.functions for v in f.variables))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from mmulator.errors import must_be
 from mmulator.isa.effects import Ends, MemoryEffect, Together
 from mmulator.program.blocks import Block, Program, instructions
+from mmulator.program.calls import aim_of
 from mmulator.program.operands import callee_of
 from mmulator.ptx.tree import Instruction, Reg
 
@@ -97,7 +98,7 @@ def _called(program: Program, block: Block) -> list[str]:
     """Functions that the call at the end of a block may call."""
     callee = callee_of(must_be(block.last, Instruction))
     if isinstance(callee, Reg):
-        return sorted(program.pointed)
+        return list(program.pointed[aim_of(program.module, block.function.function, must_be(block.last, Instruction))])
     return [callee.name] if callee.name in program.functions else []  # else one of CUDA's runtime
 
 

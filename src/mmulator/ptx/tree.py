@@ -341,6 +341,7 @@ class ParsedModule:
     source: Source = field(repr=False)
     options: tuple[str, ...] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
+    known: dict[str, object] = field(default_factory=dict, repr=False, compare=False)  # what was found out about it once
 
     @property
     def entries(self) -> tuple[Function, ...]:

@@ -8,7 +8,8 @@ from mmulator.compiler.emit.block import Names
 from mmulator.compiler.emit.tables import MatrixTables as MatrixTables
 from mmulator.native.state import OperationKind
 from mmulator.program.as_ptxas.inflight import Moved
-from mmulator.program.image import LocalFrame
+from mmulator.program.blocks import Program
+from mmulator.program.image import LocalFrame, ModuleImage
 from mmulator.program.skips import Skips
 from mmulator.program.undefined import MaybeUndefined
 from mmulator.ptx.tree import Instruction, ParsedModule, Symbol, Variable
@@ -28,6 +29,8 @@ class KernelCode(Names, Protocol):
     mbarriers: whether it initialises mbarriers.
     unfenced: wgmma without a fence before them.
     moved: instructions that were moved from their place.
+    image: the module's variables and functions.
+    program: the kernel and the functions that it reaches.
     numbers: function -> its number.
     locals: function -> its local memory.
     params: offset of each kernel parameter.
@@ -49,6 +52,8 @@ class KernelCode(Names, Protocol):
     mbarriers: bool
     unfenced: set[Instruction]
     moved: Moved
+    image: ModuleImage
+    program: Program
     numbers: dict[str, int]
     locals: dict[str, LocalFrame]
     params: dict[str, int]

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from mmulator.codegen.types import i32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.compiler.emit.block import LANES, storage_type
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.builtins import builtin_abi, builtin_name, call_builtin
+from mmulator.compiler.lowering.matrix_operands import table_pointer
 from mmulator.errors import must_be
 from mmulator.native.memory import memory as mem
 from mmulator.native.threads import calls as rt
 from mmulator.native.threads.stack import stack_restore
-from mmulator.program.image import SAVED_STACK, Abi, prototype_abi
+from mmulator.program.calls import aim_of
+from mmulator.program.image import SAVED_STACK, Abi, abi_of, prototype_abi
 from mmulator.program.operands import call_operands, callee_of
+from mmulator.program.runnable import ASSERT
 from mmulator.ptx.tree import Function, Instruction, Operand, Parameter, Reg, Symbol
 
 U64, I32 = u64.vec(LANES), i32.vec(LANES)
@@ -22,20 +27,25 @@ U64, I32 = u64.vec(LANES), i32.vec(LANES)
 
 def call(e: Emitter, ins: Instruction) -> None:
     """Write a call, which ends a block."""
-    if (name := builtin_name(ins, e.kernel.module)) is not None:
+    name = builtin_name(ins, e.kernel.module)
+    if name in (None, ASSERT):
+        abi, params, _ = _abi(e, ins)
+        _, arguments = call_operands(ins)
+        base = e.local_address(e.local_bytes)
+        for operand, place, parameter in zip(arguments, abi.params, params):
+            with e.passing():
+                _pass(e, operand, base + place, parameter)
+    if name is not None:
         call_builtin(e, ins, name)
         return
-    abi, params, _ = _abi(e, ins)
-    _, arguments = call_operands(ins)
-    base = e.local_address(e.local_bytes)
-    for operand, place, parameter in zip(arguments, abi.params, params):
-        with e.passing():
-            _pass(e, operand, base + place, parameter)
     callee = callee_of(ins)
     if isinstance(callee, Reg):
         targets = e.room(I32)
         where = e.spill(U64(e.source(callee, "u64")))
-        e.call(rt.find_functions, e.w, e.mask, where, targets)
+        every, aim = e.kernel.image.functions, aim_of(e.kernel.module, e.block.function.function, ins)
+        numbers = [e.kernel.numbers[n] if n in e.kernel.program.pointed[aim] else -1 for n in every]
+        known = table_pointer(e, i32, ("call", aim), lambda tables: np.array(numbers, np.int32))
+        e.call(rt.find_functions, e.w, e.mask, where, known, len(every), e.kernel.image.code, targets, e.site)
     else:
         function = must_be(e.kernel.module.function(callee.name), Function)
         targets = e.spill(constant(e.b, I32, e.kernel.numbers[function.name]))
@@ -76,7 +86,7 @@ def _abi(e: Emitter, ins: Instruction) -> tuple[Abi, Any, Any]:
         p = caller.prototypes[name]
         return prototype_abi(p), p.params, p.returns
     function = must_be(module.function(caller.targets[name].targets[0].name), Function)
-    return e.kernel.locals[function.name].abi, function.params, function.returns
+    return abi_of(function.returns, function.params), function.params, function.returns
 
 
 def _copy(e: Emitter, size: int, source: Value, target: Value) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import struct
+
+import numpy as np
+
 from mmulator.diagnostics.faults import bulk as faults_bulk
 from mmulator.diagnostics.faults import cluster as faults_cluster
 from mmulator.diagnostics.faults import mbarrier as faults_mbarrier
@@ -14,12 +18,13 @@ from mmulator.diagnostics.faults.warp import describe_partial
 from mmulator.diagnostics.faults.warp import unfinished as unfinished
 from mmulator.diagnostics.faults.wgmma import describe_warpgroup
 from mmulator.errors import ExecutionFault, LimitReached
-from mmulator.launch.arena import read_string
+from mmulator.launch.arena import bytes_at, read, read_string
 from mmulator.launch.grid import Grid
 from mmulator.launch.regions import Region
 from mmulator.launch.resident import Resident, ResidentCta
 from mmulator.native.state import LANES, NUM_BARRIERS, STACK_BYTES, FaultKind
 from mmulator.program.addresses import (
+    HEADER_LOCAL,
     SHARED_BASE,
     SLOT_CONST,
     SLOT_FUNCTION,
@@ -29,15 +34,22 @@ from mmulator.program.addresses import (
     SLOT_SHARED,
     SLOT_SHIFT,
 )
+from mmulator.program.calls import defined, obstacle
 from mmulator.ptx.tree import Instruction
 
 _OFFSET = (1 << SLOT_SHIFT) - 1
 
 
 def _thread(grid: Grid, cta: ResidentCta, warp: int, lane: int) -> str:
+    x, y, z = _place(grid, warp, lane)
+    return f"{cta}, thread ({x}, {y}, {z})"
+
+
+def _place(grid: Grid, warp: int, lane: int) -> tuple[int, int, int]:
+    """x, y and z of a thread."""
     bx, by, _ = grid.shape.block
     t = warp * LANES + lane
-    return f"{cta}, thread ({t % bx}, {t // bx % by}, {t // (bx * by)})"
+    return t % bx, t // bx % by, t // (bx * by)
 
 
 def describe_address(grid: Grid, address: int, cta: ResidentCta | None = None) -> str:
@@ -67,9 +79,22 @@ def _distance(m: Region, address: int) -> int:
     return max(0, address - m.start - m.size + 1)
 
 
-def _message(cta: ResidentCta, address: int) -> str:
-    """The text of an assertion that failed."""
-    return read_string(cta.warp(int(cta.state["fault_warp"])), int(cta.state["fault_lane"]), address)
+def _assertion(cta: ResidentCta, lane: int) -> tuple[str, str, int, str]:
+    """(expression, file, line, function) of a lane whose assertion failed: arguments of __assertfail, in its local memory."""
+    number = int(cta.state["fault_warp"])
+    warp, state = cta.warp(number), cta.warps[number]
+    base = bytes_at(int(state["regs"]) + int(state["frame"]) + HEADER_LOCAL + 4 * lane, 4).view(np.uint32)[0]
+    place = (SLOT_LOCAL << SLOT_SHIFT) + int(base) + int(cta.state["fault_bytes"])
+    message, file, line, function = struct.unpack("<QQI4xQ", read(warp, lane, place, 32).ljust(32, b"\0"))
+    return read_string(warp, lane, message), read_string(warp, lane, file), line, read_string(warp, lane, function)
+
+
+def _asserted(grid: Grid, cta: ResidentCta, lane: int) -> str:
+    """What CUDA prints for a thread whose assertion failed."""
+    expression, file, line, function = _assertion(cta, lane)
+    places = cta.state["ctaid"], _place(grid, int(cta.state["fault_warp"]), lane)
+    block, thread = (",".join(map(str, place)) for place in places)
+    return f"{file}:{line}: {function}: block: [{block}], thread: [{thread}] Assertion `{expression}` failed."
 
 
 def _space(ins: Instruction) -> str:
@@ -114,8 +139,17 @@ _ALL_HINTS = faults_cluster.HINTS | faults_bulk.HINTS | _HINTS
 def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
     """The exception for the first fault of a CTA in a cluster."""
     cta = next(c for c in resident.each() if c.state["fault"])
+    kind = FaultKind(int(cta.state["fault"]))
+    error = _described(grid, cta, kind)
+    error.fault = kind.name
+    if kind == FaultKind.ASSERTION:
+        failed = int(cta.state["fault_address"])
+        error.asserted = tuple(_asserted(grid, cta, lane) for lane in range(LANES) if failed >> lane & 1)
+    return error
+
+
+def _described(grid: Grid, cta: ResidentCta, kind: FaultKind) -> ExecutionFault:
     state = cta.state
-    kind = FaultKind(int(state["fault"]))
     ins = grid.kernel.sites[int(state["fault_site"])]
     if kind in (FaultKind.WGMMA_LANES, FaultKind.WGMMA_MISMATCH, FaultKind.WGMMA_SCALE):
         return describe_warpgroup(grid, cta)
@@ -131,6 +165,8 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
     if kind in faults_memory.KINDS:
         null, place, help = faults_memory.place_of(grid, address, ins)
         kind = FaultKind.NULL_POINTER if null else FaultKind.OUT_OF_BOUNDS
+    bad_call, help = _bad_call(grid, ins, address) if kind == FaultKind.BAD_CALL else ("", help)
+    assertion = f"assertion failed: {_assertion(cta, int(state['fault_lane']))[0]}" if kind == FaultKind.ASSERTION else ""
     where = f"address 0x{address:x}, {place}"
     access = f"{ins.mnemonic} of {size} bytes at {where}"
     text = {
@@ -138,7 +174,7 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
         **faults_bulk.texts(ins, where, size),
         **{fault: f"{word}: {access}" for fault, word in WORDS.items()},
         FaultKind.TRAP: "trap executed",
-        FaultKind.ASSERTION: f"assertion failed: {_message(cta, address)}",
+        FaultKind.ASSERTION: assertion,
         FaultKind.STACK_OVERFLOW: "stack overflow in a call",
         FaultKind.ALLOCA_OVERFLOW: f"stack overflow: alloca of {address} bytes, of which {size} are left",
         FaultKind.BAD_STACK: f"stackrestore to {address}, which is no place on the stack",
@@ -147,7 +183,7 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
         FaultKind.WRONG_SPACE: f"wrong state space: {access}, which is not global",
         FaultKind.NOT_SHARED: f"wrong state space: {access}, which is not shared memory",
         FaultKind.PRINT: f"printf failed: {grid.printer.problem}",
-        FaultKind.BAD_CALL: "call of an address that is no function",
+        FaultKind.BAD_CALL: bad_call,
         FaultKind.BAD_BRANCH: f"brx.idx with index {address}; the list has {size} targets",
         FaultKind.BAD_BARRIER: f"barrier {address} with a count of {size} threads: barriers are 0 to "
         f"{NUM_BARRIERS - 1}, counts multiples of 32",
@@ -163,6 +199,23 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
     rule, hint = _ALL_RULES.get(kind), help or _ALL_HINTS.get(kind)
     error = LimitReached if kind in _LIMITS else ExecutionFault
     return error(f"{text}, in {who}", span=ins.span, rule=rule, hint=hint)
+
+
+def _bad_call(grid: Grid, ins: Instruction, address: int) -> tuple[str, str]:
+    """(text, hint) of a call through a pointer that cannot be."""
+    module = grid.kernel.program.module
+    function = next((defined(module, n) for n, at in grid.kernel.image.functions.items() if at == address), None)
+    if function is None:
+        why = "the pointer is null" if address == 0 else f"0x{address:x} was not taken from a function of this module"
+        return "call of an address that is no function", why
+    if function.is_entry:
+        return f"call of {function.name} through a pointer: it is a kernel", "a kernel is launched; only a .func can be called"
+    found = obstacle(module, function)
+    if found is None:
+        said = ins.operands[-1].span.text
+        return (f"call of {function.name} through a pointer, which {said} does not allow",
+                "a .callprototype has the parameters and results of the function, .calltargets its name")  # fmt: skip
+    return f"call of {function.name} through a pointer: {found.error.message}", f"see {found.span}"
 
 
 def _count(threads: int) -> str:

@@ -17,7 +17,8 @@ from functools import wraps
 from typing import Any
 
 from mmulator.doors.libcuda import caller
-from mmulator.doors.libcuda.codes import CODES, Code
+from mmulator.doors.libcuda.codes import CODES, FAULTS, Code
+from mmulator.doors.library import threads
 from mmulator.errors import (
     ExecutionFault,
     InvalidInstructionError,
@@ -31,9 +32,10 @@ from mmulator.errors import (
 _C = {"p": ctypes.c_uint64, "q": ctypes.c_uint64, "u": ctypes.c_uint32, "i": ctypes.c_int32}
 _CODE_OF: tuple[tuple[type[BaseException], Code], ...] = (
     (PtxSyntaxError, Code.INVALID_PTX), (InvalidInstructionError, Code.INVALID_PTX), (UnsupportedError, Code.NOT_SUPPORTED),
-    (LaunchError, Code.INVALID_VALUE), (LimitReached, Code.LAUNCH_TIMEOUT), (ExecutionFault, Code.ILLEGAL_ADDRESS),
+    (LaunchError, Code.INVALID_VALUE), (LimitReached, Code.LAUNCH_TIMEOUT), (ExecutionFault, Code.LAUNCH_FAILED),
     (MmulatorError, Code.LAUNCH_FAILED), (MemoryError, Code.OUT_OF_MEMORY),
 )  # fmt: skip
+_WORD = (1 << 64) - 1
 _told = threading.local()
 
 
@@ -104,6 +106,7 @@ def guarded(function: Callable[..., Any], name: str) -> Callable[..., int]:
 
     @wraps(function)
     def call(*args: int) -> int:
+        threads.keep()
         if pending:
             pending[0]()
         try:
@@ -118,11 +121,23 @@ def guarded(function: Callable[..., Any], name: str) -> Callable[..., int]:
     return call
 
 
+def code_of(error: BaseException) -> int | None:
+    """The code of an error: of a fault by what happened, of others by their class. None for an error of this package itself."""
+    if isinstance(error, ExecutionFault) and error.fault in FAULTS:
+        return int(FAULTS[error.fault])
+    return next((int(code) for kind, code in _CODE_OF if isinstance(error, kind)), None)
+
+
+def fault_code(error: BaseException) -> int | None:
+    """The code of an error in which a launch ended, and the context with it; None for an error before the launch."""
+    return code_of(error) if isinstance(error, ExecutionFault) and error.fault else None
+
+
 def _failed(name: str, error: BaseException) -> int:
     _told.error = error
-    for kind, code in _CODE_OF:
-        if isinstance(error, kind):
-            return int(code)
+    code = code_of(error)
+    if code is not None:
+        return code
     if isinstance(error, KeyboardInterrupt):
         return int(Code.LAUNCH_FAILED)
     print(f"mmulator: {name} failed:", file=sys.stderr)
@@ -159,6 +174,8 @@ def resolve(name: str, version: int) -> EntryPoint | None:
 # memory of the caller -----------------------------------------------------------------------------------------------
 def put(address: int, value: int, size: int = 8) -> None:
     """Write an integer of `size` bytes to the caller's memory; a null pointer wants nothing."""
+    if size == 8 and address and caller.write_word(address, value & _WORD):
+        return
     put_bytes(address, (value & ((1 << 8 * size) - 1)).to_bytes(size, "little"))
 
 

@@ -43,6 +43,20 @@ _CONFIG = struct.Struct("<7I4xQQI")
 def configuration(config: int) -> Configuration:
     """The configuration at an address. Raises Refused for an unsupported attribute."""
     gx, gy, gz, bx, by, bz, shared, stream, attributes, number = _CONFIG.unpack(ctypes.string_at(config, _CONFIG.size))
+    return configured((gx, gy, gz), (bx, by, bz), shared, stream, attributes, number)
+
+
+def configured(grid: Extent, block: Extent, shared: int, stream: int, attributes: int, number: int) -> Configuration:
+    """A configuration with its launch attributes read.
+
+    grid, block: blocks, and threads of a block, (x, y, z) each.
+    shared: bytes of dynamic shared memory.
+    stream: a handle.
+    attributes: address of the first CUlaunchAttribute.
+    number: of the attributes.
+
+    Raises Refused for an unsupported attribute.
+    """
     cooperative, cluster, events = False, None, []
     for at in range(attributes, attributes + _SIZE * number, _SIZE):
         which = get(at, 4)
@@ -55,7 +69,7 @@ def configuration(config: int) -> Configuration:
             events.append(get(at + 8))
         elif which not in _HARMLESS:
             raise unsupported("cuLaunchKernelEx", f"launch attribute {which}")
-    return Configuration((gx, gy, gz), (bx, by, bz), shared, stream, cooperative, cluster, tuple(events))
+    return Configuration(grid, block, shared, stream, cooperative, cluster, tuple(events))
 
 
 def checked(kernel: CudaKernel, grid: Extent, cluster: Extent | None) -> Extent | None:
@@ -94,7 +108,11 @@ def active(kernel: CudaKernel, size: int, block: Extent, shared: int) -> int:
 
 @api("cuOccupancyMaxActiveClusters", "ppp")
 def max_active_clusters(out: int, handle: int, config: int) -> None:
-    kernel, asked = state().find(handle, CudaKernel), configuration(config)
+    write_active_clusters(out, state().find(handle, CudaKernel), configuration(config))
+
+
+def write_active_clusters(out: int, kernel: CudaKernel, asked: Configuration) -> None:
+    """Write how many clusters of a launch the device holds at once. Raises Refused for a launch without clusters."""
     cluster = checked(kernel, asked.grid, asked.cluster)
     if cluster is None:
         raise Refused(Code.INVALID_CLUSTER_SIZE, LaunchError("the launch names no cluster"))
@@ -103,8 +121,11 @@ def max_active_clusters(out: int, handle: int, config: int) -> None:
 
 @api("cuOccupancyMaxPotentialClusterSize", "ppp")
 def max_cluster_size(out: int, handle: int, config: int) -> None:
+    write_cluster_size(out, state().find(handle, CudaKernel), configuration(config))
+
+
+def write_cluster_size(out: int, kernel: CudaKernel, asked: Configuration) -> None:
     """Write the largest cluster size of which the device holds one. The cluster that the configuration names does not matter."""
-    kernel, asked = state().find(handle, CudaKernel), configuration(config)
     most = MAX_CLUSTER if cluster_attributes(kernel)[NON_PORTABLE] else PORTABLE_CLUSTER
     held = [n for n in range(1, most + 1) if active(kernel, n, asked.block, asked.shared)]
     put_int(out, max(held, default=0))

@@ -79,7 +79,12 @@ def device_get_name(out: int, size: int, device: int) -> None:
 @api("cuDeviceGetUuid cuDeviceGetUuid_v2", "pi")
 def device_get_uuid(out: int, device: int) -> None:
     check_device(device)
-    put_bytes(out, hashlib.md5(state().driver.device.name.encode(), usedforsecurity=False).digest())
+    put_bytes(out, uuid())
+
+
+def uuid() -> bytes:
+    """The 16 bytes that name the device."""
+    return hashlib.md5(state().driver.device.name.encode(), usedforsecurity=False).digest()
 
 
 @api("cuDeviceTotalMem cuDeviceTotalMem_v2", "pi", 3020)

@@ -26,7 +26,7 @@ from mmulator.doors.libcuda.abi import (
     unsupported,
 )  # fmt: skip
 from mmulator.doors.libcuda.codes import Code
-from mmulator.doors.libcuda.elf import COUNT, ENDED, ENTRIES_OF_RING, ENTRY, MACHINES, RING, TABLE, library
+from mmulator.doors.library.elf import COUNT, ENDED, ENTRIES_OF_RING, ENTRY, MACHINES, RING, STATE, TABLE, Exports, library
 from mmulator.errors import UnsupportedError
 
 SONAME = "libcuda.so.1"
@@ -36,13 +36,21 @@ _lock = threading.Lock()
 _loaded: list[Loaded] = []
 
 
-class Loaded:
-    """The library in this process. names: of its table. noted: names of functions whose calls are noted."""
+def names() -> tuple[list[str], list[str]]:
+    """(names of the library's table, names of functions whose calls are noted)."""
+    plain = [*(e.name for e in ENTRIES.values() if not e.back), *(f"mmulator_spare_{n}" for n in range(SPARE))]
+    return plain, [e.name for e in ENTRIES.values() if e.back]
 
-    def __init__(self) -> None:
-        self.names = [*(e.name for e in ENTRIES.values() if not e.back), *(f"mmulator_spare_{n}" for n in range(SPARE))]
-        self.noted = [e.name for e in ENTRIES.values() if e.back]
-        self.library = _open(library(SONAME, self.names, self.noted, platform.machine()))
+
+class Loaded:
+    """The library in this process. names: of its table. noted: names of functions whose calls are noted.
+
+    there: the file of doors/library, if the process has loaded that; else the library is made in memory.
+    """
+
+    def __init__(self, there: ctypes.CDLL | None = None) -> None:
+        self.names, self.noted = names()
+        self.library = there or _open(library(Exports(SONAME, self.names, self.noted), platform.machine()))
         self.table = (ctypes.c_void_p * len(self.names)).in_dll(self.library, TABLE)
         self.count = ctypes.c_uint64.in_dll(self.library, COUNT)
         self.ring = ctypes.addressof(ctypes.c_char.in_dll(self.library, RING))
@@ -120,22 +128,23 @@ def install() -> None:
             return
         if not hasattr(os, "memfd_create") or platform.machine() not in MACHINES:
             raise UnsupportedError(f"CUDA's driver cannot be stood in for on {platform.system()} {platform.machine()}")
-        if _resident(SONAME):
+        there = _resident(SONAME)
+        if there is not None and not hasattr(there, STATE):
             raise UnsupportedError(
                 "CUDA's own driver is loaded in this process already",
                 hint="start with `mmulator exec`, or install before imports",
             )
-        _loaded.append(Loaded())
+        _loaded.append(Loaded(there))
         os.environ.setdefault("TRITON_DEFAULT_BACKEND", "mmulator")  # NVIDIA's driver of Triton would take this for a GPU
         atexit.register(_shut)
 
 
-def _resident(name: str) -> bool:
+def _resident(name: str) -> ctypes.CDLL | None:
+    """The library of a name, if the process has loaded one."""
     try:
-        ctypes.CDLL(name, os.RTLD_NOLOAD | os.RTLD_NOW)
+        return ctypes.CDLL(name, os.RTLD_NOLOAD | os.RTLD_NOW)
     except OSError:
-        return False
-    return True
+        return None
 
 
 def _shut() -> None:
@@ -145,7 +154,8 @@ def _shut() -> None:
         found.table[n] = found.address(ENDED)
 
 
-def _find(name: int, out: int, version: int) -> int:
+def find(name: int, out: int, version: int) -> int:
+    """Write the address of a function by its name: 0, or 1 where there is none. name, out: addresses of the program."""
     wanted = text(name)
     found = resolve(wanted, version)
     address = _loaded[0].address(found.name) if found else _loaded[0].refusal(wanted)
@@ -155,13 +165,13 @@ def _find(name: int, out: int, version: int) -> int:
 
 @api("cuGetProcAddress", "ppiq")
 def get_address(name: int, out: int, version: int, flags: int) -> None:
-    if _find(name, out, version):
+    if find(name, out, version):
         raise Refused(Code.NOT_FOUND)
 
 
 @api("cuGetProcAddress_v2", "ppiqp", 12000)
 def get_address_2(name: int, out: int, version: int, flags: int, status: int) -> None:
-    put_int(status, _find(name, out, version))
+    put_int(status, find(name, out, version))
 
 
 @api("cuGetExportTable", "pp")

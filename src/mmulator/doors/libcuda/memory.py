@@ -1,7 +1,7 @@
 """Memory: allocations of the driver, host memory that is pinned or mapped, copies, fills, and attributes of pointers.
 
 Device memory is host memory, so a copy is a plain copy, in whichever direction; where an end is the device's, it is looked up
-before a byte moves.
+before a byte moves. In a program of C++ device memory has addresses at which the host can read nothing, as on a GPU.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.device import current_context
 from mmulator.doors.libcuda.state import POOL, PRIMARY, check_device, state
 from mmulator.driver import Allocation
+from mmulator.driver.memory import LARGE
 from mmulator.errors import LaunchError
 from mmulator.launch.arena import bytes_at
 from mmulator.launch.limits import host_memory
@@ -22,6 +23,7 @@ from mmulator.launch.limits import host_memory
 HOST, DEVICE = 1, 2  # CUmemorytype
 DEVICE_KIND, PINNED, REGISTERED, MANAGED = "device memory", "pinned memory", "registered memory", "managed memory"
 _kinds: dict[int, str] = {}  # kinds of allocations, by address
+_used = [0]  # bytes of device memory
 _flags: dict[int, int] = {}
 _identities: dict[int, int] = {}
 _identity = count(1)
@@ -35,7 +37,7 @@ _owners: dict[int, _Owner] = {}
 
 
 def used() -> int:
-    return sum(a.size for a in state().driver.memory if _kinds.get(a.address) == DEVICE_KIND)
+    return _used[0]
 
 
 def allocate(size: int, kind: str) -> int:
@@ -43,14 +45,17 @@ def allocate(size: int, kind: str) -> int:
     if size == 0:
         raise Refused(Code.INVALID_VALUE)
     driver = state().driver
-    if size > driver.device.memory - used() or size > host_memory() // 2:
+    if size > driver.device.memory - used() or (size > LARGE and size > host_memory() // 2):
         raise Refused(Code.OUT_OF_MEMORY, LaunchError(f"{size} bytes of {kind}: the device has no such room, or this machine"))
     try:
-        address = driver.memory.allocate(size, kind, kind == DEVICE_KIND and driver.watches).address
+        device = kind == DEVICE_KIND
+        address = driver.memory.allocate(size, kind, device and driver.watches, device and state().hides).address
     except MemoryError:
         raise Refused(Code.OUT_OF_MEMORY) from None
     _kinds[address] = kind
     _identities[address] = next(_identity)
+    if device:
+        _used[0] += size
     return address
 
 
@@ -58,11 +63,28 @@ def free(address: int) -> None:
     if not address:
         return
     try:
-        state().driver.memory.free(address)
+        size = state().driver.memory.free(address)
     except LaunchError as why:
         raise Refused(Code.INVALID_VALUE, why) from None
-    _kinds.pop(address, None)
+    if _kinds.pop(address, None) == DEVICE_KIND:
+        _used[0] -= size
     _flags.pop(address, None)
+    _identities.pop(address, None)
+
+
+def kind_of(address: int) -> str:
+    """The kind of memory of an allocation that begins at an address."""
+    return _kinds.get(address, DEVICE_KIND)
+
+
+def free_all() -> None:
+    """Free what the program has allocated, as the end of a context does."""
+    for address in list(_kinds):
+        if _kinds[address] == REGISTERED:
+            _owners.pop(address, None)
+            _kinds.pop(address)
+        else:
+            free(address)
 
 
 def find(address: int) -> Allocation:
@@ -243,8 +265,9 @@ def pointer_set_attribute(value: int, number: int, address: int) -> None:
 # copies -------------------------------------------------------------------------------------------------------------
 def move(to: int, source: int, size: int) -> None:
     if size:
-        ctypes.memmove(to, source, size)
-        state().driver.memory.copied(to, source, size)
+        memory = state().driver.memory
+        ctypes.memmove(memory.host_place(to, size), memory.host_place(source, size), size)
+        memory.copied(to, source, size)
 
 
 @on_stream("cuMemcpyHtoDAsync cuMemcpyHtoDAsync_v2", "ppqp", 3020)
@@ -306,8 +329,9 @@ def fill(address: int, value: int, size: int, number: int) -> None:
     """Fill `number` elements of `size` bytes."""
     check(address, size * number)
     if number:
-        bytes_at(address, size * number).view(f"u{size}")[:] = value & ((1 << 8 * size) - 1)
-        state().driver.memory.wrote(address, size * number)
+        memory = state().driver.memory
+        bytes_at(memory.host_place(address, size * number), size * number).view(f"u{size}")[:] = value & ((1 << 8 * size) - 1)
+        memory.wrote(address, size * number)
 
 
 def _fills(bits: int) -> None:

@@ -9,7 +9,7 @@ from mmulator.native.hooks.events import READ, WRITE, local_copied
 from mmulator.native.hooks.faults import fault
 from mmulator.native.memory.windows import local_place
 from mmulator.native.state import RESCHEDULE, FaultKind, Warp
-from mmulator.program.addresses import HEADER_LOCAL, HEADER_RETURN_FRAME, HEADER_RETURN_PC, SLOT_FUNCTION
+from mmulator.program.addresses import FUNCTION_BYTES, HEADER_LOCAL, HEADER_RETURN_FRAME, HEADER_RETURN_PC, SLOT_FUNCTION
 
 I32, U32 = i32.vec(32), u32.vec(32)
 
@@ -35,8 +35,7 @@ def call_function(
         number = targets[lane]
         some = mask_bits(goals == number) & left
         left = left & ~some
-        if number < 0:
-            fault(w, FaultKind.BAD_CALL, site, lane, 0, 0)
+        if number < 0:  # find_functions has said so
             return RESCHEDULE
         callee = launch.callees + number
         frame = callee.offset
@@ -56,20 +55,25 @@ def call_function(
 
 
 @native
-def find_functions(w: ptr_to(Warp), mask: u32, addresses: ptr_to(u64), targets: ptr_to(i32)) -> None:
-    """Convert function addresses of an indirect call to numbers of the kernel's functions; -1 for a function that no pointer
-    can reach.
+def find_functions(
+    w: ptr_to(Warp), mask: u32, addresses: ptr_to(u64), known: ptr_to(i32), count: u32, code: u32, targets: ptr_to(i32), site: u32
+) -> None:
+    """Convert function addresses of an indirect call to numbers of the kernel's functions; -1, and a fault, for others.
+
+    known: for each of the module's `count` functions the number, or -1 if the call cannot reach it.
+    code: place of the first one.
     """
-    launch = w.cta.launch
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
         at = addresses[lane]
-        number = at & 0xFFFFFFFF
+        place = u32(at) - code
         found = i32(-1)
-        if (at >> 32) == SLOT_FUNCTION and number < launch.function_count:
-            found = launch.functions[number]
+        if (at >> 32) == SLOT_FUNCTION and place % FUNCTION_BYTES == 0 and place // FUNCTION_BYTES < count:
+            found = known[place // FUNCTION_BYTES]
+        if found < 0:
+            fault(w, FaultKind.BAD_CALL, site, lane, at, 0)
         targets[lane] = found
 
 

@@ -1,0 +1,256 @@
+"""The device and its properties, limits, versions, and the errors of a thread."""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from pathlib import Path
+
+from mmulator.doors.cudart import rows
+from mmulator.doors.cudart.rows import accepts, api, process, refuses, thread
+from mmulator.doors.libcuda import device as driver
+from mmulator.doors.libcuda.abi import Refused, c_string, put_bytes, put_int
+from mmulator.doors.libcuda.codes import Code
+from mmulator.doors.libcuda.state import check_device, state
+
+# Fields of cudaDeviceProp: name, C type, and the number of CUdevice_attribute that it shows (or several, for an array). Fields
+# without a number are 0 or set by name. CUDA 13 left out what stands in _TWELVE.
+_FIELDS = """
+name:256s uuid:16s luid:8s luidDeviceNodeMask:I totalGlobalMem:Q sharedMemPerBlock:Q=8 regsPerBlock:i=12 warpSize:i=10
+memPitch:Q=11 maxThreadsPerBlock:i=1 maxThreadsDim:3i=2,3,4 maxGridSize:3i=5,6,7 clockRate:i=13 totalConstMem:Q=9
+major:i=75 minor:i=76 textureAlignment:Q=14 texturePitchAlignment:Q deviceOverlap:i=15 multiProcessorCount:i=16
+kernelExecTimeoutEnabled:i integrated:i canMapHostMemory:i=19 computeMode:i maxTexture1D:i maxTexture1DMipmap:i
+maxTexture1DLinear:i maxTexture2D:2i maxTexture2DMipmap:2i maxTexture2DLinear:3i maxTexture2DGather:2i maxTexture3D:3i
+maxTexture3DAlt:3i maxTextureCubemap:i maxTexture1DLayered:2i maxTexture2DLayered:3i maxTextureCubemapLayered:2i
+maxSurface1D:i maxSurface2D:2i maxSurface3D:3i maxSurface1DLayered:2i maxSurface2DLayered:3i maxSurfaceCubemap:i
+maxSurfaceCubemapLayered:2i surfaceAlignment:Q concurrentKernels:i=31 ECCEnabled:i pciBusID:i=33 pciDeviceID:i
+pciDomainID:i tccDriver:i asyncEngineCount:i=40 unifiedAddressing:i=41 memoryClockRate:i=36 memoryBusWidth:i=37
+l2CacheSize:i=38 persistingL2CacheMaxSize:i maxThreadsPerMultiProcessor:i=39 streamPrioritiesSupported:i=78
+globalL1CacheSupported:i=79 localL1CacheSupported:i=80 sharedMemPerMultiprocessor:Q=81 regsPerMultiprocessor:i=82
+managedMemory:i=83 isMultiGpuBoard:i multiGpuBoardGroupID:i hostNativeAtomicSupported:i
+singleToDoublePrecisionPerfRatio:i pageableMemoryAccess:i concurrentManagedAccess:i=89 computePreemptionSupported:i=90
+canUseHostPointerForRegisteredMem:i=91 cooperativeLaunch:i=95 cooperativeMultiDeviceLaunch:i sharedMemPerBlockOptin:Q=97
+pageableMemoryAccessUsesHostPageTables:i directManagedMemAccessFromHost:i maxBlocksPerMultiProcessor:i=106
+accessPolicyMaxWindowSize:i reservedSharedMemPerBlock:Q=111 hostRegisterSupported:i=99 sparseCudaArraySupported:i
+hostRegisterReadOnlySupported:i timelineSemaphoreInteropSupported:i memoryPoolsSupported:i=115 gpuDirectRDMASupported:i
+gpuDirectRDMAFlushWritesOptions:I gpuDirectRDMAWritesOrdering:i memoryPoolSupportedHandleTypes:I
+deferredMappingCudaArraySupported:i ipcEventSupported:i clusterLaunch:i=120 unifiedFunctionPointers:i
+"""
+_TWELVE = {
+    "clockRate", "deviceOverlap", "kernelExecTimeoutEnabled", "computeMode", "maxTexture1DLinear", "memoryClockRate",
+    "singleToDoublePrecisionPerfRatio", "cooperativeMultiDeviceLaunch",
+}  # fmt: skip
+_BEHIND = {12: 63 * 4, 13: 7 * 4 + 4 * 56}  # bytes behind the fields
+_ALIGN = {"Q": 8, "i": 4, "I": 4, "s": 1}
+
+
+@cache
+def layout(version: int) -> tuple[dict[str, tuple[int, str, tuple[int, ...]]], int]:
+    """(offset, format and attributes of each field by name, size of the struct) of cudaDeviceProp in a version of CUDA."""
+    fields, at = {}, 0
+    for word in _FIELDS.split():
+        name, _, kind = word.partition(":")
+        kind, _, numbers = kind.partition("=")
+        if version >= 13 and name in _TWELVE:
+            continue
+        align = _ALIGN[kind[-1]]
+        at = -(-at // align) * align
+        fields[name] = at, kind, tuple(map(int, numbers.split(","))) if numbers else ()
+        at += struct.calcsize(f"<{kind}")
+    return fields, -(-(at + _BEHIND[version]) // 8) * 8
+
+
+def properties(version: int) -> bytes:
+    """The chip as cudaDeviceProp of a version of CUDA."""
+    fields, size = layout(version)
+    chip = state().driver.device
+    known, memory = driver.attributes(chip), bytearray(size)
+    for at, kind, numbers in fields.values():
+        if numbers:
+            struct.pack_into(f"<{kind}", memory, at, *(known.get(n, 0) for n in numbers))
+    for name, value in (("name", chip.product.encode()), ("uuid", driver.uuid()), ("totalGlobalMem", chip.memory)):
+        struct.pack_into(f"<{fields[name][1]}", memory, fields[name][0], value)
+    return bytes(memory)
+
+
+@api("cudaGetDeviceProperties", "pi")
+def device_properties(out: int, device: int) -> None:
+    _check(device)
+    put_bytes(out, properties(rows.process.version))
+
+
+@api("cudaGetDeviceProperties_v2", "pi")
+def device_properties_2(out: int, device: int) -> None:
+    _check(device)
+    put_bytes(out, properties(12))
+
+
+def _check(device: int) -> None:
+    check_device(device & 0xFFFFFFFF)
+
+
+# devices --------------------------------------------------------------------------------------------------------------
+@api("cudaGetDeviceCount", "p", lost=False)
+def device_count(out: int) -> None:
+    put_int(out, 1)
+
+
+@api("cudaGetDevice", "p", lost=False)
+def get_device(out: int) -> None:
+    put_int(out, 0)
+
+
+@api("cudaSetDevice", "i")
+def set_device(device: int) -> None:
+    _check(device)
+
+
+@api("cudaInitDevice", "iuu")
+def init_device(device: int) -> None:
+    _check(device)
+
+
+@api("cudaSetValidDevices", "pi")
+def set_valid_devices(devices: int, number: int) -> None:
+    """Accept a list of devices: there is one."""
+
+
+@api("cudaChooseDevice", "pp")
+def choose_device(out: int) -> None:
+    put_int(out, 0)
+
+
+@api("cudaDeviceGetAttribute", "pii")
+def get_attribute(out: int, attribute: int, device: int) -> None:
+    driver.device_get_attribute(out, attribute, device)
+
+
+@api("cudaDeviceGetPCIBusId", "pii")
+def bus_id(out: int, size: int, device: int) -> None:
+    driver.device_get_bus(out, size, device)
+
+
+@api("cudaDeviceGetByPCIBusId", "pp")
+def by_bus_id(out: int, bus: int) -> None:
+    driver.device_by_bus(out, bus)
+
+
+@api("cudaDeviceCanAccessPeer", "pii")
+def can_access_peer(out: int, device: int, peer: int) -> None:
+    driver.device_can_access_peer(out, device, peer)
+
+
+@api("cudaDeviceGetP2PAttribute", "piii")
+def peer_attribute(out: int, attribute: int, device: int, peer: int) -> None:
+    raise Refused(Code.INVALID_DEVICE)
+
+
+@api("cudaDeviceEnablePeerAccess", "iu")
+@api("cudaDeviceDisablePeerAccess", "i")
+def peer_access(peer: int) -> None:
+    raise Refused(Code.INVALID_DEVICE if peer == 0 else Code.PEER_ACCESS_UNSUPPORTED)
+
+
+@api("cudaDeviceSynchronize cudaThreadSynchronize")
+def synchronize() -> None:
+    """Nothing: each launch is over when its call returns."""
+
+
+@api("cudaDeviceReset cudaThreadExit", lost=False)
+def reset() -> None:
+    """Take the device's memory away, and the fault that ended its context."""
+    from mmulator.doors.libcuda import memory
+
+    memory.free_all()
+    process.sticky = thread.last = rows.SUCCESS
+    process.seen = False
+
+
+@api("cudaDeviceGetStreamPriorityRange", "pp")
+def priorities(least: int, greatest: int) -> None:
+    driver.priorities(least, greatest)
+
+
+@api("cudaDeviceGetLimit cudaThreadGetLimit", "pi")
+def get_limit(out: int, limit: int) -> None:
+    driver.get_limit(out, limit)
+
+
+@api("cudaDeviceSetLimit cudaThreadSetLimit", "iq")
+def set_limit(limit: int, value: int) -> None:
+    driver.set_limit(limit, value)
+
+
+@api("cudaDeviceGetCacheConfig cudaThreadGetCacheConfig cudaDeviceGetSharedMemConfig", "p")
+def get_config(out: int) -> None:
+    put_int(out, 0)
+
+
+@api("cudaGetDeviceFlags", "p")
+def get_flags(out: int) -> None:
+    put_int(out, process.flags)
+
+
+@api("cudaSetDeviceFlags", "u")
+def set_flags(flags: int) -> None:
+    process.flags = flags
+
+
+@api("cudaDriverGetVersion", "p", lost=False)
+def driver_version(out: int) -> None:
+    driver.driver_get_version(out)
+
+
+@api("cudaRuntimeGetVersion", "p", lost=False)
+def runtime_version(out: int) -> None:
+    put_int(out, rows.VERSIONS[process.version])
+
+
+# errors ---------------------------------------------------------------------------------------------------------------
+@cache
+def errors() -> dict[int, tuple[str, str]]:
+    """(name, text) of each error by its code."""
+    lines = Path(__file__).with_name("errors.txt").read_text().splitlines()[1:]
+    return {int(code): (name, text) for code, name, text in (line.split(" ", 2) for line in lines)}
+
+
+def _last(keep: bool) -> int:
+    found = process.sticky if process.seen else thread.last
+    if not keep:
+        thread.last = rows.SUCCESS
+    return found
+
+
+def _text(which: int, code: int) -> int:
+    return c_string(errors().get(code, ("unrecognized error code",) * 2)[which])
+
+
+rows.plain("cudaGetLastError", "", lambda: _last(False))
+rows.plain("cudaPeekAtLastError", "", lambda: _last(True))
+rows.plain("cudaGetErrorName", "i", lambda code: _text(0, code), pointer=True)
+rows.plain("cudaGetErrorString", "i", lambda code: _text(1, code), pointer=True)
+
+accepts("cudaProfilerStart cudaProfilerStop", "", "there is no profiler to start or stop")
+accepts(
+    "cudaDeviceSetCacheConfig cudaThreadSetCacheConfig cudaDeviceSetSharedMemConfig", "i",
+    "shared memory and the first cache are not divided",
+)  # fmt: skip
+accepts("cudaSetDoubleForDevice cudaSetDoubleForHost", "p", "doubles are doubles on every chip of this driver")
+accepts("cudaCtxResetPersistingL2Cache", "", "there is no second cache to set aside")
+refuses(
+    "there is one device, and no other process to share it with",
+    "cudaIpcGetMemHandle cudaIpcOpenMemHandle cudaIpcCloseMemHandle cudaIpcGetEventHandle cudaIpcOpenEventHandle "
+    "cudaMemPoolExportToShareableHandle cudaMemPoolImportFromShareableHandle cudaMemPoolExportPointer cudaMemPoolImportPointer "
+    "cudaMemcpy3DPeer cudaMemcpy3DPeerAsync cudaLaunchCooperativeKernelMultiDevice",
+)
+refuses(
+    "textures, surfaces and arrays are not modelled",
+    " ".join(n for n in rows.exports() if ("Array" in n or "Texture" in n or "Surface" in n or "ChannelDesc" in n) and n[0] == "c"
+             and "Graph" not in n),
+)  # fmt: skip
+refuses(
+    "graphics are not modelled",
+    " ".join(n for n in rows.exports() if any(w in n for w in ("Graphics", "cudaGL", "EGL", "VDPAU"))),
+)
+refuses("memory and semaphores of other programming interfaces are not modelled", " ".join(
+    n for n in rows.exports() if ("External" in n and "Graph" not in n) or "NvSci" in n))  # fmt: skip

@@ -1,0 +1,1 @@
+"""Graphs of launches and copies."""

@@ -1,0 +1,289 @@
+"""Launches, attributes of kernels, occupancy, streams and events, and entry points of the driver."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from mmulator.doors.cudart import binaries, rows
+from mmulator.doors.cudart.binaries import RuntimeRefused, kernel
+from mmulator.doors.cudart.rows import accepts, api, process, refuses, thread
+from mmulator.doors.libcuda import abi, clusters, launches, modules
+from mmulator.doors.libcuda.abi import Refused, put, put_bytes, put_int
+from mmulator.doors.libcuda.codes import Code
+from mmulator.doors.libcuda.state import LEGACY, CudaKernel, state
+
+Extent = tuple[int, int, int]
+_MISSING_CONFIGURATION = 52
+_LOW = 0xFFFFFFFF
+
+
+# launches -------------------------------------------------------------------------------------------------------------
+def extent(xy: int, z: int) -> Extent:
+    """A dim3 by value: two registers, x and y in the first."""
+    return xy & _LOW, xy >> 32, z & _LOW
+
+
+def launched(run: Any, *args: Any) -> None:
+    """Run a launch. A fault ends the context: the launch succeeds, as on a GPU, and the calls that follow fail, unless launches
+    are blocking."""
+    try:
+        run(*args)
+    except BaseException as error:
+        code = abi.fault_code(error)
+        if code is None:
+            raise
+        process.sticky = code
+        if rows.blocking():
+            raise
+        rows.tell(error)
+
+
+def launch(host: int, grid: Extent, block: Extent, arguments: int, shared: int, stream: int, cooperative: bool = False) -> None:
+    launched(launches.launch, kernel(host), grid, block, shared & _LOW, stream, arguments, 0, cooperative)
+
+
+@api("cudaLaunchKernel __cudaLaunchKernel", "pqqqqpqp")
+def launch_kernel(host: int, gxy: int, gz: int, bxy: int, bz: int, arguments: int, shared: int, stream: int) -> None:
+    launch(host, extent(gxy, gz), extent(bxy, bz), arguments, shared, stream)
+
+
+@api("cudaLaunchCooperativeKernel", "pqqqqpqp")
+def launch_cooperative(host: int, gxy: int, gz: int, bxy: int, bz: int, arguments: int, shared: int, stream: int) -> None:
+    launch(host, extent(gxy, gz), extent(bxy, bz), arguments, shared, stream, True)
+
+
+@api("cudaLaunchKernelExC", "ppp")
+def launch_kernel_ex(config: int, host: int, arguments: int) -> None:
+    """Launch as a cudaLaunchConfig_t says: grid, block, a word of shared bytes, stream, attributes as the driver has them."""
+    launched(_launch_ex, config, kernel(host), arguments)
+
+
+def _launch_ex(config: int, handle: int, arguments: int) -> None:
+    c = runtime_configuration(config)
+    launches.launch(handle, c.grid, c.block, c.shared, c.stream, arguments, 0, c.cooperative, c.cluster)
+    for event in c.events:
+        launches.event_record(event, c.stream)
+
+
+_CONFIG = struct.Struct("<6IQQQI")
+
+
+def runtime_configuration(config: int) -> clusters.Configuration:
+    """The configuration in a cudaLaunchConfig_t."""
+    gx, gy, gz, bx, by, bz, shared, stream, attributes, number = _CONFIG.unpack(abi.get_bytes(config, _CONFIG.size))
+    return clusters.configured((gx, gy, gz), (bx, by, bz), shared, stream, attributes, number)
+
+
+@api("__cudaPushCallConfiguration", "qqqqqp", lost=False)
+def push_configuration(gxy: int, gz: int, bxy: int, bz: int, shared: int, stream: int) -> None:
+    """Keep what stands between <<< and >>> for the call of the kernel's stub."""
+    thread.__dict__.setdefault("configurations", []).append((gxy, gz & _LOW, bxy, bz & _LOW, shared, stream))
+
+
+@api("__cudaPopCallConfiguration", "pppp", lost=False)
+def pop_configuration(grid: int, block: int, shared: int, stream: int) -> None:
+    kept = thread.__dict__.get("configurations")
+    if not kept:
+        raise RuntimeRefused(_MISSING_CONFIGURATION)
+    gxy, gz, bxy, bz, size, handle = kept.pop()
+    put_bytes(grid, struct.pack("<QI", gxy, gz))
+    put_bytes(block, struct.pack("<QI", bxy, bz))
+    put(shared, size)
+    put(stream, handle)
+
+
+@api("__cudaGetKernel cudaGetKernel cudaGetFuncBySymbol", "pp")
+def get_kernel(out: int, host: int) -> None:
+    put(out, kernel(host))
+
+
+def init_module(binary: int) -> int:
+    """__cudaInitModule: 1 when the variables of a binary are in place."""
+    if binary in binaries.binaries and not process.sticky:
+        abi.guarded(binaries.place_managed, "__cudaInitModule")(binary)
+        rows.tell(abi.taken())
+    return 1
+
+
+rows.plain("__cudaInitModule", "p", init_module)
+
+
+@api("cudaLaunchHostFunc", "ppp")
+def host_function(stream: int, function: int, data: int) -> None:
+    launches.host_function(stream, function, data)
+
+
+@api("cudaStreamAddCallback", "pppu")
+def add_callback(stream: int, function: int, data: int, flags: int) -> None:
+    launches.add_callback(stream, function, data, flags)
+
+
+# kernels --------------------------------------------------------------------------------------------------------------
+# Fields of cudaFuncAttributes: offset, format, number of CUfunction_attribute.
+_ATTRIBUTES = (
+    (0, "Q", 1), (8, "Q", 2), (16, "Q", 3), (24, "i", 0), (28, "i", 4), (32, "i", 5), (36, "i", 6), (40, "i", 7), (44, "i", 8),
+    (48, "i", 9), (52, "i", 10), (56, "i", 11), (60, "i", 12), (64, "i", 13), (68, "i", 15), (72, "i", 14),
+)  # fmt: skip
+_ATTRIBUTES_SIZE = 144
+
+
+@api("cudaFuncGetAttributes", "pp")
+def function_attributes(out: int, host: int) -> None:
+    found, memory = state().find(kernel(host), CudaKernel), bytearray(_ATTRIBUTES_SIZE)
+    for at, kind, number in _ATTRIBUTES:
+        struct.pack_into(f"<{kind}", memory, at, modules.kernel_attribute(found, number))
+    put_bytes(out, bytes(memory))
+
+
+@api("cudaFuncSetAttribute", "pii")
+def set_function_attribute(host: int, number: int, value: int) -> None:
+    modules.set_attribute(kernel(host), number, value)
+
+
+@api("cudaKernelSetAttributeForDevice", "piii")
+def set_kernel_attribute(handle: int, number: int, value: int) -> None:
+    modules.set_attribute(kernel(handle), number, value)
+
+
+@api("cudaFuncGetName", "pp")
+def function_name(out: int, host: int) -> None:
+    modules.kernel_name(out, kernel(host))
+
+
+@api("cudaFuncGetParamInfo", "pqpp")
+def function_parameter(host: int, number: int, offset: int, size: int) -> None:
+    modules.parameter(kernel(host), number, offset, size)
+
+
+accepts("cudaFuncSetCacheConfig cudaFuncSetSharedMemConfig", "pi", "shared memory and the first cache are not divided")
+
+
+# occupancy ------------------------------------------------------------------------------------------------------------
+@api("cudaOccupancyMaxActiveBlocksPerMultiprocessor", "ppiq")
+@api("cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", "ppiqu")
+def occupancy(out: int, host: int, threads: int, shared: int) -> None:
+    modules.occupancy(out, kernel(host), threads, shared)
+
+
+@api("cudaOccupancyAvailableDynamicSMemPerBlock", "ppii")
+def available_shared(out: int, host: int, blocks: int, threads: int) -> None:
+    modules.available_shared(out, kernel(host), blocks, threads)
+
+
+@api("cudaOccupancyMaxActiveClusters", "ppp")
+def active_clusters(out: int, host: int, config: int) -> None:
+    clusters.write_active_clusters(out, state().find(kernel(host), CudaKernel), runtime_configuration(config))
+
+
+@api("cudaOccupancyMaxPotentialClusterSize", "ppp")
+def potential_cluster(out: int, host: int, config: int) -> None:
+    clusters.write_cluster_size(out, state().find(kernel(host), CudaKernel), runtime_configuration(config))
+
+
+# streams --------------------------------------------------------------------------------------------------------------
+@api("cudaStreamCreate", "p")
+def stream_create(out: int) -> None:
+    launches.stream_create(out, 0)
+
+
+@api("cudaStreamCreateWithFlags", "pu")
+def stream_create_flags(out: int, flags: int) -> None:
+    if flags > 1:
+        raise Refused(Code.INVALID_VALUE)
+    launches.stream_create(out, flags)
+
+
+@api("cudaStreamCreateWithPriority", "pui")
+def stream_create_priority(out: int, flags: int, priority: int) -> None:
+    launches.stream_create_priority(out, flags, priority)
+
+
+@api("cudaStreamDestroy", "p")
+def stream_destroy(stream: int) -> None:
+    if stream <= LEGACY + 1:
+        raise Refused(Code.INVALID_HANDLE)
+    launches.stream_destroy(stream)
+
+
+@api("cudaStreamSynchronize cudaStreamQuery", "p")
+def stream_synchronize(stream: int) -> None:
+    state().stream(stream)
+
+
+@api("cudaStreamGetPriority", "pp")
+def stream_priority(stream: int, out: int) -> None:
+    launches.stream_priority(stream, out)
+
+
+@api("cudaStreamGetFlags", "pp")
+def stream_flags(stream: int, out: int) -> None:
+    launches.stream_flags(stream, out)
+
+
+@api("cudaStreamGetId", "pp")
+def stream_id(stream: int, out: int) -> None:
+    launches.stream_id(stream, out)
+
+
+@api("cudaStreamGetDevice", "pp")
+def stream_device(stream: int, out: int) -> None:
+    launches.stream_device(stream, out)
+
+
+@api("cudaStreamWaitEvent", "ppu")
+def stream_wait(stream: int, event: int, flags: int) -> None:
+    launches.stream_wait(stream, event, flags)
+
+
+# events ---------------------------------------------------------------------------------------------------------------
+@api("cudaEventCreate", "p")
+def event_create(out: int) -> None:
+    launches.event_create(out, 0)
+
+
+@api("cudaEventCreateWithFlags", "pu")
+def event_create_flags(out: int, flags: int) -> None:
+    launches.event_create(out, flags)
+
+
+@api("cudaEventDestroy", "p")
+def event_destroy(event: int) -> None:
+    launches.event_destroy(event)
+
+
+@api("cudaEventRecord", "pp")
+@api("cudaEventRecordWithFlags", "ppu")
+def event_record(event: int, stream: int) -> None:
+    launches.event_record(event, stream)
+
+
+@api("cudaEventQuery cudaEventSynchronize", "p")
+def event_query(event: int) -> None:
+    launches.event_query(event)
+
+
+@api("cudaEventElapsedTime cudaEventElapsedTime_v2", "ppp")
+def event_elapsed(out: int, start: int, end: int) -> None:
+    launches.event_elapsed(out, start, end)
+
+
+# entry points of the driver -------------------------------------------------------------------------------------------
+@api("cudaGetDriverEntryPointByVersion", "ppuqp")
+def entry_point_by_version(name: int, out: int, version: int, flags: int, result: int) -> None:
+    from mmulator.doors.libcuda import loading
+
+    loading.install()
+    missing = loading.find(name, out, version)
+    if result:
+        put_int(result, missing)
+    elif missing:
+        raise Refused(Code.NOT_FOUND)
+
+
+@api("cudaGetDriverEntryPoint", "ppqp")
+def entry_point(name: int, out: int, flags: int, result: int) -> None:
+    entry_point_by_version(name, out, rows.VERSIONS[process.version], flags, result)
+
+
+refuses("tables of the runtime that no document describes", "cudaGetExportTable __cudaGetProcAddress")

@@ -1,0 +1,332 @@
+"""Memory of every kind, copies and fills: the driver API's functions with the runtime's arguments."""
+
+from __future__ import annotations
+
+from mmulator.doors.cudart.binaries import RuntimeRefused, variable
+from mmulator.doors.cudart.rows import accepts, api, refuses
+from mmulator.doors.libcuda import memory as driver
+from mmulator.doors.libcuda.abi import Refused, get, put, put_int
+from mmulator.doors.libcuda.codes import Code
+from mmulator.doors.libcuda.device import device_pool
+from mmulator.doors.libcuda.state import check_device, state
+from mmulator.errors import LaunchError
+
+HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT = range(5)  # cudaMemcpyKind
+_ROW = 512  # bytes to which a line of cudaMallocPitch is rounded up
+INVALID_DIRECTION, INVALID_PITCH = 21, 12
+
+
+# allocations ----------------------------------------------------------------------------------------------------------
+def _allocated(out: int, size: int, kind: str) -> None:
+    """Write the address of new memory; of no bytes, a null pointer."""
+    put(out, driver.allocate(size, kind) if size else 0)
+
+
+@api("cudaMalloc", "pq")
+def malloc(out: int, size: int) -> None:
+    _allocated(out, size, driver.DEVICE_KIND)
+
+
+@api("cudaMallocManaged", "pqu")
+def malloc_managed(out: int, size: int, flags: int) -> None:
+    if flags not in (1, 2) or not size:
+        raise Refused(Code.INVALID_VALUE)
+    _allocated(out, size, driver.MANAGED)
+
+
+@api("cudaMallocHost", "pq")
+def malloc_host(out: int, size: int) -> None:
+    _allocated(out, size, driver.PINNED)
+
+
+@api("cudaHostAlloc", "pqu")
+def host_alloc(out: int, size: int, flags: int) -> None:
+    if size:
+        driver.mem_host_alloc(out, size, flags)
+    else:
+        put(out, 0)
+
+
+@api("cudaMallocAsync", "pqp")
+def malloc_async(out: int, size: int, stream: int) -> None:
+    state().stream(stream)
+    _allocated(out, size, driver.DEVICE_KIND)
+
+
+@api("cudaMallocFromPoolAsync", "pqpp")
+def malloc_from_pool(out: int, size: int, pool: int, stream: int) -> None:
+    driver.mem_alloc_from_pool(out, size, pool, stream)
+
+
+@api("cudaMallocPitch", "ppqq")
+def malloc_pitch(out: int, pitch: int, width: int, height: int) -> None:
+    line = -(-width // _ROW) * _ROW
+    put(pitch, line)
+    _allocated(out, line * height, driver.DEVICE_KIND)
+
+
+# A struct of more than 16 bytes is passed by value on the stack, behind the arguments in registers (System V ABI, x86-64).
+@api("cudaMalloc3D", "pqqqqqqqq")
+def malloc_3d(out: int, *words: int) -> None:
+    """Write a cudaPitchedPtr for a cudaExtent on the stack."""
+    width, height, depth = words[5:]
+    line = -(-width // _ROW) * _ROW
+    _allocated(out, line * height * depth, driver.DEVICE_KIND)
+    for n, value in enumerate((line, width, height), 1):
+        put(out + 8 * n, value)
+
+
+@api("cudaFree cudaFreeHost", "p")
+def free(address: int) -> None:
+    driver.free(address)
+
+
+@api("cudaFreeAsync", "pp")
+def free_async(address: int, stream: int) -> None:
+    state().stream(stream)
+    driver.free(address)
+
+
+@api("cudaHostRegister", "pqu")
+def host_register(address: int, size: int, flags: int) -> None:
+    driver.mem_host_register(address, size, flags)
+
+
+@api("cudaHostUnregister", "p")
+def host_unregister(address: int) -> None:
+    driver.mem_host_unregister(address)
+
+
+@api("cudaHostGetDevicePointer", "ppu")
+def host_device_pointer(out: int, address: int, flags: int) -> None:
+    driver.mem_host_device_pointer(out, address, flags)
+
+
+@api("cudaHostGetFlags", "pp")
+def host_flags(out: int, address: int) -> None:
+    driver.mem_host_flags(out, address)
+
+
+@api("cudaMemGetInfo", "pp")
+def mem_info(free_bytes: int, total: int) -> None:
+    driver.mem_info(free_bytes, total)
+
+
+@api("cudaPointerGetAttributes", "pp")
+def pointer_attributes(out: int, address: int) -> None:
+    """Write cudaPointerAttributes: the kind of memory, the device, and the address there and on the host."""
+    allocation = state().driver.memory.find(address)
+    if allocation is None:
+        kind, device, there, host = 0, -2, 0, 0  # memory that CUDA knows nothing of
+    else:
+        what = driver.kind_of(allocation.address)
+        kind = {driver.PINNED: 1, driver.REGISTERED: 1, driver.MANAGED: 3}.get(what, 2)
+        device, there, host = 0, address, address if kind != 2 else 0
+    put_int(out, kind)
+    put_int(out + 4, device)
+    put(out + 8, there)
+    put(out + 16, host)
+
+
+# pools ----------------------------------------------------------------------------------------------------------------
+@api("cudaDeviceGetDefaultMemPool cudaDeviceGetMemPool", "pi")
+def default_pool(out: int, device: int) -> None:
+    device_pool(out, device)
+
+
+@api("cudaDeviceSetMemPool", "ip")
+def set_pool(device: int, pool: int) -> None:
+    driver.set_pool(device, pool)
+
+
+@api("cudaMemPoolCreate", "pp")
+def pool_create(out: int, properties: int) -> None:
+    driver.pool_create(out, properties)
+
+
+@api("cudaMemPoolDestroy", "p")
+def pool_destroy(pool: int) -> None:
+    driver.pool_destroy(pool)
+
+
+@api("cudaMemPoolSetAttribute", "pip")
+def pool_set(pool: int, number: int, value: int) -> None:
+    driver.pool_set(pool, number, value)
+
+
+@api("cudaMemPoolGetAttribute", "pip")
+def pool_get(pool: int, number: int, out: int) -> None:
+    driver.pool_get(pool, number, out)
+
+
+@api("cudaMemPoolTrimTo", "pq")
+@api("cudaMemPoolSetAccess", "ppq")
+def pool_trim(pool: int) -> None:
+    driver.pool_trim(pool)
+
+
+@api("cudaMemPoolGetAccess", "ppp")
+def pool_access(out: int, pool: int, location: int) -> None:
+    driver.pool_get_access(out, pool, location)
+
+
+# copies ---------------------------------------------------------------------------------------------------------------
+def _checked(to: int, source: int, size: int, kind: int) -> None:
+    """Raise Refused where an end that is the device's is not memory of the device, or the kind is none."""
+    if kind > DEFAULT:
+        raise RuntimeRefused(INVALID_DIRECTION)
+    if kind in (HOST_TO_DEVICE, DEVICE_TO_DEVICE):
+        driver.check(to, size)
+    if kind in (DEVICE_TO_HOST, DEVICE_TO_DEVICE):
+        driver.check(source, size)
+
+
+def copy(to: int, source: int, size: int, kind: int = DEFAULT) -> None:
+    if size:
+        _checked(to, source, size, kind)
+        driver.move(to, source, size)
+
+
+def copy_plane(to: int, pitch: int, source: int, source_pitch: int, width: int, height: int, kind: int) -> None:
+    """Copy lines. pitch, source_pitch: bytes from line to line. width: bytes of a line; height: their number."""
+    if width > pitch or width > source_pitch:
+        raise RuntimeRefused(INVALID_PITCH)
+    for line in range(height if width else 0):
+        copy(to + line * pitch, source + line * source_pitch, width, kind)
+
+
+@api("cudaMemcpy", "ppqu")
+def memcpy(to: int, source: int, size: int, kind: int) -> None:
+    copy(to, source, size, kind)
+
+
+@api("cudaMemcpyAsync", "ppqup")
+def memcpy_async(to: int, source: int, size: int, kind: int, stream: int) -> None:
+    state().stream(stream)
+    copy(to, source, size, kind)
+
+
+@api("cudaMemcpyPeer", "pipiq")
+@api("cudaMemcpyPeerAsync", "pipiqp")
+def memcpy_peer(to: int, device: int, source: int, source_device: int, size: int) -> None:
+    check_device(device)
+    check_device(source_device)
+    copy(to, source, size, DEVICE_TO_DEVICE)
+
+
+@api("cudaMemcpy2D", "pqpqqqu")
+def memcpy_2d(to: int, pitch: int, source: int, source_pitch: int, width: int, height: int, kind: int) -> None:
+    copy_plane(to, pitch, source, source_pitch, width, height, kind)
+
+
+@api("cudaMemcpy2DAsync", "pqpqqqup")
+def memcpy_2d_async(
+    to: int, pitch: int, source: int, source_pitch: int, width: int, height: int, kind: int, stream: int
+) -> None:
+    state().stream(stream)
+    copy_plane(to, pitch, source, source_pitch, width, height, kind)
+
+
+def copy_box(what: int) -> None:
+    """A copy as cudaMemcpy3DParms says: array, x, y, z, and pointer, pitch and sizes of each end; the extent; the kind."""
+    ends = []
+    for at in (what, what + 64):
+        array, x, y, z, pointer, pitch, _, height = (get(at + 8 * n) for n in range(8))
+        if array:
+            raise Refused(Code.NOT_SUPPORTED, LaunchError("a copy from or to a cudaArray", hint="arrays are not modelled"))
+        ends.append((pointer + (z * height + y) * pitch + x, pitch, pitch * height))
+    width, height, depth, kind = get(what + 128), get(what + 136), get(what + 144), get(what + 152, 4)
+    (source, source_pitch, source_plane), (to, pitch, plane) = ends
+    for n in range(depth):
+        copy_plane(to + n * plane, pitch, source + n * source_plane, source_pitch, width, height, kind)
+
+
+@api("cudaMemcpy3D", "p")
+def memcpy_3d(what: int) -> None:
+    copy_box(what)
+
+
+@api("cudaMemcpy3DAsync", "pp")
+def memcpy_3d_async(what: int, stream: int) -> None:
+    state().stream(stream)
+    copy_box(what)
+
+
+# variables ------------------------------------------------------------------------------------------------------------
+@api("cudaGetSymbolAddress", "pp")
+def symbol_address(out: int, symbol: int) -> None:
+    put(out, variable(symbol)[0])
+
+
+@api("cudaGetSymbolSize", "pp")
+def symbol_size(out: int, symbol: int) -> None:
+    put(out, variable(symbol)[1])
+
+
+def symbol_place(symbol: int, offset: int, size: int) -> int:
+    """Address of bytes of a variable. Raises Refused for bytes behind its end."""
+    address, total = variable(symbol)
+    if offset + size > total:
+        raise Refused(Code.INVALID_VALUE, LaunchError(f"{size} bytes at byte {offset} of a variable of {total} bytes"))
+    return address + offset
+
+
+@api("cudaMemcpyToSymbol", "ppqqu")
+@api("cudaMemcpyToSymbolAsync", "ppqqup")
+def memcpy_to_symbol(symbol: int, source: int, size: int, offset: int, kind: int) -> None:
+    if kind not in (HOST_TO_DEVICE, DEVICE_TO_DEVICE, DEFAULT):
+        raise RuntimeRefused(INVALID_DIRECTION)
+    copy(symbol_place(symbol, offset, size), source, size, kind)
+
+
+@api("cudaMemcpyFromSymbol", "ppqqu")
+@api("cudaMemcpyFromSymbolAsync", "ppqqup")
+def memcpy_from_symbol(to: int, symbol: int, size: int, offset: int, kind: int) -> None:
+    if kind not in (DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT):
+        raise RuntimeRefused(INVALID_DIRECTION)
+    copy(to, symbol_place(symbol, offset, size), size, kind)
+
+
+# fills ----------------------------------------------------------------------------------------------------------------
+def fill_plane(address: int, pitch: int, value: int, width: int, height: int) -> None:
+    for line in range(height if width else 0):
+        driver.fill(address + line * pitch, value, 1, width)
+
+
+@api("cudaMemset", "piq")
+@api("cudaMemsetAsync", "piqp")
+def memset(address: int, value: int, size: int) -> None:
+    if size:
+        driver.fill(address, value, 1, size)
+
+
+@api("cudaMemset2D", "pqiqq")
+@api("cudaMemset2DAsync", "pqiqqp")
+def memset_2d(address: int, pitch: int, value: int, width: int, height: int) -> None:
+    fill_plane(address, pitch, value, width, height)
+
+
+@api("cudaMemset3D cudaMemset3DAsync", "iqqqqqqqqqqqq")
+def memset_3d(value: int, *words: int) -> None:
+    """Fill a box: a cudaPitchedPtr and a cudaExtent on the stack."""
+    address, pitch, _, lines, width, height, depth = words[5:]
+    for plane in range(depth):
+        fill_plane(address + plane * pitch * lines, pitch, value, width, height)
+
+
+@api("cudaMemPrefetchAsync", "pq")
+@api("cudaMemAdvise", "pq")
+@api("cudaMemPrefetchAsync_v2 cudaMemAdvise_v2", "pq")
+def advise(address: int, size: int) -> None:
+    """A hint: there is one memory, and the bytes are where they are. The address is checked."""
+    driver.find(address)
+
+
+accepts("cudaStreamAttachMemAsync", "ppqu", "managed memory is visible to all streams")
+accepts("cudaDeviceFlushGPUDirectRDMAWrites", "ii", "nobody writes from outside")
+accepts("cudaDeviceGraphMemTrim", "i", "graphs keep no memory of their own")
+refuses(
+    "batches of copies and hints are not written",
+    "cudaMemcpyBatchAsync cudaMemcpy3DBatchAsync cudaMemPrefetchBatchAsync cudaMemDiscardBatchAsync "
+    "cudaMemDiscardAndPrefetchBatchAsync",
+)

@@ -1,0 +1,207 @@
+"""The functions of the CUDA runtime as rows: name, versions, signature, and whether a function does what it says.
+
+    @api("cudaMalloc", "pq")                   does: the function below carries it out
+    accepts("cudaFuncSetCacheConfig", "pi", "there are no caches to divide")
+    refuses("textures are not modelled", "cudaCreateTextureObject cudaDestroyTextureObject")
+
+A name that the real library exports and no row has is refused, too. The suffixes `_ptsz` and `_ptds` stand for the default stream
+of each thread; a launch is over when its call returns, so these functions are those without the suffix.
+
+Source: CUDA Runtime API reference manual 13.0, and 12.9 for what only CUDA 12 has.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, wraps
+from pathlib import Path
+from typing import Any
+
+from mmulator.doors.libcuda import abi
+from mmulator.doors.libcuda.abi import Refused
+from mmulator.doors.libcuda.codes import Code
+from mmulator.doors.libcuda.state import PRIMARY, state
+from mmulator.doors.library.threads import keep
+from mmulator.errors import MmulatorError, UnsupportedError
+
+SUCCESS, FORKED, NOT_READY = 0, 3, 600
+_VARIADIC = 4  # flag of a code object whose function has `*args`
+VERSIONS = {12: 12090, 13: 13000}  # of CUDA, as cudaRuntimeGetVersion says
+DOES, ACCEPTS, REFUSES = "does", "accepts", "refuses"
+_LETTERS = {"p": ctypes.c_uint64, "q": ctypes.c_uint64, "u": ctypes.c_uint32, "i": ctypes.c_int32}
+_SUFFIXES = ("_ptsz", "_ptds")
+_ASIDE = {SUCCESS, NOT_READY}  # codes that are no errors
+
+
+@dataclass(frozen=True)
+class RuntimeRow:
+    """A function of the runtime.
+
+    name: exported.
+    signature: a letter an argument, as `abi.api` has them.
+    kind: DOES, ACCEPTS (success without an effect) or REFUSES (cudaErrorNotSupported).
+    why: the reason, for ACCEPTS and REFUSES.
+    call: the Python function that takes the arguments and returns a code.
+    """
+
+    name: str
+    signature: str
+    kind: str
+    why: str
+    call: Callable[..., int]
+
+
+ROWS: dict[str, RuntimeRow] = {}
+
+
+@cache
+def exports() -> dict[str, tuple[int, ...]]:
+    """The versions of CUDA whose library exports a function, by name."""
+    lines = Path(__file__).with_name("exports.txt").read_text().splitlines()
+    return {name: tuple(map(int, versions)) for name, *versions in map(str.split, lines) if name != "#"}
+
+
+def _variants(names: str) -> Iterator[str]:
+    for name in names.split():
+        yield name
+        yield from (name + suffix for suffix in _SUFFIXES if name + suffix in exports())
+
+
+# errors ---------------------------------------------------------------------------------------------------------------
+class _ThreadState(threading.local):
+    """What a thread of the program knows. last: the code that cudaGetLastError returns. ready: it has the device's context."""
+
+    last = SUCCESS
+    ready = False
+
+
+thread = _ThreadState()
+
+
+@dataclass
+class _Process:
+    """What the process has.
+
+    sticky: the code of a fault, which ends the context: each later call returns it.
+    seen: a call has returned that code, so that it is the last error of every thread.
+    version: of the library that was loaded, 12 or 13.
+    flags: those of cudaSetDeviceFlags.
+    own: the number of the process in which a library started Python, 0 where Python started the program.
+    """
+
+    sticky: int = SUCCESS
+    seen: bool = False
+    version: int = 13
+    flags: int = 0
+    own: int = 0
+
+
+process = _Process()
+
+
+def fail(code: int) -> int:
+    """Keep a code as the last error of the thread, unless it is none. Returns the code."""
+    if code not in _ASIDE:
+        thread.last = code
+    return code
+
+
+def tell(error: BaseException | None) -> None:
+    """Print the reason of a failed call: a C++ program sees a code alone."""
+    if isinstance(error, MmulatorError):
+        sys.stdout.flush()
+        print(f"mmulator: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+
+
+def guarded(function: Callable[..., Any], name: str, lost: bool = True) -> Callable[..., int]:
+    """The function with a code for every outcome. lost: whether it fails once a fault has ended the context."""
+    inner = abi.guarded(function, name)
+
+    @wraps(function)
+    def call(*args: int) -> int:
+        keep()
+        if process.own and process.own != os.getpid():
+            return fail(FORKED)  # the device's context stays with the parent, as on a GPU
+        if not thread.ready:
+            thread.ready = True
+            if not state().contexts:
+                state().contexts.append(PRIMARY)
+        if lost and process.sticky:
+            process.seen = True
+            return fail(process.sticky)
+        code = inner(*args)
+        if code:
+            tell(abi.taken())
+            fail(code)
+        return code
+
+    return call
+
+
+def api(names: str, signature: str = "", lost: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: a function of the runtime, for each name and its variants. It returns None for success, or a code.
+
+    names: parted by spaces.
+    signature: a letter an argument; arguments behind those that the Python function takes are passed over.
+    lost: whether the function fails once a fault has ended the context.
+    """
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        takes, all_of_them = function.__code__.co_argcount, bool(function.__code__.co_flags & _VARIADIC)
+        plain = function if all_of_them or takes == len(signature) else lambda *args: function(*args[:takes])
+        for name in _variants(names):
+            ROWS[name] = RuntimeRow(name, signature, DOES, "", guarded(plain, name, lost))
+        return function
+
+    return register
+
+
+def accepts(names: str, signature: str, why: str) -> None:
+    """Functions that return success and do nothing. why: the reason that nothing is to be done."""
+    for name in _variants(names):
+        ROWS[name] = RuntimeRow(name, signature, ACCEPTS, why, lambda *_: process.sticky)
+
+
+def refuses(why: str, names: str) -> None:
+    """Functions that return cudaErrorNotSupported. why: the reason."""
+    for name in _variants(names):
+        ROWS[name] = RuntimeRow(name, "", REFUSES, why, _refusal(name, why))
+
+
+def _refusal(name: str, why: str) -> Callable[[], int]:
+    def refuse() -> None:
+        raise Refused(Code.NOT_SUPPORTED, UnsupportedError(f"{name}: {why}"))
+
+    return guarded(refuse, name, False)
+
+
+def complete() -> None:
+    """Refuse each exported name that has no row."""
+    for name in exports():
+        if name not in ROWS:
+            ROWS[name] = RuntimeRow(name, "", REFUSES, UNWRITTEN, _refusal(name, UNWRITTEN))
+
+
+def plain(name: str, signature: str, call: Callable[..., int], pointer: bool = False) -> None:
+    """A function whose result is no code of an error. pointer: whether the result is an address."""
+    ROWS[name] = RuntimeRow(name, signature + ">" * pointer, DOES, "", call)
+
+
+UNWRITTEN = "this function of CUDA's runtime is not written"
+
+
+@cache
+def native(signature: str) -> Any:
+    """The C type of a function. signature: letters of the arguments; `>` behind them for one that returns an address."""
+    arguments = signature.rstrip(">")
+    return ctypes.CFUNCTYPE(ctypes.c_int if arguments == signature else ctypes.c_uint64, *(_LETTERS[c] for c in arguments))
+
+
+def blocking() -> bool:
+    """Whether a launch returns its own fault (CUDA_LAUNCH_BLOCKING)."""
+    return os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0")

@@ -1,0 +1,70 @@
+"""The table of a runtime library that is loaded: each slot gets the function of a row."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from typing import Any
+
+from mmulator.doors.cudart import binaries, device, graphs, launches, memory, rows
+from mmulator.doors.library.elf import ENTRIES_OF_LOG, LOG, LOG_ENTRY, LOGGED, TABLE
+
+CHAPTERS = (device, memory, launches, graphs)
+TEXTS = ("cudaGetErrorName", "cudaGetErrorString")
+_kept: list[Any] = []  # functions of C that the tables lead to
+
+
+class _Log:
+    """The registrations that a program has made without Python. done: how many have been read."""
+
+    def __init__(self, library: ctypes.CDLL, names: list[str]) -> None:
+        self.count = ctypes.c_uint64.in_dll(library, LOGGED)
+        self.place = ctypes.addressof(ctypes.c_char.in_dll(library, LOG))
+        self.names, self.done = names, 0
+
+    def read(self) -> None:
+        """Carry out the registrations that were written since the last time."""
+        while self.done < min(self.count.value, ENTRIES_OF_LOG):
+            number, *arguments = struct.unpack("<7Q", ctypes.string_at(self.place + self.done * LOG_ENTRY, 56))
+            if not number:
+                return
+            self.done += 1
+            binaries.LOGGED[self.names[number - 1]](*arguments)
+
+
+def _registers(name: str) -> Any:
+    """The function of C behind a registration that comes when Python runs already."""
+    carry_out = binaries.LOGGED[name]
+
+    def call(*arguments: int) -> int:
+        carry_out(*arguments)
+        return arguments[0]
+
+    return ctypes.CFUNCTYPE(ctypes.c_uint64, *[ctypes.c_uint64] * 6)(call)
+
+
+def fill(library: ctypes.CDLL, version: int) -> None:
+    """Fill the table of a library, and read what was registered. version: of CUDA, 12 or 13."""
+    rows.complete()
+    rows.process.version = version
+    plain, logged, texts = slots(version)
+    functions = [_native(name) for name in plain] + [_registers(name) for name in logged] + [_native(name) for name in texts]
+    table = (ctypes.c_uint64 * len(functions)).in_dll(library, TABLE)
+    for n, function in enumerate(functions):
+        table[n] = ctypes.cast(function, ctypes.c_void_p).value or 0
+    _kept.extend(functions)
+    log = _Log(library, logged)
+    log.read()
+    binaries.late.append(log.read)
+
+
+def _native(name: str) -> Any:
+    row = rows.ROWS[name]
+    return rows.native(row.signature)(row.call)
+
+
+def slots(version: int) -> tuple[list[str], list[str], list[str]]:
+    """(plain functions, registrations, functions that return a text) of a version of CUDA, as the slots of the table follow."""
+    present = [name for name, versions in rows.exports().items() if version in versions]
+    plain = [name for name in present if name not in binaries.LOGGED and name not in TEXTS]
+    return plain, [name for name in binaries.LOGGED if name in present], list(TEXTS)

@@ -1,0 +1,110 @@
+"""The folder of shared libraries: libcudart.so.12 and .13, libcuda.so.1, and libcuda.so to link against.
+
+The libraries know the Python that made them: where its shared library, its standard library and its packages lie. So a program
+needs no more than to find the folder. It lies in the code cache, one for each installation and version of the package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import sys
+import sysconfig
+import tempfile
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from mmulator.codegen.engine import cache_folder
+from mmulator.codegen.sources import fingerprint
+from mmulator.doors.library.elf import MACHINES, Exports, library
+from mmulator.errors import UnsupportedError
+
+RUNTIMES = {12: "libcudart.so.12", 13: "libcudart.so.13"}
+DRIVER = "libcuda.so.1"
+LINKS = {"libcuda.so": DRIVER, "libcudart.so": RUNTIMES[13]}
+# What the first call runs. Another installation of Python than the one that made the library cannot have its packages.
+_FOLDERS = ("doors/library", "doors/cudart", "doors/libcuda")  # their files say what the libraries export
+_SCRIPT = """exec('''
+import sys
+if sys.version_info[:2] != {version}:
+    raise SystemExit("mmulator: this library is for Python {version[0]}.{version[1]}, and the process has another")
+sys.path[:0] = [p for p in {path} if p not in sys.path]
+from mmulator.doors.library.start import begin
+begin({soname!r})
+''', dict(__name__='mmulator'))"""
+
+
+@cache
+def libpython() -> Path:
+    """The shared library of this Python. Raises UnsupportedError where there is none."""
+    name, folders = sysconfig.get_config_var("INSTSONAME") or "", [sysconfig.get_config_var("LIBDIR"), f"{sys.base_prefix}/lib"]
+    names = [n for n in (name, f"libpython{sys.version_info[0]}.{sys.version_info[1]}.so.1.0") if ".so" in n]
+    places = [Path(folder, n) for folder in folders if folder for n in names]
+    multi = sysconfig.get_config_var("MULTIARCH")
+    places += [Path("/usr/lib", multi, n) for n in names if multi]
+    found = next((p for p in places if p.exists()), None)
+    if found is None:
+        version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        raise UnsupportedError(
+            f"programs of C++ need a shared library of Python, and {sys.executable} has none (libpython{version}.so)",
+            hint=f"apt install libpython{version}, or a Python of conda, uv or pyenv --enable-shared",
+        )
+    return found
+
+
+def strings(soname: str) -> dict[str, str]:
+    """What a library knows of this Python (boot.UNSAID)."""
+    home = sys.base_prefix if sys.base_prefix == sys.base_exec_prefix else f"{sys.base_prefix}:{sys.base_exec_prefix}"
+    script = _SCRIPT.format(version=tuple(sys.version_info[:2]), path=packages(), soname=soname)
+    return {"libpython": str(libpython()), "home": home, "script": script}
+
+
+def packages() -> list[str]:
+    """The folders of this Python's packages, that of mmulator first."""
+    installed = [p for p in sys.path if "site-packages" in p or "dist-packages" in p]
+    return list(dict.fromkeys([str(Path(__file__).resolve().parents[3]), *installed]))
+
+
+def made(soname: str) -> Exports:
+    """What a library exports."""
+    if soname == DRIVER:
+        from mmulator.doors.libcuda.loading import names
+
+        plain, noted = names()
+        return Exports(soname, plain, noted, strings=strings(soname))
+    from mmulator.doors.cudart.table import slots
+
+    plain, logged, texts = slots(next(v for v, name in RUNTIMES.items() if name == soname))
+    return Exports(soname, plain, (), logged, texts, soname, strings(soname))
+
+
+@cache
+def folder() -> Path:
+    """The folder of the libraries, which are made where they are not there yet. Raises UnsupportedError on other systems."""
+    machine = platform.machine()
+    if sys.platform != "linux" or machine not in MACHINES:
+        raise UnsupportedError(f"programs of C++ do not run on {platform.system()} {machine}", hint="Linux on x86-64")
+    about = "\0".join([fingerprint(_FOLDERS), sys.prefix, *packages(), str(libpython()), sys.version])
+    name = f"libraries-{hashlib.sha256(about.encode()).hexdigest()[:16]}"
+    base = cache_folder() or Path(tempfile.mkdtemp(prefix="mmulator-"))
+    place = base / name
+    if not (place / "complete").exists():
+        place.mkdir(mode=0o700, exist_ok=True)
+        for soname in (*RUNTIMES.values(), DRIVER):
+            _write(place / soname, library(made(soname), machine))
+        for link, target in LINKS.items():
+            with suppress(FileExistsError):
+                (place / link).symlink_to(target)
+        _write(place / "complete", b"")
+    return place
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file so that another process sees all of it or nothing."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+    Path(temporary).chmod(0o700)
+    Path(temporary).rename(path)

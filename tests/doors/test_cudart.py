@@ -1,0 +1,138 @@
+"""CUDA's runtime for programs of C++: a program in C, registered and linked as nvcc does it, and the library as a file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mmulator.doors.cudart import binaries, device, rows, table
+from mmulator.doors.library import elf, files
+from tests.support.places import ROOT
+
+CC = shutil.which("cc")
+here = pytest.mark.skipif(CC is None, reason="needs a C compiler (cc)")
+EXEC = [sys.executable, "-m", "mmulator", "exec"]
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("runtime") / "tour"
+    source = ROOT / "tests" / "doors" / "programs" / "runtime_tour.c"
+    subprocess.run([str(CC), str(source), "-o", str(made), f"-L{files.folder()}", "-lcudart", "-lpthread"], check=True)
+    return made
+
+
+def run(program: Path, *words: str, options: tuple[str, ...] = (), **more: str) -> subprocess.CompletedProcess[str]:
+    command = [*EXEC, *options, str(program), *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **more}, check=False)
+
+
+@here
+def test_a_kernel_runs(program: Path) -> None:
+    done = run(program, "run")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0 160\n", "")
+
+
+@here
+def test_a_program_that_calls_nothing_starts_no_python(program: Path) -> None:
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(files.folder()), "LD_DEBUG": "files"}
+    done = subprocess.run([str(program), "nothing"], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0 and "libcudart.so.13" in done.stderr and "libpython" not in done.stderr
+
+
+@here
+def test_errors_have_cudas_codes(program: Path) -> None:
+    done = run(program, "errors")
+    first, second = done.stdout.splitlines()
+    assert first == "98 cudaErrorInvalidDeviceFunction invalid device function 0 801 2 101 1 "
+    assert second == "0 0 700 700 700 700 0 0 0 "  # a fault comes with the next call, and ends the context
+    assert done.stderr.count("null pointer") == 1 and "cudaMallocArray" in done.stderr
+
+
+@here
+def test_a_blocking_launch_returns_its_fault(program: Path) -> None:
+    assert run(program, "errors", CUDA_LAUNCH_BLOCKING="1").stdout.splitlines()[1].startswith("700 700 700")
+
+
+@here
+def test_memory_of_every_kind(program: Path) -> None:
+    assert run(program, "kinds").stdout == "0 2/1/0 3/1/1 0/0/0\n"
+
+
+@here
+def test_threads_launch_at_once(program: Path) -> None:
+    assert run(program, "threads").stdout == f"0 {4 * 20 * 32}\n"
+
+
+@here
+def test_the_host_cannot_read_device_memory(program: Path) -> None:
+    done = run(program, "host")
+    assert done.returncode == -signal.SIGSEGV
+    assert "is byte 12 of 400 bytes that the program has allocated on the device" in done.stderr
+
+
+@here
+def test_a_forked_child_has_no_context(program: Path) -> None:
+    assert run(program, "fork").stdout == "3 0\n"
+
+
+@here
+def test_interrupts_end_a_spinning_kernel(program: Path) -> None:
+    spinning = subprocess.Popen([*EXEC, str(program), "spin"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert spinning.stdout is not None and spinning.stdout.readline() == b"begin\n"
+    time.sleep(0.5)
+    spinning.send_signal(signal.SIGINT)
+    assert spinning.wait(20) == -signal.SIGINT
+
+
+@here
+@pytest.mark.slow
+def test_programs_end_while_threads_launch(program: Path) -> None:
+    codes = {run(program, "exit", str(n % 10)).returncode for n in range(30)}
+    assert codes == {3}
+
+
+@here
+def test_findings_decide_the_exit_code(program: Path) -> None:
+    done = run(program, "threads", options=("--sanitize",))
+    assert done.returncode == 0 and "no findings, in 80 launches" in done.stderr
+
+
+@here
+def test_without_python_there_is_one_clear_error(program: Path, tmp_path: Path) -> None:
+    words = {**files.strings("libcudart.so.13"), "libpython": "/nowhere/libpython.so"}
+    made = files.made("libcudart.so.13")
+    data = elf.library(elf.Exports(made.soname, made.plain, (), made.logged, made.texts, made.version, words), "x86_64")
+    (tmp_path / "libcudart.so.13").write_bytes(data)
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
+    done = subprocess.run([str(program), "errors"], capture_output=True, text=True, env=environment, check=False)
+    assert done.stdout.startswith("3 initialization error initialization error 3")
+    assert done.stderr.count("Python cannot be started in this program: /nowhere/libpython.so") == 1
+
+
+def test_every_exported_name_has_a_row() -> None:
+    """Rows are names of the real library, and each name has one: it does, accepts or refuses, with the reason."""
+    rows.complete()
+    exported = rows.exports()
+    assert {*rows.ROWS} | {*binaries.LOGGED} == {*exported}
+    for row in rows.ROWS.values():
+        assert row.kind == rows.DOES or row.why, row.name
+    for version in (12, 13):
+        assert len([n for part in table.slots(version) for n in part]) == sum(version in v for v in exported.values())
+
+
+@pytest.mark.parametrize(("version", "size", "places"), [
+    (13, 1008, {"totalGlobalMem": 288, "multiProcessorCount": 384, "sharedMemPerBlockOptin": 672, "clusterLaunch": 748}),
+    (12, 1032, {"totalGlobalMem": 288, "clockRate": 348, "multiProcessorCount": 388, "unifiedFunctionPointers": 776}),
+])  # fmt: skip
+def test_the_layout_of_device_properties(version: int, size: int, places: dict[str, int]) -> None:
+    """Offsets that C compilers give for the headers of CUDA 13.0 and 12.9."""
+    fields, total = device.layout(version)
+    assert total == size and {name: fields[name][0] for name in places} == places

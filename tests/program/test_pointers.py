@@ -1,0 +1,157 @@
+"""Law: the address of a function is its module's: a pointer that one kernel stores, another kernel of the module calls."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mmulator as mm
+from mmulator.errors import ExecutionFault
+from mmulator.program.calls import reached
+
+# Objects with a table of virtual functions: `make` writes the pointer to a table, `use` calls the table's first function, `end`
+# the second. `rest` calls what runs nowhere. `deep` calls itself through a pointer that is in memory.
+TEXT = """
+.version 8.0
+.target sm_90
+.address_size 64
+.extern .func free (.param .b64 at);
+.func (.param .b32 o) once (.param .b64 self, .param .b32 x);
+.func (.param .b32 o) thrice (.param .b64 self, .param .b32 x);
+.func (.param .b32 o) deep (.param .b64 self, .param .b32 x);
+.func rest (.param .b64 self);
+.func zero (.param .b64 self);
+.global .align 8 .u64 first[2] = {once, zero};
+.const .align 8 .u64 second[2] = {thrice, rest};
+.global .align 8 .u64 itself = deep;
+.global .align 8 .u64 third = generic(itself);
+
+.func (.param .b32 o) once (.param .b64 self, .param .b32 x) { .reg .b32 a; ld.param.b32 a, [x]; st.param.b32 [o], a; ret; }
+.func (.param .b32 o) thrice (.param .b64 self, .param .b32 x)
+{ .reg .b32 a; ld.param.b32 a, [x]; mul.lo.u32 a, a, 3; st.param.b32 [o], a; ret; }
+.func (.param .b32 o) deep (.param .b64 self, .param .b32 x)
+{
+  .reg .b32 a, b; .reg .b64 f, s; .reg .pred p;
+  ld.param.b32 a, [x]; mov.b32 b, 0; setp.eq.u32 p, a, 0; @p bra out;
+  sub.u32 b, a, 1; ld.param.b64 s, [self]; ld.u64 f, [s]; ld.u64 f, [f];
+  { .param .b64 i; .param .b32 j; .param .b32 r;
+    st.param.b64 [i], s; st.param.b32 [j], b;
+    shape: .callprototype (.param .b32 _) _ (.param .b64 _, .param .b32 _);
+    call (r), f, (i, j), shape; ld.param.b32 b, [r]; }
+  add.u32 b, b, a;
+out: st.param.b32 [o], b; ret;
+}
+.func rest (.param .b64 self)
+{ .reg .b64 s; ld.param.b64 s, [self]; { .param .b64 i; st.param.b64 [i], s; call free, (i); } ret; }
+.func zero (.param .b64 self) { .reg .b64 s; ld.param.b64 s, [self]; st.u64 [s], 0; ret; }
+
+.visible .entry make (.param .u64 objects)
+{
+  .reg .b32 t, k; .reg .b64 o, f, i; .reg .pred p;
+  ld.param.u64 o, [objects]; mov.u32 t, %tid.x; mul.wide.u32 i, t, 8; add.u64 o, o, i; rem.u32 k, t, 3;
+  mov.u64 f, first; cvta.global.u64 f, f; setp.eq.u32 p, k, 1;
+  @p mov.u64 f, second; @p cvta.const.u64 f, f; setp.eq.u32 p, k, 2;
+  @p ld.global.u64 f, [third]; st.global.u64 [o], f; ret;
+}
+.visible .entry use (.param .u64 objects, .param .u64 out)
+{
+  .reg .b32 t; .reg .b64 o, f, i, q;
+  ld.param.u64 o, [objects]; ld.param.u64 q, [out]; mov.u32 t, %tid.x; mul.wide.u32 i, t, 8; add.u64 o, o, i; add.u64 q, q, i;
+  ld.global.u64 f, [o]; ld.u64 f, [f];
+  { .param .b64 i; .param .b32 j; .param .b32 r;
+    st.param.b64 [i], o; st.param.b32 [j], t;
+    shape: .callprototype (.param .b32 _) _ (.param .b64 _, .param .b32 _);
+    call (r), f, (i, j), shape; ld.param.b32 t, [r]; }
+  st.global.u32 [q], t; ret;
+}
+.visible .entry end (.param .u64 objects)
+{
+  .reg .b64 o, f;
+  ld.param.u64 o, [objects]; ld.global.u64 f, [o]; ld.u64 f, [f+8];
+  { .param .b64 i; st.param.b64 [i], o; shape: .callprototype _ (.param .b64 _); call f, (i), shape; } ret;
+}
+.visible .entry call (.param .u64 function, .param .u64 out)
+{
+  .reg .b32 a; .reg .b64 f, q;
+  ld.param.u64 f, [function]; ld.param.u64 q, [out];
+  { .param .b64 i; .param .b32 j; .param .b32 r;
+    st.param.b64 [i], q; st.param.b32 [j], 5;
+    some: .calltargets once, thrice;
+    call (r), f, (i, j), some; ld.param.b32 a, [r]; }
+  st.global.u32 [q], a; ret;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def module() -> mm.Module:
+    return mm.Module.load(TEXT)
+
+
+def made(module: mm.Module, threads: int) -> np.ndarray:
+    objects = np.zeros(threads, np.uint64)
+    module["make"].launch(1, threads, [objects])
+    return objects
+
+
+@pytest.mark.parametrize("sanitize", [False, True])
+def test_virtual_functions_across_kernels(module: mm.Module, sanitize: bool) -> None:
+    objects, out = made(module, 60), np.zeros(60, np.uint64)
+    report = module["use"].launch(1, 60, [objects, out], sanitize=sanitize)
+    assert not report.findings
+    t = np.arange(60)
+    deep = t * (t + 1) // 2
+    assert (np.where(t % 3 == 2, deep, t * (1 + 2 * (t % 3))) == out).all()
+
+
+def test_recursion_through_a_pointer_ends(module: mm.Module) -> None:
+    objects, out = made(module, 96), np.zeros(96, np.uint64)
+    with pytest.raises(ExecutionFault, match="stack overflow in a call"):
+        module["use"].launch(1, 96, [objects, out], threads=1)
+
+
+def test_a_kernel_without_calls_through_pointers_compiles_no_other_function(module: mm.Module) -> None:
+    tree = module.tree
+    graphs = {f.name: reached(tree, f) for f in tree.entries}
+    assert [*graphs["make"].functions] == ["make"]
+    assert {*graphs["use"].functions} == {"use", "once", "thrice", "deep"}
+    assert {*graphs["end"].functions} == {"end", "zero"}  # rest cannot be run
+    assert {*graphs["call"].functions} == {"call", "once", "thrice"}
+
+
+def pointer(module: mm.Module, name: str, index: int = 0) -> int:
+    return int(np.frombuffer(module.variables[name].tobytes(), np.uint64)[index])
+
+
+def test_a_pointer_goes_by_the_host_to_another_kernel(module: mm.Module) -> None:
+    for name, expected in ("first", 5), ("second", 15):
+        out, function = np.zeros(1, np.uint64), pointer(module, name)
+        assert function % 2 == 0  # C++ marks pointers to virtual functions by bit 0
+        module["call"].launch(1, 1, [function, out])
+        assert out[0] == expected
+
+
+def message(module: mm.Module, function: int) -> str:
+    with pytest.raises(ExecutionFault) as caught:
+        module["call"].launch(1, 1, [function, np.zeros(1, np.uint64)])
+    return f"{caught.value.message}; {caught.value.hint}"
+
+
+def test_what_is_no_function_of_the_module_is_refused(module: mm.Module) -> None:
+    other = mm.Module.load(TEXT.replace("itself", "myself").replace("thrice", "twice"))
+    function = pointer(module, "first")
+    for wrong in (1, function + 1, function + 8, function + 1600, pointer(other, "second")):
+        said = message(module, wrong)
+        assert said.startswith("call of an address that is no function, in block (0, 0, 0), thread (0, 0, 0); ")
+        assert said.endswith(f"0x{wrong:x} was not taken from a function of this module")
+    assert message(module, 0).endswith("the pointer is null")
+
+
+def test_a_function_that_does_not_fit_is_named(module: mm.Module) -> None:
+    assert message(module, pointer(module, "first", 1)).startswith("call of zero through a pointer, which some does not allow")
+    assert message(module, pointer(module, "itself")).startswith("call of deep through a pointer, which some does not allow")
+    objects = made(module, 2)
+    with pytest.raises(ExecutionFault, match="call of rest through a pointer: call free cannot be run"):
+        module["end"].launch(1, 1, [objects[1:]])
+    module["end"].launch(1, 1, [objects])
+    assert objects[0] == 0
