@@ -5,8 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 
-from mmulator.doors.library.elf import STATE
-
 RUNTIMES = {12: "libcudart.so.12", 13: "libcudart.so.13"}
 _RTLD_NOLOAD = 4
 
@@ -21,4 +19,6 @@ def resident(soname: str) -> ctypes.CDLL | None:
 
 def stands_in() -> bool:
     """Whether this process has a library of this package in place of CUDA's runtime."""
+    from mmulator.doors.library.elf import STATE
+
     return any(hasattr(resident(soname), STATE) for soname in RUNTIMES.values())
