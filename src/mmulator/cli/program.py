@@ -165,7 +165,7 @@ def command(program: list[str], environment: dict[str, str]) -> tuple[list[str],
     kind = PYTHON if first[:1] == "-" else kind_of(first)
     if kind == PYTHON:
         with suppress(UnsupportedError):  # another system: then there are no libraries to load
-            environment = {**environment, **libraries(environment)}
+            environment = {**environment, **libraries(environment), **compilers(environment)}
         return [sys.executable, *program], environment
     environment = {**environment, **libraries(environment)}
     check_libpython()
