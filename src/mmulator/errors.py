@@ -145,9 +145,20 @@ class LaunchError(MmulatorError, ValueError):
 
 
 class ExecutionFault(MmulatorError, RuntimeError):
-    """A running kernel did what the hardware would trap, or cannot go on (deadlock)."""
+    """A running kernel did what the hardware would trap, or cannot go on (deadlock).
+
+    fault: what happened, a name of native/state.py: FaultKind, or DEADLOCK, LIVELOCK, TIMEOUT.
+    asserted: CUDA's line for each thread of the warp whose assertion failed.
+    """
 
     kind = "execution fault"
+    asserted: tuple[str, ...] = ()
+
+    def __init__(
+        self, message: str, *, span: Span | None = None, rule: str | None = None, hint: str | None = None, fault: str = ""
+    ) -> None:
+        super().__init__(message, span=span, rule=rule, hint=hint)
+        self.fault = fault
 
 
 class LimitReached(ExecutionFault):

@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 
 from mmulator.doors.libcuda import caller
-from mmulator.doors.libcuda.abi import Refused, get, put, text
-from mmulator.doors.libcuda.codes import Code
+from mmulator.doors.libcuda.abi import Refused, code_of, get, put, text
+from mmulator.doors.libcuda.codes import FAULTS, Code
 from mmulator.doors.libcuda.images import elf_size, ptx_at, ptx_within, with_ptx
 from mmulator.doors.libcuda.joining import join
 from mmulator.doors.library.elf import MACHINES
-from mmulator.errors import LaunchError
+from mmulator.errors import ExecutionFault, LaunchError, LimitReached
 from mmulator.host.module import Module
+from mmulator.native.state import FaultKind
 from tests.support.tours import outcome, tries
 
 here = pytest.mark.skipif(
@@ -56,6 +57,13 @@ def test_nothing_is_loaded_over_a_driver_that_is_there() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "UnsupportedError CUDA's own driver is loaded in this process already" in done.stdout
+
+
+def test_every_fault_has_a_code() -> None:
+    kinds = {kind.name for kind in FaultKind} - {"NONE"} | {"DEADLOCK", "LIVELOCK", "TIMEOUT"}
+    assert kinds == FAULTS.keys()
+    assert code_of(LimitReached("", fault="STACK_OVERFLOW")) == 714 and code_of(LimitReached("")) == 702
+    assert code_of(ExecutionFault("", fault="ASSERTION")) == 710 and code_of(ExecutionFault("")) == 719
 
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"

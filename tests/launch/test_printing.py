@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 
+from mmulator.driver import Driver
 from mmulator.errors import ExecutionFault, UnsupportedError
 from mmulator.host.module import Module
 from mmulator.host.report import Report
@@ -121,14 +122,30 @@ def test_other_declarations_are_refused_by_name(declared: str, call: str, messag
     assert message in str(caught.value) and "declare .extern .func" in str(caught.value)
 
 
+ASSERT = (
+    ".extern .func __assertfail (.param .b64 a, .param .b64 b, .param .b32 c, .param .b64 d, .param .b64 e);\n"
+    ".global .align 1 .b8 text[6] = {105, 32, 60, 32, 110, 0};\n.global .align 1 .b8 file[5] = {97, 46, 99, 117, 0};\n"
+    ".global .align 1 .b8 name[4] = {102, 40, 41, 0};\n"
+)
+FAILS = "mov.u64 %rd1, text; mov.u64 %rd2, file; mov.u64 %rd3, name; call __assertfail, (%rd1, %rd2, 5, %rd3, 1);"
+
+
 def test_a_failing_assert_in_registers() -> None:
-    top = (
-        ".extern .func __assertfail (.param .b64 a, .param .b64 b, .param .b32 c, .param .b64 d, .param .b64 e);\n"
-        ".global .align 1 .b8 text[6] = {105, 32, 60, 32, 110, 0};\n"
-    )
-    text = kernel("  mov.u64 %rd1, text;\n  call __assertfail, (%rd1, %rd1, 5, %rd1, 1);", top=top)
-    with pytest.raises(ExecutionFault, match="assertion failed: i < n"):
-        Module.load(text)["k"].launch(1, 1, [np.zeros(1, np.uint32)])
+    with pytest.raises(ExecutionFault, match="assertion failed: i < n") as caught:
+        Module.load(kernel(FAILS, top=ASSERT))["k"].launch(1, 1, [np.zeros(1, np.uint32)])
+    assert caught.value.asserted == ("a.cu:5: f(): block: [0,0,0], thread: [0,0,0] Assertion `i < n` failed.",)
+    assert caught.value.fault == "ASSERTION"
+
+
+def test_each_thread_of_a_warp_whose_assertion_fails_is_told_as_cuda_does(capsys: pytest.CaptureFixture[str]) -> None:
+    body = "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 6; @%p1 bra over; call f, (%r1); over:"
+    called = f"{ASSERT}.func f (.param .b32 n) {{ .reg .b64 %rd<4>; {FAILS} ret; }}\n"
+    driver = Driver()
+    function = driver.load(kernel(body, top=called)).function("k")
+    with pytest.raises(ExecutionFault, match=r"in block \(0, 0, 0\), thread \(6, 0, 0\)") as caught:
+        driver.launch(function, (1, 1, 1), (8, 5, 1), bytes(8))
+    lines = [f"a.cu:5: f(): block: [0,0,0], thread: [{x},{y},0] Assertion `i < n` failed." for y in range(4) for x in (6, 7)]
+    assert [*caught.value.asserted] == lines == capsys.readouterr().err.splitlines()
 
 
 @pytest.mark.parametrize("text", ["%2000000000d", "%.2000000000d", "%.999999999f", "%99999999999999999999d", "%-2000000000d|"])

@@ -51,7 +51,7 @@ from mmulator.program.frames import Frame, allocate, liveness, unread_results
 from mmulator.program.image import LocalFrame, ModuleImage, local_frame
 from mmulator.program.provenance import origins, variables_of
 from mmulator.program.registers import entry_registers
-from mmulator.program.runnable import require_supported
+from mmulator.program.runnable import ASSERT, ASSERT_BYTES, require_supported
 from mmulator.program.shared import shared_layout
 from mmulator.program.skips import Skips, skips_of
 from mmulator.program.undefined import MaybeUndefined, doubt
@@ -162,7 +162,9 @@ class Jit:
         target_cpu()  # raises what is wrong with its name here, where no instruction is to blame
         groups = self.program.groups
         places, frame_bytes = place_frames(groups, {n: f.bytes for n, f in self.frames.items()})
-        local = deepest(groups, {n: f.bytes for n, f in self.locals.items()}) + 16
+        every = [f.function for f in self.program.functions.values()]
+        named = named_symbols(every)
+        local = deepest(groups, {n: f.bytes for n, f in self.locals.items()}) + (ASSERT_BYTES if ASSERT in named else 16)
         check_frames(self.program.entry.function, frame_bytes, local)
         natives: dict[str, Native] = {}
         classes = self.classes()
@@ -177,7 +179,6 @@ class Jit:
         except BaseException:
             code.give_up()
             raise
-        every = [f.function for f in self.program.functions.values()]
         macs = [sum(instruction_macs(i) for i in b.body) for b in self.program.blocks]
         widest = (type_bits(i.form["type"]) // 8 for i in self.sites if i.effects.memory is MemoryEffect.ATOMIC)
         facts = KernelFacts(
@@ -186,7 +187,7 @@ class Jit:
             [b.index for b in self.program.blocks if accesses_memory(b)],
             [(f.entry, *astuple(places[n])) for n, f in self.program.functions.items()],
             frame_bytes, local, max(widest, default=1), entry_registers(every[0], every),
-            "vprintf" in named_symbols(every), self.mbarriers, self.notes(),
+            "vprintf" in named, self.mbarriers, self.notes(),
         )  # fmt: skip
         source = KernelSource(self.program, self.sites)
         seconds = time.perf_counter() - start

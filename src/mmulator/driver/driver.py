@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,7 +13,7 @@ from mmulator.driver import progress
 from mmulator.driver.chips import DeviceProperties, chip
 from mmulator.driver.settings import RAISE, Settings
 from mmulator.driver.streams import Stream
-from mmulator.errors import MmulatorError, undefined
+from mmulator.errors import ExecutionFault, MmulatorError, undefined
 from mmulator.lazy import cached_property
 
 if TYPE_CHECKING:  # the machine is imported when a program has memory, or a kernel
@@ -128,6 +129,8 @@ class Driver:
                 raise
             raise stop.with_traceback(None) from None
         except MmulatorError as error:
+            if isinstance(error, ExecutionFault) and error.asserted:
+                print(*error.asserted, sep="\n", file=sys.stderr, flush=True)
             if settings.sanitize:
                 self._tell(function, error.findings, error)
             raise

@@ -450,5 +450,5 @@ class Workers:
         return LimitReached(
             f"{self.grid.kernel.name} did not finish within {self.timeout:g} s: {self._how_far()}; {where}",
             span=first.span if first is not None else None,
-            hint="an endless loop, or a larger --timeout is needed",
+            hint="an endless loop, or a larger --timeout is needed", fault="TIMEOUT",
         )

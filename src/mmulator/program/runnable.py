@@ -19,7 +19,8 @@ from mmulator.program.uses import signature_of
 from mmulator.ptx.tree import Function, Immediate, Instruction, ParsedModule, Symbol, VectorOperand, flatten
 from mmulator.source import Span
 
-BUILTINS = ("vprintf", "__assertfail")  # functions of CUDA's runtime that can be called
+ASSERT, ASSERT_BYTES = "__assertfail", 48  # and the bytes of its arguments
+BUILTINS = ("vprintf", ASSERT)  # functions of CUDA's runtime that can be called
 
 
 @dataclass(frozen=True)

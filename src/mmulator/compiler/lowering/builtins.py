@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mmulator.codegen.ops import trailing_zeros
 from mmulator.codegen.types import u32, u64
-from mmulator.codegen.values import Value, constant, extract
+from mmulator.codegen.values import Value, constant
 from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.errors import must_be
@@ -15,7 +15,7 @@ from mmulator.native.memory.windows import peek
 from mmulator.native.state import BlockExit, FaultKind
 from mmulator.program.image import Abi, abi_of
 from mmulator.program.operands import call_operands, callee_of
-from mmulator.program.runnable import BUILTINS
+from mmulator.program.runnable import ASSERT, BUILTINS
 from mmulator.ptx.tree import Function, Instruction, Operand, ParsedModule, Symbol
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
@@ -36,15 +36,16 @@ def builtin_abi(function: Function) -> Abi:
 
 
 def call_builtin(e: Emitter, ins: Instruction, name: str) -> None:
-    """End a block by a call of a function of CUDA's runtime, whose declaration program/runnable.py has checked."""
+    """End a block by a call of a function of CUDA's runtime, whose declaration program/runnable.py has checked. The fault of an
+    assertion names the lanes, and the place in their local memory of what was passed.
+    """
     function = must_be(e.kernel.module.function(name), Function)
-    _, arguments = call_operands(ins)
-    values = [_argument(e, a) for a in arguments[:2]]
-    if name == "__assertfail":
-        lane = trailing_zeros(e.mask)
-        e.call(fault, e.w, int(FaultKind.ASSERTION), e.site, lane, extract(values[0], lane), 0)
+    if name == ASSERT:
+        e.call(fault, e.w, int(FaultKind.ASSERTION), e.site, trailing_zeros(e.mask), u64(e.mask), e.local_bytes)
         e.b.ret(int(BlockExit.RESCHEDULE))
         return
+    _, arguments = call_operands(ins)
+    values = [_argument(e, a) for a in arguments]
     place = e.spill(constant(e.b, U32, 0))
     e.natives[peek.name] = peek  # the host reads with it, when there is no time to compile it
     e.call(device_print, e.w, e.mask, *(e.spill(v) for v in values), place, e.site)

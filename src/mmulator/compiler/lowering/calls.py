@@ -19,6 +19,7 @@ from mmulator.native.threads.stack import stack_restore
 from mmulator.program.calls import aim_of
 from mmulator.program.image import SAVED_STACK, Abi, abi_of, prototype_abi
 from mmulator.program.operands import call_operands, callee_of
+from mmulator.program.runnable import ASSERT
 from mmulator.ptx.tree import Function, Instruction, Operand, Parameter, Reg, Symbol
 
 U64, I32 = u64.vec(LANES), i32.vec(LANES)
@@ -26,15 +27,17 @@ U64, I32 = u64.vec(LANES), i32.vec(LANES)
 
 def call(e: Emitter, ins: Instruction) -> None:
     """Write a call, which ends a block."""
-    if (name := builtin_name(ins, e.kernel.module)) is not None:
+    name = builtin_name(ins, e.kernel.module)
+    if name in (None, ASSERT):
+        abi, params, _ = _abi(e, ins)
+        _, arguments = call_operands(ins)
+        base = e.local_address(e.local_bytes)
+        for operand, place, parameter in zip(arguments, abi.params, params):
+            with e.passing():
+                _pass(e, operand, base + place, parameter)
+    if name is not None:
         call_builtin(e, ins, name)
         return
-    abi, params, _ = _abi(e, ins)
-    _, arguments = call_operands(ins)
-    base = e.local_address(e.local_bytes)
-    for operand, place, parameter in zip(arguments, abi.params, params):
-        with e.passing():
-            _pass(e, operand, base + place, parameter)
     callee = callee_of(ins)
     if isinstance(callee, Reg):
         targets = e.room(I32)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import struct
+
+import numpy as np
+
 from mmulator.diagnostics.faults import bulk as faults_bulk
 from mmulator.diagnostics.faults import cluster as faults_cluster
 from mmulator.diagnostics.faults import mbarrier as faults_mbarrier
@@ -14,12 +18,13 @@ from mmulator.diagnostics.faults.warp import describe_partial
 from mmulator.diagnostics.faults.warp import unfinished as unfinished
 from mmulator.diagnostics.faults.wgmma import describe_warpgroup
 from mmulator.errors import ExecutionFault, LimitReached
-from mmulator.launch.arena import read_string
+from mmulator.launch.arena import bytes_at, read, read_string
 from mmulator.launch.grid import Grid
 from mmulator.launch.regions import Region
 from mmulator.launch.resident import Resident, ResidentCta
 from mmulator.native.state import LANES, NUM_BARRIERS, STACK_BYTES, FaultKind
 from mmulator.program.addresses import (
+    HEADER_LOCAL,
     SHARED_BASE,
     SLOT_CONST,
     SLOT_FUNCTION,
@@ -36,9 +41,15 @@ _OFFSET = (1 << SLOT_SHIFT) - 1
 
 
 def _thread(grid: Grid, cta: ResidentCta, warp: int, lane: int) -> str:
+    x, y, z = _place(grid, warp, lane)
+    return f"{cta}, thread ({x}, {y}, {z})"
+
+
+def _place(grid: Grid, warp: int, lane: int) -> tuple[int, int, int]:
+    """x, y and z of a thread."""
     bx, by, _ = grid.shape.block
     t = warp * LANES + lane
-    return f"{cta}, thread ({t % bx}, {t // bx % by}, {t // (bx * by)})"
+    return t % bx, t // bx % by, t // (bx * by)
 
 
 def describe_address(grid: Grid, address: int, cta: ResidentCta | None = None) -> str:
@@ -68,9 +79,22 @@ def _distance(m: Region, address: int) -> int:
     return max(0, address - m.start - m.size + 1)
 
 
-def _message(cta: ResidentCta, address: int) -> str:
-    """The text of an assertion that failed."""
-    return read_string(cta.warp(int(cta.state["fault_warp"])), int(cta.state["fault_lane"]), address)
+def _assertion(cta: ResidentCta, lane: int) -> tuple[str, str, int, str]:
+    """(expression, file, line, function) of a lane whose assertion failed: arguments of __assertfail, in its local memory."""
+    number = int(cta.state["fault_warp"])
+    warp, state = cta.warp(number), cta.warps[number]
+    base = bytes_at(int(state["regs"]) + int(state["frame"]) + HEADER_LOCAL + 4 * lane, 4).view(np.uint32)[0]
+    place = (SLOT_LOCAL << SLOT_SHIFT) + int(base) + int(cta.state["fault_bytes"])
+    message, file, line, function = struct.unpack("<QQI4xQ", read(warp, lane, place, 32).ljust(32, b"\0"))
+    return read_string(warp, lane, message), read_string(warp, lane, file), line, read_string(warp, lane, function)
+
+
+def _asserted(grid: Grid, cta: ResidentCta, lane: int) -> str:
+    """What CUDA prints for a thread whose assertion failed."""
+    expression, file, line, function = _assertion(cta, lane)
+    places = cta.state["ctaid"], _place(grid, int(cta.state["fault_warp"]), lane)
+    block, thread = (",".join(map(str, place)) for place in places)
+    return f"{file}:{line}: {function}: block: [{block}], thread: [{thread}] Assertion `{expression}` failed."
 
 
 def _space(ins: Instruction) -> str:
@@ -115,8 +139,17 @@ _ALL_HINTS = faults_cluster.HINTS | faults_bulk.HINTS | _HINTS
 def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
     """The exception for the first fault of a CTA in a cluster."""
     cta = next(c for c in resident.each() if c.state["fault"])
+    kind = FaultKind(int(cta.state["fault"]))
+    error = _described(grid, cta, kind)
+    error.fault = kind.name
+    if kind == FaultKind.ASSERTION:
+        failed = int(cta.state["fault_address"])
+        error.asserted = tuple(_asserted(grid, cta, lane) for lane in range(LANES) if failed >> lane & 1)
+    return error
+
+
+def _described(grid: Grid, cta: ResidentCta, kind: FaultKind) -> ExecutionFault:
     state = cta.state
-    kind = FaultKind(int(state["fault"]))
     ins = grid.kernel.sites[int(state["fault_site"])]
     if kind in (FaultKind.WGMMA_LANES, FaultKind.WGMMA_MISMATCH, FaultKind.WGMMA_SCALE):
         return describe_warpgroup(grid, cta)
@@ -133,6 +166,7 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
         null, place, help = faults_memory.place_of(grid, address, ins)
         kind = FaultKind.NULL_POINTER if null else FaultKind.OUT_OF_BOUNDS
     bad_call, help = _bad_call(grid, ins, address) if kind == FaultKind.BAD_CALL else ("", help)
+    assertion = f"assertion failed: {_assertion(cta, int(state['fault_lane']))[0]}" if kind == FaultKind.ASSERTION else ""
     where = f"address 0x{address:x}, {place}"
     access = f"{ins.mnemonic} of {size} bytes at {where}"
     text = {
@@ -140,7 +174,7 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
         **faults_bulk.texts(ins, where, size),
         **{fault: f"{word}: {access}" for fault, word in WORDS.items()},
         FaultKind.TRAP: "trap executed",
-        FaultKind.ASSERTION: f"assertion failed: {_message(cta, address)}",
+        FaultKind.ASSERTION: assertion,
         FaultKind.STACK_OVERFLOW: "stack overflow in a call",
         FaultKind.ALLOCA_OVERFLOW: f"stack overflow: alloca of {address} bytes, of which {size} are left",
         FaultKind.BAD_STACK: f"stackrestore to {address}, which is no place on the stack",

@@ -116,6 +116,7 @@ def describe_waits(grid: Grid, resident: Resident, found: Sequence[tuple[Residen
         f"{_MBARRIER}",
         hint="; ".join(list(hints.values())[::-1][:2])
         or "look for a thread that does not arrive, or a copy that completes another mbarrier",
+        fault="DEADLOCK",
     )  # fmt: skip
 
 

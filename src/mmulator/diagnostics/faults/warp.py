@@ -80,7 +80,7 @@ def describe_partial(grid: Grid, cta: ResidentCta) -> ExecutionFault:
         hint = "let no lane of the warp return before its last such instruction"
     return ExecutionFault(
         f"{ins.mnemonic} by part of a warp: {lanes_text(here)} of warp {warp} {_does(here)} it; {'; '.join(why)}, in "
-        f"{cta}", span=ins.span, rule=_rule(ins), hint=hint,
+        f"{cta}", span=ins.span, rule=_rule(ins), hint=hint, fault="DEADLOCK",
     )  # fmt: skip
 
 
@@ -125,7 +125,7 @@ def describe_deadlock(grid: Grid, resident: Resident) -> ExecutionFault:
         rule, hint = WAITS[ins.effects.resizes]
     return ExecutionFault(
         f"deadlock in {cta}: {everywhere(cta, every)}{waits_text(resident, cta)}",
-        span=ins.span if ins is not None else None, rule=rule, hint=hint,
+        span=ins.span if ins is not None else None, rule=rule, hint=hint, fault="DEADLOCK",
     )  # fmt: skip
 
 
@@ -138,6 +138,7 @@ def describe_livelock(residents: Sequence[Resident]) -> ExecutionFault:
         span=first.instruction.span if first.instruction is not None else None,
         rule="a loop that waits for a change of memory needs a thread that makes it",
         hint="look for who should store the value that ends the loop: whether it runs, stores there, and stores that value",
+        fault="LIVELOCK",
     )  # fmt: skip
 
 
@@ -164,7 +165,7 @@ def _describe_held(cta: ResidentCta, found: Sequence[LaneGroup], held: LaneGroup
     elsewhere = "; ".join(str(g) for g in others) or "no other lane is left"
     return ExecutionFault(
         f"deadlock: {ins.mnemonic} by {part}: {lanes_text(held.lanes)} of warp {held.warp} {wait} at it; {elsewhere}, in "
-        f"{cta}", span=ins.span, rule=_rule(ins), hint=hint,
+        f"{cta}", span=ins.span, rule=_rule(ins), hint=hint, fault="DEADLOCK",
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from functools import wraps
 from typing import Any
 
 from mmulator.doors.libcuda import caller
-from mmulator.doors.libcuda.codes import CODES, Code
+from mmulator.doors.libcuda.codes import CODES, FAULTS, Code
 from mmulator.doors.library import threads
 from mmulator.errors import (
     ExecutionFault,
@@ -32,10 +32,9 @@ from mmulator.errors import (
 _C = {"p": ctypes.c_uint64, "q": ctypes.c_uint64, "u": ctypes.c_uint32, "i": ctypes.c_int32}
 _CODE_OF: tuple[tuple[type[BaseException], Code], ...] = (
     (PtxSyntaxError, Code.INVALID_PTX), (InvalidInstructionError, Code.INVALID_PTX), (UnsupportedError, Code.NOT_SUPPORTED),
-    (LaunchError, Code.INVALID_VALUE), (LimitReached, Code.LAUNCH_TIMEOUT), (ExecutionFault, Code.ILLEGAL_ADDRESS),
+    (LaunchError, Code.INVALID_VALUE), (LimitReached, Code.LAUNCH_TIMEOUT), (ExecutionFault, Code.LAUNCH_FAILED),
     (MmulatorError, Code.LAUNCH_FAILED), (MemoryError, Code.OUT_OF_MEMORY),
 )  # fmt: skip
-_ENDING = (ExecutionFault, LimitReached)
 _told = threading.local()
 
 
@@ -122,13 +121,15 @@ def guarded(function: Callable[..., Any], name: str) -> Callable[..., int]:
 
 
 def code_of(error: BaseException) -> int | None:
-    """The code of an error, by its class; None for an error of this package itself."""
+    """The code of an error: of a fault by what happened, of others by their class. None for an error of this package itself."""
+    if isinstance(error, ExecutionFault) and error.fault in FAULTS:
+        return int(FAULTS[error.fault])
     return next((int(code) for kind, code in _CODE_OF if isinstance(error, kind)), None)
 
 
 def fault_code(error: BaseException) -> int | None:
     """The code of an error in which a launch ended, and the context with it; None for an error before the launch."""
-    return code_of(error) if isinstance(error, _ENDING) else None
+    return code_of(error) if isinstance(error, ExecutionFault) and error.fault else None
 
 
 def _failed(name: str, error: BaseException) -> int:

@@ -51,6 +51,12 @@ class Code(IntEnum):
     NOT_FOUND = 500
     NOT_READY = 600
     ILLEGAL_ADDRESS = 700
+    ASSERT = 710
+    HARDWARE_STACK_ERROR = 714
+    ILLEGAL_INSTRUCTION = 715
+    MISALIGNED_ADDRESS = 716
+    INVALID_ADDRESS_SPACE = 717
+    INVALID_PC = 718
     LAUNCH_TIMEOUT = 702
     PEER_ACCESS_UNSUPPORTED = 217
     HOST_MEMORY_ALREADY_REGISTERED = 712
@@ -61,3 +67,34 @@ class Code(IntEnum):
     NOT_SUPPORTED = 801
     INVALID_CLUSTER_SIZE = 912
     UNKNOWN = 999
+
+
+# The code of a launch that ended in a fault, by ExecutionFault.fault. "cuda.h": the text of the code says so.
+FAULTS: dict[str, Code] = {
+    # outside of memory: seen on an H200 for global and shared memory, wgmma descriptors and other blocks' shared memory
+    **dict.fromkeys((
+        "OUT_OF_BOUNDS", "NULL_POINTER", "READ_ONLY", "SHARED_OUT_OF_BOUNDS", "LOCAL_OUT_OF_BOUNDS", "WGMMA_ADDRESS",
+    ), Code.ILLEGAL_ADDRESS),
+    "ASSERTION": Code.ASSERT,  # cuda.h
+    "MISALIGNED": Code.MISALIGNED_ADDRESS,  # cuda.h
+    # cuda.h: a corrupt call stack, or one beyond its limit
+    **dict.fromkeys(("STACK_OVERFLOW", "ALLOCA_OVERFLOW", "BAD_STACK"), Code.HARDWARE_STACK_ERROR),
+    # cuda.h: an instruction for certain state spaces got an address that belongs to none of them
+    **dict.fromkeys(("WRONG_SPACE", "NOT_SHARED", "BEYOND_SPACE"), Code.INVALID_ADDRESS_SPACE),
+    "BAD_CALL": Code.INVALID_PC,  # the program counter would leave the code
+    # seen on an H200: barriers whose lanes or counts differ, selectors, part of a warpgroup, maps and coordinates of a tensor
+    # copy, `.shared` with an address of another block, copies between blocks without a cluster
+    **dict.fromkeys((
+        "BAD_BARRIER", "BARRIER_COUNTS", "BARRIER_LANES", "SPARSE_SELECTOR", "WGMMA_LANES", "TENSOR_MAP", "OTHER_CTA",
+        "NO_CLUSTER",
+    ), Code.ILLEGAL_INSTRUCTION),
+    # a GPU would not come back: of its codes the one that says so
+    **dict.fromkeys(("DEADLOCK", "LIVELOCK", "TIMEOUT"), Code.LAUNCH_TIMEOUT),
+    # `trap` is the unspecified launch failure (CUDA C++ Programming Guide: __trap()); so is what a GPU leaves undefined and this
+    # machine names: mbarriers, ranks that are not there or have gone, part of a warp, branches, sizes, registers
+    **dict.fromkeys((
+        "TRAP", "PRINT", "BAD_BRANCH", "PARTIAL_WARP", "WGMMA_MISMATCH", "WGMMA_SCALE", "NO_SUCH_RANK", "CTA_EXITED", "REGISTERS",
+        "CLUSTER_BARRIER", "BULK_SIZE", "BULK_IGNORED", "NO_MBARRIER", "MBARRIER_RANGE", "MBARRIER_ARRIVALS", "MBARRIER_BYTES",
+        "MBARRIER_COMPLETES", "MBARRIER_ELSEWHERE", "MBARRIER_STORED",
+    ), Code.LAUNCH_FAILED),
+}  # fmt: skip
