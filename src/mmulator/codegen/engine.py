@@ -280,6 +280,7 @@ class _Job:
 
 _workers: list[_Worker] = []  # one, from the first compilation on
 _ended: list[bool] = []  # the process is about to end
+_closed: list[bool] = []  # LLVM is about to be destroyed
 
 
 def _worker() -> _Worker:
@@ -336,7 +337,8 @@ def _in_child() -> None:
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 def _before_llvm_ends(_: object) -> None:
     """Finish the piece in work before LLVM's destructors run; other threads of the program then wait for LLVM for ever."""
-    if not _ended:
+    if not _closed:
+        _closed.append(True)
         _stop_worker()
         _before_fork()
 

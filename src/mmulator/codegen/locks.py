@@ -12,7 +12,14 @@ from contextlib import contextmanager
 no_fork = threading.RLock()
 """Held by whoever does what a child could not finish: work in LLVM, the import of modules. A fork waits for it."""
 
-_local = threading.local()
+FOREVER = float("inf")
+
+
+class _Limit(threading.local):
+    deadline = FOREVER  # of this thread
+
+
+_local = _Limit()
 
 
 class TimeUp(Exception):
@@ -24,7 +31,7 @@ def time_limit(seconds: float | None) -> Iterator[None]:
     """A context in which this thread waits for locks and compilations at most a number of seconds in all; then TimeUp is
     raised.
     """
-    before = _deadline()
+    before = _local.deadline
     after = before if seconds is None else min(before, time.monotonic() + seconds)
     _local.deadline = after
     try:
@@ -33,19 +40,22 @@ def time_limit(seconds: float | None) -> Iterator[None]:
         _local.deadline = before
 
 
-def _deadline() -> float:
-    return float(getattr(_local, "deadline", float("inf")))
-
-
 def remaining() -> float | None:
     """Seconds that this thread may still wait; None without a limit. Raises TimeUp at 0."""
-    deadline = _deadline()
-    if deadline == float("inf"):
+    deadline = _local.deadline
+    if deadline == FOREVER:
         return None
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeUp
     return min(left, threading.TIMEOUT_MAX)
+
+
+class _Held(threading.local):
+    """Locks that a thread has acquired; after a fork, a new lock is used next."""
+
+    def __init__(self) -> None:
+        self.stack: list[threading.RLock] = []
 
 
 class Lock:
@@ -56,25 +66,18 @@ class Lock:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._held = threading.local()
+        self._held = _Held()
         _locks.add(self)
 
     def __enter__(self) -> None:
         lock = self._lock
-        left = remaining()
+        left = None if _local.deadline == FOREVER else remaining()
         if not lock.acquire(timeout=-1 if left is None else left):
             raise TimeUp
-        self._stack().append(lock)
+        self._held.stack.append(lock)
 
     def __exit__(self, *exc: object) -> None:
-        self._stack().pop().release()
-
-    def _stack(self) -> list[threading.RLock]:
-        """The locks that this thread has acquired here; after a fork, a new lock is used next."""
-        if not hasattr(self._held, "stack"):
-            self._held.stack = []
-        stack: list[threading.RLock] = self._held.stack
-        return stack
+        self._held.stack.pop().release()
 
     def renew(self) -> None:
         self._lock = threading.RLock()

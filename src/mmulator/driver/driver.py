@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mmulator import variables
@@ -22,7 +21,7 @@ if TYPE_CHECKING:  # the machine is imported when a program has memory, or a ker
     from mmulator.findings import Finding
     from mmulator.host.report import Report
     from mmulator.launch.regions import Region
-    from mmulator.launch.shape import Extent
+    from mmulator.launch.shape import Extent, LaunchShape
 
 Listener: TypeAlias = "Callable[[Report], object]"
 Reader: TypeAlias = "Callable[[str, tuple[Finding, ...], MmulatorError | None], object]"
@@ -105,7 +104,13 @@ class Driver:
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (memory keeps what was stored until then),
         UnstableResult (the seeds leave other bits), UndefinedBehaviour (with `settings.sanitize` "raise").
         """
-        shape = function.check(grid, block, params, shared, cluster, cooperative)
+        return self.run(function, function.check(grid, block, params, shared, cluster, cooperative), params, regions, stream)
+
+    def run(
+        self, function: Function, shape: LaunchShape, params: bytes | bytearray, regions: Sequence[Region] = (),
+        stream: Stream | None = None,
+    ) -> Report:  # fmt: skip
+        """`launch` of a shape that was checked."""
         under_way = self.memory.begin()
         settings = self.settings
 
@@ -114,16 +119,13 @@ class Driver:
                 self.memory.unwatch()
             memory = self.memory.regions(regions)
 
-            def run(seed: int, settings: Settings = settings) -> Report:
-                return function.run(shape, params, memory, seed, settings)
-
             if settings.seeds == 1:
-                done = run(settings.seed)
+                done = function.run(shape, params, memory, settings.seed, settings)
             else:
                 from mmulator.driver import seeds
 
-                every = range(settings.seed, settings.seed + settings.seeds)
-                done = seeds.agreed(function, memory, every, partial(run, settings=replace(settings, threads=1)))
+                every, alone = range(settings.seed, settings.seed + settings.seeds), replace(settings, threads=1)
+                done = seeds.agreed(function, memory, every, lambda seed: function.run(shape, params, memory, seed, alone))
         except KeyboardInterrupt as stop:
             if not stop.args:  # not of a launch
                 raise

@@ -48,10 +48,12 @@ class Function:
         self.max_threads = prod(int(n) for n in directives.get("maxntid") or directives.get("reqntid") or (1024,))
 
     def check(
-        self, grid: object, block: object, params: bytes | bytearray, shared: int, cluster: Extent | None, cooperative: bool
-    ) -> LaunchShape:
-        """The shape of a launch, if it is one. Raises LaunchError or UnsupportedError."""
-        if len(params) != self.parameter_bytes:
+        self, grid: object, block: object, params: bytes | bytearray | None, shared: int, cluster: Extent | None,
+        cooperative: bool,
+    ) -> LaunchShape:  # fmt: skip
+        """The shape of a launch, if it is one. params: None if they have the right length. Raises LaunchError or
+        UnsupportedError."""
+        if params is not None and len(params) != self.parameter_bytes:
             raise LaunchError(f"{self.name} takes {self.parameter_bytes} bytes of parameters, not {len(params)}")
         shape = self.kernel.shape(grid, block, shared, self.loaded.device, cluster)
         return replace(shape, cooperative=True) if cooperative else shape

@@ -92,15 +92,16 @@ class Memory:
             raise LaunchError(f"{size} bytes at 0x{address:x} leave {found.label}, which has {found.end - address} there")
         return address - found.start + found.host
 
-    def free(self, address: int) -> None:
-        """No launch that begins from now on may touch it; those that are under way keep it until they end. Raises LaunchError if
-        nothing was allocated there."""
+    def free(self, address: int) -> int:
+        """No launch that begins from now on may touch it; those that are under way keep it until they end. Returns how many bytes
+        it had. Raises LaunchError if nothing was allocated there."""
         found = self._allocated.pop(address, None)
         if found is None:
             raise LaunchError(f"free of address 0x{address:x}, which is no allocation's first byte")
         with self._lock:
             self._pieces.remove(found)
             self._last = [], NONE, NONE  # which has it still
+        return found.size
 
     def wrote(self, address: int, size: int) -> None:
         """The host has written bytes, which are an allocation's or not."""
@@ -211,6 +212,8 @@ class Memory:
         one memory) they are one. Raises LaunchError for memory that cannot be a kernel's."""
         if not self._allocated and not self._exposed:
             return self._with(given, NONE).for_launch(given)
+        if not given and not self._exposed and not self._dead and (known := self._pieces.whole) is not None:
+            return known
         held = self._hold() if self._exposed else ()
         with self._lock:
             whole = self._living().regions()

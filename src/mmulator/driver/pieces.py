@@ -59,7 +59,7 @@ class Pieces:
         self._regions: list[Region] = []
         self._parts: list[list[Allocation]] = []
         self._words = array("Q", (0, 0, 0, 0))
-        self._whole: Regions | None = None  # of all; None after a change
+        self.whole: Regions | None = None  # what `regions` gives; None after a change
 
     def copy(self) -> Pieces:
         made = Pieces()
@@ -75,30 +75,27 @@ class Pieces:
         first, behind = bisect_right(self._starts, a.start), bisect_left(self._starts, a.end)
         if first and self._regions[first - 1].end > a.start:
             first -= 1
-        self._put(first, max(behind, first), [*(a for parts in self._parts[first:behind] for a in parts), a])
+        behind = max(behind, first)
+        others = [a for parts in self._parts[first:behind] for a in parts]
+        self._put(first, behind, _groups([*others, a]) if others else [[a]])
 
     def remove(self, a: Allocation) -> None:
         """One that was added; of one that is gone already, nothing."""
         at = bisect_right(self._starts, a.start) - 1
         if at >= 0 and a in self._parts[at]:
-            self._put(at, at + 1, [other for other in self._parts[at] if other is not a])
+            self._put(at, at + 1, _groups([other for other in self._parts[at] if other is not a]))
 
-    def _put(self, first: int, behind: int, parts: list[Allocation]) -> None:
-        """In the place of some regions, what these are."""
-        found: list[list[Allocation]] = []
-        end = 0
-        for a in sorted(parts, key=lambda a: a.start):
-            if not found or a.start >= end:
-                found.append([])
-            found[-1].append(a)
-            end = max(end, a.end)
+    def _put(self, first: int, behind: int, found: list[list[Allocation]]) -> None:
+        """In the place of some regions, what these groups are."""
         regions = [_region(group) for group in found]
         self._starts[first:behind] = [r.start for r in regions]
         self._regions[first:behind] = regions
         self._parts[first:behind] = found
-        words = (word for r in regions for word in r.words)
-        self._words[4 * first + 4 : 4 * behind + 4] = array("Q", words)
-        self._whole = None
+        words = array("Q")
+        for r in regions:
+            words.extend(r.words)
+        self._words[4 * first + 4 : 4 * behind + 4] = words
+        self.whole = None
 
     def find(self, address: int) -> Allocation | None:
         """What an address lies in; what was allocated rather than what is someone else's."""
@@ -109,10 +106,23 @@ class Pieces:
     def regions(self) -> Regions:
         """As launches read them; what changes later does not change it. Raises LaunchError for memory that cannot be a
         kernel's."""
-        if self._whole is None:
-            self._whole = Regions.of(self._regions, np.array(self._words, np.uint64).view(WINDOW))
-            self._whole.owners = [a.owner for parts in self._parts for a in parts if not a.foreign]
-        return self._whole
+        if self.whole is None:
+            made = Regions.of(self._regions, np.array(self._words, np.uint64).view(WINDOW))
+            made.owners = [a.owner for parts in self._parts for a in parts if not a.foreign]
+            self.whole = made  # complete: `Memory.regions` reads it without the lock
+        return self.whole
+
+
+def _groups(parts: list[Allocation]) -> list[list[Allocation]]:
+    """Allocations that overlap, together."""
+    found: list[list[Allocation]] = []
+    end = 0
+    for a in sorted(parts, key=lambda a: a.start):
+        if not found or a.start >= end:
+            found.append([])
+        found[-1].append(a)
+        end = max(end, a.end)
+    return found
 
 
 def _region(group: Iterable[Allocation]) -> Region:

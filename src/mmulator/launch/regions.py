@@ -138,6 +138,8 @@ class Regions(tuple[Region, ...]):
 
     def for_launch(self, given: Sequence[Region], held: Sequence[Any] = ()) -> Regions:
         """These regions for one launch. given: those that the launch was given. held: more owners to keep alive."""
+        if not given and not held:
+            return self
         made = tuple.__new__(Regions, self)
         made.table, made.address, made.lowest, made.given = self.table, self.address, self.lowest, given
         made.owners = (self.owners, held)

@@ -153,6 +153,27 @@ def try_what_is_wrong_is_said():
         raise AssertionError("nothing was said")
     call("cuFuncSetAttribute", add, 8, 60000)
     launch(add, x, 1, shared=60000)
+    call("cuFuncSetAttribute", add, 8, 50000)  # what was allowed before is not any more
+    try:
+        launch(add, x, 1, shared=60000)
+    except Failed as error:
+        assert "opted in to 50000" in str(error), error
+    else:
+        raise AssertionError("nothing was said")
+
+
+def try_memory_of_the_device_is_counted():
+    def left():
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return free.value
+
+    before = left()
+    x, host = made("cuMemAlloc_v2", ctypes.c_size_t(1000)), made("cuMemAllocHost_v2", ctypes.c_size_t(500))
+    assert left() == before - 1000
+    call("cuMemFreeHost", host)
+    call("cuMemFree_v2", x)
+    assert left() == before
 
 
 HEAP = (

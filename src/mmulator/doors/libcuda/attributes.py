@@ -45,3 +45,4 @@ def set_cluster_attribute(kernel: CudaKernel, number: int, value: int) -> None:
         if not least <= value <= most:
             raise Refused(Code.INVALID_VALUE)
     kernel.clusters[number] = value
+    kernel.shapes.clear()

@@ -14,8 +14,10 @@ from mmulator.doors.libcuda.state import PRIMARY, CudaKernel, EventState, Stream
 from mmulator.driver import Event
 from mmulator.errors import LaunchError
 from mmulator.launch.limits import MAX_BLOCK, MAX_GRID, dimensions
+from mmulator.launch.shape import LaunchShape
 
 Extent = tuple[int, int, int]
+MOST_SHAPES = 256  # of launches of a kernel that are remembered
 _BUFFER, _SIZE = 1, 2  # CU_LAUNCH_PARAM_BUFFER_POINTER and CU_LAUNCH_PARAM_BUFFER_SIZE
 
 
@@ -43,8 +45,25 @@ def launch(
     handle: int, grid: Extent, block: Extent, shared: int, stream: int, pointers: int, extra: int, cooperative: bool = False,
     cluster: Extent | None = None,
 ) -> None:  # fmt: skip
-    kernel = state().find(handle, CudaKernel)
-    queue = state().stream(stream)
+    here = state()
+    kernel, queue = here.find(handle, CudaKernel), here.stream(stream)
+    key = grid, block, shared, cooperative, cluster
+    shape = kernel.shapes.get(key)
+    if shape is None:
+        shape = _shape(kernel, *key)
+        if len(kernel.shapes) < MOST_SHAPES:
+            kernel.shapes[key] = shape
+    if cooperative:
+        image = kernel.library.loaded.module.image
+        if BARRIER in image.addresses:  # a launch that ended in a fault may have left it in the middle
+            image.bytes_of(BARRIER)[:] = 0
+    here.driver.run(kernel.function, shape, parameters(kernel, pointers, extra), stream=queue.stream)
+
+
+def _shape(
+    kernel: CudaKernel, grid: Extent, block: Extent, shared: int, cooperative: bool, cluster: Extent | None
+) -> LaunchShape:
+    """The shape of a launch. Raises LaunchError, Refused or UnsupportedError."""
     grid, block = dimensions(grid, "grid", MAX_GRID), dimensions(block, "block", MAX_BLOCK)
     if shared > kernel.dynamic:
         raise LaunchError(
@@ -53,14 +72,7 @@ def launch(
         )
     if cooperative:
         _check_cooperative(kernel, grid, block, shared)
-        image = kernel.library.loaded.module.image
-        if BARRIER in image.addresses:  # a launch that ended in a fault may have left it in the middle
-            image.bytes_of(BARRIER)[:] = 0
-    cluster = checked(kernel, grid, cluster)
-    params = parameters(kernel, pointers, extra)
-    state().driver.launch(
-        kernel.function, grid, block, params, (), shared, queue.stream, cluster=cluster, cooperative=cooperative
-    )
+    return kernel.function.check(grid, block, None, shared, checked(kernel, grid, cluster), cooperative)
 
 
 def _check_cooperative(kernel: CudaKernel, grid: Extent, block: Extent, shared: int) -> None:

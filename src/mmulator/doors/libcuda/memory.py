@@ -15,6 +15,7 @@ from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.device import current_context
 from mmulator.doors.libcuda.state import POOL, PRIMARY, check_device, state
 from mmulator.driver import Allocation
+from mmulator.driver.memory import LARGE
 from mmulator.errors import LaunchError
 from mmulator.launch.arena import bytes_at
 from mmulator.launch.limits import host_memory
@@ -22,6 +23,7 @@ from mmulator.launch.limits import host_memory
 HOST, DEVICE = 1, 2  # CUmemorytype
 DEVICE_KIND, PINNED, REGISTERED, MANAGED = "device memory", "pinned memory", "registered memory", "managed memory"
 _kinds: dict[int, str] = {}  # kinds of allocations, by address
+_used = [0]  # bytes of device memory
 _flags: dict[int, int] = {}
 _identities: dict[int, int] = {}
 _identity = count(1)
@@ -35,7 +37,7 @@ _owners: dict[int, _Owner] = {}
 
 
 def used() -> int:
-    return sum(a.size for a in state().driver.memory if _kinds.get(a.address) == DEVICE_KIND)
+    return _used[0]
 
 
 def allocate(size: int, kind: str) -> int:
@@ -43,7 +45,7 @@ def allocate(size: int, kind: str) -> int:
     if size == 0:
         raise Refused(Code.INVALID_VALUE)
     driver = state().driver
-    if size > driver.device.memory - used() or size > host_memory() // 2:
+    if size > driver.device.memory - used() or (size > LARGE and size > host_memory() // 2):
         raise Refused(Code.OUT_OF_MEMORY, LaunchError(f"{size} bytes of {kind}: the device has no such room, or this machine"))
     try:
         device = kind == DEVICE_KIND
@@ -52,6 +54,8 @@ def allocate(size: int, kind: str) -> int:
         raise Refused(Code.OUT_OF_MEMORY) from None
     _kinds[address] = kind
     _identities[address] = next(_identity)
+    if device:
+        _used[0] += size
     return address
 
 
@@ -59,11 +63,13 @@ def free(address: int) -> None:
     if not address:
         return
     try:
-        state().driver.memory.free(address)
+        size = state().driver.memory.free(address)
     except LaunchError as why:
         raise Refused(Code.INVALID_VALUE, why) from None
-    _kinds.pop(address, None)
+    if _kinds.pop(address, None) == DEVICE_KIND:
+        _used[0] -= size
     _flags.pop(address, None)
+    _identities.pop(address, None)
 
 
 def kind_of(address: int) -> str:

@@ -164,6 +164,7 @@ def set_attribute(handle: int, number: int, value: int) -> None:
         if not 0 <= value <= limit - kernel.function.static_shared:
             raise Refused(Code.INVALID_VALUE, LaunchError(f"{value} bytes of dynamic shared memory: a block has {limit}"))
         kernel.dynamic = value
+        kernel.shapes.clear()
     elif number == 9:
         kernel.carveout = value
     else:

@@ -11,6 +11,7 @@ from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
 from mmulator.driver import Driver, Event, Function, LoadedModule, Stream, current
 from mmulator.driver.cubin import CubinResources
+from mmulator.launch.shape import LaunchShape
 
 T = TypeVar("T")
 LEGACY, PER_THREAD = 1, 2  # handles of the default stream, besides 0
@@ -40,6 +41,7 @@ class CudaKernel:
     dynamic: bytes of dynamic shared memory that a launch may ask for.
     carveout: preferred shared memory, without effect.
     clusters: what was set about clusters, by the numbers of CUfunction_attribute.
+    shapes: launches that were checked (launches.py); none after an attribute has been set.
     """
 
     function: Function
@@ -48,6 +50,7 @@ class CudaKernel:
     dynamic: int = 48 * 1024
     carveout: int = -1
     clusters: dict[int, int] = field(default_factory=dict)
+    shapes: dict[tuple[object, ...], LaunchShape] = field(default_factory=dict)
 
 
 @dataclass(eq=False)

@@ -73,8 +73,7 @@ def at_exit() -> None:
     from mmulator.doors.cudart import rows
 
     rows.process.own = os.getpid()
-    if not _ended:
-        _ended.append(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_end))
+    _ended.append(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_end))
     _libc.__cxa_atexit(_ended[0], None, None)  # atexit itself is in no shared library of glibc
 
 
