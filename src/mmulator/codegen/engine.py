@@ -35,16 +35,11 @@ _FORMAT = "3"
 @cache
 def _binding() -> Any:
     with no_fork:
-        for run in before_load:
-            run()
         import llvmlite.binding as binding
 
         binding.initialize_native_target()
         binding.initialize_native_asmprinter()
         return binding
-
-
-before_load: list[Callable[[], object]] = []  # run before LLVM is loaded
 
 
 @cache
@@ -293,9 +288,15 @@ def _stop_worker() -> None:
 
 
 def end() -> None:
-    """Wait until LLVM is idle, and let nobody use it any more: its destructors come next."""
+    """Wait until LLVM is idle, and keep all threads from it: its destructors come next."""
     _stop_worker()
-    _before_fork()
+    no_fork.acquire(timeout=_PATIENCE)  # who holds it may wait for a piece that the worker has dropped
+    lock = _llvm_lock()
+    if lock is not None:
+        lock.__enter__()
+
+
+_PATIENCE = 1.0  # seconds
 
 
 def _llvm_lock() -> Any:

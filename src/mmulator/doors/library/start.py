@@ -8,12 +8,11 @@ import io
 import os
 import signal
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from mmulator.codegen import engine
-from mmulator.doors.library import faults
+from mmulator.doors.library import faults, threads
 
 _libc = ctypes.CDLL(None)
 _RTLD_NOLOAD = 4
@@ -71,27 +70,13 @@ def _prepare() -> None:
 
 
 def at_exit() -> None:
-    """Let Python's own work at the end of the program run before destructors of libraries that are loaded by now."""
+    """Let Python's own work at the end of the program come before destructors of libraries: LLVM's end threads that compile."""
     from mmulator.doors.cudart import rows
 
     rows.process.own = os.getpid()
     _ended.append(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_end))
-    engine.before_load.append(_load_llvm)
-    _register()
-
-
-def _load_llvm() -> None:
-    """Load LLVM's library, whose destructors may run only when its work is over: `_end` is registered behind them at once."""
-    found = find_spec("llvmlite")
-    for place in (found.submodule_search_locations or ()) if found else ():
-        for path in Path(place).glob("binding/libllvmlite.*"):
-            ctypes.CDLL(str(path))
-    _register()
-
-
-def _register() -> None:
-    """Let `_end` run before what has been registered until now."""
     _libc.__cxa_atexit(_ended[0], None, None)  # atexit itself is in no shared library of glibc
+    threads.main_ends(_ended[0])
 
 
 def _end(_: object) -> None:
