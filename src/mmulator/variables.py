@@ -23,6 +23,7 @@ VARIABLES: dict[str, str] = {
     "BASELINE": "a SARIF file of an earlier run, of which nothing is told again",
     "KEEP_GOING": "`1`: an access out of bounds is a finding, and the launch goes on",
     "CACHE": "the folder of compiled code",
+    "NVCC": "the nvcc that compiles CUDA C++, unless it is on `PATH`, in `CUDA_HOME` or among Python's packages",
     "CPU": "the level of CPUs that code is made for, as `x86-64-v3`",
     "TRACEBACK": "`1` shows the way through mmulator in tracebacks",
     "QUOTE_SOURCE": "`1` quotes lines of any source file in errors, `0` of none",

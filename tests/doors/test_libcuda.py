@@ -16,12 +16,13 @@ import pytest
 from mmulator.doors.libcuda import caller
 from mmulator.doors.libcuda.abi import Refused, code_of, get, put, text
 from mmulator.doors.libcuda.codes import FAULTS, Code
-from mmulator.doors.libcuda.images import elf_size, ptx_at, ptx_within, with_ptx
-from mmulator.doors.libcuda.joining import join
+from mmulator.doors.libcuda.images import ptx_at
 from mmulator.doors.library.elf import MACHINES
 from mmulator.errors import ExecutionFault, LaunchError, LimitReached
 from mmulator.host.module import Module
 from mmulator.native.state import FaultKind
+from mmulator.toolkit.cubin import elf_size, ptx_within, with_ptx
+from mmulator.toolkit.joining import join
 from tests.support.tours import outcome, tries
 
 here = pytest.mark.skipif(

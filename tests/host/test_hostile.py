@@ -250,9 +250,9 @@ def test_what_a_kernel_prints_does_not_steer_the_terminal(
 BINARY = {
     "an ELF file": b"\x7fELF\x02\x01\x01\x33" + bytes(range(256)),
     "a cubin": b"\x7fELF\x02\x01\x01\x33" + bytes(8) + b"\x02\0\xbe\0" + bytes(64),
-    "a program with kernels of CUDA": b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\0\x3e\0" + bytes(64) + b".nv_fatbin",
+    "a program without kernels of CUDA": b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\0\x3e\0" + bytes(64) + b".nv_fatbin",
     "CUDA C++": b"__global__ void k(float *x) { *x = 1; }\n",
-    "a fatbin": b"\x50\xed\x55\xba\x01\x00\x10\x00",
+    "an object file": b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x01\0\x3e\0" + bytes(64),
     "gzip": b"\x1f\x8b\x08\x00abc",
     "zip": b"PK\x03\x04abc",
     "UTF-16": ".version 8.0\n".encode("utf-16"),
@@ -270,6 +270,13 @@ def test_files_that_are_no_text(what: str, tmp_path: Path, capsys: pytest.Captur
         assert f"{path} is not PTX text: it is " in said and what in said and "hint: " in said and clean(said)
     with pytest.raises(MmulatorError, match="is not PTX text"):
         Module.load(path)
+
+
+def test_a_damaged_fatbin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "k.fatbin"
+    path.write_bytes(b"\x50\xed\x55\xba\x01\x00\x10\x00")
+    assert run(["check", str(path)]) == 1
+    assert f"{path}: the fat binary is damaged: it ends in its header of 16 bytes" in capsys.readouterr().err
 
 
 def test_a_byte_order_mark_is_no_matter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

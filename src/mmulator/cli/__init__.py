@@ -16,6 +16,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from mmulator.cli.program import begin
 
         begin(words[1:])
+    if words[:1] == ["nvcc"]:
+        from mmulator.cli import nvcc
+
+        nvcc.begin(words[1:])
     from mmulator.cli.app import run
 
     sys.exit(run(words))

@@ -21,7 +21,7 @@ from mmulator.source import printable
 
 # Commands. Each is the function (or application) of that name, in the module of that name or the one in _MODULES.
 COMMANDS: tuple[str, ...] = (
-    "run", "exec", "check", "explain", "list", "layout", "descriptor", "tensormap", "sparse", "conformance", "cache",
+    "run", "exec", "nvcc", "check", "explain", "list", "layout", "descriptor", "tensormap", "sparse", "conformance", "cache",
 )  # fmt: skip
 _MODULES = {"list": "listing"}  # a module `list` would hide the builtin in this package
 _INTERRUPTED = 130  # exit code after Ctrl-C
@@ -105,6 +105,8 @@ def _rewritten(arguments: list[str]) -> list[str]:
 
         end = 1 + own(arguments[1:])
         return [*arguments[:end], *(["--"] if end < len(arguments) else []), *arguments[end:]]
+    if arguments[:1] == ["nvcc"] and arguments[1:] not in (["-h"], ["--help"]) and arguments[1:2] != ["--"]:
+        return ["nvcc", "--", *arguments[1:]]
     if arguments[:1] not in (["sparse"], ["descriptor"]) or "--for" not in arguments:
         return arguments
     from mmulator.isa.names.words import is_word

@@ -9,12 +9,13 @@ import typer
 if TYPE_CHECKING:
     from mmulator.errors import InvalidInstructionError
     from mmulator.findings import Finding
+    from mmulator.isa.targets import Target
     from mmulator.program.runnable import Unsupported
     from mmulator.ptx.tree import Function, ParsedModule
 
 
 def check(
-    file: Annotated[str, typer.Argument(help="PTX file; - for standard input.", show_default=False)],
+    file: Annotated[str, typer.Argument(help="PTX, .cu, program, library; - for standard input.", show_default=False)],
     target: Annotated[str | None, typer.Option(metavar="sm_NN", help="Verify for this target, such as sm_90a.")] = None,
     entry: Annotated[
         str | None, typer.Option(metavar="NAME", help="Describe this kernel alone; a part of its C++ name will do.")
@@ -25,10 +26,13 @@ def check(
     baseline: Annotated[
         str | None, typer.Option(metavar="FILE", help="An earlier SARIF file: tell only what is new, exit code 3 only for that.")
     ] = None,
+    nvcc_flags: Annotated[str | None, typer.Option(metavar="FLAGS", help="For nvcc, which compiles a .cu.")] = None,
     timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop after so long.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Verify a PTX module: every instruction and operand, for its .target and .version.
+
+    The PTX may lie in a program, library, object, fatbin or cubin; nvcc compiles a .cu.
 
     Lists the kernels with their parameters and resources, the instructions that cannot be run, and undefined behaviour that
     is certain without a run. The exit code is 0 only if the module is valid and everything in it can be run; it is 3 if
@@ -36,11 +40,15 @@ def check(
 
     Example: mmulator check examples/hopper_gemm/gemm.ptx
     """
+    import shlex
+    from dataclasses import replace
+
     from mmulator.cli.findings import baseline as read
     from mmulator.cli.findings import check_sarif, code_of, write_sarif
     from mmulator.cli.output import exclude, read_bytes
     from mmulator.demangle import choose
     from mmulator.host.text import loading_within
+    from mmulator.isa.targets import default_device
     from mmulator.program.runnable import unsupported
     from mmulator.program.static import static_findings
     from mmulator.ptx.parser import parse_module
@@ -53,9 +61,10 @@ def check(
     known = read(baseline)
     name = "<stdin>" if file == "-" else file
     with loading_within(timeout, name):
-        module = parse_module(Source(name, text_of(read_bytes(file), name)))
+        device = None if target is None else default_device(_target(target))
+        module = parse_module(Source(*text_of(read_bytes(file), name, device, entry, shlex.split(nvcc_flags or ""))))
         if target is not None:
-            module = _retarget(module, target)
+            module = replace(module, target=_target(target))
         kernels = module.entries
         if entry is not None:
             name = choose([k.name for k in kernels], entry, f"{file} has no kernel")
@@ -74,14 +83,12 @@ def check(
         raise typer.Exit(code)
 
 
-def _retarget(module: ParsedModule, text: str) -> ParsedModule:
-    from dataclasses import replace
-
+def _target(text: str) -> Target:
     from mmulator.errors import MmulatorError
     from mmulator.isa.targets import Target
 
     try:
-        return replace(module, target=Target.parse(text))
+        return Target.parse(text)
     except ValueError as error:
         raise MmulatorError(str(error)) from None
 
@@ -156,7 +163,7 @@ def _as_text(
     from mmulator.cli.output import error_text, narrow, print_table, width
 
     version = ".".join(map(str, module.version))
-    print(f"{module.source.name}: PTX {version}, .target {module.target}, kernels: {len(module.entries)}")
+    print(f"{module.source.name.removeprefix('PTX of ')}: PTX {version}, .target {module.target}, kernels: {len(module.entries)}")
     for kernel in kernels:
         print()
         _kernel_text(_kernel_data(module, kernel))

@@ -39,7 +39,9 @@ Texts = list[str] | None
 
 
 def run(
-    file: Annotated[Path, typer.Argument(help="Launch file (.toml), or a PTX file with the options below.", show_default=False)],
+    file: Annotated[
+        Path, typer.Argument(help="Launch file (.toml); or, with the options below, a .ptx, .cu, program...", show_default=False)
+    ],
     entry: Annotated[str | None, _what(metavar="NAME", help="Kernel; a part of its C++ name will do if only it has it.")] = None,
     grid: Annotated[str | None, _what(metavar="X[,Y[,Z]]", help="Blocks of the grid.")] = None,
     block: Annotated[str | None, _what(metavar="X[,Y[,Z]]", help="Threads of a block.")] = None,
@@ -54,6 +56,7 @@ def run(
     seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of the scheduler's choices.")] = None,
     timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop after so long.")] = None,
     threads: Annotated[int | None, typer.Option(metavar="N", help="Cores to use. Default: all.", min=1, max=1024)] = None,
+    nvcc_flags: Annotated[str | None, typer.Option(metavar="FLAGS", help="For nvcc, which compiles a .cu.")] = None,
     dask: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Share the blocks out on a Dask cluster.")] = None,
     expect: Annotated[Path | None, _compare(metavar="FILE", help="Arrays by argument name (.npz); of one output .npy.")] = None,
     rtol: Annotated[float | None, _compare(metavar="X", help="Pass what is within X times the reference.")] = None,
@@ -94,6 +97,7 @@ def run(
     job = _job(file, {"entry": entry, "grid": grid, "block": block, "shared": shared, "cluster": cluster,
                       "cooperative": cooperative or None, "arg": arg, "expect": expect})  # fmt: skip
     job.device = device or job.device
+    job.nvcc = nvcc_flags or ""
     job.seed = job.seed if seed is None else seed
     job.variables += _settings(set_ or [])
     _tolerate(job, {"rtol": rtol, "atol": atol, "ulp": ulp})
@@ -220,7 +224,7 @@ def _job(file: Path, given: dict[str, Any]) -> Job:
     check_text(file)
     if given["grid"] is None or given["block"] is None:
         raise LaunchError(
-            "a PTX file needs --grid and --block", hint="or write a launch file: `mmulator run --help` shows one"
+            f"{file} needs --grid and --block", hint="or write a launch file: `mmulator run --help` shows one"
         )
     job = Job(file, given["entry"], _numbers(given["grid"], "--grid"), _numbers(given["block"], "--block"), given["shared"] or 0)
     job.cluster = None if given["cluster"] is None else _numbers(given["cluster"], "--cluster")

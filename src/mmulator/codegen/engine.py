@@ -39,14 +39,7 @@ def _binding() -> Any:
 
         binding.initialize_native_target()
         binding.initialize_native_asmprinter()
-        if _embedded() and threading.get_native_id() == os.getpid():  # destructors of its thread come first as main ends
-            ctypes.CDLL(None).__cxa_thread_atexit_impl(_before_llvm_ends, None, _before_llvm_ends)
         return binding
-
-
-def _embedded() -> bool:
-    """Whether Python is inside another program, which ends without ending Python."""
-    return not sys.orig_argv
 
 
 @cache
@@ -128,7 +121,7 @@ class CompiledObject:
         self.cached = code is not None
         self._job = _Job(lambda: _kept(key, text, level, self.quick), code)
         if not self.cached:
-            _start(self._job)
+            _worker().put(self._job)
 
     @classmethod
     def found(cls, key: str) -> CompiledObject | None:
@@ -205,8 +198,6 @@ def _compile(text: str, level: int, quick: bool = False) -> bytes:
         module.data_layout = str(_target_machine(level).target_data)
         _optimise(module, level)
         code = bytes(_target_machine(0 if quick else level).emit_object(module))
-        if _embedded():  # behind destructors of what LLVM has made for this piece
-            ctypes.CDLL(None).__cxa_atexit(_before_llvm_ends, None, None)
         module.close()
         return code
 
@@ -280,7 +271,6 @@ class _Job:
 
 _workers: list[_Worker] = []  # one, from the first compilation on
 _ended: list[bool] = []  # the process is about to end
-_closed: list[bool] = []  # LLVM is about to be destroyed
 
 
 def _worker() -> _Worker:
@@ -291,18 +281,22 @@ def _worker() -> _Worker:
         return _workers[0]
 
 
-def _start(job: _Job) -> None:
-    """Let LLVM's thread do a piece; at the end of the process, do it here."""
-    if _ended:
-        job.run()
-    else:
-        _worker().put(job)
-
-
 def _stop_worker() -> None:
     _ended.append(True)
     while _workers:
         _workers.pop().stop()
+
+
+def end() -> None:
+    """Wait until LLVM is idle, and keep all threads from it: its destructors come next."""
+    _stop_worker()
+    no_fork.acquire(timeout=_PATIENCE)  # who holds it may wait for a piece that the worker has dropped
+    lock = _llvm_lock()
+    if lock is not None:
+        lock.__enter__()
+
+
+_PATIENCE = 1.0  # seconds
 
 
 def _llvm_lock() -> Any:
@@ -332,15 +326,6 @@ def _after_fork() -> None:
 def _in_child() -> None:
     _workers.clear()
     _after_fork()
-
-
-@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-def _before_llvm_ends(_: object) -> None:
-    """Finish the piece in work before LLVM's destructors run; other threads of the program then wait for LLVM for ever."""
-    if not _closed:
-        _closed.append(True)
-        _stop_worker()
-        _before_fork()
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)

@@ -2,9 +2,9 @@
 
 The folder is $MMULATOR_CACHE, or $XDG_CACHE_HOME/mmulator, or ~/.cache/mmulator; it may be deleted at any time. An entry is
 `KEY.o`: a header with its length, its key and the SHA-256 of its code, then the code. A file that does not match its header is
-ignored. Write access to the folder means control over what this process executes, so a folder or file that belongs to another
-user (root excepted), or is writable by others, is not used. The folder is held by its descriptor, so that it cannot be replaced
-while it is in use.
+ignored. `KEY.x` is a file that nvcc made; the code of `KEY.o` then is its SHA-256. Write access to the folder means control over
+what this process executes, so a folder or file that belongs to another user (root excepted), or is writable by others, is not
+used. The folder is held by its descriptor, so that it cannot be replaced while it is in use.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HEADER = struct.Struct("<8s32s32sQ")  # magic, key, SHA-256 of the code, its le
 _MAGIC = b"mmulobj2"
 _LARGEST = 1 << 26  # bytes of an entry: the largest ones are far below
 _STALE = 3600.0  # seconds after which a temporary file has lost its writer
-_ENTRY = re.compile(r"[0-9a-f]{64}\.o")
+_ENTRY = re.compile(r"[0-9a-f]{64}\.[ox]")
 _TEMPORARY = re.compile(r"(\.[0-9a-f]{64}\.[0-9a-f]{12}\.tmp|tmp[a-z0-9_]{8})")
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OPEN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -129,8 +129,28 @@ class Store:
             if not isinstance(error, OSError):
                 raise
 
-    def _write_file(self, name: str, data: bytes) -> None:
-        file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN, 0o600, dir_fd=self.folder)
+    def file(self, key: str) -> Path | None:
+        """The path of a file that was kept, with the bytes that were kept; None if there is none."""
+        path, digest = self.path.absolute() / f"{key}.x", self.read(key)
+        try:
+            return path if digest is not None and hashlib.sha256(path.read_bytes()).digest() == digest else None
+        except OSError:
+            return None
+
+    def keep(self, key: str, made: Path) -> Path | None:
+        """Keep a file that may be executed; returns the path of what is kept, None if that fails."""
+        data, name = made.read_bytes(), f".{key}.{os.urandom(6).hex()}.tmp"
+        try:
+            self._write_file(name, data, 0o700)
+            os.replace(name, f"{key}.x", src_dir_fd=self.folder, dst_dir_fd=self.folder)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(name, dir_fd=self.folder)
+        self.write(key, hashlib.sha256(data).digest())
+        return self.file(key)
+
+    def _write_file(self, name: str, data: bytes, mode: int = 0o600) -> None:
+        file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN, mode, dir_fd=self.folder)
         with os.fdopen(file, "wb") as stream:
             stream.write(data)
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from mmulator.conformance.kernels import run_kernel
 from mmulator.host.backend import Backend
-from mmulator.host.module import Module
 from mmulator.jobs.job import Job, JobResult, run_job, set_variables
 
 Progress = Callable[[str, int, int], None]
@@ -83,7 +82,7 @@ def compare_launch(
 
 def _on_gpu(job: Job, result: JobResult, backend: Backend) -> dict[str, Any]:
     """Run the job on the GPU. Returns its arrays, and the variables that the model changed, by name."""
-    module = Module.load(job.ptx)
+    module = job.load()
     kernel = module[result.report.kernel]
     changed = {name: variable for name, variable in module.variables.items() if name in result.written}
     given = set_variables(module, job)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -86,17 +87,26 @@ class Module(Mapping[str, "Kernel"]):
 
     @classmethod
     @short_traceback
-    def load(cls, ptx: str | Path, *, name: str | None = None, timeout: float | None = None) -> Module:
-        """Parse and verify PTX.
+    def load(
+        cls, ptx: str | Path, *, name: str | None = None, timeout: float | None = None, device: str | None = None,
+        entry: str | None = None, nvcc: str | Sequence[str] = (),
+    ) -> Module:  # fmt: skip
+        """Parse and verify PTX, wherever it lies.
 
-        ptx: a path, or the text itself (a string with a line break or a `.version` directive). name: what messages call
-        the text. timeout: seconds that it may take.
+        ptx: a path, or the text itself (a string with a line break or a `.version` directive). A `.cu` is compiled by nvcc; of a
+        program, library, object, archive, fatbin or cubin it is the PTX in it. name: what messages call the text. timeout:
+        seconds that it may take. device: what a `.cu` is compiled for, or whose PTX is taken where there is PTX for several;
+        default: sm_90. entry: a kernel; of several modules in a file that one is loaded which has it, without it all are linked.
+        nvcc: its flags, such as "-Iinclude -std=c++17".
 
         Raises PtxSyntaxError, InvalidInstructionError or UnsupportedError, with line, column and caret; LimitReached;
-        MmulatorError if the file cannot be read; OperandError for neither a path nor a text.
+        MmulatorError if the file cannot be read or compiled; OperandError for neither a path nor a text.
         """
         variables.check()
-        source = read_source(ptx, name)
+        device = as_device(device) if device is not None else None
+        flags = shlex.split(nvcc) if isinstance(nvcc, str) else [str(flag) for flag in nvcc]
+        with loading_within(timeout, name or str(ptx)):
+            source = read_source(ptx, name, device, entry, flags)
         start = time.perf_counter()
         with loading_within(timeout, source.name):
             text = Text.load(source)

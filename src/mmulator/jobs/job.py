@@ -85,7 +85,9 @@ SLICE = 16  # instructions of a warp's turn at most, where a proof is looked for
 
 @dataclass
 class Job:
-    """A launch. variables: values of the module's variables before it, by name. show: arrays to return (parts of names)."""
+    """A launch. variables: values of the module's variables before it, by name. show: arrays to return (parts of names).
+    nvcc: flags for it, where the file is a source of CUDA C++.
+    """
 
     ptx: Path
     entry: str | None
@@ -101,6 +103,11 @@ class Job:
     cluster: Any = None
     cooperative: bool = False
     suppress: list[Suppression] = field(default_factory=list)
+    nvcc: str = ""
+
+    def load(self, timeout: float | None = None) -> Module:
+        """The module of the kernel."""
+        return Module.load(self.ptx, timeout=timeout, device=self.device, entry=self.entry, nvcc=self.nvcc)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays of the arguments by name, with those that structs point to. Raises LaunchError for equal names."""
@@ -261,7 +268,7 @@ def run_job(
     several seeds the first decides what is in the arrays. workers: a client of a Dask cluster."""
     if timeout is not None and not timeout > 0:
         raise LaunchError(f"a time limit of {timeout} s: it must be more than 0")
-    module = Module.load(job.ptx, timeout=timeout)
+    module = job.load(timeout)
     kernel = module[kernel_name(module, job)]
     own = job.arrays()
     for argument in (*job.arguments, *job.variables):

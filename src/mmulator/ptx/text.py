@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
@@ -9,13 +10,10 @@ from mmulator.errors import MmulatorError, OperandError
 from mmulator.source import Source
 
 MAX_FILE = 1 << 30  # bytes
-_EXTRACT = "`cuobjdump -ptx FILE` (of the CUDA toolkit) prints the PTX that a fatbin, object or program holds; a cubin holds none"
-# NVIDIA's compiler comes in these packages, and calls g++.
-NVCC = "pip install nvidia-cuda-nvcc nvidia-nvvm nvidia-cuda-crt nvidia-cuda-cccl nvidia-cuda-runtime"
-_COMPILE = f"`nvcc -ptx -lineinfo -arch=sm_90a FILE` makes PTX; nvcc needs g++ and no GPU: `{NVCC}` (docs/cuda.md)"
-_ELF, _OF_CUDA, _KINDS = b"\x7fELF", 190, {1: "an object file", 2: "a program", 3: "a program or a library"}
+_EXTRACT = "PTX is in programs, libraries, objects, archives, fatbins and cubins that nvcc was told to keep it in"
+_COMPILE = "give it the name FILE.cu, and nvcc compiles it; or `nvcc -ptx -lineinfo -arch=sm_90a FILE` (docs/cuda.md)"
+_ELF, _KINDS = b"\x7fELF", {1: "an object file", 2: "a program", 3: "a program or a library"}
 _MAGIC: tuple[tuple[bytes, str, str], ...] = (
-    (b"\x50\xed\x55\xba", "a fatbin, which has PTX where it was compiled with it", _EXTRACT),
     (b"\x1f\x8b", "compressed by gzip", "unpack it first: gunzip"),
     (b"\x28\xb5\x2f\xfd", "compressed by zstd", "unpack it first: unzstd"),
     (b"\xfd7zXZ", "compressed by xz", "unpack it first: unxz"),
@@ -28,15 +26,10 @@ _MAGIC: tuple[tuple[bytes, str, str], ...] = (
 
 
 def foreign(data: bytes, name: str) -> tuple[str, str] | None:
-    """(kind, hint) of a file that is not PTX text, such as a cubin; None for PTX and for unknown text."""
+    """(kind, hint) of a file that has no PTX, such as a zip archive; None for PTX and for unknown text."""
     if data.startswith(_ELF):
-        kind = int.from_bytes(data[16:18], "little"), int.from_bytes(data[18:20], "little")
-        if kind[1] == _OF_CUDA:
-            return "a cubin: machine code of a GPU, without PTX", f"compile to PTX: {_COMPILE}"
-        what = _KINDS.get(kind[0], "an ELF file")
-        if b".nv_fatbin" in data:
-            return f"{what} with kernels of CUDA in it", f"{_EXTRACT}; programs of C++ are not run yet"
-        return f"{what} without kernels of CUDA (ELF)", _EXTRACT
+        kind = _KINDS.get(int.from_bytes(data[16:18], "little"), "an ELF file")
+        return f"{kind} without kernels of CUDA (ELF)", _EXTRACT
     for magic, what, hint in _MAGIC:
         if data.startswith(magic):
             return what, hint
@@ -47,18 +40,46 @@ def foreign(data: bytes, name: str) -> tuple[str, str] | None:
     return None
 
 
-def text_of(data: bytes, name: str) -> str:
-    """The text of a file, without a byte order mark. Raises MmulatorError that names the kind of the file if it is not text."""
+def text_of(
+    data: bytes, name: str, device: str | None = None, entry: str | None = None, flags: Sequence[str] = ()
+) -> tuple[str, str]:
+    """(what the PTX of a file is called, the PTX), without a byte order mark.
+
+    data, name: the bytes of the file, its path.
+    device: `sm_90`, for files with PTX for several, or None.
+    entry: a kernel, for files with several modules, or None.
+    flags: of nvcc, which compiles a file whose name ends in `.cu`.
+
+    Raises MmulatorError that names the kind of the file if it has no PTX, or with nvcc's errors.
+    """
+    if name.endswith(".cu"):
+        from mmulator.toolkit.building import HOPPER, compile_ptx
+        from mmulator.toolkit.fatbin import own_target
+
+        return f"PTX of {name}", compile_ptx(name, flags, own_target(device) if device else HOPPER)
+    if b"\0" in data:
+        from mmulator.toolkit.binaries import holds, ptx_in
+
+        if holds(data):
+            return f"PTX of {name}", without_mark(ptx_in(data, name, device, entry))
+    _check(data, name)
+    return name, without_mark(data.decode("utf-8", "replace")).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _check(data: bytes, name: str) -> None:
     found = foreign(data, name)
     if found is not None:
         raise MmulatorError(f"{name} is not PTX text: it is {found[0]}", hint=found[1])
-    return without_mark(data.decode("utf-8", "replace")).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def check_text(path: str | Path) -> None:
-    """Raise MmulatorError for a file that is not PTX text, before any other check of it."""
-    if Path(path).is_file():  # a pipe is read once
-        text_of(read_bytes(path), str(path))
+    """Raise MmulatorError for a file that has no PTX, before any other check of it."""
+    if Path(path).is_file() and not str(path).endswith(".cu"):  # a pipe is read once
+        from mmulator.toolkit.binaries import holds
+
+        data = read_bytes(path)
+        if not holds(data):
+            _check(data, str(path))
 
 
 def without_mark(text: str) -> str:
@@ -66,9 +87,14 @@ def without_mark(text: str) -> str:
     return text.removeprefix("\ufeff")
 
 
-def read_source(ptx: str | Path, name: str | None = None) -> Source:
-    """A path or a text as a Source. Raises MmulatorError if the file cannot be read or is not text, and OperandError for any
-    other value.
+def read_source(
+    ptx: str | Path, name: str | None = None, device: str | None = None, entry: str | None = None, flags: Sequence[str] = ()
+) -> Source:
+    """A path or a text as a Source. Raises MmulatorError if the file cannot be read or has no PTX, and OperandError for any other
+    value.
+
+    name: of the source, for messages.
+    device, entry, flags: as for `text_of`.
     """
     if isinstance(ptx, str) and ("\n" in ptx or ".version" in ptx):
         return Source(name or "<ptx>", without_mark(ptx))
@@ -78,7 +104,8 @@ def read_source(ptx: str | Path, name: str | None = None) -> Source:
         raise OperandError(f"PTX is a path or the text itself, not {type(ptx).__name__}")
     if isinstance(ptx, str) and not ptx.strip():
         raise OperandError("the text is empty: neither PTX nor a path", hint="PTX starts with .version")
-    return Source(name or str(Path(ptx)), text_of(read_bytes(Path(ptx)), str(Path(ptx))))
+    called, text = text_of(read_bytes(Path(ptx)), str(Path(ptx)), device, entry, flags)
+    return Source(name or called, text)
 
 
 def read_bytes(path: str | Path) -> bytes:

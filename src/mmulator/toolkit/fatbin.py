@@ -60,9 +60,9 @@ class FatEntry:
         return self.data().partition(b"\0")[0].decode(errors="replace")
 
 
-def reader(data: bytes) -> Read:
-    """The function that reads from bytes."""
-    return lambda at, size: data[at : at + size]
+def reader(data: bytes, start: int = 0) -> Read:
+    """The function that reads from bytes. start: offset of the fat binary in them."""
+    return lambda at, size: data[start + at : start + at + size]
 
 
 def entries(read: Read) -> tuple[FatEntry, ...]:

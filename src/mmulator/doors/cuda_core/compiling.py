@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
-from mmulator.doors.libcuda.images import ptx_within, with_ptx
-from mmulator.doors.libcuda.joining import join
 from mmulator.errors import UnsupportedError
+from mmulator.toolkit.cubin import ptx_within, with_ptx
+from mmulator.toolkit.joining import join
 
 
 def linker_class(base: Any) -> Any:

@@ -1,7 +1,6 @@
 """Images that programs give to the driver to load, and the PTX in them.
 
-An image is PTX, a fat binary, or a cubin that a door made: behind the last byte of the cubin stands the PTX that it was made
-from. So caches and pickles of other libraries keep both together, and tools that read cubins still can.
+An image is PTX, a fat binary, or a cubin with its PTX behind it.
 """
 
 from __future__ import annotations
@@ -13,35 +12,13 @@ from functools import partial
 from mmulator.doors.libcuda import caller
 from mmulator.doors.libcuda.abi import Refused, get, get_bytes, text
 from mmulator.doors.libcuda.codes import Code
-from mmulator.doors.libcuda.joining import join
 from mmulator.doors.libcuda.state import state
 from mmulator.errors import MmulatorError, UnsupportedError
 from mmulator.toolkit import fatbin
+from mmulator.toolkit.cubin import ELF, MARK, elf_size, number_of
+from mmulator.toolkit.joining import join
 
-MARK = b"\nMMULATOR PTX\n"
-_ELF = b"\x7fELF"
 _LINKED = 2  # version of a wrapper with a list of what was linked
-
-
-def with_ptx(cubin: bytes, ptx: str | bytes) -> bytes:
-    """A cubin with its PTX behind it."""
-    data = ptx.encode() if isinstance(ptx, str) else ptx
-    return cubin + MARK + data.rstrip(b"\0") + b"\0"
-
-
-def ptx_within(data: bytes) -> str | None:
-    """The PTX behind a cubin, or None."""
-    at = data.rfind(MARK)
-    return data[at + len(MARK) :].rstrip(b"\0").decode() if at >= 0 else None
-
-
-def elf_size(header: bytes) -> int:
-    """Size in bytes of an ELF file, from its first 64: up to the end of its tables of segments and of sections, which stand
-    last.
-    """
-    program, sections = struct.unpack_from("<QQ", header, 32)
-    program_size, programs, section_size, number = struct.unpack_from("<HHHH", header, 54)
-    return max(sections + section_size * number, program + program_size * programs, 64)
 
 
 def ptx_at(address: int) -> tuple[str, bytes]:
@@ -57,16 +34,21 @@ def ptx_at(address: int) -> tuple[str, bytes]:
             raise Refused(Code.NO_BINARY_FOR_GPU, error) from None
         except MmulatorError as error:
             raise Refused(Code.INVALID_IMAGE, error) from None
-    if head == _ELF:
+    if head == ELF:
         size = elf_size(get_bytes(address, 64))
         if caller.read(address + size, len(MARK)) == MARK:  # whatever the header says: there may be nothing at all
             return text(address + size + len(MARK)), get_bytes(address, size)
-        raise Refused(Code.NO_BINARY_FOR_GPU, UnsupportedError(
-            "a cubin without its PTX cannot be run: it is machine code of a GPU", hint="compile to PTX"))  # fmt: skip
+        raise Refused(Code.NO_BINARY_FOR_GPU, _without_ptx(number_of(get_bytes(address, 64))))
     found = text(address)
     if ".version" not in found:
         raise Refused(Code.INVALID_IMAGE, UnsupportedError("this image is neither PTX nor a cubin"))
     return found, b""
+
+
+def _without_ptx(number: int | None) -> UnsupportedError:
+    what = "a cubin without its PTX cannot be run: it is machine code of " + (f"sm_{number}" if number else "a GPU")
+    hint = f"compile with {fatbin.keeping(fatbin.own_target(f'sm_{number}'))}" if number else "compile to PTX"
+    return UnsupportedError(what, hint=hint)
 
 
 def _fatbins(address: int, magic: int) -> Iterator[int]:

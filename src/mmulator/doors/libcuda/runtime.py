@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from mmulator.doors.libcuda.joining import join
+from mmulator.toolkit.joining import join
 
 BARRIER = "__mmulator_grid_barrier"  # two words: blocks that arrived, and barriers that are over
 

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mmulator.doors.library import faults
+from mmulator.codegen import engine
+from mmulator.doors.library import faults, threads
 
 _libc = ctypes.CDLL(None)
 _RTLD_NOLOAD = 4
@@ -69,12 +70,13 @@ def _prepare() -> None:
 
 
 def at_exit() -> None:
-    """Let Python's own work at the end of the program run before destructors of libraries that are loaded by now."""
+    """Let Python's own work at the end of the program come before destructors of libraries: LLVM's end threads that compile."""
     from mmulator.doors.cudart import rows
 
     rows.process.own = os.getpid()
     _ended.append(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_end))
     _libc.__cxa_atexit(_ended[0], None, None)  # atexit itself is in no shared library of glibc
+    threads.main_ends(_ended[0])
 
 
 def _end(_: object) -> None:
@@ -82,4 +84,5 @@ def _end(_: object) -> None:
         return
     _ended.append(True)
     atexit._run_exitfuncs()
+    engine.end()
     sys.stderr.flush()

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import os
 import threading
+from typing import Any
 
 import numpy as np
 
@@ -42,15 +44,30 @@ class _AtEnd:
         for name, function in (("ensure", ctypes.pythonapi.PyGILState_Ensure), ("release", ctypes.pythonapi.PyGILState_Release)):
             self.calls[name] = ctypes.cast(function, ctypes.c_void_p).value
         loading.ensure([thread_ends])
-        self.register = getattr(ctypes.CDLL(None), "__cxa_thread_atexit_impl", None)  # from glibc 2.18 on
         atexit.register(self.calls.fill, 0)
 
     def mark(self) -> None:
-        if self.register is not None:
-            library = ctypes.cast(self.register, ctypes.c_void_p)  # any address of a library that stays: glibc looks it up
-            self.register(ctypes.c_void_p(loading.address(thread_ends)), ctypes.c_void_p(self.calls.ctypes.data), library)
+        _when_thread_ends(ctypes.c_void_p(loading.address(thread_ends)), ctypes.c_void_p(self.calls.ctypes.data))
 
 
+_register = getattr(ctypes.CDLL(None), "__cxa_thread_atexit_impl", None)  # from glibc 2.18 on
+
+
+def _when_thread_ends(function: Any, argument: Any) -> None:
+    """Let a function of C run as the calling thread ends."""
+    if _register is not None:
+        _register(function, argument, ctypes.cast(_register, ctypes.c_void_p))  # any address of a library that stays
+
+
+def main_ends(function: Any) -> None:
+    """Let a function of C run as the main thread ends, or calls exit(): before all destructors and functions of atexit(3)."""
+    if threading.get_native_id() == os.getpid():
+        _when_thread_ends(function, None)
+    else:
+        _of_main.append(function)
+
+
+_of_main: list[Any] = []
 _known, _at_end, _lock = _Known(), list[_AtEnd](), threading.Lock()
 
 
@@ -59,6 +76,8 @@ def keep() -> None:
     if _known.here:
         return
     _known.here = True
+    if _of_main and threading.get_native_id() == os.getpid():
+        _when_thread_ends(_of_main.pop(), None)
     me = threading.get_ident()
     if any(thread.ident == me for thread in threading.enumerate()):
         return

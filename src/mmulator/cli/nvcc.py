@@ -1,0 +1,47 @@
+"""`mmulator nvcc`: nvcc, by whose programs mmulator is found."""
+
+from __future__ import annotations
+
+from inspect import cleandoc
+from typing import Annotated
+
+import typer
+
+
+def begin(arguments: list[str]) -> None:
+    """Run nvcc at once. Returns where there is an error to print, or help. A first `--` makes `--help` nvcc's, too."""
+    from mmulator.errors import MmulatorError
+    from mmulator.toolkit.wrapper import main
+
+    if arguments in (["-h"], ["--help"]):
+        return
+    try:
+        code = main(arguments[1:] if arguments[:1] == ["--"] else arguments, replace=True)
+    except MmulatorError:
+        return
+    raise SystemExit(code)
+
+
+_ARGUMENTS = typer.Argument(metavar="ARGS...", help="As nvcc takes them.", show_default=False)
+
+
+def nvcc(arguments: Annotated[list[str] | None, _ARGUMENTS] = None) -> None:
+    """Compile CUDA C++ by NVIDIA's nvcc, so that the program runs here.
+
+    All arguments are nvcc's, and so are the output and the exit code. What differs: CUDA's runtime is linked as a shared library
+    (-cudart shared), the PTX is kept beside machine code (code=sm_90a becomes code=[compute_90a,sm_90a]) and behind a cubin
+    (-cubin), and -arch=native is the device that programs find.
+
+    nvcc is $MMULATOR_NVCC, or that on PATH, in $CUDA_HOME, $CUDA_PATH, /usr/local/cuda or among Python's packages.
+    """
+    from mmulator.toolkit.wrapper import main
+
+    raise typer.Exit(main(arguments or []))
+
+
+EXAMPLES = """
+mmulator nvcc -O3 -arch=sm_90a main.cu -o main
+
+mmulator nvcc -cubin -arch=sm_90a kernel.cu
+"""
+nvcc.__doc__ = "\n\n".join((cleandoc(nvcc.__doc__ or ""), r"[bold]Examples[/bold]", EXAMPLES.strip())).replace("=[", r"=\[")

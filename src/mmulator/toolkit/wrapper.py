@@ -1,0 +1,131 @@
+"""`mmulator nvcc`: nvcc with flags by which its programs run here. CUDA's runtime is a shared library, and PTX is kept."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from mmulator.isa.chips import as_device
+from mmulator.toolkit.cubin import with_ptx
+from mmulator.toolkit.fatbin import own_target
+from mmulator.toolkit.home import link_environment
+from mmulator.toolkit.nvcc import FLAGS, find_nvcc
+
+_SINGLE = {"-cubin", "-ptx", "-optix-ir", "-ltoir"}  # one file for one target is made
+_GENERATE, _CODE, _RUNTIME = {"-gencode", "-generate-code"}, {"-code", "-gpu-code"}, {"-cudart"}
+_ARCH = {"-arch", "-gpu-architecture"}
+_OUT, _FOLDER = {"-o", "-output-file"}, {"-odir", "-output-directory"}
+_DEPENDENCIES = {"-MD", "-MMD", "-MP", "-generate-dependencies-with-compile", "-generate-nonsystem-dependencies-with-compile",
+                 "-generate-dependency-targets"}  # fmt: skip
+_DEPENDENCY_OF = {"-MF", "-MT", "-MQ", "-dependency-output", "-dependency-target-name"}
+# Flags whose next word is a value that matters here, or looks like a flag or an input.
+_VALUED = {
+    *_GENERATE, *_CODE, *_ARCH, *_RUNTIME, *_OUT, *_FOLDER, *_DEPENDENCY_OF, "-include", "-pre-include", "-Xcompiler", "-Xlinker",
+    "-Xptxas", "-Xnvlink", "-compiler-options", "-linker-options", "-ptxas-options", "-nvlink-options",
+}  # fmt: skip
+_SOURCES = (".cu", ".c", ".cc", ".cpp", ".cxx", ".ptx")
+
+Words = list[tuple[str, str | None, list[str]]]  # flag with one dash, or ""; value, or None; the words as they were
+
+
+def split(arguments: Sequence[str]) -> Words:
+    """The words of a command line as flags with their values, and inputs."""
+    found: Words = []
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("-") or word == "-":
+            found.append(("", word, [word]))
+            continue
+        name, equals, value = word.partition("=")
+        name = "-" + name.lstrip("-")
+        if equals:
+            found.append((name, value, [word]))
+        elif name in _VALUED and rest:
+            value = rest.pop(0)
+            found.append((name, value, [word, value]))
+        else:
+            found.append((name, None, [word]))
+    return found
+
+
+def rewritten(words: Words) -> list[str]:
+    """The command line of nvcc: `-cudart shared`, PTX beside machine code, `-arch=native` as the device that programs find."""
+    single = any(name in _SINGLE for name, _, _ in words)
+    known = {v for name, value, _ in words if name in _GENERATE for v in re.findall(r"code=.*?\b(compute_\w+)", value or "")}
+    virtual = next((v for name, value, _ in words if name in _ARCH for v in [value or ""]), "").replace("sm_", "compute_")
+    out: list[str] = []
+    said = any("cudart" in os.environ.get(name, "") for name in FLAGS)
+    for name, value, given in words:
+        wanted = value
+        if name in _RUNTIME:
+            said, wanted = True, "shared" if value == "static" else value
+        elif name in _ARCH and value == "native":
+            wanted = str(own_target(as_device(os.environ.get("MMULATOR_DEVICE") or "sm_90")))
+        elif name in _GENERATE and not single:
+            wanted = _keeping(value or "", known)
+        elif name in _CODE and not single and "compute_" not in (value or "") and virtual.startswith("compute_"):
+            wanted = f"{virtual},{value}"
+        if wanted is None or wanted == value:
+            out += given
+        else:
+            out += [given[0], wanted] if len(given) == 2 else [f"{given[0].partition('=')[0]}={wanted}"]
+    return [*([] if said else ["-cudart", "shared"]), *out]
+
+
+def _keeping(value: str, known: set[str]) -> str:
+    """The value of -gencode with the PTX of its `arch=` in its `code=`. known: what has its PTX."""
+    arch, codes = re.search(r"arch=(compute_\w+)", value), re.findall(r"\b(?:sm|compute|lto)_\w+", value.partition("code=")[2])
+    if arch is None or arch[1] in known or not any(code.startswith("sm_") for code in codes):
+        return value
+    known.add(arch[1])
+    return f"arch={arch[1]},code=[{','.join([arch[1], *(c for c in codes if not c.startswith('arch='))])}]"
+
+
+def main(arguments: Sequence[str], replace: bool = False) -> int:
+    """Run nvcc; returns the exit code. Raises UnsupportedError where there is no nvcc.
+
+    replace: nvcc takes the place of this process, unless PTX goes behind a cubin.
+    """
+    nvcc, words = find_nvcc(), split(arguments)
+    command, environment = [str(nvcc), *rewritten(words)], link_environment(nvcc)
+    cubins = any(name == "-cubin" for name, _, _ in words)
+    if replace and not cubins:
+        os.execve(command[0], command, environment)
+    code = subprocess.call(command, env=environment)
+    if cubins and not code and not any(name in ("-dryrun", "-dlink", "-help", "-version") for name, _, _ in words):
+        for source in (value for name, value, _ in words if value and _is_source(name, value)):
+            _complete(nvcc, words, source, environment)
+    return code
+
+
+def _is_source(name: str, value: str | None) -> bool:
+    return not name and (value or "").endswith(_SOURCES)
+
+
+def _complete(nvcc: Path, words: Words, source: str, environment: dict[str, str]) -> None:
+    """Put the PTX of a source behind its cubin."""
+    values = {("out" if name in _OUT else "folder"): value or "" for name, value, _ in words if name in (*_OUT, *_FOLDER)}
+    cubin = Path(values.get("folder", "")) / values.get("out", f"{Path(source).stem}.cubin")
+    if not cubin.is_file():
+        return
+    if source.endswith(".ptx"):
+        cubin.write_bytes(with_ptx(cubin.read_bytes(), Path(source).read_bytes()))
+        return
+    dropped = {*_OUT, *_FOLDER, *_DEPENDENCIES, *_DEPENDENCY_OF, "-cubin"}
+    with tempfile.TemporaryDirectory(prefix="mmulator-") as folder:
+        out = Path(folder) / "k.ptx"
+        flags = [w for name, value, given in words if name not in dropped and not _is_source(name, value) for w in given]
+        done = subprocess.run(
+            [nvcc, *flags, "-ptx", source, "-o", out], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            errors="replace",
+        )  # fmt: skip
+        if done.returncode:
+            print(f"mmulator: there is no PTX behind {cubin}: {done.stderr.strip()}", file=sys.stderr)
+        else:
+            cubin.write_bytes(with_ptx(cubin.read_bytes(), out.read_bytes()))

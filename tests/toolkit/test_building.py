@@ -1,0 +1,244 @@
+"""nvcc found, called and wrapped; what it made kept; PTX found in files of every kind. All sources are this file's own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mmulator as mm
+from mmulator.cli.app import run
+from mmulator.codegen import store as stores
+from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
+from mmulator.isa.targets import Target
+from mmulator.toolkit import building, home, nvcc
+from mmulator.toolkit.wrapper import rewritten, split
+from tests.toolkit.test_fatbin import SOURCE, compiled
+
+SCALE = """
+#include "factor.h"
+template <typename T> __global__ void scale(T *p) { p[threadIdx.x] *= T(FACTOR); }
+template __global__ void scale<float>(float *);
+template __global__ void scale<int>(int *);
+int main() { scale<<<1, 32>>>((float *)nullptr); }
+"""
+TWICE = "__device__ int twice(int x) { return 2 * x; }\n"
+CALLS = "__device__ int twice(int); __global__ void calls(int *p) { *p = twice(*p); }\nint main() {}\n"
+LONE = "__global__ void lone(int *p) { *p = 7; }\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with sources, which is the current one, and a cache of its own."""
+    for name, text in {"scale.cu": SCALE, "factor.h": "#define FACTOR 3\n", "twice.cu": TWICE, "calls.cu": CALLS, "k.cu": SOURCE,
+                       "lone.cu": LONE}.items():  # fmt: skip
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MMULATOR_CACHE", str(tmp_path / "cache"))
+    stores.store.cache_clear()
+    yield tmp_path
+    stores.store.cache_clear()
+
+
+def call(*arguments: str) -> None:
+    subprocess.run(["nvcc", *arguments], check=True)
+
+
+def mine(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "mmulator", "nvcc", *arguments], capture_output=True, text=True)
+
+
+# files ---------------------------------------------------------------------------------------------------------------
+@compiled
+def test_every_kind_of_file(folder: Path) -> None:
+    flags = "-gencode=arch=compute_90a,code=[compute_90a,sm_90a]", "scale.cu"
+    call("-cudart=shared", *flags, "-o", "a.out")
+    call("-cudart=shared", *flags, "-shared", "-Xcompiler", "-fPIC", "-o", "lib.so")
+    call(*flags, "-c", "-o", "x.o")
+    call(*flags, "-fatbin", "-o", "x.fatbin")
+    call("-ptx", "-arch=sm_90a", "scale.cu", "-o", "x.ptx")
+    subprocess.run(["ar", "rc", "x.a", "x.o"], check=True)
+    assert not mine("-cubin", "-arch=sm_90a", "scale.cu", "-o", "x.cubin").returncode
+    for name in ("scale.cu", "a.out", "lib.so", "x.o", "x.a", "x.fatbin", "x.cubin", "x.ptx"):
+        x = np.arange(32, dtype=np.float32)
+        module = mm.Module.load(name)
+        module["scale<float>"].launch(1, 32, [x])
+        assert np.array_equal(x, 3 * np.arange(32)) and module.default_device == "sm_90", name
+
+
+@compiled
+def test_several_modules(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call("-cudart=shared", "-arch=sm_90a", "scale.cu", "lone.cu", "-o", "two")
+    assert len(mm.Module.load("two")) == 3 and len(mm.Module.load(Path("two"), entry="lone")) == 1
+    call("-cudart=shared", "-arch=sm_90a", "-rdc=true", "calls.cu", "twice.cu", "-o", "linked")
+    x = np.array([21], np.int32)
+    for entry in (None, "calls"):
+        mm.Module.load("linked", entry=entry)["calls"].launch(1, 1, [x])
+    assert x[0] == 84
+    call("-arch=sm_90a", "-c", "lone.cu")
+    (folder / "other.cu").write_text(LONE + SOURCE)
+    call("-arch=sm_90a", "-c", "other.cu")
+    subprocess.run(["ar", "rc", "both.a", "lone.o", "other.o"], check=True)
+    with pytest.raises(LaunchError, match=r"both\.a has 2 modules, which cannot be loaded as one: .*define _Z4lonePi") as caught:
+        mm.Module.load("both.a")
+    assert "--entry" in str(caught.value) and "gemm<float, 128>" in str(caught.value)
+    with pytest.raises(LaunchError, match=r"both\.a has no kernel 'missing'; it has lone"):
+        mm.Module.load("both.a", entry="missing")
+    launch = ["--grid", "1", "--block", "1", "--arg", "p=out:i32:1", "--print", "p"]
+    assert not run(["run", "both.a", "--entry", "lone", *launch]) and "7" in capsys.readouterr().out
+    assert run(["run", "two", "--entry", "scale", *launch]) == 1
+    told = capsys.readouterr().err
+    assert "'scale' is a part of 2 names" in told and "scale<int>(int*)" in told
+    assert run(["check", "two"]) == 0 and capsys.readouterr().out.startswith("two: PTX ")
+
+
+@compiled
+def test_the_device_chooses(folder: Path) -> None:
+    call("-fatbin", "-gencode=arch=compute_80,code=compute_80", "-gencode=arch=compute_100a,code=compute_100a", "k.cu")
+    assert mm.Module.load("k.fatbin").target == Target(80) == mm.Module.load("k.fatbin", device="H100").target
+    assert mm.Module.load("k.fatbin", device="sm_100").target == Target(100, "a")
+    assert mm.Module.load("k.cu", device="A100").target == Target(80) and mm.Module.load("k.cu").target == Target(90, "a")
+    call("-fatbin", "-gencode=arch=compute_100a,code=compute_100a", "k.cu")
+    assert mm.Module.load("k.fatbin").default_device == "sm_100"
+    with pytest.raises(UnsupportedError, match=r"k\.fatbin has no PTX that runs on sm_90, but PTX for sm_100a"):
+        mm.Module.load("k.fatbin", device="sm_90")
+    call("-cubin", "-arch=sm_90a", "k.cu")
+    with pytest.raises(UnsupportedError, match="machine code of sm_90, without PTX") as caught:
+        mm.Module.load("k.cubin")
+    assert "code=[compute_90a,sm_90a]" in str(caught.value)
+
+
+# sources -------------------------------------------------------------------------------------------------------------
+@compiled
+def test_a_source_is_compiled_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[str] = []
+    really = nvcc.run_nvcc
+    monkeypatch.setattr(building, "run_nvcc", lambda *a: (runs.append(a[2]), really(*a)))
+    first = building.compile_ptx("scale.cu")
+    assert building.compile_ptx("scale.cu") == first and len(runs) == 1
+    (folder / "factor.h").write_text("#define FACTOR 5\n")
+    other = building.compile_ptx("scale.cu")
+    assert other != first and len(runs) == 2
+    (folder / "factor.h").write_text("#define FACTOR 3\n")
+    assert building.compile_ptx("scale.cu") == first and len(runs) == 2
+    assert building.compile_ptx("scale.cu", ["-DMORE"]) and len(runs) == 3
+    monkeypatch.setenv("NVCC_APPEND_FLAGS", "-arch=sm_80")
+    assert ".target sm_80" in building.compile_ptx("scale.cu") and len(runs) == 4
+    monkeypatch.delenv("NVCC_APPEND_FLAGS")
+    program = building.compile_program("scale.cu")
+    assert building.compile_program("scale.cu") == program and len(runs) == 5 and os.access(program, os.X_OK)
+    assert b"libcudart.so" in program.read_bytes() and len(mm.Module.load(program)) == 2
+    program.write_bytes(b"damaged")
+    assert building.compile_program("scale.cu").stat().st_size > 1000 and len(runs) == 6
+    (folder / "factor.h").unlink()
+    with pytest.raises(MmulatorError, match=r"nvcc cannot compile scale\.cu:\n(.*\n)*.*factor\.h"):
+        mm.Module.load("scale.cu")
+
+
+@compiled
+def test_without_a_cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MMULATOR_CACHE", str(folder / "k.cu"))  # no folder
+    monkeypatch.setenv("TMPDIR", str(folder))
+    stores.store.cache_clear()
+    assert "gemm" in building.compile_ptx("k.cu")
+    program = building.compile_program("scale.cu")
+    assert os.access(program, os.X_OK) and program.name == "scale"
+
+
+@compiled
+def test_flags_and_lines(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "deep").mkdir()
+    shutil.move("factor.h", "deep")
+    assert run(["check", "scale.cu", "--nvcc-flags", "-Ideep -DX='a b'"]) == 0
+    assert mm.Module.load("scale.cu", nvcc=["-Ideep"])["scale<int>"]
+    (folder / "wild.cu").write_text("__global__ void wild(int *p) {\n  p[1000] = 1;\n}\n")
+    capsys.readouterr()
+    assert run(["run", "wild.cu", "--grid", "1", "--block", "1", "--arg", "out:i32:4"]) == 1
+    assert "wild.cu:2" in capsys.readouterr().err
+    (folder / "bad.cu").write_text("__global__ void bad() { oops; }\n")
+    assert run(["check", "bad.cu"]) == 1
+    assert 'bad.cu(1): error: identifier "oops" is undefined' in capsys.readouterr().err
+
+
+def test_without_nvcc(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(nvcc, "_places", lambda: iter(()))
+    assert run(["check", "k.cu"]) == 1
+    told = capsys.readouterr().err
+    assert "there is no nvcc" in told and "pip install nvidia-cuda-nvcc" in told and "g++" in told
+    monkeypatch.setenv("MMULATOR_NVCC", "/nothing")
+    assert run(["nvcc", "k.cu"]) == 1 and "MMULATOR_NVCC is /nothing" in capsys.readouterr().err
+    assert run(["check", "missing.cu"]) == 1 and "cannot read missing.cu: No such file" in capsys.readouterr().err
+
+
+# the wrapper ---------------------------------------------------------------------------------------------------------
+SHARED = "-cudart shared"
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("-O3 k.cu", "-cudart shared -O3 k.cu"),
+        ("-cudart static k.cu", "-cudart shared k.cu"),
+        ("--cudart=static k.cu", "--cudart=shared k.cu"),
+        ("-cudart none k.cu", "-cudart none k.cu"),
+        ("-gencode arch=compute_90a,code=sm_90a", "-cudart shared -gencode arch=compute_90a,code=[compute_90a,sm_90a]"),
+        ("--generate-code=arch=compute_80,code=[sm_80]", f"{SHARED} --generate-code=arch=compute_80,code=[compute_80,sm_80]"),
+        (
+            "-gencode arch=compute_80,code=sm_80 -gencode arch=compute_80,code=sm_86",
+            "-cudart shared -gencode arch=compute_80,code=[compute_80,sm_80] -gencode arch=compute_80,code=sm_86",
+        ),
+        (
+            "-gencode arch=compute_80,code=sm_80 -gencode arch=compute_80,code=compute_80",
+            "-cudart shared -gencode arch=compute_80,code=sm_80 -gencode arch=compute_80,code=compute_80",
+        ),
+        ("-gencode arch=compute_90,code=lto_90", "-cudart shared -gencode arch=compute_90,code=lto_90"),
+        ("-arch=compute_90a -code=sm_90a", "-cudart shared -arch=compute_90a -code=compute_90a,sm_90a"),
+        ("-arch=compute_90a -code sm_90a,compute_90a", "-cudart shared -arch=compute_90a -code sm_90a,compute_90a"),
+        ("-arch native", "-cudart shared -arch sm_90a"),
+        ("-cubin -gencode arch=compute_90a,code=sm_90a", "-cudart shared -cubin -gencode arch=compute_90a,code=sm_90a"),
+        ("-Xcompiler -cudart -arch=sm_80", "-cudart shared -Xcompiler -cudart -arch=sm_80"),
+    ],
+)
+def test_flags_are_rewritten(given: str, wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MMULATOR_DEVICE", raising=False)
+    monkeypatch.delenv("NVCC_APPEND_FLAGS", raising=False)
+    assert " ".join(rewritten(split(given.split()))) == wanted
+
+
+@compiled
+def test_the_wrapper(folder: Path) -> None:
+    plain = subprocess.run(["nvcc", "--version"], capture_output=True, text=True)
+    wrapper = home.wrapper_folder() / "nvcc"
+    environment = {**os.environ, "PATH": f"{wrapper.parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, env=environment)
+    assert done.stdout == plain.stdout and not done.returncode
+    assert mine("k.cu", "-o", "x", "-ccbin", "/nothing").returncode == subprocess.run(
+        ["nvcc", "k.cu", "-o", "x", "-ccbin", "/nothing"], capture_output=True).returncode != 0  # fmt: skip
+    subprocess.run(["nvcc", "-gencode", "arch=compute_90a,code=sm_90a", "scale.cu", "-o", "a b"], env=environment, check=True)
+    assert b"libcudart.so" in (folder / "a b").read_bytes() and len(mm.Module.load("a b")) == 2
+    source = "__global__ void k() {}\nint main() { return 3; }\n"
+    subprocess.run(["nvcc", "-x", "cu", "-", "-o", "y"], env=environment, check=True, input=source, text=True)
+    (folder / "here").mkdir()
+    subprocess.run(["nvcc", "-cubin", "-arch=sm_90a", "-ftz", "true", "-MD", "-MF", "d", "-odir", "here", "k.cu", "lone.cu"],
+                   env=environment, check=True)  # fmt: skip
+    assert list(mm.Module.load("here/lone.cubin")) == ["_Z4lonePi"] and len(mm.Module.load("here/k.cubin")) == 2
+
+
+@compiled
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not there")
+def test_cmake_takes_the_wrapper(folder: Path) -> None:
+    (folder / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.18)\nproject(p LANGUAGES CXX CUDA)\nset(CMAKE_CUDA_ARCHITECTURES 90a-real)\n"
+        "add_executable(linked calls.cu twice.cu)\nset_target_properties(linked PROPERTIES CUDA_SEPARABLE_COMPILATION ON)\n"
+    )
+    environment = {**os.environ, "PATH": f"{home.wrapper_folder()}{os.pathsep}{os.environ['PATH']}"}
+    for command in (["-B", "build", "."], ["--build", "build"]):
+        done = subprocess.run(["cmake", *command], env=environment, capture_output=True, text=True)
+        assert not done.returncode, done.stdout + done.stderr
+    assert b"libcudart.so" in (folder / "build/linked").read_bytes() and list(mm.Module.load("build/linked")) == ["_Z5callsPi"]
