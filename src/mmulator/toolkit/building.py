@@ -48,7 +48,7 @@ def compile_program(path: str | Path, flags: Sequence[str] = (), target: Target 
 
     Raises MmulatorError with nvcc's own errors, UnsupportedError where there is no nvcc.
     """
-    return _built(path, ["-cudart", "shared", "-lineinfo", *(() if names_target(flags) else keeping(target).split()), *flags])
+    return _built(path, ["-cudart", "shared", "-lineinfo", "-g", *(() if names_target(flags) else keeping(target).split()), *flags])
 
 
 def _built(path: str | Path, flags: Sequence[str]) -> Path:

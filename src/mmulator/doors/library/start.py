@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from mmulator.codegen import engine
-from mmulator.doors.library import faults, threads
+from mmulator.doors.library import callers, faults, threads
+from mmulator.driver import told
 
 _libc = ctypes.CDLL(None)
 _RTLD_NOLOAD = 4
@@ -66,6 +67,7 @@ def _prepare() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # the import of `signal` has put it there
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     faults.listen()
+    told.places.append(callers.place)
     at_exit()
 
 
