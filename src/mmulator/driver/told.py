@@ -16,7 +16,6 @@ from mmulator.errors import MmulatorError
 from mmulator.findings import WIDTH, Finding, counted, group_key, paragraphs
 from mmulator.sarif import Baseline
 
-
 places: list[Callable[[], str]] = []  # says from which line of a program of C++ the kernel is launched
 
 

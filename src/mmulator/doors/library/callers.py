@@ -28,8 +28,9 @@ def place() -> str:
     libc = ctypes.CDLL(None)
     frames = (ctypes.c_void_p * _DEEPEST)()
     own = [found for frame in frames[: libc.backtrace(frames, _DEEPEST)] if (found := _of_program(int(frame or 0)))]
-    last = max((n for n, found in enumerate(own) if found.startswith(_STUB)), default=-2) + 1  # what calls it is the kernel's name
-    return next((found for found in own[last + 1 :] if not any(word in found for word in _BETWEEN)), "")
+    stubs = [n for n, found in enumerate(own) if found.startswith(_STUB)]  # what calls the stub has the kernel's name
+    behind = own[stubs[-1] + 2 :] if stubs else own
+    return next((found for found in behind if not any(word in found for word in _BETWEEN)), "")
 
 
 @cache

@@ -6,7 +6,6 @@ import atexit
 import ctypes
 import io
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -64,8 +63,6 @@ def _prepare() -> None:
     """Python that this library has started: it is part of the program, and ends when the program does."""
     sys.argv = [os.fsdecode(word) for word in Path("/proc/self/cmdline").read_bytes().split(b"\0")[:-1]] or [""]
     sys.stdout = CStdout()
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # the import of `signal` has put it there
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
     faults.listen()
     told.places.append(callers.place)
     at_exit()
