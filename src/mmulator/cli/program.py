@@ -164,11 +164,41 @@ def command(program: list[str], environment: dict[str, str]) -> tuple[list[str],
         return [sys.executable, *program], environment
     environment = {**environment, **libraries(environment)}
     if kind == SOURCE:
-        from mmulator.toolkit.compiling import compile_program  # type: ignore[import-not-found]
+        from mmulator.driver.settings import Settings
+        from mmulator.toolkit.building import compile_program
+        from mmulator.toolkit.fatbin import own_target
 
-        return [str(compile_program(Path(first))), *program[1:]], environment
+        made = compile_program(first, target=own_target(Settings.from_environment(environment).device))
+        return [str(made), *program[1:]], environment
+    if not _calls_cuda(first):
+        environment |= compilers(environment)
     here = os.sep not in first and Path(first).exists()  # not the program of that name on PATH
     return [f"./{first}" if here else first, *program[1:]], environment
+
+
+def _calls_cuda(name: str) -> bool:
+    """Whether a file is a program that is linked with a CUDA library: then it is no build tool."""
+    path = Path(name)
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(4) == b"\x7fELF" and any(word in file.read(_LONGEST) for word in (b"libcudart.so", b"libcuda.so"))
+
+
+_LONGEST = 1 << 24  # bytes of a program that are looked through
+
+
+def compilers(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables by which build tools find `mmulator nvcc` as nvcc; none where there is no nvcc."""
+    from mmulator.errors import UnsupportedError
+    from mmulator.toolkit.home import wrapper_folder
+
+    try:
+        place = wrapper_folder()
+    except UnsupportedError:
+        return {}
+    paths = [str(place), *(p for p in environment.get("PATH", "").split(os.pathsep) if p != str(place))]
+    return {"PATH": os.pathsep.join(paths), "CUDA_HOME": str(place.parent), "CUDA_PATH": str(place.parent)}
 
 
 def libraries(environment: Mapping[str, str]) -> dict[str, str]:

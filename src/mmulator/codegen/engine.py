@@ -288,7 +288,7 @@ def _stop_worker() -> None:
 
 
 def end() -> None:
-    """Wait until LLVM is idle, and let nobody use it any more: its destructors come next."""
+    """Wait until LLVM is idle, and keep all threads from it: its destructors come next."""
     _stop_worker()
     no_fork.acquire(timeout=_PATIENCE)  # who holds it may wait for a piece that the worker has dropped
     lock = _llvm_lock()

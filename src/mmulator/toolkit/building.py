@@ -48,7 +48,8 @@ def compile_program(path: str | Path, flags: Sequence[str] = (), target: Target 
 
     Raises MmulatorError with nvcc's own errors, UnsupportedError where there is no nvcc.
     """
-    return _built(path, ["-cudart", "shared", "-lineinfo", *(() if names_target(flags) else keeping(target).split()), *flags])
+    lines = ("-lineinfo", "-g")
+    return _built(path, ["-cudart", "shared", *lines, *(() if names_target(flags) else keeping(target).split()), *flags])
 
 
 def _built(path: str | Path, flags: Sequence[str]) -> Path:

@@ -10,24 +10,30 @@ import hashlib
 import os
 import platform
 import sys
-import sysconfig
 import tempfile
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mmulator.codegen.engine import cache_folder
 from mmulator.codegen.sources import fingerprint
-from mmulator.doors.library.elf import MACHINES, Exports, library
+from mmulator.codegen.store import store
 from mmulator.errors import UnsupportedError
 
+if TYPE_CHECKING:  # what makes libraries knows all of the compiler: it is imported when one is made
+    from mmulator.doors.library.elf import Exports
+
+MACHINE = "x86_64"
 RUNTIMES = {12: "libcudart.so.12", 13: "libcudart.so.13"}
 DRIVER = "libcuda.so.1"
 LINKS = {"libcuda.so": DRIVER, "libcudart.so": RUNTIMES[13]}
-# What the first call runs. Another installation of Python than the one that made the library cannot have its packages.
 _FOLDERS = ("doors/library", "doors/cudart", "doors/libcuda")  # their files say what the libraries export
+# What the first call runs. In a program of C++ Ctrl-C stays the program's: Python has put a handler there as it began. Another
+# version of Python than the one that made the library cannot have its packages.
 _SCRIPT = """exec('''
-import sys
+import _signal, sys
+if not sys.orig_argv and _signal.getsignal(2) is _signal.default_int_handler:
+    _signal.signal(2, _signal.SIG_DFL)
 if sys.version_info[:2] != {version}:
     raise SystemExit("mmulator: this library is for Python {version[0]}.{version[1]}, and the process has another")
 sys.path[:0] = [p for p in {path} if p not in sys.path]
@@ -39,6 +45,8 @@ begin({soname!r})
 @cache
 def libpython() -> Path:
     """The shared library of this Python. Raises UnsupportedError where there is none."""
+    import sysconfig
+
     name, folders = sysconfig.get_config_var("INSTSONAME") or "", [sysconfig.get_config_var("LIBDIR"), f"{sys.base_prefix}/lib"]
     names = [n for n in (name, f"libpython{sys.version_info[0]}.{sys.version_info[1]}.so.1.0") if ".so" in n]
     places = [Path(folder, n) for folder in folders if folder for n in names]
@@ -69,6 +77,8 @@ def packages() -> list[str]:
 
 def made(soname: str) -> Exports:
     """What a library exports."""
+    from mmulator.doors.library.elf import Exports
+
     if soname == DRIVER:
         from mmulator.doors.libcuda.loading import names
 
@@ -83,15 +93,18 @@ def made(soname: str) -> Exports:
 @cache
 def folder() -> Path:
     """The folder of the libraries, which are made where they are not there yet. Raises UnsupportedError on other systems."""
-    machine = platform.machine()
-    if sys.platform != "linux" or machine not in MACHINES:
+    machine = os.uname().machine
+    if sys.platform != "linux" or machine != MACHINE:
         raise UnsupportedError(f"programs of C++ do not run on {platform.system()} {machine}", hint="Linux on x86-64")
-    about = "\0".join([fingerprint(_FOLDERS), sys.prefix, *packages(), str(libpython()), sys.version])
+    about = "\0".join([fingerprint(_FOLDERS), sys.prefix, *packages(), sys.version])
     name = f"libraries-{hashlib.sha256(about.encode()).hexdigest()[:16]}"
-    base = cache_folder() or Path(tempfile.mkdtemp(prefix="mmulator-"))
+    kept = store()
+    base = kept.path if kept else Path(tempfile.mkdtemp(prefix="mmulator-"))
     place = base / name
     if not (place / "complete").exists():
         place.mkdir(mode=0o700, exist_ok=True)
+        from mmulator.doors.library.elf import library
+
         for soname in (*RUNTIMES.values(), DRIVER):
             _write(place / soname, library(made(soname), machine))
         for link, target in LINKS.items():

@@ -109,6 +109,8 @@ def find_host(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
         fault(w, FaultKind.MISALIGNED, site, lane, at, bytes)
         return null(u8)
     if slot == SLOT_SHARED:
+        if (at & WITHIN) + u64(bytes) <= u64(launch.reserved) and u32(offset >> RANK_SHIFT) == w.cta.rank:
+            return w.cta.shared + ((at & WITHIN) - SHARED_BASE)
         return find_shared(w, lane, at, u64(bytes), site)
     if slot == SLOT_LOCAL:
         if offset + u64(bytes) > launch.local_bytes:
@@ -251,6 +253,11 @@ def translate_shared(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, ac
     if size < u64(bytes):
         bad = mask
     if bad != 0:
+        reserved = u64(cta.launch.reserved)
+        if reserved != 0 and (mask_bits(a - (cta.shared_base - SHARED_BASE) < reserved) & bad) == bad:
+            places = stack(u64, 32)
+            store(a | SHARED, places)
+            return translate_each(w, mask, places, bytes, access, site, out)
         lane = trailing_zeros(bad)
         kind = u32(FaultKind.SHARED_OUT_OF_BOUNDS)
         if (at[lane] & u64(bytes - 1)) != 0:

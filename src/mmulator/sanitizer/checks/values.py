@@ -83,10 +83,12 @@ def number_of_warp(w: ptr_to(Warp)) -> u64:
 
 @native(inline=True)
 def value_state_at(w: ptr_to(Warp), lane: u32, at: u64) -> ptr:
-    """The state of the bytes at a generic address; null for memory that always has a value."""
+    """The state of the bytes at a generic address; null for memory that always has a value, as the system's part of shared memory
+    has.
+    """
     s = known(w.cta.cluster)
     slot = at >> SLOT_SHIFT
-    if slot == SLOT_SHARED:
+    if slot == SLOT_SHARED and (at & _WITHIN) >= SHARED_BASE:
         return s.shared + (((at & _OFFSET) >> RANK_SHIFT) * s.shared_bytes + ((at & _WITHIN) - SHARED_BASE))
     if slot == SLOT_LOCAL:
         return s.local + ((number_of_warp(w) * LANES + u64(lane)) * s.local_bytes + (at & _OFFSET))
@@ -111,7 +113,7 @@ def mark_lanes_written(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, b
     """Mark the bytes that lanes have written."""
     a = load(U64, at) | base
     first = a[0]
-    if mask == FULL and first >> SLOT_SHIFT == SLOT_SHARED:
+    if mask == FULL and first >> SLOT_SHIFT == SLOT_SHARED and (first & _WITHIN) >= SHARED_BASE:
         if all_lanes((a - first) == U64(bytes) * iota(U64)):
             fill_bytes(value_state_at(w, 0, first), WRITTEN, bytes * LANES)
             return
@@ -389,6 +391,8 @@ def one_wrote(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
     if slot != SLOT_SHARED and slot != SLOT_LOCAL:
         return
     s = known(w.cta.cluster)
+    if u64(value_state_at(w, lane, at)) == 0:
+        return
     if (access & _MARKS) == int(Access.WRITE):
         fill_bytes(value_state_at(w, lane, at), WRITTEN, bytes)
     elif access == _ASYNC_READ and s.moving != 0:
