@@ -186,7 +186,7 @@ class Store:
         return len(entries), sum(entries) + sum(info.st_size for _, info in self._files(_TEMPORARY))
 
     def clear(self) -> tuple[int, int]:
-        """Remove entries, temporary files and the folders of CUDA libraries, and nothing else; returns number and bytes of files."""
+        """Remove entries, temporary files and folders of CUDA libraries, and nothing else; returns files and bytes."""
         inside = [*self._in_folders()]
         count, size = len(inside), sum(inside)
         for name, _ in self._files(_FOLDER, True):
