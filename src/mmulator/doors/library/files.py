@@ -28,7 +28,7 @@ RUNTIMES = {12: "libcudart.so.12", 13: "libcudart.so.13"}
 DRIVER = "libcuda.so.1"
 LINKS = {"libcuda.so": DRIVER, "libcudart.so": RUNTIMES[13]}
 # What the first call runs. Another installation of Python than the one that made the library cannot have its packages.
-_FOLDERS = ("doors/library", "doors/cudart", "doors/libcuda")  # their files say what the libraries export
+_FOLDERS = ("doors/library", "doors/cudart", "doors/graphs", "doors/libcuda")  # their files say what the libraries export
 _SCRIPT = """exec('''
 import sys
 if sys.version_info[:2] != {version}:
