@@ -187,7 +187,7 @@ def remove_dependencies(handle: int, origins: int, ends: int, edges: int, number
 # nodes ------------------------------------------------------------------------------------------------------------------
 @shared("GraphNodeGetType", "pp")
 def node_type(handle: int, out: int) -> None:
-    put_int(out, node_at(handle).work.kind)
+    put_int(out, model.KINDS[type(node_at(handle).work)][0])
 
 
 @shared("GraphDestroyNode", "p")
@@ -230,7 +230,7 @@ def of_kind(handle: int, kind: type[Any]) -> Any:
     """The operation of a node. Raises Refused for another kind of operation."""
     found = node_at(handle).work
     if not isinstance(found, kind):
-        raise Refused(Code.INVALID_VALUE, LaunchError(f"the node is of kind {model.KINDS[found.kind]}"))
+        raise Refused(Code.INVALID_VALUE, LaunchError(f"the node is of kind {model.KINDS[type(found)][1]}"))
     return found
 
 

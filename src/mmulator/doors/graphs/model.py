@@ -11,7 +11,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from mmulator.doors.graphs.operations import Allocate, LaunchWork, NodeWork
+from mmulator.doors.graphs.operations import (
+    Allocate,
+    CopyWork,
+    Empty,
+    Fill,
+    Free,
+    Host,
+    LaunchWork,
+    NodeWork,
+    RecordEvent,
+    WaitEvent,
+)
 from mmulator.doors.libcuda import memory
 from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
@@ -156,7 +167,6 @@ class Child(NamedTuple):
     """A graph in a graph."""
 
     graph: Graph
-    kind = 4
 
     def run(self, stream: int) -> None:
         self.graph.run(stream)
@@ -212,7 +222,7 @@ def updated(known: dict[Node, Node], mine: Graph, other: Graph) -> tuple[int, No
         return TOPOLOGY_CHANGED, None
     pairs = dict(zip(other.nodes, mine.nodes))
     for new, old in pairs.items():
-        if new.work.kind != old.work.kind:
+        if type(new.work) is not type(old.work):
             return TYPE_CHANGED, new
         if {pairs[n] for n in new.after} != {*old.after}:
             return TOPOLOGY_CHANGED, new
@@ -227,11 +237,11 @@ def updated(known: dict[Node, Node], mine: Graph, other: Graph) -> tuple[int, No
     return 0, None
 
 
-# pictures -------------------------------------------------------------------------------------------------------------
-KINDS = (
-    "KERNEL", "MEMCPY", "MEMSET", "HOST", "GRAPH", "EMPTY", "WAIT_EVENT", "EVENT_RECORD", "EXT_SEMAS_SIGNAL", "EXT_SEMAS_WAIT",
-    "MEM_ALLOC", "MEM_FREE",
-)  # fmt: skip
+KINDS: dict[type[Any], tuple[int, str]] = {  # number and name in CUgraphNodeType
+    LaunchWork: (0, "KERNEL"), CopyWork: (1, "MEMCPY"), Fill: (2, "MEMSET"), Host: (3, "HOST"), Child: (4, "GRAPH"),
+    Empty: (5, "EMPTY"), WaitEvent: (6, "WAIT_EVENT"), RecordEvent: (7, "EVENT_RECORD"), Allocate: (10, "MEM_ALLOC"),
+    Free: (11, "MEM_FREE"),
+}  # fmt: skip
 
 
 def dot(graph: Graph, name_of: Callable[[LaunchWork], str]) -> str:
@@ -239,7 +249,7 @@ def dot(graph: Graph, name_of: Callable[[LaunchWork], str]) -> str:
     lines = []
     for n, node in enumerate(graph.nodes):
         work = node.work
-        text = KINDS[work.kind]
+        text = KINDS[type(work)][1]
         if isinstance(work, LaunchWork):
             text += f"\\n{name_of(work)}\\n<<<{work.grid}, {work.block}, {work.shared}>>>"
         lines.append(f'"{n}" [label="{n}\\n{text}"];')

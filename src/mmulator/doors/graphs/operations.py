@@ -1,6 +1,6 @@
 """Operations of streams as values: what a node of a graph does when the graph runs, and what a captured stream records.
 
-Each has `kind`, its number in CUgraphNodeType, and `run`. MADE makes an operation from the name under which a captured function
+MADE makes an operation from the name under which a captured function
 records itself and that function's arguments.
 """
 
@@ -21,10 +21,7 @@ Extent = tuple[int, int, int]
 
 
 class NodeWork(Protocol):
-    """What a node does. kind: its number in CUgraphNodeType."""
-
-    @property
-    def kind(self) -> int: ...
+    """What a node does."""
 
     def run(self, stream: int) -> None:
         """Do it on a stream, by its handle."""
@@ -50,7 +47,6 @@ class LaunchWork(NamedTuple):
     cooperative: bool = False
     cluster: Extent | None = None
     attributes: tuple[tuple[int, bytes], ...] = ()
-    kind = 0
 
     def run(self, stream: int) -> None:
         launches.launch(
@@ -82,7 +78,6 @@ class CopyWork(NamedTuple):
     width: int
     height: int = 1
     depth: int = 1
-    kind = 1
 
     def run(self, stream: int) -> None:
         for z in range(self.depth if self.width else 0):
@@ -99,7 +94,6 @@ class Fill(NamedTuple):
     size: int
     width: int
     height: int = 1
-    kind = 2
 
     def run(self, stream: int) -> None:
         memory.fill_plane(self.address, self.pitch, self.value, self.size, self.width, self.height)
@@ -110,7 +104,6 @@ class Host(NamedTuple):
 
     function: int
     data: int
-    kind = 3
 
     def run(self, stream: int) -> None:
         launches.host_function(stream, self.function, self.data)
@@ -119,15 +112,12 @@ class Host(NamedTuple):
 class Empty(NamedTuple):
     """Nothing: a node that others wait for."""
 
-    kind = 5
-
     def run(self, stream: int) -> None:
         """Do nothing."""
 
 
 class WaitEvent(NamedTuple):
     event: int
-    kind = 6
 
     def run(self, stream: int) -> None:
         launches.stream_wait(stream, self.event, 0)
@@ -135,7 +125,6 @@ class WaitEvent(NamedTuple):
 
 class RecordEvent(NamedTuple):
     event: int
-    kind = 7
 
     def run(self, stream: int) -> None:
         launches.event_record(self.event, stream)
@@ -145,7 +134,6 @@ class Allocate(NamedTuple):
     """An allocation, at the same address each time."""
 
     memory: Allocation
-    kind = 10
 
     @property
     def address(self) -> int:
@@ -157,7 +145,6 @@ class Allocate(NamedTuple):
 
 class Free(NamedTuple):
     address: int
-    kind = 11
 
     def run(self, stream: int) -> None:
         memory.free(self.address)

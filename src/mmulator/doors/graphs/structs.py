@@ -27,8 +27,11 @@ from mmulator.doors.libcuda.abi import Refused, get, get_bytes, put, put_bytes, 
 from mmulator.doors.libcuda.abi import api as driver_api
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.launches import parameters
+from mmulator.doors.libcuda.memory import HOST
 from mmulator.doors.libcuda.state import CudaKernel, state
 from mmulator.errors import LaunchError
+
+Register = Callable[[str, str], Callable[[Callable[..., Any]], Callable[..., Any]]]  # a decorator by name and signature
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ def _read_any(what: int, structs: Structs) -> NodeWork:
     return _BY_TYPE[kind](what + _UNION, structs)
 
 
-def with_structs(structs: Structs, register: Callable[[str, str], Callable[[Callable[..., Any]], Any]]) -> Callable[..., None]:
+def with_structs(structs: Structs, register: Register) -> Callable[..., None]:
     """Register the functions that take structs. register: gives the decorator of a function by name and signature. Returns the
     function that adds a node of any type, whose name has versions."""
     for name, entry in _STRUCTS.items():
@@ -145,7 +148,7 @@ def _kept(node: Node, work: NodeWork) -> NodeWork:
     return work
 
 
-def _with_struct(name: str, entry: tuple[type[Any], Any, Any], structs: Structs, register: Any) -> None:
+def _with_struct(name: str, entry: tuple[type[Any], Any, Any], structs: Structs, register: Register) -> None:
     kind, read, write = entry
 
     @register(f"GraphAdd{name}Node", "pppqp")
@@ -177,7 +180,7 @@ def write_box(at: int, copy: CopyWork) -> None:
     put_bytes(at, bytes(200))
     for base, end in ((at, copy.source), (at + 88, copy.to)):
         put_int(base + 32, end.where)
-        put(base + (40 if end.where == operations.HOST else 48), end.address)
+        put(base + (40 if end.where == HOST else 48), end.address)
         put(base + 72, end.pitch)
         put(base + 80, end.height)
     for place, value in ((176, copy.width), (184, copy.height), (192, copy.depth)):
@@ -188,7 +191,7 @@ DRIVER = Structs(_kernel_of, operations.box_of, write_box)
 _VERSIONED = {"GraphAddKernelNode", "GraphKernelNodeGetParams", "GraphKernelNodeSetParams", "GraphExecKernelNodeSetParams"}
 
 
-def _driver(name: str, signature: str) -> Callable[[Callable[..., Any]], Any]:
+def _driver(name: str, signature: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator of the driver's functions. Those of copies and fills have a context as one more argument; structs of kernels grew
     at the end, where nothing is read."""
     more = "p" if name.startswith(("GraphAddMem", "GraphExecMem")) else ""
