@@ -100,6 +100,18 @@ def test_programs_end_while_threads_launch(program: Path) -> None:
 
 
 @here
+@pytest.mark.slow
+def test_programs_end_while_llvm_works(program: Path, tmp_path: Path) -> None:
+    codes = []
+    for wait in range(200, 1000, 100):
+        kept = tmp_path / str(wait)
+        shutil.copytree(tmp_path / "200", kept) if wait > 200 else kept.mkdir()
+        codes.append(run(program, "run", MMULATOR_CACHE=str(kept)).returncode if wait == 200 else 0)
+        codes.append(run(program, "mix", str(wait), MMULATOR_CACHE=str(kept)).returncode)
+    assert set(codes) == {0}
+
+
+@here
 def test_findings_decide_the_exit_code(program: Path) -> None:
     done = run(program, "threads", options=("--sanitize",))
     assert done.returncode == 0 and "no findings, in 80 launches" in done.stderr

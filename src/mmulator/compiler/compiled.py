@@ -15,6 +15,7 @@ from mmulator.compiler.code import BlockCode
 from mmulator.compiler.emit.tables import MatrixTables
 from mmulator.lazy import cached_property
 from mmulator.native.state import Callee, OperationKind
+from mmulator.program.addresses import SHARED_BASE
 from mmulator.program.image import ModuleImage, SharedLayout
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class KernelFacts:
     registers: registers of a thread at the start if the kernel has setmaxnreg, otherwise 0.
     prints: whether native code may call Python for printf.
     mbarriers: whether it initialises mbarriers.
+    reserved: whether it may use the system's part of shared memory.
     notes: differences from the device that are not excluded, in words.
     """
 
@@ -64,6 +66,7 @@ class KernelFacts:
     registers: int
     prints: bool
     mbarriers: bool
+    reserved: bool
     notes: list[str]
 
 
@@ -105,6 +108,7 @@ class CompiledKernel:
         self.name, self.entry, self.notes = facts.name, facts.entry, facts.notes
         self.frame_bytes, self.local_bytes, self.atomic_bytes = facts.frame_bytes, facts.local_bytes, facts.atomic_bytes
         self.registers, self.prints, self.mbarriers = facts.registers, facts.prints, facts.mbarriers
+        self.reserved = SHARED_BASE if facts.reserved else 0  # bytes of it
         self.code = self.blocks.table  # address of each block's function
         self.shared = SharedLayout(*facts.shared)
 

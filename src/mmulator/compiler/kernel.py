@@ -116,7 +116,7 @@ class Jit:
         self.matrix = MatrixTables()
         self.queues: dict[OperationKind, int] = {}
         self.movers: dict[int, int] = {}
-        self.mbarriers = False
+        self.mbarriers = self.reserved = False
 
     def _prepare(self, function: Function) -> Function:
         """The function after the changes that ptxas makes."""
@@ -187,7 +187,7 @@ class Jit:
             [b.index for b in self.program.blocks if accesses_memory(b)],
             [(f.entry, *astuple(places[n])) for n, f in self.program.functions.items()],
             frame_bytes, local, max(widest, default=1), entry_registers(every[0], every),
-            "vprintf" in named, self.mbarriers, self.notes(),
+            "vprintf" in named, self.mbarriers, self.reserved, self.notes(),
         )  # fmt: skip
         source = KernelSource(self.program, self.sites)
         seconds = time.perf_counter() - start

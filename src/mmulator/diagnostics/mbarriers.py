@@ -207,7 +207,7 @@ def on_host(resident: Resident, address: int) -> int:
     """
     if address >> RANK_SHIFT >= len(resident.shared):
         return address
-    return resident.arena.at(resident.shared[address >> RANK_SHIFT]) + (address & (1 << RANK_SHIFT) - 1) - SHARED_BASE
+    return resident.shared_at(address >> RANK_SHIFT) + (address & (1 << RANK_SHIFT) - 1) - SHARED_BASE
 
 
 def known(resident: Resident, at: int) -> MbarrierState:

@@ -149,7 +149,7 @@ class Grid:
         launch["warps"], launch["threads"] = s.warps, s.threads
         launch["entry"] = k.entry
         launch["words"] = k.atomic_bytes >= WORD
-        launch["shared_bytes"], launch["dynamic_shared"] = self.shared, s.shared
+        launch["shared_bytes"], launch["dynamic_shared"], launch["reserved"] = self.shared, s.shared, k.reserved
         launch["tiles"], launch["tile_bytes"] = self.tiles, k.matrix.tile_bytes
         self.callees = self.heap.hold(k.callee_table)
         launch["callees"] = pointer(self.callees)

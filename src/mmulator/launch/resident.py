@@ -69,7 +69,8 @@ class Resident:
             "regs": k.frame_bytes * warps,
         }
         atomic = grid.atomic_bytes
-        windows = {"local": (k.local_bytes * LANES * warps, atomic), **dict.fromkeys(self.shared, (grid.shared, atomic))}
+        windows = {"local": (k.local_bytes * LANES * warps, atomic)}
+        windows |= dict.fromkeys(self.shared, (k.reserved + grid.shared, atomic))
         self.arena = Arena({name: (size, 8) for name, size in parts.items()} | windows, grid.heap)
         self.nbytes = self.arena.nbytes
         self.cluster = self.arena.view("cluster", CLUSTER)
@@ -118,7 +119,7 @@ class Resident:
         self.ctas["scratch"] = a.at("scratch")
         tiles = g.warpgroups * g.tiles
         for rank, cta in enumerate(self.ctas):
-            cta["rank"], cta["shared"] = rank, a.at(self.shared[rank])
+            cta["rank"], cta["shared"] = rank, self.shared_at(rank)
             cta["shared_base"] = SHARED_BASE + (rank << RANK_SHIFT)
             cta["warps"] = a.at("warps") + rank * s.warps * Warp.size
             cta["warpgroups"] = a.at("warpgroups") + rank * g.warpgroups * Warpgroup.size
@@ -141,6 +142,10 @@ class Resident:
             groups, number = a.view("warpgroups", WARPGROUP), np.arange(g.warpgroups * self.size)
             groups["tiles"] = a.at("tiles") + number * Tile.size * g.tiles
             groups["first_warp"] = number % g.warpgroups * 4
+
+    def shared_at(self, rank: int) -> int:
+        """Where the first byte of a CTA's own shared memory is on the host."""
+        return self.arena.at(self.shared[rank]) + self.grid.kernel.reserved
 
     def each(self) -> list[ResidentCta]:
         return [ResidentCta(self, rank) for rank in range(self.size)]

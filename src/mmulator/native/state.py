@@ -143,6 +143,7 @@ Launch = Struct(
         ("entry", i32),
         ("shared_bytes", u32),
         ("dynamic_shared", u32),
+        ("reserved", u32),  # bytes of shared memory in front of a CTA's own that are there
         ("tiles", u32),  # accumulators of wgmma, a warpgroup
         ("tile_bytes", u64),
         ("callees", ptr_to(Callee)),  # of each function of the kernel

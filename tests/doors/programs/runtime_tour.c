@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef struct { unsigned x, y, z; } dim3;
@@ -25,6 +26,8 @@ extern int cudaMalloc3D(pitched *, extent), cudaMemset3D(pitched, int, extent), 
 extern int cudaDeviceGetAttribute(int *, int, int), cudaGetDeviceProperties(void *, int), cudaPointerGetAttributes(void *, const void *);
 extern const char *cudaGetErrorName(int), *cudaGetErrorString(int);
 
+#define FOUR(x) x x x x
+#define STEP "  mad.lo.u32 %v, %v, %n, %v; shr.u32 %h, %v, 3; xor.b32 %v, %v, %h;\n"
 #define PTX \
     ".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .align 4 .u32 total;\n" \
     ".visible .entry add(.param .u64 at, .param .u32 n) {\n" \
@@ -33,7 +36,11 @@ extern const char *cudaGetErrorName(int), *cudaGetErrorString(int);
     "  mul.wide.u32 %o, %t, 4; add.u64 %a, %a, %o;\n" \
     "  ld.global.u32 %v, [%a]; add.u32 %v, %v, %n; st.global.u32 [%a], %v;\n" \
     "  mov.u64 %g, total; atom.global.add.u32 %v, [%g], %n; ret;\n}\n" \
-    ".visible .entry spin() {\n L: bra L;\n}\n"
+    ".visible .entry spin() {\n L: bra L;\n}\n" \
+    ".visible .entry mix(.param .u64 at, .param .u32 n) {\n" \
+    "  .reg .b64 %a; .reg .b32 %n; .reg .b32 %v; .reg .b32 %h; .reg .pred %p;\n" \
+    "  ld.param.u64 %a, [at]; ld.param.u32 %n, [n]; mov.u32 %v, %tid.x;\n L:\n" FOUR(FOUR(FOUR(FOUR(STEP)))) \
+    "  sub.u32 %n, %n, 1; setp.ne.u32 %p, %n, 0; @%p bra L; st.global.u32 [%a], %v; ret;\n}\n"
 
 static const struct {
     uint32_t magic; uint16_t version, header; uint64_t size;
@@ -46,6 +53,7 @@ static const struct {
 static const struct { uint32_t magic, version; const void *data; void *other; } wrapper = {0x466243B1, 1, &fat, 0};
 static void add(void) {}
 static void spin(void) {}
+static void mix(void) {}
 static void stranger(void) {}
 static char total[4];
 
@@ -53,6 +61,7 @@ __attribute__((constructor)) static void before_main(void) {
     void **handle = __cudaRegisterFatBinary((void *)&wrapper);
     __cudaRegisterFunction(handle, (void *)add, "add", "add", -1, 0, 0, 0, 0, 0);
     __cudaRegisterFunction(handle, (void *)spin, "spin", "spin", -1, 0, 0, 0, 0, 0);
+    __cudaRegisterFunction(handle, (void *)mix, "mix", "mix", -1, 0, 0, 0, 0, 0);
     __cudaRegisterVar(handle, total, total, "total", 0, 4, 0, 1);
     __cudaRegisterFatBinaryEnd(handle);
 }
@@ -147,6 +156,14 @@ int main(int count, char **words) {
     if (!strcmp(what, "kinds")) return kinds();
     if (!strcmp(what, "threads")) return threads();
     int *at;
+    if (!strcmp(what, "mix")) { /* for some milliseconds: the kernel's better code may be in work at the end */
+        struct timespec begin, now;
+        if (cudaMalloc(&at, 4) || launch((void *)mix, at, 1, 32)) return 1;
+        clock_gettime(CLOCK_MONOTONIC, &begin);
+        do { launch((void *)mix, at, 100, 128); clock_gettime(CLOCK_MONOTONIC, &now); }
+        while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 < atoi(words[2]));
+        return 0;
+    }
     if (!strcmp(what, "host")) { cudaMalloc(&at, 400); printf("%d\n", at[3]); }
     if (!strcmp(what, "fork")) {
         cudaMalloc(&at, 400);

@@ -27,6 +27,7 @@ class KernelCode(Names, Protocol):
     queues: kind of asynchronous operation -> address of the function that carries it out.
     movers: kind of bulk operation (a TransferKind, or a number of this kernel) -> address of the function that carries it out.
     mbarriers: whether it initialises mbarriers.
+    reserved: whether it asks where the system's part of shared memory is.
     unfenced: wgmma without a fence before them.
     moved: instructions that were moved from their place.
     image: the module's variables and functions.
@@ -50,6 +51,7 @@ class KernelCode(Names, Protocol):
     queues: dict[OperationKind, int]
     movers: dict[int, int]
     mbarriers: bool
+    reserved: bool
     unfenced: set[Instruction]
     moved: Moved
     image: ModuleImage

@@ -9,7 +9,8 @@ from mmulator.codegen.ops import cast_ptr, iota
 from mmulator.codegen.types import u32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.compiler.emit.block import BlockEmitter
-from mmulator.errors import InternalError
+from mmulator.compiler.emit.emitter import Emitter
+from mmulator.errors import InternalError, must_be
 from mmulator.isa.special_registers import SPECIAL_REGISTERS
 from mmulator.native.state import Cluster, Cta
 from mmulator.program.addresses import SHARED_BASE
@@ -90,7 +91,8 @@ _TABLE: dict[str, Read] = {
     # the reserved part of shared memory, as an NVIDIA H200 reads it
     "reserved_smem_offset_begin": lambda e: constant(e.b, u32, 0),
     "reserved_smem_offset_end": lambda e: constant(e.b, u32, 0x120),
-    **{f"reserved_smem_offset_{n}": (lambda e: constant(e.b, u32, 0)) for n in range(2)},
+    "reserved_smem_offset_0": lambda e: constant(e.b, u32, 0),
+    "reserved_smem_offset_1": lambda e: _reserved(must_be(e, Emitter)),
     "reserved_smem_offset_cap": lambda e: constant(e.b, u32, 0x400),
     # a CTA outside of any cluster is a cluster of one
     **{f"cluster_ctaid.{a}": _in_cluster(n) for a, n in _AXES.items()},
@@ -107,6 +109,14 @@ _TABLE: dict[str, Read] = {
     "envreg1": lambda e: u32(_launch(e, "workspace") >> 32),
     "envreg2": lambda e: u32(_launch(e, "workspace")),
 }
+
+
+def _reserved(e: Emitter) -> Value:
+    """Where cooperative groups of several warps have their barriers: kernels that ask have memory there. 0 as an H200 reads it
+    outside of clusters.
+    """
+    e.kernel.reserved = True
+    return u32(_cta(e).field("shared_base") - SHARED_BASE)
 
 
 def _cycles(e: BlockEmitter) -> Value:

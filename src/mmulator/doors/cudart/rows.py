@@ -27,7 +27,8 @@ from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import PRIMARY, state
 from mmulator.doors.library.threads import keep
-from mmulator.errors import MmulatorError, UnsupportedError
+from mmulator.driver.told import launched
+from mmulator.errors import ExecutionFault, MmulatorError, UnsupportedError
 
 SUCCESS, FORKED, NOT_READY = 0, 3, 600
 _VARIADIC = 4  # flag of a code object whose function has `*args`
@@ -116,6 +117,8 @@ def tell(error: BaseException | None) -> None:
     if isinstance(error, MmulatorError):
         sys.stdout.flush()
         print(f"mmulator: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        if isinstance(error, ExecutionFault) and (place := launched()):
+            print(f"  {place.removeprefix(', ')}", file=sys.stderr, flush=True)
 
 
 def guarded(function: Callable[..., Any], name: str, lost: bool = True) -> Callable[..., int]:

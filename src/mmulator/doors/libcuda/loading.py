@@ -38,9 +38,10 @@ _loaded: list[Loaded] = []
 
 
 def names() -> tuple[list[str], list[str]]:
-    """(names of the library's table, names of functions whose calls are noted)."""
-    plain = [*(e.name for e in ENTRIES.values() if not e.back), *(f"mmulator_spare_{n}" for n in range(SPARE))]
-    return plain, [e.name for e in ENTRIES.values() if e.back]
+    """(names of the library's table, names of functions whose calls are noted). The file and the process that fills it agree."""
+    entries = [ENTRIES[name] for name in sorted(ENTRIES)]  # their order there is that of imports
+    plain = [*(e.name for e in entries if not e.back), *(f"mmulator_spare_{n}" for n in range(SPARE))]
+    return plain, [e.name for e in entries if e.back]
 
 
 class Loaded:

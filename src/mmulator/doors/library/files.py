@@ -27,10 +27,13 @@ MACHINE = "x86_64"
 RUNTIMES = {12: "libcudart.so.12", 13: "libcudart.so.13"}
 DRIVER = "libcuda.so.1"
 LINKS = {"libcuda.so": DRIVER, "libcudart.so": RUNTIMES[13]}
-# What the first call runs. Another installation of Python than the one that made the library cannot have its packages.
 _FOLDERS = ("doors/library", "doors/cudart", "doors/graphs", "doors/libcuda")  # their files say what the libraries export
+# What the first call runs. In a program of C++ Ctrl-C stays the program's: Python has put a handler there as it began. Another
+# version of Python than the one that made the library cannot have its packages.
 _SCRIPT = """exec('''
-import sys
+import _signal, sys
+if not sys.orig_argv and _signal.getsignal(2) is _signal.default_int_handler:
+    _signal.signal(2, _signal.SIG_DFL)
 if sys.version_info[:2] != {version}:
     raise SystemExit("mmulator: this library is for Python {version[0]}.{version[1]}, and the process has another")
 sys.path[:0] = [p for p in {path} if p not in sys.path]

@@ -6,13 +6,13 @@ import atexit
 import ctypes
 import io
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 from mmulator.codegen import engine
-from mmulator.doors.library import faults, threads
+from mmulator.doors.library import callers, faults, threads
+from mmulator.driver import told
 
 _libc = ctypes.CDLL(None)
 _RTLD_NOLOAD = 4
@@ -63,9 +63,8 @@ def _prepare() -> None:
     """Python that this library has started: it is part of the program, and ends when the program does."""
     sys.argv = [os.fsdecode(word) for word in Path("/proc/self/cmdline").read_bytes().split(b"\0")[:-1]] or [""]
     sys.stdout = CStdout()
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # the import of `signal` has put it there
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
     faults.listen()
+    told.places.append(callers.place)
     at_exit()
 
 

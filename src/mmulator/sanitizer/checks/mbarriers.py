@@ -80,6 +80,8 @@ def number_of(cluster: ptr_to(Cluster), account: ptr_to(Account)) -> u64:
 def mark(cluster: ptr_to(Cluster), at: u64, live: boolean) -> None:
     """Set whether there is a live mbarrier at a generic address."""
     s = mbarriers_of(cluster)
+    if (at & WITHIN) < SHARED_BASE:  # the system's part
+        return
     granule = u32(((at & WITHIN) - SHARED_BASE) // GRANULE)
     word = s.bits + (u32((at & OFFSET_MASK) >> RANK_SHIFT) * s.words + granule // BITS)
     bit = 1 << (granule % BITS)

@@ -86,7 +86,7 @@ def value_state_at(w: ptr_to(Warp), lane: u32, at: u64) -> ptr:
     """The state of the bytes at a generic address; null for memory that always has a value."""
     s = known(w.cta.cluster)
     slot = at >> SLOT_SHIFT
-    if slot == SLOT_SHARED:
+    if slot == SLOT_SHARED and (at & _WITHIN) >= SHARED_BASE:
         return s.shared + (((at & _OFFSET) >> RANK_SHIFT) * s.shared_bytes + ((at & _WITHIN) - SHARED_BASE))
     if slot == SLOT_LOCAL:
         return s.local + ((number_of_warp(w) * LANES + u64(lane)) * s.local_bytes + (at & _OFFSET))
@@ -111,7 +111,7 @@ def mark_lanes_written(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, b
     """Mark the bytes that lanes have written."""
     a = load(U64, at) | base
     first = a[0]
-    if mask == FULL and first >> SLOT_SHIFT == SLOT_SHARED:
+    if mask == FULL and first >> SLOT_SHIFT == SLOT_SHARED and (first & _WITHIN) >= SHARED_BASE:
         if all_lanes((a - first) == U64(bytes) * iota(U64)):
             fill_bytes(value_state_at(w, 0, first), WRITTEN, bytes * LANES)
             return
@@ -386,7 +386,7 @@ def values_of_transfer(t: ptr_to(Transfer), moves: u32) -> None:
 def one_wrote(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
     """Handle a write of one lane, or a transfer's read for global memory."""
     slot = at >> SLOT_SHIFT
-    if slot != SLOT_SHARED and slot != SLOT_LOCAL:
+    if (slot != SLOT_SHARED and slot != SLOT_LOCAL) or u64(value_state_at(w, lane, at)) == 0:
         return
     s = known(w.cta.cluster)
     if (access & _MARKS) == int(Access.WRITE):

@@ -276,7 +276,7 @@ def all_at_once(a: ptr_to(Actor), p: ptr_to(Pattern), at: ptr_to(u64), base: u64
         from_ = area.base
         end = area.start + area.size - area.base
     places = (load(U64, at) | base) - from_
-    if (mask_bits((places + u64(bytes)) > end) & p.leaders) != 0:
+    if (mask_bits(places > end - u64(bytes)) & p.leaders) != 0:
         return False
     m = bits_mask(p.leaders)
     numbers = places >> SHEET_BITS

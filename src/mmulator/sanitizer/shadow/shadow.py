@@ -167,6 +167,8 @@ def touch(a: ptr_to(Actor), at: u64, bytes: u64) -> None:
     a.at = at
     a.bytes = bytes
     if slot == SLOT_SHARED:
+        if (at & _WITHIN) < SHARED_BASE:  # the system's
+            return
         rank = u32((at >> RANK_SHIFT) & 0xFF)
         place = (at & _WITHIN) - SHARED_BASE + u64(rank * s.stride) * SHEET
     else:
@@ -211,10 +213,10 @@ def put_by_tensor_copy(w: ptr_to(Warp), place: u32) -> boolean:
 # actors ---------------------------------------------------------------------------------------------------------------
 @native(inline=True)
 def is_watched(at: u64) -> u32:
-    """1 for shared memory, 2 for global memory, 0 for any other."""
+    """1 for shared memory of the kernel, 2 for global memory, 0 for any other."""
     slot = at >> SLOT_SHIFT
     if slot == SLOT_SHARED:
-        return 1
+        return u32((at & _WITHIN) >= SHARED_BASE)
     if slot >= FIRST_GLOBAL_SLOT or slot == 0:
         return 2
     return 0
