@@ -103,6 +103,16 @@ class Memory:
             self._last = [], NONE, NONE  # which has it still
         return found.size
 
+    def put_back(self, found: Allocation) -> None:
+        """Allocate memory again that was freed, at its address; nothing in it may be counted on."""
+        if found.size < LARGE:
+            found.bytes().fill(POISON)
+        if found.written is not None:
+            found.written = Written(blank(found.size, np.dtype(np.uint8)))
+        self._allocated[found.address] = found
+        with self._lock:
+            self._pieces.add(found)
+
     def wrote(self, address: int, size: int) -> None:
         """The host has written bytes, which are an allocation's or not."""
         if self.watched and (a := self._watched_at(address)) is not None and a.written is not None:

@@ -72,6 +72,7 @@ class EntryPoint:
 
 
 ENTRIES: dict[str, EntryPoint] = {}
+watching: list[Callable[[str, tuple[int, ...]], None]] = []  # what forbids calls while a stream is captured (captures.py)
 pending: list[Callable[[], None]] = []  # what carries out the calls that were noted (loading.py)
 
 
@@ -110,6 +111,8 @@ def guarded(function: Callable[..., Any], name: str) -> Callable[..., int]:
         if pending:
             pending[0]()
         try:
+            if watching:
+                watching[0](name, args)
             found = function(*args)
             return Code.SUCCESS if found is None else int(found)
         except Refused as refused:

@@ -10,6 +10,7 @@ import struct
 import sys
 import threading
 
+from mmulator.doors.graphs import calls, captures, operations, structs
 from mmulator.doors.libcuda import clusters, device, launches, memory, modules, tensormaps
 from mmulator.doors.libcuda.abi import (
     ENTRIES,
@@ -30,7 +31,7 @@ from mmulator.doors.library.elf import COUNT, ENDED, ENTRIES_OF_RING, ENTRY, MAC
 from mmulator.errors import UnsupportedError
 
 SONAME = "libcuda.so.1"
-CHAPTERS = (device, memory, modules, launches, clusters, tensormaps)
+CHAPTERS = (device, memory, modules, launches, clusters, tensormaps, operations, captures, calls, structs)
 SPARE = 600  # room for functions that are asked for and not implemented
 _lock = threading.Lock()
 _loaded: list[Loaded] = []

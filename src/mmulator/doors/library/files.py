@@ -27,7 +27,7 @@ MACHINE = "x86_64"
 RUNTIMES = {12: "libcudart.so.12", 13: "libcudart.so.13"}
 DRIVER = "libcuda.so.1"
 LINKS = {"libcuda.so": DRIVER, "libcudart.so": RUNTIMES[13]}
-_FOLDERS = ("doors/library", "doors/cudart", "doors/libcuda")  # their files say what the libraries export
+_FOLDERS = ("doors/library", "doors/cudart", "doors/graphs", "doors/libcuda")  # their files say what the libraries export
 # What the first call runs. In a program of C++ Ctrl-C stays the program's: Python has put a handler there as it began. Another
 # version of Python than the one that made the library cannot have its packages.
 _SCRIPT = """exec('''
