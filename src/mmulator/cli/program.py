@@ -88,8 +88,9 @@ def kind_of(name: str) -> str:
 
     path = Path(name)
     if not path.exists():
-        if os.sep not in name and shutil.which(name):
-            return NATIVE
+        found = shutil.which(name) if os.sep not in name else None
+        if found:
+            return kind_of(found)
         raise WrongUsage(
             f"cannot read {name}: No such file or directory", hint="exec takes what follows `python`, a program, or a .cu file"
         )
@@ -161,7 +162,8 @@ def command(program: list[str], environment: dict[str, str]) -> tuple[list[str],
     first = program[0]
     kind = PYTHON if first[:1] == "-" else kind_of(first)
     if kind == PYTHON:
-        return [sys.executable, *program], environment
+        script = first if first[:1] == "-" or Path(first).exists() else shutil.which(first)  # pytest, torchrun
+        return [sys.executable, str(script), *program[1:]], environment
     environment = {**environment, **libraries(environment)}
     if kind == SOURCE:
         from mmulator.driver.settings import Settings
