@@ -91,7 +91,7 @@ def api(
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         takes = function.__code__.co_argcount or len(signature)  # 0: `*args`
         call = guarded(function if takes == len(signature) else lambda *args: function(*args[:takes]), names.split()[0])
-        native = prototype(call)
+        native = prototype(telling(call))
         for name in names.split():
             base, _, suffix = name.rpartition("_v")
             base = base if suffix.isdigit() and base else name
@@ -119,6 +119,28 @@ def guarded(function: Callable[..., Any], name: str) -> Callable[..., int]:
             return _failed(name, error)
 
     return call
+
+
+def telling(call: Callable[..., int]) -> Callable[..., int]:
+    """The function for a program: one of C++ sees a code alone, so that the reason of a failure is printed there."""
+    if sys.orig_argv:  # a program of Python
+        return call
+
+    @wraps(call)
+    def tells(*args: int) -> int:
+        code = call(*args)
+        if code:
+            tell(taken())
+        return code
+
+    return tells
+
+
+def tell(error: BaseException | None) -> None:
+    """Print the reason of a failed call."""
+    if isinstance(error, MmulatorError):
+        sys.stdout.flush()
+        print(f"mmulator: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
 
 
 def code_of(error: BaseException) -> int | None:

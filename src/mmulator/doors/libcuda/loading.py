@@ -10,7 +10,7 @@ import struct
 import sys
 import threading
 
-from mmulator.doors.libcuda import clusters, device, launches, memory, modules, tensormaps
+from mmulator.doors.libcuda import clusters, device, launches, linking, memory, modules, tensormaps
 from mmulator.doors.libcuda.abi import (
     ENTRIES,
     Refused,
@@ -22,6 +22,7 @@ from mmulator.doors.libcuda.abi import (
     put_int,
     resolve,
     taken,
+    telling,
     text,
     unsupported,
 )  # fmt: skip
@@ -30,7 +31,7 @@ from mmulator.doors.library.elf import COUNT, ENDED, ENTRIES_OF_RING, ENTRY, MAC
 from mmulator.errors import UnsupportedError
 
 SONAME = "libcuda.so.1"
-CHAPTERS = (device, memory, modules, launches, clusters, tensormaps)
+CHAPTERS = (device, memory, modules, linking, launches, clusters, tensormaps)
 SPARE = 600  # room for functions that are asked for and not implemented
 _lock = threading.Lock()
 _loaded: list[Loaded] = []
@@ -98,7 +99,7 @@ class Loaded:
             def refuse() -> int:
                 raise unsupported(name, "this function of CUDA's driver is not there")
 
-            native = _native(guarded(refuse, name))
+            native = _native(telling(guarded(refuse, name)))
             self.kept.append(native)
             self.table[number] = ctypes.cast(native, ctypes.c_void_p).value
             self.missing[name] = self.address(self.names[number])
@@ -177,4 +178,7 @@ def get_address_2(name: int, out: int, version: int, flags: int, status: int) ->
 
 @api("cuGetExportTable", "pp")
 def export_table(out: int, which: int) -> None:
-    raise unsupported("cuGetExportTable", "tables of the driver that no document describes")
+    raise unsupported(
+        "cuGetExportTable", "tables of the driver that no document describes",
+        "CUDA's runtime asks for them where it is linked in statically: link with nvcc -cudart shared",
+    )  # fmt: skip
