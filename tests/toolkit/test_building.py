@@ -176,32 +176,28 @@ def test_without_nvcc(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 # the wrapper ---------------------------------------------------------------------------------------------------------
-SHARED = "-cudart shared"
+OURS = "-cudart shared -lineinfo"
+G80, G90 = "-gencode arch=compute_80,code=", "-gencode arch=compute_90a,code="
 
 
 @pytest.mark.parametrize(
     ("given", "wanted"),
     [
-        ("-O3 k.cu", "-cudart shared -O3 k.cu"),
-        ("-cudart static k.cu", "-cudart shared k.cu"),
-        ("--cudart=static k.cu", "--cudart=shared k.cu"),
-        ("-cudart none k.cu", "-cudart none k.cu"),
-        ("-gencode arch=compute_90a,code=sm_90a", "-cudart shared -gencode arch=compute_90a,code=[compute_90a,sm_90a]"),
-        ("--generate-code=arch=compute_80,code=[sm_80]", f"{SHARED} --generate-code=arch=compute_80,code=[compute_80,sm_80]"),
-        (
-            "-gencode arch=compute_80,code=sm_80 -gencode arch=compute_80,code=sm_86",
-            "-cudart shared -gencode arch=compute_80,code=[compute_80,sm_80] -gencode arch=compute_80,code=sm_86",
-        ),
-        (
-            "-gencode arch=compute_80,code=sm_80 -gencode arch=compute_80,code=compute_80",
-            "-cudart shared -gencode arch=compute_80,code=sm_80 -gencode arch=compute_80,code=compute_80",
-        ),
-        ("-gencode arch=compute_90,code=lto_90", "-cudart shared -gencode arch=compute_90,code=lto_90"),
-        ("-arch=compute_90a -code=sm_90a", "-cudart shared -arch=compute_90a -code=compute_90a,sm_90a"),
-        ("-arch=compute_90a -code sm_90a,compute_90a", "-cudart shared -arch=compute_90a -code sm_90a,compute_90a"),
-        ("-arch native", "-cudart shared -arch sm_90a"),
-        ("-cubin -gencode arch=compute_90a,code=sm_90a", "-cudart shared -cubin -gencode arch=compute_90a,code=sm_90a"),
-        ("-Xcompiler -cudart -arch=sm_80", "-cudart shared -Xcompiler -cudart -arch=sm_80"),
+        ("-O3 k.cu", f"{OURS} -O3 k.cu"),
+        ("-G k.cu", "-cudart shared -G k.cu"),
+        ("-cudart static k.cu", "-lineinfo -cudart shared k.cu"),
+        ("--cudart=static k.cu", "-lineinfo --cudart=shared k.cu"),
+        ("-cudart none --generate-line-info k.cu", "-cudart none --generate-line-info k.cu"),
+        (f"{G90}sm_90a", f"{OURS} {G90}[compute_90a,sm_90a]"),
+        ("--generate-code=arch=compute_80,code=[sm_80]", f"{OURS} --generate-code=arch=compute_80,code=[compute_80,sm_80]"),
+        (f"{G80}sm_80 {G80}sm_86", f"{OURS} {G80}[compute_80,sm_80] {G80}sm_86"),
+        (f"{G80}sm_80 {G80}compute_80", f"{OURS} {G80}sm_80 {G80}compute_80"),
+        (f"{G80}lto_80", f"{OURS} {G80}lto_80"),
+        ("-arch=compute_90a -code=sm_90a", f"{OURS} -arch=compute_90a -code=compute_90a,sm_90a"),
+        ("-arch=compute_90a -code sm_90a,compute_90a", f"{OURS} -arch=compute_90a -code sm_90a,compute_90a"),
+        ("-arch native", f"{OURS} -arch sm_90a"),
+        (f"-cubin {G90}sm_90a", f"{OURS} -cubin {G90}sm_90a"),
+        ("-Xcompiler -cudart -arch=sm_80", f"{OURS} -Xcompiler -cudart -arch=sm_80"),
     ],
 )
 def test_flags_are_rewritten(given: str, wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,11 @@ _setting = typer.Option
 def exec(
     program: Annotated[
         list[str],
-        typer.Argument(metavar="SCRIPT|-m MODULE|-c CODE [ARGS]...", help="As `python` takes them.", show_default=False),
+        typer.Argument(
+            metavar="PROGRAM [ARGS]...",
+            help="A Python script, -m MODULE or -c CODE; a program, or its .cu file; make, ctest.",
+            show_default=False,
+        ),
     ],
     device: Annotated[str | None, _setting(metavar="DEVICE", help="The chip that is found (H100). Default: sm_90.")] = None,
     seed: Annotated[int | None, _setting(metavar="N", help="Seed of the scheduler's choices. Default: 0.", min=0)] = None,
@@ -54,11 +58,12 @@ def exec(
 ) -> None:
     """Run a program that uses a GPU on a machine without one.
 
-    Libraries find a GPU when the program imports them: torch with device="cuda", Triton, Numba, CuPy, cuda.core. All else is
-    as with `python`: arguments, exit code, tracebacks. Options of mmulator come before the program; what is behind it is
-    the program's own. Python processes that the program starts run like this, too.
+    In Python, libraries find a GPU when the program imports them: torch with device="cuda", Triton, Numba, CuPy, cuda.core. In
+    C++, a program that is linked with -cudart shared finds CUDA's runtime and driver. All else is as without mmulator: arguments,
+    exit code, tracebacks. Options of mmulator come before the program; what is behind it is the program's own. Processes that
+    the program starts run like this, too.
 
-    With --sanitize the exit code is 3 where the program ends with 0 and undefined behaviour was found in it, or in a Python that
+    With --sanitize the exit code is 3 where the program ends with 0 and undefined behaviour was found in it, or in a process that
     it started.
     """
     from mmulator.cli.findings import baseline as read
@@ -103,5 +108,9 @@ mmulator exec --device sm_80 -m pytest tests -x
 mmulator exec --report - -c "import torch; torch.ones(2, device='cuda')"
 
 mmulator exec --sanitize --sarif found.sarif -m pytest tests
+
+mmulator exec --device h100 ./gemm --m=512
+
+mmulator exec kernel.cu
 """
 exec.__doc__ = "\n\n".join((cleandoc(exec.__doc__ or ""), r"[bold]Examples[/bold]", EXAMPLES.strip()))

@@ -30,7 +30,7 @@ def nvcc(arguments: Annotated[list[str] | None, _ARGUMENTS] = None) -> None:
 
     All arguments are nvcc's, and so are the output and the exit code. What differs: CUDA's runtime is linked as a shared library
     (-cudart shared), the PTX is kept beside machine code (code=sm_90a becomes code=[compute_90a,sm_90a]) and behind a cubin
-    (-cubin), and -arch=native is the device that programs find.
+    (-cubin), with lines of the source (-lineinfo), and -arch=native is the device that programs find.
 
     nvcc is $MMULATOR_NVCC, or that on PATH, in $CUDA_HOME, $CUDA_PATH, /usr/local/cuda or among Python's packages.
     """

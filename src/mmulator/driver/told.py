@@ -6,6 +6,7 @@ import atexit
 import os
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 
@@ -14,6 +15,14 @@ from mmulator.driver.gathered import VARIABLE, Gathering
 from mmulator.errors import MmulatorError
 from mmulator.findings import WIDTH, Finding, counted, group_key, paragraphs
 from mmulator.sarif import Baseline
+
+places: list[Callable[[], str]] = []  # says from which line of a program of C++ the kernel is launched
+
+
+def launched() -> str:
+    """The place of the launch that runs, as the end of a kernel's name; "" where it is not known."""
+    found = places[0]() if places else ""
+    return f", launched by {found}" if found else ""
 
 
 class Told:
@@ -34,7 +43,7 @@ class Told:
             new = new if self.known is None else self.known.new(new)
             self.found |= {(kernel, *group_key(f)): f for f in reversed(new)}
         for lines in paragraphs(new, WIDTH):
-            _say("\n".join([f"mmulator: {demangle(kernel)}:", *lines, ""]))
+            _say("\n".join([f"mmulator: {demangle(kernel)}{launched()}:", *lines, ""]))
 
     def finish(self) -> None:
         if self.launches and self.process == os.getpid():

@@ -18,7 +18,7 @@ from mmulator.codegen.store import store
 from mmulator.errors import MmulatorError
 from mmulator.isa.targets import Target
 from mmulator.toolkit.fatbin import keeping
-from mmulator.toolkit.home import link_environment
+from mmulator.toolkit.home import start_of
 from mmulator.toolkit.nvcc import FLAGS, find_nvcc, names_target, run_nvcc, version_of
 
 HOPPER = Target(90, "a")
@@ -48,7 +48,8 @@ def compile_program(path: str | Path, flags: Sequence[str] = (), target: Target 
 
     Raises MmulatorError with nvcc's own errors, UnsupportedError where there is no nvcc.
     """
-    return _built(path, ["-cudart", "shared", "-lineinfo", *(() if names_target(flags) else keeping(target).split()), *flags])
+    lines = ("-lineinfo", "-g")
+    return _built(path, ["-cudart", "shared", *lines, *(() if names_target(flags) else keeping(target).split()), *flags])
 
 
 def _built(path: str | Path, flags: Sequence[str]) -> Path:
@@ -64,7 +65,7 @@ def _built(path: str | Path, flags: Sequence[str]) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="mmulator-"))
     out, depends = folder / Path(name).stem, folder / "depends"
     try:
-        run_nvcc(nvcc, [*flags, name, "-o", str(out), "-MD", "-MF", str(depends)], str(path), link_environment(nvcc))
+        run_nvcc(start_of(nvcc), [*flags, name, "-o", str(out), "-MD", "-MF", str(depends)], str(path))
         if kept:
             files = json.dumps(_files(depends.read_text(errors="surrogateescape"), name)).encode()
             kept.write(own, files)

@@ -110,11 +110,13 @@ def missing(found: Sequence[FatEntry], device: str, name: str = "the fat binary"
         kinds.setdefault(entry.kind, []).append(str(entry.target))
     held = " and ".join(f"{kind} for {', '.join(dict.fromkeys(targets))}" for kind, targets in kinds.items())
     fit = [e.target for e in found if e.target.runs_on(device)]
+    other = "PTX" in kinds
     return UnsupportedError(
         f"{name} has no PTX that runs on {device}, but {held or 'nothing at all'}",
-        rule="machine code and LTO-IR run on a GPU alone; nvcc keeps the PTX where code= names compute_NN",
-        hint=f"compile with {keeping(max(fit, default=own_target(device)))}",
-    )
+        rule="PTX runs on its own chip, and on later ones where its target has no suffix" if other else
+        "machine code and LTO-IR run on a GPU alone; nvcc keeps the PTX where code= names compute_NN",
+        hint=f"{'ask for another device, or ' * other}compile with {keeping(max(fit, default=own_target(device)))}",
+    )  # fmt: skip
 
 
 def own_target(device: str) -> Target:

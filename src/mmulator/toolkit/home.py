@@ -1,4 +1,4 @@
-"""A CUDA_HOME whose nvcc is `mmulator nvcc`; all else in it is the toolkit's own. The linker finds CUDA's runtime there, too."""
+"""A CUDA_HOME whose nvcc is `mmulator nvcc`; all else in it is the toolkit's own."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from mmulator.codegen.store import store
 from mmulator.toolkit.nvcc import OURS, find_nvcc, toolkit_of, version_of
 
 _LIBRARIES = ("lib64", "lib", "targets/x86_64-linux/lib")
+_RUNTIME = "libcudart.so"  # what the linker looks for; PyPI's package has libcudart.so.13 alone
 
 
 def wrapper_folder() -> Path:
@@ -33,17 +34,17 @@ def cuda_home(nvcc: Path) -> Path:
     if (home / "bin" / "nvcc").exists():
         return home
     top = toolkit_of(nvcc)
-    for folder in (home, home / "bin", home / "lib64"):
+    lacks = not any((top / name / _RUNTIME).exists() for name in _LIBRARIES)
+    for folder in (home, home / "bin", *((home / "lib",) if lacks else ())):
         folder.mkdir(mode=0o700, exist_ok=True)
     for path in top.glob("*"):
         _link(home / path.name, path)
     for path in (top / "bin").glob("*"):
-        if path.name != "nvcc":
-            _link(home / "bin" / path.name, path)
-    for path in (p for name in _LIBRARIES for p in (top / name).glob("*")):
-        _link(home / "lib64" / path.name, path)
-        if path.name.startswith("libcudart.so."):  # PyPI's package has no libcudart.so, which the linker looks for
-            _link(home / "lib64" / "libcudart.so", path)
+        _link(home / "bin" / path.name if path.name != "nvcc" else home / "nvcc", path)
+    for path in (top / "lib").glob("*") if lacks else ():
+        _link(home / "lib" / path.name, path)
+        if path.name.startswith(_RUNTIME):
+            _link(home / "lib" / _RUNTIME, path)
     made = home / "bin" / f"nvcc.{os.getpid()}"
     made.write_text(script)
     made.chmod(0o700)
@@ -56,7 +57,8 @@ def _link(path: Path, to: Path) -> None:
         path.symlink_to(to)
 
 
-def link_environment(nvcc: Path) -> dict[str, str]:
-    """The environment of a nvcc that links: CUDA's runtime is found where the toolkit has no name for the linker, too."""
-    paths = [*filter(None, [os.environ.get("LIBRARY_PATH")]), str(cuda_home(nvcc) / "lib64")]
-    return {**os.environ, "LIBRARY_PATH": os.pathsep.join(paths)}
+def start_of(nvcc: Path) -> tuple[str, str]:
+    """(the program, its name for itself) of a nvcc. By its name it finds the toolkit: ours, where its own cannot link."""
+    home = cuda_home(nvcc)
+    own = home / "lib"
+    return (str(home / "nvcc"), str(home / "bin" / "nvcc")) if own.is_dir() and not own.is_symlink() else (str(nvcc), str(nvcc))

@@ -77,8 +77,8 @@ def names_target(flags: Sequence[str]) -> bool:
     return any(flag.lstrip("-").startswith(("arch", "gpu-architecture", "gencode", "generate-code")) for flag in said)
 
 
-def run_nvcc(nvcc: Path, arguments: Sequence[str], source: str, environment: dict[str, str] | None = None) -> None:
-    """Run nvcc on a source; what it says is printed on standard error.
+def run_nvcc(start: tuple[str, str], arguments: Sequence[str], source: str) -> None:
+    """Run nvcc on a source; what it says is printed on standard error. start: the program, and its name for itself.
 
     Raises MmulatorError with what it says if it fails, TimeUp at the thread's time limit.
     """
@@ -86,13 +86,13 @@ def run_nvcc(nvcc: Path, arguments: Sequence[str], source: str, environment: dic
         print(f"nvcc compiles {source}", file=sys.stderr, flush=True)
     try:
         done = subprocess.run(
-            [nvcc, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=remaining(),
-            env=environment,
+            [start[1], *arguments], executable=start[0], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            errors="replace", timeout=remaining(),
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise TimeUp from None
     except OSError as error:
-        raise MmulatorError(f"cannot start {nvcc}: {error.strerror}") from None
+        raise MmulatorError(f"cannot start {start[0]}: {error.strerror}") from None
     said = (done.stdout + done.stderr).strip("\n")
     if done.returncode:
         lacks = "nvcc needs a C++ compiler: apt install g++" if not shutil.which("g++") and not shutil.which("gcc") else None

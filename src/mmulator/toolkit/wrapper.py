@@ -1,4 +1,4 @@
-"""`mmulator nvcc`: nvcc with flags by which its programs run here. CUDA's runtime is a shared library, and PTX is kept."""
+"""`mmulator nvcc`: nvcc with flags by which its programs run here: CUDA's runtime as a shared library, PTX with lines."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from pathlib import Path
 from mmulator.isa.chips import as_device
 from mmulator.toolkit.cubin import with_ptx
 from mmulator.toolkit.fatbin import own_target
-from mmulator.toolkit.home import link_environment
+from mmulator.toolkit.home import start_of
 from mmulator.toolkit.nvcc import FLAGS, find_nvcc
 
 _SINGLE = {"-cubin", "-ptx", "-optix-ir", "-ltoir"}  # one file for one target is made
 _GENERATE, _CODE, _RUNTIME = {"-gencode", "-generate-code"}, {"-code", "-gpu-code"}, {"-cudart"}
 _ARCH = {"-arch", "-gpu-architecture"}
+_LINES = {"-lineinfo", "-generate-line-info", "-G", "-device-debug"}  # more than lines
 _OUT, _FOLDER = {"-o", "-output-file"}, {"-odir", "-output-directory"}
 _DEPENDENCIES = {"-MD", "-MMD", "-MP", "-generate-dependencies-with-compile", "-generate-nonsystem-dependencies-with-compile",
                  "-generate-dependency-targets"}  # fmt: skip
@@ -55,7 +56,7 @@ def split(arguments: Sequence[str]) -> Words:
 
 
 def rewritten(words: Words) -> list[str]:
-    """The command line of nvcc: `-cudart shared`, PTX beside machine code, `-arch=native` as the device that programs find."""
+    """The command line of nvcc: `-cudart shared`, `-lineinfo`, PTX beside machine code, `-arch=native` as the driver's device."""
     single = any(name in _SINGLE for name, _, _ in words)
     known = {v for name, value, _ in words if name in _GENERATE for v in re.findall(r"code=.*?\b(compute_\w+)", value or "")}
     virtual = next((v for name, value, _ in words if name in _ARCH for v in [value or ""]), "").replace("sm_", "compute_")
@@ -75,7 +76,8 @@ def rewritten(words: Words) -> list[str]:
             out += given
         else:
             out += [given[0], wanted] if len(given) == 2 else [f"{given[0].partition('=')[0]}={wanted}"]
-    return [*([] if said else ["-cudart", "shared"]), *out]
+    lines = [] if _LINES & {name for name, _, _ in words} else ["-lineinfo"]
+    return [*([] if said else ["-cudart", "shared"]), *lines, *out]
 
 
 def _keeping(value: str, known: set[str]) -> str:
@@ -92,15 +94,16 @@ def main(arguments: Sequence[str], replace: bool = False) -> int:
 
     replace: nvcc takes the place of this process, unless PTX goes behind a cubin.
     """
-    nvcc, words = find_nvcc(), split(arguments)
-    command, environment = [str(nvcc), *rewritten(words)], link_environment(nvcc)
+    words = split(arguments)
+    start = start_of(find_nvcc())
+    command = [start[1], *rewritten(words)]
     cubins = any(name == "-cubin" for name, _, _ in words)
     if replace and not cubins:
-        os.execve(command[0], command, environment)
-    code = subprocess.call(command, env=environment)
+        os.execv(start[0], command)
+    code = subprocess.call(command, executable=start[0])
     if cubins and not code and not any(name in ("-dryrun", "-dlink", "-help", "-version") for name, _, _ in words):
         for source in (value for name, value, _ in words if value and _is_source(name, value)):
-            _complete(nvcc, words, source, environment)
+            _complete(start, words, source)
     return code
 
 
@@ -108,7 +111,7 @@ def _is_source(name: str, value: str | None) -> bool:
     return not name and (value or "").endswith(_SOURCES)
 
 
-def _complete(nvcc: Path, words: Words, source: str, environment: dict[str, str]) -> None:
+def _complete(start: tuple[str, str], words: Words, source: str) -> None:
     """Put the PTX of a source behind its cubin."""
     values = {("out" if name in _OUT else "folder"): value or "" for name, value, _ in words if name in (*_OUT, *_FOLDER)}
     cubin = Path(values.get("folder", "")) / values.get("out", f"{Path(source).stem}.cubin")
@@ -121,9 +124,10 @@ def _complete(nvcc: Path, words: Words, source: str, environment: dict[str, str]
     with tempfile.TemporaryDirectory(prefix="mmulator-") as folder:
         out = Path(folder) / "k.ptx"
         flags = [w for name, value, given in words if name not in dropped and not _is_source(name, value) for w in given]
+        lines = [] if _LINES & {name for name, _, _ in words} else ["-lineinfo"]
         done = subprocess.run(
-            [nvcc, *flags, "-ptx", source, "-o", out], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            errors="replace",
+            [start[1], *flags, *lines, "-ptx", source, "-o", out], executable=start[0], stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, errors="replace",
         )  # fmt: skip
         if done.returncode:
             print(f"mmulator: there is no PTX behind {cubin}: {done.stderr.strip()}", file=sys.stderr)

@@ -19,6 +19,7 @@ from typing import Any
 from mmulator.doors.libcuda import caller
 from mmulator.doors.libcuda.codes import CODES, FAULTS, Code
 from mmulator.doors.library import threads
+from mmulator.driver.told import launched
 from mmulator.errors import (
     ExecutionFault,
     InvalidInstructionError,
@@ -72,6 +73,7 @@ class EntryPoint:
 
 
 ENTRIES: dict[str, EntryPoint] = {}
+watching: list[Callable[[str, tuple[int, ...]], None]] = []  # what forbids calls while a stream is captured (captures.py)
 pending: list[Callable[[], None]] = []  # what carries out the calls that were noted (loading.py)
 
 
@@ -110,6 +112,8 @@ def guarded(function: Callable[..., Any], name: str) -> Callable[..., int]:
         if pending:
             pending[0]()
         try:
+            if watching:
+                watching[0](name, args)
             found = function(*args)
             return Code.SUCCESS if found is None else int(found)
         except Refused as refused:
@@ -141,6 +145,8 @@ def tell(error: BaseException | None) -> None:
     if isinstance(error, MmulatorError):
         sys.stdout.flush()
         print(f"mmulator: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        if isinstance(error, ExecutionFault) and (place := launched()):
+            print(f"  {place.removeprefix(', ')}", file=sys.stderr, flush=True)
 
 
 def code_of(error: BaseException) -> int | None:

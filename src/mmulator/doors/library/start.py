@@ -6,16 +6,15 @@ import atexit
 import ctypes
 import io
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 from mmulator.codegen import engine
-from mmulator.doors.library import faults, threads
+from mmulator.doors.library import callers, faults, loaded, threads
+from mmulator.driver import told
 
 _libc = ctypes.CDLL(None)
-_RTLD_NOLOAD = 4
 _ended: list[Any] = []
 
 
@@ -48,24 +47,21 @@ def begin(soname: str) -> None:
     if soname.startswith("libcudart"):
         from mmulator.doors.cudart import table
 
-        table.fill(resident(soname), int(soname.rpartition(".")[2]))
+        library = loaded.resident(soname)
+        assert library is not None  # whose first call this is
+        table.fill(library, int(soname.rpartition(".")[2]))
     else:
         from mmulator.doors.libcuda import loading
 
         loading.install()
 
 
-def resident(soname: str) -> ctypes.CDLL:
-    return ctypes.CDLL(soname, _RTLD_NOLOAD | os.RTLD_NOW)
-
-
 def _prepare() -> None:
     """Python that this library has started: it is part of the program, and ends when the program does."""
     sys.argv = [os.fsdecode(word) for word in Path("/proc/self/cmdline").read_bytes().split(b"\0")[:-1]] or [""]
     sys.stdout = CStdout()
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # the import of `signal` has put it there
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
     faults.listen()
+    told.places.append(callers.place)
     at_exit()
 
 
