@@ -92,7 +92,8 @@ def try_linking():
     options, values = (ctypes.c_int * 2)(5, 6), (ctypes.c_void_p * 2)(ctypes.addressof(log), len(log))
     link = made_last("cuLinkCreate_v2", 2, options, values)
     texts = (
-        head + b".extern .func (.param .b32 y) twice(.param .b32 x);\n.visible .entry k(.param .u64 at) { .reg .b64 %a; .reg .b32 %v;\n"
+        head + b".extern .func (.param .b32 y) twice(.param .b32 x);\n"
+        b".visible .entry k(.param .u64 at) { .reg .b64 %a; .reg .b32 %v;\n"
         b"ld.param.u64 %a, [at]; ld.global.u32 %v, [%a]; { .param .b32 x; .param .b32 y; st.param.b32 [x], %v;\n"
         b"call (y), twice, (x); ld.param.b32 %v, [y]; } st.global.u32 [%a], %v; ret; }",
         head + b".visible .func (.param .b32 y) twice(.param .b32 x) { .reg .b32 %v; ld.param.b32 %v, [x]; add.u32 %v, %v, %v;\n"
