@@ -96,7 +96,7 @@ def string(address: int) -> bytes | None:
 def write(address: int, data: bytes) -> bool:
     """Write bytes; returns whether all could be written."""
     if len(data) <= _FEW:
-        _room.bytes[: len(data)] = data
+        ctypes.memmove(_room.bytes, data, len(data))
         if _room.moved("process_vm_writev", address, len(data)):
             return True
     held = ctypes.create_string_buffer(data, len(data))
