@@ -1,1 +1,92 @@
-"""Graphs of launches and copies."""
+"""Graphs, captures of streams and objects of the program: the driver API's functions with the runtime's structs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mmulator.doors.cudart.binaries import kernel
+from mmulator.doors.cudart.launches import launched
+from mmulator.doors.cudart.memory import ENDS, box, from_symbol, plain, to_symbol
+from mmulator.doors.cudart.rows import api, process, refuses
+from mmulator.doors.graphs import calls, captures, structs
+from mmulator.doors.graphs.operations import CopyWork
+from mmulator.doors.libcuda.abi import put, put_bytes, put_int
+
+
+def versioned(name: str, signature: str, place: int, function: Callable[..., Any]) -> None:
+    """A function that has an array of edges since CUDA 13, and in CUDA 12 under the name with `_v2`."""
+    older = calls.without(place, function)
+    api(f"cuda{name}_v2", signature)(lambda *args: function(*args))
+    api(f"cuda{name}", signature)(lambda *args: function(*args) if process.version >= 13 else older(*args[:-1]))
+
+
+def write_box(at: int, copy: CopyWork) -> None:
+    """Write a cudaMemcpy3DParms."""
+    put_bytes(at, bytes(160))
+    for base, end in ((at, copy.source), (at + 64, copy.to)):
+        for place, value in ((32, end.address), (40, end.pitch), (48, copy.width), (56, end.height)):
+            put(base + place, value)
+    for place, value in ((128, copy.width), (136, copy.height), (144, copy.depth)):
+        put(at + place, value)
+    put_int(at + 152, ENDS.index((copy.source.where, copy.to.where)))
+
+
+for _name, (_signature, _function) in calls.SHARED.items():
+    api(f"cuda{_name}", _signature)(_function)
+for _name, (_signature, _place, _function) in calls.EDGED.items():
+    versioned(_name, _signature, _place, _function)
+api("cudaGraphInstantiate", "ppq")(calls.instantiate)
+_add_any = structs.with_structs(
+    structs.Structs(kernel, box, write_box), lambda name, signature: api(f"cuda{name}", signature)
+)
+versioned("GraphAddNode", "ppppqp", 3, _add_any)
+
+
+@api("cudaGraphLaunch", "pp")
+def launch(graph: int, stream: int) -> None:
+    launched(calls.launch, graph, stream)
+
+
+# copies of bytes, from and to variables ---------------------------------------------------------------------------------
+def _to_symbol(symbol: int, source: int, size: int, offset: int, kind: int) -> CopyWork:
+    return plain(to_symbol(symbol, offset, size, kind), source, size, kind)
+
+
+def _from_symbol(to: int, symbol: int, size: int, offset: int, kind: int) -> CopyWork:
+    return plain(to, from_symbol(symbol, offset, size, kind), size, kind)
+
+
+def _copies(form: str, signature: str, make: Callable[..., CopyWork]) -> None:
+    api(f"cudaGraphAddMemcpyNode{form}", f"pppq{signature}")(
+        lambda out, graph, after, number, *args: calls.add(out, graph, after, number, make(*args))
+    )
+    api(f"cudaGraphMemcpyNodeSetParams{form}", f"p{signature}")(lambda node, *args: calls.change(node, make(*args)))
+    api(f"cudaGraphExecMemcpyNodeSetParams{form}", f"pp{signature}")(
+        lambda graph, node, *args: calls.change(node, make(*args), graph)
+    )
+
+
+_copies("1D", "ppqu", plain)
+_copies("ToSymbol", "ppqqu", _to_symbol)
+_copies("FromSymbol", "ppqqu", _from_symbol)
+
+
+# captures ---------------------------------------------------------------------------------------------------------------
+api("cudaStreamBeginCapture", "pu")(captures.begin_capture)
+api("cudaStreamBeginCaptureToGraph", "ppppqu")(captures.begin_capture_to_graph)
+api("cudaStreamEndCapture", "pp")(captures.end_capture)
+api("cudaStreamIsCapturing", "pp")(captures.is_capturing)
+api("cudaThreadExchangeStreamCaptureMode", "p")(captures.exchange_mode)
+api("cudaStreamGetCaptureInfo_v2", "pppppp")(captures.capture_info_2)
+api("cudaStreamGetCaptureInfo_v3", "ppppppp")(captures.capture_info)
+api("cudaStreamGetCaptureInfo", "ppppppp")(
+    lambda *args: captures.capture_info(*args) if process.version >= 13 else captures.capture_info_1(*args[:3])
+)
+versioned("StreamUpdateCaptureDependencies", "pppqu", 2, captures.update_dependencies)
+
+refuses("conditional nodes of graphs are not modelled", "cudaGraphConditionalHandleCreate")
+refuses("semaphores of other programming interfaces are not modelled", " ".join(
+    f"cudaGraph{what}" for way in ("Signal", "Wait") for what in (
+        f"AddExternalSemaphores{way}Node", f"ExternalSemaphores{way}NodeGetParams", f"ExternalSemaphores{way}NodeSetParams",
+        f"ExecExternalSemaphores{way}NodeSetParams")))  # fmt: skip

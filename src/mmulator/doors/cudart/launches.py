@@ -259,9 +259,13 @@ def event_destroy(event: int) -> None:
 
 
 @api("cudaEventRecord", "pp")
-@api("cudaEventRecordWithFlags", "ppu")
 def event_record(event: int, stream: int) -> None:
     launches.event_record(event, stream)
+
+
+@api("cudaEventRecordWithFlags", "ppu")
+def event_record_with(event: int, stream: int, flags: int) -> None:
+    launches.event_record_with(event, stream, flags)
 
 
 @api("cudaEventQuery cudaEventSynchronize", "p")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from mmulator.doors.cudart.binaries import RuntimeRefused, variable
 from mmulator.doors.cudart.rows import accepts, api, refuses
+from mmulator.doors.graphs import operations
+from mmulator.doors.graphs.operations import CopyWork
 from mmulator.doors.libcuda import memory as driver
 from mmulator.doors.libcuda.abi import Refused, get, put, put_int
 from mmulator.doors.libcuda.codes import Code
@@ -49,8 +51,7 @@ def host_alloc(out: int, size: int, flags: int) -> None:
 
 @api("cudaMallocAsync", "pqp")
 def malloc_async(out: int, size: int, stream: int) -> None:
-    state().stream(stream)
-    _allocated(out, size, driver.DEVICE_KIND)
+    put(out, driver.allocate_on(stream, size) if size else 0)
 
 
 @api("cudaMallocFromPoolAsync", "pqpp")
@@ -83,8 +84,7 @@ def free(address: int) -> None:
 
 @api("cudaFreeAsync", "pp")
 def free_async(address: int, stream: int) -> None:
-    state().stream(stream)
-    driver.free(address)
+    driver.free_on(address, stream)
 
 
 @api("cudaHostRegister", "pqu")
@@ -187,69 +187,94 @@ def copy(to: int, source: int, size: int, kind: int = DEFAULT) -> None:
         driver.move(to, source, size)
 
 
-def copy_plane(to: int, pitch: int, source: int, source_pitch: int, width: int, height: int, kind: int) -> None:
-    """Copy lines. pitch, source_pitch: bytes from line to line. width: bytes of a line; height: their number."""
-    if width > pitch or width > source_pitch:
-        raise RuntimeRefused(INVALID_PITCH)
-    for line in range(height if width else 0):
-        copy(to + line * pitch, source + line * source_pitch, width, kind)
-
-
 @api("cudaMemcpy", "ppqu")
 def memcpy(to: int, source: int, size: int, kind: int) -> None:
     copy(to, source, size, kind)
 
 
+# (source, to) by cudaMemcpyKind
+ENDS = (
+    (driver.HOST, driver.HOST), (driver.HOST, driver.DEVICE), (driver.DEVICE, driver.HOST), (driver.DEVICE, driver.DEVICE),
+    (operations.UNIFIED, operations.UNIFIED),
+)  # fmt: skip
+
+
+def plain(to: int, source: int, size: int, kind: int) -> CopyWork:
+    """A copy of bytes as an operation of a stream."""
+    if kind > DEFAULT:
+        raise RuntimeRefused(INVALID_DIRECTION)
+    here, there = ENDS[kind]
+    return operations.line(to, there, source, here, size)
+
+
+def perform(stream: int, work: operations.NodeWork) -> None:
+    """Do something on a stream, or record it where the stream is captured."""
+    queue = state().stream(stream)
+    if queue.capture is not None:
+        queue.capture.add(queue, lambda: work)
+    else:
+        work.run(stream)
+
+
 @api("cudaMemcpyAsync", "ppqup")
 def memcpy_async(to: int, source: int, size: int, kind: int, stream: int) -> None:
-    state().stream(stream)
-    copy(to, source, size, kind)
+    if state().stream(stream).capture is None:
+        copy(to, source, size, kind)
+    else:
+        perform(stream, plain(to, source, size, kind))
 
 
 @api("cudaMemcpyPeer", "pipiq")
-@api("cudaMemcpyPeerAsync", "pipiqp")
 def memcpy_peer(to: int, device: int, source: int, source_device: int, size: int) -> None:
+    memcpy_peer_async(to, device, source, source_device, size, 0)
+
+
+@api("cudaMemcpyPeerAsync", "pipiqp")
+def memcpy_peer_async(to: int, device: int, source: int, source_device: int, size: int, stream: int) -> None:
     check_device(device)
     check_device(source_device)
-    copy(to, source, size, DEVICE_TO_DEVICE)
+    memcpy_async(to, source, size, DEVICE_TO_DEVICE, stream)
 
 
 @api("cudaMemcpy2D", "pqpqqqu")
 def memcpy_2d(to: int, pitch: int, source: int, source_pitch: int, width: int, height: int, kind: int) -> None:
-    copy_plane(to, pitch, source, source_pitch, width, height, kind)
+    memcpy_2d_async(to, pitch, source, source_pitch, width, height, kind, 0)
 
 
 @api("cudaMemcpy2DAsync", "pqpqqqup")
-def memcpy_2d_async(
-    to: int, pitch: int, source: int, source_pitch: int, width: int, height: int, kind: int, stream: int
-) -> None:
-    state().stream(stream)
-    copy_plane(to, pitch, source, source_pitch, width, height, kind)
+def memcpy_2d_async(to: int, pitch: int, source: int, source_pitch: int, width: int, height: int, kind: int, stream: int) -> None:
+    perform(stream, _box((to, pitch, 1), (source, source_pitch, 1), width, height, 1, kind))
 
 
-def copy_box(what: int) -> None:
-    """A copy as cudaMemcpy3DParms says: array, x, y, z, and pointer, pitch and sizes of each end; the extent; the kind."""
+def _box(to: tuple[int, int, int], source: tuple[int, int, int], width: int, height: int, depth: int, kind: int) -> CopyWork:
+    """A copy of lines. to, source: address, bytes from line to line, lines from plane to plane. Raises RuntimeRefused."""
+    if kind > DEFAULT:
+        raise RuntimeRefused(INVALID_DIRECTION)
+    if height * depth > 1 and width > min(to[1], source[1]):
+        raise RuntimeRefused(INVALID_PITCH)
+    here, there = ENDS[kind]
+    return CopyWork(operations.End(*to, there), operations.End(*source, here), width, height, depth)
+
+
+def box(what: int) -> CopyWork:
+    """The copy that a cudaMemcpy3DParms says: array, x, y, z, and pointer, pitch and sizes of each end; the extent; the kind."""
     ends = []
     for at in (what, what + 64):
         array, x, y, z, pointer, pitch, _, height = (get(at + 8 * n) for n in range(8))
         if array:
             raise Refused(Code.NOT_SUPPORTED, LaunchError("a copy from or to a cudaArray", hint="arrays are not modelled"))
-        ends.append((pointer + (z * height + y) * pitch + x, pitch, pitch * height))
-    width, height, depth, kind = get(what + 128), get(what + 136), get(what + 144), get(what + 152, 4)
-    (source, source_pitch, source_plane), (to, pitch, plane) = ends
-    for n in range(depth):
-        copy_plane(to + n * plane, pitch, source + n * source_plane, source_pitch, width, height, kind)
+        ends.append((pointer + (z * height + y) * pitch + x, pitch, height))
+    return _box(ends[1], ends[0], get(what + 128), get(what + 136), get(what + 144), get(what + 152, 4))
 
 
 @api("cudaMemcpy3D", "p")
 def memcpy_3d(what: int) -> None:
-    copy_box(what)
+    memcpy_3d_async(what, 0)
 
 
 @api("cudaMemcpy3DAsync", "pp")
 def memcpy_3d_async(what: int, stream: int) -> None:
-    state().stream(stream)
-    copy_box(what)
+    perform(stream, box(what))
 
 
 # variables ------------------------------------------------------------------------------------------------------------
@@ -272,46 +297,72 @@ def symbol_place(symbol: int, offset: int, size: int) -> int:
 
 
 @api("cudaMemcpyToSymbol", "ppqqu")
-@api("cudaMemcpyToSymbolAsync", "ppqqup")
 def memcpy_to_symbol(symbol: int, source: int, size: int, offset: int, kind: int) -> None:
+    memcpy_to_symbol_async(symbol, source, size, offset, kind, 0)
+
+
+@api("cudaMemcpyToSymbolAsync", "ppqqup")
+def memcpy_to_symbol_async(symbol: int, source: int, size: int, offset: int, kind: int, stream: int) -> None:
+    memcpy_async(to_symbol(symbol, offset, size, kind), source, size, kind, stream)
+
+
+def to_symbol(symbol: int, offset: int, size: int, kind: int) -> int:
+    """Address of bytes of a variable that a copy writes."""
     if kind not in (HOST_TO_DEVICE, DEVICE_TO_DEVICE, DEFAULT):
         raise RuntimeRefused(INVALID_DIRECTION)
-    copy(symbol_place(symbol, offset, size), source, size, kind)
+    return symbol_place(symbol, offset, size)
 
 
 @api("cudaMemcpyFromSymbol", "ppqqu")
-@api("cudaMemcpyFromSymbolAsync", "ppqqup")
 def memcpy_from_symbol(to: int, symbol: int, size: int, offset: int, kind: int) -> None:
+    memcpy_from_symbol_async(to, symbol, size, offset, kind, 0)
+
+
+@api("cudaMemcpyFromSymbolAsync", "ppqqup")
+def memcpy_from_symbol_async(to: int, symbol: int, size: int, offset: int, kind: int, stream: int) -> None:
+    memcpy_async(to, from_symbol(symbol, offset, size, kind), size, kind, stream)
+
+
+def from_symbol(symbol: int, offset: int, size: int, kind: int) -> int:
+    """Address of bytes of a variable that a copy reads."""
     if kind not in (DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT):
         raise RuntimeRefused(INVALID_DIRECTION)
-    copy(to, symbol_place(symbol, offset, size), size, kind)
+    return symbol_place(symbol, offset, size)
 
 
 # fills ----------------------------------------------------------------------------------------------------------------
-def fill_plane(address: int, pitch: int, value: int, width: int, height: int) -> None:
-    for line in range(height if width else 0):
-        driver.fill(address + line * pitch, value, 1, width)
-
-
 @api("cudaMemset", "piq")
-@api("cudaMemsetAsync", "piqp")
 def memset(address: int, value: int, size: int) -> None:
-    if size:
-        driver.fill(address, value, 1, size)
+    memset_2d_async(address, 0, value, size, 1, 0)
+
+
+@api("cudaMemsetAsync", "piqp")
+def memset_async(address: int, value: int, size: int, stream: int) -> None:
+    memset_2d_async(address, 0, value, size, 1, stream)
 
 
 @api("cudaMemset2D", "pqiqq")
-@api("cudaMemset2DAsync", "pqiqqp")
 def memset_2d(address: int, pitch: int, value: int, width: int, height: int) -> None:
-    fill_plane(address, pitch, value, width, height)
+    memset_2d_async(address, pitch, value, width, height, 0)
 
 
-@api("cudaMemset3D cudaMemset3DAsync", "iqqqqqqqqqqqq")
+@api("cudaMemset2DAsync", "pqiqqp")
+def memset_2d_async(address: int, pitch: int, value: int, width: int, height: int, stream: int) -> None:
+    perform(stream, operations.Fill(address, pitch, value, 1, width, height))
+
+
+@api("cudaMemset3D", "iqqqqqqqqqqqq")
 def memset_3d(value: int, *words: int) -> None:
     """Fill a box: a cudaPitchedPtr and a cudaExtent on the stack."""
-    address, pitch, _, lines, width, height, depth = words[5:]
+    memset_3d_async(value, 0, *words)
+
+
+@api("cudaMemset3DAsync", "ipqqqqqqqqqqq")
+def memset_3d_async(value: int, stream: int, *words: int) -> None:
+    """Fill a box on a stream."""
+    address, pitch, _, lines, width, height, depth = words[-7:]
     for plane in range(depth):
-        fill_plane(address + plane * pitch * lines, pitch, value, width, height)
+        memset_2d_async(address + plane * pitch * lines, pitch, value, width, height, stream)
 
 
 @api("cudaMemPrefetchAsync", "pq")
@@ -324,7 +375,6 @@ def advise(address: int, size: int) -> None:
 
 accepts("cudaStreamAttachMemAsync", "ppqu", "managed memory is visible to all streams")
 accepts("cudaDeviceFlushGPUDirectRDMAWrites", "ii", "nobody writes from outside")
-accepts("cudaDeviceGraphMemTrim", "i", "graphs keep no memory of their own")
 refuses(
     "batches of copies and hints are not written",
     "cudaMemcpyBatchAsync cudaMemcpy3DBatchAsync cudaMemPrefetchBatchAsync cudaMemDiscardBatchAsync "

@@ -35,7 +35,6 @@ _CODE_OF: tuple[tuple[type[BaseException], Code], ...] = (
     (LaunchError, Code.INVALID_VALUE), (LimitReached, Code.LAUNCH_TIMEOUT), (ExecutionFault, Code.LAUNCH_FAILED),
     (MmulatorError, Code.LAUNCH_FAILED), (MemoryError, Code.OUT_OF_MEMORY),
 )  # fmt: skip
-_WORD = (1 << 64) - 1
 _told = threading.local()
 
 
@@ -72,6 +71,7 @@ class EntryPoint:
 
 
 ENTRIES: dict[str, EntryPoint] = {}
+watching: list[Callable[[str, tuple[int, ...]], None]] = []  # what forbids calls while a stream is captured (captures.py)
 pending: list[Callable[[], None]] = []  # what carries out the calls that were noted (loading.py)
 
 
@@ -110,6 +110,8 @@ def guarded(function: Callable[..., Any], name: str) -> Callable[..., int]:
         if pending:
             pending[0]()
         try:
+            if watching:
+                watching[0](name, args)
             found = function(*args)
             return Code.SUCCESS if found is None else int(found)
         except Refused as refused:
@@ -174,8 +176,6 @@ def resolve(name: str, version: int) -> EntryPoint | None:
 # memory of the caller -----------------------------------------------------------------------------------------------
 def put(address: int, value: int, size: int = 8) -> None:
     """Write an integer of `size` bytes to the caller's memory; a null pointer wants nothing."""
-    if size == 8 and address and caller.write_word(address, value & _WORD):
-        return
     put_bytes(address, (value & ((1 << 8 * size) - 1)).to_bytes(size, "little"))
 
 

@@ -12,6 +12,7 @@ from mmulator.doors.libcuda.modules import blocks_per_multiprocessor
 from mmulator.doors.libcuda.runtime import BARRIER
 from mmulator.doors.libcuda.state import PRIMARY, CudaKernel, EventState, StreamState, state
 from mmulator.driver import Event
+from mmulator.driver.memory import lent_memory
 from mmulator.errors import LaunchError
 from mmulator.launch.limits import MAX_BLOCK, MAX_GRID, dimensions
 from mmulator.launch.shape import LaunchShape
@@ -43,7 +44,7 @@ def parameters(kernel: CudaKernel, pointers: int, extra: int) -> bytes:
 
 def launch(
     handle: int, grid: Extent, block: Extent, shared: int, stream: int, pointers: int, extra: int, cooperative: bool = False,
-    cluster: Extent | None = None,
+    cluster: Extent | None = None, given: bytes | None = None,
 ) -> None:  # fmt: skip
     here = state()
     kernel, queue = here.find(handle, CudaKernel), here.stream(stream)
@@ -53,11 +54,15 @@ def launch(
         shape = _shape(kernel, *key)
         if len(kernel.shapes) < MOST_SHAPES:
             kernel.shapes[key] = shape
+    params = parameters(kernel, pointers, extra) if given is None else given
+    if queue.capture is not None:
+        queue.capture.add(queue, "kernel", handle, grid, block, shared, params, cooperative, cluster)
+        return
     if cooperative:
         image = kernel.library.loaded.module.image
         if BARRIER in image.addresses:  # a launch that ended in a fault may have left it in the middle
             image.bytes_of(BARRIER)[:] = 0
-    here.driver.run(kernel.function, shape, parameters(kernel, pointers, extra), stream=queue.stream)
+    here.driver.run(kernel.function, shape, params, lent_memory(), queue.stream)
 
 
 def _shape(
@@ -107,13 +112,18 @@ def launch_kernel_ex(config: int, f: int, pointers: int, extra: int) -> None:
 
 @api("cuLaunchHostFunc", "ppp")
 def host_function(stream: int, function: int, data: int) -> None:
-    state().stream(stream)
-    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)(data)
+    queue = state().stream(stream)
+    if queue.capture is not None:
+        queue.capture.add(queue, "host", function, data)
+    else:
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)(data)
 
 
 @api("cuStreamAddCallback", "pppu")
 def add_callback(stream: int, function: int, data: int, flags: int) -> None:
-    state().stream(stream)
+    queue = state().stream(stream)
+    if queue.capture is not None:
+        raise queue.capture.fails(Code.STREAM_CAPTURE_UNSUPPORTED, "a callback of a stream; a host function can be captured")
     ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)(function)(stream, 0, data)
 
 
@@ -179,22 +189,13 @@ def stream_contexts(handle: int, out: int, green: int) -> None:
 
 @api("cuStreamWaitEvent", "ppu")
 def stream_wait(handle: int, event: int, flags: int) -> None:
-    waits, found = state().stream(handle).stream, state().find(event, EventState).event
-    waits.wait(found)
-
-
-@api("cuStreamIsCapturing", "pp")
-@api("cuStreamGetCaptureInfo", "ppp")
-@api("cuStreamGetCaptureInfo_v2", "pppppp", 11030)
-@api("cuStreamGetCaptureInfo_v3", "ppppppp", 12030)
-def is_capturing(handle: int, out: int) -> None:
-    state().stream(handle)
-    put_int(out, 0)
-
-
-@api("cuThreadExchangeStreamCaptureMode", "p")
-def capture_mode(mode: int) -> None:
-    """Accept a capture mode: nothing is captured."""
+    queue, found = state().stream(handle), state().find(event, EventState)
+    if found.captured is not None:
+        found.captured[0].wait(queue, event, flags)
+    elif queue.capture is not None:
+        queue.capture.wait(queue, event, flags)
+    else:
+        queue.stream.wait(found.event)
 
 
 # events -------------------------------------------------------------------------------------------------------------
@@ -210,19 +211,36 @@ def event_destroy(handle: int) -> None:
 
 
 @api("cuEventRecord", "pp")
-@api("cuEventRecordWithFlags", "ppu")
 def event_record(handle: int, stream: int) -> None:
-    state().find(handle, EventState).event.record(state().stream(stream).stream)
+    event_record_with(handle, stream, 0)
+
+
+@api("cuEventRecordWithFlags", "ppu")
+def event_record_with(handle: int, stream: int, flags: int) -> None:
+    found, queue = state().find(handle, EventState), state().stream(stream)
+    if queue.capture is not None:
+        queue.capture.record(queue, handle, flags)
+    else:
+        found.captured = None
+        found.event.record(queue.stream)
 
 
 @api("cuEventQuery cuEventSynchronize", "p")
 def event_query(handle: int) -> None:
-    state().find(handle, EventState)
+    _recorded(handle)
+
+
+def _recorded(handle: int) -> EventState:
+    """The event of a handle. Raises Refused if a captured stream recorded it last."""
+    found = state().find(handle, EventState)
+    if found.captured is not None:
+        raise Refused(Code.CAPTURED_EVENT, LaunchError("the event was recorded last while its stream was captured"))
+    return found
 
 
 @api("cuEventElapsedTime cuEventElapsedTime_v2", "ppp", 12080)
 def event_elapsed(out: int, start: int, end: int) -> None:
-    first, last = state().find(start, EventState), state().find(end, EventState)
+    first, last = _recorded(start), _recorded(end)
     if not (first.timing and last.timing) or first.event.at is None or last.event.at is None:
         raise Refused(Code.INVALID_HANDLE)
     put_bytes(out, struct.pack("<f", first.event.elapsed(last.event)))

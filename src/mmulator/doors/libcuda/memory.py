@@ -52,6 +52,8 @@ def allocate(size: int, kind: str) -> int:
         address = driver.memory.allocate(size, kind, device and driver.watches, device and state().hides).address
     except MemoryError:
         raise Refused(Code.OUT_OF_MEMORY) from None
+    if kind == MANAGED and size < LARGE:  # pages of the host's system have zeros in them, and programs count on that
+        ctypes.memset(address, 0, size)
     _kinds[address] = kind
     _identities[address] = next(_identity)
     if device:
@@ -104,13 +106,17 @@ def check(address: int, size: int) -> None:
 
 
 def on_stream(names: str, signature: str, since: int = 2000) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Registers a function under further names, which take a stream as the last argument: it must be one."""
+    """Registers a function under further names, which take a stream as the last argument: it must be one. A stream that is
+    captured records the function's name (operations.MADE)."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         @api(names, signature, since)
         def on(*args: int) -> None:
-            state().stream(args[-1])
-            function(*args[:-1])
+            queue = state().stream(args[-1])
+            if queue.capture is not None:
+                queue.capture.add(queue, function.__name__, *args[:-1])
+            else:
+                function(*args[:-1])
 
         return function
 
@@ -125,15 +131,43 @@ def mem_alloc(out: int, size: int) -> None:
 
 @api("cuMemAllocAsync", "pqp")
 def mem_alloc_async(out: int, size: int, stream: int) -> None:
-    state().stream(stream)
-    put(out, allocate(size, DEVICE_KIND))
+    put(out, allocate_on(stream, size))
+
+
+def allocate_on(stream: int, size: int) -> int:
+    """Address of memory that a stream allocates: a stream that is captured does so each time its graph runs."""
+    queue = state().stream(stream)
+    if queue.capture is None:
+        return allocate(size, DEVICE_KIND)
+    address: int = queue.capture.add(queue, "allocate", size).address
+    return address
 
 
 @api("cuMemAllocFromPoolAsync", "pqpp")
 def mem_alloc_from_pool(out: int, size: int, pool: int, stream: int) -> None:
-    state().stream(stream)
     _pool(pool)
-    put(out, allocate(size, DEVICE_KIND))
+    put(out, allocate_on(stream, size))
+
+
+def set_aside(size: int) -> Allocation:
+    """Memory that is nobody's until it is put back, at its address."""
+    address = allocate(size, DEVICE_KIND)
+    found = find(address)
+    free(address)
+    return found
+
+
+def put_back(memory: Allocation) -> None:
+    """Allocate memory that was set aside. Raises Refused where it is allocated already."""
+    if memory.address in _kinds:
+        raise Refused(Code.INVALID_VALUE, LaunchError(f"{memory.size} bytes at 0x{memory.address:x} are allocated already"))
+    state().driver.memory.put_back(memory)
+    _kinds[memory.address], _identities[memory.address] = DEVICE_KIND, next(_identity)
+    _used[0] += memory.size
+
+
+def is_allocated(address: int) -> bool:
+    return address in _kinds
 
 
 @api("cuMemAllocManaged", "pqu")
@@ -164,9 +198,17 @@ def mem_host_alloc(out: int, size: int, flags: int) -> None:
 
 @api("cuMemFree cuMemFree_v2", "p", 3020, back=True)
 @api("cuMemFreeHost", "p", back=True)
-@api("cuMemFreeAsync", "pp", back=True)
 def mem_free(address: int) -> None:
     free(address)
+
+
+@api("cuMemFreeAsync", "pp", back=True)
+def free_on(address: int, stream: int) -> None:
+    queue = state().stream(stream)
+    if queue.capture is not None:
+        queue.capture.add(queue, "free", address)
+    else:
+        free(address)
 
 
 @api("cuMemHostRegister cuMemHostRegister_v2", "pqu", 6050)
@@ -299,29 +341,10 @@ def copy_any(to: int, source: int, size: int) -> None:
     move(to, source, size)
 
 
+@on_stream("cuMemcpyPeerAsync", "ppppqp")
 @api("cuMemcpyPeer", "ppppq")
-@api("cuMemcpyPeerAsync", "ppppqp")
 def copy_peer(to: int, to_context: int, source: int, source_context: int, size: int) -> None:
     copy_over(to, source, size)
-
-
-def _end(at: int) -> tuple[int, int]:
-    """(address, pitch) of one end of CUDA_MEMCPY2D: x, y, kind, host, device, array, pitch."""
-    x, y, kind = get(at), get(at + 8), get(at + 16, 4)
-    if kind not in (HOST, DEVICE, 4):
-        raise Refused(Code.NOT_SUPPORTED)
-    base, pitch = get(at + 24 if kind == HOST else at + 32), get(at + 48)
-    return base + y * pitch + x, pitch
-
-
-@on_stream("cuMemcpy2DAsync cuMemcpy2DAsync_v2", "pp", 3020)
-@api("cuMemcpy2D cuMemcpy2D_v2 cuMemcpy2DUnaligned cuMemcpy2DUnaligned_v2", "p", 3020)
-def copy_plane(what: int) -> None:
-    source, source_pitch = _end(what)
-    to, pitch = _end(what + 56)
-    width, height = get(what + 112), get(what + 120)
-    for line in range(height):
-        move(to + line * (pitch or width), source + line * (source_pitch or width), width)
 
 
 # fills --------------------------------------------------------------------------------------------------------------
@@ -334,18 +357,26 @@ def fill(address: int, value: int, size: int, number: int) -> None:
         memory.wrote(address, size * number)
 
 
+def fill_plane(address: int, pitch: int, value: int, size: int, width: int, height: int) -> None:
+    """Fill `height` lines of `width` elements of `size` bytes. pitch: bytes from line to line."""
+    for line in range(height):
+        fill(address + line * pitch, value, size, width)
+
+
 def _fills(bits: int) -> None:
     size = bits // 8
 
-    @on_stream(f"cuMemsetD{bits}Async", "puqp")
-    @api(f"cuMemsetD{bits} cuMemsetD{bits}_v2", "puq", 3020)
     def whole(address: int, value: int, number: int) -> None:
         fill(address, value, size, number)
 
-    @api(f"cuMemsetD2D{bits} cuMemsetD2D{bits}_v2", "pquqq", 3020)
     def plane(address: int, pitch: int, value: int, width: int, height: int) -> None:
-        for line in range(height):
-            fill(address + line * pitch, value, size, width)
+        fill_plane(address, pitch, value, size, width, height)
+
+    whole.__name__, plane.__name__ = f"fill_{size}", f"fill_plane_{size}"
+    api(f"cuMemsetD{bits} cuMemsetD{bits}_v2", "puq", 3020)(whole)
+    on_stream(f"cuMemsetD{bits}Async", "puqp")(whole)
+    api(f"cuMemsetD2D{bits} cuMemsetD2D{bits}_v2", "pquqq", 3020)(plane)
+    on_stream(f"cuMemsetD2D{bits}Async", "pquqqp")(plane)
 
 
 for _bits in (8, 16, 32):

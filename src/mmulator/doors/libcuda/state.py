@@ -60,15 +60,22 @@ class CudaContext:
 
 @dataclass(eq=False)
 class StreamState:
+    """A stream. capture: what records its work instead of running it (captures.py), or None. attributes: values by number."""
+
     stream: Stream
     flags: int = 0
     priority: int = 0
+    capture: Any = None
+    attributes: dict[int, bytes] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
 class EventState:
+    """An event. captured: where a capture recorded it last: (the capture, the nodes that the event stands for)."""
+
     event: Event
     timing: bool = True
+    captured: Any = None
 
 
 class CudaState:
@@ -79,8 +86,9 @@ class CudaState:
         self.objects: dict[int, Any] = {}
         self.retained, self.hides = 0, False
         self.threads = threading.local()
-        default = StreamState(current().default_stream)
-        self.streams: dict[int, StreamState] = {0: default, LEGACY: default, PER_THREAD: default}
+        self.legacy = StreamState(current().default_stream)
+        per_thread = StreamState(current().default_stream)
+        self.streams: dict[int, StreamState] = {0: self.legacy, LEGACY: self.legacy, PER_THREAD: per_thread}
 
     @property
     def driver(self) -> Driver:

@@ -146,9 +146,8 @@ def hold_each(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u64, site: u32
     """Check that bytes of the global space exist, for each lane, without reading them or telling instruments."""
     left = mask
     while left != 0:
-        lane = trailing_zeros(left)
+        hold(w, trailing_zeros(left), at[trailing_zeros(left)], bytes, READ, site)
         left = left & (left - 1)
-        hold(w, lane, at[lane], bytes, READ, site)
 
 
 @native(inline=True)
@@ -248,13 +247,11 @@ def translate_shared(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, ac
     a = load(U64, at)
     size = u64(cta.launch.shared_bytes)
     offset = a - cta.shared_base
-    wrong = (offset > size - u64(bytes)) | ((a & u64(bytes - 1)) != 0)
-    bad = mask_bits(wrong) & mask
+    bad = mask_bits((offset > size - u64(bytes)) | ((a & u64(bytes - 1)) != 0)) & mask
     if size < u64(bytes):
         bad = mask
     if bad != 0:
-        reserved = u64(cta.launch.reserved)
-        if reserved != 0 and (mask_bits(a - (cta.shared_base - SHARED_BASE) < reserved) & bad) == bad:
+        if (mask_bits(a - (cta.shared_base - SHARED_BASE) < u64(cta.launch.reserved)) & bad) == bad:
             places = stack(u64, 32)
             store(a | SHARED, places)
             return translate_each(w, mask, places, bytes, access, site, out)
@@ -468,7 +465,6 @@ def parameter(e: Any, ins: Any, at: int, bytes: int) -> Value:
     return e.launch_field("params") + at
 
 
-# the host's own reading ---------------------------------------------------------------------------------------------
 @native
 def peek(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, out: ptr) -> u64:
     """Copy up to `bytes` from a lane's generic address, as far as there is memory; returns their number. No fault."""
@@ -478,7 +474,7 @@ def peek(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, out: ptr) -> u64:
     size = u64(0)
     host = null(u8)
     if slot == SLOT_SHARED:
-        rank = u32((at & OFFSET_MASK) >> RANK_SHIFT)
+        rank = u32(offset >> RANK_SHIFT)
         if rank >= w.cta.cluster.cta_count:
             return 0
         offset = (at & WITHIN) - SHARED_BASE

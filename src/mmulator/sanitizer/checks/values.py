@@ -83,9 +83,7 @@ def number_of_warp(w: ptr_to(Warp)) -> u64:
 
 @native(inline=True)
 def value_state_at(w: ptr_to(Warp), lane: u32, at: u64) -> ptr:
-    """The state of the bytes at a generic address; null for memory that always has a value, as the system's part of shared memory
-    has.
-    """
+    """The state of the bytes at a generic address; null for memory that always has a value."""
     s = known(w.cta.cluster)
     slot = at >> SLOT_SHIFT
     if slot == SLOT_SHARED and (at & _WITHIN) >= SHARED_BASE:
@@ -388,11 +386,9 @@ def values_of_transfer(t: ptr_to(Transfer), moves: u32) -> None:
 def one_wrote(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
     """Handle a write of one lane, or a transfer's read for global memory."""
     slot = at >> SLOT_SHIFT
-    if slot != SLOT_SHARED and slot != SLOT_LOCAL:
+    if (slot != SLOT_SHARED and slot != SLOT_LOCAL) or u64(value_state_at(w, lane, at)) == 0:
         return
     s = known(w.cta.cluster)
-    if u64(value_state_at(w, lane, at)) == 0:
-        return
     if (access & _MARKS) == int(Access.WRITE):
         fill_bytes(value_state_at(w, lane, at), WRITTEN, bytes)
     elif access == _ASYNC_READ and s.moving != 0:
