@@ -36,7 +36,6 @@ _CODE_OF: tuple[tuple[type[BaseException], Code], ...] = (
     (LaunchError, Code.INVALID_VALUE), (LimitReached, Code.LAUNCH_TIMEOUT), (ExecutionFault, Code.LAUNCH_FAILED),
     (MmulatorError, Code.LAUNCH_FAILED), (MemoryError, Code.OUT_OF_MEMORY),
 )  # fmt: skip
-_WORD = (1 << 64) - 1
 _told = threading.local()
 
 
@@ -202,8 +201,6 @@ def resolve(name: str, version: int) -> EntryPoint | None:
 # memory of the caller -----------------------------------------------------------------------------------------------
 def put(address: int, value: int, size: int = 8) -> None:
     """Write an integer of `size` bytes to the caller's memory; a null pointer wants nothing."""
-    if size == 8 and address and caller.write_word(address, value & _WORD):
-        return
     put_bytes(address, (value & ((1 << 8 * size) - 1)).to_bytes(size, "little"))
 
 
