@@ -89,8 +89,9 @@ def kind_of(name: str) -> str:
 
     path = Path(name)
     if not path.exists():
-        if os.sep not in name and shutil.which(name):
-            return NATIVE
+        found = shutil.which(name) if os.sep not in name else None
+        if found:
+            return kind_of(found)
         raise WrongUsage(
             f"cannot read {name}: No such file or directory", hint="exec takes what follows `python`, a program, or a .cu file"
         )
@@ -166,7 +167,8 @@ def command(program: list[str], environment: dict[str, str]) -> tuple[list[str],
     if kind == PYTHON:
         with suppress(UnsupportedError):  # another system: then there are no libraries to load
             environment = {**environment, **libraries(environment), **compilers(environment)}
-        return [sys.executable, *program], environment
+        script = first if first[:1] == "-" or Path(first).exists() else shutil.which(first)  # pytest, torchrun
+        return [sys.executable, str(script), *program[1:]], environment
     environment = {**environment, **libraries(environment)}
     check_libpython()
     if kind == SOURCE:
@@ -188,7 +190,8 @@ def _calls_cuda(name: str) -> bool:
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        return file.read(4) == b"\x7fELF" and any(word in file.read(_LONGEST) for word in (b"libcudart.so", b"libcuda.so"))
+        data = file.read(_LONGEST)
+    return data[:4] == b"\x7fELF" and any(word in data for word in (b"libcudart.so", b"libcuda.so"))
 
 
 _LONGEST = 1 << 24  # bytes of a program that are looked through

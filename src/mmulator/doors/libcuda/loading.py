@@ -11,7 +11,7 @@ import sys
 import threading
 
 from mmulator.doors.graphs import calls, captures, operations, structs
-from mmulator.doors.libcuda import clusters, device, launches, memory, modules, tensormaps
+from mmulator.doors.libcuda import clusters, device, launches, linking, memory, modules, tensormaps
 from mmulator.doors.libcuda.abi import (
     ENTRIES,
     Refused,
@@ -24,6 +24,7 @@ from mmulator.doors.libcuda.abi import (
     put_int,
     resolve,
     taken,
+    telling,
     text,
     unsupported,
 )  # fmt: skip
@@ -33,7 +34,7 @@ from mmulator.doors.library.loaded import resident
 from mmulator.errors import UnsupportedError
 
 SONAME = "libcuda.so.1"
-CHAPTERS = (device, memory, modules, launches, clusters, tensormaps, operations, captures, calls, structs)
+CHAPTERS = (device, memory, modules, linking, launches, clusters, tensormaps, operations, captures, calls, structs)
 SPARE = 600  # room for functions that are asked for and not implemented
 _lock = threading.Lock()
 _loaded: list[Loaded] = []
@@ -104,7 +105,7 @@ class Loaded:
             def refuse() -> int:
                 raise unsupported(name, "this function of CUDA's driver is not there")
 
-            native = _native(guarded(refuse, name))
+            native = _native(telling(guarded(refuse, name)))
             self.kept.append(native)
             self.table[number] = ctypes.cast(native, ctypes.c_void_p).value
             self.missing[name] = self.address(self.names[number])
@@ -179,4 +180,7 @@ def export_table(out: int, which: int) -> None:
     if get_bytes(which, 16) == _OF_RUNTIMES and not _asked:
         _asked.append(True)
         print(STATIC, file=sys.stderr, flush=True)
-    raise unsupported("cuGetExportTable", "tables of the driver that no document describes")
+    raise unsupported(
+        "cuGetExportTable", "tables of the driver that no document describes",
+        "CUDA's runtime asks for them where it is linked in statically: link with nvcc -cudart shared",
+    )  # fmt: skip
