@@ -109,7 +109,8 @@ def test_an_extension_of_torch_has_its_ptx(tmp_path: Path) -> None:
 
 COMPILED = """
 import torch
-head, body = 'extern "C" __global__ void add(const float *a, float *b, int n)', '{ int i = threadIdx.x; if (i < n) b[i] += a[i]; }'
+head = 'extern "C" __global__ void add(const float *a, float *b, int n)'
+body = '{ int i = threadIdx.x; if (i < n) b[i] += a[i]; }'
 add, a, b = torch.cuda._compile_kernel(head + body, "add"), torch.ones(64, device="cuda"), torch.ones(64, device="cuda")
 add(grid=(1, 1, 1), block=(64, 1, 1), args=[a, b, 48])
 print(b.sum().item())
