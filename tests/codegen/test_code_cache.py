@@ -235,14 +235,17 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     kept.write(KEY, CODE)
     kept.write(OTHER, CODE)
     (tmp_path / "notes.txt").write_text("mine")
-    size = sum(p.stat().st_size for p in tmp_path.glob("*.o"))
+    libraries = tmp_path / f"libraries-{KEY[:16]}"
+    libraries.mkdir()
+    (libraries / "libcuda.so.1").write_bytes(b"12345")
+    size = sum(p.stat().st_size for p in tmp_path.glob("*.o")) + 5
     assert run(["cache", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert said == {"ok": True, "folder": str(tmp_path), "used": True, "reason": "", "entries": 2, "bytes": size}
+    assert said == {"ok": True, "folder": str(tmp_path), "used": True, "reason": "", "entries": 3, "bytes": size}
     assert run(["cache"]) == 0
-    assert f"entries  2\nbytes    {size} " in capsys.readouterr().out
+    assert f"entries  3\nbytes    {size} " in capsys.readouterr().out
     assert run(["cache", "clear", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"ok": True, "folder": str(tmp_path), "removed": 2, "bytes": size}
+    assert json.loads(capsys.readouterr().out) == {"ok": True, "folder": str(tmp_path), "removed": 3, "bytes": size}
     assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
 
 

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 
 from mmulator.doors.cudart import binaries, device, rows, table
 from mmulator.doors.library import elf, files
+from mmulator.errors import UnsupportedError
 from tests.support.places import ROOT
 
 CC = shutil.which("cc")
@@ -21,12 +23,15 @@ here = pytest.mark.skipif(CC is None, reason="needs a C compiler (cc)")
 EXEC = [sys.executable, "-m", "mmulator", "exec"]
 
 
+def linked(made: Path, library: str) -> Path:
+    source = ROOT / "tests" / "doors" / "programs" / "runtime_tour.c"
+    subprocess.run([str(CC), str(source), "-o", str(made), f"-L{files.folder()}", library, "-lpthread"], check=True)
+    return made
+
+
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("runtime") / "tour"
-    source = ROOT / "tests" / "doors" / "programs" / "runtime_tour.c"
-    subprocess.run([str(CC), str(source), "-o", str(made), f"-L{files.folder()}", "-lcudart", "-lpthread"], check=True)
-    return made
+    return linked(tmp_path_factory.mktemp("runtime") / "tour", "-lcudart")
 
 
 def run(program: Path, *words: str, options: tuple[str, ...] = (), **more: str) -> subprocess.CompletedProcess[str]:
@@ -38,6 +43,29 @@ def run(program: Path, *words: str, options: tuple[str, ...] = (), **more: str) 
 def test_a_kernel_runs(program: Path) -> None:
     done = run(program, "run")
     assert (done.returncode, done.stdout, done.stderr) == (0, "0 160\n", "")
+
+
+@here
+def test_a_program_of_cuda_12(tmp_path: Path) -> None:
+    older = linked(tmp_path / "older", "-l:libcudart.so.12")
+    assert run(older, "run").stdout == "0 160\n"
+    assert run(older, "kinds").stdout == "0 2/1/0 3/1/1 0/0/0\n"
+
+
+@here
+def test_a_script_that_starts_programs(program: Path, tmp_path: Path) -> None:
+    """A script of the shell, the programs that it starts, and a Python that is started there."""
+    script = tmp_path / "all"
+    script.write_text(f"#!/bin/sh\n{program} run && {sys.executable} -c 'print(1)'\n")
+    script.chmod(0o755)
+    assert run(script).stdout == "0 160\n1\n"
+
+
+def test_a_python_without_a_shared_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sysconfig, "get_config_var", lambda name: {"INSTSONAME": "libpython3.a", "LIBDIR": "/nowhere"}.get(name))
+    monkeypatch.setattr(sys, "base_prefix", "/nowhere")
+    with pytest.raises(UnsupportedError, match=r"need a shared library of Python, .* has none .*\n.*apt install libpython3"):
+        files.libpython.__wrapped__()
 
 
 @here

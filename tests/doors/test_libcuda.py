@@ -47,6 +47,14 @@ def test_program_of_hoppers(what: str) -> None:
 
 
 @here
+@pytest.mark.parametrize("what", tries("threads_tour.py"))
+def test_threads(what: str) -> None:
+    told, _ = outcome("libcuda.loading", "threads_tour.py")
+    wrong = told.get("", "") + told.get(what, "")
+    assert not wrong, wrong
+
+
+@here
 def test_nothing_is_loaded_over_a_driver_that_is_there() -> None:
     code = (
         "from mmulator.doors.libcuda import loading\n"

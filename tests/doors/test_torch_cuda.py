@@ -62,7 +62,6 @@ NAMESPACE = {
     "blas": "c.current_blas_handle()",
     "interprocess": "c.Event(interprocess=True)",
     "asked": "hasattr(torch._C, '_cuda_nothing_of_the_kind')",
-    "extension": "extension()",
     "tilelang": "tilelang()",
     "tvm_ffi": "tvm_ffi()",
     "parallel": "parallel()",
@@ -115,9 +114,6 @@ def profiler():
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
         torch.ones(3, device="cuda").sum()
     return any(e.key == "aten::sum" for e in seen.key_averages())
-def extension():
-    from torch.utils.cpp_extension import load_inline
-    return load_inline("scale", "int f();", cuda_sources="__global__ void k() {}")
 def package(name, text):
     from pathlib import Path
     file = Path(name.replace(".", "/") + ".py")
@@ -214,7 +210,6 @@ def test_time_is_counted_work(facts: dict[str, Any]) -> None:
         ("fraction", "UnsupportedError", "torch.cuda.set_per_process_memory_fraction(0.5) is not"),
         ("blas", "UnsupportedError", "torch._C._cuda_getCurrentBlasHandle"),
         ("interprocess", "UnsupportedError", "torch.cuda.Event(interprocess=True)"),
-        ("extension", "UnsupportedError", "torch.utils.cpp_extension: scale has CUDA C++ in it"),
         ("tilelang", "UnsupportedError", "TileLang: its kernels are CUDA C++"),
         ("tvm_ffi", "UnsupportedError", "tvm_ffi: gemm.so has kernels of CUDA C++ in it"),
     ],

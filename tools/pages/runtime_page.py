@@ -45,10 +45,11 @@ def page() -> str:
     lines = [
         HEAD + "# The functions of CUDA's runtime", "",
         "`libcudart.so` of this package exports every name of NVIDIA's library. Of",
-        f"{len(names)} functions {total[rows.DOES]} do what they say, {total[rows.ACCEPTS]} succeed because there is nothing to do,",
-        f"and {total[rows.REFUSES]} return `cudaErrorNotSupported` (801), with a line on standard error that",
-        "says why. How to run a program is in [cuda.md](cuda.md). Names with `_ptsz` and `_ptds` behind",
-        "them are not listed: they do the same. \\* only CUDA 12 has the name, \\*\\* only CUDA 13.",
+        f"{len(names)} functions {total[rows.DOES]} do what they say, {total[rows.ACCEPTS]} succeed because there is nothing",
+        f"to do, and {total[rows.REFUSES]} return `cudaErrorNotSupported` (801), with a line on standard error",
+        "that says why. How to run a program is in [cuda.md](cuda.md). A star: only CUDA",
+        "12 has the name; two stars: only CUDA 13. Functions with `_ptsz` or `_ptds` behind",
+        "the name, for the default stream of each thread, are those without.",
         "", "## What runs", "", "| chapter | functions |", "| --- | --- |",
     ]  # fmt: skip
     for title, _ in CHAPTERS:

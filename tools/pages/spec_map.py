@@ -3,8 +3,8 @@
     python -m tools.pages.spec_map            # rewrite what has changed
     python -m tools.pages.spec_map --check    # exit code 1 if a page is not up to date
 
-Whole pages: docs/spec-map.md, docs/supported.md, docs/cuda-runtime.md. Regions of other pages stand between `<!-- made: NAME -->` and
-`<!-- end -->`. tests/laws/test_docs.py checks that all of it is up to date.
+Whole pages: docs/spec-map.md, docs/supported.md, docs/cuda-runtime.md. Regions of other pages stand between
+`<!-- made: NAME -->` and `<!-- end -->`. tests/laws/test_docs.py checks that all of it is up to date.
 """
 
 from __future__ import annotations

@@ -6,11 +6,12 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
 from mmulator import variables
-from mmulator.errors import LaunchError, MmulatorError
+from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
 
 _FLAGS = ("-h", "--help", "--sanitize", "--strict", "--keep-going", "--json")  # options of ours without a value
 
@@ -88,8 +89,9 @@ def kind_of(name: str) -> str:
 
     path = Path(name)
     if not path.exists():
-        if os.sep not in name and shutil.which(name):
-            return NATIVE
+        found = shutil.which(name) if os.sep not in name else None
+        if found:
+            return kind_of(found)
         raise WrongUsage(
             f"cannot read {name}: No such file or directory", hint="exec takes what follows `python`, a program, or a .cu file"
         )
@@ -158,11 +160,17 @@ def start(program: list[str], environment: dict[str, str]) -> NoReturn:
 
 def command(program: list[str], environment: dict[str, str]) -> tuple[list[str], dict[str, str]]:
     """The words and the environment with which a program starts."""
+    from mmulator.doors.library.files import check_libpython
+
     first = program[0]
     kind = PYTHON if first[:1] == "-" else kind_of(first)
     if kind == PYTHON:
-        return [sys.executable, *program], environment
+        with suppress(UnsupportedError):  # another system: then there are no libraries to load
+            environment = {**environment, **libraries(environment), **compilers(environment)}
+        script = first if first[:1] == "-" or Path(first).exists() else shutil.which(first)  # pytest, torchrun
+        return [sys.executable, str(script), *program[1:]], environment
     environment = {**environment, **libraries(environment)}
+    check_libpython()
     if kind == SOURCE:
         from mmulator.driver.settings import Settings
         from mmulator.toolkit.building import compile_program
@@ -202,11 +210,12 @@ def compilers(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def libraries(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables by which a program of C++, and those that it starts, find the CUDA libraries of this package.
+    """The variables by which a program, its libraries, and programs that it starts find the CUDA libraries of this package.
 
-    LD_PRELOAD is for programs that have the folder of NVIDIA's in them (RPATH).
+    LD_PRELOAD is for programs and libraries that have the folder of NVIDIA's in them (RPATH), as torch's have.
     """
-    from mmulator.doors.library.files import RUNTIMES, folder
+    from mmulator.doors.library.files import folder
+    from mmulator.doors.library.loaded import RUNTIMES
 
     place = folder()
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import stat
 import struct
 import time
@@ -28,6 +29,7 @@ _LARGEST = 1 << 26  # bytes of an entry: the largest ones are far below
 _STALE = 3600.0  # seconds after which a temporary file has lost its writer
 _ENTRY = re.compile(r"[0-9a-f]{64}\.[ox]")
 _TEMPORARY = re.compile(r"(\.[0-9a-f]{64}\.[0-9a-f]{12}\.tmp|tmp[a-z0-9_]{8})")
+_FOLDER = re.compile(r"(libraries|cuda)-[0-9a-f]{16}")  # shared libraries of CUDA, and a CUDA_HOME (doors/library, toolkit)
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OPEN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -154,15 +156,21 @@ class Store:
         with os.fdopen(file, "wb") as stream:
             stream.write(data)
 
-    def _files(self, pattern: re.Pattern[str]) -> Iterator[tuple[str, os.stat_result]]:
-        """Names and status of the cache's files. A folder with such a name is not one of them."""
+    def _files(self, pattern: re.Pattern[str], folders: bool = False) -> Iterator[tuple[str, os.stat_result]]:
+        """Names and status of the cache's files, or of its folders. A folder with the name of a file is not one of them."""
         with suppress(OSError):
             for name in os.listdir(self.folder):  # noqa: PTH208 - by descriptor
                 if pattern.fullmatch(name):
                     with suppress(OSError):
                         info = os.stat(name, dir_fd=self.folder, follow_symlinks=False)
-                        if not stat.S_ISDIR(info.st_mode):
+                        if stat.S_ISDIR(info.st_mode) == folders:
                             yield name, info
+
+    def _in_folders(self) -> Iterator[int]:
+        """Bytes of each file in the cache's folders; a link has those of its text."""
+        for name, _ in self._files(_FOLDER, True):
+            for _, _, files, descriptor in os.fwalk(name, dir_fd=self.folder):
+                yield from (os.stat(file, dir_fd=descriptor, follow_symlinks=False).st_size for file in files)
 
     def _sweep(self) -> None:
         """Remove temporary files whose writer was killed."""
@@ -174,12 +182,15 @@ class Store:
 
     def size(self) -> tuple[int, int]:
         """Number of entries, and their bytes with those of temporary files."""
-        entries = [info.st_size for _, info in self._files(_ENTRY)]
+        entries = [*(info.st_size for _, info in self._files(_ENTRY)), *self._in_folders()]
         return len(entries), sum(entries) + sum(info.st_size for _, info in self._files(_TEMPORARY))
 
     def clear(self) -> tuple[int, int]:
-        """Remove entries and temporary files, and nothing else; returns their number and bytes."""
-        count = size = 0
+        """Remove entries, temporary files and folders of CUDA libraries, and nothing else; returns files and bytes."""
+        inside = [*self._in_folders()]
+        count, size = len(inside), sum(inside)
+        for name, _ in self._files(_FOLDER, True):
+            shutil.rmtree(name, ignore_errors=True, dir_fd=self.folder)
         for pattern in (_ENTRY, _TEMPORARY):
             for name, info in self._files(pattern):
                 with suppress(OSError):

@@ -27,6 +27,13 @@ POLL = 0.0005  # seconds
 RESERVED = 1 << 40  # bytes of addresses that are reserved at a time
 LARGE = 1 << 28  # bytes from which on it is as the system gives it: no page is there before it is used
 
+lenders: list[Callable[[], Sequence[Region]]] = []  # of libraries whose addresses programs of C++ give to kernels unseen
+
+
+def lent_memory() -> Sequence[Region]:
+    """The memory of the lenders, all of which a launch of native code is given."""
+    return [region for lender in lenders for region in lender()] if lenders else ()
+
 
 class Memory:
     """The allocations, and the memory of others whose address the program has."""
@@ -203,7 +210,10 @@ class Memory:
             return first
         with self._lock:
             found = self._living().find(address)
-        if found is None or found.alive:
+        if found is None:
+            lent = next((r for r in lent_memory() if r.start <= address < r.end), None)
+            return Allocation(lent.start, lent.size, lent.label, True, lent.room) if lent else None
+        if found.alive:
             return found
         self._hold()
         return self.find(address)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import struct
 from typing import Any
 
 from mmulator.doors.cudart import binaries, device, graphs, launches, libraries, memory, rows
-from mmulator.doors.library.elf import ENTRIES_OF_LOG, LOG, LOG_ENTRY, LOGGED, TABLE
+from mmulator.doors.library.boot import Door
+from mmulator.doors.library.elf import ENDED, ENTRIES_OF_LOG, LOG, LOG_ENTRY, LOGGED, STATE, TABLE
 
 CHAPTERS = (device, memory, launches, graphs, libraries)
 TEXTS = ("cudaGetErrorName", "cudaGetErrorString")
@@ -56,6 +58,16 @@ def fill(library: ctypes.CDLL, version: int) -> None:
     log = _Log(library, logged)
     log.read()
     binaries.late.append(log.read)
+    if not rows.process.own:  # Python is the program: libraries that it has loaded call once more when Python is gone
+        atexit.register(_shut, library, table, len(texts))
+
+
+def _shut(library: ctypes.CDLL, table: Any, texts: int) -> None:
+    """Prepare for the end of Python: calls are answered with cudaErrorCudartUnloading. texts: slots at the end for texts."""
+    door = ctypes.addressof(ctypes.c_uint32.in_dll(library, STATE))
+    text = door - ctypes.c_uint64.from_address(door + Door.offset["failed_text"]).value
+    ended = ctypes.cast(getattr(library, ENDED), ctypes.c_void_p).value
+    table[:] = [ended] * (len(table) - texts) + [text] * texts
 
 
 def _native(name: str) -> Any:

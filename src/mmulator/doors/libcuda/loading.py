@@ -28,6 +28,7 @@ from mmulator.doors.libcuda.abi import (
 )  # fmt: skip
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.library.elf import COUNT, ENDED, ENTRIES_OF_RING, ENTRY, MACHINES, RING, STATE, TABLE, Exports, library
+from mmulator.doors.library.loaded import resident
 from mmulator.errors import UnsupportedError
 
 SONAME = "libcuda.so.1"
@@ -130,7 +131,7 @@ def install() -> None:
             return
         if not hasattr(os, "memfd_create") or platform.machine() not in MACHINES:
             raise UnsupportedError(f"CUDA's driver cannot be stood in for on {platform.system()} {platform.machine()}")
-        there = _resident(SONAME)
+        there = resident(SONAME)
         if there is not None and not hasattr(there, STATE):
             raise UnsupportedError(
                 "CUDA's own driver is loaded in this process already",
@@ -139,14 +140,6 @@ def install() -> None:
         _loaded.append(Loaded(there))
         os.environ.setdefault("TRITON_DEFAULT_BACKEND", "mmulator")  # NVIDIA's driver of Triton would take this for a GPU
         atexit.register(_shut)
-
-
-def _resident(name: str) -> ctypes.CDLL | None:
-    """The library of a name, if the process has loaded one."""
-    try:
-        return ctypes.CDLL(name, os.RTLD_NOLOAD | os.RTLD_NOW)
-    except OSError:
-        return None
 
 
 def _shut() -> None:

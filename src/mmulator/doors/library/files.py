@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 
 from mmulator.codegen.sources import fingerprint
 from mmulator.codegen.store import store
+from mmulator.doors.library.loaded import RUNTIMES
 from mmulator.errors import UnsupportedError
 
 if TYPE_CHECKING:  # what makes libraries knows all of the compiler: it is imported when one is made
     from mmulator.doors.library.elf import Exports
 
 MACHINE = "x86_64"
-RUNTIMES = {12: "libcudart.so.12", 13: "libcudart.so.13"}
 DRIVER = "libcuda.so.1"
 LINKS = {"libcuda.so": DRIVER, "libcudart.so": RUNTIMES[13]}
 _FOLDERS = ("doors/library", "doors/cudart", "doors/graphs", "doors/libcuda")  # their files say what the libraries export
@@ -44,22 +44,26 @@ begin({soname!r})
 
 @cache
 def libpython() -> Path:
-    """The shared library of this Python. Raises UnsupportedError where there is none."""
+    """The shared library of this Python; where there is none, the name that it would have."""
     import sysconfig
 
+    own = f"libpython{sys.version_info[0]}.{sys.version_info[1]}.so.1.0"
     name, folders = sysconfig.get_config_var("INSTSONAME") or "", [sysconfig.get_config_var("LIBDIR"), f"{sys.base_prefix}/lib"]
-    names = [n for n in (name, f"libpython{sys.version_info[0]}.{sys.version_info[1]}.so.1.0") if ".so" in n]
+    names = [n for n in (name, own) if ".so" in n]
     places = [Path(folder, n) for folder in folders if folder for n in names]
     multi = sysconfig.get_config_var("MULTIARCH")
     places += [Path("/usr/lib", multi, n) for n in names if multi]
-    found = next((p for p in places if p.exists()), None)
-    if found is None:
+    return next((p for p in places if p.exists()), Path(own))
+
+
+def check_libpython() -> None:
+    """Raise UnsupportedError where this Python has no shared library, which programs of C++ need."""
+    if not libpython().is_absolute():
         version = f"{sys.version_info[0]}.{sys.version_info[1]}"
         raise UnsupportedError(
             f"programs of C++ need a shared library of Python, and {sys.executable} has none (libpython{version}.so)",
             hint=f"apt install libpython{version}, or a Python of conda, uv or pyenv --enable-shared",
         )
-    return found
 
 
 def strings(soname: str) -> dict[str, str]:

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from mmulator.codegen import engine
-from mmulator.doors.library import callers, faults, threads
+from mmulator.doors.library import callers, faults, loaded, threads
 from mmulator.driver import told
 
 _libc = ctypes.CDLL(None)
-_RTLD_NOLOAD = 4
 _ended: list[Any] = []
 
 
@@ -48,15 +47,13 @@ def begin(soname: str) -> None:
     if soname.startswith("libcudart"):
         from mmulator.doors.cudart import table
 
-        table.fill(resident(soname), int(soname.rpartition(".")[2]))
+        library = loaded.resident(soname)
+        assert library is not None  # whose first call this is
+        table.fill(library, int(soname.rpartition(".")[2]))
     else:
         from mmulator.doors.libcuda import loading
 
         loading.install()
-
-
-def resident(soname: str) -> ctypes.CDLL:
-    return ctypes.CDLL(soname, _RTLD_NOLOAD | os.RTLD_NOW)
 
 
 def _prepare() -> None:

@@ -3,7 +3,8 @@
 Each block starts at a multiple of 512 bytes, as CUDA's allocator gives them, and unused bytes lie behind it, so that a kernel
 that runs over the end of one tensor does not reach the next. Results of operators are CPU tensors first (dispatch.py) and
 change
-their device, so the CPU's tensors have such blocks too. A block of cuda is counted while it lives.
+their device, so the CPU's tensors have such blocks too. A block of cuda is counted while it lives, and linked into a list, by
+which the driver finds the blocks whose addresses libraries of C++ give to kernels.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from mmulator.codegen.engine import Library
 from mmulator.doors.torch import hooks
 from mmulator.errors import UnsupportedError
+from mmulator.launch.regions import Region, room_behind
 
 ALIGN = 512
 LEAST_GAP, MOST_GAP = 512, 4096  # bytes behind a block: as many as it has, within these
@@ -30,12 +33,14 @@ counters = (ctypes.c_int64 * (len(POOLS) * len(KINDS) * len(SERIES)))()
 pinned = (ctypes.c_uint64 * (PINNED + 1))()  # addresses, then how many places were ever used
 
 _pinned_allocator = ctypes.c_uint64()
+_blocks = (ctypes.c_uint64 * 2)()
 
 _TEXT = """
 @mm_torch_counters = external global i64
 @mm_torch_pinned = external global i64
 @mm_torch_original = external global i8
 @mm_torch_pinned_allocator = external global i64
+@mm_torch_blocks = external global [2 x i64]
 declare void @mm_torch_original_allocate(ptr sret({{ptr, ptr, ptr, i16}}), ptr, i64)
 declare i32 @mm_torch_posix_memalign(ptr, i64, i64)
 declare i64 @mm_torch_malloc_usable_size(ptr)
@@ -211,7 +216,112 @@ define void @count_one(ptr %series, i64 %amount, i64 %sign) {{
   ret void
 }}
 
+; The list of blocks of cuda: a lock and the first block, then in each block, in front of its size, the blocks before and behind.
+define ptr @links_of(ptr %block) {{
+  %usable = call i64 @mm_torch_malloc_usable_size(ptr %block)
+  %end = getelementptr i8, ptr %block, i64 %usable
+  %links = getelementptr i8, ptr %end, i64 -24
+  ret ptr %links
+}}
+
+define void @lock() {{
+start:
+  br label %try
+try:
+  %old = atomicrmw xchg ptr @mm_torch_blocks, i64 1 acquire
+  %mine = icmp eq i64 %old, 0
+  br i1 %mine, label %done, label %try
+done:
+  ret void
+}}
+
+define void @link(ptr %block) {{
+  %links = call ptr @links_of(ptr %block)
+  %behind = getelementptr i8, ptr %links, i64 8
+  %first = getelementptr i64, ptr @mm_torch_blocks, i64 1
+  call void @lock()
+  %next = load ptr, ptr %first
+  store ptr null, ptr %links, align 1
+  store ptr %next, ptr %behind, align 1
+  store ptr %block, ptr %first
+  %is_last = icmp eq ptr %next, null
+  br i1 %is_last, label %done, label %tell
+tell:
+  %its = call ptr @links_of(ptr %next)
+  store ptr %block, ptr %its, align 1
+  br label %done
+done:
+  store atomic i64 0, ptr @mm_torch_blocks release, align 8
+  ret void
+}}
+
+define void @unlink(ptr %block) {{
+  %links = call ptr @links_of(ptr %block)
+  %behind = getelementptr i8, ptr %links, i64 8
+  %first = getelementptr i64, ptr @mm_torch_blocks, i64 1
+  call void @lock()
+  %before = load ptr, ptr %links, align 1
+  %next = load ptr, ptr %behind, align 1
+  %is_first = icmp eq ptr %before, null
+  br i1 %is_first, label %head, label %middle
+head:
+  store ptr %next, ptr %first
+  br label %then
+middle:
+  %its = call ptr @links_of(ptr %before)
+  %its_behind = getelementptr i8, ptr %its, i64 8
+  store ptr %next, ptr %its_behind, align 1
+  br label %then
+then:
+  %is_last = icmp eq ptr %next, null
+  br i1 %is_last, label %done, label %tell
+tell:
+  %of_next = call ptr @links_of(ptr %next)
+  store ptr %before, ptr %of_next, align 1
+  br label %done
+done:
+  store atomic i64 0, ptr @mm_torch_blocks release, align 8
+  ret void
+}}
+
+; Addresses and sizes of the blocks of cuda, as far as there is room; returns their number.
+define i64 @blocks(i64 %out, i64 %room) {{
+start:
+  call void @lock()
+  %first = getelementptr i64, ptr @mm_torch_blocks, i64 1
+  %head = load ptr, ptr %first
+  br label %look
+look:
+  %block = phi ptr [%head, %start], [%next, %go]
+  %n = phi i64 [0, %start], [%more, %go]
+  %none = icmp eq ptr %block, null
+  br i1 %none, label %done, label %some
+some:
+  %fits = icmp ult i64 %n, %room
+  br i1 %fits, label %write, label %go
+write:
+  %offset = mul i64 %n, 16
+  %at = add i64 %out, %offset
+  %place = inttoptr i64 %at to ptr
+  %address = ptrtoint ptr %block to i64
+  store i64 %address, ptr %place
+  %second = getelementptr i64, ptr %place, i64 1
+  %size = call i64 @size_of(ptr %block)
+  store i64 %size, ptr %second
+  br label %go
+go:
+  %more = add i64 %n, 1
+  %links = call ptr @links_of(ptr %block)
+  %behind = getelementptr i8, ptr %links, i64 8
+  %next = load ptr, ptr %behind, align 1
+  br label %look
+done:
+  store atomic i64 0, ptr @mm_torch_blocks release, align 8
+  ret i64 %n
+}}
+
 define void @free_of_cuda(ptr %block) {{
+  call void @unlink(ptr %block)
   %size = call i64 @size_of(ptr %block)
   call void @count(i64 %size, i64 -1)
   call void @mm_torch_free(ptr %block)
@@ -248,6 +358,7 @@ counted:
   %memory = load ptr, ptr %data
   %size = call i64 @size_of(ptr %memory)
   call void @count(i64 %size, i64 1)
+  call void @link(ptr %memory)
   br label %done
 done:
   ret void
@@ -312,12 +423,15 @@ class Allocator:
         symbols |= {"mm_torch_original": original, "mm_torch_original_allocate": own["allocate"]}
         symbols |= {"mm_torch_counters": ctypes.addressof(counters), "mm_torch_pinned": ctypes.addressof(pinned)}
         symbols["mm_torch_pinned_allocator"] = ctypes.addressof(_pinned_allocator)
+        symbols["mm_torch_blocks"] = ctypes.addressof(_blocks)
         code = Library(text, 2, symbols)
-        for kept in (code, counters, pinned, _pinned_allocator, self):  # torch frees memory after Python has gone
+        for kept in (code, counters, pinned, _pinned_allocator, _blocks, self):  # torch frees memory after Python has gone
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
         i64 = ctypes.c_int64
         self.take = code.function("take", None, i64, i64)
         self.fill = code.function("fill", None, i64, i64, ctypes.c_uint64)
+        self._list, self._room = code.function("blocks", i64, i64, i64), np.zeros((64, 2), np.uint64)
+        self._found: tuple[bytes, list[Region]] = b"", []
         self.answers = {n: code.address(n) for n in ("one", "zero", "stream", "is_pinned", "pinned_allocator")}
         plain, locked = (
             own.another({"allocate": code.address(allocate), "raw_deleter": code.address("deleter_of")})
@@ -325,6 +439,17 @@ class Allocator:
         )
         _pinned_allocator.value = locked
         put(plain, 255)
+
+
+    def blocks(self) -> list[Region]:
+        """The blocks of cuda that there are now."""
+        while (number := self._list(self._room.ctypes.data, len(self._room))) > len(self._room):
+            self._room = np.zeros((2 * number, 2), np.uint64)
+        words = self._room[:number].tobytes()
+        if words != self._found[0]:
+            found = [Region(at, size, "a tensor of cuda", True, room_behind(size)) for at, size in self._room[:number].tolist()]
+            self._found = words, found
+        return self._found[1]
 
 
 def _word(address: int) -> int:

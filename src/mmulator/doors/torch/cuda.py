@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import torch
 
 from mmulator.doors.imports import after_import
+from mmulator.doors.library.loaded import stands_in
 from mmulator.doors.torch import cuda_comm, cuda_compile, cuda_device, cuda_memory, cuda_streams, extensions
 from mmulator.errors import UnsupportedError
 
@@ -153,7 +154,7 @@ def prepare() -> None:
     if getattr(torch._C, "_cuda_init", None) is initialise:
         return
     count = getattr(torch._C, "_cuda_getDeviceCount", None)
-    if count is not None and count() and not os.environ.get("MMULATOR_FORCE"):
+    if count is not None and not stands_in() and count() and not os.environ.get("MMULATOR_FORCE"):
         raise UnsupportedError(
             "torch has a GPU here, and its device cuda stays that GPU's", hint="set CUDA_VISIBLE_DEVICES= or MMULATOR_FORCE=1"
         )

@@ -11,6 +11,7 @@ def open() -> list[Any]:
 
     from mmulator.doors.torch import collectives, cuda, dispatch, hooks, kernels, memory, precision, random, raw, retyped
     from mmulator.driver.addresses import watch
+    from mmulator.driver.memory import lenders
 
     cuda.install()
     guard = raw.guard()
@@ -19,6 +20,7 @@ def open() -> list[Any]:
     kept = dispatch.register({**kernels.SPECIAL, **precision.kernels(), **retyped.kernels()}, kernels.BUILT_FOR_CUDA)
     kept += collectives.register()
     watch(torch)
+    lenders.append(raw.memory.blocks)
     memory.storages()
     random.install()
     retyped.install()

@@ -1,4 +1,4 @@
-"""Libraries that compile or load CUDA C++: an early error in place of a later one of their C++.
+"""Libraries that compile or load CUDA C++: extensions of torch are compiled so that they run here; others are refused early.
 
 C++ without kernels is compiled and loaded as ever.
 """
@@ -6,19 +6,26 @@ C++ without kernels is compiled and loaded as ever.
 from __future__ import annotations
 
 import inspect
+import os
+import sys
+import sysconfig
 from collections.abc import Callable
 from functools import wraps
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, NoReturn
 
+import torch
+
 from mmulator.doors.imports import after_import
+from mmulator.doors.library.loaded import stands_in
 from mmulator.errors import UnsupportedError
 
 _INSTEAD = (
     "kernels of Triton, Numba, CuPy and cuda.core run here; of CUDA C++, `nvcc -ptx` makes PTX, which mmulator.Module and "
     "`mmulator run` run (docs/cuda.md)"
 )
+_OF_CUDA = ("c10_cuda", "torch_cuda")  # libraries of builds for CUDA
 _OF_A_GPU = (".cu", ".cuh")
 _KERNELS = b".nv_fatbin"  # the section of a library that has machine code or PTX of kernels
 _HOSTS = ("c", "llvm", "cpu")  # targets of TVM that are no GPU's
@@ -26,28 +33,6 @@ _HOSTS = ("c", "llvm", "cpu")  # targets of TVM that are no GPU's
 
 def _refused(what: str) -> NoReturn:
     raise UnsupportedError(what, hint=_INSTEAD)
-
-
-def refuse_extensions(module: Any) -> None:
-    """Change torch.utils.cpp_extension: CUDA extensions are refused."""
-    load, load_inline, extension = module.load, module.load_inline, module.CUDAExtension
-
-    def refused(name: str, *_: Any, **__: Any) -> NoReturn:
-        _refused(f"torch.utils.cpp_extension: {name} has CUDA C++ in it, which runs on no CPU")
-
-    def checked_load(name: str, sources: Any, *args: Any, **kwargs: Any) -> Any:
-        given = [sources] if isinstance(sources, str) else list(sources)
-        if kwargs.get("with_cuda") or any(str(s).endswith(_OF_A_GPU) for s in given):
-            refused(name)
-        return load(name, sources, *args, **kwargs)
-
-    def checked_load_inline(name: str, cpp_sources: Any, cuda_sources: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if kwargs.get("with_cuda") or cuda_sources:
-            refused(name)
-        return load_inline(name, cpp_sources, cuda_sources, *args, **kwargs)
-
-    module.load, module.load_inline = checked_load, checked_load_inline
-    module.CUDAExtension = type(extension.__name__, (), {"__new__": lambda cls, name, *_, **__: refused(name)})
 
 
 def _checked(function: Callable[..., Any], check: Callable[[dict[str, Any]], None]) -> Callable[..., Any]:
@@ -64,6 +49,56 @@ def _checked(function: Callable[..., Any], check: Callable[[dict[str, Any]], Non
         return function(*args, **kwargs)
 
     return call
+
+
+def compile_extensions(module: Any) -> None:
+    """Change torch.utils.cpp_extension: extensions in CUDA C++ are compiled by `mmulator nvcc`, in a folder of their own.
+
+    Raises UnsupportedError when such an extension is built without nvcc, or beside NVIDIA's own runtime.
+    """
+    include_paths, linked = module.include_paths, module._prepare_ldflags
+
+    def check(given: dict[str, Any]) -> None:
+        sources = given.get("sources") or ()
+        sources = [sources] if isinstance(sources, str) else list(sources)
+        if given.get("with_cuda") or given.get("cuda_sources") or any(str(s).endswith(_OF_A_GPU) for s in sources):
+            use_toolkit(module)
+
+    def includes(*args: Any, **kwargs: Any) -> list[str]:
+        found: list[str] = include_paths(*args, **kwargs)
+        more = _headers() if f"{module.CUDA_HOME}/include" in found else []
+        return [*found, *more]
+
+    def without_missing(*args: Any, **kwargs: Any) -> list[str]:
+        """The linker's flags without libraries that this build of torch does not have."""
+        missing = {f"-l{name}" for name in _OF_CUDA if not Path(module.TORCH_LIB_PATH, f"lib{name}.so").exists()}
+        return [flag for flag in linked(*args, **kwargs) if flag not in missing]
+
+    for name in ("load", "load_inline", "CUDAExtension"):
+        setattr(module, name, _checked(getattr(module, name), check))
+    module.include_paths, module._prepare_ldflags = includes, without_missing
+
+
+def use_toolkit(module: Any) -> None:
+    """Let torch.utils.cpp_extension compile CUDA C++."""
+    from mmulator.codegen.engine import cache_folder
+    from mmulator.toolkit.home import cuda_home
+    from mmulator.toolkit.nvcc import find_nvcc
+
+    if not stands_in():
+        raise UnsupportedError(
+            "an extension in CUDA C++ needs CUDA's runtime, which this process has not, or has NVIDIA's",
+            hint="start the program with `mmulator exec`",
+        )
+    module.CUDA_HOME = str(cuda_home(find_nvcc()))
+    if (kept := cache_folder()) is not None:  # what was built for a GPU may have no PTX
+        named = f"extensions-{sysconfig.get_config_var('SOABI')}-{torch.__version__}"
+        os.environ.setdefault("TORCH_EXTENSIONS_DIR", str(kept.absolute() / named))
+
+
+def _headers() -> list[str]:
+    """Folders of headers in NVIDIA's packages for Python, which torch's own headers include."""
+    return [str(found) for folder in sys.path for found in Path(folder or ".").glob("nvidia/cu1*/include")]
 
 
 def refuse_built(module: Any) -> None:
@@ -111,7 +146,7 @@ def refuse_tilelang(module: Any) -> None:
 
 def prepare() -> None:
     """Change these modules when the program imports them."""
-    after_import("torch.utils.cpp_extension", refuse_extensions)
+    after_import("torch.utils.cpp_extension", compile_extensions)
     after_import("tvm_ffi.cpp.extension", refuse_built)
     after_import("tvm_ffi.module", refuse_loaded)
     after_import("tilelang.jit.kernel", refuse_tilelang)

@@ -1,0 +1,24 @@
+"""Libraries that this process has loaded: CUDA's runtime, and whether it is that of this package."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+RUNTIMES = {12: "libcudart.so.12", 13: "libcudart.so.13"}
+_RTLD_NOLOAD = 4
+
+
+def resident(soname: str) -> ctypes.CDLL | None:
+    """The library of a name, if the process has loaded one."""
+    try:
+        return ctypes.CDLL(soname, _RTLD_NOLOAD | os.RTLD_NOW)
+    except OSError:
+        return None
+
+
+def stands_in() -> bool:
+    """Whether this process has a library of this package in place of CUDA's runtime."""
+    from mmulator.doors.library.elf import STATE
+
+    return any(hasattr(resident(soname), STATE) for soname in RUNTIMES.values())

@@ -1,0 +1,106 @@
+"""CUDA's runtime inside Python: libraries that ctypes loads, with arrays and tensors, and extensions of torch."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mmulator.doors.library import files
+from tests.support.places import ROOT
+
+CC = shutil.which("cc")
+compiles = pytest.mark.skipif(CC is None, reason="needs a C compiler (cc)")
+with_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
+extends = pytest.mark.skipif(
+    not shutil.which("nvcc") or not shutil.which("ninja"), reason="needs nvcc and ninja, which compile extensions of torch"
+)
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("runtime") / "tour.so"
+    source = ROOT / "tests" / "doors" / "programs" / "runtime_tour.c"
+    words = [str(CC), "-shared", "-fPIC", "-Dmain=tour", str(source), "-o", str(made), f"-L{files.folder()}", "-lcudart"]
+    subprocess.run([*words, "-lpthread"], check=True)
+    return made
+
+
+def run(folder: Path, program: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """A run of a script of Python by exec."""
+    (folder / "prog.py").write_text(program)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "CUDA_LAUNCH_BLOCKING": "1"}
+    command = [sys.executable, "-m", "mmulator", "exec", "prog.py", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, env=environment, check=False)
+
+
+ARRAYS = """
+import ctypes, sys
+import numpy as np
+library, runtime = ctypes.CDLL(sys.argv[1]), ctypes.CDLL("libcudart.so.13")
+at, size = ctypes.c_void_p(), ctypes.c_size_t(128)
+values, back = np.arange(32, dtype=np.uint32), np.zeros(32, np.uint32)
+codes = [runtime.cudaMalloc(ctypes.byref(at), size), runtime.cudaMemcpy(at, ctypes.c_void_p(values.ctypes.data), size, 1)]
+codes += [library.add_to(at, 7, 32), runtime.cudaMemcpy(ctypes.c_void_p(back.ctypes.data), at, size, 2), runtime.cudaFree(at)]
+print(codes, (back == values + 7).all())
+"""
+
+
+@compiles
+def test_a_library_of_ctypes_takes_arrays(library: Path, tmp_path: Path) -> None:
+    """It ends well, too: a destructor of the library calls the runtime when Python is gone."""
+    done = run(tmp_path, ARRAYS, str(library))
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "[0, 0, 0, 0, 0] True", "")
+
+
+TENSORS = """
+import ctypes, sys
+import torch
+library = ctypes.CDLL(sys.argv[1])
+unseen = lambda tensor: ctypes.c_void_p(torch._C.TensorBase.data_ptr(tensor))  # as C++ takes the address
+many = [torch.zeros(n, dtype=torch.int32, device="cuda") for n in range(32, 132)]
+codes = [library.add_to(unseen(tensor), n, 32) for n, tensor in enumerate(many)]
+print(codes == [0] * 100, all((t[:32] == n).all().item() and not t[32:].any().item() for n, t in enumerate(many)))
+del many[::2]
+print(library.add_to(unseen(many[0]), 1, 32), many[0][0].item())
+print(library.add_to(unseen(torch.zeros(32, dtype=torch.int32)), 1, 32))
+"""
+
+
+@compiles
+@with_torch
+def test_a_library_of_ctypes_takes_tensors(library: Path, tmp_path: Path) -> None:
+    """All tensors of cuda are the device's memory; one of the CPU is not."""
+    done = run(tmp_path, TENSORS, str(library))
+    assert (done.returncode, done.stdout) == (0, "True True\n0 2\n700\n")
+    assert "out of bounds: ld.global.u32" in done.stderr
+
+
+EXTENSION = """
+import ctypes
+import torch
+from torch.utils.cpp_extension import load
+load("twice", ["twice.cu"], is_python_module=False, extra_cuda_cflags=["-gencode=arch=compute_90a,code=sm_90a"])
+library = next(line.split()[-1] for line in open("/proc/self/maps") if line.endswith("twice.so\\n"))
+x = torch.arange(64.0, device="cuda")
+print(ctypes.CDLL(library).twice(ctypes.c_void_p(torch._C.TensorBase.data_ptr(x))), x.sum().item(), library)
+"""
+KERNEL = """
+__global__ void kernel(float *x) { x[threadIdx.x] *= 2; }
+extern "C" int twice(float *x) { kernel<<<1, 64>>>(x); return cudaDeviceSynchronize(); }
+"""
+
+
+@with_torch
+@extends
+def test_an_extension_of_torch_has_its_ptx(tmp_path: Path) -> None:
+    """Flags that make machine code alone are completed."""
+    (tmp_path / "twice.cu").write_text(KERNEL)
+    done = run(tmp_path, EXTENSION)
+    assert done.returncode == 0 and done.stdout.startswith("0 4032.0"), done
+    assert "extensions-cpython" in done.stdout  # a folder of its own
