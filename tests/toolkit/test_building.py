@@ -18,7 +18,9 @@ from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
 from mmulator.isa.targets import Target
 from mmulator.toolkit import building, home, nvcc
 from mmulator.toolkit.wrapper import rewritten, split
-from tests.toolkit.test_fatbin import SOURCE, compiled
+from tests.support.nvcc import compiled
+from tests.support.nvcc import nvcc as really
+from tests.toolkit.test_fatbin import SOURCE
 
 SCALE = """
 #include "factor.h"
@@ -46,7 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def call(*arguments: str) -> None:
-    subprocess.run(["nvcc", *arguments], check=True)
+    really(*arguments, check=True)
 
 
 def mine(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -117,8 +119,8 @@ def test_the_device_chooses(folder: Path) -> None:
 @compiled
 def test_a_source_is_compiled_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[str] = []
-    really = nvcc.run_nvcc
-    monkeypatch.setattr(building, "run_nvcc", lambda *a: (runs.append(a[2]), really(*a)))
+    run_nvcc = nvcc.run_nvcc
+    monkeypatch.setattr(building, "run_nvcc", lambda *a: (runs.append(a[2]), run_nvcc(*a)))
     first = building.compile_ptx("scale.cu")
     assert building.compile_ptx("scale.cu") == first and len(runs) == 1
     (folder / "factor.h").write_text("#define FACTOR 5\n")
@@ -166,6 +168,7 @@ def test_flags_and_lines(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_without_nvcc(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("MMULATOR_NVCC", raising=False)
     monkeypatch.setattr(nvcc, "_places", lambda: iter(()))
     assert run(["check", "k.cu"]) == 1
     told = capsys.readouterr().err
@@ -173,6 +176,22 @@ def test_without_nvcc(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     monkeypatch.setenv("MMULATOR_NVCC", "/nothing")
     assert run(["nvcc", "k.cu"]) == 1 and "MMULATOR_NVCC is /nothing" in capsys.readouterr().err
     assert run(["check", "missing.cu"]) == 1 and "cannot read missing.cu: No such file" in capsys.readouterr().err
+
+
+def test_where_nvcc_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, package = tmp_path / "own/bin/nvcc", tmp_path / "site/nvidia/cu13/bin/nvcc"
+    for path, text in ((own, f"#!/bin/sh\n{nvcc.OURS.decode()}\n"), (package, "#!/bin/sh\n")):
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+        path.chmod(0o755)
+    monkeypatch.delenv("MMULATOR_NVCC", raising=False)
+    monkeypatch.setenv("PATH", str(own.parent))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "own"))
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "site")])
+    places = list(nvcc._places())
+    assert places[:2] == [own, own] and places[-1] == package
+    monkeypatch.setattr(nvcc, "_places", lambda: iter((own, package)))  # the wrapper does not call itself
+    assert nvcc.find_nvcc() == package
 
 
 # the wrapper ---------------------------------------------------------------------------------------------------------
@@ -208,13 +227,13 @@ def test_flags_are_rewritten(given: str, wanted: str, monkeypatch: pytest.Monkey
 
 @compiled
 def test_the_wrapper(folder: Path) -> None:
-    plain = subprocess.run(["nvcc", "--version"], capture_output=True, text=True)
+    plain = really("--version", capture_output=True, text=True)
     wrapper = home.wrapper_folder() / "nvcc"
     environment = {**os.environ, "PATH": f"{wrapper.parent}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, env=environment)
     assert done.stdout == plain.stdout and not done.returncode
-    assert mine("k.cu", "-o", "x", "-ccbin", "/nothing").returncode == subprocess.run(
-        ["nvcc", "k.cu", "-o", "x", "-ccbin", "/nothing"], capture_output=True).returncode != 0  # fmt: skip
+    wrong = "k.cu", "-o", "x", "-ccbin", "/nothing"
+    assert mine(*wrong).returncode == really(*wrong, capture_output=True).returncode != 0
     subprocess.run(["nvcc", "-gencode", "arch=compute_90a,code=sm_90a", "scale.cu", "-o", "a b"], env=environment, check=True)
     assert b"libcudart.so" in (folder / "a b").read_bytes() and len(mm.Module.load("a b")) == 2
     source = "__global__ void k() {}\nint main() { return 3; }\n"

@@ -5,9 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import random
-import shutil
 import struct
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,12 +14,12 @@ import zstandard
 from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.images import ptx_at
-from mmulator.errors import MmulatorError
+from mmulator.errors import MmulatorError, UnsupportedError
 from mmulator.toolkit import fatbin
+from mmulator.toolkit.binaries import holds, ptx_in
 from mmulator.toolkit.unpacking import unlz4, unzstd
+from tests.support.nvcc import compiled, nvcc
 
-NVCC = shutil.which("nvcc")
-compiled = pytest.mark.skipif(NVCC is None, reason="nvcc is not there")
 SOURCE = """
 template <typename T, int N> __global__ void gemm(T *p) { p[threadIdx.x] = T(N); }
 template __global__ void gemm<float, 128>(float *);
@@ -34,7 +32,7 @@ LZ4, ZSTD, OF_CHIP, OF_FAMILY = 0x2000, 0x8000, 0x100000, 0x200000
 
 def made(folder: Path, *flags: str, source: str = SOURCE) -> bytes:
     (folder / "k.cu").write_text(source)
-    subprocess.run([str(NVCC), "-fatbin", *flags, "k.cu", "-o", "k.fatbin"], cwd=folder, check=True)
+    nvcc("-fatbin", *flags, "k.cu", "-o", "k.fatbin", cwd=folder, check=True)
     return (folder / "k.fatbin").read_bytes()
 
 
@@ -65,7 +63,7 @@ def bare(ptx: str) -> list[str]:
 @pytest.mark.parametrize("mode", ["none", "speed", "size", "balance", "default"])
 def test_every_packing_of_nvcc(mode: str, tmp_path: Path) -> None:
     data = made(tmp_path, f"--compress-mode={mode}", "-gencode=arch=compute_90a,code=[compute_90a,sm_90a]")
-    subprocess.run([str(NVCC), "-ptx", "-arch=sm_90a", "k.cu"], cwd=tmp_path, check=True)
+    nvcc("-ptx", "-arch=sm_90a", "k.cu", cwd=tmp_path, check=True)
     assert bare(str(text(data, "sm_90"))) == bare((tmp_path / "k.ptx").read_text())
     cubins = [e for e in fatbin.entries(fatbin.reader(data)) if e.kind == "machine code"]
     assert [str(c.target) for c in cubins] == ["sm_90a"] and cubins[0].data().startswith(b"\x7fELF")
@@ -163,6 +161,15 @@ def test_any_bytes_are_text_or_one_error() -> None:
         except MmulatorError:
             continue
         assert found is None or len(found) <= 1 << 20
+
+
+def test_files_with_strange_ptx() -> None:
+    old = b"..." + fat(entry(b".version 4.0\n.target sm_24a\n", 24, OF_CHIP)) + b"..."
+    assert holds(old) and not holds(b"ELF" * 99)
+    with pytest.raises(UnsupportedError, match="no PTX that runs on sm_90, but PTX for sm_24a"):
+        ptx_in(old, "old")
+    parts = [fat(entry(text.encode())) for text in (".version x\n.target\nvoid", PTX.format("k").replace("90", "100"), PTX)]
+    assert ".target sm_100\n" in ptx_in(b"".join(parts), "odd", "sm_90")
 
 
 def test_lz4_by_hand() -> None:

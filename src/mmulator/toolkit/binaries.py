@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from mmulator.demangle import choose, readable
 from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
-from mmulator.isa.targets import DEVICES, default_device
+from mmulator.isa.targets import DEVICES
 from mmulator.toolkit import fatbin
 from mmulator.toolkit.cubin import number_of, ptx_within
 from mmulator.toolkit.joining import join, read
@@ -72,9 +72,7 @@ def _fat_binaries(data: bytes) -> Iterator[tuple[fatbin.FatEntry, ...]]:
 def _device(entries: Sequence[fatbin.FatEntry]) -> str:
     """The device for a file where nobody names one."""
     targets = {entry.target for entry in entries if entry.kind == "PTX"}
-    if not targets or any(target.runs_on(USUAL) for target in targets):
-        return USUAL
-    return next((d for d in DEVICES if any(t.runs_on(d) for t in targets)), default_device(max(targets)))
+    return next((d for d in (USUAL, *DEVICES) if any(target.runs_on(d) for target in targets)), USUAL)
 
 
 def _one(texts: Sequence[str], name: str, entry: str | None) -> str:

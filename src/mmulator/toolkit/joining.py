@@ -14,6 +14,8 @@ from mmulator.errors import LaunchError
 
 _TOKENS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|[{};]|\n', re.DOTALL)
 _HEAD = re.compile(r"\s*\.(version|target|address_size)\s+([^\n]*)")
+_VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})")
+_NUMBER = re.compile(r"\d{1,4}")
 _NAME = re.compile(r"[A-Za-z_$%][\w$]*")
 _FILE = re.compile(r"\s*\.file\s+(\d+)")
 _LOC = re.compile(r"(\.loc\s+)(\d+)|(inlined_at\s+)(\d+)")
@@ -82,8 +84,8 @@ def read(ptx: str) -> ModuleText:
         head = _HEAD.match(bare)
         if head:
             if head[1] == "version":
-                major, _, minor = head[2].strip().partition(".")
-                version = (int(major), int(minor))
+                numbers = _VERSION.match(head[2])
+                version = (int(numbers[1]), int(numbers[2])) if numbers else version  # parsing says what is wrong
             elif head[1] == "target":
                 target = head[2].strip()
             continue
@@ -164,8 +166,13 @@ def _definitions(parts: Sequence[ModuleText]) -> dict[str, tuple[int, str]]:
 
 def _header(parts: Sequence[ModuleText]) -> str:
     version = max(p.version for p in parts)
-    target = max((p.target for p in parts), key=lambda t: (t.split(",")[0][-1] in "af", t))
+    target = max((p.target for p in parts), key=_rank)
     return f".version {version[0]}.{version[1]}\n.target {target}\n.address_size 64\n"
+
+
+def _rank(target: str) -> tuple[bool, int]:
+    number = _NUMBER.search(target)
+    return target.split(",")[0].endswith(("a", "f")), int(number[0]) if number else 0
 
 
 def _renumbered(text: str, by: int) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 _LONGEST = 1 << 30  # bytes of a string
 _PIECE = 1 << 16
+_FEW = 64
 
 
 class _Piece(ctypes.Structure):
@@ -42,10 +43,33 @@ def _moved(name: str, own: int, address: int, size: int) -> int | None:
     return 0 if ctypes.get_errno() in (errno.EFAULT, errno.EINVAL) else None
 
 
+class _Room(threading.local):
+    """A few bytes of each thread on their way to or from the caller's memory, with what the system is told of both places."""
+
+    def __init__(self) -> None:
+        self.bytes = ctypes.create_string_buffer(_FEW)
+        self.mine, self.theirs = _Piece(ctypes.addressof(self.bytes), 0), _Piece(0, 0)
+        self.places = ctypes.byref(self.mine), 1, ctypes.byref(self.theirs), 1, 0
+
+    def moved(self, name: str, address: int, size: int) -> bool:
+        """Whether all of the bytes were moved. name: of the system's function."""
+        call = _system(name)
+        if call is None:
+            return False
+        self.mine.size = self.theirs.size = size
+        self.theirs.base = address
+        return int(call(os.getpid(), *self.places)) == size
+
+
+_room = _Room()
+
+
 def read(address: int, size: int) -> bytes:
     """Up to `size` bytes, as far as memory goes."""
     if not size or not address or address + size > 1 << 64:
         return b""
+    if size <= _FEW and _room.moved("process_vm_readv", address, size):
+        return _room.bytes.raw[:size]
     room = ctypes.create_string_buffer(size)
     done = _moved("process_vm_readv", ctypes.addressof(room), address, size)
     return ctypes.string_at(address, size) if done is None else room.raw[:done]
@@ -69,29 +93,12 @@ def string(address: int) -> bytes | None:
     return None
 
 
-class _Word(threading.local):
-    """A word of each thread, on its way to the caller's memory, with what the system is told of both places."""
-
-    def __init__(self) -> None:
-        self.value = ctypes.c_uint64()
-        self.mine, self.theirs = _Piece(ctypes.addressof(self.value), 8), _Piece(0, 8)
-        self.ends = ctypes.byref(self.mine), 1, ctypes.byref(self.theirs), 1, 0
-
-
-_word = _Word()
-
-
-def write_word(address: int, value: int) -> bool:
-    """Write 8 bytes; returns whether they could be written."""
-    call, word = _system("process_vm_writev"), _word
-    if call is None:
-        return write(address, value.to_bytes(8, "little"))
-    word.value.value, word.theirs.base = value, address
-    return call(os.getpid(), *word.ends) == 8 or write(address, value.to_bytes(8, "little"))
-
-
 def write(address: int, data: bytes) -> bool:
     """Write bytes; returns whether all could be written."""
+    if len(data) <= _FEW:
+        ctypes.memmove(_room.bytes, data, len(data))
+        if _room.moved("process_vm_writev", address, len(data)):
+            return True
     held = ctypes.create_string_buffer(data, len(data))
     done = _moved("process_vm_writev", ctypes.addressof(held), address, len(data))
     if done is None:
