@@ -190,7 +190,8 @@ def _calls_cuda(name: str) -> bool:
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        return file.read(4) == b"\x7fELF" and any(word in file.read(_LONGEST) for word in (b"libcudart.so", b"libcuda.so"))
+        data = file.read(_LONGEST)
+    return data[:4] == b"\x7fELF" and any(word in data for word in (b"libcudart.so", b"libcuda.so"))
 
 
 _LONGEST = 1 << 24  # bytes of a program that are looked through

@@ -48,6 +48,12 @@ def made(name, *args):
     return out
 
 
+def made_last(name, *args):
+    out = ctypes.c_void_p()
+    call(name, *args, ctypes.byref(out))
+    return out
+
+
 call("cuInit", 0)
 context = made("cuDevicePrimaryCtxRetain", 0)
 call("cuCtxPushCurrent_v2", context)
@@ -78,6 +84,33 @@ def try_launch():
     sums = (ctypes.c_uint32 * 2)()
     call("cuMemcpyDtoH_v2", sums, total, size)
     assert size.value == 8 and sums[0] == 5 + sum(range(1, 33))
+
+
+def try_linking():
+    head = b".version 8.0\n.target sm_80\n.address_size 64\n"
+    log = ctypes.create_string_buffer(b"what was here")
+    options, values = (ctypes.c_int * 2)(5, 6), (ctypes.c_void_p * 2)(ctypes.addressof(log), len(log))
+    link = made_last("cuLinkCreate_v2", 2, options, values)
+    texts = (
+        head + b".extern .func (.param .b32 y) twice(.param .b32 x);\n"
+        b".visible .entry k(.param .u64 at) { .reg .b64 %a; .reg .b32 %v;\n"
+        b"ld.param.u64 %a, [at]; ld.global.u32 %v, [%a]; { .param .b32 x; .param .b32 y; st.param.b32 [x], %v;\n"
+        b"call (y), twice, (x); ld.param.b32 %v, [y]; } st.global.u32 [%a], %v; ret; }",
+        head + b".visible .func (.param .b32 y) twice(.param .b32 x) { .reg .b32 %v; ld.param.b32 %v, [x]; add.u32 %v, %v, %v;\n"
+        b"st.param.b32 [y], %v; ret; }",
+    )
+    for text in texts:
+        call("cuLinkAddData_v2", link, 1, text, ctypes.c_size_t(len(text) + 1), b"text", 0, None, None)
+    image, size = ctypes.c_void_p(), ctypes.c_size_t()
+    call("cuLinkComplete", link, ctypes.byref(image), ctypes.byref(size))
+    module = made("cuModuleLoadData", image)
+    call("cuLinkDestroy", link)
+    function = made("cuModuleGetFunction", module, b"k")
+    at, value = made("cuMemAlloc_v2", ctypes.c_size_t(4)), ctypes.c_uint32(21)
+    call("cuMemcpyHtoD_v2", at, ctypes.byref(value), ctypes.c_size_t(4))
+    launch(function, at, 0, 1)
+    call("cuMemcpyDtoH_v2", ctypes.byref(value), at, ctypes.c_size_t(4))
+    assert (value.value, log.value) == (42, b"")
 
 
 def try_streams_and_events():

@@ -36,7 +36,7 @@ def launched(run: Any, *args: Any) -> None:
         process.sticky = code
         if rows.blocking():
             raise
-        rows.tell(error)
+        abi.tell(error)
 
 
 def launch(host: int, grid: Extent, block: Extent, arguments: int, shared: int, stream: int, cooperative: bool = False) -> None:
@@ -108,7 +108,7 @@ def init_module(binary: int) -> int:
     """__cudaInitModule: 1 when the variables of a binary are in place."""
     if binary in binaries.binaries and not process.sticky:
         abi.guarded(binaries.place_managed, "__cudaInitModule")(binary)
-        rows.tell(abi.taken())
+        abi.tell(abi.taken())
     return 1
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -27,8 +26,7 @@ from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import PRIMARY, state
 from mmulator.doors.library.threads import keep
-from mmulator.driver.told import launched
-from mmulator.errors import ExecutionFault, MmulatorError, UnsupportedError
+from mmulator.errors import UnsupportedError
 
 SUCCESS, FORKED, NOT_READY = 0, 3, 600
 _VARIADIC = 4  # flag of a code object whose function has `*args`
@@ -112,15 +110,6 @@ def fail(code: int) -> int:
     return code
 
 
-def tell(error: BaseException | None) -> None:
-    """Print the reason of a failed call: a C++ program sees a code alone."""
-    if isinstance(error, MmulatorError):
-        sys.stdout.flush()
-        print(f"mmulator: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-        if isinstance(error, ExecutionFault) and (place := launched()):
-            print(f"  {place.removeprefix(', ')}", file=sys.stderr, flush=True)
-
-
 def guarded(function: Callable[..., Any], name: str, lost: bool = True) -> Callable[..., int]:
     """The function with a code for every outcome. lost: whether it fails once a fault has ended the context."""
     inner = abi.guarded(function, name)
@@ -139,7 +128,7 @@ def guarded(function: Callable[..., Any], name: str, lost: bool = True) -> Calla
             return fail(process.sticky)
         code = inner(*args)
         if code:
-            tell(abi.taken())
+            abi.tell(abi.taken())
             fail(code)
         return code
 

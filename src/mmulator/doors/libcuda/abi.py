@@ -19,6 +19,7 @@ from typing import Any
 from mmulator.doors.libcuda import caller
 from mmulator.doors.libcuda.codes import CODES, FAULTS, Code
 from mmulator.doors.library import threads
+from mmulator.driver.told import launched
 from mmulator.errors import (
     ExecutionFault,
     InvalidInstructionError,
@@ -91,7 +92,7 @@ def api(
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         takes = function.__code__.co_argcount or len(signature)  # 0: `*args`
         call = guarded(function if takes == len(signature) else lambda *args: function(*args[:takes]), names.split()[0])
-        native = prototype(call)
+        native = prototype(telling(call))
         for name in names.split():
             base, _, suffix = name.rpartition("_v")
             base = base if suffix.isdigit() and base else name
@@ -121,6 +122,30 @@ def guarded(function: Callable[..., Any], name: str) -> Callable[..., int]:
             return _failed(name, error)
 
     return call
+
+
+def telling(call: Callable[..., int]) -> Callable[..., int]:
+    """The function for a program: one of C++ sees a code alone, so that the reason of a failure is printed there."""
+    if sys.orig_argv:  # a program of Python
+        return call
+
+    @wraps(call)
+    def tells(*args: int) -> int:
+        code = call(*args)
+        if code:
+            tell(taken())
+        return code
+
+    return tells
+
+
+def tell(error: BaseException | None) -> None:
+    """Print the reason of a failed call."""
+    if isinstance(error, MmulatorError):
+        sys.stdout.flush()
+        print(f"mmulator: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        if isinstance(error, ExecutionFault) and (place := launched()):
+            print(f"  {place.removeprefix(', ')}", file=sys.stderr, flush=True)
 
 
 def code_of(error: BaseException) -> int | None:

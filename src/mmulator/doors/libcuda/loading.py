@@ -11,7 +11,7 @@ import sys
 import threading
 
 from mmulator.doors.graphs import calls, captures, operations, structs
-from mmulator.doors.libcuda import clusters, device, launches, memory, modules, tensormaps
+from mmulator.doors.libcuda import clusters, device, hints, launches, linking, memory, modules, tensormaps
 from mmulator.doors.libcuda.abi import (
     ENTRIES,
     Refused,
@@ -23,6 +23,7 @@ from mmulator.doors.libcuda.abi import (
     put_int,
     resolve,
     taken,
+    telling,
     text,
     unsupported,
 )  # fmt: skip
@@ -32,7 +33,7 @@ from mmulator.doors.library.loaded import resident
 from mmulator.errors import UnsupportedError
 
 SONAME = "libcuda.so.1"
-CHAPTERS = (device, memory, modules, launches, clusters, tensormaps, operations, captures, calls, structs)
+CHAPTERS = (device, memory, hints, modules, linking, launches, clusters, tensormaps, operations, captures, calls, structs)
 SPARE = 600  # room for functions that are asked for and not implemented
 _lock = threading.Lock()
 _loaded: list[Loaded] = []
@@ -100,7 +101,7 @@ class Loaded:
             def refuse() -> int:
                 raise unsupported(name, "this function of CUDA's driver is not there")
 
-            native = _native(guarded(refuse, name))
+            native = _native(telling(guarded(refuse, name)))
             self.kept.append(native)
             self.table[number] = ctypes.cast(native, ctypes.c_void_p).value
             self.missing[name] = self.address(self.names[number])
@@ -171,4 +172,7 @@ def get_address_2(name: int, out: int, version: int, flags: int, status: int) ->
 
 @api("cuGetExportTable", "pp")
 def export_table(out: int, which: int) -> None:
-    raise unsupported("cuGetExportTable", "tables of the driver that no document describes")
+    raise unsupported(
+        "cuGetExportTable", "tables of the driver that no document describes",
+        "CUDA's runtime asks for them where it is linked in statically: link with nvcc -cudart shared",
+    )  # fmt: skip

@@ -30,7 +30,7 @@ def module_load_data(out: int, image: int) -> None:
     put(out, load(image))
 
 
-def _file(name: int) -> bytes:
+def file(name: int) -> bytes:
     path = Path(text(name))
     if not path.exists():
         raise Refused(Code.FILE_NOT_FOUND)
@@ -47,7 +47,7 @@ def _load_bytes(data: bytes) -> int:
 @api("cuModuleLoad", "pp")
 @api("cuLibraryLoadFromFile", "ppppuppu")
 def module_load(out: int, name: int) -> None:
-    put(out, _load_bytes(_file(name)))
+    put(out, _load_bytes(file(name)))
 
 
 @api("cuModuleUnload", "p", back=True)
