@@ -7,11 +7,11 @@ import ctypes
 import struct
 from typing import Any
 
-from mmulator.doors.cudart import binaries, device, graphs, launches, memory, rows
+from mmulator.doors.cudart import binaries, device, graphs, launches, libraries, memory, rows
 from mmulator.doors.library.boot import Door
 from mmulator.doors.library.elf import ENDED, ENTRIES_OF_LOG, LOG, LOG_ENTRY, LOGGED, STATE, TABLE
 
-CHAPTERS = (device, memory, launches, graphs)
+CHAPTERS = (device, memory, launches, graphs, libraries)
 TEXTS = ("cudaGetErrorName", "cudaGetErrorString")
 _kept: list[Any] = []  # functions of C that the tables lead to
 
