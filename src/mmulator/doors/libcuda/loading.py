@@ -78,7 +78,7 @@ class Loaded:
                 number, first, second = struct.unpack("<3Q", ctypes.string_at(at, 24))
                 if not number:
                     return
-                put(at, 0)
+                ctypes.memset(at, 0, 8)
                 self.done += 1
                 name = self.noted[number - 1]
                 code = ENTRIES[name].call(*((first, second)[: len(ENTRIES[name].native.argtypes)]))
