@@ -175,6 +175,11 @@ def test_without_nvcc(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert "there is no nvcc" in told and "pip install nvidia-cuda-nvcc" in told and "g++" in told
     monkeypatch.setenv("MMULATOR_NVCC", "/nothing")
     assert run(["nvcc", "k.cu"]) == 1 and "MMULATOR_NVCC is /nothing" in capsys.readouterr().err
+    (folder / "nvcc").write_bytes(b"\x7fELF, and no more")
+    (folder / "nvcc").chmod(0o755)
+    monkeypatch.setenv("MMULATOR_NVCC", str(folder / "nvcc"))
+    for command in ("nvcc", "check"):
+        assert run([command, "k.cu"]) == 1 and f"cannot start {folder / 'nvcc'}: Exec format" in capsys.readouterr().err
     assert run(["check", "missing.cu"]) == 1 and "cannot read missing.cu: No such file" in capsys.readouterr().err
 
 
@@ -212,9 +217,11 @@ G80, G90 = "-gencode arch=compute_80,code=", "-gencode arch=compute_90a,code="
         (f"{G80}sm_80 {G80}sm_86", f"{OURS} {G80}[compute_80,sm_80] {G80}sm_86"),
         (f"{G80}sm_80 {G80}compute_80", f"{OURS} {G80}sm_80 {G80}compute_80"),
         (f"{G80}lto_80", f"{OURS} {G80}lto_80"),
+        ("-gencode code=sm_80,arch=compute_80", f"{OURS} {G80}[compute_80,sm_80]"),
         ("-arch=compute_90a -code=sm_90a", f"{OURS} -arch=compute_90a -code=compute_90a,sm_90a"),
         ("-arch=compute_90a -code sm_90a,compute_90a", f"{OURS} -arch=compute_90a -code sm_90a,compute_90a"),
         ("-arch native", f"{OURS} -arch sm_90a"),
+        ("-arch=all-major k.cu", f"{OURS} {G90}compute_90a -arch=all-major k.cu"),
         (f"-cubin {G90}sm_90a", f"{OURS} -cubin {G90}sm_90a"),
         ("-Xcompiler -cudart -arch=sm_80", f"{OURS} -Xcompiler -cudart -arch=sm_80"),
     ],

@@ -3,8 +3,8 @@
     python -m tools.pages.spec_map            # rewrite what has changed
     python -m tools.pages.spec_map --check    # exit code 1 if a page is not up to date
 
-Whole pages: docs/spec-map.md, docs/supported.md. Regions of other pages stand between `<!-- made: NAME -->` and
-`<!-- end -->`. tests/laws/test_docs.py checks that all of it is up to date.
+Whole pages: docs/spec-map.md, docs/supported.md, docs/cuda-runtime.md. Regions of other pages stand between
+`<!-- made: NAME -->` and `<!-- end -->`. tests/laws/test_docs.py checks that all of it is up to date.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from mmulator.variables import PREFIX, VARIABLES
 from tests.support.ptxas import differences as ptxas_differences
 from tests.support.ptxas.row_differences import DIFFERENCES as ROW_DIFFERENCES
 from tools.judges import compute_sanitizer, consan, indigo, scor
-from tools.pages import rules
+from tools.pages import rules, runtime_page
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "mmulator"
@@ -378,7 +378,9 @@ REGIONS: dict[str, Callable[[], str]] = {
     "judges": judges,
     "races": races,
 }
-PAGES: dict[str, Callable[[], str]] = {"docs/spec-map.md": spec_map, "docs/supported.md": supported}
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/spec-map.md": spec_map, "docs/supported.md": supported, "docs/cuda-runtime.md": runtime_page.page,
+}  # fmt: skip
 _REGION = re.compile(r"(<!-- made: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 

@@ -58,8 +58,12 @@ def _is_ours(path: Path) -> bool:
 
 def toolkit_of(nvcc: Path) -> Path:
     """The folder of the toolkit that nvcc belongs to, as nvcc says."""
-    done = subprocess.run([nvcc, "-v", "-dryrun", "-E", "-x", "cu", os.devnull], capture_output=True, text=True, errors="replace")
-    top = next((line.partition("=")[2] for line in done.stderr.splitlines() if line.startswith("#$ TOP=")), "")
+    asked = [str(nvcc), "-v", "-dryrun", "-E", "-x", "cu", os.devnull]
+    try:
+        told = subprocess.run(asked, capture_output=True, text=True, errors="replace").stderr
+    except OSError as error:
+        raise MmulatorError(f"cannot start {nvcc}: {error.strerror}") from None
+    top = next((line.partition("=")[2] for line in told.splitlines() if line.startswith("#$ TOP=")), "")
     return Path(os.path.normpath(top.strip())) if top.strip() else nvcc.resolve().parents[1]
 
 

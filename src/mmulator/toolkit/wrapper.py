@@ -10,7 +10,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from mmulator.errors import MmulatorError
 from mmulator.isa.chips import as_device
+from mmulator.isa.targets import Target
 from mmulator.toolkit.cubin import with_ptx
 from mmulator.toolkit.fatbin import own_target
 from mmulator.toolkit.home import start_of
@@ -56,9 +58,9 @@ def split(arguments: Sequence[str]) -> Words:
 
 
 def rewritten(words: Words) -> list[str]:
-    """The command line of nvcc: `-cudart shared`, `-lineinfo`, PTX beside machine code, `-arch=native` as the driver's device."""
+    """The command line of nvcc: `-cudart shared`, `-lineinfo`, PTX beside machine code, `-arch=native` as our device."""
     single = any(name in _SINGLE for name, _, _ in words)
-    known = {v for name, value, _ in words if name in _GENERATE for v in re.findall(r"code=.*?\b(compute_\w+)", value or "")}
+    known = {code for name, value, _ in words if name in _GENERATE for code in _codes(value or "") if code.startswith("compute_")}
     virtual = next((v for name, value, _ in words if name in _ARCH for v in [value or ""]), "").replace("sm_", "compute_")
     out: list[str] = []
     said = any("cudart" in os.environ.get(name, "") for name in FLAGS)
@@ -67,7 +69,10 @@ def rewritten(words: Words) -> list[str]:
         if name in _RUNTIME:
             said, wanted = True, "shared" if value == "static" else value
         elif name in _ARCH and value == "native":
-            wanted = str(own_target(as_device(os.environ.get("MMULATOR_DEVICE") or "sm_90")))
+            wanted = str(_own())
+        elif name in _ARCH and value in ("all", "all-major") and not single:  # has PTX of the last alone
+            number = str(_own()).removeprefix("sm_")
+            out += ["-gencode", f"arch=compute_{number},code=compute_{number}"]
         elif name in _GENERATE and not single:
             wanted = _keeping(value or "", known)
         elif name in _CODE and not single and "compute_" not in (value or "") and virtual.startswith("compute_"):
@@ -80,13 +85,24 @@ def rewritten(words: Words) -> list[str]:
     return [*([] if said else ["-cudart", "shared"]), *lines, *out]
 
 
+def _own() -> Target:
+    """The target of the device that programs find."""
+    return own_target(as_device(os.environ.get("MMULATOR_DEVICE") or "sm_90"))
+
+
 def _keeping(value: str, known: set[str]) -> str:
     """The value of -gencode with the PTX of its `arch=` in its `code=`. known: what has its PTX."""
-    arch, codes = re.search(r"arch=(compute_\w+)", value), re.findall(r"\b(?:sm|compute|lto)_\w+", value.partition("code=")[2])
+    arch = re.search(r"arch=(compute_\w+)", value)
+    codes = _codes(value)
     if arch is None or arch[1] in known or not any(code.startswith("sm_") for code in codes):
         return value
     known.add(arch[1])
-    return f"arch={arch[1]},code=[{','.join([arch[1], *(c for c in codes if not c.startswith('arch='))])}]"
+    return f"arch={arch[1]},code=[{','.join([arch[1], *codes])}]"
+
+
+def _codes(value: str) -> list[str]:
+    """What stands behind `code=` in a value of -gencode."""
+    return re.findall(r"\b(?:sm|compute|lto)_\w+", re.sub(r"arch=\w+", "", value))
 
 
 def main(arguments: Sequence[str], replace: bool = False) -> int:
@@ -98,9 +114,12 @@ def main(arguments: Sequence[str], replace: bool = False) -> int:
     start = start_of(find_nvcc())
     command = [start[1], *rewritten(words)]
     cubins = any(name == "-cubin" for name, _, _ in words)
-    if replace and not cubins:
-        os.execv(start[0], command)
-    code = subprocess.call(command, executable=start[0])
+    try:
+        if replace and not cubins:
+            os.execv(start[0], command)
+        code = subprocess.call(command, executable=start[0])
+    except OSError as error:
+        raise MmulatorError(f"cannot start {start[0]}: {error.strerror}") from None
     if cubins and not code and not any(name in ("-dryrun", "-dlink", "-help", "-version") for name, _, _ in words):
         for source in (value for name, value, _ in words if value and _is_source(name, value)):
             _complete(start, words, source)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mmulator.doors.cudart.binaries import RuntimeRefused, variable
-from mmulator.doors.cudart.rows import accepts, api, refuses
+from mmulator.doors.cudart.rows import api
 from mmulator.doors.graphs import operations
 from mmulator.doors.graphs.operations import CopyWork
 from mmulator.doors.libcuda import memory as driver
@@ -363,20 +363,3 @@ def memset_3d_async(value: int, stream: int, *words: int) -> None:
     address, pitch, _, lines, width, height, depth = words[-7:]
     for plane in range(depth):
         memset_2d_async(address + plane * pitch * lines, pitch, value, width, height, stream)
-
-
-@api("cudaMemPrefetchAsync", "pq")
-@api("cudaMemAdvise", "pq")
-@api("cudaMemPrefetchAsync_v2 cudaMemAdvise_v2", "pq")
-def advise(address: int, size: int) -> None:
-    """A hint: there is one memory, and the bytes are where they are. The address is checked."""
-    driver.find(address)
-
-
-accepts("cudaStreamAttachMemAsync", "ppqu", "managed memory is visible to all streams")
-accepts("cudaDeviceFlushGPUDirectRDMAWrites", "ii", "nobody writes from outside")
-refuses(
-    "batches of copies and hints are not written",
-    "cudaMemcpyBatchAsync cudaMemcpy3DBatchAsync cudaMemPrefetchBatchAsync cudaMemDiscardBatchAsync "
-    "cudaMemDiscardAndPrefetchBatchAsync",
-)

@@ -43,7 +43,7 @@ def _moved(name: str, own: int, address: int, size: int) -> int | None:
     return 0 if ctypes.get_errno() in (errno.EFAULT, errno.EINVAL) else None
 
 
-class _Room(threading.local):
+class _FewBytes(threading.local):
     """A few bytes of each thread on their way to or from the caller's memory, with what the system is told of both places."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class _Room(threading.local):
         return int(call(os.getpid(), *self.places)) == size
 
 
-_room = _Room()
+_room = _FewBytes()
 
 
 def read(address: int, size: int) -> bytes:

@@ -163,18 +163,6 @@ def stream_flags(handle: int, out: int) -> None:
     put_int(out, state().stream(handle).flags)
 
 
-@api("cuStreamSetAttribute cuStreamGetAttribute", "pip")
-def stream_attribute(handle: int, number: int, value: int) -> None:
-    """Take an attribute, which has no effect: there is no cache to set aside. To read one gives what the caller had."""
-    state().stream(handle)
-
-
-@api("cuStreamCopyAttributes", "pp")
-def stream_copy_attributes(to: int, handle: int) -> None:
-    state().stream(to)
-    state().stream(handle)
-
-
 @api("cuStreamGetId", "pp")
 def stream_id(handle: int, out: int) -> None:
     state().stream(handle)

@@ -11,7 +11,7 @@ import sys
 import threading
 
 from mmulator.doors.graphs import calls, captures, operations, structs
-from mmulator.doors.libcuda import clusters, device, launches, linking, memory, modules, tensormaps
+from mmulator.doors.libcuda import clusters, device, hints, launches, linking, memory, modules, tensormaps
 from mmulator.doors.libcuda.abi import (
     ENTRIES,
     Refused,
@@ -34,7 +34,7 @@ from mmulator.doors.library.loaded import resident
 from mmulator.errors import UnsupportedError
 
 SONAME = "libcuda.so.1"
-CHAPTERS = (device, memory, modules, linking, launches, clusters, tensormaps, operations, captures, calls, structs)
+CHAPTERS = (device, memory, hints, modules, linking, launches, clusters, tensormaps, operations, captures, calls, structs)
 SPARE = 600  # room for functions that are asked for and not implemented
 _lock = threading.Lock()
 _loaded: list[Loaded] = []
@@ -82,7 +82,7 @@ class Loaded:
                 number, first, second = struct.unpack("<3Q", ctypes.string_at(at, 24))
                 if not number:
                     return
-                put(at, 0)
+                ctypes.memset(at, 0, 8)
                 self.done += 1
                 name = self.noted[number - 1]
                 code = ENTRIES[name].call(*((first, second)[: len(ENTRIES[name].native.argtypes)]))

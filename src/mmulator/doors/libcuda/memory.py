@@ -437,17 +437,3 @@ def memory_pool(out: int, location: int, kind: int) -> None:
 def set_pool(device: int, pool: int) -> None:
     check_device(device)
     _pool(pool)
-
-
-# hints: there is one memory, and it is where it is ------------------------------------------------------------------
-@api("cuMemPrefetchAsync", "pqip")
-@api("cuMemPrefetchAsync_v2", "pqqup", 12020)
-@api("cuMemAdvise", "pqii")
-@api("cuMemAdvise_v2", "pqiq", 12020)
-def prefetch(address: int, size: int) -> None:
-    check(address, size)
-
-
-@api("cuStreamAttachMemAsync", "ppqu")
-def attach(stream: int, address: int, size: int, flags: int) -> None:
-    find(address)

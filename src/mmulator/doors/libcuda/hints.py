@@ -1,0 +1,239 @@
+"""Hints on where memory should be, which are kept for programs that ask; batches of copies; attributes of streams.
+
+There is one memory, and the bytes are where they are: a hint changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mmulator.doors.libcuda import memory
+from mmulator.doors.libcuda.abi import Refused, api, get, get_bytes, put_bytes, put_int
+from mmulator.doors.libcuda.codes import Code
+from mmulator.doors.libcuda.memory import check
+from mmulator.doors.libcuda.state import state
+
+NOWHERE, CPU, DEVICE = (0, 0), (2, 0), (1, 0)  # CUmemLocation: type, number
+_PRIORITY = 8  # CUstreamAttrID
+
+
+@dataclass
+class Hints:
+    """What a program has said of an allocation: mostly read, where it should be, whether the device uses it, where it was put."""
+
+    read: bool = False
+    preferred: tuple[int, int] = NOWHERE
+    accessed: bool = False
+    fetched: tuple[int, int] = NOWHERE
+
+
+_hints: dict[int, Hints] = {}  # by CU_POINTER_ATTRIBUTE_BUFFER_ID: the number of an allocation
+
+
+def _of(address: int, size: int) -> Hints:
+    check(address, size)
+    return _hints.setdefault(memory.attribute(7, address)[0], Hints())
+
+
+def location(word: int) -> tuple[int, int]:
+    """A CUmemLocation, which is passed by value in one register."""
+    return word & 0xFFFFFFFF, word >> 32
+
+
+def _by_number(device: int) -> tuple[int, int]:
+    """The place of a device by its number, -1 for the host."""
+    if device not in (0, -1):
+        raise Refused(Code.INVALID_DEVICE)
+    return DEVICE if device == 0 else CPU
+
+
+def advised(address: int, size: int, advice: int, where: tuple[int, int]) -> None:
+    found = _of(address, size)
+    if not 1 <= advice <= 6:
+        raise Refused(Code.INVALID_VALUE)
+    if advice in (1, 2):
+        found.read = advice == 1
+    elif advice in (3, 4):
+        found.preferred = where if advice == 3 else NOWHERE
+    elif where[0] == DEVICE[0]:
+        found.accessed = advice == 5
+
+
+@api("cuMemAdvise", "pqii")
+def advise(address: int, size: int, advice: int, device: int) -> None:
+    advised(address, size, advice, _by_number(device))
+
+
+@api("cuMemAdvise_v2", "pqiq", 12020)
+def advise_2(address: int, size: int, advice: int, where: int) -> None:
+    advised(address, size, advice, location(where))
+
+
+@api("cuMemPrefetchAsync", "pqip")
+def prefetch(address: int, size: int, device: int, stream: int) -> None:
+    state().stream(stream)
+    _of(address, size).fetched = _by_number(device)
+
+
+@api("cuMemPrefetchAsync_v2", "pqqup", 12020)
+def prefetch_2(address: int, size: int, where: int, flags: int, stream: int) -> None:
+    state().stream(stream)
+    _of(address, size).fetched = location(where)
+
+
+@api("cuMemRangeGetAttribute", "pqipq")
+def range_attribute(out: int, room: int, number: int, address: int, size: int) -> None:
+    """Write an attribute of managed memory: an int, or an array of devices that use it."""
+    found = _of(address, size)
+    none = -2
+    devices = {NOWHERE: none, CPU: -1, DEVICE: 0}
+    known = {
+        1: int(found.read), 2: devices.get(found.preferred, none), 3: 0 if found.accessed else none,
+        4: devices.get(found.fetched, none), 5: found.preferred[0], 6: found.preferred[1], 7: found.fetched[0],
+        8: found.fetched[1],
+    }  # fmt: skip
+    if number not in known or room < 4 or room % 4:
+        raise Refused(Code.INVALID_VALUE)
+    put_int(out, known[number])
+    for at in range(4, room if number == 3 else 4, 4):
+        put_int(out + at, none)
+
+
+@api("cuMemRangeGetAttributes", "pppqpq")
+def range_attributes(outs: int, rooms: int, numbers: int, number: int, address: int, size: int) -> None:
+    for n in range(number):
+        range_attribute(get(outs + 8 * n), get(rooms + 8 * n), get(numbers + 4 * n, 4), address, size)
+
+
+@api("cuStreamAttachMemAsync", "ppqu")
+def attach(stream: int, address: int, size: int, flags: int) -> None:
+    memory.find(address)
+
+
+# batches ----------------------------------------------------------------------------------------------------------------
+@api("cuMemcpyBatchAsync", "pppqppqpp", 12080)
+def copies_1(
+    to: int, sources: int, sizes: int, number: int, attributes: int, indices: int, sets: int, failed: int, stream: int
+) -> None:
+    copies(to, sources, sizes, number, attributes, indices, sets, stream)
+
+
+@api("cuMemcpyBatchAsync_v2", "pppqppqp", 13000)
+def copies(to: int, sources: int, sizes: int, number: int, attributes: int, indices: int, sets: int, stream: int) -> None:
+    """Copy bytes, one array after another; each end is the host's or the device's."""
+    queue = state().stream(stream)
+    for at in range(0, 8 * number, 8):
+        ends = get(to + at), get(sources + at), get(sizes + at)
+        if queue.capture is not None:
+            queue.capture.add(queue, "copy_any", *ends)
+        else:
+            memory.copy_any(*ends)
+
+
+@api("cuMemPrefetchBatchAsync", "ppqppqqp", 13000)
+@api("cuMemDiscardAndPrefetchBatchAsync", "ppqppqqp", 13000)
+def prefetches(
+    addresses: int, sizes: int, number: int, places: int, indices: int, sets: int, flags: int, stream: int
+) -> None:
+    """Keep where arrays should be. indices: of each place, the first array that it is for."""
+    first = [get(indices + 8 * n) for n in range(sets)]
+    for n in range(number):
+        which = sum(f <= n for f in first) - 1
+        prefetch_2(get(addresses + 8 * n), get(sizes + 8 * n), get(places + 8 * which), 0, stream)
+
+
+@api("cuMemDiscardBatchAsync", "ppqqp", 13000)
+def discards(addresses: int, sizes: int, number: int, flags: int, stream: int) -> None:
+    """Let arrays lose what they hold: they keep it."""
+    state().stream(stream)
+    for at in range(0, 8 * number, 8):
+        check(get(addresses + at), get(sizes + at))
+
+
+# streams ----------------------------------------------------------------------------------------------------------------
+@api("cuStreamGetAttribute", "pip")
+def get_attribute(stream: int, number: int, out: int) -> None:
+    queue = state().stream(stream)
+    kept = queue.attributes.get(number, bytes(64))
+    put_bytes(out, queue.priority.to_bytes(4, "little", signed=True) if number == _PRIORITY else kept)
+
+
+@api("cuStreamSetAttribute", "pip")
+def set_attribute(stream: int, number: int, value: int) -> None:
+    """Keep an attribute; none changes what a stream does here."""
+    queue = state().stream(stream)
+    if number == _PRIORITY:
+        queue.priority = int.from_bytes(get_bytes(value, 4), "little", signed=True)
+    else:
+        queue.attributes[number] = get_bytes(value, 64)
+
+
+@api("cuStreamCopyAttributes", "pp")
+def copy_attributes(to: int, source: int) -> None:
+    state().stream(to).attributes = dict(state().stream(source).attributes)
+
+
+@api("cuStreamWriteValue32 cuStreamWriteValue32_v2", "ppuu", 11070)
+def write_32(stream: int, address: int, value: int, flags: int) -> None:
+    state().stream(stream)
+    memory.fill(address, value, 4, 1)
+
+
+@api("cuStreamWriteValue64 cuStreamWriteValue64_v2", "ppqu", 11070)
+def write_64(stream: int, address: int, value: int, flags: int) -> None:
+    state().stream(stream)
+    memory.fill(address, value, 8, 1)
+
+
+# what the host can do -----------------------------------------------------------------------------------------------------
+@api("cuDeviceGetHostAtomicCapabilities", "ppui", 13000)
+def host_atomics(out: int, operations: int, number: int, device: int) -> None:
+    """Write no capability for each operation, as of a device on PCIe (CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED is 0)."""
+    for n in range(number):
+        put_int(out + 4 * n, 0)
+
+
+@api("cuMemSetMemPool", "pip", 13000)
+def set_location_pool(where: int, kind: int, pool: int) -> None:
+    memory.pool_trim(pool)
+
+
+@api("cuDeviceGetP2PAttribute", "piii")
+def peer_attribute(out: int, number: int, device: int, peer: int) -> None:
+    raise Refused(Code.INVALID_DEVICE)
+
+
+@api("cuCtxEnablePeerAccess", "pu")
+@api("cuCtxDisablePeerAccess", "p")
+def peer_access(context: int) -> None:
+    raise Refused(Code.PEER_ACCESS_UNSUPPORTED)
+
+
+@api("cuDeviceGetLuid", "ppi")
+def luid(out: int, mask: int, device: int) -> None:
+    raise Refused(Code.NOT_SUPPORTED)
+
+
+@api("cuCtxResetPersistingL2Cache")
+def reset_cache() -> None:
+    """Nothing: there is no second cache to set aside."""
+
+
+@api("cuCtxSynchronize_v2", "p", 13000)
+@api("cuCtxSetFlags", "u")
+def context_nothing(word: int) -> None:
+    """Nothing: each launch is over when its call returns, and flags say how to wait."""
+
+
+@api("cuCtxGetDevice_v2", "pp", 13000)
+def context_device(out: int, context: int) -> None:
+    put_int(out, 0)
+
+
+@api("cuCtxCreate_v3", "ppiui", 11040)
+def context_create(out: int, affinities: int, number: int, flags: int, device: int) -> None:
+    from mmulator.doors.libcuda.device import context_create as create
+
+    create(out, flags, device)
+
+
