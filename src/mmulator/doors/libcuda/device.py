@@ -285,11 +285,6 @@ def set_config(config: int) -> None:
     """Accept a hint, which has no effect."""
 
 
-@api("cuCtxResetPersistingL2Cache")
-def reset_cache() -> None:
-    """Accept the call: there is no second cache to set aside."""
-
-
 @api("cuProfilerStart cuProfilerStop")
 def profiler() -> None:
     """Accept the call: there is no profiler."""
