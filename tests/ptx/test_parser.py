@@ -117,6 +117,8 @@ def test_operands() -> None:
     assert isinstance(indexed, Address) and indexed.offset == 12
     special = first("mov.u32 %r1, %tid.x;").operands[1]
     assert special == SpecialRegister("tid.x", special.span)
+    element = first("mov.b64 %rd1, a[3];", ".global .u32 a[8];").operands[1]
+    assert isinstance(element, Symbol) and (element.name, element.offset) == ("a", 12)
     name = first("mov.b64 %rd1, a+16;", ".global .u32 a[8];").operands[1]
     assert isinstance(name, Symbol) and (name.offset, name.space) == (16, "global")
 

@@ -313,9 +313,13 @@ class Body:
                 operands = self._call_operands()
             else:
                 while True:
+                    at = c.at
                     operands.append(self._operand())
                     if not c.accept(","):
                         break
+                last = operands[-1]
+                if opcode == "mov" and isinstance(last, Address) and isinstance(last.base, Symbol) and c.kinds[at] != "[":
+                    operands[-1] = Symbol(last.base.name, last.offset, last.base.space, last.span)  # the address of a[3]
         if c.kinds[c.at] != ";":
             c.fail(f"expected ',' or ';', found {c.found()}", "an instruction ends with a semicolon")
         c.at += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from typing import Any
 
@@ -15,6 +16,7 @@ from mmulator.doors.libcuda.state import LEGACY, CudaKernel, state
 
 Extent = tuple[int, int, int]
 _MISSING_CONFIGURATION = 52
+_DIM, _WORD = struct.Struct("<QI"), struct.Struct("<Q")
 _LOW = 0xFFFFFFFF
 
 
@@ -87,10 +89,10 @@ def pop_configuration(grid: int, block: int, shared: int, stream: int) -> None:
     if not kept:
         raise RuntimeRefused(_MISSING_CONFIGURATION)
     gxy, gz, bxy, bz, size, handle = kept.pop()
-    put_bytes(grid, struct.pack("<QI", gxy, gz))
-    put_bytes(block, struct.pack("<QI", bxy, bz))
-    put(shared, size)
-    put(stream, handle)
+    # places in the frame of a stub that nvcc has written: they need no look
+    written = (grid, _DIM.pack(gxy, gz)), (block, _DIM.pack(bxy, bz)), (shared, _WORD.pack(size)), (stream, _WORD.pack(handle))
+    for place, data in written:
+        ctypes.memmove(place, data, len(data))
 
 
 @api("__cudaGetKernel", "pp", lost=False)
