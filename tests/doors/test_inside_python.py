@@ -15,6 +15,7 @@ from mmulator.doors.library import files
 from tests.support.places import ROOT
 
 CC = shutil.which("cc")
+NVRTC = [path for folder in sys.path for path in Path(folder or ".").glob("nvidia/cu*/lib/libnvrtc.so.*")]
 compiles = pytest.mark.skipif(CC is None, reason="needs a C compiler (cc)")
 with_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
 extends = pytest.mark.skipif(
@@ -104,3 +105,91 @@ def test_an_extension_of_torch_has_its_ptx(tmp_path: Path) -> None:
     done = run(tmp_path, EXTENSION)
     assert done.returncode == 0 and done.stdout.startswith("0 4032.0"), done
     assert "extensions-cpython" in done.stdout  # a folder of its own
+
+
+COMPILED = """
+import torch
+head = 'extern "C" __global__ void add(const float *a, float *b, int n)'
+body = '{ int i = threadIdx.x; if (i < n) b[i] += a[i]; }'
+add, a, b = torch.cuda._compile_kernel(head + body, "add"), torch.ones(64, device="cuda"), torch.ones(64, device="cuda")
+add(grid=(1, 1, 1), block=(64, 1, 1), args=[a, b, 48])
+print(b.sum().item())
+"""
+
+
+@with_torch
+@pytest.mark.skipif(not NVRTC, reason="needs NVRTC")
+@pytest.mark.skipif(not shutil.which("nvcc"), reason="torch asks for the headers of CUDA")
+def test_torch_compiles_a_kernel(tmp_path: Path) -> None:
+    done = run(tmp_path, COMPILED)
+    assert (done.returncode, done.stdout) == (0, "112.0\n"), done
+
+
+LIBRARY = """
+import ctypes
+runtime = ctypes.CDLL("libcudart.so.13")
+ptx = b".version 8.0\\n.target sm_80\\n.address_size 64\\n.visible .global .align 4 .u32 total = 7;"
+ptx += b".visible .entry one() { ret; }\\n.visible .entry two() { ret; }"
+library, kernel, number, size = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint(), ctypes.c_size_t()
+none = [None, None, 0, None, None, 0]
+codes = [runtime.cudaLibraryLoadData(ctypes.byref(library), ptx, *none)]
+codes += [runtime.cudaLibraryGetKernel(ctypes.byref(kernel), library, b"two")]
+codes += [runtime.cudaLibraryGetKernelCount(ctypes.byref(number), library)]
+at, value = ctypes.c_void_p(), ctypes.c_uint()
+codes += [runtime.cudaLibraryGetGlobal(ctypes.byref(at), ctypes.byref(size), library, b"total")]
+codes += [runtime.cudaMemcpy(ctypes.byref(value), at, size, 2), runtime.cudaLibraryUnload(library)]
+print(codes, number.value, size.value, value.value)
+"""
+
+
+def test_a_program_loads_a_library_itself(tmp_path: Path) -> None:
+    done = run(tmp_path, LIBRARY)
+    assert (done.returncode, done.stdout) == (0, "[0, 0, 0, 0, 0, 0] 2 4 7\n"), done
+
+
+STATIC = """
+import ctypes
+driver, out = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+tables = bytes.fromhex("da9151d33ae6cc41a5c04f26d533e328"), bytes.fromhex("6bd5fb6c5bf4e74a8987d93912fd9df9")
+print([driver.cuGetExportTable(ctypes.byref(out), table) for table in (*tables, *tables)])
+"""
+
+
+def test_a_static_runtime_is_named_once(tmp_path: Path) -> None:
+    done = run(tmp_path, STATIC)
+    assert done.stdout == "[801, 801, 801, 801]\n" and done.stderr.count("relink with -cudart shared") == 1, done
+
+
+def test_ptx_that_is_kept_apart_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CuTe DSL keeps files beside each other; a cubin is known by its bytes."""
+    from mmulator.doors import cute
+
+    monkeypatch.setenv("CUTE_DSL_DUMP_DIR", str(tmp_path))
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.sm_90a.cubin").write_bytes(b"\x7fELF" + name.encode())
+        (tmp_path / f"{name}.sm_90a.ptx").write_text(f"// {name}")
+    assert cute.ptx_of(b"\x7fELFtwo") == "// two" and cute.ptx_of(b"\x7fELFtoo") is None
+
+
+CUTE = """
+import torch
+import cutlass.cute as cute
+from cutlass.cute.runtime import from_dlpack
+@cute.kernel
+def double(x: cute.Tensor):
+    i, _, _ = cute.arch.thread_idx()
+    x[i] = x[i] + x[i]
+@cute.jit
+def run(x: cute.Tensor):
+    double(x).launch(grid=(1, 1, 1), block=(64, 1, 1))
+x = torch.arange(64.0, device="cuda")
+run(from_dlpack(x))
+print(x.sum().item())
+"""
+
+
+@with_torch
+@pytest.mark.skipif(importlib.util.find_spec("nvidia_cutlass_dsl") is None, reason="needs nvidia-cutlass-dsl")
+def test_cute_dsl(tmp_path: Path) -> None:
+    done = run(tmp_path, CUTE)
+    assert (done.returncode, done.stdout) == (0, "4032.0\n"), done

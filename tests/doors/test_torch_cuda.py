@@ -62,8 +62,6 @@ NAMESPACE = {
     "blas": "c.current_blas_handle()",
     "interprocess": "c.Event(interprocess=True)",
     "asked": "hasattr(torch._C, '_cuda_nothing_of_the_kind')",
-    "tilelang": "tilelang()",
-    "tvm_ffi": "tvm_ffi()",
     "parallel": "parallel()",
     "profiler": "profiler()",
     "types": "torch.float8_e4m3fn in torch.accelerator.get_device_capability()['supported_dtypes']",
@@ -114,23 +112,6 @@ def profiler():
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
         torch.ones(3, device="cuda").sum()
     return any(e.key == "aten::sum" for e in seen.key_averages())
-def package(name, text):
-    from pathlib import Path
-    file = Path(name.replace(".", "/") + ".py")
-    file.parent.mkdir(parents=True)
-    file.write_text(text)
-    return __import__("importlib").import_module(name)
-def tilelang():
-    kernel = package("tilelang.jit.kernel", "class JITKernel:\\n def __call__(self, *args): return self.target")
-    on_host, on_gpu = kernel.JITKernel(), kernel.JITKernel()
-    on_host.target, on_gpu.target = "c", "cuda -arch=sm_90"
-    assert on_host(1) == "c"
-    return on_gpu(1)
-def tvm_ffi():
-    load = package("tvm_ffi.module", "def load_module(path, keep=True): return path").load_module
-    open("plain.so", "wb").write(b"ELF"), open("gemm.so", "wb").write(b"ELF .nv_fatbin")
-    assert load("plain.so") == "plain.so"
-    return load("gemm.so")
 """
 
 
@@ -210,8 +191,6 @@ def test_time_is_counted_work(facts: dict[str, Any]) -> None:
         ("fraction", "UnsupportedError", "torch.cuda.set_per_process_memory_fraction(0.5) is not"),
         ("blas", "UnsupportedError", "torch._C._cuda_getCurrentBlasHandle"),
         ("interprocess", "UnsupportedError", "torch.cuda.Event(interprocess=True)"),
-        ("tilelang", "UnsupportedError", "TileLang: its kernels are CUDA C++"),
-        ("tvm_ffi", "UnsupportedError", "tvm_ffi: gemm.so has kernels of CUDA C++ in it"),
     ],
 )
 def test_what_there_is_not_is_said(facts: dict[str, Any], name: str, kind: str, message: str) -> None:

@@ -33,9 +33,10 @@ DOORS = {
     "numba.cuda": "mmulator.doors.numba",
     "cupy": "mmulator.doors.cupy",
     "cuda.core": "mmulator.doors.cuda_core",
+    "cuda.bindings.nvrtc": "mmulator.doors.nvrtc",
 }
 # Library, and modules whose `prepare()` runs before its import: for what a library reads only once.
-PREPARED = {"torch.cuda": "mmulator.doors.torch.cuda"}
+PREPARED = {"torch.cuda": "mmulator.doors.torch.cuda", "cutlass": "mmulator.doors.cute"}
 
 _GPUS = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")  # there where there is a GPU
 

@@ -6,7 +6,7 @@ An image is PTX, a fat binary, or a cubin with its PTX behind it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from mmulator.doors.libcuda import caller
@@ -18,6 +18,7 @@ from mmulator.toolkit import fatbin
 from mmulator.toolkit.cubin import ELF, MARK, elf_size, number_of
 from mmulator.toolkit.joining import join
 
+elsewhere: list[Callable[[bytes], str | None]] = []  # of compilers that keep PTX apart: the PTX of a cubin
 _LINKED = 2  # version of a wrapper with a list of what was linked
 
 
@@ -38,11 +39,19 @@ def ptx_at(address: int) -> tuple[str, bytes]:
         size = elf_size(get_bytes(address, 64))
         if caller.read(address + size, len(MARK)) == MARK:  # whatever the header says: there may be nothing at all
             return text(address + size + len(MARK)), get_bytes(address, size)
-        raise Refused(Code.NO_BINARY_FOR_GPU, _without_ptx(number_of(get_bytes(address, 64))))
+        cubin = get_bytes(address, size)
+        if ptx := _kept(cubin):
+            return ptx, cubin
+        raise Refused(Code.NO_BINARY_FOR_GPU, _without_ptx(number_of(cubin)))
     found = text(address)
     if ".version" not in found:
         raise Refused(Code.INVALID_IMAGE, UnsupportedError("this image is neither PTX nor a cubin"))
     return found, b""
+
+
+def _kept(cubin: bytes) -> str | None:
+    """The PTX of a cubin that its compiler keeps apart, or None."""
+    return next((ptx for find in elsewhere if (ptx := find(cubin))), None)
 
 
 def _without_ptx(number: int | None) -> UnsupportedError:
@@ -71,6 +80,9 @@ def _ptx_of_fatbins(addresses: Sequence[int], device: str) -> str:
     first, *others = found
     if own := fatbin.chosen(first, device):
         return own.text()
+    for entry in first if elsewhere else ():
+        if entry.kind == "machine code" and (ptx := _kept(entry.data())):
+            return ptx
     best = [fatbin.chosen(entries, device) for entries in others]
     if not best or None in best:
         raise fatbin.missing([e for entries in found for e in entries], device)

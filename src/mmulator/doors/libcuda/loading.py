@@ -17,6 +17,7 @@ from mmulator.doors.libcuda.abi import (
     ENTRIES,
     Refused,
     api,
+    get_bytes,
     guarded,
     name_of,
     pending,
@@ -38,6 +39,9 @@ CHAPTERS = (device, memory, hints, modules, linking, launches, clusters, tensorm
 SPARE = 600  # room for functions that are asked for and not implemented
 _lock = threading.Lock()
 _loaded: list[Loaded] = []
+_asked: list[bool] = []
+_OF_RUNTIMES = bytes.fromhex("6bd5fb6c5bf4e74a8987d93912fd9df9")  # the name of the table
+STATIC = "mmulator: CUDA's runtime is linked in statically, and does not run here: relink with -cudart shared"
 
 
 def names() -> tuple[list[str], list[str]]:
@@ -186,6 +190,10 @@ def get_address_2(name: int, out: int, version: int, flags: int, status: int) ->
 
 @api("cuGetExportTable", "pp")
 def export_table(out: int, which: int) -> None:
+    """Refuse a table that no document describes. A runtime that is linked in statically asks for one; that is told once."""
+    if get_bytes(which, 16) == _OF_RUNTIMES and not _asked:
+        _asked.append(True)
+        print(STATIC, file=sys.stderr, flush=True)
     raise unsupported(
         "cuGetExportTable", "tables of the driver that no document describes",
         "CUDA's runtime asks for them where it is linked in statically: link with nvcc -cudart shared",

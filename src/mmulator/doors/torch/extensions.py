@@ -1,7 +1,4 @@
-"""Libraries that compile or load CUDA C++: extensions of torch are compiled so that they run here; others are refused early.
-
-C++ without kernels is compiled and loaded as ever.
-"""
+"""Extensions of torch in CUDA C++, which are compiled so that they run here. C++ without kernels is compiled as ever."""
 
 from __future__ import annotations
 
@@ -11,28 +8,19 @@ import sys
 import sysconfig
 from collections.abc import Callable
 from functools import wraps
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
 from mmulator.doors.imports import after_import
 from mmulator.doors.library.loaded import stands_in
+from mmulator.doors.nvrtc import complete_torch
+from mmulator.driver import current
 from mmulator.errors import UnsupportedError
 
-_INSTEAD = (
-    "kernels of Triton, Numba, CuPy and cuda.core run here; of CUDA C++, `nvcc -ptx` makes PTX, which mmulator.Module and "
-    "`mmulator run` run (docs/cuda.md)"
-)
 _OF_CUDA = ("c10_cuda", "torch_cuda")  # libraries of builds for CUDA
 _OF_A_GPU = (".cu", ".cuh")
-_KERNELS = b".nv_fatbin"  # the section of a library that has machine code or PTX of kernels
-_HOSTS = ("c", "llvm", "cpu")  # targets of TVM that are no GPU's
-
-
-def _refused(what: str) -> NoReturn:
-    raise UnsupportedError(what, hint=_INSTEAD)
 
 
 def _checked(function: Callable[..., Any], check: Callable[[dict[str, Any]], None]) -> Callable[..., Any]:
@@ -101,52 +89,14 @@ def _headers() -> list[str]:
     return [str(found) for folder in sys.path for found in Path(folder or ".").glob("nvidia/cu1*/include")]
 
 
-def refuse_built(module: Any) -> None:
-    """Change tvm_ffi.cpp.extension, which builds libraries: those with CUDA code are refused."""
-
-    def check(given: dict[str, Any]) -> None:
-        files = given.get("sources") or given.get("cuda_files") or ()
-        files = [files] if isinstance(files, (str, Path)) else list(files)
-        if given.get("cuda_sources") or any(str(f).endswith(_OF_A_GPU) for f in files):
-            _refused(f"tvm_ffi: {given.get('name')} has CUDA C++ in it, which runs on no CPU")
-
-    for name in ("build", "build_inline", "load", "load_inline"):
-        if hasattr(module, name):
-            setattr(module, name, _checked(getattr(module, name), check))
-
-
-def refuse_loaded(module: Any) -> None:
-    """Change tvm_ffi.module, which loads libraries (FlashInfer's and others'): those with CUDA code are refused."""
-
-    def check(given: dict[str, Any]) -> None:
-        path = Path(given.get("path", ""))
-        try:
-            with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
-                kernels = data.find(_KERNELS)
-        except (OSError, ValueError):  # tvm_ffi itself raises the error
-            return
-        if kernels >= 0:
-            _refused(f"tvm_ffi: {path.name} has kernels of CUDA C++ in it, which run on no CPU")
-
-    module.load_module = _checked(module.load_module, check)
-
-
-def refuse_tilelang(module: Any) -> None:
-    """Change tilelang.jit.kernel: kernels are compiled, and their sources can be read; launches are refused."""
-    call = module.JITKernel.__call__
-
-    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
-        target = getattr(self, "target", None)
-        if str(getattr(target, "kind", target) or "auto").split()[0] not in _HOSTS:
-            _refused("TileLang: its kernels are CUDA C++ that a library of C++ (tvm_ffi) launches, which is not supported")
-        return call(self, *args, **kwargs)
-
-    module.JITKernel.__call__ = checked
+def name_target(_: Any) -> None:
+    """Tell tvm_ffi.cpp.extension, which asks nvidia-smi, for which chip it compiles."""
+    major, minor = current().device.capability
+    os.environ.setdefault("TVM_FFI_CUDA_ARCH_LIST", f"{major}.{minor}")
 
 
 def prepare() -> None:
     """Change these modules when the program imports them."""
+    after_import("tvm_ffi.cpp.extension", name_target)
     after_import("torch.utils.cpp_extension", compile_extensions)
-    after_import("tvm_ffi.cpp.extension", refuse_built)
-    after_import("tvm_ffi.module", refuse_loaded)
-    after_import("tilelang.jit.kernel", refuse_tilelang)
+    after_import("torch.cuda._utils", complete_torch)

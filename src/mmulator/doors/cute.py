@@ -1,0 +1,103 @@
+"""CuTe DSL (nvidia-cutlass-dsl), which loads machine code alone, by a runtime with CUDA's own in it.
+
+A switch of the library keeps the PTX of each kernel beside its machine code, in a folder, where loading finds it. The runtime is
+linked anew from the static library that the package has for programs: then it calls CUDA's runtime here.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import shutil
+import subprocess
+import tempfile
+import warnings
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from mmulator.codegen.store import store
+from mmulator.doors.imports import after_import
+from mmulator.doors.libcuda import images
+from mmulator.doors.library.files import folder
+from mmulator.doors.library.loaded import RUNTIMES, resident, stands_in
+from mmulator.errors import UnsupportedError
+
+_RUNTIME, _STATIC = "libcute_dsl_runtime.so", "libcuda_dialect_runtime_static.a"
+_DUMPED, _KEPT, _LIBRARIES = "CUTE_DSL_DUMP_DIR", "CUTE_DSL_KEEP", "CUTE_DSL_LIBS"
+
+
+def prepare() -> None:
+    """Set what CuTe DSL reads when it is imported, beside what the program has set."""
+    if not stands_in():
+        return
+    kept = {"ptx", "cubin", *filter(None, os.environ.get(_KEPT, "").split(","))}
+    os.environ[_KEPT] = ",".join(sorted(kept))
+    if _DUMPED not in os.environ:
+        os.environ[_DUMPED] = made = tempfile.mkdtemp(prefix="mmulator-cute-")
+        atexit.register(shutil.rmtree, made, ignore_errors=True)
+    if _LIBRARIES not in os.environ and (found := _runtimes()):
+        os.environ[_LIBRARIES] = os.pathsep.join(map(str, found))
+    warnings.filterwarnings("ignore", "Cache is disabled as user wants to generate PTX")
+    images.elsewhere.append(ptx_of)
+    after_import("cutlass.cutlass_dsl.cuda_jit_executor", call_here)
+
+
+class _Runtime:
+    """cuda.bindings.runtime, which has CUDA's runtime in it, too, with the functions that CuTe DSL calls."""
+
+    def __init__(self, bindings: Any) -> None:
+        self._bindings, self._library = bindings, resident(RUNTIMES[13])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bindings, name)
+
+    def cudaGetDeviceCount(self) -> tuple[Any, int]:
+        return self._bindings.cudaError_t(0), 1
+
+    def cudaLibraryUnload(self, library: Any) -> tuple[Any]:
+        code = self._library.cudaLibraryUnload(ctypes.c_void_p(int(library))) if self._library else 0
+        return (self._bindings.cudaError_t(code),)
+
+
+def call_here(executor: Any) -> None:
+    """Change cutlass.cutlass_dsl.cuda_jit_executor: it calls the runtime that its kernels call."""
+    executor.cuda_runtime = _Runtime(executor.cuda_runtime)
+
+
+def ptx_of(cubin: bytes) -> str | None:
+    """The PTX of a cubin that CuTe DSL has kept, or None."""
+    for path in Path(os.environ[_DUMPED]).glob("*.cubin"):
+        ptx = path.with_suffix(".ptx")
+        if path.stat().st_size == len(cubin) and ptx.is_file() and path.read_bytes() == cubin:
+            return ptx.read_text(errors="replace").rstrip("\0")
+    return None
+
+
+def _runtimes() -> list[Path]:
+    """The runtime that is linked anew, and the package's own, for what the first has not; none for a package without them."""
+    spec = find_spec("nvidia_cutlass_dsl")
+    places = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
+    own = next((found for place in places for found in sorted(place.glob(f"**/lib/{_RUNTIME}"))), None)
+    static = own.with_name(_STATIC) if own else None
+    return [_linked(static), own] if own and static and static.exists() else []
+
+
+def _linked(static: Path) -> Path:
+    """The runtime as a shared library, made once. Raises UnsupportedError where there is no linker."""
+    kept, info = store(), static.stat()
+    base = kept.path.absolute() if kept else Path(tempfile.mkdtemp(prefix="mmulator-"))
+    made = base / f"cute-{info.st_size}-{info.st_mtime_ns}" / _RUNTIME
+    if made.exists():
+        return made
+    linker = next(filter(None, map(shutil.which, ("cc", "gcc", "g++"))), None)
+    if linker is None:
+        raise UnsupportedError("CuTe DSL needs a linker here: its runtime is linked anew", hint="apt install gcc")
+    made.parent.mkdir(mode=0o700, exist_ok=True)
+    new = made.with_suffix(f".{os.getpid()}")
+    flags = ["-Wl,--whole-archive", str(static), "-Wl,--no-whole-archive", f"-L{folder()}", "-lcudart"]
+    done = subprocess.run([linker, "-shared", "-o", str(new), *flags], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UnsupportedError(f"the runtime of CuTe DSL cannot be linked: {done.stderr.strip()}", hint="apt install gcc")
+    return new.replace(made)
