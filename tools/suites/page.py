@@ -21,7 +21,8 @@ from tools.suites.run import Run, small
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "compatibility.md"
 RESULTS = ROOT / "tools" / "suites" / "results"
-SHADOW = "shadow"
+SHADOW, PROGRAMS = "shadow", "programs"
+SLOW = 3.0  # seconds of a program that is listed
 LONGEST = 12  # reasons that are listed of a class
 
 HEAD = """<!-- Made by tools/suites/page.py; do not edit. -->
@@ -68,7 +69,7 @@ def stored() -> tuple[list[Run], list[Run]]:
     """(runs of suites, comparisons with a GPU) that are kept."""
     order = list(SUITES)
     runs = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
-    suites = [run for run in runs if run["kind"] != SHADOW]
+    suites = [run for run in runs if run["kind"] not in (SHADOW, PROGRAMS)]
     suites.sort(key=lambda run: (order.index(run["suite"]), -int(run["device"][3:])))
     return suites, [run for run in runs if run["kind"] == SHADOW]
 
@@ -172,9 +173,43 @@ def shadows(runs: list[Run]) -> str:
     return "\n## Launch by launch, with a GPU beside it\n" + COMPARED + "".join(text) if text else ""
 
 
+CPP = """
+## Programs of CUDA C++
+
+Unmodified programs, compiled by nvcc 13.0 with `-cudart shared`, ran under `mmulator exec` and were
+judged by their own checks. Times are seconds of CPU (ABOUT): *first* with a cold cache, *again* with a warm one.
+
+- **skipped**: the program asks for a feature, and ends by itself where there is none.
+- **not supported**: an error names what is missing.
+- **too long**: has the size of a GPU's work as a constant.
+"""
+
+
+def programs() -> str:
+    """Tables of programs of C++: how many pass, which take long, and why others do not pass."""
+    found = json.loads((RESULTS / f"{PROGRAMS}.json").read_text())
+    rows, kinds = found["programs"], ["passed", "skipped", "not supported", "too long", "the program's own"]
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for one in rows:
+        counts[one["source"]][one["outcome"]] += 1
+    sums = [[found["sources"][s], str(n.total()), *(str(n[kind]) for kind in kinds)] for s, n in counts.items()]
+    passed = [one for one in rows if one["outcome"] == kinds[0]]
+    slow = [[one["source"], one["name"], one["arguments"] and f"`{one['arguments']}`", str(one["first"]), str(one["again"] or "")]
+            for one in passed if one["first"] >= SLOW]  # fmt: skip
+    quick = ", ".join(one["name"] for one in passed if one["first"] < SLOW)
+    others = [[one["name"], one["outcome"], one["why"]] for one in rows if one not in passed]
+    return "\n".join((
+        CPP.replace("ABOUT", found["about"]), grid(["source", "programs", *kinds], sums, 1),
+        f"These pass in less than {SLOW:.0f} seconds: {quick}.\n\nThese take longer:\n",
+        grid(["source", "program", "arguments", "first", "again"], slow, 3),
+        grid(["program", "outcome", "why"], others, 3),
+    ))  # fmt: skip
+
+
 def page() -> str:
     runs, compared = stored()
-    text = HEAD + "\n" + suites_table(runs) + MEANING + shadows(compared) + "\n## Why cases do not pass\n\n" + reasons(runs)
+    text = HEAD + "\n" + suites_table(runs) + MEANING + programs() + shadows(compared)
+    text += "\n## Why cases do not pass\n\n" + reasons(runs)
     return text + "\n## What was run\n\n" + sources(runs) + AGAIN.replace("NAMES", ", ".join(f"`{name}`" for name in SUITES))
 
 

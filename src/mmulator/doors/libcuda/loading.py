@@ -9,6 +9,7 @@ import platform
 import struct
 import sys
 import threading
+from pathlib import Path
 
 from mmulator.doors.graphs import calls, captures, operations, structs
 from mmulator.doors.libcuda import clusters, device, hints, launches, linking, memory, modules, tensormaps
@@ -46,8 +47,14 @@ STATIC = "mmulator: CUDA's runtime is linked in statically, and does not run her
 def names() -> tuple[list[str], list[str]]:
     """(names of the library's table, names of functions whose calls are noted). The file and the process that fills it agree."""
     entries = [ENTRIES[name] for name in sorted(ENTRIES)]  # their order there is that of imports
-    plain = [*(e.name for e in entries if not e.back), *(f"mmulator_spare_{n}" for n in range(SPARE))]
+    plain = [*(e.name for e in entries if not e.back), *unwritten(), *(f"mmulator_spare_{n}" for n in range(SPARE))]
     return plain, [e.name for e in entries if e.back]
+
+
+def unwritten() -> list[str]:
+    """Names that programs are linked with and that no chapter has: they refuse."""
+    lines = Path(__file__).with_name("exports.txt").read_text().splitlines()[1:]
+    return [name for name in lines if name not in ENTRIES]
 
 
 class Loaded:
@@ -67,8 +74,9 @@ class Loaded:
         self.kept: list[object] = []
         self.missing: dict[str, int] = {}
         self.written = len(self.names) - SPARE
+        ended = self.address(ENDED)
         for n, name in enumerate(self.names):
-            self.table[n] = ENTRIES[name].pointer if n < self.written else self.address(ENDED)
+            self.table[n] = ENTRIES[name].pointer if name in ENTRIES else self.refuses(name) if n < self.written else ended
         pending.append(self.carry_out)
 
     def carry_out(self) -> None:
@@ -97,19 +105,25 @@ class Loaded:
 
     def refusal(self, name: str) -> int:
         """The address of a function that says that a name is not implemented."""
+        if name in self.names[: self.written]:
+            return self.address(name)
         if name not in self.missing:
             number = self.written + len(self.missing)
             if number >= len(self.names):
                 return 0
-
-            def refuse() -> int:
-                raise unsupported(name, "this function of CUDA's driver is not there")
-
-            native = _native(telling(guarded(refuse, name)))
-            self.kept.append(native)
-            self.table[number] = ctypes.cast(native, ctypes.c_void_p).value
+            self.table[number] = self.refuses(name)
             self.missing[name] = self.address(self.names[number])
         return self.missing[name]
+
+    def refuses(self, name: str) -> int:
+        """The address of a function of Python that refuses."""
+
+        def refuse() -> int:
+            raise unsupported(name, "this function of CUDA's driver is not there")
+
+        native = _native(telling(guarded(refuse, name)))
+        self.kept.append(native)
+        return ctypes.cast(native, ctypes.c_void_p).value or 0
 
 
 _native = ctypes.CFUNCTYPE(ctypes.c_int)

@@ -179,6 +179,8 @@ def set_kernel_attribute(number: int, value: int, kernel: int, device: int) -> N
 @api("cuFuncSetCacheConfig cuFuncSetSharedMemConfig", "pi")
 @api("cuKernelSetCacheConfig", "pii")
 @api("cuFuncLoad", "p")
+@api("cuFuncSetBlockShape", "piii")  # of a launch by cuLaunchGrid, which is refused; others name their own
+@api("cuFuncSetSharedSize", "pu")
 def set_cache(kernel: int) -> None:
     state().find(kernel, CudaKernel)
 
