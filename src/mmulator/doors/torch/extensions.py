@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from mmulator.driver import current
 from mmulator.errors import UnsupportedError
 
 _OF_CUDA = ("c10_cuda", "torch_cuda")  # libraries of builds for CUDA
+_HEADER = re.compile(r'#\s*include\s*[<"]((?:ATen|c10|torch/csrc)/cuda/[^>"]+)')
 _OF_A_GPU = (".cu", ".cuh")
 
 
@@ -51,6 +53,7 @@ def compile_extensions(module: Any) -> None:
         sources = [sources] if isinstance(sources, str) else list(sources)
         if given.get("with_cuda") or given.get("cuda_sources") or any(str(s).endswith(_OF_A_GPU) for s in sources):
             use_toolkit(module)
+            check_build(module, given, sources)
 
     def includes(*args: Any, **kwargs: Any) -> list[str]:
         found: list[str] = include_paths(*args, **kwargs)
@@ -65,6 +68,20 @@ def compile_extensions(module: Any) -> None:
     for name in ("load", "load_inline", "CUDAExtension"):
         setattr(module, name, _checked(getattr(module, name), check))
     module.include_paths, module._prepare_ldflags = includes, without_missing
+
+
+def check_build(module: Any, given: dict[str, Any], files: list[Any]) -> None:
+    """Raise UnsupportedError for sources that a torch built for the CPU cannot compile: it has not all of their headers."""
+    if Path(module.TORCH_LIB_PATH, f"lib{_OF_CUDA[0]}.so").exists():
+        return
+    inline = [given.get(name) or () for name in ("cpp_sources", "cuda_sources")]
+    texts = [text for some in inline for text in ([some] if isinstance(some, str) else some)]
+    texts += [Path(file).read_text(errors="replace") for file in files if Path(file).is_file()]
+    if found := next((found for text in texts if (found := _HEADER.search(text))), None):
+        raise UnsupportedError(
+            f"{given.get('name')} includes {found[1]}, and torch {torch.__version__} is built for the CPU",
+            hint="install torch for CUDA (pip install torch, on Linux), or launch on stream 0 with tensor.data_ptr()",
+        )
 
 
 def use_toolkit(module: Any) -> None:
