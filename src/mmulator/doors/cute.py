@@ -26,6 +26,7 @@ from mmulator.errors import UnsupportedError
 
 _RUNTIME, _STATIC = "libcute_dsl_runtime.so", "libcuda_dialect_runtime_static.a"
 _DUMPED, _KEPT, _LIBRARIES = "CUTE_DSL_DUMP_DIR", "CUTE_DSL_KEEP", "CUTE_DSL_LIBS"
+_folders: dict[str, None] = {}
 
 
 def prepare() -> None:
@@ -41,6 +42,7 @@ def prepare() -> None:
         os.environ[_LIBRARIES] = os.pathsep.join(map(str, found))
     warnings.filterwarnings("ignore", "Cache is disabled as user wants to generate PTX")
     images.elsewhere.append(ptx_of)
+    after_import("cutlass.base_dsl.compiler", watch_folders)
     after_import("cutlass.cutlass_dsl.cuda_jit_executor", call_here)
 
 
@@ -68,11 +70,23 @@ def call_here(executor: Any) -> None:
 
 def ptx_of(cubin: bytes) -> str | None:
     """The PTX of a cubin that CuTe DSL has kept, or None."""
-    for path in Path(os.environ[_DUMPED]).glob("*.cubin"):
+    for path in (path for place in (os.environ[_DUMPED], *_folders) for path in Path(place).glob("*.cubin")):
         ptx = path.with_suffix(".ptx")
         if path.stat().st_size == len(cubin) and ptx.is_file() and path.read_bytes() == cubin:
             return ptx.read_text(errors="replace").rstrip("\0")
     return None
+
+
+def watch_folders(compiler: Any) -> None:
+    """Change cutlass.base_dsl.compiler: the folders that options of cute.compile name are known."""
+    for kind in [kind for kind in vars(compiler).values() if isinstance(kind, type) and "_set_artifact_dump_paths" in vars(kind)]:
+        set_paths = kind._set_artifact_dump_paths  # type: ignore[attr-defined]
+
+        def noted(option: Any, folder: str, *rest: Any, original: Any = set_paths) -> Any:
+            _folders[str(folder)] = None
+            return original(option, folder, *rest)
+
+        kind._set_artifact_dump_paths = staticmethod(noted)  # type: ignore[attr-defined]
 
 
 def _runtimes() -> list[Path]:

@@ -119,7 +119,8 @@ class _ModuleFinder:
             if finder is not cls and hasattr(finder, "find_spec"):
                 spec = finder.find_spec(name, path, target)
                 if spec is not None:
-                    _surround(spec.loader, name)
+                    if spec.loader is not None:  # None: a folder without a file, which is another package than the door's
+                        _surround(spec.loader, name)
                     return spec
         return None
 

@@ -103,7 +103,8 @@ def active(kernel: CudaKernel, size: int, block: Extent, shared: int) -> int:
     block: threads of a block.
     shared: bytes of dynamic shared memory of a block.
     """
-    return state().driver.device.clusters(size, blocks_per_multiprocessor(kernel, prod(block), shared))
+    # CUTLASS asks with a kernel of one thread and a block of 128, and counts on an answer: the kernel's own limit does not matter
+    return state().driver.device.clusters(size, blocks_per_multiprocessor(kernel, prod(block), shared, prod(block)))
 
 
 @api("cuOccupancyMaxActiveClusters", "ppp")

@@ -39,10 +39,9 @@ def ptx_at(address: int) -> tuple[str, bytes]:
         size = elf_size(get_bytes(address, 64))
         if caller.read(address + size, len(MARK)) == MARK:  # whatever the header says: there may be nothing at all
             return text(address + size + len(MARK)), get_bytes(address, size)
-        cubin = get_bytes(address, size)
-        if ptx := _kept(cubin):
+        if elsewhere and (ptx := _kept(cubin := caller.read(address, size))):
             return ptx, cubin
-        raise Refused(Code.NO_BINARY_FOR_GPU, _without_ptx(number_of(cubin)))
+        raise Refused(Code.NO_BINARY_FOR_GPU, _without_ptx(number_of(get_bytes(address, 64))))
     found = text(address)
     if ".version" not in found:
         raise Refused(Code.INVALID_IMAGE, UnsupportedError("this image is neither PTX nor a cubin"))

@@ -221,13 +221,13 @@ def module_global(out: int, size: int, handle: int, name: int) -> None:
 
 
 # occupancy ----------------------------------------------------------------------------------------------------------
-def blocks_per_multiprocessor(kernel: CudaKernel, threads: int, dynamic: int) -> int:
+def blocks_per_multiprocessor(kernel: CudaKernel, threads: int, dynamic: int, most: int | None = None) -> int:
     """Blocks that a multiprocessor holds, by threads, blocks, shared memory, and, where the kernel came with a cubin, registers
-    (granules of 256 a warp).
+    (granules of 256 a warp). most: threads of a block, in place of the kernel's own limit.
     """
     chip = state().driver.device
     most_threads, most_blocks, shared = MULTIPROCESSOR[chip.name]
-    if threads < 1 or threads > min(kernel.function.max_threads, MAX_THREADS):
+    if threads < 1 or threads > min(kernel.function.max_threads if most is None else most, MAX_THREADS):
         return 0
     used = kernel.function.static_shared + dynamic
     warps = -(-threads // 32) * 32
