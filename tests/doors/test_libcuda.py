@@ -75,6 +75,19 @@ def test_every_fault_has_a_code() -> None:
     assert code_of(ExecutionFault("", fault="ASSERTION")) == 710 and code_of(ExecutionFault("")) == 719
 
 
+@here
+def test_destructors_of_libraries_come_behind_python() -> None:
+    code = (
+        "from mmulator.doors.libcuda import loading\n"
+        "loading.install()\n"
+        "loading._shut()\n"
+        "library = loading._loaded[0].library\n"
+        "print(library.cuCtxPushCurrent_v2(0), library.cuMemFree_v2(0), library.cuInit(0))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "0 0 4\n"
+
+
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 CALLER = (
     HEAD

@@ -60,7 +60,7 @@ def test_a_long_launch_is_shown_and_says_where_it_is(monkeypatch: pytest.MonkeyP
     sink = Sink(79, ask)
     monkeypatch.setattr(progress, "sink", [sink])
     function = driver.load(SPIN, "spin.ptx").function("spin")
-    driver.launch(function, 4, 32, np.uint32(12_000_000).tobytes())
+    driver.launch(function, 4, 32, np.uint32(50_000_000).tobytes())
     assert all(text.startswith("spin ") and len(text) <= 79 for text in sink.drawn) and sink.cleared
     assert any("/4 blocks [" in text for text in sink.drawn)
     said = capsys.readouterr().err

@@ -36,6 +36,10 @@ from mmulator.errors import UnsupportedError
 
 SONAME = "libcuda.so.1"
 CHAPTERS = (device, memory, hints, modules, linking, launches, clusters, tensormaps, operations, captures, calls, structs)
+# What destructors of C++ libraries call before they give something back (PyCUDA): a failure would end the process.
+AT_THE_END = {
+    "cuCtxPushCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent", "cuCtxPopCurrent_v2", "cuCtxSetCurrent", "cuCtxSynchronize",
+}  # fmt: skip
 SPARE = 600  # room for functions that are asked for and not implemented
 _lock = threading.Lock()
 _loaded: list[Loaded] = []
@@ -164,8 +168,9 @@ def install() -> None:
 def _shut() -> None:
     """Prepare for the end of Python: calls are answered with CUDA_ERROR_DEINITIALIZED; giving back succeeds."""
     found = _loaded[0]
-    for n in range(len(found.names)):
-        found.table[n] = found.address(ENDED)
+    well = found.address(found.noted[0])  # notes the call, and returns success
+    for n, name in enumerate(found.names):
+        found.table[n] = well if name in AT_THE_END else found.address(ENDED)
 
 
 def find(name: int, out: int, version: int) -> int:
