@@ -141,6 +141,10 @@ class Driver:
         (stream or self.default_stream).add(done)
         if done.output:
             print(done.output, end="", flush=True)
+            from mmulator.launch.printing import CUT
+
+            if CUT in done.notes:
+                print(f"mmulator: {function.name}: {CUT}", file=sys.stderr)
         for listener in self.listeners:
             listener(done)
         if settings.sanitize:

@@ -19,6 +19,7 @@ from mmulator.launch.kept import grid_for, keep
 from mmulator.launch.launch import How, Launch, Progress, Ran
 from mmulator.launch.limits import PORTABLE_CLUSTER, check_local
 from mmulator.launch.observers import Observer
+from mmulator.launch.printing import CUT
 from mmulator.launch.shape import LaunchShape
 from mmulator.launch.work import Work
 from mmulator.launch.workers import Diagnosis, Workers
@@ -78,7 +79,7 @@ class Cpu:
             raise LaunchError("this machine has not enough memory for the launch", hint="fewer threads of the host") from None
         ran = Ran(
             outcome.seconds, outcome.workers, Work(kernel, outcome.counts), kernel.from_cache,
-            [*kernel.notes, *_notes(launch.shape)], "".join(grid.printer.text),
+            [*kernel.notes, *_notes(launch.shape), *([CUT] if grid.printer.cut else ())], "".join(grid.printer.text),
         )  # fmt: skip
         for observer in observers:
             observer.tell(ran, grid)

@@ -20,6 +20,7 @@ _SPEC = re.compile(r"%%|%([-+ #0]*)(\*|\d+)?(?:\.(\d*))?(h|ll?)?([diouxXcsfFeEgG
 _BITS = {"": 32, "h": 16, "l": 64, "ll": 64}
 _WORDS, _LONGS = ctypes.POINTER(ctypes.c_uint32), ctypes.POINTER(ctypes.c_uint64)
 CALLBACK = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32, _LONGS, _LONGS, _WORDS)
+CUT = "the kernel printed more than 1 MiB: what came after that is left out (CUDA keeps the last MiB)"
 LIMIT = 1 << 20  # characters kept of a launch, as CUDA keeps 1 MiB
 
 
@@ -134,14 +135,14 @@ def conversions(text: str) -> int:
 class Printer:
     """Collects the text of a launch, at most LIMIT characters. `callback` is what native code calls.
 
-    stop: not zero if the launch is to stop. problem: why a call could not be carried out.
+    stop: not zero if the launch is to stop. problem: why a call could not be carried out. cut: there was more text.
     """
 
     def __init__(self, stop: np.ndarray) -> None:
         self.stop = stop
         self.text: list[str] = []
         self.size = 0
-        self.problem = ""
+        self.problem, self.cut = "", False
         self.lock = threading.Lock()
         self.callback = CALLBACK(self._print)
 
@@ -182,4 +183,5 @@ class Printer:
                 text = format_c(template, argument, string, LIMIT - self.size)[: LIMIT - self.size]
                 self.text.append(text)
                 self.size += len(text)
+            self.cut = self.cut or self.size >= LIMIT
         return conversions(template)
