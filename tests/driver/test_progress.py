@@ -64,7 +64,8 @@ def test_a_long_launch_is_shown_and_says_where_it_is(monkeypatch: pytest.MonkeyP
     assert all(text.startswith("spin ") and len(text) <= 79 for text in sink.drawn) and sink.cleared
     assert any("/4 blocks [" in text for text in sink.drawn)
     said = capsys.readouterr().err
-    assert said.count("mmulator: spin, 0:0") == 2 and "of 4 blocks are done; block (" in said and "spin.ptx:" in said
+    # the second signal is answered too, unless the launch ends first, as it does in a busy process
+    assert said.count("mmulator: spin, 0:0") in (1, 2) and "of 4 blocks are done; block (" in said and "spin.ptx:" in said
     assert signal.getsignal(signal.SIGQUIT) is signal.SIG_DFL and not progress._running
     shown = len(sink.drawn)
     driver.change(replace(driver.settings, progress="never"))
