@@ -88,7 +88,7 @@ def _checked(
 def _read_by(
     map: TensorMap, at: int, word: str, instruction: str | None, operand: str, mn_major: bool
 ) -> tuple[Diagnostic, ...]:
-    """What is wrong where a wgmma's descriptor reads the box."""
+    """Errors of a wgmma's descriptor that reads the box."""
     from mmulator.inspect.descriptors.describe import describe_descriptor
     from mmulator.inspect.tensormaps.box import tensor_box
     from mmulator.inspect.tensormaps.reader import check_reader

@@ -90,7 +90,7 @@ def _assertion(cta: ResidentCta, lane: int) -> tuple[str, str, int, str]:
 
 
 def _asserted(grid: Grid, cta: ResidentCta, lane: int) -> str:
-    """What CUDA prints for a thread whose assertion failed."""
+    """The line that CUDA prints for a thread whose assertion failed."""
     expression, file, line, function = _assertion(cta, lane)
     places = cta.state["ctaid"], _place(grid, int(cta.state["fault_warp"]), lane)
     block, thread = (",".join(map(str, place)) for place in places)

@@ -73,7 +73,7 @@ def _variants(names: str) -> Iterator[str]:
 
 # errors ---------------------------------------------------------------------------------------------------------------
 class _ThreadState(threading.local):
-    """What a thread of the program knows. last: the code that cudaGetLastError returns. ready: it has the device's context."""
+    """State of a thread of the program. last: the code that cudaGetLastError returns. ready: it has the device's context."""
 
     last = SUCCESS
     ready = False
@@ -84,7 +84,7 @@ thread = _ThreadState()
 
 @dataclass
 class _Process:
-    """What the process has.
+    """State of the process.
 
     sticky: the code of a fault, which ends the context: each later call returns it.
     seen: a call has returned that code, so that it is the last error of every thread.
