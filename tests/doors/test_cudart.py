@@ -108,6 +108,15 @@ def test_the_host_cannot_read_device_memory(program: Path) -> None:
 
 
 @here
+@pytest.mark.parametrize("where", ["stack", "heap"])
+def test_memory_of_the_host_is_no_kernels(program: Path, where: str) -> None:
+    done = run(program, "own", where)
+    assert done.returncode == 0
+    assert f"byte 0 of argument 0 (at), which points to the program's {where}, in block" in done.stderr
+    assert "hint: a kernel may use memory of cudaMalloc" in done.stderr
+
+
+@here
 def test_a_forked_child_has_no_context(program: Path) -> None:
     assert run(program, "fork").stdout == "3 0\n"
 

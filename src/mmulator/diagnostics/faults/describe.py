@@ -65,7 +65,7 @@ def describe_address(grid: Grid, address: int, cta: ResidentCta | None = None) -
             return f"byte {offset} of {names[slot]}"
     near = [m for m in grid.memory if -(1 << 31) < address - m.start < m.size + (1 << 32)]
     if not near:
-        return "memory that no argument owns"
+        return faults_memory.own_memory(grid, address) or "memory that no argument owns"
     nearest = min(near, key=lambda m: _distance(m, address))
     return f"byte {address - nearest.start} of {nearest.label}, which has {nearest.size}"
 
