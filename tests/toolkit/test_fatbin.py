@@ -121,8 +121,8 @@ LAUNCHES = PTX.format("own").replace("{ ret; }", "{ call f; ret; }").replace(".v
 
 
 def test_the_device_runtime_is_left_out() -> None:
-    """What is linked with libcudadevrt has its fat binary too, which is for no chip below sm_121. Kernels that do not call it run;
-    those that do are named."""
+    """What is linked with libcudadevrt has its fat binary too, which is for no chip below sm_121. Kernels that do not call it
+    run; those that do are named."""
     first = fat(entry(b"\x7fELF", kind=2))
     runtime = b".visible .func __nv_static_8__1234_22_cuda_device_runtime_cu_5678__x() { ret; }"
     own = LAUNCHES.replace("f()", "__cudaCDP2LaunchDeviceV2()").replace("call f", "call __cudaCDP2LaunchDeviceV2")
