@@ -8,6 +8,7 @@ from mmulator.doors.libcuda.abi import Refused, api, c_string, name_of, put, put
 from mmulator.doors.libcuda.codes import CODES, Code
 from mmulator.doors.libcuda.state import POOL, PRIMARY, CudaContext, check_device, state
 from mmulator.driver.chips import DeviceProperties
+from mmulator.launch import printing
 from mmulator.launch.limits import KIB, MAX_BLOCK, MAX_GRID, MAX_THREADS, MULTIPROCESSOR
 
 DRIVER_VERSION = 13010  # CUDA version of this driver: 13.1
@@ -262,7 +263,8 @@ def priorities(least: int, greatest: int) -> None:
     put_int(greatest, -5)
 
 
-_LIMITS = {0: 1024, 1: 1 << 20, 2: 8 << 20}  # stack of a thread, printf's buffer, the heap of malloc
+_PRINTF = 1
+_LIMITS = {0: 1024, _PRINTF: printing.LIMIT, 2: 8 << 20}  # stack of a thread, printf's buffer, the heap of malloc
 
 
 @api("cuCtxGetLimit", "pi")
@@ -273,6 +275,8 @@ def get_limit(out: int, limit: int) -> None:
 @api("cuCtxSetLimit", "iq")
 def set_limit(limit: int, value: int) -> None:
     _LIMITS[limit] = value
+    if limit == _PRINTF:
+        printing.buffer[0] = value
 
 
 @api("cuCtxGetCacheConfig cuCtxGetSharedMemConfig", "p")
