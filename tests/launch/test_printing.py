@@ -162,8 +162,8 @@ def test_the_buffer_keeps_the_last_calls(size: int, monkeypatch: pytest.MonkeyPa
     """10,000 lines of 12 characters: the buffer is circular, and as large as the program has set it."""
     monkeypatch.setattr(printing, "buffer", [size])
     top = DECLARED + f".global .align 1 .b8 text[6] = {{{', '.join(map(str, b'%11d'))}, 10, 0}};\n"
-    body = f"  .local .align 8 .b8 own[8];\n  mov.u32 %r2, 0;\nL:  st.local.u32 [own], %r2;\n  mov.u64 %rd1, text;\n" \
-           f"  cvta.local.u64 %rd2, own;\n  {CALL}\n  add.u32 %r2, %r2, 1;\n  setp.lt.u32 %p1, %r2, 10000;\n  @%p1 bra L;"  # fmt: skip
+    body = "  .local .align 8 .b8 own[8];\n  mov.u32 %r2, 0;\nL:  st.local.u32 [own], %r2;\n  mov.u64 %rd1, text;\n"
+    body += f"  cvta.local.u64 %rd2, own;\n  {CALL}\n  add.u32 %r2, %r2, 1;\n  setp.lt.u32 %p1, %r2, 10000;\n  @%p1 bra L;"
     report = Module.load(kernel(body, top=top))["k"].launch(1, 1, [np.zeros(1, np.uint32)])
     kept = min(10_000, size // 20)  # 16 bytes of a call, and 4 of its argument
     assert report.output == "".join(f"{n:11}\n" for n in range(10_000 - kept, 10_000))
