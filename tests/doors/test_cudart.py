@@ -81,7 +81,7 @@ def test_errors_have_cudas_codes(program: Path) -> None:
     done = run(program, "errors")
     first, second = done.stdout.splitlines()
     assert first == "98 cudaErrorInvalidDeviceFunction invalid device function 0 801 2 101 1 "
-    assert second == "0 0 700 700 700 700 0 0 0 "  # a fault comes with the next call, and ends the context
+    assert second == "0 0 700 700 0 700 0 0 0 "  # a fault comes with the next call, and ends the context
     assert done.stderr.count("null pointer") == 1 and "cudaMallocArray" in done.stderr
 
 

@@ -23,7 +23,7 @@ _BITS = {"": 32, "h": 16, "l": 64, "ll": 64}
 _WORDS, _LONGS = ctypes.POINTER(ctypes.c_uint32), ctypes.POINTER(ctypes.c_uint64)
 CALLBACK = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32, _LONGS, _LONGS, _WORDS)
 CUT = "the kernel printed more than the buffer of printf holds (cudaLimitPrintfFifoSize): the oldest lines are left out"
-LIMIT = 1 << 20  # bytes of CUDA's buffer, unless a program asks for more or less
+LIMIT = 8_650_752  # bytes of CUDA's buffer, as an H200 has it with driver 580, unless a program asks for more or less
 buffer = [LIMIT]  # bytes of a launch's buffer: cudaLimitPrintfFifoSize
 _HEAD = 16  # bytes of a call in the buffer, besides its arguments
 
