@@ -81,7 +81,7 @@ def test_errors_have_cudas_codes(program: Path) -> None:
     done = run(program, "errors")
     first, second = done.stdout.splitlines()
     assert first == "98 cudaErrorInvalidDeviceFunction invalid device function 0 801 2 101 1 "
-    assert second == "0 0 700 700 700 700 0 0 0 "  # a fault comes with the next call, and ends the context
+    assert second == "0 0 700 700 0 700 0 0 0 "  # a fault comes with the next call, and ends the context
     assert done.stderr.count("null pointer") == 1 and "cudaMallocArray" in done.stderr
 
 
@@ -105,6 +105,15 @@ def test_the_host_cannot_read_device_memory(program: Path) -> None:
     done = run(program, "host")
     assert done.returncode == -signal.SIGSEGV
     assert "is byte 12 of 400 bytes that the program has allocated on the device" in done.stderr
+
+
+@here
+@pytest.mark.parametrize("where", ["stack", "heap"])
+def test_memory_of_the_host_is_no_kernels(program: Path, where: str) -> None:
+    done = run(program, "own", where)
+    assert done.returncode == 0
+    assert f"byte 0 of argument 0 (at), which points to the program's {where}, in block" in done.stderr
+    assert "hint: a kernel may use memory of cudaMalloc" in done.stderr
 
 
 @here

@@ -15,6 +15,7 @@ from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.images import ptx_at
 from mmulator.errors import MmulatorError, UnsupportedError
+from mmulator.host.module import Module
 from mmulator.toolkit import fatbin
 from mmulator.toolkit.binaries import holds, ptx_in
 from mmulator.toolkit.unpacking import unlz4, unzstd
@@ -114,6 +115,27 @@ def test_a_wrapper_and_what_was_linked() -> None:
     with pytest.raises(Refused) as caught:
         ptx_at(ctypes.addressof(linked))
     assert caught.value.code == Code.INVALID_IMAGE
+
+
+LAUNCHES = PTX.format("own").replace("{ ret; }", "{ call f; ret; }").replace(".visible", ".extern .func f();\n.visible")
+
+
+def test_the_device_runtime_is_left_out() -> None:
+    """What is linked with libcudadevrt has its fat binary too, which is for no chip below sm_121. Kernels that do not call it
+    run; those that do are named."""
+    first = fat(entry(b"\x7fELF", kind=2))
+    runtime = b".visible .func __nv_static_8__1234_22_cuda_device_runtime_cu_5678__x() { ret; }"
+    own = LAUNCHES.replace("f()", "__cudaCDP2LaunchDeviceV2()").replace("call f", "call __cudaCDP2LaunchDeviceV2")
+    for number, device in ((121, "sm_90"), (90, "sm_90")):
+        parts = [first, fat(entry(own.encode())), fat(entry(PTX.format("plain").encode())), fat(entry(runtime, number))]
+        held = [ctypes.create_string_buffer(part, len(part)) for part in parts]
+        array = (ctypes.c_uint64 * 4)(*(ctypes.addressof(h) for h in held[1:]), 0)
+        image = ctypes.create_string_buffer(wrapped(ctypes.addressof(held[0]), 2, ctypes.addressof(array)))
+        for linked in (ptx_at(ctypes.addressof(image))[0], ptx_in(b"".join(parts), "a.out", device)):
+            module = Module.load(linked)
+            module["plain"].launch(1, 1, [])
+            with pytest.raises(UnsupportedError, match=r"call __cudaCDP2LaunchDeviceV2 cannot .* launch kernels .*libcudadevrt"):
+                module["own"].launch(1, 1, [])
 
 
 # damaged -------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -183,6 +184,11 @@ judged by their own checks. Times are seconds of CPU (ABOUT): *first* with a col
 - **not supported**: an error names what is missing.
 - **too long**: has the size of a GPU's work as a constant.
 """
+BESIDE = """
+The same binaries ran on CHIP, with a library before CUDA's runtime that clears what `cudaMalloc` returns, and writes a hash of
+each allocation when it is freed and of each copy to the host. All BUFFERS buffers of COUNT programs (BYTES bytes) have the
+GPU's bytes: NAMES. Of four more the hashes were taken of what they copy to the host, all equal: OUTPUTS.
+"""
 
 
 def programs() -> str:
@@ -198,11 +204,18 @@ def programs() -> str:
             for one in passed if one["first"] >= SLOW]  # fmt: skip
     quick = ", ".join(one["name"] for one in passed if one["first"] < SLOW)
     others = [[one["name"], one["outcome"], one["why"]] for one in rows if one not in passed]
+    beside = found["beside"]
+    facts = {
+        "CHIP": beside["chip"], "BUFFERS": str(beside["buffers"]), "BYTES": f"{beside['bytes']:,}",
+        "COUNT": str(len(beside["programs"])), "NAMES": ", ".join(beside["programs"]),
+        "OUTPUTS": ", ".join(beside["outputs only"]),
+    }  # fmt: skip
+    compared = re.sub("|".join(facts), lambda found: facts[found[0]], BESIDE)
     return "\n".join((
         CPP.replace("ABOUT", found["about"]), grid(["source", "programs", *kinds], sums, 1),
         f"These pass in less than {SLOW:.0f} seconds: {quick}.\n\nThese take longer:\n",
         grid(["source", "program", "arguments", "first", "again"], slow, 3),
-        grid(["program", "outcome", "why"], others, 3),
+        grid(["program", "outcome", "why"], others, 3), compared,
     ))  # fmt: skip
 
 

@@ -13,7 +13,7 @@ _EXPANDED = ACTS.but(ptxas=Ptxas.EXPANDED)
 ROWS: tuple[Row, ...] = (
     row("nanosleep", (type_("u32"),), (src("t", "u32"),), f"{_MISC}: nanosleep", (6, 3), 70, effects=ACTS),
     row("trap", (), (), f"{_MISC}: trap", effects=_STOPS),
-    row("brkpt", (), (), f"{_MISC}: brkpt", effects=_EXPANDED),
+    row("brkpt", (), (), f"{_MISC}: brkpt", effects=_STOPS),
     row("pmevent", (), (imm("a", 0, 15),), f"{_MISC}: pmevent", (1, 4), effects=_EXPANDED),
     row("pmevent.mask", (), (imm("a", 0, 0xFFFF),), f"{_MISC}: pmevent", (3, 0), 20, effects=_EXPANDED),
     row("setmaxnreg", (one("action", "inc", "dec"), one("sync", "sync"), one("aligned", "aligned"), type_("u32")),

@@ -6,6 +6,7 @@ runs if its row says so, and compiler/meaning/ proves that every such row has a 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from mmulator.ptx.tree import Function, Immediate, Instruction, ParsedModule, Sy
 from mmulator.source import Span
 
 ASSERT, ASSERT_BYTES = "__assertfail", 48  # and the bytes of its arguments
+_DEVICE_RUNTIME = re.compile("__cudaCDP2|cuda(?!CG)[A-Z]")  # functions that kernels call; cudaCG* are of cooperative groups
 BUILTINS = ("vprintf", ASSERT)  # functions of CUDA's runtime that can be called
 
 
@@ -110,10 +112,7 @@ def _symbol(ins: Instruction, operand: Symbol, function: Function, module: Parse
     if ins.effects.ends is Ends.CALL and operand.space == "func":
         callee = module.function(name)
         if name not in BUILTINS and (callee is None or not callee.is_defined):
-            yield Unsupported(
-                f"call {name}", "not defined in this module, and not printf or assert", _section(ins), operand.span,
-                "link the modules into one first",
-            )  # fmt: skip
+            yield Unsupported(f"call {name}", *_undefined(name, _section(ins), operand.span))
         elif callee is not None and not callee.is_defined:
             yield from _builtin(ins, operand, callee)
     elif ins.effects.ends is Ends.CALL and function.is_entry and name in (p.name for p in function.params):
@@ -129,6 +128,14 @@ def _symbol(ins: Instruction, operand: Symbol, function: Function, module: Parse
         variable = module.variable(name)
         if variable is not None and variable.linkage == "extern":
             yield elsewhere
+
+
+def _undefined(name: str, section: str, span: Span) -> tuple[str, str, Span, str]:
+    """(reason, section, span, hint) for a call of a function that no text defines."""
+    if _DEVICE_RUNTIME.match(name):
+        why = "kernels that launch kernels are not modelled, nor are the other functions of CUDA's device runtime (libcudadevrt)"
+        return why, section, span, "launch the kernel from the host"
+    return "not defined in this module, and not printf or assert", section, span, "link the modules into one first"
 
 
 # Functions of CUDA's runtime: bytes of results and of arguments, and their declaration.

@@ -45,7 +45,7 @@ def ptx_in(data: bytes, name: str, device: str | None = None, entry: str | None 
     if not taken:
         raise fatbin.missing(every, device, name)
     try:
-        texts = [best.text() for best in taken]
+        texts = [text for best in taken if fatbin.DEVICE_RUNTIME not in (text := best.text())]
     except MmulatorError as error:
         raise type(error)(f"{name}: {error.message}", hint=error.hint) from None
     return texts[0] if len(texts) == 1 else _one(texts, name, entry)

@@ -20,6 +20,7 @@ _HEADER = struct.Struct("<IHHQ")
 _ENTRY = struct.Struct("<HHIQI8xI8xQ8xQ")  # kind, version, header, size, packed size, number of the target, flags, unpacked size
 _SHORTEST = 64  # bytes of an entry's header
 _KINDS = {1: "PTX", 2: "machine code", 8: "LTO-IR"}
+DEVICE_RUNTIME = "_cuda_device_runtime_cu_"  # in names of libcudadevrt, whatever its release
 _LZ4, _ZSTD, _OF_CHIP, _OF_FAMILY = 0x2000, 0x8000, 0x100000, 0x200000
 
 Read = Callable[[int, int], bytes]  # so many bytes from an offset; fewer where there are no more
@@ -93,6 +94,11 @@ def entries(read: Read) -> tuple[FatEntry, ...]:
 def size_of(read: Read) -> int:
     """Bytes of a fat binary with its header, as that says."""
     return sum(_HEADER.unpack(read(0, _HEADER.size))[2:])
+
+
+def is_device_runtime(found: Sequence[FatEntry]) -> bool:
+    """Whether a fat binary is that of libcudadevrt, which nvcc links to kernels that launch kernels."""
+    return bool(found) and DEVICE_RUNTIME.encode() in found[0].data()
 
 
 def chosen(found: Iterable[FatEntry], device: str) -> FatEntry | None:

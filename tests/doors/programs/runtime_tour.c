@@ -171,6 +171,10 @@ int main(int count, char **words) {
         while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 < atoi(words[2]));
         return 0;
     }
+    if (!strcmp(what, "own")) { /* memory of the host, for a kernel */
+        int values[32];
+        return launch((void *)add, !strcmp(words[2], "stack") ? values : malloc(128), 1, 32) || cudaDeviceSynchronize() != 700;
+    }
     if (!strcmp(what, "host")) { cudaMalloc(&at, 400); printf("%d\n", at[3]); }
     if (!strcmp(what, "fork")) {
         cudaMalloc(&at, 400);

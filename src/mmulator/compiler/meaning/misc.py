@@ -28,7 +28,7 @@ def setmaxnreg(e: Emitter, ins: Instruction) -> None:
     e.b.ret(e.call(rt.take_registers, e.w, e.mask, count_of(ins), e.block.index, e.block.targets[0], e.site))
 
 
-@means("pmevent", "brkpt")
+@means("pmevent")
 def nothing(e: Emitter, ins: Instruction) -> None:
     """Write nothing: the instruction has no effect on values."""
 
@@ -39,8 +39,9 @@ def nanosleep(e: Emitter, ins: Instruction) -> None:
     e.call(fall_asleep, e.w, e.mask)
 
 
-@means("trap")
+@means("trap", "brkpt")
 def trap(e: Emitter, ins: Instruction) -> None:
+    """End the launch: so does a breakpoint where no debugger is (seen on an H200)."""
     lane = trailing_zeros(e.mask)
     e.call(fault, e.w, int(FaultKind.TRAP), e.site, lane, u64(lane), 0)
     e.b.ret(int(BlockExit.RESCHEDULE))

@@ -65,7 +65,7 @@ def describe_address(grid: Grid, address: int, cta: ResidentCta | None = None) -
             return f"byte {offset} of {names[slot]}"
     near = [m for m in grid.memory if -(1 << 31) < address - m.start < m.size + (1 << 32)]
     if not near:
-        return "memory that no argument owns"
+        return faults_memory.own_memory(grid, address) or "memory that no argument owns"
     nearest = min(near, key=lambda m: _distance(m, address))
     return f"byte {address - nearest.start} of {nearest.label}, which has {nearest.size}"
 
@@ -173,7 +173,7 @@ def _described(grid: Grid, cta: ResidentCta, kind: FaultKind) -> ExecutionFault:
         **faults_cluster.texts(ins, access, address, size),
         **faults_bulk.texts(ins, where, size),
         **{fault: f"{word}: {access}" for fault, word in WORDS.items()},
-        FaultKind.TRAP: "trap executed",
+        FaultKind.TRAP: "trap executed" if ins.form.name == "trap" else "breakpoint executed, and there is no debugger",
         FaultKind.ASSERTION: assertion,
         FaultKind.STACK_OVERFLOW: "stack overflow in a call",
         FaultKind.ALLOCA_OVERFLOW: f"stack overflow: alloca of {address} bytes, of which {size} are left",

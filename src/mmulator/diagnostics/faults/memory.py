@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from mmulator.launch.grid import Grid
 from mmulator.launch.regions import NULL, Region
@@ -16,6 +16,9 @@ KINDS = (FaultKind.OUT_OF_BOUNDS, FaultKind.NULL_POINTER)  # of accesses to the 
 _NEAR = 1 << 20  # bytes: a nearer buffer than the argument's is named too
 _FAR = 1 << 32  # bytes: a greater distance is not meaningful
 _POINTER, _LOW = 8, (1 << 32) - 1
+OWN = "a kernel may use memory of cudaMalloc, cudaMallocManaged and cudaMallocHost, and what cudaHostRegister was given"
+# Of programs of C++, whose device memory the host cannot read: (addresses, name) of the host's memory around an address.
+host_memory: list[Callable[[int], tuple[range, str] | None]] = []
 
 
 def place_of(grid: Grid, address: int, ins: Instruction) -> tuple[bool, str, str | None]:
@@ -44,8 +47,25 @@ def place_of(grid: Grid, address: int, ins: Instruction) -> tuple[bool, str, str
     if SHARED_BASE <= address < SHARED_BASE + shared:
         said = f"which is in no buffer; as an offset it would be byte {address - SHARED_BASE} of shared memory"
         return False, said, "an address of .shared is an offset: access it with .shared, or make it generic with cvta.shared"
+    if own := own_memory(grid, address):
+        return False, own, OWN
     said = "which is in no buffer" + (f"; nearest: {_nearest(nearest, address)}" if nearest is not None else "")
     return False, said, "no argument leads to this address: look where it is computed, or loaded from"
+
+
+def own_memory(grid: Grid, address: int) -> str:
+    """Memory that a program of C++ never gave to CUDA in words: which it is, and the argument nearest to the address that points
+    there; "" for other addresses.
+    """
+    found = host_memory[0](address) if host_memory else None
+    if found is None:
+        return ""
+    where, name = found
+    near = [w for w in _words(grid) if w[2] in where and _given(grid, w[2]) is None]
+    if not near:  # pinned and managed memory lie in the heap, too
+        return "" if any(m.start in where for m in grid.memory) else f"in {name}"
+    n, _, value = min(near, key=lambda w: abs(address - w[2]))
+    return f"byte {address - value} of argument {n} ({grid.kernel.program.entry.function.params[n].name}), which points to {name}"
 
 
 def _argument(grid: Grid, ins: Instruction) -> tuple[int, str] | None:
@@ -71,14 +91,20 @@ def function_of(grid: Grid, ins: Instruction) -> Function | None:
 
 def _values(grid: Grid, function: Function) -> Iterator[tuple[str, int, int, str]]:
     """Words of the launch's parameters, at multiples of 8 bytes, that are addresses in memory, or 0."""
+    for n, at, value in _words(grid):
+        memory = _given(grid, value) if value else None
+        if not value or memory is not None:
+            name = function.params[n].name
+            yield name, at, value, memory.label if memory is not None else f"argument {n} ({name})"
+
+
+def _words(grid: Grid) -> Iterator[tuple[int, int, int]]:
+    """(number of the parameter, offset in it, value) of the words of the launch's parameters, at multiples of 8 bytes."""
     data, offsets = grid.arguments.params.tobytes(), list(grid.arguments.offsets)
     for at in range(0, len(data) - _POINTER + 1, _POINTER):
         n = bisect_right(offsets, at) - 1
-        value = int.from_bytes(data[at : at + _POINTER], "little")
-        memory = _given(grid, value) if value else None
-        if n >= 0 and (not value or memory is not None):
-            name = function.params[n].name
-            yield name, at - offsets[n], value, memory.label if memory is not None else f"argument {n} ({name})"
+        if n >= 0:
+            yield n, at - offsets[n], int.from_bytes(data[at : at + _POINTER], "little")
 
 
 def _given(grid: Grid, value: int) -> Region | None:

@@ -250,8 +250,13 @@ def event_create(out: int) -> None:
     launches.event_create(out, 0)
 
 
+_EVENT_FLAGS = 1 | 2 | 4  # blocking wait, no times, for other processes
+
+
 @api("cudaEventCreateWithFlags", "pu")
 def event_create_flags(out: int, flags: int) -> None:
+    if flags & ~_EVENT_FLAGS:
+        raise Refused(Code.INVALID_VALUE)
     launches.event_create(out, flags)
 
 

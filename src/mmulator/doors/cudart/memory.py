@@ -183,6 +183,8 @@ def _checked(to: int, source: int, size: int, kind: int) -> None:
 
 def copy(to: int, source: int, size: int, kind: int = DEFAULT) -> None:
     if size:
+        if not to or not source:
+            raise Refused(Code.INVALID_VALUE)
         _checked(to, source, size, kind)
         driver.move(to, source, size)
 

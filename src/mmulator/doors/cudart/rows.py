@@ -87,14 +87,12 @@ class _Process:
     """State of the process.
 
     sticky: the code of a fault, which ends the context: each later call returns it.
-    seen: a call has returned that code, so that it is the last error of every thread.
     version: of the library that was loaded, 12 or 13.
     flags: those of cudaSetDeviceFlags.
     own: the number of the process in which a library started Python, 0 where Python started the program.
     """
 
     sticky: int = SUCCESS
-    seen: bool = False
     version: int = 13
     flags: int = 0
     own: int = 0
@@ -124,7 +122,6 @@ def guarded(function: Callable[..., Any], name: str, lost: bool = True) -> Calla
             if not state().contexts:
                 state().contexts.append(PRIMARY)
         if lost and process.sticky:
-            process.seen = True
             return fail(process.sticky)
         code = inner(*args)
         if code:

@@ -48,6 +48,7 @@ class Code(IntEnum):
     INVALID_PTX = 218
     FILE_NOT_FOUND = 301
     OPERATING_SYSTEM = 304
+    UNSUPPORTED_LIMIT = 215
     INVALID_HANDLE = 400
     ILLEGAL_STATE = 401
     LOSSY_QUERY = 402
@@ -84,14 +85,16 @@ class Code(IntEnum):
 
 # The code of a launch that ended in a fault, by ExecutionFault.fault. "cuda.h": the text of the code says so.
 FAULTS: dict[str, Code] = {
-    # outside of memory: seen on an H200 for global and shared memory, wgmma descriptors and other blocks' shared memory
+    # outside of memory: seen on an H200 for global and shared memory, wgmma descriptors, other blocks' shared memory, and a stack
+    # that calls have used up
     **dict.fromkeys((
         "OUT_OF_BOUNDS", "NULL_POINTER", "READ_ONLY", "SHARED_OUT_OF_BOUNDS", "LOCAL_OUT_OF_BOUNDS", "WGMMA_ADDRESS",
+        "STACK_OVERFLOW",
     ), Code.ILLEGAL_ADDRESS),
     "ASSERTION": Code.ASSERT,  # cuda.h
     "MISALIGNED": Code.MISALIGNED_ADDRESS,  # cuda.h
     # cuda.h: a corrupt call stack, or one beyond its limit
-    **dict.fromkeys(("STACK_OVERFLOW", "ALLOCA_OVERFLOW", "BAD_STACK"), Code.HARDWARE_STACK_ERROR),
+    **dict.fromkeys(("ALLOCA_OVERFLOW", "BAD_STACK"), Code.HARDWARE_STACK_ERROR),
     # cuda.h: an instruction for certain state spaces got an address that belongs to none of them
     **dict.fromkeys(("WRONG_SPACE", "NOT_SHARED", "BEYOND_SPACE"), Code.INVALID_ADDRESS_SPACE),
     "BAD_CALL": Code.INVALID_PC,  # the program counter would leave the code
@@ -103,7 +106,7 @@ FAULTS: dict[str, Code] = {
     ), Code.ILLEGAL_INSTRUCTION),
     # a GPU would not come back: of its codes the one that says so
     **dict.fromkeys(("DEADLOCK", "LIVELOCK", "TIMEOUT"), Code.LAUNCH_TIMEOUT),
-    # `trap` is the unspecified launch failure (CUDA C++ Programming Guide: __trap()); so is what a GPU leaves undefined and this
+    # `trap` and `brkpt` are the unspecified launch failure (seen on an H200); so is what a GPU leaves undefined and this
     # machine names: mbarriers, ranks that are not there or have gone, part of a warp, branches, sizes, registers
     **dict.fromkeys((
         "TRAP", "PRINT", "BAD_BRANCH", "PARTIAL_WARP", "WGMMA_MISMATCH", "WGMMA_SCALE", "NO_SUCH_RANK", "CTA_EXITED", "REGISTERS",

@@ -74,7 +74,9 @@ def _fatbins(address: int, magic: int) -> Iterator[int]:
 
 
 def _ptx_of_fatbins(addresses: Sequence[int], device: str) -> str:
-    """The PTX of the first fat binary, or, if that has none, of all others, linked."""
+    """The PTX of the first fat binary, or, if that has none, of all others, linked. The device runtime is left out: what it
+    defines is not modelled, and a kernel that calls it is refused by the name of the function.
+    """
     found = [fatbin.entries(partial(_read_from, address)) for address in addresses]
     first, *others = found
     if own := fatbin.chosen(first, device):
@@ -82,7 +84,7 @@ def _ptx_of_fatbins(addresses: Sequence[int], device: str) -> str:
     for entry in first if elsewhere else ():
         if entry.kind == "machine code" and (ptx := _kept(entry.data())):
             return ptx
-    best = [fatbin.chosen(entries, device) for entries in others]
+    best = [fatbin.chosen(entries, device) for entries in others if not fatbin.is_device_runtime(entries)]
     if not best or None in best:
         raise fatbin.missing([e for entries in found for e in entries], device)
     return join([entry.text() for entry in best if entry])

@@ -1,15 +1,20 @@
-"""The host's own faults in a program of C++: what it says when it reads device memory, before it ends by SIGSEGV as on a GPU."""
+"""Memory of the wrong side in a program of C++: the host reads device memory, and ends by SIGSEGV as on a GPU, or gives a kernel
+its own."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import signal
+from pathlib import Path
 from typing import Any
+
+from mmulator.diagnostics.faults import memory
 
 _SIGINFO, _ONCE = 4, 0x80000000  # SA_SIGINFO; SA_RESETHAND: the second time the signal ends the process
 _ADDRESS = 16  # of siginfo_t: si_addr
 _kept: list[Any] = []
+_PLACES = {"[stack]": "the program's stack", "[heap]": "the program's heap"}
 
 
 class _Action(ctypes.Structure):
@@ -27,6 +32,7 @@ def listen() -> None:
     from mmulator.doors.libcuda.state import state
 
     state().hides = True
+    memory.host_memory.append(own_memory)
     libc, before = ctypes.CDLL(None), _Action()
     libc.sigaction(int(signal.SIGSEGV), None, ctypes.byref(before))
     if before.handler:
@@ -42,6 +48,16 @@ def _heard(number: int, info: int, context: int) -> None:
     text = told(ctypes.c_uint64.from_address(info + _ADDRESS).value)
     if text:
         os.write(2, text.encode())
+
+
+def own_memory(address: int) -> tuple[range, str] | None:
+    """(addresses, name) of the host's memory around an address; None where the host has none."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        where, rights, _, _, _, *file = line.split(None, 5)
+        found = range(*(int(word, 16) for word in where.split("-")))
+        if address in found and "r" in rights:
+            return found, _PLACES.get("".join(file), "the program's own memory")
+    return None
 
 
 def told(address: int) -> str:
