@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from mmulator.codegen.ops import cast_ptr, mask_bits, trailing_zeros
+from mmulator.codegen.ops import cast_ptr, mask_bits, maximum, minimum, trailing_zeros
 from mmulator.codegen.types import ptr_to, u32, u64
 from mmulator.codegen.values import Value, constant
-from mmulator.compiler.emit.block import LANES
+from mmulator.compiler.emit.block import LANES, vector_type
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.binding import means
 from mmulator.compiler.lowering.convergence import converge
+from mmulator.compiler.lowering.lanewise import Lanes
 from mmulator.compiler.lowering.matrix_operands import address_of, registers, results, table_pointer
 from mmulator.compiler.lowering.operands import elements, write_result
+from mmulator.compiler.lowering.scope import Mods
+from mmulator.compiler.meaning.float import extremum32
 from mmulator.errors import UnsupportedError, must_be
 from mmulator.layouts.tensor_memory import MOVES, columns_of
 from mmulator.layouts.tensor_variants import Variant
@@ -104,9 +107,18 @@ def load_reduced(e: Emitter, ins: Instruction) -> None:
     _move(e, ins, taddr, split, count, out, store=False)
     results(e, r, out, ins)
     form = ins.form
-    one = e.room(U32)
-    e.call(rt.reduce_function(form["op"], form["type"], bool(form["abs"]), bool(form["nan"])), out, count, one)
-    write_result(e, reduced, e.fetch(one, U32), ins)
+    kind = form["type"]
+    values = [e.fetch(out, U32, n) for n in range(count)]
+    best, *others = (e.typed(v, vector_type(kind), kind) for v in values)
+    if kind == "f32":
+        how, lanes = Mods(form["op"], frozenset(filter(None, (form["abs"], form["nan"]))), (kind,)), Lanes(e, ins)
+        best = extremum32(lanes, how, best, best)
+        for value in others:
+            best = extremum32(lanes, how, best, value)
+    else:
+        for value in others:
+            best = (minimum if form["op"] == "min" else maximum)(best, value)
+    write_result(e, reduced, best, ins)
 
 
 @means("tcgen05.st")

@@ -219,26 +219,3 @@ def move_function(shape: str, store: bool, half: bool) -> Native:
 
     return Native(move, f"tensor_{'st' if store else 'ld'}_{shape}{'_half' if half else ''}")
 
-
-@cache
-def reduce_function(op: str, kind: str, absolute: bool, nan: bool) -> Native:
-    """A function for the result of tcgen05.ld.red: the least or greatest of each thread's values.
-
-    op: min or max. kind: f32, u32 or s32. absolute: of absolute values. nan: whether NaN is the result where a value is NaN.
-    """
-    vector = {"f32": f32, "u32": u32, "s32": i32}[kind].vec(32)
-    choose = {"min": minimum, "max": maximum}[op]
-
-    def reduce(values: ptr, count: u32, out: ptr) -> None:
-        best = load(vector, values)
-        if absolute:
-            best = absolute_of(best)
-        bad = is_nan(best) if kind == "f32" else None
-        for r in range(u32(1), count):
-            value = load(vector, values + u64(r) * 128)
-            if absolute:
-                value = absolute_of(value)
-            best = choose(best, value)
-        store(best, out)
-
-    return Native(reduce, f"tensor_reduce_{op}_{kind}{'_abs' if absolute else ''}{'_nan' if nan else ''}")
