@@ -155,6 +155,7 @@ class ProfileRow:
 _HALF = ("f16", "bf16")
 _FP8 = ("e4m3", "e5m2")
 _NARROW = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
+_MXF4 = ("mxf4", "mxf4nvf4")
 _WARP = ("mma", "wmma")
 _VOLTA, _AMPERE = ("sm_70", "sm_72"), ("sm_80", "sm_86", "sm_87", "sm_89")
 _HOPPER, _DATACENTER, _CONSUMER = ("sm_90",), ("sm_100", "sm_103"), ("sm_120", "sm_121")
@@ -186,12 +187,12 @@ ROWS: tuple[ProfileRow, ...] = (
     ProfileRow(_DATACENTER, ("tcgen05",), ("tf32",), 8, 25, -133, None, "published"),
     ProfileRow(_DATACENTER, ("tcgen05",), _NARROW, 32, 25, -133, -21, "published", kinds=(None, "f8f6f4")),
     ProfileRow(_DATACENTER, ("tcgen05",), _NARROW, 32, 25, -133, None, "published", kinds=("mxf8f6f4",)),
-    ProfileRow(_DATACENTER, ("tcgen05",), ("e2m1",), 64, 35, -139, None, "published", method="groups", kinds=("mxf4", "mxf4nvf4")),
+    ProfileRow(_DATACENTER, ("tcgen05",), ("e2m1",), 64, 35, -139, None, "published", method="groups", kinds=_MXF4),
     ProfileRow(_CONSUMER, ("mma",), ("e4m3", "e5m2", "e2m1"), 32, 25, -133, -21, "published", kinds=(None, "f8f6f4")),
     ProfileRow(_CONSUMER, ("mma",), _NARROW, 32, 25, -133, -21, "inferred", kinds=("f8f6f4",), note="6-bit types as FP8"),
     ProfileRow(_CONSUMER, ("mma",), ("e4m3", "e5m2", "e2m1"), 32, 25, -133, None, "published", kinds=("mxf8f6f4",)),
     ProfileRow(_CONSUMER, ("mma",), _NARROW, 32, 25, -133, None, "inferred", kinds=("mxf8f6f4",), note="6-bit types as FP8"),
-    ProfileRow(_CONSUMER, ("mma",), ("e2m1",), 64, 35, -139, None, "published", method="groups", kinds=("mxf4", "mxf4nvf4")),
+    ProfileRow(_CONSUMER, ("mma",), ("e2m1",), 64, 35, -139, None, "published", method="groups", kinds=_MXF4),
 )
 GROUP = 16  # products that "groups" sums before scaling
 
