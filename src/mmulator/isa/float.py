@@ -23,7 +23,7 @@ from mmulator.isa.pieces import (
     src,
     type_,
 )
-from mmulator.isa.row import Need, OperandSpec, Row, Slot
+from mmulator.isa.row import Need, OperandSpec, Requirement, Row, Slot
 
 
 def _float(
@@ -65,7 +65,7 @@ def _extremum(name: str) -> tuple[Row, ...]:
     """Rows of min and max."""
     return (
         _float(
-            name, FTZ, _NAN, _F32, operands=(*D_A_B, src("c", optional=True, since=((8, 8), 100))), needs=_EXTREMA_NEEDS
+            name, FTZ, _NAN, _F32, operands=(*D_A_B, src("c", optional=True, since=Requirement((8, 8), 100))), needs=_EXTREMA_NEEDS
         ),
         _float(name, FTZ, _NAN, _XORSIGN, _ABS, _F32, needs=_EXTREMA_NEEDS),
         _float(name, FTZ, _NAN, _ABS, _F32, operands=D_A_B_C, ptx=(8, 8), sm=100),

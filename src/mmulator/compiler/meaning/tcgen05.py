@@ -170,7 +170,7 @@ def copy(e: Emitter, ins: Instruction) -> None:
     mover = e.mover(core.copy_function(shape, core.UNPACKED[form["src_fmt"]]))
     columns = core.COPIES[shape][1] // 4
     where, descs = e.spill(_place(e, taddr)), e.spill(U64(e.source(desc, "b64")))
-    e.call(core.issue_copy, e.w, e.lanes_of(ins), where, descs, columns, _pair(ins), mover, e.site)
+    e.call(core.issue_copy, e.w, e.lanes_of(ins), where, descs, columns, 1, _pair(ins), mover, e.site)
 
 
 @means("tcgen05.shift")
@@ -178,7 +178,7 @@ def shift(e: Emitter, ins: Instruction) -> None:
     _uses(e)
     where, none = e.spill(_place(e, ins.operands[0])), e.spill(constant(e.b, U64, 0))
     mover = e.mover(core.move_shift)
-    e.call(core.issue_copy, e.w, e.lanes_of(ins), where, none, core.SHIFTED, _pair(ins), mover, e.site)
+    e.call(core.issue_copy, e.w, e.lanes_of(ins), where, none, core.SHIFTED, 0, _pair(ins), mover, e.site)
 
 
 @means("tcgen05.commit")

@@ -70,6 +70,15 @@ def based(w: ptr_to(Warp), lane: u32, address: u32, upper: u32, site: u32) -> No
 
 
 @native
+def described(w: ptr_to(Warp), lane: u32, desc: u64, site: u32) -> None:
+    """Record a fault unless a matrix descriptor has the constants that it must have, and a swizzle."""
+    swizzle = u32(desc >> 61)
+    odd = (swizzle & 1) != 0 and swizzle != 1
+    if ((desc >> 46) & 7) != 1 or ((desc >> 53) & 0xFF) != 0 or odd:
+        fault(w, FaultKind.TENSOR_MATRIX, site, lane, desc, 0)
+
+
+@native
 def issue_mma(
     w: ptr_to(Warp), mask: u32, known: ptr_to(u64), mode: u32, d: ptr_to(u32), a: ptr_to(u64), b: ptr_to(u64), words: ptr_to(u32),
     adds: u32, divides: u32, metadata: ptr_to(u32), scale_a: ptr_to(u32), scale_b: ptr_to(u32), off: ptr_to(u32), off_words: u32,
@@ -108,6 +117,9 @@ def issue_mma(
         if in_cells != 0:
             based(w, lane, u32(a[lane]), table.upper, site)
             columns_of(w, lane, u32(a[lane]), (table.a_cells + 3) // 4, site)
+        else:
+            described(w, lane, a[lane], site)
+        described(w, lane, b[lane], site)
         if w.cta.fault != 0:
             return
         t = new_transfer(w, lane, mover, site)
@@ -195,14 +207,26 @@ def copy_function(shape: str, unpack: Unpack) -> Native:
 
 @native
 def issue_copy(
-    w: ptr_to(Warp), mask: u32, d: ptr_to(u32), desc: ptr_to(u64), columns: u32, pair: u32, mover: u32, site: u32
-) -> None:
-    """Issue tcgen05.cp or tcgen05.shift, lane after lane. desc: matrix descriptors of tcgen05.cp. columns: that it writes."""
+    w: ptr_to(Warp), mask: u32, d: ptr_to(u32), desc: ptr_to(u64), columns: u32, copies: u32, pair: u32, mover: u32,
+    site: u32,
+) -> None:  # fmt: skip
+    """Issue tcgen05.cp or tcgen05.shift, lane after lane.
+
+    w, mask, site: the warp, lanes and instruction.
+    d: addresses in tensor memory.
+    desc: matrix descriptors of tcgen05.cp.
+    columns: number of columns that it writes.
+    copies: 1 for tcgen05.cp.
+    pair: 1 for cta_group::2.
+    mover: number of the function that carries it out.
+    """
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
         columns_of(w, lane, d[lane], columns, site)
+        if copies != 0:
+            described(w, lane, desc[lane], site)
         if pair != 0:
             peer_of(w, site)
         if w.cta.fault != 0:

@@ -156,11 +156,14 @@ def cells_matrix(cta: ptr_to(Cta), table: ptr_to(TensorTable), address: u32, bas
 
 
 @native
-def factors(cta: ptr_to(Cta), address: u32, rows: u32, count: u32, byte: u32, step: u64, stride: u64, out: ptr) -> None:
+def factors(
+    cta: ptr_to(Cta), address: u32, lane: u32, rows: u32, count: u32, byte: u32, step: u64, stride: u64, out: ptr
+) -> None:
     """Read scale factors from tensor memory: factor s of row i to out[i * stride + s * step].
 
     cta: owner of the tensor memory.
     address: of the scale factors.
+    lane: first lane of the quarter that holds them.
     rows: rows of A or columns of B.
     count: factors of a row.
     byte: the first one's byte in its cell.
@@ -168,7 +171,7 @@ def factors(cta: ptr_to(Cta), address: u32, rows: u32, count: u32, byte: u32, st
     out: destination.
     """
     for i in range(rows):
-        word = cell(cta, i & 31, (address & COLUMN_BITS) + (i >> 5))[0]
+        word = cell(cta, lane + (i & 31), (address & COLUMN_BITS) + (i >> 5))[0]
         for s in range(count):
             out[u64(i) * stride + u64(s) * step] = u8(word >> (8 * (byte + s)))
 
@@ -351,11 +354,11 @@ def compute_products(own: ptr_to(Cta), even: ptr_to(Cta), odd: ptr_to(Cta), work
                 return
         pack_rows(room, table, elements)
         if scaled:
-            factors(cta, work.scale_a, table.m, table.scales, table.a_byte, 1, u64(table.scales), room + table.scratch.scale_a)
+            factors(cta, work.scale_a, u32(0), table.m, table.scales, table.a_byte, 1, u64(table.scales), room + table.scratch.scale_a)
             for p in range(table.pieces):
                 first = table.first[p]
                 at = room + table.scratch.scale_b + u64(first) * u64(table.scales)
-                factors(cta, work.scale_b + (first >> 5), table.columns, table.scales, table.b_byte, u64(table.columns), 1, at)
+                factors(cta, work.scale_b, table.lane[p], table.columns, table.scales, table.b_byte, u64(table.columns), 1, at)
         if table.sparse != 0:
             indices(cta, table, work.metadata)
         multiply_pieces(cta, room, table, work, part, scaled)
