@@ -88,7 +88,6 @@ class FaultKind(IntEnum):
     # Of tensor memory; the fault's address: that of the instruction, lane and column (native/matrix/tensor_memory.py).
     TENSOR_COLUMNS = 70  # columns of tensor memory that are not allocated, or not there
     TENSOR_COUNT = 71  # a number of columns that no allocation may have; bytes: the number
-    TENSOR_GROWS = 72  # an allocation is larger than one before it
     TENSOR_RELINQUISHED = 73  # an allocation behind tcgen05.relinquish_alloc_permit
     TENSOR_DEALLOC = 74  # no allocation of so many columns begins there
     TENSOR_PAIR = 75  # the instruction is for pairs of CTAs, and the CTA has no peer
@@ -305,7 +304,6 @@ Cta = Struct("Cta", [
     ("register_pool", u32),  # registers of a thread that warps have released by setmaxnreg
     ("held_units", u32), ("unit_counts", u8, 16),  # units of tensor memory that are allocated; units of the allocation that
     # begins at each
-    ("smallest_units", u32),  # of an allocation so far; 0: there was none
     ("relinquished", u32),  # whether the CTA may allocate no more
     ("pair_came", u32), ("pair_done", u32),  # allocations for pairs that warps of the CTA have come to, and that were made
     ("fault", u32),  # FaultKind
@@ -450,6 +448,7 @@ Warp = Struct("Warp", [
     ("napping", u32),  # lanes that sleep at an mbarrier, whose wait may end early
     ("naps_for", u32),  # the parities for which they wait
     ("timed_out", u32),  # lanes whose wait must return that its time is over
+    ("granted", u32),  # lanes that slept at an mbarrier when the phase that they wait for was completed
     ("cluster_came", u32),  # barrier.cluster: lanes that have arrived, not waited
     ("register_steps", u32), ("register_step", u32),  # number of setmaxnreg so far; the last: twice its count, + 1 for inc
     ("retired", u64),  # operations of wgmma whose results are in the registers

@@ -11,7 +11,7 @@ from mmulator.ptx.tree import Instruction
 
 KINDS = frozenset(kind for kind in FaultKind if kind.name.startswith("TENSOR_") and kind != FaultKind.TENSOR_MAP)
 _FAMILY = "PTX ISA 9.1, TensorCore 5th Generation Family Instructions"
-_ALLOCATION = f"columns are allocated in powers of two from 32 to 512, no allocation is larger than one before it ({_FAMILY}: alloc)"
+_ALLOCATION = f"columns are allocated in powers of two from 32 to 512 ({_FAMILY}: alloc)"
 _ADDRESSES = f"tensor memory has 128 lanes and 512 columns; only allocated columns may be accessed ({_FAMILY}: Tensor Memory)"
 _PAIRS = f"cta_group::2 is for two CTAs of a cluster whose ranks differ in the last bit ({_FAMILY}: CTA Pair)"
 
@@ -41,9 +41,6 @@ def describe(grid: Grid, cta: ResidentCta, ins: Instruction, kind: FaultKind, wh
             hint = "check the address that tcgen05.alloc wrote, and what was added to it"
         case FaultKind.TENSOR_COUNT:
             text, rule = f"{name} of {number} columns", _ALLOCATION
-        case FaultKind.TENSOR_GROWS:
-            text, rule = f"{name} of {number} columns behind one of {address}", _ALLOCATION
-            hint = "allocate the larger number first"
         case FaultKind.TENSOR_RELINQUISHED:
             text = f"{name} of {number} columns behind tcgen05.relinquish_alloc_permit"
             rule = f"a CTA that has relinquished the permit may not allocate again ({_FAMILY}: relinquish_alloc_permit)"

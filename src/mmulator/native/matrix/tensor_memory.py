@@ -84,8 +84,6 @@ def alloc_function(space: str) -> Native:
             fault(w, FaultKind.TENSOR_COUNT, site, 0, address, columns)
         elif cta.relinquished != 0:
             fault(w, FaultKind.TENSOR_RELINQUISHED, site, 0, address, columns)
-        elif cta.smallest_units != 0 and units > cta.smallest_units:
-            fault(w, FaultKind.TENSOR_GROWS, site, 0, u64(cta.smallest_units) * TENSOR_UNIT, columns)
         if cta.fault != 0:
             return i32(RESCHEDULE)
         if pair != 0:
@@ -102,7 +100,6 @@ def alloc_function(space: str) -> Native:
             return wait_for_lanes(w, mask, here)
         cta.held_units = cta.held_units | (((u32(1) << units) - 1) << found)
         cta.unit_counts[found] = u8(units)
-        cta.smallest_units = units
         if pair != 0:
             cta.pair_done = cta.pair_done + 1
         for lane in range(u32(TENSOR_LANES)):
