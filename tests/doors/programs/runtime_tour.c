@@ -1,6 +1,7 @@
 /* A program that calls CUDA's runtime as code that nvcc has compiled does: it registers a fat binary, a kernel and variables before
    main. argv[1] says what it tries; it prints what it saw. */
 #include "registered.h"
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -135,7 +136,8 @@ int main(int count, char **words) {
     int *at;
     if (!strcmp(what, "mix")) { /* for some milliseconds: the kernel's better code may be in work at the end */
         struct timespec begin, now;
-        if (cudaMalloc(&at, 4) || launch((void *)mix, at, 1, 32)) return 1;
+        int (*first)(unsigned) = count > 3 ? (int (*)(unsigned))dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit") : 0;
+        if ((first && first(0)) || cudaMalloc(&at, 4) || launch((void *)mix, at, 1, 32)) return 1;
         clock_gettime(CLOCK_MONOTONIC, &begin);
         do { launch((void *)mix, at, 100, 128); clock_gettime(CLOCK_MONOTONIC, &now); }
         while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 < atoi(words[2]));
