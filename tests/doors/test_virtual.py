@@ -34,7 +34,8 @@ def tour(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "mmulator", "exec", *words], capture_output=True, text=True, timeout=120, check=False)
+    command = [sys.executable, "-m", "mmulator", "exec", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 @here

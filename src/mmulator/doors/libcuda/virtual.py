@@ -25,7 +25,8 @@ from mmulator.launch.arena import lay, release, reserve
 GRANULARITY = 2 << 20  # bytes, as NVIDIA's chips have it
 PAGE = 4096
 MAPPED = "mapped memory"
-PINNED, DEVICE, HOST_KINDS, DESCRIPTOR = 1, 1, (2, 3, 4), 1  # of CUmemAllocationType, CUmemLocationType, CUmemAllocationHandleType
+PINNED, DESCRIPTOR = 1, 1  # CUmemAllocationType; CUmemAllocationHandleType: a file descriptor
+DEVICE, HOST_KINDS = 1, (2, 3, 4)  # CUmemLocationType
 NO_ACCESS, READ, READ_WRITE = 0, 1, 3  # CUmemAccess_flags
 _PROPERTIES, _ACCESS = struct.Struct("<IIIi16x"), struct.Struct("<IiI")
 _FILE_BYTES = 1 << 62
