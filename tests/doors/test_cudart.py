@@ -25,7 +25,7 @@ EXEC = [sys.executable, "-m", "mmulator", "exec"]
 
 def linked(made: Path, library: str) -> Path:
     source = ROOT / "tests" / "doors" / "programs" / "runtime_tour.c"
-    subprocess.run([str(CC), str(source), "-o", str(made), f"-L{files.folder()}", library, "-lpthread"], check=True)
+    subprocess.run([str(CC), str(source), "-o", str(made), f"-L{files.folder()}", library, "-lpthread", "-ldl"], check=True)
     return made
 
 
@@ -145,7 +145,7 @@ def test_programs_end_while_llvm_works(program: Path, tmp_path: Path) -> None:
         kept = tmp_path / str(wait)
         shutil.copytree(tmp_path / "200", kept) if wait > 200 else kept.mkdir()
         codes.append(run(program, "run", MMULATOR_CACHE=str(kept)).returncode if wait == 200 else 0)
-        codes.append(run(program, "mix", str(wait), MMULATOR_CACHE=str(kept)).returncode)
+        codes.append(run(program, "mix", str(wait), *["both"] * (wait % 200 == 0), MMULATOR_CACHE=str(kept)).returncode)
     assert set(codes) == {0}
 
 

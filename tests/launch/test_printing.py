@@ -62,20 +62,10 @@ MEASURED = [
 
 def test_formats_print_what_cuda_prints() -> None:
     for text, arguments, wanted, count in MEASURED:
-        made = printing.format_c(text, _reader(arguments), lambda address: "")
-        assert made == wanted, text
-        assert printing.conversions(text) == count, text
-
-
-def _reader(data: bytes):  # type: ignore[no-untyped-def]
-    at = 0
-
-    def argument(size: int) -> bytes:
-        nonlocal at
-        at = -(-at // size) * size + size
-        return data[at - size : at].ljust(size, b"\0")
-
-    return argument
+        memory, _ = printing.layout(text)
+        values = memory.unpack(arguments[: memory.size].ljust(memory.size, b"\0"))
+        assert printing.format_c(text, values) == wanted, text
+        assert len(values) == count, text
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, 1.5, 1e300, 1.999999999, 0.1])
@@ -83,7 +73,7 @@ def test_hexadecimal_floats(value: float) -> None:
     """To all digits as Python writes them, and rounded to fewer."""
 
     def made(spec: str) -> str:
-        return printing.format_c(spec, _reader(struct.pack("<d", value)), lambda address: "")
+        return printing.format_c(spec, struct.unpack("<Q", struct.pack("<d", value)))
 
     assert float.fromhex(made("%a")) == value and made("%.13a") == (value.hex() if value else "0x0.0000000000000p+0")
     assert made("%.20a") == made("%.13a").replace("p", "0000000p")
@@ -157,14 +147,27 @@ def test_the_text_of_a_launch_is_bounded(text: str) -> None:
 
 
 def test_many_strings_are_bounded() -> None:
-    """Each of 1,000 strings is the format itself; the launch keeps 1 MiB of them."""
+    """Each of 1,000 strings is the format itself; the launch keeps 8 MiB of them."""
     top = DECLARED + f".global .align 1 .b8 text[2001] = {{{', '.join(['37, 115'] * 1000)}, 0}};\n"
     top += f".global .align 8 .u64 given[1000] = {{{', '.join(['generic(text)'] * 1000)}}};\n"
     body = f"  mov.u64 %rd1, text;\n  mov.u64 %rd2, given;\n  {CALL}\n  st.global.u32 [%rd0], %r1;"
     out = np.zeros(1, np.uint32)
     start = time.perf_counter()
     report = Module.load(kernel(body, top=top))["k"].launch(4, 32, [out])
-    assert len(report.output) == printing.LIMIT and out[0] == 1000 and time.perf_counter() - start < 3
+    assert 8_000_000 <= len(report.output) <= printing.LIMIT and out[0] == 1000 and time.perf_counter() - start < 3
+
+
+@pytest.mark.parametrize("size", [1000, 1 << 18])
+def test_the_buffer_keeps_the_last_calls(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """10,000 lines of 12 characters: the buffer is circular, and as large as the program has set it."""
+    monkeypatch.setattr(printing, "buffer", [size])
+    top = DECLARED + f".global .align 1 .b8 text[6] = {{{', '.join(map(str, b'%11d'))}, 10, 0}};\n"
+    body = "  .local .align 8 .b8 own[8];\n  mov.u32 %r2, 0;\nL:  st.local.u32 [own], %r2;\n  mov.u64 %rd1, text;\n"
+    body += f"  cvta.local.u64 %rd2, own;\n  {CALL}\n  add.u32 %r2, %r2, 1;\n  setp.lt.u32 %p1, %r2, 10000;\n  @%p1 bra L;"
+    report = Module.load(kernel(body, top=top))["k"].launch(1, 1, [np.zeros(1, np.uint32)])
+    kept = min(10_000, size // 20)  # 16 bytes of a call, and 4 of its argument
+    assert report.output == "".join(f"{n:11}\n" for n in range(10_000 - kept, 10_000))
+    assert (printing.CUT in report.notes) == (kept < 10_000)
 
 
 def test_printing_looks_at_the_time_limit() -> None:
@@ -180,7 +183,7 @@ def test_an_error_while_printing_is_a_fault(monkeypatch: pytest.MonkeyPatch, cap
     def broken(*_: object) -> str:
         raise MemoryError("no room")
 
-    monkeypatch.setattr(printing, "format_c", broken)
+    monkeypatch.setattr(printing, "read_string", broken)
     with pytest.raises(ExecutionFault, match=r"printf failed: MemoryError: no room, in block \(0, 0, 0\), thread \(0, 0, 0\)"):
         launch("x")
     assert "Traceback" not in capfd.readouterr().err

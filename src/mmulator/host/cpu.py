@@ -77,9 +77,10 @@ class Cpu:
             raise
         except MemoryError:
             raise LaunchError("this machine has not enough memory for the launch", hint="fewer threads of the host") from None
+        text = grid.printer.text()
         ran = Ran(
             outcome.seconds, outcome.workers, Work(kernel, outcome.counts), kernel.from_cache,
-            [*kernel.notes, *_notes(launch.shape), *([CUT] if grid.printer.cut else ())], "".join(grid.printer.text),
+            [*kernel.notes, *_notes(launch.shape), *([CUT] if grid.printer.cut else ())], text,
         )  # fmt: skip
         for observer in observers:
             observer.tell(ran, grid)

@@ -83,8 +83,7 @@ class Grid:
             self.workspace[:] = WORKSPACE
         self.stop[0] = 0
         self.line.begin(shape.clusters)
-        self.printer.text.clear()
-        self.printer.size = 0
+        self.printer.begin()
         slots = self.slots
         for b in arguments.buffers:
             slots = max(slots, (b.start + b.size >> SLOT_SHIFT) + 2)

@@ -6,8 +6,10 @@ import ctypes
 import re
 import struct
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,8 +22,10 @@ _SPEC = re.compile(r"%%|%([-+ #0]*)(\*|\d+)?(?:\.(\d*))?(h|ll?)?([diouxXcsfFeEgG
 _BITS = {"": 32, "h": 16, "l": 64, "ll": 64}
 _WORDS, _LONGS = ctypes.POINTER(ctypes.c_uint32), ctypes.POINTER(ctypes.c_uint64)
 CALLBACK = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32, _LONGS, _LONGS, _WORDS)
-CUT = "the kernel printed more than 1 MiB: what came after that is left out (CUDA keeps the last MiB)"
-LIMIT = 1 << 20  # characters kept of a launch, as CUDA keeps 1 MiB
+CUT = "the kernel printed more than the buffer of printf holds (cudaLimitPrintfFifoSize): the oldest lines are left out"
+LIMIT = 8_650_752  # bytes of CUDA's buffer, as an H200 has it with driver 580, unless a program asks for more or less
+buffer = [LIMIT]  # bytes of a launch's buffer: cudaLimitPrintfFifoSize
+_HEAD = 16  # bytes of a call in the buffer, besides its arguments
 
 
 @dataclass(frozen=True)
@@ -88,31 +92,29 @@ def _float(spec: Spec, bits: int) -> str:
     return spec.pad(text, prefix, zeros=True)
 
 
-def format_c(text: str, argument: Callable[[int], bytes], string: Callable[[int], str], room: int = LIMIT) -> str:
-    """`printf`, of which `room` characters are wanted.
-
-    argument(size): the next argument's bytes, aligned to its size; string(address): a C string.
-    """
+def format_c(text: str, values: Iterable[Any], room: int = LIMIT) -> str:
+    """`printf`, of which `room` characters are wanted. values: arguments, as words or, of %s, strings, or 0 for none."""
+    argument = iter(values).__next__
 
     def one(match: re.Match[str]) -> str:
         flags, wide, precise, length, kind = match.groups()
         if kind is None:
             return "%"
-        width = int.from_bytes(argument(4), "little", signed=True) if wide == "*" else int(wide or 0)
+        width = argument() if wide == "*" else int(wide or 0)
         if width < 0:
             flags, width = flags + "-", -width
         precision = None if precise is None else min(int(precise or 0), room)
         spec = Spec(flags, min(width, room), precision, kind)
+        value = argument()
         if kind in "diouxX":
             bits = _BITS[length or ""]
-            value = int.from_bytes(argument(8 if bits == 64 else 4), "little") & ((1 << bits) - 1)
+            value &= (1 << bits) - 1
             return _integer(spec, value - (1 << bits) if kind in "di" and value >> (bits - 1) else value)
         if kind == "c":
-            return spec.pad(chr(argument(4)[0]))
-        word = int.from_bytes(argument(8), "little")
+            return spec.pad(chr(value & 0xFF))
         if kind == "s":
-            return spec.pad((string(word) if word else "(null)")[:precision])
-        return spec.pad(hex(word)) if kind == "p" else _float(spec, word)
+            return spec.pad(("(null)" if value == 0 else value)[:precision])
+        return spec.pad(hex(value)) if kind == "p" else _float(spec, value)
 
     made: list[str] = []
     at = 0
@@ -127,28 +129,55 @@ def format_c(text: str, argument: Callable[[int], bytes], string: Callable[[int]
     return "".join(made)
 
 
-def conversions(text: str) -> int:
-    """Arguments that a format takes: what printf returns on a GPU."""
-    return sum((m[5] is not None) + (m[2] == "*") for m in _SPEC.finditer(text))
+@lru_cache(1024)
+def layout(text: str) -> tuple[struct.Struct, tuple[int, ...]]:
+    """(the arguments of a format as they lie in memory, the numbers of those that are strings)."""
+    letters, strings = "", []
+    for _, wide, _, length, kind in (m.groups() for m in _SPEC.finditer(text)):
+        letters += "i" * (wide == "*")
+        strings += [len(letters)] * (kind == "s")
+        if kind is not None:
+            letters += "I" if kind == "c" or (kind in "diouxX" and _BITS[length or ""] < 64) else "Q"
+    return struct.Struct(letters), tuple(strings)
 
 
 class Printer:
-    """Collects the text of a launch, at most LIMIT characters. `callback` is what native code calls.
+    """Keeps what the lanes of a launch print, in a buffer as CUDA's: the oldest calls make room for new ones. `callback` is what
+    native code calls.
 
     stop: not zero if the launch is to stop. problem: why a call could not be carried out. cut: there was more text.
     """
 
     def __init__(self, stop: np.ndarray) -> None:
         self.stop = stop
-        self.text: list[str] = []
-        self.size = 0
-        self.problem, self.cut = "", False
+        self.problem = ""
         self.lock = threading.Lock()
         self.callback = CALLBACK(self._print)
+        self.begin()
+
+    def begin(self) -> None:
+        """Prepare for a launch."""
+        self.calls: deque[tuple[str, Sequence[Any], int]] = deque()  # format, arguments, bytes in the buffer
+        self.size, self.cut = 0, False
 
     @property
     def address(self) -> int:
         return ctypes.cast(self.callback, ctypes.c_void_p).value or 0
+
+    def text(self) -> str:
+        """Return what the buffer holds, no more characters than it has bytes, and empty it."""
+        made: list[str] = []
+        room = buffer[0]
+        while self.calls:
+            template, values, _ = self.calls.pop()
+            text = format_c(template, values, buffer[0])
+            self.cut |= len(text) > room
+            if made and len(text) > room:
+                self.calls.clear()
+                break
+            made.append(text[:room])
+            room -= len(made[-1])
+        return "".join(reversed(made))
 
     def _print(self, warp: int, mask: int, formats: Any, values: Any, results: Any) -> int:
         """One call of vprintf by the lanes in `mask`: 0, or 1 + the lane that failed. Called from native code, so nothing may be
@@ -166,22 +195,18 @@ class Printer:
         return 0
 
     def _lane(self, warp: int, lane: int, format_address: int, at: int) -> int:
-        place = at
-
-        def argument(size: int) -> bytes:
-            nonlocal place
-            place = -(-place // size) * size
-            place += size
-            return read(warp, lane, place - size, size).ljust(size, b"\0")
-
-        def string(address: int) -> str:
-            return read_string(warp, lane, address)
-
-        template = string(format_address)
+        template = read_string(warp, lane, format_address)
+        memory, strings = layout(template)
+        values: list[Any] = [*memory.unpack(read(warp, lane, at, memory.size).ljust(memory.size, b"\0"))]
+        size = _HEAD + memory.size
+        for n in strings:
+            if values[n]:
+                values[n] = read_string(warp, lane, values[n]) if size <= buffer[0] else ""
+                size += len(values[n])
         with self.lock:
-            if self.size < LIMIT:
-                text = format_c(template, argument, string, LIMIT - self.size)[: LIMIT - self.size]
-                self.text.append(text)
-                self.size += len(text)
-            self.cut = self.cut or self.size >= LIMIT
-        return conversions(template)
+            self.calls.append((template, values, size))
+            self.size += size
+            while self.size > buffer[0] and len(self.calls) > 1:
+                self.size -= self.calls.popleft()[2]
+                self.cut = True
+        return len(values)

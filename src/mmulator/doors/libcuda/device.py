@@ -8,6 +8,7 @@ from mmulator.doors.libcuda.abi import Refused, api, c_string, name_of, put, put
 from mmulator.doors.libcuda.codes import CODES, Code
 from mmulator.doors.libcuda.state import POOL, PRIMARY, CudaContext, check_device, state
 from mmulator.driver.chips import DeviceProperties
+from mmulator.launch import printing
 from mmulator.launch.limits import KIB, MAX_BLOCK, MAX_GRID, MAX_THREADS, MULTIPROCESSOR
 
 DRIVER_VERSION = 13010  # CUDA version of this driver: 13.1
@@ -24,7 +25,7 @@ def attributes(chip: DeviceProperties) -> dict[int, int]:
         8: 48 * KIB, 9: 64 * KIB, 10: 32, 11: 2**31 - 1, 12: 65536, 13: chip.clock, 14: 512, 15: 1, 16: chip.multiprocessors,
         19: 1, 30: 512, 31: 1, 33: 1, 36: chip.memory_clock, 37: chip.memory_bus, 38: chip.l2, 39: threads, 40: 1, 41: 1,
         51: 32, 75: major, 76: minor, 78: 1, 79: 1, 80: 1, 81: shared * KIB, 82: 65536, 83: 1, 89: 1, 90: 1, 91: 1, 95: 1,
-        97: chip.shared, 99: 1, 106: blocks, 111: KIB, 115: 1, 120: cluster, 130: -1, 131: -1, 134: -1,
+        97: chip.shared, 99: 1, 102: 1, 106: blocks, 111: KIB, 115: 1, 120: cluster, 130: -1, 131: -1, 134: -1,
     }  # fmt: skip
 
 
@@ -262,9 +263,10 @@ def priorities(least: int, greatest: int) -> None:
     put_int(greatest, -5)
 
 
+_PRINTF = 1
 # As an H200 says with driver 580: stack of a thread, printf's buffer, the heap of malloc, launches of launched kernels, bytes
 # that the L2 cache fetches, bytes that it keeps, shared memory of a block.
-_LIMITS = {0: 1024, 1: 8_650_752, 2: 8 << 20, 4: 2048, 5: 64, 6: 11_796_480, 7: 232_448}
+_LIMITS = {0: 1024, _PRINTF: printing.LIMIT, 2: 8 << 20, 4: 2048, 5: 64, 6: 11_796_480, 7: 232_448}
 
 
 def _limit(number: int) -> int:
@@ -281,6 +283,8 @@ def get_limit(out: int, limit: int) -> None:
 @api("cuCtxSetLimit", "iq")
 def set_limit(limit: int, value: int) -> None:
     _LIMITS[_limit(limit)] = value
+    if limit == _PRINTF:
+        printing.buffer[0] = value
 
 
 @api("cuCtxGetCacheConfig cuCtxGetSharedMemConfig", "p")

@@ -42,7 +42,7 @@ class CStdout(io.TextIOBase):
 
 def begin(soname: str) -> None:
     """Fill the table of a library that this process has loaded. soname: its name."""
-    if not sys.orig_argv:  # there is no command line: the program is not `python`
+    if not (sys.orig_argv or _ended):  # no command line: the program is not `python`; a program may call both libraries
         _prepare()
     if soname.startswith("libcudart"):
         from mmulator.doors.cudart import table
