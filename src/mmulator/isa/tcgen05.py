@@ -10,7 +10,6 @@ from mmulator.isa.pieces import CTA_MASK, MULTICAST, MULTICAST_NEEDS, addr, dst,
 from mmulator.isa.row import Need, OperandSpec, Requirement, Row, Slot
 from mmulator.isa.shapes import REGISTERS_ANY32
 
-_LATER = "fifth generation tensor cores: later release"
 _FAMILIES = (110, 101, 100)
 # ld.red came with chips behind sm_100; .shift and some modifiers are for one chip, not for its family
 _AFTER_100: dict[str, Any] = {"families": (110, 101, 103), "ptx": (8, 8)}

@@ -372,7 +372,8 @@ def _in_tensor_memory(base: Operand, spec: OperandSpec, context: OperandContext)
         yield wrong_kind(base, "an address in a register", spec, context)
     elif base.type not in spec.types:
         allowed = ", ".join(f".{type}" for type in spec.types)
-        yield OperandProblem(f"operand {spec.name} takes a .b32 register; {base.name} is .{base.type}", base.span, f"allowed: {allowed}")
+        said = f"operand {spec.name} takes a .b32 register; {base.name} is .{base.type}"
+        yield OperandProblem(said, base.span, f"allowed: {allowed}")
 
 
 def _tensor(operand: Operand, spec: OperandSpec, context: OperandContext) -> Problems:
