@@ -1,4 +1,4 @@
-"""Random products for tcgen05.mma: operands as codes, their images in shared and tensor memory, and the words that must come out."""
+"""Random products for tcgen05.mma: operands as codes, their images in shared and tensor memory, and the words that come out."""
 
 from __future__ import annotations
 

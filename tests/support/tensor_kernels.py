@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,8 @@ class Product:
     d: what its instruction descriptor says.
     a, b: bytes [CTA][...] of A and B in shared memory.
     a_desc, b_desc: their matrix descriptors, to which the address of A or B is added.
-    in_cells: where A is in tensor memory, or None. metadata, scales: columns of the metadata, and of the scale factors of A and B.
+    in_cells: where A is in tensor memory, or None.
+    metadata, scales: columns of the metadata, and of the scale factors of A and B.
     adds: enable-input-d. behind: disable-output-lane.
     """
 
@@ -51,7 +52,7 @@ def _store(register: str, column: int, count: int, offset: int) -> str:
     return loads + f"  tcgen05.st.sync.aligned.32x32b.x{count}.b32 [{register} + {column}], {{{', '.join(names)}}};\n"
 
 
-@lru_cache(maxsize=None)
+@cache
 def kernel(text: str, columns: int, in_cells: bool, sparse: bool, scaled: bool, behind: str, target: str) -> Kernel:
     """The kernel: run(a, b, image, out, ...), each with one part for each CTA; image and out are [CTA][lane][columns]."""
     group = 2 if "cta_group::2" in text else 1

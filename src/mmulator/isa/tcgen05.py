@@ -42,7 +42,7 @@ _ISSUES = _ACTS.but(queue=Queue.TENSOR, step=Step.ISSUE)
 # alloc, dealloc, relinquish_alloc_permit -----------------------------------------------------------------------------
 _COLUMNS = src("nCols", "u32", values=tuple(1 << n for n in range(5, 10)))
 _EXCLUSIVE, _EXCLUSIVE_NEEDS = maybe("exclusive"), need("exclusive", (9, 4), 100)
-_ALLOCATES = _WARP.but(memory=MemoryEffect.WRITE, ends=Ends.WAIT)
+_ALLOCATES = _WARP.but(memory=MemoryEffect.WRITE, ends=Ends.WAIT, holds=True)
 
 _ALLOCATION: tuple[Row, ...] = (
     _row("alloc", (_GROUP, _SYNC, _ALIGNED, _EXCLUSIVE, maybe("space", "shared::cta"), _B32),

@@ -10,13 +10,12 @@ import numpy as np
 from mmulator.launch.arena import Arena, pointer
 from mmulator.launch.grid import Grid
 from mmulator.launch.shape import Extent
+from mmulator.native.matrix.tensor_state import TENSOR_LANES, TENSOR_ROW
 from mmulator.native.state import (
     ACCOUNTS,
     ASYNC_GROUPS,
     LANES,
     STAGING,
-    TENSOR_LANES,
-    TENSOR_ROW,
     TRANSFERS,
     Account,
     AsyncGroup,

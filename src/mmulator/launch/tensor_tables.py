@@ -1,7 +1,7 @@
 """Tables of tcgen05.mma, which native code asks for when it meets an instruction descriptor for the first time.
 
-`resolver(device)` is the host function that it calls. A table holds places, sizes and functions, as layouts/ and the numerics twin
-define them (native/state.py: TensorTable).
+`tables_of(device).address` is the host function that it calls. A table holds places, sizes and functions, as layouts/ and the
+numerics twin define them (native/matrix/tensor_state.py: TensorTable).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 from mmulator.errors import InternalError, MmulatorError, UnsupportedError
 from mmulator.isa.types import TYPES
 from mmulator.layouts.instruction_descriptor import InstructionDescriptor
-from mmulator.layouts.tensor_memory import Piece, layout_id, metadata_place, pieces
+from mmulator.layouts.tensor_memory import TensorPiece, layout_id, metadata_place, pieces
 from mmulator.layouts.tensor_variants import Variant
-from mmulator.native.state import PIECES, TENSOR_LANES, TENSOR_SCRATCH, TensorTable, Unpack
+from mmulator.native.matrix.tensor_state import PIECES, TENSOR_LANES, TENSOR_SCRATCH, TensorTable, Unpack
 from mmulator.numerics.profiles import DotKey
 from mmulator.twin.product import IndexTable
 from mmulator.twin.twin import Twin, twin_for
@@ -135,7 +135,7 @@ def _line(elements: int, size: int, unpack: Unpack) -> int:
     return elements // 2 if unpack == Unpack.PAIRS else elements * size
 
 
-def _pack_rows(table: np.ndarray, twin: Twin, parts: tuple[Piece, ...]) -> None:
+def _pack_rows(table: np.ndarray, twin: Twin, parts: tuple[TensorPiece, ...]) -> None:
     if len(parts) > PIECES:
         raise InternalError(f"{len(parts)} pieces of an accumulator")
     for name, size, count in (("a_row", twin.a_bytes, parts[0].rows), ("b_row", twin.b_bytes, parts[0].columns)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mmulator.codegen.ops import cast_ptr, mask_bits, maximum, minimum, trailing_zeros
-from mmulator.codegen.types import ptr_to, u32, u64
+from mmulator.codegen.types import ptr, u32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.compiler.emit.block import LANES, vector_type
 from mmulator.compiler.emit.emitter import Emitter
@@ -21,7 +21,7 @@ from mmulator.layouts.tensor_memory import MOVES, columns_of
 from mmulator.layouts.tensor_variants import Variant
 from mmulator.native.matrix import tensor_core as core
 from mmulator.native.matrix import tensor_memory as rt
-from mmulator.native.state import TENSOR_SCRATCH
+from mmulator.native.matrix.tensor_state import TENSOR_SCRATCH
 from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, VectorOperand
 
@@ -153,9 +153,10 @@ def mma(e: Emitter, ins: Instruction) -> None:
         raise UnsupportedError(f"{form.mnemonic}: a zero-column mask other than 0 is not modelled", span=ins.span)
     in_cells = isinstance(a, Address)
     a_word = e.spill(U64(e.address(a)) if isinstance(a, Address) else U64(e.source(a, "b64")))
-    known = table_pointer(e, ptr_to(u64), ("tcgen05", e.site), lambda tables: np.zeros(1, np.uint64))
+    b_word = e.spill(U64(e.source(b, "b64")))
+    known = table_pointer(e, ptr, ("tcgen05", e.site), lambda tables: np.zeros(1, np.uint64))
     e.call(
-        core.issue_mma, e.w, e.lanes_of(ins), known, variant.number, e.spill(_place(e, d)), a_word, e.spill(U64(e.source(b, "b64"))),
+        core.issue_mma, e.w, e.lanes_of(ins), known, variant.number, e.spill(_place(e, d)), a_word, b_word,
         words, adds, divides, metadata, *scales, registers(e, off) if off else zero, len(elements(off)) if off else 0,
         int(variant.pair), int(in_cells), e.mover(core.move_mma), e.site,
     )  # fmt: skip

@@ -176,7 +176,7 @@ def _described(grid: Grid, cta: ResidentCta, kind: FaultKind) -> ExecutionFault:
         **faults_cluster.texts(ins, access, address, size),
         **faults_bulk.texts(ins, where, size),
         **{fault: f"{word}: {access}" for fault, word in WORDS.items()},
-        FaultKind.TRAP: "trap executed" if ins.form.name == "trap" else "breakpoint executed, and there is no debugger",
+        FaultKind.TRAP: f"{ins.mnemonic} executed",
         FaultKind.ASSERTION: assertion,
         FaultKind.STACK_OVERFLOW: "stack overflow in a call",
         FaultKind.ALLOCA_OVERFLOW: f"stack overflow: alloca of {address} bytes, of which {size} are left",

@@ -6,7 +6,8 @@ from mmulator.errors import ExecutionFault
 from mmulator.launch.grid import Grid
 from mmulator.launch.resident import ResidentCta
 from mmulator.launch.tensor_tables import tables_of
-from mmulator.native.state import TENSOR_COLUMNS, TENSOR_UNIT, FaultKind
+from mmulator.native.matrix.tensor_state import TENSOR_COLUMNS, TENSOR_UNIT
+from mmulator.native.state import FaultKind
 from mmulator.ptx.tree import Instruction
 
 KINDS = frozenset(kind for kind in FaultKind if kind.name.startswith("TENSOR_") and kind != FaultKind.TENSOR_MAP)
@@ -59,11 +60,11 @@ def describe(grid: Grid, cta: ResidentCta, ins: Instruction, kind: FaultKind, wh
             rule, hint = (problem.rule, problem.hint) if problem else (None, None)
         case FaultKind.TENSOR_MATRIX:
             text = f"{name} with matrix descriptor {address:#018x}: {_wrong_in(address)}"
-            rule = f"bits 46 to 48 are 0b001, bits 53 to 60 are 0, swizzles are 0, 1, 2, 4 and 6 ({_FAMILY}: Shared memory descriptor)"
+            rule = f"bits 46 to 48 are 0b001, 53 to 60 are 0, swizzles are 0, 1, 2, 4 and 6 ({_FAMILY}: Shared memory descriptor)"
             hint = "mmulator descriptor decode shows the fields; descriptors of wgmma have others"
         case _:
             text = f"{name}: a matrix reaches beyond shared memory, at byte {address} of it"
-            hint = "check the start address, the offsets and the swizzle of the matrix descriptor, and the shared bytes of the launch"
+            hint = "check the start address, offsets and swizzle of the matrix descriptor, and the shared bytes of the launch"
     return ExecutionFault(f"{text}, in {who}", span=ins.span, rule=rule, hint=hint)
 
 

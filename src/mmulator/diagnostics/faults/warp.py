@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mmulator.diagnostics.faults.cluster import CLUSTER, WAITS, waits_text
+from mmulator.diagnostics.faults.cluster import WAITS, waits_text
 from mmulator.diagnostics.faults.mbarrier import describe_waits
 from mmulator.diagnostics.whereabouts import LaneGroup, everywhere, groups, lanes_text, warps_text
 from mmulator.errors import ExecutionFault
@@ -122,7 +122,7 @@ def describe_deadlock(grid: Grid, resident: Resident) -> ExecutionFault:
     if waits:
         rule, hint = _WARPGROUP, "let the four warps of a warpgroup take the same branches"
     if waits and ins is not None and ins.effects.queue is Queue.NONE:
-        rule, hint = WAITS.get(ins.form.name, WAITS[CLUSTER])
+        rule, hint = WAITS[ins.effects.resizes, ins.effects.holds]
     return ExecutionFault(
         f"deadlock in {cta}: {everywhere(cta, every)}{waits_text(resident, cta)}",
         span=ins.span if ins is not None else None, rule=rule, hint=hint, fault="DEADLOCK",

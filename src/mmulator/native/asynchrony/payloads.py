@@ -9,7 +9,8 @@ from mmulator.codegen.types import Struct, ptr_to, u32, u64
 from mmulator.errors import InternalError
 from mmulator.native.asynchrony.maps import Box
 from mmulator.native.hooks.events import PayloadShape
-from mmulator.native.state import PAYLOAD, TensorTable
+from mmulator.native.matrix.tensor_state import TensorTable
+from mmulator.native.state import PAYLOAD
 
 # to, from_: addresses, as observers know them. kept: bits of the bytes of 16 that are copied. begin, end: bytes of the source
 # there that need not be in memory; whole: 1 if they are.

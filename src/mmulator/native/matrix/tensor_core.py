@@ -1,8 +1,8 @@
 """tcgen05.mma, tcgen05.cp, tcgen05.shift and tcgen05.commit: issued by a thread, carried out later.
 
-Each is a transfer of its cluster (asynchrony/transfers.py). Those of one CTA, or of one pair of CTAs, are a pipe: they are carried
-out in the order of their issue, at a time that the seed decides. tcgen05.commit is the last of a pipe for a while: when it is
-carried out, it arrives at mbarriers. TensorCore 5th Generation Family Instructions (PTX ISA 9.1).
+Each is a transfer of its cluster (asynchrony/transfers.py). Those of one CTA, or of one pair of CTAs, are a pipe: they are
+carried out in the order of their issue, at a time that the seed decides. When tcgen05.commit is carried out, it arrives at
+mbarriers. TensorCore 5th Generation Family Instructions (PTX ISA 9.1).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import cache
 
 from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import cast_ptr, copy_bytes, trailing_zeros
-from mmulator.codegen.types import boolean, i64, ptr, ptr_to, u8, u32, u64
+from mmulator.codegen.types import i64, ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.native.asynchrony.bulk import hold_barrier
 from mmulator.native.asynchrony.mbarrier import complete_for
@@ -21,30 +21,31 @@ from mmulator.native.hooks.events import PayloadShape, transfer_filled
 from mmulator.native.hooks.faults import fault
 from mmulator.native.matrix.tensor_memory import COLUMN_BITS, LANE, allocated, cell, peer_of
 from mmulator.native.matrix.tensor_products import compute_products, matrix_bytes, unpack_elements, warp_of
+from mmulator.native.matrix.tensor_state import TENSOR_LANES, TensorTable, Unpack
 from mmulator.native.memory.locate import one_cta
 from mmulator.native.memory.windows import WITHIN, shared_of
-from mmulator.native.state import TENSOR_LANES, Completes, Cta, FaultKind, TensorTable, Transfer, Unpack, Warp
-from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
+from mmulator.native.state import Completes, Cta, FaultKind, Transfer, Warp
+from mmulator.program.addresses import RANK_SHIFT
 
 
 def call_resolve(function: Value, *args: Value) -> Value:
     """Macro: the host function that gives the TensorTable of a mode and an instruction descriptor; 0 if there is none."""
-    return Builder.current().call_pointer(ptr(function), u64, args)
+    return Builder.current().call_pointer(ptr(function), ptr, args)
 
 
 # issue ----------------------------------------------------------------------------------------------------------------
 @native
-def table_for(w: ptr_to(Warp), known: ptr_to(u64), lane: u32, mode: u32, word: u32, site: u32) -> ptr_to(TensorTable):
+def table_for(w: ptr_to(Warp), known: ptr_to(ptr), lane: u32, mode: u32, word: u32, site: u32) -> ptr_to(TensorTable):
     """The table of an instruction and its descriptor; null after a fault. known: where the last one is kept."""
-    found = cast_ptr(TensorTable, ptr(known[0]))
+    found = cast_ptr(TensorTable, known[0])
     if u64(found) != 0:
         if found.word == word and found.mode == mode:
             return found
-    found = cast_ptr(TensorTable, ptr(call_resolve(w.cta.launch.resolve, mode, word)))
+    found = cast_ptr(TensorTable, call_resolve(w.cta.launch.resolve, mode, word))
     if u64(found) == 0:
         fault(w, FaultKind.TENSOR_INSTRUCTION, site, lane, u64(word), mode)
     else:
-        known[0] = u64(found)
+        known[0] = cast_ptr(u8, found)
     return found
 
 
@@ -80,7 +81,7 @@ def described(w: ptr_to(Warp), lane: u32, desc: u64, site: u32) -> None:
 
 @native
 def issue_mma(
-    w: ptr_to(Warp), mask: u32, known: ptr_to(u64), mode: u32, d: ptr_to(u32), a: ptr_to(u64), b: ptr_to(u64), words: ptr_to(u32),
+    w: ptr_to(Warp), mask: u32, known: ptr_to(ptr), mode: u32, d: ptr_to(u32), a: ptr_to(u64), b: ptr_to(u64), words: ptr_to(u32),
     adds: u32, divides: u32, metadata: ptr_to(u32), scale_a: ptr_to(u32), scale_b: ptr_to(u32), off: ptr_to(u32), off_words: u32,
     pair: u32, in_cells: u32, mover: u32, site: u32,
 ) -> None:  # fmt: skip
@@ -248,8 +249,8 @@ SHIFTED = 8  # columns that tcgen05.shift moves
 
 @native
 def move_shift(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
-    """Carry out tcgen05.shift.down: the cells of 8 columns move to the next lane, those of the last lane are lost. The direction is
-    inferred from the text, "downwards across all the rows, except the last".
+    """Carry out tcgen05.shift.down: the cells of 8 columns move to the next lane, those of the last lane are lost. The direction
+    is inferred from the text, "downwards across all the rows, except the last".
     """
     work = payload_of(t, PayloadShape.TENSOR)
     for part in range(u32(1) + work.pair):

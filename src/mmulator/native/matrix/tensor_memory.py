@@ -11,22 +11,14 @@ from __future__ import annotations
 from functools import cache
 
 from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import cast_ptr, fill_bytes, stack, trailing_zeros
-from mmulator.codegen.types import boolean, i32, ptr, ptr_to, u8, u32, u64
+from mmulator.codegen.ops import cast_ptr, fill_bytes, null, stack, trailing_zeros
+from mmulator.codegen.types import boolean, i32, ptr_to, u8, u32, u64
 from mmulator.layouts.tensor_memory import moved
 from mmulator.native.asynchrony.waiting import wait_for_lanes
 from mmulator.native.hooks.faults import fault
+from mmulator.native.matrix.tensor_state import TENSOR_COLUMNS, TENSOR_LANES, TENSOR_ROW, TENSOR_UNIT
 from mmulator.native.memory.memory import store_function
-from mmulator.native.state import (
-    RESCHEDULE,
-    TENSOR_COLUMNS,
-    TENSOR_LANES,
-    TENSOR_ROW,
-    TENSOR_UNIT,
-    Cta,
-    FaultKind,
-    Warp,
-)
+from mmulator.native.state import RESCHEDULE, Cta, FaultKind, Warp
 
 UNITS = TENSOR_COLUMNS // TENSOR_UNIT
 POISON = 0xFF  # every byte of columns whose contents are undefined: NaN in each floating-point type
@@ -42,7 +34,7 @@ def peer_of(w: ptr_to(Warp), site: u32) -> ptr_to(Cta):
     rank = cta.rank ^ 1
     if rank >= cta.cluster.cta_count:
         fault(w, FaultKind.TENSOR_PAIR, site, 0, u64(cta.rank), 0)
-        return cast_ptr(Cta, ptr(u64(0)))
+        return cast_ptr(Cta, null(u8))
     return cast_ptr(Cta, cta.cluster.ctas) + rank
 
 
@@ -58,11 +50,11 @@ def wake_all(cta: ptr_to(Cta)) -> None:
 def free_place(held: u32, units: u32) -> u32:
     """The first free unit, a multiple of `units`, with `units` free units; UNITS if there is none."""
     wanted = (u32(1) << units) - 1
-    at = u32(0)
-    while at < UNITS:
-        if (held & (wanted << at)) == 0:
-            return at
-        at = at + units
+    unit = u32(0)
+    while unit < UNITS:
+        if (held & (wanted << unit)) == 0:
+            return unit
+        unit = unit + units
     return u32(UNITS)
 
 

@@ -15,8 +15,9 @@ from mmulator.native.asynchrony.payloads import TensorWork
 from mmulator.native.hooks.events import READ, Proxy, accessed_one, by
 from mmulator.native.hooks.faults import fault
 from mmulator.native.matrix.tensor_memory import COLUMN_BITS, LANE, cell
+from mmulator.native.matrix.tensor_state import TENSOR_COLUMNS, TensorTable, Unpack
 from mmulator.native.memory.windows import descriptor_span, of_descriptor
-from mmulator.native.state import TENSOR_COLUMNS, Cta, FaultKind, TensorTable, Unpack, Warp
+from mmulator.native.state import Cta, FaultKind, Warp
 from mmulator.twin.doors import Door
 from mmulator.twin.product import IndexTable, call_dot, call_pack, dense_indices
 from mmulator.twin.shared import UNIT, operand_function
@@ -101,8 +102,8 @@ def across(raw: ptr, rows: i64, columns: i64, size: u32, out: ptr) -> None:
 
 @native
 def shared_matrix(
-    cta: ptr_to(Cta), table: ptr_to(TensorTable), desc: u64, rows: i64, stored: i64, line: u32, size: u32, turned: u32, unpack: u32,
-    site: u32, out: ptr,
+    cta: ptr_to(Cta), table: ptr_to(TensorTable), desc: u64, rows: i64, stored: i64, line: u32, size: u32, turned: u32,
+    unpack: u32, site: u32, out: ptr,
 ) -> boolean:  # fmt: skip
     """Read a matrix of shared memory, element after element along k. Returns False after a fault.
 
@@ -334,8 +335,9 @@ def compute_products(own: ptr_to(Cta), even: ptr_to(Cta), odd: ptr_to(Cta), work
             cta = odd
         target = elements + u64(part) * u64(columns) * u64(table.k) * size
         good = shared_matrix(
-            cta, table, work.b, i64(columns), i64(table.k), table.b_line, table.b_size, table.b_across, table.b_unpack, site, target
-        )
+            cta, table, work.b, i64(columns), i64(table.k), table.b_line, table.b_size, table.b_across, table.b_unpack, site,
+            target,
+        )  # fmt: skip
         if not good:
             return
     pack_columns(room, table, elements)
@@ -347,18 +349,20 @@ def compute_products(own: ptr_to(Cta), even: ptr_to(Cta), odd: ptr_to(Cta), work
             cells_matrix(cta, table, u32(work.a), (u32(work.a) >> LANE) & 31, elements)
         else:
             good = shared_matrix(
-                cta, table, work.a, i64(table.m), i64(table.stored), table.a_line, table.a_size, table.a_across, table.a_unpack, site,
-                elements,
+                cta, table, work.a, i64(table.m), i64(table.stored), table.a_line, table.a_size, table.a_across, table.a_unpack,
+                site, elements,
             )  # fmt: skip
             if not good:
                 return
         pack_rows(room, table, elements)
         if scaled:
-            factors(cta, work.scale_a, u32(0), table.m, table.scales, table.a_byte, 1, u64(table.scales), room + table.scratch.scale_a)
+            rows = room + table.scratch.scale_a
+            factors(cta, work.scale_a, u32(0), table.m, table.scales, table.a_byte, 1, u64(table.scales), rows)
             for p in range(table.pieces):
                 first = table.first[p]
                 at = room + table.scratch.scale_b + u64(first) * u64(table.scales)
-                factors(cta, work.scale_b, table.lane[p], table.columns, table.scales, table.b_byte, u64(table.columns), 1, at)
+                step = u64(table.columns)
+                factors(cta, work.scale_b, table.lane[p], table.columns, table.scales, table.b_byte, step, 1, at)
         if table.sparse != 0:
             indices(cta, table, work.metadata)
         multiply_pieces(cta, room, table, work, part, scaled)
