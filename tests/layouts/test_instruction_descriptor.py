@@ -143,7 +143,8 @@ def test_any_word_is_refused_or_means_one_thing(kind: str) -> None:
 # CUTLASS's unions, mma_sm100_desc.hpp: (name, lowest bit) of what this file's names stand for.
 CUTLASS = {
     "selector": 0, "sparse": 2, "saturate": 3, "dtype": 4, "scale_b_id": 4, "atype": 7, "btype": 10, "negate_a": 13,
-    "negate_b": 14, "transpose_a": 15, "transpose_b": 16, "n": 17, "stype": 23, "m": 24, "scale_a_id": 29, "max_shift": 30, "k": 31,
+    "negate_b": 14, "transpose_a": 15, "transpose_b": 16, "n": 17, "stype": 23, "m": 24, "scale_a_id": 29, "max_shift": 30,
+    "k": 31,
 }  # fmt: skip
 
 
