@@ -71,7 +71,7 @@ def test_nothing_is_loaded_over_a_driver_that_is_there() -> None:
 def test_every_fault_has_a_code() -> None:
     kinds = {kind.name for kind in FaultKind} - {"NONE"} | {"DEADLOCK", "LIVELOCK", "TIMEOUT"}
     assert kinds == FAULTS.keys()
-    assert code_of(LimitReached("", fault="STACK_OVERFLOW")) == 714 and code_of(LimitReached("")) == 702
+    assert code_of(LimitReached("", fault="STACK_OVERFLOW")) == 700 and code_of(LimitReached("")) == 702
     assert code_of(ExecutionFault("", fault="ASSERTION")) == 710 and code_of(ExecutionFault("")) == 719
 
 

@@ -256,12 +256,14 @@ def sampled_keys() -> Iterator[tuple[DotKey, str]]:
                     elif kind in ("mxf4", "mxf4nvf4"):
                         k, options = 64, {"kind": kind, "scale_vec": "4X", "stype": "ue4m3"}
                     yield DotKey(row.families[-1], t, u, d, d, k, **options), device
-                    if row.families[-1] in ("mma", "wgmma") and k >= 8:
+                    if row.families[-1] in ("mma", "wgmma", "tcgen05") and k >= 8:
                         yield DotKey(row.families[-1], t, u, d, d, 2 * k, sparse=True, **options), device
     yield DotKey("wmma", "f16", "f16", "f16", "f32", 16), "sm_90"
     yield DotKey("wmma", "f16", "f16", "f32", "f16", 16), "sm_90"
     for t in ("s8", "u8", "s4", "u4"):
         yield DotKey("mma", t, t, "s32", "s32", 32, satfinite=t[0] == "s"), "sm_90"
+    yield DotKey("tcgen05", "u8", "s8", "s32", "s32", 64, satfinite=True, sparse=True), "sm_100"
+    yield DotKey("tcgen05", "e2m1", "e2m1", "f32", "f32", 96, kind="mxf4", scale_vec="2X", stype="ue8m0"), "sm_103"
     yield DotKey("mma", "b1", "b1", "s32", "s32", 128, bit_op="xor"), "sm_90"
     yield DotKey("mma", "f64", "f64", "f64", "f64", 8, rounding="rm"), "sm_90"
 
@@ -322,6 +324,22 @@ def test_what_a_device_lacks_is_said() -> None:
         profile_for(key_of("mma", "f64", "f64"), "sm_75")
     assert profile_for(DotKey("mma", "f16", "f16", "f32", "f32", 32, sparse=True), "sm_80").confidence == "inferred"
     assert profile_for(key_of("wgmma", "f16"), "sm_90").confidence == "measured"
+
+
+def test_tcgen05_is_published_on_sm_100_and_inferred_elsewhere() -> None:
+    mx = {"kind": "mxf4", "scale_vec": "2X", "stype": "ue8m0"}
+    for key in (key_of("tcgen05", "f16"), key_of("tcgen05", "e2m3", k=64, sparse=True), key_of("tcgen05", "e2m1", **mx)):
+        assert profile_for(key, "sm_100").confidence == "published"
+        assert profile_for(key, "sm_103").confidence == "inferred"
+    longer = profile_for(key_of("tcgen05", "e2m1", k=96, **mx), "sm_103")
+    assert "six groups of 16" in longer.note and key_of("tcgen05", "e2m1", k=96, **mx).scale_blocks == 3
+    assert key_of("tcgen05", "f16", kind="f16") == key_of("tcgen05", "f16")  # one key of one arithmetic
+    integers = DotKey("tcgen05", "s8", "u8", "s32", "s32", 32)
+    assert profile_for(integers, "sm_100").confidence == "published"
+    with pytest.raises(UnsupportedError, match=r"does not run on sm_103(.|\n)*devices with this arithmetic: sm_100"):
+        profile_for(integers, "sm_103")
+    with pytest.raises(UnsupportedError, match="no device of the tables has it"):
+        profile_for(key_of("tcgen05", "f64", "f64"), "sm_100")
 
 
 def test_element_types_may_stand_for_their_names() -> None:

@@ -105,6 +105,6 @@ def operands(
         style = rng.choice(["normal", "bits", "wide"])
         options["scale_a"] = elements(stype, style, (m, blocks), rng)
         options["scale_b"] = elements(stype, style, (blocks, n), rng)
-    if element_type(key.atype).is_float and key.family == "wgmma":
+    if element_type(key.atype).is_float and key.family in ("wgmma", "tcgen05"):
         options["imm_scale_a"], options["imm_scale_b"] = (int(x) for x in rng.choice([-1, 1], 2))
     return (A, B, C), options

@@ -6,7 +6,7 @@ import os
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import get_ident
 from typing import Any
 
@@ -46,6 +46,7 @@ class Memory:
         self._launches: dict[object, int] = {}  # under way, and the thread of each
         os.register_at_fork(after_in_child=self._launches.clear)
         self._next = self._last_hidden = 0  # addresses that are reserved for hidden memory
+        self._hides = False  # there are, or were, allocations whose bytes are elsewhere on the host
         self._dead: deque[Allocation] = deque()  # these: owners die at any time, in any thread
         # Pieces that a launch was given, what else there was, and the table of all.
         self._last: tuple[list[tuple[int, int, bool, int]], Regions, Regions] = [], NONE, NONE
@@ -66,6 +67,7 @@ class Memory:
         address = pointer(room)
         host = address + -address % ALIGN
         address = self._reserve(size) if hidden else host
+        self._hides = self._hides or hidden
         found = self._allocated[address] = Allocation(address, size, label, True, room_behind(size), room, host)
         if watched:
             found.written, self.watched = Written(blank(size, np.dtype(np.uint8))), True
@@ -90,7 +92,7 @@ class Memory:
 
     def host_place(self, address: int, size: int) -> int:
         """Where bytes are on the host. Raises LaunchError for bytes behind the end of hidden memory."""
-        if not self._last_hidden:
+        if not self._hides:
             return address
         found = self.find(address)
         if found is None or found.host == found.start:
@@ -116,9 +118,19 @@ class Memory:
             found.bytes().fill(POISON)
         if found.written is not None:
             found.written = Written(blank(found.size, np.dtype(np.uint8)))
-        self._allocated[found.address] = found
+        self.exchange((), (found,))
+
+    def exchange(self, old: Iterable[Allocation], new: Iterable[Allocation]) -> None:
+        """Put other allocations in the place of some, at one moment for launches that begin."""
         with self._lock:
-            self._pieces.add(found)
+            for a in old:
+                del self._allocated[a.address]
+                self._pieces.remove(a)
+            for a in new:
+                self._allocated[a.address] = a
+                self._pieces.add(a)
+                self._hides = self._hides or a.host != a.start
+            self._last = [], NONE, NONE
 
     def wrote(self, address: int, size: int) -> None:
         """The host has written bytes, which are an allocation's or not."""

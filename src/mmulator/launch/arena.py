@@ -104,7 +104,7 @@ class Heap:
 
 
 _NORESERVE = 0x4000  # Linux: address space alone, of which pages are there when they are touched
-_NO_ACCESS, _NO_SWAP = 0, 0x4000  # PROT_NONE, MAP_NORESERVE
+_NO_ACCESS, _NO_SWAP, _FIXED = 0, 0x4000, 0x10  # PROT_NONE, MAP_NORESERVE, MAP_FIXED
 _LARGE = 1 << 18  # bytes: from here on pages of its own are cheaper
 
 
@@ -123,12 +123,29 @@ def untouched(size: int) -> np.ndarray | None:
     return np.frombuffer(pages, np.uint8)
 
 
-def reserve(size: int) -> int:
-    """The first of `size` addresses of this process at which there is no memory, and where none will be. Raises MemoryError."""
+def reserve(size: int, at: int = 0) -> int:
+    """The first of `size` addresses of this process at which there is no memory, and where none will be. Raises MemoryError.
+
+    at: reserve these addresses, which the caller has; what was mapped there is gone.
+    """
+    return _mapped(at, size, _NO_ACCESS, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_SWAP, -1, 0)
+
+
+def lay(at: int, size: int, file: int, offset: int) -> None:
+    """Map bytes of a file to addresses that are reserved. Raises MemoryError."""
+    _mapped(at, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, file, offset)
+
+
+def release(at: int, size: int) -> None:
+    """Give back addresses that were reserved."""
+    ctypes.CDLL(None).munmap(ctypes.c_void_p(at), ctypes.c_size_t(size))
+
+
+def _mapped(at: int, size: int, protection: int, flags: int, file: int, offset: int) -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-    found = libc.mmap(None, size, _NO_ACCESS, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_SWAP, -1, 0)
+    found = libc.mmap(at or None, size, protection, flags | (_FIXED if at else 0), file, offset)
     if found in (None, ctypes.c_void_p(-1).value):
         raise MemoryError(f"no {size} addresses are free in this process (ulimit -v)")
     return int(found)

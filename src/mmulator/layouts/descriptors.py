@@ -38,6 +38,22 @@ def fields(word: Any) -> list[Any]:
     return [(word >> low & ((1 << bits) - 1)) * (_UNIT if bits == _FIELD_BITS else 1) for _, low, bits in FIELDS]
 
 
+# The fields of a shared-memory descriptor of tcgen05. Shared memory descriptor (PTX ISA 9.1), Table 40.
+FIELDS5: tuple[tuple[str, int, int], ...] = (
+    *FIELDS[:3], ("constant", 46, 3), FIELDS[3], ("leading_mode", 52, 1), ("zero", 53, 8), ("swizzle", 61, 3),
+)  # fmt: skip
+
+
+def fields5(word: Any) -> list[Any]:
+    """[start, leading, stride, base, code] of a tcgen05 descriptor, as `fields` gives them; the code is one of SWIZZLES5, or -1
+    for a value that names no mode.
+
+    word: an integer, or any object with an integer's operators.
+    """
+    code = (word >> 62) + (word >> 61 & 1) * 4  # descriptors have 0 none, 1 128B_atom_32B, 2 128B, 4 64B, 6 32B
+    return [*fields(word)[:4], code | -((code + 3) >> 3)]
+
+
 @dataclass(frozen=True)
 class MatrixDescriptor:
     """A 64-bit matrix descriptor. Matrix Descriptor Format (PTX ISA 9.1).
@@ -149,18 +165,19 @@ def operand_addresses(
     return descriptor.mode(offset + descriptor.start_address, descriptor.base_offset)
 
 
-def canonical(line: Any, byte: Any, width: int, leading: Any, stride: Any, mn_major: bool) -> Any:
+def canonical(line: Any, byte: Any, width: int, leading: Any, stride: Any, mn_major: bool, lines: int = 8) -> Any:
     """Offset, before swizzling, of one byte in one line of the matrix: a row along k, or for MN-major one k along M or N.
 
     line: number of the line.
     byte: offset within the line.
-    width: width of the swizzle mode in bytes. Eight lines of this width are an atom.
+    width: width of the swizzle mode in bytes.
     leading, stride: bytes from an atom to the next along a line, and across lines.
     mn_major: whether lines run along M or N.
+    lines: lines of an atom.
 
     line, byte, leading and stride are integers, arrays, or any objects with an integer's operators; native code calls this
     function while it is compiled.
     """
     if mn_major and width == _UNIT:  # without swizzling the two offsets trade places
         leading, stride = stride, leading
-    return line % 8 * width + byte % width + line // 8 * stride + byte // width * leading
+    return line % lines * width + byte % width + line // lines * stride + byte // width * leading

@@ -1,6 +1,7 @@
-"""Swizzles of shared memory: the XOR that wgmma and the tensor copies apply to absolute address bits.
+"""Swizzles of shared memory: the XOR that wgmma, tcgen05 and the tensor copies apply to absolute address bits.
 
-Shared Memory Matrix Layout, Matrix Descriptor Format (PTX ISA 9.1); measured on an NVIDIA H200.
+Shared Memory Matrix Layout, Matrix Descriptor Format (PTX ISA 9.1); measured on an NVIDIA H200. The swizzle with atoms of 32
+bytes is tcgen05's alone: CUTLASS, mma_traits_sm100.hpp.
 """
 
 from __future__ import annotations
@@ -18,28 +19,35 @@ from mmulator.errors import OperandError
 class Swizzle:
     """One swizzling mode.
 
-    name: `none`, `32B`, `64B` or `128B`.
-    code: its value in a matrix descriptor.
+    name: `none`, `32B`, `64B`, `128B` or `128B_atom_32B`.
+    code: its number; the value in a matrix descriptor of wgmma.
     width: bytes of a row of its atom.
+    unit: bytes of a chunk, which moves as a whole.
 
-    The number of an address's 16-byte chunk is XORed with the number of its 128-byte line: address bits 4.. with bits 7.., as
-    many as the mode has.
+    The number of an address's chunk is XORed with the number of its 128-byte line: address bits 4.. (chunks of 16 bytes) or 5..
+    with bits 7.., as many as the mode has.
     """
 
     name: str
     code: int
     width: int
+    unit: int = 16
 
     @property
     def mask(self) -> int:
-        return self.width // 16 - 1
+        return self.width // self.unit - 1
+
+    @property
+    def lines(self) -> int:
+        """Rows of the mode's atom."""
+        return 128 // self.unit
 
     @property
     def repeat(self) -> int:
         """Bytes after which the pattern repeats. The pattern's base must be aligned to them, or base_offset gives the
         distance.
         """
-        return 8 * self.width
+        return self.lines * self.width
 
     def __call__(self, address: Any, base_offset: int = 0) -> NDArray[np.int64]:
         """The swizzled place of the byte at `address` (integers, before swizzling). For base_offset 0 the function is its own
@@ -51,19 +59,24 @@ class Swizzle:
         """The swizzled place of `x`, any object with an integer's operators: native code calls this function while it is
         compiled.
         """
-        return x ^ ((((x >> 7) - base_offset) & self.mask) << 4)
+        return x ^ ((((x >> 7) - base_offset) * self.unit) & (self.width - self.unit))
 
 
 NONE = Swizzle("none", 0, 16)
 SWIZZLES: dict[str, Swizzle] = {
     s.name: s for s in (NONE, Swizzle("128B", 1, 128), Swizzle("64B", 2, 64), Swizzle("32B", 3, 32))
 }
-BY_CODE: dict[int, Swizzle] = {s.code: s for s in SWIZZLES.values()}
+ATOM_32B = Swizzle("128B_atom_32B", 4, 128, 32)
+SWIZZLES5: dict[str, Swizzle] = SWIZZLES | {ATOM_32B.name: ATOM_32B}  # modes of tcgen05
+BY_CODE: dict[int, Swizzle] = {s.code: s for s in SWIZZLES5.values()}
 
 
-def swizzle(name: str) -> Swizzle:
-    """The mode with this name. Raises OperandError for an unknown name."""
-    found = SWIZZLES.get(name) if isinstance(name, str) else None
+def swizzle(name: str, known: dict[str, Swizzle] = SWIZZLES) -> Swizzle:
+    """The mode with this name. Raises OperandError for an unknown name.
+
+    known: modes of an instruction, by name.
+    """
+    found = known.get(name) if isinstance(name, str) else None
     if found is None:
-        raise OperandError(f"no swizzling mode {name!r}", hint=f"known: {', '.join(SWIZZLES)}")
+        raise OperandError(f"no swizzling mode {name!r}", hint=f"known: {', '.join(known)}")
     return found

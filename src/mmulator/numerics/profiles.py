@@ -7,7 +7,8 @@ PTX ISA 9.1); the table has the behaviour of chips. `dot.py` defines the numbers
 measured      on an NVIDIA H200, register by register, no mismatch, and F one bit off fails
 published     arXiv 2511.10909 and 2512.07004; most also re-checked against published hardware vectors of
               V100, A100, A2, L40S, Ada, H100, H200 and B200. tcgen05: mmasim 2.1.1 (PyPI), whose floors for f16 results are
-              those measured here, and the B200 programs of sf-tensor/tcgen05 for 6-bit types, mixed pairs, sparse and integers
+              those measured here, and the B200 programs of sf-tensor/tcgen05 (46 paths of 1,000,000 cases each, by its
+              authors), which alone have sparse and integer products
 as specified  the specification defines the result (integers, bits, IEEE f64)
 inferred      not observed on that device: carried over from a related device, as `note` explains
 """
@@ -38,8 +39,8 @@ class DotKey:
     satfinite: whether integers saturate.
     rounding: rounding mode of f64.
     bit_op: "xor" or "and", for b1.
-    kind: None, "f8f6f4", "mxf8f6f4", "mxf4" or "mxf4nvf4".
-    scale_vec: "1X", "2X" or "4X".
+    kind: None, "f8f6f4", "mxf8f6f4", "mxf4" or "mxf4nvf4"; "f16", "tf32" and "i8" are None, since the types say as much.
+    scale_vec: "1X", "2X" or "4X": factors of a row for 32 bytes of A; tcgen05 with k = 96 (192 sparse) has half as many more.
     stype: "ue8m0" or "ue4m3".
     """
 
@@ -62,6 +63,8 @@ class DotKey:
             value = getattr(self, f.name)
             if f.name not in ("k", "sparse", "satfinite") and value is not None:
                 object.__setattr__(self, f.name, str(value))
+        if self.kind in ("f16", "tf32", "i8"):
+            object.__setattr__(self, "kind", None)
 
     @property
     def products(self) -> int:
@@ -71,7 +74,7 @@ class DotKey:
     @property
     def scale_blocks(self) -> int:
         """Scale factors of one row of A (column of B) in one instruction; 0 without block scaling."""
-        return int(self.scale_vec[0]) if self.scale_vec else 0
+        return int(self.scale_vec[0]) * self.products // (32 if self.kind == "mxf8f6f4" else 64) if self.scale_vec else 0
 
 
 @lru_cache(maxsize=1024)
@@ -152,6 +155,7 @@ class ProfileRow:
 _HALF = ("f16", "bf16")
 _FP8 = ("e4m3", "e5m2")
 _NARROW = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
+_MXF4 = ("mxf4", "mxf4nvf4")
 _WARP = ("mma", "wmma")
 _VOLTA, _AMPERE = ("sm_70", "sm_72"), ("sm_80", "sm_86", "sm_87", "sm_89")
 _HOPPER, _DATACENTER, _CONSUMER = ("sm_90",), ("sm_100", "sm_103"), ("sm_120", "sm_121")
@@ -181,12 +185,14 @@ ROWS: tuple[ProfileRow, ...] = (
     ProfileRow(_DATACENTER, ("mma",), _FP8, 16, 25, -133, -21, "published", method="halves", note=_LOWERED),
     ProfileRow(_DATACENTER, ("tcgen05",), _HALF, 16, 25, -133, -21, "published"),
     ProfileRow(_DATACENTER, ("tcgen05",), ("tf32",), 8, 25, -133, None, "published"),
-    ProfileRow(_DATACENTER, ("tcgen05",), _NARROW, 32, 25, -133, -21, "published"),
+    ProfileRow(_DATACENTER, ("tcgen05",), _NARROW, 32, 25, -133, -21, "published", kinds=(None, "f8f6f4")),
+    ProfileRow(_DATACENTER, ("tcgen05",), _NARROW, 32, 25, -133, None, "published", kinds=("mxf8f6f4",)),
+    ProfileRow(_DATACENTER, ("tcgen05",), ("e2m1",), 64, 35, -139, None, "published", method="groups", kinds=_MXF4),
     ProfileRow(_CONSUMER, ("mma",), ("e4m3", "e5m2", "e2m1"), 32, 25, -133, -21, "published", kinds=(None, "f8f6f4")),
     ProfileRow(_CONSUMER, ("mma",), _NARROW, 32, 25, -133, -21, "inferred", kinds=("f8f6f4",), note="6-bit types as FP8"),
     ProfileRow(_CONSUMER, ("mma",), ("e4m3", "e5m2", "e2m1"), 32, 25, -133, None, "published", kinds=("mxf8f6f4",)),
     ProfileRow(_CONSUMER, ("mma",), _NARROW, 32, 25, -133, None, "inferred", kinds=("mxf8f6f4",), note="6-bit types as FP8"),
-    ProfileRow(_CONSUMER, ("mma",), ("e2m1",), 64, 35, -139, None, "published", method="groups", kinds=("mxf4", "mxf4nvf4")),
+    ProfileRow(_CONSUMER, ("mma",), ("e2m1",), 64, 35, -139, None, "published", method="groups", kinds=_MXF4),
 )
 GROUP = 16  # products that "groups" sums before scaling
 
@@ -214,7 +220,12 @@ def profile_for(key: DotKey, device: str) -> Profile:
     confidence, note = row.confidence, row.note
     if key.family == "mma" and key.k == 4 and key.atype == "f16" and int(device[3:]) >= 80:
         return Profile("software", "measured" if device in _HOPPER else "inferred", note=_SOFTWARE)
-    if key.sparse and device not in _HOPPER and key.family != "tcgen05":
+    if key.family == "tcgen05":
+        if device != "sm_100":
+            confidence, note = "inferred", _join(note, "as on sm_100, not observed on this device")
+        if key.products == 96:
+            confidence, note = "inferred", _join(note, "k = 96: six groups of 16 in one sum, observed nowhere")
+    elif key.sparse and device not in _HOPPER:
         confidence = "inferred"
         note = _join(note, "sparse: selected products fused as on sm_90, not observed on this device")
     elif key.family == "mma" and key.k == 4 and key.atype == "f16" and device not in _VOLTA:
@@ -234,10 +245,15 @@ def profile_for(key: DotKey, device: str) -> Profile:
     )
 
 
-def _exact(key: DotKey, device: str) -> Profile:
+def _has_exact(key: DotKey, device: str) -> bool:
+    """Whether a device has an instruction on integers, bits or f64."""
     first, last = _EXACT[key.atype]
-    number = int(device[3:])
-    if not first <= number <= last or (key.family == "wgmma" and device != "sm_90"):
+    only = {"wgmma": "sm_90", "tcgen05": "sm_100"}.get(key.family, device)
+    return first <= int(device[3:]) <= last and device == only and (key.family != "tcgen05" or key.atype in ("s8", "u8"))
+
+
+def _exact(key: DotKey, device: str) -> Profile:
+    if not _has_exact(key, device):
         raise UnsupportedError(f"{_say(key)} does not run on {device}", hint=_elsewhere(key))
     confidence: Confidence = "measured" if device in _HOPPER else "published" if key.family == "tcgen05" else "as specified"
     methods: dict[str, Method] = {"f64": "fma", "b1": "bits"}
@@ -247,9 +263,7 @@ def _exact(key: DotKey, device: str) -> Profile:
 
 def _elsewhere(key: DotKey) -> str:
     if key.atype in _EXACT:
-        found: Iterable[str] = (d for d in DEVICES if _EXACT[key.atype][0] <= int(d[3:]) <= _EXACT[key.atype][1])
-        if key.family == "wgmma":
-            found = ("sm_90",)
+        found: Iterable[str] = (d for d in DEVICES if _has_exact(key, d))
     else:
         found = (d for d in DEVICES if any(r.matches(d, key) for r in ROWS))
     names = ", ".join(found)

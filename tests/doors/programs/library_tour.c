@@ -1,16 +1,11 @@
 /* A program that loads a library of kernels with CUDA's runtime (without DRIVER) or its driver (with it), launches a kernel of it, and
    asks for what hints and attributes have left. The driver's part is linked with -lcuda alone. */
+#include "registered.h"
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#define PTX \
-    ".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .align 4 .u32 total = 11;\n" \
-    ".visible .entry add(.param .u64 at, .param .u32 n) {\n" \
-    "  .reg .b64 %a; .reg .b64 %o; .reg .b32 %n; .reg .b32 %t; .reg .b32 %v;\n" \
-    "  ld.param.u64 %a, [at]; ld.param.u32 %n, [n]; mov.u32 %t, %tid.x;\n" \
-    "  mul.wide.u32 %o, %t, 4; add.u64 %a, %a, %o;\n" \
-    "  ld.global.u32 %v, [%a]; add.u32 %v, %v, %n; st.global.u32 [%a], %v; ret;\n}\n"
+#define PTX HEAD ".visible .global .align 4 .u32 total = 11;\n" ADD
 static int values[32];
 
 #ifdef DRIVER

@@ -1,5 +1,6 @@
 /* A program that calls CUDA's runtime as code that nvcc has compiled does: it registers a fat binary, a kernel and variables before
    main. argv[1] says what it tries; it prints what it saw. */
+#include "registered.h"
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -14,10 +15,6 @@
 typedef struct { unsigned x, y, z; } dim3;
 typedef struct { size_t width, height, depth; } extent;
 typedef struct { void *pointer; size_t pitch, width, height; } pitched;
-extern void **__cudaRegisterFatBinary(void *);
-extern void __cudaRegisterFatBinaryEnd(void **);
-extern void __cudaRegisterFunction(void **, const void *, char *, const char *, int, void *, void *, void *, void *, int *);
-extern void __cudaRegisterVar(void **, char *, char *, const char *, int, size_t, int, int);
 extern int cudaLaunchKernel(const void *, dim3, dim3, void **, size_t, void *);
 extern int cudaMalloc(void *, size_t), cudaFree(void *), cudaMallocManaged(void *, size_t, unsigned);
 extern int cudaMemcpy(void *, const void *, size_t, int), cudaMemset(void *, int, size_t), cudaDeviceSynchronize(void);
@@ -29,43 +26,18 @@ extern const char *cudaGetErrorName(int), *cudaGetErrorString(int);
 
 #define FOUR(x) x x x x
 #define STEP "  mad.lo.u32 %v, %v, %n, %v; shr.u32 %h, %v, 3; xor.b32 %v, %v, %h;\n"
-#define PTX \
-    ".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .align 4 .u32 total;\n" \
-    ".visible .entry add(.param .u64 at, .param .u32 n) {\n" \
-    "  .reg .b64 %a; .reg .b64 %o; .reg .b32 %n; .reg .b32 %t; .reg .b32 %v; .reg .b64 %g;\n" \
-    "  ld.param.u64 %a, [at]; ld.param.u32 %n, [n]; mov.u32 %t, %tid.x;\n" \
-    "  mul.wide.u32 %o, %t, 4; add.u64 %a, %a, %o;\n" \
-    "  ld.global.u32 %v, [%a]; add.u32 %v, %v, %n; st.global.u32 [%a], %v;\n" \
-    "  mov.u64 %g, total; atom.global.add.u32 %v, [%g], %n; ret;\n}\n" \
+#define SPIN_AND_MIX \
     ".visible .entry spin() {\n L: bra L;\n}\n" \
     ".visible .entry mix(.param .u64 at, .param .u32 n) {\n" \
     "  .reg .b64 %a; .reg .b32 %n; .reg .b32 %v; .reg .b32 %h; .reg .pred %p;\n" \
     "  ld.param.u64 %a, [at]; ld.param.u32 %n, [n]; mov.u32 %v, %tid.x;\n L:\n" FOUR(FOUR(FOUR(FOUR(STEP)))) \
     "  sub.u32 %n, %n, 1; setp.ne.u32 %p, %n, 0; @%p bra L; st.global.u32 [%a], %v; ret;\n}\n"
 
-static const struct {
-    uint32_t magic; uint16_t version, header; uint64_t size;
-    uint16_t kind, entry_version; uint32_t entry_header; uint64_t length; uint32_t packed, zero; uint16_t minor, major; uint32_t arch;
-    uint32_t name, name_size; uint64_t flags; uint64_t more; uint64_t unpacked;
-    char text[(sizeof(PTX) + 7) / 8 * 8];
-} fat __attribute__((aligned(8))) = {
-    0xBA55ED50, 1, 16, 64 + (sizeof(PTX) + 7) / 8 * 8, 1, 0x101, 64, (sizeof(PTX) + 7) / 8 * 8, 0, 0, 0, 8, 80, 0, 0, 0x11, 0, 0, PTX,
-};
-static const struct { uint32_t magic, version; const void *data; void *other; } wrapper = {0x466243B1, 1, &fat, 0};
 static void add(void) {}
 static void spin(void) {}
 static void mix(void) {}
 static void stranger(void) {}
-static char total[4];
-
-__attribute__((constructor)) static void before_main(void) {
-    void **handle = __cudaRegisterFatBinary((void *)&wrapper);
-    __cudaRegisterFunction(handle, (void *)add, "add", "add", -1, 0, 0, 0, 0, 0);
-    __cudaRegisterFunction(handle, (void *)spin, "spin", "spin", -1, 0, 0, 0, 0, 0);
-    __cudaRegisterFunction(handle, (void *)mix, "mix", "mix", -1, 0, 0, 0, 0, 0);
-    __cudaRegisterVar(handle, total, total, "total", 0, 4, 0, 1);
-    __cudaRegisterFatBinaryEnd(handle);
-}
+REGISTERED(HEAD TOTAL ADD_TO_TOTAL SPIN_AND_MIX, KERNEL(add) KERNEL(spin) KERNEL(mix))
 
 static int launch(const void *kernel, void *at, unsigned n, unsigned threads) {
     void *arguments[] = {&at, &n};

@@ -25,7 +25,7 @@ def attributes(chip: DeviceProperties) -> dict[int, int]:
         8: 48 * KIB, 9: 64 * KIB, 10: 32, 11: 2**31 - 1, 12: 65536, 13: chip.clock, 14: 512, 15: 1, 16: chip.multiprocessors,
         19: 1, 30: 512, 31: 1, 33: 1, 36: chip.memory_clock, 37: chip.memory_bus, 38: chip.l2, 39: threads, 40: 1, 41: 1,
         51: 32, 75: major, 76: minor, 78: 1, 79: 1, 80: 1, 81: shared * KIB, 82: 65536, 83: 1, 89: 1, 90: 1, 91: 1, 95: 1,
-        97: chip.shared, 99: 1, 106: blocks, 111: KIB, 115: 1, 120: cluster, 130: -1, 131: -1, 134: -1,
+        97: chip.shared, 99: 1, 102: 1, 106: blocks, 111: KIB, 115: 1, 120: cluster, 130: -1, 131: -1, 134: -1,
     }  # fmt: skip
 
 

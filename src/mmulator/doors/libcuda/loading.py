@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 
 from mmulator.doors.graphs import calls, captures, operations, structs
-from mmulator.doors.libcuda import clusters, device, hints, launches, linking, memory, modules, tensormaps
+from mmulator.doors.libcuda import clusters, device, hints, launches, linking, memory, modules, tensormaps, virtual
 from mmulator.doors.libcuda.abi import (
     ENTRIES,
     Refused,
@@ -35,7 +35,9 @@ from mmulator.doors.library.loaded import resident
 from mmulator.errors import UnsupportedError
 
 SONAME = "libcuda.so.1"
-CHAPTERS = (device, memory, hints, modules, linking, launches, clusters, tensormaps, operations, captures, calls, structs)
+CHAPTERS = (
+    device, memory, virtual, hints, modules, linking, launches, clusters, tensormaps, operations, captures, calls, structs,
+)  # fmt: skip
 # What destructors of C++ libraries call before they give something back (PyCUDA): a failure would end the process.
 AT_THE_END = {
     "cuCtxPushCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent", "cuCtxPopCurrent_v2", "cuCtxSetCurrent", "cuCtxSynchronize",

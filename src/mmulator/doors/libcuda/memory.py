@@ -45,8 +45,7 @@ def allocate(size: int, kind: str) -> int:
     if size == 0:
         raise Refused(Code.INVALID_VALUE)
     driver = state().driver
-    if size > driver.device.memory - used() or (size > LARGE and size > host_memory() // 2):
-        raise Refused(Code.OUT_OF_MEMORY, LaunchError(f"{size} bytes of {kind}: the device has no such room, or this machine"))
+    require_room(size, kind)
     try:
         device = kind == DEVICE_KIND
         address = driver.memory.allocate(size, kind, device and driver.watches, device and state().hides).address
@@ -61,9 +60,22 @@ def allocate(size: int, kind: str) -> int:
     return address
 
 
+def require_room(size: int, kind: str) -> None:
+    """Raise Refused if the chip or this machine has no room for so many bytes."""
+    if size > state().driver.device.memory - used() or (size > LARGE and size > host_memory() // 2):
+        raise Refused(Code.OUT_OF_MEMORY, LaunchError(f"{size} bytes of {kind}: the device has no such room, or this machine"))
+
+
+def charge(size: int) -> None:
+    """Count bytes of device memory as used, or, below 0, as free again."""
+    _used[0] += size
+
+
 def free(address: int) -> None:
     if not address:
         return
+    if address not in _kinds:  # also what is mapped there
+        raise Refused(Code.INVALID_VALUE, LaunchError(f"free of address 0x{address:x}, which is no allocation's first byte"))
     try:
         size = state().driver.memory.free(address)
     except LaunchError as why:
