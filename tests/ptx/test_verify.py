@@ -162,7 +162,7 @@ def test_calls_match_prototypes(call: str, message: str | None) -> None:
 
 
 def test_unsupported_instructions_are_named() -> None:
-    statements = [f"{name}.whatever.b64 [r1], {{r1, r2}};" for name in ("tcgen05", "tex", "fabric")]
+    statements = [f"{name}.whatever.b64 [r1], {{r1, r2}};" for name in ("tex", "fabric")]
     for statement in (*statements, "multimem.red.add.u32 [d1], r1;"):
         module = parse_module(Source("t", text(statement, "sm_100a", "9.5")))
         name = statement.partition(".whatever")[0].partition(".add")[0]

@@ -81,7 +81,7 @@ def operand(spec: OperandSpec, number: int, form: Form) -> str:
         case "imm":
             return str(spec.values[0] if spec.values else spec.lo if spec.lo is not None else 1)
         case "addr":
-            return f"[%b64_{number}]"
+            return f"[{reg}]" if spec.space == "tensor" else f"[%b64_{number}]"
         case "pred":
             return f"%pred_{number}"
         case "dstpair" | "pair":
@@ -92,9 +92,9 @@ def operand(spec: OperandSpec, number: int, form: Form) -> str:
             return reg if spec.access == "w" else f"{reg}.h1"
         case "sink":
             return "_"
-        case "tensor" | "vector":
+        case "tensor" | "vector" | "registers":
             parts = "{" + ", ".join(f"%{bank}_{number + i}" for i in range(spec.count)) + "}"
-            return parts if spec.kind == "vector" else f"[%b64_{number}, {parts}]"
+            return f"[%b64_{number}, {parts}]" if spec.kind == "tensor" else parts
         case "src" if spec.values:
             return str(spec.values[-1])
         case "src" if spec.hi == 15:
@@ -108,7 +108,7 @@ def operands(form: Form, optional: bool = True) -> tuple[str, ...]:
     """One fitting operand for each of a form's; registers of their own, so that nothing depends on an alias."""
     made, at = [], 1
     for spec in form.operands:
-        if not spec.optional or (optional and spec.since[1] <= form.requires.minimum):
+        if not spec.optional or (optional and spec.since.minimum <= form.requires.minimum):
             made.append(operand(spec, at, form))
             at += max(spec.count, 2)
     return tuple(made)

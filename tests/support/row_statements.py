@@ -115,7 +115,7 @@ def _lanes(words: Words, form: Form, variant: int) -> Statement:
     texts = []
     negate = variant % 4
     for n, spec in enumerate(form.operands):
-        if spec.optional and spec.since[1] > form.requires.minimum:
+        if spec.optional and spec.since.minimum > form.requires.minimum:
             continue
         if spec.kind == "imm":
             texts.append(str(spec.values[0] if spec.values else 0xE8 if spec.name == "immLut" else spec.lo or 1))

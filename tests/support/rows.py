@@ -35,7 +35,7 @@ from tests.support.scalar_harness import BOOL, HarnessScope
 from tests.support.vectors import NAMES
 
 DECLARED = "".join(
-    f".reg .{t} %{t}_<40>; " for t in ("b8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64",
+    f".reg .{t} %{t}_<200>; " for t in ("b8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64",
                                        "pred", "b128")
 )  # fmt: skip
 # Control flow and what stands in a list of its own

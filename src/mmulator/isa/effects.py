@@ -56,6 +56,8 @@ class Queue(Enum):
     COPIES = "among a thread's cp.async"
     WGMMA = "among a warpgroup's wgmma"
     BULK = "among a cluster's bulk operations"
+    TENSOR = "among a thread's products, copies and shifts in tensor memory"
+    TENSOR_MOVES = "among a thread's loads and stores of tensor memory"
 
 
 class Step(Enum):

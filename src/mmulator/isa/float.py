@@ -23,7 +23,7 @@ from mmulator.isa.pieces import (
     src,
     type_,
 )
-from mmulator.isa.row import Need, OperandSpec, Row, Slot
+from mmulator.isa.row import Need, OperandSpec, Requirement, Row, Slot
 
 
 def _float(
@@ -42,6 +42,7 @@ _F32, _F64 = type_("f32"), type_("f64")
 _NAN = maybe("NaN")
 _XORSIGN, _ABS = one("xorsign", "xorsign"), one("abs", "abs")
 _EXTREMA_NEEDS = (*need("NaN", (7, 0), 80), *need("xorsign", (7, 2), 86))
+_THIRD = src("c", optional=True, since=Requirement((8, 8), 100))
 _MIXED = (dst("f32"), src("a", "atype"), src("c", "f32"))
 
 
@@ -64,9 +65,7 @@ def _arithmetic(name: str, effects: Effects) -> tuple[Row, ...]:
 def _extremum(name: str) -> tuple[Row, ...]:
     """Rows of min and max."""
     return (
-        _float(
-            name, FTZ, _NAN, _F32, operands=(*D_A_B, src("c", optional=True, since=((8, 8), 100))), needs=_EXTREMA_NEEDS
-        ),
+        _float(name, FTZ, _NAN, _F32, operands=(*D_A_B, _THIRD), needs=_EXTREMA_NEEDS),
         _float(name, FTZ, _NAN, _XORSIGN, _ABS, _F32, needs=_EXTREMA_NEEDS),
         _float(name, FTZ, _NAN, _ABS, _F32, operands=D_A_B_C, ptx=(8, 8), sm=100),
         _float(name, _F64),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from mmulator.isa.effects import Effects
-from mmulator.isa.row import BLACKWELL, OperandSpec, Requirement, Row, Section, Signature, Slot, Status
+from mmulator.isa.row import BLACKWELL, FIXED_SPACES, OperandSpec, Requirement, Row, Section, Signature, Slot, Status
 from mmulator.isa.types import NO_TYPE, TYPES, ElementType
 from mmulator.lazy import cached_property
 
@@ -107,7 +107,8 @@ class Form:
         for need in self.row.needs:
             if need.modifier in present:
                 least = max(requires.minimum, need.sm)
-                requires = replace(requires, ptx=max(requires.ptx, need.ptx), minimum=least)
+                suffixes = need.suffixes or requires.suffixes
+                requires = replace(requires, ptx=max(requires.ptx, need.ptx), minimum=least, suffixes=suffixes)
         return requires
 
     @cached_property
@@ -133,7 +134,12 @@ class Form:
         taken = self._taken
         every = tuple(_resolved(o, taken) for o in self.row.operands if not o.when or o.when in taken)
         fewer = tuple(o for o in every if not o.between)
-        return (every,) if len(fewer) == len(every) else (fewer, every)
+        ways = (every,) if len(fewer) == len(every) else (fewer, every)
+        replaced = {o.instead for o in every if o.instead}
+        if not replaced:
+            return ways
+        others = (tuple(o for o in way if o.name not in replaced) for way in ways)
+        return (*(tuple(o for o in way if not o.instead) for way in ways), *others)
 
     @cached_property
     def counts(self) -> tuple[tuple[int, int], ...]:
@@ -149,6 +155,8 @@ class Form:
 
     @cached_property
     def _extents(self) -> tuple[int, int, int]:
+        if not self["shape"].startswith("m"):  # 32x32b of tensor memory
+            return 0, 0, 0
         found = map(int, self["shape"][1:].replace("n", " ").replace("k", " ").split())
         m, n, k = (*found, 0, 0, 0)[:3]
         return m, n, k
@@ -229,7 +237,10 @@ class Form:
     @cached_property
     def scale_vec(self) -> int:
         """Columns of scale_A per row; 0 without block scaling."""
-        return int(self["scale_vec"].removeprefix("scale_vec::").rstrip("X") or 0)
+        written = self["scale_vec"]
+        if self.block_scale and "X" not in written:  # tcgen05: elements per scale of an instruction's 32 or 64, or none
+            return (32 if self.kind == "mxf8f6f4" else 64) // int(written.removeprefix("block") or 32)
+        return int(written.removeprefix("scale_vec::").rstrip("X") or 0)
 
     @property
     def satfinite(self) -> bool:
@@ -299,7 +310,8 @@ def _resolved(o: OperandSpec, taken: Mapping[str, str]) -> OperandSpec:
         type = name[0] + str(int(name[1:]) * 2)
     else:
         type = taken.get(o.type, o.type)
-    space = taken.get(o.space, "") if o.kind == "addr" and o.space != "shared" else o.space
-    if o.per:  # v4, 4d
-        return replace(o, type=type, count=int(taken[o.per].strip("vd")) - o.fewer if o.per in taken else 1)
+    space = taken.get(o.space, "") if o.kind == "addr" and o.space not in FIXED_SPACES else o.space
+    if o.per:  # v4, 4d, x8, cta_group::2
+        number = int("".join(filter(str.isdigit, taken.get(o.per, ""))) or 0)
+        return replace(o, type=type, count=number * o.times - o.fewer if number else 1)
     return o if (type, space) == (o.type, o.space) else replace(o, type=type, space=space)

@@ -7,7 +7,7 @@ from typing import Any
 
 from mmulator.isa.effects import ACTS, Effects, Ends, Flow, MemoryEffect, Queue, Step
 from mmulator.isa.pieces import SINK, SYNC, addr, dst, maybe, need, one, row, src, type_
-from mmulator.isa.row import OperandSpec, Row, Slot
+from mmulator.isa.row import OperandSpec, Requirement, Row, Slot
 
 _B64 = type_("b64")
 _AT = addr(home="shared")
@@ -19,7 +19,7 @@ _TX_ORDER = maybe("sem", "relaxed")
 _ARRIVES, _WAITS_FOR = maybe("sem", "release", "relaxed"), maybe("sem", "acquire", "relaxed")
 _STATE = dst("u64", "state", sink=True)
 _COUNT = src("count", "u32", lo=1)
-_COUNT_MAYBE = src("count", "u32", lo=1, optional=True, since=((7, 8), 90))
+_COUNT_MAYBE = src("count", "u32", lo=1, optional=True, since=Requirement((7, 8), 90))
 _TX = src("txCount", "u32")
 _DONE = dst("pred", "waitComplete")
 _HINT = src("suspendTimeHint", "u32", optional=True)

@@ -40,6 +40,7 @@ def row(
     specific: bool = False,
     chip: bool = False,
     families: tuple[int, ...] = (),
+    chips: tuple[int, ...] = (),
     unsupported: str = "",
     open: bool = False,
     leading: str = "",
@@ -54,9 +55,10 @@ def row(
     specific: whether it needs a target with suffix `a` or `f`.
     chip: whether it needs a target with suffix `a`.
     families: the least target of each family that has it.
+    chips: the numbers of the chips that have it.
     unsupported: why the machine does not run it; "" if it does.
     """
-    requires = Requirement(ptx, sm, "a" if chip else "af" if specific else "", families)
+    requires = Requirement(ptx, sm, "a" if chip or chips else "af" if specific else "", families, chips)
     status = Status("not modelled", unsupported) if unsupported else BLACKWELL if min(families, default=sm) >= 100 else RUNS
     return Row(name, slots, operands, Section(section), requires, needs, rule, status, open, leading, free, effects)
 

@@ -109,65 +109,9 @@ CATEGORIES = {
     **dict.fromkeys(("dst_fmt", "src_fmt"), "format"),
     **dict.fromkeys(("dst", "src"), "spaces"),
 }
+# State spaces of addresses whatever the modifiers are
+FIXED_SPACES = ("shared", "tensor")
 TYPE_SLOTS = frozenset(name for name, category in CATEGORIES.items() if category == "type")
-
-
-@dataclass(frozen=True)
-class OperandSpec:
-    """An operand of a row or of a form. In a form, `type` and `count` are those that the modifiers determine.
-
-    name: as the specification spells it (`a-desc`).
-    kind: kind of operand, which selects its check.
-    type: a PTX type, or in a row the name of the slot that determines it; `wide:SLOT` is twice as wide.
-    access: "r", "w" or "rw".
-    optional: whether it may be omitted; the last optional operands are omitted first.
-    count: elements of a vector.
-    per, fewer: the slot (`vec`, `dim`) that determines `count`, and a number that is subtracted.
-    space: state space of an address, or the slot that determines it; in a form the space, "" for generic.
-    home: state space of variables that a generic address may name.
-    wider: whether a wider register is accepted.
-    sink: whether `_` is accepted.
-    lo, hi: bounds of a constant.
-    values: the only constants that are accepted.
-    later: further constants, each with its requirement.
-    when: the slot that must be filled for the operand to exist; the operand is then not optional.
-    between: whether it may be omitted even if other operands follow.
-    since: the least PTX version and target with this operand.
-    types: the accepted register types, if they differ from the rules of type checking; `type` is the first.
-    defined: the constants whose meaning the specification defines, if these are fewer.
-    parts: the elements of a group.
-    """
-
-    name: str
-    kind: Kind
-    type: str = ""
-    access: Literal["r", "w", "rw"] = "r"
-    optional: bool = False
-    count: int = 1
-    per: str = ""
-    fewer: int = 0
-    space: str = "space"
-    home: str = ""
-    wider: bool = False
-    sink: bool = False
-    lo: int | None = None
-    hi: int | None = None
-    values: tuple[int, ...] | range = ()
-    later: tuple[tuple[int, Requirement], ...] = ()
-    when: str = ""
-    between: bool = False
-    since: tuple[tuple[int, int], int] = ((1, 0), 0)
-    types: tuple[str, ...] = ()
-    defined: tuple[int, ...] | range = ()
-    parts: tuple[OperandSpec, ...] = ()
-
-    def but(self, **changes: Any) -> OperandSpec:
-        return replace(self, **changes)
-
-    @property
-    def key(self) -> str:
-        """The name as a Python keyword: `a_desc`."""
-        return self.name.replace("-", "_")
 
 
 @dataclass(frozen=True)
@@ -178,17 +122,20 @@ class Requirement:
     minimum: the least number of a target.
     suffixes: the accepted suffixes of a target; "" accepts all.
     families: the least target of each accepted family; empty accepts all.
+    chips: the accepted numbers; empty accepts all.
     """
 
     ptx: tuple[int, int] = (1, 0)
     minimum: int = 0
     suffixes: str = ""
     families: tuple[int, ...] = ()
+    chips: tuple[int, ...] = ()
 
     def admits(self, target: Target) -> bool:
         return (
             target.number >= self.minimum
             and (not self.families or self.of_family(target))
+            and (not self.chips or target.number in self.chips)
             and (not self.suffixes or (target.suffix != "" and target.suffix in self.suffixes))
         )
 
@@ -212,12 +159,74 @@ class Requirement:
 
 
 @dataclass(frozen=True)
+class OperandSpec:
+    """An operand of a row or of a form. In a form, `type` and `count` are those that the modifiers determine.
+
+    name: as the specification spells it (`a-desc`).
+    kind: kind of operand, which selects its check.
+    type: a PTX type, or in a row the name of the slot that determines it; `wide:SLOT` is twice as wide.
+    access: "r", "w" or "rw".
+    optional: whether it may be omitted; the last optional operands are omitted first.
+    count: elements of a vector.
+    per, times, fewer: the slot (`vec`, `dim`, `num`) whose number determines `count`, a factor, and a number that is subtracted.
+    space: state space of an address, or the slot that determines it; in a form the space, "" for generic.
+    home: state space of variables that a generic address may name.
+    wider: whether a wider register is accepted.
+    sink: whether `_` is accepted.
+    lo, hi: bounds of a constant.
+    values: the only constants that are accepted.
+    later: further constants, each with its requirement.
+    when: the slot that must be filled for the operand to exist; the operand is then not optional.
+    between: whether it may be omitted even if other operands follow.
+    since: the PTX versions and targets that have this operand.
+    instead: the operand that this one may replace.
+    types: the accepted register types, if they differ from the rules of type checking; `type` is the first.
+    defined: the constants whose meaning the specification defines, if these are fewer.
+    parts: the elements of a group.
+    """
+
+    name: str
+    kind: Kind
+    type: str = ""
+    access: Literal["r", "w", "rw"] = "r"
+    optional: bool = False
+    count: int = 1
+    per: str = ""
+    times: int = 1
+    fewer: int = 0
+    space: str = "space"
+    home: str = ""
+    wider: bool = False
+    sink: bool = False
+    lo: int | None = None
+    hi: int | None = None
+    values: tuple[int, ...] | range = ()
+    later: tuple[tuple[int, Requirement], ...] = ()
+    when: str = ""
+    between: bool = False
+    since: Requirement = Requirement()
+    instead: str = ""
+    types: tuple[str, ...] = ()
+    defined: tuple[int, ...] | range = ()
+    parts: tuple[OperandSpec, ...] = ()
+
+    def but(self, **changes: Any) -> OperandSpec:
+        return replace(self, **changes)
+
+    @property
+    def key(self) -> str:
+        """The name as a Python keyword: `a_desc`."""
+        return self.name.replace("-", "_")
+
+
+@dataclass(frozen=True)
 class Need:
-    """A modifier that requires a newer PTX version or target than its row."""
+    """A modifier that requires a newer PTX version or target than its row, or, with `suffixes`, fewer kinds of targets."""
 
     modifier: str
     ptx: tuple[int, int]
     sm: int
+    suffixes: str = ""
 
 
 @dataclass(frozen=True)
@@ -313,7 +322,7 @@ def prove(row: Row) -> None:
         for reference in (operand.when, operand.per):
             if reference and reference not in slots:
                 raise InternalError(f"{row.name}: operand {operand.name} refers to {reference}")
-        if operand.space not in slots and operand.space not in ("space", "shared"):
+        if operand.space not in slots and operand.space not in ("space", *FIXED_SPACES):
             raise InternalError(f"{row.name}: operand {operand.name} is in {operand.space}")
     if not any(map(row.requires.admits, TARGETS)):
         raise InternalError(f"{row.name}: no target admits {row.requires}")

@@ -1,11 +1,180 @@
-"""TensorCore 5th Generation Family Instructions (PTX ISA 9.1). Not modelled yet."""
+"""TensorCore 5th Generation Family Instructions (PTX ISA 9.1, 9.4): tensor memory, and the products in it."""
 
 from __future__ import annotations
 
-from mmulator.isa.pieces import later
-from mmulator.isa.row import Row
+from collections.abc import Mapping
+from typing import Any
+
+from mmulator.isa.effects import ACTS, Effects, Ends, Flow, MemoryEffect, Queue, Step, Together
+from mmulator.isa.pieces import CTA_MASK, MULTICAST, MULTICAST_NEEDS, addr, dst, imm, maybe, need, one, pred, row, src, type_
+from mmulator.isa.row import Need, OperandSpec, Requirement, Row, Slot
+from mmulator.isa.shapes import REGISTERS_ANY32
+
+_LATER = "fifth generation tensor cores: later release"
+_FAMILIES = (110, 101, 100)
+# ld.red came with chips behind sm_100; .shift and some modifiers are for one chip, not for its family
+_AFTER_100: dict[str, Any] = {"families": (110, 101, 103), "ptx": (8, 8)}
+_CHIP: dict[str, Any] = {"chip": True}
+_INTEGERS: dict[str, Any] = {"chips": (100, 101, 110)}
+
+_SYNC, _ALIGNED = Slot("sync", ("sync",), twice=True), one("aligned", "aligned")
+_GROUP = one("cta_group", "cta_group::1", "cta_group::2")
+_B32, _B64 = type_("b32"), type_("b64")
+
+# An address in tensor memory: a register with lane and column, and an offset. mma takes .b32 registers alone.
+_INTEGER32, _EXACT = ("b32", "u32", "s32"), ("b32",)
+
+
+def _at(name: str, types: tuple[str, ...] = _INTEGER32, **more: Any) -> OperandSpec:
+    return OperandSpec(name, "addr", "b32", space="tensor", types=types, **more)
+
+
+def _row(name: str, slots: tuple[Slot, ...], operands: tuple[OperandSpec, ...], effects: Effects, needs: tuple[Need, ...] = (),
+         **more: Any) -> Row:  # fmt: skip
+    section = f"TensorCore 5th Generation Family Instructions: tcgen05.{name.partition('::')[0]}"
+    given = {"ptx": (8, 6), "sm": 100, "specific": True, "families": _FAMILIES, **more}
+    return row(f"tcgen05.{name}", slots, operands, section, needs=needs, effects=effects, unsupported=_LATER, **given)
+
+
+_ACTS = ACTS.but(counted_as="tcgen05")
+_WARP = _ACTS.but(together=Together.WARP)
+_ISSUES = _ACTS.but(queue=Queue.TENSOR, step=Step.ISSUE)
+
+# alloc, dealloc, relinquish_alloc_permit -----------------------------------------------------------------------------
+_COLUMNS = src("nCols", "u32", values=tuple(1 << n for n in range(5, 10)))
+_EXCLUSIVE, _EXCLUSIVE_NEEDS = maybe("exclusive"), need("exclusive", (9, 4), 100)
+_ALLOCATES = _WARP.but(memory=MemoryEffect.WRITE, ends=Ends.WAIT)
+
+_ALLOCATION: tuple[Row, ...] = (
+    _row("alloc", (_GROUP, _SYNC, _ALIGNED, _EXCLUSIVE, maybe("space", "shared::cta"), _B32),
+         (addr("dst", home="shared"), _COLUMNS), _ALLOCATES, _EXCLUSIVE_NEEDS),
+    _row("dealloc", (_GROUP, _SYNC, _ALIGNED, _EXCLUSIVE, _B32), (src("taddr", "u32"), _COLUMNS), _WARP, _EXCLUSIVE_NEEDS),
+    _row("relinquish_alloc_permit", (_GROUP, _SYNC, _ALIGNED), (), _WARP),
+)  # fmt: skip
+
+# ld, st, wait --------------------------------------------------------------------------------------------------------
+# Registers of a thread for .x1, and the greatest repetition, by shape
+_SHAPES = {"32x32b": (1, 128), "16x64b": (1, 128), "16x32bx2": (1, 128), "16x128b": (2, 64), "16x256b": (4, 32)}
+_TADDR = _at("taddr")
+_SPLIT = imm("immHalfSplitoff")
+_LOADS = _WARP.but(memory=MemoryEffect.READ, queue=Queue.TENSOR_MOVES, step=Step.ISSUE, flow=Flow.LOADED)
+_STORES = _WARP.but(memory=MemoryEffect.WRITE, queue=Queue.TENSOR_MOVES, step=Step.ISSUE)
+_WAITS = _WARP.but(queue=Queue.TENSOR_MOVES, step=Step.WAIT)
+
+
+def _num(most: int, least: int = 1) -> Slot:
+    return one("num", *(f"x{1 << n}" for n in range(8) if least <= 1 << n <= most))
+
+
+def _registers(access: Any, each: int) -> OperandSpec:
+    return OperandSpec("r", "registers", "b32", access, types=REGISTERS_ANY32, per="num", times=each)
+
+
+def _split(shape: str) -> tuple[OperandSpec, ...]:
+    return (_SPLIT,) if shape == "16x32bx2" else ()
+
+
+def _moves(shape: str, each: int, most: int) -> tuple[Row, Row]:
+    def slots(sixteen: str) -> tuple[Slot, ...]:
+        return _SYNC, _ALIGNED, one("shape", shape), _num(most), maybe(sixteen.partition("::")[0], sixteen), _B32
+
+    return (
+        _row("ld", slots("pack::16b"), (_registers("w", each), _TADDR, *_split(shape)), _LOADS),
+        _row("st", slots("unpack::16b"), (_TADDR, *_split(shape), _registers("r", each)), _STORES),
+    )
+
+
+def _reduces(shape: str, type: Slot, *modifiers: Slot) -> Row:
+    """A row of loads that also give the least or greatest of a thread's values."""
+    return _row(
+        "ld.red", (_SYNC, _ALIGNED, one("shape", shape), _num(128, 2), one("op", "min", "max"), *modifiers, type),
+        (_registers("w", 1), dst("b32", "redval"), _TADDR, *_split(shape)), _LOADS, **_AFTER_100,
+    )  # fmt: skip
+
+
+_MOVES: tuple[Row, ...] = (
+    *(r for shape, (each, most) in _SHAPES.items() for r in _moves(shape, each, most)),
+    *(r for shape in ("32x32b", "16x32bx2") for r in (
+        _reduces(shape, type_("f32"), maybe("abs"), maybe("nan", "NaN")), _reduces(shape, type_("u32", "s32")),
+    )),
+    *(_row(f"wait::{which}", (_SYNC, _ALIGNED), (), _WAITS) for which in ("ld", "st")),
+)  # fmt: skip
+
+# cp, shift, commit, fence --------------------------------------------------------------------------------------------
+# Shapes of cp, and the warps that get copies
+_COPIED: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (("128x256b", "4x256b", "128x128b"), ()), (("64x128b",), ("warpx2::02_13", "warpx2::01_23")), (("32x128b",), ("warpx4",)),
+)  # fmt: skip
+_COPIES = _ISSUES.but(memory=MemoryEffect.COPY)
+_UNPACKED = (maybe("dst_fmt", "b8x16"), maybe("src_fmt", "b6x16_p32", "b4x16_p64"))
+
+
+def _both_formats(m: Mapping[str, str]) -> str | None:
+    """The error of one format without the other; None if both are given or none."""
+    return ".b8x16 and the format in shared memory go together" if ("dst_fmt" in m) != ("src_fmt" in m) else None
+
+
+_OTHERS: tuple[Row, ...] = (
+    *(_row("cp", (_GROUP, one("shape", *shapes), *([one("multicast", *warps)] if warps else []), *_UNPACKED),
+           (_TADDR, src("s-desc", "u64")), _COPIES, rule=_both_formats) for shapes, warps in _COPIED),
+    _row("shift", (_GROUP, one("down", "down")), (_TADDR,), _COPIES, **_CHIP),
+    _row("commit", (_GROUP, one("completion", "mbarrier::arrive::one"), maybe("space", "shared::cluster"), MULTICAST, _B64),
+         (addr("mbar", home="shared"), CTA_MASK), _ACTS.but(memory=MemoryEffect.ATOMIC, queue=Queue.TENSOR, step=Step.SIGNAL),
+         MULTICAST_NEEDS),
+    *(_row(f"fence::{when}_thread_sync", (), (), _ACTS.but(queue=Queue.TENSOR, step=Step.FENCE)) for when in ("before", "after")),
+)  # fmt: skip
+
+# mma -----------------------------------------------------------------------------------------------------------------
+_SPARSE = maybe("sparse", "sp")
+_D, _A, _META = _at("d", _EXACT), _at("a", _EXACT, instead="a-desc"), _at("sp-meta", _EXACT, when="sparse")
+_A_DESC, _B_DESC, _IDESC = src("a-desc", "u64"), src("b-desc", "u64"), src("idesc", "u32")
+_MASKED = OperandSpec("disable-output-lane", "registers", "b32", types=REGISTERS_ANY32, per="cta_group", times=4, between=True)
+_ENABLE = pred("enable-input-d")
+_SCALES = _at("scale-a", _EXACT), _at("scale-b", _EXACT)
+# Only chips of the family of sm_100 scale D, and floats alone.
+_SCALE_D = imm("scale-input-d", 0, 15, optional=True, since=Requirement((8, 6), 100, families=(100,)))
+_ZEROS = src("zero-column-mask", "u64", optional=True)
+_USES = ("fill", "use", "lastuse", "discard")
+_MULTIPLIES = _ISSUES.but(memory=MemoryEffect.REDUCE, multiplies=True)
+
+
+def _collector(buffers: tuple[str, ...], uses: tuple[str, ...] = _USES) -> Slot:
+    return maybe("collector", *(f"collector::{buffer}::{use}" for buffer in buffers for use in uses))
+
+
+def _mma(name: str, *slots: Slot, given: tuple[OperandSpec, ...], needs: tuple[Need, ...] = (), **requires: Any) -> Row:
+    """A row of mma. given: the operands behind the instruction descriptor."""
+    a = (_A_DESC, _A) if one("ashift", "ashift") not in slots else (_A.but(instead=""),)
+    return _row(name, (_SPARSE, *slots), (_D, *a, _B_DESC, _META, _IDESC, *given), _MULTIPLIES, needs, **requires)
+
+
+def _plain(*kinds: str, scaled: tuple[OperandSpec, ...] = (), **requires: Any) -> tuple[Row, ...]:
+    """Rows of kinds without scales. scaled: the operand that scales D, if the kinds have one."""
+    kind, given = one("kind", *(f"kind::{k}" for k in kinds)), (_MASKED, _ENABLE, *scaled)
+    ashift, kept = one("ashift", "ashift"), _collector(("a",), _USES[2:])
+    weights = one("cta_group", "cta_group::1"), kind, _collector(("b0", "b1", "b2", "b3"))
+    return (
+        _mma("mma", _GROUP, kind, _collector(("a",)), given=given, **requires),
+        _mma("mma", _GROUP, kind, ashift, kept, given=given, **requires),
+        _mma("mma.ws", *weights, given=(_ENABLE, _ZEROS), **requires),
+    )
+
+
+_OF_A_CHIP = tuple(Need(f"scale_vec::{n}X", (8, 6), 100, "a") for n in (1, 2, 4))
+_BLOCKS = need("block16 block32", (8, 8), 100)
+
+
+def _scaled(kind: str, vectors: Slot, sparse: str, ptx: tuple[int, int] = (8, 6)) -> Row:
+    """A row of a kind with scales. sparse: suffixes of targets that have it with a sparse A, "a" or "af"."""
+    slots = _GROUP, one("kind", f"kind::{kind}"), one("block_scale", "block_scale"), vectors, _collector(("a",))
+    needs = (*_OF_A_CHIP, *_BLOCKS, Need("sp", (8, 6), 100, sparse))
+    return _mma("mma", *slots, given=(*_SCALES, _ENABLE), needs=needs, ptx=ptx)
+
 
 ROWS: tuple[Row, ...] = (
-    *later("tcgen05", "fifth generation tensor cores: later release",
-           "TensorCore 5th Generation Family Instructions", (8, 6), 100),
-)
+    *_ALLOCATION, *_MOVES, *_OTHERS,
+    *_plain("f16", "tf32", scaled=(_SCALE_D,)), *_plain("f8f6f4"), *_plain("i8", **_INTEGERS),
+    _scaled("mxf8f6f4", maybe("scale_vec", "scale_vec::1X", "block32"), "af"),
+    _scaled("mxf4", maybe("scale_vec", "scale_vec::2X", "block32"), "a"),
+    _scaled("mxf4nvf4", one("scale_vec", "scale_vec::2X", "scale_vec::4X", "block16", "block32"), "a", (8, 7)),
+)  # fmt: skip

@@ -49,10 +49,10 @@ def _number(context: OperandContext) -> OperandProblem:
 
 
 def _since(spec: OperandSpec, context: OperandContext) -> Iterator[OperandProblem]:
-    """The problem of an operand that a newer PTX version or target has introduced."""
-    (version, sm), module = spec.since, context.module
-    if module.version < version or module.target.number < sm:
+    """The problem of an operand that this PTX version or this target does not have."""
+    module, since, ptx = context.module, spec.since, spec.since.ptx
+    if module.version < ptx or not since.admits(module.target):
         yield OperandProblem(
-            f"operand {spec.name} of {context.form} needs PTX {version[0]}.{version[1]} and .target sm_{sm} or higher; this "
+            f"operand {spec.name} of {context.form} needs PTX {ptx[0]}.{ptx[1]} and .target {since.describe_targets()}; this "
             f"module says {module.version[0]}.{module.version[1]} and {module.target}", context.instruction.span, "leave it out",
         )  # fmt: skip

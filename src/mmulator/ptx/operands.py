@@ -355,12 +355,25 @@ def _addr(operand: Operand, spec: OperandSpec, context: OperandContext) -> Probl
         return
     if operand.extra:
         yield OperandProblem(f"operand {spec.name} is one address, without a list", operand.span)
+    if spec.space == "tensor":
+        yield from _in_tensor_memory(operand.base, spec, context)
+        return
     space = spec.space.partition("::")[0]
     yield from address(operand, space, context)
     if not space:
         yield from _at_home(operand.base, spec)
     if space == "param" and isinstance(operand.base, Symbol):
         yield from _within_parameters(operand, operand.base, context)
+
+
+def _in_tensor_memory(base: Operand, spec: OperandSpec, context: OperandContext) -> Problems:
+    """Problems of an address in tensor memory: lane and column, in a register."""
+    if not isinstance(base, Reg):
+        yield wrong_kind(base, "an address in a register", spec, context)
+    elif base.type not in spec.types:
+        allowed = ", ".join(f".{type}" for type in spec.types)
+        said = f"operand {spec.name} takes a .b32 register; {base.name} is .{base.type}"
+        yield OperandProblem(said, base.span, f"allowed: {allowed}")
 
 
 def _tensor(operand: Operand, spec: OperandSpec, context: OperandContext) -> Problems:

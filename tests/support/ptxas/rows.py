@@ -88,7 +88,7 @@ def _operands(form: Form, target: Target, ptx: Version, chance: random.Random) -
 
 
 def _has(spec: OperandSpec, target: Target, ptx: Version) -> bool:
-    return ptx >= spec.since[0] and target.number >= spec.since[1]
+    return ptx >= spec.since.ptx and spec.since.admits(target)
 
 
 def legal(
