@@ -60,7 +60,7 @@ OPERANDS = [
 # fields -----------------------------------------------------------------------------------------------------------------
 @given(st.integers(0, (1 << 64) - 1))
 def test_fields_hold_the_whole_word(word: int) -> None:
-    found = descriptor_fields(word)
+    found = descriptor_fields(word, MatrixDescriptor)
     rebuilt = found.reserved
     for f in found.fields:
         high, low = map(int, f.bits.split("-"))
@@ -72,7 +72,7 @@ def test_fields_hold_the_whole_word(word: int) -> None:
 
 
 def test_reserved_bits_are_named() -> None:
-    (finding,) = descriptor_fields(1 << 46 | 1 << 14).findings
+    (finding,) = descriptor_fields(1 << 46 | 1 << 14, MatrixDescriptor).findings
     assert finding.text == "bits 14, 46 are set: they belong to no field"
     assert "tcgen05" in finding.hint
     with pytest.raises(OperandError, match="no 64-bit word"):
