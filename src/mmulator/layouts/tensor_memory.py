@@ -61,7 +61,7 @@ def layout_id(m: int, pair: bool, ws: bool, sparse: bool) -> str:
 
 
 @dataclass(frozen=True)
-class Piece:
+class TensorPiece:
     """A block of D whose rows lie in consecutive lanes and whose columns lie in consecutive columns of tensor memory.
 
     row, rows: first row of the CTA's part, and how many.
@@ -80,7 +80,7 @@ class Piece:
 PARTS = {"A": 128, "D": 128, "F": 64, "C": 64, "B": 64, "E": 64, "G": 32}  # rows of a CTA, by layout
 
 
-def pieces(layout: str, columns: int) -> tuple[Piece, ...]:
+def pieces(layout: str, columns: int) -> tuple[TensorPiece, ...]:
     """The blocks of D [rows of a CTA, columns] in tensor memory.
 
     A in tensor memory has the lanes of D, its elements along k packed in cells from the address of A on: B, E and G need it
@@ -88,10 +88,10 @@ def pieces(layout: str, columns: int) -> tuple[Piece, ...]:
     """
     rows = PARTS[layout]
     if layout in "FC":
-        return tuple(Piece(16 * q, 16, 0, columns, QUARTER * q, 0) for q in range(4))
+        return tuple(TensorPiece(16 * q, 16, 0, columns, QUARTER * q, 0) for q in range(4))
     parts = LANES // rows
     each = columns // parts
-    return tuple(Piece(0, rows, each * p, each, rows * p, 0) for p in range(parts))
+    return tuple(TensorPiece(0, rows, each * p, each, rows * p, 0) for p in range(parts))
 
 
 def place(layout: str, m: Any, n: Any, columns: Any) -> tuple[Any, Any]:
