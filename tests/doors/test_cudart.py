@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from mmulator.doors.cudart import binaries, device, rows, table
-from mmulator.doors.library import elf, files
+from mmulator.doors.library import callers, elf, files
 from mmulator.errors import UnsupportedError
 from tests.support.places import ROOT
 
@@ -186,3 +186,15 @@ def test_the_layout_of_device_properties(version: int, size: int, places: dict[s
     """Offsets that C compilers give for the headers of CUDA 13.0 and 12.9."""
     fields, total = device.layout(version)
     assert total == size and {name: fields[name][0] for name in places} == places
+
+
+@pytest.mark.parametrize(("frames", "launch"), [
+    (["__device_stub__Z1kPi(int*)", "main"], "main"),  # -O2: the stub's caller is no frame
+    (["__device_stub__Z1kPi(int*)", "main at a.cu:3"], "main"),  # it is inlined, and that is its line
+    (["__device_stub__Z1kPi(int*) at a.cu:3", "k(int*) at a.cu:3", "main at a.cu:9"], "main at a.cu:9"),
+    (["__device_stub__ZN2ns1kEPi(int*)", "ns::k(int*)", "f(int)", "main"], "f(int)"),
+    (["__device_stub__Z1kIiEvPT_(int*)", "void __wrapper__device_stub_k<int>(int*&)", "void k<int>(int*)", "main"], "main"),
+    (["__device_stub__ZN12_GLOBAL__N_11kEPi(int*)", "(anonymous namespace)::k(int*)", "main"], "main"),
+])  # fmt: skip
+def test_the_place_of_a_launch(frames: list[str], launch: str) -> None:
+    assert callers.behind(frames)[0] == launch

@@ -82,10 +82,10 @@ def test_destructors_of_libraries_come_behind_python() -> None:
         "loading.install()\n"
         "loading._shut()\n"
         "library = loading._loaded[0].library\n"
-        "print(library.cuCtxPushCurrent_v2(0), library.cuMemFree_v2(0), library.cuInit(0))"
+        "print(library.cuCtxPushCurrent_v2(0), library.cuMemFree_v2(0), library.cuCtxDetach(0), library.cuInit(0))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "0 0 4\n"
+    assert done.stdout == "0 0 0 4\n"
 
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"

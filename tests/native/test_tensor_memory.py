@@ -112,7 +112,8 @@ MMA = "  ld.shared.u32 %at, [where];\n  tcgen05.mma.cta_group::1.kind::f16 [%at]
 WRONG = {
     "twice": (ALLOC.format(512) * 2, "deadlock in block .* at tcgen05.alloc.*deallocate columns first"),
     "relinquished": (
-        "  tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n" + ALLOC.format(32), "of 32 columns behind tcgen05.relinq",
+        "  tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n" + ALLOC.format(32),
+        "of 32 columns behind tcgen05.relinquish",
     ),
     "count": ("  mov.u32 %at, 48;\n" + ALLOC.format("%at"), "tcgen05.alloc.* of 48 columns"),
     "beyond": (
@@ -120,7 +121,8 @@ WRONG = {
         "of 2 columns from lane 0, column 31 on: allocated are columns 0 to 31",
     ),
     "lane": (
-        ALLOC.format(32) + "  mov.u32 %at, 0x80000;\n  tcgen05.ld.sync.aligned.32x32b.x1.b32 {%x0}, [%at];\n", "with lane 8, column 0",
+        ALLOC.format(32) + "  mov.u32 %at, 0x80000;\n  tcgen05.ld.sync.aligned.32x32b.x1.b32 {%x0}, [%at];\n",
+        "with lane 8, column 0",
     ),
     "dealloc": (
         ALLOC.format(32) + "  mov.u32 %at, 0;\n  tcgen05.dealloc.cta_group::1.sync.aligned.b32 %at, 64;\n",
@@ -130,7 +132,9 @@ WRONG = {
     "reserved": (ALLOC.format(64) + DESC + MMA.format("0x08800010"), "bit 23 is 1: it is reserved for .kind::f16"),
     "constant": (ALLOC.format(64) + "  mov.u64 %desc, 0;\n" + MMA.format("0x08100010"), "bits 46 to 48 are 0b000"),
     "swizzle": (ALLOC.format(64) + "  mov.u64 %desc, 0x6000400000000000;\n" + MMA.format("0x08100010"), "the swizzle is 3"),
-    "shared": (ALLOC.format(64) + "  mov.u64 %desc, 0x400000003fff;\n" + MMA.format("0x08100010"), "reaches beyond shared memory"),
+    "shared": (
+        ALLOC.format(64) + "  mov.u64 %desc, 0x400000003fff;\n" + MMA.format("0x08100010"), "reaches beyond shared memory",
+    ),
 }  # fmt: skip
 
 

@@ -70,6 +70,15 @@ def launch(function, x, n, block=32, stream=None, shared=0):
     call("cuLaunchKernel", function, 1, 1, 1, block, 1, 1, shared, stream, pointers, None)
 
 
+def try_a_context_is_detached_as_often_as_it_was_attached():
+    own = made("cuCtxCreate_v2", 0, 0)
+    assert made("cuCtxAttach", 0).value == own.value
+    call("cuCtxDetach", own)
+    call("cuCtxSynchronize")
+    call("cuCtxDetach", own)
+    assert cuda.cuCtxDetach(own) != 0
+
+
 def try_launch():
     module, add = load()
     x = made("cuMemAlloc_v2", ctypes.c_size_t(128))

@@ -207,6 +207,22 @@ def current_context() -> int:
     return stack[-1]
 
 
+@api("cuCtxAttach", "pu")
+def context_attach(out: int, flags: int) -> None:
+    handle = current_context()
+    if handle != PRIMARY:
+        state().find(handle, CudaContext).holders += 1
+    put(out, handle)
+
+
+@api("cuCtxDetach", "p")
+def context_detach(handle: int) -> None:
+    found = state().find(handle, CudaContext)
+    found.holders -= 1
+    if not found.holders:
+        context_destroy(handle)
+
+
 @api("cuCtxGetCurrent", "p")
 def context_get(out: int) -> None:
     put(out, state().contexts[-1] if state().contexts else 0)

@@ -38,9 +38,10 @@ SONAME = "libcuda.so.1"
 CHAPTERS = (
     device, memory, virtual, hints, modules, linking, launches, clusters, tensormaps, operations, captures, calls, structs,
 )  # fmt: skip
-# What destructors of C++ libraries call before they give something back (PyCUDA): a failure would end the process.
+# What destructors of C++ libraries call before or when they give something back (PyCUDA): a failure would end the process.
 AT_THE_END = {
     "cuCtxPushCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent", "cuCtxPopCurrent_v2", "cuCtxSetCurrent", "cuCtxSynchronize",
+    "cuCtxDetach", "cuCtxDestroy", "cuCtxDestroy_v2", "cuMemHostUnregister",
 }  # fmt: skip
 SPARE = 600  # room for functions that are asked for and not implemented
 _lock = threading.Lock()

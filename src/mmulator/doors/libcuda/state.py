@@ -55,7 +55,10 @@ class CudaKernel:
 
 @dataclass(eq=False)
 class CudaContext:
-    """A context that a program made. It is on the only device, and the work of all contexts is done there."""
+    """A context that a program made. It is on the only device, and the work of all contexts is done there. holders: how often it
+    must be detached."""
+
+    holders: int = 1
 
 
 @dataclass(eq=False)

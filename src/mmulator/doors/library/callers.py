@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import shutil
 import subprocess
 from functools import cache
+from itertools import dropwhile
 from pathlib import Path
 
 from mmulator.demangle import demangle
 
 _DEEPEST = 128  # frames, most of them Python's
-_STUB, _BETWEEN = "__device_stub__", ("cudaLaunch", "cudaError ", "cuda_runtime.h")
+_STUB, _BETWEEN = re.compile(r"__device_stub_(\w+)"), ("cudaLaunch", "cudaError ", "cuda_runtime.h")
 
 
 class _Info(ctypes.Structure):
@@ -27,10 +29,28 @@ def place() -> str:
     """
     libc = ctypes.CDLL(None)
     frames = (ctypes.c_void_p * _DEEPEST)()
-    own = [found for frame in frames[: libc.backtrace(frames, _DEEPEST)] if (found := _of_program(int(frame or 0)))]
-    stubs = [n for n, found in enumerate(own) if found.startswith(_STUB)]  # what calls the stub has the kernel's name
-    behind = own[stubs[-1] + 2 :] if stubs else own
-    return next((found for found in behind if not any(word in found for word in _BETWEEN)), "")
+    own = [found for frame in frames[: libc.backtrace(frames, _DEEPEST)] for found in _of_program(int(frame or 0))]
+    return next((found for found in behind(own) if not any(word in found for word in _BETWEEN)), "")
+
+
+def behind(frames: list[str]) -> list[str]:
+    """The frames behind a kernel's stub without the host's function of the kernel, which calls the stub.
+
+    Where that function is inlined without a trace, the next frame has its line: the kernel's, not that of the launch.
+    """
+    stubs = [n for n, frame in enumerate(frames) if _STUB.search(frame)]
+    if not stubs:
+        return frames
+    kernel, frames = _bare(frames[stubs[-1]]), frames[stubs[-1] + 1 :]
+    found = list(dropwhile(lambda frame: _bare(frame) == kernel, frames))
+    return found if len(found) < len(frames) else [frame.partition(" at ")[0] for frame in found[:1]] + found[1:]
+
+
+def _bare(frame: str) -> str:
+    """The name alone of a function, without return type, namespaces and parameters; the kernel's name for its stub."""
+    name, stub = frame.partition(" at ")[0], _STUB.search(frame)
+    name = (demangle(stub[1]) if stub else name).replace("(anonymous namespace)", "")
+    return name.partition("(")[0].partition("<")[0].rpartition(" ")[2].rpartition(":")[2]
 
 
 @cache
@@ -39,20 +59,23 @@ def _program() -> str:
 
 
 @cache
-def _of_program(address: int) -> str:
-    """The function and the line of an address of the program; "" for an address of a library, or of a kernel's stub."""
+def _of_program(address: int) -> tuple[str, ...]:
+    """The function and the line of an address of the program, then those that it is inlined in; () for one of a library."""
     info = _Info()
     dladdr = ctypes.CDLL(None).dladdr
     if not dladdr(ctypes.c_void_p(address), ctypes.byref(info)) or str(Path((info.file or b"").decode()).resolve()) != _program():
-        return ""
-    tool = shutil.which("addr2line")
+        return ()
+    tool, offset = shutil.which("addr2line"), address - (info.base or 0)
     said = ""
     if tool is not None:
-        words = [tool, "-f", "-e", _program(), hex(address - 1 - (info.base or 0))]
+        words = [tool, "-f", "-i", "-e", _program(), hex(offset - 1)]
         said = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False).stdout
-    name, _, line = (said.strip() or "??\n??:0").partition("\n")
-    name = demangle(name) if name != "??" else demangle((info.name or b"").decode())
+    lines = said.strip().splitlines() or ["??", "??:0"]
+    symbol = demangle((info.name or b"").decode()) or f"address 0x{offset:x} of {Path(_program()).name}"
+    names = (symbol if name == "??" else demangle(name) for name in lines[::2])
+    return tuple(_text(name, line) for name, line in zip(names, lines[1::2], strict=True))
+
+
+def _text(name: str, line: str) -> str:
     file, _, number = line.partition(" ")[0].rpartition(":")
-    if not name:
-        return f"address 0x{address - (info.base or 0):x} of {Path(_program()).name}"
     return f"{name} at {Path(file).name}:{number}" if file not in ("", "??") and number.isdigit() and number != "0" else name

@@ -1,0 +1,119 @@
+"""Sums of tcgen05 against others: words that a B200 gave (tests/data/README.md), and mmasim, a model checked on B200s."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mmulator.isa.types import TYPES
+from mmulator.numerics import DotKey, model_matmul
+from mmulator.numerics.dot import dot
+from mmulator.numerics.formats import container
+from mmulator.twin.matrices import twin_matmul
+from tests.support.numerics_cases import operands
+
+WORDS = json.loads((Path(__file__).parents[1] / "data" / "tcgen05_words.json").read_text())["words"]
+
+
+def numbers(text: str, kind: str) -> list[int]:
+    digits = 2 * container(TYPES[kind]).itemsize
+    return [int(text[i : i + digits], 16) for i in range(0, len(text), digits)]
+
+
+def selected(metadata: str, pairs: bool) -> list[int]:
+    """Positions along k that nibbles of two 2-bit indices select, lowest nibble first; of neighbours in pairs."""
+    at = []
+    for chunk, nibble in enumerate(int(digit, 16) for digit in reversed(metadata)):
+        for index in (nibble & 3, nibble >> 2):
+            at += [8 * chunk + 2 * index, 8 * chunk + 2 * index + 1] if pairs else [4 * chunk + index]
+    return at
+
+
+@pytest.mark.parametrize("word", WORDS, ids=[w["name"] for w in WORDS])
+def test_a_word_of_a_b200(word: dict[str, Any]) -> None:
+    d, a, b = word["types"].split(".")
+    left, right = numbers(word["a"], a), numbers(word["b"], b)
+    options = {name: word[name] for name in ("scale_vec", "stype") if name in word}
+    key = DotKey(
+        "tcgen05", a, b, d, d, len(left), sparse="metadata" in word, satfinite=word.get("saturate", False), kind=word["kind"],
+        **options,
+    )  # fmt: skip
+    scales = {name: numbers(word[name], "u8") for name in ("scale_a", "scale_b") if name in word}
+    c, expected = int(word["c"], 16), int(word["d"], 16)
+    given: dict[str, Any] = {}
+    at = list(range(len(left)))
+    if key.sparse:
+        at = selected(word["metadata"], pairs=a == "e2m1" and word["kind"] != "mxf8f6f4")
+        given["indices"] = np.array([at])
+    left = [left[k] for k in at]
+    assert dot(key, "sm_100", left, [right[k] for k in at], c, **scales) == expected
+    if scales:
+        given |= {"scale_a": np.array([scales["scale_a"]], np.uint8), "scale_b": np.array([scales["scale_b"]], np.uint8).T}
+    A, B = np.array([left], container(TYPES[a])), np.array([right], container(TYPES[b])).T.copy()
+    C = np.array([[c]], container(TYPES[d]))
+    assert model_matmul(key, "sm_100", A, B, C, **given)[0, 0] == expected
+    assert twin_matmul(key, "sm_100", A, B, C, **given)[0, 0] == expected
+
+
+# One name of mmasim's for each kind and type of D and of the factors; pairs of types are drawn.
+MMASIM = [
+    "m64n8k8.kind::tf32.f32.tf32.tf32",
+    "m128n64k16.kind::f16.f32.f16.f16",
+    "m64n24k16.kind::f16.f32.bf16.bf16",
+    "m64n8k16.kind::f16.f16.f16.f16",
+    "m64n40k32.kind::f8f6f4.f32.e4m3.e3m2",
+    "m64n40k32.kind::f8f6f4.f32.e2m1.e5m2",
+    "m64n16k32.kind::f8f6f4.f16.e2m3.e5m2",
+    "m128n8k32.kind::mxf8f6f4.block32.f32.e5m2.e2m1.ue8m0",
+    "m128n16k64.kind::mxf4.block32.f32.e2m1.e2m1.ue8m0",
+    "m128n16k64.kind::mxf4nvf4.block32.f32.e2m1.e2m1.ue8m0",
+    "m128n16k64.kind::mxf4nvf4.block16.f32.e2m1.e2m1.ue8m0",
+    "m128n16k64.kind::mxf4nvf4.block16.f32.e2m1.e2m1.ue4m3",
+]
+
+
+TORCH = {
+    "tf32": "float32", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "e5m2": "float8_e5m2", "e4m3": "float8_e4m3fn",
+    "ue4m3": "float8_e4m3fn", "ue8m0": "float8_e8m0fnu",
+}  # fmt: skip
+
+
+def tensor(torch: Any, raw: Any, kind: str) -> Any:
+    """Raw elements as mmasim takes them: FP4 in bits 2 to 5 of a byte, as in shared memory; FP6 in bits 0 to 5."""
+    if kind not in TORCH:
+        return torch.from_numpy(raw << 2 if kind == "e2m1" else raw)
+    return torch.from_numpy(raw.view(f"i{raw.itemsize}")).view(getattr(torch, TORCH[kind]))
+
+
+def packed(torch: Any, raw: Any) -> Any:
+    """FP4 elements of mxf4 and mxf4nvf4, two in a byte."""
+    return torch.from_numpy(raw[..., 0::2] << 4 | raw[..., 1::2])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MMASIM)
+def test_sums_are_those_of_mmasim(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    sim = pytest.importorskip("mmasim.nv_ptx", reason="mmasim is not there: pip install mmasim==2.1.1 (needs g++)")
+    shape, kind, *types = name.split(".")
+    _, n, k = map(int, shape[1:].replace("n", " ").replace("k", " ").split())
+    kind = kind.removeprefix("kind::")
+    options: dict[str, Any] = {}
+    if kind.startswith("mx"):
+        block, *types, stype = types
+        options = {"scale_vec": f"{k // int(block.removeprefix('block'))}X", "stype": stype}
+    operation = (sim.TCGen05MMABlockScale if options else sim.TCGen05MMA)("Blackwell", name)
+    d, a, b = types
+    key = DotKey("tcgen05", a, b, d, d, k, kind=kind, **options)
+    for seed in range(6):
+        (A, B, C), more = operands(key, 16, n, k, seed)
+        more = {x: y for x, y in more.items() if x.startswith("scale")}
+        both = (A, a), (np.ascontiguousarray(B.T), b)
+        left, right = (packed(torch, x) if k == 64 else tensor(torch, x, t) for x, t in both)
+        theirs = operation(left, right.T, tensor(torch, C, d), *(tensor(torch, x, key.stype or "") for x in more.values()))
+        bits = theirs.contiguous().view(torch.int16 if d == "f16" else torch.int32).numpy()
+        np.testing.assert_array_equal(bits.view(C.dtype), twin_matmul(key, "sm_100", A, B, C, **more))
