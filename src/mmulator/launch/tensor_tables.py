@@ -56,7 +56,7 @@ class _Tables:
     def __init__(self, device: str) -> None:
         self.device = device
         self.known: dict[tuple[int, int], tuple[np.ndarray, list[Any]]] = {}
-        self.problems: dict[tuple[int, int], MmulatorError] = {}
+        self.problems: dict[tuple[int, int], Exception] = {}
         self.callback = CALLBACK(self._resolve)
         self.address = ctypes.cast(self.callback, ctypes.c_void_p).value or 0
 

@@ -112,9 +112,8 @@ def load_reduced(e: Emitter, ins: Instruction) -> None:
     best, *others = (e.typed(v, vector_type(kind), kind) for v in values)
     if kind == "f32":
         how, lanes = Mods(form["op"], frozenset(filter(None, (form["abs"], form["nan"]))), (kind,)), Lanes(e, ins)
-        best = extremum32(lanes, how, best, best)
-        for value in others:
-            best = extremum32(lanes, how, best, value)
+        for value in (best, *others):
+            best = must_be(extremum32(lanes, how, best, value), Value)
     else:
         for value in others:
             best = (minimum if form["op"] == "min" else maximum)(best, value)

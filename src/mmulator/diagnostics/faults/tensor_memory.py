@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mmulator.errors import ExecutionFault
+from mmulator.errors import ExecutionFault, MmulatorError
 from mmulator.launch.grid import Grid
 from mmulator.launch.resident import ResidentCta
 from mmulator.launch.tensor_tables import tables_of
@@ -56,8 +56,9 @@ def describe(grid: Grid, cta: ResidentCta, ins: Instruction, kind: FaultKind, wh
             text = f"{name} with {_at(address)}: it begins in lane 0 of a quarter, or where its shape has 16 lanes, in lane 16"
         case FaultKind.TENSOR_INSTRUCTION:
             problem = tables_of(grid.kernel.matrix.tensor).problems.get((number, address))
-            text = f"{name}: {problem.message if problem else f'instruction descriptor {address:#010x}'}"
-            rule, hint = (problem.rule, problem.hint) if problem else (None, None)
+            text, rule = f"{name}: {problem or f'instruction descriptor {address:#010x}'}", None
+            if isinstance(problem, MmulatorError):
+                text, rule, hint = f"{name}: {problem.message}", problem.rule, problem.hint
         case FaultKind.TENSOR_MATRIX:
             text = f"{name} with matrix descriptor {address:#018x}: {_wrong_in(address)}"
             rule = f"bits 46 to 48 are 0b001, 53 to 60 are 0, swizzles are 0, 1, 2, 4 and 6 ({_FAMILY}: Shared memory descriptor)"

@@ -53,7 +53,7 @@ def warp_of(cta: ptr_to(Cta)) -> ptr_to(Warp):
 
 
 @native
-def unpack_elements(raw: ptr, count: i64, unpack: u32, out: ptr) -> None:
+def unpack_elements(raw: ptr_to(u8), count: i64, unpack: u32, out: ptr_to(u8)) -> None:
     """Write elements of less than 8 bits to bytes of their own.
 
     raw: the elements as they lie in memory.
@@ -158,8 +158,8 @@ def cells_matrix(cta: ptr_to(Cta), table: ptr_to(TensorTable), address: u32, bas
 
 @native
 def factors(
-    cta: ptr_to(Cta), address: u32, lane: u32, rows: u32, count: u32, byte: u32, step: u64, stride: u64, out: ptr
-) -> None:
+    cta: ptr_to(Cta), address: u32, lane: u32, rows: u32, count: u32, byte: u32, step: u64, stride: u64, out: ptr_to(u8),
+) -> None:  # fmt: skip
     """Read scale factors from tensor memory: factor s of row i to out[i * stride + s * step].
 
     cta: owner of the tensor memory.
