@@ -15,7 +15,7 @@ from mmulator.native.asynchrony.payloads import TensorWork
 from mmulator.native.hooks.events import READ, Proxy, accessed_one, by
 from mmulator.native.hooks.faults import fault
 from mmulator.native.matrix.tensor_memory import COLUMN_BITS, LANE, cell
-from mmulator.native.matrix.tensor_state import TENSOR_COLUMNS, TensorTable, Unpack
+from mmulator.native.matrix.tensor_state import TENSOR_ROW, TensorTable, Unpack
 from mmulator.native.memory.windows import descriptor_span, of_descriptor
 from mmulator.native.state import Cta, FaultKind, Warp
 from mmulator.twin.doors import Door
@@ -265,7 +265,7 @@ def multiply_pieces(
         lane = table.lane[p] + base
         column = (work.d & COLUMN_BITS) + table.column[p]
         d = cast_ptr(u8, cell(cta, lane, column))
-        stride = i64(TENSOR_COLUMNS)
+        stride = i64(TENSOR_ROW // 4)
         if apart:
             d = room + table.scratch.c
             stride = columns
