@@ -254,7 +254,7 @@ def sampled_keys() -> Iterator[tuple[DotKey, str]]:
                     if kind == "mxf8f6f4":
                         options.update(scale_vec="1X", stype="ue8m0")
                     elif kind in ("mxf4", "mxf4nvf4"):
-                        k, options = 64, {"kind": kind, "scale_vec": "4X", "stype": "ue4m3"}
+                        k, options = row.chunk, {"kind": kind, "scale_vec": "4X", "stype": "ue4m3"}
                     yield DotKey(row.families[-1], t, u, d, d, k, **options), device
                     if row.families[-1] in ("mma", "wgmma", "tcgen05") and k >= 8:
                         yield DotKey(row.families[-1], t, u, d, d, 2 * k, sparse=True, **options), device
@@ -263,7 +263,6 @@ def sampled_keys() -> Iterator[tuple[DotKey, str]]:
     for t in ("s8", "u8", "s4", "u4"):
         yield DotKey("mma", t, t, "s32", "s32", 32, satfinite=t[0] == "s"), "sm_90"
     yield DotKey("tcgen05", "u8", "s8", "s32", "s32", 64, satfinite=True, sparse=True), "sm_100"
-    yield DotKey("tcgen05", "e2m1", "e2m1", "f32", "f32", 96, kind="mxf4", scale_vec="2X", stype="ue8m0"), "sm_103"
     yield DotKey("mma", "b1", "b1", "s32", "s32", 128, bit_op="xor"), "sm_90"
     yield DotKey("mma", "f64", "f64", "f64", "f64", 8, rounding="rm"), "sm_90"
 
@@ -332,8 +331,10 @@ def test_tcgen05_is_published_on_sm_100_and_inferred_elsewhere() -> None:
         assert profile_for(key, "sm_100").confidence == "published"
         assert profile_for(key, "sm_103").confidence == "inferred"
     longer = profile_for(key_of("tcgen05", "e2m1", k=96, **mx), "sm_103")
-    assert "six groups of 16" in longer.note and key_of("tcgen05", "e2m1", k=96, **mx).scale_blocks == 3
+    assert "six groups" in longer.note and key_of("tcgen05", "e2m1", k=96, **mx).scale_blocks == 3
     assert key_of("tcgen05", "f16", kind="f16") == key_of("tcgen05", "f16")  # one key of one arithmetic
+    with pytest.raises(UnsupportedError, match="devices with this arithmetic: sm_103"):
+        profile_for(key_of("tcgen05", "e2m1", k=96, **mx), "sm_100")
     integers = DotKey("tcgen05", "s8", "u8", "s32", "s32", 32)
     assert profile_for(integers, "sm_100").confidence == "published"
     with pytest.raises(UnsupportedError, match=r"does not run on sm_103(.|\n)*devices with this arithmetic: sm_100"):

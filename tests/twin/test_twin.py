@@ -73,7 +73,7 @@ CASES: list[tuple[str, str, str, tuple[str, str], int, str, dict[str, Any]]] = [
     ("tcgen05", "e2m1", "e2m1", F32, 128, "sm_100", {**NVF4, "sparse": True}),
     ("tcgen05", "e2m1", "e2m1", F32, 64, "sm_100", {**NVF4, "stype": "ue8m0"}),
     ("tcgen05", "e2m1", "e2m1", F32, 96, "sm_103", NVF4),
-    ("tcgen05", "e2m1", "e2m1", F32, 192, "sm_103", {**MXF4, "sparse": True}),
+    ("tcgen05", "e2m1", "e2m1", F32, 128, "sm_103", {**MXF4, "sparse": True}),
     ("mma", "s8", "u8", S32, 32, "sm_90", {}),
     ("mma", "u8", "u8", S32, 32, "sm_90", {"satfinite": True}),
     ("mma", "s8", "s8", S32, 64, "sm_90", {"sparse": True}),

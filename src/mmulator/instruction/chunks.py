@@ -22,6 +22,7 @@ from mmulator.isa.types import ElementType
 from mmulator.layouts import sparse
 from mmulator.numerics.arrays import batch_shape
 from mmulator.numerics.formats import numpy_dtype, to_raw
+from mmulator.numerics.profiles import dot_key
 
 AXES = {"A": "mk", "B": "kn", "C": "mn", "scale_a": "mk", "scale_b": "kn"}
 Product = Callable[..., Any]
@@ -36,7 +37,7 @@ def product(multiply: Product, form: Form, operands: Mapping[str, Any]) -> Any:
         raise OperandError(f"A {a.shape} and B {b.shape}: A is [..., M, K], B [..., K, N]")
     if c is not None and c.shape[-2:] != (m, n):
         raise OperandError(f"C of shape {c.shape}: [..., {m}, {n}] is needed")
-    step = form.k // form.scale_vec if form.block_scale else 1  # elements for which there is one factor
+    step = form.k // dot_key(form).scale_blocks if form.block_scale else 1  # elements for which there is one factor
     for name, axis in (("scale_a", -1), ("scale_b", -2)):
         if name in given and given[name].shape[axis] != -(-k // step):
             raise OperandError(
@@ -56,9 +57,9 @@ def product(multiply: Product, form: Form, operands: Mapping[str, Any]) -> Any:
 def batch(compute: Product, form: Form, operands: Mapping[str, Any]) -> Any:
     """`Instruction.compute` of Dask arrays. compute: `Instruction.compute` for arrays in memory, which computes each chunk."""
     given = _given(form, operands)
-    sizes = {"m": form.m, "n": form.n, "k": form.k}
+    sizes, factors = {"m": form.m, "n": form.n, "k": form.k}, dot_key(form).scale_blocks
     for name, x in given.items():
-        wanted = tuple(form.scale_vec if name.startswith("scale") and axis == "k" else sizes[axis] for axis in AXES[name])
+        wanted = tuple(factors if name.startswith("scale") and axis == "k" else sizes[axis] for axis in AXES[name])
         if x.shape[-2:] != wanted:
             raise OperandError(f"{name} of shape {x.shape}: [..., {wanted[0]}, {wanted[1]}] is needed")
     return _blockwise(compute, form, given, whole="mnk")

@@ -16,7 +16,7 @@ from mmulator.isa.effects import Step
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import FILES
 from mmulator.isa.row import OperandSpec
-from mmulator.isa.targets import DEVICES
+from mmulator.isa.targets import DEVICES, Target, default_device
 
 _WGMMA_DEFAULTS: Operands = {
     "shared_base": 0, "scale_d": 1, "imm_scale_a": 1, "imm_scale_b": 1, "imm_trans_a": 0, "imm_trans_b": 0,
@@ -27,7 +27,11 @@ _DEFAULTS: dict[str, Operands] = {"wgmma": _WGMMA_DEFAULTS, "wmma": {"stride": N
 
 @lru_cache(maxsize=1024)
 def keywords(form: Form) -> tuple[str, ...]:
-    """Keywords that `execute` takes for a form: the operands that it reads, and the memory to which they point."""
+    """Keywords that `execute` takes for a form: the operands that it reads, and the memory to which they point. A form whose
+    operands lie in tensor memory has none.
+    """
+    if form.family not in FILES:
+        return ()
     return tuple(dict.fromkeys(key for signature in reversed(form.signatures) for spec in signature for key in _keys(spec)))
 
 
@@ -60,6 +64,11 @@ def execute(form: Form, device: str, operands: Operands, *, strict: bool = True)
     return run(form, device, given | {"strict": strict})
 
 
+def default_chip(form: Form, target: Target | None) -> str:
+    """The device of a product without one: sm_90, but for tcgen05 the chip of its target."""
+    return default_device(target or Target(100)) if form.family not in FILES else "sm_90"
+
+
 def check_device(form: Form, device: str) -> str:
     """The device's name, such as `sm_90`. Raises UnsupportedError for an unknown device, or if no target for the device has the
     instruction.
@@ -86,6 +95,8 @@ def _function(form: Form) -> Callable[[Form, str, Operands], Array]:
     """The function with the name of the operation (`mma_async`, `load`), from the file of this folder with the name of the
     family.
     """
+    if form.family not in FILES:
+        raise UnsupportedError(f"{form} has operands in tensor memory", hint="`compute` takes matrices, or run a kernel")
     if form.effects.step in (Step.FENCE, Step.COMMIT, Step.WAIT):
         raise UnsupportedError(
             f"{form} orders other instructions and has no result", hint="run a kernel that contains it"

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from mmulator.errors import OperandError, UnsupportedError, short_traceback, shown
 from mmulator.floating import in_plain_floats
 from mmulator.hosts import is_lazy
-from mmulator.instruction import chunks, execution
-from mmulator.instruction.operands import check_signs, words
+from mmulator.instruction import chunks, execution, tcgen05
+from mmulator.instruction.operands import check_signs, sparse_a, words
 from mmulator.isa.form import Form
 from mmulator.isa.names.instruction import parse_instruction
 from mmulator.isa.targets import Target, as_pair
@@ -92,7 +92,19 @@ class Instruction:
     @classmethod
     @short_traceback
     def parse(
-        cls, text: str, target: str | Target | None = None, ptx: str | tuple[int, int] | None = None
+        cls,
+        text: str,
+        target: str | Target | None = None,
+        ptx: str | tuple[int, int] | None = None,
+        *,
+        m: int | None = None,
+        n: int | None = None,
+        k: int | None = None,
+        dtype: str | None = None,
+        atype: str | None = None,
+        btype: str | None = None,
+        stype: str | None = None,
+        saturate: bool | None = None,
     ) -> Instruction:
         """The instruction with a name such as `wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16`, or described by words
         such as `wgmma m64n128 bf16`.
@@ -100,6 +112,9 @@ class Instruction:
         text: the name or the words. Words may omit what has a default: f32 (s32) accumulators, rows times columns, no other
             qualifiers. They must give family, shape and input types.
         target, ptx: `.target` and `.version` that must have the instruction (`"sm_90a"`, `"8.7"`); None skips this check.
+        m, n, k: shape of tcgen05.mma, whose name has none: by default 128 (256 for a pair of CTAs), 64, and the kind's only K.
+        dtype, atype, btype, stype: types of tcgen05.mma's D (f32, s32), A, B (that of A) and scale factors.
+        saturate: whether s32 results of tcgen05.mma saturate.
 
         Raises InvalidInstructionError that points at the wrong qualifier and names the rule and the alternatives, or that lists
         the instructions among which the words do not decide; OperandError for an unknown target or version.
@@ -109,10 +124,16 @@ class Instruction:
         if not isinstance(target, str | Target | None):
             raise OperandError(f"target is {shown(target)}: a string is needed", hint='such as "sm_90a"')
         wanted, version = as_pair(target, ptx)
+        given = {"m": m, "n": n, "k": k, "dtype": dtype, "atype": atype, "btype": btype, "stype": stype, "saturate": saturate}
+        if tcgen05.is_named(text):
+            return cls(tcgen05.parse(text, wanted, version, given), wanted, version)
+        named = [name for name, value in given.items() if value is not None]
+        if named:
+            raise OperandError(f"`{text}` has {named[0]} in its name", hint="only tcgen05.mma needs shape and types besides")
         return cls(parse_instruction(text, wanted, version), wanted, version)
 
     def __str__(self) -> str:
-        return self.form.mnemonic
+        return tcgen05.text_of(self.form) if self.form.family == tcgen05.FAMILY else self.form.mnemonic
 
     def __repr__(self) -> str:
         return f"Instruction({str(self)!r})"
@@ -146,22 +167,24 @@ class Instruction:
         B: Any,
         C: Any = None,
         *,
-        device: str = "sm_90",
+        device: str | None = None,
         imm_scale_a: int = 1,
         imm_scale_b: int = 1,
         scale_a: Any = None,
         scale_b: Any = None,
+        metadata: Any = None,
     ) -> Array:
         """D = A B + C with a device's bits. The result has the NumPy dtype of the instruction's D.
 
         A: [..., M, K]. Sparse instructions take a dense A with the zeros that their granularity requires, or a result of
-            `sparse.compress`.
+            `sparse.compress`, or the elements that are kept, [..., M, K / 2], with `metadata`.
         B: [..., K, N].
         C: [..., M, N]; None is zero.
-        device: name of a device or chip, such as "sm_90" or "H100".
-        imm_scale_a, imm_scale_b: 1 or -1, for wgmma on float types.
-        scale_a: [..., M, S], for block scaling, where S is the scale_vec size.
+        device: name of a device or chip, such as "sm_90" or "H100"; None is sm_90, and the target's chip for tcgen05.
+        imm_scale_a, imm_scale_b: 1 or -1, for wgmma and tcgen05 on float types.
+        scale_a: [..., M, S], for block scaling, where S is the number of factors of a row: the scale_vec size.
         scale_b: [..., S, N].
+        metadata: nibbles [..., M, chunks] that say which elements of a sparse A are kept, as `sparse.compress` gives them.
 
         Elements are NumPy or ml_dtypes values of the instruction's types (tensors of torch and similar libraries too), or raw
         unsigned integers of their size (at least 8 bits; b1 as 0 and 1). Leading dimensions broadcast. If an operand is a Dask
@@ -173,12 +196,13 @@ class Instruction:
             raise OperandError(
                 f"{form} multiplies no matrices", hint="use `execute`, or a kernel for instructions that order others"
             )
-        device = execution.check_device(form, device)
+        device = execution.check_device(form, device or execution.default_chip(form, self.target))
         check_signs(form, imm_scale_a, imm_scale_b)
+        A = sparse_a(form, A, metadata)
         operands = {"A": A, "B": B, "C": C, "scale_a": scale_a, "scale_b": scale_b}
         if any(map(is_lazy, operands.values())):
             signs = {"imm_scale_a": imm_scale_a, "imm_scale_b": imm_scale_b}
-            return chunks.batch(partial(_compute, instruction=form.mnemonic, device=device, **signs), form, operands)
+            return chunks.batch(partial(_compute, instruction=str(self), device=device, **signs), form, operands)
         key = dot_key(form)
         indices = None
         b = _matrix("B", form.btype, B, (form.k, form.n))
@@ -197,8 +221,8 @@ class Instruction:
             a = _matrix("A", form.atype, A, (form.m, form.k))
         c = None if C is None else _matrix("C", form.ctype or form.dtype, C, (form.m, form.n))
         if form.block_scale:
-            scale_a = _matrix("scale_a", form.stype, scale_a, (form.m, form.scale_vec))
-            scale_b = _matrix("scale_b", form.stype, scale_b, (form.scale_vec, form.n))
+            scale_a = _matrix("scale_a", form.stype, scale_a, (form.m, key.scale_blocks))
+            scale_b = _matrix("scale_b", form.stype, scale_b, (key.scale_blocks, form.n))
         elif scale_a is not None or scale_b is not None:
             raise OperandError(f"{form} takes no scale_a or scale_b")
         from mmulator.twin.matrices import twin_matmul

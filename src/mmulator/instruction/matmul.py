@@ -13,7 +13,7 @@ from mmulator.floating import in_plain_floats
 from mmulator.hosts import is_lazy
 from mmulator.instruction import chunks, execution
 from mmulator.instruction.instruction import Instruction
-from mmulator.instruction.operands import check_signs
+from mmulator.instruction.operands import check_signs, sparse_a
 from mmulator.interop import as_array
 from mmulator.isa.form import Form
 from mmulator.isa.types import ElementType
@@ -33,23 +33,25 @@ def matmul(
     C: Any = None,
     *,
     instruction: Instruction | str,
-    device: str = "sm_90",
+    device: str | None = None,
     imm_scale_a: int = 1,
     imm_scale_b: int = 1,
     scale_a: Any = None,
     scale_b: Any = None,
+    metadata: Any = None,
 ) -> Array:
     """D = A B + C for any M, N, K with the bits that a kernel using `instruction` gets on `device`.
 
     A: [..., M, K]. Sparse instructions take a dense A with the zeros that their granularity requires, or a result of
-        `sparse.compress`.
+        `sparse.compress`, or the elements that are kept, [..., M, K / 2], with `metadata`.
     B: [..., K, N].
     C: [..., M, N]; None is zero.
     instruction: an Instruction, or a name or words for `Instruction.parse`.
-    device: name of a device or chip, such as "sm_90" or "H100".
+    device: name of a device or chip, such as "sm_90" or "H100"; None is sm_90, and the target's chip for tcgen05.
     imm_scale_a, imm_scale_b: 1 or -1, as for wgmma, in every step.
     scale_a: [..., M, S], for block scaling: one factor for every k / scale_vec elements.
     scale_b: [..., S, N].
+    metadata: nibbles [..., M, chunks] that say which elements of a sparse A are kept, as `sparse.compress` gives them.
 
     Elements are NumPy or ml_dtypes values of the instruction's types, or raw unsigned integers of their size. Leading
     dimensions broadcast. K is cut into steps of the instruction's k in ascending order, and the result of a step is the C of
@@ -62,12 +64,13 @@ def matmul(
     form = i.form
     if not form.atype or not form.btype or not form.dtype:
         raise OperandError(f"{form} multiplies no matrices", hint="use an mma, wgmma.mma_async or wmma.mma instruction")
-    device = execution.check_device(form, device)
+    device = execution.check_device(form, device or execution.default_chip(form, i.target))
     check_signs(form, imm_scale_a, imm_scale_b)
+    A = sparse_a(form, A, metadata)
     operands = {"A": A, "B": B, "C": C, "scale_a": scale_a, "scale_b": scale_b}
     if any(map(is_lazy, operands.values())):
         signs = {"imm_scale_a": imm_scale_a, "imm_scale_b": imm_scale_b}
-        return chunks.product(partial(matmul, instruction=form.mnemonic, device=device, **signs), form, operands)
+        return chunks.product(partial(matmul, instruction=str(i), device=device, **signs), form, operands)
     b = _raw("B", form.btype, B)
     if isinstance(A, sparse.Compressed):
         a, shape = _raw("A", form.atype, A.values), A.shape
@@ -121,7 +124,8 @@ def _scales(form: Form, scale_a: Any, scale_b: Any, k: int, steps: int) -> dict[
         if scale_a is not None or scale_b is not None:
             raise OperandError(f"{form} takes no scale_a or scale_b")
         return {}
-    block = form.k // form.scale_vec
+    factors = dot_key(form).scale_blocks
+    block = form.k // factors
     blocks = -(-k // block)
     out = {}
     for name, value, axis in (("scale_a", scale_a, -1), ("scale_b", scale_b, -2)):
@@ -132,5 +136,5 @@ def _scales(form: Form, scale_a: Any, scale_b: Any, k: int, steps: int) -> dict[
             raise OperandError(
                 f"{name} of shape {raw.shape}: {blocks} factors along k are needed, one for {block} elements"
             )
-        out[name] = _padded(raw, axis, steps * form.scale_vec, _ONE[form.stype.name])
+        out[name] = _padded(raw, axis, steps * factors, _ONE[form.stype.name])
     return out

@@ -72,11 +72,22 @@ def integer(name: str, value: Any, allowed: range | None = None) -> int:
 
 
 def check_signs(form: Form, imm_scale_a: Any, imm_scale_b: Any) -> None:
-    """Raise OperandError unless imm-scale-a and imm-scale-b are 1 or -1; only wgmma on float types takes -1."""
+    """Raise OperandError unless imm-scale-a and imm-scale-b are 1 or -1; only wgmma and tcgen05 on float types take
+    -1.
+    """
     for name, value in (("imm_scale_a", imm_scale_a), ("imm_scale_b", imm_scale_b)):
         integer(name, value, range(-1, 2, 2))
-        if value != 1 and not (form.family == "wgmma" and form.atype.is_float):
+        if value != 1 and not (form.family in ("wgmma", "tcgen05") and form.atype.is_float):
             raise OperandError(f"{form} has no {name}")
+
+
+def sparse_a(form: Form, a: Any, metadata: Any) -> Any:
+    """A as given, or compressed if it comes with metadata. Raises OperandError for metadata that no instruction needs."""
+    if metadata is None:
+        return a
+    if not form.sparse or isinstance(a, sparse.Compressed):
+        raise OperandError("A is compressed and has its own metadata" if form.sparse else f"{form} takes no metadata")
+    return sparse.Compressed(a, metadata, form)
 
 
 # sparsity metadata ----------------------------------------------------------------------------------------------------

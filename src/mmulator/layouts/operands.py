@@ -199,7 +199,7 @@ def fragment(form: Form, name: str) -> Fragment:
         types = {"a": form.atype, "b": form.btype, "c": form.ctype, "d": form.dtype}
         if t := types.get(name, NO_TYPE):
             return _wmma(form, name.replace("d", "c"), t)
-    else:
+    elif form.family != "tcgen05":  # whose matrices are in tensor memory
         types = {"a": form.atype, "b": form.btype, "c": form.ctype, "d": form.dtype}
         t = types.get(name, NO_TYPE)
         if t and not (form.family == "wgmma" and name == "b"):

@@ -40,7 +40,7 @@ class DotKey:
     rounding: rounding mode of f64.
     bit_op: "xor" or "and", for b1.
     kind: None, "f8f6f4", "mxf8f6f4", "mxf4" or "mxf4nvf4"; "f16", "tf32" and "i8" are None, since the types say as much.
-    scale_vec: "1X", "2X" or "4X": factors of a row for 32 bytes of A; tcgen05 with k = 96 (192 sparse) has half as many more.
+    scale_vec: "1X", "2X" or "4X": factors of a row for 32 bytes of A; half as many more at k = 96.
     stype: "ue8m0" or "ue4m3".
     """
 
@@ -148,6 +148,7 @@ class ProfileRow:
             and key.atype in self.types
             and key.btype in self.types
             and key.kind in self.kinds
+            and (self.method != "groups" or key.products == self.chunk)
             and (key.dtype == "f32" or (key.dtype == "f16" and self.floor_f16 is not None))
         )
 
@@ -163,6 +164,7 @@ _BLACKWELL = (*_DATACENTER, *_CONSUMER)
 _TF32_WMMA = "m16n16k8 runs as two chunks of 4 (two HMMA.1684 a tile, whatever the target of ptxas 13.0)"
 _SOFTWARE = "m8n8k4 is not native from sm_80 on: ptxas (13.0, every target) writes shuffles and f32 FMAs"
 _LOWERED = "FP8 mma.sync is not native: converted to f16, two f16 instructions, then C is added"
+_K96 = "k = 96: six groups in one sum, observed nowhere"
 
 ROWS: tuple[ProfileRow, ...] = (
     # devices, families, types, L, F, floor f32, floor f16
@@ -188,6 +190,7 @@ ROWS: tuple[ProfileRow, ...] = (
     ProfileRow(_DATACENTER, ("tcgen05",), _NARROW, 32, 25, -133, -21, "published", kinds=(None, "f8f6f4")),
     ProfileRow(_DATACENTER, ("tcgen05",), _NARROW, 32, 25, -133, None, "published", kinds=("mxf8f6f4",)),
     ProfileRow(_DATACENTER, ("tcgen05",), ("e2m1",), 64, 35, -139, None, "published", method="groups", kinds=_MXF4),
+    ProfileRow(("sm_103",), ("tcgen05",), ("e2m1",), 96, 35, -139, None, "inferred", method="groups", kinds=_MXF4, note=_K96),
     ProfileRow(_CONSUMER, ("mma",), ("e4m3", "e5m2", "e2m1"), 32, 25, -133, -21, "published", kinds=(None, "f8f6f4")),
     ProfileRow(_CONSUMER, ("mma",), _NARROW, 32, 25, -133, -21, "inferred", kinds=("f8f6f4",), note="6-bit types as FP8"),
     ProfileRow(_CONSUMER, ("mma",), ("e4m3", "e5m2", "e2m1"), 32, 25, -133, None, "published", kinds=("mxf8f6f4",)),
@@ -220,12 +223,9 @@ def profile_for(key: DotKey, device: str) -> Profile:
     confidence, note = row.confidence, row.note
     if key.family == "mma" and key.k == 4 and key.atype == "f16" and int(device[3:]) >= 80:
         return Profile("software", "measured" if device in _HOPPER else "inferred", note=_SOFTWARE)
-    if key.family == "tcgen05":
-        if device != "sm_100":
-            confidence, note = "inferred", _join(note, "as on sm_100, not observed on this device")
-        if key.products == 96:
-            confidence, note = "inferred", _join(note, "k = 96: six groups of 16 in one sum, observed nowhere")
-    elif key.sparse and device not in _HOPPER:
+    if key.family == "tcgen05" and device != "sm_100":
+        confidence, note = "inferred", note or "as on sm_100, not observed on this device"
+    elif key.sparse and device not in _HOPPER and key.family != "tcgen05":
         confidence = "inferred"
         note = _join(note, "sparse: selected products fused as on sm_90, not observed on this device")
     elif key.family == "mma" and key.k == 4 and key.atype == "f16" and device not in _VOLTA:
