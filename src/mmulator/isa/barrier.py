@@ -13,7 +13,7 @@ _BARRIER = src("a", "u32", lo=0, hi=15)
 _WARPS = tuple(range(0, 1025, 32))
 _COUNT = src("b", "u32", values=_WARPS)
 _COUNT_MAYBE = src("b", "u32", values=_WARPS, optional=True)
-_MASK = src("membermask", "b32")
+_MASK = src("membermask", "u32")
 _BARRIER_NEEDS = need("cta", (7, 8), 30)
 _WAITS = ACTS.but(ends=Ends.BARRIER, counted_as="barrier", flow=Flow.DEFINED).where("aligned", together=Together.LIVE)
 _ALIGNED = _WAITS.of(("aligned",))  # bar is barrier.aligned

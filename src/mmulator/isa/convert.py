@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mmulator.isa.effects import Algebra, Effects, Flow, Pointer
-from mmulator.isa.pieces import FTZ, MOVES, SAT, dst, maybe, need, one, row, src, type_
+from mmulator.isa.pieces import FTZ, MOVES, SAT, dst, maybe, need, one, reg, row, src, type_
 from mmulator.isa.row import OperandSpec, Row, Slot
 from mmulator.isa.types import TYPES, ElementType
 
@@ -20,7 +20,8 @@ _RN_RZ = one("rnd", "rn", "rz")
 _RELU, _SATFINITE, _SATFINITE_REQUIRED = maybe("relu"), maybe("satfinite"), one("satfinite", "satfinite")
 _A, _AB = (src("a", "atype"),), (src("a", "atype"), src("b", "atype"))
 _SCALED = maybe("scaled", "scaled::n2::ue8m0")
-_SCALE = src("scale-factor", "b16", when="scaled")
+_SCALE = reg("scale-factor", "b16", types=("b16",), when="scaled")
+_RANDOM = reg("rbits", "b32", types=("b32",))
 _INTEGRAL = ("rni", "rzi", "rmi", "rpi")
 
 
@@ -100,7 +101,7 @@ ROWS: tuple[Row, ...] = (
          operands=(_D, *_AB), ptx=(7, 8), sm=89),
     _cvt(one("rnd", "rn"), _SATFINITE_REQUIRED, _RELU, type_(*_FP8), one("atype", "f16x2"),
          operands=(_D, *_A), ptx=(7, 8), sm=89),
-    _cvt(one("rnd", "rn"), _RELU, type_("f16x2"), one("atype", *_FP8), operands=(_D, *_A), ptx=(7, 8), sm=89),
+    _cvt(one("rnd", "rn"), _RELU, type_("f16x2"), one("atype", *_FP8), operands=(dst(), *_A), ptx=(7, 8), sm=89),
     # Conversions with .bf16 do not take wider registers.
     row("cvt", (_ANY_RND, FTZ, type_("f32"), one("atype", "bf16")), (dst(), *_A), f"{MOVES}: cvt",
         (7, 1), 80, need("ftz", (7, 8), 90), rule=_conversion),
@@ -112,7 +113,7 @@ ROWS: tuple[Row, ...] = (
     _cvt(one("rnd", "rn"), _SATFINITE_REQUIRED, _RELU, type_(*_FP6, *_FP4), one("atype", "f32"),
          operands=(_D, *_AB), ptx=(8, 6), sm=100, specific=True),
     _cvt(one("rnd", "rn"), _RELU, type_("f16x2"), one("atype", *_FP6, *_FP4),
-         operands=(_D, *_A), ptx=(8, 6), sm=100, specific=True),
+         operands=(dst(), *_A), ptx=(8, 6), sm=100, specific=True),
     _cvt(one("rnd", "rz", "rp"), _SATFINITE, type_("ue8m0x2"), one("atype", "f32"),
          operands=(_D, *_AB), ptx=(8, 6), sm=100, specific=True),
     _cvt(one("rnd", "rz", "rp"), _SATFINITE, type_("ue8m0x2"), one("atype", "bf16x2"),
@@ -120,9 +121,9 @@ ROWS: tuple[Row, ...] = (
     _cvt(one("rnd", "rn"), type_("bf16x2"), one("atype", "ue8m0x2"),
          operands=(_D, *_A), ptx=(8, 6), sm=100, specific=True),
     _cvt(one("rnd", "rs"), _RELU, _SATFINITE, type_("f16x2", "bf16x2"), one("atype", "f32"),
-         operands=(_D, *_AB, src("rbits", "b32")), ptx=(8, 7), sm=100, chip=True, families=(100,)),
+         operands=(_D, *_AB, _RANDOM), ptx=(8, 7), sm=100, chip=True, families=(100,)),
     _cvt(one("rnd", "rs"), _RELU, _SATFINITE_REQUIRED, type_(*_X4), one("atype", "f32"),
-         operands=(_D, OperandSpec("a", "src", "f32", count=4), src("rbits", "b32")),
+         operands=(_D, OperandSpec("a", "src", "f32", count=4), _RANDOM),
          ptx=(8, 7), sm=100, chip=True, families=(100,)),
     _cvt(one("rnd", "rn"), _SATFINITE_REQUIRED, _RELU, type_(*_FP8), one("atype", "bf16x2"),
          operands=(_D, *_A), ptx=(9, 1), sm=100, specific=True),
@@ -131,9 +132,9 @@ ROWS: tuple[Row, ...] = (
     _cvt(one("rnd", "rn"), _RELU, type_("bf16x2"), one("atype", *_FP8, *_FP6, *_FP4),
          operands=(_D, *_A), ptx=(9, 2), sm=100, specific=True),
     _cvt(one("rnd", "rn"), _SATFINITE_REQUIRED, _RELU, _SCALED, type_("s2f6x2"), one("atype", "f32"),
-         operands=(_D, *_AB, _SCALE), ptx=(9, 1), sm=100, chip=True, unsupported=_S2F6),
+         operands=(dst("b16"), *_AB, _SCALE), ptx=(9, 1), sm=100, chip=True, unsupported=_S2F6),
     _cvt(one("rnd", "rn"), _SATFINITE_REQUIRED, _RELU, _SCALED, type_("s2f6x2"), one("atype", "bf16x2"),
-         operands=(_D, *_A, _SCALE), ptx=(9, 1), sm=100, chip=True, unsupported=_S2F6),
+         operands=(dst("b16"), *_A, _SCALE), ptx=(9, 1), sm=100, chip=True, unsupported=_S2F6),
     _cvt(one("rnd", "rn"), _SATFINITE, _RELU, _SCALED, type_("bf16x2"), one("atype", "s2f6x2"),
          operands=(_D, *_A, _SCALE), ptx=(9, 1), sm=100, chip=True, unsupported=_S2F6),
     row("cvt.pack", (one("sat", "sat"), one("type", "u16", "s16"), one("atype", "s32")),

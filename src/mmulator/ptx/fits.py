@@ -11,9 +11,9 @@ from itertools import pairwise
 from mmulator.isa.types import type_bits
 
 # Operand types that only a .b register of the same size may hold.
-_BITS_ONLY = frozenset(
+BITS_ONLY = frozenset(
     ("bf16", "bf16x2", "u16x2", "s16x2", "tf32", "e4m3x2", "e5m2x2", "e2m1x2", "e2m3x2", "e3m2x2", "ue8m0x2", "e4m3x4", "e5m2x4",
-     "e2m3x4", "e3m2x4", "e2m1x4", "f32x2")
+     "e2m3x4", "e3m2x4", "e2m1x4", "f32x2", "s2f6x2", "u8x4", "s8x4")
 )  # fmt: skip
 
 
@@ -40,7 +40,7 @@ def fits(register: str, operand: str, wider: bool) -> bool:
     bits, need = type_bits(register), type_bits(operand)
     if bits < need or (bits > need and not wider):
         return False
-    if operand in _BITS_ONLY:
+    if operand in BITS_ONLY:
         return have == "bits" and bits == need
     return have == "bits" or want == "bits" or (have == want and (bits == need or have == "int"))
 
@@ -71,5 +71,5 @@ def suggestion(operand: str, wider: bool) -> str:
     """A declaration that would fit, for a hint."""
     if operand == "pred":
         return "declare it with .reg .pred"
-    larger = " or larger" if wider and operand not in _BITS_ONLY else ""
+    larger = " or larger" if wider and operand not in BITS_ONLY else ""
     return f"a .b{type_bits(operand)} register{larger} fits"

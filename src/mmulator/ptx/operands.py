@@ -11,7 +11,7 @@ from mmulator.isa.form import Form
 from mmulator.isa.row import OperandSpec
 from mmulator.isa.special_registers import SPECIAL_REGISTERS
 from mmulator.isa.types import type_bits
-from mmulator.ptx.fits import fits, joined, suggestion, type_class, vector_fits
+from mmulator.ptx.fits import BITS_ONLY, fits, joined, suggestion, type_class, vector_fits
 from mmulator.ptx.resources import parameter_bytes, parameter_offsets
 from mmulator.ptx.tree import (
     Address,
@@ -57,9 +57,9 @@ _WORDS: dict[type, str] = {
     SpecialRegister: "a special register", NegatedPredicate: "a negated predicate", PredicatePair: "a pair p|q",
     VectorOperand: "a vector", Address: "an address", ArgumentList: "a list in parentheses",
 }  # fmt: skip
-_BRACES = ("ld", "st", "ldu", "mov")
+_BRACES = ("ld", "ld.proxy::readonly", "st", "ldu", "mov")
 _READ_BY = ("mov", "cvt")  # instructions that may read a special register
-_NO_CONSTANT = frozenset(("f16", "f16x2", "bf16", "bf16x2", "u16x2", "s16x2"))
+_NO_CONSTANT = BITS_ONLY - {"tf32", "e4m3x4", "e5m2x4", "e2m3x4", "e3m2x4", "e2m1x4"} | {"f16", "f16x2", "bf16"}
 _VARIABLES = frozenset(("global", "const", "shared", "local", "param"))
 _GENERIC = frozenset(("global", "shared", "local"))  # what a generic address may name
 _NARROW_ADDRESS = frozenset(("shared", "local", "const", "param"))
@@ -240,10 +240,19 @@ def _special(operand: SpecialRegister, spec: OperandSpec, context: OperandContex
 
 
 def _reg(operand: Operand, spec: OperandSpec, context: OperandContext) -> Problems:
-    if isinstance(operand, Reg):
+    if isinstance(operand, Reg) and spec.types:
+        yield from _exact(operand, spec)
+    elif isinstance(operand, Reg):
         yield from _register(operand, spec.type, spec.wider, spec.name)
     else:
         yield wrong_kind(operand, "a register", spec, context)
+
+
+def _exact(register: Reg, spec: OperandSpec) -> Problems:
+    """The problem of a register whose type is none of an operand's own."""
+    if register.type not in spec.types:
+        said = f"operand {spec.name} takes a .{spec.type} register; {register.name} is .{register.type}"
+        yield OperandProblem(said, register.span, "allowed: " + ", ".join(f".{type}" for type in spec.types))
 
 
 def _imm(operand: Operand, spec: OperandSpec, context: OperandContext) -> Problems:
@@ -368,12 +377,10 @@ def _addr(operand: Operand, spec: OperandSpec, context: OperandContext) -> Probl
 
 def _in_tensor_memory(base: Operand, spec: OperandSpec, context: OperandContext) -> Problems:
     """Problems of an address in tensor memory: lane and column, in a register."""
-    if not isinstance(base, Reg):
+    if isinstance(base, Reg):
+        yield from _exact(base, spec)
+    else:
         yield wrong_kind(base, "an address in a register", spec, context)
-    elif base.type not in spec.types:
-        allowed = ", ".join(f".{type}" for type in spec.types)
-        said = f"operand {spec.name} takes a .b32 register; {base.name} is .{base.type}"
-        yield OperandProblem(said, base.span, f"allowed: {allowed}")
 
 
 def _tensor(operand: Operand, spec: OperandSpec, context: OperandContext) -> Problems:
