@@ -64,7 +64,7 @@ def _columns(lines: list[list[str]], width: int) -> list[str]:
 def _holders(layout: Layout, holders: tuple[Holder, ...], length: int) -> str:
     """Holders as text: `T0 a0-1`; several as `T0 a0-1=a8-9`."""
     out = ""
-    for n, h in enumerate(holders):
+    for n, h in enumerate(holders[:1] if layout.where == "column" else holders):  # a note tells of copies
         same = n > 0 and h.lane == holders[n - 1].lane
         out += "=" * (n > 0) + (names(layout, h, length, short=True) if same else label(layout, h, length, short=True))
     return out
@@ -102,7 +102,7 @@ def matrix_table(layout: Layout, width: int = 80, full: bool = False) -> str:
         lines += [[_span(row, row + run.down - 1), *texts] for row, texts in by_row.items()]
         out += _columns(lines, width)
     if first < layout.rows and repeat is None:
-        out += ["", f"... {layout.rows} rows: 16 rows further down are the next 16 lanes that are used (--full shows all of it)"]
+        out += ["", f"... {layout.rows} rows: the others lie alike (--full shows all of it)"]
     if repeat is not None:
         out += ["", f"... {layout.rows} rows: 16 rows further down are {repeat.lanes} lanes further"]
         if repeat.names:
@@ -119,7 +119,8 @@ def lane_table(layout: Layout, width: int = 80, full: bool = False) -> str:
     lines = [["lane", *(f"{layout.where[:3]} {n}" for n in range(shown))]]
     for lane in range(most):
         held = [layout.at(lane, register) for register in range(shown)]
-        lines.append([f"{'L' if layout.where == 'column' else 'T'}{lane}", *(_place(layout, [(e.copy, e.row, e.column) for e in h]) for h in held)])
+        name = f"{'L' if layout.where == 'column' else 'T'}{lane}"
+        lines.append([name, *(_place(layout, [(e.copy, e.row, e.column) for e in h]) for h in held)])
     out = _columns(lines, width)
     if most < layout.lanes or shown < layout.registers:
         out += ["", f"... {layout.lanes} lanes, {layout.registers} {layout.where}s (--full shows all of it)"]
