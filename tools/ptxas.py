@@ -2,11 +2,13 @@
 
     python -m tools.ptxas matrix --ptxas /usr/local/cuda/bin/ptxas --mutants 20000 --seed 1
     python -m tools.ptxas rows --ptxas /usr/local/cuda/bin/ptxas --mutants 20000 --seed 1
+    python -m tools.ptxas tcgen05 --ptxas /usr/local/cuda/bin/ptxas --mutants 20000 --seed 1
 
 matrix: every form of the matrix instructions, in each of its operand lists, on a target and version that has it. rows: some
-forms of every row of mbarriers, copies, clusters, multimem, fences and barriers (tests/support/ptxas/rows.py). Mutants change
-one thing of such a statement. A disagreement is printed with what either side says. Exit code 0 if there is none but those that
-docs/legality.md lists.
+forms of every row of mbarriers, copies, clusters, multimem, fences, barriers and tensor memory (tests/support/ptxas/rows.py).
+Mutants change one thing of such a statement. tcgen05: rows of tensor memory alone, and any modifiers of its instructions
+together (tests/support/ptxas/tensor_memory.py). A disagreement is printed with what either side says. Exit code 0 if there is
+none but those that docs/legality.md lists.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from pathlib import Path
 
 from mmulator.isa.matrix import FAMILIES
 from mmulator.isa.targets import parse_ptx_version
-from tests.support.ptxas import row_differences, rows
+from tests.support.ptxas import row_differences, rows, tensor_memory
 from tests.support.ptxas.differences import refused
 from tests.support.ptxas.mutants import World, matrix_statements
 from tests.support.ptxas.verdicts import Ptxas, Statement, compare, known, packed
@@ -49,7 +51,7 @@ def record(file: Path, count: int, verdicts: list[tuple[Statement, str | None, s
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("what", choices=("matrix", "rows"))
+    parser.add_argument("what", choices=("matrix", "rows", "tcgen05"))
     parser.add_argument("--ptxas", default="ptxas")
     parser.add_argument("--family", action="append", choices=sorted(FAMILIES), help="matrix: default all")
     parser.add_argument("--mutants", type=int, default=2000)
@@ -66,7 +68,7 @@ def arguments() -> argparse.Namespace:
 
 def reason(what: str, s: Statement, accepted: bool) -> str:
     """Why ptxas' verdict on a statement is another than ours; empty if no table says it."""
-    if what == "rows":
+    if what != "matrix":
         return row_differences.listed(s, accepted)
     return "refused as docs/legality.md says" if accepted and refused(s) else ""
 
@@ -85,7 +87,11 @@ def main() -> int:
             originals, mutants = matrix_statements(families, targets, versions, options.mutants, options.seed)
         else:
             originals = list(rows.legal(targets, versions[-1], chance, since=options.since))
-            mutants = list(rows.mutants(originals, options.mutants, World(targets, versions, (), chance)))
+            wild = options.mutants // 2 if options.what == "tcgen05" else 0
+            if wild:
+                originals = [s for s in originals if s.mnemonic.startswith("tcgen05.")]
+            mutants = list(rows.mutants(originals, options.mutants - wild, World(targets, versions, (), chance)))
+            mutants += tensor_memory.statements(targets, versions, wild, options.seed)
         verdicts = list(compare([*originals, *mutants], ptxas, options.compiled))
     if options.record:
         record(options.record, options.count, verdicts, random.Random(options.seed))

@@ -32,10 +32,13 @@ from mmulator.inspect import (
 from mmulator.inspect.descriptors.cute_layout import atom, tile_to_shape
 from mmulator.inspect.descriptors.from_cute import tile_of_layout
 from mmulator.inspect.descriptors.tile import canonical, tile_of
+from mmulator.inspect.tcgen05.descriptor import instruction_fields, instruction_word
 from mmulator.inspect.views.tile import cells, draw_text
 from mmulator.instruction.wgmma import shared_matrix
 from mmulator.isa.names.mnemonic import parse_mnemonic
-from mmulator.layouts import SWIZZLES, MatrixDescriptor
+from mmulator.layouts import SWIZZLES, MatrixDescriptor, operand_addresses
+from mmulator.layouts.descriptors import SharedDescriptor
+from mmulator.layouts.swizzle import SWIZZLES5
 from tests.support.places import ROOT
 
 F16 = "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16"
@@ -60,7 +63,7 @@ OPERANDS = [
 # fields -----------------------------------------------------------------------------------------------------------------
 @given(st.integers(0, (1 << 64) - 1))
 def test_fields_hold_the_whole_word(word: int) -> None:
-    found = descriptor_fields(word)
+    found = descriptor_fields(word, MatrixDescriptor)
     rebuilt = found.reserved
     for f in found.fields:
         high, low = map(int, f.bits.split("-"))
@@ -72,7 +75,7 @@ def test_fields_hold_the_whole_word(word: int) -> None:
 
 
 def test_reserved_bits_are_named() -> None:
-    (finding,) = descriptor_fields(1 << 46 | 1 << 14).findings
+    (finding,) = descriptor_fields(1 << 46 | 1 << 14, MatrixDescriptor).findings
     assert finding.text == "bits 14, 46 are set: they belong to no field"
     assert "tcgen05" in finding.hint
     with pytest.raises(OperandError, match="no 64-bit word"):
@@ -798,3 +801,70 @@ def test_exit_code_is_that_of_the_checks(capsys: pytest.CaptureFixture[str]) -> 
 def test_only_matrix_descriptors_are_asked_for() -> None:
     with pytest.raises(MmulatorError, match="takes no matrix descriptor"):
         tile_of(parse_mnemonic("wgmma.commit_group.sync.aligned"), "a")
+
+
+# tcgen05 ----------------------------------------------------------------------------------------------------------------
+def test_descriptors_of_tcgen05_are_found_by_their_constant() -> None:
+    for name, code in (("none", 0), ("128B_atom_32B", 1), ("128B", 2), ("64B", 4), ("32B", 6)):
+        d = SharedDescriptor(0x400, 16, 1024, 0, name)
+        assert d.encode() == 0x40 | 1 << 16 | 64 << 32 | 1 << 46 | code << 61
+        fields = descriptor_fields(d.encode())
+        assert fields.descriptor == d and not fields.findings and fields.reserved == 0
+    for code in (3, 5, 7):
+        with pytest.raises(OperandError, match=rf"bits 61-63 are {code}: no swizzling mode"):
+            descriptor_fields(1 << 46 | code << 61)
+    word = SharedDescriptor(0x400, 16, 1024, 0, "128B").encode()
+    wrong = {1 << 14: "bits 14 are set", 1 << 52: "bit 52 is set", 1 << 47: "bits 46-48 are 0b011", 1 << 60: "bits 60 are set"}
+    for bit, text in wrong.items():
+        (finding,) = describe_descriptor(word | bit, "tcgen05 m128n64 f16").findings
+        assert finding.level == "error" and finding.text.startswith(text)
+    (finding,) = describe_descriptor(MatrixDescriptor.decode(0x4000004000010040).encode(), "tcgen05 m128n64 f16").findings
+    assert finding.text == "bits 46-48 are 0b000: they must be 0b001"
+
+
+@pytest.mark.parametrize("mn_major", [False, True])
+@pytest.mark.parametrize("operand", ["a", "b"])
+@pytest.mark.parametrize("words", ["m128n64 bf16", "m256n128 f16", "m64n64 f16 sp", "m128n64 tf32", "m128n64 e5m2", "m64n32 s8"])
+def test_packed_tiles_of_tcgen05_hold_every_element_once(words: str, operand: str, mn_major: bool) -> None:
+    tile = make_tile(f"tcgen05 {words}", operand, mn_major=mn_major)
+    for mode in SWIZZLES5:
+        found = describe_descriptor(tile.packed(mode), tile.instruction, operand, mn_major=mn_major)
+        wide = mn_major and tile.element.bits == 32
+        assert found.ok == (wide == (mode == "128B_atom_32B")), (mode, found.findings)
+        assert found.descriptor == SharedDescriptor.decode(found.word)
+        assert len(np.unique(found.addresses)) == found.addresses.size
+        assert found.addresses.size == (128 if "256" in words and operand == "a" else tile.mn) * tile.k
+        if mode in SWIZZLES and not wide and (not mn_major or tile.element.bits == 16):
+            same = MatrixDescriptor(0, found.descriptor.leading_byte_offset, found.descriptor.stride_byte_offset, 0, mode)
+            assert np.array_equal(operand_addresses(same, tile.mn, tile.k, tile.element.bits, mn_major), found.addresses)
+        layout = CuteLayout.parse(str(found.cute))
+        if found.ok and (tile.mn // tile.atom(tile.generation.modes[mode])[0] or not mn_major):
+            assert descriptor_from_cute(str(layout), tile).descriptor.swizzle == mode
+
+
+def test_narrow_elements_of_tcgen05_lie_16_in_16_bytes() -> None:
+    for words, bits in (("e2m1", 4), ("mxf8f6f4 e3m2", 6), ("e2m3", 6)):
+        found = describe_descriptor(SharedDescriptor(0, 2048, 128), f"tcgen05 m128n64 {words}", "a")
+        assert found.ok and found.addresses[0, :17].tolist() == [i * bits // 8 for i in range(16)] + [2048]
+        with pytest.raises(OperandError, match="cannot be transposed"):
+            make_tile(f"tcgen05 m128n64 {words}", "a", mn_major=True)
+    dense = describe_descriptor(SharedDescriptor(0, 2048, 128), "tcgen05 m128n64 mxf4", "a")
+    assert dense.ok and dense.addresses[0, 31:33].tolist() == [15, 2048]
+
+
+def test_instruction_descriptors() -> None:
+    word = instruction_word("tcgen05 m128n64 bf16", {"transpose_b": 1})
+    found = instruction_fields(word, "tcgen05.mma.cta_group::1.kind::f16")
+    assert found.ok and found.descriptor and found.descriptor.transpose_b and found.word == 0x08110490
+    assert found.instruction == "tcgen05.mma.cta_group::1.kind::f16 m128n64k16 f32.bf16.bf16"
+    assert sum(f.raw << int(f.bits.split("-")[0]) for f in found.fields) == word
+    for said, text in (("m64n64 bf16", "m is 128 in the descriptor, and 64 is said"), ("m128n64 f16", "atype is bf16 in")):
+        assert instruction_fields(word, f"tcgen05 {said}").findings[0].text.startswith(text)
+    bad = instruction_fields(word | 1 << 23, "tcgen05 bf16")
+    assert not bad.ok and bad.descriptor is None and "bit 23 is 1" in bad.findings[0].text
+    selector = instruction_word("tcgen05 m64n64 f16 sp", {"selector": 1})
+    assert instruction_fields(selector, "tcgen05 f16 sp").findings[0].level == "warning"
+    given = (("wgmma m64n64 f16", {}), ("tcgen05 f16", {"foo": 1}), ("tcgen05 f16", {"n": 12}), ("tcgen05 f16", {"m": 32}))
+    for text, wrong in given:
+        with pytest.raises(OperandError):
+            instruction_word(text, wrong)

@@ -19,18 +19,19 @@ from mmulator.source import Source
 from tests.support.places import DATA
 from tests.support.ptx_text import STORE_R1, kernel
 from tests.support.ptxas import rows as row_statements
+from tests.support.ptxas import tensor_memory
 from tests.support.ptxas.mutants import World
 from tests.support.ptxas.row_differences import DIFFERENCES, listed
 from tests.support.ptxas.verdicts import Ptxas, Statement, compare, judged, known, ours
 
-VERDICTS = DATA / "row_verdicts.txt"
+VERDICTS = DATA / "row_verdicts.txt", DATA / "tcgen05_verdicts.txt"
 PTXAS = os.environ.get("MMULATOR_PTXAS")
 
 
 def test_recorded_verdicts_are_ours() -> None:
     """Statements and mutants of them, on targets from sm_80 on, and accesses to every state space, also of clusters."""
     wrong, families, targets = [], set(), set()
-    for s, accepted, mine in judged(VERDICTS):
+    for s, accepted, mine in (verdict for file in VERDICTS for verdict in judged(file)):
         targets.add(s.target)
         families.add((s.mnemonic.partition(".")[0], accepted))
         if (mine is None) != accepted:
@@ -53,6 +54,7 @@ def test_verdicts_agree_with_ptxas(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     legal = list(row_statements.legal(targets, versions[-1], chance, 10))
     made = list(row_statements.mutants(legal, 2000, World(targets, versions, (), chance)))
+    made += tensor_memory.statements(targets, versions, 2000, seed)
     different = [
         f"{s.what}: {s.target} {s.text}\n  here {mine}\n  ptxas {theirs}"
         for s, mine, theirs in compare([*legal, *made], ptxas)

@@ -105,7 +105,7 @@ def _registers(found: re.Match[str]) -> str:
 def statements() -> tuple[list[tuple[str, str, str]], list[tuple[str, str, str]]]:
     """(target, version, text) of the recorded statements: those that ptxas accepts, and those that it refuses."""
     found: tuple[list[tuple[str, str, str]], list[tuple[str, str, str]]] = [], []
-    for name in ("ptx_verdicts.txt", "matrix_verdicts.txt", "row_verdicts.txt"):
+    for name in ("ptx_verdicts.txt", "matrix_verdicts.txt", "row_verdicts.txt", "tcgen05_verdicts.txt"):
         target, version = "sm_90a", "8.6"
         for line in (ROOT / "tests" / "data" / name).read_text().splitlines():
             mark, _, rest = line.partition(" ")

@@ -270,7 +270,7 @@ def figures() -> dict[str, int]:
     files = sorted({entry["ptx"] for entry in manifest.values()})
     texts = [(ROOT / "tests/kernels" / f).read_text() for f in files]
     cases = json.loads((ROOT / "tests/data/scalar_vectors.json").read_text())["cases"]
-    verdicts = [v for f in ("ptx", "matrix", "row") for v in (ROOT / f"tests/data/{f}_verdicts.txt").read_text().splitlines()]
+    verdicts = [v for f in (ROOT / "tests/data").glob("*_verdicts.txt") for v in f.read_text().splitlines()]
     return {
         "launches": len(manifest),
         "ptx files": len(files),
@@ -311,7 +311,8 @@ def evidence() -> str:
         "  128 operand tuples each, and digests of the results of an H100.\n"
         "- `tests/data/approx_sm_90.npz`: for every coefficient in the tables of the\n"
         "  approximate functions, H200 outputs that show it one too large or too small.\n"
-        f"- `tests/data/ptx_verdicts.txt`, `matrix_verdicts.txt`, `row_verdicts.txt`: {n['verdicts']:,}\n"
+        f"- `tests/data/ptx_verdicts.txt`, `matrix_verdicts.txt`, `row_verdicts.txt`,\n"
+        f"  `tcgen05_verdicts.txt`: {n['verdicts']:,}\n"
         "  statements that ptxas accepts or rejects.\n"
     )
 

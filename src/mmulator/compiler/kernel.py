@@ -36,6 +36,7 @@ from mmulator.program.addresses import SHARED_BASE
 from mmulator.program.as_ptxas.contract import contract as contracted
 from mmulator.program.as_ptxas.fold import fold
 from mmulator.program.as_ptxas.inflight import Moved, delay_reads, is_injected, unfenced
+from mmulator.program.as_ptxas.used_bytes import narrow
 from mmulator.program.blocks import (
     LONGEST,
     Block,
@@ -121,6 +122,7 @@ class Jit:
     def _prepare(self, function: Function) -> Function:
         """The function after the changes that ptxas makes."""
         contract = self.options.contract and "debug" not in self.module.options  # ptxas optimises no such module
+        function = narrow(function)
         return delay_reads(contracted(fold(function)) if contract else function, self.options.waits, self.moved)
 
     def _unseen(self, function: FunctionBlocks) -> tuple[frozenset[str], frozenset[str]]:

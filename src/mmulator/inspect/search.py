@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mmulator.errors import OperandError
+from mmulator.instruction import tcgen05
 from mmulator.isa.form import Form
 from mmulator.isa.names.mnemonic import parse_mnemonic
 from mmulator.isa.names.words import find_forms
 from mmulator.isa.targets import Target
+from mmulator.layouts.instruction_descriptor import InstructionDescriptor
 
 if TYPE_CHECKING:
     from mmulator.instruction.instruction import Instruction
@@ -18,13 +20,15 @@ if TYPE_CHECKING:
 def name_in(text: str) -> str:
     """The full name of an instruction with which a text begins; empty for words that describe one."""
     first = text.split(None, 1)[0].rstrip(";") if text.strip() else ""
-    return first if "sync" in first.split(".") else ""
+    return first if "sync" in first.split(".") or first.startswith("tcgen05.") else ""
 
 
 def forms_of(text: str, target: Target | None = None, ptx: tuple[int, int] | None = None) -> tuple[Form, ...]:
     """The forms that a text means, the likeliest first: one for a name, all that fit for words (`find_forms`).
     Raises InvalidInstructionError where nothing fits, naming what is nearest.
     """
+    if isinstance(text, str) and tcgen05.is_named(text):
+        return (tcgen05.parse(text, target, ptx, {}),)
     name = name_in(text) if isinstance(text, str) else ""
     return (parse_mnemonic(name, target=target, ptx=ptx),) if name else find_forms(text, target, ptx)
 
@@ -43,3 +47,16 @@ def form_of(
     if not isinstance(form, Form):
         raise OperandError(f"an instruction is needed, not {type(instruction).__name__}", hint=f"such as '{example}'")
     return form
+
+
+def text_of(form: Form) -> str:
+    """The name of a form; of tcgen05.mma with the words that stand for its instruction descriptor."""
+    return tcgen05.text_of(form) if form.family == "tcgen05" else form.mnemonic
+
+
+def descriptor_of(form: Form) -> InstructionDescriptor:
+    """The instruction descriptor of a tcgen05.mma whose shape and types are known, the matrices K-major."""
+    return InstructionDescriptor(
+        form.kind, str(form.dtype), str(form.atype), str(form.btype), str(form.stype), form.m, form.n, form.k, form.sparse,
+        saturate=form.satfinite, pair=form["cta_group"] == "cta_group::2", ws=form.op == "mma.ws",
+    )  # fmt: skip

@@ -107,7 +107,7 @@ class Form:
         for need in self.row.needs:
             if need.modifier in present:
                 least = max(requires.minimum, need.sm)
-                suffixes = need.suffixes or requires.suffixes
+                suffixes = "".join(s for s in requires.suffixes if s in need.suffixes) if need.suffixes else requires.suffixes
                 requires = replace(requires, ptx=max(requires.ptx, need.ptx), minimum=least, suffixes=suffixes)
         return requires
 

@@ -1,4 +1,4 @@
-"""Matrix descriptors of wgmma, and the shared-memory addresses of the elements they describe.
+"""Matrix descriptors of wgmma and of tcgen05, and the shared-memory addresses of the elements they describe.
 
 Matrix Descriptor Format; Strides; Canonical Layouts (PTX ISA 9.1); addresses measured on an NVIDIA H200.
 """
@@ -6,14 +6,15 @@ Matrix Descriptor Format; Strides; Canonical Layouts (PTX ISA 9.1); addresses me
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.errors import OperandError, shown
-from mmulator.layouts.swizzle import BY_CODE, Swizzle, swizzle
+from mmulator.layouts.swizzle import BY_CODE, SWIZZLES, SWIZZLES5, Swizzle, swizzle
 from mmulator.tables import element, html_table
 
 _FIELD_BITS = 14
@@ -27,7 +28,6 @@ FIELDS: tuple[tuple[str, int, int], ...] = (
     ("base_offset", 49, 3),
     ("swizzle", 62, 2),
 )
-_USED = sum(((1 << bits) - 1) << low for _, low, bits in FIELDS)
 
 
 def fields(word: Any) -> list[Any]:
@@ -40,7 +40,7 @@ def fields(word: Any) -> list[Any]:
 
 # The fields of a shared-memory descriptor of tcgen05. Shared memory descriptor (PTX ISA 9.1), Table 40.
 FIELDS5: tuple[tuple[str, int, int], ...] = (
-    *FIELDS[:3], ("constant", 46, 3), FIELDS[3], ("leading_mode", 52, 1), ("zero", 53, 8), ("swizzle", 61, 3),
+    *FIELDS[:3], ("constant", 46, 3), FIELDS[3], ("leading_mode", 52, 1), ("swizzle", 61, 3),
 )  # fmt: skip
 
 
@@ -65,6 +65,9 @@ class MatrixDescriptor:
     Raises OperandError for any other value.
     """
 
+    table: ClassVar[tuple[tuple[str, int, int], ...]] = FIELDS
+    modes: ClassVar[Mapping[str, Swizzle]] = SWIZZLES
+    rule: ClassVar[str] = _RULE
     start_address: int = 0
     leading_byte_offset: int = 0
     stride_byte_offset: int = 0
@@ -79,20 +82,20 @@ class MatrixDescriptor:
             if value % _UNIT or not 0 <= value < _UNIT << _FIELD_BITS:
                 raise OperandError(
                     f"{name} is {shown(value)}: it must be a multiple of 16 bytes from 0 to {(_UNIT << _FIELD_BITS) - 16}",
-                    rule=_RULE,
+                    rule=self.rule,
                     hint="the descriptor holds these values divided by 16, in 14 bits",
                 )
         if not 0 <= self.base_offset < 8:
             raise OperandError(
                 f"base_offset is {shown(self.base_offset)}: it must be 0 to 7",
-                rule=_RULE,
+                rule=self.rule,
                 hint="base offset = (pattern start address >> 7) & 7",
             )
-        swizzle(self.swizzle)
+        swizzle(self.swizzle, self.modes)
 
     @property
     def mode(self) -> Swizzle:
-        return swizzle(self.swizzle)
+        return swizzle(self.swizzle, self.modes)
 
     def _repr_html_(self) -> str:
         rows = [(name, getattr(self, name)) for name, _, _ in FIELDS]
@@ -100,10 +103,14 @@ class MatrixDescriptor:
 
     def encode(self) -> int:
         """The 64-bit word."""
-        word = self.base_offset << 49 | self.mode.code << 62
+        word = self.base_offset << 49 | self._mode_bits
         for name, low, _ in FIELDS[:3]:
             word |= (getattr(self, name) // _UNIT) << low
         return word
+
+    @property
+    def _mode_bits(self) -> int:
+        return self.mode.code << 62
 
     @classmethod
     def decode(cls, word: int) -> MatrixDescriptor:
@@ -114,10 +121,42 @@ class MatrixDescriptor:
         start, leading, stride, base, code = fields(_word(word))
         return cls(start, leading, stride, base, BY_CODE[code].name)
 
-    @staticmethod
-    def unused_bits(word: int) -> int:
+    @classmethod
+    def unused_bits(cls, word: int) -> int:
         """The bits of a word that belong to no field. Raises OperandError like `decode`."""
-        return _word(word) & ~_USED
+        return _word(word) & ~sum(((1 << bits) - 1) << low for _, low, bits in cls.table)
+
+
+@dataclass(frozen=True)
+class SharedDescriptor(MatrixDescriptor):
+    """A 64-bit descriptor of a matrix in shared memory, as tcgen05 reads it: a MatrixDescriptor with other numbers of the modes,
+    one mode more (`128B_atom_32B`), and a constant. Shared memory descriptor (PTX ISA 9.1).
+    """
+
+    table: ClassVar[tuple[tuple[str, int, int], ...]] = FIELDS5
+    modes: ClassVar[Mapping[str, Swizzle]] = SWIZZLES5
+    rule: ClassVar[str] = "Shared memory descriptor (PTX ISA 9.1)"
+
+    @property
+    def _mode_bits(self) -> int:
+        return 1 << 46 | ((self.mode.code & 3) * 2 + (self.mode.code >> 2)) << 61
+
+    @classmethod
+    def decode(cls, word: int) -> SharedDescriptor:
+        """The descriptor in a 64-bit word. Other bits are ignored, the constant too.
+
+        Raises OperandError unless the word is an integer from 0 to 2**64 - 1 whose bits 61-63 name a mode.
+        """
+        *offsets, code = fields5(_word(word))
+        if code < 0:
+            hint = "0 none, 1 128B_atom_32B, 2 128B, 4 64B, 6 32B"
+            raise OperandError(f"bits 61-63 are {word >> 61}: no swizzling mode", rule=cls.rule, hint=hint)
+        return cls(*offsets, BY_CODE[code].name)
+
+
+def generation(word: int) -> type[MatrixDescriptor]:
+    """The class of descriptors that a word is of: tcgen05's have 0b001 in bits 46-48, wgmma's have no such bits."""
+    return SharedDescriptor if _word(word) >> 46 & 7 == 1 else MatrixDescriptor
 
 
 def _integer(name: str, value: Any) -> int:
@@ -143,7 +182,7 @@ def _word(value: Any) -> int:
 
 
 def operand_addresses(
-    descriptor: MatrixDescriptor, rows: int, k: int, element_bits: int, mn_major: bool = False
+    descriptor: MatrixDescriptor, rows: int, k: int, element_bits: int, mn_major: bool = False, per_unit: int = 0
 ) -> NDArray[np.int64]:
     """Absolute shared-memory byte addresses of a matrix operand: int64 [rows, k]. For elements of less than a byte, the address
     of the byte that contains the element.
@@ -153,6 +192,7 @@ def operand_addresses(
     k: elements along k (compressed elements for sparse A).
     element_bits: size of an element.
     mn_major: whether M or N is contiguous (`imm-trans-a`/`imm-trans-b` = 1), for elements of 16 bits.
+    per_unit: elements that lie in 16 bytes, the first ones of them; 0: as many as fit.
 
     A K-major operand that is wider than the swizzle width continues at the leading byte offset, as on hardware, although the
     specification calls that field unused there.
@@ -160,8 +200,10 @@ def operand_addresses(
     row = np.arange(rows, dtype=np.int64)[:, None]
     column = np.arange(k, dtype=np.int64)[None, :]
     line, along = (column, row) if mn_major else (row, column)
-    leading, stride = descriptor.leading_byte_offset, descriptor.stride_byte_offset
-    offset = canonical(line, along * element_bits // 8, descriptor.mode.width, leading, stride, mn_major)
+    leading, stride, mode = descriptor.leading_byte_offset, descriptor.stride_byte_offset, descriptor.mode
+    per = per_unit or 128 // element_bits
+    byte = along // per * _UNIT + along % per * element_bits // 8
+    offset = canonical(line, byte, mode.width, leading, stride, mn_major, mode.lines)
     return descriptor.mode(offset + descriptor.start_address, descriptor.base_offset)
 
 

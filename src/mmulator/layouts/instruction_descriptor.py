@@ -196,7 +196,7 @@ def _check_values(d: InstructionDescriptor) -> None:
     if d.kind not in FORMATS:
         raise OperandError(f"kind is {shown(d.kind)}: no such kind", rule=RULE, hint=f"known: {', '.join(KINDS)}")
     known: dict[str, Iterable[Any]] = {f.name: f.choices.values() for f in FORMATS[d.kind]}
-    known |= {"m": known_m(d.kind, d.pair, d.ws, d.sparse), "n": range(0, 512, 8), "k": _ks(d), "pair": (False, True)}
+    known |= {"m": known_m(d.kind, d.pair, d.ws, d.sparse), "n": (d.n,), "k": _ks(d), "pair": (False, True)}
     if d.kind in SCALED:
         known["dtype"] = ("f32",)
     default = {f.name: f.default for f in fields(InstructionDescriptor)}

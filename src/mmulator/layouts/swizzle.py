@@ -6,6 +6,7 @@ bytes is tcgen05's alone: CUTLASS, mma_traits_sm100.hpp.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,7 +72,7 @@ SWIZZLES5: dict[str, Swizzle] = SWIZZLES | {ATOM_32B.name: ATOM_32B}  # modes of
 BY_CODE: dict[int, Swizzle] = {s.code: s for s in SWIZZLES5.values()}
 
 
-def swizzle(name: str, known: dict[str, Swizzle] = SWIZZLES) -> Swizzle:
+def swizzle(name: str, known: Mapping[str, Swizzle] = SWIZZLES) -> Swizzle:
     """The mode with this name. Raises OperandError for an unknown name.
 
     known: modes of an instruction, by name.

@@ -44,6 +44,7 @@ MAX_MODIFIERS = 64
 _MAX_SCOPES = 200
 _COMPONENTS = {2: "xy", 4: "xyzw", 8: "01234567"}
 _SELECTOR = re.compile("[bh][0-7]{1,4}")  # of a video instruction
+_NUMBER = re.compile("0[xX][0-9a-fA-F]+|[1-9][0-9]*")
 _LISTS = frozenset((".callprototype", ".branchtargets", ".calltargets"))
 _STATIC = frozenset(("shared", "global", "const"))
 
@@ -94,6 +95,7 @@ class Body:
         self.targets: dict[str, TargetList] = {}
         self._scopes: list[_Scope] = []
         self._count = 0
+        self._used: int | None = None  # bytes that the next load uses
         self._lists: set[str] = set()  # labels that name a prototype or a list of targets
         self._labels = self._scan_labels()
         self._open()
@@ -243,7 +245,9 @@ class Body:
         elif text == ".pragma":
             c.at += 1
             while True:
-                c.expect("string", "a string")
+                words = c.expect("string", "a string").strip('"').split()
+                if len(words) == 2 and words[0] == "used_bytes_mask" and _NUMBER.fullmatch(words[1]):
+                    self._used = int(words[1], 0)
                 if not c.accept(","):
                     break
             c.expect(";")
@@ -323,9 +327,9 @@ class Body:
         if c.kinds[c.at] != ";":
             c.fail(f"expected ',' or ';', found {c.found()}", "an instruction ends with a semicolon")
         c.at += 1
-        self.statements.append(
-            Instruction(opcode, modifiers, match(opcode, modifiers), tuple(operands), guard, c.span_from(first), mnemonic_span)
-        )
+        spans, found = (c.span_from(first), mnemonic_span), match(opcode, modifiers)
+        self.statements.append(Instruction(opcode, modifiers, found, tuple(operands), guard, *spans, None, self._used))
+        self._used = None
 
     def _call_operands(self) -> list[Operand]:
         """Operands of `call (ret), name, (args), prototype;`. The tree always has Arguments for results and for arguments, even

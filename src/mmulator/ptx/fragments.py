@@ -167,6 +167,8 @@ def _constants_fit(joined: str, types: tuple[str, ...], multiplicand: bool) -> b
 def _refused_constants(spec: OperandSpec, types: tuple[str, ...], context: OperandContext) -> tuple[str, ...]:
     """Kinds of constants that a vector must not hold, because ptxas makes the element an operand of a different instruction."""
     form, number = context.form, context.module.target.number
+    if form.family == "tcgen05":
+        return ("float", "bits") if form.effects.multiplies else ("float",)
     if "f64" in types and "u64" not in types:
         return ("int",)
     if form.op == "store.d":
@@ -191,10 +193,10 @@ def _volta_move(context: OperandContext) -> bool:
 
 
 def _kept(context: OperandContext) -> bool:
-    """Whether no result may be a sink: for floats loaded in columns, on targets before sm_75."""
+    """Whether no result may be a sink: those of tensor memory, and floats loaded in columns, on targets before sm_75."""
     form = context.form
     early = context.module.target.number < 75 and form.type.is_float
-    return early and (form.op, form.layout) == ("load.c", "col")
+    return form.family == "tcgen05" or (early and (form.op, form.layout) == ("load.c", "col"))
 
 
 def _each(spec: OperandSpec, types: tuple[str, ...], context: OperandContext) -> bool:

@@ -218,6 +218,7 @@ class Instruction:
     mnemonic_span: place of the opcode with its modifiers.
     made_from: the instruction in the text that a rewrite (program/as_ptxas) replaced by this one; None for an instruction of
         the text.
+    used_bytes: bytes of a load that `.pragma "used_bytes_mask n"` says are used, a bit for each; None without it.
     accessed: a cache of program/uses.py.
     """
 
@@ -229,6 +230,7 @@ class Instruction:
     span: Span
     mnemonic_span: Span
     made_from: Instruction | None = None
+    used_bytes: int | None = None
     accessed: tuple[frozenset[str], frozenset[str]] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property

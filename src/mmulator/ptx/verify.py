@@ -19,6 +19,7 @@ from mmulator.isa.targets import TARGETS
 from mmulator.ptx.check import check_operands
 from mmulator.ptx.directives import check_directives
 from mmulator.ptx.operands import OperandContext, OperandProblem
+from mmulator.ptx.pairs import check_pairs
 from mmulator.ptx.resources import parameter_offsets
 from mmulator.ptx.selectors import VIDEO
 from mmulator.ptx.tree import Function, Immediate, Instruction, ParsedModule, Reg, flatten
@@ -91,6 +92,7 @@ def _version(version: tuple[int, int]) -> str:
 def _function(module: ParsedModule, function: Function) -> Iterator[InvalidInstructionError]:
     yield from _parameters(module, function)
     yield from check_directives(module, function)
+    yield from check_pairs(module, function)
     for instruction in function.instructions:
         remaining()
         if instruction.guard is not None and instruction.guard[0].type != "pred":

@@ -40,9 +40,11 @@ DIFFERENCES: tuple[RowDifference, ...] = (
     ),
     RowDifference(
         "surplus modifiers pass: of tensormap.replace for tensormap.cp_fenceproxy, a scope for st.async and tensor copies, .b128 "
-        "for bulk copies, .sync for setmaxnreg and elect, a state space for fence.proxy, .async for other fences", True,
+        "for bulk copies, .sync for setmaxnreg and elect, a state space for fence.proxy, .async for other fences, formats for "
+        "tcgen05.commit", True,
         lambda s: "qualifier" in s.what and (s.mnemonic.startswith(
-            ("tensormap.cp_", "st.async", "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", "setmaxnreg", "fence", "elect")
+            ("tensormap.cp_", "st.async", "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", "setmaxnreg", "fence", "elect",
+             "tcgen05.commit")
         ) or (s.mnemonic.startswith("cp.async.bulk.") and ".b128" in s.mnemonic)),
     ),
     RowDifference(
@@ -114,6 +116,23 @@ DIFFERENCES: tuple[RowDifference, ...] = (
         "the mask of bar.warp.sync is no .f16x2 register", False, lambda s: s.mnemonic == "bar.warp.sync" and "%f16x2_" in s.text,
     ),
     RowDifference(
+        "tcgen05.mma takes .scale-input-d for integers, where the specification has it for floats", True,
+        lambda s: re.match(r"tcgen05\.mma.*kind::i8.*(pred_\d|\d), -?\d+;", s.text) is not None,
+    ),
+    RowDifference(
+        "the constants of tcgen05.alloc and .dealloc are taken modulo 2^32, and with .exclusive may be any multiple of 32", True,
+        lambda s: re.match(r"tcgen05\.(de)?alloc.*, -?\d+;", s.text) is not None,
+    ),
+    RowDifference(
+        "ptxas 12.9 and 13.0 have no constant as the mask of tcgen05.commit, and scales without a size of blocks from PTX 8.8 on",
+        False, lambda s: re.search(r"multicast::cluster\.b64 .*, (0x)?\d+;", s.text) is not None
+        or (s.ptx < (8, 8) and re.search(r"mxf(4|8f6f4)\b", s.mnemonic) is not None and not re.search("scale_vec", s.mnemonic)),
+    ),
+    RowDifference(
+        "sm_107 has .kind::ti16 and masks of 32 bits: no chip with them is modelled", True,
+        lambda s: "kind::ti16" in s.mnemonic or "multicast::cluster::32b" in s.mnemonic,
+    ),
+    RowDifference(
         "a .f16x2 register passes as an integer", True, lambda s: "%f16x2_" in s.text,
     ),
     RowDifference(
@@ -126,9 +145,11 @@ DIFFERENCES: tuple[RowDifference, ...] = (
             ("mbarrier" in s.mnemonic) != (len(s.operands) == 3) or "{" in s.text),
     ),
     RowDifference(
-        "the mbarrier of a generic st.async, cp.async.mbarrier.arrive or check_layout may be a name in .global or .local",
-        True, lambda s: s.mnemonic.startswith(("st.async", "red.async", "cp.async.mbarrier", "mbarrier.check_layout"))
-        and re.search("gvar|lvar", s.operands[-1]) is not None,
+        "the mbarrier of a generic st.async, cp.async.mbarrier.arrive, check_layout or tcgen05.commit, and the result of "
+        "tcgen05.alloc, may be a name in .global or .local",
+        True, lambda s: s.mnemonic.startswith(
+            ("st.async", "red.async", "cp.async.mbarrier", "mbarrier.check_layout", "tcgen05.commit", "tcgen05.alloc")
+        ) and re.search("gvar|lvar", s.operands[0 if s.mnemonic.startswith("tcgen05") else -1]) is not None,
     ),
     RowDifference(
         "a predicate passes beside .b32 registers in a vector", True,

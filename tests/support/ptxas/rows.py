@@ -6,7 +6,22 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
-from mmulator.isa import barrier, bulk, cluster, copies, fence, grid, mbarrier, memory, misc, multimem, tensor, tensormap, warp
+from mmulator.isa import (
+    barrier,
+    bulk,
+    cluster,
+    copies,
+    fence,
+    grid,
+    mbarrier,
+    memory,
+    misc,
+    multimem,
+    tcgen05,
+    tensor,
+    tensormap,
+    warp,
+)
 from mmulator.isa.form import Form
 from mmulator.isa.row import OperandSpec, Row
 from mmulator.isa.targets import Target
@@ -17,7 +32,7 @@ from tests.support.ptxas.verdicts import BANKS, Statement
 
 Version = tuple[int, int]
 _NAMED = ("elect.sync", "setmaxnreg", "prefetch", "ld.proxy::readonly")
-_CHAPTERS = (mbarrier, bulk, tensor, tensormap, cluster, multimem, grid, fence, barrier, copies)
+_CHAPTERS = (mbarrier, bulk, tensor, tensormap, cluster, multimem, grid, fence, barrier, copies, tcgen05)
 ROWS: tuple[Row, ...] = (
     *(row for chapter in _CHAPTERS for row in chapter.ROWS),
     *(row for chapter in (memory, misc, warp) for row in chapter.ROWS if row.name in _NAMED),
@@ -30,6 +45,8 @@ _PLACES = {
 
 def _address(spec: OperandSpec, chance: random.Random) -> str:
     space = spec.space.partition("::")[0]
+    if space == "tensor":
+        return f"%{chance.choice(spec.types)}_{chance.randrange(8)}" + chance.choice(("", "", "+16"))
     if chance.random() < 0.4:
         place = chance.choice(_PLACES[spec.home or space])
         return place + chance.choice(("", "", "+32"))
@@ -66,6 +83,8 @@ def operand(spec: OperandSpec, chance: random.Random) -> str:
             return f"[{base}, {{{', '.join(_value(spec, chance) for _ in range(spec.count))}}}]"
         case "vector":
             return "{" + ", ".join(_value(spec, chance) for _ in range(spec.count)) + "}"
+        case "pred":
+            return chance.choice(("%pred_1", "%pred_2", "!%pred_1", "1"))
         case "imm":
             return _constant(spec, chance)
         case "sink":
@@ -74,7 +93,7 @@ def operand(spec: OperandSpec, chance: random.Random) -> str:
             return f"{chance.choice(('%b32_1', '_'))}|%pred_1"
         case "symbol":
             return chance.choice(("smem", "smem+8", _register(spec.type, chance)))
-    if spec.count > 1:  # all of one type
+    if spec.count > 1 or spec.kind == "registers":  # all of one type
         bank = _register(spec.type, chance).rpartition("_")[0]
         return "{" + ", ".join(f"{bank}_{i}" for i in range(spec.count)) + "}"
     if spec.kind in ("dst", "reg"):
@@ -83,7 +102,7 @@ def operand(spec: OperandSpec, chance: random.Random) -> str:
 
 
 def _operands(form: Form, target: Target, ptx: Version, chance: random.Random) -> tuple[str, ...]:
-    specs = [o for o in form.operands if not o.optional or (chance.random() < 0.5 and _has(o, target, ptx))]
+    specs = [o for o in chance.choice(form.signatures) if not o.optional or (chance.random() < 0.5 and _has(o, target, ptx))]
     return tuple(operand(o, chance) for o in specs)
 
 

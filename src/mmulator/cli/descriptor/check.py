@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from mmulator.cli.descriptor import idesc
 from mmulator.cli.descriptor import options as o
 from mmulator.cli.output import print_json
 
@@ -49,8 +50,12 @@ def check(
         if value is not None and not other:
             raise typer.BadParameter(f"it goes with {needs}", param_hint=name)
     word, rest = o.split(words)
+    of_matrices = {"--swizzle": swizzle, "--major": major, "--type": type, "--base": base, "--access": access}
+    if idesc.is_asked(operand, of_matrices):
+        idesc.tell(word, o.instruction_of(rest, instruction), json, verdict=True)
+        return
     window = {"--shared": shared, "--shared-base": shared_base}
-    tile = o.tile_of(o.instruction_of(rest, instruction), operand, major, type, mn, k, window)
+    tile = o.tile_of(o.instruction_of(rest, instruction), operand, major, type, mn, k, window, word)
     given = o.fields_of(start_address, lbo, sbo, base_offset, swizzle)
     if not (word or given or tile or access):
         o.nothing_given()
@@ -91,7 +96,7 @@ def _of_a_matrix(
     answer = described(word, tile, start, window[0], window[1] or 0)
     found = _conflicts(answer, *accesses)
     if json:
-        print_json(as_data(descriptor_fields(word), answer, [], [], found, None))
+        print_json(as_data(descriptor_fields(word, tile.generation), answer, [], [], found, None))
     else:
         text.print_verdict(word, tile, answer.findings)
         text.print_conflicts(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mmulator.cli.descriptor import idesc
 from mmulator.cli.descriptor import options as o
 
 
@@ -34,9 +35,18 @@ def decode(
     mmulator descriptor decode 0x4000004000010040 wgmma m64n128 f16
 
     mmulator descriptor decode 0x4000004000010040 --type f16 --element 3,40
+
+    mmulator descriptor decode 0x8100490 tcgen05 bf16 --operand idesc
     """
     from mmulator.cli.descriptor.tell import DescriptorQuestions, tell
 
-    tile = o.tile_of(o.instruction_of(words, instruction), operand, major, type, mn, k, {"--base": base})
+    of_matrices = {
+        "--major": major, "--type": type, "--base": base, "--element": element, "--address": address, "--cute": cute,
+        "--svg": svg, "--png": png,
+    }  # fmt: skip
+    if idesc.is_asked(operand, of_matrices):
+        idesc.tell(word, o.instruction_of(words, instruction), json)
+        return
+    tile = o.tile_of(o.instruction_of(words, instruction), operand, major, type, mn, k, {"--base": base}, word)
     wanted = DescriptorQuestions(element, address, cute, svg, png, theme, lines, json)
     tell(o.word_of(word, {}, tile, None), tile, o.number("--base", base), wanted)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from mmulator.cli.descriptor import idesc
 from mmulator.cli.descriptor import options as o
+from mmulator.cli.output import exclude
 
 
 def encode(
@@ -12,6 +14,7 @@ def encode(
     sbo: o.Sbo = None,
     base_offset: o.BaseOffset = None,
     swizzle: o.Swizzle = None,
+    set: o.Set = None,
     instruction: o.For = None,
     operand: o.Operand = None,
     major: o.Major = None,
@@ -38,11 +41,22 @@ def encode(
     mmulator descriptor encode --type bf16 --mn 128 --swizzle 64B --svg tile.svg
 
     mmulator descriptor encode --lbo 16 --sbo 1024 --swizzle 128B
+
+    mmulator descriptor encode tcgen05 m128n64 bf16 --operand idesc --set transpose_b=1
     """
     from mmulator.cli.descriptor.tell import DescriptorQuestions, tell
 
     word, rest = o.split(words)
-    tile = o.tile_of(o.instruction_of(rest, instruction), operand, major, type, mn, k, {})
+    of_matrices = {
+        "--start-address": start_address, "--lbo": lbo, "--sbo": sbo, "--base-offset": base_offset, "--swizzle": swizzle,
+        "--major": major, "--type": type, "--base": base, "--element": element, "--address": address, "--cute": cute,
+        "--svg": svg, "--png": png,
+    }  # fmt: skip
+    if idesc.is_asked(operand, of_matrices):
+        idesc.encode(o.instruction_of(rest, instruction), word, set, json)
+        return
+    exclude({"--set": set, "a matrix": True}, "it goes with --operand idesc")
+    tile = o.tile_of(o.instruction_of(rest, instruction), operand, major, type, mn, k, {}, word)
     given = o.fields_of(start_address, lbo, sbo, base_offset, swizzle)
     start = o.number("--base", base)
     wanted = DescriptorQuestions(element, address, cute, svg, png, theme, lines, json)

@@ -34,7 +34,7 @@ _check = partial(_option, "Checks")
 _out = partial(_option, "Output")
 
 Word = Annotated[str, typer.Argument(metavar="WORD", help="A descriptor's 64 bits as a number.", show_default=False)]
-_INSTRUCTION = "The wgmma that reads it, as with --for."
+_INSTRUCTION = "The wgmma or tcgen05.mma that reads it, as with --for."
 Instruction = Annotated[
     Texts, typer.Argument(metavar="INSTRUCTION", help=_INSTRUCTION, show_default=False, autocompletion=instruction_words)
 ]
@@ -42,12 +42,14 @@ Words = Annotated[
     Texts,
     typer.Argument(
         metavar="WORD INSTRUCTION", show_default=False, autocompletion=instruction_words,
-        help="A word whose fields are taken where none is given; the wgmma that reads it, as with --for.",
+        help="A word whose fields are taken where none is given; what reads it, as with --for.",
     ),
 ]  # fmt: skip
 
-For = Annotated[Text, what("INSTRUCTION", "A wgmma that reads it: its name, or words such as wgmma m64n128 f16.", "--for")]
-Operand = Annotated[Text, what("a|b", "Which operand. Default: b.", offer="a b")]
+For = Annotated[
+    Text, what("INSTRUCTION", "What reads it: a name, or words: wgmma m64n128 f16, tcgen05 m128n64 f16.", "--for")
+]
+Operand = Annotated[Text, what("a|b|idesc", "Which operand; idesc: of tcgen05. Default: b.", offer="a b idesc")]
 Major = Annotated[Text, what("k|mn", "The contiguous dimension. Default: k.", offer="k mn")]
 Type = Annotated[Text, what("TYPE", "Without --for: element type.", offer="f16 bf16 tf32 e4m3 e5m2 s8 u8 b1")]
 Mn = Annotated[int | None, what("N", "Without --for: extent of m or n. Default: 64.")]
@@ -58,7 +60,11 @@ StartAddress = Annotated[Text, _field("BYTES", "Default: --base, or 0.")]
 Lbo = Annotated[Text, _field("BYTES", "Leading dimension byte offset.")]
 Sbo = Annotated[Text, _field("BYTES", "Stride dimension byte offset.")]
 BaseOffset = Annotated[Text, _field("0..7", "Matrix base offset.")]
-Swizzle = Annotated[Text, _field("MODE", "none, 32B, 64B or 128B.", offer="none 32B 64B 128B")]
+Swizzle = Annotated[
+    Text, _field("MODE", "none, 32B, 64B, 128B; tcgen05: 128B_atom_32B.", offer="none 32B 64B 128B 128B_atom_32B")
+]
+
+Set = Annotated[Texts, _option("Fields of --operand idesc", "NAME=VALUE", "Such as transpose_b=1. May be repeated.", "--set")]
 
 Element = Annotated[Texts, _ask("ROW,COL", "Its address. Of A: m,k; of B: k,n. May be repeated.")]
 Address = Annotated[Texts, _ask("ADDRESS", "The element that lies there. May be repeated.")]
@@ -103,15 +109,17 @@ def instruction_of(words: list[str] | None, given: str | None) -> str | None:
 
 def tile_of(
     instruction: str | None, operand: str | None, major: str | None, type: str | None, mn: int | None, k: int | None,
-    rest: Mapping[str, object],
+    rest: Mapping[str, object], word: str | None = None,
 ) -> Tile | None:  # fmt: skip
     """The matrix that the options describe; None if none of them does.
 
     rest: other options that make sense only with a matrix.
+    word: the descriptor, if it is given, whose generation a matrix by itself gets.
     """
     from mmulator.cli.output import exclude
     from mmulator.errors import OperandError
     from mmulator.inspect.descriptors.describe import make_tile
+    from mmulator.layouts.descriptors import MatrixDescriptor, generation
 
     for name, value in (("--type", type), ("--mn", mn), ("--k", k)):
         exclude({"--for": instruction, name: value}, "the instruction says it")
@@ -124,7 +132,7 @@ def tile_of(
         return None
     return make_tile(
         instruction, operand or "b", mn_major=major == "mn", type=type or "f16", mn=64 if mn is None else mn,
-        k=64 if k is None else k,
+        k=64 if k is None else k, generation=MatrixDescriptor if word is None else generation(number("WORD", word) or 0),
     )  # fmt: skip
 
 
@@ -152,15 +160,17 @@ def word_of(word: str | None, given: dict[str, Any], tile: Tile | None, base: in
     from dataclasses import replace
 
     from mmulator.inspect.descriptors.describe import descriptor_fields
-    from mmulator.layouts.descriptors import MatrixDescriptor
+    from mmulator.layouts.descriptors import MatrixDescriptor, SharedDescriptor
+    from mmulator.layouts.swizzle import ATOM_32B
 
     whole = number("WORD", word)
     if whole is not None:
-        found = descriptor_fields(whole).descriptor
+        found = descriptor_fields(whole, tile.generation if tile else None).descriptor
         return replace(found, **given).encode() if given else whole
     start = given.get("start_address", base or 0)
     if tile is None:
-        return MatrixDescriptor(**{"start_address": start, **given}).encode()
+        of = SharedDescriptor if given.get("swizzle") == ATOM_32B.name else MatrixDescriptor
+        return of(**{"start_address": start, **given}).encode()
     return replace(tile.packed(given.get("swizzle", "none"), start, base), **given).encode()
 
 

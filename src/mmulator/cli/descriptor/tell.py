@@ -51,7 +51,7 @@ def tell(word: int, tile: Tile | None, base: int | None, wanted: DescriptorQuest
     from mmulator.inspect.descriptors.describe import descriptor_fields
 
     wanted.check()
-    fields = descriptor_fields(word)
+    fields = descriptor_fields(word, tile.generation if tile else None)
     if tile is None:
         if wanted.of_a_matrix:
             hint = "--for INSTRUCTION --operand a|b, or --type TYPE --mn M --k K"

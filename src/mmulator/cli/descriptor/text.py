@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from mmulator.cli.output import colours, width
 
 if TYPE_CHECKING:
-    from mmulator.inspect.descriptors.answer import DescriptorAnswer, DescriptorFields
+    from mmulator.inspect.descriptors.answer import DescriptorAnswer, DescriptorField, DescriptorFields
     from mmulator.inspect.descriptors.banks import BankConflicts
     from mmulator.inspect.descriptors.checks import Diagnostic
     from mmulator.inspect.descriptors.from_cute import CuteAnswer
     from mmulator.inspect.descriptors.tile import Tile
+    from mmulator.inspect.tcgen05.descriptor import InstructionFields
 
 
 def _item(label: str, text: str, indent: int = 10) -> None:
@@ -25,14 +26,32 @@ def _item(label: str, text: str, indent: int = 10) -> None:
 def print_fields(fields: DescriptorFields, findings: bool = True) -> None:
     print(f"{fields.word:#018x}")
     for f in fields.fields:
-        print(f"  {f.name:<20} bits {f.bits:<6} {f.raw:>6}  {f.value}")
+        _print_field(f)
     if findings:
         print_findings(fields.findings)
 
 
+def _print_field(f: DescriptorField) -> None:
+    print(f"  {f.name:<20} {'bits' if '-' in f.bits else 'bit '} {f.bits:<6} {f.raw:>6}  {f.value}")
+
+
+def print_instruction_fields(found: InstructionFields, verdict: bool) -> None:
+    """Print an instruction descriptor, with its fields unless only the verdict is wanted."""
+    print(f"{found.word:#010x}")
+    if verdict:
+        _item("checked", f"for {found.instruction}" + (": nothing is wrong" if not found.findings else ""))
+    else:
+        for f in found.fields:
+            _print_field(f)
+        print()
+        for label, said in found.lines():
+            _item(label, said)
+    print_findings(found.findings)
+
+
 def _matrix(tile: Tile) -> str:
     """A line about the matrix and the instruction that reads it."""
-    return f"{tile}" + (f", read by {tile.instruction}" if tile.instruction else "")
+    return f"{tile}" + (f", read by {tile.reader}" if tile.reader else "")
 
 
 def print_verdict(word: int, tile: Tile | None, findings: tuple[Diagnostic, ...]) -> None:
@@ -56,9 +75,9 @@ def print_answer(answer: DescriptorAnswer, derived: CuteAnswer | None) -> None:
     for short, o in zip(("LBO", "SBO"), answer.offsets):
         _item(short, f"{o.text} [{o.rule}]")
     what = f"{mode.name} swizzle atom" if mode.mask else "core matrix"
-    _item(what.split()[-1], f"{what}: {mn} {tile.letter} x {k} k, {8 * mode.width} bytes; the matrix has "
+    _item(what.split()[-1], f"{what}: {mn} {tile.letter} x {k} k, {mode.repeat} bytes; the matrix has "
           f"{-(-tile.mn // mn)} x {-(-tile.k // k)}")  # fmt: skip
-    _item("reads", f"{tile.mn * tile.k * tile.element.bits // 8} bytes, the first at {first:#x}, the last at {last:#x}")
+    _item("reads", f"{tile.mn * tile.k_bytes} bytes, the first at {first:#x}, the last at {last:#x}")
     if mode.mask:
         _item("start", f"a multiple of 16; of {mode.repeat} for base offset 0, unless it is an advance inside a matrix")
     _item("base", answer.base_offset_text())

@@ -35,10 +35,11 @@ class DescriptorFields(Answer):
     fields: tuple[DescriptorField, ...]
     reserved: int
     findings: tuple[Diagnostic, ...]
+    generation: type[MatrixDescriptor] = MatrixDescriptor
 
     @property
     def descriptor(self) -> MatrixDescriptor:
-        return MatrixDescriptor.decode(self.word)
+        return self.generation.decode(self.word)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -161,7 +162,7 @@ class DescriptorAnswer(Answer):
         return {
             "word": f"{self.word:#018x}",
             "operand": self.tile.operand,
-            "instruction": str(self.tile.instruction) if self.tile.instruction else None,
+            "instruction": self.tile.reader or None,
             "type": self.tile.element.name,
             "major": "mn" if self.tile.mn_major else "k",
             "rows": self.tile.shape[0],

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mmulator.inspect.descriptors.tile import MAJORNESS, Placed, Tile
-from mmulator.layouts.descriptors import MatrixDescriptor
+from mmulator.layouts.descriptors import MatrixDescriptor, SharedDescriptor
+from mmulator.layouts.swizzle import ATOM_32B
 
 FORMAT = "Matrix Descriptor Format (PTX ISA 9.1)"
 CANONICAL = "Canonical Layouts (PTX ISA 9.1)"
@@ -38,11 +39,25 @@ class Diagnostic:
         return {"level": self.level, "text": self.text, "rule": self.rule, "hint": self.hint}
 
 
-def check_word(word: int, reserved: int) -> tuple[Diagnostic, ...]:
-    """Diagnostics of bits outside the fields."""
+def check_word(word: int, reserved: int, of: type[MatrixDescriptor] = MatrixDescriptor) -> tuple[Diagnostic, ...]:
+    """Diagnostics of bits outside the fields, and of fields with one legal value.
+
+    word: the descriptor.
+    reserved: its bits that belong to no field.
+    of: class of descriptors.
+    """
+    found = []
+    if of is SharedDescriptor and (constant := word >> 46 & 7) != 1:
+        hint = "a descriptor of wgmma has other codes of swizzles, too" if not constant else "bit 46 alone is set there"
+        found.append(Diagnostic("error", f"bits 46-48 are {constant:#05b}: they must be 0b001", of.rule, hint))
+    if of is SharedDescriptor and word >> 52 & 1:
+        text = "bit 52 is set: LBO is an absolute address, which sm_103a takes for K = 96 alone; here LBO is read as an offset"
+        found.append(Diagnostic("error", text, of.rule, "clear it"))
     if not reserved:
-        return ()
+        return tuple(found)
     bits = ", ".join(str(b) for b in range(64) if reserved >> b & 1)
+    if of is SharedDescriptor:
+        return (*found, Diagnostic("error", f"bits {bits} are set: they belong to no field and must be 0", of.rule, "clear them"))
     # tcgen05's descriptors, which look alike, have the constant 0b001 here.
     other = "bit 46 is set in the descriptors of tcgen05, whose swizzle codes differ" if reserved >> 46 & 1 else ""
     return (Diagnostic("warning", f"bits {bits} are set: they belong to no field", FORMAT, other or "clear them"),)
@@ -68,6 +83,7 @@ def check_tile(
     """
     found = [
         *_majorness(placed.tile),
+        *_atom(placed),
         *_base_offset(placed.descriptor, base),
         *_inside_atom(placed, base),
         *_overlap(placed),
@@ -81,13 +97,26 @@ def check_tile(
 
 def _majorness(tile: Tile) -> Iterator[Diagnostic]:
     """Diagnostics of a matrix by itself, which may lie as in the specification's figures although no instruction reads it so."""
-    if tile.mn_major and tile.element.bits != 16:
+    if tile.mn_major and tile.element.bits != 16 and tile.generation is MatrixDescriptor:
         yield Diagnostic(
             "error",
             f"no wgmma reads this matrix: of .{tile.element} it reads K-major ones only",
             f"{MAJORNESS}: imm-trans-{tile.operand} exists for .f16 and .bf16",
             "store the matrix with k contiguous",
         )
+
+
+def _atom(placed: Placed) -> Iterator[Diagnostic]:
+    """Diagnostics of tcgen05's modes, of which some go with 32-bit elements and some with others."""
+    tile, d = placed.tile, placed.descriptor
+    if not isinstance(d, SharedDescriptor):
+        return
+    wide = tile.mn_major and tile.element.bits == 32
+    if wide != (d.mode is ATOM_32B):
+        only = f"of {tile.element} {tile.major}" if wide else f"{tile.major} of {tile.element}"
+        text = f"a matrix {only} is read only with 128B_atom_32B" if wide else f"128B_atom_32B does not go with a {only} matrix"
+        hint = "take it, or store the matrix with k contiguous" if wide else "it is for tf32, M- or N-major"
+        yield Diagnostic("error", text, "Valid Combinations of Type-Size, Major-ness and Swizzling (PTX ISA 9.1)", hint)
 
 
 def _base_offset(d: MatrixDescriptor, base: int | None) -> Iterator[Diagnostic]:
@@ -152,7 +181,7 @@ def _inside_atom(placed: Placed, base: int | None) -> Iterator[Diagnostic]:
         why = f"its rows end after {mode.width - byte} more bytes"
         hint = f"advance along {inner} only as far as the tile still fits into the {mode.width} bytes of an atom's row"
     else:
-        why = f"SBO {d.stride_byte_offset} is not {mode.repeat}, so the next 8 {outer} lie elsewhere"
+        why = f"SBO {d.stride_byte_offset} is not {mode.repeat}, so the next {mode.lines} {outer} lie elsewhere"
         hint = f"start at a whole atom, or let SBO be {mode.repeat}"
     yield Diagnostic(
         "error",
@@ -179,7 +208,7 @@ def _first_stray(placed: Placed, origin: int, row: int, byte: int) -> tuple[int,
 
 def _overlap(placed: Placed) -> Iterator[Diagnostic]:
     tile, d = placed.tile, placed.descriptor
-    per_byte = max(1, 8 // tile.element.bits)
+    per_byte = tile.share
     addresses = placed.addresses[:, ::per_byte]  # sub-byte elements share bytes along k
     flat = addresses.reshape(-1)
     values, first, inverse = np.unique(flat, return_index=True, return_inverse=True)
@@ -219,11 +248,15 @@ def _leading(placed: Placed, steps: int) -> Iterator[Diagnostic]:
         return
     yield Diagnostic(
         "warning",
-        f"k spans {tile.k_bytes} bytes, more than the {d.mode.width} of the swizzle: hardware reads LBO "
+        f"k spans {tile.k_bytes} bytes, more than the {d.mode.width} of the swizzle: {_reads(d)} LBO "
         f"({d.leading_byte_offset}) for the bytes beyond, although the specification says `not used`",
         LEADING,
         f"set LBO to the distance of the two halves; packed it is {tile.packed(d.swizzle).leading_byte_offset}",
     )
+
+
+def _reads(d: MatrixDescriptor) -> str:
+    return "an H200 reads, and so tcgen05 does here (inferred)," if isinstance(d, SharedDescriptor) else "hardware reads"
 
 
 def _phase(placed: Placed) -> Iterator[Diagnostic]:
@@ -231,7 +264,7 @@ def _phase(placed: Placed) -> Iterator[Diagnostic]:
     d, tile, mode = placed.descriptor, placed.tile, placed.descriptor.mode
     if not mode.mask:
         return
-    read = {"SBO": (d.stride_byte_offset, tile.strided[1] > 8)}
+    read = {"SBO": (d.stride_byte_offset, tile.strided[1] > mode.lines)}
     read["LBO"] = (d.leading_byte_offset, tile.contiguous[1] > tile.per_chunk * mode.width // 16)
     for name, (value, used) in read.items():
         if used and value % mode.repeat:

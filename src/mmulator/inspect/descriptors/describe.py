@@ -1,34 +1,42 @@
-"""Matrix descriptors of wgmma explained: fields, what the offsets mean for a tile, which addresses are read, what is wrong.
+"""Matrix descriptors of wgmma and tcgen05 explained: fields, what the offsets mean, which addresses are read, what is wrong.
 
 `descriptor_fields` reads a word, `describe_descriptor` says what it means for an operand of an instruction.
 """
 
 from __future__ import annotations
 
+import builtins
+
 from mmulator.errors import OperandError
 from mmulator.inspect.descriptors.answer import DescriptorAnswer, DescriptorField, DescriptorFields, OffsetMeaning
-from mmulator.inspect.descriptors.checks import FORMAT, LEADING, check_tile, check_word, pattern_start
+from mmulator.inspect.descriptors.checks import FORMAT, LEADING, Diagnostic, check_tile, check_word, pattern_start
 from mmulator.inspect.descriptors.tile import Placed, Tile, free_tile, tile_of
 from mmulator.inspect.search import form_of
 from mmulator.isa.form import Form
-from mmulator.layouts.descriptors import FIELDS, MatrixDescriptor
+from mmulator.layouts.descriptors import MatrixDescriptor, SharedDescriptor, generation
 
 STRIDE = "Stride Dimension Byte Offset (PTX ISA 9.1)"
 
 
-def descriptor_fields(word: int) -> DescriptorFields:
-    """The fields of a 64-bit word. Matrix Descriptor Format (PTX ISA 9.1). Raises OperandError for a larger number."""
+def descriptor_fields(word: int, of: type[MatrixDescriptor] | None = None) -> DescriptorFields:
+    """The fields of a 64-bit word. Matrix Descriptor Format; Shared memory descriptor (PTX ISA 9.1).
+
+    of: class of descriptors; None: that of the word, see `generation`.
+
+    Raises OperandError for a larger number, or one that no descriptor of the class has.
+    """
     if not 0 <= word < 1 << 64:
         raise OperandError(f"{word:#x} is no 64-bit word", rule=FORMAT)
-    d = MatrixDescriptor.decode(word)
+    of = of or generation(word)
+    d = of.decode(word)
     fields = []
-    for name, low, bits in FIELDS:
+    for name, low, bits in of.table:
         raw = word >> low & ((1 << bits) - 1)
-        value = getattr(d, name)
+        value = getattr(d, name, raw)
         text = f"{value:#x} ({value} bytes)" if bits == 14 else str(value)
-        fields.append(DescriptorField(name, f"{low + bits - 1}-{low}", raw, text))
-    reserved = MatrixDescriptor.unused_bits(word)
-    return DescriptorFields(word, tuple(fields), reserved, check_word(word, reserved))
+        fields.append(DescriptorField(name, f"{low + bits - 1}-{low}" if bits > 1 else str(low), raw, text))
+    reserved = of.unused_bits(word)
+    return DescriptorFields(word, tuple(fields), reserved, check_word(word, reserved, of), of)
 
 
 def _meanings(tile: Tile, d: MatrixDescriptor) -> tuple[OffsetMeaning, OffsetMeaning]:
@@ -50,9 +58,14 @@ def _meanings(tile: Tile, d: MatrixDescriptor) -> tuple[OffsetMeaning, OffsetMea
         else:
             text += f"; this tile has no more than {step} {along}: not read"
         if short == "LBO" and not tile.mn_major and mode.mask:
-            text = f"not used in K-major swizzled layouts, assumed to be 1, says the specification. Hardware: {text}"
+            text = f"not used in K-major swizzled layouts, assumed to be 1, says the specification. {_whose(d)}: {text}"
         out.append(OffsetMeaning(name, value, along, step, steps, text, rule))
     return out[0], out[1]
+
+
+def _whose(d: MatrixDescriptor) -> str:
+    """Who reads LBO where the specification does not."""
+    return "Inferred from an H200" if isinstance(d, SharedDescriptor) else "Hardware"
 
 
 def _times(n: int) -> str:
@@ -72,7 +85,7 @@ def describe_descriptor(
     shared: int | None = None,
     shared_base: int = 0,
 ) -> DescriptorAnswer:
-    """Meaning of a descriptor for operand `a` or `b` of a wgmma, or for a matrix by itself.
+    """Meaning of a descriptor for operand `a` or `b` of a wgmma or tcgen05.mma, or for a matrix by itself.
 
     descriptor: the descriptor, or its 64-bit word.
     instruction: a form, its name, or a few words (`wgmma m64n128 bf16`); None: a matrix by `type`, `mn` and `k`.
@@ -88,9 +101,16 @@ def describe_descriptor(
     an
     unknown name. What is wrong with the descriptor itself is in `findings`.
     """
-    d = descriptor if isinstance(descriptor, MatrixDescriptor) else MatrixDescriptor.decode(descriptor)
-    word_findings = () if isinstance(descriptor, MatrixDescriptor) else descriptor_fields(descriptor).findings
-    tile = make_tile(instruction, operand, mn_major=mn_major, type=type, mn=mn, k=k)
+    of: builtins.type[MatrixDescriptor] | None = builtins.type(descriptor) if isinstance(descriptor, MatrixDescriptor) else None
+    tile = make_tile(
+        instruction, operand, mn_major=mn_major, type=type, mn=mn, k=k,
+        generation=of or (generation(descriptor) if isinstance(descriptor, int) else MatrixDescriptor),
+    )  # fmt: skip
+    word_findings: tuple[Diagnostic, ...] = ()
+    d = descriptor
+    if not isinstance(d, MatrixDescriptor):
+        word_findings = descriptor_fields(d, tile.generation).findings
+        d = tile.generation.decode(d)
     start = pattern_start(d) if base is None else base
     meanings = _meanings(tile, d)
     placed = Placed(tile, d)
@@ -99,9 +119,11 @@ def describe_descriptor(
 
 
 def make_tile(
-    instruction: Form | str | None, operand: str, *, mn_major: bool, type: str = "f16", mn: int = 64, k: int = 64
-) -> Tile:
-    """The tile of an instruction's operand, or one by itself; see `describe_descriptor`."""
+    instruction: Form | str | None, operand: str, *, mn_major: bool, type: str = "f16", mn: int = 64, k: int = 64,
+    generation: builtins.type[MatrixDescriptor] = MatrixDescriptor,
+) -> Tile:  # fmt: skip
+    """The tile of an instruction's operand, or one by itself, with descriptors of a generation; see `describe_descriptor`."""
     if instruction is None:
-        return free_tile(operand, mn, k, type, mn_major)
-    return tile_of(form_of(instruction, lambda form: form.op == "mma_async", "wgmma m64n128 bf16"), operand, mn_major)
+        return free_tile(operand, mn, k, type, mn_major, generation)
+    form = form_of(instruction, lambda form: form.op in ("mma_async", "mma", "mma.ws"), "wgmma m64n128 bf16")
+    return tile_of(form, operand, mn_major)

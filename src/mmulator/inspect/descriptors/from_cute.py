@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mmulator.errors import MmulatorError, OperandError
 from mmulator.inspect.answer import Answer
 from mmulator.inspect.descriptors.cute_layout import CuteLayout, CuteSwizzle, show
-from mmulator.inspect.descriptors.tile import Tile, canonical, free_tile
+from mmulator.inspect.descriptors.tile import Tile, canonical, cute_swizzle, free_tile
 from mmulator.layouts.descriptors import MatrixDescriptor
 from mmulator.layouts.swizzle import SWIZZLES, Swizzle
 
@@ -90,6 +90,8 @@ def descriptor_from_cute(text: str, tile: Tile, *, base: int | None = None, unit
 
     Raises OperandError if no descriptor describes the layout; it names the mode that is in the way, and the rule.
     """
+    if tile.per_chunk * tile.element.bits != 128:
+        raise _none(f"16 bytes hold {tile.per_chunk} elements of {tile.element} and padding", "encode its fields instead")
     layout, remark = _in_elements(CuteLayout.parse(text), tile.element.bits, units)
     base, said = _base(layout, base)
     remark += said
@@ -137,7 +139,7 @@ def _any_mode(layout: CuteLayout, tile: Tile, base: int) -> tuple[tuple[CuteTile
     set. Raises the first error if there is none.
     """
     try:
-        mode = _mode(layout, tile.element.bits)
+        mode = _mode(layout, tile)
         return _tiles(layout, tile, lambda at: _derive(layout, tile, mode, at, base)), ""
     except OperandError as error:
         try:
@@ -170,12 +172,12 @@ def _tiles(layout: CuteLayout, tile: Tile, derive: Callable[[tuple[int, int, int
 def _same_bytes(layout: CuteLayout, tile: Tile, at: tuple[int, int, int], base: int) -> MatrixDescriptor:
     """Any descriptor with a tile's addresses, by trying all modes and base offsets."""
     address = _address(layout, _offsets(layout, tile, at), base, tile.element.bits)
-    for mode in SWIZZLES.values():
+    for mode in tile.generation.modes.values():
         for base_offset in range(mode.mask + 1):
             plain = mode(address, base_offset)  # its own inverse: bits 7 and up stay
             leading, stride = _steps(tile, mode, plain.T if tile.mn_major else plain)
             try:
-                d = MatrixDescriptor(int(plain[0, 0]), leading, stride, base_offset, mode.name)
+                d = tile.generation(int(plain[0, 0]), leading, stride, base_offset, mode.name)
             except MmulatorError:
                 continue
             if np.array_equal(tile.addresses(d), address):
@@ -198,7 +200,8 @@ def _steps(tile: Tile, mode: Swizzle, table: Any) -> tuple[int, int]:
     layout.
     """
     run = mode.width // 16 * tile.per_chunk
-    outer = int(table[8, 0] - table[0, 0]) if table.shape[0] > 8 else 8 * mode.width
+    lines = mode.lines
+    outer = int(table[lines, 0] - table[0, 0]) if table.shape[0] > lines else mode.repeat
     inner = int(table[0, run] - table[0, 0]) if table.shape[1] > run else 16
     return (outer, inner) if tile.mn_major and not mode.mask else (inner, outer)
 
@@ -225,14 +228,14 @@ def _in_elements(layout: CuteLayout, bits: int, units: str) -> tuple[CuteLayout,
     return layout, remark
 
 
-def _mode(layout: CuteLayout, bits: int) -> Swizzle:
+def _mode(layout: CuteLayout, tile: Tile) -> Swizzle:
     """The swizzling mode that a layout's swizzle is."""
-    s = layout.swizzle
+    s, bits = layout.swizzle, tile.element.bits
     if s is None or s.bits == 0:
         return SWIZZLES["none"]
     in_bytes = s if layout.on_address else CuteSwizzle(s.bits, s.base + (bits.bit_length() - 1) - 3, s.shift)
-    for mode in SWIZZLES.values():
-        if mode.mask and CuteSwizzle(mode.mask.bit_length(), 4, 3) == in_bytes:
+    for mode in tile.generation.modes.values():
+        if mode.mask and cute_swizzle(mode) == in_bytes:
             return mode
     why = (
         f"it moves chunks of {1 << in_bytes.base} bytes, wgmma's move 16" if in_bytes.base != 4
@@ -257,7 +260,7 @@ def _is_mn_major(layout: CuteLayout, tile: Tile) -> bool:
             f"neither mode has 16 contiguous bytes ({t} elements of {tile.element}): {first[0]}, {first[1]}",
             f"the innermost sub-mode of {tile.letter} or of k must be {t} or more elements with stride 1",
         )
-    if tile.element.bits != 16:
+    if tile.element.bits != 16 and tile.generation is MatrixDescriptor:
         raise _none(
             f"{tile.letter} is contiguous ({layout.leaves(0)[0]}), and elements of {tile.element} are read K-major only",
             f"imm-trans-{tile.operand} exists for .f16 and .bf16; make k the contiguous mode",
@@ -300,7 +303,7 @@ def _derive(layout: CuteLayout, tile: Tile, mode: Swizzle, at: tuple[int, int, i
         raise _none(f"the pattern starts at {base:#x}", "align the base to 128 bytes", "Matrix Descriptor Format")
     offset = (base >> 7) & 7 if on_offset and (base >> 7) & mode.mask else 0
     try:
-        d = MatrixDescriptor(base + start, leading, stride, offset, mode.name)
+        d = tile.generation(base + start, leading, stride, offset, mode.name)
     except MmulatorError as error:
         raise _none(error.message, error.hint or "", "Matrix Descriptor Format") from None
     want, got = _address(layout, offsets, base, bits), tile.addresses(d)
@@ -346,11 +349,12 @@ def _wrong_step(
         else:
             why = f"{what}, equal steps for every {run} {contiguous_name} would put it at {need}"
         return _none(f"{where}: {why}", f"{run} contiguous {contiguous_name}, then one stride for all further ones")
-    bad = np.flatnonzero(table[:, 0] != i // 8 * steps[0] + i % 8 * mode.width)
+    lines = mode.lines
+    bad = np.flatnonzero(table[:, 0] != i // lines * steps[0] + i % lines * mode.width)
     if len(bad):
         index = int(bad[0])
         where = _blame(layout, place(index, 0), tile)
-        if index < 8:
+        if index < lines:
             width = int(table[index, 0]) // index
             fitting = next((m.name for m in SWIZZLES.values() if m.width == width and m.mask), None)
             hint = f"rows of {width} bytes are those of the {fitting} swizzle" if fitting else "rows are 16, 32, 64 or 128 bytes"
@@ -362,8 +366,8 @@ def _wrong_step(
             )
         return _none(
             f"{where}: {strided_name} {index} lies {int(table[index, 0])} bytes from {strided_name} 0, one step for "
-            f"every 8 {strided_name} would put it at {index // 8 * steps[0] + index % 8 * mode.width}",
-            f"groups of 8 {strided_name} must be equally far apart",
+            f"every {lines} {strided_name} would put it at {index // lines * steps[0] + index % lines * mode.width}",
+            f"groups of {lines} {strided_name} must be equally far apart",
         )
     return None
 

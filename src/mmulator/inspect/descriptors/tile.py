@@ -1,8 +1,9 @@
-"""The part of an operand matrix that one wgmma reads from shared memory, and where a descriptor puts it."""
+"""The part of an operand matrix that one wgmma or tcgen05.mma reads from shared memory, and where a descriptor puts it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ from numpy.typing import NDArray
 
 from mmulator.errors import OperandError
 from mmulator.inspect.descriptors.cute_layout import CuteLayout, CuteSwizzle
+from mmulator.inspect.search import descriptor_of, text_of
 from mmulator.isa.form import Form
+from mmulator.isa.shapes import stored_bits
 from mmulator.isa.types import TYPES, ElementType
-from mmulator.layouts.descriptors import MatrixDescriptor, operand_addresses
+from mmulator.layouts.descriptors import MatrixDescriptor, SharedDescriptor, operand_addresses
 from mmulator.layouts.swizzle import Swizzle, swizzle
 from mmulator.lazy import cached_property
 
@@ -21,7 +24,7 @@ MAJORNESS = "Shared Memory Matrix Layout (PTX ISA 9.1)"
 
 @dataclass(frozen=True)
 class Tile:
-    """A matrix in shared memory, as one wgmma reads it.
+    """A matrix in shared memory, as one wgmma or tcgen05.mma reads it.
 
     operand: `a` or `b`.
     mn: rows of A (m) or columns of B (n).
@@ -29,6 +32,7 @@ class Tile:
     element: their type.
     mn_major: m or n is contiguous instead of k.
     instruction: the form that reads it, or None for a matrix by itself.
+    generation: the class of its descriptors.
     """
 
     operand: str
@@ -37,6 +41,7 @@ class Tile:
     element: ElementType
     mn_major: bool = False
     instruction: Form | None = None
+    generation: type[MatrixDescriptor] = MatrixDescriptor
 
     @property
     def letter(self) -> str:
@@ -49,11 +54,23 @@ class Tile:
     @property
     def per_chunk(self) -> int:
         """Number of elements in 16 bytes: T in Canonical Layouts."""
-        return 128 // self.element.bits
+        form = self.instruction
+        padded = self.generation is SharedDescriptor and form is not None and stored_bits(form, self.element) == 8
+        return 16 if padded else 128 // self.element.bits
+
+    @property
+    def share(self) -> int:
+        """Number of neighbouring elements after which one begins at a byte of its own."""
+        return 8 // gcd(8, self.element.bits)
 
     @property
     def k_bytes(self) -> int:
-        return self.k * self.element.bits // 8
+        return self.k * 16 // self.per_chunk
+
+    @property
+    def reader(self) -> str:
+        """The instruction as text, or empty."""
+        return text_of(self.instruction) if self.instruction else ""
 
     @property
     def contiguous(self) -> tuple[str, int]:
@@ -90,18 +107,18 @@ class Tile:
     def atom(self, mode: Swizzle) -> tuple[int, int]:
         """Extents (mn, k) in elements of a swizzle atom; without swizzling, of a core matrix. Table 38."""
         run = mode.width // 16 * self.per_chunk
-        return (run, 8) if self.mn_major else (8, run)
+        return (run, mode.lines) if self.mn_major else (mode.lines, run)
 
     def addresses(self, descriptor: MatrixDescriptor) -> NDArray[np.int64]:
         """Shared-memory byte addresses [mn, k]: what `execute` reads."""
-        return operand_addresses(descriptor, self.mn, self.k, self.element.bits, self.mn_major)
+        return operand_addresses(descriptor, self.mn, self.k, self.element.bits, self.mn_major, self.per_chunk)
 
     def packed(self, mode: str, start: int = 0, base: int | None = None) -> MatrixDescriptor:
         """The descriptor of the tile with its atoms one after the other, those along mn first.
 
         base: where the repeating pattern starts (default: at `start`); the base offset follows from it.
         """
-        s = swizzle(mode)
+        s = swizzle(mode, self.generation.modes)
         atoms = tuple(max(1, -(-extent // size)) for extent, size in zip((self.mn, self.k), self.atom(s)))
         by_mn, by_k = s.repeat, s.repeat * atoms[0]
         # Without swizzling LBO steps along k in both majors; with it SBO steps over 8 rows (K) or over 8 k (MN).
@@ -109,7 +126,7 @@ class Tile:
         if not self.mn_major and s.mask and self.k_bytes <= s.width:
             leading = 16  # not used, assumed to be 1
         offset = ((start if base is None else base) >> 7) & s.mask
-        return MatrixDescriptor(start, leading, stride, offset, mode)
+        return self.generation(start, leading, stride, offset, mode)
 
 
 class Placed:
@@ -155,11 +172,11 @@ class Placed:
 
 
 def tile_of(form: Form, operand: str, mn_major: bool = False) -> Tile:
-    """The tile that operand `a` or `b` of a wgmma reads.
+    """The tile that operand `a` or `b` of a wgmma reads, or of a tcgen05.mma: of a pair, that of one CTA.
 
     Raises OperandError for another instruction or operand, or where the instruction has no MN-major operand.
     """
-    if form.family != "wgmma" or not form.atype or not form.btype:
+    if form.family not in ("wgmma", "tcgen05") or not form.atype or not form.btype:
         raise OperandError(
             f"{form} takes no matrix descriptor",
             rule="Matrix Descriptor Format (PTX ISA 9.1): operands a-desc and b-desc of wgmma.mma_async{.sp}",
@@ -167,12 +184,18 @@ def tile_of(form: Form, operand: str, mn_major: bool = False) -> Tile:
     if operand not in ("a", "b"):
         raise OperandError(f"operand {operand!r} has no matrix descriptor", hint="a or b")
     element = form.atype if operand == "a" else form.btype
-    _check_major(element, operand, mn_major, str(form))
     mn, k = (form.m, form.k // 2 if form.sparse else form.k) if operand == "a" else (form.n, form.k)
+    if form.family == "tcgen05":
+        replace(descriptor_of(form), **{f"transpose_{operand}": mn_major})  # raises where it cannot be
+        return Tile(operand, mn >> (form["cta_group"] == "cta_group::2"), k, element, mn_major, form, SharedDescriptor)
+    _check_major(element, operand, mn_major, str(form))
     return Tile(operand, mn, k, element, mn_major, form)
 
 
-def free_tile(operand: str, mn: int, k: int, type_name: str, mn_major: bool = False) -> Tile:
+def free_tile(
+    operand: str, mn: int, k: int, type_name: str, mn_major: bool = False,
+    generation: type[MatrixDescriptor] = MatrixDescriptor,
+) -> Tile:  # fmt: skip
     """A matrix of shared memory by itself. Raises OperandError for a type that wgmma does not read, or empty extents."""
     known = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8", "b1")
     if type_name not in known:
@@ -186,7 +209,7 @@ def free_tile(operand: str, mn: int, k: int, type_name: str, mn_major: bool = Fa
             hint=f"a multiple of {run} (16 bytes) along the contiguous dimension, of 8 along the other",
             rule=MAJORNESS,
         )
-    return Tile(operand, mn, k, element, mn_major)
+    return Tile(operand, mn, k, element, mn_major, generation=generation)
 
 
 def _check_major(element: ElementType, operand: str, mn_major: bool, what: str) -> None:
@@ -206,6 +229,8 @@ def canonical(tile: Tile, descriptor: MatrixDescriptor) -> CuteLayout:
     neither follows the absolute addresses nor starts with the matrix: no layout string says that.
     """
     mode, t, bits = descriptor.mode, tile.per_chunk, tile.element.bits
+    if t * bits != 128:
+        raise OperandError(f"no CuTe layout: 16 bytes hold {t} elements of {bits} bits, and padding")
     leading, stride = (8 * b // bits for b in (descriptor.leading_byte_offset, descriptor.stride_byte_offset))
     if tile.mn_major and not mode.mask:  # without swizzling the two offsets trade places
         leading, stride = stride, leading
@@ -215,13 +240,19 @@ def canonical(tile: Tile, descriptor: MatrixDescriptor) -> CuteLayout:
         run: tuple[Any, Any] = (t, chunks), (1, t if width > 1 else leading)
     else:
         run = (t, width, -(-chunks // width)), (1, t, leading)
-    groups = tile.strided[1] // 8
-    rows: tuple[Any, Any] = ((8, groups), (t * width, stride)) if groups > 1 else (8, t * width)
+    groups = tile.strided[1] // mode.lines
+    rows: tuple[Any, Any] = ((mode.lines, groups), (t * width, stride)) if groups > 1 else (mode.lines, t * width)
     parts = (run, rows) if tile.mn_major else (rows, run)
-    code = CuteSwizzle(mode.mask.bit_length(), 4, 3)
+    code = cute_swizzle(mode)
     modes = tuple(p[0] for p in parts), tuple(p[1] for p in parts)
     layout = CuteLayout(*modes, code, unit_bits=bits, pointer=descriptor.start_address)
     return _behind(layout, descriptor, bits)
+
+
+def cute_swizzle(mode: Swizzle) -> CuteSwizzle:
+    """A mode as CuTe's Swizzle, on bytes."""
+    base = mode.unit.bit_length() - 1
+    return CuteSwizzle(mode.mask.bit_length(), base, 7 - base)
 
 
 def _behind(layout: CuteLayout, d: MatrixDescriptor, bits: int) -> CuteLayout:

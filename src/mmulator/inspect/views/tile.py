@@ -63,10 +63,11 @@ def cells(answer: DescriptorAnswer) -> tuple[Cell, ...]:
     if mode.mask:
         into = (d.start_address - pattern_start(d)) % mode.repeat
         origin, (row, byte) = origin - into, divmod(into, mode.width)
-    t, skip = tile.per_chunk, byte * 8 // tile.element.bits
+    t = tile.per_chunk
+    skip = byte * t // 16
     run = mode.width // 16 * t
     inner = -(-(skip + tile.contiguous[1]) // run) * run
-    outer = -(-(row + tile.strided[1]) // 8) * 8
+    outer = -(-(row + tile.strided[1]) // mode.lines) * mode.lines
     whole = replace(tile, mn=inner, k=outer) if tile.mn_major else replace(tile, mn=outer, k=inner)
     table = whole.addresses(replace(d, start_address=origin))
     table = table.T if tile.mn_major else table
@@ -130,7 +131,7 @@ def draw_tile(answer: DescriptorAnswer, theme: str = "auto") -> str:
     canvas = Canvas(max(width, PAGE_WIDTH), _TOP + body + 26 + 17 * len(captions), str(tile), theme)
     canvas.text(24, 30, f"{tile}", 17, mono=False, bold=True)
     what = f"{mode.name} swizzle" if mode.mask else "no swizzle"
-    read_by = f", read by {tile.instruction}" if tile.instruction else ""
+    read_by = f", read by {tile.reader}" if tile.reader else ""
     canvas.text(24, 51, f"{what}, descriptor {answer.word:#018x}{read_by}", 13, "dim", mono=False, width=PAGE_WIDTH - 48)
     _memory(canvas, tile, every, lines)
     _matrix(canvas, answer, every, window, lines[0] * 8, rows, chunks)
@@ -145,8 +146,9 @@ def _captions(answer: DescriptorAnswer, every: tuple[Cell, ...], window: list[Ce
     for name, o in zip(("LBO", "SBO"), answer.offsets):
         out.append(f"{name}: {o.text}.")
     if mode.mask:
+        low = mode.unit.bit_length() - 1
         out.append(
-            f"Swizzle: address bits 4 to {3 + mode.mask.bit_length()} (the chunk) are XORed with bits 7 to "
+            f"Swizzle: address bits {low} to {low - 1 + mode.mask.bit_length()} (the chunk) are XORed with bits 7 to "
             f"{6 + mode.mask.bit_length()} (the line); the pattern repeats every {mode.repeat} bytes."
         )
     out.append("Colours: the chunks of a row, in two tints by turns for groups of 8 rows.")
@@ -201,7 +203,7 @@ def _matrix(
     if contiguous > chunks:
         canvas.text(left + chunks * WIDTH + 6, _TOP + HEIGHT / 2 + 4, "...", 11, "dim")
     wide = mode.width // 16
-    for i in range(0, rows, 8):
+    for i in range(0, rows, mode.lines):
         for j in range(0, chunks, wide):
-            size = min(wide, chunks - j) * WIDTH, min(8, rows - i) * HEIGHT
+            size = min(wide, chunks - j) * WIDTH, min(mode.lines, rows - i) * HEIGHT
             canvas.frame(left + j * WIDTH, _TOP + i * HEIGHT, *size, "rule", 1.8)

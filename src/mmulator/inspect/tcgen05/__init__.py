@@ -1,0 +1,1 @@
+"""tcgen05 explained: instruction descriptors, and layouts in tensor memory."""
