@@ -75,6 +75,15 @@ BOUNDS: dict[str, tuple[int, str]] = {
     "hash_words.count": (1 << 16, "words of a warp's registers and places"),
     "copy_local.size": (MAX_LOCAL, "parameters of a call, which lie in local memory"),
     "has_begun.rank": (MAX_CLUSTER * WARPS * 32, "threads of a cluster"), "has_begun.warps": (WARPS, "launch.warps"),
+    # of tensor memory: of the instruction, and of a TensorTable, which Python makes
+    # of tcgen05: of the instruction, and of a TensorTable, which Python makes
+    "work.pair": (1, "cta_group"), "work.divides": (15, "a constant"), "compute_products.parts": (2, "work.pair"),
+    "move.count": (128, "registers of tcgen05.ld and st"),
+    "copy.count": (128, "lanes"), "copy.rows": (128, "of the shape"), "copy.bytes": (32, "of a row"),
+    "unpack_elements.count": (MATRIX, "of the shape"), "across.rows": (256, "of the shape"),
+    "across.columns": (256, "of the shape"), "factors.rows": (256, "of the shape"), "factors.count": (4, "of the instruction"),
+    "table.pieces": (4, "tensor_state.py"), "table.rows": (128, "of the shape"), "table.columns": (256, "of the shape"),
+    "table.cells": (2, "columns of the metadata"),
     # of memory, held against what is there
     "box.rows": (MOST_SPAN // 16, "take_map, and hold_box before anything is counted"),
     "box.row": (MOST_ROW, "take_map"), "box.memory_row": (MOST_ROW, "take_map"),
@@ -124,6 +133,7 @@ WALKS: dict[str, tuple[int, str]] = {
     "no_transfers: cluster.under_way != 0": (TRANSFERS, "each round takes one out"),
     "transfer_for_sleepers: cluster.under_way != 0 and cluster.flips == flips": (TRANSFERS, "as the next"),
     "finish_transfers: cluster.under_way != 0 and (not faulty(cluster))": (TRANSFERS, "each round takes one out, or a fault"),
+    "advance: u64(before) != u64(t) and (not faulty(cluster))": (TRANSFERS, "each round takes one out"),
     "advance: u64(older) != u64(t) and w.cta.fault == 0": (TRANSFERS, "each round takes one out"),
     "wait_bulk: place != 0": (TRANSFERS, "place shrinks"),
     "settle: log.open != log.count": (4096, "entries of the log"),
@@ -311,6 +321,9 @@ SHIFTS: dict[str, tuple[int, str]] = {
     "box.shift": (7, "take_swizzle"), "box.shift_low": (7, "take_swizzle"), "shift": (63, "take_swizzle; of an element"),
     "box.type": (24, "take_type knows it"), "code": (24, "take_type knows it"), "swizzle": (31, "take_swizzle knows it"),
     "u64(kind)": (63, "of a fault"),
+    **dict.fromkeys(("units", "found", "unit"), (16, "units of tensor memory: a place among 16, held against what is there")),
+    "u64(8 * p)": (24, "of a piece, one of four"), "u64(32 + p)": (35, "of a piece, one of four"),
+    "8 * (byte + s)": (24, "of a scale factor in its cell"), "6 * j": (18, "unrolled"),
     "select(box.elements == 1, 0, u32(UNIT_BITS))": (4, "a constant"),
     "granule": (4, "of a sheet"), "u64(granule)": (4, "of a sheet"), "U64(granule)": (4, "of a sheet"),
     "need": (4, "of a sheet"), "u64(need)": (4, "of a sheet"), "more": (4, "of a sheet"), "mode - 1": (4, "of a sheet"),

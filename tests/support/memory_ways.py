@@ -69,8 +69,8 @@ class Statement:
 
 
 def rows() -> list[Row]:
-    """Rows of scalar instructions that take an address and run."""
-    every = (row for group in ROWS.values() for row in group if row.signatures is None)
+    """Rows of scalar instructions that take an address and run; tests/native/test_tensor_memory.py tries those of tcgen05."""
+    every = (row for group in ROWS.values() for row in group if row.signatures is None and row.opcode != "tcgen05")
     return [r for r in every if r.status.runs and any(o.kind == "addr" for o in r.operands)]
 
 

@@ -64,7 +64,7 @@ def _entry(kernel: CompiledKernel) -> bytes:
         "movers": [(number, written.place(at)) for number, at in kernel.movers.items()],
         "tables": [(written.add(t), t.nbytes, t.ctypes.data in known) for t in matrix.tables],
         "tiles": [(*key, number) for key, number in matrix.tiles.items()],
-        "matrix": (matrix.tile_bytes, matrix.a_pack, matrix.b_pack, matrix.scratch_bytes),
+        "matrix": (matrix.tile_bytes, matrix.a_pack, matrix.b_pack, matrix.scratch_bytes, matrix.tensor),
         "references": written.references,
     }
     return json.dumps(head, separators=(",", ":")).encode() + b"\n" + written.data
@@ -136,7 +136,7 @@ def _kernel(data: bytes, image: ModuleImage, write: Writer) -> CompiledKernel:
     matrix = MatrixTables([memory[at : at + size] for at, size, _ in head["tables"]], keep=[memory])
     matrix.wgmma = [table for table, (_, _, is_one) in zip(matrix.tables, head["tables"], strict=True) if is_one]
     matrix.tiles = {(name, n, bits, tuple(slots)): number for name, n, bits, slots, number in head["tiles"]}
-    matrix.tile_bytes, a_pack, b_pack, matrix.scratch_bytes = head["matrix"]
+    matrix.tile_bytes, a_pack, b_pack, matrix.scratch_bytes, matrix.tensor = head["matrix"]
     matrix.a_pack, matrix.b_pack = tuple(a_pack), tuple(b_pack)
     return CompiledKernel(
         KernelFacts(**head["facts"]), image, matrix,

@@ -192,6 +192,7 @@ class Effects:
     approximate: whether its bits come from tables of a chip.
     allocates: whether it takes memory from a lane's stack.
     resizes: whether it changes the number of registers of its warp's threads.
+    holds: whether it takes columns of tensor memory, for which it may wait.
     variants: (modifier, effects of forms with this modifier); the first match counts.
     """
 
@@ -218,6 +219,7 @@ class Effects:
     approximate: bool = False
     allocates: bool = False
     resizes: bool = False
+    holds: bool = False
     variants: tuple[tuple[str, Effects], ...] = ()
 
     def but(self, **changes: Any) -> Effects:

@@ -10,7 +10,6 @@ from mmulator.isa.pieces import CTA_MASK, MULTICAST, MULTICAST_NEEDS, addr, dst,
 from mmulator.isa.row import Need, OperandSpec, Requirement, Row, Slot
 from mmulator.isa.shapes import REGISTERS_ANY32
 
-_LATER = "fifth generation tensor cores: later release"
 _FAMILIES = (110, 101, 100)
 # ld.red came with chips behind sm_100; .shift and some modifiers are for one chip, not for its family
 _AFTER_100: dict[str, Any] = {"families": (110, 101, 103), "ptx": (8, 8)}
@@ -33,7 +32,7 @@ def _row(name: str, slots: tuple[Slot, ...], operands: tuple[OperandSpec, ...], 
          **more: Any) -> Row:  # fmt: skip
     section = f"TensorCore 5th Generation Family Instructions: tcgen05.{name.partition('::')[0]}"
     given = {"ptx": (8, 6), "sm": 100, "specific": True, "families": _FAMILIES, **more}
-    return row(f"tcgen05.{name}", slots, operands, section, needs=needs, effects=effects, unsupported=_LATER, **given)
+    return row(f"tcgen05.{name}", slots, operands, section, needs=needs, effects=effects, **given)
 
 
 _ACTS = ACTS.but(counted_as="tcgen05")
@@ -41,24 +40,28 @@ _WARP = _ACTS.but(together=Together.WARP)
 _ISSUES = _ACTS.but(queue=Queue.TENSOR, step=Step.ISSUE)
 
 # alloc, dealloc, relinquish_alloc_permit -----------------------------------------------------------------------------
-_ALLOCATES = _WARP.but(memory=MemoryEffect.WRITE, ends=Ends.WAIT)
+_ALLOCATES = _WARP.but(memory=MemoryEffect.WRITE, ends=Ends.WAIT, holds=True)
 
 
-def _allocation(values: tuple[int, ...] | range, *exclusive: Slot, ptx: tuple[int, int]) -> tuple[Row, Row]:
-    """Rows of alloc and dealloc. values: numbers of columns."""
+def _allocation(
+    values: tuple[int, ...] | range, *exclusive: Slot, ptx: tuple[int, int], unsupported: str = ""
+) -> tuple[Row, Row]:
+    """Rows of alloc and dealloc. values: numbers of columns. unsupported: why the machine does not run them."""
     columns, slots = src("nCols", "u32", values=values), (*exclusive, _GROUP, _SYNC, _ALIGNED)
     to = maybe("space", "shared::cta")
     return (
-        _row("alloc", (*slots, to, _B32), (addr("dst", home="shared"), columns), _ALLOCATES, ptx=ptx),
-        _row("dealloc", (*slots, _B32), (src("taddr", "u32"), columns), _WARP, ptx=ptx),
-    )
+        _row("alloc", (*slots, to, _B32), (addr("dst", home="shared"), columns), _ALLOCATES, ptx=ptx,
+             unsupported=unsupported),
+        _row("dealloc", (*slots, _B32), (src("taddr", "u32"), columns), _WARP, ptx=ptx, unsupported=unsupported),
+    )  # fmt: skip
 
 
 _ALLOCATION: tuple[Row, ...] = (
     *_allocation((32, 64, 128, 256, 512), ptx=(8, 6)),
-    *_allocation(range(32, 577, 32), one("exclusive", "exclusive"), ptx=(9, 4)),  # sm_107 has 576 columns
+    *_allocation(range(32, 577, 32), one("exclusive", "exclusive"), ptx=(9, 4),  # sm_107 has 576 columns
+                 unsupported="exclusive allocations of PTX 9.4 are not modelled"),
     _row("relinquish_alloc_permit", (_GROUP, _SYNC, _ALIGNED), (), _WARP),
-)
+)  # fmt: skip
 
 # ld, st, wait --------------------------------------------------------------------------------------------------------
 # Registers of a thread for .x1, and the greatest repetition, by shape

@@ -10,6 +10,7 @@ import numpy as np
 from mmulator.launch.arena import Arena, pointer
 from mmulator.launch.grid import Grid
 from mmulator.launch.shape import Extent
+from mmulator.native.matrix.tensor_state import TENSOR_LANES, TENSOR_ROW
 from mmulator.native.state import (
     ACCOUNTS,
     ASYNC_GROUPS,
@@ -59,6 +60,7 @@ class Resident:
             "warpgroups": Warpgroup.size * groups,
             "tile_memory": k.matrix.tile_bytes * groups * grid.tiles,
             "scratch": k.matrix.scratch_bytes,
+            "tensor": TENSOR_LANES * TENSOR_ROW * self.size * bool(k.matrix.tensor),
             **{kind.name: kind.entry.size * kind.room * warps for kind in k.queues},
             **{f"{kind.name} groups": AsyncGroup.size * ASYNC_GROUPS * warps for kind in k.queues},
             "movers": 8 * (max(k.movers, default=-1) + 1),
@@ -124,6 +126,8 @@ class Resident:
             cta["warps"] = a.at("warps") + rank * s.warps * Warp.size
             cta["warpgroups"] = a.at("warpgroups") + rank * g.warpgroups * Warpgroup.size
             cta["tiles"] = a.at("tiles") + rank * tiles * Tile.size
+            if k.matrix.tensor:
+                cta["tensor"] = a.at("tensor") + rank * TENSOR_LANES * TENSOR_ROW
             cta["tile_memory"] = a.at("tile_memory") + rank * tiles * k.matrix.tile_bytes
             own = warps[rank * s.warps : (rank + 1) * s.warps]
             own["cta"] = a.at("ctas") + rank * Cta.size

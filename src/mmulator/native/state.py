@@ -85,6 +85,16 @@ class FaultKind(IntEnum):
     REGISTERS = 51  # setmaxnreg; fault_bytes: what was wrong (native/threads/misc.py)
     CLUSTER_BARRIER = 50  # a barrier.cluster.arrive after another, or a wait without one; which: threads/cluster.py
     NO_CLUSTER = 52  # a copy from shared memory to that of a CTA of the cluster in a launch without clusters
+    # Of tensor memory; the fault's address: that of the instruction, lane and column (native/matrix/tensor_memory.py).
+    TENSOR_COLUMNS = 33  # columns of tensor memory that are not allocated, or not there
+    TENSOR_COUNT = 34  # a number of columns that no allocation may have; bytes: the number
+    TENSOR_RELINQUISHED = 35  # an allocation behind tcgen05.relinquish_alloc_permit
+    TENSOR_DEALLOC = 36  # no allocation of so many columns begins there
+    TENSOR_PAIR = 37  # the instruction is for pairs of CTAs, and the CTA has no peer
+    TENSOR_ALIGNED = 38  # a first lane or column that the instruction does not take
+    TENSOR_INSTRUCTION = 39  # an instruction descriptor that the instruction does not take; address: the descriptor
+    TENSOR_MATRIX = 45  # a matrix descriptor that tcgen05 does not take; address: the descriptor
+    TENSOR_ADDRESS = 47  # a matrix or its descriptor reaches beyond shared memory
     TENSOR_MAP = 60  # a tensor map that the instruction cannot use; fault_bytes: why (native/asynchrony/maps.py, MapFault)
 
 
@@ -150,6 +160,7 @@ Launch = Struct(
         ("frame_bytes", u64),  # register file of a warp
         ("noisy", ptr_to(u32)), ("noisy_count", u32),  # blocks of code that access memory
         ("print", u64),  # host function that device printf calls
+        ("resolve", u64),  # host function that gives the TensorTable of a tcgen05.mma and its instruction descriptor
         ("tables", ptr_to(ptr)),  # of matrix instructions
         ("watches", ptr_to(Watch)),
         ("watch_count", u32),
@@ -203,6 +214,7 @@ Transfer = Struct("Transfer", [
     ("source", ptr), ("source_bytes", u64),  # shared memory that it reads, on the host: `staged` may move it
     ("target", ptr),  # destination, on the host
     ("staged", u32),
+    ("pipe", u32),  # 0, or a number of operations that are done in the order of their issue
     ("payload", u64, PAYLOAD),
 ])  # fmt: skip
 TRANSFERS = 256  # greatest number under way in a cluster
@@ -282,6 +294,7 @@ Cta = Struct("Cta", [
     ("tiles", ptr),
     ("tile_memory", ptr),
     ("scratch", ptr),
+    ("tensor", ptr),  # tensor memory: TENSOR_LANES rows of TENSOR_COLUMNS cells of 32 bits
     ("shared_base", u64),  # address of its first byte of shared memory
     ("rank", u32),  # in its cluster
     ("ctaid", u32, 3),
@@ -289,6 +302,10 @@ Cta = Struct("Cta", [
     ("live_threads", u32),
     # zero when a CTA begins, from here on
     ("register_pool", u32),  # registers of a thread that warps have released by setmaxnreg
+    ("held_units", u32), ("unit_counts", u8, 16),  # units of tensor memory that are allocated; units of the allocation that
+    # begins at each
+    ("relinquished", u32),  # whether the CTA may allocate no more
+    ("pair_came", u32), ("pair_done", u32),  # allocations for pairs that warps of the CTA have come to, and that were made
     ("fault", u32),  # FaultKind
     ("fault_site", u32),
     ("fault_lane", u32),
@@ -308,6 +325,7 @@ class Completes(IntEnum):
     GROUP = 0  # waits for the group to which it is committed
     ARRIVAL = 1  # an mbarrier, at which it arrives
     BYTES = 2  # an mbarrier, which expects its bytes
+    PIPE = 3  # a later tcgen05.commit
 
 
 # The head of every entry of a queue. barrier: host address. bytes: or arrivals. site, lane: of the issue.
@@ -430,6 +448,7 @@ Warp = Struct("Warp", [
     ("napping", u32),  # lanes that sleep at an mbarrier, whose wait may end early
     ("naps_for", u32),  # the parities for which they wait
     ("timed_out", u32),  # lanes whose wait must return that its time is over
+    ("granted", u32),  # lanes that slept at an mbarrier when the phase that they wait for was completed
     ("cluster_came", u32),  # barrier.cluster: lanes that have arrived, not waited
     ("register_steps", u32), ("register_step", u32),  # number of setmaxnreg so far; the last: twice its count, + 1 for inc
     ("retired", u64),  # operations of wgmma whose results are in the registers

@@ -7,6 +7,9 @@ called with native values instead of integers. `canonical` is linear in each dir
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import load, minimum, store
 from mmulator.codegen.types import i64, ptr, ptr_to, u8, u16, u32, u64
@@ -19,13 +22,16 @@ ROWS = 8  # lines of an atom
 SWIZZLED = 128  # a swizzle moves bytes inside of a multiple of so many
 
 
-def operand_function(door: Door) -> Native:
+def operand_function(door: Door, fields: Callable[[Any], Any] = fields, swizzles: Mapping[str, Swizzle] = SWIZZLES) -> Native:
     """A function that copies a matrix of shared memory to plain rows: `lines` rows of `line_bytes` bytes, 16 bytes at a time.
 
     K-major: a line is a row (m or n) along k. MN-major: a line is one k along m or n. Returns 0 if the door refuses.
+
     door.place(context, address, number): a pointer to UNIT bytes.
+    fields: gives the fields of a descriptor.
+    swizzles: the modes that a descriptor may name.
     """
-    modes = tuple(SWIZZLES.values())
+    modes = tuple(swizzles.values())
     has_span = door.span is not None
 
     def operand(
@@ -36,22 +42,27 @@ def operand_function(door: Door) -> Native:
         row = u64(0)  # bytes, before swizzling, from one line to the next of eight, from eight to the next, from atom to atom
         rows = u64(0)
         atom = u64(0)
+        high = u64(ROWS)  # lines of an atom
+        unit = u64(UNIT)
         for mode in modes:
             for major in (False, True):
                 if (code == mode.code) & ((mn_major != 0) == major):
                     width = u64(mode.width)
-                    row = u64(canonical(1, 0, mode.width, leading, stride, major))
-                    rows = u64(canonical(ROWS, 0, mode.width, leading, stride, major))
-                    atom = u64(canonical(0, mode.width, mode.width, leading, stride, major))
-        swizzle = Swizzle("", 0, width)
+                    if mode.lines != ROWS:
+                        high = u64(mode.lines)
+                        unit = u64(mode.unit)
+                    row = u64(canonical(1, 0, mode.width, leading, stride, major, mode.lines))
+                    rows = u64(canonical(mode.lines, 0, mode.width, leading, stride, major, mode.lines))
+                    atom = u64(canonical(0, mode.width, mode.width, leading, stride, major, mode.lines))
+        swizzle = Swizzle("", 0, width, unit)
         atoms = (u64(line_bytes) + width - 1) // width
         target = ptr(out)
         if has_span:
-            last = start + width - 1 + (ROWS - 1) * row + (u64(lines) - 1) // ROWS * rows + (atoms - 1) * atom
+            last = start + width - 1 + (high - 1) * row + (u64(lines) - 1) // high * rows + (atoms - 1) * atom
             host = door.span(c, start & ~u64(SWIZZLED - 1), last | (SWIZZLED - 1))
             if u64(host) != 0:
                 for line in range(u64(lines)):
-                    first = start + line % ROWS * row + line // ROWS * rows
+                    first = start + line % high * row + line // high * rows
                     for part in range(atoms):
                         for at in range(u64(0), minimum(width, u64(line_bytes) - part * width), UNIT):
                             x = swizzle.place(first + at, base)
@@ -61,7 +72,7 @@ def operand_function(door: Door) -> Native:
                         first = first + atom
                 return u32(1)
         for line in range(u64(lines)):
-            first = start + line % ROWS * row + line // ROWS * rows
+            first = start + line % high * row + line // high * rows
             for part in range(atoms):
                 for at in range(u64(0), minimum(width, u64(line_bytes) - part * width), UNIT):
                     x = swizzle.place(first + at, base)

@@ -23,4 +23,5 @@ class MatrixTables:
     a_pack: tuple[int, int] = (0, 0)  # bytes of the largest plain and packed A, of those that are kept
     b_pack: tuple[int, int] = (0, 0)
     scratch_bytes: int = 0
+    tensor: str = ""  # the device, if the kernel uses tensor memory
     keep: list[Any] = field(default_factory=list)

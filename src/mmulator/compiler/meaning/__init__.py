@@ -39,6 +39,7 @@ from mmulator.compiler.meaning import (
     mma,
     move,
     stack,
+    tcgen05,
     tensor,
     tensormap,
     video,
@@ -61,7 +62,7 @@ U32, U64 = u32.vec(LANES), u64.vec(LANES)
 
 CHAPTERS = (
     atomic, barrier, bulk, cluster, compare, control, convert, copies, fence, float, grid, half, integer, logic, matrix_move,
-    mbarrier, memory, misc, mma, move, quotient, stack, tensor, tensormap, video, warp, wgmma, wmma,
+    mbarrier, memory, misc, mma, move, quotient, stack, tcgen05, tensor, tensormap, video, warp, wgmma, wmma,
 )  # fmt: skip
 
 

@@ -38,13 +38,18 @@ HINTS = {
 }
 
 MULTICAST = "clear the bits of the multicast mask of ranks that the cluster does not have: they are 0 to %cluster_nctarank - 1"
-# Rule and hint of a wait for other blocks of the cluster, and for registers (Effects.resizes).
+# Rule and hint of a wait for other blocks of the cluster, for registers (Effects.resizes), and for columns (Effects.holds).
 WAITS = {
-    False: (
+    (False, False): (
         f"barrier.cluster.wait: all threads of the cluster that have not exited must arrive {_BARRIER}",
         "let every thread of every block of the cluster execute barrier.cluster.arrive, whatever branch it takes",
     ),
-    True: (
+    (False, True): (
+        "tcgen05.alloc waits until so many columns are free, and of a pair until a warp of the other CTA allocates, too "
+        "(PTX ISA 9.1, TensorCore 5th Generation Family Instructions: alloc)",
+        "deallocate columns first, or allocate fewer: all CTAs here have 512 of their own; of a pair, let both CTAs allocate",
+    ),
+    (True, False): (
         "setmaxnreg.inc waits until the registers that it asks for are free in the block's pool (PTX ISA 9.1, Miscellaneous "
         "Instructions: setmaxnreg)",
         "release as many with setmaxnreg.dec in other warpgroups; the pool is what the launch gave to the block",

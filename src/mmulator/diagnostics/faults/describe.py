@@ -11,6 +11,7 @@ from mmulator.diagnostics.faults import cluster as faults_cluster
 from mmulator.diagnostics.faults import mbarrier as faults_mbarrier
 from mmulator.diagnostics.faults import memory as faults_memory
 from mmulator.diagnostics.faults import tensor as faults_tensor
+from mmulator.diagnostics.faults import tensor_memory as faults_cells
 from mmulator.diagnostics.faults.cluster import describe_shared
 from mmulator.diagnostics.faults.warp import describe_deadlock as describe_deadlock
 from mmulator.diagnostics.faults.warp import describe_livelock as describe_livelock
@@ -158,6 +159,8 @@ def _described(grid: Grid, cta: ResidentCta, kind: FaultKind) -> ExecutionFault:
     who = _thread(grid, cta, int(state["fault_warp"]), int(state["fault_lane"]))
     if kind in faults_mbarrier.KINDS:
         return faults_mbarrier.describe_mbarrier(grid, cta, kind, who)
+    if kind in faults_cells.KINDS:
+        return faults_cells.describe(grid, cta, ins, kind, who)
     if faults_tensor.is_tensor_copy(ins):
         return faults_tensor.describe(cta, ins, kind, who, lambda address: describe_address(grid, address, cta))
     address, size = int(state["fault_address"]), int(state["fault_bytes"])
@@ -173,7 +176,7 @@ def _described(grid: Grid, cta: ResidentCta, kind: FaultKind) -> ExecutionFault:
         **faults_cluster.texts(ins, access, address, size),
         **faults_bulk.texts(ins, where, size),
         **{fault: f"{word}: {access}" for fault, word in WORDS.items()},
-        FaultKind.TRAP: "trap executed" if ins.form.name == "trap" else "breakpoint executed, and there is no debugger",
+        FaultKind.TRAP: f"{ins.mnemonic} executed",
         FaultKind.ASSERTION: assertion,
         FaultKind.STACK_OVERFLOW: "stack overflow in a call",
         FaultKind.ALLOCA_OVERFLOW: f"stack overflow: alloca of {address} bytes, of which {size} are left",

@@ -122,7 +122,7 @@ def describe_deadlock(grid: Grid, resident: Resident) -> ExecutionFault:
     if waits:
         rule, hint = _WARPGROUP, "let the four warps of a warpgroup take the same branches"
     if waits and ins is not None and ins.effects.queue is Queue.NONE:
-        rule, hint = WAITS[ins.effects.resizes]
+        rule, hint = WAITS[ins.effects.resizes, ins.effects.holds]
     return ExecutionFault(
         f"deadlock in {cta}: {everywhere(cta, every)}{waits_text(resident, cta)}",
         span=ins.span if ins is not None else None, rule=rule, hint=hint, fault="DEADLOCK",

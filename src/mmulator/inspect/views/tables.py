@@ -79,8 +79,7 @@ def matrix_table(layout: Layout, width: int = 80, full: bool = False) -> str:
     `full`.
     """
     if layout.blocks and not full:
-        rows = [(r, c, lanes, at) for r, c, lanes, at in layout.blocks]
-        table = text_table(("rows", "columns", "lanes", "columns of tensor memory"), rows)
+        table = text_table(("rows", "columns", "lanes", "columns of tensor memory"), layout.blocks)
         return "\n".join([*table, "", "(--full shows each element)"])
     run, repeat = run_of(layout), None if full else repeat_of(layout)
     first = 16 if layout.where == "column" and not full else layout.rows

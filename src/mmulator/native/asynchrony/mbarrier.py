@@ -388,13 +388,14 @@ def wait_at(
         left = left & (left - 1)
         if not must_be_intact(w, lane, cast_ptr(u64, host[lane]), site):
             return RESCHEDULE
-        if over(cast_ptr(u64, host[lane]), (parities >> lane) & 1):
+        if ((w.granted >> lane) & 1) != 0 or over(cast_ptr(u64, host[lane]), (parities >> lane) & 1):
             found = found | (1 << lane)
     done[0] = found
     if found != 0:
         mbarrier_waited(w, found, host, parities, site)
     go = found | (w.timed_out & mask)
     w.timed_out = w.timed_out & ~mask
+    w.granted = w.granted & ~mask
     w.napping = w.napping & ~mask
     w.polls = w.polls + 1
     if go == 0:

@@ -172,27 +172,43 @@ def first_of_lane(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> ptr_to(Trans
 
 
 @native
-def advance(t: ptr_to(Transfer), end: u32) -> None:
-    """Do the units of a transfer before `end`. Under seed 0 the stores of one lane stay in order, as on an idle chip: older
-    ones are done first.
-    """
-    w = cast_ptr(Warp, t.warp)
-    cluster = w.cta.cluster
-    if t.completes == Completes.GROUP and cluster.launch.seed == 0:
-        older = first_of_lane(cluster, t)
-        while u64(older) != u64(t) and w.cta.fault == 0:
-            do_units(older, older.units)
-            older = first_of_lane(cluster, t)
-    do_units(t, end)
-
-
-@native
 def faulty(cluster: ptr_to(Cluster)) -> boolean:
     """Whether a CTA of the cluster has a fault: a transfer may fail in a CTA other than the one that carries it out."""
     for rank in range(cluster.cta_count):
         if (cast_ptr(Cta, cluster.ctas) + rank).fault != 0:
             return True
     return False
+
+
+@native
+def first_of_pipe(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> ptr_to(Transfer):
+    """The oldest transfer under way of the pipe of `t`."""
+    found = t
+    for place in range(cluster.under_way):
+        o = entry(cluster, place)
+        if o.pipe == t.pipe and o.number < found.number:
+            found = o
+    return found
+
+
+@native
+def advance(t: ptr_to(Transfer), end: u32) -> None:
+    """Do the units of a transfer before `end`. Under seed 0 the stores of one lane stay in order, as on an idle chip: older
+    ones are done first.
+    """
+    w = cast_ptr(Warp, t.warp)
+    cluster = w.cta.cluster
+    if t.pipe != 0:
+        before = first_of_pipe(cluster, t)
+        while u64(before) != u64(t) and not faulty(cluster):
+            do_units(before, before.units)
+            before = first_of_pipe(cluster, t)
+    if t.completes == Completes.GROUP and cluster.launch.seed == 0:
+        older = first_of_lane(cluster, t)
+        while u64(older) != u64(t) and w.cta.fault == 0:
+            do_units(older, older.units)
+            older = first_of_lane(cluster, t)
+    do_units(t, end)
 
 
 @native
@@ -273,6 +289,7 @@ def new_transfer(w: ptr_to(Warp), lane: u32, kind: u32, site: u32) -> ptr_to(Tra
     found.site = site
     found.done = 0
     found.staged = 0
+    found.pipe = 0
     found.barriers = 0
     found.source_bytes = 0
     return found

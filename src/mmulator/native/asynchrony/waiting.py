@@ -116,7 +116,9 @@ def sleep_at(w: ptr_to(Warp), mask: u32, barrier: u64, pc: i32) -> None:
 
 @native
 def wake_at(cluster: ptr_to(Cluster), barrier: u64) -> None:
-    """Wake all lanes that sleep at an mbarrier."""
+    """Wake all lanes that sleep at an mbarrier whose phase is now complete. A chip resumes them because of that, and their wait
+    succeeds even if later phases are over before they run again.
+    """
     warps = cast_ptr(Warp, cluster.warps)
     for i in range(cluster.warp_count):
         w = warps + i
@@ -127,6 +129,7 @@ def wake_at(cluster: ptr_to(Cluster), barrier: u64) -> None:
                 lanes = lanes & (lanes - 1)
                 if w.naps_at[lane] == barrier:
                     w.waiting = w.waiting & ~(1 << lane)
+                    w.granted = w.granted | (1 << lane)
 
 
 @native

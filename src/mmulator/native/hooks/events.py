@@ -252,6 +252,7 @@ class PayloadShape(IntEnum):
     BOX = 1
     WORDS = 2
     RESPONSE = 3
+    TENSOR = 4
 
 
 @hook

@@ -26,9 +26,9 @@ def narrow(function: Function) -> Function:
 
 def _narrowed(ins: Instruction, read: set[str]) -> list[Instruction]:
     used, vector = ins.used_bytes, ins.form["vec"] if ins.opcode in ("ld", "ldu") else ""
-    if used is None or not vector or not isinstance(ins.operands[0], VectorOperand) or not isinstance(ins.operands[1], Address):
+    target, address = ins.operands[:2] if vector else (None, None)
+    if used is None or not vector or not isinstance(target, VectorOperand) or not isinstance(address, Address):
         return [ins]
-    target, address, *more = ins.operands
     size = type_bits(ins.form["type"]) // 8
     names = [{*registers_of(element)} for element in target.elements]
     wanted = [bool(used >> n * size & (1 << size) - 1) or not name.isdisjoint(read) for n, name in enumerate(names)]
@@ -39,7 +39,7 @@ def _narrowed(ins: Instruction, read: set[str]) -> list[Instruction]:
         words = tuple(f"v{width}" if word == vector else word for word in ins.modifiers if word != vector or width > 1)
         elements = target.elements[first : first + width]
         into: Operand = VectorOperand(elements, target.span) if width > 1 else elements[0]
-        operands = into, replace(address, offset=address.offset + first * size), *more
+        operands = into, replace(address, offset=address.offset + first * size), *ins.operands[2:]
         loads.append(replace(ins, modifiers=words, found=match(ins.opcode, words), operands=operands, made_from=ins.original))
     return loads
 

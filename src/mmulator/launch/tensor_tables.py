@@ -1,0 +1,187 @@
+"""Tables of tcgen05.mma, which native code asks for when it meets an instruction descriptor for the first time.
+
+`tables_of(device).address` is the host function that it calls. A table holds places, sizes and functions, as layouts/ and the
+numerics twin define them (native/matrix/tensor_state.py: TensorTable).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from mmulator.errors import InternalError, MmulatorError, UnsupportedError
+from mmulator.isa.types import TYPES
+from mmulator.layouts.instruction_descriptor import InstructionDescriptor
+from mmulator.layouts.tensor_memory import TensorPiece, layout_id, metadata_place, pieces
+from mmulator.layouts.tensor_variants import Variant
+from mmulator.native.matrix.tensor_state import PIECES, TENSOR_LANES, TENSOR_SCRATCH, TensorTable, Unpack
+from mmulator.numerics.profiles import DotKey
+from mmulator.twin.product import IndexTable
+from mmulator.twin.twin import Twin, twin_for
+
+_TABLE, _INDEX = TensorTable.numpy_dtype(), IndexTable.numpy_dtype()
+CALLBACK = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32)
+MOST_SHIFT = 64
+_UPPER = ("F", "C")  # layouts of 16 lanes in each quarter
+
+
+def key_of(d: InstructionDescriptor, variant: Variant) -> DotKey:
+    """The key of an instruction's arithmetic."""
+    return DotKey(
+        "tcgen05", d.atype, d.btype, d.dtype, d.dtype, d.k,
+        sparse=d.sparse,
+        satfinite=d.saturate,
+        kind=variant.kind if variant.kind.startswith("mx") else None,
+        scale_vec=f"{variant.scale_vec}X" if variant.scale_vec else None,
+        stype=d.stype or None,
+    )  # fmt: skip
+
+
+def unpacking(kind: str, element: str) -> tuple[Unpack, Unpack]:
+    """How elements lie in shared memory, and in tensor memory."""
+    bits = TYPES[element].bits
+    if kind in ("mxf4", "mxf4nvf4"):
+        return Unpack.PAIRS, Unpack.PAIRS
+    if bits == 4:
+        return Unpack.PADDED_4, Unpack.SHIFTED_4
+    return (Unpack.PADDED_6, Unpack.LOW_6) if bits == 6 else (Unpack.WHOLE, Unpack.WHOLE)
+
+
+class _Tables:
+    """The tables of a device. problems: why there is none for a variant and a descriptor."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.known: dict[tuple[int, int], tuple[np.ndarray, list[Any]]] = {}
+        self.problems: dict[tuple[int, int], Exception] = {}
+        self.callback = CALLBACK(self._resolve)
+        self.address = ctypes.cast(self.callback, ctypes.c_void_p).value or 0
+
+    def _resolve(self, number: int, word: int) -> int:
+        """The address of a table; 0 if the instruction does not take the descriptor. Called from native code, so nothing may be
+        raised."""
+        found = self.known.get((number, word))
+        if found is None:
+            try:
+                keep: list[Any] = []
+                found = make_table(Variant.of_number(number), word, self.device, keep), keep
+            except MmulatorError as problem:
+                self.problems[number, word] = problem
+                return 0
+            except Exception as problem:
+                self.problems[number, word] = InternalError(f"{type(problem).__name__}: {problem}")
+                return 0
+            found = self.known.setdefault((number, word), found)
+        return int(found[0].ctypes.data)
+
+
+@cache
+def tables_of(device: str) -> _Tables:
+    """The tables that instructions of a device use."""
+    return _Tables(device)
+
+
+def make_table(variant: Variant, word: int, device: str, keep: list[Any]) -> np.ndarray:
+    """The table of a variant with an instruction descriptor on a device: a TensorTable.
+
+    keep: receives what must live as long as the table.
+
+    Raises OperandError for a descriptor that the variant does not take, UnsupportedError for one whose result is not known.
+    """
+    d = variant.decode(word)
+    if d.unknown:
+        raise UnsupportedError(f"instruction descriptor {word:#010x}: {d.unknown}")
+    twin = twin_for(key_of(d, variant), device)
+    layout = layout_id(d.m, variant.pair, variant.ws, variant.sparse)
+    parts = pieces(layout, d.n)
+    rows = d.m // (1 + variant.pair)
+    stored = d.k // 2 if d.sparse else d.k
+    a_size, b_size = (max(TYPES[t].bits, 8) // 8 for t in (d.atype, d.btype))
+    (a_unpack, cells_unpack), (b_unpack, _) = unpacking(d.kind, d.atype), unpacking(d.kind, d.btype)
+    table = np.zeros(1, _TABLE)
+    values: dict[str, Any] = {
+        "word": word, "mode": variant.number,
+        "pack_a": twin.pack_a, "pack_b": twin.pack_b, "dot": twin.dot,
+        "m": rows, "n": d.n, "k": d.k, "stored": stored,
+        "a_size": a_size, "b_size": b_size,
+        "a_line": _line(stored, a_size, a_unpack), "b_line": _line(d.k, b_size, b_unpack),
+        "a_cells": _line(stored, a_size, cells_unpack),
+        "a_unpack": a_unpack, "b_unpack": b_unpack, "a_cells_unpack": cells_unpack,
+        "a_across": d.transpose_a, "b_across": d.transpose_b,
+        "flags": twin.flags(negate_a=d.negate_a, negate_b=d.negate_b), "d_bits": TYPES[d.dtype].bits,
+        "pieces": len(parts), "rows": parts[0].rows, "columns": parts[0].columns,
+        "upper": layout in _UPPER, "width": max(p.column + p.columns for p in parts),
+        "scales": variant.scale_vec, "a_byte": d.scale_a_id, "b_byte": d.scale_b_id,
+        "sparse": d.sparse,
+    }  # fmt: skip
+    for name, value in values.items():
+        table[name] = value
+    for p, part in enumerate(parts):
+        for name in ("row", "first", "lane", "column"):
+            table[name][0, p] = getattr(part, name)
+    _pack_rows(table, twin, parts)
+    if d.sparse:
+        _indices(table, d, layout, rows, stored, keep)
+    _scratch(table, twin, d, rows, stored)
+    keep.append(twin)
+    return table
+
+
+def _line(elements: int, size: int, unpack: Unpack) -> int:
+    """Bytes of some elements in memory."""
+    return elements // 2 if unpack == Unpack.PAIRS else elements * size
+
+
+def _pack_rows(table: np.ndarray, twin: Twin, parts: tuple[TensorPiece, ...]) -> None:
+    if len(parts) > PIECES:
+        raise InternalError(f"{len(parts)} pieces of an accumulator")
+    for name, size, count in (("a_row", twin.a_bytes, parts[0].rows), ("b_row", twin.b_bytes, parts[0].columns)):
+        table[name] = -(-size(count, int(table["k"][0])) // count // 8) * 8 + 8
+
+
+def _indices(table: np.ndarray, d: InstructionDescriptor, layout: str, rows: int, stored: int, keep: list[Any]) -> None:
+    """Add the IndexTable of a sparse A."""
+    bits = {"mxf4": 4, "mxf4nvf4": 4}.get(d.kind, max(TYPES[d.atype].bits, 8))
+    m, j = np.divmod(np.arange(rows * stored), stored)
+    lane, column, shift = metadata_place(bits, m, j, layout)
+    cells = int(np.max(column)) + 1
+    if bits == 32:  # one of two
+        base, group, drop = j * 2, 1, 1
+    elif bits == 4:  # two pairs of four
+        base, group, drop = j // 4 * 8 + j % 2, 2, 0
+    else:  # two of four
+        base, group, drop = j // 2 * 4, 1, 0
+    index = np.zeros(1, _INDEX)
+    index["count"], index["drop"], index["group"] = rows * stored, drop, group
+    for name, values in (("lane", lane * cells + column), ("shift", shift), ("base", base)):
+        array = np.ascontiguousarray(values, np.int32)
+        keep.append(array)
+        index[name] = array.ctypes.data
+    keep.append(index)
+    table["places"], table["cells"] = index.ctypes.data, cells
+
+
+def _scratch(table: np.ndarray, twin: Twin, d: InstructionDescriptor, rows: int, stored: int) -> None:
+    """Give each part of the scratch memory its place."""
+    columns = d.n + MOST_SHIFT * d.ws  # a zero-column mask descriptor may shift the columns of B
+    elements = max(rows * stored * int(table["a_size"][0]), columns * d.k * int(table["b_size"][0]))
+    sizes = {
+        "raw": elements,
+        "elements": elements,
+        "packed_a": rows * int(table["a_row"][0]),
+        "packed_b": d.n * int(table["b_row"][0]),
+        "c": 128 * d.n * 4,
+        "index": rows * stored * 4 * d.sparse,
+        "metadata": TENSOR_LANES * int(table["cells"][0]) * 4,
+        "scale_a": rows * int(table["scales"][0]),
+        "scale_b": d.n * int(table["scales"][0]),
+    }
+    starts = [*accumulate((-(-size // 64) * 64 + 64 for size in sizes.values()), initial=0)]
+    if starts[-1] > TENSOR_SCRATCH:
+        raise InternalError(f"tcgen05.mma needs {starts[-1]} bytes to compute in")
+    for name, at in zip(sizes, starts):
+        table["scratch"][name] = at

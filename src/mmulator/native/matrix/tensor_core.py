@@ -1,0 +1,318 @@
+"""tcgen05.mma, tcgen05.cp, tcgen05.shift and tcgen05.commit: issued by a thread, carried out later.
+
+Each is a transfer of its cluster (asynchrony/transfers.py). Those of one CTA, or of one pair of CTAs, are a pipe: they are
+carried out in the order of their issue, at a time that the seed decides. When tcgen05.commit is carried out, it arrives at
+mbarriers. TensorCore 5th Generation Family Instructions (PTX ISA 9.1).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from mmulator.codegen.lang import Native, native
+from mmulator.codegen.ops import cast_ptr, copy_bytes, trailing_zeros
+from mmulator.codegen.types import i64, ptr, ptr_to, u8, u32, u64
+from mmulator.codegen.values import Builder, Value
+from mmulator.native.asynchrony.bulk import hold_barrier
+from mmulator.native.asynchrony.mbarrier import complete_for
+from mmulator.native.asynchrony.payloads import payload_of
+from mmulator.native.asynchrony.transfers import heard_at, new_transfer, start
+from mmulator.native.hooks.events import PayloadShape, transfer_filled
+from mmulator.native.hooks.faults import fault
+from mmulator.native.matrix.tensor_memory import COLUMN_BITS, LANE, allocated, cell, peer_of
+from mmulator.native.matrix.tensor_products import compute_products, matrix_bytes, unpack_elements, warp_of
+from mmulator.native.matrix.tensor_state import TENSOR_LANES, TensorTable, Unpack
+from mmulator.native.memory.locate import one_cta
+from mmulator.native.memory.windows import WITHIN, shared_of
+from mmulator.native.state import Completes, Cta, FaultKind, Transfer, Warp
+from mmulator.program.addresses import RANK_SHIFT
+
+
+def call_resolve(function: Value, *args: Value) -> Value:
+    """Macro: the host function that gives the TensorTable of a mode and an instruction descriptor; 0 if there is none."""
+    return Builder.current().call_pointer(ptr(function), ptr, args)
+
+
+# issue ----------------------------------------------------------------------------------------------------------------
+@native
+def table_for(w: ptr_to(Warp), known: ptr_to(ptr), lane: u32, mode: u32, word: u32, site: u32) -> ptr_to(TensorTable):
+    """The table of an instruction and its descriptor; null after a fault. known: where the last one is kept."""
+    found = cast_ptr(TensorTable, known[0])
+    if u64(found) != 0:
+        if found.word == word and found.mode == mode:
+            return found
+    found = cast_ptr(TensorTable, call_resolve(w.cta.launch.resolve, mode, word))
+    if u64(found) == 0:
+        fault(w, FaultKind.TENSOR_INSTRUCTION, site, lane, u64(word), mode)
+    else:
+        known[0] = cast_ptr(u8, found)
+    return found
+
+
+@native
+def pipe_of(w: ptr_to(Warp)) -> u32:
+    """The number of the pipe of a CTA: both CTAs of a pair have one."""
+    return 1 + (w.cta.rank >> 1)
+
+
+@native
+def columns_of(w: ptr_to(Warp), lane: u32, address: u32, columns: u32, site: u32) -> None:
+    """Record a fault unless columns of tensor memory are allocated."""
+    if not allocated(w.cta, address & COLUMN_BITS, columns):
+        fault(w, FaultKind.TENSOR_COLUMNS, site, lane, u64(address), columns)
+
+
+@native
+def based(w: ptr_to(Warp), lane: u32, address: u32, upper: u32, site: u32) -> None:
+    """Record a fault unless an address begins in a lane that the instruction takes: 0, or 16 if `upper` is not 0."""
+    first = address >> LANE
+    if first != 0 and (first != 16 or upper == 0):
+        fault(w, FaultKind.TENSOR_ALIGNED, site, lane, u64(address), 0)
+
+
+@native
+def described(w: ptr_to(Warp), lane: u32, desc: u64, site: u32) -> None:
+    """Record a fault unless a matrix descriptor has the constants that it must have, and a swizzle."""
+    swizzle = u32(desc >> 61)
+    odd = (swizzle & 1) != 0 and swizzle != 1
+    if ((desc >> 46) & 7) != 1 or ((desc >> 53) & 0xFF) != 0 or odd:
+        fault(w, FaultKind.TENSOR_MATRIX, site, lane, desc, 0)
+
+
+@native
+def issue_mma(
+    w: ptr_to(Warp), mask: u32, known: ptr_to(ptr), mode: u32, d: ptr_to(u32), a: ptr_to(u64), b: ptr_to(u64), words: ptr_to(u32),
+    adds: u32, divides: u32, metadata: ptr_to(u32), scale_a: ptr_to(u32), scale_b: ptr_to(u32), off: ptr_to(u32), off_words: u32,
+    zeros: ptr_to(u64), pair: u32, in_cells: u32, mover: u32, site: u32,
+) -> None:  # fmt: skip
+    """Issue tcgen05.mma, lane after lane.
+
+    w, mask, site: the warp, lanes and instruction.
+    known: where the last TensorTable of the instruction is kept.
+    mode: what the instruction says (layouts/instruction_descriptor.py: Mode).
+    d: addresses in tensor memory.
+    a, b: matrix descriptors; a: addresses in tensor memory with in_cells.
+    words: instruction descriptors.
+    adds: mask of the lanes whose enable-input-d is true.
+    divides: scale-input-d.
+    metadata, scale_a, scale_b: addresses in tensor memory.
+    off, off_words: disable-output-lane, and its words.
+    zeros: zero-column mask descriptors.
+    pair: 1 for cta_group::2.
+    in_cells: 1 if A is in tensor memory, 2 with .ashift.
+    mover: number of `move_mma` in the kernel.
+    """
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        if w.cta.fault != 0:
+            return
+        table = table_for(w, known, lane, mode, words[lane], site)
+        if u64(table) == 0:
+            return
+        if pair != 0:
+            if u64(peer_of(w, site)) == 0:
+                return
+        based(w, lane, d[lane], table.upper, site)
+        columns_of(w, lane, d[lane], table.width, site)
+        if in_cells != 0:
+            based(w, lane, u32(a[lane]), table.upper, site)
+            columns_of(w, lane, u32(a[lane]), (table.a_cells + 3) // 4, site)
+        else:
+            described(w, lane, a[lane], site)
+        described(w, lane, b[lane], site)
+        if w.cta.fault != 0:
+            return
+        t = new_transfer(w, lane, mover, site)
+        t.units = 1
+        t.completes = Completes.PIPE
+        t.pipe = pipe_of(w)
+        work = payload_of(t, PayloadShape.TENSOR)
+        work.table = table
+        work.a = a[lane]
+        work.b = b[lane]
+        work.d = d[lane]
+        work.pair = pair
+        work.in_cells = in_cells
+        work.moved_up = in_cells >> 1
+        work.zeros = zeros[lane]
+        work.adds = (adds >> lane) & 1
+        work.divides = divides
+        work.metadata = metadata[lane]
+        work.scale_a = scale_a[lane]
+        work.scale_b = scale_b[lane]
+        for i in range(u32(8)):
+            work.lanes_off[i] = 0
+            if i < off_words:
+                work.lanes_off[i] = off[32 * i + lane]
+        transfer_filled(t, u32(PayloadShape.TENSOR))
+        start(t)
+
+
+@native
+def pair_of(w: ptr_to(Warp), pair: u32, odd: u32) -> ptr_to(Cta):
+    """The even or odd CTA of a pair; the warp's own CTA for an instruction of one CTA."""
+    cta = w.cta
+    if pair == 0:
+        return cta
+    return cast_ptr(Cta, cta.cluster.ctas) + ((cta.rank & ~u32(1)) | odd)
+
+
+@native
+def move_mma(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+    """Carry out tcgen05.mma."""
+    work = payload_of(t, PayloadShape.TENSOR)
+    compute_products(w.cta, pair_of(w, work.pair, u32(0)), pair_of(w, work.pair, u32(1)), work, t.site)
+    return u64(0)
+
+
+# copies ---------------------------------------------------------------------------------------------------------------
+# Rows and bytes of a row in shared memory; of each copy in tensor memory its first row, number of rows and first lane.
+COPIES: dict[str, tuple[int, int, tuple[tuple[int, int, int], ...]]] = {
+    "128x256b": (128, 32, ((0, 128, 0),)),
+    "128x128b": (128, 16, ((0, 128, 0),)),
+    "64x128b.warpx2::02_13": (64, 16, ((0, 64, 0), (0, 64, 64))),
+    "64x128b.warpx2::01_23": (64, 16, ((0, 32, 0), (0, 32, 32), (32, 32, 64), (32, 32, 96))),
+    "32x128b.warpx4": (32, 16, ((0, 32, 0), (0, 32, 32), (0, 32, 64), (0, 32, 96))),
+    "4x256b": (4, 32, tuple((q, 1, 32 * q + 31) for q in range(4))),  # the last lane of each quarter: inferred, see move_shift
+}
+UNPACKED = {"": Unpack.WHOLE, "b6x16_p32": Unpack.PADDED_6, "b4x16_p64": Unpack.PADDED_4}
+
+
+@cache
+def copy_function(shape: str, unpack: Unpack) -> Native:
+    """A function that carries out tcgen05.cp of one shape. unpack: WHOLE, or how its elements become bytes."""
+    rows, bytes, places = COPIES[shape]
+
+    def copy(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+        work = payload_of(t, PayloadShape.TENSOR)
+        for part in range(u32(1) + work.pair):
+            cta = pair_of(w, work.pair, part)
+            raw = w.cta.scratch
+            if matrix_bytes(warp_of(cta), work.a, i64(rows), i64(bytes), u32(0), t.site, raw) == 0:
+                return u64(0)
+            if unpack != Unpack.WHOLE:
+                other = raw + rows * bytes
+                unpack_elements(raw, i64(rows * bytes), u32(unpack), other)
+                if unpack == Unpack.PADDED_4:  # a 4-bit element is in bits 2 to 5 of its byte
+                    for i in range(u32(rows * bytes)):
+                        other[i] = other[i] << 2
+                raw = other
+            for begin, count, lane in places:
+                for r in range(u32(count)):
+                    target = cell(cta, u32(lane) + r, work.d & COLUMN_BITS)
+                    copy_bytes(cast_ptr(u8, target), raw + u64(begin + r) * bytes, u64(bytes))
+        return u64(0)
+
+    name = shape.replace(".", "_").replace("::", "_")
+    return Native(copy, f"tensor_copy_{name}_{unpack.name.lower()}")
+
+
+@native
+def issue_copy(
+    w: ptr_to(Warp), mask: u32, d: ptr_to(u32), desc: ptr_to(u64), columns: u32, copies: u32, pair: u32, mover: u32,
+    site: u32,
+) -> None:  # fmt: skip
+    """Issue tcgen05.cp or tcgen05.shift, lane after lane.
+
+    w, mask, site: the warp, lanes and instruction.
+    d: addresses in tensor memory.
+    desc: matrix descriptors of tcgen05.cp.
+    columns: number of columns that it writes.
+    copies: 1 for tcgen05.cp.
+    pair: 1 for cta_group::2.
+    mover: number of the function that carries it out.
+    """
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        columns_of(w, lane, d[lane], columns, site)
+        if copies != 0:
+            described(w, lane, desc[lane], site)
+        if pair != 0:
+            peer_of(w, site)
+        if w.cta.fault != 0:
+            return
+        t = new_transfer(w, lane, mover, site)
+        t.units = 1
+        t.completes = Completes.PIPE
+        t.pipe = pipe_of(w)
+        work = payload_of(t, PayloadShape.TENSOR)
+        work.a = desc[lane]
+        work.d = d[lane]
+        work.pair = pair
+        transfer_filled(t, u32(PayloadShape.TENSOR))
+        start(t)
+
+
+SHIFTED, QUARTER = 8, 32  # columns that tcgen05.shift moves; lanes of a quarter
+
+
+@native
+def move_shift(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+    """Carry out tcgen05.shift.down for the 32 lanes of a quarter: each gets the cells of the next lane, in 8 columns; the last
+    lane keeps its own, until a tcgen05.cp.4x256b writes it, which is ordered behind the shift. Inferred from the text, "down the
+    rows of the matrix for a warp".
+    """
+    work = payload_of(t, PayloadShape.TENSOR)
+    for part in range(u32(1) + work.pair):
+        cta = pair_of(w, work.pair, part)
+        first = (work.d >> LANE) & (TENSOR_LANES - QUARTER)
+        for lane in range(u32(QUARTER - 1)):
+            target = cell(cta, first + lane, work.d & COLUMN_BITS)
+            source = cell(cta, first + lane + 1, work.d & COLUMN_BITS)
+            copy_bytes(cast_ptr(u8, target), cast_ptr(u8, source), u64(4 * SHIFTED))
+    return u64(0)
+
+
+# completion -----------------------------------------------------------------------------------------------------------
+@native
+def move_commit(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+    """Carry out tcgen05.commit: arrive once at each mbarrier."""
+    left = t.barriers
+    while left != 0:
+        rank = trailing_zeros(left)
+        left = left & (left - 1)
+        complete_for(w, t.lane, t.site, cast_ptr(u64, shared_of(w.cta.cluster, rank) + t.offset), 1, 0)
+    return u64(0)
+
+
+@native
+def issue_commit(
+    w: ptr_to(Warp), mask: u32, barriers: ptr_to(u64), ranks: ptr_to(u32), multicast: u32, mover: u32, site: u32
+) -> None:
+    """Issue tcgen05.commit, lane after lane.
+
+    w, mask, site: the warp, lanes and instruction.
+    barriers: addresses of the shared window.
+    ranks: with `multicast`, masks of the CTAs whose mbarriers hear of it.
+    mover: number of `move_commit` in the kernel.
+    """
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        at = barriers[lane]
+        reached = u32(0)
+        if multicast != 0:
+            reached = ranks[lane]
+            rest = reached
+            while rest != 0:
+                rank = u64(trailing_zeros(rest)) << RANK_SHIFT
+                rest = rest & (rest - 1)
+                hold_barrier(w, lane, (at & WITHIN) | rank, site)
+        else:
+            hold_barrier(w, lane, at, site)
+            reached = one_cta(w, lane, at, site)
+        if w.cta.fault != 0:
+            return
+        t = new_transfer(w, lane, mover, site)
+        heard_at(t, at, reached)
+        t.units = 1
+        t.pipe = pipe_of(w)
+        if reached == 0:
+            t.units = 0
+        transfer_filled(t, u32(PayloadShape.TENSOR))
+        start(t)

@@ -1,0 +1,145 @@
+"""Tensor memory: registers of tcgen05.ld and st against the places of layouts/, allocation, and what goes wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mmulator import Module
+from mmulator.errors import ExecutionFault
+from mmulator.layouts.tensor_memory import MOVES, columns_of, moved
+
+HEAD = """.version 8.8
+.target sm_103a
+.address_size 64
+.entry k(.param .u64 a, .param .u64 b, .param .u64 c)
+{
+  .reg .b64 %a, %b, %o, %desc; .reg .b32 %t, %at, %quarter, %x<129>; .reg .pred %p; .shared .align 16 .b32 where[4];
+  .shared .align 8 .b64 bar;
+  ld.param.u64 %a, [a]; ld.param.u64 %b, [b]; mov.u32 %t, %tid.x;
+"""
+ALLOC = "  tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [where], {};\n"
+TAKE = """  setp.ge.u32 %p, %t, 32; @%p bra TAKEN;
+  tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [where], 512;
+TAKEN: bar.sync 0; ld.shared.u32 %at, [where]; and.b32 %quarter, %t, 96; shl.b32 %quarter, %quarter, 16;
+  add.u32 %at, %at, %quarter;
+"""
+
+
+def launch(body: str, *arrays: np.ndarray, threads: int = 128) -> None:
+    given = [*arrays, *[np.zeros(1, np.uint32)] * (3 - len(arrays))]
+    Module.load(HEAD + body + "  ret;\n}\n")["k"].launch(1, threads, given)
+
+
+def loads(count: int, to: str = "%x") -> str:
+    """Each thread's words of an array, to registers."""
+    move = f"  mul.wide.u32 %o, %t, {4 * count}; add.u64 %o, %o, %a;\n"
+    return move + "".join(f"  ld.global.u32 {to}{n}, [%o + {4 * n}];\n" for n in range(count))
+
+
+def stores(count: int) -> str:
+    move = f"  mul.wide.u32 %o, %t, {4 * count}; add.u64 %o, %o, %b;\n"
+    return move + "".join(f"  st.global.u32 [%o + {4 * n}], %x{n};\n" for n in range(count))
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("lane", [0, 16])
+@pytest.mark.parametrize("shape", MOVES)
+def test_moves_use_the_places_of_the_layouts(shape: str, lane: int, half: bool) -> None:
+    """st of a shape, then ld of whole rows: each register is in its cell; then ld of the shape: as it was."""
+    if lane and shape == "32x32b":
+        return
+    num = 4
+    count, columns = MOVES[shape][0] * num, columns_of(shape, num)
+    split, wide = 16, 2 if half else 1
+    rng = np.random.default_rng(1)
+    given = rng.integers(0, 1 << 32, (128, count)).astype(np.uint32)
+    apart = f", {split}" if shape == "16x32bx2" else ""
+    names = ", ".join(f"%x{n}" for n in range(count))
+    rows = ", ".join(f"%x{n}" for n in range(64))
+    pack, unpack = (".pack::16b", ".unpack::16b") if half else ("", "")
+    zeros = "".join(f"  mov.u32 %x{n}, 0;\n" for n in range(64))
+    body = TAKE + zeros + f"  tcgen05.st.sync.aligned.32x32b.x64.b32 [%at], {{{rows}}};\n" + loads(count)
+    body += f"  add.u32 %t, %at, {lane << 16};\n"
+    body += f"  tcgen05.st.sync.aligned.{shape}.x{num}{unpack}.b32 [%t]{apart}, {{{names}}};\n  tcgen05.wait::st.sync.aligned;\n"
+    body += f"  tcgen05.ld.sync.aligned.{shape}.x{num}{pack}.b32 {{{names}}}, [%t]{apart};\n  tcgen05.wait::ld.sync.aligned;\n"
+    body += "  mov.u32 %t, %tid.x;\n" + stores(count)
+    body += f"  tcgen05.ld.sync.aligned.32x32b.x64.b32 {{{rows}}}, [%at];\n  ld.param.u64 %b, [c];\n" + stores(64)
+    again, cells = np.zeros_like(given), np.zeros((128, 64), np.uint32)
+    launch(body, given, again, cells)
+    want = np.zeros((4, 32, 64), np.uint32)
+    for warp in range(4):
+        for t in range(32):
+            for r in range(count):
+                row, column = moved(shape, t, r, split)
+                word = int(given[32 * warp + t, r])
+                parts = (word & 0xFFFF, word >> 16) if half else (word,)
+                for n, part in enumerate(parts):
+                    want[warp, lane + row, column * wide + n] = part
+    assert columns * wide <= 64 and np.array_equal(cells.reshape(want.shape), want)
+    assert np.array_equal(again, given)
+
+
+@pytest.mark.parametrize(("op", "kind"), [("min", "u32"), ("max", "s32"), ("max", "f32"), ("min", "f32")])
+def test_loads_that_reduce(op: str, kind: str) -> None:
+    given = np.random.default_rng(2).standard_normal((128, 8)).astype(np.float32)
+    given[0, :2], given[1, 3] = (0.0, -0.0), np.nan
+    words = given.view(np.uint32)
+    names = ", ".join(f"%x{n}" for n in range(8))
+    body = TAKE + loads(8) + f"  tcgen05.st.sync.aligned.32x32b.x8.b32 [%at], {{{names}}};\n  tcgen05.wait::st.sync.aligned;\n"
+    body += f"  tcgen05.ld.red.sync.aligned.32x32b.x8.{op}.{kind} {{{names}}}, %x8, [%at];\n  tcgen05.wait::ld.sync.aligned;\n"
+    got = np.zeros((128, 9), np.uint32)
+    launch(body + stores(9), words, got)
+    typed = words.view({"u32": np.uint32, "s32": np.int32, "f32": np.float32}[kind])
+    want = (np.nanmin if op == "min" else np.nanmax)(typed, axis=1)
+    assert np.array_equal(got[:, :8], words)
+    assert np.array_equal(got[1:, 8], want.astype(typed.dtype).view(np.uint32)[1:])
+
+
+def test_columns_are_free_again() -> None:
+    """The first free columns are taken, in multiples of their number; a warp that waits goes on when others free columns."""
+    free = "  tcgen05.dealloc.cta_group::1.sync.aligned.b32 %x{}, {};\n"
+    body = "".join(ALLOC.format(n) + f"  ld.shared.u32 %x{i}, [where];\n" for i, n in enumerate((128, 64, 32)))
+    body += free.format(1, 64) + ALLOC.format(32) + "  ld.shared.u32 %x3, [where];\n"
+    body += "".join(free.format(n, size) for n, size in ((0, 128), (2, 32), (3, 32))) + stores(4)
+    got = np.zeros((32, 4), np.uint32)
+    launch(body, got, got, threads=32)
+    assert got[5].tolist() == [0, 128, 192, 128]
+
+
+DESC = "  mov.u64 %desc, 0x400000000000;\n"
+MMA = "  ld.shared.u32 %at, [where];\n  tcgen05.mma.cta_group::1.kind::f16 [%at], %desc, %desc, {}, 1;\n"
+WRONG = {
+    "twice": (ALLOC.format(512) * 2, "deadlock in block .* at tcgen05.alloc.*deallocate columns first"),
+    "relinquished": (
+        "  tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n" + ALLOC.format(32),
+        "of 32 columns behind tcgen05.relinquish",
+    ),
+    "count": ("  mov.u32 %at, 48;\n" + ALLOC.format("%at"), "tcgen05.alloc.* of 48 columns"),
+    "beyond": (
+        ALLOC.format(32) + "  ld.shared.u32 %at, [where];\n  tcgen05.ld.sync.aligned.32x32b.x2.b32 {%x0, %x1}, [%at + 31];\n",
+        "of 2 columns from lane 0, column 31 on: allocated are columns 0 to 31",
+    ),
+    "lane": (
+        ALLOC.format(32) + "  mov.u32 %at, 0x80000;\n  tcgen05.ld.sync.aligned.32x32b.x1.b32 {%x0}, [%at];\n",
+        "with lane 8, column 0",
+    ),
+    "dealloc": (
+        ALLOC.format(32) + "  mov.u32 %at, 0;\n  tcgen05.dealloc.cta_group::1.sync.aligned.b32 %at, 64;\n",
+        "no allocation of so many begins: allocated are columns 0 to 31",
+    ),
+    "pair": (ALLOC.format(32).replace("::1", "::2"), "by a CTA of rank 0 whose cluster has 1 CTAs: it has no peer"),
+    "reserved": (ALLOC.format(64) + DESC + MMA.format("0x08800010"), "bit 23 is 1: it is reserved for .kind::f16"),
+    "constant": (ALLOC.format(64) + "  mov.u64 %desc, 0;\n" + MMA.format("0x08100010"), "bits 46 to 48 are 0b000"),
+    "swizzle": (ALLOC.format(64) + "  mov.u64 %desc, 0x6000400000000000;\n" + MMA.format("0x08100010"), "the swizzle is 3"),
+    "shared": (
+        ALLOC.format(64) + "  mov.u64 %desc, 0x400000003fff;\n" + MMA.format("0x08100010"), "reaches beyond shared memory",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_goes_wrong_is_named(name: str) -> None:
+    body, said = WRONG[name]
+    with pytest.raises(ExecutionFault, match=f"(?s){said}"):
+        launch(body, threads=32)
