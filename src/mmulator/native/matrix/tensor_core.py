@@ -122,6 +122,11 @@ def issue_mma(
         else:
             described(w, lane, a[lane], site)
         described(w, lane, b[lane], site)
+        if table.sparse != 0:
+            columns_of(w, lane, metadata[lane], table.cells, site)
+        if table.scales != 0:
+            columns_of(w, lane, scale_a[lane], (table.m + 31) >> 5, site)
+            columns_of(w, lane, scale_b[lane], (table.columns + 31) >> 5, site)
         if w.cta.fault != 0:
             return
         t = new_transfer(w, lane, mover, site)
