@@ -197,16 +197,15 @@ def commits_of_pipe(w: ptr_to(Warp), pipe: u32) -> None:
     kernels for the last) may invalidate its mbarrier later.
     """
     cluster = w.cta.cluster
-    going = u32(1)
-    while going != 0 and not faulty(cluster):
-        going = 0
+    for _ in range(u32(TRANSFERS)):
+        found = cluster.under_way
         for place in range(cluster.under_way):
             o = entry(cluster, place)
-            if o.pipe == pipe and o.completes == Completes.BYTES:
-                if u64(first_of_pipe(cluster, o)) == u64(o):
-                    do_units(o, o.units)
-                    going = 1
-                    break
+            if o.pipe == pipe and o.completes == Completes.BYTES and u64(first_of_pipe(cluster, o)) == u64(o):
+                found = place
+        if found == cluster.under_way or faulty(cluster):
+            return
+        do_units(entry(cluster, found), entry(cluster, found).units)
 
 
 @native
