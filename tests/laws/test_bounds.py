@@ -103,6 +103,7 @@ BOUNDS: dict[str, tuple[int, str]] = {
     "cluster.under_way": (TRANSFERS, "transfers.py"), "any_awaited.count": (TRANSFERS, "cluster.under_way"),
     "met.count": (MET, "before.py"), "s.atom_count": (ATOMS, "waits.py"), "s.count": (ROOM, "values.py"),
     "s.doubt_count": (DOUBTS, "judgement.py"), "o.stranger_count": (MAX_CLUSTER * WARPS * 32, "lanes of the cluster"),
+    "move_columns.columns": (512, "of tcgen05.ld or st, which are there"), "work_columns.columns": (512, "of an accumulator"),
     "all_at_once.count": (32, "patterns of a warp's lanes"),
     "covered.at": (ASYNC_GROUPS, "at - oldest"),
 }  # fmt: skip
