@@ -1,4 +1,4 @@
-"""Tensor memory is not modelled: every row is refused by name."""
+"""tcgen05: every row is written. (native/test_tensor_core.py and test_tensor_memory.py run them.)"""
 
 from __future__ import annotations
 

@@ -171,20 +171,47 @@ def test_ptx_that_is_kept_apart_is_found(tmp_path: Path, monkeypatch: pytest.Mon
     assert cute.ptx_of(b"\x7fELFtwo") == "// two" and cute.ptx_of(b"\x7fELFtoo") is None
 
 
+STREAMS = """
+import ctypes
+import torch
+driver = ctypes.CDLL("libcuda.so.1")
+streams = [torch.cuda.Stream() for _ in range(3)]
+graph = ctypes.c_void_p()
+print([(driver.cuStreamBeginCapture_v2(on, 1), driver.cuStreamEndCapture(on, ctypes.byref(graph)))
+       for on in (ctypes.c_void_p(stream.cuda_stream) for stream in streams)])
+"""
+
+
+@with_torch
+def test_streams_of_torch_are_the_drivers(tmp_path: Path) -> None:
+    """No handle is a name of CUDA's default streams (0 to 2), which cannot be captured."""
+    done = run(tmp_path, STREAMS)
+    assert done.stdout == "[(0, 0), (0, 0), (0, 0)]\n", done
+
+
 CUTE = """
 import torch
+import cuda.bindings.driver as cuda
 import cutlass.cute as cute
+import cutlass.testing as testing
 from cutlass.cute.runtime import from_dlpack
 @cute.kernel
 def double(x: cute.Tensor):
     i, _, _ = cute.arch.thread_idx()
     x[i] = x[i] + x[i]
 @cute.jit
-def run(x: cute.Tensor):
-    double(x).launch(grid=(1, 1, 1), block=(64, 1, 1))
+def run(x: cute.Tensor, stream: cuda.CUstream):
+    double(x).launch(grid=(1, 1, 1), block=(64, 1, 1), stream=stream)
 x = torch.arange(64.0, device="cuda")
-run(from_dlpack(x))
+own = torch.cuda.Stream()
+arguments = from_dlpack(x), cuda.CUstream(own.cuda_stream)
+compiled = cute.compile(run, *arguments)
+compiled(*arguments)
 print(x.sum().item())
+for graphs in (False, True):
+    took = testing.benchmark(compiled, kernel_arguments=testing.JitArguments(*arguments), stream=arguments[1],
+                             warmup_iterations=1, iterations=2, use_cuda_graphs=graphs)
+    print(took > 0, x.sum().item())
 """
 
 
@@ -192,4 +219,4 @@ print(x.sum().item())
 @pytest.mark.skipif(importlib.util.find_spec("nvidia_cutlass_dsl") is None, reason="needs nvidia-cutlass-dsl")
 def test_cute_dsl(tmp_path: Path) -> None:
     done = run(tmp_path, CUTE)
-    assert (done.returncode, done.stdout) == (0, "4032.0\n"), done
+    assert (done.returncode, done.stdout) == (0, "4032.0\nTrue 32256.0\nTrue 258048.0\n"), done

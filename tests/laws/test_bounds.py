@@ -78,7 +78,7 @@ BOUNDS: dict[str, tuple[int, str]] = {
     # of tensor memory: of the instruction, and of a TensorTable, which Python makes
     # of tcgen05: of the instruction, and of a TensorTable, which Python makes
     "work.pair": (1, "cta_group"), "work.divides": (15, "a constant"), "compute_products.parts": (2, "work.pair"),
-    "move_shift.lane": (128, "lanes of tensor memory"), "move.count": (128, "registers of tcgen05.ld and st"),
+    "move.count": (128, "registers of tcgen05.ld and st"),
     "copy.count": (128, "lanes"), "copy.rows": (128, "of the shape"), "copy.bytes": (32, "of a row"),
     "unpack_elements.count": (MATRIX, "of the shape"), "across.rows": (256, "of the shape"),
     "across.columns": (256, "of the shape"), "factors.rows": (256, "of the shape"), "factors.count": (4, "of the instruction"),
@@ -306,7 +306,7 @@ def g():
 # Counts of shifts that are no constants and not masked: the most that they are, and why.
 LANES = ("lane", "other", "own", "a.lane", "t.lane", "other.lane", "who.lane", "source.lane", "k.issued.lane", "u64(lane)",
          "record_lane", "first", "4 * r + t")  # fmt: skip
-RANKS = ("rank", "w.cta.rank", "w.cta.cluster.cta_count")
+RANKS = ("rank", "rank ^ 1", "w.cta.rank", "w.cta.cluster.cta_count")
 TABLES = (
     "i", "half", "bit", "bits", "count", "nibble", "nibbles", "n * 4", "len(ROWS) * count", "8 * t + (r >> 1)", "p.low",
     "p.shift", "part.low", "part.shift", "64 - field.bits", "per.bit_length() - 1", "u8((at & per - 1) * bits)",
@@ -323,6 +323,7 @@ SHIFTS: dict[str, tuple[int, str]] = {
     "box.type": (24, "take_type knows it"), "code": (24, "take_type knows it"), "swizzle": (31, "take_swizzle knows it"),
     "u64(kind)": (63, "of a fault"),
     **dict.fromkeys(("units", "found", "unit"), (16, "units of tensor memory: a place among 16, held against what is there")),
+    "u64(8 * p)": (24, "of a piece, one of four"), "u64(32 + p)": (35, "of a piece, one of four"),
     "8 * (byte + s)": (24, "of a scale factor in its cell"), "6 * j": (18, "unrolled"),
     "select(box.elements == 1, 0, u32(UNIT_BITS))": (4, "a constant"),
     "granule": (4, "of a sheet"), "u64(granule)": (4, "of a sheet"), "U64(granule)": (4, "of a sheet"),

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from mmulator.launch.tensor_tables import key_of
 from mmulator.layouts.instruction_descriptor import KINDS, SCALED, InstructionDescriptor
-from tests.support.tensor_cases import draw, make
-from tests.support.tensor_kernels import run
+from mmulator.layouts.tensor_variants import Variant
+from mmulator.twin.matrices import twin_matmul
+from tests.support.tensor_cases import codes, draw, in_bytes, make
+from tests.support.tensor_kernels import Product, cells, run, shared_image
 
 FACTORS = {"mxf8f6f4": (1,), "mxf4": (2,), "mxf4nvf4": (2, 4)}
 
@@ -30,3 +35,107 @@ def test_random_products(kind: str, number: int) -> None:
     in_cells = not d.ws and not d.transpose_a and bool(rng.integers(4) == 0)
     case = make(rng, d, vector(rng, d), in_cells)
     assert np.array_equal(run(case.product, case.before, seed=number), case.behind), (case.product.text, d)
+
+
+def mask_of(m: int, n: int, starts: tuple[int, ...], firsts: tuple[int, ...], zero: int, used: int) -> np.ndarray:
+    """The columns that a zero-column mask is to clear, as the examples of the specification have it."""
+    parts = {128: 1, 64: 2, 32: 4}[m]
+    found: list[int] = []
+    for part in range(parts):
+        run, bits = firsts[part], list[int]()
+        while len(bits) < n + starts[part]:
+            bits += [run] * ((zero if run else used) + 1)
+            run ^= 1
+        found += bits[starts[part] : starts[part] + n // parts]
+    return np.array(found, bool)
+
+
+@pytest.mark.parametrize("shift", [0, 5])
+@pytest.mark.parametrize("m", [32, 64, 128])
+def test_zero_columns(m: int, shift: int) -> None:
+    rng = np.random.default_rng([m, shift])
+    plain = {"atype": "f16", "btype": "f16", "dtype": "f32", "transpose_a": False, "transpose_b": False}
+    d = draw(rng, kind="f16", ws=True, pair=False, sparse=False, m=m, negate_a=False, negate_b=False, **plain)
+    starts, firsts, zero, used = (0, 1, 2, 1), (1, 1, 0, 0), 2, 3
+    word = sum(s << 8 * i for i, s in enumerate(starts)) | sum(f << 32 + i for i, f in enumerate(firsts))
+    word |= 1 << 39 | zero << 40 | used << 48 | shift << 56
+    a, b = codes(rng, "f16", (m, 16)), codes(rng, "f16", (d.n + shift, 16))
+    (a_image, a_desc), (b_image, b_desc) = (shared_image(in_bytes(x, "f16", "f16"), "32B", False) for x in (a, b))
+    before = rng.standard_normal((1, 128, 512)).astype(np.float32).view(np.uint32)
+    text = "tcgen05.mma.ws.cta_group::1.kind::f16"
+    after = run(Product(text, d, a_image[None], b_image[None], a_desc, b_desc, after=hex(word)), before)
+    b = b[shift:]
+    b[mask_of(m, d.n, starts, firsts, zero, used)] = 0
+    lane, column = cells(d)
+    want = twin_matmul(key_of(d, Variant("f16", ws=True)), "sm_100", a, np.ascontiguousarray(b.T), before[0, lane, column])
+    assert np.array_equal(after[0, lane, column], want)
+    assert mask_of(32, 128, starts, firsts, zero, used)[:7].tolist() == [1, 1, 1, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("pair", [False, True])
+def test_lanes_that_are_not_written(pair: bool) -> None:
+    rng = np.random.default_rng(7)
+    d = draw(rng, kind="f16", ws=False, pair=pair, sparse=False)
+    case = make(rng, d, 0)
+    off = case.product.behind = tuple(int(x) for x in rng.integers(0, 1 << 32, 4 + 4 * pair))
+    want = case.behind.copy()
+    for rank in range(1 + pair):
+        lanes = [lane for lane in range(128) if off[4 * rank + lane // 32] >> lane % 32 & 1]
+        want[rank, lanes] = case.before[rank, lanes]
+    assert np.array_equal(run(case.product, case.before), want)
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("tf32", "f32"), ("f16", "f16")])
+def test_the_accumulator_is_scaled(kind: str, dtype: str) -> None:
+    rng = np.random.default_rng(8)
+    d = draw(rng, kind=kind, ws=False, pair=False, sparse=False, dtype=dtype, atype=kind, btype=kind)
+    case = make(rng, d, 0)
+    case.product.adds, case.product.after = True, "3"
+    lane, column = cells(d)
+    halved = case.before.copy()
+    words = halved[0, lane, column]
+    small = words.view(np.float32) if dtype == "f32" else words.astype(np.uint16).view(np.float16)
+    halved[0, lane, column] = (small / small.dtype.type(8)).view(f"u{small.itemsize}")
+    want = run(replace(case.product, after=""), halved)
+    assert np.array_equal(run(case.product, case.before)[0, lane, column], want[0, lane, column])
+
+
+LANES: dict[str, Callable[[int], list[int]]] = {  # of each row of shared memory
+    "128x256b": lambda r: [r], "128x128b": lambda r: [r],
+    "64x128b.warpx2::02_13": lambda r: [r, r + 64],
+    "64x128b.warpx2::01_23": lambda r: [r + r // 32 * 32, r + r // 32 * 32 + 32],
+    "32x128b.warpx4": lambda r: [r, r + 32, r + 64, r + 96], "4x256b": lambda r: [32 * r + 31],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["", ".b8x16.b6x16_p32", ".b8x16.b4x16_p64"])
+@pytest.mark.parametrize("shape", LANES)
+def test_copies(shape: str, form: str) -> None:
+    """Rows of shared memory in their lanes; packed elements are spread to bytes."""
+    rows, line = int(shape.split("x")[0]), 32 if "256b" in shape else 16
+    rng = np.random.default_rng(9)
+    given = rng.integers(0, 256, (rows, line)).astype(np.uint8)
+    image, desc = shared_image(given, "none", False)
+    before = rng.integers(0, 1 << 32, (1, 128, 512)).astype(np.uint32)
+    product = Product("", InstructionDescriptor("f16", "f32", "f16", "f16"), image[None], image[None], desc, desc)
+    product.instead = f"tcgen05.cp.cta_group::1.{shape}{form} [%td], %da;"
+    if form:
+        bits = 6 if "6x16" in form else 4
+        packed = given.reshape(rows, -1, 16)[..., : 2 * bits]
+        groups = np.unpackbits(packed, axis=-1, bitorder="little").reshape(rows, -1, 16, bits)
+        spread = (groups << np.arange(bits)).sum(-1).astype(np.uint8) << (2 if bits == 4 else 0)
+        given = spread.reshape(rows, line).astype(np.uint8)
+    want = before.copy()
+    for r in range(rows):
+        want[0, LANES[shape](r), : line // 4] = np.ascontiguousarray(given[r]).view(np.uint32)
+    assert np.array_equal(run(product, before), want)
+
+
+def test_rows_that_are_shifted() -> None:
+    before = np.arange(128 * 512, dtype=np.uint32).reshape(1, 128, 512)
+    some = np.zeros((1, 1024), np.uint8)
+    product = Product("", InstructionDescriptor("f16", "f32", "f16", "f16"), some, some, 0, 0)
+    product.instead = "add.u32 %n, %td, 0x200010; tcgen05.shift.cta_group::1.down [%n];"
+    want = before.copy()
+    want[0, 32:63, 16:24] = before[0, 33:64, 16:24]
+    assert np.array_equal(run(product, before), want)

@@ -127,15 +127,15 @@ def _some(row: Row) -> list[tuple[row_forms.Words, Form]]:
 
 def groups(row: Row) -> Iterator[tuple[str, list[str], bool]]:
     """(target, statements, whether they are supported) of the forms of a row."""
-    found: dict[tuple[str, bool], list[str]] = {}
+    found: dict[tuple[str, bool, str], list[str]] = {}
     for words, form in _some(row):
         if row.opcode == "cvta" and "u32" in words:
             continue  # of modules with addresses of 32 bits
         text = WRITTEN.get(row.opcode) or row_forms.statement(row.opcode, words, form)
-        found.setdefault((_target_of(form), form.status.runs), []).append(text)
+        found.setdefault((_target_of(form), form.status.runs, form["cta_group"]), []).append(text)  # a kernel has one cta_group
         if row.opcode in WRITTEN:
             break
-    for (target, runs), statements in found.items():
+    for (target, runs, _), statements in found.items():
         yield target, statements, runs
 
 

@@ -28,7 +28,8 @@ class Product:
     a_desc, b_desc: their matrix descriptors, to which the address of A or B is added.
     in_cells: where A is in tensor memory, or None.
     metadata, scales: columns of the metadata, and of the scale factors of A and B.
-    adds: enable-input-d. behind: disable-output-lane.
+    adds: enable-input-d. behind: disable-output-lane. after: what stands behind enable-input-d.
+    instead: other instructions in place of the product.
     """
 
     text: str
@@ -41,7 +42,9 @@ class Product:
     metadata: int = 0
     scales: tuple[int, int] | None = None
     adds: bool = True
-    behind: str = ""
+    behind: tuple[int, ...] = ()
+    after: str = ""
+    instead: str = ""
     target: str = "sm_100a"
 
 
@@ -53,7 +56,10 @@ def _store(register: str, column: int, count: int, offset: int) -> str:
 
 
 @cache
-def kernel(text: str, columns: int, in_cells: bool, sparse: bool, scaled: bool, behind: str, target: str) -> Kernel:
+def kernel(
+    text: str, columns: int, in_cells: bool, sparse: bool, scaled: bool, behind: tuple[int, ...], after: str, instead: str,
+    target: str,
+) -> Kernel:  # fmt: skip
     """The kernel: run(a, b, image, out, ...), each with one part for each CTA; image and out are [CTA][lane][columns]."""
     group = 2 if "cta_group::2" in text else 1
     moves = "".join(_store("%lane", column, 32, 4 * column) for column in range(0, columns, 32))
@@ -70,7 +76,9 @@ def kernel(text: str, columns: int, in_cells: bool, sparse: bool, scaled: bool, 
     operands.append("%word")
     if scaled:
         operands += ["[%sa]", "[%sb]"]
-    words = ", ".join([*operands, *([behind] if behind else []), "%adds"])
+    masks = ", ".join(f"%x{n}" for n in range(len(behind)))
+    moves += "".join(f"  mov.u32 %x{n}, {word:#x};\n" for n, word in enumerate(behind))
+    words = ", ".join([*operands, *([f"{{{masks}}}"] if behind else []), "%adds", *([after] if after else [])])
     cluster = ".explicitcluster\n.reqnctapercluster 2, 1, 1\n" if group == 2 else ""
     meet = "  barrier.cluster.arrive.aligned;\n  barrier.cluster.wait.aligned;\n" if group == 2 else "  bar.sync 0;\n"
     commit = (
@@ -128,7 +136,7 @@ MADE:
   ld.param.u32 %ta, [ta]; ld.param.u32 %tm, [tm]; ld.param.u32 %sa, [sa]; ld.param.u32 %sb, [sb];
   add.u32 %ta, %td, %ta; add.u32 %tm, %td, %tm; add.u32 %sa, %td, %sa; add.u32 %sb, %td, %sb;
   ld.param.u32 %word, [word]; ld.param.u32 %n, [adds]; setp.ne.u32 %adds, %n, 0;
-  {text} {words};
+  {instead or f"{text} {words};"}
   {commit}
 DONE:
   mbarrier.try_wait.parity.shared.b64 %p, [%bar], 0; @!%p bra DONE;
@@ -145,7 +153,7 @@ def run(p: Product, image: np.ndarray, **how: Any) -> np.ndarray:
     """All words of tensor memory behind the product: uint32 [CTA][lane][column]. image: those before it."""
     out = np.zeros_like(image)
     scaled = p.scales is not None
-    given = kernel(p.text, image.shape[-1], p.in_cells is not None, p.d.sparse, scaled, p.behind, p.target)
+    given = kernel(p.text, image.shape[-1], p.in_cells is not None, p.d.sparse, scaled, p.behind, p.after, p.instead, p.target)
     words = [np.uint32(x) for x in (p.in_cells or 0, p.metadata, *(p.scales or (0, 0)), encode(p.d), p.adds)]
     sizes = np.uint32(p.a.shape[1]), np.uint32(p.b.shape[1])
     arguments = [p.a, p.b, image, out, *sizes, np.uint64(p.a_desc), np.uint64(p.b_desc), *words]

@@ -13,6 +13,8 @@ import shutil
 import subprocess
 import tempfile
 import warnings
+from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -43,7 +45,14 @@ def prepare() -> None:
     warnings.filterwarnings("ignore", "Cache is disabled as user wants to generate PTX")
     images.elsewhere.append(ptx_of)
     after_import("cutlass.base_dsl.compiler", watch_folders)
-    after_import("cutlass.cutlass_dsl.cuda_jit_executor", call_here)
+    for module in ("cutlass.cutlass_dsl.cuda_jit_executor", "cutlass.testing"):
+        after_import(module, call_here)
+
+
+# Functions of the runtime that are the driver's with the same arguments, under its name for them.
+_BY_DRIVER = {"cudaDeviceSynchronize": "cuCtxSynchronize"} | {f"cuda{name}": f"cu{name}" for name in (
+    "StreamBeginCapture", "StreamEndCapture", "GraphGetNodes", "GraphInstantiate", "GraphLaunch", "GraphExecDestroy",
+)}  # fmt: skip
 
 
 class _Runtime:
@@ -53,7 +62,14 @@ class _Runtime:
         self._bindings, self._library = bindings, resident(RUNTIMES[13])
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._bindings, name)
+        return partial(self._by_driver, _BY_DRIVER[name]) if name in _BY_DRIVER else getattr(self._bindings, name)
+
+    def _by_driver(self, name: str, *arguments: Any) -> tuple[Any, ...]:
+        """Call a function of cuda.bindings.driver, which finds the driver of this package."""
+        driver = import_module("cuda.bindings.driver")
+        kinds = (getattr(driver, f"CU{(kind := type(a).__name__)[4:5].lower()}{kind[5:]}", None) for a in arguments)
+        code, *found = getattr(driver, name)(*(kind(int(a)) if kind else a for kind, a in zip(kinds, arguments)))
+        return self._bindings.cudaError_t(int(code)), *found
 
     def cudaGetDeviceCount(self) -> tuple[Any, int]:
         return self._bindings.cudaError_t(0), 1
@@ -63,9 +79,9 @@ class _Runtime:
         return (self._bindings.cudaError_t(code),)
 
 
-def call_here(executor: Any) -> None:
-    """Change cutlass.cutlass_dsl.cuda_jit_executor: it calls the runtime that its kernels call."""
-    executor.cuda_runtime = _Runtime(executor.cuda_runtime)
+def call_here(module: Any) -> None:
+    """Change a module of CuTe DSL: it calls the runtime that its kernels call."""
+    module.cuda_runtime = _Runtime(module.cuda_runtime)
 
 
 def ptx_of(cubin: bytes) -> str | None:

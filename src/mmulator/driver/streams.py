@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mmulator.host.report import Report
 
 MOST = 64  # launches that are remembered until they are reckoned
-_numbers = count(1)
+_numbers = count(0x5EA0_0010, 16)  # handles: 0 to 2 are CUDA's names of default streams
 
 
 class Finished:

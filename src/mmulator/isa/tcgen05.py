@@ -43,21 +43,25 @@ _ISSUES = _ACTS.but(queue=Queue.TENSOR, step=Step.ISSUE)
 _ALLOCATES = _WARP.but(memory=MemoryEffect.WRITE, ends=Ends.WAIT, holds=True)
 
 
-def _allocation(values: tuple[int, ...] | range, *exclusive: Slot, ptx: tuple[int, int]) -> tuple[Row, Row]:
-    """Rows of alloc and dealloc. values: numbers of columns."""
+def _allocation(
+    values: tuple[int, ...] | range, *exclusive: Slot, ptx: tuple[int, int], unsupported: str = ""
+) -> tuple[Row, Row]:
+    """Rows of alloc and dealloc. values: numbers of columns. unsupported: why the machine does not run them."""
     columns, slots = src("nCols", "u32", values=values), (*exclusive, _GROUP, _SYNC, _ALIGNED)
     to = maybe("space", "shared::cta")
     return (
-        _row("alloc", (*slots, to, _B32), (addr("dst", home="shared"), columns), _ALLOCATES, ptx=ptx),
-        _row("dealloc", (*slots, _B32), (src("taddr", "u32"), columns), _WARP, ptx=ptx),
-    )
+        _row("alloc", (*slots, to, _B32), (addr("dst", home="shared"), columns), _ALLOCATES, ptx=ptx,
+             unsupported=unsupported),
+        _row("dealloc", (*slots, _B32), (src("taddr", "u32"), columns), _WARP, ptx=ptx, unsupported=unsupported),
+    )  # fmt: skip
 
 
 _ALLOCATION: tuple[Row, ...] = (
     *_allocation((32, 64, 128, 256, 512), ptx=(8, 6)),
-    *_allocation(range(32, 577, 32), one("exclusive", "exclusive"), ptx=(9, 4)),  # sm_107 has 576 columns
+    *_allocation(range(32, 577, 32), one("exclusive", "exclusive"), ptx=(9, 4),  # sm_107 has 576 columns
+                 unsupported="exclusive allocations of PTX 9.4 are not modelled"),
     _row("relinquish_alloc_permit", (_GROUP, _SYNC, _ALIGNED), (), _WARP),
-)
+)  # fmt: skip
 
 # ld, st, wait --------------------------------------------------------------------------------------------------------
 # Registers of a thread for .x1, and the greatest repetition, by shape

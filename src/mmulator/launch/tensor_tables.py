@@ -25,6 +25,7 @@ from mmulator.twin.twin import Twin, twin_for
 
 _TABLE, _INDEX = TensorTable.numpy_dtype(), IndexTable.numpy_dtype()
 CALLBACK = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32)
+MOST_SHIFT = 64
 _UPPER = ("F", "C")  # layouts of 16 lanes in each quarter
 
 
@@ -166,7 +167,8 @@ def _indices(table: np.ndarray, d: InstructionDescriptor, layout: str, rows: int
 
 def _scratch(table: np.ndarray, twin: Twin, d: InstructionDescriptor, rows: int, stored: int) -> None:
     """Give each part of the scratch memory its place."""
-    elements = max(rows * stored * int(table["a_size"][0]), d.n * d.k * int(table["b_size"][0]))
+    columns = d.n + MOST_SHIFT * d.ws  # a zero-column mask descriptor may shift the columns of B
+    elements = max(rows * stored * int(table["a_size"][0]), columns * d.k * int(table["b_size"][0]))
     sizes = {
         "raw": elements,
         "elements": elements,

@@ -16,7 +16,7 @@ from mmulator.compiler.lowering.matrix_operands import address_of, registers, re
 from mmulator.compiler.lowering.operands import elements, write_result
 from mmulator.compiler.lowering.scope import Mods
 from mmulator.compiler.meaning.float import extremum32
-from mmulator.errors import UnsupportedError, must_be
+from mmulator.errors import must_be
 from mmulator.layouts.tensor_memory import MOVES, columns_of
 from mmulator.layouts.tensor_variants import Variant
 from mmulator.native.hooks.tensor import TensorStep, tensor_ordered
@@ -156,16 +156,15 @@ def mma(e: Emitter, ins: Instruction) -> None:
     divides = 0
     if rest and not variant.ws:
         divides = must_be(rest[0], Immediate).bits("b32")
-    elif rest and not (isinstance(rest[0], Immediate) and rest[0].bits("b64") == 0):
-        raise UnsupportedError(f"{form.mnemonic}: a zero-column mask other than 0 is not modelled", span=ins.span)
-    in_cells = isinstance(a, Address)
+    zeros = e.spill(U64(e.source(rest[0], "b64")) if rest and variant.ws else constant(e.b, U64, 0))
+    in_cells = isinstance(a, Address) + bool(form["ashift"])
     a_word = e.spill(U64(e.address(a)) if isinstance(a, Address) else U64(e.source(a, "b64")))
     b_word = e.spill(U64(e.source(b, "b64")))
     known = table_pointer(e, ptr, ("tcgen05", e.site), lambda tables: np.zeros(1, np.uint64))
     e.call(
         core.issue_mma, e.w, e.lanes_of(ins), known, variant.number, e.spill(_place(e, d)), a_word, b_word,
         words, adds, divides, metadata, *scales, registers(e, off) if off else zero, len(elements(off)) if off else 0,
-        int(variant.pair), int(in_cells), e.mover(core.move_mma), e.site,
+        zeros, int(variant.pair), int(in_cells), e.mover(core.move_mma), e.site,
     )  # fmt: skip
 
 

@@ -125,7 +125,7 @@ def _last(k: MbarrierState, here: ResidentCta) -> str:
 
 
 def missing_text(k: MbarrierState) -> str:
-    """What a phase of an mbarrier lacks: `1 of 4 arrivals is missing, all 512 expected bytes came`."""
+    """The arrivals and bytes that a phase of an mbarrier lacks: `1 of 4 arrivals is missing, all 512 expected bytes came`."""
     word, parts = k.word, []
     if word.pending:
         parts.append(f"{word.pending} of {_plural(_size(k), 'arrival')} {'is' if word.pending == 1 else 'are'} missing")

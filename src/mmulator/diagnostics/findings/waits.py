@@ -157,7 +157,7 @@ def _of_event(grid: Grid, event: MbarrierEvent) -> Place:
 
 
 def _who(grid: Grid, every: Everywhere, k: MbarrierState, here: ResidentCta) -> str:
-    """Who arrived last at an mbarrier and where that thread is now; without an arrival, the instructions that could arrive."""
+    """The last thread that arrived at an mbarrier, and its place now; without an arrival, instructions that could arrive."""
     if k.arrived is None:
         found = arrivers(grid, k)
         if k.counts_copies:

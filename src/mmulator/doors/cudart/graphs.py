@@ -8,7 +8,7 @@ from typing import Any
 from mmulator.doors.cudart.binaries import kernel
 from mmulator.doors.cudart.launches import launched
 from mmulator.doors.cudart.memory import ENDS, box, from_symbol, plain, to_symbol
-from mmulator.doors.cudart.rows import api, process, refuses
+from mmulator.doors.cudart.rows import api, process, refuses, shared
 from mmulator.doors.graphs import calls, captures, structs
 from mmulator.doors.graphs.operations import CopyWork
 from mmulator.doors.libcuda.abi import put, put_bytes, put_int
@@ -32,8 +32,7 @@ def write_box(at: int, copy: CopyWork) -> None:
     put_int(at + 152, ENDS.index((copy.source.where, copy.to.where)))
 
 
-for _name, (_signature, _function) in calls.SHARED.items():
-    api(f"cuda{_name}", _signature)(_function)
+shared(*((name, signature, function) for name, (signature, function) in calls.SHARED.items()))
 for _name, (_signature, _place, _function) in calls.EDGED.items():
     versioned(_name, _signature, _place, _function)
 api("cudaGraphInstantiate", "ppq")(calls.instantiate)

@@ -8,7 +8,7 @@ from typing import Any
 
 from mmulator.doors.cudart import binaries, rows
 from mmulator.doors.cudart.binaries import RuntimeRefused, kernel
-from mmulator.doors.cudart.rows import accepts, api, process, refuses, thread
+from mmulator.doors.cudart.rows import accepts, api, process, refuses, shared, thread
 from mmulator.doors.libcuda import abi, clusters, launches, modules
 from mmulator.doors.libcuda.abi import Refused, put, put_bytes, put_int
 from mmulator.doors.libcuda.codes import Code
@@ -117,16 +117,6 @@ def init_module(binary: int) -> int:
 rows.plain("__cudaInitModule", "p", init_module)
 
 
-@api("cudaLaunchHostFunc", "ppp")
-def host_function(stream: int, function: int, data: int) -> None:
-    launches.host_function(stream, function, data)
-
-
-@api("cudaStreamAddCallback", "pppu")
-def add_callback(stream: int, function: int, data: int, flags: int) -> None:
-    launches.add_callback(stream, function, data, flags)
-
-
 # kernels --------------------------------------------------------------------------------------------------------------
 # Fields of cudaFuncAttributes: offset, format, number of CUfunction_attribute.
 _ATTRIBUTES = (
@@ -189,6 +179,19 @@ def potential_cluster(out: int, host: int, config: int) -> None:
     clusters.write_cluster_size(out, state().find(kernel(host), CudaKernel), runtime_configuration(config))
 
 
+# streams and events: what the driver does with the same arguments ------------------------------------------------------
+shared(
+    ("LaunchHostFunc", "ppp", launches.host_function), ("StreamAddCallback", "pppu", launches.add_callback),
+    ("StreamCreateWithPriority", "pui", launches.stream_create_priority),
+    ("StreamSynchronize StreamQuery", "p", launches.stream_synchronize), ("StreamWaitEvent", "ppu", launches.stream_wait),
+    ("StreamGetPriority", "pp", launches.stream_priority), ("StreamGetFlags", "pp", launches.stream_flags),
+    ("StreamGetId", "pp", launches.stream_id), ("StreamGetDevice", "pp", launches.stream_device),
+    ("EventRecord", "pp", launches.event_record), ("EventRecordWithFlags", "ppu", launches.event_record_with),
+    ("EventQuery EventSynchronize", "p", launches.event_query), ("EventDestroy", "p", launches.event_destroy),
+    ("EventElapsedTime EventElapsedTime_v2", "ppp", launches.event_elapsed),
+)  # fmt: skip
+
+
 # streams --------------------------------------------------------------------------------------------------------------
 @api("cudaStreamCreate", "p")
 def stream_create(out: int) -> None:
@@ -202,46 +205,11 @@ def stream_create_flags(out: int, flags: int) -> None:
     launches.stream_create(out, flags)
 
 
-@api("cudaStreamCreateWithPriority", "pui")
-def stream_create_priority(out: int, flags: int, priority: int) -> None:
-    launches.stream_create_priority(out, flags, priority)
-
-
 @api("cudaStreamDestroy", "p")
 def stream_destroy(stream: int) -> None:
     if stream <= LEGACY + 1:
         raise Refused(Code.INVALID_HANDLE)
     launches.stream_destroy(stream)
-
-
-@api("cudaStreamSynchronize cudaStreamQuery", "p")
-def stream_synchronize(stream: int) -> None:
-    state().stream(stream)
-
-
-@api("cudaStreamGetPriority", "pp")
-def stream_priority(stream: int, out: int) -> None:
-    launches.stream_priority(stream, out)
-
-
-@api("cudaStreamGetFlags", "pp")
-def stream_flags(stream: int, out: int) -> None:
-    launches.stream_flags(stream, out)
-
-
-@api("cudaStreamGetId", "pp")
-def stream_id(stream: int, out: int) -> None:
-    launches.stream_id(stream, out)
-
-
-@api("cudaStreamGetDevice", "pp")
-def stream_device(stream: int, out: int) -> None:
-    launches.stream_device(stream, out)
-
-
-@api("cudaStreamWaitEvent", "ppu")
-def stream_wait(stream: int, event: int, flags: int) -> None:
-    launches.stream_wait(stream, event, flags)
 
 
 # events ---------------------------------------------------------------------------------------------------------------
@@ -258,31 +226,6 @@ def event_create_flags(out: int, flags: int) -> None:
     if flags & ~_EVENT_FLAGS:
         raise Refused(Code.INVALID_VALUE)
     launches.event_create(out, flags)
-
-
-@api("cudaEventDestroy", "p")
-def event_destroy(event: int) -> None:
-    launches.event_destroy(event)
-
-
-@api("cudaEventRecord", "pp")
-def event_record(event: int, stream: int) -> None:
-    launches.event_record(event, stream)
-
-
-@api("cudaEventRecordWithFlags", "ppu")
-def event_record_with(event: int, stream: int, flags: int) -> None:
-    launches.event_record_with(event, stream, flags)
-
-
-@api("cudaEventQuery cudaEventSynchronize", "p")
-def event_query(event: int) -> None:
-    launches.event_query(event)
-
-
-@api("cudaEventElapsedTime cudaEventElapsedTime_v2", "ppp")
-def event_elapsed(out: int, start: int, end: int) -> None:
-    launches.event_elapsed(out, start, end)
 
 
 # entry points of the driver -------------------------------------------------------------------------------------------

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from mmulator.doors.cudart.rows import accepts, api, process, refuses
+from mmulator.doors.cudart.rows import accepts, api, process, refuses, shared
 from mmulator.doors.libcuda import hints, modules
 from mmulator.doors.libcuda import memory as driver
 from mmulator.doors.libcuda.abi import Refused, put
 from mmulator.doors.libcuda.codes import Code
 
 # names and signatures that the runtime shares with the driver ----------------------------------------------------------------
-for _name, _signature, _function in (
+shared(
     ("LibraryLoadData", "ppppuppu", modules.module_load_data), ("LibraryLoadFromFile", "ppppuppu", modules.module_load),
     ("LibraryUnload", "p", modules.module_unload), ("LibraryGetKernel", "ppp", modules.get_function),
     ("LibraryGetGlobal", "pppp", modules.module_global), ("LibraryGetManaged", "pppp", modules.module_global),
@@ -23,8 +23,7 @@ for _name, _signature, _function in (
     ("StreamGetAttribute", "pip", hints.get_attribute), ("StreamSetAttribute", "pip", hints.set_attribute),
     ("StreamCopyAttributes", "pp", hints.copy_attributes), ("StreamAttachMemAsync", "ppqu", hints.attach),
     ("DeviceGetHostAtomicCapabilities", "ppui", hints.host_atomics),
-):  # fmt: skip
-    api(f"cuda{_name}", _signature)(_function)
+)  # fmt: skip
 
 
 # functions whose arguments differ between CUDA 12 and 13 ----------------------------------------------------------------------

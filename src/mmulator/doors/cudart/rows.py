@@ -150,6 +150,12 @@ def api(names: str, signature: str = "", lost: bool = True) -> Callable[[Callabl
     return register
 
 
+def shared(*functions: tuple[str, str, Callable[..., Any]]) -> None:
+    """Functions whose arguments are those of the driver's: (names without `cuda`, signature, the driver's function)."""
+    for names, signature, function in functions:
+        api(" ".join(f"cuda{name}" for name in names.split()), signature)(function)
+
+
 def accepts(names: str, signature: str, why: str) -> None:
     """Functions that return success and do nothing. why: the reason that nothing is to be done."""
     for name in _variants(names):

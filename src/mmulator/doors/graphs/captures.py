@@ -29,7 +29,7 @@ _mode = _Mode()
 
 
 class Capture:
-    """What the streams of a capture record into one graph.
+    """A capture under way: the streams in it record their operations into one graph.
 
     origin: the stream that began it. tips: of each stream, the nodes that its next operation depends on.
     """
@@ -44,7 +44,7 @@ class Capture:
 
     @property
     def blocking(self) -> bool:
-        """Whether a stream of it waits for the default stream."""
+        """Whether a stream of the capture waits for the default stream."""
         return any(not queue.flags & NON_BLOCKING for queue in self.tips)
 
     def fails(self, code: Code, why: str) -> Refused:
@@ -94,7 +94,7 @@ class Capture:
             _watch()
 
     def end(self, queue: StreamState) -> Graph:
-        """The graph. Raises Refused; the capture is over then too, unless the caller is a wrong one."""
+        """Return the graph. Raises Refused; the capture is over then too, unless the caller is a wrong one."""
         if queue is not self.origin:
             raise self.fails(Code.STREAM_CAPTURE_UNMATCHED, "it began on another stream")
         if self.thread != threading.get_ident() and self.mode != RELAXED:
@@ -112,7 +112,7 @@ class Capture:
 
 
 class _Implicit:
-    """What stands at the default stream while a stream that waits for it is captured: nothing can be done there."""
+    """The capture of the default stream while a stream that waits for it is captured: each operation there fails."""
 
     def fails(self, code: Code, why: str) -> Refused:
         return _implicit()

@@ -35,7 +35,7 @@ TOPOLOGY_CHANGED, TYPE_CHANGED = 2, 3  # CUgraphExecUpdateResult
 
 
 class Named:
-    """Something with a handle, which it gets when a program first sees it."""
+    """A thing with a handle, which it gets when a program first sees it."""
 
     _handle = 0
 
@@ -71,7 +71,7 @@ class Node(Named):
 
 @dataclass(eq=False)
 class UserObject(Named):
-    """Something of the program that is destroyed when nobody refers to it any more. destroy: address of a function for `data`."""
+    """An object of the program, destroyed when nobody refers to it any more. destroy: address of a function for `data`."""
 
     data: int
     destroy: int
@@ -111,7 +111,7 @@ class Graph(Named):
         node.forget()
 
     def order(self) -> list[Node]:
-        """The nodes, each behind those that it depends on. Raises Refused for a circle."""
+        """Return the nodes, each behind those that it depends on. Raises Refused for a circle."""
         found: dict[Node, None] = {}
         waiting = self.nodes
         while waiting:
@@ -127,7 +127,7 @@ class Graph(Named):
         return list(found)
 
     def clone(self) -> Graph:
-        """A copy. Graphs in it are copied too."""
+        """A copy of the graph. Graphs in it are copied too."""
         made = Graph(of=self)
         for user, number in self.users.items():
             user.count += number

@@ -21,10 +21,10 @@ Extent = tuple[int, int, int]
 
 
 class NodeWork(Protocol):
-    """What a node does."""
+    """The operation of a node of a graph."""
 
     def run(self, stream: int) -> None:
-        """Do it on a stream, by its handle."""
+        """Carry out the operation on a stream, by its handle."""
 
 
 class LaunchWork(NamedTuple):
@@ -110,7 +110,7 @@ class Host(NamedTuple):
 
 
 class Empty(NamedTuple):
-    """Nothing: a node that others wait for."""
+    """An empty operation: a node that others wait for."""
 
     def run(self, stream: int) -> None:
         """Do nothing."""

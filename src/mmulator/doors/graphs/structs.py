@@ -36,7 +36,7 @@ Register = Callable[[str, str], Callable[[Callable[..., Any]], Callable[..., Any
 
 @dataclass(frozen=True)
 class Structs:
-    """How a library says what a node does.
+    """The structs in which a library says what nodes do.
 
     kernel: handle of a kernel from what the struct has.
     copy: the copy that a struct of a box says.

@@ -118,7 +118,10 @@ class CudaState:
     def stream(self, handle: int) -> StreamState:
         found = self.streams.get(handle)
         if found is None:
-            raise Refused(Code.INVALID_HANDLE)
+            other = current().streams.get(handle)  # of a library whose door makes streams itself: torch, CuPy
+            if other is None:
+                raise Refused(Code.INVALID_HANDLE)
+            found = self.streams[handle] = StreamState(other)
         return found
 
 

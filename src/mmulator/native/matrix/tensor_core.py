@@ -84,7 +84,7 @@ def described(w: ptr_to(Warp), lane: u32, desc: u64, site: u32) -> None:
 def issue_mma(
     w: ptr_to(Warp), mask: u32, known: ptr_to(ptr), mode: u32, d: ptr_to(u32), a: ptr_to(u64), b: ptr_to(u64), words: ptr_to(u32),
     adds: u32, divides: u32, metadata: ptr_to(u32), scale_a: ptr_to(u32), scale_b: ptr_to(u32), off: ptr_to(u32), off_words: u32,
-    pair: u32, in_cells: u32, mover: u32, site: u32,
+    zeros: ptr_to(u64), pair: u32, in_cells: u32, mover: u32, site: u32,
 ) -> None:  # fmt: skip
     """Issue tcgen05.mma, lane after lane.
 
@@ -98,8 +98,9 @@ def issue_mma(
     divides: scale-input-d.
     metadata, scale_a, scale_b: addresses in tensor memory.
     off, off_words: disable-output-lane, and its words.
+    zeros: zero-column mask descriptors.
     pair: 1 for cta_group::2.
-    in_cells: 1 if A is in tensor memory.
+    in_cells: 1 if A is in tensor memory, 2 with .ashift.
     mover: number of `move_mma` in the kernel.
     """
     left = mask
@@ -135,6 +136,8 @@ def issue_mma(
         work.d = d[lane]
         work.pair = pair
         work.in_cells = in_cells
+        work.moved_up = in_cells >> 1
+        work.zeros = zeros[lane]
         work.adds = (adds >> lane) & 1
         work.divides = divides
         work.metadata = metadata[lane]
@@ -173,7 +176,7 @@ COPIES: dict[str, tuple[int, int, tuple[tuple[int, int, int], ...]]] = {
     "64x128b.warpx2::02_13": (64, 16, ((0, 64, 0), (0, 64, 64))),
     "64x128b.warpx2::01_23": (64, 16, ((0, 32, 0), (0, 32, 32), (32, 32, 64), (32, 32, 96))),
     "32x128b.warpx4": (32, 16, ((0, 32, 0), (0, 32, 32), (0, 32, 64), (0, 32, 96))),
-    "4x256b": (4, 32, tuple((q, 1, 32 * q) for q in range(4))),  # which lanes: inferred from CUTLASS
+    "4x256b": (4, 32, tuple((q, 1, 32 * q + 31) for q in range(4))),  # the last lane of each quarter: inferred, see move_shift
 }
 UNPACKED = {"": Unpack.WHOLE, "b6x16_p32": Unpack.PADDED_6, "b4x16_p64": Unpack.PADDED_4}
 
@@ -246,24 +249,23 @@ def issue_copy(
         start(t)
 
 
-SHIFTED = 8  # columns that tcgen05.shift moves
+SHIFTED, QUARTER = 8, 32  # columns that tcgen05.shift moves; lanes of a quarter
 
 
 @native
 def move_shift(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
-    """Carry out tcgen05.shift.down: the cells of 8 columns move to the next lane, those of the last lane are lost. The direction
-    is inferred from the text, "downwards across all the rows, except the last".
+    """Carry out tcgen05.shift.down for the 32 lanes of a quarter: each gets the cells of the next lane, in 8 columns; the last
+    lane keeps its own, until a tcgen05.cp.4x256b writes it, which is ordered behind the shift. Inferred from the text, "down the
+    rows of the matrix for a warp".
     """
     work = payload_of(t, PayloadShape.TENSOR)
     for part in range(u32(1) + work.pair):
         cta = pair_of(w, work.pair, part)
-        first = (work.d >> LANE) & (TENSOR_LANES - 1)
-        lane = u32(TENSOR_LANES - 1)
-        while lane > first:
-            target = cell(cta, lane, work.d & COLUMN_BITS)
-            source = cell(cta, lane - 1, work.d & COLUMN_BITS)
+        first = (work.d >> LANE) & (TENSOR_LANES - QUARTER)
+        for lane in range(u32(QUARTER - 1)):
+            target = cell(cta, first + lane, work.d & COLUMN_BITS)
+            source = cell(cta, first + lane + 1, work.d & COLUMN_BITS)
             copy_bytes(cast_ptr(u8, target), cast_ptr(u8, source), u64(4 * SHIFTED))
-            lane = lane - 1
     return u64(0)
 
 

@@ -7,15 +7,15 @@ numerics twin. All of it is computed by pure functions of layouts/ (launch/tenso
 from __future__ import annotations
 
 from mmulator.codegen.lang import native, unrolled
-from mmulator.codegen.ops import cast_ptr, copy_bytes, load, null, store
-from mmulator.codegen.types import boolean, f32, i32, i64, ptr, ptr_to, u8, u16, u32, u64
+from mmulator.codegen.ops import cast_ptr, copy_bytes, fill_bytes, load, minimum, null, store
+from mmulator.codegen.types import boolean, f16, f32, i32, i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.layouts.descriptors import fields5
 from mmulator.layouts.swizzle import SWIZZLES5
 from mmulator.native.asynchrony.payloads import TensorWork
 from mmulator.native.hooks.events import READ, Proxy, accessed_one, by
 from mmulator.native.hooks.faults import fault
 from mmulator.native.matrix.tensor_memory import COLUMN_BITS, LANE, cell
-from mmulator.native.matrix.tensor_state import TENSOR_COLUMNS, TensorTable, Unpack
+from mmulator.native.matrix.tensor_state import TENSOR_ROW, TensorTable, Unpack
 from mmulator.native.memory.windows import descriptor_span, of_descriptor
 from mmulator.native.state import Cta, FaultKind, Warp
 from mmulator.twin.doors import Door
@@ -135,13 +135,14 @@ def shared_matrix(
 
 
 @native
-def cells_matrix(cta: ptr_to(Cta), table: ptr_to(TensorTable), address: u32, base: u32, out: ptr) -> None:
+def cells_matrix(cta: ptr_to(Cta), table: ptr_to(TensorTable), address: u32, base: u32, moved_up: u32, out: ptr) -> None:
     """Read A from tensor memory, element after element along k.
 
     cta: owner of the tensor memory.
     table: table of the instruction.
     address: of A in tensor memory.
     base: its first lane within a quarter, 0 or 16.
+    moved_up: 1 for .ashift: each row is the next one, the last one stays (which way: inferred).
     out: destination.
     """
     room = out
@@ -150,7 +151,7 @@ def cells_matrix(cta: ptr_to(Cta), table: ptr_to(TensorTable), address: u32, bas
     for p in range(table.pieces):
         if table.first[p] == 0:
             for r in range(table.rows):
-                source = cell(cta, table.lane[p] + r + base, address & COLUMN_BITS)
+                source = cell(cta, table.lane[p] + minimum(r + moved_up, table.rows - 1) + base, address & COLUMN_BITS)
                 copy_bytes(room + u64(table.row[p] + r) * u64(table.a_cells), cast_ptr(u8, source), u64(table.a_cells))
     if table.a_cells_unpack != Unpack.WHOLE:
         unpack_elements(room, i64(table.m) * i64(table.stored), table.a_cells_unpack, out)
@@ -201,20 +202,24 @@ def is_off(work: ptr_to(TensorWork), second: u32, lane: u32) -> boolean:
 @native
 def piece_in(cta: ptr_to(Cta), table: ptr_to(TensorTable), work: ptr_to(TensorWork), lane: u32, column: u32, out: ptr) -> None:
     """Copy a piece of D to plain rows, divided by a power of two as scale-input-d says."""
+    scale = f32(1.0)
+    for _ in range(work.divides):
+        scale = scale * 0.5
     for r in range(table.rows):
         source = cell(cta, lane + r, column)
         if table.d_bits == 16:
             target = cast_ptr(u16, out) + r * table.columns
             for c in range(table.columns):
                 target[c] = u16(source[c])
+            if work.divides != 0:
+                halves = cast_ptr(f16, target)
+                for c in range(table.columns):
+                    halves[c] = f16(f32(halves[c]) * scale)
         else:
             words = cast_ptr(u32, out) + r * table.columns
             for c in range(table.columns):
                 words[c] = source[c]
             if work.divides != 0:
-                scale = f32(1.0)
-                for _ in range(work.divides):
-                    scale = scale * 0.5
                 numbers = cast_ptr(f32, words)
                 for c in range(table.columns):
                     numbers[c] = numbers[c] * scale
@@ -264,7 +269,7 @@ def multiply_pieces(
         lane = table.lane[p] + base
         column = (work.d & COLUMN_BITS) + table.column[p]
         d = cast_ptr(u8, cell(cta, lane, column))
-        stride = i64(TENSOR_COLUMNS)
+        stride = i64(TENSOR_ROW // 4)
         if apart:
             d = room + table.scratch.c
             stride = columns
@@ -314,6 +319,33 @@ def pack_rows(room: ptr, table: ptr_to(TensorTable), elements: ptr) -> None:
 
 
 @native
+def clear_columns(table: ptr_to(TensorTable), zeros: u64, elements: ptr) -> None:
+    """Set columns of B to zero, as a zero-column mask descriptor says: each piece of D has a mask of runs of used columns and
+    runs of zeros. The table of the specification exchanges the names of the two lengths; its examples do not.
+
+    table: table of the instruction.
+    zeros: the descriptor.
+    elements: B, column after column.
+    """
+    zero_run = u32(zeros >> 40) & 0xFF
+    used_run = u32(zeros >> 48) & 0xFF
+    bytes = u64(table.k) * u64(table.b_size)
+    for p in range(table.pieces):
+        at = u32(zeros >> u64(8 * p)) & 0xFF
+        zero = u32(zeros >> u64(32 + p)) & 1
+        for c in range(table.columns):
+            length = used_run
+            if zero != 0:
+                length = zero_run
+            if zero != 0:
+                fill_bytes(elements + u64(table.first[p] + c) * bytes, 0, bytes)
+            at = at + 1
+            if at > length:
+                at = u32(0)
+                zero = zero ^ 1
+
+
+@native
 def compute_products(own: ptr_to(Cta), even: ptr_to(Cta), odd: ptr_to(Cta), work: ptr_to(TensorWork), site: u32) -> None:
     """Execute one tcgen05.mma: read its operands, multiply, write D.
 
@@ -328,6 +360,7 @@ def compute_products(own: ptr_to(Cta), even: ptr_to(Cta), odd: ptr_to(Cta), work
     size = u64(table.b_size)
     parts = u32(1) + work.pair
     columns = table.n // parts
+    shift = u32(work.zeros >> 56) & 63
     scaled = table.scales != 0
     for part in range(parts):
         cta = even
@@ -335,18 +368,22 @@ def compute_products(own: ptr_to(Cta), even: ptr_to(Cta), odd: ptr_to(Cta), work
             cta = odd
         target = elements + u64(part) * u64(columns) * u64(table.k) * size
         good = shared_matrix(
-            cta, table, work.b, i64(columns), i64(table.k), table.b_line, table.b_size, table.b_across, table.b_unpack, site,
-            target,
+            cta, table, work.b, i64(columns + shift), i64(table.k), table.b_line, table.b_size, table.b_across, table.b_unpack,
+            site, target,
         )  # fmt: skip
         if not good:
             return
+    elements = elements + u64(shift) * u64(table.k) * size
+    if ((work.zeros >> 39) & 1) != 0:
+        clear_columns(table, work.zeros, elements)
     pack_columns(room, table, elements)
+    elements = room + table.scratch.elements
     for part in range(parts):
         cta = even
         if part != 0:
             cta = odd
         if work.in_cells != 0:
-            cells_matrix(cta, table, u32(work.a), (u32(work.a) >> LANE) & 31, elements)
+            cells_matrix(cta, table, u32(work.a), (u32(work.a) >> LANE) & 31, work.moved_up, elements)
         else:
             good = shared_matrix(
                 cta, table, work.a, i64(table.m), i64(table.stored), table.a_line, table.a_size, table.a_across, table.a_unpack,

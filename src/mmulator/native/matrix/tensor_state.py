@@ -8,7 +8,7 @@ from mmulator.codegen.types import Struct, ptr, u32, u64
 
 # Tensor memory of a CTA, which is allocated in units of columns.
 TENSOR_LANES, TENSOR_COLUMNS, TENSOR_UNIT = 128, 512, 32
-TENSOR_ROW = TENSOR_COLUMNS * 4  # bytes
+TENSOR_ROW = TENSOR_COLUMNS * 4 + 64  # bytes of a lane, and some, so that few lanes share sets of the host's caches
 TENSOR_SCRATCH = 1 << 20  # bytes in which one tcgen05.mma computes
 
 class Unpack(IntEnum):

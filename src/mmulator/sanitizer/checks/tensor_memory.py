@@ -337,7 +337,8 @@ def work_issued(t: ptr_to(Transfer), task: u32, columns: u32) -> None:
                     key = u32(SHIFTED)
                     does = u32(READ | WRITE)
                 for q in range(u32(QUARTERS)):
-                    work_columns(t, cta, u32(FULL), q, work.d, columns, key, does, number)
+                    if task == TensorTask.COPY or q == (work.d >> (LANE + 5)) & 3:
+                        work_columns(t, cta, u32(FULL), q, work.d, columns, key, does, number)
             operands_read(t, cta, task, columns, issuer.agent - 1, number)
 
 
