@@ -263,7 +263,7 @@ def transfer_begins(t: ptr_to(Transfer), shape: u32) -> None:
     """Record the issue of a transfer."""
     w = cast_ptr(Warp, t.warp)
     p = proxies_of(w.cta.cluster)
-    if w.cta.fault == 0:
+    if w.cta.fault == 0 and shape != PayloadShape.TENSOR:  # operands of tcgen05 are not followed
         access = u32(WRITE)
         if t.kind >= TransferKind.OWN:
             access = REDUCE
