@@ -71,6 +71,8 @@ def use_barrier(t: ptr_to(Transfer), rank: u32) -> None:
     p = proxies_of(cluster)
     owner = rank
     if ((t.barriers >> rank) & 1) == 0:
+        owner = rank ^ 1  # .cta_group::2 signals one CTA of each pair
+    if (t.barriers & ((u32(1) << rank) | (u32(1) << (rank ^ 1)))) == 0:
         owner = trailing_zeros(t.barriers)
     p.agent = NO_AGENT
     p.clock = 1
