@@ -177,3 +177,9 @@ def test_ctrl_c(tmp_path: Path) -> None:
     assert where.startswith("0 of 1 blocks are done; block (0, 0, 0) is at warp 0: lanes 0 to 31 at add.u32 (")
     assert "endless.ptx:4)" in where and (process.returncode, last) == (130, "interrupted")
     assert time.monotonic() - start < 5
+
+
+@pytest.mark.parametrize("options", [[], ["--seed", "1"], ["--seed", "2"], ["--sanitize"]])
+def test_blackwell_example(options: list[str]) -> None:
+    """tcgen05 of a launch file: the bits of `mm.matmul` under each seed, and no findings."""
+    assert run(["run", str(ROOT / "examples" / "blackwell_gemm" / "launch.toml"), *options]) == 0

@@ -229,6 +229,8 @@ def test_cute_layouts_are_those_of_cutlass() -> None:
             form = Instruction.parse(atom.ptx).form
         except InvalidInstructionError:
             continue  # some rows there name no complete instruction
+        if form.family == "tcgen05":
+            continue  # tensor memory
         for name, theirs in (("a", atom.a_layout), ("b", atom.b_layout), ("d", atom.c_layout)):
             if form.family == "wgmma" and name != "d":
                 continue  # shared memory

@@ -103,6 +103,7 @@ BOUNDS: dict[str, tuple[int, str]] = {
     "cluster.under_way": (TRANSFERS, "transfers.py"), "any_awaited.count": (TRANSFERS, "cluster.under_way"),
     "met.count": (MET, "before.py"), "s.atom_count": (ATOMS, "waits.py"), "s.count": (ROOM, "values.py"),
     "s.doubt_count": (DOUBTS, "judgement.py"), "o.stranger_count": (MAX_CLUSTER * WARPS * 32, "lanes of the cluster"),
+    "move_columns.columns": (512, "of tcgen05.ld or st, which are there"), "work_columns.columns": (512, "of an accumulator"),
     "all_at_once.count": (32, "patterns of a warp's lanes"),
     "covered.at": (ASYNC_GROUPS, "at - oldest"),
 }  # fmt: skip
@@ -305,7 +306,7 @@ def g():
 # Counts of shifts that are no constants and not masked: the most that they are, and why.
 LANES = ("lane", "other", "own", "a.lane", "t.lane", "other.lane", "who.lane", "source.lane", "k.issued.lane", "u64(lane)",
          "record_lane", "first", "4 * r + t")  # fmt: skip
-RANKS = ("rank", "w.cta.rank", "w.cta.cluster.cta_count")
+RANKS = ("rank", "rank ^ 1", "w.cta.rank", "w.cta.cluster.cta_count")
 TABLES = (
     "i", "half", "bit", "bits", "count", "nibble", "nibbles", "n * 4", "len(ROWS) * count", "8 * t + (r >> 1)", "p.low",
     "p.shift", "part.low", "part.shift", "64 - field.bits", "per.bit_length() - 1", "u8((at & per - 1) * bits)",

@@ -85,14 +85,17 @@ def test_lanes_that_are_not_written(pair: bool) -> None:
     assert np.array_equal(run(case.product, case.before), want)
 
 
-def test_the_accumulator_is_scaled() -> None:
+@pytest.mark.parametrize(("kind", "dtype"), [("tf32", "f32"), ("f16", "f16")])
+def test_the_accumulator_is_scaled(kind: str, dtype: str) -> None:
     rng = np.random.default_rng(8)
-    d = draw(rng, kind="tf32", ws=False, pair=False, sparse=False)
+    d = draw(rng, kind=kind, ws=False, pair=False, sparse=False, dtype=dtype, atype=kind, btype=kind)
     case = make(rng, d, 0)
     case.product.adds, case.product.after = True, "3"
     lane, column = cells(d)
     halved = case.before.copy()
-    halved[0, lane, column] = (halved[0, lane, column].view(np.float32) / 8).view(np.uint32)
+    words = halved[0, lane, column]
+    small = words.view(np.float32) if dtype == "f32" else words.astype(np.uint16).view(np.float16)
+    halved[0, lane, column] = (small / small.dtype.type(8)).view(f"u{small.itemsize}")
     want = run(replace(case.product, after=""), halved)
     assert np.array_equal(run(case.product, case.before)[0, lane, column], want[0, lane, column])
 

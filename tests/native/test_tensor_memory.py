@@ -143,3 +143,11 @@ def test_what_goes_wrong_is_named(name: str) -> None:
     body, said = WRONG[name]
     with pytest.raises(ExecutionFault, match=f"(?s){said}"):
         launch(body, threads=32)
+
+
+def test_commits_that_nobody_waits_for() -> None:
+    """Under seed 0 a commit behind products that are done arrives soon, as on an idle chip: its mbarrier may go."""
+    commit = "  @%p tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];\n"
+    turn = "  @%p mbarrier.init.shared::cta.b64 [bar], 2;\n" + commit + "  bar.sync 0;\n"
+    turn += "  @%p mbarrier.inval.shared::cta.b64 [bar];\n"
+    launch(TAKE + "  setp.eq.u32 %p, %t, 0;\n" + turn * 8)

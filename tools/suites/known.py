@@ -80,6 +80,8 @@ REASONS = (
            "takes it for an index", r"test_if_call\[attribute_jit\]"),
     Reason(LIMIT, r"Not equal to tolerance", "five products in bf16 are coarser than the tolerance; NumPy's, rounded alike, give "
            "the same bits", r"test_scan2d\[cumprod-bfloat16"),
+    Reason(LIMIT, r"Tensor-likes are not close", "the reference is torch's product on the CPU, compared with 0.00001; "
+           "the kernel's bits are those of `mm.matmul`", r"12-cluster-launch-control.*test_op\["),
     Reason(LIMIT, r"Block pointers have been removed", "block pointers, which this Triton no longer has"),
     Reason(LIMIT, r"key contains names that are not kernel arguments", "keys of autotuners that this Triton refuses"),
     Reason(LIMIT, r"LlamaRotaryEmbedding.*unexpected keyword argument 'device'", "written for an older transformers"),

@@ -89,9 +89,10 @@ def suites_table(runs: list[Run]) -> str:
     shown = [kind for kind in CLASSES if kind not in (OPEN,) or any(run["counts"].get(OPEN) for run in runs)]
     rows = []
     for run in runs:
-        part = f" ({run['sample']} of each function)" if run.get("sample") else ""
+        sample = f"{run['sample']} of each function" if run.get("sample") else ""
+        part = ", ".join(filter(None, (run.get("part"), sample)))
         counts = [str(sum(run["counts"].values())), *(str(run["counts"].get(kind, 0)) for kind in shown)]
-        rows.append([run["suite"] + part, run["versions"].get("triton", ""), run["device"], *counts])
+        rows.append([run["suite"] + (f" ({part})" if part else ""), run["versions"].get("triton", ""), run["device"], *counts])
     heads = {SKIPPED: "skipped"}
     return grid(["suite", "Triton", "chip", "cases", *(heads.get(kind, kind) for kind in shown)], rows, 3)
 

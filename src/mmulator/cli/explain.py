@@ -63,7 +63,7 @@ def explain(
         exclude({"a rule": True, **{o: given for o, given in forms.items() if o != "--json"}}, "that is of instructions")
         rules.tell(named, several=named != ("-".join(instruction).lower().replace("_", "-"),), json=json)
         return
-    from mmulator.errors import MmulatorError
+    from mmulator.errors import MmulatorError, UnsupportedError
     from mmulator.inspect import explain as answer
     from mmulator.inspect.explanation import topics
 
@@ -82,6 +82,8 @@ def explain(
         raise
     if json:
         print_json({"ok": True, **found.to_dict()})
+    elif cuda_only and not any(snippet.cuda for snippet in found.snippets):
+        raise UnsupportedError(f"there is no CUDA function for {found.mnemonic}", hint="--ptx-only prints a statement")
     elif ptx_only or cuda_only:
         print(found.ptx if ptx_only else found.cuda, end="")
     else:
@@ -115,19 +117,21 @@ def _as_text(e: Explanation, full: bool) -> None:
     print_text(e.computes)
     print_text(f"Target: {e.requires}; PTX {e.ptx_version} or higher.")
     if e.macs:
-        print_text(f"{e.macs:,} multiply-accumulates by {e.threads} threads.")
+        print_text(f"{e.macs:,} multiply-accumulates by {e.threads} thread{'s' * (e.threads > 1)}.")
     print_text(f"Section: {e.section}.")
     _operands(e)
     _arithmetic(e)
     _rules(e)
     _related(e)
-    for title, text in (("PTX", e.ptx), ("CUDA", e.cuda)) if full else ():
+    in_cuda = any(snippet.cuda for snippet in e.snippets)
+    for title, text in (("PTX", e.ptx), *([("CUDA", e.cuda)] if in_cuda else [])) if full else ():
         print()
         print_heading(title)
         print(text, end="")
     if not full:
         print()
-        print_text("PTX and a CUDA function to paste: --full, or --ptx-only, --cuda-only")
+        what, also = (" and a CUDA function", ", --cuda-only") if in_cuda else ("", "")
+        print_text(f"PTX{what} to paste: --full, or --ptx-only{also}")
 
 
 def _operands(e: Explanation) -> None:
@@ -146,6 +150,8 @@ def _operands(e: Explanation) -> None:
 
 
 def _constants(values: tuple[int, ...] | None) -> str:
+    if values and len(values) > 8 and values == tuple(range(values[0], values[-1] + 1)):
+        return f"constant {values[0]} to {values[-1]}"
     return "constant" if values is None else "constant " + ", ".join(map(str, values))
 
 
@@ -187,10 +193,13 @@ def _commands(e: Explanation) -> list[str]:
 
     form = form_of(e.mnemonic)
     held = operands(form)
-    out = [f"lanes and registers: mmulator layout {e.mnemonic} {'|'.join(held)}"] if held else []
-    if form.family == "wgmma" and form.atype:
+    where = "lanes and columns of tensor memory" if form.family == "tcgen05" and form.atype else "lanes and registers"
+    out = [f"{where}: mmulator layout {e.mnemonic} {'|'.join(held)}"] if held else []
+    if form.family == "tcgen05" and form.atype:
+        out.append(f"instruction descriptor: mmulator descriptor encode {e.mnemonic} --operand idesc")
+    if form.family in ("wgmma", "tcgen05") and form.atype:
         out.append(f"matrices in shared memory: mmulator descriptor encode {e.mnemonic}")
-    if form.sparse:
+    if form.sparse and form.family != "tcgen05":
         out.append(f"metadata: mmulator sparse lanes --for {e.mnemonic}")
     return out
 
@@ -198,11 +207,11 @@ def _commands(e: Explanation) -> list[str]:
 def _related(e: Explanation) -> None:
     from mmulator.cli.output import print_heading, print_text
 
-    print()
-    print_heading("Related")
-    for r in e.related:
-        print_text(f"{r.relation}: {r.instruction}" + (f" ({r.also})" if r.also else ""), hang=2)
-    for text in _commands(e):
+    lines = [f"{r.relation}: {r.instruction}" + (f" ({r.also})" if r.also else "") for r in e.related] + _commands(e)
+    if lines:
+        print()
+        print_heading("Related")
+    for text in lines:
         print_text(text, hang=2)
     if e.matches:
         print()

@@ -268,7 +268,7 @@ def _print_elements(
 
 def _sentences(found: Layout, elements: list[Element]) -> list[str]:
     if not elements:
-        return [f"{found.operand}: nothing: this lane's register is not used"]
+        return [f"{found.operand}: nothing: this lane's {found.where} is not used"]
     out = []
     for e in elements:
         spot = f"row {e.row}, {found.column_name} {e.column}" + (f", matrix {e.copy}" if found.copies > 1 else "")
@@ -276,9 +276,9 @@ def _sentences(found: Layout, elements: list[Element]) -> list[str]:
             first, last = found.spans[e.column]
             spot += f" (of columns {first} to {last} of A)"
         for h in e.holders:
-            what = f" is {h.name}" if found.kind == "elements" else ""
+            what = f" is {h.name}" if found.kind == "elements" and not found.blocks else ""
             bits = f"bit {h.low}" if h.low == h.high else f"bits {h.low} to {h.high}"
-            out.append(f"{found.operand}: {spot}{what}: lane {h.lane}, register {h.register}, {bits}")
+            out.append(f"{found.operand}: {spot}{what}: lane {h.lane}, {found.where} {h.register}, {bits}")
     return out
 
 

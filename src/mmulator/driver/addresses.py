@@ -32,7 +32,7 @@ def watch(torch: Any) -> None:
         if asking != _TRITON and address and asking.partition(".")[0] not in _LIBRARIES:
             storage = self.untyped_storage()
             start, size, memory = storage.data_ptr(), storage.nbytes(), current().memory
-            known = memory.find(start)
+            known = memory.known(start)
             if known is None or known.address != start or known.size < size:
                 label = "a tensor whose data_ptr() was taken"
                 memory.expose(start, size, storage, label, whole=storage.resizable(), now=_now)

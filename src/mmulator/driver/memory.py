@@ -218,17 +218,21 @@ class Memory:
 
     def find(self, address: int) -> Allocation | None:
         """The allocation that an address lies in, or what else is known there."""
+        if (found := self.known(address)) is not None:
+            return found
+        lent = next((r for r in lent_memory() if r.start <= address < r.end), None)
+        return Allocation(lent.start, lent.size, lent.label, True, lent.room) if lent else None
+
+    def known(self, address: int) -> Allocation | None:
+        """The allocation that an address lies in, or the memory there whose address a program has."""
         if (first := self._allocated.get(address)) is not None:
             return first
         with self._lock:
             found = self._living().find(address)
-        if found is None:
-            lent = next((r for r in lent_memory() if r.start <= address < r.end), None)
-            return Allocation(lent.start, lent.size, lent.label, True, lent.room) if lent else None
-        if found.alive:
+        if found is None or found.alive:
             return found
         self._hold()
-        return self.find(address)
+        return self.known(address)
 
     def __iter__(self) -> Iterator[Allocation]:
         return iter([*self._allocated.values(), *(a for a in list(self._exposed.values()) if a.alive)])

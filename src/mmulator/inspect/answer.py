@@ -17,6 +17,7 @@ VIEWS: dict[str, dict[str, str]] = {
     "DescriptorFields": {"html": "html.descriptor_fields"},
     "Explanation": {"html": "html.explanation"},
     "FormGroups": {"html": "html.form_groups"},
+    "InstructionFields": {"html": "html.instruction_fields"},
     "Layout": {"html": "html.picture", "svg": "layout.draw"},
     "MetadataWord": {"html": "html.metadata_word"},
     "PatternReport": {"html": "html.pattern_report"},

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mmulator.errors import OperandError
-from mmulator.instruction import tcgen05
 from mmulator.isa.form import Form
 from mmulator.isa.names.mnemonic import parse_mnemonic
 from mmulator.isa.names.words import find_forms
@@ -27,7 +26,9 @@ def forms_of(text: str, target: Target | None = None, ptx: tuple[int, int] | Non
     """The forms that a text means, the likeliest first: one for a name, all that fit for words (`find_forms`).
     Raises InvalidInstructionError where nothing fits, naming what is nearest.
     """
-    if isinstance(text, str) and tcgen05.is_named(text):
+    if isinstance(text, str) and is_tcgen05(text):
+        from mmulator.instruction import tcgen05
+
         return (tcgen05.parse(text, target, ptx, {}),)
     name = name_in(text) if isinstance(text, str) else ""
     return (parse_mnemonic(name, target=target, ptx=ptx),) if name else find_forms(text, target, ptx)
@@ -51,7 +52,16 @@ def form_of(
 
 def text_of(form: Form) -> str:
     """The name of a form; of tcgen05.mma with the words that stand for its instruction descriptor."""
-    return tcgen05.text_of(form) if form.family == "tcgen05" else form.mnemonic
+    if form.family != "tcgen05":
+        return form.mnemonic
+    from mmulator.instruction import tcgen05
+
+    return tcgen05.text_of(form)
+
+
+def is_tcgen05(text: str) -> bool:
+    """Whether a text names an instruction of tcgen05, whose shape and types are words behind the name."""
+    return text.strip().lower().startswith(("tcgen05.", "tcgen05 ")) or text.strip().lower() == "tcgen05"
 
 
 def descriptor_of(form: Form) -> InstructionDescriptor:

@@ -65,8 +65,11 @@ def execute(form: Form, device: str, operands: Operands, *, strict: bool = True)
 
 
 def default_chip(form: Form, target: Target | None) -> str:
-    """The device of a product without one: sm_90, but for tcgen05 the chip of its target."""
-    return default_device(target or Target(100)) if form.family not in FILES else "sm_90"
+    """The device of a product without one: sm_90, but for tcgen05 the chip of its target, or else the first that has it."""
+    if form.family in FILES:
+        return "sm_90"
+    own, having = default_device(target) if target else "", _having(form)
+    return own if own in having else having[0]
 
 
 def check_device(form: Form, device: str) -> str:
@@ -78,9 +81,7 @@ def check_device(form: Form, device: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _check_device(form: Form, given: str) -> str:
-    device = as_device(given)
-    requires = form.row.requires
-    having = [d for d in DEVICES if any(target.runs_on(d) for target in requires.targets())]
+    device, having, requires = as_device(given), _having(form), form.row.requires
     if device not in having:
         raise UnsupportedError(
             f"{device} has no {form}",
@@ -88,6 +89,11 @@ def _check_device(form: Form, given: str) -> str:
             hint=f"devices that have it: {', '.join(having)}" if having else None,
         )
     return device
+
+
+def _having(form: Form) -> list[str]:
+    """The devices that have a form."""
+    return [d for d in DEVICES if any(target.runs_on(d) for target in form.row.requires.targets())]
 
 
 @lru_cache(maxsize=1024)

@@ -147,11 +147,11 @@ class SharedDescriptor(MatrixDescriptor):
 
         Raises OperandError unless the word is an integer from 0 to 2**64 - 1 whose bits 61-63 name a mode.
         """
-        *offsets, code = fields5(_word(word))
+        start, leading, stride, base, code = fields5(_word(word))
         if code < 0:
             hint = "0 none, 1 128B_atom_32B, 2 128B, 4 64B, 6 32B"
             raise OperandError(f"bits 61-63 are {word >> 61}: no swizzling mode", rule=cls.rule, hint=hint)
-        return cls(*offsets, BY_CODE[code].name)
+        return cls(start, leading, stride, base, BY_CODE[code].name)
 
 
 def generation(word: int) -> type[MatrixDescriptor]:

@@ -16,7 +16,7 @@ inferred      not observed on that device: carried over from a related device, a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
 from typing import Literal
 
@@ -166,6 +166,13 @@ _SOFTWARE = "m8n8k4 is not native from sm_80 on: ptxas (13.0, every target) writ
 _LOWERED = "FP8 mma.sync is not native: converted to f16, two f16 instructions, then C is added"
 _K96 = "k = 96: six groups in one sum, observed nowhere"
 
+_TCGEN05 = (
+    ProfileRow(("sm_100",), ("tcgen05",), _HALF, 16, 25, -133, -21, "published"),
+    ProfileRow(("sm_100",), ("tcgen05",), ("tf32",), 8, 25, -133, None, "published"),
+    ProfileRow(("sm_100",), ("tcgen05",), _NARROW, 32, 25, -133, -21, "published", kinds=(None, "f8f6f4")),
+    ProfileRow(("sm_100",), ("tcgen05",), _NARROW, 32, 25, -133, None, "published", kinds=("mxf8f6f4",)),
+    ProfileRow(("sm_100",), ("tcgen05",), ("e2m1",), 64, 35, -139, None, "published", method="groups", kinds=_MXF4),
+)
 ROWS: tuple[ProfileRow, ...] = (
     # devices, families, types, L, F, floor f32, floor f16
     ProfileRow(_VOLTA, _WARP, ("f16",), 4, 23, -131, -19, "published"),
@@ -185,11 +192,8 @@ ROWS: tuple[ProfileRow, ...] = (
     ProfileRow(_BLACKWELL, ("mma",), ("tf32",), 8, 25, -133, None, "published"),
     ProfileRow(_BLACKWELL, ("wmma",), ("tf32",), 4, 25, -133, None, "inferred", note=_TF32_WMMA),
     ProfileRow(_DATACENTER, ("mma",), _FP8, 16, 25, -133, -21, "published", method="halves", note=_LOWERED),
-    ProfileRow(_DATACENTER, ("tcgen05",), _HALF, 16, 25, -133, -21, "published"),
-    ProfileRow(_DATACENTER, ("tcgen05",), ("tf32",), 8, 25, -133, None, "published"),
-    ProfileRow(_DATACENTER, ("tcgen05",), _NARROW, 32, 25, -133, -21, "published", kinds=(None, "f8f6f4")),
-    ProfileRow(_DATACENTER, ("tcgen05",), _NARROW, 32, 25, -133, None, "published", kinds=("mxf8f6f4",)),
-    ProfileRow(_DATACENTER, ("tcgen05",), ("e2m1",), 64, 35, -139, None, "published", method="groups", kinds=_MXF4),
+    *_TCGEN05,
+    *(replace(row, devices=("sm_103",), confidence="inferred", note="as on sm_100") for row in _TCGEN05),
     ProfileRow(("sm_103",), ("tcgen05",), ("e2m1",), 96, 35, -139, None, "inferred", method="groups", kinds=_MXF4, note=_K96),
     ProfileRow(_CONSUMER, ("mma",), ("e4m3", "e5m2", "e2m1"), 32, 25, -133, -21, "published", kinds=(None, "f8f6f4")),
     ProfileRow(_CONSUMER, ("mma",), _NARROW, 32, 25, -133, -21, "inferred", kinds=("f8f6f4",), note="6-bit types as FP8"),
@@ -223,9 +227,7 @@ def profile_for(key: DotKey, device: str) -> Profile:
     confidence, note = row.confidence, row.note
     if key.family == "mma" and key.k == 4 and key.atype == "f16" and int(device[3:]) >= 80:
         return Profile("software", "measured" if device in _HOPPER else "inferred", note=_SOFTWARE)
-    if key.family == "tcgen05" and device != "sm_100":
-        confidence, note = "inferred", note or "as on sm_100, not observed on this device"
-    elif key.sparse and device not in _HOPPER and key.family != "tcgen05":
+    if key.sparse and device not in _HOPPER and key.family != "tcgen05":
         confidence = "inferred"
         note = _join(note, "sparse: selected products fused as on sm_90, not observed on this device")
     elif key.family == "mma" and key.k == 4 and key.atype == "f16" and device not in _VOLTA:

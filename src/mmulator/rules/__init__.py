@@ -7,10 +7,10 @@ text).
 
 from __future__ import annotations
 
-from mmulator.rules import accumulators, execution, mbarriers, operands, proxies, races, text, values, waits
+from mmulator.rules import accumulators, execution, mbarriers, operands, proxies, races, tensor_memory, text, values, waits
 from mmulator.rules.rule import Rule, Severity
 
-_TOPICS = (accumulators, proxies, races, mbarriers, operands, execution, values, waits, text)
+_TOPICS = (accumulators, proxies, races, mbarriers, operands, execution, values, waits, text, tensor_memory)
 TOPICS: dict[str, tuple[Rule, ...]] = {topic.__name__.rpartition(".")[2]: topic.RULES for topic in _TOPICS}
 RULES: dict[str, Rule] = {r.name: r for topic in _TOPICS for r in topic.RULES}
 BY_NUMBER: dict[int, Rule] = {r.number: r for r in RULES.values()}

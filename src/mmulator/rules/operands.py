@@ -8,6 +8,7 @@ _WGMMA = "PTX ISA 9.1, Asynchronous Multiply-and-Accumulate Instruction: wgmma.m
 _DESCRIPTOR = "PTX ISA 9.1, Asynchronous Warpgroup Level Matrix: Matrix Descriptor Format"
 _SPARSE = "PTX ISA 9.1, Sparse matrix storage"
 _SCALING = "PTX ISA 9.1, Block Scaling for mma.sync"
+_INSTRUCTION = "PTX ISA 9.1, TensorCore 5th Generation Family Instructions: Instruction descriptor"
 _STORAGE = "PTX ISA 9.1, Matrix Storage for WMMA"
 _MOVES = "PTX ISA 9.1, Warp-level Matrix Load Instruction: wmma.load; Warp-level Matrix Store Instruction: wmma.store"
 _FRAGMENTS = "PTX ISA 9.1, Matrix Fragments for WMMA"
@@ -55,6 +56,14 @@ SPARSE_SELECTOR = Rule(
     "The sparsity selector says which threads of each four contribute metadata. It is 0 to 3 where one thread does, 0 or 1 where "
     "two do, 0 where all four do. ptxas takes 0 to 3 for every shape; an H200 ends the launch with an illegal instruction.",
     "use a selector that the shape has: 0 or 1 for m16n8k32 of .f16, and hold the metadata in the lanes that it names",
+    static=True,
+)  # fmt: skip
+INSTRUCTION_DESCRIPTOR = Rule(
+    513, "tensor-instruction-descriptor", Severity.ERROR, "an instruction descriptor that its tcgen05.mma does not take",
+    _INSTRUCTION,
+    "The instruction descriptor says the types, the shape and the rest of what the name of a tcgen05.mma leaves open. Kind, .ws, "
+    ".sp and .cta_group decide which values its fields may have; reserved bits are 0. ptxas checks nothing of it.",
+    "mmulator descriptor idesc shows the fields of a word, and makes a word of fields",
     static=True,
 )  # fmt: skip
 ADDRESS = Rule(
@@ -176,7 +185,8 @@ TENSOR_MAP = Rule(
 )  # fmt: skip
 
 RULES: tuple[Rule, ...] = (
-    WGMMA_OPERAND, WMMA_OPERAND, SELECTOR, SELECTOR_RANGE, METADATA, ORDER, SPARSE_SELECTOR, ADDRESS, STRIDE, SHORT_STRIDE,
+    WGMMA_OPERAND, WMMA_OPERAND, SELECTOR, SELECTOR_RANGE, METADATA, ORDER, SPARSE_SELECTOR,
+    INSTRUCTION_DESCRIPTOR, ADDRESS, STRIDE, SHORT_STRIDE,
     SPACE, RESERVED, BASE_OFFSET, TILE_SWIZZLE, ROWS, FRAGMENT, CONVERTED, REORDERED, UNEVEN,
     SPACES, BOUNDS, ALIGNMENT, DESCRIPTOR, BULK_SIZE, TENSOR_MAP,
 )  # fmt: skip

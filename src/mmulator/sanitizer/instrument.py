@@ -16,6 +16,7 @@ from mmulator.sanitizer.checks import (
     proxies,
     screens,
     skips,
+    tensor_memory,
     unwritten,
     values,
     values_products,
@@ -44,6 +45,7 @@ TOPICS: tuple[Mapping[str, Native], ...] = tuple(
         values_products,
         unwritten,
         waits,
+        tensor_memory,
     )
 )
 

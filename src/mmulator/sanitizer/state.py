@@ -32,5 +32,5 @@ SanitizedLaunch = Struct("SanitizedLaunch", [
 # The state of a resident cluster, in Cluster.sanitizer: a pointer for each topic that needs memory.
 SanitizedCluster = Struct("SanitizedCluster", [
     ("orders", ptr), ("races", ptr), ("accumulators", ptr), ("proxies", ptr), ("mbarriers", ptr), ("operands", ptr),
-    ("execution", ptr), ("skips", ptr), ("values", ptr), ("clusters", ptr), ("waits", ptr),
+    ("execution", ptr), ("skips", ptr), ("values", ptr), ("clusters", ptr), ("waits", ptr), ("tensor", ptr),
 ])  # fmt: skip

@@ -344,7 +344,7 @@ def kernels_may_touch_what_was_asked_for() -> None:
     table = torch.tensor([x.data_ptr(), host[3:].data_ptr()])
     assert [memory.find(int(a)).size for a in table] == [40, 40]
     assert memory.find(int(table[1])).address == host.data_ptr()
-    assert len(list(memory)) == before + 1  # the host's; torch's allocator lends that of its device
+    assert memory.known(x.data_ptr()) and len(list(memory)) == before + 2  # for Triton, whose launches borrow no other memory
     del x, host
     assert len(list(memory)) == before and memory.find(int(table[0])) is None
 

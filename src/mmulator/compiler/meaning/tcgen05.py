@@ -19,6 +19,7 @@ from mmulator.compiler.meaning.float import extremum32
 from mmulator.errors import must_be
 from mmulator.layouts.tensor_memory import MOVES, columns_of
 from mmulator.layouts.tensor_variants import Variant
+from mmulator.native.hooks.tensor import TensorStep, tensor_ordered
 from mmulator.native.matrix import tensor_core as core
 from mmulator.native.matrix import tensor_memory as rt
 from mmulator.native.matrix.tensor_state import TENSOR_SCRATCH
@@ -127,9 +128,16 @@ def store(e: Emitter, ins: Instruction) -> None:
     _move(e, ins, taddr, split, len(elements(r)), registers(e, r), store=True)
 
 
-@means("tcgen05.wait::ld", "tcgen05.wait::st", "tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync")
-def nothing(e: Emitter, ins: Instruction) -> None:
-    """Write nothing: loads and stores are carried out at once, and operations of a pipe in order."""
+_STEPS = {
+    "tcgen05.wait::ld": TensorStep.WAIT_LOADS, "tcgen05.wait::st": TensorStep.WAIT_STORES,
+    "tcgen05.fence::before_thread_sync": TensorStep.BEFORE, "tcgen05.fence::after_thread_sync": TensorStep.AFTER,
+}  # fmt: skip
+
+
+@means(*_STEPS)
+def order(e: Emitter, ins: Instruction) -> None:
+    """Tell instruments alone: loads and stores are carried out at once, and operations of a pipe in order."""
+    e.call(tensor_ordered, e.w, e.mask, int(_STEPS[ins.form.row.name]), e.site)
 
 
 # operations of a pipe -------------------------------------------------------------------------------------------------
@@ -169,7 +177,7 @@ def copy(e: Emitter, ins: Instruction) -> None:
     mover = e.mover(core.copy_function(shape, core.UNPACKED[form["src_fmt"]]))
     columns = core.COPIES[shape][1] // 4
     where, descs = e.spill(_place(e, taddr)), e.spill(U64(e.source(desc, "b64")))
-    e.call(core.issue_copy, e.w, e.lanes_of(ins), where, descs, columns, 1, _pair(ins), mover, e.site)
+    e.call(core.issue_copy, e.w, e.lanes_of(ins), where, descs, columns, core.COPIES[shape][0], _pair(ins), mover, e.site)
 
 
 @means("tcgen05.shift")

@@ -11,7 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from mmulator.diagnostics.findings import accumulators, execution, mbarriers, orders, proxies, shadows, values, waits
+from mmulator.diagnostics.findings import (
+    accumulators,
+    execution,
+    mbarriers,
+    orders,
+    proxies,
+    shadows,
+    tensor_memory,
+    values,
+    waits,
+)
 from mmulator.launch.grid import Grid
 from mmulator.launch.resident import Resident
 
@@ -33,4 +43,5 @@ OF_CLUSTER: Mapping[str, Callable[[Resident], Memory]] = {
     "values": values.of_cluster,
     "waits": waits.of_cluster,
     "proxies": proxies.memory,
+    "tensor": tensor_memory.memory,
 }

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from mmulator.diagnostics.findings import accumulators, execution, mbarriers, operands, proxies, races, values, waits
+from mmulator.diagnostics.findings import (
+    accumulators,
+    execution,
+    mbarriers,
+    operands,
+    proxies,
+    races,
+    tensor_memory,
+    values,
+    waits,
+)
 from mmulator.diagnostics.findings.context import FindingContext, location
 from mmulator.findings import Finding, spoken
 from mmulator.launch.grid import Grid
@@ -14,7 +24,7 @@ from mmulator.rules import BY_NUMBER
 # The message of a rule, by its number, and perhaps where (else as FindingContext.where says) and what to do (else the
 # rule's hint).
 Sentence = Callable[[FindingContext], "str | tuple[str, str] | tuple[str, str, str]"]
-_TOPICS = (accumulators, proxies, races, mbarriers, operands, execution, values, waits)
+_TOPICS = (accumulators, proxies, races, mbarriers, operands, execution, values, waits, tensor_memory)
 SENTENCES: dict[int, Sentence] = {number: s for topic in _TOPICS for number, s in topic.SENTENCES.items()}
 
 

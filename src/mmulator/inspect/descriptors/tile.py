@@ -186,7 +186,8 @@ def tile_of(form: Form, operand: str, mn_major: bool = False) -> Tile:
     element = form.atype if operand == "a" else form.btype
     mn, k = (form.m, form.k // 2 if form.sparse else form.k) if operand == "a" else (form.n, form.k)
     if form.family == "tcgen05":
-        replace(descriptor_of(form), **{f"transpose_{operand}": mn_major})  # raises where it cannot be
+        on = mn_major and operand == "a", mn_major and operand == "b"
+        replace(descriptor_of(form), transpose_a=on[0], transpose_b=on[1])  # raises where it cannot be
         return Tile(operand, mn >> (form["cta_group"] == "cta_group::2"), k, element, mn_major, form, SharedDescriptor)
     _check_major(element, operand, mn_major, str(form))
     return Tile(operand, mn, k, element, mn_major, form)

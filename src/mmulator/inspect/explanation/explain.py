@@ -9,7 +9,7 @@ from mmulator.inspect.explanation.arithmetic import arithmetic, runs_on
 from mmulator.inspect.explanation.related import related
 from mmulator.inspect.explanation.rules import rules
 from mmulator.inspect.explanation.words import computes, operands, signature
-from mmulator.inspect.search import forms_of, name_in
+from mmulator.inspect.search import forms_of, is_tcgen05, name_in
 from mmulator.isa.form import Form
 from mmulator.isa.names.words import split
 from mmulator.isa.targets import Target, as_pair
@@ -18,7 +18,7 @@ from mmulator.isa.targets import Target, as_pair
 def find(text: str, target: Target | None, ptx: tuple[int, int] | None) -> tuple[Form, ...]:
     """The forms that a mnemonic, a pasted statement or a fragment names, the likeliest first."""
     words = split(text)
-    if not words or name_in(text):
+    if not words or name_in(text) or is_tcgen05(text):
         return forms_of(text, target, ptx)
     if len(words) == 1 or "." in text.split(None, 1)[0]:
         _no_scalar(words[0], text.strip())
@@ -70,6 +70,10 @@ def explain(
     """
     wanted, version = as_pair(target, ptx)
     form, *others = find(text, wanted, version)
+    if form.family == "tcgen05":
+        from mmulator.inspect.tcgen05 import explain as in_tensor_memory
+
+        return in_tensor_memory.explain_form(form, text, wanted, device)
     if device is not None and others:
         having = [f for f in (form, *others) if runs_on(f, device)]
         form, *others = having or (form, *others)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.errors import OperandError
+from mmulator.errors import OperandError, UnsupportedError
 from mmulator.inspect.answer import Answer, png
 from mmulator.inspect.layouts import cute
 from mmulator.lazy import cached_property
@@ -73,6 +73,8 @@ class Layout(Answer):
     rule: (name, expression) pairs that give the map in integer arithmetic.
     spans: for sparse A and metadata, the first and last column of the uncompressed A that each column stands for.
     maps: copy, row and column of every (lane, register, index); -1 where nothing lies.
+    where: `register`, or `column`: of tensor memory, where columns of 32 bits stand for registers.
+    blocks: in tensor memory, the parts that lie together: rows, columns, lanes, columns of tensor memory.
     """
 
     instruction: str
@@ -96,6 +98,8 @@ class Layout(Answer):
     notes: tuple[str, ...]
     spans: tuple[tuple[int, int], ...]
     maps: Maps = field(compare=False, repr=False)
+    where: str = "register"
+    blocks: tuple[tuple[str, ...], ...] = ()
 
     @property
     def per_register(self) -> int:
@@ -139,7 +143,7 @@ class Layout(Answer):
         """
         indices = range(self.per_register) if index is None else (index,)
         for name, value, limit in zip(
-            ("lane", "register", "index"), (lane, register, indices[0]), self.maps[0].shape
+            ("lane", self.where, "index"), (lane, register, indices[0]), self.maps[0].shape
         ):  # fmt: skip
             if not 0 <= value < limit:
                 raise OperandError(f"{name} {value} is outside 0..{limit - 1}")
@@ -153,7 +157,7 @@ class Layout(Answer):
     @cached_property
     def cute(self) -> str | None:
         """The CuTe layout from (thread, value) to an element, or None; `cute_note` says what it means, or why none."""
-        return cute.text(self.offsets)
+        return None if self.where == "column" else cute.text(self.offsets)
 
     @property
     def offsets(self) -> Index:
@@ -163,6 +167,8 @@ class Layout(Answer):
     @property
     def cute_note(self) -> str:
         """Meaning of the numbers of the CuTe layout, or why there is none."""
+        if self.where == "column":
+            return "no CuTe layout: it would begin at (thread, value), and this operand lies in tensor memory"
         if self.cute is None:
             what = "metadata" if self.kind == "metadata" else "scale factors"
             return f"no CuTe layout: it would map every (thread, value) to an element, and not every lane holds {what} here"
@@ -197,6 +203,9 @@ class Layout(Answer):
 
     def svg(self, theme: str = "auto", full: bool = False) -> str:
         """A drawing. theme: `auto`, `light`, `dark`. full: draw large layouts element by element, not as repeating blocks."""
+        if self.where == "column":
+            said = f"operand {self.operand} lies in tensor memory: drawings are of registers"
+            raise UnsupportedError(said, hint="the table, --full, --csv or --json have its places")
         return self.show("svg", theme, full)
 
     def png(self, theme: str = "light", full: bool = False, scale: float = 2) -> bytes:

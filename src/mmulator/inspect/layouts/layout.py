@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 def operands(instruction: str | Instruction | Form) -> tuple[str, ...]:
     """Operands that have a layout in registers: some of `a b c d r`, `e` or `sp_meta`, `scale_a`, `scale_b`."""
     form = form_of(instruction)
+    if form.family == "tcgen05":
+        from mmulator.inspect.tcgen05.layout import operands as in_tensor_memory
+
+        return in_tensor_memory(form)
     specs = {s.key: s for signature in form.signatures for s in signature}
     found = [k for k, s in specs.items() if s.kind in ("registers", "register") and k in _ORDER]
     found += ["scale_a", "scale_b"] if form.block_scale else []
@@ -101,6 +105,10 @@ def layout(
     Matrix Fragments for mma, wgmma and WMMA; Sparse matrix storage; Block Scaling (PTX ISA 9.1).
     """
     form = form_of(instruction)
+    if form.family == "tcgen05":
+        from mmulator.inspect.tcgen05.layout import layout as in_tensor_memory
+
+        return in_tensor_memory(form, operand, selector, byte_id)
     name = operand_of(form, operand)
     number = _device(device)
     if name in ("e", "sp_meta"):

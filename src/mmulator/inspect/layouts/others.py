@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from mmulator.errors import MmulatorError, OperandError
 from mmulator.inspect.layouts.answer import Element, Layout
 from mmulator.inspect.layouts.layout import layout, operand_of
-from mmulator.inspect.search import form_of, name_in
+from mmulator.inspect.search import form_of, is_tcgen05, name_in
 from mmulator.isa.form import Form
 from mmulator.isa.names.words import find_forms, parse_query, split
 from mmulator.layouts import fragment
@@ -15,7 +15,7 @@ from mmulator.layouts import fragment
 
 def _others(text: str, found: Layout) -> Iterator[Layout]:
     """Layouts of the other forms that the words fit, where they differ; the likeliest first."""
-    if name_in(text):
+    if name_in(text) or is_tcgen05(text):
         return
     seen = {found.maps[0].shape: [found]}
     selector = next((int(n.split(":")[0].split()[1]) for n in found.notes if n.startswith("Selector")), 0)

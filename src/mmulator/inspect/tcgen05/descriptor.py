@@ -17,7 +17,8 @@ from mmulator.isa.form import Form
 from mmulator.layouts.instruction_descriptor import FORMATS, RULE, InstructionDescriptor, check_scales, decode, encode
 from mmulator.layouts.tensor_memory import layout_id
 
-_GUESSES = ({}, {"atype": "f16"}, {"atype": "e4m3"}, {"atype": "s8"})  # of a name that leaves the type of A to the descriptor
+# Of a name that leaves the type of A to the descriptor.
+_GUESSES: tuple[dict[str, str], ...] = ({}, {"atype": "f16"}, {"atype": "e4m3"}, {"atype": "s8"})
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ def names(layout: Layout, holder: Holder, length: int, short: bool = False) -> s
 
 def label(layout: Layout, holder: Holder, length: int, short: bool = False) -> str:
     """Label of a cell: `T0:{a0,a1}`, or in short `T0 a0-1`."""
-    return f"T{holder.lane}{' ' if short else ':'}{names(layout, holder, length, short)}"
+    return f"{'L' if layout.where == 'column' else 'T'}{holder.lane}{' ' if short else ':'}{names(layout, holder, length, short)}"
 
 
 def cells(layout: Layout, copy: int, rows: range, columns: range) -> Iterator[tuple[int, int, tuple[Holder, ...]]]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mmulator.inspect.layouts.answer import Layout
     from mmulator.inspect.listing import FormGroups
     from mmulator.inspect.sparse import MetadataWord, PatternReport
+    from mmulator.inspect.tcgen05.descriptor import InstructionFields
     from mmulator.inspect.tensormaps.box import TensorBox
     from mmulator.inspect.tensormaps.fields import TensorMapFields
 
@@ -66,6 +67,13 @@ def descriptor_fields(d: DescriptorFields) -> str:
     """The fields of a word, and what is wrong with it."""
     rows = [(f.name, f.bits, f.raw, f.value) for f in d.fields]
     return element("p", f"{d.word:#018x}") + table(("field", "bits", "raw", "value"), rows) + _findings(d.findings)
+
+
+def instruction_fields(d: InstructionFields) -> str:
+    """The fields of an instruction descriptor, and what it means."""
+    rows = [(f.name, f.bits, f.raw, f.value) for f in d.fields]
+    meaning = table(("", ""), d.lines())
+    return element("p", f"{d.word:#010x}") + table(("field", "bits", "raw", "value"), rows) + meaning + _findings(d.findings)
 
 
 def descriptor(answer: DescriptorAnswer) -> str:

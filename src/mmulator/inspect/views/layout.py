@@ -59,6 +59,11 @@ def _titles(canvas: Canvas, layout: Layout) -> None:
 def subtitle(layout: Layout) -> str:
     """The line below the title: what is shown."""
     size = f"{layout.rows} x {layout.columns}"
+    if layout.where == "column":
+        kinds = {"metadata": " chunks of A, 4 bits each", "scales": f" scale factors .{layout.type}"}
+        cells = f"{layout.registers} column{'s' * (layout.registers > 1)} of 32 bits"
+        per = f", up to {layout.per_register} in a cell" if layout.per_register > 1 else ""
+        return f"operand {layout.operand} in tensor memory: {size}{kinds.get(layout.kind, f' .{layout.type}')}; {cells}{per}"
     if layout.kind == "metadata":
         what = f"operand {layout.operand}: metadata of {size} chunks of A, 4 bits each"
         return f"{what}; Tk:[m..n] are bits m to n of lane k's register"

@@ -7,6 +7,7 @@ import io
 from typing import TYPE_CHECKING
 
 from mmulator.inspect.views.cells import cells, label, names, repeat_of, run_of
+from mmulator.tables import text_table
 
 if TYPE_CHECKING:
     from mmulator.inspect.layouts.answer import Holder, Layout
@@ -63,7 +64,7 @@ def _columns(lines: list[list[str]], width: int) -> list[str]:
 def _holders(layout: Layout, holders: tuple[Holder, ...], length: int) -> str:
     """Holders as text: `T0 a0-1`; several as `T0 a0-1=a8-9`."""
     out = ""
-    for n, h in enumerate(holders):
+    for n, h in enumerate(holders[:1] if layout.where == "column" else holders):  # a note tells of copies
         same = n > 0 and h.lane == holders[n - 1].lane
         out += "=" * (n > 0) + (names(layout, h, length, short=True) if same else label(layout, h, length, short=True))
     return out
@@ -77,8 +78,12 @@ def matrix_table(layout: Layout, width: int = 80, full: bool = False) -> str:
     """Table of rows and columns of the matrix; a cell says which lane holds it. A large one is the block that repeats, unless
     `full`.
     """
+    if layout.blocks and not full:
+        table = text_table(("rows", "columns", "lanes", "columns of tensor memory"), layout.blocks)
+        return "\n".join([*table, "", "(--full shows each element)"])
     run, repeat = run_of(layout), None if full else repeat_of(layout)
-    rows = range(repeat.rows if repeat else layout.rows)
+    first = 16 if layout.where == "column" and not full else layout.rows
+    rows = range(repeat.rows if repeat else min(first, layout.rows))
     across = min(layout.columns, 8 * run.right) if repeat and layout.kind == "elements" else layout.columns
     columns = range(across)
     corner = "row\\chunk" if layout.kind == "metadata" else "row\\col"
@@ -95,6 +100,8 @@ def matrix_table(layout: Layout, width: int = 80, full: bool = False) -> str:
             by_row.setdefault(row, []).append(_holders(layout, holders, run.length))
         lines += [[_span(row, row + run.down - 1), *texts] for row, texts in by_row.items()]
         out += _columns(lines, width)
+    if first < layout.rows and repeat is None:
+        out += ["", f"... {layout.rows} rows: the others lie alike (--full shows all of it)"]
     if repeat is not None:
         out += ["", f"... {layout.rows} rows: 16 rows further down are {repeat.lanes} lanes further"]
         if repeat.names:
@@ -108,13 +115,14 @@ def lane_table(layout: Layout, width: int = 80, full: bool = False) -> str:
     """Table of lanes and registers; a cell says which elements lie there, as `row,column` or `row,first-last column`."""
     most = layout.lanes if full else min(layout.lanes, 32)
     shown = layout.registers if full else min(layout.registers, 16)
-    lines = [["lane", *(f"reg {n}" for n in range(shown))]]
+    lines = [["lane", *(f"{layout.where[:3]} {n}" for n in range(shown))]]
     for lane in range(most):
         held = [layout.at(lane, register) for register in range(shown)]
-        lines.append([f"T{lane}", *(_place(layout, [(e.copy, e.row, e.column) for e in h]) for h in held)])
+        name = f"{'L' if layout.where == 'column' else 'T'}{lane}"
+        lines.append([name, *(_place(layout, [(e.copy, e.row, e.column) for e in h]) for h in held)])
     out = _columns(lines, width)
     if most < layout.lanes or shown < layout.registers:
-        out += ["", f"... {layout.lanes} lanes, {layout.registers} registers (--full shows all of it)"]
+        out += ["", f"... {layout.lanes} lanes, {layout.registers} {layout.where}s (--full shows all of it)"]
     return "\n".join(out)
 
 

@@ -19,7 +19,7 @@ BulkCopy = Struct("BulkCopy", [
 ])  # fmt: skip
 AsyncStore = Struct("AsyncStore", [("to", u64), ("bytes", u64), ("value", u64, PAYLOAD - 2)])  # of st.async and red.async
 Response = Struct("Response", [("to", u64)])  # of clusterlaunchcontrol.try_cancel; an address of the shared window
-# tcgen05.mma, cp and shift. mode: of tcgen05.cp its shape. a: a matrix descriptor, or with in_cells an address in tensor memory.
+# tcgen05.mma, cp and shift. mode: rows of tcgen05.cp. a: a matrix descriptor, or with in_cells an address in tensor memory.
 # moved_up: 1 for .ashift. zeros: a zero-column mask descriptor.
 TensorWork = Struct("TensorWork", [
     ("table", ptr_to(TensorTable)), ("a", u64), ("b", u64), ("d", u32), ("mode", u32), ("pair", u32), ("in_cells", u32),

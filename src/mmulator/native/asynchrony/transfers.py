@@ -192,6 +192,23 @@ def first_of_pipe(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> ptr_to(Trans
 
 
 @native
+def commits_of_pipe(w: ptr_to(Warp), pipe: u32) -> None:
+    """Carry out the commits of a pipe that nothing is before, as an idle chip does soon: who does not wait for one (Triton's
+    kernels for the last) may invalidate its mbarrier later.
+    """
+    cluster = w.cta.cluster
+    for _ in range(u32(TRANSFERS)):
+        found = cluster.under_way
+        for place in range(cluster.under_way):
+            o = entry(cluster, place)
+            if o.pipe == pipe and o.completes == Completes.BYTES and u64(first_of_pipe(cluster, o)) == u64(o):
+                found = place
+        if found == cluster.under_way or faulty(cluster):
+            return
+        do_units(entry(cluster, found), entry(cluster, found).units)
+
+
+@native
 def advance(t: ptr_to(Transfer), end: u32) -> None:
     """Do the units of a transfer before `end`. Under seed 0 the stores of one lane stay in order, as on an idle chip: older
     ones are done first.
@@ -208,7 +225,10 @@ def advance(t: ptr_to(Transfer), end: u32) -> None:
         while u64(older) != u64(t) and w.cta.fault == 0:
             do_units(older, older.units)
             older = first_of_lane(cluster, t)
+    pipe = t.pipe
     do_units(t, end)
+    if pipe != 0 and cluster.launch.seed == 0:
+        commits_of_pipe(w, pipe)
 
 
 @native
@@ -317,6 +337,8 @@ def start(t: ptr_to(Transfer)) -> None:
         advance(t, t.units)
     elif (what & 7) < 4 and t.units > 1:
         advance(t, 1 + u32(what >> 32) % (t.units - 1))
+    elif t.pipe != 0 and cluster.launch.seed == 0:
+        commits_of_pipe(w, t.pipe)
     look_up_soon(cluster)
 
 

@@ -17,8 +17,9 @@ from mmulator.native.asynchrony.bulk import hold_barrier
 from mmulator.native.asynchrony.mbarrier import complete_for
 from mmulator.native.asynchrony.payloads import payload_of
 from mmulator.native.asynchrony.transfers import heard_at, new_transfer, start
-from mmulator.native.hooks.events import PayloadShape, transfer_filled
+from mmulator.native.hooks.events import PayloadShape
 from mmulator.native.hooks.faults import fault
+from mmulator.native.hooks.tensor import TensorTask, tensor_committed, tensor_issued
 from mmulator.native.matrix.tensor_memory import COLUMN_BITS, LANE, allocated, cell, peer_of
 from mmulator.native.matrix.tensor_products import compute_products, matrix_bytes, unpack_elements, warp_of
 from mmulator.native.matrix.tensor_state import TENSOR_LANES, TensorTable, Unpack
@@ -122,6 +123,11 @@ def issue_mma(
         else:
             described(w, lane, a[lane], site)
         described(w, lane, b[lane], site)
+        if table.sparse != 0:
+            columns_of(w, lane, metadata[lane], table.cells, site)
+        if table.scales != 0:
+            columns_of(w, lane, scale_a[lane], (table.m + 31) >> 5, site)
+            columns_of(w, lane, scale_b[lane], (table.columns + 31) >> 5, site)
         if w.cta.fault != 0:
             return
         t = new_transfer(w, lane, mover, site)
@@ -146,7 +152,7 @@ def issue_mma(
             work.lanes_off[i] = 0
             if i < off_words:
                 work.lanes_off[i] = off[32 * i + lane]
-        transfer_filled(t, u32(PayloadShape.TENSOR))
+        tensor_issued(t, u32(TensorTask.MMA), u32(0))
         start(t)
 
 
@@ -211,7 +217,7 @@ def copy_function(shape: str, unpack: Unpack) -> Native:
 
 @native
 def issue_copy(
-    w: ptr_to(Warp), mask: u32, d: ptr_to(u32), desc: ptr_to(u64), columns: u32, copies: u32, pair: u32, mover: u32,
+    w: ptr_to(Warp), mask: u32, d: ptr_to(u32), desc: ptr_to(u64), columns: u32, rows: u32, pair: u32, mover: u32,
     site: u32,
 ) -> None:  # fmt: skip
     """Issue tcgen05.cp or tcgen05.shift, lane after lane.
@@ -220,7 +226,7 @@ def issue_copy(
     d: addresses in tensor memory.
     desc: matrix descriptors of tcgen05.cp.
     columns: number of columns that it writes.
-    copies: 1 for tcgen05.cp.
+    rows: rows in shared memory of tcgen05.cp; 0 for tcgen05.shift.
     pair: 1 for cta_group::2.
     mover: number of the function that carries it out.
     """
@@ -229,7 +235,7 @@ def issue_copy(
         lane = trailing_zeros(left)
         left = left & (left - 1)
         columns_of(w, lane, d[lane], columns, site)
-        if copies != 0:
+        if rows != 0:
             described(w, lane, desc[lane], site)
         if pair != 0:
             peer_of(w, site)
@@ -242,8 +248,9 @@ def issue_copy(
         work = payload_of(t, PayloadShape.TENSOR)
         work.a = desc[lane]
         work.d = d[lane]
+        work.mode = rows
         work.pair = pair
-        transfer_filled(t, u32(PayloadShape.TENSOR))
+        tensor_issued(t, u32(TensorTask.SHIFT) - u32(rows != 0), columns)
         start(t)
 
 
@@ -314,5 +321,5 @@ def issue_commit(
         t.pipe = pipe_of(w)
         if reached == 0:
             t.units = 0
-        transfer_filled(t, u32(PayloadShape.TENSOR))
+        tensor_committed(t)
         start(t)

@@ -16,6 +16,7 @@ from mmulator.codegen.types import boolean, i32, ptr_to, u8, u32, u64
 from mmulator.layouts.tensor_memory import moved
 from mmulator.native.asynchrony.waiting import wait_for_lanes
 from mmulator.native.hooks.faults import fault
+from mmulator.native.hooks.tensor import tensor_allocated, tensor_moved
 from mmulator.native.matrix.tensor_state import TENSOR_COLUMNS, TENSOR_LANES, TENSOR_ROW, TENSOR_UNIT
 from mmulator.native.memory.memory import store_function
 from mmulator.native.state import RESCHEDULE, Cta, FaultKind, Warp
@@ -96,6 +97,7 @@ def alloc_function(space: str) -> Native:
             cta.pair_done = cta.pair_done + 1
         for lane in range(u32(TENSOR_LANES)):
             fill_bytes(cta.tensor + u64(lane) * TENSOR_ROW + u64(found) * (4 * TENSOR_UNIT), POISON, u64(columns) * 4)
+        tensor_allocated(w, found * TENSOR_UNIT, columns, site)
         value = stack(u32, 32)
         first = trailing_zeros(mask)
         value[first] = found * TENSOR_UNIT
@@ -182,7 +184,7 @@ def move_function(shape: str, store: bool, half: bool) -> Native:
     store: whether it is tcgen05.st.
     half: whether each register has the low 16 bits of two neighbouring columns (.pack::16b, .unpack::16b).
     """
-    number, wide = SHAPES.index(shape), 2 if half else 1
+    number, wide, rows = SHAPES.index(shape), 2 if half else 1, 0xFFFFFFFF if shape == SHAPES[0] else 0xFFFF
 
     def move(w: ptr_to(Warp), address: u32, count: u32, columns: u32, split: u32, values: ptr_to(u32), site: u32) -> None:
         if w.cta.fault != 0:
@@ -191,6 +193,7 @@ def move_function(shape: str, store: bool, half: bool) -> Native:
         base = first_lane(w, address, u32(number), column, columns * wide, split, site)
         if base == TENSOR_LANES:
             return
+        tensor_moved(w, address, u32(rows) << (base & 16), columns * wide, split, u32(store), site)
         cta = w.cta
         for r in range(count):
             for t in range(u32(32)):

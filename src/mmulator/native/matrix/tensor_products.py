@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mmulator.codegen.lang import native, unrolled
 from mmulator.codegen.ops import cast_ptr, copy_bytes, fill_bytes, load, minimum, null, store
-from mmulator.codegen.types import boolean, f32, i32, i64, ptr, ptr_to, u8, u16, u32, u64
+from mmulator.codegen.types import boolean, f16, f32, i32, i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.layouts.descriptors import fields5
 from mmulator.layouts.swizzle import SWIZZLES5
 from mmulator.native.asynchrony.payloads import TensorWork
@@ -202,20 +202,24 @@ def is_off(work: ptr_to(TensorWork), second: u32, lane: u32) -> boolean:
 @native
 def piece_in(cta: ptr_to(Cta), table: ptr_to(TensorTable), work: ptr_to(TensorWork), lane: u32, column: u32, out: ptr) -> None:
     """Copy a piece of D to plain rows, divided by a power of two as scale-input-d says."""
+    scale = f32(1.0)
+    for _ in range(work.divides):
+        scale = scale * 0.5
     for r in range(table.rows):
         source = cell(cta, lane + r, column)
         if table.d_bits == 16:
             target = cast_ptr(u16, out) + r * table.columns
             for c in range(table.columns):
                 target[c] = u16(source[c])
+            if work.divides != 0:
+                halves = cast_ptr(f16, target)
+                for c in range(table.columns):
+                    halves[c] = f16(f32(halves[c]) * scale)
         else:
             words = cast_ptr(u32, out) + r * table.columns
             for c in range(table.columns):
                 words[c] = source[c]
             if work.divides != 0:
-                scale = f32(1.0)
-                for _ in range(work.divides):
-                    scale = scale * 0.5
                 numbers = cast_ptr(f32, words)
                 for c in range(table.columns):
                     numbers[c] = numbers[c] * scale

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.match import match
 from mmulator.isa.types import type_bits
 from mmulator.program.uses import registers_of, uses_and_defs
@@ -25,7 +26,7 @@ def narrow(function: Function) -> Function:
 
 
 def _narrowed(ins: Instruction, read: set[str]) -> list[Instruction]:
-    used, vector = ins.used_bytes, ins.form["vec"] if ins.opcode in ("ld", "ldu") else ""
+    used, vector = ins.used_bytes, ins.form["vec"] if ins.effects.memory is MemoryEffect.READ else ""
     target, address = ins.operands[:2] if vector else (None, None)
     if used is None or not vector or not isinstance(target, VectorOperand) or not isinstance(address, Address):
         return [ins]

@@ -13,7 +13,7 @@ from mmulator.findings import Finding
 from mmulator.program.blocks import Program, build
 from mmulator.program.static.groups import left
 from mmulator.program.static.ignored import ignored
-from mmulator.program.static.operands import refused
+from mmulator.program.static.operands import described, refused
 from mmulator.program.static.registers import early
 from mmulator.program.static.values import outside, unwritten
 from mmulator.ptx.tree import ParsedModule
@@ -22,7 +22,7 @@ from mmulator.rules.accumulators import A_OVERWRITTEN, NOT_COMMITTED, NOT_WAITED
 _MISSED = {r.name for r in (READ_EARLY, WRITTEN_EARLY, A_OVERWRITTEN)}
 _AT_EXIT = {r.name for r in (NOT_COMMITTED, NOT_WAITED)}
 # Each gives the findings of one kernel and the functions that it calls.
-ANALYSES: tuple[Callable[[Program], Iterator[Finding]], ...] = (early, left, ignored, refused, outside, unwritten)
+ANALYSES: tuple[Callable[[Program], Iterator[Finding]], ...] = (early, left, ignored, refused, described, outside, unwritten)
 
 
 def static_findings(module: ParsedModule) -> tuple[Finding, ...]:

@@ -71,6 +71,8 @@ def use_barrier(t: ptr_to(Transfer), rank: u32) -> None:
     p = proxies_of(cluster)
     owner = rank
     if ((t.barriers >> rank) & 1) == 0:
+        owner = rank ^ 1  # .cta_group::2 signals one CTA of each pair
+    if (t.barriers & ((u32(1) << rank) | (u32(1) << (rank ^ 1)))) == 0:
         owner = trailing_zeros(t.barriers)
     p.agent = NO_AGENT
     p.clock = 1
@@ -261,7 +263,7 @@ def transfer_begins(t: ptr_to(Transfer), shape: u32) -> None:
     """Record the issue of a transfer."""
     w = cast_ptr(Warp, t.warp)
     p = proxies_of(w.cta.cluster)
-    if w.cta.fault == 0:
+    if w.cta.fault == 0 and shape != PayloadShape.TENSOR:  # operands of tcgen05 are not followed
         access = u32(WRITE)
         if t.kind >= TransferKind.OWN:
             access = REDUCE

@@ -7,6 +7,8 @@ first in another: the rules do not depend on the order in this run, and findings
 
 from __future__ import annotations
 
+from typing import Any
+
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, null
 from mmulator.codegen.types import boolean, ptr_to, u32, u64
@@ -14,6 +16,7 @@ from mmulator.native.hooks.events import Access
 from mmulator.native.state import FULL, Cluster, Transfer, Warp
 from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
 from mmulator.rules import proxies as rules
+from mmulator.rules import tensor_memory
 from mmulator.sanitizer.checks.proxy_maps import map_used_by, map_written
 from mmulator.sanitizer.checks.proxy_state import is_issue, name_of, proxies_of, slot_of_issue, warp_of
 from mmulator.sanitizer.found import find_against
@@ -27,6 +30,7 @@ from mmulator.sanitizer.state import Found
 
 ATOMIC, WRITE = int(Access.ATOMIC), int(Access.WRITE)
 _READ_EARLY = rules.READ_BEFORE_WAIT.number
+_WGMMA_READS, _MMA_READS = rules.OPERAND_OVERWRITTEN.number, tensor_memory.OPERAND_OVERWRITTEN.number
 
 # A generic access and an asynchronous one, whichever of them came first in this run. async_writes, writes: the asynchronous one
 # does, the generic one does. shared: in shared memory of this cluster. after: the generic one comes after the issue. follows: the
@@ -74,6 +78,19 @@ UNFENCED = Decisions(rules, """
     1       0     -      -         0         |  WRITE_FENCE_MISSING
     1       1     -      -         0         |  REFILL_FENCE_MISSING
 """)
+
+
+def multiplies(kind: Any) -> Any:
+    """Macro: whether an AccessKind is that of a product."""
+    return (kind == int(AccessKind.WGMMA)) | (kind == int(AccessKind.MMA))
+
+
+@native
+def of_product(decision: u32, kind: u32) -> u32:
+    """A decision about a product that reads shared memory, by its AccessKind."""
+    if kind == int(AccessKind.MMA) and (decision & (OTHER_FIRST - 1)) == _WGMMA_READS:
+        return (decision & OTHER_FIRST) | _MMA_READS
+    return decision
 
 
 # telling --------------------------------------------------------------------------------------------------------------
@@ -218,10 +235,10 @@ def async_conflict(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, write: u32, 
         waits = follows(w, lanes, record.agent)
     decision = GENERIC(
         async_writes=async_writes, writes=write != 0, shared=shared, after=after_issue(w, lanes, record), follows=waits,
-        wgmma=kind == int(AccessKind.WGMMA),
+        wgmma=multiplies(kind),
     )  # fmt: skip
     others = issued_by(record, cluster)
-    tell_conflict(w, lanes, site, at, bytes, record, others, decision, w, lanes, record.agent, record.clock)
+    tell_conflict(w, lanes, site, at, bytes, record, others, of_product(decision, kind), w, lanes, record.agent, record.clock)
 
 
 @native
@@ -265,7 +282,7 @@ def async_found(
     writes = (flags & WRITE) != 0
     if level != 0:
         unfenced = UNFENCED(
-            writes=writes, read=level != 1, wgmma=wgmma, cp_async=other_kind == int(AccessKind.COPY),
+            writes=writes, read=level != 1, wgmma=multiplies(kind), cp_async=other_kind == int(AccessKind.COPY),
             st_async=kind == int(AccessKind.STORE),
         )  # fmt: skip
         tell_conflict(w, lanes, site, at, bytes, record, others, unfenced, w, lanes, agent, 0)
@@ -290,17 +307,20 @@ def async_found(
         if wgmma and not writes:
             after = wrote_later(w, record, agent, others, site)
         decision = GENERIC(
-            async_writes=writes, writes=other_writes, shared=shared, after=after, follows=waits, wgmma=wgmma
+            async_writes=writes, writes=other_writes, shared=shared, after=after, follows=waits, wgmma=multiplies(kind)
         ) ^ OTHER_FIRST
     else:
         if shared and writes != other_writes:
             waits = follows(reader, readers, end)
             after = after_issue(w, lanes, record)
         same = boolean(False)
+        product = kind
         if writes:
+            product = other_kind
             same = is_one_store(w, kind, site, lanes, record, others, shared)
-            wgmma = other_kind == int(AccessKind.WGMMA)
         decision = ASYNCHRONOUS(
-            writes=writes, other_writes=other_writes, same=same, shared=shared, after=after, follows=waits, wgmma=wgmma
-        )
+            writes=writes, other_writes=other_writes, same=same, shared=shared, after=after, follows=waits,
+            wgmma=multiplies(product),
+        )  # fmt: skip
+        decision = of_product(decision, product)
     tell_conflict(w, lanes, site, at, bytes, record, others, decision, reader, readers, end, clock)

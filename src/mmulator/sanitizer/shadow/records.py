@@ -28,6 +28,7 @@ class AccessKind(IntEnum):
     WGMMA = 4
     STORE = 5  # st.async, red.async
     MAP = 6  # a copy uses a tensor map
+    MMA = 7  # tcgen05.mma or tcgen05.cp
 
 
 # Flags of a record: Access.READ, WRITE and ATOMIC, then these.

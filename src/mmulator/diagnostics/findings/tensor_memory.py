@@ -1,0 +1,111 @@
+"""Sentences about tensor memory, and memory for the records of accesses to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from mmulator.diagnostics.findings.context import FindingContext
+from mmulator.launch.arena import blank, pointer
+from mmulator.launch.resident import Resident
+from mmulator.native.matrix.tensor_state import TENSOR_COLUMNS
+from mmulator.native.state import LANES
+from mmulator.rules import tensor_memory as rules
+from mmulator.sanitizer.checks.tensor_state import (
+    AFTER,
+    BEFORE,
+    QUARTERS,
+    Cells,
+    Held,
+    Issuer,
+    Mover,
+    TensorChecks,
+)
+
+
+def memory(resident: Resident) -> Sequence[np.ndarray] | None:
+    """Memory of the checks of tensor memory for a resident cluster; None if the kernel does not use it."""
+    if not resident.grid.kernel.matrix.tensor:
+        return None
+    warps = len(resident.warps)
+    state = np.zeros(1, TensorChecks.numpy_dtype())
+    parts = {
+        "cells": blank(resident.size * QUARTERS * TENSOR_COLUMNS * Cells.size, np.dtype(np.uint8)),
+        "movers": np.zeros(warps, Mover.numpy_dtype()), "issuers": np.zeros(warps * LANES, Issuer.numpy_dtype()),
+        "held": np.zeros(resident.size, Held.numpy_dtype()), "after": np.zeros(warps * LANES, np.uint32),
+    }  # fmt: skip
+    for name, part in parts.items():
+        state[name] = pointer(part)
+    return [state, *parts.values()]
+
+
+def _where(c: FindingContext) -> str:
+    place = c.words[0]
+    first = (place >> 16) * LANES
+    return f"column {place & 0xFFFF}, lanes {first} to {first + LANES - 1} of tensor memory"
+
+
+def _other(c: FindingContext) -> str:
+    return c.other.mnemonic if c.other is not None else "another instruction"
+
+
+def _at_cells(text: str) -> Callable[[FindingContext], tuple[str, str]]:
+    return lambda c: (text.format(own=c.instruction.mnemonic, other=_other(c)), _where(c))
+
+
+def _wait(c: FindingContext) -> tuple[str, str]:
+    wait, use = ("st", "uses what it stores") if c.words[2] else ("ld", "overwrites what it loads")
+    return f"no tcgen05.wait::{wait} has followed {_other(c)} when {c.instruction.mnemonic} {use}", _where(c)
+
+
+def _fence(c: FindingContext) -> tuple[str, str]:
+    side = {AFTER: "after_thread_sync before this one", BEFORE: "before_thread_sync behind the other one's wait"}
+    said = side[c.words[1]]
+    own = c.instruction.mnemonic
+    return f"{own} and {_other(c)} of another warp access the same cells, with no tcgen05.fence::{said}", _where(c)
+
+
+def _unordered(c: FindingContext) -> tuple[str, str]:
+    if c.words[1]:
+        return f"A of this tcgen05.mma is where {_other(c)} writes, which is under way", _where(c)
+    return f"the accumulator is that of {_other(c)} of another shape or kind, which is under way", _where(c)
+
+
+def _held(c: FindingContext) -> tuple[str, str]:
+    column, columns, *_ = c.words
+    return f"the block exits and holds {columns} columns that this has allocated", f"columns {column} to {column + columns - 1}"
+
+
+def _grows(c: FindingContext) -> tuple[str, str]:
+    columns, before, *_ = c.words
+    return f"{columns} columns are allocated, behind an allocation of {before}", ""
+
+
+def _quarter(c: FindingContext) -> tuple[str, str]:
+    own = int(c.entry["warp"]) % QUARTERS * LANES
+    named = f"the address names lane {c.words[0]}"
+    return f"{named}, and this warp has lanes {own} to {own + LANES - 1}, which are accessed", ""
+
+
+SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
+    rules.HELD.number: _held,
+    rules.QUARTER.number: _quarter,
+    rules.GROWS.number: _grows,
+    rules.READ_EARLY.number: _at_cells(
+        "{own} reads what {other} may not have written yet: no wait for its tcgen05.commit lies between"
+    ),
+    rules.WRITTEN_EARLY.number: _at_cells(
+        "{own} overwrites what {other} may still use: no wait for its tcgen05.commit lies between"
+    ),
+    rules.WAIT_MISSING.number: _wait,
+    rules.FENCE_MISSING.number: _fence,
+    rules.COMMIT_FENCE_MISSING.number: _at_cells(
+        "{own} uses what {other} wrote, with no tcgen05.fence::after_thread_sync behind the wait for its tcgen05.commit"
+    ),
+    rules.RACE.number: _at_cells("nothing orders {own} and {other}, which access the same cells"),
+    rules.UNORDERED.number: _unordered,
+    rules.UNWRITTEN.number: _at_cells("{own} uses cells that nothing has written since they were allocated"),
+    rules.NOT_COMMITTED.number: lambda c: "the thread exits, and no tcgen05.commit has followed this",
+    rules.OPERAND_OVERWRITTEN.number: lambda c: f"bytes are overwritten that {_other(c)}, which is under way, may still read",
+}

@@ -1,0 +1,58 @@
+"""Hooks of tensor memory: allocation, loads and stores, operations of the pipe, and what orders them."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from mmulator.codegen.lang import hook
+from mmulator.codegen.types import ptr_to, u32
+from mmulator.native.state import Transfer, Warp
+
+
+class TensorStep(IntEnum):
+    """An instruction that orders accesses to tensor memory."""
+
+    WAIT_LOADS = 0
+    WAIT_STORES = 1
+    BEFORE = 2  # tcgen05.fence::before_thread_sync
+    AFTER = 3
+
+
+class TensorTask(IntEnum):
+    """An operation of tensor memory's pipe."""
+
+    MMA = 0
+    COPY = 1
+    SHIFT = 2
+
+
+@hook
+def tensor_allocated(w: ptr_to(Warp), column: u32, columns: u32, site: u32) -> None:
+    """Called when tcgen05.alloc has got columns of tensor memory."""
+
+
+@hook
+def tensor_moved(w: ptr_to(Warp), address: u32, rows: u32, columns: u32, split: u32, store: u32, site: u32) -> None:
+    """Called before tcgen05.ld or tcgen05.st accesses tensor memory.
+
+    w, site: the warp and instruction.
+    address: the address, as the instruction has it.
+    rows: mask of the lanes of the warp's quarter that it accesses.
+    columns, split: columns of a row; from the first columns to the others of its second half, or 0.
+    store: 1 for tcgen05.st.
+    """
+
+
+@hook
+def tensor_ordered(w: ptr_to(Warp), mask: u32, step: u32, site: u32) -> None:
+    """Called at tcgen05.wait and tcgen05.fence. step: a TensorStep."""
+
+
+@hook
+def tensor_issued(t: ptr_to(Transfer), task: u32, columns: u32) -> None:
+    """Called when tcgen05.mma, cp or shift is filled in and about to be started. task: a TensorTask. columns: of cp, shift."""
+
+
+@hook
+def tensor_committed(t: ptr_to(Transfer)) -> None:
+    """Called when tcgen05.commit is filled in and about to be started."""

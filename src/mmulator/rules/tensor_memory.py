@@ -1,0 +1,114 @@
+"""Rules about tensor memory and the operations on it (tcgen05). Their numbers begin at 1000."""
+
+from __future__ import annotations
+
+from mmulator.rules.rule import Rule, Severity
+
+_FAMILY = "PTX ISA 9.1, TensorCore 5th Generation Family Instructions: "
+_ALLOCATION = _FAMILY + "Tensor Memory Allocation and Management Instructions: tcgen05.alloc"
+_ACCESS = _FAMILY + "Tensor Memory and Register Load/Store Instructions: Access restrictions"
+_MEMORY = _FAMILY + "Memory Consistency Model Operations: "
+_PIPE, _FENCE, _WAIT = _MEMORY + "Asynchronous Operations", _MEMORY + "tcgen05.fence", _MEMORY + "tcgen05.wait"
+_COMMIT = _MEMORY + "tcgen05.commit"
+
+HELD = Rule(
+    1000, "tensor-columns-held", Severity.ERROR, "a block exits with columns of tensor memory that it has not deallocated",
+    _ALLOCATION,
+    "All columns that tcgen05.alloc has given must be given back with tcgen05.dealloc before the block exits. Else blocks that "
+    "run on this multiprocessor later wait for these columns for ever.",
+    "let one warp execute tcgen05.dealloc with the address and the number of columns of the alloc, behind a barrier that follows "
+    "the last access",
+)  # fmt: skip
+QUARTER = Rule(
+    1001, "tensor-quarter", Severity.NOTE, "a warp names lanes of tensor memory that belong to another warp", _ACCESS,
+    "The warp with number w of its warpgroup may access lanes 32 w to 32 w + 31 of tensor memory, and the lane in the address "
+    "must be one of these. Chips take the warp's own lanes, whatever these bits say, as mmulator does; kernels in wide use rely "
+    "on that, and the check that ptxas -G puts in traps. That is why this is a note.",
+    "add (warp % 4) * 32 << 16 to the address",
+)  # fmt: skip
+GROWS = Rule(
+    1002, "tensor-allocation-grows", Severity.WARNING, "a block allocates more columns at once than it did before", _ALLOCATION,
+    "The number of columns of tcgen05.alloc should not increase between two allocations of a block. With larger allocations "
+    "behind smaller ones, blocks that share a multiprocessor may wait for each other for ever.",
+    "allocate the largest number of columns first, or everything at once",
+)  # fmt: skip
+READ_EARLY = Rule(
+    1003, "tensor-read-early", Severity.ERROR, "tensor memory is read that tcgen05.mma, cp or shift may not have written yet",
+    _COMMIT,
+    "tcgen05.mma, cp and shift are carried out at any time behind their issue. They are complete when the phase of the mbarrier "
+    "is, at which a tcgen05.commit of the same thread behind them arrives. tcgen05.ld before a wait for that phase reads old or "
+    "half-made sums.",
+    "put tcgen05.commit behind the operations, and let every warp wait for the phase of its mbarrier, and execute "
+    "tcgen05.fence::after_thread_sync, before tcgen05.ld",
+)  # fmt: skip
+WRITTEN_EARLY = Rule(
+    1004, "tensor-written-early", Severity.ERROR, "tcgen05.st overwrites what tcgen05.mma, cp or shift may still use", _COMMIT,
+    "tcgen05.mma, cp and shift read and write tensor memory at any time until the phase of the mbarrier is complete at which a "
+    "tcgen05.commit of the same thread behind them arrives. What tcgen05.st writes there before may be lost, or multiplied in "
+    "place of what was meant.",
+    "wait for the phase of the mbarrier that tcgen05.commit arrives at before tcgen05.st",
+)  # fmt: skip
+WAIT_MISSING = Rule(
+    1005, "tensor-wait-missing", Severity.ERROR, "a tcgen05.ld or tcgen05.st is not waited for before its cells are used again",
+    _WAIT,
+    "tcgen05.ld and tcgen05.st are asynchronous: tcgen05.wait::ld and tcgen05.wait::st wait for those of the thread. What a st "
+    "writes may be read, also by tcgen05.mma, only behind its wait; what a ld reads may be overwritten only behind its wait.",
+    "execute tcgen05.wait::ld or tcgen05.wait::st in the warp of the load or store, before the barrier that leads to the other "
+    "access",
+)  # fmt: skip
+FENCE_MISSING = Rule(
+    1006, "tensor-fence-missing", Severity.WARNING,
+    "no tcgen05.fence lies between accesses of two warps to tensor memory and the barrier between them", _FENCE,
+    "Barriers and mbarriers do not order operations on tensor memory by themselves: the first warp executes "
+    "tcgen05.fence::before_thread_sync behind its wait, before the barrier, and the second one "
+    "tcgen05.fence::after_thread_sync behind the barrier. ptxas may move an operation across the barrier where one is missing.",
+    "put tcgen05.fence::before_thread_sync before the barrier and tcgen05.fence::after_thread_sync behind it",
+)  # fmt: skip
+COMMIT_FENCE_MISSING = Rule(
+    1007, "tensor-fence-missing-commit", Severity.NOTE,
+    "no tcgen05.fence::after_thread_sync lies between the wait for a tcgen05.commit and the use of its results", _FENCE,
+    "tcgen05.commit implies tcgen05.fence::before_thread_sync. A thread that has waited for its mbarrier needs "
+    "tcgen05.fence::after_thread_sync before it accesses what the operations wrote. CUTLASS' tutorials leave it out, and no "
+    "chip is known to show it. That is why this is a note.",
+    "execute tcgen05.fence::after_thread_sync behind the wait",
+)  # fmt: skip
+RACE = Rule(
+    1008, "tensor-race", Severity.ERROR, "nothing orders two accesses to the same cells of tensor memory",
+    _MEMORY + "Memory Consistency Model",
+    "Where two threads access the same cells of tensor memory and one of them writes, a barrier, an mbarrier or a flag must "
+    "order the two, with tcgen05.fence on both sides.",
+    "put a barrier between the two, with tcgen05.fence::before_thread_sync before it and tcgen05.fence::after_thread_sync behind",
+)  # fmt: skip
+UNORDERED = Rule(
+    1009, "tensor-products-unordered", Severity.ERROR,
+    "tcgen05.mma uses the accumulator of another shape or kind of tcgen05.mma that is under way", _PIPE,
+    "tcgen05.mma of one thread are carried out in order only if they have the same accumulator, shape and kind. Else the second "
+    "one may read or write the cells before the first one has.",
+    "put tcgen05.commit behind the first one and wait for its mbarrier, or use other columns",
+)  # fmt: skip
+UNWRITTEN = Rule(
+    1010, "tensor-unwritten", Severity.WARNING, "columns of tensor memory are used that were never written", _ALLOCATION,
+    "The contents of columns that tcgen05.alloc has given are undefined: nothing is written there, also no zeros. A product that "
+    "adds to them (enable-input-d), or takes them as operand, is undefined.",
+    "write them with tcgen05.st or tcgen05.cp, or let the first tcgen05.mma have enable-input-d false",
+)  # fmt: skip
+NOT_COMMITTED = Rule(
+    1011, "tensor-not-committed", Severity.WARNING, "a thread exits behind a tcgen05.mma, cp or shift with no tcgen05.commit",
+    _COMMIT,
+    "Nobody can know that an operation is complete which no tcgen05.commit of its thread follows: what it computed can never be "
+    "used, and the memory that it reads never be written again.",
+    "put tcgen05.commit behind the last operation, and wait for its mbarrier",
+)  # fmt: skip
+OPERAND_OVERWRITTEN = Rule(
+    1012, "tensor-operand-overwritten", Severity.ERROR,
+    "shared memory is written while a tcgen05.mma or cp that reads it is under way", _COMMIT,
+    "tcgen05.mma and tcgen05.cp read their matrices in shared memory at any time from their issue until the phase of the "
+    "mbarrier is complete at which a tcgen05.commit of the same thread behind them arrives. Until then nobody may write there, "
+    "neither threads nor copies.",
+    "wait for the mbarrier of a tcgen05.commit behind the operation before the bytes are written again",
+)  # fmt: skip
+
+RULES: tuple[Rule, ...] = (
+    HELD, QUARTER, GROWS, READ_EARLY, WRITTEN_EARLY, WAIT_MISSING, FENCE_MISSING, COMMIT_FENCE_MISSING, RACE, UNORDERED,
+    UNWRITTEN, NOT_COMMITTED, OPERAND_OVERWRITTEN,
+)  # fmt: skip

@@ -1,0 +1,150 @@
+"""Records of accesses to tensor memory, and the question what is missing between two of them (tensor_memory.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import cast_ptr, null, select
+from mmulator.codegen.types import Struct, boolean, ptr_to, u32, u64
+from mmulator.native.asynchrony.accounts import warp_number
+from mmulator.native.matrix.tensor_state import TENSOR_COLUMNS, TENSOR_UNIT
+from mmulator.native.state import FULL, Cta, Warp
+from mmulator.rules import tensor_memory as rules
+from mmulator.sanitizer.found import find, find_against, of_cluster
+from mmulator.sanitizer.order.clocks import knows
+from mmulator.sanitizer.order.views import (
+    entries_of,
+    orders_of,
+)
+from mmulator.sanitizer.state import Found
+
+QUARTERS, LOADERS, UNITS = 4, 4, TENSOR_COLUMNS // TENSOR_UNIT
+LANE = 16  # lowest bit of the lane in an address
+READ, WRITE, ADD = 1, 2, 4  # what an operation does to cells; ADD: it needs what is there
+NO_ORDER, COPIED, SHIFTED, OPERAND, PRODUCT = 0, 1, 2, 3, 4  # keys of operations; those of products begin at PRODUCT
+WAITED, AFTER, BEFORE, OTHERS = 0, 1, 2, 3  # words[1] of a finding: which part of an order is missing
+
+# An access to cells. by: 1 + number of the warp, or of the thread that issued it; 0 for none.
+# number: of the load or store of the warp, or of the operation of the thread. clock: of the warp.
+Touch = Struct("TensorTouch", [("by", u32), ("number", u32), ("clock", u32), ("site", u32)])
+# The cells of a quarter in a column. written: lanes that were written.
+# stored, loaded: the last tcgen05.st; the last tcgen05.ld of each warpgroup.
+# made, key: the last operation that writes there, and what it computes. used: the last one that reads.
+Cells = Struct("TensorCells", [
+    ("written", u32), ("key", u32), ("stored", Touch), ("loaded", Touch, LOADERS), ("made", Touch), ("used", Touch),
+])  # fmt: skip
+# The loads and stores of a warp: how many, how many it has waited for, and agents + 1.
+Mover = Struct("TensorMover", [("count", u32, 2), ("done", u32, 2), ("agent", u32, 2)])
+# The operations of a thread: agent + 1, how many, how many were committed, and where the last one is.
+Issuer = Struct("TensorIssuer", [("agent", u32), ("issued", u32), ("committed", u32), ("site", u32)])
+# The allocations of a CTA, by their first unit: the instruction and the warp. least: the smallest so far, at `least_site`.
+Held = Struct("TensorHeld", [("site", u32, UNITS), ("warp", u32, UNITS), ("least", u32), ("least_site", u32)])
+# The state of a resident cluster. after: view of each thread at its last tcgen05.fence::after_thread_sync.
+TensorChecks = Struct("TensorChecks", [
+    ("cells", ptr_to(Cells)), ("movers", ptr_to(Mover)), ("issuers", ptr_to(Issuer)), ("held", ptr_to(Held)),
+    ("after", ptr_to(u32)),
+])  # fmt: skip
+LOADS, STORES = 0, 1
+
+
+def checks_of(cluster: Any) -> Any:
+    """Macro: the state of a cluster; null if the kernel does not use tensor memory."""
+    return cast_ptr(TensorChecks, of_cluster(cluster).field("tensor"))
+
+
+@native(inline=True)
+def cells_at(cta: ptr_to(Cta), quarter: u32, column: u32) -> ptr_to(Cells):
+    """The cells of a quarter in a column of a CTA's tensor memory."""
+    number = (cta.rank * QUARTERS + quarter) * TENSOR_COLUMNS + (column & (TENSOR_COLUMNS - 1))
+    return checks_of(cta.cluster).cells + number
+
+
+# findings -------------------------------------------------------------------------------------------------------------
+@native
+def tell_cells(
+    w: ptr_to(Warp), lanes: u32, rule: u32, why: u32, site: u32, place: u32, other: ptr_to(Touch), thread: u32, stored: u32
+) -> None:
+    """Report a breach at cells.
+
+    w, lanes, site: the warp, lanes and instruction.
+    rule: number of the rule.
+    why: what is missing.
+    place: column, and above it the quarter.
+    other: the access in conflict; its `by` is 0 if there is none.
+    thread: whether `other` is of a thread, otherwise of a warp.
+    stored: whether `other` is a store.
+    """
+    entry = null(Found)
+    if other.by == 0:
+        entry = find(w, rule, site, lanes, 0, 0)
+    else:
+        cluster = w.cta.cluster
+        number = other.by - 1
+        others = u32(FULL)
+        if thread != 0:
+            others = u32(1) << (number & 31)
+            number = number >> 5
+        warps = cluster.launch.warps
+        cta = cast_ptr(Cta, cluster.ctas) + number // warps
+        entry = find_against(w, rule, site, lanes, 0, 0, other.site + 1, cta.linear, number % warps, others)
+    if u64(entry) != 0:
+        if entry.count == 1:
+            entry.words[0] = u64(place)
+            entry.words[1] = u64(why)
+            entry.words[2] = u64(stored)
+
+
+# what is known --------------------------------------------------------------------------------------------------------
+@native
+def knew(w: ptr_to(Warp), lane: u32, agent: u32, clock: u32) -> boolean:
+    """Whether a lane knew an agent's clock at its last tcgen05.fence::after_thread_sync."""
+    o = orders_of(w.cta.cluster)
+    if agent >= o.stride:
+        return True
+    id = checks_of(w.cta.cluster).after[warp_number(w) * 32 + lane]
+    return entries_of(o, id)[agent] >= clock
+
+
+@native
+def missing_of_move(w: ptr_to(Warp), lane: u32, touch: ptr_to(Touch), store: u32) -> u32:
+    """1 + what is missing between a load or store of a warp and a lane's next action; 0 if nothing is.
+
+    w, lane: who acts now.
+    touch: the load or store.
+    store: whether it is a store.
+    """
+    number = touch.by - 1
+    mover = checks_of(w.cta.cluster).movers + number
+    waited = mover.done[store] >= touch.number
+    if number == warp_number(w):
+        return u32(not waited) * (1 + WAITED)
+    agent = mover.agent[store] - 1
+    if knew(w, lane, agent, touch.number):
+        return 0
+    if knows(w, lane, agent, touch.number) != 0:
+        return 1 + AFTER
+    if knows(w, lane, number * 32, touch.clock) != 0:
+        if waited:
+            return 1 + BEFORE
+        return 1 + WAITED
+    return 1 + OTHERS
+
+
+@native
+def missing_of_work(w: ptr_to(Warp), lane: u32, touch: ptr_to(Touch)) -> u32:
+    """1 + what is missing between an operation of a pipe and a lane's next ld or st; 0 if nothing is."""
+    issuer = checks_of(w.cta.cluster).issuers + (touch.by - 1)
+    if knew(w, lane, issuer.agent - 1, touch.number):
+        return 0
+    if knows(w, lane, issuer.agent - 1, touch.number) != 0:
+        return 1 + AFTER
+    if knows(w, lane, touch.by - 1, touch.clock) != 0:
+        return 1 + WAITED
+    return 1 + OTHERS
+
+
+def rule_of_move(missing: Any) -> Any:
+    """Macro: the rule that is broken where something is missing behind a load or store."""
+    fence = select(missing == 1 + WAITED, u32(rules.WAIT_MISSING.number), u32(rules.FENCE_MISSING.number))
+    return select(missing == 1 + OTHERS, u32(rules.RACE.number), fence)
