@@ -133,6 +133,7 @@ def test_fused_as_ptxas_fuses(body: str, fused: int) -> None:
 NOT_SELECTED = {
     "control": "bra brx call exit ret trap brkpt pmevent nanosleep griddepcontrol setmaxnreg stackrestore",
     "memory": "ld ldu st atom red cp prefetch prefetchu applypriority discard fence membar tensormap clusterlaunchcontrol",
+    "tensor memory": "tcgen05",
     "lanes of the warp or block": "activemask bar barrier elect match redux shfl vote",
 }
 

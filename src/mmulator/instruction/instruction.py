@@ -196,7 +196,7 @@ class Instruction:
             raise OperandError(
                 f"{form} multiplies no matrices", hint="use `execute`, or a kernel for instructions that order others"
             )
-        device = execution.check_device(form, device or execution.default_chip(form, self.target))
+        device = execution.check_device(form, execution.default_chip(form, self.target) if device is None else device)
         check_signs(form, imm_scale_a, imm_scale_b)
         A = sparse_a(form, A, metadata)
         operands = {"A": A, "B": B, "C": C, "scale_a": scale_a, "scale_b": scale_b}

@@ -64,7 +64,7 @@ def matmul(
     form = i.form
     if not form.atype or not form.btype or not form.dtype:
         raise OperandError(f"{form} multiplies no matrices", hint="use an mma, wgmma.mma_async or wmma.mma instruction")
-    device = execution.check_device(form, device or execution.default_chip(form, i.target))
+    device = execution.check_device(form, execution.default_chip(form, i.target) if device is None else device)
     check_signs(form, imm_scale_a, imm_scale_b)
     A = sparse_a(form, A, metadata)
     operands = {"A": A, "B": B, "C": C, "scale_a": scale_a, "scale_b": scale_b}

@@ -20,7 +20,6 @@ from mmulator.launch.line import Line
 from mmulator.launch.observers import Observer
 from mmulator.launch.printing import Printer
 from mmulator.launch.regions import Region, Regions
-from mmulator.launch.tensor_tables import tables_of
 from mmulator.native.state import LANES, WORD
 from mmulator.native.state import Launch as Struct
 from mmulator.program.addresses import SLOT_GRID, SLOT_PARAM, SLOT_SHIFT
@@ -158,6 +157,8 @@ class Grid:
         launch["noisy"], launch["noisy_count"] = pointer(self.noisy), len(self.noisy)
         launch["print"] = self.printer.address
         if k.matrix.tensor:
+            from mmulator.launch.tensor_tables import tables_of  # it loads layouts and the twin, which other kernels do not need
+
             launch["resolve"] = tables_of(k.matrix.tensor).address
         launch["workspace"] = (SLOT_GRID << SLOT_SHIFT) * s.cooperative
         self.tables = [self.heap.hold(t) for t in k.matrix.tables]

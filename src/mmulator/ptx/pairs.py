@@ -21,7 +21,7 @@ def check_pairs(module: ParsedModule, kernel: Function) -> Iterator[InvalidInstr
     if not module.target.suffix or not kernel.is_entry:
         return
     first: Instruction | None = None
-    functions = [kernel]
+    functions, seen = [kernel], {kernel.name}
     for function in functions:
         for ins in function.instructions:
             if ins.opcode == "tcgen05" and _group(ins):
@@ -35,7 +35,10 @@ def check_pairs(module: ParsedModule, kernel: Function) -> Iterator[InvalidInstr
                     return
             elif ins.effects.ends is Ends.CALL:
                 named = (module.function(o.name) for o in ins.operands if isinstance(o, Symbol) and o.space == "func")
-                functions += [f for f in named if f is not None and f not in functions]
+                for called in named:
+                    if called is not None and called.name not in seen:
+                        seen.add(called.name)
+                        functions.append(called)
 
 
 def _group(ins: Instruction) -> str:

@@ -112,6 +112,15 @@ INIT_NOT_FENCED = Rule(
     "before the barrier",
 )  # fmt: skip
 
+PHASE_MISSED = Rule(
+    417, "mbarrier-phase-missed", _WARNING, "the next phase of an mbarrier is over before a thread that waits for this one runs",
+    _SYNC + "mbarrier.test_wait, mbarrier.try_wait",
+    "A wait may name the current phase of an mbarrier or the one before. This wait ends only because the thread was suspended "
+    "when its phase was completed. A thread that comes later, or that the chip does not suspend, finds a phase of the other "
+    "parity and waits for ever.",
+    "let whoever completes the next phase first wait until all threads know of this one, as pipelines do with an mbarrier for "
+    "empty stages",
+)  # fmt: skip
 EXIT_UNSYNCHRONISED = Rule(
     420, "cluster-exit-unsynchronised", _ERROR, "a block exits while another may still access its shared memory", _DSM,
     "Shared memory of a block is there until its last thread exits. Accesses of other blocks (loads, stores, arrivals at its "
@@ -135,5 +144,5 @@ BARRIER_UNPAIRED = Rule(
 RULES: tuple[Rule, ...] = (
     INIT_IN_USE, NOT_INITIALISED, AFTER_INVAL, COUNT_INVALID, ARRIVAL_OVERRUN, TX_OVERFLOW, NO_COMPLETE, STORED_TO, READ_AS_DATA,
     OTHER_BLOCK, BYTES_MISSING, BYTES_UNEXPECTED, INVAL_IN_USE, INIT_NOT_VISIBLE, SCOPE_TOO_NARROW, SCOPE_UNSAID,
-    INIT_NOT_FENCED, EXIT_UNSYNCHRONISED, START_UNSYNCHRONISED, BARRIER_UNPAIRED,
+    INIT_NOT_FENCED, PHASE_MISSED, EXIT_UNSYNCHRONISED, START_UNSYNCHRONISED, BARRIER_UNPAIRED,
 )  # fmt: skip

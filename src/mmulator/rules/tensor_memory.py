@@ -107,8 +107,36 @@ OPERAND_OVERWRITTEN = Rule(
     "neither threads nor copies.",
     "wait for the mbarrier of a tcgen05.commit behind the operation before the bytes are written again",
 )  # fmt: skip
+ALLOCATION = Rule(
+    1013, "tensor-allocation-invalid", Severity.ERROR, "a tcgen05.alloc or tcgen05.dealloc that is not possible", _ALLOCATION,
+    "Columns are allocated in powers of two from 32 to 512, and not behind tcgen05.relinquish_alloc_permit of the block. "
+    "tcgen05.dealloc takes the address and the number of columns of one tcgen05.alloc, once.",
+    "give tcgen05.dealloc what tcgen05.alloc wrote and its number of columns, and relinquish the permit behind the last alloc",
+)  # fmt: skip
+NOT_ALLOCATED = Rule(
+    1014, "tensor-not-allocated", Severity.ERROR, "columns of tensor memory are accessed that are not allocated", _ALLOCATION,
+    "Tensor memory has 512 columns. An instruction may access those that tcgen05.alloc has given to the block (with cta_group::2 "
+    "in both blocks of the pair) and that no tcgen05.dealloc has taken back.",
+    "check the address that tcgen05.alloc wrote, what is added to it, and the number of columns that the shape takes",
+)  # fmt: skip
+OPERAND = Rule(
+    1015, "tensor-operand-invalid", Severity.ERROR,
+    "an address in tensor memory, or a matrix descriptor, that the instruction does not take",
+    _FAMILY + "Addressing; Shared memory descriptor",
+    "Matrices in tensor memory begin in lane 0 of a quarter of 32 lanes, or in lane 16 where their shape has 16 lanes. In a "
+    "matrix descriptor bits 46 to 48 are 0b001, bits 53 to 60 are 0, and swizzles are 0, 1, 2, 4 and 6. Descriptors of wgmma "
+    "have other fields.",
+    "mmulator descriptor decode shows the fields of a matrix descriptor",
+)  # fmt: skip
+PAIR = Rule(
+    1016, "tensor-pair-missing", Severity.ERROR, "an instruction with .cta_group::2 in a block that has no peer",
+    _FAMILY + "CTA Pair",
+    "Two blocks of a cluster whose ranks differ only in the last bit are a pair. An instruction with .cta_group::2 uses the "
+    "tensor memory of both.",
+    "launch clusters of an even number of blocks, or use .cta_group::1",
+)  # fmt: skip
 
 RULES: tuple[Rule, ...] = (
     HELD, QUARTER, GROWS, READ_EARLY, WRITTEN_EARLY, WAIT_MISSING, FENCE_MISSING, COMMIT_FENCE_MISSING, RACE, UNORDERED,
-    UNWRITTEN, NOT_COMMITTED, OPERAND_OVERWRITTEN,
+    UNWRITTEN, NOT_COMMITTED, OPERAND_OVERWRITTEN, ALLOCATION, NOT_ALLOCATED, OPERAND, PAIR,
 )  # fmt: skip

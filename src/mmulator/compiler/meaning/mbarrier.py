@@ -132,7 +132,8 @@ def wait(e: Emitter, ins: Instruction) -> None:
     lanes, host = barriers(e, ins, where, e.mask, READ)
     done = e.room(u32)
     e.call(mbarrier_order, e.w, _order(ins, "acquire"), e.site)
-    to = e.call(rt.wait_at, e.w, lanes, host, parities, e.block.index, e.block.targets[0], done, e.site)
+    suspends = "try_wait" in ins.modifiers
+    to = e.call(rt.wait_at, e.w, lanes, host, parities, suspends, e.block.index, e.block.targets[0], done, e.site)
     if isinstance(d, Reg):
         lanes = e.fetch(done, u32)
         e.write(d.name, lanes != 0 if d.name in e.frame.uniform else bits_mask(lanes))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mmulator.diagnostics.faults.mbarrier import KINDS as MBARRIER_KINDS
-from mmulator.diagnostics.findings import execution, mbarriers, operands, waits
+from mmulator.diagnostics.findings import execution, mbarriers, operands, tensor_memory, waits
 from mmulator.diagnostics.findings.context import block_text, location, threads_text
 from mmulator.diagnostics.mbarriers import known, on_host
 from mmulator.errors import ExecutionFault
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Of kinds of faults the rule that is broken, or what chooses it (None: none is).
 Breach = Callable[["Grid", "ResidentCta"], "Rule | None"]
 FAULTS: Mapping[FaultKind, Rule | Breach] = {
-    kind: rule for topic in (mbarriers, operands, execution) for kind, rule in topic.FAULTS.items()
+    kind: rule for topic in (mbarriers, operands, execution, tensor_memory) for kind, rule in topic.FAULTS.items()
 }
 
 

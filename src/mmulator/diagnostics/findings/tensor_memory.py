@@ -10,7 +10,8 @@ from mmulator.diagnostics.findings.context import FindingContext
 from mmulator.launch.arena import blank, pointer
 from mmulator.launch.resident import Resident
 from mmulator.native.matrix.tensor_state import TENSOR_COLUMNS
-from mmulator.native.state import LANES
+from mmulator.native.state import LANES, FaultKind
+from mmulator.rules import Rule
 from mmulator.rules import tensor_memory as rules
 from mmulator.sanitizer.checks.tensor_state import (
     AFTER,
@@ -108,4 +109,14 @@ SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
     rules.UNWRITTEN.number: _at_cells("{own} uses cells that nothing has written since they were allocated"),
     rules.NOT_COMMITTED.number: lambda c: "the thread exits, and no tcgen05.commit has followed this",
     rules.OPERAND_OVERWRITTEN.number: lambda c: f"bytes are overwritten that {_other(c)}, which is under way, may still read",
+}
+
+FAULTS: Mapping[FaultKind, Rule] = {
+    FaultKind.TENSOR_COUNT: rules.ALLOCATION,
+    FaultKind.TENSOR_RELINQUISHED: rules.ALLOCATION,
+    FaultKind.TENSOR_DEALLOC: rules.ALLOCATION,
+    FaultKind.TENSOR_COLUMNS: rules.NOT_ALLOCATED,
+    FaultKind.TENSOR_ALIGNED: rules.OPERAND,
+    FaultKind.TENSOR_MATRIX: rules.OPERAND,
+    FaultKind.TENSOR_PAIR: rules.PAIR,
 }

@@ -14,6 +14,7 @@ from mmulator.inspect.descriptors.tile import Placed, Tile, free_tile, tile_of
 from mmulator.inspect.search import form_of
 from mmulator.isa.form import Form
 from mmulator.layouts.descriptors import MatrixDescriptor, SharedDescriptor, generation
+from mmulator.layouts.sparse.metadata import whole_number
 
 STRIDE = "Stride Dimension Byte Offset (PTX ISA 9.1)"
 
@@ -25,6 +26,7 @@ def descriptor_fields(word: int, of: type[MatrixDescriptor] | None = None) -> De
 
     Raises OperandError for a larger number, or one that no descriptor of the class has.
     """
+    word = whole_number("matrix descriptor", word)
     if not 0 <= word < 1 << 64:
         raise OperandError(f"{word:#x} is no 64-bit word", rule=FORMAT)
     of = of or generation(word)
@@ -101,13 +103,13 @@ def describe_descriptor(
     an
     unknown name. What is wrong with the descriptor itself is in `findings`.
     """
-    of: builtins.type[MatrixDescriptor] | None = builtins.type(descriptor) if isinstance(descriptor, MatrixDescriptor) else None
+    d = descriptor if isinstance(descriptor, MatrixDescriptor) else whole_number("matrix descriptor", descriptor)
+    of: builtins.type[MatrixDescriptor] = generation(d) if isinstance(d, int) else builtins.type(d)
     tile = make_tile(
         instruction, operand, mn_major=mn_major, type=type, mn=mn, k=k,
-        generation=of or (generation(descriptor) if isinstance(descriptor, int) else MatrixDescriptor),
+        generation=of,
     )  # fmt: skip
     word_findings: tuple[Diagnostic, ...] = ()
-    d = descriptor
     if not isinstance(d, MatrixDescriptor):
         word_findings = descriptor_fields(d, tile.generation).findings
         d = tile.generation.decode(d)

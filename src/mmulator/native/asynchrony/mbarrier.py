@@ -368,7 +368,8 @@ def over(barrier: ptr_to(u64), parity: u32) -> boolean:
 
 @native
 def wait_at(
-    w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32, here: i32, next: i32, done: ptr_to(u32), site: u32
+    w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32, suspends: boolean, here: i32, next: i32, done: ptr_to(u32),
+    site: u32,
 ) -> i32:
     """Execute test_wait or try_wait: lanes whose phase is complete continue. The other lanes sleep until it is complete; now
     and then, as the seed decides, and when no other lane can continue, they receive the answer that it is not.
@@ -376,6 +377,8 @@ def wait_at(
     w, mask, site: the warp, lanes and instruction.
     host: addresses of the lanes' mbarriers.
     parities: mask of the parities.
+    suspends: whether the instruction may suspend threads (try_wait): a phase that was completed while they slept is complete for
+        them even if a later one is over by now.
     here, next: this block and the next.
     done: mask of the lanes whose phase is complete.
 
@@ -388,7 +391,7 @@ def wait_at(
         left = left & (left - 1)
         if not must_be_intact(w, lane, cast_ptr(u64, host[lane]), site):
             return RESCHEDULE
-        if ((w.granted >> lane) & 1) != 0 or over(cast_ptr(u64, host[lane]), (parities >> lane) & 1):
+        if (suspends and ((w.granted >> lane) & 1) != 0) or over(cast_ptr(u64, host[lane]), (parities >> lane) & 1):
             found = found | (1 << lane)
     done[0] = found
     if found != 0:

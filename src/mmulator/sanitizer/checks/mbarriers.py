@@ -11,8 +11,9 @@ from typing import Any
 
 from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import cast_ptr, fill_bytes, load, mask_bits, minimum, select, trailing_zeros
-from mmulator.codegen.types import Struct, boolean, ptr_to, u32, u64
+from mmulator.codegen.types import Struct, boolean, ptr, ptr_to, u32, u64
 from mmulator.native.asynchrony.accounts import account_of, entry_of, warp_number
+from mmulator.native.asynchrony.mbarrier import over
 from mmulator.native.hooks.events import (
     PROXY_SHIFT,
     READ,
@@ -38,6 +39,7 @@ _IN_USE, _AFTER_INVAL, _INVAL_IN_USE, _NOT_VISIBLE = (
     r.number for r in (rules.INIT_IN_USE, rules.AFTER_INVAL, rules.INVAL_IN_USE, rules.INIT_NOT_VISIBLE)
 )
 _NARROW, _UNSAID, _UNFENCED = (r.number for r in (rules.SCOPE_TOO_NARROW, rules.SCOPE_UNSAID, rules.INIT_NOT_FENCED))
+_MISSED = rules.PHASE_MISSED.number
 _STORED_TO, _READ_AS_DATA = rules.STORED_TO.number, rules.READ_AS_DATA.number
 GRANULE = 8  # bytes of an mbarrier
 BITS = 32  # of a word of the map of live mbarriers
@@ -338,6 +340,18 @@ def mbarrier_released(
 
 # accesses that overlap it ---------------------------------------------------------------------------------------------
 @native
+def phase_missed(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32, site: u32) -> None:
+    """Report lanes whose wait ends though their phase is no longer the one before the current phase."""
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        barrier = u64(host[lane])
+        if not over(cast_ptr(u64, host[lane]), (parities >> lane) & 1):
+            find(w, _MISSED, site, 1 << lane, generic_of(w.cta.cluster, barrier), GRANULE)
+
+
+@native
 def live_in(cluster: ptr_to(Cluster), at: u64, bytes: u32) -> u64:
     """Generic address of the first live mbarrier that overlaps some bytes; 0 if there is none."""
     s = mbarriers_of(cluster)
@@ -420,5 +434,5 @@ def mbarriers_forgotten(cluster: ptr_to(Cluster)) -> None:
 HOOKS: Mapping[str, Native] = {
     "mbarrier_made": mbarrier_is_made, "mbarrier_gone": mbarrier_is_gone, "accessed": touched, "accessed_one": touched_one,
     "transfer_issued": mbarrier_is_issued, "copy_signals": mbarrier_signalled, "cluster_begins": mbarriers_forgotten,
-    "mbarrier_arrived": mbarrier_released, "fenced": mbarriers_fenced,
+    "mbarrier_arrived": mbarrier_released, "fenced": mbarriers_fenced, "mbarrier_waited": phase_missed,
 }  # fmt: skip
