@@ -364,8 +364,8 @@ def _addr(operand: Operand, spec: OperandSpec, context: OperandContext) -> Probl
         return
     if operand.extra:
         yield OperandProblem(f"operand {spec.name} is one address, without a list", operand.span)
-    if spec.space == "tensor":
-        yield from _in_tensor_memory(operand.base, spec, context)
+    if spec.space == "tensor":  # lane and column
+        yield from _reg(operand.base, spec, context)
         return
     space = spec.space.partition("::")[0]
     yield from address(operand, space, context)
@@ -373,14 +373,6 @@ def _addr(operand: Operand, spec: OperandSpec, context: OperandContext) -> Probl
         yield from _at_home(operand.base, spec)
     if space == "param" and isinstance(operand.base, Symbol):
         yield from _within_parameters(operand, operand.base, context)
-
-
-def _in_tensor_memory(base: Operand, spec: OperandSpec, context: OperandContext) -> Problems:
-    """Problems of an address in tensor memory: lane and column, in a register."""
-    if isinstance(base, Reg):
-        yield from _exact(base, spec)
-    else:
-        yield wrong_kind(base, "an address in a register", spec, context)
 
 
 def _tensor(operand: Operand, spec: OperandSpec, context: OperandContext) -> Problems:
