@@ -155,5 +155,10 @@ def _take(number: int) -> bool:
 
 
 def listen() -> None:
-    """SIGUSR1 asks in this process, unless the program has it."""
-    _take(signal.SIGUSR1)
+    """SIGUSR1 asks in this process, unless the program has it. Called again behind compilers of others: their LLVM takes the
+    signal for itself, of which Python does not know.
+    """
+    if signal.getsignal(signal.SIGUSR1) is not _ask:
+        _take(signal.SIGUSR1)
+    elif threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGUSR1, _ask)

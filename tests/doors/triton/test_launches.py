@@ -211,3 +211,22 @@ def test_a_tensor_on_a_real_gpu_is_refused() -> None:
     x, o = pair()
     with pytest.raises(LaunchError, match=r"argument 0 \(x_ptr\) is a tensor on cuda:0, a real device"):
         kernels.copy[(1,)](x.as_subclass(Remote), o, 64, BLOCK=64)
+
+
+SIGNALLED = """
+import os, signal
+import numpy as np
+import kernels
+from mmulator.driver import use
+
+use()
+x, o = np.ones(64, np.float32), np.zeros(64, np.float32)
+kernels.copy[(1,)](x, o, 64, BLOCK=64)
+os.kill(os.getpid(), signal.SIGUSR1)
+"""
+
+
+def test_signals_are_answered_behind_a_compilation(tmp_path: Path) -> None:
+    """LLVM, in which Triton compiles, takes SIGUSR1 for itself."""
+    done = run(tmp_path, SIGNALLED)
+    assert done.returncode == 0 and done.stderr == "mmulator: no launch is running\n"

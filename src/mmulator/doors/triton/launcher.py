@@ -16,6 +16,7 @@ from mmulator.doors.triton.where import located
 from mmulator.driver import Driver, Function, current
 from mmulator.driver.clock import blocks_per_multiprocessor
 from mmulator.driver.cubin import CubinResources, resources
+from mmulator.driver.progress import listen
 from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
 from mmulator.host.report import Report
 
@@ -37,6 +38,7 @@ class Utils:
 
     def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple[int, int, int, int, int]:
         """(module, function, registers, spills, most threads of a block). The launcher has the function already."""
+        listen()
         handle = next(self._handles)
         known = resources(binary).get(name, CubinResources())
         granule = -(-known.registers // 8) * 8 * 32  # registers of a warp
