@@ -41,7 +41,7 @@ SUITES = {
     "triton-tutorials": Suite(("tutorials/0[1-8]-*.py",), _TRITON, scripts=True, environment={"MPLBACKEND": "agg"}),
     "gluon": Suite(
         ("test/gluon",), _TRITON, ("--device", "cuda"),
-        ignore=tuple(f"test/gluon/test_{name}.py" for name in ("frontend", "consan", "fpsan")),  # the first: texts of the compiler
+        ignore=tuple(f"test/gluon/test_{name}.py" for name in ("frontend", "consan", "fpsan")),  # frontend: texts alone
     ),
     "gluon-consan": Suite(("test/gluon/test_consan.py",), _TRITON, ("--device", "cuda")),
     "gluon-fpsan": Suite(("test/gluon/test_fpsan.py",), _TRITON, ("--device", "cuda")),
