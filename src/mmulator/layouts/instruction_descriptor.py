@@ -138,7 +138,7 @@ class InstructionDescriptor:
 
 
 def unknown_selector(selector: int) -> str:
-    """Why no source says what a sparsity selector selects, or `` for 0 and 1: CuTe and Mosaic have them name one of two columns."""
+    """Why no source says what a sparsity selector selects; `` for 0 and 1, which name one of two columns (CuTe, Mosaic)."""
     return f"sparsity selector {selector}: which columns of the metadata it selects is only in a picture" if selector > 1 else ""
 
 

@@ -110,7 +110,7 @@ def head_of(desc: u64, line: i64) -> i64:
 
 
 @native(inline=True)
-def behind(desc: u64) -> u64:
+def rest_of(desc: u64) -> u64:
     """A matrix descriptor that begins at the address that another one has instead of a leading byte offset."""
     return (desc & ~u64(START)) | ((desc >> 16) & START)
 
@@ -148,7 +148,7 @@ def shared_matrix(
         rest = raw + u64(rows * head)
         if matrix_bytes(w, desc, rows, head, 0, site, raw) == 0:
             return False
-        if matrix_bytes(w, behind(desc), rows, tail, 0, site, rest) == 0:
+        if matrix_bytes(w, rest_of(desc), rows, tail, 0, site, rest) == 0:
             return False
         for r in range(rows):
             unpack_elements(raw + u64(r * head), 2 * head, unpack, out + u64(r * stored))
