@@ -80,8 +80,9 @@ BOUNDS: dict[str, tuple[int, str]] = {
     "work.pair": (1, "cta_group"), "work.divides": (15, "a constant"), "compute_products.parts": (2, "work.pair"),
     "move.count": (128, "registers of tcgen05.ld and st"),
     "copy.count": (128, "lanes"), "copy.rows": (128, "of the shape"), "copy.bytes": (32, "of a row"),
-    "unpack_elements.count": (MATRIX, "of the shape"), "across.rows": (256, "of the shape"), "shared_matrix.rows": (256, "of the shape"),
-    "across.columns": (256, "of the shape"), "factors.rows": (256, "of the shape"), "factors.count": (4, "of the instruction"),
+    "unpack_elements.count": (MATRIX, "of the shape"), "across.rows": (256, "of the shape"),
+    "shared_matrix.rows": (256, "of the shape"),
+    "across.columns": (256, "of the shape"), "factors.rows": (256, "of the shape"), "factors.count": (6, "of the instruction"),
     "table.pieces": (4, "tensor_state.py"), "table.rows": (128, "of the shape"), "table.columns": (256, "of the shape"),
     "table.cells": (2, "columns of the metadata"),
     # of memory, held against what is there
