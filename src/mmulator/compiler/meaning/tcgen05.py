@@ -17,6 +17,7 @@ from mmulator.compiler.lowering.operands import elements, write_result
 from mmulator.compiler.lowering.scope import Mods
 from mmulator.compiler.meaning.float import extremum32
 from mmulator.errors import must_be
+from mmulator.isa.types import type_bits
 from mmulator.layouts.tensor_memory import MOVES, columns_of
 from mmulator.layouts.tensor_variants import Variant
 from mmulator.native.hooks.tensor import TensorStep, tensor_ordered
@@ -24,7 +25,7 @@ from mmulator.native.matrix import tensor_core as core
 from mmulator.native.matrix import tensor_memory as rt
 from mmulator.native.matrix.tensor_state import TENSOR_SCRATCH
 from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
-from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, VectorOperand
+from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, VectorOperand
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
 _SHARED = SLOT_SHARED << SLOT_SHIFT
@@ -54,13 +55,17 @@ def _place(e: Emitter, operand: Operand) -> Value:
 # allocation -----------------------------------------------------------------------------------------------------------
 @means("tcgen05.alloc")
 def alloc(e: Emitter, ins: Instruction) -> None:
-    """End a block that runs again while too few columns are free."""
+    """End a block that runs again while too few columns are free. Of an address with a state space, or in a register of 32
+    bits, chips take the lower 32 bits: those of a generic address are the same place.
+    """
     _uses(e)
     converge(e, ins)
     at, columns = ins.operands
-    where = e.spill(address_of(e, at))
+    address, base = U64(address_of(e, at)), must_be(at, Address).base
+    shared = ins.form["space"] or (isinstance(base, Reg) and type_bits(base.type) == 32)
+    where = e.spill(U64(U32(address)) if shared else address)
     count = _first(e, e.source(columns, "u32"))
-    function = rt.alloc_function("shared" if ins.form["space"] else "generic")
+    function = rt.alloc_function("shared" if shared else "generic")
     e.flush()
     e.b.ret(e.call(function, e.w, e.mask, where, count, _pair(ins), e.block.index, e.block.targets[0], e.site))
 

@@ -291,12 +291,14 @@ def product_issued(t: ptr_to(Transfer), cta: ptr_to(Cta), number: u32) -> None:
                 for q in range(u32(QUARTERS)):
                     if q * 32 + 32 > lane and q * 32 < lane + table.rows:
                         work_columns(t, cta, u32(FULL), q, u32(work.a), columns, u32(OPERAND), u32(READ | ADD), number)
+                        if work.moved_up != 0:
+                            work_columns(t, cta, u32(FULL), q, u32(work.a), columns, u32(SHIFTED), u32(READ | WRITE), number)
     if table.scales != 0:
-        work_columns(t, cta, u32(FULL), u32(0), work.scale_a, (table.m + 31) // 32, u32(0), u32(READ | ADD), number)
-        work_columns(t, cta, u32(FULL), u32(0), work.scale_b, (table.columns + 31) // 32, u32(0), u32(READ | ADD), number)
+        work_columns(t, cta, u32(FULL), u32(0), work.scale_a, table.a_span, u32(0), u32(READ | ADD), number)
+        work_columns(t, cta, u32(FULL), u32(0), work.scale_b, table.b_span, u32(0), u32(READ | ADD), number)
     if table.sparse != 0:
         for q in range(u32(QUARTERS)):
-            work_columns(t, cta, u32(FULL), q, work.metadata, table.cells, u32(0), u32(READ), number)
+            work_columns(t, cta, u32(FULL), q, work.metadata + table.selected, table.cells, u32(0), u32(READ), number)
     key = PRODUCT + (table.m | (table.n << 10) | (table.mode << 20))
     does = u32(WRITE)
     if work.adds != 0:
