@@ -89,6 +89,8 @@ REASONS = (
            "the same bits", r"test_scan2d\[cumprod-bfloat16"),
     Reason(LIMIT, r"Not equal to tolerance", "sums in bf16 are coarser than the tolerance; torch's, rounded alike, are the same "
            "bits", r"test_scan2d\[cumsum-bfloat16"),
+    Reason(LIMIT, r"Tensor-likes are not close", "the reference is torch's product on the CPU: one unit of bf16's last place "
+           "apart in 0.1 % of the elements", r"09-tma-gather-scatter.*fused_gather_scatter"),
     Reason(LIMIT, r"too many indices for tensor of rank 0", "of a later Triton, in which a scalar takes new dimensions"),
     Reason(LIMIT, r"out of bounds: (cp\.async|ld).* \([ab]_scale\)", "reads scale factors behind the end of their array",
            r"test_blocked_scale_mxfp"),
