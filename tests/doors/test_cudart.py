@@ -53,6 +53,16 @@ def test_a_program_of_cuda_12(tmp_path: Path) -> None:
 
 
 @here
+def test_a_program_of_cuda_12_and_13(tmp_path: Path) -> None:
+    """An extension may have been built for another version than the program: each library has its own structs."""
+    source, made = ROOT / "tests" / "doors" / "programs" / "versions_tour.c", tmp_path / "both"
+    subprocess.run([str(CC), str(source), "-o", str(made), "-ldl"], check=True)
+    sizes = {version: len(device.properties(version)) for version in (12, 13)}
+    assert sizes[12] > sizes[13]
+    assert run(made).stdout == "".join(f"{version} {sizes[version]}\n" for version in (12, 13) * 2)
+
+
+@here
 def test_a_script_that_starts_programs(program: Path, tmp_path: Path) -> None:
     """A script of the shell, the programs that it starts, and a Python that is started there."""
     script = tmp_path / "all"
