@@ -57,9 +57,12 @@ def pipe_of(w: ptr_to(Warp)) -> u32:
 
 
 @native
-def columns_of(w: ptr_to(Warp), lane: u32, address: u32, columns: u32, site: u32) -> None:
-    """Record a fault unless columns of tensor memory are allocated."""
-    if not allocated(w.cta, address & COLUMN_BITS, columns):
+def columns_of(w: ptr_to(Warp), lane: u32, address: u32, columns: u32, pair: u32, site: u32) -> None:
+    """Record a fault unless columns of tensor memory are allocated, for a pair in both CTAs."""
+    good = allocated(w.cta, address & COLUMN_BITS, columns)
+    if pair != 0 and good:
+        good = allocated(cast_ptr(Cta, w.cta.cluster.ctas) + (w.cta.rank ^ 1), address & COLUMN_BITS, columns)
+    if not good:
         fault(w, FaultKind.TENSOR_COLUMNS, site, lane, u64(address), columns)
 
 
@@ -116,18 +119,18 @@ def issue_mma(
             if u64(peer_of(w, site)) == 0:
                 return
         based(w, lane, d[lane], table.upper, site)
-        columns_of(w, lane, d[lane], table.width, site)
+        columns_of(w, lane, d[lane], table.width, pair, site)
         if in_cells != 0:
             based(w, lane, u32(a[lane]), table.upper, site)
-            columns_of(w, lane, u32(a[lane]), (table.a_cells + 3) // 4, site)
+            columns_of(w, lane, u32(a[lane]), (table.a_cells + 3) // 4, pair, site)
         else:
             described(w, lane, a[lane], site)
         described(w, lane, b[lane], site)
         if table.sparse != 0:
-            columns_of(w, lane, metadata[lane], table.cells, site)
+            columns_of(w, lane, metadata[lane], table.cells, pair, site)
         if table.scales != 0:
-            columns_of(w, lane, scale_a[lane], (table.m + 31) >> 5, site)
-            columns_of(w, lane, scale_b[lane], (table.columns + 31) >> 5, site)
+            columns_of(w, lane, scale_a[lane], (table.m + 31) >> 5, pair, site)
+            columns_of(w, lane, scale_b[lane], (table.columns + 31) >> 5, pair, site)
         if w.cta.fault != 0:
             return
         t = new_transfer(w, lane, mover, site)
@@ -234,11 +237,12 @@ def issue_copy(
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
-        columns_of(w, lane, d[lane], columns, site)
+        if pair != 0:
+            if u64(peer_of(w, site)) == 0:
+                return
+        columns_of(w, lane, d[lane], columns, pair, site)
         if rows != 0:
             described(w, lane, desc[lane], site)
-        if pair != 0:
-            peer_of(w, site)
         if w.cta.fault != 0:
             return
         t = new_transfer(w, lane, mover, site)
