@@ -54,6 +54,9 @@ def test_metadata_has_one_nibble_for_each_chunk(words: str) -> None:
     held = [h for holders in e.cells.values() for h in holders]
     assert len(e.cells) == e.rows * e.columns and len({(h.lane, h.register, h.low) for h in held}) == len(held)
     assert layout(f"tcgen05 {words}", "sp_meta").cells == e.cells == layout(f"tcgen05 {words}", "metadata").cells
+    if words == "m128n64 f16 sp":
+        second = layout(f"tcgen05 {words}", "e", selector=1).element(9, 3).holders
+        assert [(h.lane, h.register, h.low) for h in second] == [(1, 1, 28)]
     with pytest.raises(UnsupportedError, match="sparsity selector 2: which columns"):
         layout(f"tcgen05 {words}", "e", selector=2)
 
@@ -63,6 +66,9 @@ def test_scale_factors_are_copied_to_every_quarter() -> None:
     assert [(h.lane, h.register, h.low) for h in a.element(37, 0).holders] == [(5 + 32 * q, 1, 16) for q in range(4)]
     b = layout("tcgen05 m128n128 mxf4 cta_group::2", "scale_b")
     assert [(h.lane, h.register, h.low) for h in b.element(1, 70).holders] == [(70, 0, 8), (102, 0, 8)]
+    c = layout("tcgen05 m128n192k96 nvfp4", "scale_b", byte_id=2)
+    assert [(h.lane, h.register, h.low) for h in c.element(1, 70).holders] == [(6 + 32 * q, 2, 24) for q in range(4)]
+    assert [(h.lane, h.register, h.low) for h in c.element(2, 70).holders] == [(6 + 32 * q, 10, 0) for q in range(4)]
     with pytest.raises(OperandError, match=r"the scale factor ID is 1: for \.scale_vec::2X it must be one of 0, 2"):
         layout("tcgen05 m128n64 mxf4", "scale_a", byte_id=1)
 

@@ -81,7 +81,8 @@ BOUNDS: dict[str, tuple[int, str]] = {
     "move.count": (128, "registers of tcgen05.ld and st"),
     "copy.count": (128, "lanes"), "copy.rows": (128, "of the shape"), "copy.bytes": (32, "of a row"),
     "unpack_elements.count": (MATRIX, "of the shape"), "across.rows": (256, "of the shape"),
-    "across.columns": (256, "of the shape"), "factors.rows": (256, "of the shape"), "factors.count": (4, "of the instruction"),
+    "shared_matrix.rows": (256, "of the shape"),
+    "across.columns": (256, "of the shape"), "factors.rows": (256, "of the shape"), "factors.count": (6, "of the instruction"),
     "table.pieces": (4, "tensor_state.py"), "table.rows": (128, "of the shape"), "table.columns": (256, "of the shape"),
     "table.cells": (2, "columns of the metadata"),
     # of memory, held against what is there

@@ -163,6 +163,18 @@ def test_scale_factors_lie_where_cute_has_them() -> None:
     assert tm.scale_parts("B", "a", 64) == ((0, 64, (0, 1, 2, 3)),)
 
 
+@pytest.mark.parametrize("lines", [16, 128, 192, 256])
+def test_scale_factors_of_k_96_go_on_further_on(lines: int) -> None:
+    """tmem_sf_frg of whole blocks of 128 lines, ((32, 4 blocks), 4, (4, 2)):((1, 512), 32, (128, 512 * 4 blocks)), in bytes."""
+    blocks = -(-lines // 128)
+    for i, s in product(range(lines), range(8)):
+        at = offset(i, (32, 4 * blocks), (1, 512)) + offset(s, (4, 2), (128, 2048 * blocks))
+        lane, column, byte = tm.scale_place(i, s, lines)
+        assert (lane, 4 * column + byte) == (at % 128, at // 128)
+        assert column < tm.scale_span(lines, 0, 6)
+    assert tm.scale_span(lines, 0, 4) == -(-lines // 32) == tm.scale_span(lines, 1, 3)
+
+
 # CuTe, tmem_e_frg and tmem_e_frg_ws, M = 128: modes of m and k; lane + 128 * unit; bits of a unit; bits of an element of A.
 METADATA = {
     16: (32, ((8, 2, 8), (1, 2048, 16)), ((16, 2), (128, 8)), 1),

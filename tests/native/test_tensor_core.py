@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mmulator.errors import ExecutionFault
 from mmulator.launch.tensor_tables import key_of
 from mmulator.layouts.instruction_descriptor import KINDS, SCALED, InstructionDescriptor
 from mmulator.layouts.tensor_variants import Variant
 from mmulator.twin.matrices import twin_matmul
 from tests.support.tensor_cases import codes, draw, in_bytes, make
-from tests.support.tensor_kernels import Product, cells, run, shared_image
+from tests.support.tensor_kernels import A_AT, B_AT, Product, cells, run, shared_image
 
 FACTORS = {"mxf8f6f4": (1,), "mxf4": (2,), "mxf4nvf4": (2, 4)}
 
@@ -104,7 +105,7 @@ LANES: dict[str, Callable[[int], list[int]]] = {  # of each row of shared memory
     "128x256b": lambda r: [r], "128x128b": lambda r: [r],
     "64x128b.warpx2::02_13": lambda r: [r, r + 64],
     "64x128b.warpx2::01_23": lambda r: [r + r // 32 * 32, r + r // 32 * 32 + 32],
-    "32x128b.warpx4": lambda r: [r, r + 32, r + 64, r + 96], "4x256b": lambda r: [32 * r + 31],
+    "32x128b.warpx4": lambda r: [r, r + 32, r + 64, r + 96], "4x256b": lambda r: [32 * r + 31],  # from the address's lane on
 }  # fmt: skip
 
 
@@ -118,7 +119,8 @@ def test_copies(shape: str, form: str) -> None:
     image, desc = shared_image(given, "none", False)
     before = rng.integers(0, 1 << 32, (1, 128, 512)).astype(np.uint32)
     product = Product("", InstructionDescriptor("f16", "f32", "f16", "f16"), image[None], image[None], desc, desc)
-    product.instead = f"tcgen05.cp.cta_group::1.{shape}{form} [%td], %da;"
+    lane = 0x1F0000 if shape == "4x256b" else 0
+    product.instead = f"add.u32 %n, %td, {lane}; tcgen05.cp.cta_group::1.{shape}{form} [%n], %da;"
     if form:
         bits = 6 if "6x16" in form else 4
         packed = given.reshape(rows, -1, 16)[..., : 2 * bits]
@@ -139,3 +141,110 @@ def test_rows_that_are_shifted() -> None:
     want = before.copy()
     want[0, 32:63, 16:24] = before[0, 33:64, 16:24]
     assert np.array_equal(run(product, before), want)
+
+
+@pytest.mark.parametrize(("pair", "m"), [(False, 128), (True, 128), (True, 256)])
+def test_a_is_shifted_behind_the_product(pair: bool, m: int) -> None:
+    """.ashift: the product has A as it is; then lanes 0 to 30 of each quarter have the cells of the next lane."""
+    rng = np.random.default_rng([m, pair])
+    plain: dict[str, Any] = {"atype": "f16", "btype": "f16", "dtype": "f32", "transpose_a": False, "ws": False, "sparse": False}
+    case = make(rng, draw(rng, kind="f16", pair=pair, m=m, **plain), 0, in_cells=True)
+    case.product.text += ".ashift"
+    at = case.product.in_cells or 0
+    want = case.behind.copy()
+    lanes = np.arange(128)
+    want[:, :, at : at + 8] = case.before[:, np.where(lanes % 32 == 31, lanes, lanes + 1), at : at + 8]
+    assert np.array_equal(run(case.product, case.before), want)
+
+
+def test_no_shift_of_64_rows() -> None:
+    rng = np.random.default_rng(3)
+    d = draw(rng, kind="f16", pair=False, m=64, atype="f16", btype="f16", dtype="f32", transpose_a=False, ws=False, sparse=False)
+    case = make(rng, d, 0, in_cells=True)
+    case.product.text += ".ashift"
+    with pytest.raises(ExecutionFault, match="M is 128 or 256, and 256 if A is sparse in a pair"):
+        run(case.product, case.before)
+
+
+@pytest.mark.parametrize("selector", [0, 1])
+@pytest.mark.parametrize("kind", ["f16", "tf32"])
+def test_the_selector_is_a_column(kind: str, selector: int) -> None:
+    """One product in plain NumPy: A of ones and twos, metadata in one of two columns, the other one full of other metadata."""
+    rng = np.random.default_rng(selector)
+    tf32 = kind == "tf32"
+    d = InstructionDescriptor(kind, "f32", kind, kind, n=8, sparse=True, selector=selector)
+    stored = d.k // 2
+    number = np.float32 if tf32 else np.float16
+    a, b = rng.integers(1, 3, (128, stored)).astype(number), rng.integers(-4, 5, (8, d.k)).astype(number)
+    if tf32:
+        nibbles = rng.choice([0x4, 0xE], (128, 8))
+        kept = np.where(nibbles == 0xE, 1, 0) + 2 * np.arange(8)
+    else:
+        nibbles = rng.choice([0x4, 0x8, 0xC, 0x9, 0xD, 0xE], (128, 8))
+        kept = (np.stack([nibbles & 3, nibbles >> 2], -1) + 4 * np.arange(8)[:, None]).reshape(128, 16)
+    before = np.zeros((1, 128, 512), np.uint32)
+    before[0, :, 301 - selector] = 0x4444E4E4 if tf32 else 0x9C84DE4C
+    for m, nibble in np.ndindex(128, 8):
+        lane = m // 16 * 16 + m % 8 + nibble // 4 * 8
+        before[0, lane, 300 + selector] |= np.uint32(int(nibbles[m, nibble]) << 16 * (m // 8 % 2) + 4 * (nibble % 4))
+    (a_image, a_desc), (b_image, b_desc) = (shared_image(np.ascontiguousarray(x).view(np.uint8), "none", False) for x in (a, b))
+    text = f"tcgen05.mma.sp.cta_group::1.kind::{kind}"
+    product = Product(text, d, a_image[None], b_image[None], a_desc, b_desc, metadata=300, adds=False)
+    want = np.einsum("ms,msn->mn", a.astype(float), b.T.astype(float)[kept])
+    assert np.array_equal(run(product, before)[0, :, :8].view(np.float32), want)
+    product.metadata = 301
+    with pytest.raises(ExecutionFault, match="metadata at lane 0, column 301: it begins in an even column"):
+        run(product, before)
+
+
+@pytest.mark.parametrize("selector", [2, 3])
+def test_selectors_that_no_source_explains(selector: int) -> None:
+    d = InstructionDescriptor("f16", "f32", "f16", "f16", n=8, sparse=True, selector=selector)
+    some = np.zeros((1, 4096), np.uint8)
+    product = Product("tcgen05.mma.sp.cta_group::1.kind::f16", d, some, some, 1 << 46, 1 << 46)
+    with pytest.raises(ExecutionFault, match=f"sparsity selector {selector}: which columns"):
+        run(product, np.zeros((1, 128, 512), np.uint32))
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_k_of_96(number: int) -> None:
+    """Scale factors go on in cells further on; a line of 48 bytes may have its end at another address."""
+    rng = np.random.default_rng(number)
+    nv, ue8m0 = "mxf4nvf4", "ue8m0"
+    kind, stype, vec = ((nv, "ue4m3", 4), (nv, ue8m0, 2), ("mxf4", ue8m0, 2), (nv, ue8m0, 4))[number]
+    ids = {f"scale_{side}_id": int(rng.choice(range(0, 4, vec // 2))) for side in "ab"}
+    d = draw(rng, kind=kind, stype=stype, pair=number == 1, m=128 << (number == 1), sparse=False, ws=False)
+    d = replace(d, n=(96, 192, 16, 256)[number], k=96, **ids)
+    case = make(rng, d, vec, in_cells=number == 2, device="sm_103")
+    assert np.array_equal(run(case.product, case.before), case.behind)
+
+
+def test_k_of_96_across_a_line() -> None:
+    """Lines begin 96 bytes into an atom of 128; their last 16 bytes are at another address. The sum in plain NumPy."""
+    rng = np.random.default_rng(96)
+    d = InstructionDescriptor("mxf4", "f32", "e2m1", "e2m1", stype="ue8m0", m=128, n=16, k=96)
+    values = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
+    images, words, codes_of = [], [], []
+    for lines in (128, 16):
+        code = rng.integers(0, 16, (lines, 96))
+        two = (code[:, ::2] | code[:, 1::2] << 4).astype(np.uint8)
+        image = np.zeros(lines * 256, np.uint8)
+        line, byte = np.divmod(np.arange(lines * 48), 48)
+        address = 128 * line + np.where(byte < 32, 96 + byte, lines * 128 + byte - 32)
+        image[address ^ (address >> 7 & 7) << 4] = two.reshape(-1)
+        images.append(image[None])
+        words.append(96 >> 4 | 1024 >> 4 << 32 | 1 << 46 | 1 << 52 | 2 << 61)
+        codes_of.append(values[code])
+    before = np.zeros((1, 128, 512), np.uint32)
+    before[0, :, 300:340] = 0x7F7F7F7F  # scale factors of 1
+    text = "tcgen05.mma.cta_group::1.kind::mxf4.block_scale.block32"
+    product = Product(text, d, images[0], images[1], *words, scales=(300, 320), adds=False, target="sm_103a")
+    product.instead = "".join(
+        f"add.u32 %n, %base, {at}; shr.u32 %n, %n, 4; cvt.u64.u32 %o, %n; shl.b64 %o, %o, 16; or.b64 {x}, {x}, %o; "
+        for x, at in (("%da", A_AT + 128 * 128), ("%db", B_AT + 16 * 128))
+    ) + f"{text} [%td], %da, %db, %word, [%sa], [%sb], %adds;"
+    want = codes_of[0] @ codes_of[1].T
+    assert np.array_equal(run(product, before)[0, :, :16].view(np.float32), want)
+    product.a_desc ^= 1 << 49
+    with pytest.raises(ExecutionFault, match="bit 52 is 1: the leading byte offset is an address for K = 96"):
+        run(product, before)

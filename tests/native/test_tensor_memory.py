@@ -107,6 +107,21 @@ def test_columns_are_free_again() -> None:
     assert got[5].tolist() == [0, 128, 192, 128]
 
 
+@pytest.mark.parametrize("generic", [False, True])
+def test_generic_addresses_fit_32_bits(generic: bool) -> None:
+    """alloc and commit without a state space: ptxas takes the lower half of a generic address, in a register of 32 bits."""
+    made = "  cvta.shared.u64 %o, {0}; cvt.u32.u64 {1}, %o;\n" if generic else "  mov.u32 {1}, {0};\n"
+    body = made.format("where", "%at") + "  tcgen05.alloc.cta_group::1.sync.aligned.b32 [%at], 64;\n"
+    body += "  ld.shared.u32 %x0, [where];\n"
+    body += made.format("bar", "%at") + "  setp.ne.u32 %p, %t, 0; @%p bra WAIT; mbarrier.init.shared.b64 [bar], 1;\n"
+    body += "  tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [%at];\nWAIT: bar.warp.sync -1;\n"
+    body += "AGAIN: mbarrier.try_wait.parity.shared.b64 %p, [bar], 0; @!%p bra AGAIN; bar.warp.sync -1;\n"
+    body += "  tcgen05.dealloc.cta_group::1.sync.aligned.b32 %x0, 64;\n" + stores(1)
+    got = np.full((32, 1), 7, np.uint32)
+    launch(body, got, got, threads=32)
+    assert not got.any()
+
+
 DESC = "  mov.u64 %desc, 0x400000000000;\n"
 MMA = "  ld.shared.u32 %at, [where];\n  tcgen05.mma.cta_group::1.kind::f16 [%at], %desc, %desc, {}, 1;\n"
 WRONG = {

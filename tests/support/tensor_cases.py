@@ -49,6 +49,7 @@ def draw(rng: Any, **given: Any) -> InstructionDescriptor:
     some |= {"atype": a, "btype": b, "dtype": "s32" if kind == "i8" else "f16" if narrow else "f32", "m": int(rng.choice(rows))}
     some |= turned | {"saturate": kind == "i8" and bool(rng.integers(2))}
     some |= {f"negate_{side}": kind != "i8" and bool(rng.integers(2)) for side in "ab"}
+    some["selector"] = int(rng.integers(2)) if some["sparse"] and kind in ("f16", "tf32") else 0
     if kind in SCALED:
         vec = int(rng.choice({"mxf8f6f4": (1,), "mxf4": (2,)}.get(kind, (2, 4))))
         some["stype"] = "ue4m3" if vec == 4 and rng.integers(2) else "ue8m0"
@@ -134,7 +135,8 @@ def make(rng: Any, d: InstructionDescriptor, scale_vec: int, in_cells: bool = Fa
     if scale_vec:
         more["scales"] = SCALE_A, SCALE_B
         low, high = (100, 150) if d.stype == "ue8m0" else (0, 127)
-        sa, sb = (rng.integers(low, high, (size, scale_vec)).astype(np.uint8) for size in (d.m, d.n))
+        factors = scale_vec * 3 // 2 if d.k == 96 else scale_vec
+        sa, sb = (rng.integers(low, high, (size, factors)).astype(np.uint8) for size in (d.m, d.n))
         given |= {"scale_a": sa, "scale_b": np.ascontiguousarray(sb.T)}
         for rank in range(ctas):
             _scales(before[rank], sa[rank * rows : (rank + 1) * rows], SCALE_A, d.scale_a_id, layout, "a")
@@ -142,8 +144,9 @@ def make(rng: Any, d: InstructionDescriptor, scale_vec: int, in_cells: bool = Fa
     adds = bool(rng.integers(4))
     (a_image, a_desc), (b_image, b_desc) = _images(rng, a, d, "a"), _images(rng, b, d, "b")
     text = f"tcgen05.mma{'.ws' * d.ws}{'.sp' * d.sparse}.cta_group::{ctas}.kind::{d.kind}"
-    text += f".block_scale.scale_vec::{scale_vec}X" if scale_vec else ""
-    product = Product(text, d, a_image, b_image, a_desc, b_desc, adds=adds, **more)
+    block = f"block{64 // scale_vec}" if d.k == 96 else f"scale_vec::{scale_vec}X"
+    text += f".block_scale.{block}" if scale_vec else ""
+    product = Product(text, d, a_image, b_image, a_desc, b_desc, adds=adds, target=f"{device}a", **more)
     want = twin_matmul(
         key_of(d, variant), device, a, np.ascontiguousarray(b.T), c if adds else None,
         imm_scale_a=-1 if d.negate_a else 1, imm_scale_b=-1 if d.negate_b else 1, **given,
@@ -180,11 +183,11 @@ def _metadata(rng: Any, before: Array, d: InstructionDescriptor, layout: str, st
         code = two.reshape(d.m, -1)[:, j // group]
         index, width = 4 * group * (j // (2 * group)) + group * code + j % group, 2
     m, every = np.meshgrid(np.arange(rows), j, indexing="ij")
-    before[:, :, METADATA : METADATA + 2] = 0
+    before[:, :, METADATA + d.selector : METADATA + (1 if bits >= 16 else 2) + d.selector] = 0
     for rank in range(1 + d.pair):
         values = (code[rank * rows : (rank + 1) * rows] & ((1 << width) - 1)).astype(np.uint32)
         for copy in range(places.copies(layout)):
-            lane, column, shift = places.metadata_place(bits, m, every, layout, copy)
+            lane, column, shift = places.metadata_place(bits, m, every, layout, copy, d.selector)
             np.bitwise_or.at(before[rank], (lane, METADATA + column), values << shift.astype(np.uint32))
     return np.asarray(index, np.int32)
 
@@ -193,8 +196,8 @@ def _scales(before: Array, factors: Array, column: int, byte: int, layout: str, 
     for first, lines, quarters in places.scale_parts(layout, side, len(factors)):
         for i in range(lines):
             for s, factor in enumerate(factors[first + i]):
-                lane, away, number = places.scale_place(i, s)
-                shift = 8 * (number + byte)
+                lane, away, number = places.scale_place(i, s + byte, lines)
+                shift = 8 * number
                 for quarter in quarters:
                     at = lane + 32 * quarter, column + away
                     before[at] = int(before[at]) & ~(0xFF << shift) | int(factor) << shift

@@ -86,7 +86,7 @@ def kernel(
         else "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%bar];"
     )  # fmt: skip
     lead = "  mov.u32 %r, %cluster_ctarank;\n  setp.ne.u32 %q, %r, 0;\n  @%q bra DONE;\n" if group == 2 else ""
-    source = f""".version 8.7
+    source = f""".version 8.8
 .target {target}
 .address_size 64
 .extern .shared .align 1024 .b8 shared[];

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.launch.arena import blank, pointer
+from mmulator.launch.arena import pointer
 from mmulator.launch.observers import Observer
+from mmulator.launch.pages import blank
 from mmulator.native.state import Touched as Row
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SLOT_SHIFT
 

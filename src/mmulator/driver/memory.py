@@ -16,7 +16,8 @@ from mmulator.codegen.locks import Lock
 from mmulator.driver.pieces import Allocation as Allocation
 from mmulator.driver.pieces import Pieces
 from mmulator.errors import LaunchError
-from mmulator.launch.arena import blank, reserve
+from mmulator.launch.arena import reserve
+from mmulator.launch.pages import blank
 from mmulator.launch.regions import NONE, Region, Regions, merged, pointer, room_behind
 from mmulator.launch.written import Written
 

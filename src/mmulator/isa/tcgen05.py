@@ -43,6 +43,11 @@ _ISSUES = _ACTS.but(queue=Queue.TENSOR, step=Step.ISSUE)
 _ALLOCATES = _WARP.but(memory=MemoryEffect.WRITE, ends=Ends.WAIT, holds=True)
 
 
+def _at_shared(name: str) -> OperandSpec:
+    """An address in shared memory. ptxas takes the lower half of a generic one, so a register of 32 bits will do."""
+    return addr(name, home="shared", types=("b64", "b32"))
+
+
 def _allocation(
     values: tuple[int, ...] | range, *exclusive: Slot, ptx: tuple[int, int], unsupported: str = ""
 ) -> tuple[Row, Row]:
@@ -50,7 +55,7 @@ def _allocation(
     columns, slots = src("nCols", "u32", values=values), (*exclusive, _GROUP, _SYNC, _ALIGNED)
     to = maybe("space", "shared::cta")
     return (
-        _row("alloc", (*slots, to, _B32), (addr("dst", home="shared"), columns), _ALLOCATES, ptx=ptx,
+        _row("alloc", (*slots, to, _B32), (_at_shared("dst"), columns), _ALLOCATES, ptx=ptx,
              unsupported=unsupported),
         _row("dealloc", (*slots, _B32), (src("taddr", "u32"), columns), _WARP, ptx=ptx, unsupported=unsupported),
     )  # fmt: skip
@@ -130,7 +135,7 @@ _OTHERS: tuple[Row, ...] = (
            (_TADDR, src("s-desc", "u64")), _COPIES, rule=_both_formats) for shapes, warps in _COPIED),
     _row("shift", (_GROUP, one("down", "down")), (_TADDR,), _COPIES, **_CHIP),
     _row("commit", (_GROUP, one("completion", "mbarrier::arrive::one"), maybe("space", "shared::cluster"), MULTICAST, _B64),
-         (addr("mbar", home="shared"), CTA_MASK), _ACTS.but(memory=MemoryEffect.ATOMIC, queue=Queue.TENSOR, step=Step.SIGNAL),
+         (_at_shared("mbar"), CTA_MASK), _ACTS.but(memory=MemoryEffect.ATOMIC, queue=Queue.TENSOR, step=Step.SIGNAL),
          MULTICAST_NEEDS),
     *(_row(f"fence::{when}_thread_sync", (), (), _ACTS.but(queue=Queue.TENSOR, step=Step.FENCE)) for when in ("before", "after")),
 )  # fmt: skip

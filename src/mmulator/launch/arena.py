@@ -103,24 +103,7 @@ class Heap:
         return copy.view(array.dtype).reshape(array.shape)
 
 
-_NORESERVE = 0x4000  # Linux: address space alone, of which pages are there when they are touched
 _NO_ACCESS, _NO_SWAP, _FIXED = 0, 0x4000, 0x10  # PROT_NONE, MAP_NORESERVE, MAP_FIXED
-_LARGE = 1 << 18  # bytes: from here on pages of its own are cheaper
-
-
-def untouched(size: int) -> np.ndarray | None:
-    """Zeros that take no memory until they are touched; None if there is not even the address space."""
-    try:
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
-        pages = mmap.mmap(-1, max(size, 1), flags=flags)
-        if hasattr(mmap, "MADV_NOHUGEPAGE"):
-            pages.madvise(mmap.MADV_NOHUGEPAGE)
-    except (AttributeError, OSError, ValueError):
-        try:
-            return np.zeros(max(size, 1), np.uint8)
-        except MemoryError:
-            return None
-    return np.frombuffer(pages, np.uint8)
 
 
 def reserve(size: int, at: int = 0) -> int:
@@ -149,14 +132,6 @@ def _mapped(at: int, size: int, protection: int, flags: int, file: int, offset: 
     if found in (None, ctypes.c_void_p(-1).value):
         raise MemoryError(f"no {size} addresses are free in this process (ulimit -v)")
     return int(found)
-
-
-def blank(count: int, dtype: np.dtype) -> np.ndarray:
-    """Zeros for a launch, of which what is never touched costs nothing. numpy asks for huge pages where an array is large, and to
-    touch a byte of one clears all of it."""
-    size = count * dtype.itemsize
-    memory = untouched(size) if size >= _LARGE else None
-    return memory[:size].view(dtype) if memory is not None else np.zeros(count, dtype)
 
 
 _copying = Lock()

@@ -18,11 +18,10 @@ class Observer:
     """What looks at one launch. `grid`, `resident` and `ran` are a Grid, a Resident and a Ran, which know this file.
 
     calls: native functions of the instrument call Python.
-    each: clusters run one by one, and `settle` is called after each.
     alone: the launch has one thread of the host, unless it says how many.
     """
 
-    calls = each = alone = False
+    calls = alone = False
 
     @property
     def instrument(self) -> Instrument:

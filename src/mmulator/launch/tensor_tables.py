@@ -16,7 +16,7 @@ import numpy as np
 from mmulator.errors import InternalError, MmulatorError, UnsupportedError
 from mmulator.isa.types import TYPES
 from mmulator.layouts.instruction_descriptor import InstructionDescriptor
-from mmulator.layouts.tensor_memory import TensorPiece, layout_id, metadata_place, pieces
+from mmulator.layouts.tensor_memory import TensorPiece, layout_id, metadata_place, pieces, scale_span, scale_step
 from mmulator.layouts.tensor_variants import Variant
 from mmulator.native.matrix.tensor_state import PIECES, TENSOR_LANES, TENSOR_SCRATCH, TensorTable, Unpack
 from mmulator.numerics.profiles import DotKey
@@ -100,6 +100,8 @@ def make_table(variant: Variant, word: int, device: str, keep: list[Any]) -> np.
     parts = pieces(layout, d.n)
     rows = d.m // (1 + variant.pair)
     stored = d.k // 2 if d.sparse else d.k
+    scales = variant.scale_vec * d.k // 64 if d.k == 96 else variant.scale_vec
+    lines = parts[0].columns
     a_size, b_size = (max(TYPES[t].bits, 8) // 8 for t in (d.atype, d.btype))
     (a_unpack, cells_unpack), (b_unpack, _) = unpacking(d.kind, d.atype), unpacking(d.kind, d.btype)
     table = np.zeros(1, _TABLE)
@@ -115,8 +117,10 @@ def make_table(variant: Variant, word: int, device: str, keep: list[Any]) -> np.
         "flags": twin.flags(negate_a=d.negate_a, negate_b=d.negate_b), "d_bits": TYPES[d.dtype].bits,
         "pieces": len(parts), "rows": parts[0].rows, "columns": parts[0].columns,
         "upper": layout in _UPPER, "width": max(p.column + p.columns for p in parts),
-        "scales": variant.scale_vec, "a_byte": d.scale_a_id, "b_byte": d.scale_b_id,
-        "sparse": d.sparse,
+        "scales": scales, "a_byte": d.scale_a_id, "b_byte": d.scale_b_id,
+        "a_next": scale_step(rows), "b_next": scale_step(lines),
+        "a_span": scale_span(rows, d.scale_a_id, scales), "b_span": scale_span(lines, d.scale_b_id, scales),
+        "sparse": d.sparse, "selected": d.selector,
     }  # fmt: skip
     for name, value in values.items():
         table[name] = value

@@ -169,7 +169,6 @@ class Workers:
         self.active = 0  # threads besides the caller's
         self.called: set[int] = set()  # those of them that have not come yet
         observers = grid.observers
-        self.single = any(o.each for o in observers)  # clusters go one by one
         self.alone = not (grid.kernel.prints or any(o.calls for o in observers))  # the caller works, too
         self.error: BaseException | None = None
         self.counts, self.shares = _counters(grid.workers, len(grid.kernel.code))
@@ -266,7 +265,7 @@ class Workers:
         while True:
             budget = self.piece if counted is None else min(self.piece, counted.left)
             resident.others[0] = self.finished + 1 < self.clusters
-            resident.single[0] = self.single or bool(self.waiting)
+            resident.single[0] = bool(self.waiting)
             result = native(cluster, budget)
             now = time.perf_counter()
             if number != resident.number:  # another has begun meanwhile

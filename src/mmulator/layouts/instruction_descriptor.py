@@ -134,9 +134,12 @@ class InstructionDescriptor:
     @property
     def unknown(self) -> str:
         """What no source says about this descriptor's execution, or ``."""
-        if self.selector:
-            return f"sparsity selector {self.selector}: which columns of the metadata it selects is only in a picture"
-        return "K = 96: how the products are summed is not known" if self.k == 96 else ""
+        return unknown_selector(self.selector)
+
+
+def unknown_selector(selector: int) -> str:
+    """Why no source says what a sparsity selector selects; `` for 0 and 1, which name one of two columns (CuTe, Mosaic)."""
+    return f"sparsity selector {selector}: which columns of the metadata it selects is only in a picture" if selector > 1 else ""
 
 
 def implied_k(kind: str, sparse: bool) -> int:

@@ -125,12 +125,24 @@ def copies(layout: str) -> int:
     return 1 if layout in "FC" else LANES // PARTS[layout]
 
 
-def scale_place(i: Any, s: Any) -> tuple[Any, Any, Any]:
-    """(lane % 32, column, byte) of scale factor s (0 to 3) of row or column i; all quarters of the lanes hold a copy.
+def scale_place(i: Any, s: Any, lines: Any = 0) -> tuple[Any, Any, Any]:
+    """(lane % 32, column, byte) of scale factor s of row or column i; all quarters of the lanes hold a copy.
 
-    The scale factor ID of the instruction descriptor is added to the byte: 1X has factor 0, 2X factors 0 and 1, 4X all.
+    i: row of A or column of B, of so many `lines`. s: number of the factor, with the scale factor ID of the instruction
+        descriptor added. From 4 on, at K = 96, factors are in cells further on (CUTLASS's layout; B: figures for N up to 128 and
+        beyond).
     """
-    return i % QUARTER, i // QUARTER, s
+    return i % QUARTER, i // QUARTER + s // 4 * scale_step(lines), s % 4
+
+
+def scale_step(lines: Any) -> Any:
+    """Columns from the cells of scale factors 0 to 3 to those of factors 4 to 7."""
+    return (lines + 127) // 128 * 4
+
+
+def scale_span(lines: int, first: int, factors: int) -> int:
+    """Columns that hold the scale factors of rows of A or columns of B. first: scale factor ID. factors: of each line."""
+    return max(first + factors - 1, 0) // 4 * scale_step(lines) + -(-lines // QUARTER)
 
 
 def scale_parts(layout: str, side: str, lines: int) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
@@ -145,7 +157,7 @@ def scale_parts(layout: str, side: str, lines: int) -> tuple[tuple[int, int, tup
     return ((0, lines, (0, 1, 2, 3)),)
 
 
-def metadata_place(bits: int, m: Any, j: Any, layout: str = "D", copy: Any = 0) -> tuple[Any, Any, Any]:
+def metadata_place(bits: int, m: Any, j: Any, layout: str = "D", copy: Any = 0, selector: Any = 0) -> tuple[Any, Any, Any]:
     """(lane, column, lowest bit) of the index of stored element j of row m, relative to the address of the metadata.
 
     bits: of an element of A: 32 (tf32: an index has 4 bits), 16, 8 (also narrower elements in bytes), or 4 (mxf4 and
@@ -153,12 +165,11 @@ def metadata_place(bits: int, m: Any, j: Any, layout: str = "D", copy: Any = 0) 
     m: row within the CTA's part.
     layout: a letter from `layout_id`. A and D: CuTe. E and G hold copies: CuTe. F and C, with 16 lanes in a quarter: inferred.
     copy: number of the copy.
-
-    The sparsity selector is 0.
+    selector: sparsity selector, 0 or 1 with 16 and 32 bits: the column of two (CuTe, Mosaic).
     """
     bit = j // 2 * 2 if bits == 4 else j * (4 if bits == 32 else 2)
     group = QUARTER if layout in "FC" else 16
     first = m // 16 * group + copy * PARTS[layout]
     if bits <= 8:
         return first + m % 16, bit // 32, bit % 32
-    return first + m % 8 + bit // 16 * 8, bit * 0, m // 8 % 2 * 16 + bit % 16
+    return first + m % 8 + bit // 16 * 8, bit * 0 + selector, m // 8 % 2 * 16 + bit % 16

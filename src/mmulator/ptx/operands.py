@@ -368,7 +368,8 @@ def _addr(operand: Operand, spec: OperandSpec, context: OperandContext) -> Probl
         yield from _reg(operand.base, spec, context)
         return
     space = spec.space.partition("::")[0]
-    yield from address(operand, space, context)
+    narrow = isinstance(operand.base, Reg) and "b32" in spec.types
+    yield from address(operand, spec.home if narrow else space, context)
     if not space:
         yield from _at_home(operand.base, spec)
     if space == "param" and isinstance(operand.base, Symbol):

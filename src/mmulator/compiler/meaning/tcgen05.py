@@ -17,6 +17,7 @@ from mmulator.compiler.lowering.operands import elements, write_result
 from mmulator.compiler.lowering.scope import Mods
 from mmulator.compiler.meaning.float import extremum32
 from mmulator.errors import must_be
+from mmulator.isa.types import type_bits
 from mmulator.layouts.tensor_memory import MOVES, columns_of
 from mmulator.layouts.tensor_variants import Variant
 from mmulator.native.hooks.tensor import TensorStep, tensor_ordered
@@ -24,7 +25,7 @@ from mmulator.native.matrix import tensor_core as core
 from mmulator.native.matrix import tensor_memory as rt
 from mmulator.native.matrix.tensor_state import TENSOR_SCRATCH
 from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
-from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, VectorOperand
+from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, VectorOperand
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
 _SHARED = SLOT_SHARED << SLOT_SHIFT
@@ -58,9 +59,10 @@ def alloc(e: Emitter, ins: Instruction) -> None:
     _uses(e)
     converge(e, ins)
     at, columns = ins.operands
-    where = e.spill(address_of(e, at))
+    where, base = e.spill(address_of(e, at)), must_be(at, Address).base
     count = _first(e, e.source(columns, "u32"))
-    function = rt.alloc_function("shared" if ins.form["space"] else "generic")
+    shared = ins.form["space"] or (isinstance(base, Reg) and type_bits(base.type) == 32)
+    function = rt.alloc_function("shared" if shared else "generic")
     e.flush()
     e.b.ret(e.call(function, e.w, e.mask, where, count, _pair(ins), e.block.index, e.block.targets[0], e.site))
 

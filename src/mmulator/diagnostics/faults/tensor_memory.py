@@ -6,7 +6,7 @@ from mmulator.errors import ExecutionFault, MmulatorError
 from mmulator.launch.grid import Grid
 from mmulator.launch.resident import ResidentCta
 from mmulator.launch.tensor_tables import tables_of
-from mmulator.native.matrix.tensor_state import TENSOR_COLUMNS, TENSOR_UNIT
+from mmulator.native.matrix.tensor_state import BY_ADDRESS, TENSOR_COLUMNS, TENSOR_UNIT
 from mmulator.native.state import FaultKind
 from mmulator.ptx.tree import Instruction
 
@@ -63,9 +63,13 @@ def describe(grid: Grid, cta: ResidentCta, ins: Instruction, kind: FaultKind, wh
             rule, hint = _PAIRS, "launch in clusters of an even number of CTAs"
         case FaultKind.TENSOR_ALIGNED:
             text = f"{name} with {_at(address)}: it begins in lane 0 of a quarter, or where its shape has 16 lanes, in lane 16"
+            if number == 1:
+                text = f"{name} with metadata at {_at(address)}: it begins in an even column"
+                rule = f"the sparsity selector names one of two columns ({_FAMILY}: Sparsity selector)"
         case FaultKind.TENSOR_INSTRUCTION:
             problem = tables_of(grid.kernel.matrix.tensor).problems.get((number, address))
-            text, rule = f"{name}: {problem or f'instruction descriptor {address:#010x}'}", None
+            said = "with .ashift M is 128 or 256, and 256 if A is sparse in a pair"
+            text, rule = f"{name}: {problem or f'instruction descriptor {address:#010x}: {said}'}", None
             if isinstance(problem, MmulatorError):
                 text, rule, hint = f"{name}: {problem.message}", problem.rule, problem.hint
         case FaultKind.TENSOR_MATRIX:
@@ -83,4 +87,6 @@ def _wrong_in(desc: int) -> str:
         return f"bits 46 to 48 are {desc >> 46 & 7:#05b}"
     if desc >> 53 & 0xFF:
         return f"bits 53 to 60 are {desc >> 53 & 0xFF:#x}"
+    if desc & BY_ADDRESS:
+        return "bit 52 is 1: the leading byte offset is an address for K = 96, 128B swizzling and base offset 0 alone"
     return f"the swizzle is {desc >> 61}"

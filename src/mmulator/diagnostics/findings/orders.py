@@ -9,8 +9,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from mmulator.codegen.types import Struct
-from mmulator.launch.arena import blank, pointer
+from mmulator.launch.arena import pointer
 from mmulator.launch.grid import Grid
+from mmulator.launch.pages import blank
 from mmulator.launch.resident import Resident
 from mmulator.native.state import COPIES, LANES, NUM_BARRIERS
 from mmulator.sanitizer.order.locations import LOCATIONS, Location

@@ -10,8 +10,9 @@ import numpy as np
 
 from mmulator.compiler.compiled import CompiledKernel
 from mmulator.isa.effects import MemoryEffect
-from mmulator.launch.arena import blank, pointer, untouched
+from mmulator.launch.arena import pointer
 from mmulator.launch.grid import Grid
+from mmulator.launch.pages import blank, untouched
 from mmulator.launch.resident import Resident
 from mmulator.program.addresses import SLOT_SHIFT
 from mmulator.program.butterflies import stored_sums

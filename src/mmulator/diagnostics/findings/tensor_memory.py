@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from mmulator.diagnostics.findings.context import FindingContext
-from mmulator.launch.arena import blank, pointer
+from mmulator.launch.arena import pointer
+from mmulator.launch.pages import blank
 from mmulator.launch.resident import Resident
 from mmulator.native.matrix.tensor_state import TENSOR_COLUMNS
 from mmulator.native.state import LANES, FaultKind

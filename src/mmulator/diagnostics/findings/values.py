@@ -11,8 +11,9 @@ from mmulator.diagnostics.faults.memory import function_of
 from mmulator.diagnostics.findings.context import FindingContext
 from mmulator.diagnostics.findings.holes import hole
 from mmulator.isa.effects import MemoryEffect
-from mmulator.launch.arena import blank, pointer
+from mmulator.launch.arena import pointer
 from mmulator.launch.grid import Grid
+from mmulator.launch.pages import blank
 from mmulator.launch.resident import Resident
 from mmulator.native.state import LANES
 from mmulator.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT

@@ -126,7 +126,9 @@ def _rules(form: Form) -> Iterator[StatedRule]:
         yield StatedRule("A, B and D are not touched until a tcgen05.commit after it has completed an mbarrier.", _ORDER, True)
         yield StatedRule("A tcgen05.mma after it with the same kind, accumulator and shape runs in order.", _ORDER)
         if form.sparse:
-            yield StatedRule("The sparsity selector is 0 here: what others select is not known.", "Sparsity selector")
+            selects = "the first or second column at the metadata's address, which is even; 2 and 3 are not known"
+            one = "The sparsity selector is 0." if d.kind not in ("f16", "tf32") else f"Sparsity selectors 0 and 1: {selects}."
+            yield StatedRule(one, "Sparsity selector")
         if d.pair:
             yield StatedRule("Each CTA of the pair holds half of A's rows and half of B's columns; descriptors and addresses "
                              "are the same in both.", _MMA)  # fmt: skip
@@ -141,7 +143,7 @@ def _rules(form: Form) -> Iterator[StatedRule]:
         yield StatedRule("All that is allocated is given back before the kernel ends.", "Tensor Memory Allocation", True)
         yield StatedRule("After relinquish_alloc_permit the CTA allocates no more.", "Tensor Memory Allocation", True)
     elif form.op == "cp" and form["shape"] == "4x256b":
-        yield StatedRule("Which lanes it writes is not known: mmulator refuses it.", own)
+        yield StatedRule("Each row is written 32 lanes behind the row before, from the address's lane on (inferred).", own)
     if form["cta_group"]:
         yield StatedRule("All tcgen05 instructions of a kernel have one .cta_group.", own)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -13,7 +14,7 @@ from mmulator.inspect.search import descriptor_of, text_of
 from mmulator.isa.form import Form
 from mmulator.isa.shapes import stored_bits
 from mmulator.layouts import tensor_memory as tm
-from mmulator.layouts.instruction_descriptor import InstructionDescriptor
+from mmulator.layouts.instruction_descriptor import InstructionDescriptor, unknown_selector
 
 DEVICE = "sm_100"
 _ORGANIZATION = "Data Path Layout Organization"
@@ -42,7 +43,7 @@ def layout(form: Form, operand: str, selector: int = 0, byte_id: int = 0) -> Lay
 
     form: with shape and types.
     operand: `d`, `a` (in tensor memory), `scale_a`, `scale_b`, `sp_meta` (also `e`); `r` of a load or store.
-    selector: sparsity selector, of which only 0 is known.
+    selector: sparsity selector; 1 for kinds f16 and tf32 alone, others are not known.
     byte_id: scale factor ID of the instruction descriptor.
 
     Raises OperandError for an operand that the instruction does not have there, UnsupportedError for what no source says.
@@ -59,12 +60,9 @@ def layout(form: Form, operand: str, selector: int = 0, byte_id: int = 0) -> Lay
         return _registers(form)
     d = descriptor_of(form)
     if name == "sp_meta":
-        if selector:
-            raise UnsupportedError(
-                f"sparsity selector {selector}: which columns of the metadata it selects is only in a picture",
-                rule="Sparsity selector (PTX ISA 9.1)", hint="selector 0",
-            )  # fmt: skip
-        return _metadata(form, d)
+        if unknown := unknown_selector(selector):
+            raise UnsupportedError(unknown, rule="Sparsity selector (PTX ISA 9.1)", hint="selectors 0 and 1")
+        return _metadata(form, replace(d, selector=selector), selector)
     if name.startswith("scale"):
         return _scales(form, d, name[-1], byte_id)
     return _matrix(form, d, name)
@@ -183,29 +181,35 @@ def _column_rule(letter: str, per: int, n: int) -> str:
 
 
 def _scales(form: Form, d: InstructionDescriptor, side: str, byte_id: int) -> Layout:
-    allowed = {1: range(4), 2: range(0, 4, 2), 4: range(1)}[form.scale_vec]
+    longer = d.k == 96
+    allowed = range(0, 4, form.scale_vec // (1 + longer))
     if byte_id not in allowed:
         having = ", ".join(map(str, allowed))
         raise OperandError(
             f"the scale factor ID is {byte_id}: for .scale_vec::{form.scale_vec}X it must be one of {having}",
             rule="Scale Factor A ID; Scale Factor B ID (PTX ISA 9.1)",
         )  # fmt: skip
-    letter, factors = _letter(d), form.scale_vec
+    letter, factors = _letter(d), form.scale_vec * 3 // 2 if longer else form.scale_vec
     lines = tm.PARTS[letter] if side == "a" else d.n
     parts = tm.scale_parts(letter, side, lines)
-    maps = _empty(tm.LANES, -(-parts[0][1] // tm.QUARTER), 4)
+    maps = _empty(tm.LANES, tm.scale_span(parts[0][1], byte_id, factors), 4)
     blocks = []
     for first, many, quarters in parts:
         for i, s, quarter in product(range(many), range(factors), quarters):
-            lane, column, byte = tm.scale_place(i, s)
-            at = (lane + tm.QUARTER * quarter, column, byte + byte_id)
+            lane, column, byte = tm.scale_place(i, s + byte_id, many)
+            at = (lane + tm.QUARTER * quarter, column, byte)
             _fill(maps, at, *((first + i, s) if side == "a" else (s, first + i)))
-        for i in range(0, many, tm.QUARTER):
+        for i, word in product(range(0, many, tm.QUARTER), range((byte_id + factors + 3) // 4)):
             lanes = ", ".join(_span(tm.QUARTER * q, tm.QUARTER) for q in quarters)
-            own = _span(first + i, min(tm.QUARTER, many - i)), _span(0, factors)
-            blocks.append((*(own if side == "a" else own[::-1]), lanes, str(i // tm.QUARTER)))
+            start, end = max(4 * word - byte_id, 0), min(4 * word + 4 - byte_id, factors)
+            own = _span(first + i, min(tm.QUARTER, many - i)), _span(start, end - start)
+            blocks.append((*(own if side == "a" else own[::-1]), lanes, str(tm.scale_place(i, 4 * word, many)[1])))
     line = "row" if side == "a" else "column"
-    rule = (("lane % 32", f"{line} % 32"), ("column", f"{line} / 32"), ("byte", f"factor{f' + {byte_id}' * bool(byte_id)}"))
+    byte = f"factor{f' + {byte_id}' * bool(byte_id)}"
+    rule = (("lane % 32", f"{line} % 32"), ("column", f"{line} / 32"), ("byte", byte))
+    if factors + byte_id > 4:
+        byte = byte if byte == "factor" else f"({byte})"
+        rule = (rule[0], ("column", f"{line} / 32 + {tm.scale_step(lines)} * ({byte} / 4)"), ("byte", f"{byte} % 4"))
     if len(parts) > 1:
         rule = (*rule[:1], ("column", f"{line} % {lines // 2} / 32"), rule[2])
     notes = (
@@ -220,16 +224,16 @@ def _scales(form: Form, d: InstructionDescriptor, side: str, byte_id: int) -> La
     )  # fmt: skip
 
 
-def _metadata(form: Form, d: InstructionDescriptor) -> Layout:
+def _metadata(form: Form, d: InstructionDescriptor, selector: int) -> Layout:
     letter, room = _letter(d), stored_bits(form, form.atype)
     rows = tm.PARTS[letter]
     chunk = {32: 2, 4: 8}.get(room, 4)  # columns of A that a nibble is about
     chunks, step = d.k // chunk, {32: 1, 4: 4}.get(room, 2)
-    maps = _empty(tm.LANES, 1 if room > 8 else 2, 8)
+    maps = _empty(tm.LANES, 1 + selector if room > 8 else 2, 8)
     for copy, m, c in product(range(tm.copies(letter)), range(rows), range(chunks)):
-        lane, column, low = tm.metadata_place(room, m, c * step, letter, copy)
+        lane, column, low = tm.metadata_place(room, m, c * step, letter, copy, selector)
         _fill(maps, (lane, column, low // 4), m, c)
-    found = np.array([[tm.metadata_place(room, m, c * step, letter) for c in range(chunks)] for m in range(rows)])
+    found = np.array([[tm.metadata_place(room, m, c * step, letter, 0, selector) for c in range(chunks)] for m in range(rows)])
     axes = (("row", rows), ("chunk", chunks))
     rule = tuple((part, expression(found[..., i], axes)) for i, part in enumerate(("lane", "column", "lowest bit")))
     evidence = _CUTE if letter not in "FC" else "inferred: for M = 64 of a CTA CuTe has none, the specification a picture"
@@ -239,6 +243,6 @@ def _metadata(form: Form, d: InstructionDescriptor) -> Layout:
         notes.append(f"{tm.copies(letter)} copies, each {rows} lanes further.")
     return Layout(
         text_of(form), "sp_meta", "metadata", "b4", rows, chunks, 1, tm.LANES, maps[0].shape[1], 32, 4, 0, 4, "e", DEVICE,
-        "Sparsity selector (PTX ISA 9.1), selector 0", evidence, rule, tuple(notes),
+        f"Sparsity selector (PTX ISA 9.1), selector {selector}", evidence, rule, tuple(notes),
         tuple((c * chunk, (c + 1) * chunk - 1) for c in range(chunks)), maps, where="column",
     )  # fmt: skip

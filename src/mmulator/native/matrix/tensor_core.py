@@ -21,8 +21,8 @@ from mmulator.native.hooks.events import PayloadShape
 from mmulator.native.hooks.faults import fault
 from mmulator.native.hooks.tensor import TensorTask, tensor_committed, tensor_issued
 from mmulator.native.matrix.tensor_memory import COLUMN_BITS, LANE, allocated, cell, peer_of
-from mmulator.native.matrix.tensor_products import compute_products, matrix_bytes, unpack_elements, warp_of
-from mmulator.native.matrix.tensor_state import TENSOR_LANES, TensorTable, Unpack
+from mmulator.native.matrix.tensor_products import compute_products, matrix_bytes, shift_rows, unpack_elements, warp_of
+from mmulator.native.matrix.tensor_state import BY_ADDRESS, QUARTER, TENSOR_LANES, TensorTable, Unpack
 from mmulator.native.memory.locate import one_cta
 from mmulator.native.memory.windows import WITHIN, shared_of
 from mmulator.native.state import Completes, Cta, FaultKind, Transfer, Warp
@@ -75,10 +75,20 @@ def based(w: ptr_to(Warp), lane: u32, address: u32, upper: u32, site: u32) -> No
 
 
 @native
-def described(w: ptr_to(Warp), lane: u32, desc: u64, site: u32) -> None:
-    """Record a fault unless a matrix descriptor has the constants that it must have, and a swizzle."""
+def paired(w: ptr_to(Warp), lane: u32, table: ptr_to(TensorTable), address: u32, pair: u32, site: u32) -> None:
+    """Record a fault unless metadata begins in the first of two columns that are allocated."""
+    columns_of(w, lane, address + table.selected, table.cells, pair, site)
+    if (address & 1) != 0:
+        fault(w, FaultKind.TENSOR_ALIGNED, site, lane, u64(address), 1)
+
+
+@native
+def described(w: ptr_to(Warp), lane: u32, desc: u64, k: u32, site: u32) -> None:
+    """Record a fault unless a matrix descriptor has the constants that it must have, and a swizzle. k: of the product, or 0."""
     swizzle = u32(desc >> 61)
     odd = (swizzle & 1) != 0 and swizzle != 1
+    if (desc & BY_ADDRESS) != 0:
+        odd = k != 96 or swizzle != 2 or ((desc >> 49) & 7) != 0
     if ((desc >> 46) & 7) != 1 or ((desc >> 53) & 0xFF) != 0 or odd:
         fault(w, FaultKind.TENSOR_MATRIX, site, lane, desc, 0)
 
@@ -123,14 +133,16 @@ def issue_mma(
         if in_cells != 0:
             based(w, lane, u32(a[lane]), table.upper, site)
             columns_of(w, lane, u32(a[lane]), (table.a_cells + 3) // 4, pair, site)
+            if in_cells == 2 and table.upper != 0:
+                fault(w, FaultKind.TENSOR_INSTRUCTION, site, lane, u64(words[lane]), mode)
         else:
-            described(w, lane, a[lane], site)
-        described(w, lane, b[lane], site)
+            described(w, lane, a[lane], table.k, site)
+        described(w, lane, b[lane], table.k, site)
         if table.sparse != 0:
-            columns_of(w, lane, metadata[lane], table.cells, pair, site)
+            paired(w, lane, table, metadata[lane], pair, site)
         if table.scales != 0:
-            columns_of(w, lane, scale_a[lane], (table.m + 31) >> 5, pair, site)
-            columns_of(w, lane, scale_b[lane], (table.columns + 31) >> 5, pair, site)
+            columns_of(w, lane, scale_a[lane], table.a_span, pair, site)
+            columns_of(w, lane, scale_b[lane], table.b_span, pair, site)
         if w.cta.fault != 0:
             return
         t = new_transfer(w, lane, mover, site)
@@ -184,7 +196,7 @@ COPIES: dict[str, tuple[int, int, tuple[tuple[int, int, int], ...]]] = {
     "64x128b.warpx2::02_13": (64, 16, ((0, 64, 0), (0, 64, 64))),
     "64x128b.warpx2::01_23": (64, 16, ((0, 32, 0), (0, 32, 32), (32, 32, 64), (32, 32, 96))),
     "32x128b.warpx4": (32, 16, ((0, 32, 0), (0, 32, 32), (0, 32, 64), (0, 32, 96))),
-    "4x256b": (4, 32, tuple((q, 1, 32 * q + 31) for q in range(4))),  # the last lane of each quarter: inferred, see move_shift
+    "4x256b": (4, 32, tuple((q, 1, 32 * q) for q in range(4))),  # to which the address's lane is added: CuTe, TIRx's simulator
 }
 UNPACKED = {"": Unpack.WHOLE, "b6x16_p32": Unpack.PADDED_6, "b4x16_p64": Unpack.PADDED_4}
 
@@ -210,7 +222,7 @@ def copy_function(shape: str, unpack: Unpack) -> Native:
                 raw = other
             for begin, count, lane in places:
                 for r in range(u32(count)):
-                    target = cell(cta, u32(lane) + r, work.d & COLUMN_BITS)
+                    target = cell(cta, (work.d >> LANE) + u32(lane) + r, work.d & COLUMN_BITS)
                     copy_bytes(cast_ptr(u8, target), raw + u64(begin + r) * bytes, u64(bytes))
         return u64(0)
 
@@ -242,7 +254,9 @@ def issue_copy(
                 return
         columns_of(w, lane, d[lane], columns, pair, site)
         if rows != 0:
-            described(w, lane, desc[lane], site)
+            described(w, lane, desc[lane], u32(0), site)
+            if (d[lane] >> LANE) >= QUARTER or (rows != 4 and (d[lane] >> LANE) != 0):
+                fault(w, FaultKind.TENSOR_ALIGNED, site, lane, u64(d[lane]), 0)
         if w.cta.fault != 0:
             return
         t = new_transfer(w, lane, mover, site)
@@ -258,23 +272,16 @@ def issue_copy(
         start(t)
 
 
-SHIFTED, QUARTER = 8, 32  # columns that tcgen05.shift moves; lanes of a quarter
+SHIFTED = 8  # columns that tcgen05.shift moves
 
 
 @native
 def move_shift(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
-    """Carry out tcgen05.shift.down for the 32 lanes of a quarter: each gets the cells of the next lane, in 8 columns; the last
-    lane keeps its own, until a tcgen05.cp.4x256b writes it, which is ordered behind the shift. Inferred from the text, "down the
-    rows of the matrix for a warp".
-    """
+    """Carry out tcgen05.shift.down in the quarter of the address: inferred from the text, "the rows of the matrix for a warp"."""
     work = payload_of(t, PayloadShape.TENSOR)
     for part in range(u32(1) + work.pair):
-        cta = pair_of(w, work.pair, part)
         first = (work.d >> LANE) & (TENSOR_LANES - QUARTER)
-        for lane in range(u32(QUARTER - 1)):
-            target = cell(cta, first + lane, work.d & COLUMN_BITS)
-            source = cell(cta, first + lane + 1, work.d & COLUMN_BITS)
-            copy_bytes(cast_ptr(u8, target), cast_ptr(u8, source), u64(4 * SHIFTED))
+        shift_rows(pair_of(w, work.pair, part), first, work.d & COLUMN_BITS, u64(4 * SHIFTED))
     return u64(0)
 
 

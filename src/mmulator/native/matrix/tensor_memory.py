@@ -171,7 +171,7 @@ def first_lane(w: ptr_to(Warp), address: u32, shape: u32, column: u32, columns: 
     if shape != 0:
         good = good or within == 16
     if not good:
-        fault(w, FaultKind.TENSOR_ALIGNED, site, 0, u64(address), columns)
+        fault(w, FaultKind.TENSOR_ALIGNED, site, 0, u64(address), 0)
     elif not allocated(w.cta, column, columns) or not allocated(w.cta, column + split, columns):
         fault(w, FaultKind.TENSOR_COLUMNS, site, 0, u64(address), columns + split)
     if w.cta.fault != 0:

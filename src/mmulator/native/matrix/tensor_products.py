@@ -15,13 +15,14 @@ from mmulator.native.asynchrony.payloads import TensorWork
 from mmulator.native.hooks.events import READ, Proxy, accessed_one, by
 from mmulator.native.hooks.faults import fault
 from mmulator.native.matrix.tensor_memory import COLUMN_BITS, LANE, cell
-from mmulator.native.matrix.tensor_state import TENSOR_ROW, TensorTable, Unpack
+from mmulator.native.matrix.tensor_state import BY_ADDRESS, QUARTER, TENSOR_LANES, TENSOR_ROW, TensorTable, Unpack
 from mmulator.native.memory.windows import descriptor_span, of_descriptor
 from mmulator.native.state import Cta, FaultKind, Warp
 from mmulator.twin.doors import Door
 from mmulator.twin.product import IndexTable, call_dot, call_pack, dense_indices
 from mmulator.twin.shared import UNIT, operand_function
 
+LINE, START = 128, 0x3FFF  # bytes; bits of a matrix descriptor with the start address
 MASKED = 8  # words of disable-output-lane, for two CTAs
 
 
@@ -100,6 +101,20 @@ def across(raw: ptr, rows: i64, columns: i64, size: u32, out: ptr) -> None:
                 store(load(u32, source), target)
 
 
+@native(inline=True)
+def head_of(desc: u64, line: i64) -> i64:
+    """The bytes of a line that lie before a boundary of 128 bytes, where a descriptor has an address for the others."""
+    if (desc & BY_ADDRESS) == 0:
+        return line
+    return minimum(line, i64(LINE) - i64((desc << 4) & (LINE - 1)))
+
+
+@native(inline=True)
+def rest_of(desc: u64) -> u64:
+    """A matrix descriptor that begins at the address that another one has instead of a leading byte offset."""
+    return (desc & ~u64(START)) | ((desc >> 16) & START)
+
+
 @native
 def shared_matrix(
     cta: ptr_to(Cta), table: ptr_to(TensorTable), desc: u64, rows: i64, stored: i64, line: u32, size: u32, turned: u32,
@@ -127,6 +142,17 @@ def shared_matrix(
         across(raw, stored, rows, size, out)
     elif unpack == Unpack.WHOLE:
         return matrix_bytes(w, desc, rows, i64(line), 0, site, out) != 0
+    elif (desc & BY_ADDRESS) != 0:
+        head = head_of(desc, i64(line))
+        tail = i64(line) - head
+        rest = raw + u64(rows * head)
+        if matrix_bytes(w, desc, rows, head, 0, site, raw) == 0:
+            return False
+        if matrix_bytes(w, rest_of(desc), rows, tail, 0, site, rest) == 0:
+            return False
+        for r in range(rows):
+            unpack_elements(raw + u64(r * head), 2 * head, unpack, out + u64(r * stored))
+            unpack_elements(rest + u64(r * tail), 2 * tail, unpack, out + u64(r * stored + 2 * head))
     else:
         if matrix_bytes(w, desc, rows, i64(line), 0, site, raw) == 0:
             return False
@@ -135,14 +161,27 @@ def shared_matrix(
 
 
 @native
-def cells_matrix(cta: ptr_to(Cta), table: ptr_to(TensorTable), address: u32, base: u32, moved_up: u32, out: ptr) -> None:
+def shift_rows(cta: ptr_to(Cta), first: u32, column: u32, bytes: u64) -> None:
+    """Move each lane's bytes from a column on to the lane before it, in the 32 lanes of a quarter; the last lane keeps its own.
+
+    cta: owner of the tensor memory.
+    first: first lane of the quarter.
+    column: the column.
+    bytes: number of bytes.
+    """
+    for lane in range(u32(QUARTER - 1)):
+        source = cell(cta, first + lane + 1, column)
+        copy_bytes(cast_ptr(u8, cell(cta, first + lane, column)), cast_ptr(u8, source), bytes)
+
+
+@native
+def cells_matrix(cta: ptr_to(Cta), table: ptr_to(TensorTable), address: u32, base: u32, out: ptr) -> None:
     """Read A from tensor memory, element after element along k.
 
     cta: owner of the tensor memory.
     table: table of the instruction.
     address: of A in tensor memory.
     base: its first lane within a quarter, 0 or 16.
-    moved_up: 1 for .ashift: each row is the next one, the last one stays (which way: inferred).
     out: destination.
     """
     room = out
@@ -151,7 +190,7 @@ def cells_matrix(cta: ptr_to(Cta), table: ptr_to(TensorTable), address: u32, bas
     for p in range(table.pieces):
         if table.first[p] == 0:
             for r in range(table.rows):
-                source = cell(cta, table.lane[p] + minimum(r + moved_up, table.rows - 1) + base, address & COLUMN_BITS)
+                source = cell(cta, table.lane[p] + r + base, address & COLUMN_BITS)
                 copy_bytes(room + u64(table.row[p] + r) * u64(table.a_cells), cast_ptr(u8, source), u64(table.a_cells))
     if table.a_cells_unpack != Unpack.WHOLE:
         unpack_elements(room, i64(table.m) * i64(table.stored), table.a_cells_unpack, out)
@@ -159,7 +198,8 @@ def cells_matrix(cta: ptr_to(Cta), table: ptr_to(TensorTable), address: u32, bas
 
 @native
 def factors(
-    cta: ptr_to(Cta), address: u32, lane: u32, rows: u32, count: u32, byte: u32, step: u64, stride: u64, out: ptr_to(u8),
+    cta: ptr_to(Cta), address: u32, lane: u32, rows: u32, count: u32, byte: u32, next: u32, step: u64, stride: u64,
+    out: ptr_to(u8),
 ) -> None:  # fmt: skip
     """Read scale factors from tensor memory: factor s of row i to out[i * stride + s * step].
 
@@ -169,13 +209,15 @@ def factors(
     rows: rows of A or columns of B.
     count: factors of a row.
     byte: the first one's byte in its cell.
+    next: columns to the cell of the factors behind the fourth byte.
     step, stride: bytes from a factor to the next, and from a row to the next.
     out: destination.
     """
     for i in range(rows):
-        word = cell(cta, lane + (i & 31), (address & COLUMN_BITS) + (i >> 5))[0]
         for s in range(count):
-            out[u64(i) * stride + u64(s) * step] = u8(word >> (8 * (byte + s)))
+            at = byte + s
+            word = cell(cta, lane + (i & 31), (address & COLUMN_BITS) + (i >> 5) + (at >> 2) * next)[0]
+            out[u64(i) * stride + u64(s) * step] = u8(word >> (8 * (at & 3)))
 
 
 @native
@@ -183,13 +225,10 @@ def indices(cta: ptr_to(Cta), table: ptr_to(TensorTable), address: u32) -> None:
     """Compute the indices of a sparse A from the metadata in tensor memory."""
     words = cast_ptr(u32, cta.scratch + table.scratch.metadata)
     base = (address >> LANE) & 16
-    for lane in range(u32(128 - 16)):
+    column = (address & COLUMN_BITS) + table.selected
+    for lane in range(TENSOR_LANES - base):
         for c in range(table.cells):
-            words[lane * table.cells + c] = cell(cta, lane + base, (address & COLUMN_BITS) + c)[0]
-    for lane in range(u32(128 - 16), u32(128)):
-        if lane + base < 128:
-            for c in range(table.cells):
-                words[lane * table.cells + c] = cell(cta, lane + base, (address & COLUMN_BITS) + c)[0]
+            words[lane * table.cells + c] = cell(cta, lane + base, column + c)[0]
     dense_indices(cast_ptr(IndexTable, table.places), words, cast_ptr(i32, cta.scratch + table.scratch.index))
 
 
@@ -347,7 +386,7 @@ def clear_columns(table: ptr_to(TensorTable), zeros: u64, elements: ptr) -> None
 
 @native
 def compute_products(own: ptr_to(Cta), even: ptr_to(Cta), odd: ptr_to(Cta), work: ptr_to(TensorWork), site: u32) -> None:
-    """Execute one tcgen05.mma: read its operands, multiply, write D.
+    """Execute one tcgen05.mma: read its operands, multiply, write D; with .ashift, move A in tensor memory behind the product.
 
     own: the CTA that issued it.
     even, odd: the CTAs of the pair; both `own` for an instruction of one CTA.
@@ -383,7 +422,7 @@ def compute_products(own: ptr_to(Cta), even: ptr_to(Cta), odd: ptr_to(Cta), work
         if part != 0:
             cta = odd
         if work.in_cells != 0:
-            cells_matrix(cta, table, u32(work.a), (u32(work.a) >> LANE) & 31, work.moved_up, elements)
+            cells_matrix(cta, table, u32(work.a), (u32(work.a) >> LANE) & 31, elements)
         else:
             good = shared_matrix(
                 cta, table, work.a, i64(table.m), i64(table.stored), table.a_line, table.a_size, table.a_across, table.a_unpack,
@@ -394,12 +433,17 @@ def compute_products(own: ptr_to(Cta), even: ptr_to(Cta), odd: ptr_to(Cta), work
         pack_rows(room, table, elements)
         if scaled:
             rows = room + table.scratch.scale_a
-            factors(cta, work.scale_a, u32(0), table.m, table.scales, table.a_byte, 1, u64(table.scales), rows)
+            factors(cta, work.scale_a, u32(0), table.m, table.scales, table.a_byte, table.a_next, 1, u64(table.scales), rows)
             for p in range(table.pieces):
                 first = table.first[p]
                 at = room + table.scratch.scale_b + u64(first) * u64(table.scales)
                 step = u64(table.columns)
-                factors(cta, work.scale_b, table.lane[p], table.columns, table.scales, table.b_byte, step, 1, at)
+                factors(
+                    cta, work.scale_b, table.lane[p], table.columns, table.scales, table.b_byte, table.b_next, step, 1, at
+                )
         if table.sparse != 0:
             indices(cta, table, work.metadata)
         multiply_pieces(cta, room, table, work, part, scaled)
+        if work.moved_up != 0:
+            for quarter in range(u32(TENSOR_LANES // QUARTER)):
+                shift_rows(cta, quarter * QUARTER, u32(work.a) & COLUMN_BITS, u64(table.a_cells))

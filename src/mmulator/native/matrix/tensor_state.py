@@ -8,6 +8,8 @@ from mmulator.codegen.types import Struct, ptr, u32, u64
 
 # Tensor memory of a CTA, which is allocated in units of columns.
 TENSOR_LANES, TENSOR_COLUMNS, TENSOR_UNIT = 128, 512, 32
+QUARTER = 32  # lanes that move together, of a warp
+BY_ADDRESS = 1 << 52  # bit of a matrix descriptor: the leading byte offset is an address
 TENSOR_ROW = TENSOR_COLUMNS * 4 + 64  # bytes of a lane, and some, so that few lanes share sets of the host's caches
 TENSOR_SCRATCH = 1 << 20  # bytes in which one tcgen05.mma computes
 
@@ -46,6 +48,8 @@ TensorTable = Struct("TensorTable", [
     ("upper", u32),  # whether the base lane may be 16
     ("width", u32),  # columns of tensor memory of D
     ("scales", u32), ("a_byte", u32), ("b_byte", u32),  # factors of a row; their first byte
-    ("sparse", u32), ("places", ptr), ("cells", u32),  # IndexTable of a sparse A; columns of the metadata
+    ("a_next", u32), ("b_next", u32), ("a_span", u32), ("b_span", u32),  # columns to the cells of factor 4; of all cells
+    ("sparse", u32), ("places", ptr), ("cells", u32), ("selected", u32),  # IndexTable of a sparse A; columns of the metadata;
+    # the first of them, from the address on
     ("scratch", TensorScratch),
 ], functions=("pack_a", "pack_b", "dot"))  # fmt: skip

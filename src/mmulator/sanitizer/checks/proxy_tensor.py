@@ -12,6 +12,7 @@ from mmulator.layouts.swizzle import SWIZZLES5
 from mmulator.native.asynchrony.payloads import payload_of
 from mmulator.native.hooks.events import READ, PayloadShape
 from mmulator.native.hooks.tensor import TensorTask
+from mmulator.native.matrix.tensor_products import head_of, rest_of
 from mmulator.native.memory.windows import SHARED
 from mmulator.native.state import Cta, Transfer, Warp
 from mmulator.program.addresses import RANK_SHIFT
@@ -44,7 +45,10 @@ def matrix_read(a: ptr_to(Actor), cta: ptr_to(Cta), desc: u64, lines: i64, line_
     walk.number = 0
     walk.divisor = 0
     walk.quarter = 0
-    walk_operand5(walk, desc, lines, line_bytes, across, a.site, cta.scratch)
+    head = head_of(desc, line_bytes)
+    walk_operand5(walk, desc, lines, head, across, a.site, cta.scratch)
+    if head != line_bytes:
+        walk_operand5(walk, rest_of(desc), lines, line_bytes - head, across, a.site, cta.scratch)
     told(walk)
 
 

@@ -242,7 +242,7 @@ def check_behind(
     kept = promised(before, key)
     rule = u32(0)
     why = u32(AFTER)
-    if own and work.number == issuer.issued:
+    if own and work.number == issuer.issued and not kept:
         rule = u32(rules.UNORDERED.number)
         why = u32(ITSELF)
     elif knows(w, lane, agent, work.number) != 0:
@@ -353,11 +353,13 @@ def product_issued(t: ptr_to(Transfer), cta: ptr_to(Cta), part: u32, number: u32
                 if table.first[p] == 0 and rows != 0:
                     columns = (table.a_cells + 3) // 4
                     work_columns(t, cta, rows, q, u32(work.a), columns, u32(OPERAND), u32(READ | ADD), number)
+                    if work.moved_up != 0:
+                        work_columns(t, cta, rows, q, u32(work.a), columns, u32(SHIFTED), u32(READ | WRITE), number)
         if table.scales != 0:  # all quarters must have them
-            work_columns(t, cta, u32(FULL), q, work.scale_a, (table.m + 31) // 32, u32(FACTORS), u32(READ | ADD), number)
-            work_columns(t, cta, u32(FULL), q, work.scale_b, (table.columns + 31) // 32, u32(FACTORS), u32(READ | ADD), number)
+            work_columns(t, cta, u32(FULL), q, work.scale_a, table.a_span, u32(FACTORS), u32(READ | ADD), number)
+            work_columns(t, cta, u32(FULL), q, work.scale_b, table.b_span, u32(FACTORS), u32(READ | ADD), number)
         if table.sparse != 0:
-            work_columns(t, cta, u32(FULL), q, work.metadata, table.cells, u32(FACTORS), u32(READ | ADD), number)
+            work_columns(t, cta, u32(FULL), q, work.metadata + table.selected, table.cells, u32(FACTORS), u32(READ | ADD), number)
     key = PRODUCT + (table.m | (table.n << 10) | (table.mode << 20))
     does = u32(WRITE)
     if work.adds != 0:
