@@ -411,6 +411,7 @@ def work_committed(t: ptr_to(Transfer)) -> None:
     cluster = w.cta.cluster
     o = orders_of(cluster)
     issuer = checks_of(cluster).issuers + (warp_number(w) * 32 + t.lane)
+    issuer.issued = issuer.issued + 1
     issuer.committed = issuer.issued
     issuer.fenced = issuer.issued
     agent = issuer.agent - 1

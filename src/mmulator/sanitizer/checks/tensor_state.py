@@ -37,7 +37,7 @@ Cells = Struct("TensorCells", [
 ])  # fmt: skip
 # The loads and stores of a warp: how many, how many it has waited for, and agents + 1.
 Mover = Struct("TensorMover", [("count", u32, 2), ("done", u32, 2), ("agent", u32, 2)])
-# The operations of a thread: agent + 1, how many, how many were committed, how many are before its last
+# The operations and commits of a thread: agent + 1, how many, how many were committed, how many are before its last
 # tcgen05.fence::before_thread_sync or tcgen05.commit, and where the last one is.
 Issuer = Struct("TensorIssuer", [("agent", u32), ("issued", u32), ("committed", u32), ("fenced", u32), ("site", u32)])
 # The allocations of a CTA, by their first unit: the instruction and the warp. least: the smallest so far, at `least_site`.
