@@ -159,6 +159,7 @@ Launch = Struct(
         ("callees", ptr_to(Callee)),  # of each function of the kernel
         ("frame_bytes", u64),  # register file of a warp
         ("noisy", ptr_to(u32)), ("noisy_count", u32),  # blocks of code that access memory
+        ("blocks", u32),  # functions of code; behind the counts of their executions are TALLIES of tcgen05.mma
         ("print", u64),  # host function that device printf calls
         ("resolve", u64),  # host function that gives the TensorTable of a tcgen05.mma and its instruction descriptor
         ("tables", ptr_to(ptr)),  # of matrix instructions
