@@ -254,6 +254,7 @@ Cluster = Struct("Cluster", [
     ("rounds", u64),
     ("turns", u64),  # number of turns shortened by the seed
     ("patience", u32),  # number of times that waits timed out since the last completed operation
+    ("contended", u32),  # whether an atom.cas, perhaps of a lock, has failed since the last atom.exch, which may release it
     ("arrived", u32), ("generation", u32),  # of barrier.cluster: threads that arrived; number of completions
     ("stalled", u32),  # of a sanitized launch: its threads run, but nothing can change
     ("hints", u32, HINTS),
