@@ -71,11 +71,11 @@ def test_moves_use_the_places_of_the_layouts(shape: str, lane: int, half: bool) 
     for warp in range(4):
         for t in range(32):
             for r in range(count):
-                row, column = moved(shape, t, r, split)
+                row, column = moved(shape, t, r, split, wide)
                 word = int(given[32 * warp + t, r])
                 parts = (word & 0xFFFF, word >> 16) if half else (word,)
                 for n, part in enumerate(parts):
-                    want[warp, lane + row, column * wide + n] = part
+                    want[warp, lane + row, column + n] = part
     assert columns * wide <= 64 and np.array_equal(cells.reshape(want.shape), want)
     assert np.array_equal(again, given)
 
