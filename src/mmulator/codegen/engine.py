@@ -3,8 +3,8 @@
 LLVM works in a separate thread, one piece at a time. The caller waits for the piece, so that Ctrl-C and time limits end the
 wait at once; the thread finishes its piece, which is stored. Work without a waiting caller (`afterwards`) comes last.
 
-Some machine code is compiled twice: `quick` pieces pass through LLVM's passes, but through its fastest code generator, whose
-code is slower and computes the same bits.
+Some machine code is compiled twice: `quick` pieces pass through few of LLVM's passes and its fastest code generator. Such code is
+slower and computes the same bits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mmulator.codegen.locks import TimeUp, no_fork, remaining
 from mmulator.codegen.store import store
 from mmulator.errors import InternalError
 
-_FORMAT = "3"
+_FORMAT, _FORMAT_QUICK = "3", "2"  # another number where other code is made of a text
 
 
 @cache
@@ -88,14 +88,22 @@ def key_of(*parts: str) -> str:
     return hashlib.sha256("\0".join((_FORMAT, str(_binding().llvm_version_info), cpu, features, *parts)).encode()).hexdigest()
 
 
-def _optimise(module: Any, level: int) -> None:
+def _optimise(module: Any, level: int, quick: bool) -> None:
+    """Run LLVM's passes; for quick code the few that shorten compilation, since less code is left to generate."""
     binding = _binding()
     options = binding.create_pipeline_tuning_options(speed_level=level)
     options.loop_vectorization = level > 1
     options.slp_vectorization = False
     options.loop_unrolling = level > 1
     builder = binding.create_pass_builder(_target_machine(level), options)
-    builder.getModulePassManager().run(module, builder)
+    if quick:
+        passes = binding.create_new_module_pass_manager()
+        passes.add_sroa_pass()
+        passes.add_new_gvn_pass()
+        passes.add_dead_code_elimination_pass()
+    else:
+        passes = builder.getModulePassManager()
+    passes.run(module, builder)
 
 
 def _key_of_text(text: str, level: int) -> str:
@@ -104,7 +112,7 @@ def _key_of_text(text: str, level: int) -> str:
 
 def _quick(key: str) -> str:
     """The key of the quick code of a text."""
-    return hashlib.sha256(f"quick {key}".encode()).hexdigest()
+    return hashlib.sha256(f"quick {_FORMAT_QUICK} {key}".encode()).hexdigest()
 
 
 class CompiledObject:
@@ -196,7 +204,7 @@ def _compile(text: str, level: int, quick: bool = False) -> bytes:
         module = binding.parse_assembly(_keep_masks(text))
         module.triple = binding.get_default_triple()
         module.data_layout = str(_target_machine(level).target_data)
-        _optimise(module, level)
+        _optimise(module, level, quick)
         code = bytes(_target_machine(0 if quick else level).emit_object(module))
         module.close()
         return code

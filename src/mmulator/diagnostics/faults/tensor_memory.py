@@ -6,7 +6,7 @@ from mmulator.errors import ExecutionFault, MmulatorError
 from mmulator.launch.grid import Grid
 from mmulator.launch.resident import ResidentCta
 from mmulator.launch.tensor_tables import tables_of
-from mmulator.native.matrix.tensor_state import BY_ADDRESS, TENSOR_COLUMNS, TENSOR_UNIT
+from mmulator.native.matrix.tensor_state import BY_ADDRESS, ODD, TENSOR_COLUMNS, TENSOR_UNIT
 from mmulator.native.state import FaultKind
 from mmulator.ptx.tree import Instruction
 
@@ -63,7 +63,7 @@ def describe(grid: Grid, cta: ResidentCta, ins: Instruction, kind: FaultKind, wh
             rule, hint = _PAIRS, "launch in clusters of an even number of CTAs"
         case FaultKind.TENSOR_ALIGNED:
             text = f"{name} with {_at(address)}: it begins in lane 0 of a quarter, or where its shape has 16 lanes, in lane 16"
-            if number == 1:
+            if number == ODD:
                 text = f"{name} with metadata at {_at(address)}: it begins in an even column"
                 rule = f"the sparsity selector names one of two columns ({_FAMILY}: Sparsity selector)"
         case FaultKind.TENSOR_INSTRUCTION:

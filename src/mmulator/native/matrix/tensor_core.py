@@ -22,7 +22,7 @@ from mmulator.native.hooks.faults import fault
 from mmulator.native.hooks.tensor import TensorTask, tensor_committed, tensor_issued
 from mmulator.native.matrix.tensor_memory import COLUMN_BITS, LANE, allocated, cell, peer_of
 from mmulator.native.matrix.tensor_products import compute_products, matrix_bytes, shift_rows, unpack_elements, warp_of
-from mmulator.native.matrix.tensor_state import BY_ADDRESS, QUARTER, TENSOR_LANES, TensorTable, Unpack
+from mmulator.native.matrix.tensor_state import BY_ADDRESS, ODD, QUARTER, TENSOR_LANES, TensorTable, Unpack
 from mmulator.native.memory.locate import one_cta
 from mmulator.native.memory.windows import WITHIN, shared_of
 from mmulator.native.state import Completes, Cta, FaultKind, Transfer, Warp
@@ -79,7 +79,7 @@ def paired(w: ptr_to(Warp), lane: u32, table: ptr_to(TensorTable), address: u32,
     """Record a fault unless metadata begins in the first of two columns that are allocated."""
     columns_of(w, lane, address + table.selected, table.cells, pair, site)
     if (address & 1) != 0:
-        fault(w, FaultKind.TENSOR_ALIGNED, site, lane, u64(address), 1)
+        fault(w, FaultKind.TENSOR_ALIGNED, site, lane, u64(address), ODD)
 
 
 @native
@@ -91,6 +91,20 @@ def described(w: ptr_to(Warp), lane: u32, desc: u64, k: u32, site: u32) -> None:
         odd = k != 96 or swizzle != 2 or ((desc >> 49) & 7) != 0
     if ((desc >> 46) & 7) != 1 or ((desc >> 53) & 0xFF) != 0 or odd:
         fault(w, FaultKind.TENSOR_MATRIX, site, lane, desc, 0)
+
+
+@native
+def tally(w: ptr_to(Warp), table: ptr_to(TensorTable), in_cells: u32) -> None:
+    """Count a product. in_cells: not 0 if A is in tensor memory."""
+    counts = w.cta.cluster.counts + w.cta.launch.blocks
+    counts[0] = counts[0] + table.macs
+    left = table.open
+    if in_cells != 0:
+        left = left | table.open_cells
+    while left != 0:
+        question = trailing_zeros(left) + 1
+        left = left & (left - 1)
+        counts[question] = counts[question] + 1
 
 
 @native
@@ -145,6 +159,7 @@ def issue_mma(
             columns_of(w, lane, scale_b[lane], table.b_span, pair, site)
         if w.cta.fault != 0:
             return
+        tally(w, table, in_cells)
         t = new_transfer(w, lane, mover, site)
         t.units = 1
         t.completes = Completes.PIPE

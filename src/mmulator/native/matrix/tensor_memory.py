@@ -200,8 +200,8 @@ def move_function(shape: str, store: bool, half: bool) -> Native:
         cta = w.cta
         for r in range(count):
             for t in range(u32(32)):
-                lane, at = moved(shape, t, r, split)
-                here = cell(cta, base + u32(lane), column + u32(at) * wide)
+                lane, at = moved(shape, t, r, split, wide)
+                here = cell(cta, base + u32(lane), column + u32(at))
                 if store and half:
                     here[0] = values[32 * r + t] & 0xFFFF
                     here[1] = values[32 * r + t] >> 16
