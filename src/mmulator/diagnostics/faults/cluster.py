@@ -45,7 +45,7 @@ WAITS = {
     ),
     (False, True): (
         "tcgen05.alloc waits until so many columns are free, and of a pair until a warp of the other CTA allocates, too "
-        "(PTX ISA 9.1, TensorCore 5th Generation Family Instructions: alloc)",
+        "(PTX ISA 9.1, TensorCore 5th Generation Family Instructions: Tensor Memory Allocation and Management Instructions)",
         "deallocate columns first, or allocate fewer: all CTAs here have 512 of their own; of a pair, let both CTAs allocate",
     ),
     (True, False): (
