@@ -84,3 +84,35 @@ def test_who_sleeps_lets_others_go_on(threads: int) -> None:
     memory[:] = 0
     driver.launch(driver.load(LOCK).function("k"), 4, 64, params[1], regions)
     assert memory.tolist() == [0, 4 * 64]
+
+
+# A block of a cluster takes the lock again and again until each other block has had it, too.
+SHARED_LOCK = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 words) .reqntid 64 .reqnctapercluster 4 .explicitcluster {
+.reg .b64 %a; .reg .b32 %t, %old, %had, %blocks, %n; .reg .pred %other, %p, %first;
+ld.param.u64 %a, [words]; mov.u32 %t, %tid.x; mov.u32 %blocks, %nctaid.x; setp.ne.u32 %other, %t, 0;
+setp.eq.u32 %first, %t, %t; mov.u32 %n, 0;
+AGAIN: @%other bra HELD;
+TRY: atom.acquire.gpu.global.cas.b32 %old, [%a], 0, 1; setp.ne.u32 %p, %old, 0; @%p bra TRY;
+HELD: bar.sync 0;
+@%first red.global.add.u32 [%a+4], 1; setp.ne.u32 %first, %t, %t;
+mov.u32 %n, 0;
+WORK: bar.sync 0; add.u32 %n, %n, 1; setp.lt.u32 %p, %n, 20; @%p bra WORK;
+ld.volatile.global.u32 %had, [%a+4]; bar.sync 0;
+@!%other atom.release.gpu.global.exch.b32 %old, [%a], 0;
+shl.b32 %n, %blocks, 6; setp.lt.u32 %p, %had, %n; @%p bra AGAIN;
+ret; }
+"""
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+@pytest.mark.parametrize("blocks", [4, 8])
+def test_who_releases_a_lock_is_not_who_takes_it_next(seed: int, blocks: int) -> None:
+    driver = Driver(Settings(threads=1, seed=seed, timeout=20))
+    words = np.zeros(2, np.uint32)
+    address = int(words.ctypes.data)
+    function, params = driver.load(SHARED_LOCK).function("k"), address.to_bytes(8, "little")
+    driver.launch(function, blocks, 64, params, [Region(address, 8, "words")])
+    assert words.tolist() == [0, 64 * blocks]

@@ -77,6 +77,10 @@ def test_every_cell_belongs_to_one_register(shape: str, num: int) -> None:
         lanes = 32 if shape == "32x32b" else 16
         assert cells == {(lane, half + c) for lane in range(lanes) for half in halves for c in range(columns)}
         assert len(cells) == 32 * registers
+    for t, r in product(range(32), range(registers)):  # the second half begins where immHalfSplitoff says, packed or not
+        (lane, column), (same, packed) = tm.moved(shape, t, r, 40), tm.moved(shape, t, r, 40, 2)
+        half = 40 * (t // 16) if shape == "16x32bx2" else 0
+        assert (same, packed) == (lane, 2 * (column - half) + half)
     assert tm.columns_of(shape, num, packed=True) == 2 * columns and tm.registers_of(shape, num, packed=True) == registers
 
 

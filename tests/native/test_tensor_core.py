@@ -14,8 +14,8 @@ from mmulator.launch.tensor_tables import key_of
 from mmulator.layouts.instruction_descriptor import KINDS, SCALED, InstructionDescriptor
 from mmulator.layouts.tensor_variants import Variant
 from mmulator.twin.matrices import twin_matmul
-from tests.support.tensor_cases import codes, draw, in_bytes, make
-from tests.support.tensor_kernels import A_AT, B_AT, Product, cells, run, shared_image
+from tests.support.tensor_cases import codes, draw, in_bytes, make, stored_bits
+from tests.support.tensor_kernels import A_AT, B_AT, Product, cells, launched, run, shared_image
 
 FACTORS = {"mxf8f6f4": (1,), "mxf4": (2,), "mxf4nvf4": (2, 4)}
 
@@ -30,12 +30,20 @@ def vector(rng: Any, d: InstructionDescriptor) -> int:
 @pytest.mark.parametrize("number", range(6))
 @pytest.mark.parametrize("kind", KINDS)
 def test_random_products(kind: str, number: int) -> None:
-    """Shapes, types, swizzles, pairs, .ws, .sp: all of tensor memory is as it must be, whatever the seed."""
+    """Shapes, types, swizzles, pairs, .ws, .sp: all of tensor memory is as it must be, whatever the seed, and products count."""
     rng = np.random.default_rng([number, KINDS.index(kind)])
     d = draw(rng, kind=kind)
     in_cells = not d.ws and not d.transpose_a and bool(rng.integers(4) == 0)
     case = make(rng, d, vector(rng, d), in_cells)
-    assert np.array_equal(run(case.product, case.before, seed=number), case.behind), (case.product.text, d)
+    after, report = launched(case.product, case.before, seed=number)
+    assert np.array_equal(after, case.behind), (case.product.text, d)
+    assert report.macs == d.m * d.n * d.k
+    said = {
+        "tcgen05.mma.ws has the sums": d.ws, "4 bits are bits 2": in_cells and stored_bits(d) == 8 and d.atype == "e2m1",
+        "6 bits are bits 0": in_cells and d.atype in ("e2m3", "e3m2"),
+        "metadata of tcgen05.mma.sp with M": d.sparse and not d.ws and d.m == 64 << d.pair,
+    }  # fmt: skip
+    assert [any(f"inferred: {text}" in n or f"of {text}" in n for n in report.notes) for text in said] == [*said.values()]
 
 
 def mask_of(m: int, n: int, starts: tuple[int, ...], firsts: tuple[int, ...], zero: int, used: int) -> np.ndarray:
@@ -133,6 +141,24 @@ def test_copies(shape: str, form: str) -> None:
     assert np.array_equal(run(product, before), want)
 
 
+INFERRED = {
+    "add.u32 %n, %td, 31 << 16; tcgen05.cp.cta_group::1.4x256b [%n], %da;": "tcgen05.cp.4x256b writes a row in each quarter",
+    "tcgen05.shift.cta_group::1.down [%td];": "tcgen05.shift moves 8 columns",
+    "tcgen05.mma.cta_group::1.kind::f16 [%td], %da, %db, %word, 0, 3;": "scale-input-d divides D",
+    "tcgen05.mma.cta_group::1.kind::f16.ashift [%td], [%ta], %db, %word, 0;": ".ashift moves A behind the product",
+    "tcgen05.mma.cta_group::1.kind::f16 [%td], %da, %db, %word, 0;": "",
+    "tcgen05.cp.cta_group::1.128x128b [%td], %da;": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", INFERRED)
+def test_what_is_inferred_is_said(text: str) -> None:
+    image, desc = shared_image(np.zeros((128, 32), np.uint8), "none", False)
+    product = Product("", InstructionDescriptor("f16", "f32", "f16", "f16"), image[None], image[None], desc, desc, instead=text)
+    said = [n for n in launched(product, np.zeros((1, 128, 512), np.uint32))[1].notes if n.startswith("inferred: ")]
+    assert len(said) == bool(INFERRED[text]) and all(n.startswith(f"inferred: {INFERRED[text]}") for n in said)
+
+
 def test_rows_that_are_shifted() -> None:
     before = np.arange(128 * 512, dtype=np.uint32).reshape(1, 128, 512)
     some = np.zeros((1, 1024), np.uint8)
@@ -216,7 +242,10 @@ def test_k_of_96(number: int) -> None:
     d = draw(rng, kind=kind, stype=stype, pair=number == 1, m=128 << (number == 1), sparse=False, ws=False)
     d = replace(d, n=(96, 192, 16, 256)[number], k=96, **ids)
     case = make(rng, d, vec, in_cells=number == 2, device="sm_103")
-    assert np.array_equal(run(case.product, case.before), case.behind)
+    after, report = launched(case.product, case.before)
+    assert np.array_equal(after, case.behind)
+    assert report.macs == d.m * d.n * 96
+    assert any(n.startswith(f"inferred: tcgen05.mma.kind::{kind} on sm_103: k = 96: six groups") for n in report.notes)
 
 
 def test_k_of_96_across_a_line() -> None:

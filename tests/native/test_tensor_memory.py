@@ -71,11 +71,11 @@ def test_moves_use_the_places_of_the_layouts(shape: str, lane: int, half: bool) 
     for warp in range(4):
         for t in range(32):
             for r in range(count):
-                row, column = moved(shape, t, r, split)
+                row, column = moved(shape, t, r, split, wide)
                 word = int(given[32 * warp + t, r])
                 parts = (word & 0xFFFF, word >> 16) if half else (word,)
                 for n, part in enumerate(parts):
-                    want[warp, lane + row, column * wide + n] = part
+                    want[warp, lane + row, column + n] = part
     assert columns * wide <= 64 and np.array_equal(cells.reshape(want.shape), want)
     assert np.array_equal(again, given)
 
@@ -107,18 +107,31 @@ def test_columns_are_free_again() -> None:
     assert got[5].tolist() == [0, 128, 192, 128]
 
 
-@pytest.mark.parametrize("generic", [False, True])
-def test_generic_addresses_fit_32_bits(generic: bool) -> None:
-    """alloc and commit without a state space: ptxas takes the lower half of a generic address, in a register of 32 bits."""
-    made = "  cvta.shared.u64 %o, {0}; cvt.u32.u64 {1}, %o;\n" if generic else "  mov.u32 {1}, {0};\n"
-    body = made.format("where", "%at") + "  tcgen05.alloc.cta_group::1.sync.aligned.b32 [%at], 64;\n"
-    body += "  ld.shared.u32 %x0, [where];\n"
-    body += made.format("bar", "%at") + "  setp.ne.u32 %p, %t, 0; @%p bra WAIT; mbarrier.init.shared.b64 [bar], 1;\n"
-    body += "  tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [%at];\nWAIT: bar.warp.sync -1;\n"
-    body += "AGAIN: mbarrier.try_wait.parity.shared.b64 %p, [bar], 0; @!%p bra AGAIN; bar.warp.sync -1;\n"
-    body += "  tcgen05.dealloc.cta_group::1.sync.aligned.b32 %x0, 64;\n" + stores(1)
+@pytest.mark.parametrize("space", ["", ".shared::cta"])
+@pytest.mark.parametrize("place", ["mov.u32 %at, where;", "{} cvt.u32.u64 %at, %o;", "{}"])
+def test_allocations_take_half_an_address(place: str, space: str) -> None:
+    """Chips take the lower 32 bits of a generic address, in a register of 32 or 64 bits, with a state space, too. The second
+    block of a pair has the bits of its rank in them.
+    """
+    made = "  " + place.format("cvta.shared.u64 %o, where;")
+    name = "%at" if "%at" in place else "%o"
+    body = made + f"\n  tcgen05.alloc.cta_group::2.sync.aligned{space}.b32 [{name}], 64;\n  ld.shared.u32 %x0, [where];\n"
+    body += "  tcgen05.dealloc.cta_group::2.sync.aligned.b32 %x0, 64;\n  mov.u32 %x1, %cluster_ctarank;\n"
+    body += "  mad.lo.u32 %t, %x1, 32, %t;\n"
+    got = np.full((64, 1), 7, np.uint32)
+    module = Module.load(HEAD.replace("{", ".reqnctapercluster 2, 1, 1 {", 1) + body + stores(1) + "  ret;\n}\n")
+    module["k"].launch(2, 32, [got, got, got])
+    assert not got.any()
+
+
+def test_commits_take_half_an_address() -> None:
+    """Of tcgen05.commit's generic address a register of 32 bits holds enough."""
+    body = "  cvta.shared.u64 %o, bar; cvt.u32.u64 %at, %o;\n"
+    body += "  setp.ne.u32 %p, %t, 0; @%p bra WAIT; mbarrier.init.shared.b64 [bar], 1;\n"
+    body += "  tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [%at];\nWAIT: bar.warp.sync -1; mov.u32 %x0, 0;\n"
+    body += "AGAIN: mbarrier.try_wait.parity.shared.b64 %p, [bar], 0; @!%p bra AGAIN;\n"
     got = np.full((32, 1), 7, np.uint32)
-    launch(body, got, got, threads=32)
+    launch(body + stores(1), got, got, threads=32)
     assert not got.any()
 
 

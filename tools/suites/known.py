@@ -35,10 +35,17 @@ SUITES = {
         ("test/unit/language/test_tensor_descriptor.py", "test/unit/language/test_warp_specialization.py"), _TRITON,
         ("--device", "cuda"),
     ),
+    "triton-matmul": Suite(
+        tuple(f"test/unit/language/test_{name}.py" for name in ("matmul", "pipeliner", "clc")), _TRITON, ("--device", "cuda")
+    ),
     "triton-tutorials": Suite(("tutorials/0[1-8]-*.py",), _TRITON, scripts=True, environment={"MPLBACKEND": "agg"}),
     "gluon": Suite(
-        ("test/gluon",), _TRITON, ("--device", "cuda"), ignore=("test/gluon/test_frontend.py",),  # texts of the compiler alone
+        ("test/gluon",), _TRITON, ("--device", "cuda"),
+        ignore=tuple(f"test/gluon/test_{name}.py" for name in ("frontend", "consan", "fpsan")),  # frontend: texts alone
     ),
+    "gluon-consan": Suite(("test/gluon/test_consan.py",), _TRITON, ("--device", "cuda")),
+    "gluon-fpsan": Suite(("test/gluon/test_fpsan.py",), _TRITON, ("--device", "cuda")),
+    "gluon-tutorials": Suite(("tutorials/gluon",), _TRITON, environment={"MPLBACKEND": "agg"}),
     "liger": Suite(
         ("test/transformers",), "github.com/linkedin/Liger-Kernel", ignore=("test/transformers/test_cutile_rope.py",)  # no Triton
     ),

@@ -18,26 +18,26 @@ MOVES: dict[str, tuple[int, int]] = {
 }  # fmt: skip
 
 
-def moved(shape: str, thread: Any, register: Any, split: Any = 0) -> tuple[Any, Any]:
+def moved(shape: str, thread: Any, register: Any, split: Any = 0, wide: int = 1) -> tuple[Any, Any]:
     """(lane, column) of a register, relative to the address of tcgen05.ld or tcgen05.st.
 
     shape: a key of MOVES.
-    thread: lane of the warp. register: number in the instruction's vector; with .pack::16b and .unpack::16b the register holds
-        the low halves of columns 2 column and 2 column + 1.
+    thread: lane of the warp. register: number in the instruction's vector.
     split: of .16x32bx2, immHalfSplitoff: columns from those of threads 0 to 15 to those of threads 16 to 31.
+    wide: columns of a register: 2 with .pack::16b and .unpack::16b, where it holds the low halves of this column and the next.
 
     thread, register and split are integers, or any objects with an integer's operators.
     """
     t, r = thread, register
     if shape == "32x32b":
-        return t, r
+        return t, r * wide
     if shape == "16x64b":
-        return t // 4 + t % 2 * 8, r * 2 + t // 2 % 2
+        return t // 4 + t % 2 * 8, (r * 2 + t // 2 % 2) * wide
     if shape == "16x128b":
-        return t // 4 + r % 2 * 8, r // 2 * 4 + t % 4
+        return t // 4 + r % 2 * 8, (r // 2 * 4 + t % 4) * wide
     if shape == "16x256b":
-        return t // 4 + r // 2 % 2 * 8, r // 4 * 8 + t % 4 * 2 + r % 2
-    return t % 16, r + t // 16 * split
+        return t // 4 + r // 2 % 2 * 8, (r // 4 * 8 + t % 4 * 2 + r % 2) * wide
+    return t % 16, r * wide + t // 16 * split
 
 
 def registers_of(shape: str, num: int, packed: bool = False) -> int:

@@ -55,13 +55,16 @@ def _place(e: Emitter, operand: Operand) -> Value:
 # allocation -----------------------------------------------------------------------------------------------------------
 @means("tcgen05.alloc")
 def alloc(e: Emitter, ins: Instruction) -> None:
-    """End a block that runs again while too few columns are free."""
+    """End a block that runs again while too few columns are free. Of an address with a state space, or in a register of 32
+    bits, chips take the lower 32 bits: those of a generic address are the same place.
+    """
     _uses(e)
     converge(e, ins)
     at, columns = ins.operands
-    where, base = e.spill(address_of(e, at)), must_be(at, Address).base
-    count = _first(e, e.source(columns, "u32"))
+    address, base = U64(address_of(e, at)), must_be(at, Address).base
     shared = ins.form["space"] or (isinstance(base, Reg) and type_bits(base.type) == 32)
+    where = e.spill(U64(U32(address)) if shared else address)
+    count = _first(e, e.source(columns, "u32"))
     function = rt.alloc_function("shared" if shared else "generic")
     e.flush()
     e.b.ret(e.call(function, e.w, e.mask, where, count, _pair(ins), e.block.index, e.block.targets[0], e.site))
@@ -139,7 +142,7 @@ _STEPS = {
 @means(*_STEPS)
 def order(e: Emitter, ins: Instruction) -> None:
     """Tell instruments alone: loads and stores are carried out at once, and operations of a pipe in order."""
-    e.call(tensor_ordered, e.w, e.mask, int(_STEPS[ins.form.row.name]), e.site)
+    e.call(tensor_ordered, e.w, e.lanes_of(ins), int(_STEPS[ins.form.row.name]), e.site)
 
 
 # operations of a pipe -------------------------------------------------------------------------------------------------

@@ -104,6 +104,7 @@ def _space(ins: Instruction) -> str:
 
 
 _HINTS = {
+    FaultKind.ASSERTION: "CUDA's words for it: device-side assert triggered",
     FaultKind.READ_ONLY: "constants and parameters are not written: copy them to other memory first, and write that",
     FaultKind.OUT_OF_BOUNDS: "check the index arithmetic and the mask of the access",
     FaultKind.SHARED_OUT_OF_BOUNDS: "check the shared bytes of the launch and the address arithmetic",

@@ -89,12 +89,13 @@ def _registers(form: Form) -> Layout:
     shape, num = form["shape"], int(form["num"].removeprefix("x"))
     packed = bool(form["pack"] or form["unpack"])
     count, columns = tm.registers_of(shape, num), tm.columns_of(shape, num)
-    split = columns if shape == "16x32bx2" else 0
-    maps = _empty(32, count, 1 + packed)
-    for t, r, half in product(range(32), range(count), range(1 + packed)):
-        lane, column = tm.moved(shape, t, r, split)
-        _fill(maps, (t, r, half), lane, (1 + packed) * column + half)
-    axes = (("lane", 32), ("register", count), ("index", 1 + packed))
+    wide = 1 + packed
+    split = wide * columns if shape == "16x32bx2" else 0
+    maps = _empty(32, count, wide)
+    for t, r, half in product(range(32), range(count), range(wide)):
+        lane, column = tm.moved(shape, t, r, split, wide)
+        _fill(maps, (t, r, half), lane, column + half)
+    axes = (("lane", 32), ("register", count), ("index", wide))
     notes = ["A row is a lane of tensor memory, a column one of its columns, from the instruction's address on."]
     if shape == "16x32bx2":
         notes.append(f"immHalfSplitoff is taken as {split} here: the columns behind those of lanes 0 to 15.")
@@ -104,7 +105,7 @@ def _registers(form: Form) -> Layout:
         notes.append("Of each cell the low 16 bits.")
     return Layout(
         str(form), "r", "elements", "b16" if packed else "b32", 32 if shape == "32x32b" else 16,
-        (1 + packed) * (columns + split), 1, 32, count, 32, 16 if packed else 32, 0, 16 if packed else 32, "r", DEVICE,
+        wide * columns + split, 1, 32, count, 32, 16 if packed else 32, 0, 16 if packed else 32, "r", DEVICE,
         "Matrix and Data Movement Shape (PTX ISA 9.1)", _PUBLIC,
         tuple((part, expression(m, axes)) for part, m in zip(("row", "column"), maps[1:])), tuple(notes), (), maps,
     )  # fmt: skip

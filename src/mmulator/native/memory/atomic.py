@@ -29,8 +29,9 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )
-from mmulator.codegen.types import Ty, ptr, ptr_to, u32, u64
+from mmulator.codegen.types import Ty, boolean, ptr, ptr_to, u32, u64
 from mmulator.codegen.values import Value
+from mmulator.native.asynchrony.waiting import fall_asleep
 from mmulator.native.hooks.events import BOTH
 from mmulator.native.memory.combine import OWN, RMW
 from mmulator.native.memory.sums import WORD, settle_sums
@@ -45,6 +46,21 @@ def apply(op: str, old: Value, value: Value) -> Value:
     if op in ("min", "max"):
         return minimum(old, value) if op == "min" else maximum(old, value)
     return {"add": old + value, "and": old & value, "or": old | value, "xor": old ^ value, "exch": value}[op]
+
+
+@native
+def take_turns(w: ptr_to(Warp), failed: u32, tried: boolean) -> None:
+    """Let other warps run first: when no lane of an atom.cas found what it expects, such as a free lock, and after an atom.exch
+    behind that, so that who releases the lock is not who takes it again.
+    """
+    cluster = w.cta.cluster
+    if tried:
+        if failed != 0:
+            cluster.contended = 1
+            fall_asleep(w, failed)
+    elif cluster.contended != 0:
+        cluster.contended = 0
+        fall_asleep(w, FULL)
 
 
 @cache
@@ -85,6 +101,7 @@ def atomic_function(space: str, op: str, ty: Ty, count: int = 1, combine: Any = 
                         dst[own_lane] = there
                         there = apply(op, there, src[own_lane])
                     return
+        failed = left
         while left != 0:
             lane = trailing_zeros(left)
             left = left & (left - 1)
@@ -95,13 +112,16 @@ def atomic_function(space: str, op: str, ty: Ty, count: int = 1, combine: Any = 
                     found = target[0]
                     if op == "cas":
                         target[0] = select(found == src[n], other[n], found)
+                        failed = select(found == src[n], 0, failed)
                     elif own is None:
                         target[0] = apply(op, found, src[n])
                     else:
                         target[0] = own(found, src[n])
                     dst[n] = found
                 elif op == "cas":
-                    dst[n] = compare_exchange(target, src[n], other[n])
+                    found = compare_exchange(target, src[n], other[n])
+                    failed = select(found == src[n], 0, failed)
+                    dst[n] = found
                 elif own is None:
                     dst[n] = atomic_rmw(rmw, target, src[n])
                 else:
@@ -111,6 +131,8 @@ def atomic_function(space: str, op: str, ty: Ty, count: int = 1, combine: Any = 
                         old = seen
                         seen = compare_exchange(target, old, own(old, src[n]))
                     dst[n] = old
+        if op in ("cas", "exch"):
+            take_turns(w, failed, op == "cas")
 
     return Native(atomic, f"atom_{NAMES[space]}_{op}_{ty.name}x{count}{name}")
 
