@@ -49,7 +49,7 @@ def test_a_kernel_runs(program: Path) -> None:
 def test_a_program_of_cuda_12(tmp_path: Path) -> None:
     older = linked(tmp_path / "older", "-l:libcudart.so.12")
     assert run(older, "run").stdout == "0 160\n"
-    assert run(older, "kinds").stdout == "0 2/1/0 3/1/1 0/0/0\n"
+    assert run(older, "kinds").stdout == "0 2/1/0 3/1/1 0/0/1\n"
 
 
 @here
@@ -90,7 +90,7 @@ def test_a_program_that_calls_nothing_starts_no_python(program: Path) -> None:
 def test_errors_have_cudas_codes(program: Path) -> None:
     done = run(program, "errors")
     first, second = done.stdout.splitlines()
-    assert first == "98 cudaErrorInvalidDeviceFunction invalid device function 0 801 2 101 1 "
+    assert first == "400 cudaErrorInvalidResourceHandle invalid resource handle 0 801 2 101 1 "
     assert second == "0 0 700 700 0 700 0 0 0 "  # a fault comes with the next call, and ends the context
     assert done.stderr.count("null pointer") == 1 and "cudaMallocArray" in done.stderr
 
@@ -102,7 +102,7 @@ def test_a_blocking_launch_returns_its_fault(program: Path) -> None:
 
 @here
 def test_memory_of_every_kind(program: Path) -> None:
-    assert run(program, "kinds").stdout == "0 2/1/0 3/1/1 0/0/0\n"
+    assert run(program, "kinds").stdout == "0 2/1/0 3/1/1 0/0/1\n"
 
 
 @here
