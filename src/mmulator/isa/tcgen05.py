@@ -87,7 +87,7 @@ _ALLOCATION: tuple[Row, ...] = (
 _SHAPES = {"32x32b": (1, 128), "16x64b": (1, 128), "16x32bx2": (1, 128), "16x128b": (2, 64), "16x256b": (4, 32)}
 _TADDR = _at("taddr")
 _SPLIT = imm("immHalfSplitoff")
-_LOADS = _WARP.but(memory=MemoryEffect.READ, queue=Queue.TENSOR_MOVES, step=Step.ISSUE, flow=Flow.LOADED)
+_LOADS = _WARP.but(memory=MemoryEffect.READ, queue=Queue.TENSOR_MOVES, step=Step.ISSUE, flow=Flow.DEFINED)
 _STORES = _WARP.but(memory=MemoryEffect.WRITE, queue=Queue.TENSOR_MOVES, step=Step.ISSUE)
 _WAITS = _WARP.but(queue=Queue.TENSOR_MOVES, step=Step.WAIT)
 

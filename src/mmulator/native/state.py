@@ -452,7 +452,6 @@ Warp = Struct("Warp", [
     ("timed_out", u32),  # lanes whose wait must return that its time is over
     ("granted", u32),  # lanes that slept at an mbarrier when the phase that they wait for was completed
     ("cluster_came", u32),  # barrier.cluster: lanes that have arrived, not waited
-    ("register_steps", u32), ("register_step", u32),  # number of setmaxnreg so far; the last: twice its count, + 1 for inc
     ("retired", u64),  # operations of wgmma whose results are in the registers
     ("registers", u32),  # of a thread, by setmaxnreg
     ("used", u32),  # 1 if some of the following fields, or of the queues, may have been written

@@ -57,9 +57,12 @@ def pipe_of(w: ptr_to(Warp)) -> u32:
 
 
 @native
-def columns_of(w: ptr_to(Warp), lane: u32, address: u32, columns: u32, site: u32) -> None:
-    """Record a fault unless columns of tensor memory are allocated."""
-    if not allocated(w.cta, address & COLUMN_BITS, columns):
+def columns_of(w: ptr_to(Warp), lane: u32, address: u32, columns: u32, pair: u32, site: u32) -> None:
+    """Record a fault unless columns of tensor memory are allocated, for a pair in both CTAs."""
+    good = allocated(w.cta, address & COLUMN_BITS, columns)
+    if pair != 0 and good:
+        good = allocated(cast_ptr(Cta, w.cta.cluster.ctas) + (w.cta.rank ^ 1), address & COLUMN_BITS, columns)
+    if not good:
         fault(w, FaultKind.TENSOR_COLUMNS, site, lane, u64(address), columns)
 
 
@@ -72,9 +75,9 @@ def based(w: ptr_to(Warp), lane: u32, address: u32, upper: u32, site: u32) -> No
 
 
 @native
-def paired(w: ptr_to(Warp), lane: u32, table: ptr_to(TensorTable), address: u32, site: u32) -> None:
+def paired(w: ptr_to(Warp), lane: u32, table: ptr_to(TensorTable), address: u32, pair: u32, site: u32) -> None:
     """Record a fault unless metadata begins in the first of two columns that are allocated."""
-    columns_of(w, lane, address + table.selected, table.cells, site)
+    columns_of(w, lane, address + table.selected, table.cells, pair, site)
     if (address & 1) != 0:
         fault(w, FaultKind.TENSOR_ALIGNED, site, lane, u64(address), ODD)
 
@@ -140,20 +143,20 @@ def issue_mma(
             if u64(peer_of(w, site)) == 0:
                 return
         based(w, lane, d[lane], table.upper, site)
-        columns_of(w, lane, d[lane], table.width, site)
+        columns_of(w, lane, d[lane], table.width, pair, site)
         if in_cells != 0:
             based(w, lane, u32(a[lane]), table.upper, site)
-            columns_of(w, lane, u32(a[lane]), (table.a_cells + 3) // 4, site)
+            columns_of(w, lane, u32(a[lane]), (table.a_cells + 3) // 4, pair, site)
             if in_cells == 2 and table.upper != 0:
                 fault(w, FaultKind.TENSOR_INSTRUCTION, site, lane, u64(words[lane]), mode)
         else:
             described(w, lane, a[lane], table.k, site)
         described(w, lane, b[lane], table.k, site)
         if table.sparse != 0:
-            paired(w, lane, table, metadata[lane], site)
+            paired(w, lane, table, metadata[lane], pair, site)
         if table.scales != 0:
-            columns_of(w, lane, scale_a[lane], table.a_span, site)
-            columns_of(w, lane, scale_b[lane], table.b_span, site)
+            columns_of(w, lane, scale_a[lane], table.a_span, pair, site)
+            columns_of(w, lane, scale_b[lane], table.b_span, pair, site)
         if w.cta.fault != 0:
             return
         tally(w, table, in_cells)
@@ -261,13 +264,14 @@ def issue_copy(
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
-        columns_of(w, lane, d[lane], columns, site)
+        if pair != 0:
+            if u64(peer_of(w, site)) == 0:
+                return
+        columns_of(w, lane, d[lane], columns, pair, site)
         if rows != 0:
             described(w, lane, desc[lane], u32(0), site)
             if (d[lane] >> LANE) >= QUARTER or (rows != 4 and (d[lane] >> LANE) != 0):
                 fault(w, FaultKind.TENSOR_ALIGNED, site, lane, u64(d[lane]), 0)
-        if pair != 0:
-            peer_of(w, site)
         if w.cta.fault != 0:
             return
         t = new_transfer(w, lane, mover, site)
