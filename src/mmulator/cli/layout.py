@@ -241,7 +241,7 @@ def _print_overview(instruction: str) -> None:
     from mmulator.inspect.tcgen05.layout import layout as answer
     from mmulator.inspect.tcgen05.layout import operands
     from mmulator.inspect.views.layout import subtitle
-    from mmulator.inspect.views.tables import text_table
+    from mmulator.tables import text_table
 
     form = form_of(instruction)
     print(text_of(form))
