@@ -320,7 +320,7 @@ def mbarrier_is_issued(t: ptr_to(Transfer)) -> None:
             left = left & (left - 1)
             barrier = u64(shared_of(w.cta.cluster, rank)) + t.offset
             issued_for(w, t.lane, barrier, end, ended, t.site)
-            if t.kind != TransferKind.STORE_ASYNC:
+            if t.kind != TransferKind.STORE_ASYNC and t.pipe == 0:  # these use the generic proxy
                 completed_by(w, t.lane, barrier, t.site)
 
 
