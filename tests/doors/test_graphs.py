@@ -53,7 +53,7 @@ def test_nodes_of_every_kind(tour: Path) -> None:
 
 @here
 def test_streams_are_captured(tour: Path) -> None:
-    assert run(tour, "capture")[0] == ["1 1 1 2 12", "-1 0 7 7 3", "0 900 901 42 0"]
+    assert run(tour, "capture")[0] == ["1 1 1 2 12", "-1 0 7 7 3", "0 900 901 14 0"]
 
 
 @here

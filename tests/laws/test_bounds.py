@@ -69,7 +69,7 @@ BOUNDS: dict[str, tuple[int, str]] = {
     "ldmatrix.count": (4, "matrices"), "stmatrix.count": (4, "matrices"), "stmatrix_image.count": (4, "matrices"),
     "judge_lanes.bytes": (32, "of a store of one lane"), "issue.count": (4, "elements of st.async"),
     "load_run.count": (64, "loads of a block of code"), "copy_lanes.n": (32, "lanes of a copy"),
-    "complete.count": (TRANSFERS, "operations that the queue holds"), "same_as_others.first": (4, "warps of a warpgroup"),
+    "complete.count": (TRANSFERS, "operations that the queue holds"),
     "w.index": (WARPS, "of the warp"), "multiply.count": (4, "WGMMA_STEPS"), "find_pack.count": (64, "packs of a worker"),
     "same_bytes.bytes": (SHARED, "of an operand in shared memory"), "same_bytes.whole": (SHARED, "of the same"),
     "hash_words.count": (1 << 16, "words of a warp's registers and places"),

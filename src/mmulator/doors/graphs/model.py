@@ -215,10 +215,7 @@ class Executable(Named):
     def launch(self, stream: int) -> None:
         queue = state().stream(stream)
         if queue.capture is not None:
-            if self.graph.allocates:
-                raise queue.capture.fails(Code.STREAM_CAPTURE_UNSUPPORTED, "the launch of a graph that allocates")
-            queue.capture.add(queue, lambda: Child(self.graph.clone()))
-            return
+            raise queue.capture.fails(Code.STREAM_CAPTURE_UNSUPPORTED, "the launch of a graph")
         for node in self.graph.every():
             work = node.work
             if isinstance(work, Allocate) and self.flags & AUTO_FREE and memory.is_allocated(work.address):

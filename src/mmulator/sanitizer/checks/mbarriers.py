@@ -169,6 +169,13 @@ def mbarrier_is_made(w: ptr_to(Warp), lane: u32, barrier: u64, count: u64, site:
 
 
 @native
+def has_met(w: ptr_to(Warp), lane: u32, until: u32) -> boolean:
+    """Whether a lane has waited for a completion of barrier.cluster. until: as `next_meeting`."""
+    waits = ((w.cluster_came >> lane) & 1) != 0
+    return w.cta.cluster.generation >= until and (not waits or w.cluster_generation[lane] >= until)
+
+
+@native
 def has_ended(w: ptr_to(Warp), lane: u32, k: ptr_to(Keeper), agent: u32) -> boolean:
     """Whether the last operation that completes an mbarrier has arrived before a lane's next action. agent: the mbarrier's."""
     if knows(w, lane, agent, k.async_clock) != 0:
@@ -191,7 +198,7 @@ def mbarrier_is_gone(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> Non
     one = 1 << lane
     for i in range(cluster.warp_count):
         use = s.uses + (number * u64(cluster.warp_count) + u64(i))
-        if use.lanes != 0 and not knows_of_warp(w, lane, i, use.lanes, use.clock):
+        if use.lanes != 0 and not knows_of_warp(w, lane, i, use.lanes, use.clock) and not has_met(w, lane, use.until):
             blame(w, _INVAL_IN_USE, site, one, k.at, use.site + 1, i, use.lanes)
     if k.async_clock != 0 and not has_ended(w, lane, k, mbarrier_agent(cluster, barrier)):
         who = k.issued
@@ -320,7 +327,7 @@ def mbarrier_is_issued(t: ptr_to(Transfer)) -> None:
             left = left & (left - 1)
             barrier = u64(shared_of(w.cta.cluster, rank)) + t.offset
             issued_for(w, t.lane, barrier, end, ended, t.site)
-            if t.kind != TransferKind.STORE_ASYNC:
+            if t.kind != TransferKind.STORE_ASYNC and t.pipe == 0:  # these use the generic proxy
                 completed_by(w, t.lane, barrier, t.site)
 
 
