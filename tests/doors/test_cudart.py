@@ -49,7 +49,17 @@ def test_a_kernel_runs(program: Path) -> None:
 def test_a_program_of_cuda_12(tmp_path: Path) -> None:
     older = linked(tmp_path / "older", "-l:libcudart.so.12")
     assert run(older, "run").stdout == "0 160\n"
-    assert run(older, "kinds").stdout == "0 2/1/0 3/1/1 0/0/0\n"
+    assert run(older, "kinds").stdout == "0 2/1/0 3/1/1 0/0/1\n"
+
+
+@here
+def test_a_program_of_cuda_12_and_13(tmp_path: Path) -> None:
+    """An extension may have been built for another version than the program: each library has its own structs."""
+    source, made = ROOT / "tests" / "doors" / "programs" / "versions_tour.c", tmp_path / "both"
+    subprocess.run([str(CC), str(source), "-o", str(made), "-ldl"], check=True)
+    sizes = {version: len(device.properties(version)) for version in (12, 13)}
+    assert sizes[12] > sizes[13]
+    assert run(made).stdout == "".join(f"{version} {sizes[version]}\n" for version in (12, 13) * 2)
 
 
 @here
@@ -80,7 +90,7 @@ def test_a_program_that_calls_nothing_starts_no_python(program: Path) -> None:
 def test_errors_have_cudas_codes(program: Path) -> None:
     done = run(program, "errors")
     first, second = done.stdout.splitlines()
-    assert first == "98 cudaErrorInvalidDeviceFunction invalid device function 0 801 2 101 1 "
+    assert first == "400 cudaErrorInvalidResourceHandle invalid resource handle 0 801 2 101 1 "
     assert second == "0 0 700 700 0 700 0 0 0 "  # a fault comes with the next call, and ends the context
     assert done.stderr.count("null pointer") == 1 and "cudaMallocArray" in done.stderr
 
@@ -92,7 +102,7 @@ def test_a_blocking_launch_returns_its_fault(program: Path) -> None:
 
 @here
 def test_memory_of_every_kind(program: Path) -> None:
-    assert run(program, "kinds").stdout == "0 2/1/0 3/1/1 0/0/0\n"
+    assert run(program, "kinds").stdout == "0 2/1/0 3/1/1 0/0/1\n"
 
 
 @here

@@ -113,8 +113,50 @@ def test_commands_print_80_columns(words: str, capsys: pytest.CaptureFixture[str
             assert run(["layout", f"tcgen05 {words}", operand, *form]) == 0
             shown = capsys.readouterr().out.splitlines()
             assert all(len(line) <= 80 for line in shown if not line.startswith("tcgen05")), shown
+    assert run(["layout", f"tcgen05 {words}"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert all(len(line) <= 80 for line in shown if "tcgen05" not in line), shown
+    held = ["d", "a", *(["sp_meta"] if "sp" in words else []), *operands[-2:] * ("scale_a" in operands)]
+    assert [line.split()[1] for line in shown if line.startswith("operand ")] == held
     assert run(["explain", f"tcgen05 {words}"]) == 0
     assert all(len(line) <= 80 for line in capsys.readouterr().out.splitlines() if "tcgen05" not in line)
+
+
+def test_all_operands_at_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["layout", "tcgen05", "m64n64", "f16", "sp"]) == 0
+    said = capsys.readouterr().out
+    for text in (
+        "operand d in tensor memory: 64 x 64 .f32", "48-63  0-63     96-111  0-63", "lowest bit = ",
+        "sp_meta: inferred: for M = 64",
+        "register r of lane t is column r of lane t", "mmulator layout tcgen05 m64n64 f16 sp d --full",
+        "mmulator descriptor encode tcgen05 m64n64 f16 sp",
+    ):  # fmt: skip
+        assert text in said.replace("\n", " ")
+    assert run(["layout", "tcgen05.ld.sync.aligned.16x64b.x1.b32"]) == 0 and "operand r: 16 x 2" in capsys.readouterr().out
+    for words, message in {
+        "tcgen05 m64n64 f16 --csv": "it is about one operand: name a, d as the last", "tcgen05": "words must give the type of A",
+        "tcgen05.wait::ld.sync.aligned": "has no matrix in tensor memory or registers",
+    }.items():  # fmt: skip
+        assert run(["layout", *words.split()]) != 0
+        assert message in " ".join(capsys.readouterr().err.replace("\u2502", "").split())
+
+
+def test_list_has_every_form(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["list", "tcgen05"]) == 0
+    said = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in said.splitlines())
+    assert ".collector::b{0..3}::{fill,use,lastuse,discard}}" in said and ".x{1,2,4,8,16,32}{.pack::16b}.b32" in said
+    assert f"{sum(len([*forms_of(row)]) for row in ROWS)} forms;" in said
+    assert run(["list", "--family", "tcgen05", "mma", "f16", "--sparse", "--target", "sm_100f", "--full"]) == 0
+    names = capsys.readouterr().out.split()
+    assert len(names) == 33 and all(n.startswith("tcgen05.mma") and ".sp." in n and n.find(".kind::f16") > 0 for n in names)
+    assert run(["list", "tcgen05", "shift", "--device", "B300", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["forms"] == 2
+    for words in (["f17"], ["ld.red", "--device", "sm_100"], ["--type", "f16"]):
+        assert run(["list", "tcgen05", *words]) != 0
+        capsys.readouterr()
 
 
 def test_one_place_and_all_as_data(capsys: pytest.CaptureFixture[str]) -> None:

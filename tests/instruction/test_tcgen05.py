@@ -93,7 +93,7 @@ def test_the_name_shape_and_types_of_an_instruction() -> None:
     assert dot_key(longer.form).scale_blocks == 3
     assert longer.compute(**drawn(longer, 1)).shape == (128, 64)
     assert mm.Instruction.parse("tcgen05 s8", saturate=True).form.satfinite
-    far = mm.Instruction.parse("tcgen05 u8", target="sm_110a")  # a chip that is not modelled: as on the first that has it
+    far = mm.Instruction.parse("tcgen05 u8", target="sm_110a")
     assert far.compute(**drawn(far, 1)).dtype == np.int32
     assert i.operands == () and "128 x 64 x 16" in i._repr_html_()
 

@@ -69,13 +69,13 @@ BOUNDS: dict[str, tuple[int, str]] = {
     "ldmatrix.count": (4, "matrices"), "stmatrix.count": (4, "matrices"), "stmatrix_image.count": (4, "matrices"),
     "judge_lanes.bytes": (32, "of a store of one lane"), "issue.count": (4, "elements of st.async"),
     "load_run.count": (64, "loads of a block of code"), "copy_lanes.n": (32, "lanes of a copy"),
-    "complete.count": (TRANSFERS, "operations that the queue holds"), "same_as_others.first": (4, "warps of a warpgroup"),
+    "complete.count": (TRANSFERS, "operations that the queue holds"),
     "w.index": (WARPS, "of the warp"), "multiply.count": (4, "WGMMA_STEPS"), "find_pack.count": (64, "packs of a worker"),
     "same_bytes.bytes": (SHARED, "of an operand in shared memory"), "same_bytes.whole": (SHARED, "of the same"),
     "hash_words.count": (1 << 16, "words of a warp's registers and places"),
     "copy_local.size": (MAX_LOCAL, "parameters of a call, which lie in local memory"),
     "has_begun.rank": (MAX_CLUSTER * WARPS * 32, "threads of a cluster"), "has_begun.warps": (WARPS, "launch.warps"),
-    # of tensor memory: of the instruction, and of a TensorTable, which Python makes
+    "cells_freed.columns": (512, "of an allocation"),
     # of tcgen05: of the instruction, and of a TensorTable, which Python makes
     "work.pair": (1, "cta_group"), "work.divides": (15, "a constant"), "compute_products.parts": (2, "work.pair"),
     "move.count": (128, "registers of tcgen05.ld and st"),
@@ -113,6 +113,7 @@ READERS = 1 << 20  # shadows.py; readers.py drops the oldest where there are mor
 AMORTISED = LONGEST  # operations that a warp has issued: an instruction has run for each, and each is walked over once
 WALKS: dict[str, tuple[int, str]] = {
     "run_warp: left > 0": (0, "stop[0]"),
+    "of_one: first != 0 and u32(cta.unit_counts[first]) == 0": (16, "units of tensor memory"),
     "run_warp: pc >= 0 and left > 0 and (cta.fault == 0) and (stop[0] == 0) and (pauses(w) == 0)": (0, "stop[0]"),
     "run_warp: pc >= 0 and left > pause and (cta.fault == 0) and (pauses(w) == 0)": (16, "blocks of code until the next look"),
     "run_cluster: ended == GOES_ON": (0, "stop[0]"),

@@ -13,9 +13,10 @@ from mmulator.errors import ExecutionFault
 from mmulator.launch.tensor_tables import key_of
 from mmulator.layouts.instruction_descriptor import KINDS, SCALED, InstructionDescriptor
 from mmulator.layouts.tensor_variants import Variant
+from mmulator.numerics.profiles import DotKey
 from mmulator.twin.matrices import twin_matmul
-from tests.support.tensor_cases import codes, draw, in_bytes, make
-from tests.support.tensor_kernels import A_AT, B_AT, Product, cells, run, shared_image
+from tests.support.tensor_cases import codes, draw, in_bytes, make, stored_bits
+from tests.support.tensor_kernels import A_AT, B_AT, Product, cells, launched, run, shared_image
 
 FACTORS = {"mxf8f6f4": (1,), "mxf4": (2,), "mxf4nvf4": (2, 4)}
 
@@ -30,12 +31,20 @@ def vector(rng: Any, d: InstructionDescriptor) -> int:
 @pytest.mark.parametrize("number", range(6))
 @pytest.mark.parametrize("kind", KINDS)
 def test_random_products(kind: str, number: int) -> None:
-    """Shapes, types, swizzles, pairs, .ws, .sp: all of tensor memory is as it must be, whatever the seed."""
+    """Shapes, types, swizzles, pairs, .ws, .sp: all of tensor memory is as it must be, whatever the seed, and products count."""
     rng = np.random.default_rng([number, KINDS.index(kind)])
     d = draw(rng, kind=kind)
     in_cells = not d.ws and not d.transpose_a and bool(rng.integers(4) == 0)
     case = make(rng, d, vector(rng, d), in_cells)
-    assert np.array_equal(run(case.product, case.before, seed=number), case.behind), (case.product.text, d)
+    after, report = launched(case.product, case.before, seed=number)
+    assert np.array_equal(after, case.behind), (case.product.text, d)
+    assert report.macs == d.m * d.n * d.k
+    said = {
+        "tcgen05.mma.ws has the sums": d.ws, "4 bits are bits 2": in_cells and stored_bits(d) == 8 and d.atype == "e2m1",
+        "6 bits are bits 0": in_cells and d.atype in ("e2m3", "e3m2"),
+        "metadata of tcgen05.mma.sp with M": d.sparse and not d.ws and d.m == 64 << d.pair,
+    }  # fmt: skip
+    assert [any(f"inferred: {text}" in n or f"of {text}" in n for n in report.notes) for text in said] == [*said.values()]
 
 
 def mask_of(m: int, n: int, starts: tuple[int, ...], firsts: tuple[int, ...], zero: int, used: int) -> np.ndarray:
@@ -133,6 +142,24 @@ def test_copies(shape: str, form: str) -> None:
     assert np.array_equal(run(product, before), want)
 
 
+INFERRED = {
+    "add.u32 %n, %td, 31 << 16; tcgen05.cp.cta_group::1.4x256b [%n], %da;": "tcgen05.cp.4x256b writes a row in each quarter",
+    "tcgen05.shift.cta_group::1.down [%td];": "tcgen05.shift moves 8 columns",
+    "tcgen05.mma.cta_group::1.kind::f16 [%td], %da, %db, %word, 0, 3;": "scale-input-d divides D",
+    "tcgen05.mma.cta_group::1.kind::f16.ashift [%td], [%ta], %db, %word, 0;": ".ashift moves A behind the product",
+    "tcgen05.mma.cta_group::1.kind::f16 [%td], %da, %db, %word, 0;": "",
+    "tcgen05.cp.cta_group::1.128x128b [%td], %da;": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", INFERRED)
+def test_what_is_inferred_is_said(text: str) -> None:
+    image, desc = shared_image(np.zeros((128, 32), np.uint8), "none", False)
+    product = Product("", InstructionDescriptor("f16", "f32", "f16", "f16"), image[None], image[None], desc, desc, instead=text)
+    said = [n for n in launched(product, np.zeros((1, 128, 512), np.uint32))[1].notes if n.startswith("inferred: ")]
+    assert len(said) == bool(INFERRED[text]) and all(n.startswith(f"inferred: {INFERRED[text]}") for n in said)
+
+
 def test_rows_that_are_shifted() -> None:
     before = np.arange(128 * 512, dtype=np.uint32).reshape(1, 128, 512)
     some = np.zeros((1, 1024), np.uint8)
@@ -216,7 +243,10 @@ def test_k_of_96(number: int) -> None:
     d = draw(rng, kind=kind, stype=stype, pair=number == 1, m=128 << (number == 1), sparse=False, ws=False)
     d = replace(d, n=(96, 192, 16, 256)[number], k=96, **ids)
     case = make(rng, d, vec, in_cells=number == 2, device="sm_103")
-    assert np.array_equal(run(case.product, case.before), case.behind)
+    after, report = launched(case.product, case.before)
+    assert np.array_equal(after, case.behind)
+    assert report.macs == d.m * d.n * 96
+    assert any(n.startswith(f"inferred: tcgen05.mma.kind::{kind} on sm_103: k = 96: six groups") for n in report.notes)
 
 
 def test_k_of_96_across_a_line() -> None:
@@ -248,3 +278,64 @@ def test_k_of_96_across_a_line() -> None:
     product.a_desc ^= 1 << 49
     with pytest.raises(ExecutionFault, match="bit 52 is 1: the leading byte offset is an address for K = 96"):
         run(product, before)
+
+
+def plain(kind: str, element: str, **given: Any) -> InstructionDescriptor:
+    return InstructionDescriptor(kind, "f32", element, element, **given)
+
+
+@pytest.mark.parametrize(("kind", "element"), [("f16", "f16"), ("f16", "bf16"), ("tf32", "tf32")])
+def test_sums_are_those_of_mma_sync(kind: str, element: str) -> None:
+    """A step along k of mma.sync on sm_100 has the same chunk: products, C and bits are the same."""
+    rng = np.random.default_rng(11)
+    d = plain(kind, element, m=128, n=32)
+    a, b = codes(rng, element, (128, d.k)), codes(rng, element, (32, d.k))
+    before = rng.standard_normal((1, 128, 512)).astype(np.float32).view(np.uint32)
+    (a_image, a_desc), (b_image, b_desc) = (shared_image(in_bytes(x, kind, element), "32B", False) for x in (a, b))
+    text = f"tcgen05.mma.cta_group::1.kind::{kind}"
+    after = run(Product(text, d, a_image[None], b_image[None], a_desc, b_desc), before)
+    key = DotKey("mma", element, element, "f32", "f32", d.k)
+    assert np.array_equal(after[0, :, :32], twin_matmul(key, "sm_100", a, np.ascontiguousarray(b.T), before[0, :, :32]))
+
+
+@pytest.mark.parametrize("rows", [64, 128])
+def test_a_pair_is_two_products(rows: int) -> None:
+    """M = 256 of a pair, and M = 128 of it: each CTA has the rows of a product of its own, with both halves of B."""
+    rng = np.random.default_rng(rows)
+    a, b = codes(rng, "f16", (2, rows, 16)), codes(rng, "f16", (2, 32, 16))
+    first = rng.standard_normal((2, rows, 64)).astype(np.float32).view(np.uint32)
+    a_images, b_images = ([shared_image(x[i].view(np.uint8), "none", False) for i in range(2)] for x in (a, b))
+    whole, b_desc = shared_image(b.reshape(64, 16).view(np.uint8), "none", False)
+    results = []
+    for pair in (True, False):
+        d = plain("f16", "f16", m=rows << pair, n=64, pair=pair)
+        lane, column = cells(d)
+        text, before = f"tcgen05.mma.cta_group::{1 + pair}.kind::f16", np.zeros((2, 128, 512), np.uint32)
+        before[:, lane, column] = first
+        if pair:
+            images = [np.stack([image for image, _ in x]) for x in (a_images, b_images)]
+            after = run(Product(text, d, *images, a_images[0][1], b_images[0][1]), before)
+        else:
+            after = np.concatenate([
+                run(Product(text, d, image[None], whole[None], desc, b_desc), before[i : i + 1])
+                for i, (image, desc) in enumerate(a_images)
+            ])  # fmt: skip
+        results.append(after[:, lane, column])
+    assert np.array_equal(*results)
+
+
+@pytest.mark.parametrize("m", [64, 128])
+def test_weights_that_stay_change_no_bit(m: int) -> None:
+    rng = np.random.default_rng(m)
+    a, b = codes(rng, "f16", (m, 16)), codes(rng, "f16", (64, 16))
+    first = rng.standard_normal((m, 64)).astype(np.float32).view(np.uint32)
+    (a_image, a_desc), (b_image, b_desc) = (shared_image(x.view(np.uint8), "none", False) for x in (a, b))
+    results = []
+    for ws in (True, False):
+        d = plain("f16", "f16", m=m, n=64, ws=ws)
+        lane, column = cells(d)
+        before = np.zeros((1, 128, 512), np.uint32)
+        before[0, lane, column] = first
+        text = f"tcgen05.mma{'.ws' * ws}.cta_group::1.kind::f16"
+        results.append(run(Product(text, d, a_image[None], b_image[None], a_desc, b_desc), before)[0, lane, column])
+    assert np.array_equal(*results)

@@ -80,6 +80,36 @@ def test_moves_use_the_places_of_the_layouts(shape: str, lane: int, half: bool) 
     assert np.array_equal(again, given)
 
 
+@pytest.mark.parametrize("shape", MOVES)
+def test_every_repetition_moves_the_same_cells(shape: str) -> None:
+    """ld of cells that 32x32b has stored; then st of other words elsewhere, and ld again."""
+    apart = ", 128" if shape == "16x32bx2" else ""
+    some = ", ".join(f"%x{n}" for n in range(128))
+    body = TAKE
+    for half in (0, 128):  # a word has its lane and column
+        body += "".join(f"  shl.b32 %x{n}, %t, 16; add.u32 %x{n}, %x{n}, {half + n};\n" for n in range(128))
+        body += f"  tcgen05.st.sync.aligned.32x32b.x128.b32 [%at + {half}], {{{some}}};\n"
+    body += "  tcgen05.wait::st.sync.aligned; mul.wide.u32 %o, %t, 2048; add.u64 %a, %a, %o; add.u64 %b, %b, %o;\n"
+    counts = [MOVES[shape][0] << n for n in range(8) if MOVES[shape][0] << n <= 128]
+    for count in counts:
+        names, num = ", ".join(f"%x{n}" for n in range(count)), count // MOVES[shape][0]
+        move, wait = f"{shape}.x{num}.b32", "  tcgen05.wait::{}.sync.aligned;\n"
+        for at, to in (("%at", "%a"), ("%at + 256", "%b")):
+            if to == "%b":
+                body += "".join(f"  mad.lo.u32 %x{n}, %t, 77, {count + n};\n" for n in range(count))
+                body += f"  tcgen05.st.sync.aligned.{move} [{at}]{apart}, {{{names}}};\n" + wait.format("st")
+            body += f"  tcgen05.ld.sync.aligned.{move} {{{names}}}, [{at}]{apart};\n" + wait.format("ld")
+            body += "".join(f"  st.global.u32 [{to} + {4 * (count + n)}], %x{n};\n" for n in range(count))
+    loaded, again = np.zeros((2, 128, 512), np.uint32)
+    launch(body, loaded, again)
+    t = np.arange(128)
+    for count in counts:
+        for r in range(count):
+            row, column = moved(shape, t % 32, r, 128)
+            assert np.array_equal(loaded[:, count + r], (t // 32 * 32 + row) << 16 | column)
+            assert np.array_equal(again[:, count + r], t * 77 + count + r)
+
+
 @pytest.mark.parametrize(("op", "kind"), [("min", "u32"), ("max", "s32"), ("max", "f32"), ("min", "f32")])
 def test_loads_that_reduce(op: str, kind: str) -> None:
     given = np.random.default_rng(2).standard_normal((128, 8)).astype(np.float32)

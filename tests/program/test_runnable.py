@@ -6,7 +6,8 @@ import pytest
 
 from mmulator.errors import UnsupportedError
 from mmulator.host.module import Module
-from mmulator.isa.targets import PTX_VERSIONS, TARGETS, Target, default_device
+from mmulator.isa.chips import as_device
+from mmulator.isa.targets import DEVICES, PTX_VERSIONS, TARGETS, Target, default_device
 from mmulator.launch.limits import check_device
 from mmulator.program.runnable import unsupported
 from mmulator.ptx.parser import parse_module
@@ -27,7 +28,16 @@ def test_a_target_that_is_no_device_runs_on_a_later_one() -> None:
         text = f".version {version}\n.target {target}\n.visible .entry k() {{ ret; }}\n"
         named = [u.name for u in unsupported(parse_module(Source("t.ptx", text)))]
         assert named == ([] if target.runs_on(device) else [f".target {target}"])
-    assert [default_device(Target(n)) for n in (88, 101, 107, 110)] == ["sm_89", "sm_103", "sm_120", "sm_120"]
+    assert [default_device(Target(n)) for n in (88, 101, 107, 110)] == ["sm_89", "sm_110", "sm_110", "sm_110"]
+
+
+def test_thor_runs_code_of_its_old_name() -> None:
+    for target in ("sm_110a", "sm_110f", "sm_101a", "sm_101f"):
+        assert [d for d in DEVICES if Target.parse(target).runs_on(d)] == ["sm_110"]
+        text = f".version 9.0\n.target {target}\n.address_size 64\n.visible .entry k() {{ ret; }}\n"
+        report = Module.load(text)["k"].launch(1, 32, [], shared=227 << 10)
+        assert report.device == "sm_110" and not report.notes
+    assert {as_device(name) for name in ("sm_101", "Thor", "NVIDIA Thor", "Jetson AGX Thor", "sm_110")} == {"sm_110"}
 
 
 NOT_HERE = {  # (before the kernel, in it): what is said

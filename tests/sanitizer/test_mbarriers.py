@@ -11,7 +11,7 @@ import mmulator as mm
 from mmulator.errors import ExecutionFault
 from mmulator.findings import Finding
 from tests.diagnostics.test_wrong_pipelines import CASES, MAP, Case, kernel
-from tests.support import breaches
+from tests.support import breaches, ptx_text
 
 # Of kernels with a mistake that stops them: which rule that is (others' rules may be broken before).
 FAULTS = {
@@ -129,3 +129,18 @@ MEET = "barrier.cluster.arrive{};\nbarrier.cluster.wait;\n"
 def test_what_is_right_in_a_cluster_is_silent(body: str) -> None:
     start = "@q st.shared.u32 [data], t;\nbar.sync 0;\n"
     assert findings(start + body, block=32, grid=2, cluster=(2, 1, 1)) == []
+
+
+def test_a_wait_is_over_where_all_have_met() -> None:
+    """A wait has ended before its thread arrives at barrier.cluster, also with .relaxed; Gluon's kernels rely on it."""
+    text = ptx_text.kernel("""
+      .shared .align 8 .b64 bar;
+      mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0;
+      @!%p1 mbarrier.init.shared.b64 [bar], 1;
+      bar.sync 0;
+      @!%p1 mbarrier.arrive.shared.b64 _, [bar];
+    AGAIN: mbarrier.try_wait.parity.shared.b64 %p2, [bar], 0; @!%p2 bra AGAIN;
+      barrier.cluster.arrive.relaxed; barrier.cluster.wait;
+      @!%p1 mbarrier.inval.shared.b64 [bar];""")
+    report = mm.Module.load(text)["k"].launch(1, 64, [np.zeros(4, np.uint32)], sanitize="strict")
+    assert not report.findings

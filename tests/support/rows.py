@@ -116,7 +116,7 @@ def text_of(statements: list[str], target: str) -> str:
 def _target_of(form: Form) -> str:
     """A target that has the form, and a device."""
     if form.requires.families:
-        return f"sm_{max(n for n in form.requires.families if f'sm_{n}' in DEVICES)}a"
+        return f"sm_{max(n for n in form.requires.families if n != 110 and f'sm_{n}' in DEVICES)}a"  # which lacks an operand
     return "sm_100a" if form.requires.minimum > 90 else "sm_90a"
 
 

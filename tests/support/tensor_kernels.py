@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mmulator import Kernel, Module
+from mmulator import Kernel, Module, Report
 from mmulator.layouts.descriptors import canonical
 from mmulator.layouts.instruction_descriptor import InstructionDescriptor, encode
 from mmulator.layouts.swizzle import SWIZZLES5
@@ -151,14 +151,19 @@ OVER: ret;
 
 def run(p: Product, image: np.ndarray, **how: Any) -> np.ndarray:
     """All words of tensor memory behind the product: uint32 [CTA][lane][column]. image: those before it."""
+    return launched(p, image, **how)[0]
+
+
+def launched(p: Product, image: np.ndarray, **how: Any) -> tuple[np.ndarray, Report]:
+    """What `run` gives, and the report."""
     out = np.zeros_like(image)
     scaled = p.scales is not None
     given = kernel(p.text, image.shape[-1], p.in_cells is not None, p.d.sparse, scaled, p.behind, p.after, p.instead, p.target)
     words = [np.uint32(x) for x in (p.in_cells or 0, p.metadata, *(p.scales or (0, 0)), encode(p.d), p.adds)]
     sizes = np.uint32(p.a.shape[1]), np.uint32(p.b.shape[1])
     arguments = [p.a, p.b, image, out, *sizes, np.uint64(p.a_desc), np.uint64(p.b_desc), *words]
-    given.launch(len(image), LANES, arguments, shared=B_AT + (64 << 10), **how)
-    return out
+    report = given.launch(len(image), LANES, arguments, shared=B_AT + (64 << 10), **how)
+    return out, report
 
 
 def shared_image(lines: np.ndarray, mode: str, across: bool) -> tuple[np.ndarray, int]:

@@ -165,7 +165,11 @@ def _arithmetic(e: Explanation) -> None:
     print()
     print_heading("Arithmetic")
     columns = ("device", "L", "F", "floor", "rounding", "NaN", "confidence")
-    print_columns(columns, [(names, *numbers(a)) for names, a in groups], breaks=" ")
+    rows: list[tuple[str, ...]] = []
+    for names, a in groups:
+        first, *others = names.split(", ") if len(names) > 30 else [names]
+        rows += [(first, *numbers(a)), *((name, *[""] * (len(columns) - 1)) for name in others)]
+    print_columns(columns, rows, breaks=" ")
     if any(a.chunk for _, a in groups):
         print_text("L: products added in one step. F: bits kept below the largest exponent, which is at least the floor.")
     said: dict[str, list[str]] = {}

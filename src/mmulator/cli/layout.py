@@ -19,9 +19,9 @@ def layout(
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="INSTRUCTION OPERAND",
+            metavar="INSTRUCTION [OPERAND]",
             help="The instruction as in PTX or in words (mma m16n8k16 bf16), then the operand: a, b, c, d; r of a load or "
-            "store; e (wgmma: sp_meta), the metadata; scale_a, scale_b.",
+            "store; e (wgmma: sp_meta), the metadata; scale_a, scale_b. Of tcgen05, no operand: all that have a layout.",
             show_default=False,
             autocompletion=instruction_words,
         ),
@@ -56,11 +56,19 @@ def layout(
 
     mmulator layout mma.sp m16n8k32 f16 e --selector 1 --svg metadata.svg
 
+    mmulator layout tcgen05 m128n64 f16
+
     Elements are named as in the specification's figures: a5 is a lane's element number 5.
     """
     wanted = _Wanted(element, register, by, full, svg, png, theme, csv, markdown, cute, json)
     wanted.check()
     instruction, operand = _split(words)
+    if not operand:
+        options = {"--selector": selector, "--byte-id": byte_id, "--thread-id": thread_id, "--device": device, "--by": by}
+        operand = _only_operand(instruction, options | wanted.asked())
+    if not operand:
+        _print_overview(instruction)
+        return
     found = _find(instruction, operand, selector, byte_id, thread_id, device)
     if full and (svg is not None or png is not None):
         _check_size(found)
@@ -102,6 +110,13 @@ class _Wanted:
             exclude({"--full": self.full, name: given}, "this has all of it")
         _one_output(pictures, questions, formats, self.json)
         self.places()
+
+    def asked(self) -> dict[str, Any]:
+        """Options that are about one operand."""
+        return {
+            "--element": self.element, "--register": self.register, "--full": self.full, "--svg": self.svg, "--png": self.png,
+            "--csv": self.csv, "--markdown": self.markdown, "--cute": self.cute, "--json": self.json,
+        }  # fmt: skip
 
     def places(self) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
         """The element and the register that are asked for, as numbers."""
@@ -188,11 +203,66 @@ def _numbers(text: str, option: str, form: str) -> tuple[int, ...]:
 
 
 def _split(words: list[str]) -> tuple[str, str]:
-    """The instruction, and the operand, which is the last word."""
+    """The instruction, and the operand, which is the last word; that of tcgen05 may be missing."""
+    from mmulator.inspect.search import is_tcgen05
+
+    if is_tcgen05(" ".join(words)):
+        from mmulator.inspect.tcgen05.layout import may_be_operand
+
+        if not may_be_operand(words[-1]):
+            return " ".join(words), ""
     if len(words) < 2:
         said = "an instruction and one of its operands, such as: mma m16n8k16 f16 a"
         raise typer.BadParameter(said, param_hint="INSTRUCTION OPERAND")
     return " ".join(words[:-1]), words[-1]
+
+
+def _only_operand(instruction: str, options: dict[str, Any]) -> str:
+    """The operand of an instruction of tcgen05 that has one with a layout; `` if it has several. Raises WrongUsage for options
+    that are about one operand, and OperandError if there is none.
+    """
+    from mmulator.errors import OperandError
+    from mmulator.inspect.search import form_of, text_of
+    from mmulator.inspect.tcgen05.layout import operands
+
+    form = form_of(instruction)
+    held = operands(form)
+    if not held:
+        raise OperandError(f"{text_of(form)} has no matrix in tensor memory or registers")
+    for name, value in options.items():
+        if len(held) > 1 and value not in (None, False):
+            raise typer.BadParameter(f"it is about one operand: name {', '.join(held)} as the last word", param_hint=name)
+    return held[0] if len(held) == 1 else ""
+
+
+def _print_overview(instruction: str) -> None:
+    """Print where all operands of a tcgen05.mma lie, each in short, and how they are loaded."""
+    from mmulator.inspect.search import form_of, text_of
+    from mmulator.inspect.tcgen05.layout import layout as answer
+    from mmulator.inspect.tcgen05.layout import operands
+    from mmulator.inspect.views.layout import subtitle
+    from mmulator.tables import text_table
+
+    form = form_of(instruction)
+    print(text_of(form))
+    evidence: dict[str, list[str]] = {}
+    for name in sorted(operands(form), key=lambda name: name != "d"):
+        found = answer(form, name)
+        print()
+        print_text(subtitle(found))
+        for part, rule in found.rule:
+            print(f"  {part} = {rule}")
+        if found.blocks:
+            print("\n".join(text_table(("rows", "columns", "lanes", "columns of tensor memory"), found.blocks)))
+        evidence.setdefault(found.evidence, []).append(name)
+    print()
+    print_text("registers of tcgen05.ld and tcgen05.st, 32x32b: register r of lane t is column r of lane t of the warp's quarter")
+    print()
+    for said, names in evidence.items():
+        print_text(f"{', '.join(names)}: {said}.")
+    print_text(f"one operand with all elements: mmulator layout {instruction} d --full", hang=2)
+    print_text("other loads: mmulator layout tcgen05.ld.sync.aligned.16x256b.x2.b32", hang=2)
+    print_text(f"A and B in shared memory: mmulator descriptor encode {instruction}", hang=2)
 
 
 def _check_device(found: Layout, device: str) -> None:

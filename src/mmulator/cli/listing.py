@@ -55,7 +55,13 @@ def list(
             exclude({"--devices": True, name: value or None}, "all devices are listed")
         _devices(json)
         return
-    forms = _forms(words or [], target, ptx, type, family, shape, "sparse" if sparse else "dense" if dense else "", device)
+    side = "sparse" if sparse else "dense" if dense else ""
+    if "tcgen05" in (family, *(words or [])):
+        for name, value in {"--type": type, "--shape": shape}.items():
+            exclude({"tcgen05": True, name: value}, "an instruction descriptor has types and shape")
+        forms = _of_tcgen05([w for w in words or [] if w != "tcgen05"], target, ptx, side, device)
+    else:
+        forms = _forms(words or [], target, ptx, type, family, shape, side, device)
     if json:
         from dataclasses import asdict
 
@@ -67,6 +73,34 @@ def list(
         print("\n".join(form.mnemonic for form in forms))
     else:
         _as_table(group(forms), len(forms))
+
+
+def _of_tcgen05(
+    words: builtins.list[str], target: str | None, ptx: str | None, side: str, device: str | None
+) -> tuple[Form, ...]:
+    """Forms of tcgen05 whose names have all words. Raises InvalidInstructionError where there is none."""
+    from mmulator.errors import InvalidInstructionError
+    from mmulator.inspect.explanation.arithmetic import runs_on
+    from mmulator.isa.chips import as_device
+    from mmulator.isa.form import forms_of
+    from mmulator.isa.names.words import available
+    from mmulator.isa.targets import as_pair
+    from mmulator.isa.tcgen05 import ROWS
+
+    wanted, version = as_pair(target, ptx)
+    chip = as_device(device) if device is not None else None
+
+    def fits(form: Form) -> bool:
+        parts = form.mnemonic.split(".")
+        named = all(any(part == word or part.endswith(f"::{word}") for part in parts) for word in words)
+        sided = not side or ("mma" in parts and ("sp" in parts) == (side == "sparse"))
+        return named and sided and (chip is None or runs_on(form, chip))
+
+    found = tuple(f for row in ROWS if available(row, wanted, version) for f in forms_of(row) if fits(f))
+    if not found:
+        asked = " ".join(filter(None, (*words, side, target, ptx and f"PTX {ptx}", device)))
+        raise InvalidInstructionError(f"there is no tcgen05 with `{asked}`", hint="mmulator list tcgen05 shows all")
+    return found
 
 
 def _forms(

@@ -50,6 +50,7 @@ from mmulator.program.calls import check_frames, deepest, place_frames
 from mmulator.program.counts import instruction_class, instruction_macs
 from mmulator.program.frames import Frame, allocate, liveness, unread_results
 from mmulator.program.image import LocalFrame, ModuleImage, local_frame
+from mmulator.program.inferred import inferred as inferred_of
 from mmulator.program.provenance import origins, variables_of
 from mmulator.program.registers import entry_registers
 from mmulator.program.runnable import ASSERT, ASSERT_BYTES, require_supported
@@ -219,8 +220,10 @@ class Jit:
         inferred: dict[str, None] = {}
         unseen: dict[str, None] = {}
         early: dict[int, None] = {}
+        said_of: dict[str, None] = {}
         for item in self.program.functions.values():
             for ins in item.function.instructions:
+                said_of.update(dict.fromkeys(inferred_of(ins)))
                 if is_injected(ins):
                     early[ins.span.line] = None
                 if not ins.form.is_matrix and ins.form.status.state == "unproven":
@@ -232,7 +235,7 @@ class Jit:
                     if profile.confidence == "inferred":
                         inferred[f"{ins.mnemonic} on {self.device}: {profile.note or 'not observed'}"] = None
         tables, measured = tables_for(self.device)
-        said = list(inferred)
+        said = [*inferred, *(f"inferred: {sentence}" for sentence in said_of)]
         if unseen:
             said.append(f"{', '.join(unseen)}: as the PTX ISA describes them; no chip that has them was asked")
         if early:

@@ -54,6 +54,7 @@ _CHIPS = (
     DeviceProperties("sm_90", "NVIDIA H100 80GB HBM3", 1980000, 2619000, 5120, 80 * GIB, 50 * MIB),
     DeviceProperties("sm_100", "NVIDIA B200", 1965000, 3996000, 8192, 180 * GIB, 126 * MIB),
     DeviceProperties("sm_103", "NVIDIA B300", 1965000, 3996000, 8192, 288 * GIB, 126 * MIB),
+    DeviceProperties("sm_110", "NVIDIA Thor", 1575000, 8533000, 256, 128 * GIB, 32 * MIB),
     DeviceProperties("sm_120", "NVIDIA GeForce RTX 5090", 2407000, 14001000, 512, 32 * GIB, 96 * MIB),
     DeviceProperties("sm_121", "NVIDIA GB10", 2418000, 8533000, 256, 128 * GIB, 24 * MIB),
 )

@@ -25,7 +25,7 @@ CYCLES = {"memory": 4, "cp.async": 4, "matrix move": 4, "wmma.load": 8, "wmma.st
 # Dense f16 multiply-accumulates of a multiprocessor a cycle (data sheets).
 MACS = {
     "sm_70": 512, "sm_72": 512, "sm_75": 512, "sm_80": 1024, "sm_86": 512, "sm_87": 1024, "sm_89": 512, "sm_90": 2048,
-    "sm_100": 4096, "sm_103": 4096, "sm_120": 512, "sm_121": 512,
+    "sm_100": 4096, "sm_103": 4096, "sm_110": 4096, "sm_120": 512, "sm_121": 512,
 }  # fmt: skip
 RESERVED = 1  # KiB of shared memory that the system takes of each block, from sm_80 on
 

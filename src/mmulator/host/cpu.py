@@ -78,9 +78,10 @@ class Cpu:
         except MemoryError:
             raise LaunchError("this machine has not enough memory for the launch", hint="fewer threads of the host") from None
         text = grid.printer.text()
+        work = Work(kernel, outcome.counts)
         ran = Ran(
-            outcome.seconds, outcome.workers, Work(kernel, outcome.counts), kernel.from_cache,
-            [*kernel.notes, *_notes(launch.shape), *([CUT] if grid.printer.cut else ())], text,
+            outcome.seconds, outcome.workers, work, kernel.from_cache,
+            [*kernel.notes, *_questions(kernel, work), *_notes(launch.shape), *([CUT] if grid.printer.cut else ())], text,
         )  # fmt: skip
         for observer in observers:
             observer.tell(ran, grid)
@@ -99,6 +100,15 @@ class Cpu:
 
     def close(self, module: CpuModule) -> None:
         module.compiled.clear()
+
+
+def _questions(kernel: CompiledKernel, work: Work) -> list[str]:
+    """Notes about products in tensor memory."""
+    if not kernel.matrix.tensor:
+        return []
+    from mmulator.launch.tensor_tables import questions  # it loads layouts and the twin, which other kernels do not need
+
+    return questions(kernel.matrix.tensor, work.tallies)
 
 
 def diagnosis() -> Diagnosis:

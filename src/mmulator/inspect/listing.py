@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from mmulator.inspect.answer import Answer
 from mmulator.isa.form import Form
@@ -39,7 +40,8 @@ class FormGroup:
     @property
     def pattern(self) -> str:
         """All names in one: `mma.m16n8k{8,16}.row.col.f32.bf16.bf16.f32`; `{.satfinite}` may be left out."""
-        return self.instruction + "".join(_choice(slot, texts) for slot, texts in self.choices)
+        say = _in_parts if self.instruction.startswith("tcgen05") else _choice
+        return self.instruction + "".join(say(slot, texts) for slot, texts in self.choices)
 
 
 def _choice(slot: str, texts: tuple[str, ...]) -> str:
@@ -52,6 +54,28 @@ def _choice(slot: str, texts: tuple[str, ...]) -> str:
         return "{" + ",".join(f".{text}" for text in texts if text) + "}"
     given = ",".join(texts)
     return f".{given}" if len(texts) == 1 else f".{{{given}}}"
+
+
+def _in_parts(slot: str, texts: tuple[str, ...]) -> str:
+    """`{.collector::b{0..3}::{fill,use}}`: texts that agree in parts, with what differs in braces."""
+    parts = [text.split("::") for text in texts if text]
+    if len({len(p) for p in parts}) != 1:
+        return _choice("", texts)
+    each = [tuple(dict.fromkeys(column)) for column in zip(*parts)]
+    if prod(map(len, each)) != len(parts):
+        return _choice("", texts)
+    said = "." + "::".join(map(_part, each))
+    return "{" + said + "}" if "" in texts else said
+
+
+def _part(texts: tuple[str, ...]) -> str:
+    """`f16`, `{f16,tf32}`, `b{0..3}`."""
+    counted = [re.fullmatch(r"([a-z])(\d+)", text) for text in texts]
+    if len(texts) == 1:
+        return texts[0]
+    if all(counted) and len({m[1] for m in counted if m}) == 1:
+        return f"{texts[0][0]}{{{numbers([int(m[2]) for m in counted if m])}}}"
+    return "{" + ",".join(texts) + "}"
 
 
 def opcode(form: Form) -> str:

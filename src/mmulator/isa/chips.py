@@ -6,13 +6,13 @@ import re
 from typing import Any
 
 from mmulator.errors import UnsupportedError, shown
-from mmulator.isa.targets import DEVICES
+from mmulator.isa.targets import DEVICES, RENAMED
 
 # Products with these chips, for people, the best known first.
 CHIPS: dict[str, str] = {
     "sm_70": "V100", "sm_72": "Xavier", "sm_75": "T4", "sm_80": "A100", "sm_86": "A2, A10", "sm_87": "Orin",
-    "sm_89": "L40S, RTX 40", "sm_90": "H100, H200", "sm_100": "B200", "sm_103": "B300", "sm_120": "RTX 50",
-    "sm_121": "GB10",
+    "sm_89": "L40S, RTX 40", "sm_90": "H100, H200", "sm_100": "B200", "sm_103": "B300", "sm_110": "Thor",
+    "sm_120": "RTX 50", "sm_121": "GB10",
 }  # fmt: skip
 
 _ARCHITECTURES = {"volta": "sm_70", "turing": "sm_75", "ampere": "sm_80", "ada": "sm_89", "hopper": "sm_90"}
@@ -24,6 +24,7 @@ PRODUCTS: dict[str, tuple[str, ...]] = {
               "RTX 3060", "RTX 3050"),
     "sm_87": ("Orin",), "sm_89": ("L40S", "L40", "L4", "L20", "RTX 6000 Ada", "RTX 4090", "RTX 4080", "RTX 4070", "RTX 4060"),
     "sm_90": ("H100", "H200", "H20", "H800", "GH200"), "sm_100": ("B200", "B100", "GB200"), "sm_103": ("B300", "GB300"),
+    "sm_110": ("Thor", "T5000"),
     "sm_120": ("RTX 5090", "RTX 5080", "RTX 5070", "RTX 5060", "RTX 5050", "RTX PRO 6000"), "sm_121": ("GB10", "DGX Spark"),
 }  # fmt: skip
 _SERIES = {"20": "sm_75", "30": "sm_86", "40": "sm_89", "50": "sm_120"}  # RTX
@@ -37,6 +38,7 @@ def _plain(text: str) -> str:
 
 
 _BY_CHIP = {_plain(name): device for device, names in PRODUCTS.items() for name in names}
+_OLD_NAMES = {f"sm_{old}": f"sm_{new}" for old, new in RENAMED.items()}
 DEVICE_WORDS = (*_ARCHITECTURES, *(name for name in _BY_CHIP if len(name) > 3))  # short ones are like anything
 
 
@@ -55,7 +57,7 @@ def as_device(device: Any) -> str:
     if device.__class__ is str and device in CHIPS:
         return device
     name = getattr(device, "sm", device)  # of inspect.Device
-    if isinstance(name, str) and (found := name if name in DEVICES else device_of(name)):
+    if isinstance(name, str) and (found := name if name in DEVICES else device_of(name) or _OLD_NAMES.get(name)):
         return found
     hint = f"known devices: {', '.join(DEVICES)}, or a chip such as H100 (`mmulator list --devices`)"
     if isinstance(name, str) and name[-1:] in ("a", "f") and name[:-1] in DEVICES:

@@ -270,6 +270,7 @@ class Row:
     effects: the effects besides computing results.
     signatures: a function from a form to its lists of operands, if these follow from its shape and types.
     implied: slots that no modifier fills, with their meaning.
+    inferred: modifiers, or the last operand, with a sentence on what no source says for certain of instructions with it.
     """
 
     name: str
@@ -286,6 +287,7 @@ class Row:
     effects: Effects = LANEWISE
     signatures: Callable[..., tuple[Signature, ...]] | None = None
     implied: tuple[tuple[str, str], ...] = ()
+    inferred: tuple[tuple[str, str], ...] = ()
 
     @cached_property
     def opcode(self) -> str:

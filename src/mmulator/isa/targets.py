@@ -53,15 +53,17 @@ class Target:
         `a`, within its family for `f`.
         """
         number = int(device[3:])
+        own = RENAMED.get(self.number, self.number)
         if self.suffix == "a":
-            return number == self.number
-        return number >= self.number and (not self.suffix or Target(number).family() == self.family())
+            return number == own
+        return number >= self.number and (not self.suffix or Target(number).family() == Target(own).family())
 
     def family(self) -> int:
         """Family of a target (Target Architecture Families): 100 for sm_100f, sm_103f and sm_107f, and so on."""
         return {103: 100, 107: 100, 121: 120}.get(self.number, self.number)
 
 
+RENAMED = {101: 110}  # since PTX ISA 9.0
 # First PTX version that accepts each target (Release Notes, PTX ISA 9.1; checked against ptxas 13.5, which takes 9.5).
 TARGETS: dict[Target, tuple[int, int]] = {
     Target(n, s): v
@@ -83,7 +85,7 @@ TARGETS: dict[Target, tuple[int, int]] = {
 
 # Chips whose arithmetic the numerics profiles describe; `device=` takes these names, and those of chips.py.
 DEVICES: tuple[str, ...] = (
-    "sm_70", "sm_72", "sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121",
+    "sm_70", "sm_72", "sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121",
 )  # fmt: skip
 
 
@@ -136,6 +138,7 @@ def default_device(target: Target) -> str:
     older one.
     """
     runs = [d for d in DEVICES if target.runs_on(d)]
+    own = f"sm_{RENAMED.get(target.number, target.number)}"
     if runs:
-        return runs[0]
+        return own if own in runs else runs[0]
     return [d for d in DEVICES if int(d[3:]) <= target.number][-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from mmulator.isa.effects import ACTS, Effects, Ends, Flow, MemoryEffect, Queue, Step, Together
@@ -28,11 +29,24 @@ def _at(name: str, types: tuple[str, ...] = _INTEGER32, **more: Any) -> OperandS
     return OperandSpec(name, "addr", "b32", space="tensor", types=types, **more)
 
 
+# What is inferred, by a modifier or the last operand (docs/tensor-memory.md).
+_INFERRED = {
+    "down": "tcgen05.shift moves 8 columns of the quarter of its address",
+    "4x256b": "tcgen05.cp.4x256b writes a row in each quarter, in the address's lane of it",
+    "unpack::16b": ".unpack::16b clears the upper halves of cells",
+    "ashift": ".ashift moves A behind the product, which has the sums without it",
+    "scale-input-d": "scale-input-d divides D before the sum; subnormal numbers are rounded to nearest",
+    "zero-column-mask": "a zero-column mask has its lengths as in the specification's examples, not as in its table",
+}
+
+
 def _row(name: str, slots: tuple[Slot, ...], operands: tuple[OperandSpec, ...], effects: Effects, needs: tuple[Need, ...] = (),
          **more: Any) -> Row:  # fmt: skip
     section = f"TensorCore 5th Generation Family Instructions: tcgen05.{name.partition('::')[0]}"
     given = {"ptx": (8, 6), "sm": 100, "specific": True, "families": _FAMILIES, **more}
-    return row(f"tcgen05.{name}", slots, operands, section, needs=needs, effects=effects, **given)
+    parts = {choice for slot in slots for choice in slot.choices} | {spec.name for spec in operands}
+    inferred = tuple((part, said) for part, said in _INFERRED.items() if part in parts)
+    return replace(row(f"tcgen05.{name}", slots, operands, section, needs=needs, effects=effects, **given), inferred=inferred)
 
 
 _ACTS = ACTS.but(counted_as="tcgen05")
@@ -73,7 +87,7 @@ _ALLOCATION: tuple[Row, ...] = (
 _SHAPES = {"32x32b": (1, 128), "16x64b": (1, 128), "16x32bx2": (1, 128), "16x128b": (2, 64), "16x256b": (4, 32)}
 _TADDR = _at("taddr")
 _SPLIT = imm("immHalfSplitoff")
-_LOADS = _WARP.but(memory=MemoryEffect.READ, queue=Queue.TENSOR_MOVES, step=Step.ISSUE, flow=Flow.LOADED)
+_LOADS = _WARP.but(memory=MemoryEffect.READ, queue=Queue.TENSOR_MOVES, step=Step.ISSUE, flow=Flow.DEFINED)
 _STORES = _WARP.but(memory=MemoryEffect.WRITE, queue=Queue.TENSOR_MOVES, step=Step.ISSUE)
 _WAITS = _WARP.but(queue=Queue.TENSOR_MOVES, step=Step.WAIT)
 

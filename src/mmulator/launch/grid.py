@@ -155,6 +155,7 @@ class Grid:
         launch["frame_bytes"] = k.frame_bytes
         self.noisy = self.heap.hold(k.noisy_blocks)
         launch["noisy"], launch["noisy_count"] = pointer(self.noisy), len(self.noisy)
+        launch["blocks"] = len(k.code)
         launch["print"] = self.printer.address
         if k.matrix.tensor:
             from mmulator.launch.tensor_tables import tables_of  # it loads layouts and the twin, which other kernels do not need

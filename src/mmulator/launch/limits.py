@@ -22,18 +22,18 @@ KIB = 1024
 # Shared memory of one CTA in KiB, opted in.
 SHARED_KIB: dict[str, int] = {
     "sm_70": 96, "sm_72": 96, "sm_75": 64, "sm_80": 163, "sm_86": 99, "sm_87": 163, "sm_89": 99, "sm_90": 227,
-    "sm_100": 227, "sm_103": 227, "sm_120": 99, "sm_121": 99,
+    "sm_100": 227, "sm_103": 227, "sm_110": 227, "sm_120": 99, "sm_121": 99,
 }  # fmt: skip
 # Of a multiprocessor (CUDA C++ Programming Guide, Technical Specifications per Compute Capability): threads, blocks, KiB of
 # shared memory; and how many a chip has.
 MULTIPROCESSOR: dict[str, tuple[int, int, int]] = {
     "sm_70": (2048, 32, 96), "sm_72": (2048, 32, 96), "sm_75": (1024, 16, 64), "sm_80": (2048, 32, 164), "sm_86": (1536, 16, 100),
     "sm_87": (1536, 16, 164), "sm_89": (1536, 24, 100), "sm_90": (2048, 32, 228), "sm_100": (2048, 32, 228),
-    "sm_103": (2048, 32, 228), "sm_120": (1536, 24, 100), "sm_121": (1536, 24, 100),
+    "sm_103": (2048, 32, 228), "sm_110": (1536, 24, 228), "sm_120": (1536, 24, 100), "sm_121": (1536, 24, 100),
 }  # fmt: skip
 MULTIPROCESSORS: dict[str, int] = {
     "sm_70": 80, "sm_72": 8, "sm_75": 40, "sm_80": 108, "sm_86": 82, "sm_87": 16, "sm_89": 128, "sm_90": 132, "sm_100": 148,
-    "sm_103": 148, "sm_120": 170, "sm_121": 48,
+    "sm_103": 148, "sm_110": 20, "sm_120": 170, "sm_121": 48,
 }  # fmt: skip
 CLUSTERED_BLOCKS = 8  # of a multiprocessor, if they are launched in clusters (an H200 counts 1056)
 MAX_LOCAL = 512 * KIB  # local memory of a thread

@@ -7,6 +7,7 @@ numerics twin define them (native/matrix/tensor_state.py: TensorTable).
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 from functools import cache
 from itertools import accumulate
 from typing import Any
@@ -19,7 +20,7 @@ from mmulator.layouts.instruction_descriptor import InstructionDescriptor
 from mmulator.layouts.tensor_memory import TensorPiece, layout_id, metadata_place, pieces, scale_span, scale_step
 from mmulator.layouts.tensor_variants import Variant
 from mmulator.native.matrix.tensor_state import PIECES, TENSOR_LANES, TENSOR_SCRATCH, TensorTable, Unpack
-from mmulator.numerics.profiles import DotKey
+from mmulator.numerics.profiles import DotKey, profile_for
 from mmulator.twin.product import IndexTable
 from mmulator.twin.twin import Twin, twin_for
 
@@ -58,6 +59,7 @@ class _Tables:
         self.device = device
         self.known: dict[tuple[int, int], tuple[np.ndarray, list[Any]]] = {}
         self.problems: dict[tuple[int, int], Exception] = {}
+        self.questions: list[str] = []  # what is inferred of products, in words; tables have masks of their numbers
         self.callback = CALLBACK(self._resolve)
         self.address = ctypes.cast(self.callback, ctypes.c_void_p).value or 0
 
@@ -68,7 +70,7 @@ class _Tables:
         if found is None:
             try:
                 keep: list[Any] = []
-                found = make_table(Variant.of_number(number), word, self.device, keep), keep
+                found = make_table(Variant.of_number(number), word, self.device, keep, self.questions), keep
             except MmulatorError as problem:
                 self.problems[number, word] = problem
                 return 0
@@ -85,17 +87,24 @@ def tables_of(device: str) -> _Tables:
     return _Tables(device)
 
 
-def make_table(variant: Variant, word: int, device: str, keep: list[Any]) -> np.ndarray:
+def questions(device: str, tallies: np.ndarray) -> list[str]:
+    """Notes about products of a launch: what is inferred. tallies: what they counted."""
+    return [f"inferred: {tables_of(device).questions[n]}" for n in np.flatnonzero(tallies[1:])]
+
+
+def make_table(variant: Variant, word: int, device: str, keep: list[Any], questions: list[str]) -> np.ndarray:
     """The table of a variant with an instruction descriptor on a device: a TensorTable.
 
     keep: receives what must live as long as the table.
+    questions: what is inferred of products; receives what is not in it.
 
     Raises OperandError for a descriptor that the variant does not take, UnsupportedError for one whose result is not known.
     """
     d = variant.decode(word)
     if d.unknown:
         raise UnsupportedError(f"instruction descriptor {word:#010x}: {d.unknown}")
-    twin = twin_for(key_of(d, variant), device)
+    key = key_of(d, variant)
+    twin = twin_for(key, device)
     layout = layout_id(d.m, variant.pair, variant.ws, variant.sparse)
     parts = pieces(layout, d.n)
     rows = d.m // (1 + variant.pair)
@@ -120,7 +129,8 @@ def make_table(variant: Variant, word: int, device: str, keep: list[Any]) -> np.
         "scales": scales, "a_byte": d.scale_a_id, "b_byte": d.scale_b_id,
         "a_next": scale_step(rows), "b_next": scale_step(lines),
         "a_span": scale_span(rows, d.scale_a_id, scales), "b_span": scale_span(lines, d.scale_b_id, scales),
-        "sparse": d.sparse, "selected": d.selector,
+        "sparse": d.sparse, "selected": d.selector, "macs": d.m * d.n * d.k,
+        "open": _mask(questions, _of_sums(d, key, device, layout)), "open_cells": _mask(questions, _of_cells(cells_unpack)),
     }  # fmt: skip
     for name, value in values.items():
         table[name] = value
@@ -133,6 +143,34 @@ def make_table(variant: Variant, word: int, device: str, keep: list[Any]) -> np.
     _scratch(table, twin, d, rows, stored)
     keep.append(twin)
     return table
+
+
+def _mask(questions: list[str], asked: Iterator[str]) -> int:
+    """The bits of questions in a list, which receives new ones."""
+    mask = 0
+    for question in asked:
+        if question not in questions:
+            questions.append(question)
+        mask |= 1 << questions.index(question)
+    return mask
+
+
+def _of_sums(d: InstructionDescriptor, key: DotKey, device: str, layout: str) -> Iterator[str]:
+    """What is inferred of a product, whatever A is in."""
+    profile = profile_for(key, device)
+    if profile.confidence == "inferred":
+        yield f"tcgen05.mma.kind::{d.kind} on {device}: {profile.note or 'not observed'}"
+    if d.ws:
+        yield "tcgen05.mma.ws has the sums of tcgen05.mma"
+    if d.sparse and layout in _UPPER:
+        yield f"metadata of tcgen05.mma.sp with M = {d.m}: 16 lanes in each quarter, as D"
+
+
+def _of_cells(unpack: Unpack) -> Iterator[str]:
+    """What is inferred of A in tensor memory."""
+    bits = {Unpack.SHIFTED_4: "4 bits are bits 2 to 5", Unpack.LOW_6: "6 bits are bits 0 to 5"}
+    if unpack in bits:
+        yield f"elements of A in tensor memory of {bits[unpack]} of a byte"
 
 
 def _line(elements: int, size: int, unpack: Unpack) -> int:

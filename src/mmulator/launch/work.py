@@ -11,15 +11,19 @@ from mmulator.compiler.compiled import CompiledKernel
 
 
 class Work:
-    """What a launch executed. It is added up when it is asked for: few launches are. counts: executions of each block of code."""
+    """What a launch executed. It is added up when it is asked for: few launches are. counts: executions of each block of code;
+    then TALLIES of tcgen05.mma, if the kernel has it.
+    """
 
     def __init__(self, kernel: CompiledKernel, counts: np.ndarray) -> None:
-        self._counts, self._classes = counts, kernel.classes
+        blocks = len(kernel.code)
+        self._counts, self.tallies, self._classes = counts[:blocks], counts[blocks:], kernel.classes
         self._weights, self._macs = kernel.block_instructions, kernel.matrix_blocks
 
     def same(self, other: Work) -> bool:
         """Whether it is the same work of the same kernel."""
-        return self._classes is other._classes and self._counts.tobytes() == other._counts.tobytes()
+        alike = self._counts.tobytes() == other._counts.tobytes() and self.tallies.tobytes() == other.tallies.tobytes()
+        return self._classes is other._classes and alike
 
     @property
     def total(self) -> int:
@@ -32,7 +36,7 @@ class Work:
 
     @property
     def macs(self) -> int:
-        return sum(int(self._counts[n]) * macs for n, macs in self._macs)
+        return sum(int(self._counts[n]) * macs for n, macs in self._macs) + int(self.tallies[:1].sum())
 
 
 def class_totals(counts: Iterable[int], classes: Iterable[Counter[str]]) -> dict[str, int]:

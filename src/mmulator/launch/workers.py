@@ -30,6 +30,7 @@ from mmulator.launch.line import order
 from mmulator.launch.observers import instrument_of
 from mmulator.launch.packs import packs_for
 from mmulator.launch.resident import Resident
+from mmulator.native.matrix.tensor_state import TALLIES
 from mmulator.native.state import Share, Stop
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Diagnosis(Protocol):
 
 @dataclass
 class Outcome:
-    """counts: executions of each block of code. seconds of the run."""
+    """counts: executions of each block of code; behind them, TALLIES of tensor memory. seconds of the run."""
 
     counts: np.ndarray
     seconds: float
@@ -171,7 +172,7 @@ class Workers:
         observers = grid.observers
         self.alone = not (grid.kernel.prints or any(o.calls for o in observers))  # the caller works, too
         self.error: BaseException | None = None
-        self.counts, self.shares = _counters(grid.workers, len(grid.kernel.code))
+        self.counts, self.shares = _counters(grid.workers, len(grid.kernel.code) + TALLIES * bool(grid.kernel.matrix.tensor))
         self.first_count, self.next_count = pointer(self.counts), self.counts.strides[0]
         # times: when others join (never again then), when the time is up, when better code of the kernel pays
         self.joined = self.deadline = self.improved = float("inf")

@@ -159,6 +159,7 @@ Launch = Struct(
         ("callees", ptr_to(Callee)),  # of each function of the kernel
         ("frame_bytes", u64),  # register file of a warp
         ("noisy", ptr_to(u32)), ("noisy_count", u32),  # blocks of code that access memory
+        ("blocks", u32),  # functions of code; behind the counts of their executions are TALLIES of tcgen05.mma
         ("print", u64),  # host function that device printf calls
         ("resolve", u64),  # host function that gives the TensorTable of a tcgen05.mma and its instruction descriptor
         ("tables", ptr_to(ptr)),  # of matrix instructions
@@ -451,7 +452,6 @@ Warp = Struct("Warp", [
     ("timed_out", u32),  # lanes whose wait must return that its time is over
     ("granted", u32),  # lanes that slept at an mbarrier when the phase that they wait for was completed
     ("cluster_came", u32),  # barrier.cluster: lanes that have arrived, not waited
-    ("register_steps", u32), ("register_step", u32),  # number of setmaxnreg so far; the last: twice its count, + 1 for inc
     ("retired", u64),  # operations of wgmma whose results are in the registers
     ("registers", u32),  # of a thread, by setmaxnreg
     ("used", u32),  # 1 if some of the following fields, or of the queues, may have been written

@@ -173,7 +173,7 @@ _TCGEN05 = (
     ProfileRow(("sm_100",), ("tcgen05",), _NARROW, 32, 25, -133, None, "published", kinds=("mxf8f6f4",)),
     ProfileRow(("sm_100",), ("tcgen05",), ("e2m1",), 64, 35, -139, None, "published", method="groups", kinds=_MXF4),
 )
-ROWS: tuple[ProfileRow, ...] = (
+_ROWS: tuple[ProfileRow, ...] = (
     # devices, families, types, L, F, floor f32, floor f16
     ProfileRow(_VOLTA, _WARP, ("f16",), 4, 23, -131, -19, "published"),
     ProfileRow(("sm_75",), _WARP, ("f16",), 8, 24, -132, -20, "published"),
@@ -201,6 +201,12 @@ ROWS: tuple[ProfileRow, ...] = (
     ProfileRow(_CONSUMER, ("mma",), _NARROW, 32, 25, -133, None, "inferred", kinds=("mxf8f6f4",), note="6-bit types as FP8"),
     ProfileRow(_CONSUMER, ("mma",), ("e2m1",), 64, 35, -139, None, "published", method="groups", kinds=_MXF4),
 )
+# Nobody has published sums of a Thor.
+_THOR = (
+    replace(row, devices=("sm_110",), confidence="inferred", note=f"as on sm_100{'; ' * bool(row.note)}{row.note}")
+    for row in _ROWS if "sm_100" in row.devices
+)  # fmt: skip
+ROWS: tuple[ProfileRow, ...] = (*_ROWS, *_THOR)
 GROUP = 16  # products that "groups" sums before scaling
 
 # First device whose tensor cores (or their lowering) take a type, and the last, if any.
@@ -250,14 +256,16 @@ def profile_for(key: DotKey, device: str) -> Profile:
 def _has_exact(key: DotKey, device: str) -> bool:
     """Whether a device has an instruction on integers, bits or f64."""
     first, last = _EXACT[key.atype]
-    only = {"wgmma": "sm_90", "tcgen05": "sm_100"}.get(key.family, device)
-    return first <= int(device[3:]) <= last and device == only and (key.family != "tcgen05" or key.atype in ("s8", "u8"))
+    only = {"wgmma": _HOPPER, "tcgen05": ("sm_100", "sm_110")}.get(key.family, (device,))
+    return first <= int(device[3:]) <= last and device in only and (key.family != "tcgen05" or key.atype in ("s8", "u8"))
 
 
 def _exact(key: DotKey, device: str) -> Profile:
     if not _has_exact(key, device):
         raise UnsupportedError(f"{_say(key)} does not run on {device}", hint=_elsewhere(key))
-    confidence: Confidence = "measured" if device in _HOPPER else "published" if key.family == "tcgen05" else "as specified"
+    confidence: Confidence = "measured" if device in _HOPPER else "as specified"
+    if key.family == "tcgen05":
+        confidence = "published" if device == "sm_100" else "inferred"
     methods: dict[str, Method] = {"f64": "fma", "b1": "bits"}
     method: Method = methods.get(key.atype, "integer")
     return Profile(method, confidence, note="products in ascending k" if method == "fma" else "")

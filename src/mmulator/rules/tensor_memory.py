@@ -5,11 +5,13 @@ from __future__ import annotations
 from mmulator.rules.rule import Rule, Severity
 
 _FAMILY = "PTX ISA 9.1, TensorCore 5th Generation Family Instructions: "
-_ALLOCATION = _FAMILY + "Tensor Memory Allocation and Management Instructions: tcgen05.alloc"
+_ALLOCATION = _FAMILY + "Tensor Memory Allocation and Management Instructions"
 _ACCESS = _FAMILY + "Tensor Memory and Register Load/Store Instructions: Access restrictions"
-_MEMORY = _FAMILY + "Memory Consistency Model Operations: "
-_PIPE, _FENCE, _WAIT = _MEMORY + "Asynchronous Operations", _MEMORY + "tcgen05.fence", _MEMORY + "tcgen05.wait"
-_COMMIT = _MEMORY + "tcgen05.commit"
+_MEMORY = _FAMILY + "Memory Consistency Model for 5th generation of TensorCore operations: "
+_PIPE = _MEMORY + "Pipelined tcgen05 Instructions"
+_FENCE = _MEMORY + "Specialized Inter-thread Synchronization for tcgen05 instructions"
+_WAIT, _COMMIT = (_MEMORY + name + " based completion mechanism" for name in ("tcgen05.wait instruction", "mbarrier"))
+_PATTERNS = _MEMORY + "Canonical synchronization patterns"
 
 HELD = Rule(
     1000, "tensor-columns-held", Severity.ERROR, "a block exits with columns of tensor memory that it has not deallocated",
@@ -52,16 +54,18 @@ WAIT_MISSING = Rule(
     1005, "tensor-wait-missing", Severity.ERROR, "a tcgen05.ld or tcgen05.st is not waited for before its cells are used again",
     _WAIT,
     "tcgen05.ld and tcgen05.st are asynchronous: tcgen05.wait::ld and tcgen05.wait::st wait for those of the thread. What a st "
-    "writes may be read, also by tcgen05.mma, only behind its wait; what a ld reads may be overwritten only behind its wait.",
+    "writes may be read, also by tcgen05.mma, only behind its wait; what a ld reads may be overwritten only behind its wait. The "
+    "registers of a ld may be used without.",
     "execute tcgen05.wait::ld or tcgen05.wait::st in the warp of the load or store, before the barrier that leads to the other "
     "access",
 )  # fmt: skip
 FENCE_MISSING = Rule(
-    1006, "tensor-fence-missing", Severity.WARNING,
+    1006, "tensor-fence-missing", Severity.NOTE,
     "no tcgen05.fence lies between accesses of two warps to tensor memory and the barrier between them", _FENCE,
     "Barriers and mbarriers do not order operations on tensor memory by themselves: the first warp executes "
     "tcgen05.fence::before_thread_sync behind its wait, before the barrier, and the second one "
-    "tcgen05.fence::after_thread_sync behind the barrier. ptxas may move an operation across the barrier where one is missing.",
+    "tcgen05.fence::after_thread_sync behind the barrier. ptxas may move an operation across the barrier where one is missing. "
+    "Triton leaves both out behind tcgen05.wait, and no chip is known to show it. That is why this is a note.",
     "put tcgen05.fence::before_thread_sync before the barrier and tcgen05.fence::after_thread_sync behind it",
 )  # fmt: skip
 COMMIT_FENCE_MISSING = Rule(
@@ -74,16 +78,17 @@ COMMIT_FENCE_MISSING = Rule(
 )  # fmt: skip
 RACE = Rule(
     1008, "tensor-race", Severity.ERROR, "nothing orders two accesses to the same cells of tensor memory",
-    _MEMORY + "Memory Consistency Model",
+    _PATTERNS,
     "Where two threads access the same cells of tensor memory and one of them writes, a barrier, an mbarrier or a flag must "
     "order the two, with tcgen05.fence on both sides.",
     "put a barrier between the two, with tcgen05.fence::before_thread_sync before it and tcgen05.fence::after_thread_sync behind",
 )  # fmt: skip
 UNORDERED = Rule(
     1009, "tensor-products-unordered", Severity.ERROR,
-    "tcgen05.mma uses the accumulator of another shape or kind of tcgen05.mma that is under way", _PIPE,
-    "tcgen05.mma of one thread are carried out in order only if they have the same accumulator, shape and kind. Else the second "
-    "one may read or write the cells before the first one has.",
+    "tcgen05.mma or shift uses what an operation writes that is under way, and no order is promised", _PIPE,
+    "The pipe keeps few orders: tcgen05.mma behind tcgen05.mma of the same accumulator, shape and kind; tcgen05.mma behind "
+    "tcgen05.cp or shift; tcgen05.shift behind tcgen05.mma; tcgen05.cp.4x256b behind tcgen05.shift. In other cases the second "
+    "operation may use the cells before the first one has written them.",
     "put tcgen05.commit behind the first one and wait for its mbarrier, or use other columns",
 )  # fmt: skip
 UNWRITTEN = Rule(
@@ -95,8 +100,8 @@ UNWRITTEN = Rule(
 NOT_COMMITTED = Rule(
     1011, "tensor-not-committed", Severity.WARNING, "a thread exits behind a tcgen05.mma, cp or shift with no tcgen05.commit",
     _COMMIT,
-    "Nobody can know that an operation is complete which no tcgen05.commit of its thread follows: what it computed can never be "
-    "used, and the memory that it reads never be written again.",
+    "Nobody can know that an operation is complete which no tcgen05.commit of its thread follows: what it computed can never "
+    "be used, and the memory that it reads never be written again.",
     "put tcgen05.commit behind the last operation, and wait for its mbarrier",
 )  # fmt: skip
 OPERAND_OVERWRITTEN = Rule(
@@ -115,14 +120,15 @@ ALLOCATION = Rule(
 )  # fmt: skip
 NOT_ALLOCATED = Rule(
     1014, "tensor-not-allocated", Severity.ERROR, "columns of tensor memory are accessed that are not allocated", _ALLOCATION,
-    "Tensor memory has 512 columns. An instruction may access those that tcgen05.alloc has given to the block (with cta_group::2 "
-    "in both blocks of the pair) and that no tcgen05.dealloc has taken back.",
+    "Tensor memory has 512 columns. An instruction may access those that a tcgen05.alloc has given to the block (with "
+    "cta_group::2 in both blocks of the pair) and that no tcgen05.dealloc has taken back. Columns of two allocations need not "
+    "be neighbours on another run.",
     "check the address that tcgen05.alloc wrote, what is added to it, and the number of columns that the shape takes",
 )  # fmt: skip
 OPERAND = Rule(
     1015, "tensor-operand-invalid", Severity.ERROR,
     "an address in tensor memory, or a matrix descriptor, that the instruction does not take",
-    _FAMILY + "Addressing; Shared memory descriptor",
+    _FAMILY + "Tensor Memory Addressing; Shared memory descriptor",
     "Matrices in tensor memory begin in lane 0 of a quarter of 32 lanes, or in lane 16 where their shape has 16 lanes. In a "
     "matrix descriptor bits 46 to 48 are 0b001, bits 53 to 60 are 0, and swizzles are 0, 1, 2, 4 and 6. Descriptors of wgmma "
     "have other fields.",
@@ -136,7 +142,32 @@ PAIR = Rule(
     "launch clusters of an even number of blocks, or use .cta_group::1",
 )  # fmt: skip
 
+FREED_EARLY = Rule(
+    1017, "tensor-dealloc-early", Severity.ERROR, "columns are deallocated that an operation may still use", _ALLOCATION,
+    "Behind tcgen05.dealloc another block of the multiprocessor may get the columns. Before it, tcgen05.mma, cp and shift "
+    "must be complete (a wait for the mbarrier of a tcgen05.commit behind them), and tcgen05.ld and st waited for and ordered "
+    "before it. With cta_group::2 that holds for what either block of the pair does to them.",
+    "wait for the tcgen05.commit of the last operation, execute tcgen05.wait::ld and tcgen05.wait::st, and let all warps meet "
+    "at a barrier before tcgen05.dealloc",
+)  # fmt: skip
+NOT_PROMISED = Rule(
+    1018, "tensor-order-not-promised", Severity.NOTE,
+    "cells are overwritten in an order that chips keep and the specification does not promise", _PIPE,
+    "The specification orders neither tcgen05.cp, nor a tcgen05.mma with another accumulator, behind a tcgen05.mma of the "
+    "thread that reads the cells which it overwrites; nor the tcgen05.st of a warp behind its tcgen05.ld or st of the same "
+    "cells that no tcgen05.wait follows, even if its values come from that load. Kernels in wide use rely on these orders, "
+    "and no chip is known to break them. That is why this is a note.",
+    "wait for a tcgen05.commit behind the first operation, or execute tcgen05.wait::ld or st behind the load or store",
+)  # fmt: skip
+PAIR_DIFFERS = Rule(
+    1019, "tensor-pair-differs", Severity.ERROR, "the blocks of a pair allocate different columns", _ALLOCATION,
+    "tcgen05.alloc with .cta_group::2 is one operation of both blocks of a pair: both give the same number of columns, in the "
+    "same order, and get the same address. Instructions with .cta_group::2 have one address for both.",
+    "let both blocks execute the same tcgen05.alloc and tcgen05.dealloc in the same order",
+)  # fmt: skip
+
 RULES: tuple[Rule, ...] = (
     HELD, QUARTER, GROWS, READ_EARLY, WRITTEN_EARLY, WAIT_MISSING, FENCE_MISSING, COMMIT_FENCE_MISSING, RACE, UNORDERED,
-    UNWRITTEN, NOT_COMMITTED, OPERAND_OVERWRITTEN, ALLOCATION, NOT_ALLOCATED, OPERAND, PAIR,
+    UNWRITTEN, NOT_COMMITTED, OPERAND_OVERWRITTEN, ALLOCATION, NOT_ALLOCATED, OPERAND, PAIR, FREED_EARLY, NOT_PROMISED,
+    PAIR_DIFFERS,
 )  # fmt: skip

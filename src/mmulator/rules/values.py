@@ -36,10 +36,11 @@ UNDEFINED_ADDRESS = Rule(
     static=True,
 )  # fmt: skip
 UNDEFINED_COPY = Rule(
-    703, "uninitialized-copy", Severity.ERROR, "an asynchronous copy takes to global memory bytes that nobody has written",
+    703, "uninitialized-copy", Severity.ERROR, "an asynchronous operation reads shared memory that nobody has written",
     f"{_STATE}: State Spaces",
-    f"{_NO_VALUE} Here a bulk or tensor copy, or a reduction, reads shared memory that no thread and no copy has written.",
-    "write the whole tile before the copy, or copy only the part that was written",
+    f"{_NO_VALUE} Here a bulk or tensor copy, a reduction, tcgen05.mma or tcgen05.cp reads shared memory that no thread and no "
+    "copy has written.",
+    "write the whole tile before the operation, or give it only the part that was written",
 )  # fmt: skip
 _DEVICE = (
     "Memory that a program allocates (cuMemAlloc, cudaMalloc) holds what was there before, until the host copies or fills it, "

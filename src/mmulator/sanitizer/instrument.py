@@ -16,6 +16,7 @@ from mmulator.sanitizer.checks import (
     proxies,
     screens,
     skips,
+    tensor_columns,
     tensor_memory,
     unwritten,
     values,
@@ -46,6 +47,7 @@ TOPICS: tuple[Mapping[str, Native], ...] = tuple(
         unwritten,
         waits,
         tensor_memory,
+        tensor_columns,
     )
 )
 

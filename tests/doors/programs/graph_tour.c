@@ -177,7 +177,8 @@ static int capture(void) {
     for (int n = 0; n < 3; n++) wrong |= cudaGraphLaunch(run, a);
     wrong |= cudaStreamSynchronize(a);
     printf(" %d %d %d\n", values[31], sums[31], calls);
-    wrong |= cudaStreamBeginCapture(b, 2) | cudaGraphLaunch(run, b) | launch(scale, at, 2, b) | cudaStreamEndCapture(b, &g);
+    SAY(cudaStreamBeginCapture(b, 2)); SAY(cudaGraphLaunch(run, b)); SAY(cudaStreamEndCapture(b, &g)); /* a launch is not captured */
+    wrong |= cudaStreamBeginCapture(b, 2) | launch(scale, at, 2, b) | cudaStreamEndCapture(b, &g);
     wrong |= cudaGraphInstantiate(&run, g, 0) | cudaGraphLaunch(run, 0) | cudaMemcpy(sums, at, sizeof sums, 2);
     printf("%d %d\n", sums[3], wrong);
     return wrong;
@@ -228,7 +229,7 @@ static int errors(void) {
 /* Allocations in a graph, a fault of a kernel in it, and a capture that goes on in a graph that is there. */
 static int memory(void) {
     graph g;
-    executable run;
+    executable run, other;
     node made, fill, back, freed;
     stream a;
     alloc_params asked = {0};
@@ -247,13 +248,14 @@ static int memory(void) {
     SAY(cudaFree(asked.address));
     SAY(cudaGraphLaunch(run, 0));
     SAY(cudaFreeAsync(asked.address, 0));
-    wrong |= cudaGraphInstantiate(&run, g, 1) | cudaGraphLaunch(run, 0);
+    SAY(cudaGraphInstantiate(&other, g, 1)); /* it has an executable already */
+    wrong |= cudaGraphExecDestroy(run) | cudaGraphInstantiate(&run, g, 1) | cudaGraphLaunch(run, 0);
     SAY(cudaGraphLaunch(run, 0)); /* it frees by itself */
     wrong |= cudaFree(asked.address);
     wrong |= cudaGraphAddMemFreeNode(&freed, g, &back, 1, asked.address);
     wrong |= cudaStreamCreate(&a) | cudaStreamBeginCaptureToGraph(a, g, &fill, 0, 1, 0) | launch(add, asked.address, 4, a);
     wrong |= cudaMemcpyAsync(values, asked.address, sizeof values, 2, a) | cudaStreamEndCapture(a, &g);
-    wrong |= cudaGraphInstantiate(&run, g, 0);
+    wrong |= cudaGraphExecDestroy(run) | cudaGraphInstantiate(&run, g, 0);
     SAY(cudaGraphLaunch(run, 0)); /* the free came first */
     printf("%d\n", wrong);
     cudaGetLastError();

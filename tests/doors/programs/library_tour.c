@@ -71,7 +71,7 @@ extern int cudaMemcpyBatchAsync(void *const *, const void *const *, const size_t
 extern int cudaLogsCurrent(void *, unsigned), cudaGetLastError(void), cudaDeviceSynchronize(void);
 
 int main(void) {
-    void *library, *kernel, *all[2], *total, *a, *b;
+    void *library, *kernel, *all[2], *total, *on, *a, *b;
     size_t size;
     unsigned number, n = 3;
     const char *name;
@@ -85,7 +85,8 @@ int main(void) {
     const void *from[] = {total, at + 7};
     void *to[] = {pair, pair + 1};
     size_t sizes[] = {4, 4}, first = 0;
-    wrong |= cudaMemcpyBatchAsync(to, from, sizes, 2, attribute, &first, 1, 0);
+    attribute[0] = 1; /* sources are read in the order of the stream */
+    wrong |= cudaStreamCreate(&on) | cudaMemcpyBatchAsync(to, from, sizes, 2, attribute, &first, 1, on) | cudaDeviceSynchronize();
     printf("%d %d %d\n", wrong, pair[0], pair[1]);
     wrong |= cudaMemAdvise(at, 128, 1, (location){1, 0}) | cudaMemAdvise(at, 128, 3, (location){2, 0}) | cudaMemAdvise(at, 128, 5, (location){1, 0});
     wrong |= cudaMemPrefetchAsync(at, 128, (location){1, 0}, 0, 0);

@@ -75,7 +75,7 @@ int main(int count, char **words) {
     SAY(cuMemMap(at, piece, piece, one, 0));
     SAY(cuMemMap(at + 7 * piece, 2 * piece, 0, one, 0));
     SAY(cuMemMap(at, 2 * piece, 0, one, 0));
-    SAY(cuMemMap(at + 4 * piece, piece, 0, one, 0));
+    SAY(cuMemMap(at + 4 * piece, 2 * piece, 0, one, 0)); /* allowed on a GPU, refused here */
     SAY(cuMemCreate(&two, piece, &device, 0));
     SAY(cuMemMap(at + piece, piece, 0, two, 0));
     SAY(cuMemSetAccess(at, piece, &both, 1));

@@ -142,7 +142,7 @@ _STEPS = {
 @means(*_STEPS)
 def order(e: Emitter, ins: Instruction) -> None:
     """Tell instruments alone: loads and stores are carried out at once, and operations of a pipe in order."""
-    e.call(tensor_ordered, e.w, e.mask, int(_STEPS[ins.form.row.name]), e.site)
+    e.call(tensor_ordered, e.w, e.lanes_of(ins), int(_STEPS[ins.form.row.name]), e.site)
 
 
 # operations of a pipe -------------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from mmulator.launch.limits import MAX_CLUSTER
 from mmulator.launch.resident import Resident, ResidentCta
 from mmulator.native.state import LANES, FaultKind
 from mmulator.native.threads.cluster import ARRIVE
-from mmulator.native.threads.misc import ABOVE, BELOW, OTHERS
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 from mmulator.ptx.tree import Instruction
 
@@ -25,8 +24,8 @@ RULES = {
     FaultKind.OTHER_CTA: ".shared::cta is the shared memory of the block itself, .shared::cluster that of all blocks of its "
     "cluster (PTX ISA 9.1, State Spaces: Shared State Space)",
     FaultKind.CTA_EXITED: _EXISTS,
-    FaultKind.REGISTERS: "setmaxnreg: .dec takes at most what a thread has, .inc at least; all warps of a warpgroup execute the "
-    "same (PTX ISA 9.1, Miscellaneous Instructions: setmaxnreg)",
+    FaultKind.REGISTERS: "setmaxnreg: .dec takes at most what a thread has, .inc at least (PTX ISA 9.1, Miscellaneous "
+    "Instructions: setmaxnreg)",
     FaultKind.CLUSTER_BARRIER: f"barrier.cluster: every thread arrives once, then waits {_BARRIER}",
 }
 HINTS = {
@@ -46,7 +45,7 @@ WAITS = {
     ),
     (False, True): (
         "tcgen05.alloc waits until so many columns are free, and of a pair until a warp of the other CTA allocates, too "
-        "(PTX ISA 9.1, TensorCore 5th Generation Family Instructions: alloc)",
+        "(PTX ISA 9.1, TensorCore 5th Generation Family Instructions: Tensor Memory Allocation and Management Instructions)",
         "deallocate columns first, or allocate fewer: all CTAs here have 512 of their own; of a pair, let both CTAs allocate",
     ),
     (True, False): (
@@ -91,13 +90,8 @@ def texts(ins: Instruction, access: str, address: int, size: int) -> dict[FaultK
     size: number of bytes, or the wrong value.
     """
     has, count = address & 0xFFFFFFFF, address >> 32
-    registers = {
-        ABOVE: f"{ins.mnemonic} {count} by a thread that has {has} registers",
-        BELOW: f"{ins.mnemonic} {count} by a thread that has {has} registers",
-        OTHERS: f"{ins.mnemonic} {count}, and another warp of the warpgroup has executed setmaxnreg with {has} in its place",
-    }
     return {
-        FaultKind.REGISTERS: registers.get(size, ""),
+        FaultKind.REGISTERS: f"{ins.mnemonic} {count} by a thread that has {has} registers",
         FaultKind.CTA_EXITED: f"access after exit: {access}, all threads of which have exited",
         FaultKind.CLUSTER_BARRIER: "barrier.cluster.arrive by a thread that has arrived, and has not waited since"
         if size == ARRIVE else "barrier.cluster.wait by a thread that has not arrived",

@@ -6,13 +6,14 @@ from mmulator.errors import ExecutionFault, MmulatorError
 from mmulator.launch.grid import Grid
 from mmulator.launch.resident import ResidentCta
 from mmulator.launch.tensor_tables import tables_of
-from mmulator.native.matrix.tensor_state import BY_ADDRESS, TENSOR_COLUMNS, TENSOR_UNIT
+from mmulator.native.matrix.tensor_state import BY_ADDRESS, ODD, TENSOR_COLUMNS, TENSOR_UNIT
 from mmulator.native.state import FaultKind
 from mmulator.ptx.tree import Instruction
 
 KINDS = frozenset(kind for kind in FaultKind if kind.name.startswith("TENSOR_") and kind != FaultKind.TENSOR_MAP)
 _FAMILY = "PTX ISA 9.1, TensorCore 5th Generation Family Instructions"
-_ALLOCATION = f"columns are allocated in powers of two from 32 to 512 ({_FAMILY}: alloc)"
+_MANAGED = f"({_FAMILY}: Tensor Memory Allocation and Management Instructions)"
+_ALLOCATION = f"columns are allocated in powers of two from 32 to 512 {_MANAGED}"
 _ADDRESSES = f"tensor memory has 128 lanes and 512 columns; only allocated columns may be accessed ({_FAMILY}: Tensor Memory)"
 _PAIRS = f"cta_group::2 is for two CTAs of a cluster whose ranks differ in the last bit ({_FAMILY}: CTA Pair)"
 
@@ -28,6 +29,14 @@ def _held(cta: ResidentCta) -> str:
     return f"allocated are columns {', '.join(parts)}" if parts else "no columns are allocated"
 
 
+def _lacking(cta: ResidentCta, column: int, columns: int) -> str:
+    """The columns that are allocated: of the CTA, or of its peer, if the CTA has those that an instruction uses."""
+    units = range(column // TENSOR_UNIT, -(-(column + columns) // TENSOR_UNIT))
+    if all(int(cta.state["held_units"]) >> unit & 1 for unit in units):
+        return f"in the other CTA of the pair {_held(cta.resident.ctas[int(cta.state['rank']) ^ 1])}"
+    return _held(cta)
+
+
 def describe(grid: Grid, cta: ResidentCta, ins: Instruction, kind: FaultKind, who: str) -> ExecutionFault:
     """The exception for a fault of KINDS. who: the thread, in words."""
     address, number = int(cta.state["fault_address"]), int(cta.state["fault_bytes"])
@@ -38,23 +47,23 @@ def describe(grid: Grid, cta: ResidentCta, ins: Instruction, kind: FaultKind, wh
         case FaultKind.TENSOR_COLUMNS:
             last = (address & 0xFFFF) + number
             beyond = f", beyond the last one, {TENSOR_COLUMNS - 1}" if last > TENSOR_COLUMNS else ""
-            text = f"{name} of {number} columns from {_at(address)} on{beyond}: {_held(cta)}"
+            text = f"{name} of {number} columns from {_at(address)} on{beyond}: {_lacking(cta, address & 0xFFFF, number)}"
             hint = "check the address that tcgen05.alloc wrote, and what was added to it"
         case FaultKind.TENSOR_COUNT:
             text, rule = f"{name} of {number} columns", _ALLOCATION
         case FaultKind.TENSOR_RELINQUISHED:
             text = f"{name} of {number} columns behind tcgen05.relinquish_alloc_permit"
-            rule = f"a CTA that has relinquished the permit may not allocate again ({_FAMILY}: relinquish_alloc_permit)"
+            rule = f"a CTA that has relinquished the permit may not allocate again {_MANAGED}"
             hint = "relinquish once, behind the last allocation of the CTA"
         case FaultKind.TENSOR_DEALLOC:
             text = f"{name} of {number} columns from {_at(address)} on, where no allocation of so many begins: {_held(cta)}"
-            rule = f"dealloc takes the address and the number of columns of one alloc ({_FAMILY}: dealloc)"
+            rule = f"dealloc takes the address and the number of columns of one alloc {_MANAGED}"
         case FaultKind.TENSOR_PAIR:
             text = f"{name} by a CTA of rank {address} whose cluster has {len(cta.resident.ctas)} CTAs: it has no peer"
             rule, hint = _PAIRS, "launch in clusters of an even number of CTAs"
         case FaultKind.TENSOR_ALIGNED:
             text = f"{name} with {_at(address)}: it begins in lane 0 of a quarter, or where its shape has 16 lanes, in lane 16"
-            if number == 1:
+            if number == ODD:
                 text = f"{name} with metadata at {_at(address)}: it begins in an even column"
                 rule = f"the sparsity selector names one of two columns ({_FAMILY}: Sparsity selector)"
         case FaultKind.TENSOR_INSTRUCTION:

@@ -14,7 +14,6 @@ from mmulator.diagnostics.whereabouts import lanes_text
 from mmulator.launch.grid import Grid
 from mmulator.launch.resident import Resident, ResidentCta
 from mmulator.native.state import WGMMA, FaultKind
-from mmulator.native.threads.misc import OTHERS
 from mmulator.program.skips import is_aligned_barrier
 from mmulator.rules import Rule
 from mmulator.rules.execution import (
@@ -111,10 +110,6 @@ SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
 
 
 # what stops a run; findings/ended.py ------------------------------------------------------------------------------------
-def _resize(grid: Grid, cta: ResidentCta) -> Rule:
-    return DIVERGED if int(cta.state["fault_bytes"]) == OTHERS else RESIZE
-
-
 def _incomplete_group(grid: Grid, cta: ResidentCta) -> Rule | None:
     """The rule that an incomplete warpgroup breaks; None if the sanitizer has already found that its warps diverged."""
     return None if int(cta.state["fault_words"][0]) else INCOMPLETE
@@ -123,7 +118,7 @@ def _incomplete_group(grid: Grid, cta: ResidentCta) -> Rule | None:
 FAULTS: Mapping[FaultKind, Rule | Callable[[Grid, ResidentCta], Rule | None]] = {
     FaultKind.PARTIAL_WARP: PARTIAL_WARP,
     FaultKind.WGMMA_LANES: _incomplete_group,
-    FaultKind.REGISTERS: _resize,
+    FaultKind.REGISTERS: RESIZE,
     FaultKind.BARRIER_COUNTS: COUNTS,
     FaultKind.BAD_BARRIER: BARRIER,
     FaultKind.BARRIER_LANES: BARRIER_LANES,

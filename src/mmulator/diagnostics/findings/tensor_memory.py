@@ -17,7 +17,13 @@ from mmulator.rules import tensor_memory as rules
 from mmulator.sanitizer.checks.tensor_state import (
     AFTER,
     BEFORE,
+    FACTORS,
+    ITSELF,
+    OPERAND,
+    OTHERS,
+    PRODUCT,
     QUARTERS,
+    SHIFTED,
     Cells,
     Held,
     Issuer,
@@ -65,13 +71,41 @@ def _fence(c: FindingContext) -> tuple[str, str]:
     side = {AFTER: "after_thread_sync before this one", BEFORE: "before_thread_sync behind the other one's wait"}
     said = side[c.words[1]]
     own = c.instruction.mnemonic
-    return f"{own} and {_other(c)} of another warp access the same cells, with no tcgen05.fence::{said}", _where(c)
+    return f"{own} and {_other(c)} of another warp or thread access the same cells, with no tcgen05.fence::{said}", _where(c)
+
+
+_UNORDERED = {
+    ITSELF: "{own} writes its accumulator where its own operand lies",
+    SHIFTED: "{own} moves what {other} writes, which is under way",
+    OPERAND: "A of this tcgen05.mma is where {other} writes, which is under way",
+    FACTORS: "scale factors or metadata of this tcgen05.mma are where {other} writes, which is under way",
+    PRODUCT: "the accumulator is that of {other} of another shape or kind, which is under way",
+}
 
 
 def _unordered(c: FindingContext) -> tuple[str, str]:
-    if c.words[1]:
-        return f"A of this tcgen05.mma is where {_other(c)} writes, which is under way", _where(c)
-    return f"the accumulator is that of {_other(c)} of another shape or kind, which is under way", _where(c)
+    return _at_cells(_UNORDERED[min(c.words[1], PRODUCT)])(c)
+
+
+def _freed(c: FindingContext) -> tuple[str, str]:
+    if c.words[1] == OTHERS:
+        return _at_cells("nothing orders {own} and {other}, which uses its columns")(c)
+    return _at_cells("{own} has columns that {other} may still use, which nobody has waited for")(c)
+
+
+def _not_promised(c: FindingContext) -> tuple[str, str]:
+    behind = "the specification does not order them" if c.words[1] == OTHERS else "no tcgen05.wait lies between"
+    return _at_cells("{own} overwrites cells that {other} before it uses: " + behind)(c)
+
+
+def _apart(c: FindingContext) -> tuple[str, str]:
+    column, columns, *_ = c.words
+    return f"{c.instruction.mnemonic} reaches from one allocation into another", f"columns {column} to {column + columns - 1}"
+
+
+def _differs(c: FindingContext) -> tuple[str, str]:
+    own, other = (f"{word >> 32} columns at column {word & 0xFFFF}" for word in c.words[:2])
+    return f"{own} are allocated, and by the other block of the pair {other}", ""
 
 
 def _held(c: FindingContext) -> tuple[str, str]:
@@ -107,6 +141,10 @@ SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
     ),
     rules.RACE.number: _at_cells("nothing orders {own} and {other}, which access the same cells"),
     rules.UNORDERED.number: _unordered,
+    rules.NOT_ALLOCATED.number: _apart,
+    rules.FREED_EARLY.number: _freed,
+    rules.NOT_PROMISED.number: _not_promised,
+    rules.PAIR_DIFFERS.number: _differs,
     rules.UNWRITTEN.number: _at_cells("{own} uses cells that nothing has written since they were allocated"),
     rules.NOT_COMMITTED.number: lambda c: "the thread exits, and no tcgen05.commit has followed this",
     rules.OPERAND_OVERWRITTEN.number: lambda c: f"bytes are overwritten that {_other(c)}, which is under way, may still read",

@@ -36,7 +36,7 @@ _DOES = {
     UNDEFINED_STORE.number: "{} stores to global memory a value that nobody has written",
     UNDEFINED_BRANCH.number: "{} depends on a value that nobody has written",
     UNDEFINED_ADDRESS.number: "{} takes its address from a value that nobody has written",
-    UNDEFINED_COPY.number: "{} copies to global memory bytes of shared memory that nobody has written",
+    UNDEFINED_COPY.number: "{} reads bytes of shared memory that nobody has written",
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from mmulator.doors.cudart.rows import thread
 from mmulator.doors.libcuda import modules
 from mmulator.doors.libcuda.abi import Refused, code_of, put, text
 from mmulator.doors.libcuda.codes import Code
@@ -17,6 +18,7 @@ from mmulator.doors.libcuda.state import CudaKernel, CudaLibrary, state
 from mmulator.errors import MmulatorError
 
 INVALID_FUNCTION, INVALID_SYMBOL = 98, 13  # codes that the runtime has and the driver has not
+UNKNOWN_FUNCTION = 400  # of CUDA 13, for which it might be a handle
 
 
 class RuntimeRefused(Refused):
@@ -130,7 +132,7 @@ def kernel(host: int) -> int:
     if found is None:
         if isinstance(state().objects.get(host), CudaKernel):
             return host
-        raise RuntimeRefused(INVALID_FUNCTION)
+        raise RuntimeRefused(UNKNOWN_FUNCTION if host and thread.version >= 13 else INVALID_FUNCTION)
     if not found.handle:
         with _loading:
             found.handle = modules.function(found.binary.load(), found.name)

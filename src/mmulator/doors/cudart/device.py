@@ -76,7 +76,7 @@ def properties(version: int) -> bytes:
 @api("cudaGetDeviceProperties", "pi")
 def device_properties(out: int, device: int) -> None:
     _check(device)
-    put_bytes(out, properties(rows.process.version))
+    put_bytes(out, properties(rows.thread.version))
 
 
 @api("cudaGetDeviceProperties_v2", "pi")
@@ -202,7 +202,7 @@ def driver_version(out: int) -> None:
 
 @api("cudaRuntimeGetVersion", "p", lost=False)
 def runtime_version(out: int) -> None:
-    put_int(out, rows.VERSIONS[process.version])
+    put_int(out, rows.VERSIONS[thread.version])
 
 
 # errors ---------------------------------------------------------------------------------------------------------------

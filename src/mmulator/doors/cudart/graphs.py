@@ -8,7 +8,7 @@ from typing import Any
 from mmulator.doors.cudart.binaries import kernel
 from mmulator.doors.cudart.launches import launched
 from mmulator.doors.cudart.memory import ENDS, box, from_symbol, plain, to_symbol
-from mmulator.doors.cudart.rows import api, process, refuses, shared
+from mmulator.doors.cudart.rows import api, refuses, shared, thread
 from mmulator.doors.graphs import calls, captures, structs
 from mmulator.doors.graphs.operations import CopyWork
 from mmulator.doors.libcuda.abi import put, put_bytes, put_int
@@ -18,7 +18,7 @@ def versioned(name: str, signature: str, place: int, function: Callable[..., Any
     """A function that has an array of edges since CUDA 13, and in CUDA 12 under the name with `_v2`."""
     older = calls.without(place, function)
     api(f"cuda{name}_v2", signature)(lambda *args: function(*args))
-    api(f"cuda{name}", signature)(lambda *args: function(*args) if process.version >= 13 else older(*args[:-1]))
+    api(f"cuda{name}", signature)(lambda *args: function(*args) if thread.version >= 13 else older(*args[:-1]))
 
 
 def write_box(at: int, copy: CopyWork) -> None:
@@ -80,7 +80,7 @@ api("cudaThreadExchangeStreamCaptureMode", "p")(captures.exchange_mode)
 api("cudaStreamGetCaptureInfo_v2", "pppppp")(captures.capture_info_2)
 api("cudaStreamGetCaptureInfo_v3", "ppppppp")(captures.capture_info)
 api("cudaStreamGetCaptureInfo", "ppppppp")(
-    lambda *args: captures.capture_info(*args) if process.version >= 13 else captures.capture_info_1(*args[:3])
+    lambda *args: captures.capture_info(*args) if thread.version >= 13 else captures.capture_info_1(*args[:3])
 )
 versioned("StreamUpdateCaptureDependencies", "pppqu", 2, captures.update_dependencies)
 

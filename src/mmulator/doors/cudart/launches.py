@@ -243,7 +243,7 @@ def entry_point_by_version(name: int, out: int, version: int, flags: int, result
 
 @api("cudaGetDriverEntryPoint", "ppqp")
 def entry_point(name: int, out: int, flags: int, result: int) -> None:
-    entry_point_by_version(name, out, rows.VERSIONS[process.version], flags, result)
+    entry_point_by_version(name, out, rows.VERSIONS[thread.version], flags, result)
 
 
 refuses("tables of the runtime that no document describes", "cudaGetExportTable __cudaGetProcAddress")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mmulator.doors.cudart.rows import accepts, api, process, refuses, shared
+from mmulator.doors.cudart.rows import accepts, api, refuses, shared, thread
 from mmulator.doors.libcuda import hints, modules
 from mmulator.doors.libcuda import memory as driver
 from mmulator.doors.libcuda.abi import Refused, put
@@ -30,13 +30,13 @@ shared(
 @api("cudaMemAdvise", "pqiq")
 def advise(address: int, size: int, advice: int, where: int) -> None:
     """Keep a hint. where: the number of a device until CUDA 12, a cudaMemLocation since CUDA 13."""
-    (hints.advise_2 if process.version >= 13 else hints.advise)(address, size, advice, _place(where))
+    (hints.advise_2 if thread.version >= 13 else hints.advise)(address, size, advice, _place(where))
 
 
 @api("cudaMemPrefetchAsync", "pqqpp")
 def prefetch(address: int, size: int, where: int, third: int, fourth: int) -> None:
     """Keep where memory should be. third, fourth: a stream until CUDA 12; flags and a stream since CUDA 13."""
-    if process.version >= 13:
+    if thread.version >= 13:
         hints.prefetch_2(address, size, where, 0, fourth)
     else:
         hints.prefetch(address, size, _place(where), third)
@@ -45,7 +45,7 @@ def prefetch(address: int, size: int, where: int, third: int, fourth: int) -> No
 def _place(word: int) -> int:
     """A cudaMemLocation as it is, or an int of a register, by version."""
     low = word & 0xFFFFFFFF
-    return word if process.version >= 13 else low - (low >> 31 << 32)
+    return word if thread.version >= 13 else low - (low >> 31 << 32)
 
 
 @api("cudaMemcpyBatchAsync", "pppqppqpp")
@@ -53,7 +53,7 @@ def copies(
     to: int, sources: int, sizes: int, number: int, attributes: int, indices: int, sets: int, last: int, stream: int
 ) -> None:
     """Copy arrays. last: the stream since CUDA 13; until CUDA 12 the place of a failing copy's number, and the stream follows."""
-    hints.copies(to, sources, sizes, number, attributes, indices, sets, last if process.version >= 13 else stream)
+    hints.copies(to, sources, sizes, number, attributes, indices, sets, last if thread.version >= 13 else stream)
 
 
 @api("cudaDeviceGetP2PAtomicCapabilities", "ppuii")

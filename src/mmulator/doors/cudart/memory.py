@@ -117,7 +117,7 @@ def pointer_attributes(out: int, address: int) -> None:
     """Write cudaPointerAttributes: the kind of memory, the device, and the address there and on the host."""
     allocation = state().driver.memory.find(address)
     if allocation is None:
-        kind, device, there, host = 0, -2, 0, 0  # memory that CUDA knows nothing of
+        kind, device, there, host = 0, -2, 0, address  # memory that CUDA knows nothing of
     else:
         what = driver.kind_of(allocation.address)
         kind = {driver.PINNED: 1, driver.REGISTERED: 1, driver.MANAGED: 3}.get(what, 2)

@@ -73,10 +73,16 @@ def _variants(names: str) -> Iterator[str]:
 
 # errors ---------------------------------------------------------------------------------------------------------------
 class _ThreadState(threading.local):
-    """State of a thread of the program. last: the code that cudaGetLastError returns. ready: it has the device's context."""
+    """State of a thread of the program.
+
+    last: the code that cudaGetLastError returns.
+    ready: whether the thread has the device's context.
+    version: of CUDA (12 or 13), of the library that the thread has called: a program may have both.
+    """
 
     last = SUCCESS
     ready = False
+    version = 13
 
 
 thread = _ThreadState()
@@ -87,13 +93,11 @@ class _Process:
     """State of the process.
 
     sticky: the code of a fault, which ends the context: each later call returns it.
-    version: of the library that was loaded, 12 or 13.
     flags: those of cudaSetDeviceFlags.
     own: the number of the process in which a library started Python, 0 where Python started the program.
     """
 
     sticky: int = SUCCESS
-    version: int = 13
     flags: int = 0
     own: int = 0
 

@@ -48,9 +48,9 @@ def _registers(name: str) -> Any:
 def fill(library: ctypes.CDLL, version: int) -> None:
     """Fill the table of a library, and read what was registered. version: of CUDA, 12 or 13."""
     rows.complete()
-    rows.process.version = version
     plain, logged, texts = slots(version)
-    functions = [_native(name) for name in plain] + [_registers(name) for name in logged] + [_native(name) for name in texts]
+    functions = [_native(name, version) for name in plain] + [_registers(name) for name in logged]
+    functions += [_native(name, version) for name in texts]
     table = (ctypes.c_uint64 * len(functions)).in_dll(library, TABLE)
     for n, function in enumerate(functions):
         table[n] = ctypes.cast(function, ctypes.c_void_p).value or 0
@@ -70,9 +70,16 @@ def _shut(library: ctypes.CDLL, table: Any, texts: int) -> None:
     table[:] = [ended] * (len(table) - texts) + [text] * texts
 
 
-def _native(name: str) -> Any:
-    row = rows.ROWS[name]
-    return rows.native(row.signature)(row.call)
+def _native(name: str, version: int) -> Any:
+    """The function of C behind a name of a library. Some structs and parameters depend on the version."""
+    row, thread = rows.ROWS[name], rows.thread
+    carry_out = row.call
+
+    def call(*arguments: int) -> Any:
+        thread.version = version
+        return carry_out(*arguments)
+
+    return rows.native(row.signature)(call)
 
 
 def slots(version: int) -> tuple[list[str], list[str], list[str]]:

@@ -54,15 +54,15 @@ def without(place: int, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def graph_at(handle: int) -> Graph:
-    return state().find(handle, Graph)
+    return state().find(handle, Graph, Code.INVALID_VALUE)
 
 
 def node_at(handle: int) -> Node:
-    return state().find(handle, Node)
+    return state().find(handle, Node, Code.INVALID_VALUE)
 
 
 def executable(handle: int) -> Executable:
-    return state().find(handle, Executable)
+    return state().find(handle, Executable, Code.INVALID_VALUE)
 
 
 # graphs -----------------------------------------------------------------------------------------------------------------
@@ -80,7 +80,10 @@ def destroy(handle: int) -> None:
 
 @shared("GraphClone", "pp")
 def clone(out: int, handle: int) -> None:
-    put(out, graph_at(handle).clone().handle)
+    found = graph_at(handle)
+    if found.allocates:
+        raise Refused(Code.NOT_SUPPORTED, LaunchError("a graph that allocates cannot be copied"))
+    put(out, found.clone().handle)
 
 
 @shared("GraphNodeFindInClone", "ppp")
@@ -216,7 +219,7 @@ def add_child(out: int, graph: int, after: int, number: int, child: int) -> None
 
 def child_of(handle: int) -> Child:
     found = graph_at(handle)
-    if any(isinstance(node.work, Allocate | Free) for node in found.every()):
+    if found.allocates:
         raise Refused(Code.NOT_SUPPORTED, LaunchError("a graph that allocates cannot be a part of another graph"))
     return Child(found.clone())
 

@@ -94,16 +94,16 @@ class Capture:
             _watch()
 
     def end(self, queue: StreamState) -> Graph:
-        """Return the graph. Raises Refused; the capture is over then too, unless the caller is a wrong one."""
+        """Return the graph. Raises Refused; the capture is over then too, unless it began on another stream."""
         if queue is not self.origin:
             raise self.fails(Code.STREAM_CAPTURE_UNMATCHED, "it began on another stream")
-        if self.thread != threading.get_ident() and self.mode != RELAXED:
-            raise self.fails(Code.STREAM_CAPTURE_WRONG_THREAD, "it began in another thread")
         for mine in self.tips:
             mine.capture = None
         self.over = True
         _captures.remove(self)
         _watch()
+        if self.thread != threading.get_ident() and self.mode != RELAXED:
+            raise self.fails(Code.STREAM_CAPTURE_WRONG_THREAD, "it began in another thread")
         self.check()
         waited = {before for node in self.graph.nodes for before in node.after} | {*self.tips[queue]}
         if any(node not in waited for node in self.graph.nodes[self.first :]):

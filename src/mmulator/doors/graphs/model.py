@@ -86,11 +86,23 @@ class UserObject(Named):
 
 @dataclass(eq=False)
 class Graph(Named):
-    """A graph. nodes: as they were made. of: the graph that this one is a copy of. users: references to each user object."""
+    """A graph.
+
+    nodes: as they were made.
+    of: the graph that this one is a copy of.
+    users: references to each user object.
+    instances: number of its executables.
+    """
 
     nodes: list[Node] = field(default_factory=list)
     of: Graph | None = None
     users: dict[UserObject, int] = field(default_factory=dict)
+    instances: int = 0
+
+    @property
+    def allocates(self) -> bool:
+        """Whether nodes allocate or free memory."""
+        return any(isinstance(node.work, Allocate | Free) for node in self.every())
 
     def add(self, work: NodeWork, after: Iterable[Node] = (), edges: Iterable[bytes] | None = None) -> Node:
         """A new node. edges: the bytes of each dependency."""
@@ -180,7 +192,11 @@ class Executable(Named):
             raise Refused(Code.NOT_SUPPORTED, LaunchError("a graph that kernels launch", hint="the program can launch it"))
         for inner in (graph, *(n.work.graph for n in graph.every() if isinstance(n.work, Child))):
             inner.order()
-        self.graph, self.flags = graph.clone(), flags
+        if graph.instances and graph.allocates:
+            why = LaunchError("a graph that allocates has one executable at a time", hint="destroy the other one first")
+            raise Refused(Code.NOT_SUPPORTED, why)
+        graph.instances += 1
+        self.graph, self.flags, self._origin = graph.clone(), flags, graph
         self._nodes: dict[Node, Node] = {}
         self._know(self.graph)
 
@@ -199,8 +215,7 @@ class Executable(Named):
     def launch(self, stream: int) -> None:
         queue = state().stream(stream)
         if queue.capture is not None:
-            queue.capture.add(queue, lambda: Child(self.graph.clone()))
-            return
+            raise queue.capture.fails(Code.STREAM_CAPTURE_UNSUPPORTED, "the launch of a graph")
         for node in self.graph.every():
             work = node.work
             if isinstance(work, Allocate) and self.flags & AUTO_FREE and memory.is_allocated(work.address):
@@ -214,6 +229,7 @@ class Executable(Named):
     def destroy(self) -> None:
         self.forget()
         self.graph.destroy()
+        self._origin.instances -= 1
 
 
 def updated(known: dict[Node, Node], mine: Graph, other: Graph) -> tuple[int, Node | None]:

@@ -15,6 +15,8 @@ from mmulator.doors.libcuda.state import state
 
 NOWHERE, CPU, DEVICE = (0, 0), (2, 0), (1, 0)  # CUmemLocation: type, number
 _PRIORITY = 8  # CUstreamAttrID
+_ATTRIBUTES = 24  # bytes of a CUmemcpyAttributes
+_SOURCE_ORDERS = (1, 2, 3)  # CUmemcpySrcAccessOrder: of the stream, during the call, at any time
 
 
 @dataclass
@@ -120,7 +122,12 @@ def copies_1(
 
 @api("cuMemcpyBatchAsync_v2", "pppqppqp", 13000)
 def copies(to: int, sources: int, sizes: int, number: int, attributes: int, indices: int, sets: int, stream: int) -> None:
-    """Copy bytes, one array after another; each end is the host's or the device's."""
+    """Copy bytes, one array after another; each end is the host's or the device's. Raises Refused for the default stream, and
+    unless attributes say when the sources are read.
+    """
+    orders = [get(attributes + n * _ATTRIBUTES) & 0xFFFFFFFF for n in range(sets)]
+    if not stream or not orders or not all(order in _SOURCE_ORDERS for order in orders):
+        raise Refused(Code.INVALID_VALUE)
     queue = state().stream(stream)
     for at in range(0, 8 * number, 8):
         ends = get(to + at), get(sources + at), get(sizes + at)

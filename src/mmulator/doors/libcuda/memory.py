@@ -262,16 +262,6 @@ def mem_info(free_bytes: int, total: int) -> None:
     put(total, memory)
 
 
-@api("cuMemGetAddressRange cuMemGetAddressRange_v2", "ppp", 3020)
-def mem_range(base: int, size: int, address: int) -> None:
-    try:
-        found = find(address)
-    except Refused:
-        raise Refused(Code.NOT_FOUND) from None
-    put(base, found.address)
-    put(size, found.size)
-
-
 # what is known of a pointer -----------------------------------------------------------------------------------------
 def attribute(number: int, address: int) -> tuple[int, int]:
     """(value, bytes) of a pointer attribute. Raises Refused."""

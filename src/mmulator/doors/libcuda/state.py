@@ -109,10 +109,11 @@ class CudaState:
         self.objects[handle] = thing
         return handle
 
-    def find(self, handle: int, kind: type[T]) -> T:
+    def find(self, handle: int, kind: type[T], code: Code = Code.INVALID_HANDLE) -> T:
+        """The object of a handle. Raises Refused with a code if there is none of this kind."""
         found = self.objects.get(handle)
         if not isinstance(found, kind):
-            raise Refused(Code.INVALID_HANDLE)
+            raise Refused(code)
         return found
 
     def stream(self, handle: int) -> StreamState:

@@ -240,10 +240,24 @@ def _mapping(address: int) -> Mapping:
     return found
 
 
+@api("cuMemGetAddressRange cuMemGetAddressRange_v2", "ppp", 3020)
+def mem_range(base: int, size: int, address: int) -> None:
+    """Write the first byte and the size of an allocation, or of a mapping where kernels have access."""
+    mapped = (m for r in _ranges.values() for m in r.mapped.values())
+    found: Mapping | Allocation | None = next((m for m in mapped if m.access and m.address <= address < m.end), None)
+    found = found or state().driver.memory.find(address)
+    if found is None:
+        raise Refused(Code.NOT_FOUND)
+    put(base, found.address)
+    put(size, found.size)
+
+
 @api("cuMemMap", "pqqpq")
 def map_memory(address: int, size: int, offset: int, handle: int, flags: int) -> None:
     found = _memory(handle)
-    _require(offset != 0, flags != 0, not size, size > found.size, (address | size) % GRANULARITY != 0)
+    if offset or size != found.size:
+        raise unsupported("cuMemMap", "a part of an allocation", "map all of it from its start on, as drivers want it")
+    _require(flags != 0, not size, address % GRANULARITY != 0)
     where = _range(address, size)
     if any(m.address < address + size and address < m.end for m in where.mapped.values()):
         raise _wrong(f"memory is mapped at 0x{address:x} already")

@@ -103,7 +103,7 @@ class Properties(NamedTuple):
         )
 
 
-_INTEGRATED = ("sm_72", "sm_87", "sm_121")
+_INTEGRATED = ("sm_72", "sm_87", "sm_110", "sm_121")
 
 
 def properties(index: int = 0) -> Properties:

@@ -28,6 +28,11 @@ _NAMES = {
 }  # fmt: skip
 
 
+def may_be_operand(word: str) -> bool:
+    """Whether a word may name an operand."""
+    return word.lower().replace("-", "_") in {*_NAMES, "b", "a_desc", "b_desc"}
+
+
 def operands(form: Form) -> tuple[str, ...]:
     """Operands that have a layout."""
     if form.op in _MOVES:

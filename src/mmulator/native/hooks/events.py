@@ -183,7 +183,7 @@ def fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32, at: p
 
 @hook
 def warp_met(w: ptr_to(Warp), mask: u32, site: u32) -> None:
-    """Called at bar.warp.sync and match, when lanes have met and continue."""
+    """Called at bar.warp.sync, match and tcgen05.alloc, when lanes have met and continue."""
 
 
 @hook

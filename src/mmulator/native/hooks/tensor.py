@@ -32,6 +32,11 @@ def tensor_allocated(w: ptr_to(Warp), column: u32, columns: u32, site: u32) -> N
 
 
 @hook
+def tensor_freed(w: ptr_to(Warp), column: u32, columns: u32, site: u32) -> None:
+    """Called when tcgen05.dealloc is about to free the columns of an allocation."""
+
+
+@hook
 def tensor_moved(w: ptr_to(Warp), address: u32, rows: u32, columns: u32, split: u32, store: u32, site: u32) -> None:
     """Called before tcgen05.ld or tcgen05.st accesses tensor memory.
 

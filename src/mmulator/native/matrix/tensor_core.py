@@ -22,7 +22,7 @@ from mmulator.native.hooks.faults import fault
 from mmulator.native.hooks.tensor import TensorTask, tensor_committed, tensor_issued
 from mmulator.native.matrix.tensor_memory import COLUMN_BITS, LANE, allocated, cell, peer_of
 from mmulator.native.matrix.tensor_products import compute_products, matrix_bytes, shift_rows, unpack_elements, warp_of
-from mmulator.native.matrix.tensor_state import BY_ADDRESS, QUARTER, TENSOR_LANES, TensorTable, Unpack
+from mmulator.native.matrix.tensor_state import BY_ADDRESS, ODD, QUARTER, TENSOR_LANES, TensorTable, Unpack
 from mmulator.native.memory.locate import one_cta
 from mmulator.native.memory.windows import WITHIN, shared_of
 from mmulator.native.state import Completes, Cta, FaultKind, Transfer, Warp
@@ -57,9 +57,12 @@ def pipe_of(w: ptr_to(Warp)) -> u32:
 
 
 @native
-def columns_of(w: ptr_to(Warp), lane: u32, address: u32, columns: u32, site: u32) -> None:
-    """Record a fault unless columns of tensor memory are allocated."""
-    if not allocated(w.cta, address & COLUMN_BITS, columns):
+def columns_of(w: ptr_to(Warp), lane: u32, address: u32, columns: u32, pair: u32, site: u32) -> None:
+    """Record a fault unless columns of tensor memory are allocated, for a pair in both CTAs."""
+    good = allocated(w.cta, address & COLUMN_BITS, columns)
+    if pair != 0 and good:
+        good = allocated(cast_ptr(Cta, w.cta.cluster.ctas) + (w.cta.rank ^ 1), address & COLUMN_BITS, columns)
+    if not good:
         fault(w, FaultKind.TENSOR_COLUMNS, site, lane, u64(address), columns)
 
 
@@ -72,11 +75,11 @@ def based(w: ptr_to(Warp), lane: u32, address: u32, upper: u32, site: u32) -> No
 
 
 @native
-def paired(w: ptr_to(Warp), lane: u32, table: ptr_to(TensorTable), address: u32, site: u32) -> None:
+def paired(w: ptr_to(Warp), lane: u32, table: ptr_to(TensorTable), address: u32, pair: u32, site: u32) -> None:
     """Record a fault unless metadata begins in the first of two columns that are allocated."""
-    columns_of(w, lane, address + table.selected, table.cells, site)
+    columns_of(w, lane, address + table.selected, table.cells, pair, site)
     if (address & 1) != 0:
-        fault(w, FaultKind.TENSOR_ALIGNED, site, lane, u64(address), 1)
+        fault(w, FaultKind.TENSOR_ALIGNED, site, lane, u64(address), ODD)
 
 
 @native
@@ -88,6 +91,20 @@ def described(w: ptr_to(Warp), lane: u32, desc: u64, k: u32, site: u32) -> None:
         odd = k != 96 or swizzle != 2 or ((desc >> 49) & 7) != 0
     if ((desc >> 46) & 7) != 1 or ((desc >> 53) & 0xFF) != 0 or odd:
         fault(w, FaultKind.TENSOR_MATRIX, site, lane, desc, 0)
+
+
+@native
+def tally(w: ptr_to(Warp), table: ptr_to(TensorTable), in_cells: u32) -> None:
+    """Count a product. in_cells: not 0 if A is in tensor memory."""
+    counts = w.cta.cluster.counts + w.cta.launch.blocks
+    counts[0] = counts[0] + table.macs
+    left = table.open
+    if in_cells != 0:
+        left = left | table.open_cells
+    while left != 0:
+        question = trailing_zeros(left) + 1
+        left = left & (left - 1)
+        counts[question] = counts[question] + 1
 
 
 @native
@@ -126,22 +143,23 @@ def issue_mma(
             if u64(peer_of(w, site)) == 0:
                 return
         based(w, lane, d[lane], table.upper, site)
-        columns_of(w, lane, d[lane], table.width, site)
+        columns_of(w, lane, d[lane], table.width, pair, site)
         if in_cells != 0:
             based(w, lane, u32(a[lane]), table.upper, site)
-            columns_of(w, lane, u32(a[lane]), (table.a_cells + 3) // 4, site)
+            columns_of(w, lane, u32(a[lane]), (table.a_cells + 3) // 4, pair, site)
             if in_cells == 2 and table.upper != 0:
                 fault(w, FaultKind.TENSOR_INSTRUCTION, site, lane, u64(words[lane]), mode)
         else:
             described(w, lane, a[lane], table.k, site)
         described(w, lane, b[lane], table.k, site)
         if table.sparse != 0:
-            paired(w, lane, table, metadata[lane], site)
+            paired(w, lane, table, metadata[lane], pair, site)
         if table.scales != 0:
-            columns_of(w, lane, scale_a[lane], table.a_span, site)
-            columns_of(w, lane, scale_b[lane], table.b_span, site)
+            columns_of(w, lane, scale_a[lane], table.a_span, pair, site)
+            columns_of(w, lane, scale_b[lane], table.b_span, pair, site)
         if w.cta.fault != 0:
             return
+        tally(w, table, in_cells)
         t = new_transfer(w, lane, mover, site)
         t.units = 1
         t.completes = Completes.PIPE
@@ -246,13 +264,14 @@ def issue_copy(
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
-        columns_of(w, lane, d[lane], columns, site)
+        if pair != 0:
+            if u64(peer_of(w, site)) == 0:
+                return
+        columns_of(w, lane, d[lane], columns, pair, site)
         if rows != 0:
             described(w, lane, desc[lane], u32(0), site)
             if (d[lane] >> LANE) >= QUARTER or (rows != 4 and (d[lane] >> LANE) != 0):
                 fault(w, FaultKind.TENSOR_ALIGNED, site, lane, u64(d[lane]), 0)
-        if pair != 0:
-            peer_of(w, site)
         if w.cta.fault != 0:
             return
         t = new_transfer(w, lane, mover, site)

@@ -15,8 +15,9 @@ from mmulator.codegen.ops import cast_ptr, fill_bytes, null, stack, trailing_zer
 from mmulator.codegen.types import boolean, i32, ptr_to, u8, u32, u64
 from mmulator.layouts.tensor_memory import moved
 from mmulator.native.asynchrony.waiting import wait_for_lanes
+from mmulator.native.hooks.events import warp_met
 from mmulator.native.hooks.faults import fault
-from mmulator.native.hooks.tensor import tensor_allocated, tensor_moved
+from mmulator.native.hooks.tensor import tensor_allocated, tensor_freed, tensor_moved
 from mmulator.native.matrix.tensor_state import TENSOR_COLUMNS, TENSOR_LANES, TENSOR_ROW, TENSOR_UNIT
 from mmulator.native.memory.memory import store_function
 from mmulator.native.state import RESCHEDULE, Cta, FaultKind, Warp
@@ -102,6 +103,7 @@ def alloc_function(space: str) -> Native:
         first = trailing_zeros(mask)
         value[first] = found * TENSOR_UNIT
         keep(w, u32(1) << first, at, cast_ptr(u8, value), site)
+        warp_met(w, mask, site)  # all lanes may read the address next
         return next
 
     return Native(alloc, f"tensor_alloc_{space.replace('::', '_')}")
@@ -124,6 +126,7 @@ def dealloc(w: ptr_to(Warp), address: u32, columns: u32, pair: u32, site: u32) -
     if not known:
         fault(w, FaultKind.TENSOR_DEALLOC, site, 0, u64(address), columns)
         return
+    tensor_freed(w, unit * TENSOR_UNIT, columns, site)
     cta.unit_counts[unit] = u8(0)
     cta.held_units = cta.held_units & ~(((u32(1) << units) - 1) << unit)
     wake_all(cta)
@@ -168,7 +171,7 @@ def first_lane(w: ptr_to(Warp), address: u32, shape: u32, column: u32, columns: 
     if shape != 0:
         good = good or within == 16
     if not good:
-        fault(w, FaultKind.TENSOR_ALIGNED, site, 0, u64(address), columns)
+        fault(w, FaultKind.TENSOR_ALIGNED, site, 0, u64(address), 0)
     elif not allocated(w.cta, column, columns) or not allocated(w.cta, column + split, columns):
         fault(w, FaultKind.TENSOR_COLUMNS, site, 0, u64(address), columns + split)
     if w.cta.fault != 0:

@@ -9,6 +9,7 @@ from mmulator.codegen.types import Struct, ptr, u32, u64
 # Tensor memory of a CTA, which is allocated in units of columns.
 TENSOR_LANES, TENSOR_COLUMNS, TENSOR_UNIT = 128, 512, 32
 QUARTER = 32  # lanes that move together, of a warp
+ODD = 1 << 16  # says of a fault at an address that it is that of metadata, in an odd column
 BY_ADDRESS = 1 << 52  # bit of a matrix descriptor: the leading byte offset is an address
 TENSOR_ROW = TENSOR_COLUMNS * 4 + 64  # bytes of a lane, and some, so that few lanes share sets of the host's caches
 TENSOR_SCRATCH = 1 << 20  # bytes in which one tcgen05.mma computes
@@ -24,6 +25,8 @@ class Unpack(IntEnum):
     LOW_6 = 5  # in bits 0 to 5 of a byte
 
 
+# What issued products count: multiply-accumulates, and how often each question that is open came up (launch/tensor_tables.py).
+TALLIES = 1 + 31
 PIECES = 4  # rectangles of an accumulator that lie together in tensor memory, at most
 # Parts of TENSOR_SCRATCH, in bytes from its start. raw: an operand as it lies in memory. elements: an element after another.
 # packed_a, packed_b: as the numerics twin takes them. c: an accumulator's piece, where it is not computed in its place.
@@ -52,4 +55,5 @@ TensorTable = Struct("TensorTable", [
     ("sparse", u32), ("places", ptr), ("cells", u32), ("selected", u32),  # IndexTable of a sparse A; columns of the metadata;
     # the first of them, from the address on
     ("scratch", TensorScratch),
+    ("macs", u64), ("open", u32), ("open_cells", u32),  # TALLIES: of the product; masks of questions, those of A in cells
 ], functions=("pack_a", "pack_b", "pack_b_rows", "dot"))  # fmt: skip

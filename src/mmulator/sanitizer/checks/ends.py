@@ -22,7 +22,7 @@ from mmulator.native.state import ACCOUNTS, COPIES, Account, Cluster, Queue, War
 from mmulator.numerics.mbarrier import BYTES
 from mmulator.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT
 from mmulator.rules import mbarriers as rules
-from mmulator.sanitizer.checks.mbarriers import blame, knows_of_warp, mbarriers_of, next_meeting, number_of
+from mmulator.sanitizer.checks.mbarriers import blame, has_ended, knows_of_warp, mbarriers_of, next_meeting, number_of
 from mmulator.sanitizer.found import find_against, of_cluster
 from mmulator.sanitizer.order.clocks import knows, now
 from mmulator.sanitizer.order.phases import mbarrier_agent
@@ -198,7 +198,7 @@ def settle_mbarrier(w: ptr_to(Warp), mask: u32, last: boolean, account: ptr_to(A
         while left != 0:
             lane = trailing_zeros(left)
             left = left & (left - 1)
-            if knows(w, lane, agent, k.async_clock) != 0:
+            if has_ended(w, lane, k, agent):
                 k.settled = 1
         if k.settled == 0 and last:
             accuse(w, mask, site, k.issued.warp, 1 << k.issued.lane, k.at, 8, k.issued.site - 1)

@@ -56,17 +56,20 @@ def say_incomplete(w: ptr_to(Warp), site: u32, why: u32, number: u32, lanes: u32
 
 
 @native
-def say_diverged(w: ptr_to(Warp), group: ptr_to(Steps), n: u32, site: u32) -> None:
-    """Report that step `n` of a warp is a different instruction from that of the first warp at this step."""
-    group.judged = PARTED
-    other = (w.index & ~u32(WARPS - 1)) + group.firsts[n % ROWS]
-    entry = find_against(
-        w, _DIVERGED, site, FULL, 0, 0, group.rows[n % ROWS] + 1, w.cta.linear, other, FULL
-    )
+def parted(w: ptr_to(Warp), site: u32, other_site: u32, other: u32) -> None:
+    """Report an instruction of a warp where another warp of its group has executed another one."""
+    entry = find_against(w, _DIVERGED, site, FULL, 0, 0, other_site + 1, w.cta.linear, other, FULL)
     if u64(entry) != 0:
         if entry.count == 1:
             entry.words[0] = ANOTHER
             entry.words[1] = u64(other)
+
+
+@native
+def say_diverged(w: ptr_to(Warp), group: ptr_to(Steps), n: u32, site: u32) -> None:
+    """Report that step `n` of a warp is a different instruction from that of the first warp at this step."""
+    group.judged = PARTED
+    parted(w, site, group.rows[n % ROWS], (w.index & ~u32(WARPS - 1)) + group.firsts[n % ROWS])
 
 
 @native
@@ -190,11 +193,16 @@ def begins(cluster: ptr_to(Cluster)) -> None:
 
 @native
 def resizes(w: ptr_to(Warp), site: u32) -> None:
+    """Record a setmaxnreg of a warp, and report it if another warp of its group has executed another one in its place."""
     if u64(of_cluster(w.cta.cluster).execution) != 0:
         group = steps_of(w)
         own = w.index % WARPS
         group.resizes[own] = group.resizes[own] + 1
         group.resize[own] = site
+        for i in range(u32(WARPS)):
+            if group.resizes[i] == group.resizes[own] and group.resize[i] != site:
+                parted(w, site, group.resize[i], (w.index & ~u32(WARPS - 1)) + i)
+                return
 
 
 @native

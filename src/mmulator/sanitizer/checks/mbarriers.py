@@ -30,6 +30,7 @@ from mmulator.native.memory.windows import OFFSET_MASK, SHARED, U64, WITHIN, sha
 from mmulator.native.state import ACCOUNTS, Account, Cluster, Completes, Cta, Transfer, TransferKind, Warp, Who
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 from mmulator.rules import mbarriers as rules
+from mmulator.sanitizer.checks.tensor_state import checks_of
 from mmulator.sanitizer.found import find, find_against, generic_of, host_of, of_cluster
 from mmulator.sanitizer.order.clocks import agent_of, knows, knows_fenced, now
 from mmulator.sanitizer.order.phases import mbarrier_agent, mbarrier_phase
@@ -48,10 +49,12 @@ BITS = 32  # of a word of the map of live mbarriers
 # at: its generic address.
 # agent, clock: of its last initialisation or invalidation.
 # async_clock, issued: clock of the phase in which the last issued operation completes (0: none), and its issuer.
+# end, ended: agent + 1 and clock of that operation, if it is a tcgen05.commit: those of one thread arrive in their order.
 # settled: as in Use.
 # fenced: whether a fence follows its mbarrier.init, or has been checked.
 Keeper = Struct("Keeper", [
-    ("at", u64), ("agent", u32), ("clock", u32), ("async_clock", u32), ("settled", u32), ("issued", Who), ("fenced", u32),
+    ("at", u64), ("agent", u32), ("clock", u32), ("async_clock", u32), ("end", u32), ("ended", u32), ("settled", u32),
+    ("issued", Who), ("fenced", u32),
 ])  # fmt: skip
 # The uses of an mbarrier by a warp.
 # known: lanes for which its mbarrier.init happens before.
@@ -166,6 +169,21 @@ def mbarrier_is_made(w: ptr_to(Warp), lane: u32, barrier: u64, count: u64, site:
 
 
 @native
+def has_met(w: ptr_to(Warp), lane: u32, until: u32) -> boolean:
+    """Whether a lane has waited for a completion of barrier.cluster. until: as `next_meeting`."""
+    waits = ((w.cluster_came >> lane) & 1) != 0
+    return w.cta.cluster.generation >= until and (not waits or w.cluster_generation[lane] >= until)
+
+
+@native
+def has_ended(w: ptr_to(Warp), lane: u32, k: ptr_to(Keeper), agent: u32) -> boolean:
+    """Whether the last operation that completes an mbarrier has arrived before a lane's next action. agent: the mbarrier's."""
+    if knows(w, lane, agent, k.async_clock) != 0:
+        return True
+    return k.end != 0 and knows(w, lane, k.end - 1, k.ended) != 0
+
+
+@native
 def mbarrier_is_gone(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
     """Record an mbarrier.inval; all uses, and all operations that complete the mbarrier, must happen before it."""
     cluster = w.cta.cluster
@@ -180,12 +198,11 @@ def mbarrier_is_gone(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> Non
     one = 1 << lane
     for i in range(cluster.warp_count):
         use = s.uses + (number * u64(cluster.warp_count) + u64(i))
-        if use.lanes != 0 and not knows_of_warp(w, lane, i, use.lanes, use.clock):
+        if use.lanes != 0 and not knows_of_warp(w, lane, i, use.lanes, use.clock) and not has_met(w, lane, use.until):
             blame(w, _INVAL_IN_USE, site, one, k.at, use.site + 1, i, use.lanes)
-    if k.async_clock != 0:
-        if knows(w, lane, mbarrier_agent(cluster, barrier), k.async_clock) == 0:
-            who = k.issued
-            blame(w, _INVAL_IN_USE, site, one, k.at, who.site, who.warp, 1 << who.lane)
+    if k.async_clock != 0 and not has_ended(w, lane, k, mbarrier_agent(cluster, barrier)):
+        who = k.issued
+        blame(w, _INVAL_IN_USE, site, one, k.at, who.site, who.warp, 1 << who.lane)
     k.agent = agent_of(w, lane)
     k.clock = now(w)
     mark(cluster, k.at, False)
@@ -241,8 +258,8 @@ def mbarrier_is_used(w: ptr_to(Warp), mask: u32, at: u64, site: u32) -> None:
 
 
 @native
-def issued_for(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
-    """Record that a lane issues an operation that completes an mbarrier later."""
+def issued_for(w: ptr_to(Warp), lane: u32, barrier: u64, end: u32, ended: u32, site: u32) -> None:
+    """Record that a lane issues an operation that completes an mbarrier later. end, ended: as in Keeper."""
     cluster = w.cta.cluster
     s = mbarriers_of(cluster)
     entry = account_of(cluster, barrier)
@@ -253,6 +270,8 @@ def issued_for(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
     use = s.uses + (number * u64(cluster.warp_count) + u64(warp_number(w)))
     know_init(w, 1 << lane, k, use, entry.made, site)
     k.async_clock = mbarrier_phase(cluster, barrier)
+    k.end = end
+    k.ended = ended
     k.issued.site = site + 1
     k.issued.warp = warp_number(w)
     k.issued.lane = lane
@@ -297,19 +316,25 @@ def mbarrier_is_issued(t: ptr_to(Transfer)) -> None:
     if t.completes == Completes.BYTES:
         w = cast_ptr(Warp, t.warp)
         left = t.barriers
+        end = u32(0)
+        ended = u32(0)
+        if t.pipe != 0:
+            issuer = checks_of(w.cta.cluster).issuers + agent_of(w, t.lane)
+            end = issuer.agent
+            ended = issuer.issued
         while left != 0:
             rank = trailing_zeros(left)
             left = left & (left - 1)
             barrier = u64(shared_of(w.cta.cluster, rank)) + t.offset
-            issued_for(w, t.lane, barrier, t.site)
-            if t.kind != TransferKind.STORE_ASYNC:
+            issued_for(w, t.lane, barrier, end, ended, t.site)
+            if t.kind != TransferKind.STORE_ASYNC and t.pipe == 0:  # these use the generic proxy
                 completed_by(w, t.lane, barrier, t.site)
 
 
 @native
 def mbarrier_signalled(w: ptr_to(Warp), mask: u32, barrier: u64, counted: u32, site: u32) -> None:
     """Record cp.async.mbarrier.arrive."""
-    issued_for(w, trailing_zeros(mask), barrier, site)
+    issued_for(w, trailing_zeros(mask), barrier, u32(0), u32(0), site)
 
 
 @native

@@ -1,10 +1,10 @@
 """Rules of tensor memory (rules/tensor_memory.py): what orders the accesses to its cells.
 
-Cells are watched in groups: the 32 lanes of a quarter in one column. Loads and stores of a warp are numbered; a warp that has
-waited for them and executes tcgen05.fence::before_thread_sync knows their numbers as clocks of two agents, and a thread that
-acquires from the warp knows them too. Operations of a pipe (mma, cp, shift) are numbered for each thread that issues them;
-tcgen05.commit releases their numbers, as the clock of the thread's agent, to the phase of its mbarrier. A thread may use what
-it knew at its last tcgen05.fence::after_thread_sync.
+Cells are watched in groups: the 32 lanes of a quarter in one column, of which accesses to the same lanes conflict. Loads and
+stores of a warp are numbered; a warp that has waited for them and executes tcgen05.fence::before_thread_sync knows their numbers
+as clocks of two agents, and a thread that acquires from the warp knows them too. Operations of a pipe (mma, cp, shift) are
+numbered for each thread that issues them; tcgen05.commit releases their numbers, as the clock of the thread's agent, to the
+phase of its mbarrier. A thread may use what it knew at its last tcgen05.fence::after_thread_sync.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mmulator.codegen.lang import Native, native, unrolled
-from mmulator.codegen.ops import cast_ptr, fill_bytes, trailing_zeros
+from mmulator.codegen.ops import cast_ptr, fill_bytes, stack, trailing_zeros
 from mmulator.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.native.asynchrony.accounts import warp_number
 from mmulator.native.asynchrony.payloads import payload_of
 from mmulator.native.hooks.events import PayloadShape
 from mmulator.native.hooks.tensor import TensorStep, TensorTask
-from mmulator.native.matrix.tensor_state import TENSOR_UNIT
+from mmulator.native.matrix.tensor_memory import COLUMN_BITS
 from mmulator.native.memory.windows import shared_of
 from mmulator.native.state import FULL, Cluster, Cta, Transfer, Warp
 from mmulator.rules import tensor_memory as rules
@@ -26,7 +26,11 @@ from mmulator.sanitizer.checks.proxy_tensor import operands_read
 from mmulator.sanitizer.checks.tensor_state import (
     ADD,
     AFTER,
+    BEFORE,
     COPIED,
+    FACTORS,
+    FEW,
+    ITSELF,
     LANE,
     LOADERS,
     LOADS,
@@ -35,9 +39,9 @@ from mmulator.sanitizer.checks.tensor_state import (
     PRODUCT,
     QUARTERS,
     READ,
+    ROWS_COPIED,
     SHIFTED,
     STORES,
-    UNITS,
     WRITE,
     Cells,
     Held,
@@ -46,12 +50,17 @@ from mmulator.sanitizer.checks.tensor_state import (
     Touch,
     cells_at,
     checks_of,
+    forget_rows,
+    knew,
     missing_of_move,
     missing_of_work,
+    of_one,
+    rows_in,
     rule_of_move,
+    tell_apart,
     tell_cells,
 )
-from mmulator.sanitizer.found import find, find_against
+from mmulator.sanitizer.found import find
 from mmulator.sanitizer.order.clocks import knows, learn_plane, new_agent, now
 from mmulator.sanitizer.order.phases import phaser_of
 from mmulator.sanitizer.order.views import (
@@ -70,19 +79,19 @@ from mmulator.sanitizer.order.views import (
 
 # loads and stores -----------------------------------------------------------------------------------------------------
 @native
-def check_move(w: ptr_to(Warp), lane: u32, c: ptr_to(Cells), store: u32, place: u32, site: u32) -> boolean:
+def check_move(w: ptr_to(Warp), lane: u32, c: ptr_to(Cells), rows: u32, store: u32, place: u32, site: u32) -> boolean:
     """Check a warp's access to cells. Returns whether something was reported.
 
     w, lane, site: the warp, the lane whose knowledge counts, and the instruction.
-    c, place: the cells.
+    c, rows, place: the cells, and which lanes of them.
     store: whether it is a store.
     """
     lanes = w.live
     touch = c.made
     missing = u32(0)
-    if touch.by != 0:
+    if (touch.rows & rows) != 0:
         missing = missing_of_work(w, lane, touch)
-    if missing == 0 and store != 0 and c.used.by != 0:
+    if missing == 0 and store != 0 and (c.used.rows & rows) != 0:
         touch = c.used
         missing = missing_of_work(w, lane, touch)
     if missing != 0:
@@ -97,17 +106,20 @@ def check_move(w: ptr_to(Warp), lane: u32, c: ptr_to(Cells), store: u32, place: 
         return True
     touch = c.stored
     stored = u32(1)
-    if touch.by != 0 and (store == 0 or touch.by != warp_number(w) + 1):
+    if (touch.rows & rows) != 0:
         missing = missing_of_move(w, lane, touch, u32(STORES))
     if store != 0:
         for n in unrolled(LOADERS):
             other = cast_ptr(Touch, c.loaded) + n
-            if missing == 0 and other.by != 0 and other.by != warp_number(w) + 1:
+            if missing == 0 and (other.rows & rows) != 0:
                 touch = other
                 stored = u32(0)
                 missing = missing_of_move(w, lane, touch, u32(LOADS))
     if missing != 0:
-        tell_cells(w, lanes, rule_of_move(missing), missing - 1, site, place, touch, 0, stored)
+        rule = rule_of_move(missing)
+        if store != 0 and touch.by == warp_number(w) + 1:
+            rule = rules.NOT_PROMISED.number
+        tell_cells(w, lanes, rule, missing - 1, site, place, touch, 0, stored)
     return missing != 0
 
 
@@ -124,28 +136,28 @@ def move_columns(w: ptr_to(Warp), rows: u32, column: u32, columns: u32, store: u
     quarter = w.index & 3
     told = boolean(False)
     empty = boolean(False)
+    if not of_one(w.cta, column, columns):
+        tell_apart(w, w.live, column, columns, site)
     for n in range(columns):
         c = cells_at(w.cta, quarter, column + n)
         place = (column + n) | (quarter << LANE)
         if not told:
-            told = check_move(w, lane, c, store, place, site)
+            told = check_move(w, lane, c, rows, store, place, site)
         if store == 0 and not empty and (c.written & rows) == 0:
             empty = True
-            none = cast_ptr(Touch, c.made)
-            if none.by == 0:
+            if (c.made.rows & rows) == 0:
+                none = stack(Touch)
+                none.by = 0
                 tell_cells(w, w.live, u32(rules.UNWRITTEN.number), u32(0), site, place, none, 0, 0)
         touch = cast_ptr(Touch, c.loaded) + ((w.index >> 2) & (LOADERS - 1))
         if store != 0:
-            c.written = c.written | rows
-            c.made.by = 0
-            c.used.by = 0
-            for i in unrolled(LOADERS):
-                (cast_ptr(Touch, c.loaded) + i).by = 0
+            forget_rows(c, rows)
             touch = c.stored
         touch.by = warp_number(w) + 1
         touch.number = number
         touch.clock = now(w)
         touch.site = site
+        touch.rows = rows
 
 
 @native
@@ -182,6 +194,10 @@ def cells_ordered(w: ptr_to(Warp), mask: u32, step: u32, site: u32) -> None:
         o = orders_of(cluster)
         k = knower_of(o, w)
         if step == TensorStep.BEFORE:
+            for lane in range(u32(32)):
+                issuer = s.issuers + (warp_number(w) * 32 + lane)
+                if ((mask >> lane) & 1) != 0:
+                    issuer.fenced = issuer.issued
             for kind in unrolled(2):
                 agent = mover.agent[kind] - 1
                 if mover.agent[kind] != 0 and agent < o.stride:
@@ -197,48 +213,97 @@ def cells_ordered(w: ptr_to(Warp), mask: u32, step: u32, site: u32) -> None:
 
 # operations of a pipe -------------------------------------------------------------------------------------------------
 @native
-def check_work(w: ptr_to(Warp), lane: u32, c: ptr_to(Cells), key: u32, does: u32, place: u32, site: u32) -> boolean:
+def promised(before: u32, key: u32) -> boolean:
+    """Whether two operations of one thread, or of threads in order, are carried out in the order of their issue.
+
+    before, key: what the first and the second one do to cells.
+    """
+    if before >= PRODUCT:
+        return key == before or key == SHIFTED
+    if before == OPERAND:
+        return key == SHIFTED
+    return key >= OPERAND or (before == SHIFTED and key == ROWS_COPIED)
+
+
+@native
+def check_behind(
+    w: ptr_to(Warp), lane: u32, work: ptr_to(Touch), before: u32, key: u32, place: u32, site: u32
+) -> boolean:
+    """Check an operation's order behind another one. Returns whether something was reported.
+
+    w, lane, site: who issues it, and the instruction.
+    work, before: the other operation, and what it does to the cells.
+    key: what this one does to the cells.
+    place: the cells.
+    """
+    own = work.by == warp_number(w) * 32 + lane + 1
+    issuer = checks_of(w.cta.cluster).issuers + (work.by - 1)
+    agent = issuer.agent - 1
+    kept = promised(before, key)
+    rule = u32(0)
+    why = u32(AFTER)
+    if own and work.number == issuer.issued and not kept:
+        rule = u32(rules.UNORDERED.number)
+        why = u32(ITSELF)
+    elif knows(w, lane, agent, work.number) != 0:
+        if not kept and not knew(w, lane, agent, work.number):
+            rule = u32(rules.COMMIT_FENCE_MISSING.number)
+    elif not own and knows(w, lane, work.by - 1, work.clock) == 0:
+        rule = u32(rules.RACE.number)
+        why = OTHERS
+    elif not kept:
+        rule = u32(rules.UNORDERED.number)
+        why = u32(key)
+        if before == OPERAND or key <= ROWS_COPIED:
+            rule = u32(rules.NOT_PROMISED.number)
+            why = OTHERS
+    elif not own:
+        if issuer.fenced < work.number:
+            rule = u32(rules.FENCE_MISSING.number)
+            why = BEFORE
+        elif not knew(w, lane, work.by - 1, work.clock):
+            rule = u32(rules.FENCE_MISSING.number)
+    if rule != 0:
+        tell_cells(w, u32(1) << lane, rule, why, site, place, work, 1, 0)
+    return rule != 0
+
+
+@native
+def check_work(
+    w: ptr_to(Warp), lane: u32, c: ptr_to(Cells), rows: u32, key: u32, does: u32, place: u32, site: u32
+) -> boolean:
     """Check an operation's access to cells. Returns whether something was reported.
 
     w, lane, site: who issues it, and the instruction.
-    c, place: the cells.
-    key: what it computes.
-    does: READ, WRITE, ADD.
+    c, rows, place: the cells, and which lanes of them.
+    key, does: what it does to them; READ, WRITE, ADD.
     """
-    own = warp_number(w) * 32 + lane + 1
     lanes = u32(1) << lane
-    issuers = checks_of(w.cta.cluster).issuers
-    for n in unrolled(2):
-        work = c.made
-        if n == 1:
-            work = c.used
-        if work.by != 0 and (n == 0 or (does & WRITE) != 0):
-            agent = (issuers + (work.by - 1)).agent - 1
-            over = knows(w, lane, agent, work.number) != 0
-            if work.by == own:
-                if n == 0 and not over and c.key >= PRODUCT and key >= OPERAND and c.key != key:
-                    tell_cells(w, lanes, u32(rules.UNORDERED.number), u32(key == OPERAND), site, place, work, 1, 0)
-                    return True
-            elif not over and knows(w, lane, work.by - 1, work.clock) == 0:
-                tell_cells(w, lanes, u32(rules.RACE.number), u32(OTHERS), site, place, work, 1, 0)
-                return True
+    if (does & WRITE) != 0 and (c.used.rows & rows) != 0:
+        if check_behind(w, lane, c.used, u32(OPERAND), key, place, site):
+            return True
+    if (c.made.rows & rows) != 0:
+        if check_behind(w, lane, c.made, c.key, key, place, site):
+            return True
     touch = c.stored
     stored = u32(1)
     missing = u32(0)
-    if touch.by != 0:
+    if (touch.rows & rows) != 0:
         missing = missing_of_move(w, lane, touch, u32(STORES))
     if (does & WRITE) != 0:
         for n in unrolled(LOADERS):
             other = cast_ptr(Touch, c.loaded) + n
-            if missing == 0 and other.by != 0:
+            if missing == 0 and (other.rows & rows) != 0:
                 touch = other
                 stored = u32(0)
                 missing = missing_of_move(w, lane, touch, u32(LOADS))
     if missing != 0:
         tell_cells(w, lanes, rule_of_move(missing), missing - 1, site, place, touch, 0, stored)
         return True
-    if (does & ADD) != 0 and c.written == 0:
-        tell_cells(w, lanes, u32(rules.UNWRITTEN.number), u32(1), site, place, c.stored, 0, 0)
+    if (does & ADD) != 0 and (c.written & rows) == 0:
+        none = stack(Touch)
+        none.by = 0
+        tell_cells(w, lanes, u32(rules.UNWRITTEN.number), u32(1), site, place, none, 0, 0)
         return True
     return False
 
@@ -253,63 +318,56 @@ def work_columns(
     cta: owner of the tensor memory.
     rows, quarter: mask of the lanes of the quarter.
     column, columns: the columns.
-    key: what it computes.
-    does: READ, WRITE, ADD.
+    key, does: what it does to them; READ, WRITE, ADD.
     number: of the operation.
     """
     w = cast_ptr(Warp, t.warp)
-    told = boolean(False)
+    told = boolean(rows == 0)
+    if not of_one(cta, column & COLUMN_BITS, columns):
+        tell_apart(w, u32(1) << t.lane, column & COLUMN_BITS, columns, t.site)
     for n in range(columns):
         c = cells_at(cta, quarter, column + n)
         if not told:
-            told = check_work(w, t.lane, c, key, does, (column + n) | (quarter << LANE), t.site)
+            told = check_work(w, t.lane, c, rows, key, does, ((column + n) & COLUMN_BITS) | (quarter << LANE), t.site)
         touch = c.used
         if (does & WRITE) != 0:
+            forget_rows(c, rows)
             touch = c.made
             c.key = key
-            c.written = c.written | rows
-            c.stored.by = 0
-            c.used.by = 0
-            for i in unrolled(LOADERS):
-                (cast_ptr(Touch, c.loaded) + i).by = 0
         touch.by = warp_number(w) * 32 + t.lane + 1
         touch.number = number
         touch.clock = now(w)
         touch.site = t.site
+        touch.rows = rows
 
 
 @native
-def product_issued(t: ptr_to(Transfer), cta: ptr_to(Cta), number: u32) -> None:
-    """Check what tcgen05.mma does in one CTA's tensor memory."""
+def product_issued(t: ptr_to(Transfer), cta: ptr_to(Cta), part: u32, number: u32) -> None:
+    """Check what tcgen05.mma does in one CTA's tensor memory. part: 1 for the second CTA of a pair."""
     work = payload_of(t, PayloadShape.TENSOR)
     table = work.table
-    if work.in_cells != 0:
-        columns = (table.a_cells + 3) // 4
-        for p in range(table.pieces):
-            if table.first[p] == 0:
-                lane = table.lane[p] + ((u32(work.a) >> LANE) & 16)
-                for q in range(u32(QUARTERS)):
-                    if q * 32 + 32 > lane and q * 32 < lane + table.rows:
-                        work_columns(t, cta, u32(FULL), q, u32(work.a), columns, u32(OPERAND), u32(READ | ADD), number)
-                        if work.moved_up != 0:
-                            work_columns(t, cta, u32(FULL), q, u32(work.a), columns, u32(SHIFTED), u32(READ | WRITE), number)
-    if table.scales != 0:
-        work_columns(t, cta, u32(FULL), u32(0), work.scale_a, table.a_span, u32(0), u32(READ | ADD), number)
-        work_columns(t, cta, u32(FULL), u32(0), work.scale_b, table.b_span, u32(0), u32(READ | ADD), number)
-    if table.sparse != 0:
-        for q in range(u32(QUARTERS)):
-            work_columns(t, cta, u32(FULL), q, work.metadata + table.selected, table.cells, u32(0), u32(READ), number)
+    for q in range(u32(QUARTERS)):
+        if work.in_cells != 0:
+            for p in range(table.pieces):
+                rows = rows_in(table.lane[p] + ((u32(work.a) >> LANE) & 16), table.rows, q)
+                if table.first[p] == 0 and rows != 0:
+                    columns = (table.a_cells + 3) // 4
+                    work_columns(t, cta, rows, q, u32(work.a), columns, u32(OPERAND), u32(READ | ADD), number)
+                    if work.moved_up != 0:
+                        work_columns(t, cta, rows, q, u32(work.a), columns, u32(SHIFTED), u32(READ | WRITE), number)
+        if table.scales != 0:  # all quarters must have them
+            work_columns(t, cta, u32(FULL), q, work.scale_a, table.a_span, u32(FACTORS), u32(READ | ADD), number)
+            work_columns(t, cta, u32(FULL), q, work.scale_b, table.b_span, u32(FACTORS), u32(READ | ADD), number)
+        if table.sparse != 0:
+            work_columns(t, cta, u32(FULL), q, work.metadata + table.selected, table.cells, u32(FACTORS), u32(READ | ADD), number)
     key = PRODUCT + (table.m | (table.n << 10) | (table.mode << 20))
     does = u32(WRITE)
     if work.adds != 0:
         does = u32(READ | WRITE | ADD)
     for p in range(table.pieces):
-        lane = table.lane[p] + ((work.d >> LANE) & 16)
-        rows = u32(FULL)
-        if table.rows < 32:
-            rows = u32(0xFFFF) << (lane & 16)
         for q in range(u32(QUARTERS)):
-            if q * 32 + 32 > lane and q * 32 < lane + table.rows:
+            rows = rows_in(table.lane[p] + ((work.d >> LANE) & 16), table.rows, q) & ~work.lanes_off[4 * part + q]
+            if rows != 0:
                 work_columns(t, cta, rows, q, work.d + table.column[p], table.columns, key, does, number)
 
 
@@ -331,13 +389,15 @@ def work_issued(t: ptr_to(Transfer), task: u32, columns: u32) -> None:
             if work.pair != 0:
                 cta = cast_ptr(Cta, cluster.ctas) + ((cta.rank & ~u32(1)) | part)
             if task == TensorTask.MMA:
-                product_issued(t, cta, number)
+                product_issued(t, cta, part, number)
             else:
                 key = u32(COPIED)
                 does = u32(WRITE)
                 if task == TensorTask.SHIFT:
                     key = u32(SHIFTED)
-                    does = u32(READ | WRITE)
+                    does = u32(READ | WRITE | ADD)
+                elif work.mode == FEW:
+                    key = u32(ROWS_COPIED)
                 for q in range(u32(QUARTERS)):
                     if task == TensorTask.COPY or q == (work.d >> (LANE + 5)) & 3:
                         work_columns(t, cta, u32(FULL), q, work.d, columns, key, does, number)
@@ -351,7 +411,9 @@ def work_committed(t: ptr_to(Transfer)) -> None:
     cluster = w.cta.cluster
     o = orders_of(cluster)
     issuer = checks_of(cluster).issuers + (warp_number(w) * 32 + t.lane)
+    issuer.issued = issuer.issued + 1
     issuer.committed = issuer.issued
+    issuer.fenced = issuer.issued
     agent = issuer.agent - 1
     left = t.barriers
     while left != 0:
@@ -367,28 +429,6 @@ def work_committed(t: ptr_to(Transfer)) -> None:
                         c.views[p] = copied_view(o, u32(NOTHING))
                     if c.views[p] != ALL:
                         entries_of(o, c.views[p])[agent] = issuer.issued
-
-
-# allocations ----------------------------------------------------------------------------------------------------------
-@native
-def cells_allocated(w: ptr_to(Warp), column: u32, columns: u32, site: u32) -> None:
-    """Record an allocation: nothing is written, and nothing under way."""
-    held = checks_of(w.cta.cluster).held + w.cta.rank
-    held.site[column // TENSOR_UNIT] = site
-    held.warp[column // TENSOR_UNIT] = w.index
-    if held.least != 0 and columns > held.least:
-        entry = find_against(
-            w, u32(rules.GROWS.number), site, w.live, 0, 0, held.least_site + 1, w.cta.linear, w.index, w.live
-        )
-        if u64(entry) != 0:
-            if entry.count == 1:
-                entry.words[0] = u64(columns)
-                entry.words[1] = u64(held.least)
-    if held.least == 0 or columns < held.least:
-        held.least = columns
-        held.least_site = site
-    for q in range(u32(QUARTERS)):
-        fill_bytes(cells_at(w.cta, q, column), 0, u64(columns) * Cells.size)
 
 
 # the beginning and the end --------------------------------------------------------------------------------------------
@@ -418,26 +458,7 @@ def issuers_leave(w: ptr_to(Warp), mask: u32, site: u32) -> None:
                 find(w, u32(rules.NOT_COMMITTED.number), issuer.site, u32(1) << lane, 0, 0)
 
 
-@native
-def columns_left(cluster: ptr_to(Cluster)) -> None:
-    """When a cluster has ended, report the columns that its CTAs still hold."""
-    s = checks_of(cluster)
-    if u64(s) != 0:
-        for rank in range(cluster.cta_count):
-            cta = cast_ptr(Cta, cluster.ctas) + rank
-            held = s.held + rank
-            for unit in range(u32(UNITS)):
-                if u32(cta.unit_counts[unit]) != 0:
-                    w = cast_ptr(Warp, cta.warps) + held.warp[unit]
-                    entry = find(w, u32(rules.HELD.number), held.site[unit], u32(FULL), 0, 0)
-                    if u64(entry) != 0:
-                        if entry.count == 1:
-                            entry.words[0] = u64(unit * TENSOR_UNIT)
-                            entry.words[1] = u64(u32(cta.unit_counts[unit]) * TENSOR_UNIT)
-
-
 HOOKS: Mapping[str, Native] = {
     "tensor_moved": cells_moved, "tensor_ordered": cells_ordered, "tensor_issued": work_issued,
-    "tensor_committed": work_committed, "tensor_allocated": cells_allocated, "lanes_exit": issuers_leave,
-    "cluster_begins": tensor_begins, "cluster_finished": columns_left,
+    "tensor_committed": work_committed, "lanes_exit": issuers_leave, "cluster_begins": tensor_begins,
 }  # fmt: skip

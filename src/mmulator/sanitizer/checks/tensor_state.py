@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmulator.codegen.lang import native
+from mmulator.codegen.lang import native, unrolled
 from mmulator.codegen.ops import cast_ptr, null, select
 from mmulator.codegen.types import Struct, boolean, ptr_to, u32, u64
 from mmulator.native.asynchrony.accounts import warp_number
@@ -22,12 +22,13 @@ from mmulator.sanitizer.state import Found
 QUARTERS, LOADERS, UNITS = 4, 4, TENSOR_COLUMNS // TENSOR_UNIT
 LANE = 16  # lowest bit of the lane in an address
 READ, WRITE, ADD = 1, 2, 4  # what an operation does to cells; ADD: it needs what is there
-NO_ORDER, COPIED, SHIFTED, OPERAND, PRODUCT = 0, 1, 2, 3, 4  # keys of operations; those of products begin at PRODUCT
+# Keys of what operations do to cells; those of accumulators begin at PRODUCT. FACTORS: scale factors and metadata.
+ITSELF, COPIED, ROWS_COPIED, SHIFTED, OPERAND, FACTORS, PRODUCT = 0, 1, 2, 3, 4, 5, 6  # ITSELF: of a finding alone
 WAITED, AFTER, BEFORE, OTHERS = 0, 1, 2, 3  # words[1] of a finding: which part of an order is missing
 
 # An access to cells. by: 1 + number of the warp, or of the thread that issued it; 0 for none.
-# number: of the load or store of the warp, or of the operation of the thread. clock: of the warp.
-Touch = Struct("TensorTouch", [("by", u32), ("number", u32), ("clock", u32), ("site", u32)])
+# number: of the load or store of the warp, or of the operation of the thread. clock: of the warp. rows: mask of its lanes.
+Touch = Struct("TensorTouch", [("by", u32), ("number", u32), ("clock", u32), ("site", u32), ("rows", u32)])
 # The cells of a quarter in a column. written: lanes that were written.
 # stored, loaded: the last tcgen05.st; the last tcgen05.ld of each warpgroup.
 # made, key: the last operation that writes there, and what it computes. used: the last one that reads.
@@ -36,16 +37,22 @@ Cells = Struct("TensorCells", [
 ])  # fmt: skip
 # The loads and stores of a warp: how many, how many it has waited for, and agents + 1.
 Mover = Struct("TensorMover", [("count", u32, 2), ("done", u32, 2), ("agent", u32, 2)])
-# The operations of a thread: agent + 1, how many, how many were committed, and where the last one is.
-Issuer = Struct("TensorIssuer", [("agent", u32), ("issued", u32), ("committed", u32), ("site", u32)])
+# The operations and commits of a thread: agent + 1, how many, how many were committed, how many are before its last
+# tcgen05.fence::before_thread_sync or tcgen05.commit, and where the last one is.
+Issuer = Struct("TensorIssuer", [("agent", u32), ("issued", u32), ("committed", u32), ("fenced", u32), ("site", u32)])
 # The allocations of a CTA, by their first unit: the instruction and the warp. least: the smallest so far, at `least_site`.
-Held = Struct("TensorHeld", [("site", u32, UNITS), ("warp", u32, UNITS), ("least", u32), ("least_site", u32)])
+# met: how many with its peer; column, columns: of the last two of these.
+Held = Struct("TensorHeld", [
+    ("site", u32, UNITS), ("warp", u32, UNITS), ("least", u32), ("least_site", u32), ("met", u32), ("column", u32, 2),
+    ("columns", u32, 2), ("met_site", u32, 2),
+])  # fmt: skip
 # The state of a resident cluster. after: view of each thread at its last tcgen05.fence::after_thread_sync.
 TensorChecks = Struct("TensorChecks", [
     ("cells", ptr_to(Cells)), ("movers", ptr_to(Mover)), ("issuers", ptr_to(Issuer)), ("held", ptr_to(Held)),
     ("after", ptr_to(u32)),
 ])  # fmt: skip
 LOADS, STORES = 0, 1
+FEW = 4  # rows of tcgen05.cp.4x256b
 
 
 def checks_of(cluster: Any) -> Any:
@@ -58,6 +65,39 @@ def cells_at(cta: ptr_to(Cta), quarter: u32, column: u32) -> ptr_to(Cells):
     """The cells of a quarter in a column of a CTA's tensor memory."""
     number = (cta.rank * QUARTERS + quarter) * TENSOR_COLUMNS + (column & (TENSOR_COLUMNS - 1))
     return checks_of(cta.cluster).cells + number
+
+
+@native(inline=True)
+def forget_rows(c: ptr_to(Cells), rows: u32) -> None:
+    """Forget the accesses to lanes of cells that are written now."""
+    c.written = c.written | rows
+    c.stored.rows = c.stored.rows & ~rows
+    c.made.rows = c.made.rows & ~rows
+    c.used.rows = c.used.rows & ~rows
+    for i in unrolled(LOADERS):
+        touch = cast_ptr(Touch, c.loaded) + i
+        touch.rows = touch.rows & ~rows
+
+
+@native(inline=True)
+def rows_in(lane: u32, rows: u32, quarter: u32) -> u32:
+    """The lanes of a quarter, as a mask, among `rows` lanes from `lane` on."""
+    first = quarter * 32
+    if first + 32 <= lane or first >= lane + rows:
+        return 0
+    if rows < 32:
+        return u32(0xFFFF) << (lane & 16)
+    return FULL
+
+
+@native
+def of_one(cta: ptr_to(Cta), column: u32, columns: u32) -> boolean:
+    """Whether columns belong to one allocation."""
+    unit = column // TENSOR_UNIT
+    first = unit
+    while first != 0 and u32(cta.unit_counts[first]) == 0:
+        first = first - 1
+    return column + columns <= (first + u32(cta.unit_counts[first])) * TENSOR_UNIT
 
 
 # findings -------------------------------------------------------------------------------------------------------------
@@ -93,6 +133,16 @@ def tell_cells(
             entry.words[0] = u64(place)
             entry.words[1] = u64(why)
             entry.words[2] = u64(stored)
+
+
+@native
+def tell_apart(w: ptr_to(Warp), lanes: u32, column: u32, columns: u32, site: u32) -> None:
+    """Report an access to columns of two allocations."""
+    entry = find(w, u32(rules.NOT_ALLOCATED.number), site, lanes, 0, 0)
+    if u64(entry) != 0:
+        if entry.count == 1:
+            entry.words[0] = u64(column)
+            entry.words[1] = u64(columns)
 
 
 # what is known --------------------------------------------------------------------------------------------------------
