@@ -78,7 +78,7 @@ REASONS = (
     Reason(UNSUPPORTED, r"Backend device 'nvidia' is not active", "NVIDIA's own driver of Triton, asked for by name"),
     # What follows was looked at case by case; it would be so on a GPU too, or needs what no emulator has.
     Reason(LIMIT, r"count.*ld\.relaxed", "counts instructions in PTX of another Triton", "test_atomic_poll"),
-    Reason(LIMIT, r"Could not find `libcublas", "needs cuBLAS"),
+    Reason(LIMIT, r"Could not find `libcublas|No valid algorithm found by cublas", "needs cuBLAS"),
     Reason(LIMIT, r"No such file.*third_party/nvidia", "needs all of Triton's sources beside its folder `python`"),
     Reason(LIMIT, r"not equal", "of a later Triton, in which `tl.cat` keeps the order", r"test_cat\[True"),
     Reason(LIMIT, r"CHECK: expected string not found|DID NOT RAISE Compilation", "the text of another Triton's compiler"),
@@ -87,15 +87,20 @@ REASONS = (
            "takes it for an index", r"test_if_call\[attribute_jit\]"),
     Reason(LIMIT, r"Not equal to tolerance", "five products in bf16 are coarser than the tolerance; NumPy's, rounded alike, give "
            "the same bits", r"test_scan2d\[cumprod-bfloat16"),
+    Reason(LIMIT, r"Not equal to tolerance", "sums in bf16 are coarser than the tolerance; torch's, rounded alike, are the same "
+           "bits", r"test_scan2d\[cumsum-bfloat16"),
+    Reason(LIMIT, r"Tensor-likes are not close", "the reference is torch's product on the CPU: one unit of bf16's last place "
+           "apart in 0.1 % of the elements", r"09-tma-gather-scatter.*fused_gather_scatter"),
+    Reason(LIMIT, r"too many indices for tensor of rank 0", "of a later Triton, in which a scalar takes new dimensions"),
+    Reason(LIMIT, r"out of bounds: (cp\.async|ld).* \([ab]_scale\)", "reads scale factors behind the end of their array",
+           r"test_blocked_scale_mxfp"),
+    Reason(LIMIT, r"cannot be accessed from Triton \(cpu tensor", "a descriptor of memory of the host, which the kernel does not "
+           "read", r"test_descriptor_shape"),
     Reason(LIMIT, r"Tensor-likes are not close", "the reference is torch's product on the CPU, compared with 0.00001; "
            "the kernel's bits are those of `mm.matmul`", r"12-cluster-launch-control.*test_op\["),
     Reason(LIMIT, r"Block pointers have been removed", "block pointers, which this Triton no longer has"),
     Reason(LIMIT, r"key contains names that are not kernel arguments", "keys of autotuners that this Triton refuses"),
     Reason(LIMIT, r"LlamaRotaryEmbedding.*unexpected keyword argument 'device'", "written for an older transformers"),
-    Reason(LIMIT, r"Wrong error message!", "expects words of another Triton; fails on an H100 too", r"test_const\["),
-    Reason(LIMIT, r"Tensor-likes are not close", "the reference is torch's product on the CPU: one element beyond the tolerance; "
-           "the same launch has an H100's bits", r"test_scaled_dot\["),
-    Reason(TIME, "", "65,536,000 blocks of 1024 threads", "test_load_store_same_ptr"),
 )  # fmt: skip
 
 

@@ -116,7 +116,7 @@ def make_table(variant: Variant, word: int, device: str, keep: list[Any], questi
     table = np.zeros(1, _TABLE)
     values: dict[str, Any] = {
         "word": word, "mode": variant.number,
-        "pack_a": twin.pack_a, "pack_b": twin.pack_b, "dot": twin.dot,
+        "pack_a": twin.pack_a, "pack_b": twin.pack_b, "pack_b_rows": twin.pack_b_rows, "dot": twin.dot,
         "m": rows, "n": d.n, "k": d.k, "stored": stored,
         "a_size": a_size, "b_size": b_size,
         "a_line": _line(stored, a_size, a_unpack), "b_line": _line(d.k, b_size, b_unpack),

@@ -332,15 +332,19 @@ def multiply_pieces(
 
 
 @native
-def pack_columns(room: ptr, table: ptr_to(TensorTable), elements: ptr) -> None:
-    """Pack B, each piece's columns for themselves."""
+def pack_columns(room: ptr, table: ptr_to(TensorTable), elements: ptr, turned: boolean) -> None:
+    """Pack B, each piece's columns for themselves. turned: whether the elements lie row after row."""
     done = u32(0)
     for p in range(table.pieces):
         if p == 0 or table.first[p] >= done:
             first = table.first[p]
-            source = elements + u64(first) * u64(table.k) * u64(table.b_size)
+            source = elements + u64(first) * u64(table.b_size)
             target = room + table.scratch.packed_b + u64(first) * u64(table.b_row)
-            call_pack(table.pack_b, source, i64(table.k), i64(table.columns), i64(table.k), target)
+            if turned:
+                call_pack(table.pack_b_rows, source, i64(table.n), i64(table.columns), i64(table.k), target)
+            else:
+                source = elements + u64(first) * u64(table.k) * u64(table.b_size)
+                call_pack(table.pack_b, source, i64(table.k), i64(table.columns), i64(table.k), target)
             done = first + table.columns
 
 
@@ -401,6 +405,12 @@ def compute_products(own: ptr_to(Cta), even: ptr_to(Cta), odd: ptr_to(Cta), work
     columns = table.n // parts
     shift = u32(work.zeros >> 56) & 63
     scaled = table.scales != 0
+    masked = ((work.zeros >> 39) & 1) != 0
+    turned = table.b_across != 0 and parts == 1 and shift == 0 and not masked
+    if turned:
+        if matrix_bytes(warp_of(even), work.b, i64(table.k), i64(table.n) * i64(size), 1, site, elements) == 0:
+            return
+        parts = u32(0)
     for part in range(parts):
         cta = even
         if part != 0:
@@ -413,9 +423,10 @@ def compute_products(own: ptr_to(Cta), even: ptr_to(Cta), odd: ptr_to(Cta), work
         if not good:
             return
     elements = elements + u64(shift) * u64(table.k) * size
-    if ((work.zeros >> 39) & 1) != 0:
+    if masked:
         clear_columns(table, work.zeros, elements)
-    pack_columns(room, table, elements)
+    pack_columns(room, table, elements, turned)
+    parts = u32(1) + work.pair
     elements = room + table.scratch.elements
     for part in range(parts):
         cta = even

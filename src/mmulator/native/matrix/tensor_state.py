@@ -37,7 +37,7 @@ TensorScratch = Struct("TensorScratch", [
 # What a tcgen05.mma and its instruction descriptor decide; Python fills it in (launch/tensor_tables.py).
 TensorTable = Struct("TensorTable", [
     ("word", u32), ("mode", u32),  # the instruction descriptor; what the instruction itself says
-    ("pack_a", u64), ("pack_b", u64), ("dot", u64),  # functions of the numerics twin
+    ("pack_a", u64), ("pack_b", u64), ("pack_b_rows", u64), ("dot", u64),  # functions of the numerics twin
     ("m", u32), ("n", u32), ("k", u32), ("stored", u32),  # rows in a CTA; elements along k of B, and of A as it is stored
     ("a_size", u32), ("b_size", u32),  # bytes of an element for the twin
     ("a_line", u32), ("b_line", u32),  # bytes of a row along k in shared memory; of A in tensor memory: a_cells
@@ -56,4 +56,4 @@ TensorTable = Struct("TensorTable", [
     # the first of them, from the address on
     ("scratch", TensorScratch),
     ("macs", u64), ("open", u32), ("open_cells", u32),  # TALLIES: of the product; masks of questions, those of A in cells
-], functions=("pack_a", "pack_b", "dot"))  # fmt: skip
+], functions=("pack_a", "pack_b", "pack_b_rows", "dot"))  # fmt: skip
