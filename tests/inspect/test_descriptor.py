@@ -862,8 +862,9 @@ def test_instruction_descriptors() -> None:
         assert instruction_fields(word, f"tcgen05 {said}").findings[0].text.startswith(text)
     bad = instruction_fields(word | 1 << 23, "tcgen05 bf16")
     assert not bad.ok and bad.descriptor is None and "bit 23 is 1" in bad.findings[0].text
-    selector = instruction_word("tcgen05 m64n64 f16 sp", {"selector": 1})
-    assert instruction_fields(selector, "tcgen05 f16 sp").findings[0].level == "warning"
+    for selector in range(4):
+        levels = instruction_fields(instruction_word("tcgen05 m64n64 f16 sp", {"selector": selector}), "tcgen05 f16 sp").findings
+        assert [f.level for f in levels] == ["warning"] * (selector > 1)
     given = (("wgmma m64n64 f16", {}), ("tcgen05 f16", {"foo": 1}), ("tcgen05 f16", {"n": 12}), ("tcgen05 f16", {"m": 32}))
     for text, wrong in given:
         with pytest.raises(OperandError):

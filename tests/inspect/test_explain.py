@@ -402,7 +402,7 @@ def test_json_of_both(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 0 and data["forms"] == sum(g["forms"] for g in data["groups"]) == len(find_forms("bf16", "sm_90a"))
     code, out, _ = said(capsys, "explain", "nonsense", "--json")
     assert code == 1 and not json.loads(out)["ok"]
-    code, out, _ = said(capsys, "list", "--family", "tcgen05", "--json")
+    code, out, _ = said(capsys, "list", "--family", "tcgen", "--json")
     assert code == 1 and "no such family" in json.loads(out)["errors"][0]["message"]
 
 

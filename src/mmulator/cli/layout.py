@@ -63,10 +63,10 @@ def layout(
     wanted = _Wanted(element, register, by, full, svg, png, theme, csv, markdown, cute, json)
     wanted.check()
     instruction, operand = _split(words)
-    if not operand:
+    if operand is None:
         options = {"--selector": selector, "--byte-id": byte_id, "--thread-id": thread_id, "--device": device, "--by": by}
         operand = _only_operand(instruction, options | wanted.asked())
-    if not operand:
+    if operand is None:
         _print_overview(instruction)
         return
     found = _find(instruction, operand, selector, byte_id, thread_id, device)
@@ -202,23 +202,23 @@ def _numbers(text: str, option: str, form: str) -> tuple[int, ...]:
     return numbers
 
 
-def _split(words: list[str]) -> tuple[str, str]:
-    """The instruction, and the operand, which is the last word; that of tcgen05 may be missing."""
+def _split(words: list[str]) -> tuple[str, str | None]:
+    """The instruction, and the operand, which is the last word; None where an instruction of tcgen05 stands alone."""
     from mmulator.inspect.search import is_tcgen05
 
     if is_tcgen05(" ".join(words)):
         from mmulator.inspect.tcgen05.layout import may_be_operand
 
         if not may_be_operand(words[-1]):
-            return " ".join(words), ""
+            return " ".join(words), None
     if len(words) < 2:
         said = "an instruction and one of its operands, such as: mma m16n8k16 f16 a"
         raise typer.BadParameter(said, param_hint="INSTRUCTION OPERAND")
     return " ".join(words[:-1]), words[-1]
 
 
-def _only_operand(instruction: str, options: dict[str, Any]) -> str:
-    """The operand of an instruction of tcgen05 that has one with a layout; `` if it has several. Raises WrongUsage for options
+def _only_operand(instruction: str, options: dict[str, Any]) -> str | None:
+    """The operand of an instruction of tcgen05 that has one with a layout; None if it has several. Raises WrongUsage for options
     that are about one operand, and OperandError if there is none.
     """
     from mmulator.errors import OperandError
@@ -232,7 +232,7 @@ def _only_operand(instruction: str, options: dict[str, Any]) -> str:
     for name, value in options.items():
         if len(held) > 1 and value not in (None, False):
             raise typer.BadParameter(f"it is about one operand: name {', '.join(held)} as the last word", param_hint=name)
-    return held[0] if len(held) == 1 else ""
+    return held[0] if len(held) == 1 else None
 
 
 def _print_overview(instruction: str) -> None:

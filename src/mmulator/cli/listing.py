@@ -24,7 +24,7 @@ def list(
     ] = None,
     ptx: Annotated[str | None, typer.Option(help="What this .version has, such as 8.0.")] = None,
     type: Annotated[str | None, typer.Option(help="An element type of A, B, C or D, such as bf16 or fp8.")] = None,
-    family: Annotated[str | None, typer.Option(help="mma, wgmma, wmma, or a matrix move: ldmatrix and others.")] = None,
+    family: Annotated[str | None, typer.Option(help="mma, wgmma, wmma, tcgen05, or a matrix move: ldmatrix and others.")] = None,
     shape: Annotated[str | None, typer.Option(help="A shape or part of one: m16n8k16, n128, k32.")] = None,
     sparse: Annotated[bool, typer.Option("--sparse", help="With sparse A.")] = False,
     dense: Annotated[bool, typer.Option("--dense", help="Without sparse A.")] = False,
@@ -114,7 +114,7 @@ def _forms(
     from mmulator.isa.names.words import find_forms, legal_forms
 
     if family is not None and family not in FAMILIES:
-        raise InvalidInstructionError(f"--family {family}: no such family", hint=f"one of {', '.join(FAMILIES)}")
+        raise InvalidInstructionError(f"--family {family}: no such family", hint=f"one of {', '.join((*FAMILIES, 'tcgen05'))}")
     if device is not None:
         device = as_device(device)
     query = " ".join(filter(None, (family, *words, shape, type, side)))
