@@ -1,6 +1,4 @@
-"""Sums that are exact are computed as plain f32 sums: the proof holds where it should, never where it must not, and the bits are
-the model's.
-"""
+"""Sums that are exact are computed as plain f32 sums: the proof holds where it should, and the bits are always the model's."""
 
 from __future__ import annotations
 
@@ -60,7 +58,7 @@ def kept(plan: Plan) -> int:
 
 
 def small(rng: np.random.Generator, shape: tuple[int, ...], most: int, scale: float, kind: int) -> Any:
-    """Multiples of `scale`: integers up to `most`, of which kind 1 has few that are not zero, 2 powers of two, 3 one size, 4 -0."""
+    """Multiples of `scale` up to `most` of them. kind: 1 has few that are not zero, 2 powers of two, 3 one size, 4 many -0."""
     values = rng.integers(-most, most + 1, shape).astype(float)
     match kind:
         case 1:

@@ -6,7 +6,7 @@ negated (zeros are +0 in both cases), so that no kernel handles negation.
 """
 
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
-# mypy: disable-error-code="valid-type, arg-type, call-overload, misc"
+# mypy: disable-error-code="valid-type, arg-type, call-overload, misc, operator"
 
 from __future__ import annotations
 
@@ -151,7 +151,8 @@ def block_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
     a_chunk, a_instruction, products = plan.a_chunk, plan.a_instruction, plan.products
     chunks = len(plan.order)
     most = max(1, K_STEP // kk)
-    proof, plain = (f(plan, f"{name}_{columns}_{what}", columns) for f, what in ((proof_function, "proof"), (plain_function, "plain")))
+    proof = proof_function(plan, f"{name}_{columns}_proof", columns)
+    plain = plain_function(plan, f"{name}_{columns}_plain", columns)
 
     def block(
         a: ptr, b: ptr, k: i64, begin: i64, end: i64, index: ptr_to(i32), index_stride: i64,
@@ -172,6 +173,7 @@ def block_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
         at_a = stack(ptr, most)
         at_b = stack(ptr, most)
         headers = stack(ptr, most)
+        done = begin
         for inst in range(begin, end):
             rows_a = a + inst * rows * a_instruction
             rows_b = b
@@ -185,12 +187,10 @@ def block_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
             at_a[inst - begin] = rows_a
             at_b[inst - begin] = rows_b
             headers[inst - begin] = header
-        if plan.plain:
-            if proof(at_a, headers, end - begin, state, rows, from_c):
-                plain(at_a, at_b, end - begin, state, rows)
-                finish(d, ldd, state, i64(columns), rows, n, flip)
-                return
-        for inst in range(begin, end):
+        if plan.plain and proof(at_a, headers, i64(end - begin), state, rows, from_c):
+            plain(at_a, at_b, i64(end - begin), state, rows)
+            done = end
+        for inst in range(done, end):
             here = state
             if plan.halves:
                 fill_bytes(other, 0, ROWS * columns * 4)

@@ -1,7 +1,7 @@
 """Packing of operands for the compiled twin of fused dot products (layouts: plan.py). All macros over Values."""
 
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
-# mypy: disable-error-code="valid-type, arg-type"
+# mypy: disable-error-code="valid-type, arg-type, call-overload"
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def pack_a_function(plan: Plan, name: str) -> Native:
     mantissa, instruction_bytes = plan.a.mantissa, plan.a_instruction
     steps = range(0, length, 16)
     put: Any = store_a_short if Short.serves(plan, plan.a) else store_a
-    facts = facts_function(plan, plan.a, "facts_a", length)
+    facts = facts_function(plan, plan.a, min(16, length))
 
     def pack_a(raw: ptr, lda: i64, m: i64, k: i64, out: ptr) -> None:
         for start in range(i64(0), m, ROWS):
@@ -137,7 +137,7 @@ def pack_a_function(plan: Plan, name: str) -> Native:
                 for inst in range(k // kk):
                     first = block + inst * height * instruction_bytes
                     header = cast_ptr(i32, first + (chunk_bytes - A_HEADER))
-                    header[0] = header[0] | i32(facts(first, height * len(chunks), i64(chunk_bytes)))
+                    header[0] = header[0] | i32(facts(first, height * len(chunks), i64(chunk_bytes), i64(length)))
 
     return Native(pack_a, name)
 
@@ -383,7 +383,7 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
         return U(masked_load(ty.vec(16), source, iota(U) < u32(n), ty.vec(16)(0)))
 
     none = (i16 if short else i32).vec(16)
-    facts = facts_function(plan, t, f"facts_b_{columns}", columns)
+    facts = facts_function(plan, t, 16)
 
     def exponents(raw: Value) -> Value:
         return (Short(t, SHORT(raw)) if short else Decoded(t, raw)).exponents()
@@ -417,7 +417,7 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
             headers[inst * 16] = top
             headers[inst * 16 + 1] = i32(lost)
             if plan.plain:
-                headers[inst * 16 + 2] = i32(facts(out + inst * (kk * row_bytes), i64(kk), i64(row_bytes)))
+                headers[inst * 16 + 2] = i32(facts(out + inst * (kk * row_bytes), i64(kk), i64(row_bytes), i64(columns)))
 
     def pack_columns(raw: ptr, ldb: i64, n: i64, k: i64, out: ptr) -> None:
         # through a plain [k][columns] copy of one instruction's rows, transposed 16 by 16
@@ -455,7 +455,7 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
             headers[inst * 16] = top
             headers[inst * 16 + 1] = i32(lost)
             if plan.plain:
-                headers[inst * 16 + 2] = i32(facts(out + inst * (kk * row_bytes), i64(kk), i64(row_bytes)))
+                headers[inst * 16 + 2] = i32(facts(out + inst * (kk * row_bytes), i64(kk), i64(row_bytes), i64(columns)))
 
     return Native(pack_rows if rows else pack_columns, name)
 

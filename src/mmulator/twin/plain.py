@@ -3,18 +3,19 @@
 Let all products and C be multiples of 2**q, and let sum |a| |b| + |c| be less than 2**(q + kept), where a result keeps `kept`
 significant bits. Then, for any number of instructions where D of one is C of the next:
 
-- Each sum of some of these terms is a multiple of 2**q with at most `kept` significant bits. So neither the end of a chunk nor an
-  f32 FMA rounds it, in any order of the terms.
-- No term is truncated. A chunk truncates to multiples of 2**(emax - F). An exponent of C is at most q + kept - 1; that of
-  a product too, if the largest |a| and |b| count as at least 2**emin, since exponents of subnormal elements are emin. F is at least
-  kept - 1, and the floor of emax is below the least q.
-- Zeros are +0: the first sum is C + 0, and x - x is +0 in every rounding mode but one.
+- Each sum of some of these terms is a multiple of 2**q with at most `kept` significant bits. So neither the end of a chunk nor
+  an f32 FMA rounds it, in any order of the terms.
+- No term is truncated. A chunk truncates to multiples of 2**(emax - F). An exponent of C is at most q + kept - 1; one of a
+  product too, if the largest |a| and |b| count as at least 2**emin, the exponent of subnormal elements. F is at least
+  kept - 1, and the floor of emax is at most F above the least q.
+- Zeros are +0: the first sum is C + 0, and x - x is +0 unless numbers are rounded down.
 - Nothing is Inf, NaN or subnormal, if 2**q and the sum are numbers of the result's type with all their bits.
 
 The sum is at most the number of products times the largest |a| times the largest |b|. Packing leaves a word of facts for
 each 16 rows of A and each block of columns of B, of one instruction:
-    bits 31 to 16: f32 that is no less than any |a|, without its sign and last bits | 15 to 8: last + LAST_BIAS; 0: nothing is known
-where all elements are multiples of 2**last. The low byte is not part of it.
+    bits 31 to 16: the 16 bits below the sign of an f32 that is no less than any |a|
+    bits 15 to 8: last + LAST_BIAS, where all elements are multiples of 2**last; 0 if nothing is known
+    bits 7 to 0: no part of it
 """
 
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
@@ -44,19 +45,22 @@ def kept_bits(plan: Plan) -> int:
 
 
 def reach(plan: Plan, t: ElementType) -> int:
-    """How far the last bits of a matrix may be below its largest exponent, so that packing looks at all of it: half of what a
-    result has besides the number of products. If random numbers of a type may be that near each other, but not all numbers, less.
+    """How far the last bits of a matrix may be below its largest exponent, so that packing looks at all of it.
+
+    That is half of what a result has beside the number of products; less if random numbers of a type may be that near each
+    other, but not all numbers.
     """
     half = (kept_bits(plan) - (plan.products - 1).bit_length()) // 2
     whole = plan.top(t) - (t.emin - t.mantissa)
     return half if whole <= half else min(half, t.mantissa + 3)
 
 
-def facts_function(plan: Plan, t: ElementType, name: str, lines: int) -> Native:
-    """A function that returns the word of facts about `count` lines of `lines` f32, `stride` bytes apart. The first elements tell
-    whether it has to look at the others: random numbers are thus sorted out.
+def facts_function(plan: Plan, t: ElementType, lanes: int) -> Native:
+    """A function that returns the word of facts about `count` lines of `width` f32, `stride` bytes apart. lanes: f32 at once.
+
+    The first elements tell whether it has to look at the others: random numbers are thus sorted out.
     """
-    lanes, most_apart, emin = min(16, lines), reach(plan, t), plan.emin(t)
+    most_apart, emin = reach(plan, t), plan.emin(t)
     words, signed, floats = u32.vec(lanes), i32.vec(lanes), f32.vec(lanes)
 
     def last_of(size: Value) -> Value:
@@ -65,13 +69,13 @@ def facts_function(plan: Plan, t: ElementType, name: str, lines: int) -> Native:
         code = signed((size >> 23) + (lowest >> 23)) - (127 + 150 - LAST_BIAS)
         return select(size == 0, signed(999), code)
 
-    def facts(at: ptr, count: i64, stride: i64) -> u32:
+    def facts(at: ptr, count: i64, stride: i64, width: i64) -> u32:
         most = load(words, at) & 0x7FFFFFFF
         last = last_of(most)
         if i32(reduce_max(most) >> 23) - reduce_min(last) > 127 - LAST_BIAS + most_apart:
             return u32(0)
         for i in range(count):
-            for v in unrolled(0, lines, lanes):
+            for v in range(i64(0), width, lanes):
                 size = load(words, at + i * stride, v * LANE) & 0x7FFFFFFF
                 most = maximum(most, size)
                 last = minimum(last, last_of(size))
@@ -81,12 +85,15 @@ def facts_function(plan: Plan, t: ElementType, name: str, lines: int) -> Native:
             return u32(0)
         return (largest + 0x7FFF) >> 15 << 16 | u32(least) << 8
 
-    return Native(facts, name, OUTLINED)
+    return Native(facts, f"facts_{t.name}_{lanes}", OUTLINED)
 
 
 def proof_function(plan: Plan, name: str, columns: int) -> Native:
-    """A function that says whether `count` instructions have plain sums. at_a, headers: packed rows of A and headers of B of each
-    instruction; state, rows, from_c: the accumulator, its rows, and 0 if it is zero.
+    """A function that says whether `count` instructions have plain sums.
+
+    at_a, headers: packed rows of A, and headers of B, of each instruction.
+    state, rows: the accumulator, and the number of its rows.
+    from_c: 0 if the accumulator is zero.
     """
     kept = kept_bits(plan)
     lowest, highest = (-24, 16) if plan.d.name == "f16" else (-126, 127)
@@ -132,7 +139,11 @@ def proof_function(plan: Plan, name: str, columns: int) -> Native:
 
 
 def plain_function(plan: Plan, name: str, columns: int) -> Native:
-    """A function that adds the products of `count` instructions to the accumulator. at_a, at_b: packed rows of A, and rows of B."""
+    """A function that adds the products of `count` instructions to the accumulator.
+
+    at_a, at_b: packed rows of A, and rows of B, of each instruction.
+    state, rows: the accumulator, and the number of its rows.
+    """
     vectors, length, row_bytes, chunks = columns // 16, plan.length, plan.b_row(columns), len(plan.order)
     wide = has_feature("avx512f")
     height = 4 if wide and vectors > 1 else 8 // (1 + (not wide))  # as many as the CPU's registers hold

@@ -35,7 +35,7 @@ from mmulator.numerics.profiles import DotKey, Profile
 WIDE_COLUMNS, NARROW_COLUMNS = 64, 16
 ROWS = 16  # rows of A that lie together, and of the accumulator tile on the stack
 A_BIAS, B_BIAS = 63, 64
-A_HEADER = 8  # bytes of a chunk's header in a row of A: whether the fast path cannot serve it (low byte), facts; largest exponent
+A_HEADER = 8  # bytes of a chunk's header in a row of A: whether the fast path is barred, with facts (plain.py); largest exponent
 B_HEADER = 64  # of an instruction's header in a block of B: largest exponent, whether there is an Inf or NaN, facts (plain.py)
 NEVER = 113  # the last-bit code of what is never too low: more than two of others
 WINDOW = 30  # relative exponents further below the maximum are coded as this far below
