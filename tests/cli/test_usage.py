@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mmulator.cli import app
 from mmulator.cli.app import command_tree, run
 from mmulator.errors import InternalError
 from tests.support.places import ROOT
@@ -293,3 +294,20 @@ def test_rates_of_small_kernels(macs: float, seconds: float, text: str) -> None:
     from mmulator.host.report import _rate
 
     assert _rate(macs / seconds) == text
+
+
+def test_an_interrupted_command_says_nothing_of_half_made_objects(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class HalfMade:
+        def __del__(self) -> None:
+            raise AttributeError("it was never made")
+
+    def interrupted(**_: object) -> None:
+        _kept = HalfMade()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    monkeypatch.setattr(app, "command_tree", lambda _: interrupted)
+    assert app.run(["run", "k.ptx"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
