@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.cli import app
 from mmulator.cli.app import command_tree, run
 from mmulator.errors import InternalError
 from tests.support.places import ROOT
@@ -296,18 +295,16 @@ def test_rates_of_small_kernels(macs: float, seconds: float, text: str) -> None:
     assert _rate(macs / seconds) == text
 
 
-def test_an_interrupted_command_says_nothing_of_half_made_objects(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class HalfMade:
-        def __del__(self) -> None:
-            raise AttributeError("it was never made")
-
-    def interrupted(**_: object) -> None:
-        _kept = HalfMade()
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
-    monkeypatch.setattr(app, "command_tree", lambda _: interrupted)
-    assert app.run(["run", "k.ptx"]) == 130
-    assert capsys.readouterr().err == "interrupted\n"
+def test_an_interrupted_command_says_nothing_of_half_made_objects() -> None:
+    code = """
+from mmulator.cli import app
+class HalfMade:
+    def __del__(self): raise AttributeError("it was never made")
+def interrupted(**_):
+    kept = HalfMade()
+    raise KeyboardInterrupt
+app.command_tree = lambda _: interrupted
+raise SystemExit(app.run(["run", "k.ptx"]))
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (130, "interrupted\n")
