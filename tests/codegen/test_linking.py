@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+from pathlib import Path
 
 import pytest
 
@@ -83,11 +84,11 @@ def test_pieces_come_one_after_the_other_and_all_go() -> None:
     found = answers(memory, [engine.compile_object(FIRST)[0]])
     assert found[1] == ((((-9 << 1) & 0xFFFFFFFF) * 3 + 5) & (1 << 64) - 1) ^ 0x0101010101010101
     place = f"{memory.address('first') & -4096:x}-"
-    with open("/proc/self/maps") as maps:
+    with Path("/proc/self/maps").open() as maps:
         assert [line.split()[1] for line in maps if line.startswith(place)] in ([], ["r-xp"])  # joined to its neighbour, or alone
     del memory
     gc.collect()
-    with open("/proc/self/maps") as maps:
+    with Path("/proc/self/maps").open() as maps:
         assert not [line for line in maps if line.startswith(place)]
 
 

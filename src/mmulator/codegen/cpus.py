@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from mmulator.errors import UnsupportedError
 
@@ -21,7 +22,7 @@ _IDENTITY = ("vendor_id", "cpu family", "model", "model name", "stepping", "micr
 def machine() -> str:
     """A text that determines name and features of this machine's own CPU for LLVM; "" where the system does not say."""
     try:
-        with open("/proc/cpuinfo", "rb", buffering=0) as file:  # a part: the system asks every core for its clock
+        with Path("/proc/cpuinfo").open("rb", buffering=0) as file:  # a part: the system asks every core for its clock
             lines = file.read(1 << 13).decode().partition("\n\n")[0].splitlines()[:-1]
     except (OSError, ValueError):
         return ""

@@ -28,7 +28,6 @@ from mmulator.codegen.cpus import chosen, machine
 from mmulator.codegen.linking import HERE, Linked
 from mmulator.codegen.locks import TimeUp, no_fork, remaining
 from mmulator.codegen.store import store
-from mmulator.errors import InternalError
 
 _FORMAT, _FORMAT_QUICK = "3", "2"  # another number where other code is made of a text
 
