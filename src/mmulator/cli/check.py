@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mmulator.cli.words import Argument, Option
+from mmulator.cli.words import Option, Positional
 
 if TYPE_CHECKING:
     from mmulator.errors import InvalidInstructionError
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def check(
-    file: Annotated[str, Argument(help="PTX, .cu, program, library; - for standard input.", show_default=False)],
+    file: Annotated[str, Positional(help="PTX, .cu, program, library; - for standard input.", show_default=False)],
     target: Annotated[str | None, Option(metavar="sm_NN", help="Verify for this target, such as sm_90a.")] = None,
     entry: Annotated[
         str | None, Option(metavar="NAME", help="Describe this kernel alone; a part of its C++ name will do.")

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from mmulator.cli.output import WrongUsage
 from mmulator.cli.program import absolute, check_program, hint_behind, sanitizes, start, surroundings
-from mmulator.cli.words import Argument, Option
+from mmulator.cli.words import Option, Positional
 
 _setting = Option
 
@@ -18,7 +18,7 @@ _setting = Option
 def exec(
     program: Annotated[
         list[str],
-        Argument(
+        Positional(
             metavar="PROGRAM [ARGS]...",
             help="A Python script, -m MODULE or -c CODE; a program, or its .cu file; make, ctest.",
             show_default=False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from mmulator.cli.words import Argument, Option
+from mmulator.cli.words import Option, Positional
 
 if TYPE_CHECKING:
     from mmulator.inspect import Explanation
@@ -16,7 +16,7 @@ _OTHERS = 12  # other matches that are named
 def explain(
     instruction: Annotated[
         list[str],
-        Argument(
+        Positional(
             help="A name, a pasted statement, words; a rule of the sanitizer; or a concept, such as swizzle.", show_default=False,
             autocompletion="explained_words",
         ),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mmulator.cli.output import exclude, misused, print_json, print_line, print_text, width, write_file
-from mmulator.cli.words import Argument, Option
+from mmulator.cli.words import Option, Positional
 
 if TYPE_CHECKING:
     from mmulator.inspect.layouts.answer import Element, Layout
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def layout(
     words: Annotated[
         list[str],
-        Argument(
+        Positional(
             metavar="INSTRUCTION [OPERAND]",
             help="The instruction as in PTX or in words (mma m16n8k16 bf16), then the operand: a, b, c, d; r of a load or "
             "store; e (wgmma: sp_meta), the metadata; scale_a, scale_b. Of tcgen05, no operand: all that have a layout.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import TYPE_CHECKING, Annotated
 
-from mmulator.cli.words import Argument, Option
+from mmulator.cli.words import Option, Positional
 
 if TYPE_CHECKING:
     from mmulator.inspect import FormGroup
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def list(
     words: Annotated[
         builtins.list[str] | None,
-        Argument(help="As for explain: a family, a shape, types, qualifiers.", autocompletion="instruction_words"),
+        Positional(help="As for explain: a family, a shape, types, qualifiers.", autocompletion="instruction_words"),
     ] = None,
     target: Annotated[
         str | None, Option(help="What this .target has, such as sm_90a.", autocompletion="target_names")

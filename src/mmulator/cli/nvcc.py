@@ -6,7 +6,7 @@ import sys
 from inspect import cleandoc
 from typing import Annotated
 
-from mmulator.cli.words import Argument
+from mmulator.cli.words import Positional
 
 
 def begin(arguments: list[str]) -> None:
@@ -23,7 +23,7 @@ def begin(arguments: list[str]) -> None:
     raise SystemExit(code)
 
 
-_ARGUMENTS = Argument(metavar="ARGS...", help="As nvcc takes them.", show_default=False)
+_ARGUMENTS = Positional(metavar="ARGS...", help="As nvcc takes them.", show_default=False)
 
 
 def nvcc(arguments: Annotated[list[str] | None, _ARGUMENTS] = None) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from mmulator.cli.output import error_data, exclude, print_error, print_json, print_line, print_table, print_text, width
 from mmulator.cli.progress import Progress
-from mmulator.cli.words import Argument, Option
+from mmulator.cli.words import Option, Positional
 from mmulator.errors import MmulatorError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ Texts = list[str] | None
 
 def run(
     file: Annotated[
-        Path, Argument(help="Launch file (.toml); or, with the options below, a .ptx, .cu, program...", show_default=False)
+        Path, Positional(help="Launch file (.toml); or, with the options below, a .ptx, .cu, program...", show_default=False)
     ],
     entry: Annotated[str | None, _what(metavar="NAME", help="Kernel; a part of its C++ name will do if only it has it.")] = None,
     grid: Annotated[str | None, _what(metavar="X[,Y[,Z]]", help="Blocks of the grid.")] = None,

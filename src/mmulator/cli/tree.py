@@ -60,7 +60,7 @@ def _typers(word: Option) -> Any:
     said = dict(word.said)
     if "autocompletion" in said:
         said["autocompletion"] = getattr(completion, said["autocompletion"])
-    return getattr(typer, type(word).__name__)(*word.names, **said)
+    return getattr(typer, word.kind)(*word.names, **said)
 
 
 _METAVARS = {

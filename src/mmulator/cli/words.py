@@ -26,12 +26,16 @@ class Option:
     """An option of a command: an annotation of the parameter of its function. names: with their dashes; none: the parameter's.
     said: what typer is told. A text as `autocompletion` names a function of completion.py."""
 
+    kind = "Option"  # typer's name of it
+
     def __init__(self, *names: str, **said: Any) -> None:
         self.names, self.said = names, said
 
 
-class Argument(Option):
+class Positional(Option):
     """An argument of a command."""
+
+    kind = "Argument"
 
 
 def command_of(name: str) -> Any:
@@ -42,11 +46,12 @@ def command_of(name: str) -> Any:
 def plain(command: Callable[..., Any], words: Sequence[str]) -> dict[str, Any] | None:
     """The parameters that a plain command line gives to a command; None for another one."""
     kinds: dict[str, tuple[Any, Option]] = {}
-    options, arguments = {}, []
+    options: dict[str, str] = {}
+    arguments: list[str] = []
     for name, hint in get_type_hints(command, include_extras=True).items():
         if name != "return":
             _, word = kinds[name] = get_args(hint)
-            if isinstance(word, Argument):
+            if isinstance(word, Positional):
                 arguments.append(name)
             else:
                 options |= dict.fromkeys(word.names or (f"--{name.replace('_', '-')}",), name)
@@ -89,7 +94,7 @@ def _take(given: dict[str, Any], name: str, kind: Any, word: Option, text: str) 
 
 
 def _is_list(kind: Any) -> bool:
-    return list in map(get_origin, _kinds(kind))
+    return any(get_origin(part) is list for part in _kinds(kind))
 
 
 def _kinds(kind: Any) -> Iterator[Any]:
