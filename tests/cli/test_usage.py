@@ -293,3 +293,18 @@ def test_rates_of_small_kernels(macs: float, seconds: float, text: str) -> None:
     from mmulator.host.report import _rate
 
     assert _rate(macs / seconds) == text
+
+
+def test_an_interrupted_command_says_nothing_of_half_made_objects() -> None:
+    code = """
+from mmulator.cli import app
+class HalfMade:
+    def __del__(self): raise AttributeError("it was never made")
+def interrupted(**_):
+    kept = HalfMade()
+    raise KeyboardInterrupt
+app.command_tree = lambda _: interrupted
+raise SystemExit(app.run(["run", "k.ptx"]))
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (130, "interrupted\n")

@@ -151,6 +151,12 @@ def _give_up_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _say_interrupted() -> None:
+    """Print the last line of an interrupted command: objects of libraries that were half made are not worth a word."""
+    sys.unraisablehook = lambda _: None
+    print("interrupted", file=sys.stderr)
+
+
 def _run(arguments: list[str]) -> int:
     try:
         arguments = _rewritten(arguments)
@@ -162,10 +168,10 @@ def _run(arguments: list[str]) -> int:
         return 2 if isinstance(error, WrongUsage) else 1
     except SystemExit as stop:
         if stop.code == _INTERRUPTED:  # typer ends like this without a message
-            print("interrupted", file=sys.stderr)
+            _say_interrupted()
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        _say_interrupted()
         return _INTERRUPTED
     except Exception as error:
         if isinstance(error, OSError) and error.filename is None:  # of a file without a name: standard output
