@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mmulator.codegen.loading import address
 from mmulator.numerics import DotKey, model_matmul
 from mmulator.numerics.formats import container, element_type, numpy_dtype
 from mmulator.numerics.profiles import profile_for
 from mmulator.twin.matrices import twin_matmul
+from mmulator.twin.plain import proof_function
 from mmulator.twin.plan import B_HEADER, Plan, plan_for
 from mmulator.twin.twin import twin_for
 from tests.support.numerics_cases import DISTRIBUTIONS, elements
@@ -44,7 +46,7 @@ def proven(key: DotKey, device: str, A: Any, B: Any, C: Any) -> bool:
     steps = range(k // key.k)
     at = np.array([packed_a.ctypes.data + i * m * plan.a_instruction for i in steps], np.uint64)
     headers = np.array([packed_b.ctypes.data + k * plan.b_row(16) + i * B_HEADER for i in steps], np.uint64)
-    ask = ctypes.CFUNCTYPE(ctypes.c_bool, P, P, I, P, I, ctypes.c_uint32)(twin.library.address("dot_block_16_proof"))
+    ask = ctypes.CFUNCTYPE(ctypes.c_bool, P, P, I, P, I, ctypes.c_uint32)(address(proof_function(plan, 16)))
     return ask(at.ctypes.data, headers.ctypes.data, len(steps), state.ctypes.data, m, 1)
 
 

@@ -150,8 +150,7 @@ def block_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
     a_chunk, a_instruction, products = plan.a_chunk, plan.a_instruction, plan.products
     chunks = len(plan.order)
     most = max(1, K_STEP // kk)
-    proof = proof_function(plan, f"{name}_{columns}_proof", columns)
-    plain = plain_function(plan, f"{name}_{columns}_plain", columns)
+    proof, plain = proof_function(plan, columns), plain_function(plan, columns)
 
     def block(
         a: ptr, b: ptr, k: i64, begin: i64, end: i64, index: ptr_to(i32), index_stride: i64,

@@ -47,10 +47,10 @@ def kept_bits(plan: Plan) -> int:
 def reach(plan: Plan, t: ElementType) -> int:
     """How far the last bits of a matrix may be below its largest exponent, so that packing looks at all of it.
 
-    That is half of what a result has beside the number of products; less if random numbers of a type may be that near each
-    other, but not all numbers.
+    That is half of what most results of the type have beside the number of products; less if random numbers of a type may be
+    that near each other, but not all numbers.
     """
-    half = (kept_bits(plan) - (plan.products - 1).bit_length()) // 2
+    half = (min(24, plan.fraction + 1) - (plan.products - 1).bit_length()) // 2
     whole = plan.top(t) - (t.emin - t.mantissa)
     return half if whole <= half else min(half, t.mantissa + 3)
 
@@ -85,10 +85,10 @@ def facts_function(plan: Plan, t: ElementType, lanes: int) -> Native:
             return u32(0)
         return (largest + 0x7FFF) >> 15 << 16 | u32(least) << 8
 
-    return Native(facts, f"facts_{t.name}_{lanes}", OUTLINED)
+    return Native(facts, f"twin_facts_{lanes}_{most_apart}_{-emin}", OUTLINED)
 
 
-def proof_function(plan: Plan, name: str, columns: int) -> Native:
+def proof_function(plan: Plan, columns: int) -> Native:
     """A function that says whether `count` instructions have plain sums.
 
     at_a, headers: packed rows of A, and headers of B, of each instruction.
@@ -135,10 +135,10 @@ def proof_function(plan: Plan, name: str, columns: int) -> Native:
                 return False
         return bound < 2.0**highest
 
-    return Native(proof, name, OUTLINED)
+    return Native(proof, f"twin_proof_{columns}_{kept}_{chunk}_{products}", OUTLINED)
 
 
-def plain_function(plan: Plan, name: str, columns: int) -> Native:
+def plain_function(plan: Plan, columns: int) -> Native:
     """A function that adds the products of `count` instructions to the accumulator.
 
     at_a, at_b: packed rows of A, and rows of B, of each instruction.
@@ -148,8 +148,8 @@ def plain_function(plan: Plan, name: str, columns: int) -> Native:
     wide = has_feature("avx512f")
     height = 4 if wide and vectors > 1 else 8 // (1 + (not wide))  # as many as the CPU's registers hold
     kept = vectors if wide else 1
-    # where product j of a chunk lies: first + stride * j for an even j, and one further for the next
-    first, stride = plan.order[-1][0] // max(1, chunks - 1), plan.order[0][2] // 2
+    # where product j of a chunk lies: first * which + stride * j for an even j, and one further for the next
+    first, stride = plan.step, plan.order[0][2] // 2
 
     def add(sums: Slots, lines: list[Value], b: Value, j: Value, u: int, group: int) -> None:
         row = b + (j * stride + u) * row_bytes
@@ -179,4 +179,4 @@ def plain_function(plan: Plan, name: str, columns: int) -> Native:
                 for place, value in zip(places(state, at, group), sums.get()):
                     store(value, place)
 
-    return Native(plain, name, OUTLINED)
+    return Native(plain, f"twin_plain_{columns}_{chunks}_{length}_{plan.halves:d}_{plan.a_chunk}_{row_bytes}", OUTLINED)
