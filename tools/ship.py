@@ -13,6 +13,7 @@ files.
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,7 @@ CHOSEN = (
     "gemm_e4m3_sm89", "gemm_bf16_bits_sm90",
 )  # fmt: skip
 Work = Callable[[], object]
+CHANGED = "files of the package changed while its object code was made: make it again (or none: MMULATOR_SHIP=0)"
 
 
 class Collected:
@@ -162,7 +164,7 @@ def say(text: str) -> None:
 
 def write(path: Path, level: str, release: bool, number: int, count: int) -> None:
     """One process's part of a level's functions. The folder of the path is for the processes of this level alone."""
-    from mmulator.codegen import shipped, sources
+    from mmulator.codegen import sources
 
     before = sources.fingerprint()
     collected = collector(level)
@@ -170,8 +172,8 @@ def write(path: Path, level: str, release: bool, number: int, count: int) -> Non
         work()
     sources.fingerprint.cache_clear()
     if not before or before != sources.fingerprint():
-        raise SystemExit("files of the package changed while its object code was made: make it again (or none: MMULATOR_SHIP=0)")
-    shipped.write(path, collected.entries)
+        raise SystemExit(CHANGED)
+    path.write_bytes(pickle.dumps((before, collected.entries)))
 
 
 def made(path: Path) -> bool:
@@ -179,7 +181,7 @@ def made(path: Path) -> bool:
     from mmulator.codegen.shipped import Shipped
 
     try:
-        return bool(Shipped(path).entries)
+        return len(Shipped(path)) > 0
     except (OSError, ValueError):
         return False
 
@@ -195,7 +197,7 @@ def levels_of(release: bool) -> list[str]:
 
 def main(folder: Path, release: bool, levels: Iterable[str]) -> None:
     """Several processes, beside each other, with the sources of this tree. What is there of them stays."""
-    from mmulator.codegen import shipped
+    from mmulator.codegen import shipped, sources
 
     levels = [level for level in levels if not made(folder / f"{level}.bin")]
     if not levels:
@@ -209,7 +211,7 @@ def main(folder: Path, release: bool, levels: Iterable[str]) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         paths = [str(ROOT / "src"), *filter(None, [environ.get("PYTHONPATH")])]  # pip's isolated builds find NumPy by the second
         environment = {**environ, "PYTHONPATH": pathsep.join(paths), "MMULATOR_CACHE": f"{scratch}/cache"}
-        parts = {level: [Path(scratch, level, f"{n}.bin") for n in range(count)] for level in levels}
+        parts = {level: [Path(scratch, level, f"{n}.part") for n in range(count)] for level in levels}
         running = []
         for level, n in product(levels, range(count)):
             parts[level][n].parent.mkdir(exist_ok=True)
@@ -219,7 +221,10 @@ def main(folder: Path, release: bool, levels: Iterable[str]) -> None:
         if any(ends):
             raise SystemExit("the object code could not be made")
         for level in levels:
-            shipped.write(folder / f"{level}.bin", dict(ChainMap(*(shipped.Shipped(path).all() for path in parts[level]))))
+            made_of, entries = zip(*(pickle.loads(path.read_bytes()) for path in parts[level]))
+            if {*made_of} != {sources.fingerprint()}:
+                raise SystemExit(CHANGED)
+            shipped.write(folder / f"{level}.bin", ChainMap(*entries))
 
 
 if __name__ == "__main__":
