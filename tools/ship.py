@@ -4,8 +4,8 @@
 
 writes FOLDER/LEVEL.bin for each level of CPUs (mmulator/codegen/shipped.py); the build of a wheel calls it (hatch_build.py).
 Without `release` the only level is that of this machine, and the functions are those that a first run needs: those of the
-kernels in CHOSEN. A release has, for every level, those of all kernels of tests/kernels, plain, sanitized, and as workers of a
-Dask cluster run them, and the arithmetic of every matrix instruction on every chip.
+kernels in CHOSEN. A release has, for every level, those of all kernels in FOLDERS, plain, sanitized, and as workers of a Dask
+cluster run them, and the arithmetic of every matrix instruction on every chip.
 Nothing that is made here is run here. Who edits the package meanwhile gets an error: nobody would use what was made of other
 files.
 """
@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import product
 from os import environ, pathsep
 from pathlib import Path
@@ -26,6 +27,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 KERNELS = ROOT / "tests" / "kernels" / "ptx"
+FOLDERS = ROOT / "tests" / "kernels", ROOT / "tests" / "sanitizer" / "kernels", ROOT / "examples"
 # Few that need most functions: kernels of the corpus together need five per cent more.
 CHOSEN = (
     "hopper", "sync", "floats", "pipelines", "memory", "cluster", "tensor", "control_debug", "integer", "atomics", "debug",
@@ -99,21 +101,19 @@ def keys() -> list[Any]:
     from mmulator.launch.tensor_tables import key_of as key_of_tensor
     from mmulator.layouts.instruction_descriptor import FORMATS, InstructionDescriptor
     from mmulator.layouts.tensor_variants import BLOCKS, Variant
-    from mmulator.twin.places import key_of, transposes
+    from mmulator.twin.places import commutes, key_of
 
     found = {}
     for form in matrix_forms():
         if form.atype:
-            found |= dict.fromkeys(key_of(form, swap) for swap in {False, transposes(form)})
+            found |= dict.fromkeys(key_of(form, swap) for swap in {False, commutes(form)})
     for kind, fields in FORMATS.items():
         choices = {f.name: [*f.choices.values()] for f in fields}
         names = [n for n in ("dtype", "atype", "btype", "stype", "k", "sparse", "saturate") if n in choices]
         for values, factors in product(product(*(choices[n] for n in names)), {*BLOCKS.get(kind, {0: 0}).values()}):
             given = {"dtype": "f32", **dict(zip(names, values))}
-            try:
+            with suppress(OperandError):  # no such instruction
                 found[key_of_tensor(InstructionDescriptor(kind, **given), Variant(kind, scale_vec=factors))] = None
-            except OperandError:  # no such instruction
-                continue
     return list(found)
 
 
@@ -125,10 +125,28 @@ def of_key(key: Any) -> Work:
         from mmulator.twin.twin import twin_for
 
         for device in DEVICES:
-            try:
+            with suppress(UnsupportedError):  # a chip without the instruction
                 ensure(twin_for(key, device).natives.values())
-            except UnsupportedError:  # a chip without the instruction
-                continue
+
+    return work
+
+
+def of_form(form: Any) -> Work:
+    """What moves the operands of a form of mma or wmma."""
+
+    def work() -> None:
+        from mmulator.codegen.loading import ensure
+        from mmulator.errors import UnsupportedError
+        from mmulator.isa.targets import DEVICES
+        from mmulator.twin.lines import lines_function, registers_function
+        from mmulator.twin.places import commutes, product_for
+
+        for swap in {False, commutes(form)}:
+            ensure([*(lines_function(form, name, swap) for name in "abc"), registers_function(form, swap)])
+        for device in DEVICES:
+            with suppress(UnsupportedError):
+                ensure([product_for(form, device).function])
+                break
 
     return work
 
@@ -136,14 +154,16 @@ def of_key(key: Any) -> Work:
 def works(release: bool) -> list[Work]:
     """What is to be compiled, in pieces."""
     from mmulator.compiler.options import DEFAULT, CompileOptions
+    from mmulator.isa.matrix import matrix_forms
     from mmulator.native.hooks.touched import TOUCHED
     from mmulator.sanitizer.instrument import SANITIZE
 
     if not release:
         return [of_kernel(KERNELS / f"{name}.ptx", DEFAULT) for name in CHOSEN]
     ways = DEFAULT, CompileOptions(events=SANITIZE), CompileOptions(events=TOUCHED)
-    kernels = [of_kernel(path, how) for how, path in product(ways, sorted(KERNELS.glob("*.ptx")))]
-    return [*kernels, *map(of_key, keys())]
+    paths = sorted(path for folder in FOLDERS for path in folder.rglob("*.ptx"))
+    forms = [form for family in ("mma", "wmma") for form in matrix_forms(family) if form.atype]
+    return [*(of_kernel(path, how) for how, path in product(ways, paths)), *map(of_key, keys()), *map(of_form, forms)]
 
 
 def mine(works: list[Work], number: int, count: int, claims: Path) -> Iterator[Work]:

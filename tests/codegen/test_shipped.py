@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +15,9 @@ import pytest
 from mmulator.codegen import named, shipped, sources
 from mmulator.codegen.cpus import LEVELS, features, level_of
 from mmulator.codegen.shipped import Shipped
+from tests.support.places import KERNELS, ROOT
 
+RELEASE = 3000  # functions, at least, in a released wheel
 ENTRIES = {
     (2, "one"): (b"code of one", ["two"]), (2, "two"): (b"the same", []), (0, "two"): (b"other code", []),
     (2, "three"): (b"the same", ["one", "two"]),
@@ -109,3 +114,50 @@ def test_an_installed_wheel_has_code_for_this_cpu() -> None:
     assert level is not None and f"mmulator/objects/{level}.bin" in installed
     found = Shipped(shipped.PACKAGE / "objects" / f"{level}.bin")
     assert len(found) > 400
+
+
+OWN = """
+import json, re, sys
+from pathlib import Path
+import mmulator as mm
+from mmulator.cli import main
+from mmulator.codegen import engine
+from mmulator.compiler.options import CompileOptions
+from mmulator.sanitizer.instrument import SANITIZE
+real, found = engine._compile, set()
+def compiled(text, *more):
+    names = re.findall(r"^define [^@\\n]*@([\\w.$-]+)\\(", text, re.M)
+    found.update(name for name in names if not re.fullmatch(r"block\\d+", name))
+    return real(text, *more)
+engine._compile = compiled
+for path in sys.argv[1:]:
+    if path.endswith(".toml"):
+        sys.argv[1:] = ["run", path]
+        try:
+            main()
+        except SystemExit as end:
+            assert not end.code, path
+    else:
+        for kernel in mm.Module.load(path).values():
+            for options in (CompileOptions(), CompileOptions(events=SANITIZE)):
+                kernel.compile(options=options)
+print(json.dumps(sorted(found)))
+"""
+
+
+@pytest.mark.parametrize("release", [False, True])
+def test_a_first_launch_compiles_its_own_blocks_alone(release: bool, tmp_path: Path) -> None:
+    """With what an installation came with: a first run, and everything if it is a release."""
+    there = shipped.shipped()
+    if there is None or (release and len(there) < RELEASE):
+        pytest.skip("a development tree, or a wheel without")
+    paths = [ROOT / "examples" / name / "launch.toml" for name in ("hopper_gemm", "handwritten", "hopper_pipeline")]
+    if release:
+        folders = ROOT / "examples", ROOT / "tests" / "sanitizer" / "kernels", KERNELS
+        paths = sorted(path for folder in folders for path in folder.rglob("*.ptx"))
+    done = subprocess.run(
+        [sys.executable, "-c", OWN, *map(str, paths)], capture_output=True, text=True,
+        env={**os.environ, "MMULATOR_CACHE": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -20,7 +20,7 @@ from mmulator.launch import tensor_tables
 from mmulator.layouts.instruction_descriptor import FORMATS, KINDS, SCALED
 from mmulator.layouts.tensor_variants import BLOCKS, Variant
 from mmulator.numerics.profiles import dot_key
-from mmulator.twin.places import key_of, transposes
+from mmulator.twin.places import commutes, key_of
 from tests.support.places import ROOT
 from tests.support.ptx_text import STORE_R1, kernel
 from tools import ship
@@ -141,7 +141,7 @@ def test_a_release_has_the_arithmetic_of_every_matrix_instruction() -> None:
     for form in matrix_forms():
         if form.atype:
             assert dot_key(form) in keys
-            assert not transposes(form) or key_of(form, True) in keys
+            assert not commutes(form) or key_of(form, True) in keys
     chance, seen = random.Random(7), set()
     for _ in range(40_000):
         kind = chance.choice(KINDS)
