@@ -144,7 +144,8 @@ def main() -> None:
             sources["ours"] = str(installed)
         if o.goals:
             goals(sources, o.rounds, Path(scratch))
-        for name, job in jobs(Path(scratch), [] if o.goals else list(o.names)).items():
+            return
+        for name, job in jobs(Path(scratch), list(o.names)).items():
             job["sanitize"] = o.sanitize
             times: dict[tuple[str, str], list[dict[str, float]]] = {}
             for src in sources.values():
