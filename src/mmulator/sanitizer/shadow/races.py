@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import (
@@ -13,15 +14,18 @@ from mmulator.codegen.ops import (
     elements_at,
     gather,
     iota,
+    leading_zeros,
     load,
     mask_bits,
+    masked_load,
+    masked_store,
     select,
     stack,
     store,
     trailing_zeros,
 )
 from mmulator.codegen.types import boolean, ptr, ptr_to, u32, u64
-from mmulator.native.hooks.events import PROXY_SHIFT, Access, Order, Proxy, by
+from mmulator.native.hooks.events import PROXY_SHIFT, SCOPES, Access, Order, Proxy, by
 from mmulator.native.hooks.events import SCOPE_SHIFT as ORDER_SCOPE
 from mmulator.native.state import COPIES, FULL, Queue, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
@@ -35,7 +39,6 @@ from mmulator.sanitizer.shadow.records import (
     LANE_BITS,
     LANE_MASK,
     LIST_KEY,
-    PATTERNS,
     PER_LANE,
     PROXY_FROM,
     READ,
@@ -48,6 +51,7 @@ from mmulator.sanitizer.shadow.records import (
     Actor,
     Pattern,
     Races,
+    Record,
     Store,
     begin_races,
     enough,
@@ -59,9 +63,10 @@ from mmulator.sanitizer.shadow.shadow import (
     COARSEST,
     SHEET,
     SHEET_BITS,
-    SHEET_CELLS,
     area_of,
-    cells_from,
+    cells_of,
+    granule_of,
+    is_quiet,
     is_watched,
     touch,
 )
@@ -70,6 +75,7 @@ U32, U64 = u32.vec(32), u64.vec(32)
 LATER = int(Access.LATER)
 MADE = by(Access.WRITE, Proxy.MBARRIER)  # an mbarrier is made or ended: a generic write of its bytes
 WITHIN = (1 << RANK_SHIFT) - 1
+PATTERN_STRIDE = 179  # between a warp's patterns and the next one's
 
 
 @native
@@ -133,6 +139,13 @@ def learn_pattern(p: ptr_to(Pattern), mask: u32, far: ptr_to(u32), bytes: u32, s
     p.mask = mask
     p.bytes = bytes
     store(places, p.far)
+    first = trailing_zeros(mask)
+    if (mask_bits(places != (iota(U32) - first) * bytes) & mask) == 0:
+        p.leaders = mask
+        p.lanes = 1
+        p.row = (32 - first - leading_zeros(mask)) * bytes
+        store(U32(u32(1)), p.shapes)
+        return
     leaders = u32(0)
     shape = u32(0)
     alike = u32(1)
@@ -142,20 +155,21 @@ def learn_pattern(p: ptr_to(Pattern), mask: u32, far: ptr_to(u32), bytes: u32, s
         same = mask_bits(places == far[lane]) & left
         left = left & ~same
         leaders = leaders | (1 << lane)
+        p.shapes[lane] = same >> lane
         if shape == 0:
             shape = same >> lane
         if shape != same >> lane:
             alike = 0
     p.leaders = leaders
     p.lanes = shape * alike
-    p.row = u32(mask == FULL and all_lanes(places == iota(U32) * bytes))
+    p.row = 0
 
 
 @native
-def each_place(a: ptr_to(Actor), at: ptr_to(u64), base: u64, bytes: u32, since: u32) -> None:
-    """Check and record one place after another."""
+def each_place(a: ptr_to(Actor), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, since: u32) -> None:
+    """Check and record the places of lanes, one after another."""
     places = load(U64, at)
-    left = a.mask
+    left = mask
     while left != 0:
         lane = trailing_zeros(left)
         same = mask_bits(places == at[lane]) & left
@@ -173,7 +187,7 @@ def all_fine(a: ptr_to(Actor), number: u32, own: u32) -> boolean:
     if number == a.record:
         return True
     r = a.store.records + number
-    if kind_of(r.flags) >= PROXY_FROM or ((a.flags | r.flags) & STEADY) != 0:
+    if ((a.flags | r.flags) & STEADY) != 0:
         return False
     if own != 0 and r.agent == a.agent and r.lanes == 1 and a.shape == 1 and (a.flags >> KIND_SHIFT) == 0:
         if a.store.foreign == 0 or r.cluster == u32(a.cluster.number):
@@ -197,15 +211,33 @@ def list_fine(a: ptr_to(Actor), list: u32, own: u32) -> boolean:
     return True
 
 
+def flags_of(from_: Any, entries: Any) -> Any:
+    """Macro: pointers to the flags of the records of entries."""
+    return advance(elements_at(from_.field("records"), U64(entries >> LANE_BITS)), Record.offset["flags"])
+
+
+def agreeing(flags: Any) -> Any:
+    """Macro: of which accesses, by their flags, it is enough that another one is strong for all blocks."""
+    return ((flags & (STRONG | STEADY)) == STRONG) & (scope_of(flags) >= SCOPES["gpu"]) & (kind_of(flags) < PROXY_FROM)
+
+
+def scope_of(flags: Any) -> Any:
+    """Macro: the scope of a strong access."""
+    return (flags >> SCOPE_SHIFT) & SCOPE_MASK
+
+
 @native
-def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32, out: ptr_to(u64)) -> boolean:
-    """Compute the cells of all places after the access. False if some place must be checked separately."""
-    found = load(U64, cells)
+def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32) -> boolean:
+    """Whether no place must be checked separately; if so, the cells of all places are changed."""
+    of_leaders = bits_mask(leaders)
+    found = masked_load(U64, cells, of_leaders, U64(u64(0)))
     lanes = iota(U32)
     last = U32(found)
     readers = U32(found >> 32)
     weak = U32(u32(0))
     left = leaders & mask_bits(last != 0)
+    if (a.flags & (STRONG | STEADY)) == STRONG and scope_of(a.flags) >= SCOPES["gpu"]:
+        left = left & ~mask_bits(agreeing(gather(U32, flags_of(a.store, last), bits_mask(left))))
     while left != 0:
         number = u32(cells[trailing_zeros(left)]) >> LANE_BITS
         same = mask_bits((last >> LANE_BITS) == number) & left
@@ -237,7 +269,7 @@ def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32, out: ptr_to(u
         kept = U32(u32(0))
         if (a.flags & STRONG) != 0:
             kept = select(readers != 0, readers, select(weak != 0, last, kept))
-        store((U64(kept) << 32) | U64(new), out)
+        masked_store((U64(kept) << 32) | U64(new), cells, of_leaders)
         return True
     while left != 0:
         first = trailing_zeros(left)
@@ -247,26 +279,25 @@ def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32, out: ptr_to(u
         left = left & ~same
         both = joined(a, one >> LANE_BITS, shift)
         new = select(bits_mask(same), ((of + u32(both >> 32)) & LANE_MASK) | (u32(both) << LANE_BITS), new)
-    store((U64(new) << 32) | U64(last), out)
+    masked_store((U64(new) << 32) | U64(last), cells, of_leaders)
     return True
 
 
 @native
-def all_at_once(a: ptr_to(Actor), p: ptr_to(Pattern), at: ptr_to(u64), base: u64, bytes: u32) -> boolean:
-    """Whether the lanes' access could be checked and recorded at once; False if each place must be checked separately."""
+def all_at_once(a: ptr_to(Actor), p: ptr_to(Pattern), leaders: u32, at: ptr_to(u64), base: u64, bytes: u32) -> boolean:
+    """Whether the access of leaders, and of the lanes with their addresses, could be checked and recorded at once; False if each
+    place must be checked separately.
+    """
     s = a.races
-    first = trailing_zeros(a.mask)
     cells = s.cells
     sheets = s.sheets
+    ahead = u64(0)
     from_ = u64(0)
-    end = u64(s.sheet_count) * SHEET
-    start = at[first] | base
+    end = u64(s.stride) * SHEET
+    start = at[trailing_zeros(a.mask)] | base
     if a.store.foreign == 0:
-        rank = u32((start >> RANK_SHIFT) & 0xFF)
+        ahead = ((start >> RANK_SHIFT) & 0xFF) * u64(s.stride)
         from_ = (start & ~u64(WITHIN)) + SHARED_BASE
-        cells = cells + u64(rank * s.stride) * SHEET_CELLS
-        sheets = sheets + rank * s.stride
-        end = u64(s.stride) * SHEET
     else:
         area = area_of(s.launch, s, start, a.site)
         if u64(area) == 0:
@@ -275,43 +306,64 @@ def all_at_once(a: ptr_to(Actor), p: ptr_to(Pattern), at: ptr_to(u64), base: u64
         sheets = area.sheets
         from_ = area.base
         end = area.start + area.size - area.base
-    places = (load(U64, at) | base) - from_
-    if (mask_bits(places > end - u64(bytes)) & p.leaders) != 0:
-        return False
-    m = bits_mask(p.leaders)
-    numbers = places >> SHEET_BITS
-    modes = gather(U32, elements_at(sheets, numbers), m)
-    mode = sheets[(start - from_) >> SHEET_BITS]
     need = trailing_zeros(bytes | (1 << COARSEST))
     if need == 3:
         need = u32(2)
-    if mode == 0 or (mode - 1) > need or (mask_bits(modes != mode) & p.leaders) != 0:
+    place = start - from_
+    if p.row != 0 and (place & (SHEET - 1)) + u64(p.row) <= SHEET and place < end and end - place >= u64(p.row):
+        number = (place >> SHEET_BITS) + ahead
+        granule = sheets[number] - 1
+        if granule > need:
+            granule = granule_of(cells, sheets, number, u32(place) & (SHEET - 1), bytes, a.store.foreign)
+        if bytes >> granule == 1:
+            cell = cells_of(number, granule) + ((place & (SHEET - 1)) >> u64(granule))
+            return cells_fine(a, cells + (cell - u64(trailing_zeros(leaders))), leaders)
+    places = (load(U64, at) | base) - from_
+    if (mask_bits(places > end - u64(bytes)) & leaders) != 0:
+        return False
+    m = bits_mask(leaders)
+    numbers = (places >> SHEET_BITS) + ahead
+    modes = gather(U32, elements_at(sheets, numbers), m)
+    rough = mask_bits((modes - 1) > need) & leaders
+    if rough != 0:
+        while rough != 0:
+            lane = trailing_zeros(rough)
+            number = numbers[lane]
+            granule_of(cells, sheets, number, u32(places[lane]) & (SHEET - 1), bytes, a.store.foreign)
+            rough = rough & ~mask_bits(numbers == number)
+        modes = gather(U32, elements_at(sheets, numbers), m)
+    mode = modes[trailing_zeros(leaders)]
+    if (mode - 1) > need or (mask_bits(modes != mode) & leaders) != 0:
         return False
     granule = mode - 1
     within = (places & (SHEET - 1)) >> U64(granule)
-    where = elements_at(cells, numbers * SHEET_CELLS + within + cells_from(granule))
+    where = elements_at(cells, cells_of(numbers, granule) + within)
     count = bytes >> granule
     found = stack(u64, 32)
-    made = stack(u64, 32)
     for _ in range(count):
         store(gather(U64, where, m), found)
-        if not cells_fine(a, found, p.leaders, made):
+        if not cells_fine(a, found, leaders):
             return False
-        if p.row != 0 and count == 1 and ((u32(start - from_) & (SHEET - 1)) + (bytes << LANE_BITS)) <= SHEET:
-            place = u32(start - from_) & (SHEET - 1)
-            number = (start - from_) >> SHEET_BITS
-            store(load(U64, made), cells + (number * SHEET_CELLS + cells_from(granule) + u64(place >> granule)))
-        else:
-            left = p.leaders
-            pointers = stack(ptr, 32)
-            store(where, pointers)
-            while left != 0:
-                lane = trailing_zeros(left)
-                left = left & (left - 1)
-                one = cast_ptr(u64, pointers[lane])
-                one[0] = made[lane]
-            where = advance(where, 8)
+        left = leaders
+        pointers = stack(ptr, 32)
+        store(where, pointers)
+        while left != 0:
+            lane = trailing_zeros(left)
+            left = left & (left - 1)
+            one = cast_ptr(u64, pointers[lane])
+            one[0] = found[lane]
+        where = advance(where, 8)
     return True
+
+
+@native(inline=True)
+def shared_by(leaders: u32, shape: u32) -> u32:
+    """The lanes with the leaders' addresses: for each leader `shape`, relative to it."""
+    lanes = u32(0)
+    while shape != 0:
+        lanes = lanes | (leaders << trailing_zeros(shape))
+        shape = shape & (shape - 1)
+    return lanes
 
 
 @native
@@ -325,12 +377,18 @@ def race_lanes(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u3
     space = is_watched(at[first] | base)
     if space == 0:
         return
+    addresses = load(U64, at)
+    if space == 2:
+        area = area_of(s.launch, s, at[first] | base, site)
+        if u64(area) != 0:
+            if (mask_bits(((addresses | base) - area.start) >= area.size) & mask) == 0:
+                if is_quiet(area, access & (WRITE | ATOMIC)):
+                    return
     a = stack(Actor)
     since = thread_acts(w, s, mask, space - 1, access, site, a)
-    addresses = load(U64, at)
     if (mask_bits((addresses >> RANK_SHIFT) != (at[first] >> RANK_SHIFT)) & mask) == 0 and bytes <= 16:
         far = select(bits_mask(mask), U32(addresses) - u32(at[first]), U32(u32(0)))
-        p = s.patterns + (site & (PATTERNS - 1))
+        p = s.patterns + ((site + w.index * PATTERN_STRIDE) & s.pattern_mask)
         known = u32(p.site == site + 1 and p.mask == mask and p.bytes == bytes)
         if known != 0:
             known = u32(all_lanes(load(U32, p.far) == far))
@@ -338,12 +396,19 @@ def race_lanes(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u3
             distances = stack(u32, 32)
             store(far, distances)
             learn_pattern(p, mask, distances, bytes, site)
-        if p.lanes != 0:
-            as_lanes(a, first, p.lanes << first, since)
-            if a.record != 0:
-                if all_at_once(a, p, at, base, bytes):
-                    return
-    each_place(a, at, base, bytes, since)
+        left = p.leaders
+        while left != 0:  # once for all places that as many lanes share in the same way
+            lane = trailing_zeros(left)
+            shape = p.shapes[lane]
+            alike = left
+            if p.lanes == 0:
+                alike = mask_bits(load(U32, p.shapes) == shape) & left
+            as_lanes(a, lane, shape << lane, since)
+            if a.record == 0 or not all_at_once(a, p, alike, at, base, bytes):
+                break
+            mask = mask & ~shared_by(alike, shape)
+            left = left & ~alike
+    each_place(a, mask, at, base, bytes, since)
 
 
 @native
