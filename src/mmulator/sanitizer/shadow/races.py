@@ -30,7 +30,7 @@ from mmulator.native.hooks.events import SCOPE_SHIFT as ORDER_SCOPE
 from mmulator.native.state import COPIES, FULL, Queue, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 from mmulator.sanitizer.order.clocks import agent_of, copies_agent_of, now
-from mmulator.sanitizer.shadow.before import known_lanes, together
+from mmulator.sanitizer.shadow.before import known_lanes, surely_known, together
 from mmulator.sanitizer.shadow.judgement import settle_doubts
 from mmulator.sanitizer.shadow.readers import joined, read_by_itself
 from mmulator.sanitizer.shadow.records import (
@@ -242,8 +242,11 @@ def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32) -> boolean:
         number = u32(cells[trailing_zeros(left)]) >> LANE_BITS
         same = mask_bits((last >> LANE_BITS) == number) & left
         left = left & ~same
-        if ((a.store.records + number).flags & STRONG) == 0:
+        r = a.store.records + number
+        if (r.flags & STRONG) == 0:
             weak = select(bits_mask(same), U32(1), weak)
+        if ((a.flags | r.flags) & STEADY) == 0 and surely_known(a, r, number):
+            continue
         if not all_fine(a, number, u32((mask_bits((last & LANE_MASK) != lanes) & same) == 0)):
             return False
     left = leaders & mask_bits(readers != 0)
@@ -251,6 +254,12 @@ def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32) -> boolean:
     keys = (readers & ~u32(LANE_MASK)) | ((lanes - of) & LANE_MASK)
     new = lanes | (a.record << LANE_BITS)
     if (a.flags & WRITE) != 0:
+        more = u32(a.store.foreign == 0)
+        while left != 0 and more != 0:  # in shared memory a list is fine whatever lanes it is relative to, or not even so
+            list = u32(cells[trailing_zeros(left)] >> 32) >> LANE_BITS
+            same = mask_bits((readers >> LANE_BITS) == list) & left
+            more = u32(list_fine(a, list, u32((mask_bits(of != lanes) & same) == 0)))
+            left = left & ~(same * more)
         while left != 0:
             first = trailing_zeros(left)
             one = u32(cells[first] >> 32)
