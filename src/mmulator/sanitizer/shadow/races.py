@@ -231,6 +231,8 @@ def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32) -> boolean:
     """Whether no place must be checked separately; if so, the cells of all places are changed."""
     of_leaders = bits_mask(leaders)
     found = masked_load(U64, cells, of_leaders, U64(u64(0)))
+    each = stack(u64, 32)
+    store(found, each)  # another worker may change the cells meanwhile
     lanes = iota(U32)
     last = U32(found)
     readers = U32(found >> 32)
@@ -239,7 +241,7 @@ def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32) -> boolean:
     if (a.flags & (STRONG | STEADY)) == STRONG and scope_of(a.flags) >= SCOPES["gpu"]:
         left = left & ~mask_bits(agreeing(gather(U32, flags_of(a.store, last), bits_mask(left))))
     while left != 0:
-        number = u32(cells[trailing_zeros(left)]) >> LANE_BITS
+        number = u32(each[trailing_zeros(left)]) >> LANE_BITS
         same = mask_bits((last >> LANE_BITS) == number) & left
         left = left & ~same
         r = a.store.records + number
@@ -256,13 +258,13 @@ def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32) -> boolean:
     if (a.flags & WRITE) != 0:
         more = u32(a.store.foreign == 0)
         while left != 0 and more != 0:  # in shared memory a list is fine whatever lanes it is relative to, or not even so
-            list = u32(cells[trailing_zeros(left)] >> 32) >> LANE_BITS
+            list = u32(each[trailing_zeros(left)] >> 32) >> LANE_BITS
             same = mask_bits((readers >> LANE_BITS) == list) & left
             more = u32(list_fine(a, list, u32((mask_bits(of != lanes) & same) == 0)))
             left = left & ~(same * more)
         while left != 0:
             first = trailing_zeros(left)
-            one = u32(cells[first] >> 32)
+            one = u32(each[first] >> 32)
             shift = (first - one) & LANE_MASK
             same = mask_bits(keys == ((one & ~u32(LANE_MASK)) | shift)) & left
             left = left & ~same
@@ -282,7 +284,7 @@ def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32) -> boolean:
         return True
     while left != 0:
         first = trailing_zeros(left)
-        one = u32(cells[first] >> 32)
+        one = u32(each[first] >> 32)
         shift = (first - one) & LANE_MASK
         same = mask_bits(keys == ((one & ~u32(LANE_MASK)) | shift)) & left
         left = left & ~same
