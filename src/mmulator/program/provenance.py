@@ -93,8 +93,8 @@ def pointers(function: Function, given: Mapping[tuple[str, int], object]) -> dic
 
 
 def stored_through(function: Function, given: Mapping[tuple[str, int], object]) -> frozenset[tuple[str, int]] | None:
-    """The pointer parameters through which a function writes global memory, as (name, byte in it); None if it may write elsewhere.
-    given: parameters that are pointers.
+    """The pointer parameters through which a function writes global memory, as (name, byte in it); None if it may write
+    elsewhere. given: parameters that are pointers.
     """
     known, found = pointers(function, given), set()
     for ins in filter(_writes_global, function.instructions):

@@ -12,7 +12,7 @@ from mmulator.codegen.types import boolean, f16, f32, i32, i64, ptr, ptr_to, u8,
 from mmulator.layouts.descriptors import fields5
 from mmulator.layouts.swizzle import SWIZZLES5
 from mmulator.native.asynchrony.payloads import TensorWork
-from mmulator.native.hooks.events import READ, Proxy, accessed_one, by
+from mmulator.native.hooks.events import operand_read
 from mmulator.native.hooks.faults import fault
 from mmulator.native.matrix.tensor_memory import COLUMN_BITS, LANE, cell
 from mmulator.native.matrix.tensor_state import BY_ADDRESS, QUARTER, TENSOR_LANES, TENSOR_ROW, TensorTable, Unpack
@@ -29,7 +29,7 @@ MASKED = 8  # words of disable-output-lane, for two CTAs
 @native(inline=True)
 def tensor_operand_seen(w: ptr_to(Warp), at: u64, site: u32) -> None:
     """Tell an instrument about an access to UNIT bytes of a matrix."""
-    accessed_one(w, u32(0), of_descriptor(w, at), u32(UNIT), by(READ, Proxy.ASYNC), site)
+    operand_read(w, of_descriptor(w, at), site)
 
 
 @native(inline=True)

@@ -25,6 +25,7 @@ from mmulator.codegen.ops import (
     mask_bits,
     minimum,
     null,
+    select,
     stack,
     store,
     trailing_zeros,
@@ -272,20 +273,16 @@ def lanes_read_written(
     s = known(cluster)
     own = (a & _OFFSET) - w.cta.shared_base
     left = inside
-    if (mask_bits((slots == SLOT_SHARED) & (own < s.shared_bytes)) & inside) == inside and bytes == 4:
+    whole = bytes * count
+    if (mask_bits((slots == SLOT_SHARED) & (own < s.shared_bytes)) & inside) == inside and (whole & 3) == 0:
         # most often: all of it in the CTA's own shared memory, and written
-        for c in range(count):
+        left = 0
+        for c in range(whole >> 2):
             first = s.shared + (u64(w.cta.rank) * s.shared_bytes + 4 * u64(c))
-            words = gather(U32, elements_at(first, own), bits_mask(inside))
-            out[c] = ~(mask_bits((words & WORD) == 0) & inside)
-        left = u32(0)
-        for c in range(count):
-            left = left | ~out[c]
-        for c in range(count):
-            out[c] = FULL
-    if left == 0 or cluster.under_way != 0:
-        return
-    while left != 0:
+            words = gather(U32, elements_at(first, own), bits_mask(inside)) & WORD
+            left = left | select(bytes >= 4, mask_bits(words == 0), mask_bits(words != WORD))
+        left = left & inside
+    while left != 0 and cluster.under_way == 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
         place = at[lane] | base

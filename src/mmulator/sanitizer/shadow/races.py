@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mmulator.codegen.lang import Native, native
+from mmulator.codegen.lang import Native, native, unrolled
 from mmulator.codegen.ops import (
     advance,
     all_lanes,
     bits_mask,
     cast_ptr,
     elements_at,
+    funnel_left,
+    funnel_right,
     gather,
     iota,
     leading_zeros,
@@ -20,6 +22,7 @@ from mmulator.codegen.ops import (
     masked_load,
     masked_store,
     select,
+    shuffle,
     stack,
     store,
     trailing_zeros,
@@ -27,7 +30,7 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.types import boolean, ptr, ptr_to, u32, u64
 from mmulator.native.hooks.events import PROXY_SHIFT, SCOPES, Access, Order, Proxy, by
 from mmulator.native.hooks.events import SCOPE_SHIFT as ORDER_SCOPE
-from mmulator.native.state import COPIES, FULL, Queue, Warp
+from mmulator.native.state import COPIES, LANES, Queue, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 from mmulator.sanitizer.order.clocks import agent_of, copies_agent_of, now
 from mmulator.sanitizer.shadow.before import known_lanes, surely_known, together
@@ -132,6 +135,11 @@ def as_lanes(a: ptr_to(Actor), lane: u32, lanes: u32, since: u32) -> None:
 
 
 # which lanes have the same address ------------------------------------------------------------------------------------
+def rotated(lanes: Any, by: int) -> Any:
+    """Macro: in each lane what is `by` lanes further."""
+    return shuffle(lanes, None, [(n + by) % LANES for n in range(LANES)])
+
+
 @native
 def learn_pattern(p: ptr_to(Pattern), mask: u32, far: ptr_to(u32), bytes: u32, site: u32) -> None:
     places = load(U32, far)
@@ -146,10 +154,16 @@ def learn_pattern(p: ptr_to(Pattern), mask: u32, far: ptr_to(u32), bytes: u32, s
         p.row = (32 - first - leading_zeros(mask)) * bytes
         store(U32(u32(1)), p.shapes)
         return
-    leaders = u32(0)
-    shape = u32(0)
-    alike = u32(1)
-    left = mask
+    p.row = 0
+    store(U32(u32(1)), p.shapes)
+    shared = u32(0)  # lanes whose address another lane has too
+    for turn in unrolled(1, LANES // 2 + 1):
+        alike = mask_bits(places == rotated(places, turn)) & mask & funnel_right(mask, mask, u32(turn))
+        shared = shared | alike | funnel_left(alike, alike, u32(turn))
+    leaders = mask & ~shared
+    shape = u32(leaders != 0)
+    alike = 1
+    left = shared
     while left != 0:
         lane = trailing_zeros(left)
         same = mask_bits(places == far[lane]) & left
@@ -162,7 +176,6 @@ def learn_pattern(p: ptr_to(Pattern), mask: u32, far: ptr_to(u32), bytes: u32, s
             alike = 0
     p.leaders = leaders
     p.lanes = shape * alike
-    p.row = 0
 
 
 @native
@@ -455,6 +468,13 @@ def race_completed(w: ptr_to(Warp), mask: u32, access: u32) -> None:
 
 
 @native
+def race_operand(w: ptr_to(Warp), at: u64, site: u32) -> None:
+    s = races_of(w.cta.cluster)
+    if s.doubt_count != 0:
+        settle_doubts(s)
+
+
+@native
 def race_met(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     s = races_of(w.cta.cluster)
     if s.doubt_count != 0:
@@ -470,5 +490,6 @@ def race_arrived(w: ptr_to(Warp), mask: u32, id: u32, op: u32, site: u32) -> Non
 
 HOOKS: Mapping[str, Native] = {
     "accessed": race_lanes, "accessed_one": race_lane, "ordered": race_ordered, "completed": race_completed,
+    "operand_read": race_operand,
     "lanes_exit": race_met, "warp_met": race_met, "barrier_arrived": race_arrived, "cluster_begins": begin_races,
 }  # fmt: skip

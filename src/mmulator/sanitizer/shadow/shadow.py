@@ -52,7 +52,7 @@ _WITHIN = (1 << RANK_SHIFT) - 1
 
 
 def cells_of(number: Any, granule: Any) -> Any:
-    """Macro: the first cell of a sheet (or of sheets, a vector) for this granule (as a power of two), from the first sheet's on."""
+    """Macro: the first cell of a sheet (or of sheets, a vector) for this granule (as a power of two)."""
     group, inside = (number >> GROUP_BITS) * (GROUP * SHEET_CELLS), number & (GROUP - 1)
     finer = inside * (SHEET_CELLS - _PAGE) + ((GROUP - 1) * _PAGE + u64(u32(SHEET) >> granule))
     return group + select(granule == COARSEST, inside * (SHEET >> COARSEST), finer)
