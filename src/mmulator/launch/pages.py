@@ -61,8 +61,6 @@ def untouched(size: int) -> np.ndarray | None:
 def stale(size: int) -> np.ndarray | None:
     """Bytes like those of `untouched`, but not zeros: they are as an earlier launch left them."""
     size = _rounded(size)
-    if size <= _SHARED:
-        return untouched(size)
     try:
         pages, touched, uses = _left[size].pop()
     except LookupError:

@@ -158,3 +158,13 @@ def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
     shared["most"] = 1 << 20
     other["memo"], other["joins"], other["foreign"], other["most"] = pointer(memo), pointer(joins), 1, READERS
     return [state, *arrays.values(), *own.values(), memo, joins]
+
+
+def renew(memory: Sequence[np.ndarray]) -> None:
+    """Forget the records of global memory, and where it lay."""
+    state, _, _, verdicts, *_, memo, joins = memory
+    state["hints"], other = 0, state["global_"]
+    for name in ("next", "end", "node_next", "node_end"):
+        other[name] = 0
+    for array in (verdicts, memo, joins):
+        array.view(np.uint8).fill(0)
