@@ -45,7 +45,12 @@ def thread_numbers(block: Extent) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
 
 
 class Resident:
-    """Memory of one cluster while it runs. number: of the cluster in the grid. size: CTAs. observed: what observers keep with it."""
+    """Memory of one cluster while it runs.
+
+    number: of the cluster in the grid.
+    size: CTAs.
+    observed: memory that observers keep with it, by their names.
+    """
 
     def __init__(self, grid: Grid) -> None:
         k, s = grid.kernel, grid.shape
