@@ -331,6 +331,7 @@ SHIFTS: dict[str, tuple[int, str]] = {
     "8 * (byte + s)": (24, "of a scale factor in its cell"), "6 * j": (18, "unrolled"),
     "select(box.elements == 1, 0, u32(UNIT_BITS))": (4, "a constant"),
     "granule": (4, "of a sheet"), "u64(granule)": (4, "of a sheet"), "U64(granule)": (4, "of a sheet"),
+    "trailing_zeros(shape)": (31, "of what is not 0"),
     "need": (4, "of a sheet"), "u64(need)": (4, "of a sheet"), "more": (4, "of a sheet"), "mode - 1": (4, "of a sheet"),
     "mode": (3, "two bits of a descriptor"), "copied": (31, "a lane"),
 }  # fmt: skip

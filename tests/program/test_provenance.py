@@ -13,7 +13,7 @@ CASES = {
     "st.global.v2.b32 [q + 8], {0, 0}; red.global.add.u32 [p], 1;": {A, B},
     "ld.global.b32 r, [p]; st.shared.b32 [s], r; st.local.b32 [s], r;": set(),
     "add.u64 p, p, 64; cvta.to.global.u64 q, p; atom.global.add.u32 r, [q], 1;": None,  # q is of both
-    "mul.wide.u32 x, r, 4; add.u64 x, q, x; st.global.b32 [x], 0;": {B},
+    "mul.wide.u32 x, r, 4; add.u64 y, q, x; st.global.b32 [y], 0;": {B},
     "mad.wide.u32 x, r, 4, q; st.global.b32 [x], 0;": {B},
     "ld.global.u64 x, [p]; st.global.b32 [x], 0;": None,
     "st.b32 [x], 0;": None,
@@ -34,7 +34,7 @@ def test_written_arguments(body: str) -> None:
 .address_size 64
 .func other(.param .u64 x) {{ ret; }}
 .visible .entry k(.param .u64 a, .param .u64 b) {{
-  .reg .b64 p, q, x; .reg .b32 r, s;
+  .reg .b64 p, q, x, y; .reg .b32 r, s;
   ld.param.u64 p, [a]; ld.param.u64 q, [b]; mov.u32 r, %tid.x;
   {body} ret; }}
 """
