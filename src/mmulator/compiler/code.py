@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mmulator.codegen.engine import CompiledObject, Objects, afterwards
+from mmulator.codegen.engine import CompiledObject, afterwards, code_memory
+from mmulator.codegen.linking import Linked
 from mmulator.codegen.loading import ensure, ensure_named, symbols
 from mmulator.codegen.locks import remaining
 from mmulator.errors import MmulatorError
@@ -56,7 +57,7 @@ class BlockCode:
         self._pieces: list[CompiledObject] = []
         self._texts: Callable[[], Sequence[str]] = list  # of the pieces
         self._taken: list[tuple[str, range]] = []  # texts, and their blocks
-        self._kept: list[Objects] = []  # all that was ever in the table
+        self._kept: list[Linked] = []  # all that was ever in the table
         self._linked: dict[str, int] = {}
         self._improver = 0  # the process in which better code is on its way
         self._seconds = 0.0
@@ -114,7 +115,7 @@ class BlockCode:
             self._pieces.clear()
 
     def _enter(self, codes: list[bytes]) -> None:
-        objects = Objects(LEVEL)
+        objects = code_memory(LEVEL)
         objects.add(codes, self._linked)
         self._kept.append(objects)
         for n in range(len(self.table)):
