@@ -7,7 +7,7 @@ from mmulator.codegen.ops import cast_ptr, copy_bytes, load, minimum, null, stor
 from mmulator.codegen.types import boolean, i32, i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.layouts.descriptors import fields5
 from mmulator.layouts.swizzle import SWIZZLES5
-from mmulator.native.hooks.events import operand_read
+from mmulator.native.hooks.events import READ, Proxy, accessed_one, by
 from mmulator.native.hooks.faults import fault
 from mmulator.native.matrix.tensor_memory import COLUMN_BITS, LANE, cell
 from mmulator.native.matrix.tensor_state import BY_ADDRESS, QUARTER, TENSOR_LANES, TensorTable, Unpack
@@ -23,7 +23,7 @@ LINE, START = 128, 0x3FFF  # bytes; bits of a matrix descriptor with the start a
 @native(inline=True)
 def tensor_operand_seen(w: ptr_to(Warp), at: u64, site: u32) -> None:
     """Tell an instrument about an access to UNIT bytes of a matrix."""
-    operand_read(w, of_descriptor(w, at), site)
+    accessed_one(w, u32(0), of_descriptor(w, at), u32(UNIT), by(READ, Proxy.ASYNC), site)
 
 
 @native(inline=True)
