@@ -116,11 +116,17 @@ def mark_lanes_written(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, b
         if all_lanes((a - first) == U64(bytes) * iota(U64)):
             fill_bytes(value_state_at(w, 0, first), WRITTEN, bytes * LANES)
             return
+    s = known(w.cta.cluster)
+    own = (a & _OFFSET) - w.cta.shared_base
+    near = (mask_bits((a >> SLOT_SHIFT == SLOT_SHARED) & (own < s.shared_bytes)) & mask) == mask  # in the CTA's own memory
+    first_state = s.shared + (u64(w.cta.rank) * s.shared_bytes - w.cta.shared_base)
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
-        state = value_state_at(w, lane, at[lane] | base)
+        state = first_state + ((at[lane] | base) & _OFFSET)
+        if not near:
+            state = value_state_at(w, lane, at[lane] | base)
         if u64(state) != 0:
             mark_written(state, bytes)
 
@@ -178,9 +184,7 @@ def undefined_until_end(w: ptr_to(Warp), rule: u32, lanes: u32, site: u32, memor
 def tell_undefined(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, source: ptr_to(Source)) -> ptr_to(Found):
     """Report a finding about a loaded value."""
     one = u32(1)
-    return find_against(
-        w, rule, site, lanes, source.at, source.bytes, source.site, w.cta.linear, w.index, one << source.lane
-    )  # fmt: skip
+    return find_against(w, rule, site, lanes, source.at, source.bytes, source.site, w.cta.linear, w.index, one << source.lane)
 
 
 @native
@@ -479,9 +483,7 @@ def out_of_variable(
         return
     lane = trailing_zeros(lanes)
     none = u32(0)
-    found = find_against(
-        w, OUT_OF_VARIABLE.number, site, lanes, at[lane] | base, bytes, none, none, none, none
-    )  # fmt: skip
+    found = find_against(w, OUT_OF_VARIABLE.number, site, lanes, at[lane] | base, bytes, none, none, none, none)
     if u64(found) != 0:
         if found.count == 1:
             found.words[0] = u64(u32(at[lane] - origin[lane]))
