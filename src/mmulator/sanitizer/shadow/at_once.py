@@ -29,7 +29,7 @@ from mmulator.codegen.ops import (
 )
 from mmulator.codegen.types import boolean, ptr, ptr_to, u32, u64
 from mmulator.native.hooks.events import SCOPES
-from mmulator.native.state import LANES
+from mmulator.native.state import LANES, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 from mmulator.sanitizer.shadow.before import known_lanes, surely_known, together
 from mmulator.sanitizer.shadow.readers import joined, read_by_itself
@@ -46,6 +46,7 @@ from mmulator.sanitizer.shadow.records import (
     WRITE,
     Actor,
     Pattern,
+    Races,
     Record,
     kind_of,
     record_of,
@@ -64,6 +65,15 @@ WITHIN = (1 << RANK_SHIFT) - 1
 
 
 # which lanes have the same address ------------------------------------------------------------------------------------
+PATTERN_STRIDE = 179  # between a warp's patterns and the next one's
+
+
+@native(inline=True)
+def pattern_of(s: ptr_to(Races), w: ptr_to(Warp), site: u32) -> ptr_to(Pattern):
+    """Where the pattern of a warp's instruction is, or another one that shares the place."""
+    return s.patterns + ((site + w.index * PATTERN_STRIDE) & s.pattern_mask)
+
+
 def rotated(lanes: Any, by: int) -> Any:
     """Macro: in each lane what is `by` lanes further."""
     return shuffle(lanes, None, [(n + by) % LANES for n in range(LANES)])

@@ -23,7 +23,7 @@ from mmulator.native.hooks.events import SCOPE_SHIFT as ORDER_SCOPE
 from mmulator.native.state import COPIES, Queue, Warp
 from mmulator.program.addresses import RANK_SHIFT
 from mmulator.sanitizer.order.clocks import agent_of, copies_agent_of, now
-from mmulator.sanitizer.shadow.at_once import all_at_once, learn_pattern
+from mmulator.sanitizer.shadow.at_once import all_at_once, learn_pattern, pattern_of
 from mmulator.sanitizer.shadow.judgement import settle_doubts
 from mmulator.sanitizer.shadow.records import (
     ATOMIC,
@@ -55,7 +55,6 @@ from mmulator.sanitizer.shadow.shadow import (
 U32, U64 = u32.vec(32), u64.vec(32)
 LATER = int(Access.LATER)
 MADE = by(Access.WRITE, Proxy.MBARRIER)  # an mbarrier is made or ended: a generic write of its bytes
-PATTERN_STRIDE = 179  # between a warp's patterns and the next one's
 
 
 @native
@@ -176,7 +175,7 @@ def race_lanes(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u3
     since = thread_acts(w, s, mask, space - 1, access, site, a)
     if (mask_bits((addresses >> RANK_SHIFT) != (at[first] >> RANK_SHIFT)) & mask) == 0 and bytes <= 16:
         far = select(bits_mask(mask), U32(addresses) - u32(at[first]), U32(u32(0)))
-        p = s.patterns + ((site + w.index * PATTERN_STRIDE) & s.pattern_mask)
+        p = pattern_of(s, w, site)
         known = u32(p.site == site + 1 and p.mask == mask and p.bytes == bytes)
         if known != 0:
             known = u32(all_lanes(load(U32, p.far) == far))
