@@ -10,6 +10,7 @@ import mmap
 import os
 import sys
 import weakref
+from typing import Any
 
 import numpy as np
 
@@ -138,7 +139,8 @@ def _forget() -> None:
 
 def kept_bytes() -> int:
     """The touched bytes of all mappings that are kept."""
-    return sum(kept[1] for pool in (_kept, _left) for mappings in list(pool.values()) for kept in list(mappings))
+    pools: list[list[Any]] = [*_kept.values(), *_left.values()]
+    return sum(mapping[1] for mappings in pools for mapping in list(mappings))
 
 
 def _cleared(memory: np.ndarray) -> int | None:

@@ -280,7 +280,7 @@ def lanes_read_written(
     whole = bytes * count
     if (mask_bits((slots == SLOT_SHARED) & (own < s.shared_bytes)) & inside) == inside and (whole & 3) == 0:
         # most often: all of it in the CTA's own shared memory, and written
-        left = 0
+        left = u32(0)
         for c in range(whole >> 2):
             first = s.shared + (u64(w.cta.rank) * s.shared_bytes + 4 * u64(c))
             words = gather(U32, elements_at(first, own), bits_mask(inside)) & WORD

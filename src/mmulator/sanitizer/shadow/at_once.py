@@ -101,7 +101,7 @@ def learn_pattern(p: ptr_to(Pattern), mask: u32, far: ptr_to(u32), bytes: u32, s
         shared = shared | alike | funnel_left(alike, alike, u32(turn))
     leaders = mask & ~shared
     shape = u32(leaders != 0)
-    alike = 1
+    alike = u32(1)
     left = shared
     while left != 0:
         lane = trailing_zeros(left)
@@ -112,7 +112,7 @@ def learn_pattern(p: ptr_to(Pattern), mask: u32, far: ptr_to(u32), bytes: u32, s
         if shape == 0:
             shape = same >> lane
         if shape != same >> lane:
-            alike = 0
+            alike = u32(0)
     p.leaders = leaders
     p.lanes = shape * alike
 
