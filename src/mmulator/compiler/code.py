@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmulator.codegen.engine import CompiledObject, Objects, afterwards
+from mmulator.codegen.engine import CompiledObject, Objects, afterwards, key_of
 from mmulator.codegen.loading import ensure, ensure_named, symbols
 from mmulator.codegen.locks import remaining
+from mmulator.codegen.stencils import Records, StoredRecords
+from mmulator.codegen.store import store
+from mmulator.codegen.values import Builder, module_text
 from mmulator.errors import MmulatorError
+from mmulator.native.threads.scheduler import run_records
 
 if TYPE_CHECKING:
     from mmulator.codegen.lang import Native
@@ -25,6 +29,10 @@ GROUP = 160  # PTX instructions compiled together
 LEVEL = 1
 QUICK = True
 LONG = 0.25  # seconds of running, in all launches together, from which on better code pays
+
+
+def _key_of_records(keys: Iterable[str]) -> str:
+    return key_of("records", *keys)
 
 
 def groups(sizes: list[int]) -> Iterator[range]:
@@ -43,28 +51,39 @@ class BlockCode:
     """Machine code of a kernel's blocks.
 
     table: address of each block's function. Native code reads it at every change of block, so an entry may change during a run.
+    records: address of each block's records, if it is joined from stencils.
     cached: whether nothing had to be compiled.
     keys: keys of the pieces' texts in the store.
     natives: names of the native functions that the pieces call.
     """
 
     def __init__(self, blocks: int) -> None:
-        self.table = np.zeros(blocks, np.uint64)
+        self.table, self.records = np.zeros(blocks, np.uint64), np.zeros(blocks, np.uint64)
         self.cached = True
         self.keys: list[str] = []
         self.natives: list[str] = []
         self._pieces: list[CompiledObject] = []
         self._texts: Callable[[], Sequence[str]] = list  # of the pieces
         self._taken: list[tuple[str, range]] = []  # texts, and their blocks
-        self._kept: list[Objects] = []  # all that was ever in the table
+        self._joined = Records()
+        self._kept: list[Any] = []  # all that was ever in the tables
         self._linked: dict[str, int] = {}
         self._improver = 0  # the process in which better code is on its way
         self._seconds = 0.0
 
-    def take(self, text: str, group: range) -> None:
-        """Add the LLVM text of a group of blocks, to be compiled. Raises TimeUp (codegen/locks.py)."""
+    def take(self, builders: Sequence[Builder], group: range, natives: Mapping[str, Native], join: bool) -> None:
+        """Add the functions of a group of blocks, to be compiled. Raises TimeUp (codegen/locks.py).
+
+        builders: the functions.
+        group: numbers of the blocks.
+        natives: the native functions that they call.
+        join: whether they may be joined from stencils.
+        """
         remaining()
-        piece = CompiledObject(text, LEVEL, QUICK)
+        text = module_text(builders)
+        piece = CompiledObject(text, LEVEL, QUICK, join)
+        if join and not piece.cached and not self._joined.take(dict(zip(group, builders)), natives):
+            piece = CompiledObject(text, LEVEL, QUICK)
         self._pieces.append(piece)
         self._taken.append((text, group))
         self.cached &= piece.cached
@@ -78,13 +97,20 @@ class BlockCode:
         for piece, (_, group) in zip(self._pieces, self._taken):
             codes.append(piece.code())
             done(group.stop)
-        ensure(natives)
+        stencils = {stencil.name: stencil for _, stencil in self._joined.uses}
+        ensure([*natives, *stencils.values(), run_records])
         texts = [text for text, _ in self._taken]
-        self._taken = []
-        self._loaded([f.name for f in natives], codes, lambda: texts)
+        joined = None
+        if self._joined.blocks:
+            data, kept = self._joined.data(), store()
+            joined = StoredRecords(data)
+            if kept:
+                kept.write(_key_of_records(piece.key for piece in self._pieces), data)
+        self._taken, self._joined = [], Records()
+        self._loaded([f.name for f in natives], codes, lambda: texts, joined)
 
     @classmethod
-    def kept(cls, blocks: int, keys: Iterable[str], natives: Iterable[str], texts: Callable[[], Sequence[str]]) -> BlockCode:
+    def kept(cls, blocks: int, keys: Sequence[str], natives: Iterable[str], texts: Callable[[], Sequence[str]]) -> BlockCode:
         """The code of texts that were compiled before. Raises LookupError if some of it is no longer stored.
 
         blocks: number of blocks.
@@ -93,31 +119,45 @@ class BlockCode:
         texts: a function that writes the texts again, called if better code is made.
         """
         code = cls(blocks)
-        for key in keys:
-            piece = CompiledObject.found(key)
-            if piece is None:
-                raise LookupError(key)
-            code._pieces.append(piece)
-        names = list(natives)
-        if not ensure_named(names):
+        code._pieces = [CompiledObject.found(key) for key in keys]
+        names, joined = list(natives), None
+        if not all(piece.cached for piece in code._pieces):
+            folder = store()
+            data = folder.read(_key_of_records(keys)) if folder else None
+            if data is None:
+                raise LookupError(keys)
+            joined = StoredRecords(data)
+        if not ensure_named([*names, *joined.names, run_records.name] if joined else names):
             raise LookupError(names)
-        code._loaded(names, [piece.code() for piece in code._pieces], texts)
+        code._loaded(names, [piece.code() for piece in code._pieces], texts, joined)
         return code
 
-    def _loaded(self, natives: list[str], codes: list[bytes], texts: Callable[[], Sequence[str]]) -> None:
+    def _loaded(
+        self, natives: list[str], codes: list[bytes], texts: Callable[[], Sequence[str]], joined: StoredRecords | None
+    ) -> None:
         self.natives, self.keys = natives, [piece.key for piece in self._pieces]
         self._linked = symbols(natives)
+        if joined is not None:
+            words = joined.placed(symbols(joined.names))
+            self._kept.append(words)
+            (at,) = symbols([run_records.name]).values()
+            for n, position in joined.blocks:
+                self.records[n], self.table[n] = words.ctypes.data + 8 * position, at
         self._enter(codes)
         if any(piece.quick for piece in self._pieces):
             self._texts = texts
         else:
             self._pieces.clear()
 
-    def _enter(self, codes: list[bytes]) -> None:
+    def _enter(self, codes: list[bytes], every: bool = False) -> None:
+        """Load machine code. every: whether blocks that have code have it anew."""
+        wanted = [n for n in range(len(self.table)) if every or not self.table[n]]
+        if not wanted:
+            return
         objects = Objects(LEVEL)
-        objects.add(codes, self._linked)
+        objects.add(filter(None, codes), self._linked)
         self._kept.append(objects)
-        for n in range(len(self.table)):
+        for n in wanted:
             self.table[n] = objects.address(f"block{n}")  # 8 bytes at once
 
     def give_up(self) -> None:
@@ -160,7 +200,7 @@ class BlockCode:
             if rest[1:]:
                 self._next(codes, rest[1:])
             else:
-                self._enter(codes)
+                self._enter(codes, every=True)
                 self._pieces.clear()
                 self._texts = list
             return b""
