@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -141,7 +142,7 @@ class _Part:
 
 
 def _part(text: str, rooms: Mapping[str, Any], known: dict[str, str]) -> _Part | None:
-    """The lines with names and numbers left open; None if they jump to other lines. known: names that mean the same everywhere."""
+    """The lines with names and numbers left open; None if they jump to other lines. known: names with one meaning everywhere."""
     pieces = (_SOME if _NEEDS_NUMBERS.search(text) else _ALL).split(text)
     local, given, defined = dict(known), [], {}
     labels: dict[str, bool] = {}
@@ -269,7 +270,7 @@ def _parts(b: Builder) -> list[_Part] | None:
         known["%v1"] = "%active"
     cuts = [int("%v1" in known), *b.cuts, len(lines)]
     parts = []
-    for start, stop in zip(cuts, cuts[1:]):
+    for start, stop in pairwise(cuts):
         if start < stop:
             part = _part("\n".join(lines[start:stop]), b.rooms, known)
             if part is None:
@@ -320,6 +321,6 @@ class _Places:
 
 def _stencil(part: _Part, key: tuple[str, ...], b: Builder, natives: Mapping[str, Native]) -> Stencil:
     types = {short: b.types[name].llvm for name, short in part.local.items() if name in b.types}
-    symbols = sorted({s for s in _SYMBOL.findall(part.text)})
+    symbols = sorted(set(_SYMBOL.findall(part.text)))
     declared = {s: b.declared[s] for s in symbols if s in b.declared}
     return Stencil(part.text, types, key[1:], declared, [natives[s] for s in symbols if s in natives])

@@ -10,7 +10,6 @@ from typing import Any
 
 from mmulator.codegen.types import CodeError, Struct, Ty, boolean, converter, i64, ptr_to, u64, void
 
-
 _LITERAL = ("mul", "sdiv", "udiv", "srem", "urem")  # faster by a number that LLVM knows: a stencil of its own for each
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 GROUP = 160  # PTX instructions compiled together
 LEVEL = 1
 QUICK = True
-LONG = 0.25  # seconds of running, in all launches together, from which on better code pays
+LONG = 0.1  # seconds of running, in all launches together, from which on better code pays
 
 
 def _key_of_records(keys: Iterable[str]) -> str:
