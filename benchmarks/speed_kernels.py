@@ -187,7 +187,7 @@ def cases() -> dict[str, Callable[[], Case]]:
         left, right, out = a.astype(np.float32), b.astype(np.float32), np.empty((n, n), np.float32)
         return Case(gemm, "*fp16:16, *fp16:16, *fp16:16, i32:16, i32:16, i32:16", {"BM": 128, "BN": 128, "BK": 64},
                     (n // 128, n // 128), [a, b, c, n, n, n], 2, lambda: np.matmul(left, right, out=out), 1e-3,
-                    ("sm_90", "sm_80"))  # fmt: skip
+                    ("sm_90", "sm_80", "sm_100"))  # fmt: skip
 
     def make_attention(s: int = 1024, d: int = 64) -> Case:
         q, k, v, o = f16(s, d), f16(s, d), f16(s, d), np.zeros((s, d), np.float16)

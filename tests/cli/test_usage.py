@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import os
 import pty
@@ -16,7 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.cli.app import command_tree, run
+from mmulator.cli.app import run
+from mmulator.cli.output import print_table
+from mmulator.cli.tree import command_tree
+from mmulator.cli.words import command_of
+from mmulator.cli.words import plain as plain_line
 from mmulator.errors import InternalError
 from tests.support.places import ROOT
 
@@ -48,7 +53,7 @@ def test_a_bug_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     def broken(*_: object, **__: object) -> None:
         raise InternalError("a lane that is no lane")
 
-    monkeypatch.setattr("mmulator.cli.app.command_tree", broken)
+    monkeypatch.setattr("mmulator.cli.app.plain", broken)
     assert run(["layout", "mma m16n8k16 f16", "a"]) == 1
     assert "internal error: mmulator has a bug: a lane that is no lane" in capsys.readouterr().err
     monkeypatch.setenv("MMULATOR_TRACEBACK", "1")
@@ -59,6 +64,52 @@ def test_a_bug_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 def plain(text: str) -> str:
     """Without the frames around errors, in one line."""
     return " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
+
+
+# plain command lines -----------------------------------------------------------------------------------------------
+PLAIN = (
+    "run k.toml", "run k.ptx --entry gemm --grid 2,2 --block=128 --shared 98304 --arg a.npy --arg=C=out:f16:256x256 --arg 256",
+    "run --json k.ptx --cooperative --timeout 1.5e3 --threads 8 --seeds 3 --save c.npz --rtol 1e-3 --watch C[1,2] --set x=1",
+    "check k.ptx --target sm_90a --nvcc-flags=-O3 --json", "explain wgmma m64n128 bf16 --full", "list", "list wgmma fp8 --dense",
+    "layout mma m16n8k16 f16 a --element 1,2 --byte-id 3", "nvcc a.cu", "conformance --report a.json --report b.html",
+)  # fmt: skip
+NOT_PLAIN = (
+    "run", "run a b", "run k.ptx --help", "run k.ptx -h", "run k.ptx --jso", "run k.ptx --json=1", "run k.ptx --grid",
+    "run -- k.ptx", "run k.ptx --seed x", "run k.ptx --seed -1", "run k.ptx --seeds 0", "run k.ptx --threads 1025",
+    "run k.ptx --entry=", "run -", "run k.ptx --rules -races", "run k.ptx --seed 1 --seed 2",
+    "run k.ptx --timeout inf", "explain", "run k.ptx --seed \u0665",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("line", PLAIN)
+def test_a_plain_line_is_read_as_typer_reads_it(line: str) -> None:
+    name, *words = line.split()
+    command, found = command_of(name), plain_line(command_of(name), words)
+    by_typer: dict[str, Any] = {}
+    root = command_tree((name,))
+    root.commands[name].callback = lambda **given: by_typer.update(given)
+    root(args=[name, *words], standalone_mode=False)
+    assert found is not None
+    defaults = {n: p.default for n, p in inspect.signature(command).parameters.items()}
+    assert defaults | found == {n: defaults[n] if value in ([], ()) else value for n, value in by_typer.items()}
+
+
+@pytest.mark.parametrize("line", NOT_PLAIN)
+def test_other_lines_are_left_to_typer(line: str) -> None:
+    name, *words = line.split()
+    assert plain_line(command_of(name), words) is None
+
+
+@pytest.mark.parametrize("title", ["", "[bold] title"])
+def test_a_table_is_the_one_that_rich_writes(
+    title: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [("a", "[red]1,234[/red]", ""), ("longer than its head", 5, "x\\[y]"), ("", -3.5, "z" * 100)]
+    print_table(title, ("one", "two", "three"), rows)
+    ours = capsys.readouterr().out
+    monkeypatch.setattr("mmulator.cli.output._aligned", lambda _: [])
+    print_table(title, ("one", "two", "three"), rows)
+    assert ours == capsys.readouterr().out and len(ours.splitlines()) == 4 + bool(title)
 
 
 # help ---------------------------------------------------------------------------------------------------------------
@@ -293,3 +344,19 @@ def test_rates_of_small_kernels(macs: float, seconds: float, text: str) -> None:
     from mmulator.host.report import _rate
 
     assert _rate(macs / seconds) == text
+
+
+def test_an_interrupted_command_says_nothing_of_half_made_objects() -> None:
+    code = """
+from mmulator.cli import app
+class HalfMade:
+    def __del__(self): raise AttributeError("it was never made")
+def interrupted(**_):
+    kept = HalfMade()
+    raise KeyboardInterrupt
+app.command_of = lambda _: interrupted
+app.plain = lambda *_: {}
+raise SystemExit(app.run(["run", "k.ptx"]))
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (130, "interrupted\n")

@@ -42,7 +42,9 @@ UNLOWERED = "import sys; sys.modules['mmulator.compiler.kernel'] = None\n"
 KNOWING = (
     "ptx.parser", "ptx.tree", "isa.table", "isa.effects", "program.blocks", "codegen.lang", "codegen.values", "layouts", "twin",
 )  # fmt: skip
-UNPARSED = UNLOWERED + f"sys.modules.update(dict.fromkeys(('mmulator.' + n for n in {KNOWING}), None))\n"
+UNPARSED = UNLOWERED + (
+    f"sys.modules.update(dict.fromkeys(('mmulator.' + n for n in {KNOWING}), None), **{{'llvmlite.binding': None}})\n"
+)
 RUN = """
 import os, sys
 import numpy as np, mmulator as mm

@@ -77,7 +77,9 @@ BOUNDS: dict[str, tuple[int, str]] = {
     "has_begun.rank": (MAX_CLUSTER * WARPS * 32, "threads of a cluster"), "has_begun.warps": (WARPS, "launch.warps"),
     "cells_freed.columns": (512, "of an allocation"),
     # of tcgen05: of the instruction, and of a TensorTable, which Python makes
-    "work.pair": (1, "cta_group"), "work.divides": (15, "a constant"), "compute_products.parts": (2, "work.pair"),
+    "work.pair": (1, "cta_group"), "work.divides": (15, "a constant"), "read_columns.parts": (2, "work.pair"),
+    "compute_products.count": (8, "TENSOR_STEPS"), "multiply_pieces.count": (8, "TENSOR_STEPS"),
+    "move_mma.count": (8, "TENSOR_STEPS"),
     "move.count": (128, "registers of tcgen05.ld and st"),
     "copy.count": (128, "lanes"), "copy.rows": (128, "of the shape"), "copy.bytes": (32, "of a row"),
     "unpack_elements.count": (MATRIX, "of the shape"), "across.rows": (256, "of the shape"),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from mmulator.cli.words import Option, Positional
 
 if TYPE_CHECKING:
     from mmulator.errors import InvalidInstructionError
@@ -15,20 +16,20 @@ if TYPE_CHECKING:
 
 
 def check(
-    file: Annotated[str, typer.Argument(help="PTX, .cu, program, library; - for standard input.", show_default=False)],
-    target: Annotated[str | None, typer.Option(metavar="sm_NN", help="Verify for this target, such as sm_90a.")] = None,
+    file: Annotated[str, Positional(help="PTX, .cu, program, library; - for standard input.", show_default=False)],
+    target: Annotated[str | None, Option(metavar="sm_NN", help="Verify for this target, such as sm_90a.")] = None,
     entry: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Describe this kernel alone; a part of its C++ name will do.")
+        str | None, Option(metavar="NAME", help="Describe this kernel alone; a part of its C++ name will do.")
     ] = None,
     sarif: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write undefined behaviour as SARIF 2.1.0; - is standard output.")
+        str | None, Option(metavar="FILE", help="Write undefined behaviour as SARIF 2.1.0; - is standard output.")
     ] = None,
     baseline: Annotated[
-        str | None, typer.Option(metavar="FILE", help="An earlier SARIF file: tell only what is new, exit code 3 only for that.")
+        str | None, Option(metavar="FILE", help="An earlier SARIF file: tell only what is new, exit code 3 only for that.")
     ] = None,
-    nvcc_flags: Annotated[str | None, typer.Option(metavar="FLAGS", help="For nvcc, which compiles a .cu.")] = None,
-    timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop after so long.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    nvcc_flags: Annotated[str | None, Option(metavar="FLAGS", help="For nvcc, which compiles a .cu.")] = None,
+    timeout: Annotated[float | None, Option(metavar="SECONDS", help="Stop after so long.")] = None,
+    json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Verify a PTX module: every instruction and operand, for its .target and .version.
 
@@ -80,7 +81,7 @@ def check(
         (_as_json if json else _as_text)(module, kernels, errors, missing, found)
     code = 1 if errors or missing else code_of(found)
     if code:
-        raise typer.Exit(code)
+        sys.exit(code)
 
 
 def _target(text: str) -> Target:

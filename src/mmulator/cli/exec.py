@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import os
+import sys
 from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from mmulator.cli.output import WrongUsage
 from mmulator.cli.program import absolute, check_program, hint_behind, sanitizes, start, surroundings
+from mmulator.cli.words import Option, Positional
 
-_setting = typer.Option
+_setting = Option
 
 
 def exec(
     program: Annotated[
         list[str],
-        typer.Argument(
+        Positional(
             metavar="PROGRAM [ARGS]...",
             help="A Python script, -m MODULE or -c CODE; a program, or its .cu file; make, ctest.",
             show_default=False,
@@ -97,7 +97,7 @@ def exec(
 
     code = run(program, environment, ReportRequest(sarif, known, json, strict))
     if code:
-        raise typer.Exit(code)
+        sys.exit(code)
 
 
 EXAMPLES = r"""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from mmulator.cli.completion import explained_words, target_names
+from mmulator.cli.words import Option, Positional
 
 if TYPE_CHECKING:
     from mmulator.inspect import Explanation
@@ -18,21 +16,21 @@ _OTHERS = 12  # other matches that are named
 def explain(
     instruction: Annotated[
         list[str],
-        typer.Argument(
+        Positional(
             help="A name, a pasted statement, words; a rule of the sanitizer; or a concept, such as swizzle.", show_default=False,
-            autocompletion=explained_words,
+            autocompletion="explained_words",
         ),
     ],
     target: Annotated[
-        str | None, typer.Option(help="Only what this .target has, such as sm_90a.", autocompletion=target_names)
+        str | None, Option(help="Only what this .target has, such as sm_90a.", autocompletion="target_names")
     ] = None,
-    ptx: Annotated[str | None, typer.Option(help="Only what this .version has, such as 8.0.")] = None,
-    device: Annotated[str | None, typer.Option(help="The arithmetic of one device, such as sm_90. Default: all.")] = None,
-    brief: Annotated[bool, typer.Option("--brief", help="Without the text to paste: the default.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="With PTX and a CUDA function to paste.")] = False,
-    ptx_only: Annotated[bool, typer.Option("--ptx-only", help="Print the PTX to paste, nothing else.")] = False,
-    cuda_only: Annotated[bool, typer.Option("--cuda-only", help="Print the CUDA function, nothing else.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    ptx: Annotated[str | None, Option(help="Only what this .version has, such as 8.0.")] = None,
+    device: Annotated[str | None, Option(help="The arithmetic of one device, such as sm_90. Default: all.")] = None,
+    brief: Annotated[bool, Option("--brief", help="Without the text to paste: the default.")] = False,
+    full: Annotated[bool, Option("--full", help="With PTX and a CUDA function to paste.")] = False,
+    ptx_only: Annotated[bool, Option("--ptx-only", help="Print the PTX to paste, nothing else.")] = False,
+    cuda_only: Annotated[bool, Option("--cuda-only", help="Print the CUDA function, nothing else.")] = False,
+    json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Explain a matrix instruction: operands, legal targets, each device's arithmetic, rules, text to paste. Or a rule of the
     sanitizer (`run --sanitize`): what must hold, and an example; `explain rules` lists them. Or one of the words swizzle,

@@ -6,10 +6,8 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from mmulator.cli.completion import instruction_words
-from mmulator.cli.output import exclude, print_json, print_line, print_text, width, write_file
+from mmulator.cli.output import exclude, misused, print_json, print_line, print_text, width, write_file
+from mmulator.cli.words import Option, Positional
 
 if TYPE_CHECKING:
     from mmulator.inspect.layouts.answer import Element, Layout
@@ -18,35 +16,35 @@ if TYPE_CHECKING:
 def layout(
     words: Annotated[
         list[str],
-        typer.Argument(
+        Positional(
             metavar="INSTRUCTION [OPERAND]",
             help="The instruction as in PTX or in words (mma m16n8k16 bf16), then the operand: a, b, c, d; r of a load or "
             "store; e (wgmma: sp_meta), the metadata; scale_a, scale_b. Of tcgen05, no operand: all that have a layout.",
             show_default=False,
-            autocompletion=instruction_words,
+            autocompletion="instruction_words",
         ),
     ],
-    element: Annotated[str | None, typer.Option(metavar="ROW,COL[,COPY]", help="Who holds this element.")] = None,
-    register: Annotated[str | None, typer.Option(metavar="LANE,REG[,INDEX]", help="What lies in this register.")] = None,
+    element: Annotated[str | None, Option(metavar="ROW,COL[,COPY]", help="Who holds this element.")] = None,
+    register: Annotated[str | None, Option(metavar="LANE,REG[,INDEX]", help="What lies in this register.")] = None,
     by: Annotated[
-        str | None, typer.Option(metavar="matrix|lane", help="Table by rows and columns, or by lanes. Default: matrix.")
+        str | None, Option(metavar="matrix|lane", help="Table by rows and columns, or by lanes. Default: matrix.")
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="All of a large one, not just what repeats.")] = False,
-    selector: Annotated[int | None, typer.Option(help="Sparsity selector, for the metadata. Default: 0.")] = None,
-    byte_id: Annotated[int | None, typer.Option(help="Of the scale factors. Default: 0.")] = None,
-    thread_id: Annotated[int | None, typer.Option(help="Of the scale factors. Default: 0.")] = None,
+    full: Annotated[bool, Option("--full", help="All of a large one, not just what repeats.")] = False,
+    selector: Annotated[int | None, Option(help="Sparsity selector, for the metadata. Default: 0.")] = None,
+    byte_id: Annotated[int | None, Option(help="Of the scale factors. Default: 0.")] = None,
+    thread_id: Annotated[int | None, Option(help="Of the scale factors. Default: 0.")] = None,
     device: Annotated[
-        str | None, typer.Option(help="Matters for wmma, whose fragments the specification leaves open. Default: sm_90.")
+        str | None, Option(help="Matters for wmma, whose fragments the specification leaves open. Default: sm_90.")
     ] = None,
-    svg: Annotated[str | None, typer.Option(metavar="FILE", help="Draw it. - is standard output, here and below.")] = None,
-    png: Annotated[str | None, typer.Option(metavar="FILE", help="Draw it; needs the extra draw.")] = None,
+    svg: Annotated[str | None, Option(metavar="FILE", help="Draw it. - is standard output, here and below.")] = None,
+    png: Annotated[str | None, Option(metavar="FILE", help="Draw it; needs the extra draw.")] = None,
     theme: Annotated[
-        str | None, typer.Option(metavar="auto|light|dark", help="Of the drawing; auto, the default, follows the reader's.")
+        str | None, Option(metavar="auto|light|dark", help="Of the drawing; auto, the default, follows the reader's.")
     ] = None,
-    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line for each place in the registers.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
-    cute: Annotated[bool, typer.Option("--cute", help="Print the CuTe layout from (thread, value) to an element.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    csv: Annotated[bool, Option("--csv", help="Print CSV, a line for each place in the registers.")] = False,
+    markdown: Annotated[bool, Option("--markdown", help="Print a Markdown table.")] = False,
+    cute: Annotated[bool, Option("--cute", help="Print the CuTe layout from (thread, value) to an element.")] = False,
+    json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Which lane and register holds which element of a matrix, its metadata or its scale factors.
 
@@ -96,9 +94,9 @@ class _Wanted:
         from mmulator.inspect.views.svg import check_theme
 
         if self.by not in (None, "matrix", "lane"):
-            raise typer.BadParameter("matrix or lane", param_hint="--by")
+            raise misused("matrix or lane", "--by")
         if self.theme is not None and self.svg is self.png is None:
-            raise typer.BadParameter("it goes with --svg or --png", param_hint="--theme")
+            raise misused("it goes with --svg or --png", "--theme")
         check_theme(self.theme or "auto")
         pictures = {"--svg": self.svg, "--png": self.png}
         questions = {"--element": self.element, "--register": self.register}
@@ -158,7 +156,7 @@ def _find(
     for name, (value, kind) in of.items():
         if value is not None and found.kind != kind:
             what = {"metadata": "the metadata", "scales": "scale factors"}[kind]
-            raise typer.BadParameter(f"it is of {what}, not of operand {operand}", param_hint=name)
+            raise misused(f"it is of {what}, not of operand {operand}", name)
     return found
 
 
@@ -198,7 +196,7 @@ def _numbers(text: str, option: str, form: str) -> tuple[int, ...]:
     except ValueError:
         numbers = ()
     if len(numbers) not in (2, 3):
-        raise typer.BadParameter(f"{text!r} is not {form}", param_hint=option)
+        raise misused(f"{text!r} is not {form}", option)
     return numbers
 
 
@@ -213,7 +211,7 @@ def _split(words: list[str]) -> tuple[str, str | None]:
             return " ".join(words), None
     if len(words) < 2:
         said = "an instruction and one of its operands, such as: mma m16n8k16 f16 a"
-        raise typer.BadParameter(said, param_hint="INSTRUCTION OPERAND")
+        raise misused(said, "INSTRUCTION OPERAND")
     return " ".join(words[:-1]), words[-1]
 
 
@@ -231,7 +229,7 @@ def _only_operand(instruction: str, options: dict[str, Any]) -> str | None:
         raise OperandError(f"{text_of(form)} has no matrix in tensor memory or registers")
     for name, value in options.items():
         if len(held) > 1 and value not in (None, False):
-            raise typer.BadParameter(f"it is about one operand: name {', '.join(held)} as the last word", param_hint=name)
+            raise misused(f"it is about one operand: name {', '.join(held)} as the last word", name)
     return held[0] if len(held) == 1 else None
 
 
@@ -308,7 +306,7 @@ def _say_drawn(text: str, found: Layout, paths: list[str]) -> None:
 
 def _write(option: str, path: str, data: bytes) -> None:
     if path == "-" and not data.startswith(b"<") and sys.stdout.isatty():
-        raise typer.BadParameter("a PNG is no text for a terminal: name a file, or redirect it", param_hint=option)
+        raise misused("a PNG is no text for a terminal: name a file, or redirect it", option)
     if path == "-":
         if data.startswith(b"<"):
             sys.stdout.write(data.decode())

@@ -5,9 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from mmulator.cli.completion import instruction_words, target_names
+from mmulator.cli.words import Option, Positional
 
 if TYPE_CHECKING:
     from mmulator.inspect import FormGroup
@@ -17,21 +15,21 @@ if TYPE_CHECKING:
 def list(
     words: Annotated[
         builtins.list[str] | None,
-        typer.Argument(help="As for explain: a family, a shape, types, qualifiers.", autocompletion=instruction_words),
+        Positional(help="As for explain: a family, a shape, types, qualifiers.", autocompletion="instruction_words"),
     ] = None,
     target: Annotated[
-        str | None, typer.Option(help="What this .target has, such as sm_90a.", autocompletion=target_names)
+        str | None, Option(help="What this .target has, such as sm_90a.", autocompletion="target_names")
     ] = None,
-    ptx: Annotated[str | None, typer.Option(help="What this .version has, such as 8.0.")] = None,
-    type: Annotated[str | None, typer.Option(help="An element type of A, B, C or D, such as bf16 or fp8.")] = None,
-    family: Annotated[str | None, typer.Option(help="mma, wgmma, wmma, tcgen05, or a matrix move: ldmatrix and others.")] = None,
-    shape: Annotated[str | None, typer.Option(help="A shape or part of one: m16n8k16, n128, k32.")] = None,
-    sparse: Annotated[bool, typer.Option("--sparse", help="With sparse A.")] = False,
-    dense: Annotated[bool, typer.Option("--dense", help="Without sparse A.")] = False,
-    device: Annotated[str | None, typer.Option(help="What this device runs with known arithmetic, such as sm_89.")] = None,
-    devices: Annotated[bool, typer.Option("--devices", help="The devices instead: chips, instructions, evidence.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="Every name in full, one a line.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    ptx: Annotated[str | None, Option(help="What this .version has, such as 8.0.")] = None,
+    type: Annotated[str | None, Option(help="An element type of A, B, C or D, such as bf16 or fp8.")] = None,
+    family: Annotated[str | None, Option(help="mma, wgmma, wmma, tcgen05, or a matrix move: ldmatrix and others.")] = None,
+    shape: Annotated[str | None, Option(help="A shape or part of one: m16n8k16, n128, k32.")] = None,
+    sparse: Annotated[bool, Option("--sparse", help="With sparse A.")] = False,
+    dense: Annotated[bool, Option("--dense", help="Without sparse A.")] = False,
+    device: Annotated[str | None, Option(help="What this device runs with known arithmetic, such as sm_89.")] = None,
+    devices: Annotated[bool, Option("--devices", help="The devices instead: chips, instructions, evidence.")] = False,
+    full: Annotated[bool, Option("--full", help="Every name in full, one a line.")] = False,
+    json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List matrix instructions, those that differ only in shape, type or a qualifier in one line.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from inspect import cleandoc
 from typing import Annotated
 
-import typer
+from mmulator.cli.words import Positional
 
 
 def begin(arguments: list[str]) -> None:
@@ -22,7 +23,7 @@ def begin(arguments: list[str]) -> None:
     raise SystemExit(code)
 
 
-_ARGUMENTS = typer.Argument(metavar="ARGS...", help="As nvcc takes them.", show_default=False)
+_ARGUMENTS = Positional(metavar="ARGS...", help="As nvcc takes them.", show_default=False)
 
 
 def nvcc(arguments: Annotated[list[str] | None, _ARGUMENTS] = None) -> None:
@@ -36,7 +37,7 @@ def nvcc(arguments: Annotated[list[str] | None, _ARGUMENTS] = None) -> None:
     """
     from mmulator.toolkit.wrapper import main
 
-    raise typer.Exit(main(arguments or []))
+    sys.exit(main(arguments or []))
 
 
 EXAMPLES = """

@@ -114,11 +114,16 @@ class WrongUsage(MmulatorError):
 
 def exclude(options: dict[str, Any], why: str) -> None:
     """Raise WrongUsage where more than one of the options is given (neither None nor False)."""
-    import typer
-
     given = [name for name, value in options.items() if value is not None and value is not False]
     if len(given) > 1:
-        raise typer.BadParameter(f"not both {given[0]} and {given[1]}: {why}", param_hint=" / ".join(given[:2]))
+        raise misused(f"not both {given[0]} and {given[1]}: {why}", " / ".join(given[:2]))
+
+
+def misused(why: str, where: str) -> Exception:
+    """typer's error for options or arguments that make no sense. where: these, as help writes them."""
+    import typer
+
+    return typer.BadParameter(why, param_hint=where)
 
 
 def print_json(data: Any) -> None:
@@ -226,21 +231,37 @@ def print_columns(columns: Sequence[str], rows: Sequence[Sequence[str]], breaks:
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table; nothing if there are no rows."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    if not cells:
+        return
+    if not sys.stdout.isatty() and not _RICH & os.environ.keys():
+        lines = _aligned([list(columns), *cells])
+        if lines:
+            print(*([title] if title else []), *lines, sep="\n")
+            return
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    cells = [[escape(str(cell)) for cell in row] for row in rows]
-    if not cells:
-        return
     console = Console()
     if not console.is_terminal:
-        console = Console(width=200)
+        console = Console(width=_WIDEST)
     if title:
         console.print(escape(title), style="bold", highlight=False)  # a table's own title is folded to its width
     table = Table(box=None, pad_edge=False)
     for column in columns:
         table.add_column(column, header_style="dim")
     for row in cells:
-        table.add_row(*row)
+        table.add_row(*map(escape, row))
     console.print(table)
+
+
+_WIDEST = 200  # columns of a table that is printed elsewhere than on a terminal
+_RICH = {"FORCE_COLOR", "TTY_COMPATIBLE"}  # variables by which rich takes anything for a terminal
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table as rich writes them; none for one that needs rich: long lines, characters of another width."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)) for row in rows]
+    return lines if len(lines[0]) <= _WIDEST and all(line.isascii() and line.isprintable() for line in lines) else []

@@ -12,11 +12,9 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from mmulator.cli.completion import rule_choices
 from mmulator.cli.output import error_data, exclude, print_error, print_json, print_line, print_table, print_text, width
 from mmulator.cli.progress import Progress
+from mmulator.cli.words import Option, Positional
 from mmulator.errors import MmulatorError
 
 if TYPE_CHECKING:
@@ -31,16 +29,16 @@ if TYPE_CHECKING:
     Watched = list[tuple[int, tuple[int, ...]]]
 
 
-_what = partial(typer.Option, rich_help_panel="The launch (a launch file says these itself)")
-_compare = partial(typer.Option, rich_help_panel="Comparing")
-_look = partial(typer.Option, rich_help_panel="Results")
-_find = partial(typer.Option, rich_help_panel="Undefined behaviour (the others include --sanitize)")
+_what = partial(Option, rich_help_panel="The launch (a launch file says these itself)")
+_compare = partial(Option, rich_help_panel="Comparing")
+_look = partial(Option, rich_help_panel="Results")
+_find = partial(Option, rich_help_panel="Undefined behaviour (the others include --sanitize)")
 Texts = list[str] | None
 
 
 def run(
     file: Annotated[
-        Path, typer.Argument(help="Launch file (.toml); or, with the options below, a .ptx, .cu, program...", show_default=False)
+        Path, Positional(help="Launch file (.toml); or, with the options below, a .ptx, .cu, program...", show_default=False)
     ],
     entry: Annotated[str | None, _what(metavar="NAME", help="Kernel; a part of its C++ name will do if only it has it.")] = None,
     grid: Annotated[str | None, _what(metavar="X[,Y[,Z]]", help="Blocks of the grid.")] = None,
@@ -50,14 +48,14 @@ def run(
     cooperative: Annotated[bool, _what("--cooperative", help="All blocks are resident at once.")] = False,
     arg: Annotated[Texts, _what(metavar="[NAME=]VALUE", help="An argument, in order: one of Values.")] = None,
     set_: Annotated[
-        Texts, typer.Option("--set", metavar="NAME=VALUE", help="A .const or .global variable before the launch.")
+        Texts, Option("--set", metavar="NAME=VALUE", help="A .const or .global variable before the launch.")
     ] = None,
-    device: Annotated[str | None, typer.Option(metavar="DEVICE", help="Chip (H100) to compute as. Default: .target.")] = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of the scheduler's choices.")] = None,
-    timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop after so long.")] = None,
-    threads: Annotated[int | None, typer.Option(metavar="N", help="Cores to use. Default: all.", min=1, max=1024)] = None,
-    nvcc_flags: Annotated[str | None, typer.Option(metavar="FLAGS", help="For nvcc, which compiles a .cu.")] = None,
-    dask: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Share the blocks out on a Dask cluster.")] = None,
+    device: Annotated[str | None, Option(metavar="DEVICE", help="Chip (H100) to compute as. Default: .target.")] = None,
+    seed: Annotated[int | None, Option(metavar="N", help="Seed of the scheduler's choices.")] = None,
+    timeout: Annotated[float | None, Option(metavar="SECONDS", help="Stop after so long.")] = None,
+    threads: Annotated[int | None, Option(metavar="N", help="Cores to use. Default: all.", min=1, max=1024)] = None,
+    nvcc_flags: Annotated[str | None, Option(metavar="FLAGS", help="For nvcc, which compiles a .cu.")] = None,
+    dask: Annotated[str | None, Option(metavar="ADDRESS", help="Share the blocks out on a Dask cluster.")] = None,
     expect: Annotated[Path | None, _compare(metavar="FILE", help="Arrays by argument name (.npz); of one output .npy.")] = None,
     rtol: Annotated[float | None, _compare(metavar="X", help="Pass what is within X times the reference.")] = None,
     atol: Annotated[float | None, _compare(metavar="X", help="Pass what is within X (added to --rtol's).")] = None,
@@ -67,7 +65,7 @@ def run(
     ] = False,
     sanitize: Annotated[bool, _find("--sanitize", help="Look for undefined behaviour, and say what was found.")] = False,
     rules: Annotated[
-        str | None, _find(metavar="RULES", help="Such as races,wgmma-* or -races.", autocompletion=rule_choices)
+        str | None, _find(metavar="RULES", help="Such as races,wgmma-* or -races.", autocompletion="rule_choices")
     ] = None,
     seeds: Annotated[int | None, _find(metavar="N", help="Run N times, each with another seed.", min=1)] = None,
     prove: Annotated[bool, _find("--prove", help="Look for a seed under which the results differ.")] = False,
@@ -126,7 +124,7 @@ def run(
                     workers=workers,
                 )  # fmt: skip
         except MmulatorError as error:
-            raise typer.Exit(_stopped(error, json, sarif, strict, known)) from None
+            sys.exit(_stopped(error, json, sarif, strict, known))
     if save is not None:
         _save(save, result)
     if result.judged is not None:
@@ -137,7 +135,7 @@ def run(
         (_as_json if json else _as_text)(result, job, watched, arrays)
     found = findings.code_of(result.judged.findings, strict) if result.judged is not None else 0
     if found or not result.ok or any(a.wrong for _, compared in arrays for a in compared):
-        raise typer.Exit(found or 1)
+        sys.exit(found or 1)
 
 
 def _stopped(error: MmulatorError, json: bool, sarif: str | None, strict: bool, known: Baseline | None) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from mmulator.errors import UnsupportedError
 
@@ -13,6 +15,19 @@ LEVELS: Mapping[str, list[str]] = {
 }
 """What a CPU of a level has, by LLVM's names; the best first."""
 _UNSET = "code is made for this machine's own CPU where it is not set"
+
+_IDENTITY = ("vendor_id", "cpu family", "model", "model name", "stepping", "microcode", "flags")
+
+
+def machine() -> str:
+    """A text that determines name and features of this machine's own CPU for LLVM; "" where the system does not say."""
+    try:
+        with Path("/proc/cpuinfo").open("rb", buffering=0) as file:  # a part: the system asks every core for its clock
+            lines = file.read(1 << 13).decode().partition("\n\n")[0].splitlines()[:-1]
+    except (OSError, ValueError):
+        return ""
+    said = [line for line in lines if line.partition("\t")[0].strip() in _IDENTITY]
+    return "\n".join([os.uname().release, *said]) if said[-1:] and said[-1].startswith("flags") else ""
 
 
 def features(level: str) -> str:

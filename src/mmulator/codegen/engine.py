@@ -24,10 +24,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mmulator.codegen.cpus import chosen
+from mmulator.codegen.cpus import chosen, machine
+from mmulator.codegen.linking import HERE, Linked
 from mmulator.codegen.locks import TimeUp, no_fork, remaining
 from mmulator.codegen.store import store
-from mmulator.errors import InternalError
 
 _FORMAT, _FORMAT_QUICK = "3", "2"  # another number where other code is made of a text
 
@@ -48,10 +48,33 @@ def llvm_version() -> int:
 
 
 @cache
+def _host() -> list[str]:
+    """Name and features of this machine's own CPU, and LLVM's version: kept, since LLVM takes longer to load than to start a
+    kernel that was compiled before."""
+    kept, identity = store(), machine()
+    key = hashlib.sha256(f"host\0{_llvm_file()}\0{identity}".encode()).hexdigest()
+    data = kept.read(key) if kept and identity else None
+    if data is None:
+        binding = _binding()
+        own = binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten(), str(binding.llvm_version_info)
+        data = "\n".join(own).encode()
+        if kept and identity:
+            kept.write(key, data)
+    return data.decode().split("\n")
+
+
+def _llvm_file() -> str:
+    """The identity of LLVM's library."""
+    import llvmlite
+
+    found = [(f.name, f.stat()) for f in os.scandir(f"{llvmlite.__path__[0]}/binding") if f.name.startswith("libllvm")]
+    return f"{llvmlite.__version__} {[(name, info.st_size, info.st_mtime_ns) for name, info in found]}"
+
+
+@cache
 def _cpu() -> tuple[str, str]:
-    binding = _binding()
-    own = binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
-    return chosen(os.environ.get("MMULATOR_CPU", ""), *own)
+    name, features, _ = _host()
+    return chosen(os.environ.get("MMULATOR_CPU", ""), name, features)
 
 
 def has_feature(name: str) -> bool:
@@ -85,7 +108,7 @@ def cache_folder() -> Path | None:
 def key_of(*parts: str) -> str:
     """The key in the store of a result that depends on these texts, on this CPU and on this version of LLVM."""
     cpu, features = _cpu()
-    return hashlib.sha256("\0".join((_FORMAT, str(_binding().llvm_version_info), cpu, features, *parts)).encode()).hexdigest()
+    return hashlib.sha256("\0".join((_FORMAT, _host()[2], cpu, features, *parts)).encode()).hexdigest()
 
 
 def _optimise(module: Any, level: int, quick: bool) -> None:
@@ -343,10 +366,10 @@ def _in_child() -> None:
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
 
 
-class Objects:
-    """Machine code in memory: pieces of object code that are linked to each other by symbol."""
+class _LinkedByLlvm(Linked):
+    """Machine code in memory, linked by LLVM, for machines whose object code is of another kind."""
 
-    def __init__(self, level: int = 2) -> None:
+    def __init__(self, level: int) -> None:
         binding = _binding()
         with no_fork:
             empty = binding.parse_assembly("")
@@ -354,7 +377,6 @@ class Objects:
             self._engine = binding.create_mcjit_compiler(empty, _new_target_machine(level))
 
     def add(self, codes: Iterable[bytes], symbols: dict[str, int] | None = None) -> None:
-        """Add pieces of object code. symbols: addresses of external symbols to which they refer."""
         binding = _binding()
         with no_fork:
             for name, address in (symbols or {}).items():
@@ -363,11 +385,13 @@ class Objects:
                 self._engine.add_object_file(binding.ObjectFileRef.from_data(code))
             self._engine.finalize_object()
 
-    def address(self, name: str) -> int:
-        found = int(self._engine.get_function_address(name))
-        if not found:
-            raise InternalError(f"the machine code has no function {name}")
-        return found
+    def find(self, name: str) -> int:
+        return int(self._engine.get_function_address(name))
+
+
+def code_memory(level: int = 2) -> Linked:
+    """An empty memory for machine code of a level of optimisation."""
+    return Linked() if HERE else _LinkedByLlvm(level)
 
 
 class Library:
@@ -378,7 +402,7 @@ class Library:
         self._load(code, level, symbols)
 
     def _load(self, code: bytes, level: int, symbols: dict[str, int] | None = None) -> None:
-        self._objects = Objects(level)
+        self._objects = code_memory(level)
         self._objects.add([code], symbols)
 
     def address(self, name: str) -> int:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from mmulator.codegen import named
-from mmulator.codegen.engine import CompiledObject, Objects
+from mmulator.codegen.engine import CompiledObject, code_memory
+from mmulator.codegen.linking import Linked
 from mmulator.codegen.locks import Lock
 from mmulator.codegen.variants import says_all
 from mmulator.errors import InternalError
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 _loaded: dict[str, int] = {}
 _functions: dict[str, Native] = {}  # by name: one function has it
-_memory: list[Objects] = []  # one, from the first function on
+_memory: list[Linked] = []  # one, from the first function on
 _lock = Lock()
 
 
@@ -48,7 +49,7 @@ def _load(wanted: list[Native]) -> None:
 def _enter(codes: dict[str, bytes]) -> None:
     if codes:
         if not _memory:
-            _memory.append(Objects())
+            _memory.append(code_memory())
         _memory[0].add(codes.values())
         _loaded.update({name: _memory[0].address(name) for name in codes})
 

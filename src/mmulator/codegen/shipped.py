@@ -65,6 +65,11 @@ class Shipped:
             raise ValueError("of other sources")
         self.entries: dict[str, list[Any]] = index["entries"]
 
+    def all(self) -> dict[tuple[int, str], tuple[bytes, list[str]]]:
+        """What `write` takes."""
+        named = {(int(level), name): self.find(name, int(level)) for level, _, name in (k.partition(" ") for k in self.entries)}
+        return {key: found for key, found in named.items() if found}
+
     def find(self, name: str, level: int) -> tuple[bytes, list[str]] | None:
         """(object code, names of called functions); None if it is absent or damaged."""
         entry = self.entries.get(f"{level} {name}")

@@ -236,6 +236,10 @@ class Records:
         self.uses += uses
         return True
 
+    def stencils(self) -> list[Native]:
+        """The stencils, each once."""
+        return [*{stencil.name: stencil for _, stencil in self.uses}.values()]
+
     def data(self) -> bytes:
         """The records, for storing."""
         names = sorted({stencil.name for _, stencil in self.uses})
@@ -243,24 +247,6 @@ class Records:
         uses = [(at, number[stencil.name]) for at, stencil in self.uses]
         head = json.dumps({"names": names, "blocks": self.blocks, "words": len(self.words)}, separators=(",", ":"))
         return head.encode() + b"\n" + np.array(self.words, np.uint64).tobytes() + np.array(uses, np.uint32).tobytes()
-
-
-class StoredRecords:
-    """Records as they are stored. names: the stencils. blocks: as in Records."""
-
-    def __init__(self, data: bytes) -> None:
-        first, _, rest = data.partition(b"\n")
-        head = json.loads(first)
-        self.names: list[str] = head["names"]
-        self.blocks: list[tuple[int, int]] = head["blocks"]
-        self._words = np.frombuffer(rest, np.uint64, head["words"])
-        self._uses = np.frombuffer(rest, np.uint32, -1, 8 * head["words"]).reshape(-1, 2)
-
-    def placed(self, symbols: Mapping[str, int]) -> np.ndarray:
-        """The words, with the addresses of the stencils, which are loaded."""
-        words = self._words.copy()
-        words[self._uses[:, 0]] = np.array([symbols[name] for name in self.names], np.uint64)[self._uses[:, 1]]
-        return words
 
 
 def _parts(b: Builder) -> list[_Part] | None:

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmulator.codegen.engine import CompiledObject, Objects, afterwards, key_of
+from mmulator.codegen.engine import CompiledObject, afterwards, code_memory, key_of
 from mmulator.codegen.loading import ensure, ensure_named, symbols
 from mmulator.codegen.locks import remaining
-from mmulator.codegen.stencils import Records, StoredRecords
+from mmulator.codegen.records import BEGIN, StoredRecords
 from mmulator.codegen.store import store
-from mmulator.codegen.values import Builder, module_text
 from mmulator.errors import MmulatorError
-from mmulator.native.threads.scheduler import run_records
 
 if TYPE_CHECKING:
     from mmulator.codegen.lang import Native
+    from mmulator.codegen.stencils import Records
 
 GROUP = 160  # PTX instructions compiled together
 LEVEL = 1
@@ -65,48 +64,46 @@ class BlockCode:
         self._pieces: list[CompiledObject] = []
         self._texts: Callable[[], Sequence[str]] = list  # of the pieces
         self._taken: list[tuple[str, range]] = []  # texts, and their blocks
-        self._joined = Records()
         self._kept: list[Any] = []  # all that was ever in the tables
         self._linked: dict[str, int] = {}
         self._improver = 0  # the process in which better code is on its way
         self._seconds = 0.0
 
-    def take(self, builders: Sequence[Builder], group: range, natives: Mapping[str, Native], join: bool) -> None:
-        """Add the functions of a group of blocks, to be compiled. Raises TimeUp (codegen/locks.py).
+    def take(self, text: str, group: range, join: Callable[[], bool]) -> None:
+        """Add the LLVM text of a group of blocks, to be compiled. Raises TimeUp (codegen/locks.py).
 
-        builders: the functions.
+        text: the text.
         group: numbers of the blocks.
-        natives: the native functions that they call.
-        join: whether they may be joined from stencils.
+        join: called if there is no better code; says whether the blocks have records, which `load` is given.
         """
         remaining()
-        text = module_text(builders)
-        piece = CompiledObject(text, LEVEL, QUICK, join)
-        if join and not piece.cached and not self._joined.take(dict(zip(group, builders)), natives):
+        piece = CompiledObject(text, LEVEL, QUICK, later=True)
+        if not piece.cached and not join():
             piece = CompiledObject(text, LEVEL, QUICK)
         self._pieces.append(piece)
         self._taken.append((text, group))
         self.cached &= piece.cached
 
-    def load(self, natives: Iterable[Native], done: Callable[[int], object]) -> None:
-        """Wait until all pieces are compiled. natives: functions that they may call. done: called with the number of compiled
-        blocks.
+    def load(self, natives: Iterable[Native], done: Callable[[int], object], records: Records) -> None:
+        """Wait until all pieces are compiled.
+
+        natives: functions that they may call.
+        done: called with the number of compiled blocks.
+        records: those of the blocks that are joined from stencils.
         """
         natives = list(natives)
         codes = []
         for piece, (_, group) in zip(self._pieces, self._taken):
             codes.append(piece.code())
             done(group.stop)
-        stencils = {stencil.name: stencil for _, stencil in self._joined.uses}
-        ensure([*natives, *stencils.values(), run_records])
-        texts = [text for text, _ in self._taken]
-        joined = None
-        if self._joined.blocks:
-            data, kept = self._joined.data(), store()
+        texts, joined = [text for text, _ in self._taken], None
+        self._taken = []
+        ensure([*natives, *records.stencils()])
+        if records.blocks:
+            data, kept = records.data(), store()
             joined = StoredRecords(data)
             if kept:
                 kept.write(_key_of_records(piece.key for piece in self._pieces), data)
-        self._taken, self._joined = [], Records()
         self._loaded([f.name for f in natives], codes, lambda: texts, joined)
 
     @classmethod
@@ -127,7 +124,7 @@ class BlockCode:
             if data is None:
                 raise LookupError(keys)
             joined = StoredRecords(data)
-        if not ensure_named([*names, *joined.names, run_records.name] if joined else names):
+        if not ensure_named([*names, *joined.names, BEGIN] if joined else names):
             raise LookupError(names)
         code._loaded(names, [piece.code() for piece in code._pieces], texts, joined)
         return code
@@ -140,7 +137,7 @@ class BlockCode:
         if joined is not None:
             words = joined.placed(symbols(joined.names))
             self._kept.append(words)
-            (at,) = symbols([run_records.name]).values()
+            (at,) = symbols([BEGIN]).values()
             for n, position in joined.blocks:
                 self.records[n], self.table[n] = words.ctypes.data + 8 * position, at
         self._enter(codes)
@@ -154,7 +151,7 @@ class BlockCode:
         wanted = [n for n in range(len(self.table)) if every or not self.table[n]]
         if not wanted:
             return
-        objects = Objects(LEVEL)
+        objects = code_memory(LEVEL)
         objects.add(filter(None, codes), self._linked)
         self._kept.append(objects)
         for n in wanted:

@@ -6,13 +6,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, field
-from functools import cache
+from functools import cache, partial
 from types import ModuleType
 
 from mmulator.codegen.engine import target_cpu
 from mmulator.codegen.lang import Native
 from mmulator.codegen.locks import no_fork
 from mmulator.codegen.ops import cast_ptr
+from mmulator.codegen.stencils import Records
 from mmulator.codegen.types import i32, u64
 from mmulator.codegen.values import Builder, Value, constant, module_text
 from mmulator.compiler.code import BlockCode
@@ -29,7 +30,7 @@ from mmulator.isa.types import type_bits
 from mmulator.native.hooks.events import undefined_used
 from mmulator.native.hooks.operands import barrier_passed
 from mmulator.native.state import STACK_BYTES, Cta, OperationKind
-from mmulator.native.threads.scheduler import run_clusters
+from mmulator.native.threads.scheduler import run_clusters, run_records
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.numerics.sfu.tables import tables_for
 from mmulator.program.addresses import SHARED_BASE
@@ -172,13 +173,16 @@ class Jit:
         natives: dict[str, Native] = {}
         classes = self.classes()
         sizes = [sum(c.values()) for c in classes]
-        code = BlockCode(len(sizes))
+        code, records = BlockCode(len(sizes)), Records()
+        joins = not self.options.step and self.options.events is None
         try:
             for builders, group in self._groups(sizes, natives):
-                code.take(builders, group, natives, not self.options.step and self.options.events is None)
+                blocks = dict(zip(group, builders))
+                code.take(module_text(builders), group, partial(records.take, blocks, natives) if joins else bool)
             self.meaning.wgmma.find_rivals(self.matrix)
             runs = run_clusters.under(self.options.events) or run_clusters
-            code.load([*natives.values(), runs], lambda done: progress and progress(sum(sizes[:done]), sum(sizes)))
+            fixed = [*natives.values(), runs, *([run_records] if records.blocks else [])]
+            code.load(fixed, lambda done: progress and progress(sum(sizes[:done]), sum(sizes)), records)
         except BaseException:
             code.give_up()
             raise

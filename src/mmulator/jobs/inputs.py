@@ -15,7 +15,6 @@ from mmulator.errors import LaunchError, MmulatorError
 from mmulator.isa.types import TYPES
 from mmulator.jobs.maps import MapOf, read_options, tensor_map
 from mmulator.launch.values import Aggregate
-from mmulator.layouts.tensormap import TensorMap
 
 FORMS = (
     "a.npy, b.npz:key, out:f16:256x256, random:f16:256x256:1, i32:256, f32:0.5, 450, null, "
@@ -42,12 +41,15 @@ class Argument:
 # element types ------------------------------------------------------------------------------------------------------
 def dtype_of(name: str, where: str) -> np.dtype[Any]:
     """NumPy dtype of an element type: PTX names, i8 to i64 for signed integers."""
-    import ml_dtypes
-
     t = TYPES.get("s" + name[1:] if name[:1] == "i" else name)
     if t is None or not t.numpy or t.kind == "pred":
         raise LaunchError(f"{where}: {name!r} is no element type", hint="such as f16, bf16, f32, e4m3, i32, u8")
-    return np.dtype(getattr(ml_dtypes, t.numpy, None) or t.numpy)
+    try:
+        return np.dtype(t.numpy)
+    except TypeError:  # none of NumPy's own
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, t.numpy))
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:
@@ -397,7 +399,7 @@ def _struct_argument(name: str, members: Any, number: int, path: Path, where: st
             pointers[-(-_end(found) // 8) * 8] = inner.value
             pointed.append(inner)
             found.append(("u64", bytes(8)))
-        elif isinstance(inner.value, bytes | Aggregate | TensorMap | MapOf):
+        elif not isinstance(inner.value, int | float):
             raise LaunchError(f"{where}: member {n} of the struct is neither a number nor an array")
         else:
             found.append((str(member["type"]), element_bytes(str(member["type"]), str(inner.value), where)))

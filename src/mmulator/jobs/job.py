@@ -60,7 +60,6 @@ from mmulator.errors import LaunchError, MmulatorError
 from mmulator.host.module import Kernel, Module
 from mmulator.host.report import Report
 from mmulator.host.variables import Variables
-from mmulator.jobs import sanitized, suppressions
 from mmulator.jobs.comparison import Comparison, Expectation, Tolerance, check_expectation, compare
 from mmulator.jobs.inputs import (
     Argument,
@@ -72,12 +71,12 @@ from mmulator.jobs.inputs import (
 )
 from mmulator.jobs.maps import resolve
 from mmulator.jobs.pattern import accumulators
-from mmulator.jobs.sanitized import Judged, SanitizerOptions, Way
-from mmulator.jobs.suppressions import Suppression
 from mmulator.launch.launch import How
 
 if TYPE_CHECKING:
     from mmulator.isa.form import Form
+    from mmulator.jobs.sanitized import Judged, SanitizerOptions, Way
+    from mmulator.jobs.suppressions import Suppression
 
 Progress = Callable[[str, int, int], None]
 SLICE = 16  # instructions of a warp's turn at most, where a proof is looked for
@@ -182,8 +181,11 @@ def load_job(path: str | Path) -> Job:
         data.get("device"), _int(data, "seed", path), [table_argument(a, n, path) for n, a in enumerate(arguments)],
         variables=[table_argument(v, 0, path, default=name) for name, v in variables.items()],
         cluster=data.get("cluster"), cooperative=data.get("cooperative", False),
-        suppress=suppressions.read(data.get("suppress", []), path),
     )  # fmt: skip
+    if "suppress" in data:
+        from mmulator.jobs import suppressions
+
+        job.suppress = suppressions.read(data["suppress"], path)
     if "expect" in data:
         job.expect = _expectation(data["expect"], path, job.outputs())
     return job
@@ -289,6 +291,8 @@ def run_job(
     if sanitize is None:
         report = launch(seed=job.seed, progress=progress, watch=watch, workers=workers)
     else:
+        from mmulator.jobs import sanitized
+
         again = partial(_shuffled, kernel, job, values, timeout)
         looking = partial(launch, sanitize="strict", watch=watch, keep_going=sanitize.keep_going)
         report, judged = sanitized.run(looking, kernel, arrays, job.seed, sanitize, job.suppress, again, progress)
@@ -304,6 +308,8 @@ def run_job(
 
 def _shuffled(kernel: Kernel, job: Job, values: Sequence[Any], timeout: float | None, seed: int, way: Way) -> None:
     """A launch of the job on one thread of the host, in which blocks begin as the seed has it; of the job's own in order."""
+    from mmulator.jobs.sanitized import Way
+
     device = job.device or kernel.module.default_device
     shape, arguments = kernel.prepared(job.grid, job.block, values, job.shared, device, job.cluster, job.cooperative)
     steps, order = way is Way.STEPS, seed if seed != job.seed else None

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mmulator.errors import LaunchError, OperandError, similar
-from mmulator.layouts.tensormap import TensorMap
+
+if TYPE_CHECKING:
+    from mmulator.layouts.tensormap import TensorMap
 
 _TILED = ("box",)
 _IM2COL = ("lower", "upper", "channels", "pixels")
@@ -30,6 +32,8 @@ class MapOf:
 
 def tensor_map(array: np.ndarray, options: Mapping[str, Any], where: str) -> TensorMap:
     """The tensor map of an array. Raises LaunchError for missing or unknown options, and for what CUDA's driver refuses."""
+    from mmulator.layouts.tensormap import TensorMap
+
     unknown = sorted(set(options) - set(KEYS))
     if unknown:
         raise LaunchError(f"{where}: unknown key {unknown[0]!r} of tensormap", hint="keys: of, " + ", ".join(KEYS))

@@ -19,7 +19,7 @@ from mmulator.isa.types import TYPES
 from mmulator.layouts.instruction_descriptor import InstructionDescriptor
 from mmulator.layouts.tensor_memory import TensorPiece, layout_id, metadata_place, pieces, scale_span, scale_step
 from mmulator.layouts.tensor_variants import Variant
-from mmulator.native.matrix.tensor_state import PIECES, TENSOR_LANES, TENSOR_SCRATCH, TensorTable, Unpack
+from mmulator.native.matrix.tensor_state import PIECES, TENSOR_LANES, TENSOR_SCRATCH, TENSOR_STEPS, TensorTable, Unpack
 from mmulator.numerics.profiles import DotKey, profile_for
 from mmulator.twin.product import IndexTable
 from mmulator.twin.twin import Twin, twin_for
@@ -117,6 +117,7 @@ def make_table(variant: Variant, word: int, device: str, keep: list[Any], questi
     values: dict[str, Any] = {
         "word": word, "mode": variant.number,
         "pack_a": twin.pack_a, "pack_b": twin.pack_b, "pack_b_rows": twin.pack_b_rows, "dot": twin.dot,
+        "dot_steps": twin.dot_steps,
         "m": rows, "n": d.n, "k": d.k, "stored": stored,
         "a_size": a_size, "b_size": b_size,
         "a_line": _line(stored, a_size, a_unpack), "b_line": _line(d.k, b_size, b_unpack),
@@ -207,23 +208,36 @@ def _indices(table: np.ndarray, d: InstructionDescriptor, layout: str, rows: int
     table["places"], table["cells"] = index.ctypes.data, cells
 
 
+def _padded(size: int) -> int:
+    """Bytes of a part of the scratch memory: vectors may read a line beyond."""
+    return -(-size // 64) * 64 + 64
+
+
 def _scratch(table: np.ndarray, twin: Twin, d: InstructionDescriptor, rows: int, stored: int) -> None:
     """Give each part of the scratch memory its place."""
     columns = d.n + MOST_SHIFT * d.ws  # a zero-column mask descriptor may shift the columns of B
     elements = max(rows * stored * int(table["a_size"][0]), columns * d.k * int(table["b_size"][0]))
+    packed = rows * int(table["a_row"][0]), d.n * int(table["b_row"][0])
+    table["a_pack"], table["b_pack"] = (-(-size // 64) * 64 for size in packed)
     sizes = {
         "raw": elements,
         "elements": elements,
-        "packed_a": rows * int(table["a_row"][0]),
-        "packed_b": d.n * int(table["b_row"][0]),
+        "packed_a": packed[0],
+        "packed_b": packed[1],
         "c": 128 * d.n * 4,
         "index": rows * stored * 4 * d.sparse,
         "metadata": TENSOR_LANES * int(table["cells"][0]) * 4,
         "scale_a": rows * int(table["scales"][0]),
         "scale_b": d.n * int(table["scales"][0]),
     }
-    starts = [*accumulate((-(-size // 64) * 64 + 64 for size in sizes.values()), initial=0)]
-    if starts[-1] > TENSOR_SCRATCH:
-        raise InternalError(f"tcgen05.mma needs {starts[-1]} bytes to compute in")
+    alone = sum(map(_padded, sizes.values()))
+    if alone > TENSOR_SCRATCH:
+        raise InternalError(f"tcgen05.mma needs {alone} bytes to compute in")
+    if table["dot_steps"][0]:
+        step = int(table["a_pack"][0]), int(table["b_pack"][0])
+        table["steps"] = min(TENSOR_STEPS, 1 + (TENSOR_SCRATCH - alone) // sum(step))
+        for name, size in zip(("packed_a", "packed_b"), step):
+            sizes[name] += size * (int(table["steps"][0]) - 1)
+    starts = [*accumulate(map(_padded, sizes.values()), initial=0)]
     for name, at in zip(sizes, starts):
         table["scratch"][name] = at

@@ -1,7 +1,7 @@
 """Random numbers of cuda: its generators, and the operators that draw.
 
-A GPU with as many multiprocessors draws the same numbers from the seed, bit for bit (philox.py; checked beside an H100 with
-tests/doors/programs/torch_random.py): uniform and integer numbers, bernoulli, dropout and geometric of all types, normal and
+A GPU with as many multiprocessors draws the same numbers from the seed, bit for bit (twin/philox.py; checked beside an H100
+with tests/doors/programs/torch_random.py): uniform and integer numbers, bernoulli, dropout and geometric of all types, normal and
 exponential of float32, float16 and bfloat16. In float64, normal and exponential come from the same 64 bits, but by the host's
 logarithm and sine. All else (randperm, multinomial, cauchy, log_normal, poisson and others) is drawn by the CPU:
 reproducibly, from the generator's seed and place, but not as a GPU does.
@@ -18,11 +18,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from mmulator.doors.torch import dispatch, philox
+from mmulator.doors.torch import dispatch
 from mmulator.doors.torch.kernels import kernel
+from mmulator.twin import philox
 
 _Plain: Any = torch._C.Generator
 CUDA = torch.device("cuda", 0)
+BLOCK = 256  # threads of a block of torch's kernels
 _MASK = (1 << 64) - 1
 
 
@@ -143,44 +145,74 @@ def _host(generator: Any) -> Any:
 
 
 # drawing --------------------------------------------------------------------------------------------------------------
-def _resident() -> int:
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16)  # which native code stores itself
+
+
+def _width(count: int) -> int:
+    """Threads of the grid that torch takes for `count` elements."""
     properties = torch.cuda.get_device_properties(0)
-    return int(properties.multi_processor_count * properties.max_threads_per_multi_processor)
+    resident = int(properties.multi_processor_count * properties.max_threads_per_multi_processor)
+    return BLOCK * max(min(resident // BLOCK, -(-count // BLOCK)), 1)
 
 
-def _device() -> str:
+def _take(generator: Any, count: int, each: int) -> tuple[int, int]:
+    """(seed, place) of a kernel of which each thread gets `each` numbers of four draws."""
+    found: tuple[int, int] = _own(generator).take(((count - 1) // (_width(count) * each) + 1) * 4)
+    return found
+
+
+def _fill(
+    out: int, count: int, kind: str, seed: int, place: int, width: int, stored: str = "", a: float = 1, b: float = 0, c: float = 0
+) -> None:
+    """philox.fill for the current device. place: in draws."""
     from mmulator.driver import current
 
-    return current().device.name
+    device, threads = current().device.name, torch.get_num_threads()
+    philox.fill(out, count, kind, seed, place // 4, width, device, (a, b, c), stored, threads)
 
 
-def _draw(count: int, generator: Any, kind: Any, each: int) -> Any:
+def _draw(count: int, generator: Any, kind: str, *numbers: float) -> Any:
     """Random numbers in a NumPy array.
 
     count: how many.
     generator: where they come from.
-    kind: function that makes numbers of words.
-    each: numbers that a thread makes of four words.
+    kind: of philox.KINDS.
+    numbers: a, b and c of the kind.
     """
-    resident = _resident()
-    seed, place = _own(generator).take(philox.advance(count, resident, each))
-    return philox.spread(count, seed, place, resident, kind)
+    out = np.empty(count, philox.DTYPES[kind])
+    _fill(out.ctypes.data, count, kind, *_take(generator, count, philox.EACH[kind]), _width(count), "", *numbers)
+    return out
+
+
+def _in_memory(tensor: Any) -> Any:
+    """A tensor of the CPU with the elements of another in the order in which they lie in memory."""
+    return tensor.permute(sorted(range(tensor.dim()), key=lambda n: -tensor.stride(n)))
 
 
 def _put(self: Any, values: Any) -> Any:
     """Write values into a tensor of cuda, in the order in which its elements lie in memory."""
-    target = dispatch.alias(self)
-    order = sorted(range(target.dim()), key=lambda n: -target.stride(n))
-    target = target.permute(order)
+    target = _in_memory(dispatch.alias(self))
     target.copy_(torch.as_tensor(values).view(target.shape))
+    return self
+
+
+def _floats(self: Any, generator: Any, kind: str, *numbers: float) -> Any:
+    """Fill a tensor of cuda with numbers of a kind of float32. numbers: a, b and c of the kind."""
+    target, count = _in_memory(dispatch.alias(self)), self.numel()
+    dtype = self.dtype if self.dtype in _FLOATS else torch.float32
+    there = dtype == self.dtype and target.is_contiguous()
+    drawn = target if there else torch.empty(target.shape, dtype=dtype, device=dispatch.CPU)
+    stored = "" if dtype == torch.float32 else str(dtype).removeprefix("torch.")
+    place = _take(generator, count, philox.EACH[kind])
+    _fill(drawn.data_ptr(), count, kind, *place, _width(count), stored, *numbers)
+    if not there:
+        target.copy_(drawn)
     return self
 
 
 def _uniform(self: Any, generator: Any) -> Any:
     """Numbers above 0, up to 1, for each element of a tensor."""
-    if self.dtype == torch.float64:
-        return _draw(self.numel(), generator, philox.uniform64, 2)
-    return _draw(self.numel(), generator, philox.uniform32, 4)
+    return _draw(self.numel(), generator, "uniform64" if self.dtype == torch.float64 else "uniform32")
 
 
 def _silent(function: Any) -> Any:
@@ -201,12 +233,10 @@ def uniform_(self: Any, low: float = 0.0, high: float = 1.0, *, generator: Any =
         return self
     first, last = (torch.tensor(v, dtype=self.dtype) for v in (low, high))
     between, start = (last - first).item(), first.item()
-    drawn = _uniform(self, generator)
-    if drawn.dtype == np.float32:
-        value = torch.as_tensor(philox.fma(drawn, np.float32(between), np.float32(start))).to(self.dtype)
-    else:
-        value = torch.as_tensor(drawn * between + start)
-    value[value == last] = first  # the bound that is left out is the upper one
+    if self.dtype != torch.float64:
+        return _floats(self, generator, "uniform32", between, start, last.item())
+    value = _uniform(self, generator) * between + start
+    value[value == last.item()] = start  # the bound that is left out is the upper one
     return _put(self, value)
 
 
@@ -218,10 +248,18 @@ def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = 
     if self.dtype.is_complex:
         normal_(torch.ops.aten.view_as_real(self), 0.0, std / 2**0.5, generator=generator)
         return self.add_(mean) if mean else self
-    if self.dtype == torch.float64:
-        return _put(self, _draw(self.numel(), generator, philox.normal64, 2) * std + mean)
-    drawn = _draw(self.numel(), generator, philox.normal32(_device()), 4)
-    return _put(self, philox.fma(drawn, np.float32(std), np.float32(mean)))
+    if self.dtype != torch.float64:
+        return _floats(self, generator, "normal", std, mean)
+    return _put(self, _normal64(self.numel(), generator) * std + mean)
+
+
+def _normal64(count: int, generator: Any) -> Any:
+    """float64 of the standard normal distribution. Its logarithm, sine and cosine are the host's, not the device's."""
+    width = _width(count)
+    drawn = np.empty((-(-count // (2 * width)), 2, width))
+    _fill(drawn.ctypes.data, drawn.size, "uniform64", *_take(generator, count, 2), width)
+    radius, angle = np.sqrt(-2.0 * np.log(drawn[:, 0])), np.pi * (2.0 * drawn[:, 1])
+    return np.stack((np.sin(angle) * radius, np.cos(angle) * radius), 1).reshape(-1)[:count]
 
 
 @kernel("bernoulli_.float")
@@ -236,23 +274,19 @@ def bernoulli_(self: Any, p: float = 0.5, *, generator: Any = None) -> Any:
 def geometric_(self: Any, p: float, *, generator: Any = None) -> Any:
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
-    drawn = _uniform(self, generator)
-    if drawn.dtype == np.float64:
-        return _put(self, np.ceil(np.log(drawn) / np.log(1.0 - p)))
-    failure = np.float32(1) - np.float32(p)
-    log = philox.lg2(np.append(drawn, failure), _device()) * np.float32(0.6931471805599453)
-    return _put(self, np.ceil(log[:-1] / log[-1]))
+    if self.dtype != torch.float64:
+        return _floats(self, generator, "geometric", float(np.float32(1) - np.float32(p)))
+    return _put(self, np.ceil(np.log(_uniform(self, generator)) / np.log(1.0 - p)))
 
 
 @kernel("exponential_")
 @_silent
 def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Any:
+    if self.dtype != torch.float64:
+        return _floats(self, generator, "exponential", float(-1.0 / np.float32(lambd)))
     drawn = _uniform(self, generator)
-    kind = drawn.dtype.type
-    small = kind(np.finfo(drawn.dtype).eps / 2)
-    log = np.log(drawn) if kind is np.float64 else philox.lg2(drawn, _device()) * kind(0.6931471805599453)
-    log = np.where(drawn >= kind(1) - small, -small, log)
-    return _put(self, kind(-1.0 / kind(lambd)) * log)
+    small = np.finfo(np.float64).eps / 2
+    return _put(self, -1.0 / np.float64(lambd) * np.where(drawn >= 1 - small, -small, np.log(drawn)))
 
 
 # integers -------------------------------------------------------------------------------------------------------------
@@ -260,33 +294,40 @@ _MANTISSA = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bflo
 _WIDE = (torch.int64, torch.float64)
 
 
-def _integers(self: Any, generator: Any, wide: bool) -> Any:
-    return _draw(self.numel(), generator, *((philox.words64, 2) if wide else (philox.words32, 4)))
+def _most(dtype: Any) -> int:
+    """The greatest number that is drawn for a type."""
+    return 1 << _MANTISSA[dtype] if dtype.is_floating_point else 1 if dtype == torch.bool else torch.iinfo(dtype).max
+
+
+def _rests(self: Any, generator: Any, wide: bool, size: int, low: int) -> Any:
+    """Fill a tensor with rests of a division by `size`, plus `low`. wide: whether a number is made of 64 bits."""
+    drawn = _draw(self.numel(), generator, "words64" if wide else "words32")
+    if size <= _MASK:
+        divisor = drawn.dtype.type(size)
+        whole = drawn // divisor  # NumPy divides faster than it finds rests; in place, since fresh memory costs more than that
+        whole *= divisor
+        drawn -= whole
+    if not wide and -low <= 1 << 31 >= low + size:
+        drawn = drawn.view(np.int32)
+        drawn += np.int32(low)
+        return _put(self, drawn)
+    return _put(self, (drawn.astype(np.uint64, copy=False) + np.uint64(low & _MASK)).view(np.int64))
 
 
 @kernel("random_")
 @_silent
 def random_(self: Any, *, generator: Any = None) -> Any:
-    drawn = _integers(self, generator, self.dtype in _WIDE)
-    if self.dtype == torch.bool:
-        return _put(self, (drawn & np.uint64(1)).astype(np.int64))
-    most = 1 << _MANTISSA[self.dtype] if self.dtype.is_floating_point else torch.iinfo(self.dtype).max
-    return _put(self, (drawn % np.uint64(most + 1)).astype(np.int64))
+    return _rests(self, generator, self.dtype in _WIDE, _most(self.dtype) + 1, 0)
 
 
 @kernel("random_.from")
 @_silent
 def random_from(self: Any, low: int, high: int | None, *, generator: Any = None) -> Any:
     if high is None:
-        top = 1 << _MANTISSA[self.dtype] if self.dtype.is_floating_point else torch.iinfo(self.dtype).max
-        high = top + 1
+        high = _most(self.dtype) + 1
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
-    size = high - low
-    drawn = _integers(self, generator, size >= 1 << 28)
-    if size > _MASK:
-        return _put(self, drawn.view(np.int64))
-    return _put(self, (drawn % np.uint64(size) + np.uint64(low & _MASK)).view(np.int64))
+    return _rests(self, generator, high - low >= 1 << 28, high - low, low if high - low <= _MASK else 0)
 
 
 @kernel("random_.to")
@@ -314,38 +355,41 @@ def native_dropout(self: Any, p: float, train: bool | None = None) -> Any:
         return dispatch.adopt(((wide * mask * float(scale)).to(x.dtype), mask))
 
 
+def _neighbours(rows: int, calls: int, used: int, width: int, seed: int, place: int) -> Any:
+    """Uniform numbers of threads that give neighbours what they draw.
+
+    rows: how often a thread does so.
+    calls: how often it draws four words for that.
+    used: numbers of four words that it uses.
+    width: threads.
+    seed, place: of the generator, in draws.
+    """
+    drawn = np.empty((rows, calls, 4, width), np.float32)
+    _fill(drawn.ctypes.data, drawn.size, "uniform32", seed, place, width)
+    return drawn[:, :, :used].transpose(0, 3, 1, 2)
+
+
 def _dropout_numbers(x: Any, left: float) -> Any:
     """Whether each element is kept, in the order of memory. A thread takes neighbours where these can be read at once."""
-    count, resident = x.numel(), _resident()
-    width = philox.threads(count, resident)
-    seed, place = torch.cuda.default_generators[0].take(philox.advance(count, resident, 4))
+    count, width = x.numel(), _width(x.numel())
     dense = torch.empty_like(x).stride() == x.stride()
     each = next((v for v in (8, 4, 2) if v * x.element_size() <= 16 and dense and not count % v), 1)
     bound = np.float32(left)
     if each == 1:
-        return philox.spread(count, seed, place, resident, philox.uniform32) < bound
-    rounds = -(-count // (width * each))
-    out = np.empty(rounds * width * each, np.bool_).reshape(rounds, width, each)
-    sequence = np.arange(width, dtype=np.uint64)
-    calls = -(-each // 4)
-    for r in range(rounds):
-        kept: list[Any] = []
-        for n in range(calls):
-            kept += philox.uniform32(*philox.philox(seed, place // 4 + r * calls + n, sequence))
-        for n in range(each):
-            out[r, :, n] = kept[n] < bound
-    return out.reshape(-1)[:count]
+        return _draw(count, None, "uniform32") < bound
+    drawn = _neighbours(-(-count // (width * each)), -(-each // 4), min(each, 4), width, *_take(None, count, 4))
+    return (drawn < bound).reshape(-1)[:count]
 
 
 @kernel("bernoulli_.Tensor")
 @_silent
 def bernoulli_tensor(self: Any, p: Any, *, generator: Any = None) -> Any:
-    seed, place = _own(generator).take(10)
+    count = self.numel()
     chances = dispatch.alias(p) if p.is_cuda else p
     chances = chances.broadcast_to(self.size())
-    sequence = np.arange(-(-self.numel() // 4), dtype=np.uint64)
-    words = np.stack(philox.uniform32(*philox.philox(seed, place // 4, sequence)), 1).reshape(-1)[: self.numel()]
+    width = -(-count // (4 * philox.LANES)) * philox.LANES
+    drawn = _neighbours(1, 1, 4, width, *_own(generator).take(10)).reshape(-1)[:count]
     order = sorted(range(self.dim()), key=lambda n: -self.stride(n))
-    numbers = torch.as_tensor(words).view(self.permute(order).shape)
-    dispatch.alias(self).permute(order).copy_(numbers <= chances.permute(order))
+    target = dispatch.alias(self).permute(order)
+    target.copy_(torch.as_tensor(drawn).view(target.shape) <= chances.permute(order))
     return self

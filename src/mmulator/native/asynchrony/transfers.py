@@ -192,6 +192,19 @@ def first_of_pipe(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> ptr_to(Trans
 
 
 @native
+def next_of_pipe(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> ptr_to(Transfer):
+    """The transfer under way that was issued to the pipe of `t` behind it; null if there is none."""
+    found = cast_ptr(Transfer, null(u8))
+    least = ~u64(0)
+    for place in range(cluster.under_way):
+        o = entry(cluster, place)
+        if o.pipe == t.pipe and o.number > t.number and o.number < least:
+            found = o
+            least = o.number
+    return found
+
+
+@native
 def commits_of_pipe(w: ptr_to(Warp), pipe: u32) -> None:
     """Carry out the commits of a pipe that nothing is before, as an idle chip does soon: who does not wait for one (Triton's
     kernels for the last) may invalidate its mbarrier later.
@@ -333,7 +346,7 @@ def start(t: ptr_to(Transfer)) -> None:
     t.place = cluster.under_way
     cluster.under_way = cluster.under_way + 1
     what = chance(cluster, t)
-    if (what & 7) < 2:
+    if (what & 7) < 2 and (t.completes != Completes.PIPE or cluster.launch.seed != 0):
         advance(t, t.units)
     elif (what & 7) < 4 and t.units > 1:
         advance(t, 1 + u32(what >> 32) % (t.units - 1))

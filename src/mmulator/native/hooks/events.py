@@ -286,6 +286,11 @@ def transfer_moves(t: ptr_to(Transfer), moves: u32) -> None:
 
 
 @hook
+def moves_alone(t: ptr_to(Transfer), out: ptr_to(u32)) -> None:
+    """Called when a transfer begins that may be carried out together with later ones: out[0] = 1 says not to."""
+
+
+@hook
 def bulk_waited(w: ptr_to(Warp), mask: u32, pending: u64, read: u32, site: u32) -> None:
     """Called after cp.async.bulk.wait_group[.read]: all but the newest `pending` groups of each lane."""
 

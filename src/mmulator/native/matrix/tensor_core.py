@@ -9,20 +9,21 @@ from __future__ import annotations
 
 from functools import cache
 
-from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import cast_ptr, copy_bytes, trailing_zeros
-from mmulator.codegen.types import i64, ptr, ptr_to, u8, u32, u64
+from mmulator.codegen.lang import Native, native, unrolled
+from mmulator.codegen.ops import cast_ptr, copy_bytes, stack, trailing_zeros
+from mmulator.codegen.types import boolean, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.native.asynchrony.bulk import hold_barrier
 from mmulator.native.asynchrony.mbarrier import complete_for
-from mmulator.native.asynchrony.payloads import payload_of
-from mmulator.native.asynchrony.transfers import heard_at, new_transfer, start
-from mmulator.native.hooks.events import PayloadShape
+from mmulator.native.asynchrony.payloads import TensorWork, payload_of
+from mmulator.native.asynchrony.transfers import heard_at, is_over, new_transfer, next_of_pipe, start
+from mmulator.native.hooks.events import PayloadShape, moves_alone
 from mmulator.native.hooks.faults import fault
 from mmulator.native.hooks.tensor import TensorTask, tensor_committed, tensor_issued
 from mmulator.native.matrix.tensor_memory import COLUMN_BITS, LANE, allocated, cell, peer_of
-from mmulator.native.matrix.tensor_products import compute_products, matrix_bytes, shift_rows, unpack_elements, warp_of
-from mmulator.native.matrix.tensor_state import BY_ADDRESS, ODD, QUARTER, TENSOR_LANES, TensorTable, Unpack
+from mmulator.native.matrix.tensor_operands import matrix_bytes, shift_rows, unpack_elements, warp_of
+from mmulator.native.matrix.tensor_products import compute_products
+from mmulator.native.matrix.tensor_state import BY_ADDRESS, ODD, QUARTER, TENSOR_LANES, TENSOR_STEPS, TensorTable, Unpack
 from mmulator.native.memory.locate import one_cta
 from mmulator.native.memory.windows import WITHIN, shared_of
 from mmulator.native.state import Completes, Cta, FaultKind, Transfer, Warp
@@ -196,10 +197,59 @@ def pair_of(w: ptr_to(Warp), pair: u32, odd: u32) -> ptr_to(Cta):
 
 
 @native
+def reads_apart(table: ptr_to(TensorTable), work: ptr_to(TensorWork)) -> boolean:
+    """Whether an instruction does not read what it writes: A is in shared memory, or in other columns than D."""
+    if work.in_cells == 0:
+        return True
+    a = u32(work.a) & COLUMN_BITS
+    d = work.d & COLUMN_BITS
+    return a + (table.a_cells + 3) // 4 <= d or d + table.width <= a
+
+
+@native
+def same_product(first: ptr_to(Transfer), next: ptr_to(Transfer)) -> boolean:
+    """Whether an instruction can be computed as one product with another one before it: it adds to the same D, and reads nothing
+    that the other one writes.
+    """
+    if next.kind != first.kind or u64(cast_ptr(Warp, next.warp).cta) != u64(cast_ptr(Warp, first.warp).cta):
+        return False
+    work = payload_of(first, PayloadShape.TENSOR)
+    more = payload_of(next, PayloadShape.TENSOR)
+    table = work.table
+    if u64(more.table) != u64(table) or more.d != work.d or more.pair != work.pair or more.adds == 0 or more.divides != 0:
+        return False
+    for i in unrolled(8):
+        if more.lanes_off[i] != work.lanes_off[i]:
+            return False
+    return more.moved_up == 0 and reads_apart(table, more)
+
+
+@native
 def move_mma(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
-    """Carry out tcgen05.mma."""
+    """Carry out tcgen05.mma, together with as many of the next ones of its pipe as are one product with it."""
+    cluster = w.cta.cluster
     work = payload_of(t, PayloadShape.TENSOR)
-    compute_products(w.cta, pair_of(w, work.pair, u32(0)), pair_of(w, work.pair, u32(1)), work, t.site)
+    steps = stack(ptr, TENSOR_STEPS)
+    steps[0] = cast_ptr(u8, t)
+    count = u32(1)
+    alone = stack(u32, 1)
+    alone[0] = u32(work.moved_up != 0)
+    moves_alone(t, alone)
+    last = t
+    for _ in range(u32(TENSOR_STEPS - 1)):
+        if alone[0] == 0 and count < work.table.steps:
+            last = next_of_pipe(cluster, last)
+            alone[0] = 1
+            if u64(last) != 0:
+                if same_product(t, last):
+                    steps[count] = cast_ptr(u8, last)
+                    count = count + 1
+                    alone[0] = 0
+    compute_products(w.cta, pair_of(w, work.pair, u32(0)), pair_of(w, work.pair, u32(1)), steps, count)
+    for step in range(u32(1), count):
+        done = cast_ptr(Transfer, steps[step])
+        done.done = done.units
+        is_over(cluster, done)
     return u64(0)
 
 

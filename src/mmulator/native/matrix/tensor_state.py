@@ -12,7 +12,8 @@ QUARTER = 32  # lanes that move together, of a warp
 ODD = 1 << 16  # says of a fault at an address that it is that of metadata, in an odd column
 BY_ADDRESS = 1 << 52  # bit of a matrix descriptor: the leading byte offset is an address
 TENSOR_ROW = TENSOR_COLUMNS * 4 + 64  # bytes of a lane, and some, so that few lanes share sets of the host's caches
-TENSOR_SCRATCH = 1 << 20  # bytes in which one tcgen05.mma computes
+TENSOR_SCRATCH = 1 << 20  # bytes in which tcgen05.mma computes
+TENSOR_STEPS = 8  # tcgen05.mma that are one product, at most
 
 class Unpack(IntEnum):
     """The way in which elements of a matrix that tcgen05.mma multiplies lie in bytes."""
@@ -29,7 +30,8 @@ class Unpack(IntEnum):
 TALLIES = 1 + 31
 PIECES = 4  # rectangles of an accumulator that lie together in tensor memory, at most
 # Parts of TENSOR_SCRATCH, in bytes from its start. raw: an operand as it lies in memory. elements: an element after another.
-# packed_a, packed_b: as the numerics twin takes them. c: an accumulator's piece, where it is not computed in its place.
+# packed_a, packed_b: as the numerics twin takes them, of each step. c: an accumulator's piece, where it is not computed in
+# its place.
 TensorScratch = Struct("TensorScratch", [
     ("raw", u32), ("elements", u32), ("packed_a", u32), ("packed_b", u32), ("c", u32), ("index", u32), ("metadata", u32),
     ("scale_a", u32), ("scale_b", u32),
@@ -38,6 +40,8 @@ TensorScratch = Struct("TensorScratch", [
 TensorTable = Struct("TensorTable", [
     ("word", u32), ("mode", u32),  # the instruction descriptor; what the instruction itself says
     ("pack_a", u64), ("pack_b", u64), ("pack_b_rows", u64), ("dot", u64),  # functions of the numerics twin
+    ("dot_steps", u64), ("steps", u32),  # 0 if there is none; how many instructions may be one product
+    ("a_pack", u32), ("b_pack", u32),  # bytes from the packed A of a step to that of the next, and of B
     ("m", u32), ("n", u32), ("k", u32), ("stored", u32),  # rows in a CTA; elements along k of B, and of A as it is stored
     ("a_size", u32), ("b_size", u32),  # bytes of an element for the twin
     ("a_line", u32), ("b_line", u32),  # bytes of a row along k in shared memory; of A in tensor memory: a_cells
@@ -56,4 +60,4 @@ TensorTable = Struct("TensorTable", [
     # the first of them, from the address on
     ("scratch", TensorScratch),
     ("macs", u64), ("open", u32), ("open_cells", u32),  # TALLIES: of the product; masks of questions, those of A in cells
-], functions=("pack_a", "pack_b", "pack_b_rows", "dot"))  # fmt: skip
+], functions=("pack_a", "pack_b", "pack_b_rows", "dot", "dot_steps"))  # fmt: skip

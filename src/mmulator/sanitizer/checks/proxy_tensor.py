@@ -12,7 +12,7 @@ from mmulator.layouts.swizzle import SWIZZLES5
 from mmulator.native.asynchrony.payloads import payload_of
 from mmulator.native.hooks.events import READ, PayloadShape
 from mmulator.native.hooks.tensor import TensorTask
-from mmulator.native.matrix.tensor_products import head_of, rest_of
+from mmulator.native.matrix.tensor_operands import head_of, rest_of
 from mmulator.native.memory.windows import SHARED
 from mmulator.native.state import Cta, Transfer, Warp
 from mmulator.program.addresses import RANK_SHIFT

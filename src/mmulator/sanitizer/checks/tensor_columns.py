@@ -9,7 +9,7 @@ from mmulator.codegen.ops import cast_ptr, fill_bytes, trailing_zeros
 from mmulator.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.native.asynchrony.accounts import warp_number
 from mmulator.native.matrix.tensor_state import TENSOR_UNIT
-from mmulator.native.state import FULL, Cluster, Cta, Warp
+from mmulator.native.state import FULL, Cluster, Cta, Transfer, Warp
 from mmulator.rules import tensor_memory as rules
 from mmulator.sanitizer.checks.tensor_state import (
     LANE,
@@ -157,6 +157,13 @@ def columns_left(cluster: ptr_to(Cluster)) -> None:
                             entry.words[1] = u64(u32(cta.unit_counts[unit]) * TENSOR_UNIT)
 
 
+@native
+def tensor_moves_alone(t: ptr_to(Transfer), out: ptr_to(u32)) -> None:
+    """Ask for each tcgen05.mma to be carried out by itself, so that checks see the operands of one at a time."""
+    out[0] = 1
+
+
 HOOKS: Mapping[str, Native] = {
+    "moves_alone": tensor_moves_alone,
     "tensor_allocated": cells_allocated, "tensor_freed": cells_freed, "cluster_finished": columns_left,
 }

@@ -156,17 +156,25 @@ def lg2(bits: Value, tables: Tables) -> Value:
 
 
 # trigonometry --------------------------------------------------------------------------------------------------------
+SINE_SCALE = 37  # fraction bits of what sine_of_turns returns
+
+
+def sine_of_turns(turns: Value, tables: Tables) -> Value:
+    """Sines of u32 lanes of turns in units of 2**-25, as f32 times 2**SINE_SCALE. Whole turns count for nothing."""
+    fraction = select(turns & HIDDEN != 0, ~turns, turns)
+    v = _quadratic("sin", tables.sin, *_fraction(fraction)) >> tables.sin.out_shift[0]
+    negative = turns << 7 & SIGN  # bit 24: the quadrants 2 and 3
+    return bitcast(lanes(f32, turns), _truncated(v, 0) | negative)
+
+
 def _sine(bits: Value, sign: Value, ahead: int, tables: Tables) -> Value:
     magnitude, e, _ = _parts(bits)
     significand = select(e == 0, 0, bits & FRACTION | HIDDEN)
     right = significand >> minimum(125 - e, 31)  # a "negative" count is large
     left = significand << minimum(e - 125, 31)
     turns = select(e < 125, right, left) + (ahead << 23)
-    quadrant_odd = turns & HIDDEN != 0
-    fraction = select(quadrant_odd, ~turns, turns)
-    v = _quadratic("sin", tables.sin, *_fraction(fraction)) >> tables.sin.out_shift[0]
-    sign = sign ^ turns << 7 & SIGN  # bit 24: the quadrants 2 and 3
-    return select(magnitude >= INFINITY, NAN, _truncated(v, 37) | sign)
+    sine = bitcast(bits.ty, sine_of_turns(turns, tables) * 2.0**-SINE_SCALE)
+    return select(magnitude >= INFINITY, NAN, sine ^ sign)
 
 
 def sin(bits: Value, tables: Tables) -> Value:

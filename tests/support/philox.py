@@ -1,4 +1,4 @@
-"""CUDA's random numbers, as torch's kernels draw them: Philox4x32-10, and the conversions of cuRAND and torch.
+"""CUDA's random numbers in NumPy, as torch's kernels draw them: Philox4x32-10, and the conversions of cuRAND and torch.
 
 A generator is a seed and a place (`offset`, in draws of 32 bits of each thread). A kernel of torch starts a number of threads;
 each has a sequence of its own, takes four draws at a time, and gives them to elements that are one grid apart. So the
@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from mmulator.numerics.sfu.tables import Quadratic
+from mmulator.numerics.sfu.tables import Quadratic, tables_for
 
 BLOCK = 256  # threads of a block
 U32, U64, F32, F64 = np.uint32, np.uint64, np.float32, np.float64
@@ -39,11 +38,6 @@ def philox(seed: int, place: int, sequence: Words) -> tuple[Words, Words, Words,
 def threads(count: int, resident: int) -> int:
     """Threads of the grid that torch takes for `count` elements. resident: threads that the chip holds."""
     return BLOCK * max(min(resident // BLOCK, -(-count // BLOCK)), 1)
-
-
-def advance(count: int, resident: int, each: int) -> int:
-    """Draws by which a kernel moves the generator's place, when each thread gets `each` numbers of four draws."""
-    return ((count - 1) // (threads(count, resident) * each) + 1) * 4
 
 
 def spread(count: int, seed: int, place: int, resident: int, draw: Callable[..., tuple[Words, ...]]) -> Words:
@@ -82,8 +76,6 @@ def fma(a: Any, b: Any, c: Any) -> Words:
 
 @cache
 def _rows(device: str, unit: str) -> tuple[Quadratic, Words]:
-    from mmulator.numerics.sfu.tables import tables_for
-
     table: Quadratic = getattr(tables_for(device)[0], unit)
     return table, np.array(table.rows, np.int64)
 
@@ -184,11 +176,3 @@ def normal32(device: str) -> Callable[..., tuple[Words, ...]]:
         return tuple(made)
 
     return draw
-
-
-def normal64(a: Words, b: Words, c: Words, d: Words) -> tuple[Words, ...]:
-    """float64 of the standard normal distribution. Its logarithm, sine and cosine are the host's, not the device's."""
-    u = (a ^ (b << U64(21))).astype(F64) * 2.0**-53 + 2.0**-54
-    v = (c ^ (d << U64(21))).astype(F64) * 2.0**-52 + 2.0**-53
-    radius = np.sqrt(-2.0 * np.log(u))
-    return np.sin(np.pi * v) * radius, np.cos(np.pi * v) * radius

@@ -1,0 +1,111 @@
+"""Object code linked here: what LLVM's own linker makes of it, and nothing that is not understood."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from pathlib import Path
+
+import pytest
+
+from mmulator.codegen import cpus, engine
+from mmulator.codegen.linking import HERE, Linked
+from mmulator.errors import InternalError
+
+pytestmark = pytest.mark.skipif(not HERE, reason="object code of another kind")
+
+# a table of constants, a jump table, a call of another piece and of C's library, a symbol of its own name in each piece
+FIRST = """
+@primes = private unnamed_addr constant [8 x i32] [i32 2, i32 3, i32 5, i32 7, i32 11, i32 13, i32 17, i32 19]
+declare i64 @second(i64)
+declare i64 @outside(i64)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+define internal i64 @same(i64 %n) noinline { %r = mul i64 %n, 3
+ ret i64 %r }
+define i64 @first(i64 %n) {
+ %size = mul i64 %n, 8
+ %buffer = alloca i8, i64 %size, align 64
+ call void @llvm.memset.p0.i64(ptr align 64 %buffer, i8 1, i64 %size, i1 false)
+ %ones = load i64, ptr %buffer
+ %i = and i64 %n, 7
+ %place = getelementptr [8 x i32], ptr @primes, i64 0, i64 %i
+ %prime = load i32, ptr %place
+ %wide = zext i32 %prime to i64
+ %s = call i64 @second(i64 %n)
+ %o = call i64 @outside(i64 %s)
+ %t = call i64 @same(i64 %o)
+ %u = add i64 %t, %wide
+ %v = xor i64 %u, %ones
+ ret i64 %v }
+"""
+SECOND = """
+define internal i64 @same(i64 %n) noinline { %r = mul i64 %n, 5
+ ret i64 %r }
+define i64 @second(i64 %n) {
+ switch i64 %n, label %other [ i64 1, label %a
+ i64 2, label %b
+ i64 3, label %c
+ i64 4, label %d
+ i64 5, label %e ]
+a: %ra = call i64 @same(i64 7)
+ ret i64 %ra
+b: ret i64 -9
+c: %rc = sdiv i64 1000000, %n
+ ret i64 %rc
+d: %f = uitofp i64 %n to double
+ %g = fadd double %f, 0.3
+ %h = bitcast double %g to i64
+ ret i64 %h
+e: %re = udiv i64 12345, %n
+ ret i64 %re
+other: ret i64 0 }
+"""
+OUTSIDE = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint64)(lambda n: (n << 1) & 0xFFFFFFFF)
+
+
+def answers(memory: Linked, codes: list[bytes]) -> list[int]:
+    memory.add(codes, {"outside": ctypes.cast(OUTSIDE, ctypes.c_void_p).value or 0})
+    first = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint64)(memory.address("first"))
+    return [first(n) for n in range(1, 9)]
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_code_is_linked_as_llvm_links_it(level: int) -> None:
+    codes = [engine.compile_object(text, level)[0] for text in (FIRST, SECOND)]
+    found = answers(Linked(), codes)
+    assert found == answers(Linked(), codes[::-1]) == answers(engine._LinkedByLlvm(level), codes)
+    assert found[0] == (35 * 2 * 3 + 3) ^ 0x0101010101010101 and len(set(found)) == 8
+
+
+def test_pieces_come_one_after_the_other_and_all_go() -> None:
+    memory = Linked()
+    memory.add([engine.compile_object(SECOND)[0]])
+    assert memory.address("second") % 16 == 0 and memory.find("first") == 0
+    found = answers(memory, [engine.compile_object(FIRST)[0]])
+    assert found[1] == ((((-9 << 1) & 0xFFFFFFFF) * 3 + 5) & (1 << 64) - 1) ^ 0x0101010101010101
+    place = f"{memory.address('first') & -4096:x}-"
+    with Path("/proc/self/maps").open() as maps:
+        assert [line.split()[1] for line in maps if line.startswith(place)] in ([], ["r-xp"])  # joined to its neighbour, or alone
+    del memory
+    gc.collect()
+    with Path("/proc/self/maps").open() as maps:
+        assert not [line for line in maps if line.startswith(place)]
+
+
+def test_what_is_not_understood_is_no_code() -> None:
+    code = engine.compile_object(FIRST)[0]
+    with pytest.raises(InternalError, match="calls outside, which nobody has"):
+        Linked().add([code, engine.compile_object(SECOND)[0]])
+    with pytest.raises(InternalError, match="no function third"):
+        Linked().address("third")
+    with pytest.raises(InternalError, match="with variables"):
+        Linked().add([engine.compile_object("@v = global i64 5\ndefine i64 @f() { %r = load i64, ptr @v\n ret i64 %r }")[0]])
+    tls = "@v = thread_local global i64 zeroinitializer\ndefine ptr @f() { ret ptr @v }"
+    with pytest.raises(InternalError, match=r"variables|relocation of kind"):
+        Linked().add([engine.compile_object(tls)[0]])
+
+
+def test_the_machine_is_the_one_that_llvm_finds() -> None:
+    binding = engine._binding()
+    own = [binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten(), str(binding.llvm_version_info)]
+    assert cpus.machine() and engine._host() == engine._host.__wrapped__() == own
