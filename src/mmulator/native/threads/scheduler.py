@@ -50,14 +50,19 @@ def call_block(code: Value, w: Value, regs: Value, mask: Value, pc: Value) -> Va
 
 
 def begin_records(w: Value, regs: Value, mask: Value, room: Value, first: Value) -> Value:
-    """Macro: run a block's records, of which each goes on to the next."""
-    return Builder.current().call_pointer(ptr(first[0]), i32, [w, regs, mask, room, ptr(first)])
+    """Macro: run a block's records; each stencil calls that of the next record.
+
+    w, regs, mask: parameters of the block's function.
+    room: memory for its values.
+    first: the first record.
+    """
+    return Builder.current().call_pointer(cast_ptr(ptr, first)[0], i32, [w, regs, mask, room, first])
 
 
 @native
 def run_records(w: ptr_to(Warp), regs: ptr, mask: u32, pc: i32) -> i32:
     """The function of each block that is joined from stencils (codegen/stencils.py)."""
-    return begin_records(w, regs, mask, stack(u8, ROOM), ptr_to(u64)(w.cta.launch.records[pc]))
+    return begin_records(w, regs, mask, stack(u8, ROOM), w.cta.launch.records[pc])
 
 
 @native
