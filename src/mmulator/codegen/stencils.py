@@ -22,6 +22,7 @@ import numpy as np
 
 from mmulator.codegen.lang import Native
 from mmulator.codegen.values import WIDE, Builder
+from mmulator.errors import must_be
 
 ROOM = 1 << 15  # bytes of a block's room, on the stack
 _UNIT = 64  # bytes to which a value's place is aligned
@@ -144,7 +145,8 @@ class _Part:
 def _part(text: str, rooms: Mapping[str, Any], known: dict[str, str]) -> _Part | None:
     """The lines with names and numbers left open; None if they jump to other lines. known: names with one meaning everywhere."""
     pieces = (_SOME if _NEEDS_NUMBERS.search(text) else _ALL).split(text)
-    local, given, defined = dict(known), [], {}
+    local, defined = dict(known), dict[str, str]()
+    given: list[int | str] = []
     labels: dict[str, bool] = {}
 
     def name_of(token: str, n: int) -> str:
@@ -172,7 +174,7 @@ def _part(text: str, rooms: Mapping[str, Any], known: dict[str, str]) -> _Part |
             pieces[n] = f"%c{32 if pieces[n - 1].endswith('i32 ') else 64}.{len(given)}"
             given.append(int(token))
         elif " " in token:
-            bits, name, number = _NUMBER.fullmatch(token).groups()
+            bits, name, number = must_be(_NUMBER.fullmatch(token), re.Match).groups()
             before = f"i{bits} {name_of(name, n)}, " if name else "" if first == "s" else f"i{bits} "
             pieces[n] = f"{before}%{'x' if first == 's' else 'c'}{bits}.{len(given)}"
             given.append(int(number))
@@ -204,11 +206,10 @@ class Records:
         """Append the records of blocks, by their numbers. Returns False, and takes none, if one has none: it jumps between
         instructions, or needs too much room.
         """
-        ends = [len(one) for one in (self.blocks, self.words, self.uses)]
+        before = len(self.blocks), len(self.words), len(self.uses)
         if all(self._add(number, b, natives) for number, b in builders.items()):
             return True
-        for one, end in zip((self.blocks, self.words, self.uses), ends):
-            del one[end:]
+        del self.blocks[before[0] :], self.words[before[1] :], self.uses[before[2] :]
         return False
 
     def _add(self, number: int, b: Builder, natives: Mapping[str, Native]) -> bool:
