@@ -28,14 +28,15 @@ ROOM = 1 << 15  # bytes of a block's room, on the stack
 _UNIT = 64  # bytes to which a value's place is aligned
 _ACTIVE = "  %v1 = bitcast i32 %mask to <32 x i1>"  # the first line of a block; each stencil that needs it has its own
 _GIVEN = {"%w": "%w", "%regs": "%regs", "%mask": "%mask"}
-_VECTORS = r"^\w+(?=:$)|<i\d+ [^>\n]*>|splat\([^)]*\)|%[\w.]+|splat \(i(?:8|16|32|64) -?\d+\)|(?<=, i64 )-?\d+$"
-_SOME = re.compile(f"({_VECTORS})", re.MULTILINE)  # where LLVM itself needs numbers
+# Each way begins with a letter, which makes the search fast.
+_VECTORS = r"%[\w.]+|\n\w+:$|<i\d+ [^>\n]*>|splat\([^)]*\)|splat \(i(?:8|16|32|64) -?\d+\)|, i64 -?\d+$"
+_SOME = re.compile(f"({_VECTORS})", re.MULTILINE)
 _ALL = re.compile(
-    rf"((?<=ret i32 )-?\d+$|i(?:8|16|32|64) %[\w.]+, -?\d+$|i(?:32|64) -?\d+(?=[,)])|{_VECTORS})", re.MULTILINE
+    rf"({_VECTORS}|i(?:8|16|32|64) %[\w.]+, -?\d+$|i(?:32|64) -?\d+(?=[,)])|ret i32 -?\d+$)", re.MULTILINE
 )
-_NEEDS_NUMBERS = re.compile(r"@llvm\.|extractvalue| asm ")
-_ACTS = re.compile(r"^  (?:store|call|ret|br|fence)|= (?:call|atomicrmw|cmpxchg)", re.MULTILINE)
-_NUMBER = re.compile(r"(?:splat \()?i(\d+) (?:(%[\w.]+), )?(-?\d+)\)?")
+_NEED_NUMBERS = "@llvm.", "extractvalue", " asm "  # where LLVM itself needs numbers
+_ACTS = " store ", " call ", "  ret ", "  br ", "  fence ", " atomicrmw ", " cmpxchg "
+_NUMBER = re.compile(r"(splat \(|ret |, )?i(\d+) (?:(%[\w.]+), )?(-?\d+)(\)?)")
 _SYMBOL = re.compile(r"@([\w.]+)")
 _LOCAL = re.compile(r"%([vsxc])[\w.]*")
 
@@ -144,46 +145,45 @@ class _Part:
 
 def _part(text: str, rooms: Mapping[str, Any], known: dict[str, str]) -> _Part | None:
     """The lines with names and numbers left open; None if they jump to other lines. known: names with one meaning everywhere."""
-    pieces = (_SOME if _NEEDS_NUMBERS.search(text) else _ALL).split(text)
+    pieces = (_SOME if any(word in text for word in _NEED_NUMBERS) else _ALL).split(f"\n{text}")
     local, defined = dict(known), dict[str, str]()
     given: list[int | str] = []
     labels: dict[str, bool] = {}
 
     def name_of(token: str, n: int) -> str:
-        found = local.get(token)
-        if found is None:
-            if pieces[n + 1][:3] == " = ":
-                found = defined[token] = f"%d{len(local)}"
-            elif pieces[n - 1].endswith("label "):
-                found = f"%l{len(local)}"
-                labels.setdefault(token, False)
-            else:
-                given.append(token)
-                found = f"%s{len(local)}" if token in rooms else f"%v{len(local)}"
-            local[token] = found
+        """The name in the text of a name that stands there for the first time."""
+        if pieces[n + 1][:3] == " = ":
+            found = defined[token] = f"%d{len(local)}"
+        elif pieces[n - 1][-6:] == "label ":
+            found = f"%l{len(local)}"
+            labels.setdefault(token, False)
+        else:
+            given.append(token)
+            found = f"%s{len(local)}" if token in rooms else f"%v{len(local)}"
+        local[token] = found
         return found
 
     for n in range(1, len(pieces), 2):
         token = pieces[n]
-        first = token[0]
-        if first == "%":
-            pieces[n] = name_of(token, n)
-        elif first == "<" or token[:6] == "splat(":
-            pass
-        elif first in "-0123456789":
-            pieces[n] = f"%c{32 if pieces[n - 1].endswith('i32 ') else 64}.{len(given)}"
-            given.append(int(token))
-        elif " " in token:
-            bits, name, number = must_be(_NUMBER.fullmatch(token), re.Match).groups()
-            before = f"i{bits} {name_of(name, n)}, " if name else "" if first == "s" else f"i{bits} "
-            pieces[n] = f"{before}%{'x' if first == 's' else 'c'}{bits}.{len(given)}"
-            given.append(int(number))
-        else:
-            pieces[n] = local.setdefault(f"%{token}", f"%l{len(local)}")[1:]
-            labels[f"%{token}"] = True
+        match token[0]:
+            case "%":
+                pieces[n] = local.get(token) or name_of(token, n)
+            case "<":
+                pass
+            case "\n":
+                label = f"%{token[1:-1]}"
+                pieces[n] = f"\n{local.setdefault(label, f'%l{len(local)}')[1:]}:"
+                labels[label] = True
+            case _ if token[:6] != "splat(":
+                before, bits, name, number, after = must_be(_NUMBER.fullmatch(token), re.Match).groups()
+                if name:
+                    name = f"{local.get(name) or name_of(name, n)}, "
+                where = f"%x{bits}" if after else f"{before or ''}i{bits} {name or ''}%c{bits}"
+                pieces[n] = f"{where}.{len(given)}"
+                given.append(int(number))
     if not all(labels.values()):
         return None
-    return _Part("".join(pieces), given, defined, local, bool(_ACTS.search(text)))
+    return _Part("".join(pieces)[1:], given, defined, local, any(word in text for word in _ACTS))
 
 
 _stencils: dict[tuple[str, ...], Stencil] = {}  # by the text of a part, and the names of its results
