@@ -117,13 +117,14 @@ def keys() -> list[Any]:
 
 def of_key(key: Any) -> Work:
     def work() -> None:
+        from mmulator.codegen.loading import ensure
         from mmulator.errors import UnsupportedError
         from mmulator.isa.targets import DEVICES
         from mmulator.twin.twin import twin_for
 
         for device in DEVICES:
             try:
-                twin_for(key, device)
+                ensure(twin_for(key, device).natives.values())
             except UnsupportedError:  # a chip without the instruction
                 continue
 

@@ -33,8 +33,8 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
     row_bytes, vectors, length = plan.b_row(columns), columns // 16, plan.length
     width = 16 // strips()
     ty = f32.vec(width)
-    # where product j of a chunk lies: first + stride * j for an even j, and one further for the next
-    first, stride = plan.order[-1][0] // max(1, len(plan.order) - 1), plan.order[0][2] // 2
+    # where product j of a chunk lies: first * which + stride * j for an even j, and one further for the next
+    first, stride = plan.step, plan.order[0][2] // 2
 
     def places(b: Value, indices: list[Value], j: Value, u: int) -> list[Value]:
         """The rows of B that product j + u uses for each row of A."""
@@ -141,12 +141,11 @@ def block_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
 
     steps_a, steps_b: packed A and B of each instruction, or null; a_at, b_at: offsets of rows and columns in them.
     """
-    chunk = chunk_function(plan, f"{name}_{columns}_chunk", columns, slow)
+    chunk = chunk_function(plan.of_sum, f"twin_chunk_{columns}_{plan.of_sum.symbol}", columns, slow)
     row_bytes, kk = plan.b_row(columns), plan.k
-    first = load_function(plan.c.name, f"{name}_load_c", plan)
-    again = load_function(plan.d.name, f"{name}_load_d", plan)
-    finish = store_function(plan, f"{name}_store")
-    after = after_function(plan, f"{name}_after") if plan.halves or plan.narrow_d else None
+    first, again = (load_function(t.name, f"twin_load_{t}_{plan.of_c.symbol}", plan.of_c) for t in (plan.c, plan.d))
+    finish = store_function(plan, f"twin_store_{plan.d}")
+    after = after_function(plan, f"twin_after_{plan.d}_{plan.halves:d}") if plan.halves or plan.narrow_d else None
     a_chunk, a_instruction, products = plan.a_chunk, plan.a_instruction, plan.products
     chunks = len(plan.order)
 
@@ -211,7 +210,7 @@ def core_function(plan: Plan, name: str) -> Native:
 
     steps_a, steps_b: packed A and B of each instruction, instead of a and b; or null.
     """
-    slow = slow_function(plan, f"{name}_slow")
+    slow = slow_function(plan.of_sum, f"twin_slow_{plan.of_sum.symbol}")
     wide = block_function(plan, f"{name}_block", WIDE_COLUMNS, slow)
     narrow = block_function(plan, f"{name}_block", NARROW_COLUMNS, slow)
     a_instruction, kk, products = plan.a_instruction, plan.k, plan.products
