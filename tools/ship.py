@@ -4,8 +4,8 @@
 
 writes FOLDER/LEVEL.bin for each level of CPUs (mmulator/codegen/shipped.py); the build of a wheel calls it (hatch_build.py).
 Without `release` the only level is that of this machine, and the functions are those that a first run needs: those of the
-kernels in CHOSEN. A release has, for every level, those of all kernels of tests/kernels, plain, sanitized, and as workers of a
-Dask cluster run them, and the arithmetic of every matrix instruction on every chip.
+kernels in CHOSEN. A release has, for every level, those of all kernels in FOLDERS, plain, sanitized, and as workers of a Dask
+cluster run them, and the arithmetic of every matrix instruction on every chip.
 Nothing that is made here is run here. Who edits the package meanwhile gets an error: nobody would use what was made of other
 files.
 """
@@ -13,11 +13,13 @@ files.
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import product
 from os import environ, pathsep
 from pathlib import Path
@@ -25,6 +27,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 KERNELS = ROOT / "tests" / "kernels" / "ptx"
+FOLDERS = ROOT / "tests" / "kernels", ROOT / "tests" / "sanitizer" / "kernels", ROOT / "examples"
 # Few that need most functions: kernels of the corpus together need five per cent more.
 CHOSEN = (
     "hopper", "sync", "floats", "pipelines", "memory", "cluster", "tensor", "control_debug", "integer", "atomics", "debug",
@@ -33,6 +36,7 @@ CHOSEN = (
     "gemm_e4m3_sm89", "gemm_bf16_bits_sm90",
 )  # fmt: skip
 Work = Callable[[], object]
+CHANGED = "files of the package changed while its object code was made: make it again (or none: MMULATOR_SHIP=0)"
 
 
 class Collected:
@@ -97,21 +101,19 @@ def keys() -> list[Any]:
     from mmulator.launch.tensor_tables import key_of as key_of_tensor
     from mmulator.layouts.instruction_descriptor import FORMATS, InstructionDescriptor
     from mmulator.layouts.tensor_variants import BLOCKS, Variant
-    from mmulator.twin.places import key_of, transposes
+    from mmulator.twin.places import commutes, key_of
 
     found = {}
     for form in matrix_forms():
         if form.atype:
-            found |= dict.fromkeys(key_of(form, swap) for swap in {False, transposes(form)})
+            found |= dict.fromkeys(key_of(form, swap) for swap in {False, commutes(form)})
     for kind, fields in FORMATS.items():
         choices = {f.name: [*f.choices.values()] for f in fields}
         names = [n for n in ("dtype", "atype", "btype", "stype", "k", "sparse", "saturate") if n in choices]
         for values, factors in product(product(*(choices[n] for n in names)), {*BLOCKS.get(kind, {0: 0}).values()}):
             given = {"dtype": "f32", **dict(zip(names, values))}
-            try:
+            with suppress(OperandError):  # no such instruction
                 found[key_of_tensor(InstructionDescriptor(kind, **given), Variant(kind, scale_vec=factors))] = None
-            except OperandError:  # no such instruction
-                continue
     return list(found)
 
 
@@ -123,10 +125,28 @@ def of_key(key: Any) -> Work:
         from mmulator.twin.twin import twin_for
 
         for device in DEVICES:
-            try:
+            with suppress(UnsupportedError):  # a chip without the instruction
                 ensure(twin_for(key, device).natives.values())
-            except UnsupportedError:  # a chip without the instruction
-                continue
+
+    return work
+
+
+def of_form(form: Any) -> Work:
+    """What moves the operands of a form of mma or wmma."""
+
+    def work() -> None:
+        from mmulator.codegen.loading import ensure
+        from mmulator.errors import UnsupportedError
+        from mmulator.isa.targets import DEVICES
+        from mmulator.twin.lines import lines_function, registers_function
+        from mmulator.twin.places import commutes, product_for
+
+        for swap in {False, commutes(form)}:
+            ensure([*(lines_function(form, name, swap) for name in "abc"), registers_function(form, swap)])
+        for device in DEVICES:
+            with suppress(UnsupportedError):
+                ensure([product_for(form, device).function])
+                break
 
     return work
 
@@ -134,14 +154,16 @@ def of_key(key: Any) -> Work:
 def works(release: bool) -> list[Work]:
     """What is to be compiled, in pieces."""
     from mmulator.compiler.options import DEFAULT, CompileOptions
+    from mmulator.isa.matrix import matrix_forms
     from mmulator.native.hooks.touched import TOUCHED
     from mmulator.sanitizer.instrument import SANITIZE
 
     if not release:
         return [of_kernel(KERNELS / f"{name}.ptx", DEFAULT) for name in CHOSEN]
     ways = DEFAULT, CompileOptions(events=SANITIZE), CompileOptions(events=TOUCHED)
-    kernels = [of_kernel(path, how) for how, path in product(ways, sorted(KERNELS.glob("*.ptx")))]
-    return [*kernels, *map(of_key, keys())]
+    paths = sorted(path for folder in FOLDERS for path in folder.rglob("*.ptx"))
+    forms = [form for family in ("mma", "wmma") for form in matrix_forms(family) if form.atype]
+    return [*(of_kernel(path, how) for how, path in product(ways, paths)), *map(of_key, keys()), *map(of_form, forms)]
 
 
 def mine(works: list[Work], number: int, count: int, claims: Path) -> Iterator[Work]:
@@ -162,7 +184,7 @@ def say(text: str) -> None:
 
 def write(path: Path, level: str, release: bool, number: int, count: int) -> None:
     """One process's part of a level's functions. The folder of the path is for the processes of this level alone."""
-    from mmulator.codegen import shipped, sources
+    from mmulator.codegen import sources
 
     before = sources.fingerprint()
     collected = collector(level)
@@ -170,8 +192,8 @@ def write(path: Path, level: str, release: bool, number: int, count: int) -> Non
         work()
     sources.fingerprint.cache_clear()
     if not before or before != sources.fingerprint():
-        raise SystemExit("files of the package changed while its object code was made: make it again (or none: MMULATOR_SHIP=0)")
-    shipped.write(path, collected.entries)
+        raise SystemExit(CHANGED)
+    path.write_bytes(pickle.dumps((before, collected.entries)))
 
 
 def made(path: Path) -> bool:
@@ -179,7 +201,7 @@ def made(path: Path) -> bool:
     from mmulator.codegen.shipped import Shipped
 
     try:
-        return bool(Shipped(path).entries)
+        return len(Shipped(path)) > 0
     except (OSError, ValueError):
         return False
 
@@ -195,7 +217,7 @@ def levels_of(release: bool) -> list[str]:
 
 def main(folder: Path, release: bool, levels: Iterable[str]) -> None:
     """Several processes, beside each other, with the sources of this tree. What is there of them stays."""
-    from mmulator.codegen import shipped
+    from mmulator.codegen import shipped, sources
 
     levels = [level for level in levels if not made(folder / f"{level}.bin")]
     if not levels:
@@ -209,7 +231,7 @@ def main(folder: Path, release: bool, levels: Iterable[str]) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         paths = [str(ROOT / "src"), *filter(None, [environ.get("PYTHONPATH")])]  # pip's isolated builds find NumPy by the second
         environment = {**environ, "PYTHONPATH": pathsep.join(paths), "MMULATOR_CACHE": f"{scratch}/cache"}
-        parts = {level: [Path(scratch, level, f"{n}.bin") for n in range(count)] for level in levels}
+        parts = {level: [Path(scratch, level, f"{n}.part") for n in range(count)] for level in levels}
         running = []
         for level, n in product(levels, range(count)):
             parts[level][n].parent.mkdir(exist_ok=True)
@@ -219,7 +241,10 @@ def main(folder: Path, release: bool, levels: Iterable[str]) -> None:
         if any(ends):
             raise SystemExit("the object code could not be made")
         for level in levels:
-            shipped.write(folder / f"{level}.bin", dict(ChainMap(*(shipped.Shipped(path).all() for path in parts[level]))))
+            made_of, entries = zip(*(pickle.loads(path.read_bytes()) for path in parts[level]))
+            if {*made_of} != {sources.fingerprint()}:
+                raise SystemExit(CHANGED)
+            shipped.write(folder / f"{level}.bin", ChainMap(*entries))
 
 
 if __name__ == "__main__":

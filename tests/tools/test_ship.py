@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import random
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from mmulator.launch import tensor_tables
 from mmulator.layouts.instruction_descriptor import FORMATS, KINDS, SCALED
 from mmulator.layouts.tensor_variants import BLOCKS, Variant
 from mmulator.numerics.profiles import dot_key
-from mmulator.twin.places import key_of, transposes
+from mmulator.twin.places import commutes, key_of
 from tests.support.places import ROOT
 from tests.support.ptx_text import STORE_R1, kernel
 from tools import ship
@@ -83,7 +84,7 @@ def test_objects_of_files_that_change_are_not_made(when: str, tmp_path: Path, mo
 
     monkeypatch.setattr(ship, "collector", lambda level: made)
     monkeypatch.setattr(ship, "works", lambda release: [work])
-    path = tmp_path / "level" / "0.bin"
+    path = tmp_path / "level" / "0.part"
     path.parent.mkdir()
     sources.fingerprint.cache_clear()
     try:
@@ -108,7 +109,8 @@ def test_the_processes_of_a_build_find_what_it_finds(tmp_path: Path, monkeypatch
         def __init__(self, command: list[str], env: dict[str, str]) -> None:
             given.append(env["PYTHONPATH"])
             name = f"of process {command[-2]}"
-            shipped.write(Path(command[3]), {(2, name): (name.encode(), []), (2, "of all"): (b"code", [name])})
+            made = {(2, name): (name.encode(), []), (2, "of all"): (b"code", ["one"])}
+            Path(command[3]).write_bytes(pickle.dumps((sources.fingerprint(), made)))
 
         def wait(self) -> int:
             return 0
@@ -118,8 +120,8 @@ def test_the_processes_of_a_build_find_what_it_finds(tmp_path: Path, monkeypatch
     monkeypatch.setattr(ship.subprocess, "Popen", Process)
     ship.main(tmp_path, False, ["x86-64-v3", "x86-64-v4"])
     assert given == [os.pathsep.join([str(ship.ROOT / "src"), "/isolated"])] * 4
-    found = shipped.Shipped(tmp_path / "x86-64-v3.bin").all()
-    assert {name for _, name in found} == {"of all", "of process 0", "of process 1"}
+    found = shipped.Shipped(tmp_path / "x86-64-v3.bin")
+    assert len(found) == 3 and found.find("of process 1", 2) == (b"of process 1", [])
 
 
 def test_each_work_is_taken_once(tmp_path: Path) -> None:
@@ -139,7 +141,7 @@ def test_a_release_has_the_arithmetic_of_every_matrix_instruction() -> None:
     for form in matrix_forms():
         if form.atype:
             assert dot_key(form) in keys
-            assert not transposes(form) or key_of(form, True) in keys
+            assert not commutes(form) or key_of(form, True) in keys
     chance, seen = random.Random(7), set()
     for _ in range(40_000):
         kind = chance.choice(KINDS)

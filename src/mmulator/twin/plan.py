@@ -37,7 +37,8 @@ from mmulator.numerics.profiles import DotKey, Profile
 WIDE_COLUMNS, NARROW_COLUMNS = 64, 16
 ROWS = 16  # rows of A that lie together, and of the accumulator tile on the stack
 A_BIAS, B_BIAS = 63, 64
-B_HEADER = 64  # bytes of an instruction's header in a block of B: largest exponent, and whether there is an Inf or NaN
+A_HEADER = 8  # bytes of a chunk's header in a row of A: whether the fast path is barred, with facts (plain.py); largest exponent
+B_HEADER = 64  # of an instruction's header in a block of B: largest exponent, whether there is an Inf or NaN, facts (plain.py)
 NEVER = 113  # the last-bit code of what is never too low: more than two of others
 WINDOW = 30  # relative exponents further below the maximum are coded as this far below
 LOWEST = 27  # field (exponent + 127) below which no fast path goes
@@ -157,6 +158,11 @@ class Plan(Parts):
         return self.fraction + self.length.bit_length() + 3 <= 22
 
     @property
+    def plain(self) -> bool:
+        """Whether sums that are exact are computed as such (plain.py)."""
+        return not (self.sparse or self.scaled)
+
+    @property
     def relative(self) -> bool:
         """Whether exponent codes are relative to a maximum."""
         return max(self.a.exponent, self.b.exponent) > 5
@@ -169,12 +175,12 @@ class Plan(Parts):
     @property
     def zero_codes(self) -> int:
         """The largest sum of two codes if one of them is that of zero."""
-        return B_BIAS + (0 if self.relative else max(self._top(self.a) - 1, self._top(self.b)))
+        return B_BIAS + (0 if self.relative else max(self.top(self.a) - 1, self.top(self.b)))
 
     @property
     def top_codes(self) -> int:
         """The largest sum of two codes of finite numbers."""
-        return A_BIAS + B_BIAS + (0 if self.relative else self._top(self.a) + self._top(self.b))
+        return A_BIAS + B_BIAS + (0 if self.relative else self.top(self.a) + self.top(self.b))
 
     @property
     def unit(self) -> int:
@@ -184,7 +190,8 @@ class Plan(Parts):
         return 127 + self.fraction + sum(t.emin - t.mantissa for t in (self.a, self.b))
 
     @staticmethod
-    def _top(t: ElementType) -> int:
+    def top(t: ElementType) -> int:
+        """Exponent of the largest finite elements."""
         return (1 << t.exponent) - 1 - (t.nan == "ieee") - t.bias
 
     @property
@@ -203,7 +210,7 @@ class Plan(Parts):
     @property
     def a_chunk(self) -> int:
         """Bytes of one chunk of a row of A."""
-        return self.length * (LANE + (12 if self.counted else 4)) + 8
+        return self.length * (LANE + (12 if self.counted else 4)) + A_HEADER
 
     @property
     def a_instruction(self) -> int:
