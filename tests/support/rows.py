@@ -114,7 +114,9 @@ def _are_joined(blocks: dict[int, Builder], natives: dict[str, Native]) -> None:
     for b in blocks.values():
         ends = [0, *b.cuts, len(b.lines)]
         lines = iter("\n".join(b.lines[start:stop]).removeprefix(f"{stencils._ACTIVE}\n") for start, stop in pairwise(ends))
-        assert all(_put_back(part) in lines for part in stencils._parts(b) or ())  # in their order
+        for part in stencils._parts(b) or ():
+            back = _put_back(part)
+            assert back in lines, back
     texts = {stencil.name: stencil for stencil in records.stencils()}
     import llvmlite.binding
 

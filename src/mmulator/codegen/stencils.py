@@ -24,7 +24,7 @@ from mmulator.codegen.lang import Native
 from mmulator.codegen.values import WIDE, Builder
 from mmulator.errors import must_be
 
-ROOM = 1 << 15  # bytes of a block's room, on the stack
+ROOM = 1 << 17  # bytes of a block's room, on the stack
 _UNIT = 64  # bytes to which a value's place is aligned
 _ACTIVE = "  %v1 = bitcast i32 %mask to <32 x i1>"  # the first line of a block; each stencil that needs it has its own
 _GIVEN = {"%w": "%w", "%regs": "%regs", "%mask": "%mask"}
