@@ -1,6 +1,7 @@
 """The first and the second start of a program that launches one kernel: whole processes in turns, cold and warm.
 
     python benchmarks/bench_start.py [gemm1024 ...] [--rounds 5] [--against SRC] [--objects FOLDER] [--parts] [--sanitize]
+    python benchmarks/bench_start.py --goals [--rounds 5] [--against SRC]
 
 cold: with an empty code cache; warm: with what the cold one left. Seconds, medians, from before the interpreter starts until
 it has gone, with Python's byte code compiled as an installation has it. The PTX is Triton's, made once from speed_kernels.py,
@@ -8,6 +9,9 @@ and lies in a file; the process imports NumPy and mmulator, loads it, launches o
 `src` of another commit, whose processes take turns with ours. --objects: what `python tools/ship.py FOLDER` made; ours is an
 installation that came with them, as a wheel does. --parts: seconds within the process, too: import, load (parse and verify),
 compile, run; and seconds of all cores together, which say more on a busy machine.
+
+--goals: whole processes beside one that imports NumPy alone: a first launch of a kernel that was compiled before, the command
+`run`, help; each also where the package has no byte code (.pyc). Processor seconds, the least of all rounds.
 """
 
 from __future__ import annotations
@@ -41,6 +45,18 @@ t.append(time.perf_counter())
 compiled = report.seconds["compile"]
 print(json.dumps({"import": t[1] - t[0], "load": t[2] - t[1], "compile": compiled, "run": t[3] - t[2] - compiled}))
 """
+WARM = """
+import numpy as np
+import mmulator as mm
+A, B, C = (np.zeros(s, t) for s, t in (((64, 256), "f2"), ((32, 256), "f2"), ((64, 32), "f4")))
+mm.Module.load("mma.ptx")["gemm"].launch((4, 4), 32, [A, B, C, 32, 256], device="sm_80")
+"""
+EXAMPLE = Path(__file__).parents[1] / "examples" / "handwritten"
+COMMAND = "import sys; from mmulator.cli import main; sys.exit(main())"
+GOALS = {
+    "NumPy alone": ["import numpy"], "a launch": [WARM], "mmulator run": [COMMAND, "run", "launch.toml"],
+    "mmulator --help": [COMMAND, "--help"],
+}  # fmt: skip
 NAMES = ("vadd", "softmax", "conv2d", "gemm1024", "attention")
 
 
@@ -51,7 +67,7 @@ def jobs(folder: Path, names: list[str]) -> dict[str, dict[str, Any]]:
 
     import mmulator as mm
 
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for name in names:
         case = speed_kernels.cases()[name]()
         for device in case.devices:
@@ -80,6 +96,35 @@ def start(job: dict[str, Any], src: str, cache: Path) -> dict[str, float]:
     return {"whole": whole, "cpu": cpu, **json.loads(done.stdout)}
 
 
+def goals(sources: dict[str, str], rounds: int, scratch: Path) -> None:
+    """Print the processor seconds of each process of GOALS, with and without byte code of the package."""
+    least: dict[tuple[str, str, str], float] = {}
+    for which, src in sources.items():
+        for kind in ("compiled", "text"):
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(src, scratch / f"{which}-{kind}", ignore=ignored)
+        subprocess.run([sys.executable, "-m", "compileall", "-q", str(scratch / f"{which}-compiled")], check=True)
+    time.sleep(0.3)  # a process keeps nothing of files that are as young as it is
+    for number in range(rounds + 1):
+        for which in sources:
+            for kind in ("compiled", "text"):
+                environment = {
+                    **os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(scratch / f"{which}-{kind}"),
+                    "MMULATOR_CACHE": str(scratch / f"cache-{which}-{kind}"),
+                }  # fmt: skip
+                for goal, words in GOALS.items():
+                    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+                    command = [sys.executable, "-c", *words]
+                    subprocess.run(command, env=environment, cwd=EXAMPLE, capture_output=True, check=True)
+                    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+                    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+                    if number:  # the first one compiles
+                        least[goal, which, kind] = min(seconds, least.get((goal, which, kind), seconds))
+    print(f"{'processor seconds':18}" + "".join(f"{which:>10}{'no .pyc':>10}" for which in sources))
+    for goal in GOALS:
+        print(f"{goal:18}" + "".join(f"{least[goal, which, kind]:10.3f}" for which in sources for kind in ("compiled", "text")))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*", default=NAMES)
@@ -87,6 +132,7 @@ def main() -> None:
     parser.add_argument("--against", metavar="SRC")
     parser.add_argument("--parts", action="store_true")
     parser.add_argument("--sanitize", action="store_true")
+    parser.add_argument("--goals", action="store_true")
     parser.add_argument("--objects", metavar="FOLDER")
     o = parser.parse_args()
     sources = {"ours": str(Path(__file__).parents[1] / "src"), **({"before": o.against} if o.against else {})}
@@ -96,6 +142,9 @@ def main() -> None:
             shutil.copytree(sources["ours"], installed, ignore=shutil.ignore_patterns("__pycache__"))
             shutil.copytree(o.objects, installed / "mmulator" / "objects", dirs_exist_ok=True)
             sources["ours"] = str(installed)
+        if o.goals:
+            goals(sources, o.rounds, Path(scratch))
+            return
         for name, job in jobs(Path(scratch), list(o.names)).items():
             job["sanitize"] = o.sanitize
             times: dict[tuple[str, str], list[dict[str, float]]] = {}

@@ -1,20 +1,25 @@
 """Object code of native functions, to be shipped with the package: what kernels call, and products of matrices.
 
-    python tools/ship.py FOLDER [LEVEL ...]
+    python tools/ship.py FOLDER [release]
 
-writes FOLDER/LEVEL.bin for each level of CPUs (mmulator/codegen/shipped.py). The build of a wheel calls it (hatch_build.py).
-Which functions: those of the kernels of tests/kernels named here, plain, sanitized, and as workers of a Dask cluster run them.
-What a kernel calls besides, its first user compiles. Nothing that is made here is run here. Who edits the package meanwhile gets
-an error: nobody would use what was made of other files.
+writes FOLDER/LEVEL.bin for each level of CPUs (mmulator/codegen/shipped.py); the build of a wheel calls it (hatch_build.py).
+Without `release` the only level is that of this machine, and the functions are those that a first run needs: those of the
+kernels in CHOSEN. A release has, for every level, those of all kernels in FOLDERS, plain, sanitized, and as workers of a Dask
+cluster run them, and the arithmetic of every matrix instruction on every chip.
+Nothing that is made here is run here. Who edits the package meanwhile gets an error: nobody would use what was made of other
+files.
 """
 
 from __future__ import annotations
 
+import os
+import pickle
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterable
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import product
 from os import environ, pathsep
 from pathlib import Path
@@ -22,6 +27,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 KERNELS = ROOT / "tests" / "kernels" / "ptx"
+FOLDERS = ROOT / "tests" / "kernels", ROOT / "tests" / "sanitizer" / "kernels", ROOT / "examples"
 # Few that need most functions: kernels of the corpus together need five per cent more.
 CHOSEN = (
     "hopper", "sync", "floats", "pipelines", "memory", "cluster", "tensor", "control_debug", "integer", "atomics", "debug",
@@ -29,26 +35,33 @@ CHOSEN = (
     "gemm_descriptor_bf16_sm90", "gemm_f64_sm80", "gemm_f16_f16acc_sm80", "gemm_w8_sm80", "gemm_tf32_sm80", "gemm_tf32_sm90",
     "gemm_e4m3_sm89", "gemm_bf16_bits_sm90",
 )  # fmt: skip
+Work = Callable[[], object]
+CHANGED = "files of the package changed while its object code was made: make it again (or none: MMULATOR_SHIP=0)"
 
 
 class Collected:
-    """What mmulator.codegen.named would keep."""
+    """What mmulator.codegen.named keeps and finds, besides."""
 
     def __init__(self) -> None:
+        from mmulator.codegen import named
+
         self.entries: dict[tuple[int, str], tuple[bytes, list[str]]] = {}
+        self._keep, self._find = named.keep, named.find
 
     def keep(self, name: str, code: bytes, links: Iterable[str] = (), level: int = 2) -> None:
         self.entries[level, name] = code, list(links)
+        self._keep(name, code, list(links), level)
 
     def find(self, name: str, level: int = 2) -> Any:
-        from mmulator.codegen.named import NamedCode
+        """Another process may have kept it."""
+        found = self._find(name, level)
+        if found is not None:
+            self.entries[level, name] = found.code, list(found.links)
+        return found
 
-        found = self.entries.get((level, name))
-        return NamedCode(found[0], tuple(found[1])) if found else None
 
-
-def collect(level: str, kernels: Iterable[Path], options: Iterable[Any]) -> Collected:
-    """All fixed code of kernels for a level. In a process of its own: it makes no other from then on."""
+def collector(level: str) -> Collected:
+    """What collects all fixed code that this process makes from now on, which is for a level and is never run."""
     from mmulator.codegen import cpus, engine, named
     from mmulator.codegen.loading import ensure
     from mmulator.compiler import kernel as compiling
@@ -68,17 +81,100 @@ def collect(level: str, kernels: Iterable[Path], options: Iterable[Any]) -> Coll
             ensure(list(natives))
 
     compiling.BlockCode = Unwritten  # type: ignore[misc]
-    import mmulator as mm
+    return collected
 
-    paths, ways = list(kernels), list(options)
-    begin, total = time.monotonic(), len(paths) * len(ways)
-    for n, (path, how) in enumerate(product(paths, ways), 1):
+
+def of_kernel(path: Path, how: Any) -> Work:
+    def work() -> None:
+        import mmulator as mm
+
         for kernel in mm.Module.load(path).values():
             kernel.compile(options=how)
-        if n % 6 == 0 or n == total:
-            left = (time.monotonic() - begin) * (total - n) / n
-            say(f"{level}: {n} of {total} done, about {left:.0f} s left")
-    return collected
+
+    return work
+
+
+def keys() -> list[Any]:
+    """The arithmetic of every matrix instruction: DotKeys of mma, wgmma and wmma, of transposed products too, and of tcgen05."""
+    from mmulator.errors import OperandError
+    from mmulator.isa.matrix import matrix_forms
+    from mmulator.launch.tensor_tables import key_of as key_of_tensor
+    from mmulator.layouts.instruction_descriptor import FORMATS, InstructionDescriptor
+    from mmulator.layouts.tensor_variants import BLOCKS, Variant
+    from mmulator.twin.places import commutes, key_of
+
+    found = {}
+    for form in matrix_forms():
+        if form.atype:
+            found |= dict.fromkeys(key_of(form, swap) for swap in {False, commutes(form)})
+    for kind, fields in FORMATS.items():
+        choices = {f.name: [*f.choices.values()] for f in fields}
+        names = [n for n in ("dtype", "atype", "btype", "stype", "k", "sparse", "saturate") if n in choices]
+        for values, factors in product(product(*(choices[n] for n in names)), {*BLOCKS.get(kind, {0: 0}).values()}):
+            given = {"dtype": "f32", **dict(zip(names, values))}
+            with suppress(OperandError):  # no such instruction
+                found[key_of_tensor(InstructionDescriptor(kind, **given), Variant(kind, scale_vec=factors))] = None
+    return list(found)
+
+
+def of_key(key: Any) -> Work:
+    def work() -> None:
+        from mmulator.codegen.loading import ensure
+        from mmulator.errors import UnsupportedError
+        from mmulator.isa.targets import DEVICES
+        from mmulator.twin.twin import twin_for
+
+        for device in DEVICES:
+            with suppress(UnsupportedError):  # a chip without the instruction
+                ensure(twin_for(key, device).natives.values())
+
+    return work
+
+
+def of_form(form: Any) -> Work:
+    """What moves the operands of a form of mma or wmma."""
+
+    def work() -> None:
+        from mmulator.codegen.loading import ensure
+        from mmulator.errors import UnsupportedError
+        from mmulator.isa.targets import DEVICES
+        from mmulator.twin.lines import lines_function, registers_function
+        from mmulator.twin.places import commutes, product_for
+
+        for swap in {False, commutes(form)}:
+            ensure([*(lines_function(form, name, swap) for name in "abc"), registers_function(form, swap)])
+        for device in DEVICES:
+            with suppress(UnsupportedError):
+                ensure([product_for(form, device).function])
+                break
+
+    return work
+
+
+def works(release: bool) -> list[Work]:
+    """What is to be compiled, in pieces."""
+    from mmulator.compiler.options import DEFAULT, CompileOptions
+    from mmulator.isa.matrix import matrix_forms
+    from mmulator.native.hooks.touched import TOUCHED
+    from mmulator.sanitizer.instrument import SANITIZE
+
+    if not release:
+        return [of_kernel(KERNELS / f"{name}.ptx", DEFAULT) for name in CHOSEN]
+    ways = DEFAULT, CompileOptions(events=SANITIZE), CompileOptions(events=TOUCHED)
+    paths = sorted(path for folder in FOLDERS for path in folder.rglob("*.ptx"))
+    forms = [form for family in ("mma", "wmma") for form in matrix_forms(family) if form.atype]
+    return [*(of_kernel(path, how) for how, path in product(ways, paths)), *map(of_key, keys()), *map(of_form, forms)]
+
+
+def mine(works: list[Work], number: int, count: int, claims: Path) -> Iterator[Work]:
+    """Those of the works that no other of `count` processes has taken, from another place on than theirs."""
+    first = len(works) * number // count
+    for n in (*range(first, len(works)), *range(first)):
+        try:
+            (claims / str(n)).touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        yield works[n]
 
 
 def say(text: str) -> None:
@@ -86,19 +182,18 @@ def say(text: str) -> None:
     print(f"mmulator: {text}", file=sys.stderr, flush=True)
 
 
-def write(folder: Path, level: str) -> None:
-    from mmulator.codegen import shipped, sources
-    from mmulator.compiler.options import DEFAULT, CompileOptions
-    from mmulator.native.hooks.touched import TOUCHED
-    from mmulator.sanitizer.instrument import SANITIZE
+def write(path: Path, level: str, release: bool, number: int, count: int) -> None:
+    """One process's part of a level's functions. The folder of the path is for the processes of this level alone."""
+    from mmulator.codegen import sources
 
     before = sources.fingerprint()
-    options = DEFAULT, CompileOptions(events=SANITIZE), CompileOptions(events=TOUCHED)
-    collected = collect(level, [KERNELS / f"{name}.ptx" for name in CHOSEN], options)
+    collected = collector(level)
+    for work in mine(works(release), number, count, path.parent):
+        work()
     sources.fingerprint.cache_clear()
     if not before or before != sources.fingerprint():
-        raise SystemExit("files of the package changed while its object code was made: make it again (or none: MMULATOR_SHIP=0)")
-    shipped.write(folder / f"{level}.bin", collected.entries)
+        raise SystemExit(CHANGED)
+    path.write_bytes(pickle.dumps((before, collected.entries)))
 
 
 def made(path: Path) -> bool:
@@ -106,28 +201,56 @@ def made(path: Path) -> bool:
     from mmulator.codegen.shipped import Shipped
 
     try:
-        return bool(Shipped(path).entries)
+        return len(Shipped(path)) > 0
     except (OSError, ValueError):
         return False
 
 
-def main(folder: Path, levels: Iterable[str]) -> None:
-    """Each level in a process of its own, beside each other, with the sources of this tree. What is there of them stays."""
+def levels_of(release: bool) -> list[str]:
+    """The levels of CPUs that code is made for."""
+    from mmulator.codegen.cpus import LEVELS, level_of
+    from mmulator.codegen.engine import target_cpu
+
+    own = level_of(*target_cpu())
+    return [*LEVELS] if release else [own] if own else []
+
+
+def main(folder: Path, release: bool, levels: Iterable[str]) -> None:
+    """Several processes, beside each other, with the sources of this tree. What is there of them stays."""
+    from mmulator.codegen import shipped, sources
+
     levels = [level for level in levels if not made(folder / f"{level}.bin")]
-    if levels:
-        say("compiling what does not depend on a kernel, for a minute or two; MMULATOR_SHIP=0 leaves that to the first start")
-    with tempfile.TemporaryDirectory() as cache:
+    if not levels:
+        return
+    if release:
+        say("compiling all that does not depend on a kernel, for a release; it takes several minutes")
+    else:
+        say(f"compiling for this machine ({levels[0]}) what a first run needs, for some seconds; what else a kernel needs is")
+        say("compiled when it is first used. MMULATOR_SHIP=release compiles all for every machine, MMULATOR_SHIP=0 nothing")
+    count = max(1, (os.cpu_count() or 1) // len(levels))
+    with tempfile.TemporaryDirectory() as scratch:
         paths = [str(ROOT / "src"), *filter(None, [environ.get("PYTHONPATH")])]  # pip's isolated builds find NumPy by the second
-        environment = {**environ, "PYTHONPATH": pathsep.join(paths), "MMULATOR_CACHE": cache}
-        running = [subprocess.Popen([sys.executable, __file__, "--one", str(folder), level], env=environment) for level in levels]
+        environment = {**environ, "PYTHONPATH": pathsep.join(paths), "MMULATOR_CACHE": f"{scratch}/cache"}
+        parts = {level: [Path(scratch, level, f"{n}.part") for n in range(count)] for level in levels}
+        running = []
+        for level, n in product(levels, range(count)):
+            parts[level][n].parent.mkdir(exist_ok=True)
+            command = [sys.executable, __file__, "--part", str(parts[level][n]), level, str(int(release)), str(n), str(count)]
+            running.append(subprocess.Popen(command, env=environment))
         ends = [process.wait() for process in running]
         if any(ends):
             raise SystemExit("the object code could not be made")
+        for level in levels:
+            made_of, entries = zip(*(pickle.loads(path.read_bytes()) for path in parts[level]))
+            if {*made_of} != {sources.fingerprint()}:
+                raise SystemExit(CHANGED)
+            shipped.write(folder / f"{level}.bin", ChainMap(*entries))
 
 
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT / "src"))  # pip's isolated builds take this away where an editable installation adds it
-    if sys.argv[1] == "--one":
-        write(Path(sys.argv[2]), sys.argv[3])
+    if sys.argv[1] == "--part":
+        write(Path(sys.argv[2]), sys.argv[3], *(int(word) for word in sys.argv[4:]))  # type: ignore[arg-type]
     else:
-        main(Path(sys.argv[1]), sys.argv[2:] or ("x86-64-v3", "x86-64-v4"))
+        release = sys.argv[2:] == ["release"]
+        main(Path(sys.argv[1]), release, levels_of(release))

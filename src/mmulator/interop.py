@@ -6,14 +6,16 @@ No library is imported: a caller with a tensor has imported its library. `readab
 from __future__ import annotations
 
 import sys
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmulator.errors import MmulatorError, OperandError
 
-Array = NDArray[Any]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
 
 _CPU_DEVICES = (1, 3, 11, 13)  # DLPack: host memory, also pinned and managed
 _MOVE = "move it to the CPU first: x.cpu(), cupy.asnumpy(x), numpy.asarray(x)"

@@ -32,6 +32,20 @@ else:
             return instance.__dict__.setdefault(self.name, self.function(instance))
 
 
+def _imported(name: str) -> Any:
+    """A module. What it makes stays, so nothing is looked for meanwhile that might go."""
+    import gc
+    from importlib import import_module
+
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return import_module(name)
+    finally:
+        if collects:
+            gc.enable()
+
+
 def face(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """`__getattr__`, `__dir__` and `__all__` of a package whose public names are imported on first use.
 
@@ -52,10 +66,8 @@ def face(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], l
     def get(name: str) -> Any:
         if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        from importlib import import_module
-
         origin, attribute = places[name]
-        found = import_module(origin)
+        found = _imported(origin)
         module.__dict__[name] = value = getattr(found, attribute) if attribute else found
         return value
 

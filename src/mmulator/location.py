@@ -14,14 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
-_FILE = re.compile(
-    r'^[^/\n"]*?\.file[ \t]+(\d{1,9})[ \t]+"([^"\n]*)"(?:[ \t]*,[ \t]*(\d{1,18})[ \t]*,[ \t]*(\d{1,18}))?', re.MULTILINE
-)
+# patterns are texts, which `re` compiles where they are used first: a start uses none
+_FILE = r'(?m)^[^/\n"]*?\.file[ \t]+(\d{1,9})[ \t]+"([^"\n]*)"(?:[ \t]*,[ \t]*(\d{1,18})[ \t]*,[ \t]*(\d{1,18}))?'
 ASM = "// begin inline asm", "// end inline asm"  # LLVM counts lines in between, as if the program had them
-_INSTRUCTION = re.compile(r"^[ \t]*(?:\w+:[ \t]*)?\{?[ \t]*(?:@!?[\w$%]+[ \t]+)?([a-z]\w*(?:\.[\w:]+)*)(?=[ \t;])", re.MULTILINE)
+_INSTRUCTION = r"(?m)^[ \t]*(?:\w+:[ \t]*)?\{?[ \t]*(?:@!?[\w$%]+[ \t]+)?([a-z]\w*(?:\.[\w:]+)*)(?=[ \t;])"
 _STATEMENT = 40, 60  # lines of a program before and after the one that a compiler gives to inline assembly, where its text may be
-_STRINGS = re.compile(r'\.section\s+"?\.debug_str"?\s*\{([^}]*)')
-_BYTES = re.compile(r"[\w$]+:|\.\w+|0[xX][0-9a-fA-F]{1,9}|\d{1,9}")
+_STRINGS = r'\.section\s+"?\.debug_str"?\s*\{([^}]*)'
+_BYTES = r"[\w$]+:|\.\w+|0[xX][0-9a-fA-F]{1,9}|\d{1,9}"
 # Only files with these endings are read, and only single lines: PTX from elsewhere can name any file.
 _SUFFIXES = (".py", ".pyx", ".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".inc", ".inl", ".rs", ".jl")
 PROGRAM: set[str] = set()  # files that a launch says the kernel was compiled from: quoted wherever they lie
@@ -208,7 +207,7 @@ class LineTable:
             if self._files is None:
                 self._files = {
                     int(n): (printable(path.replace("\t", " ")), (int(t), int(size)) if t and int(t) else None)
-                    for n, path, t, size in _FILE.findall(text)
+                    for n, path, t, size in re.findall(_FILE, text)
                 }
             self._known[index] = self._location(index, text, name, self._files)
         return self._known[index]
@@ -241,7 +240,7 @@ def _lines_of_asm(asm: str, begin: int, statement: Location) -> dict[int, int]:
     are in
     the same order.
     """
-    names = [(m.start() + begin, m[1]) for m in _INSTRUCTION.finditer(asm)]
+    names = [(m.start() + begin, m[1]) for m in re.finditer(_INSTRUCTION, asm)]
     beside = Path(statement._beside).parent
     paths = dict.fromkeys((Path(statement.file), beside / statement.file))
     rows = next((r for p in paths if (r := _rows_of(p, statement._stamp, beside)) is not None), None)
@@ -262,12 +261,12 @@ def _lines_of_asm(asm: str, begin: int, statement: Location) -> dict[int, int]:
 
 def _string(text: str, label: str, skip: int) -> str:
     """The characters at a label of .debug_str, up to the 0."""
-    section = _STRINGS.search(text) if label else None
+    section = re.search(_STRINGS, text) if label else None
     if section is None:
         return ""
     found = bytearray()
     inside = False
-    for match in _BYTES.finditer(section[1]):
+    for match in re.finditer(_BYTES, section[1]):
         word = match[0]
         if word[-1] == ":":
             inside = inside or word[:-1] == label

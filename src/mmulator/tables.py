@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
 
 
 def text_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
@@ -13,6 +12,13 @@ def text_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list
         return []
     widths = [max(len(row[n]) for row in [list(columns), *cells]) for n in range(len(columns))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in [list(columns), *cells]]
+
+
+def escape(text: str) -> str:
+    """A text as HTML."""
+    from html import escape  # its table of names is large
+
+    return escape(text)
 
 
 def element(tag: str, text: object) -> str:

@@ -5,13 +5,11 @@ Forms that hardware vectors cover are in kernels/test_matrix_golden.py; here are
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from mmulator.codegen.engine import Library
 from mmulator.errors import ExecutionFault
 from mmulator.host.module import Module
 from mmulator.instruction.execution import execute
@@ -24,20 +22,8 @@ from mmulator.program.static import static_findings
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.verify import verify
 from mmulator.source import Source
-from mmulator.twin import twin
-from mmulator.twin.places import product_for
 from tests.support.matrix_kernels import CASES, kernel, load, registers, run, store
 from tests.support.one_block import LANES
-
-
-@pytest.fixture
-def quickly(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Twins are compiled without optimisation: a kernel and an instruction have the same one, whichever it is."""
-    monkeypatch.setattr(twin, "_twins", {})
-    monkeypatch.setattr(twin, "Library", lambda name, text: Library(text(), 0))
-    product_for.cache_clear()
-    yield
-    product_for.cache_clear()
 
 
 def small_formats(form: Form) -> bool:
@@ -106,7 +92,6 @@ def check_mma(form: Form, seed: int, in_registers: bool = False) -> None:
 FORMS = [f for f in matrix_forms() if small_formats(f)]
 
 
-@pytest.mark.usefixtures("quickly")
 @pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 8))])
 def test_block_scaled_and_small_formats(part: int) -> None:
     assert len(FORMS) > 100
@@ -114,7 +99,6 @@ def test_block_scaled_and_small_formats(part: int) -> None:
         check_mma(form, seed)
 
 
-@pytest.mark.usefixtures("quickly")
 def test_scale_selectors_in_registers() -> None:
     scaled = [f for f in FORMS if f.block_scale]
     for seed, form in enumerate(scaled[:: len(scaled) // 12]):

@@ -129,6 +129,7 @@ def test_the_fingerprint_is_of_every_file(tmp_path: Path, monkeypatch: pytest.Mo
 
     try:
         first = now()
+        assert now() == first == sources.contents(sources._files(sources.FOLDERS))  # kept, and computed
         for path in sorted(tmp_path.rglob("*.*")):
             kept = path.read_text()
             path.write_text(kept + "#")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mmulator.doors import pytest_plugin
-from mmulator.doors.pytest_tests import seed_of
+from mmulator.doors.pytest_tests import seed_of, where
 from mmulator.isa.targets import DEVICES
 from tests.support.places import ROOT
 
@@ -122,6 +122,18 @@ def test_bounds():
     except Exception as error:
         raise ValueError("as a library would wrap it") from error
 """
+TIMED = """
+import triton
+import mmulator.doors.pytest_tests as tests
+
+tests.LONG = 0.0
+
+def listener(*, src, times, **rest):
+    assert times.total > 0
+    print("\\ncompiled", src.name)
+
+triton.knobs.compilation.listener = listener
+"""
 LIBRARIES = [name for name in ("torch", "triton") if find_spec(name) is None]
 
 
@@ -211,6 +223,28 @@ def test_workers_have_the_same_seeds(suite: Path) -> None:
     assert sorted(line for line in lines if line.startswith("seed of")) == [f"seed of {n} {s}" for n, s in enumerate(seeds)]
     assert "mmulator: 2 launches of 1 kernel on sm_86: N s, of which N s compiling" in lines
     assert "1 failed, 3 passed" in lines[-1]
+
+
+def test_where_the_time_went() -> None:
+    """A long session says so, and what makes the next one shorter, if anything does."""
+    assert where(spent=19.0, triton=9, compiling=9, running=0) == ""
+    assert where(spent=40.0, triton=11.13, compiling=17.2, running=0.5) == (
+        "40.0 s: Triton's compiler 11.1 s, compiling here 17.2, launches 0.5, imports and tests 11.2; "
+        "keep MMULATOR_CACHE and TRITON_CACHE_DIR for the next run"
+    )
+    assert where(spent=40.0, triton=0, compiling=20, running=1).endswith("tests 19.0; keep MMULATOR_CACHE for the next run")
+    assert where(spent=40.0, triton=2, compiling=1, running=1).endswith("launches 1.0, imports and tests 36.0")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(LIBRARIES), reason=f"{' and '.join(LIBRARIES)} not installed")
+def test_triton_says_how_long_it_compiles(tmp_path: Path) -> None:
+    """To a listener of the program, too."""
+    (tmp_path / "test_twice.py").write_text(ADD)
+    (tmp_path / "conftest.py").write_text(TIMED)
+    lines = run(tmp_path, "--mmulator", "-s")
+    assert any(re.match("mmulator: N s: Triton's compiler N s, compiling here N, launches N, imports", line) for line in lines)
+    assert "compiled twice" in lines
 
 
 def test_a_seed_is_of_the_test_alone() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pickle
+import random
 import subprocess
 import sys
 import time
@@ -12,18 +14,28 @@ import pytest
 
 from mmulator.codegen import shipped, sources
 from mmulator.codegen.cpus import level_of
+from mmulator.errors import OperandError
+from mmulator.isa.matrix import matrix_forms
+from mmulator.launch import tensor_tables
+from mmulator.layouts.instruction_descriptor import FORMATS, KINDS, SCALED
+from mmulator.layouts.tensor_variants import BLOCKS, Variant
+from mmulator.numerics.profiles import dot_key
+from mmulator.twin.places import commutes, key_of
 from tests.support.places import ROOT
 from tests.support.ptx_text import STORE_R1, kernel
 from tools import ship
 
+# fields of an instruction descriptor that no arithmetic depends on
+PLAIN = {"m": 0, "n": 8, "selector": 0, "max_shift": 0, "scale_a_id": 0, "scale_b_id": 0}
 MAKE = """
 import sys
 from pathlib import Path
 from mmulator.codegen import cpus, shipped
 from mmulator.compiler.options import DEFAULT
-from tools.ship import collect
-level = cpus.level_of(*shipped.target_cpu())
-shipped.write(Path(sys.argv[2]), collect(level, [Path(sys.argv[1])], (DEFAULT,)).entries)
+from tools.ship import collector, of_kernel
+made = collector(cpus.level_of(*shipped.target_cpu()))
+of_kernel(Path(sys.argv[1]), DEFAULT)()
+shipped.write(Path(sys.argv[2]), made.entries)
 """
 USE = """
 import sys
@@ -50,8 +62,8 @@ def test_a_first_start_compiles_nothing_that_came_with_the_package(tmp_path: Pat
             [sys.executable, "-c", program, *arguments], capture_output=True, text=True, env=environment, cwd=ROOT
         )
         assert done.returncode == 0, done.stderr
-    # the CPU; the kernel's own block; what a next start wants of text and kernel
-    assert len(list((tmp_path / "used").glob("*.o"))) == 4
+    # the CPU; the package's files; the kernel's own block; what a next start wants of text and kernel
+    assert len(list((tmp_path / "used").glob("*.o"))) == 5
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile", "never"])
@@ -64,40 +76,80 @@ def test_objects_of_files_that_change_are_not_made(when: str, tmp_path: Path, mo
     monkeypatch.setattr(sources, "PACKAGE", tmp_path)
     monkeypatch.setattr(sources, "_BEGUN", time.time() + 1)
     made = ship.Collected()
-    made.keep("one", b"code")
+    made.entries[2, "one"] = b"code", []
 
-    def collect(*_: object) -> ship.Collected:
+    def work() -> None:
         if when == "meanwhile":
             edited.write_text("#")
-        return made
 
-    monkeypatch.setattr(ship, "collect", collect)
+    monkeypatch.setattr(ship, "collector", lambda level: made)
+    monkeypatch.setattr(ship, "works", lambda release: [work])
+    path = tmp_path / "level" / "0.part"
+    path.parent.mkdir()
     sources.fingerprint.cache_clear()
     try:
         if when == "before":  # this process may have read what was there before
             os.utime(edited, (time.time() + 9,) * 2)
         if when == "never":
-            ship.write(tmp_path, "level")
+            ship.write(path, "level", False, 0, 1)
         else:
             with pytest.raises(SystemExit, match="changed while its object code was made"):
-                ship.write(tmp_path, "level")
-        assert (tmp_path / "level.bin").exists() == (when == "never")
+                ship.write(path, "level", False, 0, 1)
+        assert path.exists() == (when == "never")
     finally:
         sources.fingerprint.cache_clear()
 
 
 def test_the_processes_of_a_build_find_what_it_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """pip's isolated builds say by PYTHONPATH where NumPy is; an environment that has none otherwise builds, too."""
+    """pip's isolated builds say by PYTHONPATH where NumPy is; an environment that has none otherwise builds, too. What the
+    processes made is put together."""
     given: list[str] = []
 
     class Process:
         def __init__(self, command: list[str], env: dict[str, str]) -> None:
             given.append(env["PYTHONPATH"])
+            name = f"of process {command[-2]}"
+            made = {(2, name): (name.encode(), []), (2, "of all"): (b"code", ["one"])}
+            Path(command[3]).write_bytes(pickle.dumps((sources.fingerprint(), made)))
 
         def wait(self) -> int:
             return 0
 
     monkeypatch.setenv("PYTHONPATH", "/isolated")
+    monkeypatch.setattr(ship.os, "cpu_count", lambda: 5)
     monkeypatch.setattr(ship.subprocess, "Popen", Process)
-    ship.main(tmp_path, ["x86-64-v3", "x86-64-v4"])
-    assert given == [os.pathsep.join([str(ship.ROOT / "src"), "/isolated"])] * 2
+    ship.main(tmp_path, False, ["x86-64-v3", "x86-64-v4"])
+    assert given == [os.pathsep.join([str(ship.ROOT / "src"), "/isolated"])] * 4
+    found = shipped.Shipped(tmp_path / "x86-64-v3.bin")
+    assert len(found) == 3 and found.find("of process 1", 2) == (b"of process 1", [])
+
+
+def test_each_work_is_taken_once(tmp_path: Path) -> None:
+    done: list[int] = []
+    works = [lambda n=n: done.append(n) for n in range(10)]  # type: ignore[misc]
+    first, second = (ship.mine(works, number, 2, tmp_path) for number in range(2))  # type: ignore[arg-type]
+    for one, other in zip(first, second):
+        one(), other()
+    for one in (*first, *second):
+        one()
+    assert done == [0, 5, 1, 6, 2, 7, 3, 8, 4, 9]
+
+
+def test_a_release_has_the_arithmetic_of_every_matrix_instruction() -> None:
+    """Every key of every chip that the numbers of numerics/profiles.py are for."""
+    keys = {*ship.keys()}
+    for form in matrix_forms():
+        if form.atype:
+            assert dot_key(form) in keys
+            assert not commutes(form) or key_of(form, True) in keys
+    chance, seen = random.Random(7), set()
+    for _ in range(40_000):
+        kind = chance.choice(KINDS)
+        variant = Variant(kind, sparse=chance.random() < 0.5, scale_vec=chance.choice([*BLOCKS.get(kind, {0: 0}).values()]))
+        parts = {f.name: chance.choice([*f.choices]) << f.low for f in FORMATS[kind] if f.name not in PLAIN}
+        try:
+            found = variant.decode(sum(parts.values()) | PLAIN["n"] << 17 | (8 << 24 if kind not in SCALED else 1 << 27))
+        except OperandError:
+            continue
+        seen.add(tensor_tables.key_of(found, variant))
+    assert seen <= keys and len(seen) > 150

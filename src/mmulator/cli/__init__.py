@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 
@@ -22,4 +23,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         nvcc.begin(words[1:])
     from mmulator.cli.app import run
 
-    sys.exit(run(words))
+    code = run(words)
+    gc.freeze()  # all goes with the process: nobody needs to look for what might go before
+    sys.exit(code)

@@ -92,6 +92,8 @@ def write_log(path: str, log: dict[str, object]) -> None:
 
 def baseline(path: str | None) -> Baseline | None:
     """The findings of the earlier SARIF file that `--baseline` names. Raises MmulatorError for another file."""
+    if path is None:
+        return None
     from mmulator.sarif import Baseline
 
-    return None if path is None else Baseline.read(path)
+    return Baseline.read(path)

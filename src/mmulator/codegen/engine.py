@@ -211,14 +211,14 @@ def afterwards(work: Callable[[], bytes]) -> None:
 # Of LLVM 22: a vector of bytes that becomes a mask and then a number is one vpmovmskb to its last pass but for registers 16 to
 # 31, which that instruction does not have; it takes another in their place. So the mask passes through an empty piece of
 # assembly, between which and the number the pass finds nothing to join. (A test has 32 such masks at once.)
-_MASK_TO_NUMBER = re.compile(r"^  (%[\w.]+) = bitcast <(8|16|32) x i1> (%[\w.]+) to i(8|16|32)$", re.MULTILINE)
+_MASK_TO_NUMBER = r"(?m)^  (%[\w.]+) = bitcast <(8|16|32) x i1> (%[\w.]+) to i(8|16|32)$"
 
 
 def _keep_masks(text: str) -> str:
     if llvm_version() < 21 or "+avx512bw" not in _cpu()[1]:
         return text
     seen = r'  \1.seen = call <\2 x i1> asm "", "=k,0"(<\2 x i1> \3)\n  \1 = bitcast <\2 x i1> \1.seen to i\4'
-    return _MASK_TO_NUMBER.sub(seen, text)
+    return re.sub(_MASK_TO_NUMBER, seen, text)
 
 
 def _compile(text: str, level: int, quick: bool = False) -> bytes:

@@ -8,10 +8,10 @@ is written only if there is none. An entry names the functions to which it is li
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mmulator.codegen.engine import Library, compile_object, key_of
+from mmulator.codegen.engine import key_of
 from mmulator.codegen.shipped import shipped
 from mmulator.codegen.sources import fingerprint
 from mmulator.codegen.store import store
@@ -19,11 +19,10 @@ from mmulator.codegen.store import store
 
 @dataclass(frozen=True)
 class NamedCode:
-    """Stored code. links: names of the native functions that it calls. cached: False if it was compiled just now."""
+    """Stored code. links: names of the native functions that it calls."""
 
     code: bytes
     links: tuple[str, ...] = ()
-    cached: bool = True
 
 
 def _key(name: str, level: int) -> str:
@@ -49,50 +48,3 @@ def keep(name: str, code: bytes, links: Sequence[str] = (), level: int = 2) -> N
     kept = store()
     if kept and fingerprint():
         kept.write(_key(name, level), json.dumps([*links]).encode() + b"\n" + code)
-
-
-class NamedLibrary(Library):
-    """A Library that is found by its name, which determines its text; the text is written if there is no code. It
-    stays loaded.
-    """
-
-    def __init__(self, name: str, text: Callable[[], str]) -> None:
-        self.name, known = name, _libraries.get(name)
-        if known is not None:
-            self.cached, self._objects = True, known._objects
-            return
-        found = find(name)
-        if found is None:
-            code, cached = compile_object(text())
-            keep(name, code)
-            found = NamedCode(code, cached=cached)
-        self.cached = found.cached
-        self._load(found.code, 2)
-        _libraries[name] = self
-
-    def address(self, name: str) -> int:
-        at = super().address(name)
-        _places[at] = self.name, name
-        return at
-
-
-_libraries: dict[str, NamedLibrary] = {}
-_places: dict[int, tuple[str, str]] = {}  # library and function at an address
-
-
-def place_of(address: int) -> tuple[str, str] | None:
-    """(library, function) at an address; None for an unknown address."""
-    return _places.get(address)
-
-
-class _NotThere(LookupError):
-    """The code of a library is not stored."""
-
-
-def library(name: str) -> NamedLibrary:
-    """A library by its name alone. Raises LookupError if its code is not stored."""
-
-    def text() -> str:
-        raise _NotThere(name)
-
-    return NamedLibrary(name, text)

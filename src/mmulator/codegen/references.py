@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.codegen import named
 from mmulator.codegen.types import Struct, struct_of
 
 _ALIGNED = 64
 _LARGEST = 1 << 40  # of a number; the machine's addresses are beyond it
 
-Place = Sequence[Any]  # ("at", offset), ("function", name) or ("library", name, function)
+Place = Sequence[Any]  # ("at", offset) or ("function", name)
 
 
 class Unknown(Exception):
@@ -83,10 +82,7 @@ class LinkedArrays:
             return "at", self.add(self._arrays[address])
         if address in self._functions:
             return "function", self._functions[address]
-        library = named.place_of(address)
-        if library is None:
-            raise Unknown(f"0x{address:x}")
-        return "library", *library
+        raise Unknown(f"0x{address:x}")
 
 
 def memory_of(data: bytes | memoryview, references: Iterable[tuple[int, Place]], functions: Mapping[str, int]) -> np.ndarray:
@@ -102,5 +98,5 @@ def memory_of(data: bytes | memoryview, references: Iterable[tuple[int, Place]],
 
 
 def address_of(place: Place, functions: Mapping[str, int]) -> int:
-    """Address of code. Raises LookupError if the code is not stored."""
-    return functions[place[1]] if place[0] == "function" else named.library(place[1]).address(place[2])
+    """Address of code."""
+    return functions[place[1]]

@@ -4,46 +4,59 @@ time.
 The project's build makes the files (tools/ship.py) from the sources, whose fingerprint they contain; a file of other sources,
 or a damaged one, is not used. A development tree has none: everything is compiled on demand.
 
-    magic, SHA-256 of the index, length of the index, index (JSON), object code
-    index: {"fingerprint", "entries": {"LEVEL NAME": [offset, length, SHA-256, names of what it calls]}}
+    head:     magic, fingerprint, number of entries
+    entries:  digest of level and name; digest of them and the piece; offset of the piece, length of its links and of its code
+    pieces:   names of the functions that are called, one a line; object code
+
+Entries are ordered by their first digest, so a process reads of the file only what it looks for.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import mmap
 import struct
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from mmulator.codegen.cpus import level_of
 from mmulator.codegen.engine import target_cpu
 from mmulator.codegen.sources import PACKAGE, fingerprint
 
-_HEAD = struct.Struct("<8s32sQ")
-_MAGIC = b"mmuship1"
+_HEAD, _ENTRY = struct.Struct("<8s64sQ"), struct.Struct("<16s32sQII")
+_MAGIC = b"mmuship2"
+Entries = Mapping[tuple[int, str], tuple[bytes, Sequence[str]]]
+"""(object code, names of called functions) by level of optimisation and name."""
 
 
 def file_of(level: str) -> Path:
     return PACKAGE / "objects" / f"{level}.bin"
 
 
-def write(path: Path, entries: Mapping[tuple[int, str], tuple[bytes, Sequence[str]]]) -> None:
-    """Write a file. entries: (object code, names of called functions) by level of optimisation and name."""
-    index: dict[str, Any] = {}
-    blobs: dict[bytes, int] = {}
-    size = 0
-    for (level, name), (code, links) in sorted(entries.items()):
-        if code not in blobs:
-            blobs[code] = size
-            size += len(code)
-        index[f"{level} {name}"] = [blobs[code], len(code), hashlib.sha256(code).hexdigest(), list(links)]
-    text = json.dumps({"fingerprint": fingerprint(), "entries": index}, separators=(",", ":")).encode()
+def _key(level: int, name: str) -> bytes:
+    return hashlib.sha256(f"{level} {name}".encode()).digest()[:16]
+
+
+def _digest(key: bytes, links: bytes, code: bytes) -> bytes:
+    return hashlib.sha256(b"%b%d %b%b" % (key, len(links), links, code)).digest()
+
+
+def write(path: Path, entries: Entries) -> None:
+    """Write a file."""
+    places: dict[bytes, int] = {}
+    index = []
+    size = _HEAD.size + _ENTRY.size * len(entries)
+    for (level, name), (code, links) in entries.items():
+        text = "\n".join(links).encode()
+        piece, key = text + code, _key(level, name)
+        if piece not in places:
+            places[piece] = size
+            size += len(piece)
+        index.append(_ENTRY.pack(key, _digest(key, text, code), places[piece], len(text), len(code)))
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(_HEAD.pack(_MAGIC, hashlib.sha256(text).digest(), len(text)) + text + b"".join(blobs))
+    path.write_bytes(b"".join((_HEAD.pack(_MAGIC, fingerprint().encode(), len(index)), *sorted(index), *places)))
 
 
 class Shipped:
@@ -55,24 +68,30 @@ class Shipped:
             self._data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         if len(self._data) < _HEAD.size:
             raise ValueError("too short")
-        magic, digest, length = _HEAD.unpack_from(self._data)
-        self._start = _HEAD.size + length
-        text = self._data[_HEAD.size : self._start]
-        if magic != _MAGIC or hashlib.sha256(text).digest() != digest:
+        magic, made_of, self._count = _HEAD.unpack_from(self._data)
+        if magic != _MAGIC or len(self._data) < _HEAD.size + self._count * _ENTRY.size:
             raise ValueError("damaged")
-        index = json.loads(text)
-        if not fingerprint() or index["fingerprint"] != fingerprint():
+        if not fingerprint() or made_of != fingerprint().encode():
             raise ValueError("of other sources")
-        self.entries: dict[str, list[Any]] = index["entries"]
+
+    def __len__(self) -> int:
+        return self._count
+
+    def _key_at(self, number: int) -> bytes:
+        at = _HEAD.size + number * _ENTRY.size
+        return self._data[at : at + 16]
 
     def find(self, name: str, level: int) -> tuple[bytes, list[str]] | None:
         """(object code, names of called functions); None if it is absent or damaged."""
-        entry = self.entries.get(f"{level} {name}")
-        if entry is None:
+        key = _key(level, name)
+        number = bisect_left(range(self._count), key, key=self._key_at)
+        if number == self._count or self._key_at(number) != key:
             return None
-        offset, length, digest, links = entry
-        code = self._data[self._start + offset : self._start + offset + length]
-        return (code, links) if hashlib.sha256(code).hexdigest() == digest else None
+        _, digest, at, links, code = _ENTRY.unpack_from(self._data, _HEAD.size + number * _ENTRY.size)
+        text, piece = self._data[at : at + links], self._data[at + links : at + links + code]
+        if _digest(key, text, piece) != digest:
+            return None
+        return piece, text.decode().split("\n") if text else []
 
 
 @cache

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
 import stat
 import struct
 import time
@@ -27,9 +26,9 @@ _HEADER = struct.Struct("<8s32s32sQ")  # magic, key, SHA-256 of the code, its le
 _MAGIC = b"mmulobj2"
 _LARGEST = 1 << 26  # bytes of an entry: the largest ones are far below
 _STALE = 3600.0  # seconds after which a temporary file has lost its writer
-_ENTRY = re.compile(r"[0-9a-f]{64}\.[ox]")
-_TEMPORARY = re.compile(r"(\.[0-9a-f]{64}\.[0-9a-f]{12}\.tmp|tmp[a-z0-9_]{8})")
-_FOLDER = re.compile(r"(libraries|cuda)-[0-9a-f]{16}")  # shared libraries of CUDA, and a CUDA_HOME (doors/library, toolkit)
+_ENTRY = r"[0-9a-f]{64}\.[ox]"
+_TEMPORARY = r"(\.[0-9a-f]{64}\.[0-9a-f]{12}\.tmp|tmp[a-z0-9_]{8})"
+_FOLDER = r"(libraries|cuda)-[0-9a-f]{16}"  # shared libraries of CUDA, and a CUDA_HOME (doors/library, toolkit)
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OPEN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -156,11 +155,11 @@ class Store:
         with os.fdopen(file, "wb") as stream:
             stream.write(data)
 
-    def _files(self, pattern: re.Pattern[str], folders: bool = False) -> Iterator[tuple[str, os.stat_result]]:
+    def _files(self, pattern: str, folders: bool = False) -> Iterator[tuple[str, os.stat_result]]:
         """Names and status of the cache's files, or of its folders. A folder with the name of a file is not one of them."""
         with suppress(OSError):
             for name in os.listdir(self.folder):  # noqa: PTH208 - by descriptor
-                if pattern.fullmatch(name):
+                if re.fullmatch(pattern, name):
                     with suppress(OSError):
                         info = os.stat(name, dir_fd=self.folder, follow_symlinks=False)
                         if stat.S_ISDIR(info.st_mode) == folders:
@@ -187,6 +186,8 @@ class Store:
 
     def clear(self) -> tuple[int, int]:
         """Remove entries, temporary files and folders of CUDA libraries, and nothing else; returns files and bytes."""
+        import shutil
+
         inside = [*self._in_folders()]
         count, size = len(inside), sum(inside)
         for name, _ in self._files(_FOLDER, True):

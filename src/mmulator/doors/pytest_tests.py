@@ -7,6 +7,7 @@ import os
 import random
 import shlex
 import sys
+import time
 import types
 import zlib
 from collections.abc import Generator, Iterator, Sequence
@@ -32,10 +33,14 @@ from mmulator.sarif import Baseline, log
 # Modules whose frames are left out of tracebacks behind the line that launches.
 _LIBRARIES = ("mmulator", "triton", "torch", "numba", "cupy", "cuda")
 _SHOWN = ("auto", "long", "short", "native")  # styles of a traceback that show the error in full
+LONG, MUCH = 20.0, 0.3  # seconds of a session of which it is told where they went; share of compilers that a cache is worth
+_began = 0.0
 
 
 def begin(device: str) -> None:
     """Open the doors of this process, for a device, or "" for what the environment says. Raises UsageError."""
+    global _began
+    _began = time.perf_counter()
     try:
         if device:
             os.environ["MMULATOR_DEVICE"] = as_device(device)
@@ -44,6 +49,22 @@ def begin(device: str) -> None:
         open_doors()
     except MmulatorError as error:
         raise pytest.UsageError(f"--mmulator: {error}") from None
+
+
+def where(spent: float, triton: float, compiling: float, running: float) -> str:
+    """Where the seconds of a session went, and what saves them; "" for a short one.
+
+    spent: seconds of all its processes.
+    triton, compiling, running: of them seconds of Triton's compiler, of compiling here, of launches.
+    """
+    if spent < LONG:
+        return ""
+    parts = [f"Triton's compiler {triton:.1f} s"] * (triton > 0)
+    parts += [f"compiling here {compiling:.1f}", f"launches {running:.1f}"]
+    rest = f"imports and tests {max(spent - triton - compiling - running, 0):.1f}"
+    kept = "MMULATOR_CACHE and TRITON_CACHE_DIR" if triton else "MMULATOR_CACHE"
+    hint = f"; keep {kept} for the next run" if triton + compiling > MUCH * spent else ""
+    return f"{spent:.1f} s: {', '.join(parts)}, {rest}{hint}"
 
 
 @dataclass(frozen=True)
@@ -182,6 +203,7 @@ class Tests:
         self.worker: dict[str, Any] | None = getattr(config, "workerinput", None)
         self.output: dict[str, Any] | None = getattr(config, "workeroutput", None)
         self.totals, self.this, self.problem = Totals(), ThisTest(), ""
+        self.spent, self.triton, self.listens = 0.0, 0.0, False  # seconds of the session, and of Triton's compiler
         self.findings = Findings()
         option = self.option
         files = option.mmulator_sarif, option.mmulator_baseline
@@ -216,8 +238,25 @@ class Tests:
         if self.worker is not None and driver.settings.threads is None:
             driver.change(replace(driver.settings, threads=max(1, (os.cpu_count() or 1) // int(self.worker["workercount"]))))
 
-    def pytest_sessionfinish(self) -> None:
+    def _listen(self) -> None:
+        """Let Triton say how long it compiles, once it is there."""
+        knobs: Any = getattr(sys.modules.get("triton.knobs"), "compilation", None)
+        if self.listens or knobs is None:
+            return
+        self.listens, before = True, knobs.listener
+
+        def listener(*, times: Any, **rest: Any) -> None:
+            self.triton += times.total / 1e6
+            if before is not None:
+                before(times=times, **rest)
+
+        knobs.listener = listener
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.worker is not None or not session.config.pluginmanager.has_plugin("dsession"):
+            self.spent += time.perf_counter() - _began
         if self.output is not None:
+            self.output["mmulator_seconds"] = self.spent, self.triton
             self.output["mmulator"] = self.totals.as_list()
             self.output["mmulator_findings"] = self.findings.as_list()
 
@@ -226,12 +265,17 @@ class Tests:
         """Add the findings of a worker of pytest-xdist that is done."""
         output = getattr(node, "workeroutput", {})
         self.totals.add(output.get("mmulator", ()))
+        spent, triton = output.get("mmulator_seconds", (0, 0))
+        self.spent, self.triton = self.spent + spent, self.triton + triton
         self.findings.add(output.get("mmulator_findings", ()))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         terminalreporter.write_line(f"mmulator: {self.totals.head()}")
         for line in self.totals.table() if self.option.mmulator_report else ():
             terminalreporter.write_line(f"  {line}")
+        whole = self.totals.whole()
+        if said := where(self.spent, self.triton, whole.compile, whole.run):
+            terminalreporter.write_line(f"mmulator: {said}")
         for line in self.findings.lines():
             terminalreporter.write_line(line)
         if (gathering := told.gathering()) is not None:  # exec --sanitize -m pytest: findings that tests expect do not count
@@ -245,6 +289,7 @@ class Tests:
     # a test -------------------------------------------------------------------------------------------------------------
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        self._listen()
         driver = current()
         before = driver.settings
         self.this, self.problem = ThisTest(), ""

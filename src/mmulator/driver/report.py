@@ -112,11 +112,16 @@ class Totals:
     def as_list(self) -> list[dict[str, Any]]:
         return [{"kernel": name, "device": device, **vars(kernel)} for (name, device), kernel in self.kernels.items()]
 
-    def head(self) -> str:
-        """`12 launches of 3 kernels on sm_90: 4.2 s, of which 1.1 s compiling`."""
+    def whole(self) -> KernelTotals:
+        """Totals of all kernels."""
         whole = KernelTotals()
         for kernel in self.kernels.values():
             whole.add(kernel)
+        return whole
+
+    def head(self) -> str:
+        """`12 launches of 3 kernels on sm_90: 4.2 s, of which 1.1 s compiling`."""
+        whole = self.whole()
         if not whole.launches:
             return "no launches"
         devices = ", ".join(sorted({device for _, device in self.kernels}))

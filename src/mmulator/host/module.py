@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,8 +14,6 @@ from mmulator import variables
 from mmulator.codegen.locks import TimeUp, no_fork, time_limit
 from mmulator.compiler.compiled import CompiledKernel
 from mmulator.compiler.options import DEFAULT, CompileOptions
-from mmulator.demangle import choose, demangle
-from mmulator.diagnostics.watch import Watched, Watches
 from mmulator.errors import LaunchError, short_traceback, shown, undefined
 from mmulator.host.cpu import Cpu, CpuModule
 from mmulator.host.report import Report
@@ -52,6 +49,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from mmulator.diagnostics.sanitizer import Sanitizer
+    from mmulator.diagnostics.watch import Watched
     from mmulator.ptx.tree import Function
     from mmulator.ptx.tree import ParsedModule as Tree
 
@@ -104,9 +102,13 @@ class Module(Mapping[str, "Kernel"]):
         """
         variables.check()
         device = as_device(device) if device is not None else None
-        flags = shlex.split(nvcc) if isinstance(nvcc, str) else [str(flag) for flag in nvcc]
+        flags = nvcc
+        if isinstance(nvcc, str):
+            import shlex
+
+            flags = shlex.split(nvcc)
         with loading_within(timeout, name or str(ptx)):
-            source = read_source(ptx, name, device, entry, flags)
+            source = read_source(ptx, name, device, entry, [str(flag) for flag in flags])
         start = time.perf_counter()
         with loading_within(timeout, source.name):
             text = Text.load(source)
@@ -145,6 +147,8 @@ class Module(Mapping[str, "Kernel"]):
 
     def _chosen(self, entry: object) -> str:
         """The full name of a kernel."""
+        from mmulator.demangle import choose
+
         name = self.source.name
         if not isinstance(entry, str):
             raise LaunchError(f"a kernel of {name} is found by its name, not by {type(entry).__name__}")
@@ -169,10 +173,14 @@ class Module(Mapping[str, "Kernel"]):
         return f"{self.source.name}: PTX {major}.{minor} for {self.target}"
 
     def __repr__(self) -> str:
+        from mmulator.demangle import demangle
+
         names = ", ".join(demangle(name) for name in list(self)[:4]) + (", ..." if len(self) > 4 else "")
         return f"<Module {self._head()}; kernels: {names or 'none'}>"
 
     def _repr_html_(self) -> str:
+        from mmulator.demangle import demangle
+
         rows = [(demangle(k.name), ", ".join(type for _, type in k._parameters())) for k in self.values()]
         variables = self.variables._repr_html_() if self.variables else ""
         return element("p", self._head()) + html_table(("kernel", "parameters"), rows) + variables
@@ -360,6 +368,8 @@ class Kernel:
         if sanitize or keep_going:
             observers.append(sanitizers()(strict=sanitize == "strict"))
         if elements:
+            from mmulator.diagnostics.watch import Watches
+
             observers.append(Watches(elements, arguments.values, arguments))
         report = self.run(shape, arguments, device, how, observers, progress, how.timeout)
         if sanitize == "raise" and (error := undefined(report.findings)):
@@ -391,8 +401,12 @@ class Kernel:
         return [(p.name, f".{p.type}" + (f"[{p.size}]" if p.shape else "")) for p in self.head.params]
 
     def __repr__(self) -> str:
+        from mmulator.demangle import demangle
+
         return f"<Kernel {demangle(self.name)}({', '.join(type for _, type in self._parameters())})>"
 
     def _repr_html_(self) -> str:
+        from mmulator.demangle import demangle
+
         rows = [(n, name, type) for n, (name, type) in enumerate(self._parameters())]
         return element("p", f"kernel {demangle(self.name)}") + html_table(("argument", "parameter", "type"), rows)

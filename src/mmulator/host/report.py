@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from mmulator.demangle import demangle
-from mmulator.diagnostics.watch import WatchedStore
 from mmulator.tables import element, html_table, text_table
 
 if TYPE_CHECKING:
+    from mmulator.diagnostics.watch import WatchedStore
     from mmulator.findings import Finding
     from mmulator.launch.launch import Ran
     from mmulator.launch.shape import LaunchShape
@@ -86,6 +85,8 @@ class Report:
     @property
     def head(self) -> str:
         """Kernel, device and the shape of the launch, in a line."""
+        from mmulator.demangle import demangle
+
         kernel, grid, block = demangle(self.kernel), _size(self.grid), _size(self.block)
         clusters = f", clusters of {_size(self.cluster)}" * (self.cluster != (1, 1, 1))
         return f"{kernel} on {self.device}: grid {grid}, block {block}{clusters}, {self.shared} bytes of shared memory"

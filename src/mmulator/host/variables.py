@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmulator.codegen.locks import no_fork
-from mmulator.demangle import choose, demangle
 from mmulator.errors import LaunchError
 from mmulator.interop import readable
 from mmulator.isa.types import TYPES, type_bits
@@ -45,12 +44,16 @@ class Variables(Mapping[str, np.ndarray]):
     def _name(self, name: object) -> str:
         if not isinstance(name, str):
             raise LaunchError(f"a variable is found by its name, not by {type(name).__name__}")
+        from mmulator.demangle import choose
+
         return choose(self._arrays, name, f"{self._file} has no .const or .global variable")
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self._arrays[self._name(name)]
 
     def __setitem__(self, name: str, value: Any) -> None:
+        from mmulator.demangle import demangle
+
         name = self._name(name)
         cell = self._arrays[name]
         said = f"variable {demangle(name)} is {cell.dtype}{list(cell.shape) if cell.shape else ''}, {cell.nbytes} bytes"
@@ -81,6 +84,8 @@ class Variables(Mapping[str, np.ndarray]):
     def placed(self) -> Iterator[tuple[str, np.ndarray, Sequence[TensorMap]]]:
         """Variables that are tensor maps: name, memory, maps."""
         for name, maps in self.maps.items():
+            from mmulator.demangle import demangle
+
             yield demangle(name), self._arrays[name], maps
 
     def __contains__(self, name: object) -> bool:
@@ -93,6 +98,8 @@ class Variables(Mapping[str, np.ndarray]):
         return len(self._arrays)
 
     def _lines(self) -> list[tuple[str, str, str]]:
+        from mmulator.demangle import demangle
+
         return [(demangle(n), f".{self._declared[n].space}", f"{a.dtype}{list(a.shape) or ''}") for n, a in self._arrays.items()]
 
     def __repr__(self) -> str:

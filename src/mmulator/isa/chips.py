@@ -29,12 +29,12 @@ PRODUCTS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 _SERIES = {"20": "sm_75", "30": "sm_86", "40": "sm_89", "50": "sm_120"}  # RTX
 # Words of a product's full name that do not change the chip.
-_BESIDE = re.compile(r"nvidia|geforce|tesla|jetson|agx|nx|gpu|sxm\d?|pcie|nvl|hbm\d?e?|laptop|mobile|blackwell|\d+gb")
+_BESIDE = r"nvidia|geforce|tesla|jetson|agx|nx|gpu|sxm\d?|pcie|nvl|hbm\d?e?|laptop|mobile|blackwell|\d+gb"
 
 
 def _plain(text: str) -> str:
     words = re.split(r"[\s_-]+", text.strip().lower())
-    return "".join(w for w in words if not _BESIDE.fullmatch(w)).removeprefix("geforce")
+    return "".join(w for w in words if not re.fullmatch(_BESIDE, w)).removeprefix("geforce")
 
 
 _BY_CHIP = {_plain(name): device for device, names in PRODUCTS.items() for name in names}

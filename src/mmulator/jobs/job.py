@@ -55,7 +55,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmulator.demangle import choose, readable
-from mmulator.diagnostics.watch import Watched
 from mmulator.errors import LaunchError, MmulatorError
 from mmulator.host.module import Kernel, Module
 from mmulator.host.report import Report
@@ -74,6 +73,7 @@ from mmulator.jobs.pattern import accumulators
 from mmulator.launch.launch import How
 
 if TYPE_CHECKING:
+    from mmulator.diagnostics.watch import Watched
     from mmulator.isa.form import Form
     from mmulator.jobs.sanitized import Judged, SanitizerOptions, Way
     from mmulator.jobs.suppressions import Suppression

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import struct
 from collections.abc import Sequence
 
@@ -22,6 +21,8 @@ def order(clusters: int, most: int, seed: int) -> tuple[list[int], list[int]]:
     resident together overtake each other. So each is exchanged for one of those only, which lets a cluster wait for one with
     a lower number; and only in the first and the last such group, since there may be very many.
     """
+    import random  # a launch in order needs none
+
     chance = random.Random(seed)
     first = range(min(most, clusters))
     last = range(max(len(first), clusters - most), clusters)

@@ -18,7 +18,7 @@ from mmulator.launch.arena import read, read_string
 from mmulator.native.state import LANES
 
 # What CUDA knows, as measured: a precision is a number, sizes are h, l and ll. Whatever else begins with % is text.
-_SPEC = re.compile(r"%%|%([-+ #0]*)(\*|\d+)?(?:\.(\d*))?(h|ll?)?([diouxXcsfFeEgGaAp])")
+_SPEC = r"%%|%([-+ #0]*)(\*|\d+)?(?:\.(\d*))?(h|ll?)?([diouxXcsfFeEgGaAp])"
 _BITS = {"": 32, "h": 16, "l": 64, "ll": 64}
 _WORDS, _LONGS = ctypes.POINTER(ctypes.c_uint32), ctypes.POINTER(ctypes.c_uint64)
 CALLBACK = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32, _LONGS, _LONGS, _WORDS)
@@ -118,7 +118,7 @@ def format_c(text: str, values: Iterable[Any], room: int = LIMIT) -> str:
 
     made: list[str] = []
     at = 0
-    for match in _SPEC.finditer(text):
+    for match in re.finditer(_SPEC, text):
         made += [text[at : match.start()], one(match)]
         at = match.end()
         room -= len(made[-2]) + len(made[-1])
@@ -133,7 +133,7 @@ def format_c(text: str, values: Iterable[Any], room: int = LIMIT) -> str:
 def layout(text: str) -> tuple[struct.Struct, tuple[int, ...]]:
     """(the arguments of a format as they lie in memory, the numbers of those that are strings)."""
     letters, strings = "", []
-    for _, wide, _, length, kind in (m.groups() for m in _SPEC.finditer(text)):
+    for _, wide, _, length, kind in (m.groups() for m in re.finditer(_SPEC, text)):
         letters += "i" * (wide == "*")
         strings += [len(letters)] * (kind == "s")
         if kind is not None:

@@ -8,7 +8,7 @@ from mmulator.isa.form import Form
 from mmulator.layouts.instruction_descriptor import KINDS, InstructionDescriptor, decode
 
 _FACTORS = {"": 0, "1X": 1, "2X": 2, "4X": 4}
-_BLOCKS = {"mxf8f6f4": {32: 1}, "mxf4": {32: 2}, "mxf4nvf4": {32: 2, 16: 4}}  # factors of a row, by elements of a block
+BLOCKS = {"mxf8f6f4": {32: 1}, "mxf4": {32: 2}, "mxf4nvf4": {32: 2, 16: 4}}  # factors of a row, by elements of a block
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class Variant:
         words = form.row.name.split(".")
         size = form["scale_vec"]
         if size.startswith("block"):
-            factors = _BLOCKS[form.kind][int(size.removeprefix("block").removeprefix("::"))]
+            factors = BLOCKS[form.kind][int(size.removeprefix("block").removeprefix("::"))]
         else:
             factors = _FACTORS[size.removeprefix("scale_vec::")]
-        scaled = form.kind in _BLOCKS
+        scaled = form.kind in BLOCKS
         return cls(
             form.kind, form["cta_group"] == "cta_group::2", "ws" in words, form.sparse,
-            (factors or next(iter(_BLOCKS[form.kind].values()))) if scaled else 0,
+            (factors or next(iter(BLOCKS[form.kind].values()))) if scaled else 0,
         )  # fmt: skip
 
     def decode(self, word: int) -> InstructionDescriptor:

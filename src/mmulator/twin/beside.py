@@ -15,13 +15,13 @@ B is as in plan.py, without its last-bit codes. Relative codes refer to the larg
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from mmulator.codegen.engine import has_feature
-from mmulator.codegen.lang import Native, library_text, unrolled
-from mmulator.codegen.named import NamedLibrary as Library
+from mmulator.codegen.lang import Native, unrolled
+from mmulator.codegen.loading import address
 from mmulator.codegen.ops import (
     any_lane,
     bitcast,
@@ -208,9 +208,9 @@ def slow_function(plan: Plan, sides: int, name: str) -> Native:
 def dot_function(plan: Plan, sides: int, name: str) -> Native:
     """D = A B + C of packed operands for one instruction, in the rounding mode of `core` (fused.py) and with its parameters."""
     chunk = chunk_function(plan, sides, f"{name}_chunk")
-    first = load_function(plan.c.name, f"{name}_load_c", plan)
-    finish = store_function(plan, f"{name}_store")
-    after = after_function(plan, f"{name}_after") if plan.halves or plan.narrow_d else None
+    first = load_function(plan.c.name, f"twin_load_{plan.c}_{plan.of_c.symbol}", plan.of_c)
+    finish = store_function(plan, f"twin_store_{plan.d}")
+    after = after_function(plan, f"twin_after_{plan.d}_{plan.halves:d}") if plan.halves or plan.narrow_d else None
     c_size, d_size, chunks = plan.c.bits // 8, plan.d.bits // 8, len(plan.order)
 
     def dot(
@@ -318,7 +318,6 @@ def decoded(plan: Plan, t: Any, ty: Any, line: Value, count: int) -> Decoded:
 class Beside:
     """Native functions of products side by side; B is packed as for the twin."""
 
-    library: Library = field(repr=False)
     pack_a: int
     dot: int
     a_row: int  # of a row of A
@@ -332,9 +331,6 @@ def beside_for(key: DotKey, device: str, sides: int) -> Beside | None:
     p = profile_for(key, device)
     if p.method not in ("fused", "halves") or not stands_beside(plan := plan_for(key, p)):
         return None
-
-    def text() -> str:
-        return library_text([pack_a_function(plan, sides, "pack_a"), dot_function(plan, sides, "dot")])
-
-    library = Library(f"beside {sides} {plan!r}", text)
-    return Beside(library, library.address("pack_a"), library.address("dot"), len(plan.order) * a_chunk(plan, sides))
+    name = f"beside_{sides}_{plan.symbol}"
+    pack_a, dot = pack_a_function(plan, sides, f"{name}_pack_a"), dot_function(plan, sides, f"{name}_dot")
+    return Beside(address(pack_a), address(dot), len(plan.order) * a_chunk(plan, sides))

@@ -11,7 +11,8 @@ Bits are packed 32 to a lane; f64 is a chain of fused multiply-adds in the instr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from mmulator.codegen.engine import has_feature
 from mmulator.codegen.lang import Native, unrolled
@@ -35,10 +36,11 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.rounding import set_rounding, strict
 from mmulator.codegen.types import Ty, f32, f64, i16, i32, i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.codegen.values import Value
-from mmulator.isa.types import ElementType
+from mmulator.isa.types import TYPES, ElementType
 from mmulator.numerics.formats import element_type
 from mmulator.numerics.profiles import DotKey, Profile
 from mmulator.twin.pack import transpose
+from mmulator.twin.plan import Parts
 from mmulator.twin.tile import OUTLINED, Slots
 
 RAW = {8: u8, 16: u16, 32: u32, 64: u64}
@@ -47,7 +49,7 @@ UNROLL = 4  # lanes of k: what every instruction has a multiple of
 
 
 @dataclass(frozen=True)
-class Exact:
+class Exact(Parts):
     """The parameters of a kernel. lane: type of the factors. per: elements in one lane (32 for b1, 2 for words)."""
 
     a: ElementType
@@ -60,6 +62,21 @@ class Exact:
     saturate: bool
     bit_op: str | None
     rounding: str
+
+    def _plain(self, **changes: Any) -> Exact:
+        return replace(self, result=i32, k=0, saturate=False, bit_op=None, rounding="rn", **changes)
+
+    @property
+    def of_a(self) -> Exact:
+        return self._plain(b=self.a)
+
+    @property
+    def of_b(self) -> Exact:
+        return self._plain(a=self.b, sparse=False)
+
+    @property
+    def of_dot(self) -> Exact:
+        return replace(self, a=TYPES["s8"], b=TYPES["s8"])
 
     @property
     def products(self) -> int:

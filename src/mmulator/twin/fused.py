@@ -6,7 +6,7 @@ negated (zeros are +0 in both cases), so that no kernel handles negation.
 """
 
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
-# mypy: disable-error-code="valid-type, arg-type, call-overload, misc"
+# mypy: disable-error-code="valid-type, arg-type, call-overload, misc, operator"
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from mmulator.codegen.ops import any_lane, cast_ptr, copy_bytes, fill_bytes, loa
 from mmulator.codegen.rounding import set_rounding
 from mmulator.codegen.types import f32, i32, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value
+from mmulator.twin.plain import plain_function, proof_function
 from mmulator.twin.plan import B_HEADER, LANE, NARROW_COLUMNS, ROWS, WIDE_COLUMNS, Plan
 from mmulator.twin.slow import after_function, load_function, scale_exponents, slow_function, store_function
 from mmulator.twin.tile import OUTLINED, SIGN, Pass, Slots, TileRow, any_of, joined, look_pieces, passes, strips
@@ -33,8 +34,8 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
     row_bytes, vectors, length = plan.b_row(columns), columns // 16, plan.length
     width = 16 // strips()
     ty = f32.vec(width)
-    # where product j of a chunk lies: first + stride * j for an even j, and one further for the next
-    first, stride = plan.order[-1][0] // max(1, len(plan.order) - 1), plan.order[0][2] // 2
+    # where product j of a chunk lies: first * which + stride * j for an even j, and one further for the next
+    first, stride = plan.step, plan.order[0][2] // 2
 
     def places(b: Value, indices: list[Value], j: Value, u: int) -> list[Value]:
         """The rows of B that product j + u uses for each row of A."""
@@ -106,7 +107,7 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
             bad = [row.align(codes, x) for row, codes, x in zip(pair, sums, biases)]
             lost = any_of(bad) | (header[1] != 0)
             for i, row in zip(at, pair):
-                lost = lost | (tiny[i] != 0) | (row.header[0] != 0)
+                lost = lost | (tiny[i] != 0) | ((row.header[0] & 1) != 0)
             if lost:
                 for j in range(i64(0), i64(length), 2):
                     for u in unrolled(2):
@@ -141,14 +142,15 @@ def block_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
 
     steps_a, steps_b: packed A and B of each instruction, or null; a_at, b_at: offsets of rows and columns in them.
     """
-    chunk = chunk_function(plan, f"{name}_{columns}_chunk", columns, slow)
+    chunk = chunk_function(plan.of_sum, f"twin_chunk_{columns}_{plan.of_sum.symbol}", columns, slow)
     row_bytes, kk = plan.b_row(columns), plan.k
-    first = load_function(plan.c.name, f"{name}_load_c", plan)
-    again = load_function(plan.d.name, f"{name}_load_d", plan)
-    finish = store_function(plan, f"{name}_store")
-    after = after_function(plan, f"{name}_after") if plan.halves or plan.narrow_d else None
+    first, again = (load_function(t.name, f"twin_load_{t}_{plan.of_c.symbol}", plan.of_c) for t in (plan.c, plan.d))
+    finish = store_function(plan, f"twin_store_{plan.d}")
+    after = after_function(plan, f"twin_after_{plan.d}_{plan.halves:d}") if plan.halves or plan.narrow_d else None
     a_chunk, a_instruction, products = plan.a_chunk, plan.a_instruction, plan.products
     chunks = len(plan.order)
+    most = max(1, K_STEP // kk)
+    proof, plain = proof_function(plan, columns), plain_function(plan, columns)
 
     def block(
         a: ptr, b: ptr, k: i64, begin: i64, end: i64, index: ptr_to(i32), index_stride: i64,
@@ -166,24 +168,35 @@ def block_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
             first(c, ldc, state, i64(columns), rows, n, flip, tiny)
         else:
             again(d, ldd, state, i64(columns), rows, n, flip, tiny)
-        headers = cast_ptr(i32, b + k * row_bytes)
+        at_a = stack(ptr, most)
+        at_b = stack(ptr, most)
+        headers = stack(ptr, most)
+        done = begin
         for inst in range(begin, end):
             rows_a = a + inst * rows * a_instruction
             rows_b = b
             if not plan.sparse:
                 rows_b = b + inst * (kk * row_bytes)
-            header = headers + inst * 16
+            header = b + (k * row_bytes + inst * B_HEADER)
             if u64(steps_a) != 0:
                 rows_a = steps_a[inst] + a_at
                 rows_b = steps_b[inst] + b_at
-                header = cast_ptr(i32, rows_b + kk * row_bytes)
+                header = rows_b + kk * row_bytes
+            at_a[inst - begin] = rows_a
+            at_b[inst - begin] = rows_b
+            headers[inst - begin] = header
+        if plan.plain and proof(at_a, headers, i64(end - begin), state, rows, from_c):
+            plain(at_a, at_b, i64(end - begin), state, rows)
+            done = end
+        for inst in range(done, end):
             here = state
             if plan.halves:
                 fill_bytes(other, 0, ROWS * columns * 4)
                 here = other
             for which in range(i64(0), i64(chunks)):
                 chunk(
-                    rows_a + which * a_chunk, i64(a_instruction), rows_b, header, which,
+                    at_a[inst - begin] + which * a_chunk, i64(a_instruction), at_b[inst - begin],
+                    cast_ptr(i32, headers[inst - begin]), which,
                     index + inst * products, index_stride, here, rows, tiny,
                     scale_a + inst, scale_a_stride, scale_b + inst * scale_b_stride, n,
                 )  # fmt: skip
@@ -211,7 +224,7 @@ def core_function(plan: Plan, name: str) -> Native:
 
     steps_a, steps_b: packed A and B of each instruction, instead of a and b; or null.
     """
-    slow = slow_function(plan, f"{name}_slow")
+    slow = slow_function(plan.of_sum, f"twin_slow_{plan.of_sum.symbol}")
     wide = block_function(plan, f"{name}_block", WIDE_COLUMNS, slow)
     narrow = block_function(plan, f"{name}_block", NARROW_COLUMNS, slow)
     a_instruction, kk, products = plan.a_instruction, plan.k, plan.products

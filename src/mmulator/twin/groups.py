@@ -33,7 +33,7 @@ from mmulator.isa.types import ElementType
 from mmulator.numerics.formats import element_type
 from mmulator.numerics.profiles import GROUP, DotKey, Profile
 from mmulator.twin.pack import Decoded
-from mmulator.twin.plan import Plan
+from mmulator.twin.plan import Parts, Plan
 from mmulator.twin.slow import exponents, lanes, power_of_two, toward_zero, turned
 from mmulator.twin.tile import INF, NAN, OUTLINED, SIGN, D, F, I, U
 
@@ -42,7 +42,7 @@ BYTES16 = u8.vec(16)
 
 
 @dataclass(frozen=True)
-class Groups:
+class Groups(Parts):
     """The parameters of a kernel."""
 
     t: ElementType
@@ -71,7 +71,7 @@ class Groups:
 
 def groups_for(key: DotKey, p: Profile) -> Groups:
     t, f = element_type(key.atype), element_type("f32")
-    rounding = Plan(t, t, f, f, key.k, ((0,),), p.fraction, p.floor, 23, key.sparse, False, False, False, True)
+    rounding = Plan(t, t, f, f, key.k, GROUP, p.fraction, p.floor, 23, key.sparse, False, False, False, True)
     return Groups(t, element_type(key.stype or "ue8m0"), key.k, key.scale_blocks, key.sparse, p.fraction, p.floor, rounding)
 
 

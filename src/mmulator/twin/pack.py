@@ -1,7 +1,7 @@
 """Packing of operands for the compiled twin of fused dot products (layouts: plan.py). All macros over Values."""
 
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
-# mypy: disable-error-code="valid-type, arg-type"
+# mypy: disable-error-code="valid-type, arg-type, call-overload"
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.types import boolean, f16, f32, i16, i32, i64, ptr, u8, u16, u32
 from mmulator.codegen.values import Builder, Value
 from mmulator.isa.types import ElementType
-from mmulator.twin.plan import A_BIAS, B_BIAS, B_HEADER, LANE, NARROW_COLUMNS, NEVER, ROWS, WIDE_COLUMNS, WINDOW, Plan
+from mmulator.twin.plain import facts_function
+from mmulator.twin.plan import A_BIAS, A_HEADER, B_BIAS, B_HEADER, LANE, NARROW_COLUMNS, NEVER, ROWS, WIDE_COLUMNS, WINDOW, Plan
 
 I, U, F, B = i32.vec(16), u32.vec(16), f32.vec(16), boolean.vec(16)
 SHORT, PAIRS, BYTES = u16.vec(16), u16.vec(32), u8.vec(64)
@@ -108,28 +109,35 @@ def pack_a_function(plan: Plan, name: str) -> Native:
     mantissa, instruction_bytes = plan.a.mantissa, plan.a_instruction
     steps = range(0, length, 16)
     put: Any = store_a_short if Short.serves(plan, plan.a) else store_a
+    facts = facts_function(plan, plan.a, min(16, length))
 
     def pack_a(raw: ptr, lda: i64, m: i64, k: i64, out: ptr) -> None:
-        for i in range(m):
-            start = i // ROWS * ROWS
+        for start in range(i64(0), m, ROWS):
             height = minimum(m - start, i64(ROWS))
-            for inst in range(k // kk):
-                source = cast_ptr(ty, raw) + (i * lda + inst * products)
-                at = out + (start * (k // kk) + inst * height + i - start) * instruction_bytes
-                for order in chunks:
-                    parts = [decode_positions(plan, ty, source, order[s : s + 16]) for s in steps]
-                    top = largest_of(parts) if relative else None
-                    for step in steps:
-                        put(parts[step // 16], top, plan, at, step, min(16, length - step))
-                    header = cast_ptr(i32, at + (chunk_bytes - 8))
-                    lost = any_special(parts)
-                    if overflow:
-                        lost = lost | (total_significand(parts) > (2 * length - 1 << mantissa))
-                    header[0] = i32(lost)
-                    header[1] = 0
-                    if relative:
-                        header[1] = top
-                    at = at + chunk_bytes
+            block = out + start * (k // kk) * instruction_bytes
+            for i in range(height):
+                for inst in range(k // kk):
+                    source = cast_ptr(ty, raw) + ((start + i) * lda + inst * products)
+                    at = block + (inst * height + i) * instruction_bytes
+                    for order in chunks:
+                        parts = [decode_positions(plan, ty, source, order[s : s + 16]) for s in steps]
+                        top = largest_of(parts) if relative else None
+                        for step in steps:
+                            put(parts[step // 16], top, plan, at, step, min(16, length - step))
+                        header = cast_ptr(i32, at + (chunk_bytes - A_HEADER))
+                        lost = any_special(parts)
+                        if overflow:
+                            lost = lost | (total_significand(parts) > (2 * length - 1 << mantissa))
+                        header[0] = i32(lost)
+                        header[1] = 0
+                        if relative:
+                            header[1] = top
+                        at = at + chunk_bytes
+            if plan.plain:
+                for inst in range(k // kk):
+                    first = block + inst * height * instruction_bytes
+                    header = cast_ptr(i32, first + (chunk_bytes - A_HEADER))
+                    header[0] = header[0] | i32(facts(first, height * len(chunks), i64(chunk_bytes), i64(length)))
 
     return Native(pack_a, name)
 
@@ -375,6 +383,7 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
         return U(masked_load(ty.vec(16), source, iota(U) < u32(n), ty.vec(16)(0)))
 
     none = (i16 if short else i32).vec(16)
+    facts = facts_function(plan, t, 16)
 
     def exponents(raw: Value) -> Value:
         return (Short(t, SHORT(raw)) if short else Decoded(t, raw)).exponents()
@@ -407,6 +416,8 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
                 lost = lost | emit(out + r * row_bytes, parts, top if relative else None)
             headers[inst * 16] = top
             headers[inst * 16 + 1] = i32(lost)
+            if plan.plain:
+                headers[inst * 16 + 2] = i32(facts(out + inst * (kk * row_bytes), i64(kk), i64(row_bytes), i64(columns)))
 
     def pack_columns(raw: ptr, ldb: i64, n: i64, k: i64, out: ptr) -> None:
         # through a plain [k][columns] copy of one instruction's rows, transposed 16 by 16
@@ -443,6 +454,8 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
                     lost = lost | emit(out + (inst * kk + step + r) * row_bytes, parts, top if relative else None)
             headers[inst * 16] = top
             headers[inst * 16 + 1] = i32(lost)
+            if plan.plain:
+                headers[inst * 16 + 2] = i32(facts(out + inst * (kk * row_bytes), i64(kk), i64(row_bytes), i64(columns)))
 
     return Native(pack_rows if rows else pack_columns, name)
 

@@ -26,16 +26,19 @@ Inf or NaN. Results that a fast path cannot represent are computed again by a sl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
-from mmulator.isa.types import F16, ElementType
+from mmulator.isa.types import F16, F32, ElementType
+from mmulator.lazy import cached_property
 from mmulator.numerics.formats import element_type
 from mmulator.numerics.profiles import DotKey, Profile
 
 WIDE_COLUMNS, NARROW_COLUMNS = 64, 16
 ROWS = 16  # rows of A that lie together, and of the accumulator tile on the stack
 A_BIAS, B_BIAS = 63, 64
-B_HEADER = 64  # bytes of an instruction's header in a block of B: largest exponent, and whether there is an Inf or NaN
+A_HEADER = 8  # bytes of a chunk's header in a row of A: whether the fast path is barred, with facts (plain.py); largest exponent
+B_HEADER = 64  # of an instruction's header in a block of B: largest exponent, whether there is an Inf or NaN, facts (plain.py)
 NEVER = 113  # the last-bit code of what is never too low: more than two of others
 WINDOW = 30  # relative exponents further below the maximum are coded as this far below
 LOWEST = 27  # field (exponent + 127) below which no fast path goes
@@ -43,16 +46,44 @@ HIGHEST = 225  # nor above; products of what is at most that large are no infini
 LANE = 4  # bytes of a value
 
 
+class Parts:
+    """The parameters of a twin: a frozen dataclass."""
+
+    @property
+    def of_a(self) -> Any:
+        """What packing A depends on."""
+        return self
+
+    @property
+    def of_b(self) -> Any:
+        """What packing B depends on."""
+        return self
+
+    @property
+    def of_dot(self) -> Any:
+        """What the product of packed operands depends on."""
+        return self
+
+    @cached_property
+    def symbol(self) -> str:
+        """All parameters, as a part of the names of functions that depend on them."""
+        return "_".join(_word(getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
+
+
+def _word(value: Any) -> str:
+    return value.symbol if isinstance(value, Parts) else str(int(value) if isinstance(value, bool) else value).replace("-", "m")
+
+
 @dataclass(frozen=True)
-class Plan:
-    """One fused instruction, independent of the device's name. order: positions of products in each chunk."""
+class Plan(Parts):
+    """One fused instruction, independent of the device's name. chunk: number of products of one chunk."""
 
     a: ElementType
     b: ElementType
     c: ElementType
     d: ElementType
     k: int
-    order: tuple[tuple[int, ...], ...]
+    chunk: int
     fraction: int
     floor: int
     keep: int
@@ -73,7 +104,46 @@ class Plan:
     @property
     def length(self) -> int:
         """Number of products of one chunk."""
-        return len(self.order[0])
+        return self.chunk
+
+    @cached_property
+    def order(self) -> tuple[tuple[int, ...], ...]:
+        """Positions of products in each chunk."""
+        products = range(self.products)
+        if self.halves:
+            return tuple(k for k in products if k % 4 < 2), tuple(k for k in products if k % 4 >= 2)
+        return tuple(tuple(products[i : i + self.chunk]) for i in range(0, self.products, self.chunk))
+
+    # What one function of the twin depends on: a plan with one value of all else.
+
+    def _plain(self, **changes: Any) -> Plan:
+        return replace(self, c=F32, d=F32, floor=0, keep=23, widen_c=False, narrow_d=False, scaled=False, **changes)
+
+    @property
+    def of_a(self) -> Plan:
+        plain = self._plain(b=self.a)
+        return plain if plain.relative == self.relative else replace(plain, b=self.b)
+
+    @property
+    def of_b(self) -> Plan:
+        plain = self._plain(a=self.b, chunk=16, fraction=13 if self.counted else 25, sparse=False)
+        return plain if plain.relative == self.relative else replace(plain, a=self.a)
+
+    @property
+    def of_sum(self) -> Plan:
+        """What a chunk's sum depends on."""
+        k = self.chunk << self.sparse + self.halves
+        return replace(self, c=F32, d=self.state, k=k, widen_c=False, narrow_d=False)
+
+    @property
+    def of_c(self) -> Plan:
+        """What loading the accumulator depends on."""
+        return replace(self.of_sum, sparse=False, halves=False, k=16, chunk=16, floor=0, fraction=25, keep=23)
+
+    @property
+    def step(self) -> int:
+        """Distance of the first product of a chunk from that of the chunk before."""
+        return 2 if self.halves else self.chunk
 
     @property
     def state(self) -> ElementType:
@@ -88,6 +158,11 @@ class Plan:
         return self.fraction + self.length.bit_length() + 3 <= 22
 
     @property
+    def plain(self) -> bool:
+        """Whether sums that are exact are computed as such (plain.py)."""
+        return not (self.sparse or self.scaled)
+
+    @property
     def relative(self) -> bool:
         """Whether exponent codes are relative to a maximum."""
         return max(self.a.exponent, self.b.exponent) > 5
@@ -100,12 +175,12 @@ class Plan:
     @property
     def zero_codes(self) -> int:
         """The largest sum of two codes if one of them is that of zero."""
-        return B_BIAS + (0 if self.relative else max(self._top(self.a) - 1, self._top(self.b)))
+        return B_BIAS + (0 if self.relative else max(self.top(self.a) - 1, self.top(self.b)))
 
     @property
     def top_codes(self) -> int:
         """The largest sum of two codes of finite numbers."""
-        return A_BIAS + B_BIAS + (0 if self.relative else self._top(self.a) + self._top(self.b))
+        return A_BIAS + B_BIAS + (0 if self.relative else self.top(self.a) + self.top(self.b))
 
     @property
     def unit(self) -> int:
@@ -115,7 +190,8 @@ class Plan:
         return 127 + self.fraction + sum(t.emin - t.mantissa for t in (self.a, self.b))
 
     @staticmethod
-    def _top(t: ElementType) -> int:
+    def top(t: ElementType) -> int:
+        """Exponent of the largest finite elements."""
         return (1 << t.exponent) - 1 - (t.nan == "ieee") - t.bias
 
     @property
@@ -134,7 +210,7 @@ class Plan:
     @property
     def a_chunk(self) -> int:
         """Bytes of one chunk of a row of A."""
-        return self.length * (LANE + (12 if self.counted else 4)) + 8
+        return self.length * (LANE + (12 if self.counted else 4)) + A_HEADER
 
     @property
     def a_instruction(self) -> int:
@@ -158,13 +234,8 @@ class Plan:
 
 def plan_for(key: DotKey, p: Profile) -> Plan:
     """The plan of a key whose method is "fused" or "halves"."""
-    products = range(key.products)
-    if p.method == "halves":
-        order = [tuple(k for k in products if k % 4 < 2), tuple(k for k in products if k % 4 >= 2)]
-    else:
-        order = [tuple(products[i : i + p.chunk]) for i in range(0, key.products, p.chunk)]
     return Plan(
         element_type(key.atype), element_type(key.btype), element_type(key.ctype), element_type(key.dtype), key.k,
-        tuple(order), p.fraction, p.floor, p.keep, key.sparse, p.method == "halves", p.widen_c, p.narrow_d,
-        key.scale_blocks > 0,
+        key.products // 2 if p.method == "halves" else min(p.chunk, key.products), p.fraction, p.floor, p.keep, key.sparse,
+        p.method == "halves", p.widen_c, p.narrow_d, key.scale_blocks > 0,
     )  # fmt: skip

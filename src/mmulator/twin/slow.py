@@ -142,17 +142,8 @@ def exact_vector(
 
 def chunk_row(plan: Plan, index: Value, first: Value, j: int) -> Value:
     """Row of B (dense k) of product j of chunk `first`."""
-    if plan.sparse:
-        b = Builder.current()
-        positions = [order[j] for order in plan.order]
-        at = i32(positions[0])
-        for n, p in enumerate(positions[1:], 1):
-            at = select(first == n, i32(p), at)
-        return i64(b.load(i32, b.offset(index, at)))
-    at = i32(plan.order[0][j])
-    for n, order in enumerate(plan.order[1:], 1):
-        at = select(first == n, i32(order[j]), at)
-    return i64(at)
+    at, b = first * plan.step + plan.order[0][j], Builder.current()
+    return i64(b.load(i32, b.offset(index, at)) if plan.sparse else at)
 
 
 def toward_zero(plan: Plan, exact: Value) -> Value:

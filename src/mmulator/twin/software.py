@@ -17,6 +17,7 @@ from mmulator.isa.types import F16
 from mmulator.numerics.dot import SOFTWARE_PAIRS
 from mmulator.numerics.profiles import DotKey, Profile
 from mmulator.twin.pack import Decoded
+from mmulator.twin.plan import Parts
 from mmulator.twin.slow import half_to_single, lanes, nearest_half, single_to_half
 from mmulator.twin.tile import NAN, OUTLINED, D, F, U
 
@@ -24,7 +25,7 @@ COLUMNS, K = 16, 4
 
 
 @dataclass(frozen=True)
-class Software:
+class Software(Parts):
     """The types of C and D."""
 
     half_c: bool

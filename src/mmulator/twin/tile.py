@@ -16,7 +16,7 @@ from mmulator.codegen.ops import absolute, any_lane, bitcast, cast_ptr, leading_
 from mmulator.codegen.rounding import strict
 from mmulator.codegen.types import boolean, f32, f64, i8, i32, i64, u8, u32
 from mmulator.codegen.values import WIDE, Value
-from mmulator.twin.plan import A_BIAS, B_BIAS, HIGHEST, LANE, LOWEST, NEVER, WINDOW, Plan
+from mmulator.twin.plan import A_BIAS, A_HEADER, B_BIAS, HIGHEST, LANE, LOWEST, NEVER, WINDOW, Plan
 
 I, U, F, D, B = i32.vec(16), u32.vec(16), f32.vec(16), f64.vec(16), boolean.vec(16)
 BYTES, SIGNED, HALF = u8.vec(64), i8.vec(64), i8.vec(32)
@@ -95,7 +95,7 @@ class TileRow:
         self.exponents = cast_ptr(u32, a + plan.length * 4)
         self.lasts = cast_ptr(u32, a + plan.length * 8)
         self.offsets = cast_ptr(i32, a + plan.length * 12)
-        self.header = cast_ptr(i32, a + (plan.a_chunk - 8))
+        self.header = cast_ptr(i32, a + (plan.a_chunk - A_HEADER))
 
     @staticmethod
     def lowest(plan: Plan, ty: Any) -> Value:

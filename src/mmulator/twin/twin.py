@@ -17,18 +17,18 @@ of the next along k. No function allocates or calls back. matrices.py calls them
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from mmulator.codegen.lang import Native, library_text
+from mmulator.codegen.lang import Native
+from mmulator.codegen.loading import address
 from mmulator.codegen.locks import Lock
-from mmulator.codegen.named import NamedLibrary as Library
 from mmulator.lazy import cached_property
 from mmulator.numerics.profiles import DotKey, profile_for
 from mmulator.twin.exact import dot_exact, exact_for, pack_a_exact, pack_b_exact
-from mmulator.twin.fused import NEGATE_A, NEGATE_B, ZERO_C, dot_function, steps_function
+from mmulator.twin.fused import NEGATE_A, NEGATE_B, ZERO_C, core_function, dot_function, steps_function
 from mmulator.twin.groups import dot_groups, groups_for, pack_a_groups, pack_b_groups
 from mmulator.twin.pack import pack_a_function, pack_b_function
 from mmulator.twin.plan import plan_for
@@ -37,42 +37,49 @@ from mmulator.twin.software import dot_software, pack_a_software, pack_b_softwar
 
 @dataclass(frozen=True)
 class Twin:
-    """Native functions of one instruction's arithmetic on one device. library: keeps the code alive."""
+    """Native functions of one instruction's arithmetic on one device. Each is compiled when a caller reads its address."""
 
     key: DotKey
     device: str
-    library: Library = field(repr=False)
+    natives: Mapping[str, Native] = field(repr=False)
     a_bytes: Callable[[int, int], int] = field(repr=False)  # (m, k) -> bytes of a packed A
     b_bytes: Callable[[int, int], int] = field(repr=False)  # (n, k)
-    steps: bool = False  # there is a dot_steps
+
+    @property
+    def steps(self) -> bool:
+        """Whether there is a dot_steps."""
+        return "dot_steps" in self.natives
+
+    def _address(self, name: str) -> int:
+        return address(self.natives[name]) if name in self.natives else 0
 
     @cached_property
     def pack_a(self) -> int:
-        return self.library.address("pack_a")
+        return self._address("pack_a")
 
     @cached_property
     def pack_b(self) -> int:
-        return self.library.address("pack_b")
+        return self._address("pack_b")
 
     @cached_property
     def pack_b_rows(self) -> int:
-        return self.library.address("pack_b_rows")
+        return self._address("pack_b_rows")
 
     @cached_property
     def dot(self) -> int:
-        return self.library.address("dot")
+        return self._address("dot")
 
     @cached_property
     def fused_core(self) -> int:
         """Address of `core` of a fused dot product (fused.py), for a caller that sets the rounding mode toward zero and back:
         parameters of `dot` and CORE_POINTERS more; 0 for other arithmetic.
         """
-        return self.library.address("dot_core") if profile_for(self.key, self.device).method in ("fused", "halves") else 0
+        return self._address("core")
 
     @cached_property
     def dot_steps(self) -> int:
         """Address of dot_steps; 0 if there is none."""
-        return self.library.address("dot_steps") if self.steps else 0
+        return self._address("dot_steps")
 
     @cached_property
     def functions(self) -> Any:
@@ -86,7 +93,7 @@ class Twin:
 
 
 def twin_for(key: DotKey, device: str) -> Twin:
-    """The twin of a key on a device (isa.targets.DEVICES); compiled at first use, then from the cache on disk.
+    """The twin of a key on a device (isa.targets.DEVICES).
 
     Raises UnsupportedError like `profile_for`.
     """
@@ -117,15 +124,15 @@ def _build(key: DotKey, device: str) -> Twin:
         case _:
             parts, pack_a, pack_b, dot = exact_for(key, p), pack_a_exact, pack_b_exact, dot_exact
 
-    steps = dot is dot_function and not (parts.sparse or parts.scaled)
-
-    def text() -> str:
-        return library_text([
-            pack_a(parts, "pack_a"),
-            pack_b(parts, "pack_b", rows=False),
-            pack_b(parts, "pack_b_rows", rows=True),
-            dot(parts, "dot"),
-            *([steps_function(parts, "dot_steps", "dot")] if steps else ()),
-        ])  # fmt: skip
-
-    return Twin(key, device, Library(f"twin {parts!r}", text), cache(parts.a_bytes), cache(parts.b_bytes), steps)
+    of_a, of_b, name = parts.of_a, parts.of_b, f"twin_dot_{parts.of_dot.symbol}"
+    natives = {
+        "pack_a": pack_a(of_a, f"twin_pack_a_{of_a.symbol}"),
+        "pack_b": pack_b(of_b, f"twin_pack_b_{of_b.symbol}", rows=False),
+        "pack_b_rows": pack_b(of_b, f"twin_pack_b_rows_{of_b.symbol}", rows=True),
+        "dot": dot(parts.of_dot, name),
+    }
+    if dot is dot_function:
+        natives["core"] = core_function(parts, name)
+        if not (parts.sparse or parts.scaled):
+            natives["dot_steps"] = steps_function(parts, f"{name}_steps", name)
+    return Twin(key, device, natives, cache(parts.a_bytes), cache(parts.b_bytes))

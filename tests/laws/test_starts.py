@@ -1,0 +1,47 @@
+"""What starts import: each process no more than it needs. Modules are counted, since seconds depend on the machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.places import ROOT
+
+LAUNCH = """
+import mmulator as mm
+A, B, C = (np.zeros(s, t) for s, t in (((64, 256), "f2"), ((32, 256), "f2"), ((64, 32), "f4")))
+mm.Module.load("examples/handwritten/mma.ptx")["gemm"].launch((4, 4), 32, [A, B, C, 32, 256], device="sm_80")
+"""
+# program; modules of the package at most; others, and parts of the package, of which none is imported
+STARTS = {
+    "launch": ("import numpy as np\n" + LAUNCH, 70, (
+        "typer", "rich", "ml_dtypes", "html", "shutil", "shlex", "random", "mmulator.cli", "mmulator.demangle",
+        "mmulator.diagnostics",
+    )),
+    "run": ("from mmulator.cli.app import run; run(['run', 'examples/handwritten/launch.toml'])", 85, (
+        "typer", "rich", "ml_dtypes", "mmulator.jobs.sanitized", "mmulator.findings", "mmulator.rules", "mmulator.layouts",
+        "mmulator.diagnostics",
+    )),
+    "check": ("from mmulator.cli.app import run; run(['check', 'examples/handwritten/mma.ptx'])", 143, ("typer", "ml_dtypes")),
+    "help": ("from mmulator.cli.app import run; run(['--help'])", 38, ("numpy", "ml_dtypes", "mmulator.codegen")),
+}  # fmt: skip
+NEVER = ("llvmlite.binding", "pydantic", "mmulator.ptx.parser", "mmulator.twin", "mmulator.sanitizer", "mmulator.inspect")
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_a_start_imports_what_it_needs(name: str, tmp_path: Path) -> None:
+    program, most, heavy = STARTS[name]
+    told = "import sys; before = {*sys.modules}\n" + program + "\nprint('loaded:', *sys.modules.keys() - before, file=sys.stderr)"
+    environment = {**os.environ, "MMULATOR_CACHE": str(tmp_path)}
+    for _ in range(2):  # the second one is warm
+        words = [sys.executable, "-c", told]
+        done = subprocess.run(words, capture_output=True, text=True, env=environment, cwd=ROOT, check=True)
+    loaded = done.stderr.rpartition("loaded:")[2].split()
+    unwanted = {*heavy, *NEVER} - ({"mmulator.ptx.parser"} if name == "check" else set())
+    assert not [m for m in loaded if m in unwanted or m.startswith(tuple(f"{n}." for n in unwanted))]
+    own = [m for m in loaded if m.startswith("mmulator.")]
+    assert len(own) <= most, sorted(own)
