@@ -207,8 +207,8 @@ def next_of_pipe(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> ptr_to(Transf
 
 @native
 def commits_of_pipe(w: ptr_to(Warp), pipe: u32) -> None:
-    """With a pipe, not 0, carry out the commits of a pipe that nothing is before, as an idle chip does soon: who does not wait for one (Triton's
-    kernels for the last) may invalidate its mbarrier later.
+    """Carry out the commits of a pipe that nothing is before, as an idle chip does soon: who does not wait for one (Triton's
+    kernels for the last) may invalidate its mbarrier later. pipe: 0 for none.
     """
     cluster = w.cta.cluster
     if pipe == 0:
