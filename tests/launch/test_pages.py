@@ -60,3 +60,20 @@ def test_what_is_kept_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     array[: 1 << 21] = 1
     del array
     assert 0 < pages.kept_bytes() <= 1 << 20
+
+
+def test_what_is_stale_is_used_again_and_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "_MOST", 1 << 21)
+    pages._forget()
+    for number in range(9):
+        array = pages.stale(20_000_000)
+        assert array is not None and array.size >= 20_000_000 and array[number] == (number > 0)
+        array[: number + 2] = 1
+        del array
+    assert pages.kept_bytes() == 4096
+    for number in range(6):
+        array = pages.stale(30_000_000 + number * 10_000_000)
+        assert array is not None
+        array[: 1 << 19] = 1
+        del array
+    assert 0 < pages.kept_bytes() <= 1 << 21

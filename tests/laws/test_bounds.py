@@ -67,6 +67,7 @@ BOUNDS: dict[str, tuple[int, str]] = {
     "product_values.each": (4, "elements of a register"), "wgmma_values.each": (4, "elements of a register"),
     "lanes_read_written.count": (32, "registers of a load"), "rows_read_written.matrices": (4, "of ldmatrix"),
     "ldmatrix.count": (4, "matrices"), "stmatrix.count": (4, "matrices"), "stmatrix_image.count": (4, "matrices"),
+    "lanes_read_written.whole": (64, "bytes of a load of one lane"),
     "judge_lanes.bytes": (32, "of a store of one lane"), "issue.count": (4, "elements of st.async"),
     "load_run.count": (64, "loads of a block of code"), "copy_lanes.n": (32, "lanes of a copy"),
     "complete.count": (TRANSFERS, "operations that the queue holds"),
@@ -124,6 +125,7 @@ WALKS: dict[str, tuple[int, str]] = {
     "atomic: seen != old": (LONGEST, "another thread has stored meanwhile, and so gone on"),
     "reduce: seen != old": (LONGEST, "another thread has stored meanwhile, and so gone on"),
     "lock_world: atomic_rmw('xchg', address(world.lock), one) != 0": (LONGEST, "another worker holds it, in code that ends"),
+    "granule_of: mode == FILLING": (LONGEST, "another worker clears the sheet, in code that ends"),
     "begin_next: count > 1": (LONGEST, "another worker has taken clusters meanwhile"),
     "complete: q.done < end and w.cta.fault == 0": (AMORTISED, "q.done grows"),
     "complete_for_sleepers: number != q.issued and operation_at(q, number).completes == Completes.GROUP": (
@@ -331,6 +333,7 @@ SHIFTS: dict[str, tuple[int, str]] = {
     "8 * (byte + s)": (24, "of a scale factor in its cell"), "6 * j": (18, "unrolled"),
     "select(box.elements == 1, 0, u32(UNIT_BITS))": (4, "a constant"),
     "granule": (4, "of a sheet"), "u64(granule)": (4, "of a sheet"), "U64(granule)": (4, "of a sheet"),
+    "trailing_zeros(shape)": (31, "of what is not 0"),
     "need": (4, "of a sheet"), "u64(need)": (4, "of a sheet"), "more": (4, "of a sheet"), "mode - 1": (4, "of a sheet"),
     "mode": (3, "two bits of a descriptor"), "copied": (31, "a lane"),
 }  # fmt: skip

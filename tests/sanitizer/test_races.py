@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import mmulator as mm
 from mmulator.diagnostics.findings import shadows
 from tests.support import breaches
 
@@ -38,6 +40,27 @@ def test_no_room_makes_no_false_alarm(file: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(shadows, "LEAST_RECORDS", 1024)
     monkeypatch.setattr(shadows, "LEAST_NODES", 1100)
     assert not found(file.name, None)
+
+
+SHIFTED = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry shifted(.param .u64 x, .param .u64 y) {
+  .reg .b64 p, q, o; .reg .b32 t, c, v;
+  ld.param.u64 p, [x]; ld.param.u64 q, [y];
+  mov.u32 t, %tid.x; mov.u32 c, %ctaid.x; mad.lo.u32 t, c, 32, t; mul.wide.u32 o, t, 4;
+  add.u64 p, p, o; add.u64 q, q, o;
+  ld.global.b32 v, [p + 4]; st.global.b32 [q], v; ret; }
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_what_is_only_read_has_no_shadow(threads: int) -> None:
+    """Memory counts as written if a store goes there through another argument. Launches do not see each other."""
+    kernel, x, y = mm.Module.load(SHIFTED)["shifted"], np.zeros(300, np.int32), np.zeros(300, np.int32)
+    for args, racy in [([x, y], False), ([x, x], True), ([y, x], False), ([x, x], True), ([x, y], False)]:
+        found = kernel.launch(8, 32, args, sanitize=True, threads=threads).findings
+        assert {f.rule for f in found} == ({"race-between-blocks", "race-within-warp"} if racy else set())
 
 
 def test_the_sentence() -> None:

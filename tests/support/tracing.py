@@ -16,9 +16,10 @@ from mmulator.launch.grid import Grid
 from mmulator.launch.launch import How, Launch, compile_options
 from mmulator.launch.observers import Observer
 from mmulator.launch.resident import Resident
-from mmulator.native.hooks.events import PROXY_SHIFT, Access, Proxy, entry, reserve
+from mmulator.native.hooks.events import PROXY_SHIFT, Access, Proxy, by, entry, reserve
 from mmulator.native.state import Warp
 from mmulator.ptx.tree import Instruction
+from mmulator.twin.shared import UNIT
 
 MEMORY, COMPLETED, REGISTERS, REGISTER = range(4)
 NO_SITE = 0xFFFFFFFF
@@ -56,6 +57,11 @@ def trace_one(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
 
 
 @native
+def trace_operand(w: ptr_to(Warp), at: u64, site: u32) -> None:
+    trace_one(w, 0, at, UNIT, by(Access.READ, Proxy.ASYNC), site)
+
+
+@native
 def trace_completed(w: ptr_to(Warp), mask: u32, access: u32) -> None:
     trace_entry(w, u32(COMPLETED), mask, u32(0), access, u32(NO_SITE))
 
@@ -73,8 +79,8 @@ def trace_register(w: ptr_to(Warp), mask: u32, slot: u32, access: u32, site: u32
 
 
 TRACE = Instrument("trace", {
-    "accessed": trace_lanes, "accessed_one": trace_one, "completed": trace_completed, "registers": trace_registers,
-    "register": trace_register,
+    "accessed": trace_lanes, "accessed_one": trace_one, "operand_read": trace_operand, "completed": trace_completed,
+    "registers": trace_registers, "register": trace_register,
 })  # fmt: skip
 
 

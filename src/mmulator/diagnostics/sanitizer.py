@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmulator.diagnostics.findings.memory import OF_CLUSTER, OF_LAUNCH
+from mmulator.diagnostics.findings.memory import OF_CLUSTER, OF_LAUNCH, RENEWED, Memory
 from mmulator.diagnostics.findings.sentences import findings_of
 from mmulator.diagnostics.stillness import Quiescence
 from mmulator.launch.arena import pointer
@@ -27,6 +27,15 @@ if TYPE_CHECKING:
     from mmulator.launch.resident import Resident
 
 FOUND, LOG = Found.numpy_dtype(), Log.numpy_dtype()
+
+
+MEMORY = "sanitizer"  # of a resident cluster: its topics' arrays
+
+
+def _point(state: np.ndarray, name: str, memory: Memory) -> None:
+    """Store the address of a topic's first array in a struct."""
+    if memory is not None:
+        state[name] = pointer(memory if isinstance(memory, np.ndarray) else memory[0])
 
 
 class Sanitizer(Observer):
@@ -52,21 +61,22 @@ class Sanitizer(Observer):
         self.logs["entry_bytes"], self.logs["room"] = FOUND.itemsize, ROOM
         self.state = np.zeros(1, SanitizedLaunch.numpy_dtype())
         for name, make in OF_LAUNCH.items():
-            self._keep(self.state, name, make(grid))
+            self.kept.append(make(grid))
+            _point(self.state, name, self.kept[-1])
         grid.launch["sanitizer"] = pointer(self.state)
 
     def attach(self, resident: Resident) -> None:
+        topics: dict[str, Memory] = resident.observed.setdefault(MEMORY, {})
+        if topics:  # of an earlier launch, all of whose clusters are over
+            for name, renew in RENEWED.items():
+                renew(topics[name])
+            return
         state = np.zeros(1, SanitizedCluster.numpy_dtype())
-        self.kept.append(state)
         for name, make in OF_CLUSTER.items():
-            self._keep(state, name, make(resident))
+            topics[name] = make(resident)
+            _point(state, name, topics[name])
+        topics[""] = state
         resident.cluster["sanitizer"] = pointer(state)
-
-    def _keep(self, state: np.ndarray, name: str, memory: np.ndarray | Sequence[np.ndarray] | None) -> None:
-        """Store the address of a topic's first array in the struct, and keep all arrays alive as long as the launch."""
-        if memory is not None:
-            self.kept.append(memory)
-            state[name] = pointer(memory if isinstance(memory, np.ndarray) else memory[0])
 
     def take(self, resident: Resident, worker: int) -> None:
         resident.cluster["log"] = pointer(self.logs) + worker * LOG.itemsize

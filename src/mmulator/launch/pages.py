@@ -10,6 +10,7 @@ import mmap
 import os
 import sys
 import weakref
+from typing import Any
 
 import numpy as np
 
@@ -42,6 +43,7 @@ class _Slab:
 
 
 _kept: dict[int, list[tuple[mmap.mmap, int]]] = {}  # by size mappings that are zeros, each with its touched bytes
+_left: dict[int, list[tuple[mmap.mmap, int, int]]] = {}  # those that are not, each with the number of its uses, too
 _slabs: list[_Slab] = []  # who takes a part takes the slab from this list meanwhile
 
 
@@ -50,11 +52,26 @@ def untouched(size: int) -> np.ndarray | None:
     try:
         return _shared(-(-size // mmap.PAGESIZE) * mmap.PAGESIZE) if size <= _SHARED else _own(_rounded(size))
     except (AttributeError, OSError, ValueError):
-        _kept.clear()
+        _forget()
     try:
         return np.zeros(max(size, 1), np.uint8)
     except MemoryError:
         return None
+
+
+def stale(size: int) -> np.ndarray | None:
+    """Bytes like those of `untouched`, but not zeros: they are as an earlier launch left them."""
+    size = _rounded(size)
+    try:
+        pages, touched, uses = _left[size].pop()
+    except LookupError:
+        try:
+            pages, touched, uses = _mapped(size), 0, 0
+        except (AttributeError, OSError, ValueError):
+            return untouched(size)
+    memory = np.frombuffer(pages, np.uint8)
+    weakref.finalize(memory, _leave, pages, touched, uses + 1).atexit = False
+    return memory
 
 
 def blank(count: int, dtype: np.dtype) -> np.ndarray:
@@ -94,20 +111,48 @@ def _own(size: int) -> np.ndarray:
 def _given_back(pages: mmap.mmap) -> None:
     """Clear a mapping and keep it, unless it is too large. Where there is no room, all others make room."""
     touched = _cleared(np.frombuffer(pages, np.uint8)) if len(pages) <= _LARGEST else None
-    if touched is None:
-        return
-    if kept_bytes() > _MOST - touched:
-        _kept.clear()
-    _kept.setdefault(len(pages), []).append((pages, touched))
+    if touched is not None:
+        _make_room(touched)
+        _kept.setdefault(len(pages), []).append((pages, touched))
+
+
+def _leave(pages: mmap.mmap, touched: int, uses: int) -> None:
+    """Keep a mapping as it is, as `_given_back`. Its touched bytes are counted at some uses, since that takes time."""
+    if uses & (uses - 1) == 0:
+        found = _touched(np.frombuffer(pages, np.uint8)) if len(pages) <= _LARGEST else None
+        if found is None:
+            return
+        touched = len(found) * mmap.PAGESIZE
+    _make_room(touched)
+    _left.setdefault(len(pages), []).append((pages, touched, uses))
+
+
+def _make_room(size: int) -> None:
+    if kept_bytes() > _MOST - size:
+        _forget()
+
+
+def _forget() -> None:
+    _kept.clear()
+    _left.clear()
 
 
 def kept_bytes() -> int:
     """The touched bytes of all mappings that are kept."""
-    return sum(touched for mappings in list(_kept.values()) for _, touched in list(mappings))
+    pools: list[list[Any]] = [*_kept.values(), *_left.values()]
+    return sum(mapping[1] for mappings in pools for mapping in list(mappings))
 
 
 def _cleared(memory: np.ndarray) -> int | None:
     """Clear whole pages where they were touched: the number of bytes that were; None if that is not known, or too much."""
+    touched = _touched(memory)
+    if touched is not None:
+        memory.reshape(-1, mmap.PAGESIZE)[touched] = 0
+    return None if touched is None else len(touched) * mmap.PAGESIZE
+
+
+def _touched(memory: np.ndarray) -> np.ndarray | None:
+    """The numbers of pages that were touched; None if they are not known, or too many."""
     try:
         table = os.open("/proc/self/pagemap", os.O_RDONLY)
         try:
@@ -117,11 +162,8 @@ def _cleared(memory: np.ndarray) -> int | None:
     except OSError:
         return None
     touched = np.flatnonzero(np.frombuffer(entries, np.uint64) >> _THERE)
-    size = len(touched) * mmap.PAGESIZE
-    if len(entries) * mmap.PAGESIZE != memory.nbytes * 8 or size > _MOST:
-        return None
-    memory.reshape(-1, mmap.PAGESIZE)[touched] = 0
-    return size
+    known = len(entries) * mmap.PAGESIZE == memory.nbytes * 8 and len(touched) * mmap.PAGESIZE <= _MOST
+    return touched if known else None
 
 
 def _rounded(size: int) -> int:

@@ -45,11 +45,17 @@ def thread_numbers(block: Extent) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
 
 
 class Resident:
-    """Memory of one cluster while it runs. number: of the cluster in the grid. size: CTAs."""
+    """Memory of one cluster while it runs.
+
+    number: of the cluster in the grid.
+    size: CTAs.
+    observed: memory that observers keep with it, by their names.
+    """
 
     def __init__(self, grid: Grid) -> None:
         k, s = grid.kernel, grid.shape
         self.grid, self.size = grid, s.cluster_size
+        self.observed: dict[str, Any] = {}
         warps, groups = s.warps * self.size, grid.warpgroups * self.size
         self.shared = [f"shared{rank}" for rank in range(self.size)]
         parts = {

@@ -92,6 +92,32 @@ def pointers(function: Function, given: Mapping[tuple[str, int], object]) -> dic
     return {name: keys[symbol.name] for name, symbol in found.items()}
 
 
+def stored_through(function: Function, given: Mapping[tuple[str, int], object]) -> frozenset[tuple[str, int]] | None:
+    """The pointer parameters through which a function writes global memory, as (name, byte in it); None if it may write
+    elsewhere. given: parameters that are pointers.
+    """
+    known, found = pointers(function, given), set()
+    for ins in filter(_writes_global, function.instructions):
+        base = next((o.base for o in ins.operands if isinstance(o, Address)), None)
+        if ins.effects.ends is Ends.CALL or ".tensor." in ins.mnemonic or not isinstance(base, Reg) or base.name not in known:
+            return None
+        found.add(known[base.name])
+    return frozenset(found)
+
+
+def _writes_global(ins: Instruction) -> bool:
+    """Whether an instruction may write global memory."""
+    effects, memory = ins.effects, ins.effects.memory
+    if effects.ends is Ends.CALL:
+        return True
+    if memory in (MemoryEffect.NONE, MemoryEffect.READ) or effects.counted_as in ("barrier", "cluster"):
+        return False
+    if effects.queue in (Queue.COPIES, Queue.TENSOR, Queue.TENSOR_MOVES):
+        return False
+    said = ins.mnemonic.replace("::cluster", "").replace("::cta", "")
+    return not {*said.split(".")} & {"shared", "local", "param"} or "global.shared" in said
+
+
 def origins(
     function: Function, variables: dict[str, Variable], loaded: Mapping[str, Symbol] = NOTHING
 ) -> dict[str, Symbol]:

@@ -8,6 +8,7 @@ addresses of the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -45,3 +46,5 @@ OF_CLUSTER: Mapping[str, Callable[[Resident], Memory]] = {
     "proxies": proxies.memory,
     "tensor": tensor_memory.memory,
 }
+# Functions that remove from a cluster's memory what is of a launch, for the next one. A cluster that begins renews all else.
+RENEWED: Mapping[str, Callable[[Any], None]] = {"orders": orders.renew, "races": shadows.renew, "values": values.renew}

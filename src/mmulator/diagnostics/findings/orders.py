@@ -67,6 +67,11 @@ def of_cluster(resident: Resident) -> list[np.ndarray]:
     )  # fmt: skip
 
 
+def renew(memory: list[np.ndarray]) -> None:
+    """Forget the foreign agents."""
+    memory[0]["stranger_count"] = 0
+
+
 def of_launch(grid: Grid) -> list[np.ndarray] | None:
     """Memory of the locations through which clusters of a grid release to each other (sanitizer/order/world.py)."""
     clusters, stride = grid.shape.clusters, _agents(grid)[2]

@@ -4,7 +4,7 @@ memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import numpy as np
 
@@ -12,10 +12,11 @@ from mmulator.compiler.compiled import CompiledKernel
 from mmulator.isa.effects import MemoryEffect
 from mmulator.launch.arena import pointer
 from mmulator.launch.grid import Grid
-from mmulator.launch.pages import blank, untouched
+from mmulator.launch.pages import blank, stale
 from mmulator.launch.resident import Resident
 from mmulator.program.addresses import SLOT_SHIFT
 from mmulator.program.butterflies import stored_sums
+from mmulator.program.provenance import stored_through
 from mmulator.ptx.tree import Address, Reg
 from mmulator.sanitizer.shadow.records import (
     JOINS,
@@ -33,10 +34,10 @@ from mmulator.sanitizer.shadow.records import (
     Record,
     Verdict,
 )
-from mmulator.sanitizer.shadow.shadow import SHEET, SHEET_BITS, SHEET_CELLS
+from mmulator.sanitizer.shadow.shadow import GROUP, SHEET, SHEET_BITS, SHEET_CELLS
 
-CELL, GRANULE = 8, 16
-LEAST_RECORDS, LEAST_NODES = 1 << 16, 1 << 16
+CELL, GRANULE, POINTER = 8, 16, 8
+LEAST_RECORDS, LEAST_NODES = 1 << 20, 1 << 16
 SHARED_RECORDS = 1 << 17  # of a resident cluster; when they are used up, all of them are forgotten
 READERS = 3  # of a cell of global memory
 
@@ -69,23 +70,45 @@ def sums_of_lanes(kernel: CompiledKernel) -> np.ndarray:
     return np.array(stored_sums(kernel.sites) or [0], np.uint32)
 
 
+def written_memory(grid: Grid) -> Set[int]:
+    """The starts of the memory that the launch may write: the arguments to which the kernel's stores lead, or all memory."""
+    memory = [*grid.buffers, *grid.regions]
+    every = {m.start for m in memory}
+    function, words = grid.kernel.program.entry.function, grid.arguments.params
+    starts: dict[tuple[str, int], int] = {}
+    for p, at in zip(function.params, grid.arguments.offsets):
+        for byte in range(0, p.size - POINTER + 1, POINTER):
+            value = int.from_bytes(words[at + byte : at + byte + POINTER].tobytes(), "little")
+            found = next((m.start for m in memory if m.start <= value < m.end), None) if value else None
+            if found is not None:
+                starts[p.name, byte] = found
+    known = grid.kernel.answers.setdefault(written_memory, {})
+    if (given := frozenset(starts)) not in known:
+        calls = len(grid.kernel.program.functions) > 1
+        known[given] = None if calls else stored_through(function, starts)
+    through = known[given]
+    return every if through is None else {starts[key] for key in through}
+
+
 def of_launch(grid: Grid) -> Sequence[np.ndarray]:
     """Arrays for the shadow of global memory: an area for each slot of buffers and for each region, and cells for what can be
     written.
     """
     buffers = [b for b in grid.buffers if b.writable and b.size]
     regions = [(r.start, r.size, r.writable) for r in grid.regions]
+    written = written_memory(grid)
     slots = max((b.start + b.size - 1 >> SLOT_SHIFT for b in buffers), default=0) + 1
     by_slot, by_address = np.zeros(slots, Area.numpy_dtype()), np.zeros(1 + len(regions), Area.numpy_dtype())
     given = [(b.start, b.size, b.writable) for b in buffers] + regions
-    counts = [-(-(start % GRANULE + size) // SHEET) for start, size, _ in given]
+    counts = [-(-(start % GRANULE + size) // (SHEET * GROUP)) * GROUP for start, size, _ in given]
     first = np.cumsum([0, *counts])
-    cells, sheets = untouched(int(first[-1]) * SHEET_CELLS * CELL), np.zeros(int(first[-1]) + 1, np.uint32)
+    cells, sheets = stale(int(first[-1]) * SHEET_CELLS * CELL), np.zeros(int(first[-1]) + 1, np.uint32)
     watched = sum(size for _, size, _ in given)
     for n, (start, size, writable) in enumerate(given):
-        row = start - start % GRANULE, start, size, 0, 0
+        row = start - start % GRANULE, start, size, 0, 0, 0
         if cells is not None and writable:
-            row = *row[:3], pointer(cells) + int(first[n]) * SHEET_CELLS * CELL, pointer(sheets) + int(first[n]) * 4
+            from_ = int(first[n])
+            row = *row[:3], pointer(cells) + from_ * SHEET_CELLS * CELL, pointer(sheets) + from_ * 4, start not in written
         if n < len(buffers):
             for slot in range(start >> SLOT_SHIFT, (start + size - 1 >> SLOT_SHIFT) + 1):
                 by_slot[slot] = row
@@ -93,7 +116,7 @@ def of_launch(grid: Grid) -> Sequence[np.ndarray]:
             by_address[1 + n - len(buffers)] = row
     state = np.zeros(1, LaunchRaces.numpy_dtype())
     room, node_room = min(MOST - 1, max(LEAST_RECORDS, watched >> 4)), min((1 << 31) - 1, max(LEAST_NODES, watched >> 2))
-    records, nodes = untouched((room + 1) * Record.size), untouched((node_room + 1) * Node.size)
+    records, nodes = stale((room + 1) * Record.size), stale((node_room + 1) * Node.size)
     operands = grid.kernel.once(address_operands)
     steady = grid.kernel.once(steady_reads)
     sums = grid.kernel.once(sums_of_lanes)
@@ -112,16 +135,17 @@ def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
     size = resident.grid.shared
     stride = -(-size >> SHEET_BITS)
     sheets = stride * resident.size
+    patterns = min(1 << (len(resident.grid.kernel.sites) * len(resident.warps)).bit_length(), PATTERNS)
     room, node_room = SHARED_RECORDS, max(4 * LEAST_NODES, size * resident.size)
     state = np.zeros(1, Races.numpy_dtype())
     arrays: dict[str, np.ndarray] = {
-        "cells": blank(sheets * SHEET_CELLS, np.dtype(np.uint64)), "sheets": np.zeros(sheets + 1, np.uint32),
+        "cells": blank(-(-sheets // GROUP) * GROUP * SHEET_CELLS, np.dtype(np.uint64)), "sheets": np.zeros(sheets + 1, np.uint32),
         "verdicts": np.zeros(len(resident.warps) * VERDICTS, Verdict.numpy_dtype()),
-        "patterns": np.zeros(PATTERNS, Pattern.numpy_dtype()),
+        "patterns": np.zeros(patterns, Pattern.numpy_dtype()),
     }  # fmt: skip
     for name, array in arrays.items():
         state[name] = pointer(array)
-    state["stride"], state["sheet_count"] = stride, sheets
+    state["stride"], state["sheet_count"], state["pattern_mask"] = stride, sheets, patterns - 1
     own: dict[str, np.ndarray] = {
         "records": blank(room + 1, Record.numpy_dtype()), "nodes": blank(node_room + 1, Node.numpy_dtype()),
         "memo": np.zeros(MEMO, np.uint32), "joins": np.zeros(JOINS, Join.numpy_dtype()),
@@ -134,3 +158,13 @@ def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
     shared["most"] = 1 << 20
     other["memo"], other["joins"], other["foreign"], other["most"] = pointer(memo), pointer(joins), 1, READERS
     return [state, *arrays.values(), *own.values(), memo, joins]
+
+
+def renew(memory: Sequence[np.ndarray]) -> None:
+    """Forget the records of global memory, and where it lay."""
+    state, _, _, verdicts, *_, memo, joins = memory
+    state["hints"], other = 0, state["global_"]
+    for name in ("next", "end", "node_next", "node_end"):
+        other[name] = 0
+    for array in (verdicts, memo, joins):
+        array.view(np.uint8).fill(0)

@@ -125,3 +125,8 @@ def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
     missed = np.zeros(warps, np.uint32)
     state["warps"], state["sources"], state["missed"] = warps, pointer(sources), pointer(missed)
     return state, shared, local, sources, missed
+
+
+def renew(memory: Sequence[np.ndarray]) -> None:
+    """Forget the watched memory."""
+    memory[0]["hints"] = 0

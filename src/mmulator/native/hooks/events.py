@@ -56,7 +56,12 @@ def accessed(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32,
 
 @hook
 def accessed_one(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
-    """Called before one lane accesses `bytes` at an address; operands of a whole warp or warpgroup count as lane 0's."""
+    """Called before one lane accesses `bytes` at an address; operands of tcgen05 count as lane 0's."""
+
+
+@hook
+def operand_read(w: ptr_to(Warp), at: u64, site: u32) -> None:
+    """Called before wgmma reads UNIT bytes (twin/shared.py) of an operand in shared memory at an address."""
 
 
 class Only(IntEnum):

@@ -12,7 +12,7 @@ from mmulator.codegen.ops import load, null, store
 from mmulator.codegen.types import i64, ptr, ptr_to, u8, u32, u64
 from mmulator.layouts.operands import accumulator, operand_a
 from mmulator.native.asynchrony.pending import entry
-from mmulator.native.hooks.events import READ, Proxy, accessed_one, by
+from mmulator.native.hooks.events import operand_read
 from mmulator.native.hooks.faults import fault
 from mmulator.native.memory.windows import descriptor_span, of_descriptor
 from mmulator.native.state import WGMMA, FaultKind, Warp, WgmmaTable
@@ -26,7 +26,7 @@ WARPS = 4  # of a warpgroup
 @native(inline=True)
 def operand_seen(w: ptr_to(Warp), at: u64, site: u32) -> None:
     """Tell an instrument about an access to UNIT bytes of a matrix."""
-    accessed_one(w, u32(0), of_descriptor(w, at), u32(UNIT), by(READ, Proxy.ASYNC), site)
+    operand_read(w, of_descriptor(w, at), site)
 
 
 @native(inline=True)

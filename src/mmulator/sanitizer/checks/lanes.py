@@ -10,7 +10,8 @@ from mmulator.codegen.types import ptr_to, u8, u32, u64
 from mmulator.native.state import Warp
 from mmulator.rules.races import LANES_DIFFER, MATRIX_ROWS
 from mmulator.sanitizer.found import find
-from mmulator.sanitizer.shadow.records import PATTERNS, races_of
+from mmulator.sanitizer.shadow.at_once import pattern_of
+from mmulator.sanitizer.shadow.records import races_of
 from mmulator.sanitizer.shadow.shadow import is_watched
 
 U64 = u64.vec(32)
@@ -23,7 +24,7 @@ def judge_lanes(
 ) -> None:
     s = races_of(w.cta.cluster)
     if u64(s) != 0:
-        p = s.patterns + (site & (PATTERNS - 1))
+        p = pattern_of(s, w, site)
         if p.site == site + 1 and p.mask == mask and p.bytes == bytes and p.leaders == mask:
             return  # each has an address of its own
     if w.cta.fault != 0 or mask == 0 or is_watched(at[trailing_zeros(mask)] | base) == 0:

@@ -25,6 +25,7 @@ from mmulator.native.hooks.events import (
     Fence,
     Order,
     Proxy,
+    by,
 )
 from mmulator.native.memory.windows import OFFSET_MASK, SHARED, U64, WITHIN, shared_of
 from mmulator.native.state import ACCOUNTS, Account, Cluster, Completes, Cta, Transfer, TransferKind, Warp, Who
@@ -35,6 +36,7 @@ from mmulator.sanitizer.found import find, find_against, generic_of, host_of, of
 from mmulator.sanitizer.order.clocks import agent_of, knows, knows_fenced, now
 from mmulator.sanitizer.order.phases import mbarrier_agent, mbarrier_phase
 from mmulator.sanitizer.order.views import knower_of, orders_of
+from mmulator.twin.shared import UNIT
 
 _IN_USE, _AFTER_INVAL, _INVAL_IN_USE, _NOT_VISIBLE = (
     r.number for r in (rules.INIT_IN_USE, rules.AFTER_INVAL, rules.INVAL_IN_USE, rules.INIT_NOT_VISIBLE)
@@ -419,6 +421,11 @@ def touched_one(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, si
 
 
 @native
+def touched_operand(w: ptr_to(Warp), at: u64, site: u32) -> None:
+    touched_one(w, 0, at, UNIT, by(READ, Proxy.ASYNC), site)
+
+
+@native
 def touched(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
     s = mbarriers_of(w.cta.cluster)
     if u64(s) == 0:
@@ -458,6 +465,7 @@ def mbarriers_forgotten(cluster: ptr_to(Cluster)) -> None:
 
 HOOKS: Mapping[str, Native] = {
     "mbarrier_made": mbarrier_is_made, "mbarrier_gone": mbarrier_is_gone, "accessed": touched, "accessed_one": touched_one,
+    "operand_read": touched_operand,
     "transfer_issued": mbarrier_is_issued, "copy_signals": mbarrier_signalled, "cluster_begins": mbarriers_forgotten,
     "mbarrier_arrived": mbarrier_released, "fenced": mbarriers_fenced, "mbarrier_waited": phase_missed,
 }  # fmt: skip

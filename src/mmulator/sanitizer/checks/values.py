@@ -25,6 +25,7 @@ from mmulator.codegen.ops import (
     mask_bits,
     minimum,
     null,
+    select,
     stack,
     store,
     trailing_zeros,
@@ -115,11 +116,17 @@ def mark_lanes_written(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, b
         if all_lanes((a - first) == U64(bytes) * iota(U64)):
             fill_bytes(value_state_at(w, 0, first), WRITTEN, bytes * LANES)
             return
+    s = known(w.cta.cluster)
+    own = (a & _OFFSET) - w.cta.shared_base
+    near = (mask_bits((a >> SLOT_SHIFT == SLOT_SHARED) & (own < s.shared_bytes)) & mask) == mask  # in the CTA's own memory
+    first_state = s.shared + (u64(w.cta.rank) * s.shared_bytes - w.cta.shared_base)
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
-        state = value_state_at(w, lane, at[lane] | base)
+        state = first_state + ((at[lane] | base) & _OFFSET)
+        if not near:
+            state = value_state_at(w, lane, at[lane] | base)
         if u64(state) != 0:
             mark_written(state, bytes)
 
@@ -177,9 +184,7 @@ def undefined_until_end(w: ptr_to(Warp), rule: u32, lanes: u32, site: u32, memor
 def tell_undefined(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, source: ptr_to(Source)) -> ptr_to(Found):
     """Report a finding about a loaded value."""
     one = u32(1)
-    return find_against(
-        w, rule, site, lanes, source.at, source.bytes, source.site, w.cta.linear, w.index, one << source.lane
-    )  # fmt: skip
+    return find_against(w, rule, site, lanes, source.at, source.bytes, source.site, w.cta.linear, w.index, one << source.lane)
 
 
 @native
@@ -272,20 +277,16 @@ def lanes_read_written(
     s = known(cluster)
     own = (a & _OFFSET) - w.cta.shared_base
     left = inside
-    if (mask_bits((slots == SLOT_SHARED) & (own < s.shared_bytes)) & inside) == inside and bytes == 4:
+    whole = bytes * count
+    if (mask_bits((slots == SLOT_SHARED) & (own < s.shared_bytes)) & inside) == inside and (whole & 3) == 0:
         # most often: all of it in the CTA's own shared memory, and written
-        for c in range(count):
-            first = s.shared + (u64(w.cta.rank) * s.shared_bytes + 4 * u64(c))
-            words = gather(U32, elements_at(first, own), bits_mask(inside))
-            out[c] = ~(mask_bits((words & WORD) == 0) & inside)
         left = u32(0)
-        for c in range(count):
-            left = left | ~out[c]
-        for c in range(count):
-            out[c] = FULL
-    if left == 0 or cluster.under_way != 0:
-        return
-    while left != 0:
+        for c in range(whole >> 2):
+            first = s.shared + (u64(w.cta.rank) * s.shared_bytes + 4 * u64(c))
+            words = gather(U32, elements_at(first, own), bits_mask(inside)) & WORD
+            left = left | select(bytes >= 4, mask_bits(words == 0), mask_bits(words != WORD))
+        left = left & inside
+    while left != 0 and cluster.under_way == 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
         place = at[lane] | base
@@ -482,9 +483,7 @@ def out_of_variable(
         return
     lane = trailing_zeros(lanes)
     none = u32(0)
-    found = find_against(
-        w, OUT_OF_VARIABLE.number, site, lanes, at[lane] | base, bytes, none, none, none, none
-    )  # fmt: skip
+    found = find_against(w, OUT_OF_VARIABLE.number, site, lanes, at[lane] | base, bytes, none, none, none, none)
     if u64(found) != 0:
         if found.count == 1:
             found.words[0] = u64(u32(at[lane] - origin[lane]))

@@ -30,10 +30,10 @@ _ATOMIC = int(Access.ATOMIC)
 Look = Struct("Look", [("at", u64), ("site", u32), ("bytes", u32), ("lanes", u32)])
 # The state of a cluster.
 # changes: number of changes. rounds: rounds since the last change. mark: `rounds` at the moment of comparison. print: its hash.
-# still: whether a later moment was equal. atoms: addresses of atomics since.
+# still: whether a later moment was equal. atoms: addresses of atomics since. marked: `changes` at the moment of comparison.
 Stillness = Struct("Stillness", [
     ("changes", u64), ("mark", u64), ("rounds", u64), ("print", u64), ("still", u32),
-    ("atom_count", u32), ("atoms", u64, ATOMS), ("looks", ptr_to(Look)),
+    ("atom_count", u32), ("atoms", u64, ATOMS), ("looks", ptr_to(Look)), ("marked", u64),
 ])  # fmt: skip
 
 
@@ -45,6 +45,8 @@ def stillness_of(cluster: Any) -> Any:
 @native
 def note_atomic(s: ptr_to(Stillness), at: u64) -> None:
     """Record an atomic at an address. If there are too many, they count as changes."""
+    if s.changes != s.marked:  # the next look forgets the atomics
+        return
     for i in range(s.atom_count):
         if s.atoms[i] == at:
             return
@@ -78,7 +80,7 @@ def still_touched(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes:
         s.changes = s.changes + 1
     else:
         left = mask
-        while left != 0:
+        while left != 0 and s.changes == s.marked:
             lane = trailing_zeros(left)
             left = left & (left - 1)
             note_atomic(s, at[lane] | base)
@@ -130,6 +132,7 @@ def look_for_stillness(cluster: ptr_to(Cluster)) -> None:
     mark = s.changes + (cluster.newest << 40) + (cluster.flips << 20) + u64(cluster.generation) + u64(cluster.others)
     if mark != s.mark:
         s.mark = mark
+        s.marked = s.changes
         s.rounds = 0
         s.still = 0
         s.atom_count = 0

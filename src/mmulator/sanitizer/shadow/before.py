@@ -52,6 +52,13 @@ def verdict_of(a: ptr_to(Actor), number: u32) -> ptr_to(Verdict):
     return a.races.verdicts + ((agent_of(a.w, 0) >> LANE_BITS) * VERDICTS + (number & (VERDICTS - 1)))
 
 
+@native(inline=True)
+def surely_known(a: ptr_to(Actor), r: ptr_to(Record), number: u32) -> boolean:
+    """Whether a cached verdict says that all lanes of a record happen before all of the actor."""
+    v = verdict_of(a, number)
+    return v.key == number * 2 + a.store.foreign and ((a.mask & ~v.observers) | (r.all & ~v.lanes)) == 0
+
+
 @native
 def known_lanes(a: ptr_to(Actor), r: ptr_to(Record), number: u32) -> u32:
     """Mask of the lanes of a record whose access happens before that of all lanes of the actor. The result is cached: it stays

@@ -82,18 +82,23 @@ VERDICTS = 64  # of a warp
 # asked: the warp's clock then.
 Verdict = Struct("Verdict", [("key", u32), ("observers", u32), ("lanes", u32), ("asked", u32)])
 
-PATTERNS = 64
+PATTERNS = 1024  # at most
 # A cached result for an instruction (site + 1): which of its lanes had the same address.
 # far: distance of each address from that of the first lane, in bytes.
 # leaders: the lowest lane of each address.
 # lanes: the lanes of one address, relative to its leader; 0 if they differ between addresses.
-# row: whether the addresses are contiguous.
+# row: bytes from the first lane's to the end of the last one's, if lane after lane has the next ones; otherwise 0.
+# shapes: for each leader `lanes` of its address.
 Pattern = Struct("Pattern", [
     ("site", u32), ("mask", u32), ("bytes", u32), ("leaders", u32), ("lanes", u32), ("row", u32), ("far", u32, 32),
+    ("shapes", u32, 32),
 ])  # fmt: skip
 
-# The shadow of a piece of global memory. base: address of its first sheet.
-Area = Struct("Area", [("base", u64), ("start", u64), ("size", u64), ("cells", ptr_to(u64)), ("sheets", ptr_to(u32))])
+# The shadow of a piece of global memory. base: address of its first sheet. quiet: nobody has written there, and by its text the
+# kernel will not, so reads are not recorded.
+Area = Struct("Area", [
+    ("base", u64), ("start", u64), ("size", u64), ("cells", ptr_to(u64)), ("sheets", ptr_to(u32)), ("quiet", u64),
+])  # fmt: skip
 
 # The shadow of a launch's global memory: areas by slot, then by address.
 # taken, nodes_taken: records and nodes that clusters have taken.
@@ -112,12 +117,12 @@ PendingWrite = Struct("PendingWrite", [
     ("other_site", u32), ("other_cta", u32), ("other_warp", u32), ("other_lanes", u32), ("word", u64), ("before", u64, 2),
 ])  # fmt: skip
 
-# The shadow of a resident cluster. stride: sheets of a CTA. order: semantics and scope of the current access
-# (native/hooks/events.py).
+# The shadow of a resident cluster. stride: sheets of a CTA. pattern_mask: number of patterns - 1. order: semantics and scope of
+# the current access (native/hooks/events.py).
 Races = Struct("Races", [
     ("shared", Store), ("global_", Store), ("launch", ptr_to(LaunchRaces)),
     ("cells", ptr_to(u64)), ("sheets", ptr_to(u32)), ("stride", u32), ("sheet_count", u32),
-    ("verdicts", ptr_to(Verdict)), ("patterns", ptr_to(Pattern)), ("order", u32), ("doubt_count", u32),
+    ("verdicts", ptr_to(Verdict)), ("patterns", ptr_to(Pattern)), ("pattern_mask", u32), ("order", u32), ("doubt_count", u32),
     ("hints", u32, 32), ("doubts", PendingWrite, DOUBTS),
 ])  # fmt: skip
 

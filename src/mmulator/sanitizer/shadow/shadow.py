@@ -4,7 +4,7 @@ Memory is cut into sheets of SHEET bytes. A sheet has a granule of 16, 4, 2 or 1
 not cover whole granules. Each granule has a cell of 8 bytes with the last write (an entry: records.py) and the readers since:
 none, one, or a list. A sheet has cells for each granule size in separate pages, of which one set is in use, and most sheets
 never touch the others; so no lock is needed if several workers access a sheet: a late write to cells that are no longer in use
-is lost.
+is lost. GROUP sheets have their coarsest cells side by side.
 
     act_async  prepares an Actor for an asynchronous operation that accesses memory now
     touch      checks and records an actor's access to bytes: unordered accesses are reported (`conflict`)
@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Any
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import atomic_rmw, cast_ptr, fill_bytes, minimum, null, trailing_zeros
+from mmulator.codegen.ops import atomic_rmw, cast_ptr, compare_exchange, fill_bytes, minimum, null, select, trailing_zeros
 from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
 from mmulator.native.state import Warp
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
@@ -45,14 +45,17 @@ SHEET_BITS = 11
 SHEET = 1 << SHEET_BITS
 SHEET_CELLS = 2 * SHEET  # of all granules
 COARSEST = 4  # log2
+GROUP_BITS = 6
+_PAGE = 512  # cells
+GROUP = 1 << GROUP_BITS
 _WITHIN = (1 << RANK_SHIFT) - 1
 
 
-def cells_from(granule: Any) -> Any:
-    """Macro: the first cell of a sheet's for this granule (as a power of two)."""
-    from mmulator.codegen.ops import select
-
-    return select(granule == COARSEST, u64(granule) & 0, u64(u32(SHEET) >> granule))
+def cells_of(number: Any, granule: Any) -> Any:
+    """Macro: the first cell of a sheet (or of sheets, a vector) for this granule (as a power of two)."""
+    group, inside = (number >> GROUP_BITS) * (GROUP * SHEET_CELLS), number & (GROUP - 1)
+    finer = inside * (SHEET_CELLS - _PAGE) + ((GROUP - 1) * _PAGE + u64(u32(SHEET) >> granule))
+    return group + select(granule == COARSEST, inside * (SHEET >> COARSEST), finer)
 
 
 # cells ----------------------------------------------------------------------------------------------------------------
@@ -95,27 +98,37 @@ def visit(a: ptr_to(Actor), cells: ptr_to(u64), count: u32) -> None:
         after = new
 
 
-@native
-def granule_of(cells: ptr_to(u64), sheet: ptr_to(u32), place: u32, bytes: u32, fresh: u32) -> u32:
-    """The granule of a sheet (a power of two), after refining it for an access at a place.
+FILLING = 0xFFFFFFFF  # of a sheet whose cells another worker clears
 
-    cells: cells of the sheet.
-    sheet: 1 + its granule, or 0 if it is empty.
-    place, bytes: the access.
-    fresh: whether the cells are zero already.
+
+@native
+def granule_of(cells: ptr_to(u64), sheets: ptr_to(u32), number: u64, place: u32, bytes: u32, foreign: u32) -> u32:
+    """The granule of a sheet (a power of two), after refining it for an access at a place. The cells of a new sheet are cleared.
+
+    cells: cells of all sheets.
+    sheets: for each sheet 1 + its granule, or 0 if it is empty.
+    number: of the sheet.
+    place, bytes: the access, in the sheet.
+    foreign: whether other workers access the sheet too.
     """
     need = trailing_zeros(place | bytes | (1 << COARSEST))
     if need == 3:
         need = u32(2)
+    sheet = sheets + number
     mode = sheet[0]
     if mode - 1 <= need:
         return mode - 1
-    to = cells + cells_from(need)
+    to = cells + cells_of(number, need)
+    if foreign != 0 and (mode == 0 or mode == FILLING):
+        mode = compare_exchange(sheet, u32(0), u32(FILLING))
+        while mode == FILLING:
+            mode = atomic_rmw("or", sheet, u32(0))
+        if mode - 1 <= need:
+            return mode - 1
     if mode == 0:
-        if fresh == 0:
-            fill_bytes(to, 0, u64(8 * SHEET) >> u64(need))
+        fill_bytes(to, 0, u64(8 * SHEET) >> u64(need))
     else:
-        source = cells + cells_from(mode - 1)
+        source = cells + cells_of(number, mode - 1)
         more = mode - 1 - need
         for i in range(u32(SHEET) >> need):
             to[i] = source[i >> more]
@@ -124,10 +137,10 @@ def granule_of(cells: ptr_to(u64), sheet: ptr_to(u32), place: u32, bytes: u32, f
 
 
 @native
-def touch_piece(a: ptr_to(Actor), cells: ptr_to(u64), sheet: ptr_to(u32), place: u32, bytes: u32) -> None:
+def touch_piece(a: ptr_to(Actor), cells: ptr_to(u64), sheets: ptr_to(u32), number: u64, place: u32, bytes: u32) -> None:
     """Check and record an access to bytes of one sheet, from a place in it on."""
-    granule = granule_of(cells, sheet, place, bytes, a.store.foreign)
-    visit(a, cells + cells_from(granule) + (place >> granule), bytes >> granule)
+    granule = granule_of(cells, sheets, number, place, bytes, a.store.foreign)
+    visit(a, cells + cells_of(number, granule) + (place >> granule), bytes >> granule)
 
 
 @native
@@ -156,6 +169,16 @@ def area_of(launch: ptr_to(LaunchRaces), s: ptr_to(Races), at: u64, site: u32) -
     return found
 
 
+@native(inline=True)
+def is_quiet(area: ptr_to(Area), writes: u32) -> boolean:
+    """Whether an access to an area is not recorded."""
+    if u64(area) == 0:
+        return True
+    if area.quiet != 0 and writes != 0:
+        area.quiet = 0
+    return area.quiet != 0
+
+
 @native
 def touch(a: ptr_to(Actor), at: u64, bytes: u64) -> None:
     """Check and record the actor's access to bytes from a generic address on; number and address are arbitrary."""
@@ -173,7 +196,7 @@ def touch(a: ptr_to(Actor), at: u64, bytes: u64) -> None:
         place = (at & _WITHIN) - SHARED_BASE + u64(rank * s.stride) * SHEET
     else:
         area = area_of(s.launch, s, at, a.site)
-        if u64(area) == 0:
+        if is_quiet(area, a.flags & WRITE):
             return
         cells = area.cells
         sheets = area.sheets
@@ -184,7 +207,7 @@ def touch(a: ptr_to(Actor), at: u64, bytes: u64) -> None:
         number = place >> SHEET_BITS
         inside = u32(place) & (SHEET - 1)
         count = minimum(left, u64(SHEET - inside))
-        touch_piece(a, cells + number * SHEET_CELLS, sheets + number, inside, u32(count))
+        touch_piece(a, cells, sheets, number, inside, u32(count))
         place = place + count
         left = left - count
 
@@ -203,7 +226,7 @@ def put_by_tensor_copy(w: ptr_to(Warp), place: u32) -> boolean:
     mode = s.sheets[number]
     if mode == 0:
         return True
-    cell = (s.cells + number * SHEET_CELLS + cells_from(mode - 1))[(u32(at) & (SHEET - 1)) >> (mode - 1)]
+    cell = (s.cells + cells_of(number, mode - 1))[(u32(at) & (SHEET - 1)) >> (mode - 1)]
     record = u32(cell) >> LANE_BITS
     if record == 0:
         return True
