@@ -5,7 +5,7 @@
 writes FOLDER/LEVEL.bin for each level of CPUs (mmulator/codegen/shipped.py); the build of a wheel calls it (hatch_build.py).
 Without `release` the only level is that of this machine, and the functions are those that a first run needs: those of the
 kernels in CHOSEN. A release has, for every level, those of all kernels in FOLDERS, plain, sanitized, and as workers of a Dask
-cluster run them, and the arithmetic of every matrix instruction on every chip.
+cluster run them, the arithmetic of every matrix instruction on every chip, and random numbers.
 Nothing that is made here is run here. Who edits the package meanwhile gets an error: nobody would use what was made of other
 files.
 """
@@ -74,11 +74,11 @@ def collector(level: str) -> Collected:
     class Unwritten(BlockCode):
         """Of the kernel itself nothing is compiled."""
 
-        def take(self, text: str, group: range) -> None:
-            pass
+        def take(self, text: str, group: range, join: Callable[[], bool]) -> None:
+            join()
 
-        def load(self, natives: Iterable[Any], done: Callable[[int], object]) -> None:
-            ensure(list(natives))
+        def load(self, natives: Iterable[Any], done: Callable[[int], object], records: Any) -> None:
+            ensure([*natives, *records.stencils()])
 
     compiling.BlockCode = Unwritten  # type: ignore[misc]
     return collected
@@ -151,6 +151,13 @@ def of_form(form: Any) -> Work:
     return work
 
 
+def of_random_numbers() -> None:
+    from mmulator.codegen.loading import ensure
+    from mmulator.twin.philox import every
+
+    ensure(every())
+
+
 def works(release: bool) -> list[Work]:
     """What is to be compiled, in pieces."""
     from mmulator.compiler.options import DEFAULT, CompileOptions
@@ -163,7 +170,8 @@ def works(release: bool) -> list[Work]:
     ways = DEFAULT, CompileOptions(events=SANITIZE), CompileOptions(events=TOUCHED)
     paths = sorted(path for folder in FOLDERS for path in folder.rglob("*.ptx"))
     forms = [form for family in ("mma", "wmma") for form in matrix_forms(family) if form.atype]
-    return [*(of_kernel(path, how) for how, path in product(ways, paths)), *map(of_key, keys()), *map(of_form, forms)]
+    kernels = [of_kernel(path, how) for how, path in product(ways, paths)]
+    return [of_random_numbers, *kernels, *map(of_key, keys()), *map(of_form, forms)]
 
 
 def mine(works: list[Work], number: int, count: int, claims: Path) -> Iterator[Work]:

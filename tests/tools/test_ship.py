@@ -32,9 +32,10 @@ import sys
 from pathlib import Path
 from mmulator.codegen import cpus, shipped
 from mmulator.compiler.options import DEFAULT
-from tools.ship import collector, of_kernel
+from tools.ship import collector, of_kernel, of_random_numbers
 made = collector(cpus.level_of(*shipped.target_cpu()))
 of_kernel(Path(sys.argv[1]), DEFAULT)()
+of_random_numbers()
 shipped.write(Path(sys.argv[2]), made.entries)
 """
 USE = """
@@ -49,6 +50,8 @@ lang.parts = never
 out = np.zeros(32, np.uint32)
 mm.Module.load(sys.argv[1])["k"].launch(1, 32, [out])
 assert (out == np.arange(32)).all()
+from mmulator.twin import philox
+philox.fill(out.ctypes.data, 32, "normal", 1, 0, 256, "sm_90", (1.0, 0.0, 0.0))
 """
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mmulator.numerics.sfu.tables import tables_for
 from mmulator.twin import philox as twin
 from tests.support import philox as model
 
@@ -51,6 +52,14 @@ NARROW: tuple[tuple[str, Any, Any], ...] = (  # a type in memory, rounding to it
     ("float16", lambda x: x.astype(np.float16), lambda h: h.astype(np.float32)),
     ("bfloat16", rounded, lambda h: (h.astype(np.uint32) << 16).view(np.float32)),
 )
+
+
+def test_all_functions_are_known() -> None:
+    """What a wheel brings is what is called: each kind, and those of float32 for two more types in memory."""
+    names = {function.name for function in twin.every()}
+    assert len(names) == len(twin.KINDS) + 2 * 4
+    tables = tables_for(DEVICE)[0]
+    assert {twin.function(kind, "", tables).name for kind in twin.KINDS} < names
 
 
 @pytest.mark.parametrize("case", CASES)

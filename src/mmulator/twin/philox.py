@@ -19,6 +19,7 @@ from mmulator.codegen.ops import bitcast, cast_ptr, ceil, fma, iota, masked_stor
 from mmulator.codegen.types import Ty, f16, f32, f64, i32, i64, ptr, u16, u32, u64
 from mmulator.codegen.values import Value, constant, splat
 from mmulator.floating import in_plain_floats
+from mmulator.isa.targets import DEVICES
 from mmulator.numerics.sfu.operations import INVERSE_TWO_PI
 from mmulator.numerics.sfu.tables import Tables, tables_for
 from mmulator.twin.sfu import vector
@@ -176,6 +177,14 @@ def function(kind: str, stored: str, tables: Tables) -> Native:
                         masked_store(numbers[n], target + at, iota(i64.vec(LANES)) < count - at)
 
     return Native(draw, f"philox_{kind}{stored and '_' + stored}{'_' + tables.device if depends else ''}")
+
+
+def every() -> list[Native]:
+    """All functions, for all chips."""
+    chips = {tables.device: tables for tables, _ in map(tables_for, DEVICES)}
+    kinds = [(kind, stored) for kind, (ty, _, _) in KINDS.items() for stored in ("", *(STORED if ty is f32 else ()))]
+    found = [function(*kind, tables) for kind in kinds for tables in chips.values()]
+    return [*{one.name: one for one in found}.values()]
 
 
 _CALL: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_uint64] * 2, *[ctypes.c_int64] * 4, *[ctypes.c_float] * 3)
