@@ -5,7 +5,8 @@
 
 cold: with an empty code cache; warm: with what the cold one left. Seconds, medians, from before the interpreter starts until
 it has gone, with Python's byte code compiled as an installation has it. The PTX is Triton's, made once from speed_kernels.py,
-and lies in a file; the process imports NumPy and mmulator, loads it, launches once on arrays of zeros. --against: the folder
+and lies in a file; the process imports NumPy and mmulator, loads it, launches once on arrays of zeros. gemm1024:bf16 is
+gemm1024 with another type of A and B. --against: the folder
 `src` of another commit, whose processes take turns with ours. --objects: what `python tools/ship.py FOLDER` made; ours is an
 installation that came with them, as a wheel does. --parts: seconds within the process, too: import, load (parse and verify),
 compile, run; and seconds of all cores together, which say more on a busy machine.
@@ -57,7 +58,8 @@ GOALS = {
     "NumPy alone": ["import numpy"], "a launch": [WARM], "mmulator run": [COMMAND, "run", "launch.toml"],
     "mmulator --help": [COMMAND, "--help"],
 }  # fmt: skip
-NAMES = ("vadd", "softmax", "conv2d", "gemm1024", "attention")
+NAMES = ("vadd", "softmax", "conv2d", "gemm1024", "gemm1024:bf16", "gemm1024:fp8e5", "attention")
+_BYTES = {"bf16": "u2", "fp8e5": "u1"}
 
 
 def jobs(folder: Path, names: list[str]) -> dict[str, dict[str, Any]]:
@@ -69,12 +71,15 @@ def jobs(folder: Path, names: list[str]) -> dict[str, dict[str, Any]]:
 
     found: dict[str, dict[str, Any]] = {}
     for name in names:
-        case = speed_kernels.cases()[name]()
+        case, element = speed_kernels.cases()[name.partition(":")[0]](), name.partition(":")[2]
+        signature = case.signature.replace("*fp16", f"*{element}", 2) if element else case.signature
         for device in case.devices:
-            made = mm.triton.compile(case.kernel, case.signature, case.constants, device=device, num_warps=case.warps)
+            made = mm.triton.compile(case.kernel, signature, case.constants, device=device, num_warps=case.warps)
             path = folder / f"{name}_{device}.ptx"
             path.write_text(made.ptx)
             arguments = [[a.shape, a.dtype.str] if isinstance(a, np.ndarray) else a for a in case.arguments]
+            for given in arguments[: 2 * bool(element)]:
+                given[1] = _BYTES[element]
             parameters = made.ptx.partition(".entry")[2].partition(")")[0].count(".param")
             arguments += [None] * (parameters - len(arguments))  # scratch memory, which they do not use
             found[f"{name} {device}"] = {

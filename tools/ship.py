@@ -74,11 +74,11 @@ def collector(level: str) -> Collected:
     class Unwritten(BlockCode):
         """Of the kernel itself nothing is compiled."""
 
-        def take(self, text: str, group: range) -> None:
-            pass
+        def take(self, text: str, group: range, join: Callable[[], bool]) -> None:
+            join()
 
-        def load(self, natives: Iterable[Any], done: Callable[[int], object]) -> None:
-            ensure(list(natives))
+        def load(self, natives: Iterable[Any], done: Callable[[int], object], records: Any) -> None:
+            ensure([*natives, *records.stencils()])
 
     compiling.BlockCode = Unwritten  # type: ignore[misc]
     return collected

@@ -158,6 +158,7 @@ def test_a_kernel_whose_entry_does_not_fit_is_compiled_as_if_there_were_none(ptx
     for key in first.blocks.keys:  # the code is not there any more
         for path in (place(key), place(_quick(key))):
             path.unlink(missing_ok=True)
+    place(code._key_of_records(first.blocks.keys)).unlink()
     assert not run(text).from_cache and run(text).from_cache
 
 

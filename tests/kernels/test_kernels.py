@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from mmulator.codegen.stencils import Records
+from mmulator.compiler import warm
 from tests.support import corpus
 
 # The H200's output is not what the PTX says, or depends on more than the PTX.
@@ -19,6 +21,21 @@ def test_kernel_has_the_bits_of_an_h200(name: str) -> None:
         pytest.skip(EXCEPT[name])
     outcome = corpus.launch(name)
     assert not outcome.differences, "; ".join(map(str, outcome.differences))
+
+
+@pytest.mark.parametrize("name", [
+    "gemm_f16_odd_sm90", "gemm_f16_odd_sm80", "attention_causal_sm90", "block_scan", "warp_lock", "barrier_bulk",
+    "pipeline_roles", "boxes_nan", "made_here", "cluster_sums",
+])  # fmt: skip
+def test_blocks_that_llvm_compiles_have_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other tests run blocks that are joined from stencils."""
+    monkeypatch.setattr(Records, "take", lambda *_: False)
+    monkeypatch.setattr(warm, "key", lambda *_: None)
+    corpus.module.cache_clear()
+    try:
+        assert not corpus.launch(name).differences
+    finally:
+        corpus.module.cache_clear()
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

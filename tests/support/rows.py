@@ -6,12 +6,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
-from itertools import product
+from itertools import pairwise, product
+from typing import Any
 
 import pytest
 
+from mmulator.codegen import stencils
+from mmulator.codegen.lang import Native
 from mmulator.codegen.types import ptr_to, void
 from mmulator.codegen.values import Builder, constant, module_text
 from mmulator.compiler import warm
@@ -91,14 +95,45 @@ def _write_all(text: str) -> None:
     tree = parse_module(Source("rows.ptx", text))
     kernel = next(f for f in tree.functions if f.is_entry)
     jit = Jit(tree, kernel, ModuleImage(outline_of(tree)), default_device(tree.target))
-    for block in jit.program.blocks:
-        jit._write(block)
+    natives: dict[str, Native] = {}
+    written = {block.index: jit._write(block, natives) for block in jit.program.blocks}
+    _are_joined(written, natives)
     jit.meaning.wgmma.find_rivals(jit.matrix)
     memory = warm.memory_of(jit.matrix)
     for table in jit.matrix.tables:
         memory.add(table)
     for at in (*jit.queues.values(), *jit.movers.values()):
         assert memory.place(at)[0] == "function"
+
+
+def _are_joined(blocks: dict[int, Builder], natives: dict[str, Native]) -> None:
+    """Blocks can be joined from stencils: these are the blocks' own lines, with the names and numbers of the records put back,
+    and LLVM takes them."""
+    records = stencils.Records()
+    assert records.take(blocks, natives)
+    for b in blocks.values():
+        ends = [0, *b.cuts, len(b.lines)]
+        lines = iter("\n".join(b.lines[start:stop]).removeprefix(f"{stencils._ACTIVE}\n") for start, stop in pairwise(ends))
+        for part in stencils._parts(b) or ():
+            back = _put_back(part)
+            assert back in lines, back
+    texts = {stencil.name: stencil for stencil in records.stencils()}
+    import llvmlite.binding
+
+    llvmlite.binding.parse_assembly(module_text([*texts.values()])).verify()  # type: ignore[arg-type]
+
+
+def _put_back(part: Any) -> str:
+    names = {short: name for name, short in part.local.items()}
+
+    def back(found: re.Match[str]) -> str:
+        word = found[0]
+        if word[1] in "xc":
+            number = part.given[int(word.partition(".")[2])]
+            return f"splat (i{word[2:].partition('.')[0]} {number})" if word[1] == "x" else str(number)
+        return names[word] if word[0] == "%" else names[f"%{word}"][1:]
+
+    return re.sub(r"%(?:[vdsl]\d+|[xc]\d+\.\d+|active)|^l\d+(?=:$)", back, part.text, flags=re.MULTILINE)
 
 
 def _launch(text: str) -> None:

@@ -98,6 +98,8 @@ REASONS = (
            "read", r"test_descriptor_shape"),
     Reason(LIMIT, r"Tensor-likes are not close", "the reference is torch's product on the CPU, compared with 0.00001; "
            "the kernel's bits are those of `mm.matmul`", r"12-cluster-launch-control.*test_op\["),
+    Reason(LIMIT, r"assert None is not None", "its kernel only reads what was fenced; this Triton's ConSan asks for a fence "
+           "behind writes alone, and its compiler inserts that", r"test_ws_join_publishes_proxy_generation\[missing"),
     Reason(LIMIT, r"Block pointers have been removed", "block pointers, which this Triton no longer has"),
     Reason(LIMIT, r"key contains names that are not kernel arguments", "keys of autotuners that this Triton refuses"),
     Reason(LIMIT, r"LlamaRotaryEmbedding.*unexpected keyword argument 'device'", "written for an older transformers"),

@@ -143,25 +143,29 @@ class CompiledObject:
 
     cached: whether it came from the store.
     quick: whether better code can be compiled.
+    later: whether nothing is compiled now: there is no code if the store has no better code.
     key: key of the text.
     """
 
-    def __init__(self, text: str, level: int = 2, quick: bool = False) -> None:
+    def __init__(self, text: str, level: int = 2, quick: bool = False, later: bool = False) -> None:
         self.key = key = _key_of_text(text, level)
-        self.quick, code = _stored(key, quick)
+        self.quick, code = _stored(key, quick and not later)
         self.cached = code is not None
+        if later and code is None:
+            self.quick, self._job = True, _Job(bytes, b"")
+            return
         self._job = _Job(lambda: _kept(key, text, level, self.quick), code)
         if not self.cached:
             _worker().put(self._job)
 
     @classmethod
-    def found(cls, key: str) -> CompiledObject | None:
-        """The stored code of a text, by its key alone, quick code too; None if there is none."""
+    def found(cls, key: str) -> CompiledObject:
+        """The stored code of a text, by its key alone, quick code too, or none."""
         piece = cls.__new__(cls)
-        piece.key, piece.cached = key, True
+        piece.key = key
         piece.quick, code = _stored(key, quick=True)
-        piece._job = _Job(bytes, code)
-        return None if code is None else piece
+        piece.cached, piece._job = code is not None, _Job(bytes, code or b"")
+        return piece
 
     def code(self) -> bytes:
         """The object code, after waiting for it. Raises TimeUp (locks.py)."""

@@ -58,10 +58,11 @@ class Native:
     """A function of the language. name: its symbol, which must contain the closure constants on which its code depends.
 
     inline: whether it is inlined into its callers instead of being linked; only native functions can call it.
+    quick: whether it is compiled through few of LLVM's passes.
     """
 
     instrument: Instrument | None = None
-    inline = False
+    inline = quick = False
 
     def __init__(
         self, function: Callable[..., Any], name: str | None = None, attributes: str = "", inline: bool = False

@@ -94,7 +94,8 @@ class _Found:
         for callee in linked.values():
             self.take(callee)
         ours = says_all(function) and all(says_all(f) for f in linked.values())
-        self.codes[name], self.links[name] = CompiledObject(module_text(builders)), [*linked] if ours else None
+        self.codes[name] = CompiledObject(module_text(builders), quick=function.quick)
+        self.links[name] = [*linked] if ours else None
 
     def by_name(self, name: str) -> bool:
         """Whether the code of a function, and of all functions to which it is linked, is stored; its text is not

@@ -143,7 +143,7 @@ def concat(vectors: Sequence[Value]) -> Value:
 
 
 def insert(vector: Value, index: Any, value: Any) -> Value:
-    at = index.typed if isinstance(index, Value) else f"i64 {index}"
+    at = index.typed if isinstance(index, Value) else f"i32 {index}"
     item = as_value(vector.b, value, vector.ty.element)
     return vector.b.emit(vector.ty, f"insertelement {vector.typed}, {item.typed}, {at}")
 

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, Literal, TypeVar
 
 from mmulator.errors import InternalError
+from mmulator.lazy import cached_property
 
 T = TypeVar("T")
 Kind = Literal["int", "float", "ptr", "void"]
@@ -42,7 +43,10 @@ class Ty:
     lanes: int = 0
     to: Any = None  # Ty or Struct, for a pointer
 
-    @property
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    @cached_property
     def llvm(self) -> str:
         scalar = "ptr" if self.kind == "ptr" else "void" if self.kind == "void" else self._scalar()
         return f"<{self.lanes} x {scalar}>" if self.lanes else scalar
@@ -68,7 +72,11 @@ class Ty:
 
     def vec(self, lanes: int) -> Ty:
         """The vector type with `lanes` of this scalar."""
-        return _vector(self, lanes)
+        return self._vectors.get(lanes) or self._vectors.setdefault(lanes, _vector(self, lanes))
+
+    @cached_property
+    def _vectors(self) -> dict[int, Ty]:
+        return {}
 
     def __call__(self, value: Any) -> Any:
         return _converters[0](self, value)

@@ -9,23 +9,29 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmulator.codegen.engine import CompiledObject, afterwards, code_memory
-from mmulator.codegen.linking import Linked
+from mmulator.codegen.engine import CompiledObject, afterwards, code_memory, key_of
 from mmulator.codegen.loading import ensure, ensure_named, symbols
 from mmulator.codegen.locks import remaining
+from mmulator.codegen.records import BEGIN, StoredRecords
+from mmulator.codegen.store import store
 from mmulator.errors import MmulatorError
 
 if TYPE_CHECKING:
     from mmulator.codegen.lang import Native
+    from mmulator.codegen.stencils import Records
 
 GROUP = 160  # PTX instructions compiled together
 LEVEL = 1
 QUICK = True
-LONG = 0.25  # seconds of running, in all launches together, from which on better code pays
+LONG = 0.1  # seconds of running, in all launches together, from which on better code pays
+
+
+def _key_of_records(keys: Iterable[str]) -> str:
+    return key_of("records", *keys)
 
 
 def groups(sizes: list[int]) -> Iterator[range]:
@@ -44,48 +50,64 @@ class BlockCode:
     """Machine code of a kernel's blocks.
 
     table: address of each block's function. Native code reads it at every change of block, so an entry may change during a run.
+    records: address of each block's records, if it is joined from stencils.
     cached: whether nothing had to be compiled.
     keys: keys of the pieces' texts in the store.
     natives: names of the native functions that the pieces call.
     """
 
     def __init__(self, blocks: int) -> None:
-        self.table = np.zeros(blocks, np.uint64)
+        self.table, self.records = np.zeros(blocks, np.uint64), np.zeros(blocks, np.uint64)
         self.cached = True
         self.keys: list[str] = []
         self.natives: list[str] = []
         self._pieces: list[CompiledObject] = []
         self._texts: Callable[[], Sequence[str]] = list  # of the pieces
         self._taken: list[tuple[str, range]] = []  # texts, and their blocks
-        self._kept: list[Linked] = []  # all that was ever in the table
+        self._kept: list[Any] = []  # all that was ever in the tables
         self._linked: dict[str, int] = {}
         self._improver = 0  # the process in which better code is on its way
         self._seconds = 0.0
 
-    def take(self, text: str, group: range) -> None:
-        """Add the LLVM text of a group of blocks, to be compiled. Raises TimeUp (codegen/locks.py)."""
+    def take(self, text: str, group: range, join: Callable[[], bool]) -> None:
+        """Add the LLVM text of a group of blocks, to be compiled. Raises TimeUp (codegen/locks.py).
+
+        text: the text.
+        group: numbers of the blocks.
+        join: called if there is no better code; says whether the blocks have records, which `load` is given.
+        """
         remaining()
-        piece = CompiledObject(text, LEVEL, QUICK)
+        piece = CompiledObject(text, LEVEL, QUICK, later=True)
+        if not piece.cached and not join():
+            piece = CompiledObject(text, LEVEL, QUICK)
         self._pieces.append(piece)
         self._taken.append((text, group))
         self.cached &= piece.cached
 
-    def load(self, natives: Iterable[Native], done: Callable[[int], object]) -> None:
-        """Wait until all pieces are compiled. natives: functions that they may call. done: called with the number of compiled
-        blocks.
+    def load(self, natives: Iterable[Native], done: Callable[[int], object], records: Records) -> None:
+        """Wait until all pieces are compiled.
+
+        natives: functions that they may call.
+        done: called with the number of compiled blocks.
+        records: those of the blocks that are joined from stencils.
         """
         natives = list(natives)
         codes = []
         for piece, (_, group) in zip(self._pieces, self._taken):
             codes.append(piece.code())
             done(group.stop)
-        ensure(natives)
-        texts = [text for text, _ in self._taken]
+        texts, joined = [text for text, _ in self._taken], None
         self._taken = []
-        self._loaded([f.name for f in natives], codes, lambda: texts)
+        ensure([*natives, *records.stencils()])
+        if records.blocks:
+            data, kept = records.data(), store()
+            joined = StoredRecords(data)
+            if kept:
+                kept.write(_key_of_records(piece.key for piece in self._pieces), data)
+        self._loaded([f.name for f in natives], codes, lambda: texts, joined)
 
     @classmethod
-    def kept(cls, blocks: int, keys: Iterable[str], natives: Iterable[str], texts: Callable[[], Sequence[str]]) -> BlockCode:
+    def kept(cls, blocks: int, keys: Sequence[str], natives: Iterable[str], texts: Callable[[], Sequence[str]]) -> BlockCode:
         """The code of texts that were compiled before. Raises LookupError if some of it is no longer stored.
 
         blocks: number of blocks.
@@ -94,31 +116,45 @@ class BlockCode:
         texts: a function that writes the texts again, called if better code is made.
         """
         code = cls(blocks)
-        for key in keys:
-            piece = CompiledObject.found(key)
-            if piece is None:
-                raise LookupError(key)
-            code._pieces.append(piece)
-        names = list(natives)
-        if not ensure_named(names):
+        code._pieces = [CompiledObject.found(key) for key in keys]
+        names, joined = list(natives), None
+        if not all(piece.cached for piece in code._pieces):
+            folder = store()
+            data = folder.read(_key_of_records(keys)) if folder else None
+            if data is None:
+                raise LookupError(keys)
+            joined = StoredRecords(data)
+        if not ensure_named([*names, *joined.names, BEGIN] if joined else names):
             raise LookupError(names)
-        code._loaded(names, [piece.code() for piece in code._pieces], texts)
+        code._loaded(names, [piece.code() for piece in code._pieces], texts, joined)
         return code
 
-    def _loaded(self, natives: list[str], codes: list[bytes], texts: Callable[[], Sequence[str]]) -> None:
+    def _loaded(
+        self, natives: list[str], codes: list[bytes], texts: Callable[[], Sequence[str]], joined: StoredRecords | None
+    ) -> None:
         self.natives, self.keys = natives, [piece.key for piece in self._pieces]
         self._linked = symbols(natives)
+        if joined is not None:
+            words = joined.placed(symbols(joined.names))
+            self._kept.append(words)
+            (at,) = symbols([BEGIN]).values()
+            for n, position in joined.blocks:
+                self.records[n], self.table[n] = words.ctypes.data + 8 * position, at
         self._enter(codes)
         if any(piece.quick for piece in self._pieces):
             self._texts = texts
         else:
             self._pieces.clear()
 
-    def _enter(self, codes: list[bytes]) -> None:
+    def _enter(self, codes: list[bytes], every: bool = False) -> None:
+        """Load machine code. every: whether blocks that have code have it anew."""
+        wanted = [n for n in range(len(self.table)) if every or not self.table[n]]
+        if not wanted:
+            return
         objects = code_memory(LEVEL)
-        objects.add(codes, self._linked)
+        objects.add(filter(None, codes), self._linked)
         self._kept.append(objects)
-        for n in range(len(self.table)):
+        for n in wanted:
             self.table[n] = objects.address(f"block{n}")  # 8 bytes at once
 
     def give_up(self) -> None:
@@ -161,7 +197,7 @@ class BlockCode:
             if rest[1:]:
                 self._next(codes, rest[1:])
             else:
-                self._enter(codes)
+                self._enter(codes, every=True)
                 self._pieces.clear()
                 self._texts = list
             return b""

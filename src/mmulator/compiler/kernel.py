@@ -6,13 +6,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, field
-from functools import cache
+from functools import cache, partial
 from types import ModuleType
 
 from mmulator.codegen.engine import target_cpu
 from mmulator.codegen.lang import Native
 from mmulator.codegen.locks import no_fork
 from mmulator.codegen.ops import cast_ptr
+from mmulator.codegen.stencils import Records
 from mmulator.codegen.types import i32, u64
 from mmulator.codegen.values import Builder, Value, constant, module_text
 from mmulator.compiler.code import BlockCode
@@ -29,7 +30,7 @@ from mmulator.isa.types import type_bits
 from mmulator.native.hooks.events import undefined_used
 from mmulator.native.hooks.operands import barrier_passed
 from mmulator.native.state import STACK_BYTES, Cta, OperationKind
-from mmulator.native.threads.scheduler import run_clusters
+from mmulator.native.threads.scheduler import run_clusters, run_records
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.numerics.sfu.tables import tables_for
 from mmulator.program.addresses import SHARED_BASE
@@ -172,13 +173,16 @@ class Jit:
         natives: dict[str, Native] = {}
         classes = self.classes()
         sizes = [sum(c.values()) for c in classes]
-        code = BlockCode(len(sizes))
+        code, records = BlockCode(len(sizes)), Records()
+        joins = not self.options.step and self.options.events is None
         try:
-            for text, group in self.texts(sizes, natives):
-                code.take(text, group)
+            for builders, group in self._groups(sizes, natives):
+                blocks = dict(zip(group, builders))
+                code.take(module_text(builders), group, partial(records.take, blocks, natives) if joins else bool)
             self.meaning.wgmma.find_rivals(self.matrix)
             runs = run_clusters.under(self.options.events) or run_clusters
-            code.load([*natives.values(), runs], lambda done: progress and progress(sum(sizes[:done]), sum(sizes)))
+            fixed = [*natives.values(), runs, *([run_records] if records.blocks else [])]
+            code.load(fixed, lambda done: progress and progress(sum(sizes[:done]), sum(sizes)), records)
         except BaseException:
             code.give_up()
             raise
@@ -202,17 +206,17 @@ class Jit:
         """Number of instructions of each class, for each block."""
         return [Counter(instruction_class(i) for i in instructions(b)) for b in self.program.blocks]
 
-    def texts(self, sizes: list[int], natives: dict[str, Native]) -> Iterator[tuple[str, range]]:
-        """LLVM text of each group of blocks, with the group. sizes: instructions of each block. natives: collects the native
-        functions that the texts call.
+    def _groups(self, sizes: list[int], natives: dict[str, Native]) -> Iterator[tuple[list[Builder], range]]:
+        """The functions of each group of blocks, with the group. sizes: instructions of each block. natives: collects the native
+        functions that they call.
         """
         for group in code_groups(sizes):
-            yield self._text([self.program.blocks[n] for n in group], natives), group
+            yield [self._write(self.program.blocks[n], natives) for n in group], group
 
     def written(self) -> KernelSource:
         """The source and texts that `compile` writes, without compiling them."""
         sizes = [sum(c.values()) for c in self.classes()]
-        return KernelSource(self.program, self.sites, [text for text, _ in self.texts(sizes, {})])
+        return KernelSource(self.program, self.sites, [module_text(builders) for builders, _ in self._groups(sizes, {})])
 
     def notes(self) -> list[str]:
         """Sentences about parts of the kernel whose bits may differ from the device's."""
@@ -258,21 +262,13 @@ class Jit:
             )
         return said
 
-    def _text(self, group: list[Block], natives: dict[str, Native]) -> str:
-        """LLVM text of these blocks. natives: collects the native functions that it calls."""
-        builders = []
-        for block in group:
-            builder, called = self._write(block)
-            builders.append(builder)
-            natives |= called
-        return module_text(builders)
-
-    def _write(self, block: Block) -> tuple[Builder, dict[str, Native]]:
+    def _write(self, block: Block, natives: dict[str, Native]) -> Builder:
         b = Builder(f"block{block.index}", i32, BLOCK_PARAMS)
         with b:
             e = Emitter(self, b, block, self.frames[block.function.function.name])
             self.meaning.write_block(e)
-        return b, e.natives
+        natives |= e.natives
+        return b
 
 
 def _of_halves_elsewhere(ins: Instruction) -> bool:

@@ -66,11 +66,15 @@ class Sanitizer(Observer):
         grid.launch["sanitizer"] = pointer(self.state)
 
     def attach(self, resident: Resident) -> None:
-        topics: dict[str, Memory] = resident.observed.setdefault(MEMORY, {})
-        if topics:  # of an earlier launch, all of whose clusters are over
+        topics: dict[str, Memory] | None = resident.observed.get(MEMORY)
+        if topics is not None:  # of an earlier launch, all of whose clusters are over
             for name, renew in RENEWED.items():
                 renew(topics[name])
             return
+        topics = {}
+        self.kept.append(topics)
+        if self.grid.shape.clusters == 1:  # to make it takes most of the time of such a launch; of others it is too much to keep
+            resident.observed[MEMORY] = topics
         state = np.zeros(1, SanitizedCluster.numpy_dtype())
         for name, make in OF_CLUSTER.items():
             topics[name] = make(resident)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmulator.codegen.locks import Lock, no_fork
+from mmulator.codegen.locks import Lock, no_collection, no_fork
 from mmulator.compiler import warm
 from mmulator.compiler.compiled import CompiledKernel
 from mmulator.compiler.options import DEFAULT, CompileOptions
@@ -60,7 +60,7 @@ class Cpu:
         key = entry, device, options
         compiled = module.compiled.get(key)
         if compiled is None:
-            with module.compiling[entry]:  # of several threads one does it
+            with module.compiling[entry], no_collection():  # of several threads one does it
                 compiled = module.compiled.get(key) or _compile(module, key, progress)
         return compiled
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from mmulator.codegen.locks import Lock, TimeUp, no_fork, time_limit
+from mmulator.codegen.locks import Lock, TimeUp, no_collection, no_fork, time_limit
 from mmulator.codegen.sources import fingerprint
 from mmulator.codegen.store import store
 from mmulator.errors import LaunchError, LimitReached
@@ -89,8 +89,9 @@ def verified(source: Source) -> Tree:
     with no_fork:  # a forked child cannot wait for an import
         from mmulator.ptx.parser import parse_module
         from mmulator.ptx.verify import verify
-    tree = parse_module(source)
-    errors = verify(tree)
+    with no_collection():
+        tree = parse_module(source)
+        errors = verify(tree)
     if errors:
         raise errors[0]
     return tree

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mmulator.errors import InvalidInstructionError
+from mmulator.isa.effects import LANEWISE
 from mmulator.isa.matrix import FAMILIES
 from mmulator.isa.row import CATEGORIES, Row, Slot
 from mmulator.source import Span
@@ -22,6 +23,7 @@ class NoForm:
     end: int
     rule: str | None = None
     hint: str | None = None
+    effects = LANEWISE  # what an instruction has that nobody knows
 
     def error(self, span: Span) -> InvalidInstructionError:
         """The error for a mnemonic at a place in a source. The span covers only the wrong part, unless the mnemonic is written

@@ -44,7 +44,7 @@ class Grid:
         self.shared = kernel.shared.static + shape.shared  # bytes of a CTA
         self.heap = Heap.from_environment()
         self.atomic_bytes = kernel.atomic_bytes
-        self.code = self.heap.hold(kernel.code)
+        self.code, self.records = self.heap.hold(kernel.code), self.heap.hold(kernel.blocks.records)
         self.stop = np.zeros(1, np.uint32)
         self.tiles = len(kernel.matrix.tiles)
         self.warpgroups = -(-shape.warps // 4) if self.tiles else 0  # of a CTA, where it counts
@@ -138,6 +138,7 @@ class Grid:
         k, s = self.kernel, self.shape
         launch = np.zeros(1, LAUNCH)
         launch["code"] = pointer(self.code)
+        launch["records"] = pointer(self.records)
         launch["params"] = pointer(self.params)
         launch["stop"] = pointer(self.stop)
         launch["line"] = self.line.address

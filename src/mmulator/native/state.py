@@ -135,6 +135,7 @@ Launch = Struct(
     "Launch",
     [
         ("code", ptr_to(u64)),  # address of each block's function
+        ("records", ptr_to(ptr)),  # address of each block's records (codegen/stencils.py), or 0
         ("windows", ptr_to(Window)),
         ("slots", u64),
         ("regions", ptr_to(Window)),  # memory at host addresses, sorted by start; the first is empty, at 0

@@ -13,6 +13,7 @@ from mmulator.ptx.tree import (
     Address,
     ArgumentList,
     Function,
+    Immediate,
     Instruction,
     NegatedPredicate,
     Operand,
@@ -49,6 +50,9 @@ class Resources:
     calls: tuple[str, ...]
 
 
+_PLAIN = (Reg, Immediate, Symbol)  # what most operands are
+
+
 def leaves(operand: Operand) -> Iterator[Operand]:
     """The registers, symbols, constants and so on from which an operand is built."""
     if isinstance(operand, VectorOperand | ArgumentList):
@@ -74,11 +78,14 @@ def _extent(variables: Iterable[Variable]) -> int:
     return end
 
 
-def _leaves_of(instruction: Instruction) -> Iterator[Operand]:
-    if instruction.guard:
-        yield instruction.guard[0]
+def _leaves_of(instruction: Instruction) -> list[Operand]:
+    found: list[Operand] = [instruction.guard[0]] if instruction.guard else []
     for operand in instruction.operands:
-        yield from leaves(operand)
+        if isinstance(operand, _PLAIN):
+            found.append(operand)
+        else:
+            found += leaves(operand)
+    return found
 
 
 def named_symbols(functions: Iterable[Function]) -> frozenset[str]:

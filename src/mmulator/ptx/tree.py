@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from mmulator.isa.effects import LANEWISE, Effects
+from mmulator.isa.effects import Effects
 from mmulator.isa.fit import NoForm
 from mmulator.isa.form import Form
 from mmulator.isa.targets import Target
@@ -243,7 +243,7 @@ class Instruction:
     @property
     def effects(self) -> Effects:
         """The effects that its row in isa/ declares, besides computing."""
-        return self.found.effects if isinstance(self.found, Form) else LANEWISE
+        return self.found.effects
 
     @property
     def original(self) -> Instruction:
@@ -373,6 +373,9 @@ class ParsedModule:
 def flatten(operands: Iterable[Operand]) -> Iterator[Operand]:
     """Operands, with vectors, arguments, pairs and addresses replaced by their parts."""
     for o in operands:
+        if isinstance(o, Reg):  # as most are
+            yield o
+            continue
         match o:
             case VectorOperand(elements=elements) | ArgumentList(elements=elements):
                 yield from flatten(elements)

@@ -37,7 +37,7 @@ from mmulator.twin.software import dot_software, pack_a_software, pack_b_softwar
 
 @dataclass(frozen=True)
 class Twin:
-    """Native functions of one instruction's arithmetic on one device. Each is compiled when a caller reads its address."""
+    """Native functions of one instruction's arithmetic on one device. A function is compiled when a caller reads its address."""
 
     key: DotKey
     device: str

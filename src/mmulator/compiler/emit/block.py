@@ -97,7 +97,7 @@ class BlockEmitter:
     ) -> None:
         self.b: Builder = b
         self.block, self.frame = block, frame
-        self.w, self.regs, self.mask = b.params
+        self.w, self.regs, self.mask, _ = b.params
         self._names = names
         self.events = events
         # registers whose every access an instrument sees
@@ -244,6 +244,7 @@ class BlockEmitter:
         for name in self.dirty:
             if (name in self.frame.slots or name in self.frame.words) and (everything or name in live):
                 self._store(name)
+                self.b.cut()
         if everything:
             self.dirty.clear()
 
@@ -399,6 +400,7 @@ class BlockEmitter:
     # memory for out-of-line functions -------------------------------------------------------------------------------
     def next_site(self, ins: Instruction, sites: list[Instruction]) -> None:
         """Begin an instruction: give it a site number, and free the stack memory of the previous instruction."""
+        self.b.cut()
         self.site, self.current = len(sites), ins
         sites.append(ins.original)
         self._taken.clear()
@@ -439,4 +441,4 @@ class BlockEmitter:
         return self.w.field(field)
 
 
-BLOCK_PARAMS = [("w", ptr_to(Warp)), ("regs", ptr), ("mask", u32)]
+BLOCK_PARAMS = [("w", ptr_to(Warp)), ("regs", ptr), ("mask", u32), ("pc", i32)]

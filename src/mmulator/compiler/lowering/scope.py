@@ -100,7 +100,9 @@ def _mods(name: str, modifiers: tuple[tuple[str, str], ...]) -> Mods:
 
 def mods(form: FormLike) -> Mods:
     """A form's modifiers as semantic functions read them."""
-    return _mods(form.name, form.modifiers)
+    kept = vars(form)
+    found: Mods = kept.get("mods") or kept.setdefault("mods", _mods(form.name, form.modifiers))
+    return found
 
 
 def kind_of(type_name: str) -> str:

@@ -83,7 +83,10 @@ _prove_all()
 # the code of a block ------------------------------------------------------------------------------------------------
 def write(e: Emitter, ins: Instruction) -> None:
     """Write the code of an instruction, after `e.begin`. Raises UnsupportedError."""
-    with screened(e, ins):
+    if e.kernel.options.keep_going:
+        with screened(e, ins):
+            _write(e, ins)
+    else:
         _write(e, ins)
 
 
@@ -92,9 +95,10 @@ def _write(e: Emitter, ins: Instruction) -> None:
     settle = definedness.judge(e, ins)
     bounds.stay_inside(e, ins)
     try:
-        members(e, ins)
-        passes(e, ins)
-        fragment_elements(e, ins)
+        if e.events is not None:
+            members(e, ins)
+            passes(e, ins)
+            fragment_elements(e, ins)
         if meaning.lanewise:
             run(e, ins, meaning)
         else:

@@ -1,11 +1,12 @@
 """Bulk operations: issued by a lane and carried out later, at unspecified times and in unspecified order, possibly in parts.
 
 A cluster has one table of them (state.py, Transfer). A transfer is done in units (rows, or whatever its kind counts), by the
-kind's function among the cluster's movers. The seed decides whether it is done at once, in part, or not at all; the rest is
-done when its lane waits for its bulk group, when the table is full, when no lane of the cluster can continue otherwise, after
-some turns, or when the cluster ends. A transfer that completes an mbarrier does so part by part. A store reads shared memory as
-late as it may: when it is carried out, or when its lane waits until it was read; its bytes may then wait elsewhere until they
-are written. To issue:
+kind's function among the cluster's movers. The seed decides whether it is done at once, in part, or not at all; under seed 0,
+what completes an mbarrier is not done at once, since other warps of a chip run meanwhile. The rest is done when its lane waits
+for its bulk group, when the table is full, when no lane of the cluster can continue otherwise, after some turns, or when the
+cluster ends. A transfer that completes an mbarrier does so part by part. A store reads shared memory as late as it may: when it
+is carried out, or when its lane waits until it was read; its bytes may then wait elsewhere until they are
+written. To issue:
 
     t = new_transfer(w, lane, TransferKind..., site)
     fill t.units, source, source_bytes, target, payload; t.completes = GROUP, or heard_at(t, barrier, ranks)
@@ -207,9 +208,11 @@ def next_of_pipe(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> ptr_to(Transf
 @native
 def commits_of_pipe(w: ptr_to(Warp), pipe: u32) -> None:
     """Carry out the commits of a pipe that nothing is before, as an idle chip does soon: who does not wait for one (Triton's
-    kernels for the last) may invalidate its mbarrier later.
+    kernels for the last) may invalidate its mbarrier later. pipe: 0 for none.
     """
     cluster = w.cta.cluster
+    if pipe == 0:
+        return
     for _ in range(u32(TRANSFERS)):
         found = cluster.under_way
         for place in range(cluster.under_way):
@@ -346,12 +349,12 @@ def start(t: ptr_to(Transfer)) -> None:
     t.place = cluster.under_way
     cluster.under_way = cluster.under_way + 1
     what = chance(cluster, t)
-    if (what & 7) < 2 and (t.completes != Completes.PIPE or cluster.launch.seed != 0):
+    if cluster.launch.seed == 0 and t.completes != Completes.GROUP:
+        commits_of_pipe(w, t.pipe)
+    elif (what & 7) < 2:
         advance(t, t.units)
     elif (what & 7) < 4 and t.units > 1:
         advance(t, 1 + u32(what >> 32) % (t.units - 1))
-    elif t.pipe != 0 and cluster.launch.seed == 0:
-        commits_of_pipe(w, t.pipe)
     look_up_soon(cluster)
 
 

@@ -23,6 +23,7 @@ from mmulator.codegen.ops import (
     stack,
     trailing_zeros,
 )
+from mmulator.codegen.stencils import ROOM
 from mmulator.codegen.types import boolean, i32, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.native.asynchrony.pending import complete_for_sleepers
@@ -43,9 +44,25 @@ STOP_BITS = 3  # of a Stop
 GOES_ON = -1
 
 
-def call_block(code: Value, w: Value, regs: Value, mask: Value) -> Value:
+def call_block(code: Value, w: Value, regs: Value, mask: Value, pc: Value) -> Value:
     """Macro: run a block function."""
-    return Builder.current().call_pointer(ptr(code), i32, [w, regs, mask])
+    return Builder.current().call_pointer(ptr(code), i32, [w, regs, mask, pc])
+
+
+def begin_records(w: Value, regs: Value, mask: Value, room: Value, first: Value) -> Value:
+    """Macro: run a block's records; each stencil calls that of the next record.
+
+    w, regs, mask: parameters of the block's function.
+    room: memory for its values.
+    first: the first record.
+    """
+    return Builder.current().call_pointer(cast_ptr(ptr, first)[0], i32, [w, regs, mask, room, first])
+
+
+@native
+def run_records(w: ptr_to(Warp), regs: ptr, mask: u32, pc: i32) -> i32:
+    """The function of each block that is joined from stencils (codegen/stencils.py)."""
+    return begin_records(w, regs, mask, stack(u8, ROOM), w.cta.launch.records[pc])
 
 
 @native
@@ -124,12 +141,12 @@ def run_warp(w: ptr_to(Warp), turn: i64, most: i64) -> i64:
                 pause = select(left > 16, left - 16, 0)
                 while pc >= 0 and left > pause and cta.fault == 0 and pauses(w) == 0:
                     counts[pc] = counts[pc] + 1
-                    pc = call_block(code[pc], w, regs, group)
+                    pc = call_block(code[pc], w, regs, group, pc)
                     left -= 1
             together = u32(pc >= 0)
         else:
             counts[pc] = counts[pc] + 1
-            pc = call_block(code[pc], w, regs, group)
+            pc = call_block(code[pc], w, regs, group, pc)
             left -= 1
         if cta.fault != 0:
             result = Stop.FAULT

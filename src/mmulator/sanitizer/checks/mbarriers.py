@@ -422,7 +422,10 @@ def touched_one(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, si
 
 @native
 def touched_operand(w: ptr_to(Warp), at: u64, site: u32) -> None:
-    touched_one(w, 0, at, UNIT, by(READ, Proxy.ASYNC), site)
+    s = mbarriers_of(w.cta.cluster)
+    if u64(s) != 0:
+        if s.live != 0 and (at >> SLOT_SHIFT) == SLOT_SHARED:
+            lies_over(w, 0, at, UNIT, by(READ, Proxy.ASYNC), site)
 
 
 @native

@@ -236,13 +236,6 @@ def race_completed(w: ptr_to(Warp), mask: u32, access: u32) -> None:
 
 
 @native
-def race_operand(w: ptr_to(Warp), at: u64, site: u32) -> None:
-    s = races_of(w.cta.cluster)
-    if s.doubt_count != 0:
-        settle_doubts(s)
-
-
-@native
 def race_met(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     s = races_of(w.cta.cluster)
     if s.doubt_count != 0:
@@ -258,6 +251,5 @@ def race_arrived(w: ptr_to(Warp), mask: u32, id: u32, op: u32, site: u32) -> Non
 
 HOOKS: Mapping[str, Native] = {
     "accessed": race_lanes, "accessed_one": race_lane, "ordered": race_ordered, "completed": race_completed,
-    "operand_read": race_operand,
     "lanes_exit": race_met, "warp_met": race_met, "barrier_arrived": race_arrived, "cluster_begins": begin_races,
 }  # fmt: skip

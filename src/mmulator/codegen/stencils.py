@@ -1,0 +1,313 @@
+"""Code of blocks that is joined from stencils, so that a new kernel needs no compiler.
+
+The LLVM lines of one instruction differ from those of another of the same form only in the names of values and in numbers. Such
+lines with names and numbers left open are a stencil: a native function that is compiled once and found by its name, which is
+made of its text. A record has what was left open: the address of the stencil, then for each value its place in the block's room,
+and for each number the number. A stencil ends with a jump to that of the next record, so that a block is records in memory, which
+run_records (native/threads/scheduler.py) begins. A stencil has no meaning of its own: the same lines pass through the same
+compiler, and between stencils values go through memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mmulator.codegen.lang import Native
+from mmulator.codegen.values import WIDE, Builder
+from mmulator.errors import must_be
+
+ROOM = 1 << 17  # bytes of a block's room, on the stack
+_UNIT = 64  # bytes to which a value's place is aligned
+_ACTIVE = "  %v1 = bitcast i32 %mask to <32 x i1>"  # the first line of a block; each stencil that needs it has its own
+_GIVEN = {"%w": "%w", "%regs": "%regs", "%mask": "%mask"}
+# Each way begins with a letter, which makes the search fast.
+_VECTORS = r"%[\w.]+|\n\w+:$|<i\d+ [^>\n]*>|splat\([^)]*\)|splat \(i(?:8|16|32|64) -?\d+\)|, i64 -?\d+$"
+_SOME = re.compile(f"({_VECTORS})", re.MULTILINE)
+_ALL = re.compile(
+    rf"({_VECTORS}|i(?:8|16|32|64) %[\w.]+, -?\d+$|i(?:32|64) -?\d+(?=[,)])|ret i32 -?\d+$)", re.MULTILINE
+)
+_NEED_NUMBERS = "@llvm.", "extractvalue", " asm "  # where LLVM itself needs numbers
+_ACTS = " store ", " call ", "  ret ", "  br ", "  fence ", " atomicrmw ", " cmpxchg "
+_NUMBER = re.compile(r"(splat \(|ret |, )?i(\d+) (?:(%[\w.]+), )?(-?\d+)(\)?)")
+_SYMBOL = re.compile(r"@([\w.]+)")
+_LOCAL = re.compile(r"%([vsxc])[\w.]*")
+
+
+class Stencil(Native):
+    """A native function made of LLVM lines. Its name is made of its text.
+
+    lines: the lines, with `%v0` for a value that they are given, `%s0` for stack memory, `%c32.0` for a number of 32 bits and
+        `%x32.0` for one in each lane.
+    types: LLVM type of each `%v0`, and of each result.
+    results: names of the values that are stored for later stencils.
+    declared: declarations of what the lines call, by name.
+    calls: the native functions among them.
+    """
+
+    quick = True
+
+    def __init__(
+        self, lines: str, types: Mapping[str, str], results: Sequence[str], declared: dict[str, str], calls: Sequence[Native]
+    ) -> None:
+        self.declared, self.calls = declared, calls
+        self.body = _body(lines, types, results)
+        digest = hashlib.sha256("\n".join([*declared.values(), self.body]).encode()).hexdigest()
+        super().__init__(_body, f"stencil_{digest[:40]}")
+
+    def build(self) -> tuple[Any, list[Native]]:
+        return self, [*self.calls]
+
+    def is_like(self, other: Native) -> bool:
+        return self.name == other.name
+
+    def text(self) -> str:
+        """The definition, as Builder.text writes one."""
+        return f"define i32 @{self.name}(ptr %w, ptr %regs, i32 %mask, ptr %room, ptr %record) {WIDE} {{\n{self.body}\n}}\n"
+
+
+def _body(lines: str, types: Mapping[str, str], results: Sequence[str]) -> str:
+    out = ["  %active = bitcast i32 %mask to <32 x i1>"] if "%active" in lines else []
+    words, seen = 0, set()
+
+    def word(name: str, ty: str = "i64") -> None:
+        nonlocal words
+        words += 1
+        out.append(f"  {name}.at = getelementptr i8, ptr %record, i64 {8 * words}\n  {name} = load {ty}, ptr {name}.at, align 8")
+
+    def place(name: str) -> None:
+        word(f"{name}.offset")
+        out.append(f"  {name} = getelementptr i8, ptr %room, i64 {name}.offset")
+
+    for found in _LOCAL.finditer(lines):
+        name, kind = found[0], found[1]
+        if name in seen:
+            continue
+        seen.add(name)
+        if kind == "s":
+            place(name)
+        elif kind == "v":
+            place(f"{name}.place")
+            out.append(f"  {name} = load {types[name]}, ptr {name}.place, align {_align(types[name])}")
+        else:
+            bits = name[2:].partition(".")[0]
+            word(name if kind == "c" else f"{name}.one", f"i{bits}")
+            if kind == "x":
+                before = lines[lines.rfind("\n", 0, found.start()) + 1 : found.start()]
+                ty = re.findall(rf"<\d+ x i{bits}>", before)[-1]
+                lanes = ty[1 : ty.index(" ")]
+                out.append(
+                    f"  {name}.first = insertelement {ty} poison, i{bits} {name}.one, i32 0\n"
+                    f"  {name} = shufflevector {ty} {name}.first, {ty} poison, <{lanes} x i32> zeroinitializer"
+                )
+    out.append(lines)
+    if lines.rpartition("\n")[2].startswith("  ret"):
+        return "\n".join(out)
+    for name in results:
+        place(f"{name}.place")
+        out.append(f"  store {types[name]} {name}, ptr {name}.place, align {_align(types[name])}")
+    words += 1
+    out.append(f"  %next = getelementptr i8, ptr %record, i64 {8 * words}\n  %then = load ptr, ptr %next, align 8")
+    out.append("  %end = musttail call i32 %then(ptr %w, ptr %regs, i32 %mask, ptr %room, ptr %next)\n  ret i32 %end")
+    return "\n".join(out)
+
+
+def _align(ty: str) -> int:
+    return 8 if ty[0] != "<" or "x i1>" in ty else _UNIT
+
+
+@dataclass
+class _Part:
+    """Lines between two cuts, with names and numbers left open.
+
+    text: the lines.
+    given: what a record has: numbers, and names of values and of stack memory.
+    defined: name of each computed value -> its name in the text.
+    local: name -> its name in the text.
+    acts: whether it does more than compute values.
+    """
+
+    text: str
+    given: list[int | str]
+    defined: dict[str, str]
+    local: dict[str, str]
+    acts: bool
+    results: list[str] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)  # values that nothing reads from here on
+
+
+def _part(text: str, rooms: Mapping[str, Any], known: dict[str, str]) -> _Part | None:
+    """The lines with names and numbers left open; None if they jump to other lines. known: names with one meaning everywhere."""
+    pieces = (_SOME if any(word in text for word in _NEED_NUMBERS) else _ALL).split(f"\n{text}")
+    local, defined = dict(known), dict[str, str]()
+    given: list[int | str] = []
+    labels: dict[str, bool] = {}
+
+    def name_of(token: str, n: int) -> str:
+        """The name in the text of a name that stands there for the first time."""
+        if pieces[n + 1][:3] == " = ":
+            found = defined[token] = f"%d{len(local)}"
+        elif pieces[n - 1][-6:] == "label ":
+            found = f"%l{len(local)}"
+            labels.setdefault(token, False)
+        else:
+            given.append(token)
+            found = f"%s{len(local)}" if token in rooms else f"%v{len(local)}"
+        local[token] = found
+        return found
+
+    for n in range(1, len(pieces), 2):
+        token = pieces[n]
+        match token[0]:
+            case "%":
+                pieces[n] = local.get(token) or name_of(token, n)
+            case "<":
+                pass
+            case "\n":
+                label = f"%{token[1:-1]}"
+                pieces[n] = f"\n{local.setdefault(label, f'%l{len(local)}')[1:]}:"
+                labels[label] = True
+            case _ if token[:6] != "splat(":
+                before, bits, name, number, after = must_be(_NUMBER.fullmatch(token), re.Match).groups()
+                if name:
+                    name = f"{local.get(name) or name_of(name, n)}, "
+                where = f"%x{bits}" if after else f"{before or ''}i{bits} {name or ''}%c{bits}"
+                pieces[n] = f"{where}.{len(given)}"
+                given.append(int(number))
+    if not all(labels.values()):
+        return None
+    return _Part("".join(pieces)[1:], given, defined, local, any(word in text for word in _ACTS))
+
+
+_stencils: dict[tuple[str, ...], Stencil] = {}  # by the text of a part, and the names of its results
+
+
+@dataclass
+class Records:
+    """The records of some blocks.
+
+    blocks: (number of a block, position of its first word).
+    words: the words.
+    uses: (position of a word, the stencil whose address it is).
+    """
+
+    blocks: list[tuple[int, int]] = field(default_factory=list)
+    words: list[int] = field(default_factory=list)
+    uses: list[tuple[int, Stencil]] = field(default_factory=list)
+
+    def take(self, builders: Mapping[int, Builder], natives: Mapping[str, Native]) -> bool:
+        """Append the records of blocks, by their numbers. Returns False, and takes none, if one has none: it jumps between
+        instructions, or needs too much room.
+        """
+        before = len(self.blocks), len(self.words), len(self.uses)
+        if all(self._add(number, b, natives) for number, b in builders.items()):
+            return True
+        del self.blocks[before[0] :], self.words[before[1] :], self.uses[before[2] :]
+        return False
+
+    def _add(self, number: int, b: Builder, natives: Mapping[str, Native]) -> bool:
+        parts = _parts(b)
+        if parts is None:
+            return False
+        places = _Places(b)
+        words: list[int] = []
+        uses = []
+        start = len(self.words)
+        for part in parts:
+            key = part.text, *[part.defined[name] for name in part.results]
+            stencil = _stencils.get(key)
+            if stencil is None:
+                stencil = _stencils[key] = _stencil(part, key, b, natives)
+            uses.append((start + len(words), stencil))
+            words.append(0)
+            words += [places.of(item) if isinstance(item, str) else item & (1 << 64) - 1 for item in part.given]
+            places.end(part.ended)
+            words += [places.of(name) for name in part.results]
+        if places.end_ > ROOM:
+            return False
+        self.blocks.append((number, start))
+        self.words += words
+        self.uses += uses
+        return True
+
+    def stencils(self) -> list[Native]:
+        """The stencils, each once."""
+        return [*{stencil.name: stencil for _, stencil in self.uses}.values()]
+
+    def data(self) -> bytes:
+        """The records, for storing."""
+        names = sorted({stencil.name for _, stencil in self.uses})
+        number = {name: n for n, name in enumerate(names)}
+        uses = [(at, number[stencil.name]) for at, stencil in self.uses]
+        head = json.dumps({"names": names, "blocks": self.blocks, "words": len(self.words)}, separators=(",", ":"))
+        return head.encode() + b"\n" + np.array(self.words, np.uint64).tobytes() + np.array(uses, np.uint32).tobytes()
+
+
+def _parts(b: Builder) -> list[_Part] | None:
+    """The parts of a block, without those whose values nothing reads."""
+    lines, known = b.lines, dict(_GIVEN)
+    if lines and lines[0] == _ACTIVE:
+        known["%v1"] = "%active"
+    cuts = [int("%v1" in known), *b.cuts, len(lines)]
+    parts = []
+    for start, stop in pairwise(cuts):
+        if start < stop:
+            part = _part("\n".join(lines[start:stop]), b.rooms, known)
+            if part is None:
+                return None
+            parts.append(part)
+    needed: set[str] = set()
+    kept = []
+    for part in reversed(parts):
+        part.results = [name for name in part.defined if name in needed]
+        if part.results or part.acts:
+            read = {name for name in part.given if isinstance(name, str)}
+            part.ended = [name for name in read if name not in needed and name not in b.rooms]
+            needed.difference_update(part.results)
+            needed |= read
+            kept.append(part)
+    return kept[::-1]
+
+
+class _Places:
+    """Places of values in a block's room. end_: bytes of the room."""
+
+    def __init__(self, b: Builder) -> None:
+        self._b, self.end_ = b, 0
+        self._at: dict[str, int] = {}
+        self._free: dict[int, list[int]] = {}
+
+    def _size(self, name: str) -> int:
+        size = self._b.rooms.get(name) or self._b.types[name].size
+        return -(-size // _UNIT) * _UNIT
+
+    def of(self, name: str) -> int:
+        at = self._at.get(name)
+        if at is None:
+            size = self._size(name)
+            free = self._free.get(size)
+            if free:
+                at = free.pop()
+            else:
+                at = self.end_
+                self.end_ += size
+            self._at[name] = at
+        return at
+
+    def end(self, names: list[str]) -> None:
+        for name in names:
+            self._free.setdefault(self._size(name), []).append(self._at[name])
+
+
+def _stencil(part: _Part, key: tuple[str, ...], b: Builder, natives: Mapping[str, Native]) -> Stencil:
+    types = {short: b.types[name].llvm for name, short in part.local.items() if name in b.types}
+    symbols = sorted(set(_SYMBOL.findall(part.text)))
+    declared = {s: b.declared[s] for s in symbols if s in b.declared}
+    return Stencil(part.text, types, key[1:], declared, [natives[s] for s in symbols if s in natives])

@@ -1,0 +1,103 @@
+"""Stencils: what is left open in LLVM lines, places of values, blocks that have none."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from mmulator.codegen import stencils
+from mmulator.codegen.engine import Library
+from mmulator.codegen.loading import ensure, symbols
+from mmulator.codegen.ops import bits_mask, fma, select, stack
+from mmulator.codegen.records import StoredRecords
+from mmulator.codegen.types import f32, i32, i64, ptr, ptr_to, u32
+from mmulator.codegen.values import Builder, Value, module_text
+
+LANES = 32
+PARAMS = [("w", ptr), ("regs", ptr), ("mask", u32), ("pc", i32)]
+U32, F32 = u32.vec(LANES), f32.vec(LANES)
+
+
+def block(number: int, factor: int, at: int) -> Builder:
+    """regs[0:32] as a function of itself, of the mask and of w[0]; the result is `factor`. at: where a word is written."""
+    b = Builder(f"block{number}", i32, PARAMS)
+    with b:
+        w, regs, mask, _ = b.params
+        active = bits_mask(mask)
+        b.cut()
+        place = Value(b, ptr_to(U32), regs.text)
+        values = b.load(U32, place, align=4)
+        one = Value(b, ptr_to(i64), w.text)[0]
+        b.cut()
+        room = stack(U32)
+        b.store(values * factor + u32(one), room)
+        b.cut()
+        b.cut()
+        unread = values ^ 77  # noqa: F841
+        b.cut()
+        with b.if_(one == 5):
+            b.store(select(active, b.load(U32, room), values), place, align=4)
+        b.cut()
+        x = F32(values)
+        b.cut()
+        b.store(fma(x, x, x), Value(b, ptr_to(F32), regs.text) + 1, align=4)
+        Value(b, ptr_to(u32), regs.text)[at] = mask
+        b.cut()
+        b.ret(factor)
+    return b
+
+
+def joined(blocks: dict[int, Builder]) -> tuple[stencils.Records, np.ndarray]:
+    records = stencils.Records()
+    assert records.take(blocks, {})
+    ensure(records.stencils())
+    stored = StoredRecords(records.data())
+    return records, stored.placed(symbols(stored.names))
+
+
+def run(function: int, w: int, mask: int, *more: int) -> tuple[int, list[int]]:
+    regs, word = np.arange(3 * LANES, dtype=np.uint32), np.array([w], np.int64)
+    call = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32, *[ctypes.c_void_p] * 2)
+    result = call(function)(word.ctypes.data, regs.ctypes.data, mask, *(more or (None, None)))
+    return result, regs.tolist()
+
+
+@pytest.mark.parametrize("mask", [0xFFFFFFFF, 0x0000FFFF, 0xA0000001])
+@pytest.mark.parametrize("w", [5, 6])
+def test_joined_blocks_do_what_compiled_ones_do(w: int, mask: int) -> None:
+    blocks = {0: block(0, 3, 70), 1: block(1, 1000, 80)}
+    records, words = joined(blocks)
+    compiled = Library(module_text([*blocks.values()]))
+    room = np.zeros(stencils.ROOM + 64, np.uint8)
+    start = -(-room.ctypes.data // 64) * 64
+    for number, position in records.blocks:
+        mine = run(int(words[position]), w, mask, start, words.ctypes.data + 8 * position)
+        assert mine == run(compiled.address(f"block{number}"), w, mask)
+
+
+def test_blocks_that_differ_in_numbers_have_one_set_of_stencils() -> None:
+    one, other = stencils.Records(), stencils.Records()
+    assert one.take({0: block(0, 3, 70)}, {}) and other.take({7: block(7, 5, 90)}, {})
+    names = [[s.name for s in r.stencils()] for r in (one, other)]
+    assert sum(a != b for a, b in zip(*names)) == 1  # a vector times a number: LLVM is told the number
+    assert one.words != other.words
+
+
+def test_what_nothing_reads_has_no_record() -> None:
+    records = stencils.Records()
+    b = block(0, 3, 70)
+    assert records.take({0: b}, {}) and "77" in "".join(b.lines) and 77 not in records.words
+
+
+def test_a_jump_between_instructions_has_no_records() -> None:
+    b = Builder("block0", i32, PARAMS)
+    with b:
+        with b.if_(b.params[2] == 1):
+            b.cut()
+            Value(b, ptr_to(u32), "%regs")[0] = b.params[2]
+        b.ret(1)
+    records = stencils.Records()
+    assert not records.take({0: block(0, 3, 70), 1: b}, {})
+    assert not records.blocks and not records.words and not records.uses
