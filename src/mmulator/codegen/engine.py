@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import hashlib
 import os
 import queue
 import re
@@ -28,6 +27,7 @@ from mmulator.codegen.cpus import chosen, machine
 from mmulator.codegen.linking import HERE, Linked
 from mmulator.codegen.locks import TimeUp, no_fork, remaining
 from mmulator.codegen.store import store
+from mmulator.digests import digest_of
 
 _FORMAT, _FORMAT_QUICK = "3", "2"  # another number where other code is made of a text
 
@@ -52,7 +52,7 @@ def _host() -> list[str]:
     """Name and features of this machine's own CPU, and LLVM's version: kept, since LLVM takes longer to load than to start a
     kernel that was compiled before."""
     kept, identity = store(), machine()
-    key = hashlib.sha256(f"host\0{_llvm_file()}\0{identity}".encode()).hexdigest()
+    key = digest_of(f"host\0{_llvm_file()}\0{identity}".encode()).hexdigest()
     data = kept.read(key) if kept and identity else None
     if data is None:
         binding = _binding()
@@ -108,7 +108,7 @@ def cache_folder() -> Path | None:
 def key_of(*parts: str) -> str:
     """The key in the store of a result that depends on these texts, on this CPU and on this version of LLVM."""
     cpu, features = _cpu()
-    return hashlib.sha256("\0".join((_FORMAT, _host()[2], cpu, features, *parts)).encode()).hexdigest()
+    return digest_of("\0".join((_FORMAT, _host()[2], cpu, features, *parts)).encode()).hexdigest()
 
 
 def _optimise(module: Any, level: int, quick: bool) -> None:
@@ -135,7 +135,7 @@ def _key_of_text(text: str, level: int) -> str:
 
 def _quick(key: str) -> str:
     """The key of the quick code of a text."""
-    return hashlib.sha256(f"quick {_FORMAT_QUICK} {key}".encode()).hexdigest()
+    return digest_of(f"quick {_FORMAT_QUICK} {key}".encode()).hexdigest()
 
 
 class CompiledObject:

@@ -12,7 +12,7 @@ import platform
 import struct
 import sys
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -39,7 +39,7 @@ class Linked:
         for piece in pieces:
             piece.place(image)
         base = _mapped(len(image))
-        weakref.finalize(self, _libc().munmap, base, len(image)).atexit = False  # threads may still be in it then
+        weakref.finalize(self, _unmap, _libc().munmap, base, len(image)).atexit = False
         for piece in pieces:
             self._places |= piece.defined(base)
         known = {**(symbols or {}), **self._places}
@@ -116,6 +116,12 @@ def _libc() -> Any:
     library.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     library.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     return library
+
+
+def _unmap(munmap: Any, base: int, size: int, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+    """Give memory back, unless Python is ending: native threads of a program may be in it until the process has gone."""
+    if not ending():
+        munmap(base, size)
 
 
 def _mapped(size: int) -> int:

@@ -13,7 +13,6 @@ Entries are ordered by their first digest, so a process reads of the file only w
 
 from __future__ import annotations
 
-import hashlib
 import mmap
 import struct
 from bisect import bisect_left
@@ -24,6 +23,7 @@ from pathlib import Path
 from mmulator.codegen.cpus import level_of
 from mmulator.codegen.engine import target_cpu
 from mmulator.codegen.sources import PACKAGE, fingerprint
+from mmulator.digests import digest_of
 
 _HEAD, _ENTRY = struct.Struct("<8s64sQ"), struct.Struct("<16s32sQII")
 _MAGIC = b"mmuship2"
@@ -36,11 +36,11 @@ def file_of(level: str) -> Path:
 
 
 def _key(level: int, name: str) -> bytes:
-    return hashlib.sha256(f"{level} {name}".encode()).digest()[:16]
+    return digest_of(f"{level} {name}".encode()).digest()[:16]
 
 
 def _digest(key: bytes, links: bytes, code: bytes) -> bytes:
-    return hashlib.sha256(b"%b%d %b%b" % (key, len(links), links, code)).digest()
+    return digest_of(b"%b%d %b%b" % (key, len(links), links, code)).digest()
 
 
 def write(path: Path, entries: Entries) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 import time
@@ -11,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from mmulator.codegen.store import store
+from mmulator.digests import digest_of
 
 PACKAGE = Path(__file__).parents[1]
 FOLDERS = (
@@ -34,7 +34,7 @@ def fingerprint(folders: tuple[str, ...] = FOLDERS) -> str:
         if any(info.st_mtime > _BEGUN or not stat.S_ISREG(info.st_mode) for _, info in files):
             return ""  # what runs here may be what was there before
         said = [f"{path}\0{i.st_size} {i.st_mtime_ns} {i.st_ctime_ns} {i.st_dev} {i.st_ino}" for path, i in files]
-        key, kept = hashlib.sha256("\n".join(["fingerprint", *said]).encode()).hexdigest(), store()
+        key, kept = digest_of("\n".join(["fingerprint", *said]).encode()).hexdigest(), store()
         data = kept.read(key) if kept else None
         if data is None:
             data = contents([path for path, _ in files]).encode()
@@ -47,7 +47,7 @@ def fingerprint(folders: tuple[str, ...] = FOLDERS) -> str:
 
 def contents(paths: Sequence[str]) -> str:
     """A hash of the names, from the package on, and contents of files. Raises OSError."""
-    found = hashlib.sha256()
+    found = digest_of()
     for path in paths:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # four times as fast as Path.read_bytes
         try:

@@ -10,7 +10,6 @@ compiler, and between stencils values go through memory.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -22,6 +21,7 @@ import numpy as np
 
 from mmulator.codegen.lang import Native
 from mmulator.codegen.values import WIDE, Builder
+from mmulator.digests import digest_of
 from mmulator.errors import must_be
 
 ROOM = 1 << 17  # bytes of a block's room, on the stack
@@ -59,7 +59,7 @@ class Stencil(Native):
     ) -> None:
         self.declared, self.calls = declared, calls
         self.body = _body(lines, types, results)
-        digest = hashlib.sha256("\n".join([*declared.values(), self.body]).encode()).hexdigest()
+        digest = digest_of("\n".join([*declared.values(), self.body]).encode()).hexdigest()
         super().__init__(_body, f"stencil_{digest[:40]}")
 
     def build(self) -> tuple[Any, list[Native]]:

@@ -9,7 +9,6 @@ used. The folder is held by its descriptor, so that it cannot be replaced while 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import stat
@@ -22,7 +21,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-_HEADER = struct.Struct("<8s32s32sQ")  # magic, key, SHA-256 of the code, its length
+from mmulator.digests import digest_of
+
+_HEADER = struct.Struct("<8s32s32sQ")  # magic, key, digest of the code, its length
 _MAGIC = b"mmulobj2"
 _LARGEST = 1 << 26  # bytes of an entry: the largest ones are far below
 _STALE = 3600.0  # seconds after which a temporary file has lost its writer
@@ -120,7 +121,7 @@ class Store:
             self._swept = True
             self._sweep()
         name = f".{key}.{os.urandom(6).hex()}.tmp"
-        data = _HEADER.pack(_MAGIC, bytes.fromhex(key), hashlib.sha256(code).digest(), len(code)) + code
+        data = _HEADER.pack(_MAGIC, bytes.fromhex(key), digest_of(code).digest(), len(code)) + code
         try:
             self._write_file(name, data)
             os.replace(name, f"{key}.o", src_dir_fd=self.folder, dst_dir_fd=self.folder)
@@ -134,7 +135,7 @@ class Store:
         """The path of a file that was kept, with the bytes that were kept; None if there is none."""
         path, digest = self.path.absolute() / f"{key}.x", self.read(key)
         try:
-            return path if digest is not None and hashlib.sha256(path.read_bytes()).digest() == digest else None
+            return path if digest is not None and digest_of(path.read_bytes()).digest() == digest else None
         except OSError:
             return None
 
@@ -147,7 +148,7 @@ class Store:
         except OSError:
             with suppress(OSError):
                 os.unlink(name, dir_fd=self.folder)
-        self.write(key, hashlib.sha256(data).digest())
+        self.write(key, digest_of(data).digest())
         return self.file(key)
 
     def _write_file(self, name: str, data: bytes, mode: int = 0o600) -> None:
@@ -208,7 +209,7 @@ def _checked(data: bytes, key: str) -> bytes | None:
     code = data[_HEADER.size :]
     if magic != _MAGIC or of != bytes.fromhex(key) or length != len(code):
         return None
-    return code if hashlib.sha256(code).digest() == digest else None
+    return code if digest_of(code).digest() == digest else None
 
 
 def open_store() -> tuple[Store | None, CachePlace]:

@@ -5,7 +5,6 @@ Of a text that was verified before, by these files of the package, the store has
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 from mmulator.codegen.locks import Lock, TimeUp, no_collection, no_fork, time_limit
 from mmulator.codegen.sources import fingerprint
 from mmulator.codegen.store import store
+from mmulator.digests import digest_of
 from mmulator.errors import LaunchError, LimitReached
 from mmulator.program.outline import Outline, as_data, of_data
 from mmulator.source import Source
@@ -74,7 +74,7 @@ class Text:
 
 def _key(source: Source) -> str:
     own = fingerprint()
-    return own and hashlib.sha256(f"outline\0{own}\0{source.text}".encode(errors="surrogatepass")).hexdigest()
+    return own and digest_of(f"outline\0{own}\0{source.text}".encode(errors="surrogatepass")).hexdigest()
 
 
 def _outline(data: bytes | None, source: Source) -> Outline | None:

@@ -8,7 +8,6 @@ Registers and lines both consist of chunks of 64 bytes; a chunk of one side is s
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -20,6 +19,7 @@ from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import bitcast, load, select, shuffle, store
 from mmulator.codegen.types import Ty, boolean, i32, i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.codegen.values import Value
+from mmulator.digests import digest_of
 from mmulator.isa.form import Form
 from mmulator.layouts import Fragment, fragment
 from mmulator.layouts.places import BY_LANE, BY_REGISTER, operand_places, register_elements
@@ -204,7 +204,7 @@ def registers_at(at: Value, regs: Value, own: Value, f: Fragment, order: str) ->
 
 def _symbol(kind: str, f: Fragment, places: Index) -> str:
     """A symbol for a function; fragments with equal places share one."""
-    told = hashlib.sha256(f"{f.lanes} {f.register_bits} {f.bits} {f.shift} {f.width} {places.shape}".encode())
+    told = digest_of(f"{f.lanes} {f.register_bits} {f.bits} {f.shift} {f.width} {places.shape}".encode())
     told.update(places.astype(np.int64).tobytes())
     return f"{kind}_{f.bits}_{told.hexdigest()[:16]}"
 
