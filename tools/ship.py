@@ -4,7 +4,7 @@
 
 writes FOLDER/LEVEL.bin for each level of CPUs (mmulator/codegen/shipped.py); the build of a wheel calls it (hatch_build.py).
 Without `release` the only level is that of this machine, and the functions are those that a first run needs: those of the
-kernels in CHOSEN. A release has, for every level, those of all kernels in FOLDERS, plain, sanitized, and as workers of a Dask
+kernels in CHOSEN and of the examples. A release has, for every level, those of all kernels in FOLDERS, plain, sanitized, and as workers of a Dask
 cluster run them, the arithmetic of every matrix instruction on every chip, and random numbers.
 Nothing that is made here is run here. Who edits the package meanwhile gets an error: nobody would use what was made of other
 files.
@@ -30,7 +30,7 @@ KERNELS = ROOT / "tests" / "kernels" / "ptx"
 FOLDERS = ROOT / "tests" / "kernels", ROOT / "tests" / "sanitizer" / "kernels", ROOT / "examples"
 # Few that need most functions: kernels of the corpus together need five per cent more.
 CHOSEN = (
-    "hopper", "sync", "floats", "pipelines", "memory", "cluster", "tensor", "control_debug", "integer", "atomics", "debug",
+    "hopper", "sync", "floats", "pipelines", "gemm_pipelines", "memory", "cluster", "tensor", "control_debug", "integer", "atomics", "debug",
     "layernorm", "reductions_f16", "transpose_u8", "attention_causal_sm80", "attention_causal_sm90",
     "gemm_descriptor_bf16_sm90", "gemm_f64_sm80", "gemm_f16_f16acc_sm80", "gemm_w8_sm80", "gemm_tf32_sm80", "gemm_tf32_sm90",
     "gemm_e4m3_sm89", "gemm_bf16_bits_sm90",
@@ -166,7 +166,8 @@ def works(release: bool) -> list[Work]:
     from mmulator.sanitizer.instrument import SANITIZE
 
     if not release:
-        return [of_kernel(KERNELS / f"{name}.ptx", DEFAULT) for name in CHOSEN]
+        chosen = *(KERNELS / f"{name}.ptx" for name in CHOSEN), *sorted((ROOT / "examples").rglob("*.ptx"))
+        return [of_kernel(path, DEFAULT) for path in chosen]
     ways = DEFAULT, CompileOptions(events=SANITIZE), CompileOptions(events=TOUCHED)
     paths = sorted(path for folder in FOLDERS for path in folder.rglob("*.ptx"))
     forms = [form for family in ("mma", "wmma") for form in matrix_forms(family) if form.atype]

@@ -389,20 +389,19 @@ class _LinkedByLlvm(Linked):
         return int(self._engine.get_function_address(name))
 
 
-def code_memory(level: int = 2) -> Linked:
-    """An empty memory for machine code of a level of optimisation."""
-    return Linked() if HERE else _LinkedByLlvm(level)
+def code_memory(level: int = 2, unwound: bool = False) -> Linked:
+    """An empty memory for machine code of a level of optimisation. unwound: whether exceptions of C++ may pass through the code,
+    which LLVM makes known to the process."""
+    return Linked() if HERE and not unwound else _LinkedByLlvm(level)
 
 
 class Library:
     """Loaded machine code. `address(name)` of a function stays valid as long as the Library exists."""
 
-    def __init__(self, text: str, level: int = 2, symbols: dict[str, int] | None = None) -> None:
+    def __init__(self, text: str, level: int = 2, symbols: dict[str, int] | None = None, unwound: bool = False) -> None:
+        """text: LLVM's. symbols: addresses of what the code refers to. unwound: as `code_memory` has it."""
         code, self.cached = compile_object(text, level)
-        self._load(code, level, symbols)
-
-    def _load(self, code: bytes, level: int, symbols: dict[str, int] | None = None) -> None:
-        self._objects = code_memory(level)
+        self._objects = code_memory(level, unwound)
         self._objects.add([code], symbols)
 
     def address(self, name: str) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mmulator.codegen import named
 from mmulator.codegen.engine import CompiledObject, code_memory
 from mmulator.codegen.linking import Linked
-from mmulator.codegen.locks import Lock
+from mmulator.codegen.locks import Lock, remaining
 from mmulator.codegen.variants import says_all
 from mmulator.errors import InternalError
 
@@ -22,7 +22,7 @@ _lock = Lock()
 
 
 def ensure(functions: Iterable[Native]) -> None:
-    """Compile, or read from the cache, these functions and all functions that they call, and load them."""
+    """Compile, or read from the cache, these functions and all functions that they call, and load them. Raises TimeUp."""
     wanted = [f for f in functions if _functions.get(f.name) is not f]
     if wanted:
         with _lock:
@@ -33,6 +33,7 @@ def _load(wanted: list[Native]) -> None:
     found = _Found()
     try:
         for function in wanted:
+            remaining()
             found.take(function)
         codes = {name: code if isinstance(code, bytes) else code.code() for name, code in found.codes.items()}
     except BaseException:

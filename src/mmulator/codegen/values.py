@@ -10,7 +10,9 @@ from typing import Any
 
 from mmulator.codegen.types import CodeError, Struct, Ty, boolean, converter, i64, ptr_to, u64, void
 
-_LITERAL = ("mul", "sdiv", "udiv", "srem", "urem")  # faster by a number that LLVM knows: a stencil of its own for each
+# Faster by a number that LLVM knows, which a stencil of its own has: by any number, and by a power of two.
+_LITERAL = ("sdiv", "udiv", "srem", "urem")
+_POWERS = frozenset(str(1 << n) for n in range(64))
 
 
 class Value:
@@ -36,7 +38,9 @@ class Value:
         op = int_op if a.ty.kind == "int" else float_op
         if op is None or a.ty.kind not in ("int", "float"):
             raise CodeError(f"{int_op} is not defined on {a.ty}")
-        second = c.text.replace("splat (", "splat(") if op in _LITERAL else c.text
+        second = c.text
+        if second[:7] == "splat (" and (op in _LITERAL or (op == "mul" and second[7:-1].rpartition(" ")[2] in _POWERS)):
+            second = second.replace("splat (", "splat(")
         return self.b.emit(a.ty, f"{op} {a.ty.llvm} {a.text}, {second}")
 
     def __add__(self, other: Any) -> Value:

@@ -424,7 +424,7 @@ class Allocator:
         symbols |= {"mm_torch_counters": ctypes.addressof(counters), "mm_torch_pinned": ctypes.addressof(pinned)}
         symbols["mm_torch_pinned_allocator"] = ctypes.addressof(_pinned_allocator)
         symbols["mm_torch_blocks"] = ctypes.addressof(_blocks)
-        code = Library(text, 2, symbols)
+        code = Library(text, 2, symbols, unwound=True)  # c10::Error passes through
         for kept in (code, counters, pinned, _pinned_allocator, _blocks, self):  # torch frees memory after Python has gone
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
         i64 = ctypes.c_int64
