@@ -4,8 +4,8 @@
 
 writes FOLDER/LEVEL.bin for each level of CPUs (mmulator/codegen/shipped.py); the build of a wheel calls it (hatch_build.py).
 Without `release` the only level is that of this machine, and the functions are those that a first run needs: those of the
-kernels in CHOSEN and of the examples. A release has, for every level, those of all kernels in FOLDERS, plain, sanitized, and as workers of a Dask
-cluster run them, the arithmetic of every matrix instruction on every chip, and random numbers.
+kernels in CHOSEN and of the examples. A release has, for every level, those of all kernels in FOLDERS, plain, sanitized, and as
+workers of a Dask cluster run them, the arithmetic of every matrix instruction on every chip, and random numbers.
 Nothing that is made here is run here. Who edits the package meanwhile gets an error: nobody would use what was made of other
 files.
 """
@@ -30,11 +30,12 @@ KERNELS = ROOT / "tests" / "kernels" / "ptx"
 FOLDERS = ROOT / "tests" / "kernels", ROOT / "tests" / "sanitizer" / "kernels", ROOT / "examples"
 # Few that need most functions: kernels of the corpus together need five per cent more.
 CHOSEN = (
-    "hopper", "sync", "floats", "pipelines", "gemm_pipelines", "memory", "cluster", "tensor", "control_debug", "integer", "atomics", "debug",
-    "layernorm", "reductions_f16", "transpose_u8", "attention_causal_sm80", "attention_causal_sm90",
+    "hopper", "sync", "floats", "pipelines", "gemm_pipelines", "memory", "cluster", "tensor", "control_debug", "integer",
+    "atomics", "debug", "layernorm", "reductions_f16", "transpose_u8", "attention_causal_sm80", "attention_causal_sm90",
     "gemm_descriptor_bf16_sm90", "gemm_f64_sm80", "gemm_f16_f16acc_sm80", "gemm_w8_sm80", "gemm_tf32_sm80", "gemm_tf32_sm90",
     "gemm_e4m3_sm89", "gemm_bf16_bits_sm90",
 )  # fmt: skip
+CLUSTERED = "cluster", "gemm_pipelines"  # of these, those that are launched in clusters, too
 Work = Callable[[], object]
 CHANGED = "files of the package changed while its object code was made: make it again (or none: MMULATOR_SHIP=0)"
 
@@ -165,10 +166,11 @@ def works(release: bool) -> list[Work]:
     from mmulator.native.hooks.touched import TOUCHED
     from mmulator.sanitizer.instrument import SANITIZE
 
+    clusters = CompileOptions(clusters=True)
     if not release:
         chosen = *(KERNELS / f"{name}.ptx" for name in CHOSEN), *sorted((ROOT / "examples").rglob("*.ptx"))
-        return [of_kernel(path, DEFAULT) for path in chosen]
-    ways = DEFAULT, CompileOptions(events=SANITIZE), CompileOptions(events=TOUCHED)
+        return [of_kernel(path, how) for path in chosen for how in (DEFAULT, clusters)[: 1 + (path.stem in CLUSTERED)]]
+    ways = DEFAULT, clusters, CompileOptions(events=SANITIZE), CompileOptions(events=TOUCHED)
     paths = sorted(path for folder in FOLDERS for path in folder.rglob("*.ptx"))
     forms = [form for family in ("mma", "wmma") for form in matrix_forms(family) if form.atype]
     kernels = [of_kernel(path, how) for how, path in product(ways, paths)]
