@@ -21,7 +21,21 @@ from functools import cache
 from typing import Any
 
 from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import cast_ptr, copy_bytes, iota, leading_zeros, load, mask_bits, null, stack, store, trailing_zeros
+from mmulator.codegen.ops import (
+    bits_mask,
+    cast_ptr,
+    copy_bytes,
+    iota,
+    leading_zeros,
+    load,
+    mask_bits,
+    null,
+    reduce_max,
+    select,
+    stack,
+    store,
+    trailing_zeros,
+)
 from mmulator.codegen.types import boolean, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value, constant, extract
 from mmulator.native.hooks.events import ATOMIC, READ, WRITE, accessed, accessed_one
@@ -391,6 +405,35 @@ def origin_function(space: str, bytes: int, access: int, sums: bool = False) -> 
         return shape
 
     return Native(origin, f"origin_{NAMES[space]}_{bytes}_{access}{'_sums' if sums else ''}", inline=True)
+
+
+@cache
+def span_function(space: str, bytes: int, align: int) -> Native:
+    """A function that returns the host place of address 0 if each lane of `mask` (not 0) may read `bytes` from its address on, in
+    one window; otherwise null. No fault is recorded, and no instrument is told. align: of the addresses.
+    """
+    shared = space == "shared"
+
+    def span(w: ptr_to(Warp), mask: u32, a: U64, site: u32) -> ptr:
+        cta = w.cta
+        start = cta.shared_base
+        size = u64(cta.launch.shared_bytes)
+        host = u64(cta.shared)
+        if not shared:
+            first = reduce_max(select(bits_mask(mask), a, U64(0)))
+            slot = first >> SLOT_SHIFT
+            if slot == SLOT_SHARED or slot == SLOT_LOCAL:
+                return null(u8)
+            window = window_of(cta, first, site)
+            start = window.start
+            size = window.size
+            host = window.host
+            give_way(cta.cluster, host, size, u32(0))
+        if size < bytes or (mask & mask_bits(((a - start) > (size - bytes)) | ((a & (align - 1)) != 0))) != 0:
+            return null(u8)
+        return ptr(host - start)
+
+    return Native(span, f"span_{NAMES[space]}_{bytes}_{align}", inline=True)
 
 
 @cache
