@@ -28,7 +28,7 @@ from mmulator.codegen.types import Ty, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.codegen.values import Value, extract, splat
 from mmulator.native.hooks.events import READ, WRITE
 from mmulator.native.memory.rows import apart
-from mmulator.native.memory.windows import NAMES, SPACES, Shape, local_function, origin_function, span_function
+from mmulator.native.memory.windows import NAMES, SPACES, Shape, local_function, origin_function
 from mmulator.native.state import FULL, Warp
 
 _ELEMENT: dict[int, Ty] = {1: u8, 2: u16, 4: u32, 8: u64}
@@ -267,32 +267,33 @@ def words_function(space: str, count: int) -> Native:
 
     Returns 0 if it has loaded nothing, because lanes are not in one window or there is a mistake: then each is loaded by itself.
     """
-    span = span_function(space, 4 * count, 4)
+    look = origin_function(space, 4 * count, READ, align=4)
     pieces = [(c, 4) for c in range(0, count & -4, 4)] + [(count & -2 * size, size) for size in (2, 1) if count & size]
 
     def load_words(w: ptr_to(Warp), mask: u32, a: U64, dst: ptr, site: u32) -> u32:
         if mask == 0 or w.cta.fault != 0:
             return u32(0)
-        begin = span(w, mask, a, site)
-        if u64(begin) == 0:
-            return u32(0)
         places = stack(u64, 32)
         store(a, places)
         low = trailing_zeros(mask)
         first = places[low]
+        origin = stack(ptr, 3)
+        shape = look(w, mask, u64(low), first, a, site, origin)
+        begin = origin[0]
         words = cast_ptr(u32, dst)
-        if (mask & mask_bits(a != first)) == 0:
+        if shape == Shape.UNKNOWN:
+            return u32(0)
+        if shape == Shape.ONE:
             source = cast_ptr(u32, begin + first)
             for c in unrolled(count):
                 store(splat(source[c], 32), words, 32 * c)
-            return u32(1)
-        if mask == FULL and mask_bits((a - iota(U64, 0, 4)) != first) == 0:
+        elif mask == FULL and mask_bits((a - iota(U64, 0, 4)) != first) == 0:
             for c in unrolled(count):
                 store(load(U32, begin + first, 4 * c), words, 32 * c)
-            return u32(1)
-        store(select(bits_mask(mask), a, U64(first)), places)
-        for c, size in pieces:
-            put(parted(gathered(u32, size, begin + 4 * c, places)), cast_ptr(u8, dst) + 128 * c)
+        else:
+            store(select(bits_mask(mask), a, U64(first)), places)
+            for c, size in pieces:
+                put(parted(gathered(u32, size, begin + 4 * c, places)), cast_ptr(u8, dst) + 128 * c)
         return u32(1)
 
     return Native(load_words, f"load_words_{NAMES[space]}_{count}")

@@ -21,21 +21,7 @@ from functools import cache
 from typing import Any
 
 from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import (
-    bits_mask,
-    cast_ptr,
-    copy_bytes,
-    iota,
-    leading_zeros,
-    load,
-    mask_bits,
-    null,
-    reduce_max,
-    select,
-    stack,
-    store,
-    trailing_zeros,
-)
+from mmulator.codegen.ops import cast_ptr, copy_bytes, iota, leading_zeros, load, mask_bits, null, stack, store, trailing_zeros
 from mmulator.codegen.types import boolean, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value, constant, extract
 from mmulator.native.hooks.events import ATOMIC, READ, WRITE, accessed, accessed_one
@@ -344,15 +330,15 @@ class Shape(IntEnum):
 
 
 @cache
-def origin_function(space: str, bytes: int, access: int, sums: bool = False) -> Native:
+def origin_function(space: str, bytes: int, access: int, sums: bool = False, align: int = 0) -> Native:
     """A function that returns the shape, if all lanes of `mask` (not 0) may access `bytes` each in one window; UNKNOWN if not,
     or if only `translate` can tell. No fault is recorded. For contiguous lanes, two addresses decide for all.
 
     a, first: the addresses, and that of lane `low`, the lowest of `mask`. sums: whether it is for sums that wait (sums.py).
-    out: receives the host place of address 0, of the window's begin and of its end.
+    align: of the addresses, if not `bytes`. out: receives the host place of address 0, of the window's begin and of its end.
     """
     slots = {"shared": SLOT_SHARED, "shared::cluster": SLOT_SHARED, "const": SLOT_CONST, "param": SLOT_PARAM}
-    base = slots.get(space, 0) << SLOT_SHIFT  # what an address lacks to be generic
+    base, align = slots.get(space, 0) << SLOT_SHIFT, align or bytes  # base: what an address lacks to be generic
     only_shared, any_space, writes = base == SHARED, space == "generic", (access & WRITE) != 0
 
     def origin(w: ptr_to(Warp), mask: u32, low: u64, first: u64, a: U64, site: u32, out: ptr_to(ptr)) -> u32:
@@ -378,7 +364,7 @@ def origin_function(space: str, bytes: int, access: int, sums: bool = False) -> 
                 if base == 0 and not sums:
                     give_way(cta.cluster, host, size, u32(writes))
         place = first - start
-        if size < bytes or (first & (bytes - 1)) != 0:
+        if size < bytes or (first & (align - 1)) != 0:
             return u32(Shape.UNKNOWN)
         shape = u32(Shape.ROW)
         apart = mask
@@ -394,7 +380,7 @@ def origin_function(space: str, bytes: int, access: int, sums: bool = False) -> 
                 return u32(Shape.UNKNOWN)
         else:
             shape = u32(Shape.SPREAD)
-            if (mask & mask_bits(((a - start) > (size - bytes)) | ((a & (bytes - 1)) != 0))) != 0:
+            if (mask & mask_bits(((a - start) > (size - bytes)) | ((a & (align - 1)) != 0))) != 0:
                 return u32(Shape.UNKNOWN)
         at = stack(u64, 32)
         store(a, at)
@@ -404,36 +390,7 @@ def origin_function(space: str, bytes: int, access: int, sums: bool = False) -> 
         out[2] = ptr(host + size)
         return shape
 
-    return Native(origin, f"origin_{NAMES[space]}_{bytes}_{access}{'_sums' if sums else ''}", inline=True)
-
-
-@cache
-def span_function(space: str, bytes: int, align: int) -> Native:
-    """A function that returns the host place of address 0 if each lane of `mask` (not 0) may read `bytes` from its address on, in
-    one window; otherwise null. No fault is recorded, and no instrument is told. align: of the addresses.
-    """
-    shared = space == "shared"
-
-    def span(w: ptr_to(Warp), mask: u32, a: U64, site: u32) -> ptr:
-        cta = w.cta
-        start = cta.shared_base
-        size = u64(cta.launch.shared_bytes)
-        host = u64(cta.shared)
-        if not shared:
-            first = reduce_max(select(bits_mask(mask), a, U64(0)))
-            slot = first >> SLOT_SHIFT
-            if slot == SLOT_SHARED or slot == SLOT_LOCAL:
-                return null(u8)
-            window = window_of(cta, first, site)
-            start = window.start
-            size = window.size
-            host = window.host
-            give_way(cta.cluster, host, size, u32(0))
-        if size < bytes or (mask & mask_bits(((a - start) > (size - bytes)) | ((a & (align - 1)) != 0))) != 0:
-            return null(u8)
-        return ptr(host - start)
-
-    return Native(span, f"span_{NAMES[space]}_{bytes}_{align}", inline=True)
+    return Native(origin, f"origin_{NAMES[space]}_{bytes}_{access}{'_sums' * sums}{f'_{align}' * (align != bytes)}", inline=True)
 
 
 @cache
