@@ -84,4 +84,4 @@ def test_groups() -> None:
     assert found(a, "ld.global.b32 %a9, [%o];", b) == [[0, 4]]
     assert found(a, "ld.shared.b32 %a9, [s];", b.replace("global", "shared")) == []
     assert found(a, f"@%q {b}", c) == []
-    assert found(*(f"ld.global.b32 %a0, [%p+{4 * n}];" for n in range(18))) == [[*range(0, 64, 4)], [64, 68]]
+    assert found(*(f"ld.global.b32 %a0, [%p+{4 * n}];" for n in range(10))) == [[*range(0, 32, 4)], [32, 36]]

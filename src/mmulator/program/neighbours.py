@@ -11,8 +11,8 @@ from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.tree import Address, Instruction, Reg
 
 WORD = 4  # bytes
-MOST = 16  # words
-_SPACES = ("", "global", "shared", "shared::cta")
+MOST = 8  # words
+SPACES = ("", "global", "shared", "shared::cta")
 
 
 def neighbours(block: Block, uniform: Collection[str]) -> list[list[Instruction]]:
@@ -41,7 +41,7 @@ def neighbours(block: Block, uniform: Collection[str]) -> list[list[Instruction]
 
 def _joins(ins: Instruction) -> bool:
     """Whether a load may be done with others."""
-    if ins.guard is not None or not is_plain_load(ins) or not is_one_register(ins) or ins.form["space"] not in _SPACES:
+    if ins.guard is not None or not is_plain_load(ins) or not is_one_register(ins) or ins.form["space"] not in SPACES:
         return False
     address = ins.operands[1]
     base = address.base if isinstance(address, Address) else None
