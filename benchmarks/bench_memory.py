@@ -1,4 +1,5 @@
-"""Nanoseconds of a warp's loads in a loop, with hot caches, on one thread: five words of each lane, lanes so many bytes apart.
+"""Nanoseconds of a warp's loads and atomics in a loop, with hot caches, on one thread: five words of each lane, lanes so many
+bytes apart; atomics of lanes side by side.
 
     python benchmarks/bench_memory.py [--against SRC] [--rounds 7]
 
@@ -20,7 +21,13 @@ TRIPS = 20000
 FIVE = range(5)
 LOADS = "".join(f"ld.global.u32 %a{i}, [%p+{4 * i}]; xor.b32 %s{i}, %s{i}, %a{i}; add.u32 %s{i}, %s{i}, %i;\n" for i in FIVE)
 # name: statements of the loop; bytes between lanes
-CASES = {f"five words, lanes {apart} bytes apart": (LOADS, apart) for apart in (0, 4, 20, 48)}
+CASES = {f"five words, lanes {apart} bytes apart": (LOADS, apart) for apart in (0, 4, 20, 48)} | {
+    "atom.add.u32 in a row": ("atom.global.add.u32 %a0, [%p], %i; xor.b32 %s0, %s0, %a0;\n", 4),
+    "atom.max.s32 in a row": ("atom.global.max.s32 %a0, [%p], %i; xor.b32 %s0, %s0, %a0;\n", 4),
+    "red.add.f32 in a row": ("red.global.add.f32 [%p], 0f3F800000;\n", 4),
+    "red.add.u64 in a row": ("red.global.add.u64 [%p], 3;\n", 8),
+    "atom.add.u32, lanes 48 bytes apart": ("atom.global.add.u32 %a0, [%p], %i; xor.b32 %s0, %s0, %a0;\n", 48),
+}
 
 
 def text(body: str) -> str:
