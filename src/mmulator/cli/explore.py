@@ -9,7 +9,7 @@ from mmulator.cli.words import Option
 
 
 def explore(
-    port: Annotated[int, Option(help="The port; 0 takes a free one.", min=0, max=65535)] = 0,
+    port: Annotated[int, Option(metavar="PORT", help="0, the default, takes a free one.", min=0, max=65535)] = 0,
     export: Annotated[
         Path | None, Option(metavar="DIR", help="Write the pages as files, which need no server, and stop.")
     ] = None,

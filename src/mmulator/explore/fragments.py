@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 from itertools import product
+from typing import Any
 
 from mmulator.errors import MmulatorError
 from mmulator.explore.blocks import facts, grid, text
@@ -63,13 +64,13 @@ def family(form: Form) -> str:
 
 
 @cache
-def _variants(form: Form, operand: str) -> dict[str, dict[str, int]]:
+def _variants(form: Form, operand: str) -> dict[str, dict[str, Any]]:
     """Arguments of `layout` for each layout that an operand has, by a text for people."""
     scaled = operand.startswith("scale")
     asked = {"selector": 4 if operand in _METADATA else 1, "byte_id": 4 if scaled else 1, "thread_id": 2 if scaled else 1}
     found = {}
     for numbers in product(*map(range, asked.values())):
-        given = dict(zip(asked, numbers))
+        given: dict[str, Any] = dict(zip(asked, numbers))
         if max(asked.values()) > 1:
             try:
                 layout(form, operand, **given)
@@ -80,7 +81,7 @@ def _variants(form: Form, operand: str) -> dict[str, dict[str, int]]:
     return found
 
 
-def variants(form: Form, operand: str) -> dict[str, dict[str, int]]:
+def variants(form: Form, operand: str) -> dict[str, dict[str, Any]]:
     """Arguments of `layout` for each layout that an operand has, by a text for people; forms of one shape and types agree."""
     size = () if form.family == "tcgen05" else (form.m, form.n)
     return _variants(_FIRST.setdefault((operand, *size, *_shape(form)), form), operand)

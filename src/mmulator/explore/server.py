@@ -51,7 +51,9 @@ class Handler(BaseHTTPRequestHandler):
     timeout = 30  # seconds without a word from the other side
 
     def do_GET(self) -> None:
-        port = self.server.server_address[1]
+        assert isinstance(self.server, Server)
+        port = self.server.port
+        status: int
         if self.headers.get("Host") not in (f"{HOST}:{port}", f"localhost:{port}"):
             status, kind, text = HTTPStatus.MISDIRECTED_REQUEST, "json", '{"error":"this name is not served","hint":""}'
         else:
@@ -81,5 +83,9 @@ class Server(ThreadingHTTPServer):
         super().__init__((HOST, port), Handler)
 
     @property
+    def port(self) -> int:
+        return int(self.server_address[1])
+
+    @property
     def url(self) -> str:
-        return f"http://{HOST}:{self.server_address[1]}/"
+        return f"http://{HOST}:{self.port}/"
