@@ -20,7 +20,8 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("interop", "hosts", "demangle", "digests", "tables"), ("codegen",), ("isa",),
     ("numerics", "layouts"),
     ("twin",), ("instruction",),
-    ("toolkit",), ("ptx",), ("program",), ("native",), ("sanitizer",), ("compiler",), ("launch",), ("diagnostics",), ("host",),
+    ("toolkit",), ("ptx",), ("program",), ("native",), ("sanitizer",), ("compiler",), ("launch",), ("diagnostics",), ("record",),
+    ("host",),
     ("hardware",), ("driver",), ("doors",), ("jobs",),
     ("conformance",), ("inspect",), ("cli",), ("__main__",),
 )  # fmt: skip
