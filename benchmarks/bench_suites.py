@@ -1,12 +1,13 @@
 """Where the processor time of a public test suite goes under `pytest --mmulator`: with empty caches, then with full ones.
 
-    python benchmarks/bench_suites.py FOLDER [pytest's arguments ...] [--objects FOLDER] [--source SRC] [--warm]
+    python benchmarks/bench_suites.py FOLDER [pytest's arguments ...] [--objects FOLDER] [--source SRC]
 
-FOLDER has the suite. A signal takes samples each 2 ms of processor time, of all threads; each sample belongs to the innermost
-function of mmulator, of Triton's compiler or of Python's imports that runs then. Seconds: Triton's compiler; what is ours (load,
-compile, launch, all else); imports; the rest, which are the tests, torch's own operators and Triton's launches. Goals: cold, ours at most as much
-as Triton's compiler; warm, at most 0.3 of the rest. --objects: what `python tools/ship.py FOLDER` made, as a wheel has it.
---source: the folder `src` of another commit instead of ours.
+FOLDER has the suite. A signal takes samples each 2 ms of processor time, of all threads; each sample belongs to the
+innermost function of mmulator, of Triton's compiler or of Python's imports that runs then. Seconds: Triton's compiler;
+what is ours (load, compile, launch, all else); imports; the rest, which are the tests, torch's own operators and
+Triton's launches. Goals: cold, ours at most as much as Triton's compiler; warm, at most 0.3 of the rest. --objects:
+what `python tools/ship.py FOLDER` made, as a wheel has it. --source: the folder `src` of another commit instead of
+ours.
 """
 
 from __future__ import annotations
