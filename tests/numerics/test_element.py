@@ -22,9 +22,10 @@ from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.targets import DEVICES
 from mmulator.isa.types import TYPES
 from mmulator.numerics import DotKey, model_matmul, profile_for
-from mmulator.numerics.element import Element, explain_element, hexed, parted, ulps, ulps_off
+from mmulator.numerics.element import ElementSum, explain_element, hexed, parted, ulps, ulps_off
 from mmulator.numerics.formats import from_raw
 from mmulator.numerics.profiles import dot_key
+from mmulator.numerics.telling import html, text
 from tests.support.numerics_cases import DISTRIBUTIONS, operands
 
 Record = dict[str, Any]
@@ -72,12 +73,12 @@ def test_every_chip_is_among_them() -> None:
 
 
 # by hand ------------------------------------------------------------------------------------------------------------------
-def read(text: str) -> Fraction | float:
+def read(written: str) -> Fraction | float:
     """A hexadecimal float of any length."""
-    if text in ("NaN", "Infinity", "-Infinity"):
-        return float(text.replace("Infinity", "inf"))
-    sign, text = (-1, text[1:]) if text[0] == "-" else (1, text)
-    digits, exponent = text.removeprefix("0x").split("p")
+    if written in ("NaN", "Infinity", "-Infinity"):
+        return float(written.replace("Infinity", "inf"))
+    sign, written = (-1, written[1:]) if written[0] == "-" else (1, written)
+    digits, exponent = written.removeprefix("0x").split("p")
     whole, _, rest = digits.partition(".")
     return sign * Fraction(int(whole + rest, 16), 16 ** len(rest)) * Fraction(2) ** int(exponent)
 
@@ -212,11 +213,11 @@ def one_step(s: Record, p: Record) -> Fraction | float:
     return number(dtype, s["bits"])
 
 
-def record_of(e: Element) -> Record:
+def record_of(e: ElementSum) -> Record:
     return json.loads(json.dumps(e.to_dict()))
 
 
-def random_element(key: DotKey, device: str, seed: int, name: str) -> tuple[Element, int]:
+def random_element(key: DotKey, device: str, seed: int, name: str) -> tuple[ElementSum, int]:
     """A record, and the bits that the array form of the model gives. Odd seeds: two instructions."""
     k = key.k * (1 + seed % 2)
     (A, B, C), more = operands(key, 1, 1, k, seed, (name, name, "wide" if seed % 3 else name))
@@ -287,7 +288,7 @@ def test_where_two_devices_part() -> None:
 
 def test_text() -> None:
     e = explain_element(DotKey("mma", "f16", "f16", "f32", "f32", 8), "sm_80", f16(4096, 1.5 * 2**-13), f16(1, 1.25))
-    lines = str(e).splitlines()
+    lines = text(e).splitlines()
     assert lines[0] == "sm_80: fused, L 8, F 24, floor -132 (published)"
     assert lines[2] == "step 0: largest exponent 12 (k 0): terms are cut below 2^-12"
     assert lines[4].split() == ["k", "0", "4096", "1", "0x1p+12", "16777216", "-"]
@@ -304,20 +305,20 @@ def test_every_text_is_made(device: str) -> None:
         if here == device == first:
             for seed, name in ((0, "normal"), (1, "special"), (2, "huge")):
                 e, _ = random_element(key, device, seed, name)
-                assert e._repr_html_().startswith("<section><h4>")
-                assert max(map(len, str(e).splitlines())) <= (160 if key.atype == "f64" else 100), str(e)
+                assert html(e).startswith("<section><h4>")
+                assert max(map(len, text(e).splitlines())) <= (160 if key.atype == "f64" else 100), text(e)
 
 
 def test_reasons() -> None:
     inf, nan, one = 0x7C00, 0x7E00, 0x3C00
     ones = [one] * 16
 
-    def text(a: list[int], b: list[int], c: int = 0) -> str:
-        return str(explain_element(KEY, "sm_90", a, b, c))
+    def why(a: list[int], b: list[int], c: int = 0) -> str:
+        return text(explain_element(KEY, "sm_90", a, b, c))
 
-    assert "k 0 is NaN" in text([inf, *ones[1:]], [0, *ones[1:]])
-    assert "k 3 is NaN" in text([*ones[:3], nan, *ones[4:]], ones)
-    assert "Inf and -Inf: k 0, C" in text([inf, *ones[1:]], ones, 0xFF800000)
-    assert "k 0 is -Inf" in text([inf | 0x8000, *ones[1:]], ones)
+    assert "k 0 is NaN" in why([inf, *ones[1:]], [0, *ones[1:]])
+    assert "k 3 is NaN" in why([*ones[:3], nan, *ones[4:]], ones)
+    assert "Inf and -Inf: k 0, C" in why([inf, *ones[1:]], ones, 0xFF800000)
+    assert "k 0 is -Inf" in why([inf | 0x8000, *ones[1:]], ones)
     half = replace(KEY, ctype="f16", dtype="f16")
-    assert "the sum is too large for f16" in str(explain_element(half, "sm_90", f16(*[128.0] * 16), f16(*[128.0] * 16)))
+    assert "the sum is too large for f16" in text(explain_element(half, "sm_90", f16(*[128.0] * 16), f16(*[128.0] * 16)))

@@ -84,7 +84,7 @@ def term(t: ElementType, bits: int) -> Term:
     return Term(sign * int(f.significand), int(f.exponent), t.mantissa)
 
 
-class Source(NamedTuple):
+class Origin(NamedTuple):
     """What a term of a step is.
 
     kind: "product"; "c", the operand; "step", the result of an earlier step; "zero", a constant.
@@ -128,7 +128,7 @@ class Rounding:
 
 
 @dataclass(frozen=True)
-class Step:
+class SumStep:
     """One operation: terms, truncated to multiples of 2**quantum, are added as integers; the sum is rounded once.
 
     operation: "sum" (truncates terms); the others are exact before they are rounded: "addition", "fma", "conversion",
@@ -145,7 +145,7 @@ class Step:
     """
 
     operation: Literal["sum", "addition", "fma", "conversion", "integers", "bits", "group"]
-    sources: tuple[Source, ...]
+    sources: tuple[Origin, ...]
     terms: tuple[Term, ...]
     rounding: Rounding | None
     bits: int | None
@@ -178,7 +178,7 @@ class Step:
         return tuple(t.truncated(self.quantum) for t in self.terms)
 
 
-Terms = Sequence[tuple[Source, Term]]
+Terms = Sequence[tuple[Origin, Term]]
 
 
 def step(
@@ -190,7 +190,7 @@ def step(
     aligned: Sequence[int | None] | None = None,
     zero: int = 0,
     nan: int = 0,
-) -> Step:
+) -> SumStep:
     """Add terms, and round the sum.
 
     operation, rounding, zero: fields of the step.
@@ -204,7 +204,7 @@ def step(
     if special:
         t = element_type(rounding.dtype)
         bits = infinity(t, special < 0) if special == special else nan or NAN[rounding.dtype]
-        return Step(operation, sources, terms, rounding, bits, special=special)
+        return SumStep(operation, sources, terms, rounding, bits, special=special)
     if p is None:
         exponents: tuple[int | None, ...] = ()
         emax, quantum = None, min((t.exponent - t.fraction for t in terms if t.significand), default=0)
@@ -213,7 +213,7 @@ def step(
         emax = max(e for e in (*exponents, p.floor) if e is not None)
         quantum = emax - p.fraction
     total = sum(t.truncated(quantum) for t in terms)
-    return Step(
+    return SumStep(
         operation, sources, terms, rounding, rounding.bits(total, quantum, zero), quantum, total, exponents, emax, zero=zero
     )  # fmt: skip
 
@@ -223,35 +223,35 @@ def rounding_of(p: Profile, dtype: str) -> Rounding:
     return Rounding("f16", "rn", signed_zero=False) if dtype == "f16" else Rounding("f32", "rz", p.keep, signed_zero=False)
 
 
-def fused(products: Terms, c: tuple[Source, Term], p: Profile, dtype: str) -> Step:
+def fused(products: Terms, c: tuple[Origin, Term], p: Profile, dtype: str) -> SumStep:
     """One chunk: the rounded sum of the products and c."""
     return step("sum", [*products, c], rounding_of(p, dtype), p)
 
 
-def add(x: tuple[Source, int], y: tuple[Source, int], dtype: str) -> Step:
+def add(x: tuple[Origin, int], y: tuple[Origin, int], dtype: str) -> SumStep:
     """An ordinary addition of two f32 or f16 numbers, to nearest even."""
     t = element_type(dtype)
     zero = x[1] >> (t.bits - 1) & y[1] >> (t.bits - 1)
     return step("addition", [(s, term(t, bits)) for s, bits in (x, y)], Rounding(dtype, "rn"), zero=zero)
 
 
-def grouped(products: Terms, scales: Sequence[Term], c: tuple[Source, Term], p: Profile, number: int) -> list[Step]:
+def grouped(products: Terms, scales: Sequence[Term], c: tuple[Origin, Term], p: Profile, number: int) -> list[SumStep]:
     """Groups of 16 products summed exactly, times their scale; aligned with c by scale exponents alone; f32.
 
     number: that of the first of these steps.
     """
-    out: list[Step] = []
+    out: list[SumStep] = []
     addends, exponents = [], []
     for g, scale in enumerate(scales):
         sources, members = zip(*products[g * GROUP : (g + 1) * GROUP], strict=True)
         fraction = members[0].fraction
         total = sum(t.truncated(-fraction) for t in members)  # e2m1 exponents are not negative, and there are no special values
         addends.append((
-            Source("step", number + g),
+            Origin("step", number + g),
             Term(total * scale.significand, scale.exponent, fraction + scale.fraction, scale.special),
         ))  # fmt: skip
         exponents.append(scale.exponent if scale.significand and any(t.significand for t in members) else None)
-        out.append(Step("group", sources, members, None, None, -fraction, total, special=scale.special, scale=scale))
+        out.append(SumStep("group", sources, members, None, None, -fraction, total, special=scale.special, scale=scale))
     exponents.append(c[1].exponent if c[1].significand else None)
     return [*out, step("sum", [*addends, c], rounding_of(p, "f32"), p, aligned=exponents)]
 
@@ -262,8 +262,8 @@ def quiet_nan(*operands: int) -> int:
 
 
 def fma(
-    t: ElementType, product: tuple[Source, Term], c: tuple[Source, int], sign: int, mode: Mode = "rn", nan: int = 0
-) -> Step:
+    t: ElementType, product: tuple[Origin, Term], c: tuple[Origin, int], sign: int, mode: Mode = "rn", nan: int = 0
+) -> SumStep:
     """IEEE fused multiply-add to f32 or f64.
 
     t: type of the result.
@@ -278,18 +278,18 @@ def fma(
     return step("fma", [product, (c[0], term(t, c[1]))], Rounding(t.name, mode, ieee=True), zero=zero, nan=nan)
 
 
-def converted(c: tuple[Source, int], given: ElementType, dtype: str) -> Step:
+def converted(c: tuple[Origin, int], given: ElementType, dtype: str) -> SumStep:
     """f16 as f32, or f32 rounded to nearest even as f16."""
     return step("conversion", [(c[0], term(given, c[1]))], Rounding(dtype, "rn"), zero=c[1] >> (given.bits - 1))
 
 
-def software(key: DotKey, a: Sequence[int], b: Sequence[int], c: int, first: int, out: list[Step]) -> None:
+def software(key: DotKey, a: Sequence[int], b: Sequence[int], c: int, first: int, out: list[SumStep]) -> None:
     """mma.m8n8k4 where it is not native: f32 arithmetic to nearest even, as ptxas writes it. first: k of the first product."""
 
     def chain(start: int, positions: Sequence[int]) -> None:
-        total = (Source("zero"), start)
+        total = (Origin("zero"), start)
         for k in positions:
-            product = Source("product", first + k), term(F16, a[k]) * term(F16, b[k])
+            product = Origin("product", first + k), term(F16, a[k]) * term(F16, b[k])
             out.append(fma(F32, product, total, (a[k] ^ b[k]) >> 15))
             total = _last(out)
 
@@ -311,9 +311,9 @@ def software(key: DotKey, a: Sequence[int], b: Sequence[int], c: int, first: int
 SOFTWARE_PAIRS = ((0, 1), (2, 3))
 
 
-def _last(out: Sequence[Step], c: int = 0) -> tuple[Source, int]:
-    """Source and bits of the last step's result; those of operand C before the first step."""
-    return (Source("step", len(out) - 1), out[-1].result) if out else (Source("c"), c)
+def _last(out: Sequence[SumStep], c: int = 0) -> tuple[Origin, int]:
+    """Origin and bits of the last step's result; those of operand C before the first step."""
+    return (Origin("step", len(out) - 1), out[-1].result) if out else (Origin("c"), c)
 
 
 def dot(
@@ -350,9 +350,9 @@ def steps(
     sign: int = 1,
     scale_a: Sequence[int] = (),
     scale_b: Sequence[int] = (),
-    before: Sequence[Step] = (),
+    before: Sequence[SumStep] = (),
     first: int = 0,
-) -> list[Step]:
+) -> list[SumStep]:
     """The steps of one output element of one instruction, after those of earlier ones. The last has the result.
 
     key, device, a, b, scale_a, scale_b: as for `dot`.
@@ -372,7 +372,7 @@ def steps(
     if p.method == "software":
         software(key, a, b, c, first, out)
         return out
-    sources = [Source("product", first + k) for k in range(len(a))]
+    sources = [Origin("product", first + k) for k in range(len(a))]
     if p.method in ("bits", "integer"):
         xs, ys = integers(atype, np.asarray(a)).tolist(), integers(btype, np.asarray(b)).tolist()
         both = (x * y if p.method == "integer" or key.bit_op == "and" else x ^ y for x, y in zip(xs, ys, strict=True))
@@ -400,7 +400,7 @@ def steps(
     terms = [*zip(sources, products, strict=True)]
     result = element_type(key.dtype)
     if p.method == "halves":
-        out.append(fused([t for k, t in enumerate(terms) if k % 4 < 2], (Source("zero"), Term()), p, key.dtype))
+        out.append(fused([t for k, t in enumerate(terms) if k % 4 < 2], (Origin("zero"), Term()), p, key.dtype))
         source, d1 = _last(out)
         out.append(fused([t for k, t in enumerate(terms) if k % 4 >= 2], (source, term(result, d1)), p, key.dtype))
         return [*out, add(_last(out), (c_source, c), key.dtype)]

@@ -1,6 +1,6 @@
 """One element of a matrix product as a record: every step of its sum on a device, of one instruction or of a chain of them.
 
-`dot.py` makes the steps, and the result is that of the last one. `telling.py` shows the record as text and HTML.
+`dot.py` makes the steps, and the result is that of the last one. `telling.py` tells the record as text and HTML.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from mmulator.isa.form import Form
 from mmulator.isa.types import F16, F32, ElementType
-from mmulator.numerics.dot import Source, Step, Term, converted, group_scales, steps, term
+from mmulator.numerics.dot import Origin, SumStep, Term, converted, group_scales, steps, term
 from mmulator.numerics.formats import element_type, integers
 from mmulator.numerics.profiles import GROUP, DotKey, Profile, dot_key, profile_for
 
@@ -22,7 +22,7 @@ Number = Fraction | float  # an exact value; a float for NaN and infinities
 
 
 @dataclass(frozen=True)
-class Element:
+class ElementSum:
     """The sum of one output element on one device. All operands are raw bits.
 
     key: the arithmetic of the instruction.
@@ -44,7 +44,7 @@ class Element:
     scale_b: tuple[int, ...]
     sign: int
     positions: tuple[int, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[SumStep, ...]
 
     @property
     def profile(self) -> Profile:
@@ -95,10 +95,10 @@ class Element:
             product = product.negated() if self.sign < 0 else product
             yield (product * scales[k // each] if scales else product).value
 
-    def running(self) -> dict[int, Step]:
+    def running(self) -> dict[int, SumStep]:
         """The rounded sums that hold all of the first n products, by n: where sums of two devices can be compared."""
         seen: list[set[int]] = []
-        done: dict[int, Step] = {}
+        done: dict[int, SumStep] = {}
         for s in self.steps:
             own = {source.number for source in s.sources if source.kind == "product"}
             own = own.union(*(seen[source.number] for source in s.sources if source.kind == "step"))
@@ -117,7 +117,7 @@ class Element:
             "steps": [self._step(s) for s in self.steps],
         }  # fmt: skip
 
-    def _step(self, s: Step) -> dict[str, Any]:
+    def _step(self, s: SumStep) -> dict[str, Any]:
         kept = (None,) * len(s.terms) if s.special else s.kept
         exponents = s.exponents or (None,) * len(s.terms)
         terms = [self._term(*each, s) for each in zip(s.sources, s.terms, exponents, kept, strict=True)]
@@ -128,22 +128,12 @@ class Element:
             "terms": terms,
         }  # fmt: skip
 
-    def _term(self, source: Source, t: Term, aligned: int | None, kept: int | None, s: Step) -> dict[str, Any]:
+    def _term(self, source: Origin, t: Term, aligned: int | None, kept: int | None, s: SumStep) -> dict[str, Any]:
         out: dict[str, Any] = {"source": source.kind, "number": source.number}
         if source.kind == "product":
             out |= {"k": self.positions[source.number], "a": self.a[source.number], "b": self.b[source.number]}
         out |= {"significand": t.significand, "exponent": t.exponent, "fraction": t.fraction, "value": hexed(t.value)}
         return {**out, "aligned": aligned, "kept": kept, "cut": hexed(cut(t, s))}
-
-    def __str__(self) -> str:
-        from mmulator.numerics.telling import text
-
-        return text(self)
-
-    def _repr_html_(self) -> str:
-        from mmulator.numerics.telling import html
-
-        return html(self)
 
 
 def explain_element(
@@ -158,7 +148,7 @@ def explain_element(
     scale_a: Sequence[int] = (),
     scale_b: Sequence[int] = (),
     positions: Sequence[int] = (),
-) -> Element:
+) -> ElementSum:
     """The record of one output element. All operands are raw bits, as lists or arrays.
 
     arithmetic: a matrix instruction's form, or the key of its arithmetic.
@@ -181,13 +171,13 @@ def explain_element(
     one = ONE.get(key.stype or "", 0)
     sa, sb = ((*map(int, x), *(one,) * (count * blocks - len(x))) for x in (scale_a, scale_b))
     sign, c = imm_scale_a * imm_scale_b, int(c)
-    done: list[Step] = []
+    done: list[SumStep] = []
     step_key = key
     for n in range(count):
         here, factors = slice(n * size, n * size + size), slice(n * blocks, n * blocks + blocks)
         if n and key.ctype != key.dtype:  # D of another type than C: from here on, D is C
             if key.dtype == "f16":
-                done.append(converted((Source("step", len(done) - 1), done[-1].result), F16, F32.name))
+                done.append(converted((Origin("step", len(done) - 1), done[-1].result), F16, F32.name))
             else:
                 step_key = replace(key, ctype=key.dtype)
         done = steps(
@@ -196,7 +186,7 @@ def explain_element(
         )  # fmt: skip
     where = (*map(int, positions),) or (*range(len(a)),)
     where += tuple(range(where[-1] + 1 if where else 0, (where[-1] + 1 if where else 0) + missing))
-    return Element(key, device, row, column, c, sa, sb, sign, where, tuple(done))
+    return ElementSum(key, device, row, column, c, sa, sb, sign, where, tuple(done))
 
 
 def number(t: ElementType, bits: int) -> Number:
@@ -208,7 +198,7 @@ def number(t: ElementType, bits: int) -> Number:
     return Fraction(int(integers(t, np.asarray(bits))))
 
 
-def cut(t: Term, s: Step) -> Number:
+def cut(t: Term, s: SumStep) -> Number:
     """What truncation took from a term of a step."""
     value = t.value
     if s.special or not isinstance(value, Fraction):
@@ -249,7 +239,7 @@ def ulps_off(t: ElementType, bits: int, exact: Number) -> Fraction | None:
     return (got - exact) / Fraction(2) ** last
 
 
-def parted(x: Element, y: Element) -> int | None:
+def parted(x: ElementSum, y: ElementSum) -> int | None:
     """The least number of products after which two sums that both hold them differ; None if they never do."""
     left, right = x.running(), y.running()
     return next((n for n in sorted(left.keys() & right.keys()) if left[n].value != right[n].value), None)

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
 
-from mmulator.numerics.dot import MODES, Source, Step, Term
-from mmulator.numerics.element import Element, Number, cut, hexed, number, ulps_off
+from mmulator.numerics.dot import MODES, Origin, SumStep, Term
+from mmulator.numerics.element import ElementSum, Number, cut, hexed, number, ulps_off
 from mmulator.numerics.formats import element_type
 from mmulator.tables import element as tag
 from mmulator.tables import html_table, text_table
@@ -38,19 +38,19 @@ def placed(t: Term) -> str:
     return f"{'-' * (t.significand < 0)}0x{whole:x}{'.' * bool(digits)}{digits}p{t.exponent:+d}"
 
 
-def raw(e: Element, bits: int, dtype: str) -> str:
+def raw(e: ElementSum, bits: int, dtype: str) -> str:
     """Bits of a result in hexadecimal."""
     return f"0x{bits:0{element_type(dtype).bits // 4}x}"
 
 
-def label(e: Element, source: Source) -> str:
+def label(e: ElementSum, source: Origin) -> str:
     """The name of a term: `k 5`, `C`, `step 2`, `0`."""
     if source.kind == "product":
         return f"k {e.positions[source.number]}"
     return {"c": "C", "step": f"step {source.number}", "zero": "0"}[source.kind]
 
 
-def adds(e: Element, s: Step) -> str:
+def adds(e: ElementSum, s: SumStep) -> str:
     """What a step adds: `k 0..15, C`."""
     ks = [e.positions[source.number] for source in s.sources if source.kind == "product"]
     parts = []
@@ -67,7 +67,7 @@ def adds(e: Element, s: Step) -> str:
     return ", ".join(parts)
 
 
-def largest(e: Element, s: Step) -> str:
+def largest(e: ElementSum, s: SumStep) -> str:
     """The largest exponent, and the first term that has it."""
     if s.emax is None:
         return "-"
@@ -75,7 +75,7 @@ def largest(e: Element, s: Step) -> str:
     return f"{s.emax} ({label(e, first) if first else 'floor'})"
 
 
-def lost(s: Step) -> tuple[Fraction, Fraction]:
+def lost(s: SumStep) -> tuple[Fraction, Fraction]:
     """What truncation took from the terms of a step, and what the rounding added; 0 for NaN and infinities."""
     value, total = s.value, s.total * Fraction(2) ** s.quantum
     if not isinstance(value, Fraction) or s.bits is None:
@@ -84,7 +84,7 @@ def lost(s: Step) -> tuple[Fraction, Fraction]:
     return taken, value - total
 
 
-def reason(e: Element, s: Step) -> str:
+def reason(e: ElementSum, s: SumStep) -> str:
     """Why a result is NaN or infinite; empty for a finite one."""
     if not s.special:
         return "" if isinstance(s.value, Fraction) else f"the sum is too large for {s.rounding.dtype}" if s.rounding else ""
@@ -95,7 +95,7 @@ def reason(e: Element, s: Step) -> str:
     return f"{nan} is NaN" if nan else "Inf and -Inf: " + ", ".join(name for name, _ in found)
 
 
-def overview(e: Element) -> Iterator[tuple[str, ...]]:
+def overview(e: ElementSum) -> Iterator[tuple[str, ...]]:
     """A row for each step."""
     for n, s in enumerate(e.steps):
         taken, off = lost(s)
@@ -104,7 +104,7 @@ def overview(e: Element) -> Iterator[tuple[str, ...]]:
         yield str(n), f"{adds(e, s)}", largest(e, s), *small, decimal(s.value), bits
 
 
-def table(e: Element, s: Step) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(e: ElementSum, s: SumStep) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """The columns and rows of one step: its terms."""
     atype, btype = element_type(e.key.atype), element_type(e.key.btype)
     truncates = s.operation == "sum"
@@ -123,7 +123,7 @@ def table(e: Element, s: Step) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     return ("term", "a", "b", "value", *(("kept", "cut") if truncates else ())), rows
 
 
-def ends(e: Element, s: Step) -> tuple[str, str]:
+def ends(e: ElementSum, s: SumStep) -> tuple[str, str]:
     """Sentences before and after the table of a step."""
     before = {
         "sum": f"largest exponent {largest(e, s)}: terms are cut below 2^{s.quantum}",
@@ -145,7 +145,7 @@ def ends(e: Element, s: Step) -> tuple[str, str]:
     return before, f"sum {total}; {MODES[s.rounding.mode]}{keep}: {result} ({moved})"
 
 
-def chosen(e: Element) -> list[int]:
+def chosen(e: ElementSum) -> list[int]:
     """The steps that are shown in full where not all are: that in which most was lost, and a first special one."""
     special = next((n for n, s in enumerate(e.steps) if not isinstance(s.value, Fraction)), None)
     if special is not None:
@@ -160,7 +160,7 @@ def shortened(text: str, most: int = 24) -> str:
     return text if len(text) <= most else f"{digits[: most - len(exponent) - 3]}..p{exponent}"
 
 
-def head(e: Element) -> str:
+def head(e: ElementSum) -> str:
     """The device, and its arithmetic in numbers."""
     p = e.profile
     numbers = f", L {p.chunk}, F {p.fraction}, floor {p.floor}" if p.chunk else ""
@@ -172,7 +172,7 @@ def far_off(off: Fraction) -> str:
     return f"{float(off):+.2f}" if abs(off) < 10**6 else f"{'+' * (off > 0)}{decimal(off, 3)}"
 
 
-def tail(e: Element) -> str:
+def tail(e: ElementSum) -> str:
     """The exact sum beside the result."""
     exact, off = e.exact, ulps_off(e.dtype, e.bits, e.exact)
     far = "" if off is None else f"; the result is {f'{far_off(off)} ULP from it' if off else 'exact'}"
@@ -180,7 +180,7 @@ def tail(e: Element) -> str:
     return f"exact sum {shown}{far}"
 
 
-def text(e: Element, steps: Sequence[int] | None = None) -> str:
+def text(e: ElementSum, steps: Sequence[int] | None = None) -> str:
     """The record as text. steps: those that are shown in full; default: all if there are few, else the one that lost most."""
     out = [head(e)]
     if len(e.steps) > FEW:
@@ -192,7 +192,7 @@ def text(e: Element, steps: Sequence[int] | None = None) -> str:
     return "\n".join([*out, "", tail(e)])
 
 
-def html(e: Element) -> str:
+def html(e: ElementSum) -> str:
     """The record as an HTML section: every step, in full where it is opened."""
     parts = [tag("h4", head(e)), html_table(OVERVIEW, overview(e))]
     for n, s in enumerate(e.steps):
