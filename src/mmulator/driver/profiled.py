@@ -44,7 +44,8 @@ class Profiles:
 
     def profiles(self) -> list[Profile]:
         """One for each kernel, in the order of first launches."""
-        from mmulator.record.profile import added_up, profile_of
+        from mmulator.record.profile import profile_of
+        from mmulator.record.profile_data import added_up
 
         return added_up(profile_of(*item) for item in self.found.values())
 
@@ -82,7 +83,8 @@ def tell(profiles: list[Profile], wanted: str) -> None:
 
 def read(path: str | Path) -> list[Profile]:
     """The profiles that processes added to a file."""
-    from mmulator.record.profile import Profile, added_up
+    from mmulator.record.profile import Profile
+    from mmulator.record.profile_data import added_up
 
     try:
         rows = Path(path).read_text(encoding="utf-8").splitlines()

@@ -6,26 +6,26 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import PurePath
 
-from mmulator.record.profile import Profile, lcov
+from mmulator.record.profile_data import Data, lcov
 
 
-def _json(profiles: Sequence[Profile]) -> str:
+def _json(profiles: Sequence[Data]) -> str:
     return json.dumps({"profiles": [p.as_dict() for p in profiles]}, indent=1) + "\n"
 
 
-def _html(profiles: Sequence[Profile]) -> str:
+def _html(profiles: Sequence[Data]) -> str:
     from mmulator.record.profile_page import page
 
     return page(profiles)
 
 
-def _text(profiles: Sequence[Profile]) -> str:
+def _text(profiles: Sequence[Data]) -> str:
     return "\n\n".join(map(str, profiles)) + "\n"
 
 
-FORMATS: dict[str, Callable[[Sequence[Profile]], str]] = {".json": _json, ".html": _html, ".info": lcov, ".txt": _text}
+FORMATS: dict[str, Callable[[Sequence[Data]], str]] = {".json": _json, ".html": _html, ".info": lcov, ".txt": _text}
 
 
-def written(profiles: Sequence[Profile], file: str) -> str:
+def written(profiles: Sequence[Data], file: str) -> str:
     """The contents of a file of that name."""
     return FORMATS[PurePath(file).suffix](profiles)

@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import PurePath
 
 from mmulator.demangle import demangle
-from mmulator.record.profile import SPACES, Executed, Profile, Unreached, unreached, work_of
+from mmulator.record.profile_data import SPACES, Data, Executed, Unreached, unreached, work_of
 from mmulator.tables import short
 
 WIDTH = 80
@@ -16,7 +16,7 @@ COLUMNS = ("line", "executed", "share", "lanes", "sectors", "conflicts")
 _UNITS = {"global": "sectors", "shared": "wavefronts", "local": "sectors", "bulk": "sectors"}
 
 
-def head(profile: Profile) -> list[str]:
+def head(profile: Data) -> list[str]:
     """Sentences about all instructions together."""
     total, o = profile.total, profile.occupancy
     times = f"{profile.launches} launch{'es' * (profile.launches != 1)}"
@@ -29,7 +29,8 @@ def head(profile: Profile) -> list[str]:
         if t.requests:
             each = f"{t.requests:,} requests, {t.units / t.requests:.1f} {_UNITS[space]} each, {t.bytes:,} bytes"
             conflicts = f"; bank conflicts {t.units - t.ideal:,} of {t.units:,} wavefronts" * (space == "shared")
-            said.append(f"{space}: {each}{conflicts}" if space != "bulk" else f"bulk copies: {t.bytes:,} bytes, {t.units:,} sectors")
+            bulk = f"bulk copies: {t.bytes:,} bytes, {t.units:,} sectors"
+            said.append(bulk if space == "bulk" else f"{space}: {each}{conflicts}")
     if total.macs:
         said.append(f"multiply-accumulates: {total.macs:,}")
     if total.met or total.polls:
@@ -59,14 +60,16 @@ def text_of(items: Sequence[Executed]) -> str:
     return items[0].source or items[0].text
 
 
-def table(profile: Profile) -> str:
+def table(profile: Data) -> str:
     """The lines with most executed instructions."""
     total = profile.total.executions
     lines = profile.by_line()
-    most = sorted(lines, key=lambda at: -work_of(lines[at]).executions)[:ROWS]
+    works = {at: work_of(items) for at, items in lines.items()}
+    weights = {at: (-w.executions, -sum(t.units for t in w.traffic.values())) for at, w in works.items()}
+    most = sorted(lines, key=weights.__getitem__)[:ROWS]
     out = [row for sentence in head(profile) for row in _wrapped(sentence)]
     for file, group in groupby(sorted(most), key=lambda at: at[0]):
-        rows = [[str(line), *cells(lines[file, line], total), text_of(lines[file, line])] for _, line in group]
+        rows = [[str(line or ""), *cells(lines[file, line], total), text_of(lines[file, line])] for _, line in group]
         name = PurePath(file).name or "without a line"
         out += [f"{name}:", *_aligned([[*COLUMNS, ""], *rows])]
     if len(lines) > len(most):
@@ -96,7 +99,7 @@ def runs(numbers: Iterable[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
 
 
-def annotated(profile: Profile, text: str) -> str:
+def annotated(profile: Data, text: str) -> str:
     """The PTX text with a column of executions, active lanes, sectors and conflicts before each line."""
     lines = profile.by_ptx()
     total = profile.total.executions

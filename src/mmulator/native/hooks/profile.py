@@ -68,14 +68,14 @@ def table(profile: Value) -> Value:
 
 # blocks of code -----------------------------------------------------------------------------------------------------
 @native
-def begins(w: ptr_to(Warp), mask: u32, block: i32, size: u32) -> None:
+def count_begin(w: ptr_to(Warp), mask: u32, block: i32, size: u32) -> None:
     if mask != FULL:
         missing = table(w.cta.cluster.profile).missing
         missing[block] = missing[block] + u64(popcount(~mask))
 
 
 @native
-def again(w: ptr_to(Warp), mask: u32, block: i32, left: u32) -> None:
+def count_again(w: ptr_to(Warp), mask: u32, block: i32, left: u32) -> None:
     missing = table(w.cta.cluster.profile).missing
     if mask == left:
         missing[block] = missing[block] - u64(popcount(~mask))
@@ -84,14 +84,14 @@ def again(w: ptr_to(Warp), mask: u32, block: i32, left: u32) -> None:
 
 
 @native
-def off(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+def count_off(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     if mask != 0:
         row = table(w.cta.cluster.profile).sites + site
         row.off = row.off + u64(popcount(mask))
 
 
 @native
-def parts(w: ptr_to(Warp), mask: u32, taken: u32, site: u32) -> None:
+def count_branch(w: ptr_to(Warp), mask: u32, taken: u32, site: u32) -> None:
     row = table(w.cta.cluster.profile).sites + site
     row.off = row.off + u64(popcount(mask & ~taken))
     row.taken = row.taken + u64(taken != 0)
@@ -100,14 +100,14 @@ def parts(w: ptr_to(Warp), mask: u32, taken: u32, site: u32) -> None:
 
 
 @native
-def met(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32, site: u32) -> None:
+def count_met(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32, site: u32) -> None:
     row = table(w.cta.cluster.profile).sites + site
     row.met = row.met + 1
 
 
 # memory -------------------------------------------------------------------------------------------------------------
 @native
-def distinct(values: ptr_to(u64), mask: u32) -> u32:
+def distinct_values(values: ptr_to(u64), mask: u32) -> u32:
     """How many different values lanes have."""
     v = load(U64, values)
     left = mask
@@ -119,7 +119,7 @@ def distinct(values: ptr_to(u64), mask: u32) -> u32:
 
 
 @native
-def crowd(places: ptr_to(u64), mask: u32, groups: u64) -> u32:
+def most_in_a_bank(places: ptr_to(u64), mask: u32, groups: u64) -> u32:
     """How many different places lanes have in one of `groups` groups of banks, at most."""
     v = load(U64, places)
     counts = stack(u32, BANKS)
@@ -151,7 +151,7 @@ def neighbours_agree(places: ptr_to(u64), mask: u32, step: u32) -> u32:
 
 
 @native
-def wavefronts(at: ptr_to(u64), mask: u32, bytes: u32, access: u32, ideal: ptr_to(u32)) -> u32:
+def shared_wavefronts(at: ptr_to(u64), mask: u32, bytes: u32, access: u32, ideal: ptr_to(u32)) -> u32:
     """The wavefronts of an access to shared memory; `ideal` receives those that it would be without bank conflicts.
 
     Lanes of 8 bytes are served in halves of the warp, of 16 bytes in quarters; two of them together in a load in which the
@@ -175,20 +175,20 @@ def wavefronts(at: ptr_to(u64), mask: u32, bytes: u32, access: u32, ideal: ptr_t
     while begin < 32:
         lanes = mask & ((u32(FULL) >> (32 - span)) << begin)
         if lanes != 0:
-            total = total + crowd(places, lanes, u64(BANKS) >> (shift - 2))
+            total = total + most_in_a_bank(places, lanes, u64(BANKS) >> (shift - 2))
             ideal[0] = ideal[0] + 1
         begin = begin + span
     return total
 
 
 @native
-def weigh(row: ptr_to(ProfileMemory), kind: u32, mask: u32, at: ptr_to(u64), origin: u64, bytes: u32, access: u32) -> None:
+def weigh_access(row: ptr_to(ProfileMemory), kind: u32, mask: u32, at: ptr_to(u64), origin: u64, bytes: u32, access: u32) -> None:
     """Compute the work of an access, for this time and the next ones. origin: of the memory, where on a chip a sector begins."""
     row.last_ideal = 0
     if kind == Kind.SHARED:
         ideal = stack(u32)
         ideal[0] = u32(0)
-        row.last_units = wavefronts(at, mask, bytes, access, ideal)
+        row.last_units = shared_wavefronts(at, mask, bytes, access, ideal)
         row.last_ideal = ideal[0]
     else:
         values = stack(u64, 32)
@@ -200,11 +200,11 @@ def weigh(row: ptr_to(ProfileMemory), kind: u32, mask: u32, at: ptr_to(u64), ori
                 words = bytes >> 2
                 shift = u64(trailing_zeros(bytes))
             store(((load(U64, at) >> shift) << 2) | (iota(U64) >> 3), values)
-        row.last_units = distinct(values, mask) * words
+        row.last_units = distinct_values(values, mask) * words
 
 
 @native
-def request(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
+def count_request(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
     if mask != 0 and (access >> PROXY_SHIFT) == Proxy.GENERIC:
         first = at[trailing_zeros(mask)]
         slot = (first | base) >> SLOT_SHIFT
@@ -224,7 +224,7 @@ def request(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, 
                 row.mask = mask
                 row.low = low
                 store(apart, row.apart)
-                weigh(row, kind, mask, at, origin, bytes, access)
+                weigh_access(row, kind, mask, at, origin, bytes, access)
             lanes = u64(popcount(mask))
             row.requests = row.requests + 1
             row.lanes = row.lanes + lanes
@@ -234,13 +234,13 @@ def request(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, 
 
 
 @native
-def piece(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
+def count_piece(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
     """An access of one lane, or a piece of a bulk copy."""
     slot = at >> SLOT_SHIFT
     if (access >> PROXY_SHIFT) == Proxy.GENERIC:
         places = stack(u64, 32)
         places[lane] = at
-        request(w, u32(1) << lane, places, 0, bytes, access, site)
+        count_request(w, u32(1) << lane, places, 0, bytes, access, site)
     elif (access >> PROXY_SHIFT) == Proxy.ASYNC and slot != SLOT_SHARED and bytes != 0:
         row = table(w.cta.cluster.profile).memory + (site * KINDS + u32(Kind.BULK))
         row.requests = row.requests + 1
@@ -251,6 +251,6 @@ def piece(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u3
 
 
 PROFILE = Instrument("profile", {
-    "block_begins": begins, "block_again": again, "guarded": off, "branched": parts, "mbarrier_waited": met,
-    "accessed": request, "accessed_one": piece,
+    "block_begins": count_begin, "block_again": count_again, "guarded": count_off, "branched": count_branch,
+    "mbarrier_waited": count_met, "accessed": count_request, "accessed_one": count_piece,
 })  # fmt: skip

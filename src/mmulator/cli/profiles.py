@@ -1,0 +1,30 @@
+"""Files for profiles of launches, as `run` and `exec` are given them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mmulator.cli.output import WrongUsage, check_writable, write_file
+
+if TYPE_CHECKING:
+    from mmulator.record.profile import Profile
+
+
+def check_profile(file: str | None) -> None:
+    """Check, before the run, that a file for a profile can be written. Raises WrongUsage."""
+    if file is None:
+        return
+    from mmulator.record.profile_file import FORMATS
+
+    if Path(file).suffix not in FORMATS:
+        raise WrongUsage(f"--profile-to {file}", hint=f"the name ends in one of {', '.join(FORMATS)}; .info is lcov's")
+    check_writable(file)
+
+
+def write_profile(file: str, profiles: Sequence[Profile]) -> None:
+    """Write profiles in the format that the file's ending names."""
+    from mmulator.record.profile_file import written
+
+    write_file(file, written(profiles, file).encode())
