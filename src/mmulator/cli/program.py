@@ -33,11 +33,11 @@ def begin(arguments: list[str]) -> None:
 
 
 def gathers(environment: Mapping[str, str]) -> bool:
-    """Whether something is put together when the program is over: findings of the sanitizer, profiles."""
+    """Whether something is put together when the program is over: findings of the sanitizer, profiles, traces."""
     from mmulator.driver.settings import Settings
 
     settings = Settings.from_environment(environment)
-    return bool(settings.sanitize or settings.profile)
+    return bool(settings.sanitize or settings.profile or settings.trace)
 
 
 def absolute(path: str) -> str:
@@ -48,7 +48,8 @@ def absolute(path: str) -> str:
 def hint_behind(program: list[str]) -> None:
     """Print a hint where an option of mmulator's stands behind a script, which would get it: `exec prog.py --sanitize`."""
     words = [] if program[0] in ("-m", "-c") else program[1 : program.index("--") if "--" in program else None]
-    mine = next((word for word in words if word.partition("=")[0] in ("--sanitize", "--sarif", "--profile", "--autotune")), None)
+    ours = "--sanitize", "--sarif", "--profile", "--trace", "--autotune"
+    mine = next((word for word in words if word.partition("=")[0] in ours), None)
     if mine is not None:
         told = f"note: {mine} goes to {program[0]}; options of mmulator stand before the program: mmulator exec {mine} ..."
         print(told, file=sys.stderr)

@@ -82,6 +82,7 @@ def run(
     watch: Annotated[Texts, _look(metavar="NAME[ROW,COL]", help="List the stores to an element.")] = None,
     profile: Annotated[bool, _look("--profile", help="Say what each line did: lanes, sectors, bank conflicts.")] = False,
     profile_to: Annotated[str | None, _look(metavar="FILE", help="Write it: .html, .json, .txt, .info (lcov).")] = None,
+    trace: Annotated[str | None, _look(metavar="FILE.json", help="Write what happened when, for Perfetto.")] = None,
     json: Annotated[bool, _look("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run a kernel on the CPU with a device's bits.
@@ -90,12 +91,12 @@ def run(
     if undefined behaviour was found (--sanitize).
     """
     from mmulator.cli import findings
-    from mmulator.cli.profiles import check_profile, write_profile
+    from mmulator.cli.recording import check_recording, write_profile
     from mmulator.hosts import cluster_at
     from mmulator.jobs.job import run_job
 
     _check_save(save)
-    check_profile(profile_to)
+    check_recording(profile_to, trace)
     profile |= profile_to is not None
     job = _job(file, {"entry": entry, "grid": grid, "block": block, "shared": shared, "cluster": cluster,
                       "cooperative": cooperative or None, "arg": arg, "expect": expect})  # fmt: skip
@@ -111,7 +112,7 @@ def run(
         exclude({"--dask": dask, "--threads": threads}, "each worker has threads of its own")
         exclude({"--dask": dask, "--watch": watch or None}, "stores are listed in the order of one machine")
         exclude({"--dask": dask, "--compare-gpu": compare_gpu}, "it is about the GPU of this machine")
-        exclude({"--dask": dask, "--profile": profile}, "counts are those of one machine")
+        exclude({"--dask": dask, "--profile": profile, "--trace": trace}, "counts are those of one machine")
     if sanitize or rules is not None or seeds or prove or strict or keep_going or sarif is not None or baseline is not None:
         exclude({"--sanitize": True, "--compare-gpu": compare_gpu}, "it is another question")
         exclude({"--sanitize": True, "--dask": dask}, "the sanitizer looks at all blocks together")
@@ -120,7 +121,7 @@ def run(
         findings.check_sarif(sarif)
     if compare_gpu:
         exclude({"--compare-gpu": True, "--watch": watch}, "it lists the stores to what differs")
-        exclude({"--compare-gpu": True, "--profile": profile}, "it is another question")
+        exclude({"--compare-gpu": True, "--profile": profile, "--trace": trace}, "it is another question")
         result, arrays = _on_gpu(job, timeout, threads, json)
     else:
         arrays = []
@@ -128,7 +129,7 @@ def run(
             with cluster_at(dask) as workers, _where_it_was(), Progress(json, once=True) as progress:
                 result = run_job(
                     job, timeout=timeout, threads=threads, progress=_phases(progress), watch=watched, sanitize=wish,
-                    workers=workers, profile=profile,
+                    workers=workers, profile=profile, trace=trace,
                 )  # fmt: skip
         except MmulatorError as error:
             sys.exit(_stopped(error, json, sarif, strict, known))

@@ -21,7 +21,7 @@ from typing import Any
 from mmulator.cli.findings import FOUND, write_log
 from mmulator.cli.output import print_json
 from mmulator.cli.program import command
-from mmulator.driver import profiled
+from mmulator.driver import profiled, traced
 from mmulator.driver.gathered import VARIABLE, Row, read
 from mmulator.driver.profiled import VARIABLE as PROFILES
 from mmulator.sarif import Baseline, log
@@ -55,11 +55,15 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
     with tempfile.TemporaryDirectory(prefix="mmulator-") as folder:
         found, told = Path(folder, "findings.jsonl"), Path(folder, "launches.jsonl")
         lines = Path(folder, "profiles.jsonl")
-        more = {VARIABLE: str(found), PROFILES: str(lines), SUPERVISOR: str(os.getpid())}
+        more = {VARIABLE: str(found), PROFILES: str(lines), traced.VARIABLE: folder, SUPERVISOR: str(os.getpid())}
         if wanted.json and "MMULATOR_REPORT" not in environment:
             more["MMULATOR_REPORT"] = str(told)
         status = _wait(words, {**environment, **more}, wanted.json)
         launches, rows = read(found)
+        if trace := environment.get("MMULATOR_TRACE"):
+            from mmulator.record.trace import write
+
+            write(trace, [*traced.joined(traced.read(folder))])
         kernels, profiles = _kernels(told), _profiles(lines, environment.get("MMULATOR_PROFILE", ""), wanted.json)
     code = os.waitstatus_to_exitcode(status)
     data = log((row["result"] for row in rows), wanted.known)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from mmulator.doors.pytest_tests import ThisTest
 
 PLUGIN = "mmulator-tests"
-_OPTIONS = ("seed", "seeds", "timeout", "sanitize", "rules", "keep_going", "sarif", "baseline", "report", "profile", "profile_to")
+_OPTIONS = ("seed", "seeds", "timeout", "sanitize", "rules", "keep_going", "sarif", "baseline", "report", "profile", "profile_to",
+            "trace")  # fmt: skip
 _MARKER = (
     "mmulator(device=None, seed=None, seeds=None, timeout=None, sanitize=None, rules=None, keep_going=None): with pytest "
     "--mmulator, the chip that this test finds, the seed of its launches, under how many seeds each is run, seconds that they "
@@ -52,6 +53,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
                     help="At the end, lines and branches of kernels that no launch reached.")  # fmt: skip
     group.addoption("--mmulator-profile-to", metavar="FILE",
                     help="Write what each line of each kernel did: .html, .json, .txt, .info (lcov).")  # fmt: skip
+    group.addoption("--mmulator-trace", metavar="FILE.json", help="Write what happened when in launches, for Perfetto.")
     group.addoption("--mmulator-report", action="store_true", help="At the end, a table of the kernels: launches and times.")
 
 

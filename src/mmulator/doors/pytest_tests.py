@@ -237,6 +237,8 @@ class Tests:
             progress.sink.append(ProgressLine(reporter))
         driver.readers.clear()  # each test reads its own
         driver.listeners.append(self.totals.count)
+        if self.option.mmulator_trace is not None:
+            driver.change(replace(driver.settings, trace=str(Path(self.option.mmulator_trace).absolute())))
         if self.coverage is not None:
             driver.listeners.append(self.coverage.profiles)
             driver.change(replace(driver.settings, profile="1"))

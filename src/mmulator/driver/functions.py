@@ -79,8 +79,18 @@ class Function:
             from mmulator.record.counts import Counting
 
             observers.append(Counting())
+        moments = None
+        if settings.trace:
+            from mmulator.record.moments import Moments
+
+            moments = Moments()
+            observers.append(moments)
         try:
             arguments = Arguments(np.frombuffer(params, np.uint8), self.offsets, regions=regions)
             return self.kernel.run(shape, arguments, self.loaded.device, how, observers, launching.compiled)
         finally:
             launching.close()
+            if moments is not None:
+                from mmulator.driver.traced import traces
+
+                traces(settings.trace).add(moments.events)

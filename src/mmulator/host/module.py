@@ -317,6 +317,7 @@ class Kernel:
         workers: Client | None = None,
         keep_going: bool = False,
         profile: bool = False,
+        trace: str | Path | None = None,
     ) -> Report:
         """Run the kernel; arrays among `args` are device buffers and are updated in place.
 
@@ -336,6 +337,7 @@ class Kernel:
         meanwhile has the findings so far (`error.findings`). keep_going: includes `sanitize`; an access out of bounds or
         misaligned is a finding and no fault: a load gets zeros, a store does nothing, and the kernel goes on.
         profile: what each line did is counted, and is in the report's `profile`.
+        trace: a file that receives what happened when, for Perfetto.
         workers: a distributed.Client, on whose Dask cluster the blocks run;
         blocks that write the same bytes or use each other's results are refused, and nothing is stored then.
 
@@ -364,7 +366,8 @@ class Kernel:
 
             looked, several = sanitize or keep_going, threads is not None
             spread.check(
-                cooperative=cooperative, watch=watch not in ((), []), sanitize=looked, threads=several, profile=profile
+                cooperative=cooperative, watch=watch not in ((), []), sanitize=looked, threads=several, profile=profile,
+                trace=trace,
             )
         shape, arguments = self.prepared(grid, block, args, shared, device, cluster, cooperative)
         if workers is not None:
@@ -380,6 +383,10 @@ class Kernel:
             from mmulator.record.counts import Counting
 
             observers.append(Counting())
+        if trace is not None:
+            from mmulator.record.moments import Moments
+
+            observers.append(Moments(str(trace)))
         report = self.run(shape, arguments, device, how, observers, progress, how.timeout)
         if sanitize == "raise" and (error := undefined(report.findings)):
             raise error

@@ -1,10 +1,10 @@
-"""Hooks for the way of warps through a kernel's blocks of code."""
+"""Hooks for the way of warps through a kernel's blocks of code, and for what they wait for."""
 
 from __future__ import annotations
 
 from mmulator.codegen.lang import hook
 from mmulator.codegen.types import i32, ptr, ptr_to, u32
-from mmulator.native.state import Warp
+from mmulator.native.state import Transfer, Warp
 
 
 @hook
@@ -34,3 +34,13 @@ def branched(w: ptr_to(Warp), mask: u32, taken: u32, site: u32) -> None:
 @hook
 def mbarrier_slept(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32, site: u32) -> None:
     """Called when lanes (each at host[lane]) begin to sleep until the phase of their parity is complete."""
+
+
+@hook
+def group_closed(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+    """Called at cp.async.commit_group."""
+
+
+@hook
+def transfer_over(t: ptr_to(Transfer)) -> None:
+    """Called when a bulk operation is complete, before its mbarriers hear of its last bytes."""

@@ -1,4 +1,4 @@
-"""Files for profiles of launches, as `run` and `exec` are given them."""
+"""Files for profiles and traces of launches, as `run` and `exec` are given them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,12 @@ if TYPE_CHECKING:
     from mmulator.record.profile import Profile
 
 
-def check_profile(file: str | None) -> None:
-    """Check, before the run, that a file for a profile can be written. Raises WrongUsage."""
+def check_recording(file: str | None, trace: str | None) -> None:
+    """Check, before the run, that a file for a profile and one for a trace can be written. Raises WrongUsage."""
+    if trace is not None:
+        if Path(trace).suffix != ".json":
+            raise WrongUsage(f"--trace {trace}", hint="the name ends in .json")
+        check_writable(trace)
     if file is None:
         return
     from mmulator.record.profile_file import FORMATS
