@@ -33,7 +33,8 @@ def part_ways(e: Emitter, ins: Instruction) -> None:
     guard = must_be(e.guard(ins), Value)
     whole = e.one_of(guard)
     if whole is not None:  # all lanes to one of them
-        e.call(branched, e.w, e.mask, select(whole, e.mask, 0), e.site)
+        if e.hears(branched):
+            e.call(branched, e.w, e.mask, select(whole, e.mask, 0), e.site)
         e.flush()
         e.b.ret(select(whole, *(constant(e.b, i32, target) for target in e.block.targets)))
         return
