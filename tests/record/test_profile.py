@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 import mmulator as mm
+from mmulator.jobs.job import load_job, run_job
 from mmulator.record.profile import Profile
 from mmulator.record.profile_data import Traffic, added_up, lcov, unreached
 from mmulator.record.profile_file import written
 from mmulator.record.profile_text import annotated, runs
+from tests.support.places import ROOT
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
 
@@ -270,3 +272,8 @@ def test_what_is_shown() -> None:
     assert "add.u32 v, v, n;" in page and "<script" not in page and page.count("<tr") == page.count("</tr>")
     assert len(annotated(profile, HEAD + LOOP).splitlines()) == 1 + len((HEAD + LOOP).splitlines())
     assert runs([1, 2, 3, 7, 9, 10]) == "1-3, 7, 9-10"
+
+
+def test_products_in_tensor_memory_count() -> None:
+    result = run_job(load_job(ROOT / "examples" / "blackwell_gemm" / "launch.toml"), profile=True)
+    assert result.report.profile is not None and result.report.profile.total.macs == result.report.macs > 0

@@ -354,9 +354,9 @@ class Kernel:
         elements = watched(watch) if watch != () else ()
         if sanitize not in SANITIZE:
             raise LaunchError(f"sanitize is {shown(sanitize)}, not True, False, 'strict' or 'raise'")
-        for name, value in (("keep_going", keep_going), ("profile", profile)):
-            if value not in (True, False):
-                raise LaunchError(f"{name} is of type {type(value).__name__}, not True or False")
+        if keep_going not in (True, False) or profile not in (True, False):
+            name, value = ("keep_going", keep_going) if keep_going not in (True, False) else ("profile", profile)
+            raise LaunchError(f"{name} is of type {type(value).__name__}, not True or False")
         how = How(
             whole(seed, "seed"), None, None if threads is None else whole(threads, "threads", 1), seconds(timeout),
             keep_going=keep_going, progress=(lambda done, total: progress("run", done, total)) if progress else None,

@@ -92,7 +92,7 @@ def _of_sites(counts: Counts) -> Iterator[tuple[Instruction, Work]]:
         taken = {name: sites[name][n] for name in ("taken", "passed", "parted")} if branch else {}
         kinds = {s: Traffic(*(memory[name][n][k] for name in SUMS)) for k, s in enumerate(SPACES)}
         work = Work(
-            off=0 if branch else sites["off"][n], met=sites["met"][n], **taken,
+            off=0 if branch else sites["off"][n], met=sites["met"][n], macs=sites["macs"][n], **taken,
             traffic={s: t for s, t in kinds.items() if t.requests},
         )  # fmt: skip
         if work != Work():

@@ -47,8 +47,10 @@ class Kind(IntEnum):
 KINDS = len(Kind)
 
 # off: lanes whose guard was false. taken, passed, parted: branches that some lanes took, that some did not, and both.
-# met: waits that found their phase complete.
-ProfileSite = Struct("ProfileSite", [("off", u64), ("taken", u64), ("passed", u64), ("parted", u64), ("met", u64)])
+# met: waits that found their phase complete. macs: multiply-accumulates of tcgen05.mma.
+ProfileSite = Struct("ProfileSite", [
+    ("off", u64), ("taken", u64), ("passed", u64), ("parted", u64), ("met", u64), ("macs", u64),
+])  # fmt: skip
 # requests: of warps. units: sectors, of shared memory wavefronts. ideal: wavefronts without bank conflicts. From `mask` on: the
 # last access, with its addresses less the first, and its result.
 ProfileMemory = Struct("ProfileMemory", [
@@ -103,6 +105,12 @@ def count_branch(w: ptr_to(Warp), mask: u32, taken: u32, site: u32) -> None:
 def count_met(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32, site: u32) -> None:
     row = table(w.cta.cluster.profile).sites + site
     row.met = row.met + 1
+
+
+@native
+def count_macs(w: ptr_to(Warp), macs: u64, site: u32) -> None:
+    row = table(w.cta.cluster.profile).sites + site
+    row.macs = row.macs + macs
 
 
 # memory -------------------------------------------------------------------------------------------------------------
@@ -252,5 +260,5 @@ def count_piece(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, si
 
 PROFILE = Instrument("profile", {
     "block_begins": count_begin, "block_again": count_again, "guarded": count_off, "branched": count_branch,
-    "mbarrier_waited": count_met, "accessed": count_request, "accessed_one": count_piece,
+    "mbarrier_waited": count_met, "tensor_multiplied": count_macs, "accessed": count_request, "accessed_one": count_piece,
 })  # fmt: skip

@@ -8,8 +8,8 @@ from __future__ import annotations
 from enum import IntEnum
 
 from mmulator.codegen.lang import Instrument, native
-from mmulator.codegen.ops import cast_ptr, trailing_zeros
-from mmulator.codegen.types import Struct, i32, ptr, ptr_to, u32, u64
+from mmulator.codegen.ops import cast_ptr, null, trailing_zeros
+from mmulator.codegen.types import Struct, i32, ptr, ptr_to, u8, u32, u64
 from mmulator.native.asynchrony.pending import queue
 from mmulator.native.hooks.events import entry, reserve
 from mmulator.native.state import COPIES, WGMMA, Cluster, Cta, Log, Transfer, Warp
@@ -96,7 +96,7 @@ def note_cluster(cluster: ptr_to(Cluster)) -> None:
     t = cast_ptr(Timeline, cluster.timeline)
     t.time = 0
     t.mover = 0
-    t.running = ptr(u64(0))
+    t.running = null(u8)
     t.left = 0
     if cluster.number < t.clusters:
         t.left = t.most
@@ -109,7 +109,7 @@ def note_block(w: ptr_to(Warp), mask: u32, block: i32, size: u32) -> None:
     t = cast_ptr(Timeline, w.cta.cluster.timeline)
     if t.left != 0:
         if u64(t.running) != u64(w):
-            t.running = cast_ptr(u32, w)
+            t.running = cast_ptr(u8, w)
             write_now(w, u32(Happened.RUN), mask, 0, 0)
         t.time = t.time + u64(size)
         place = place_in_cluster(w)
