@@ -12,7 +12,7 @@ import pytest
 
 import mmulator as mm
 from mmulator.jobs.job import load_job, run_job
-from mmulator.record.profile import Profile
+from mmulator.record.profile import LaunchProfile
 from mmulator.record.profile_data import Traffic, added_up, lcov, unreached
 from mmulator.record.profile_file import written
 from mmulator.record.profile_text import annotated, runs
@@ -21,14 +21,14 @@ from tests.support.places import ROOT
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
 
 
-def profile_of(text: str, block: int, args: Sequence[Any] = (), grid: int = 1, **options: Any) -> Profile:
+def profile_of(text: str, block: int, args: Sequence[Any] = (), grid: int = 1, **options: Any) -> LaunchProfile:
     (kernel,) = mm.Module.load(HEAD + text).values()
     found = kernel.launch(grid, block, list(args), profile=True, **options).profile
     assert found is not None
     return found
 
 
-def work(profile: Profile, text: str) -> Any:
+def work(profile: LaunchProfile, text: str) -> Any:
     (found,) = [i.work for i in profile.instructions if text in i.text]
     return found
 
@@ -266,7 +266,7 @@ def test_what_is_shown() -> None:
     text = str(profile)
     assert "not reached in <ptx>: line 21" in text and "<ptx>:20: branch taken by all warps" in text
     assert max(map(len, text.splitlines())) <= 80
-    assert Profile.of(json.loads(json.dumps(profile.as_dict()))) == profile
+    assert LaunchProfile.of(json.loads(json.dumps(profile.as_dict()))) == profile
     assert json.loads(written([profile], "p.json"))["profiles"][0]["total"]["lanes"] == profile.total.lanes
     page = written([profile], "p.html")
     assert "add.u32 v, v, n;" in page and "<script" not in page and page.count("<tr") == page.count("</tr>")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mmulator.cli.output import WrongUsage, check_writable, write_file
 
 if TYPE_CHECKING:
-    from mmulator.record.profile import Profile
+    from mmulator.record.profile import LaunchProfile
 
 
 def check_recording(file: str | None, trace: str | None) -> None:
@@ -27,7 +27,7 @@ def check_recording(file: str | None, trace: str | None) -> None:
     check_writable(file)
 
 
-def write_profile(file: str, profiles: Sequence[Profile]) -> None:
+def write_profile(file: str, profiles: Sequence[LaunchProfile]) -> None:
     """Write profiles in the format that the file's ending names."""
     from mmulator.record.profile_file import written
 

@@ -91,12 +91,14 @@ def run(
     if undefined behaviour was found (--sanitize).
     """
     from mmulator.cli import findings
-    from mmulator.cli.recording import check_recording, write_profile
     from mmulator.hosts import cluster_at
     from mmulator.jobs.job import run_job
 
     _check_save(save)
-    check_recording(profile_to, trace)
+    if profile_to is not None or trace is not None:
+        from mmulator.cli.recording import check_recording, write_profile
+
+        check_recording(profile_to, trace)
     profile |= profile_to is not None
     job = _job(file, {"entry": entry, "grid": grid, "block": block, "shared": shared, "cluster": cluster,
                       "cooperative": cooperative or None, "arg": arg, "expect": expect})  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mmulator.driver.profiled import Profiles
-from mmulator.record.profile import Profile
+from mmulator.record.profile import LaunchProfile
 from mmulator.record.profile_data import added_up, unreached
 from mmulator.record.profile_file import FORMATS, written
 from mmulator.record.profile_text import never
@@ -22,12 +22,12 @@ class Coverage:
         if file is not None and Path(file).suffix not in FORMATS:
             raise pytest.UsageError(f"--mmulator-profile-to {file}: the name ends in one of {', '.join(FORMATS)}")
         self.file = file
-        self.profiles, self.others = Profiles("1"), list[Profile]()
+        self.profiles, self.others = Profiles("1"), list[LaunchProfile]()
         self.profiles.tells = False
 
     def add(self, rows: Iterable[dict[str, Any]]) -> None:
         """Add what `as_list` of another process gave."""
-        self.others += map(Profile.of, rows)
+        self.others += map(LaunchProfile.of, rows)
 
     def as_list(self) -> list[dict[str, Any]]:
         return [p.as_dict() for p in self.profiles.profiles()]

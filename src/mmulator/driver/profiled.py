@@ -17,7 +17,7 @@ from mmulator.errors import LaunchError
 if TYPE_CHECKING:
     from mmulator.host.report import Report
     from mmulator.record.counts import Counts
-    from mmulator.record.profile import Profile
+    from mmulator.record.profile import LaunchProfile
 
 VARIABLE = "MMULATOR_PROFILES"  # the file to which processes of `mmulator exec` add lines, and who reads it tells
 
@@ -42,7 +42,7 @@ class Profiles:
             before = self.found.get(key)
             self.found[key] = report.kernel, report.device, counts if before is None else before[2] + counts
 
-    def profiles(self) -> list[Profile]:
+    def profiles(self) -> list[LaunchProfile]:
         """One for each kernel, in the order of first launches."""
         from mmulator.record.profile import profile_of
         from mmulator.record.profile_data import added_up
@@ -66,7 +66,7 @@ class Profiles:
                 os.close(file)
 
 
-def tell(profiles: list[Profile], wanted: str) -> None:
+def tell(profiles: list[LaunchProfile], wanted: str) -> None:
     """Print profiles on standard error, or write the file. Raises LaunchError where it cannot be written."""
     if wanted == "1":
         with suppress(OSError, ValueError):  # nobody reads any more
@@ -81,9 +81,9 @@ def tell(profiles: list[Profile], wanted: str) -> None:
         raise LaunchError(f"cannot write {wanted}: {error.strerror}") from None
 
 
-def read(path: str | Path) -> list[Profile]:
+def read(path: str | Path) -> list[LaunchProfile]:
     """The profiles that processes added to a file."""
-    from mmulator.record.profile import Profile
+    from mmulator.record.profile import LaunchProfile
     from mmulator.record.profile_data import added_up
 
     try:
@@ -93,7 +93,7 @@ def read(path: str | Path) -> list[Profile]:
     found = []
     for row in rows:
         with suppress(ValueError):  # the process was killed as it wrote
-            found.append(Profile.of(json.loads(row)))
+            found.append(LaunchProfile.of(json.loads(row)))
     return added_up(found)
 
 

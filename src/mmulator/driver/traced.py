@@ -18,7 +18,7 @@ MOST = 1_000_000  # events of a trace; launches that come later are left out
 Event = dict[str, Any]
 
 
-class Traces:
+class Timelines:
     """The launches of this process. file: where they are written as it ends."""
 
     def __init__(self, file: str) -> None:
@@ -84,6 +84,6 @@ def read(folder: str | Path) -> list[list[Event]]:
 
 
 @cache
-def traces(file: str) -> Traces:
+def traces(file: str) -> Timelines:
     """The launches of this process that `Settings.trace` asks for."""
-    return Traces(file)
+    return Timelines(file)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mmulator.launch.launch import Ran
     from mmulator.launch.shape import LaunchShape
     from mmulator.launch.work import Work
-    from mmulator.record.profile import Profile
+    from mmulator.record.profile import LaunchProfile
 
 _FINDINGS = 8  # lines of a program of which a report tells in full
 _COLUMNS = ("instructions of warps", "executed")
@@ -46,7 +46,7 @@ class Report:
     stores: list[WatchedStore] = field(default_factory=list)
     cluster: tuple[int, int, int] = (1, 1, 1)
     findings: tuple[Finding, ...] = ()
-    profile: Profile | None = field(default_factory=lambda: None)
+    profile: LaunchProfile | None = field(default_factory=lambda: None)
 
     @classmethod
     def of(
@@ -71,7 +71,7 @@ class Report:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return self.__dict__.setdefault(name, getattr(self.__dict__["_work"], name))
 
-    def _profile(self) -> Profile | None:
+    def _profile(self) -> LaunchProfile | None:
         if self.__dict__["counts"] is None:
             return None
         from mmulator.record.profile import profile_of

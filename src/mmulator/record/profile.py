@@ -16,7 +16,7 @@ from mmulator.program.blocks import Block, Program, instructions
 from mmulator.program.counts import instruction_macs
 from mmulator.ptx.tree import Function, Instruction, Label
 from mmulator.record.counts import SUMS, Counts
-from mmulator.record.profile_data import SPACES, Data, Executed, Occupancy, Traffic, Work
+from mmulator.record.profile_data import SPACES, Executed, Occupancy, ProfileData, Tally, Traffic
 from mmulator.record.profile_page import body
 from mmulator.record.profile_text import table
 
@@ -25,7 +25,7 @@ REGISTERS = 1 << 16  # of a multiprocessor
 
 
 @dataclass(frozen=True)
-class Profile(Data):
+class LaunchProfile(ProfileData):
     """What launches of a kernel did. `print(profile)` gives it as a table."""
 
     def __str__(self) -> str:
@@ -36,7 +36,7 @@ class Profile(Data):
 
 
 # from sums ----------------------------------------------------------------------------------------------------------
-def profile_of(kernel: str, device: str, counts: Counts) -> Profile:
+def profile_of(kernel: str, device: str, counts: Counts) -> LaunchProfile:
     """The profile of launches. kernel, device: their names."""
     program, shape = counts.kernel.program, counts.shape
     works = _works(counts)
@@ -47,7 +47,7 @@ def profile_of(kernel: str, device: str, counts: Counts) -> Profile:
             found += _executed(written, works)
     source = program.entry.function.span.source.name
     shared = counts.kernel.shared.static + shape.shared
-    return Profile(
+    return LaunchProfile(
         kernel, device, shape.grid, shape.block, shape.cluster, shared, counts.launches, source, tuple(found),
         occupancy(shape, shared, device),
     )  # fmt: skip
@@ -59,10 +59,10 @@ def _around(block: Block) -> Instruction | None:
     return last.original if block.ending is Ends.BRANCH and last is not None and last.effects.ends is not Ends.BRANCH else None
 
 
-def _works(counts: Counts) -> dict[Instruction, Work]:
+def _works(counts: Counts) -> dict[Instruction, Tally]:
     """What each instruction did that is in the kernel's code."""
     program: Program = counts.kernel.program
-    found: dict[Instruction, Work] = {}
+    found: dict[Instruction, Tally] = {}
     skipped = {a for b in program.blocks if (a := _around(b)) is not None}
     for block, times, missing in zip(program.blocks, counts.blocks.tolist(), counts.missing.tolist()):
         lanes = WARP * times - missing
@@ -70,9 +70,9 @@ def _works(counts: Counts) -> dict[Instruction, Work]:
         if (around := _around(block)) is not None:
             own.add(around)
         for ins in own:
-            found[ins] = found.get(ins, Work()) + Work(times, lanes)
+            found[ins] = found.get(ins, Tally()) + Tally(times, lanes)
         for ins in {i.original for i in instructions(block) if instruction_macs(i)}:
-            found[ins] = found.get(ins, Work()) + Work(macs=times * instruction_macs(ins))
+            found[ins] = found.get(ins, Tally()) + Tally(macs=times * instruction_macs(ins))
     for ins, work in _of_sites(counts):
         if ins in found:
             found[ins] = found[ins] + work
@@ -83,7 +83,7 @@ def _waits(ins: Instruction) -> bool:
     return ins.opcode == "mbarrier" and ins.effects.ends is Ends.WAIT
 
 
-def _of_sites(counts: Counts) -> Iterator[tuple[Instruction, Work]]:
+def _of_sites(counts: Counts) -> Iterator[tuple[Instruction, Tally]]:
     """What was counted at each site of code."""
     sites = {name: numbers.tolist() for name, numbers in counts.sites.items()}
     memory = {name: numbers.tolist() for name, numbers in counts.memory.items()}
@@ -91,15 +91,15 @@ def _of_sites(counts: Counts) -> Iterator[tuple[Instruction, Work]]:
         branch = ins.effects.ends is Ends.BRANCH
         taken = {name: sites[name][n] for name in ("taken", "passed", "parted")} if branch else {}
         kinds = {s: Traffic(*(memory[name][n][k] for name in SUMS)) for k, s in enumerate(SPACES)}
-        work = Work(
+        work = Tally(
             off=0 if branch else sites["off"][n], met=sites["met"][n], macs=sites["macs"][n], **taken,
             traffic={s: t for s, t in kinds.items() if t.requests},
         )  # fmt: skip
-        if work != Work():
+        if work != Tally():
             yield ins, work
 
 
-def _executed(function: Function, works: dict[Instruction, Work]) -> list[Executed]:
+def _executed(function: Function, works: dict[Instruction, Tally]) -> list[Executed]:
     """All instructions of a function's text. One that is not in the code, because it was made part of another, was executed as
     often as its neighbour in the same straight line."""
     runs: list[list[Instruction]] = [[]]
@@ -112,12 +112,12 @@ def _executed(function: Function, works: dict[Instruction, Work]) -> list[Execut
                 runs.append([])
     out = []
     for run in runs:
-        known = next((works[i] for i in run if i in works), Work())
-        out += [_shown(i, function.name, works.get(i, Work(known.executions, known.lanes))) for i in run]
+        known = next((works[i] for i in run if i in works), Tally())
+        out += [_shown(i, function.name, works.get(i, Tally(known.executions, known.lanes))) for i in run]
     return out
 
 
-def _shown(ins: Instruction, function: str, work: Work) -> Executed:
+def _shown(ins: Instruction, function: str, work: Tally) -> Executed:
     at = ins.span.location
     branch = ins.effects.ends is Ends.BRANCH and ins.guard is not None
     text = " ".join(ins.span.text.split())

@@ -34,7 +34,7 @@ class Traffic:
 
 
 @dataclass(frozen=True)
-class Work:
+class Tally:
     """What instructions did.
 
     executions: executions by warps.
@@ -57,10 +57,10 @@ class Work:
     parted: int = 0
     traffic: dict[str, Traffic] = field(default_factory=dict)
 
-    def __add__(self, other: Work) -> Work:
+    def __add__(self, other: Tally) -> Tally:
         numbers = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self) if f.name != "traffic"}
         spaces = [s for s in SPACES if s in self.traffic or s in other.traffic]
-        return Work(**numbers, traffic={s: self.in_(s) + other.in_(s) for s in spaces})
+        return Tally(**numbers, traffic={s: self.in_(s) + other.in_(s) for s in spaces})
 
     def in_(self, space: str) -> Traffic:
         """Accesses to one kind of memory."""
@@ -90,7 +90,7 @@ class Executed:
     source_line: int
     source: str
     branch: bool
-    work: Work
+    work: Tally
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,8 @@ class Occupancy:
 
 
 @dataclass(frozen=True)
-class Data:
-    """What launches of a kernel did: a Profile (profile.py) without a way to show it.
+class ProfileData:
+    """What launches of a kernel did: a LaunchProfile (profile.py) without a way to show it.
 
     kernel, device, grid, block, cluster, shared: the launch; shared: bytes of a block.
     launches: number of launches that are added up.
@@ -133,9 +133,9 @@ class Data:
     occupancy: Occupancy
 
     @property
-    def total(self) -> Work:
+    def total(self) -> Tally:
         """All instructions together."""
-        return sum((i.work for i in self.instructions), Work())
+        return sum((i.work for i in self.instructions), Tally())
 
     def by_line(self) -> dict[tuple[str, int], list[Executed]]:
         """Instructions by (file, line) of the program, or by lines of the PTX text where it names no program."""
@@ -158,12 +158,12 @@ class Data:
             values[name] = tuple(values[name])
         values["occupancy"] = Occupancy(**data["occupancy"])
         values["instructions"] = tuple(
-            Executed(**{**i, "work": Work(**{**w, "traffic": {s: Traffic(**t) for s, t in w["traffic"].items()}})})
+            Executed(**{**i, "work": Tally(**{**w, "traffic": {s: Traffic(**t) for s, t in w["traffic"].items()}})})
             for i in data["instructions"] for w in [i["work"]]
         )  # fmt: skip
         return cls(**values)
 
-    def __add__(self, other: Data) -> Self:
+    def __add__(self, other: ProfileData) -> Self:
         """Launches of both, of the same text; grid and block are those of the first."""
         pairs = zip(self.instructions, other.instructions, strict=True)
         both = tuple(replace(a, work=a.work + b.work) for a, b in pairs)
@@ -174,7 +174,7 @@ class Data:
         """What is the same for profiles that can be added."""
         return self.kernel, self.device, self.file, tuple((i.line, i.text) for i in self.instructions)
 
-Shown = TypeVar("Shown", bound=Data)
+Shown = TypeVar("Shown", bound=ProfileData)
 
 
 def added_up(profiles: Iterable[Shown]) -> list[Shown]:
@@ -194,9 +194,9 @@ def _grouped(
     return found
 
 
-def work_of(items: Iterable[Executed]) -> Work:
+def work_of(items: Iterable[Executed]) -> Tally:
     """The work of several instructions together."""
-    return sum((i.work for i in items), Work())
+    return sum((i.work for i in items), Tally())
 
 
 def line_executions(items: Iterable[Executed]) -> int:
@@ -220,7 +220,7 @@ class Unreached:
     ways: int
 
 
-def unreached(profiles: Sequence[Data]) -> Unreached:
+def unreached(profiles: Sequence[ProfileData]) -> Unreached:
     """What no launch of these reached, in the lines of the program where the text names them, else in those of the PTX text."""
     lines: Counter[tuple[str, int]] = Counter()
     ways: Counter[tuple[str, int, int, str]] = Counter()
@@ -236,7 +236,7 @@ def unreached(profiles: Sequence[Data]) -> Unreached:
     return Unreached(never, tuple(sorted(missed)), len(lines), len(ways))
 
 
-def lcov(profiles: Sequence[Data]) -> str:
+def lcov(profiles: Sequence[ProfileData]) -> str:
     """Lines and branches as lcov's tracefile, which genhtml, IDEs and forges read."""
     files: dict[str, list[str]] = {}
     merged: dict[tuple[str, int], list[list[Executed]]] = {}

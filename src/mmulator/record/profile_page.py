@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import PurePath
 
 from mmulator.demangle import demangle
-from mmulator.record.profile_data import Data, Executed, Work, unreached, work_of
+from mmulator.record.profile_data import Executed, ProfileData, Tally, unreached, work_of
 from mmulator.record.profile_text import COLUMNS, cells, head, never, text_of
 from mmulator.tables import element, escape
 
@@ -25,7 +25,7 @@ h2 { margin-top: 2rem } summary { cursor: pointer; margin: .6rem 0 }
 """
 
 
-def page(profiles: Sequence[Data]) -> str:
+def page(profiles: Sequence[ProfileData]) -> str:
     """The page, in full."""
     names = ", ".join(dict.fromkeys(demangle(p.kernel) for p in profiles)) or "no launches"
     return (
@@ -38,12 +38,12 @@ def page(profiles: Sequence[Data]) -> str:
     )
 
 
-def body(profiles: Sequence[Data]) -> str:
+def body(profiles: Sequence[ProfileData]) -> str:
     """A section for each profile."""
     return "".join(_section(p) for p in profiles)
 
 
-def _section(profile: Data) -> str:
+def _section(profile: ProfileData) -> str:
     first, *rest = head(profile)
     missed = "".join(element("li", said) for said in never(unreached([profile])))
     parts = [element("h2", demangle(profile.kernel)), element("p", first), f"<ul>{''.join(element('li', s) for s in rest)}</ul>"]
@@ -65,7 +65,7 @@ def _table(rows: Sequence[tuple[int, Sequence[Executed], str]], total: int) -> s
 
 
 def _row(line: int, items: Sequence[Executed], text: str, total: int) -> str:
-    work: Work = work_of(items)
+    work: Tally = work_of(items)
     executed, share, *others = cells(items, total)
     kind = "" if work.executions else ' class="never"'
     return (

@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import PurePath
 
 from mmulator.demangle import demangle
-from mmulator.record.profile_data import SPACES, Data, Executed, Unreached, unreached, work_of
+from mmulator.record.profile_data import SPACES, Executed, ProfileData, Unreached, unreached, work_of
 from mmulator.tables import short
 
 WIDTH = 80
@@ -16,7 +16,7 @@ COLUMNS = ("line", "executed", "share", "lanes", "sectors", "conflicts")
 _UNITS = {"global": "sectors", "shared": "wavefronts", "local": "sectors", "bulk": "sectors"}
 
 
-def head(profile: Data) -> list[str]:
+def head(profile: ProfileData) -> list[str]:
     """Sentences about all instructions together."""
     total, o = profile.total, profile.occupancy
     times = f"{profile.launches} launch{'es' * (profile.launches != 1)}"
@@ -60,7 +60,7 @@ def text_of(items: Sequence[Executed]) -> str:
     return items[0].source or items[0].text
 
 
-def table(profile: Data) -> str:
+def table(profile: ProfileData) -> str:
     """The lines with most executed instructions."""
     total = profile.total.executions
     lines = profile.by_line()
@@ -99,7 +99,7 @@ def runs(numbers: Iterable[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
 
 
-def annotated(profile: Data, text: str) -> str:
+def annotated(profile: ProfileData, text: str) -> str:
     """The PTX text with a column of executions, active lanes, sectors and conflicts before each line."""
     lines = profile.by_ptx()
     total = profile.total.executions

@@ -181,9 +181,9 @@ def shared_wavefronts(at: ptr_to(u64), mask: u32, bytes: u32, access: u32, ideal
     total = u32(0)
     begin = u32(0)
     while begin < 32:
-        lanes = mask & ((u32(FULL) >> (32 - span)) << begin)
+        lanes = mask & ((u32(FULL) >> ((32 - span) & 31)) << (begin & 31))
         if lanes != 0:
-            total = total + most_in_a_bank(places, lanes, u64(BANKS) >> (shift - 2))
+            total = total + most_in_a_bank(places, lanes, u64(BANKS) >> ((shift - 2) & 31))
             ideal[0] = ideal[0] + 1
         begin = begin + span
     return total
