@@ -44,7 +44,7 @@ def lines(caption: str, drawn: dict[int, Drawn], shown: Iterable[int]) -> Block:
     rows = []
     for line in shown:
         cells = [drawn.get(CHUNKS * line + n, Drawn("", None)) for n in range(CHUNKS)]
-        rows.append([f"{128 * line:#x}", [[c.label, c.hue, c.tip] for c in cells]])
+        rows.append([f"{128 * line:#x}", [[c.label, c.hue, *((c.tip,) if c.tip else ())] for c in cells]])
     return {"kind": "lines", "caption": caption, "columns": [f"+{16 * n}" for n in range(CHUNKS)], "rows": rows}
 
 

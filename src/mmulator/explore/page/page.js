@@ -142,7 +142,7 @@ const DRAW = {
   lines: (block) => keyboard(frame(el("table", { class: "cells" }, el("caption", {}, block.caption),
     el("thead", {}, el("tr", {}, header("address", "col"), ...block.columns.map((name) => header(name, "col")))),
     el("tbody", {}, ...block.rows.map(([name, cells]) => el("tr", {}, header(name, "row"),
-      ...cells.map(([text, hue, tip]) => el("td", { class: hue === null ? "none" : `l${hue}`, "data-said": tip || text }, text)))))))),
+      ...cells.map(([text, hue, tip], n) => el("td", { class: hue === null ? "none" : `l${hue}`, "data-said": `${name} ${block.columns[n]}: ${tip || text || "-"}` }, text)))))))),
   grid,
 };
 
@@ -257,6 +257,7 @@ async function show() {
   $("about").textContent = view.about;
   $("views").replaceChildren(...index.views.map((v) => el("a", {
     href: link(v, { chip: state.chip }), "aria-current": v === view && "page" }, v.title)));
+  $("chip").parentElement.hidden = !Object.keys(view.chips).length;
   options($("chip"), [["", "any"], ...index.devices.map(([sm, chips]) => [sm, `${sm} (${chips})`])], state.chip || "");
   const { full, leaf } = controls(view, state);
   $("document").setAttribute("aria-busy", "true");
