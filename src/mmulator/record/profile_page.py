@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from mmulator.demangle import demangle
 from mmulator.record.profile_data import Executed, ProfileData, Tally, unreached, work_of
-from mmulator.record.profile_text import COLUMNS, cells, head, never, text_of
+from mmulator.record.profile_text import COLUMNS, by_file, cells, head, never, text_of
 from mmulator.tables import element, escape
 
 _STYLE = """
@@ -50,7 +50,7 @@ def _section(profile: ProfileData) -> str:
     if missed:
         parts += [element("h3", "Not reached"), f"<ul>{missed}</ul>"]
     lines, total = profile.by_line(), profile.total.executions
-    for file, group in groupby(sorted(lines), key=lambda at: at[0]):
+    for file, group in groupby(by_file(lines), key=lambda at: at[0]):
         name = PurePath(file).name or "without a line"
         parts += [element("h3", name), _table([(at[1], lines[at], text_of(lines[at])) for at in group], total)]
     each = [(i.line, [i], i.text) for i in profile.instructions]
@@ -59,9 +59,10 @@ def _section(profile: ProfileData) -> str:
 
 
 def _table(rows: Sequence[tuple[int, Sequence[Executed], str]], total: int) -> str:
-    heads = "".join(f'<th scope="col">{c}</th>' for c in (*COLUMNS, ""))
+    heads = "".join(f'<th scope="col">{c}</th>' for c in (*COLUMNS, "text"))
     body = "".join(_row(*row, total) for row in rows)
-    return f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="wide" tabindex="0" role="region" aria-label="lines">{table}</div>'
 
 
 def _row(line: int, items: Sequence[Executed], text: str, total: int) -> str:

@@ -60,6 +60,11 @@ def text_of(items: Sequence[Executed]) -> str:
     return items[0].source or items[0].text
 
 
+def by_file(lines: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Lines (file, number) in order; those that are of no file last."""
+    return sorted(lines, key=lambda at: (not at[0], *at))
+
+
 def table(profile: ProfileData) -> str:
     """The lines with most executed instructions."""
     total = profile.total.executions
@@ -68,7 +73,7 @@ def table(profile: ProfileData) -> str:
     weights = {at: (-w.executions, -sum(t.units for t in w.traffic.values())) for at, w in works.items()}
     most = sorted(lines, key=weights.__getitem__)[:ROWS]
     out = [row for sentence in head(profile) for row in _wrapped(sentence)]
-    for file, group in groupby(sorted(most), key=lambda at: at[0]):
+    for file, group in groupby(by_file(most), key=lambda at: at[0]):
         rows = [[str(line or ""), *cells(lines[file, line], total), text_of(lines[file, line])] for _, line in group]
         name = PurePath(file).name or "without a line"
         out += [f"{name}:", *_aligned([[*COLUMNS, ""], *rows])]
