@@ -43,6 +43,10 @@ class Driver:
             from mmulator.driver import report
 
             self.listeners.append(report.listener(self.settings.report))
+        if self.settings.profile:
+            from mmulator.driver import profiled
+
+            self.listeners.append(profiled.listener(self.settings.profile))
         self.readers: list[Reader] = []
         if self.settings.sanitize:
             from mmulator.driver import told
