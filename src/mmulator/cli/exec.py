@@ -52,6 +52,11 @@ def exec(
     keep_going: Annotated[
         bool, _setting("--keep-going", help="Go on behind an access out of bounds, which is a finding; includes --sanitize.")
     ] = False,
+    why: Annotated[
+        list[str] | None,
+        _setting(metavar="NAME[INDEX]", help="Tell why an element has its value: z[999], KERNEL:z[999]; z[999]@3: of launch 3."),
+    ] = None,
+    why_depth: Annotated[int | None, _setting(metavar="N", help="Instructions that are told behind each other.", min=1)] = None,
     autotune: Annotated[
         str | None, _setting(metavar="measure|first", help="How Triton's autotuner chooses. Default: measure counted work.")
     ] = None,
@@ -88,6 +93,7 @@ def exec(
     wanted |= rules is not None and not os.environ.get("MMULATOR_SANITIZE")
     given |= {"sanitize": "strict" if strict else 1 if wanted else None, "rules": rules}
     given["keep_going"] = 1 if keep_going else None
+    given |= {"why": ";".join(why) if why else None, "why_depth": why_depth}
     given["baseline"] = None if baseline is None else absolute(baseline)
     environment = surroundings({"device": device, **given})
     hint_behind(program)

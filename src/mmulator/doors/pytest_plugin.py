@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from mmulator.doors.pytest_tests import ThisTest
 
 PLUGIN = "mmulator-tests"
-_OPTIONS = ("seed", "seeds", "timeout", "sanitize", "rules", "keep_going", "sarif", "baseline", "report")
+_OPTIONS = ("seed", "seeds", "timeout", "sanitize", "rules", "keep_going", "sarif", "baseline", "report", "why")
 _MARKER = (
-    "mmulator(device=None, seed=None, seeds=None, timeout=None, sanitize=None, rules=None, keep_going=None): with pytest "
-    "--mmulator, the chip that this test finds, the seed of its launches, under how many seeds each is run, seconds that they "
-    "may take together, if undefined behaviour is looked for (True, False, 'strict', 'raise'), and which, and if launches go on "
-    "behind an access out of bounds"
+    "mmulator(device=None, seed=None, seeds=None, timeout=None, sanitize=None, rules=None, keep_going=None, why=None): with "
+    "pytest --mmulator, the chip that this test finds, the seed of its launches, under how many seeds each is run, seconds that "
+    "they may take together, if undefined behaviour is looked for (True, False, 'strict', 'raise'), and which, if launches go on "
+    "behind an access out of bounds, and elements of which a failing test says why they have their values"
 )
 
 
@@ -48,6 +48,8 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     group.addoption("--mmulator-sarif", metavar="FILE", help="Write what is found as SARIF 2.1.0; includes --sanitize.")
     group.addoption("--mmulator-baseline", metavar="FILE",
                     help="An earlier SARIF file: only what is new fails a test and is told; includes --sanitize.")  # fmt: skip
+    group.addoption("--why", "--mmulator-why", dest="mmulator_why", action="append", type=_why, metavar="NAME[INDEX]",
+                    help="A test that fails says why an element has its value: z[999], add:z[999].")  # fmt: skip
     group.addoption("--mmulator-report", action="store_true", help="At the end, a table of the kernels: launches and times.")
 
 
@@ -77,6 +79,17 @@ def _rules(text: str) -> str:
         chosen(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def _why(text: str) -> str:
+    from mmulator.errors import LaunchError
+    from mmulator.record.asked import question
+
+    try:
+        question(text)
+    except LaunchError as error:
+        raise argparse.ArgumentTypeError(f"{error.message}; {error.hint}") from None
     return text
 
 

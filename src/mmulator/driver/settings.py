@@ -77,6 +77,15 @@ def _rules(text: str) -> str:
     return text
 
 
+def _why(text: str) -> str:
+    from mmulator.record.asked import question
+
+    for part in text.split(";"):
+        if part.strip():
+            question(part)
+    return text
+
+
 _SANITIZE = {"0": "", "1": REPORT, "report": REPORT, "strict": STRICT, "raise": RAISE}
 
 
@@ -88,7 +97,9 @@ class Settings:
     work, or take the `first` configuration. sanitize: "" for no, "report" to say what undefined behaviour is found, "strict"
     with rules of severity note, "raise" to raise it at the launch. rules: what is looked for (rules/choice.py), "" for all.
     progress: of launches that take long is told how far they are: `auto` on a terminal, `always`, `never`.
-    keep_going: an access out of bounds or misaligned is a finding, and the launch goes on; includes `sanitize`."""
+    keep_going: an access out of bounds or misaligned is a finding, and the launch goes on; includes `sanitize`.
+    why: elements of which it is told why they have their values (record/asked.py), apart by `;`. why_depth: how many instructions
+    are told one behind the other."""
 
     device: str = "sm_90"
     seed: int = 0
@@ -101,6 +112,8 @@ class Settings:
     rules: str = ""
     progress: str = "auto"
     keep_going: bool = False
+    why: str = ""
+    why_depth: int = 6
 
     def __post_init__(self) -> None:
         """A chip's name stands for its device. Raises UnsupportedError for one that is not known."""
@@ -126,5 +139,5 @@ class Settings:
 _READ: dict[str, Callable[[str], Any]] = {
     "device": _device, "seed": _seed, "seeds": _natural, "timeout": _seconds, "threads": _natural, "report": _report,
     "autotune": _autotune, "sanitize": _sanitize, "rules": _rules, "keep_going": _keep_going,
-    "progress": _progress,
+    "progress": _progress, "why": _why, "why_depth": _natural,
 }  # fmt: skip

@@ -10,6 +10,7 @@ from mmulator.tables import element, html_table, text_table
 if TYPE_CHECKING:
     from mmulator.diagnostics.watch import WatchedStore
     from mmulator.findings import Finding
+    from mmulator.host.why import Answer
     from mmulator.launch.launch import Ran
     from mmulator.launch.shape import LaunchShape
     from mmulator.launch.work import Work
@@ -25,8 +26,8 @@ class Report:
     instructions: executed warp instructions by class. macs: multiply-accumulates of matrix instructions. seconds: of
     parse, compile and run. cached: the machine code came from the disk cache. notes: what a reader should know of the
     fidelity, such as functions that are not modelled to the bit on this device. output: what the kernel printed.
-    stores: to the elements that the launch watched, in order. cluster: blocks of a cluster. findings: rules that the
-    kernel broke, where the launch was sanitized.
+    stores: to the elements that the launch watched, in order. why: answers about elements that the launch was asked for.
+    cluster: blocks of a cluster. findings: rules that the kernel broke, where the launch was sanitized.
     """
 
     kernel: str
@@ -43,6 +44,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
     output: str = ""
     stores: list[WatchedStore] = field(default_factory=list)
+    why: list[Answer] = field(default_factory=list)
     cluster: tuple[int, int, int] = (1, 1, 1)
     findings: tuple[Finding, ...] = ()
 
@@ -56,7 +58,7 @@ class Report:
         report.__dict__.update(
             kernel=kernel, device=device, grid=shape.grid, block=shape.block, shared=static_shared + shape.shared,
             seed=seed, threads=ran.threads, cached=ran.cached, notes=ran.notes, output=ran.output, stores=ran.stores,
-            cluster=shape.cluster, _work=ran.work, findings=ran.findings,
+            cluster=shape.cluster, _work=ran.work, findings=ran.findings, why=[],
             seconds={"parse": parse_seconds, "compile": compile_seconds, "run": ran.seconds},
         )  # fmt: skip
         return report
@@ -108,6 +110,7 @@ class Report:
             *self.costs,
             *(f"store: {store}" for store in self.stores[-8:]),
             *(f"note: {note}" for note in self.notes),
+            *(f"why {answer}" for answer in self.why),
         ]
 
     def _found(self) -> list[str]:
@@ -137,7 +140,7 @@ class Report:
             "cluster": list(self.cluster), "shared": self.shared, "seed": self.seed, "threads": self.threads,
             "instructions": self.instructions, "macs": self.macs, "seconds": self.seconds, "cached": self.cached,
             "notes": self.notes, "output": self.output, "stores": [{**asdict(s), "value": s.value.item()} for s in self.stores],
-            "findings": [f.as_dict() for f in self.findings],
+            "findings": [f.as_dict() for f in self.findings], "why": [a.as_dict() for a in self.why],
         }  # fmt: skip
 
 
