@@ -6,8 +6,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mmulator.compiler import kernel
 from mmulator.compiler.lowering import products
 from mmulator.host.module import Module
+from mmulator.program.products import delay
 
 A, B, C = 4, 4, 6  # fragments that a program has
 TYPES = {
@@ -51,7 +53,7 @@ def program(rng: np.random.Generator, kind: str, length: int) -> str:
         elif what < 0.95:
             lines.append(f"@%q mov.b{64 if wide else 32} %c{c * in_c}, %b{b * in_b};")
         else:
-            lines.append("bar.warp.sync -1;")
+            lines.append("bar.warp.sync -1;" if what < 0.96 else "bar.sync 0;")
     return "\n".join(lines)
 
 
@@ -92,8 +94,9 @@ def test_groups_have_the_bits_of_single_products(kind: str, seed: int, monkeypat
     source, count = text(rng, kind, 50)
     given = registers(rng, kind, count)
     results = []
-    for joins in (products.joins, lambda ins: False):
+    for joins, behind in ((products.joins, delay), (lambda ins: False, lambda function: None)):
         monkeypatch.setattr(products, "joins", joins)
+        monkeypatch.setattr(kernel, "delay", behind)
         memory = given.copy()
         report = Module.load(source)["k"].launch(1, 32, [memory], timeout=60)
         results.append((memory, report.macs, report.instructions))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mmulator.program.blocks import build
 from mmulator.program.frames import liveness
-from mmulator.program.products import LONGEST_CHAIN, ProductGroup, groups
+from mmulator.program.products import LONGEST_CHAIN, ProductGroup, delay, groups
 from mmulator.ptx.parser import parse_module
 from mmulator.source import Source
 from mmulator.twin.wide import widens
@@ -97,3 +99,35 @@ def test_sparse_products_share_metadata_and_selector_and_make_no_chains() -> Non
     assert shapes(found(sparse(0, 0, 0, "a9", 0), sparse(1, 0, 2, "a8", 0))) == [[(1, 1, 1), (1, 1, 1)]]
     assert shapes(found(sparse(0, 0, 0, "a9", 0), sparse(1, 0, 2, "a9", 1))) == [[(1, 1, 1)], [(1, 1, 1)]]
     assert shapes(found(sparse(0, 0, 0, "a9", 0), sparse(0, 1, 2, "a9", 0))) == [[(1, 1, 1)], [(1, 1, 1)]]
+
+
+# behind barriers --------------------------------------------------------------------------------------------------------
+BARRIER = "bar.sync 0;"
+LOAD = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%a60}, [%u];"  # from here on the warp is together
+
+
+def delayed(*lines: str) -> list[list[str]]:
+    """The accumulators of the products of each block that has some, in their order, after `delay`."""
+    text = "\n".join((HEAD.replace(".visible", ".func f() { ret; }\n.visible"), DECLARED, LOAD, *lines, "ret; }"))
+    tree = parse_module(Source("k.ptx", text))
+    program = build(tree, tree.functions[-1])
+    delay(program.entry)
+    bodies = ([i for i in b.body if i.opcode == "mma"] for b in program.blocks)
+    return [[ins.operands[0].elements[0].name for ins in body] for body in bodies if body]  # type: ignore[union-attr]
+
+
+def test_products_go_behind_a_barrier_to_those_that_add_to_them() -> None:
+    assert delayed(*grid(1, 2), BARRIER, LOAD, *grid(1, 2, 1)) == [["%f0", "%f4", "%f0", "%f4"]]
+    assert delayed(*grid(1, 2), BARRIER, BARRIER, LOAD, *grid(1, 2, 1)) == [["%f0", "%f4", "%f0", "%f4"]]
+    assert delayed(mma(0, 0, 0), BARRIER, LOAD, mma(0, 0, 0), BARRIER, mma(0, 1, 1)) == [["%f0", "%f0", "%f0"]]
+    assert delayed(mma(2, 0, 0, 3), mma(0, 1, 1, 2), BARRIER, mma(1, 1, 1, 0)) == [["%f8", "%f0", "%f4"]]  # D of the first is C
+    assert delayed(mma(0, 0, 0), mma(9, 0, 0), BARRIER, mma(0, 1, 1)) == [["%f36"], ["%f0", "%f0"]]  # none adds to the other
+
+
+@pytest.mark.parametrize("line", [
+    "mov.b32 %a0, %u;", "mov.b32 %b0, %u;", "mov.f32 %f1, %f90;", "mov.f32 %f90, %f1;", "st.shared.f32 [%u], %f1;",
+    "@%q bra L; L:", "call f;", "@%q ld.shared.b32 %a0, [%u];", "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%a0}, [%u];",
+])  # fmt: skip
+def test_products_stay_before_what_touches_their_registers_and_before_branches(line: str) -> None:
+    for lines in ((line, BARRIER), (BARRIER, line)):
+        assert delayed(mma(0, 0, 0), *lines, LOAD, mma(0, 1, 1)) == [["%f0"], ["%f0"]], lines

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.places import ROOT
-from tools.fuzz import memory
+from tools.fuzz import memory, versions
 
 
 def fuzz(out: Path, *arguments: str, plant: str = "", what: str = "modules") -> tuple[int, dict[str, Any]]:
@@ -68,3 +68,9 @@ def test_it_finds_crashes_hangs_and_errors_and_goes_on(tmp_path: Path) -> None:
     assert late["modules"] == 24
     again, more = fuzz(tmp_path, "--modules", "30", "--launches", "0")  # it goes on: 6 modules, and what was found stays
     assert again == 1 and more["modules"] == 30 and more["failures"] == found["failures"]
+
+
+@pytest.mark.slow
+def test_stencils_have_the_bits_of_llvm(capfd: pytest.CaptureFixture[str]) -> None:
+    assert versions.compared("", 7, range(12)) == 0, capfd.readouterr().out
+    assert capfd.readouterr().out.startswith("12 cases")

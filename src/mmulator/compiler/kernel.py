@@ -52,6 +52,7 @@ from mmulator.program.counts import instruction_class, instruction_macs
 from mmulator.program.frames import Frame, allocate, liveness, unread_results
 from mmulator.program.image import LocalFrame, ModuleImage, local_frame
 from mmulator.program.inferred import inferred as inferred_of
+from mmulator.program.products import delay
 from mmulator.program.provenance import origins, variables_of
 from mmulator.program.registers import entry_registers
 from mmulator.program.runnable import ASSERT, ASSERT_BYTES, require_supported
@@ -95,6 +96,9 @@ class Jit:
         self.module, self.image, self.device, self.options = module, image, device, options
         self.moved = Moved()
         self.program = build(module, function, self._prepare, longest=0 if options.step else LONGEST)
+        if not options.step and options.events is None:
+            for item in self.program.functions.values():
+                delay(item)
         functions = [f.function for f in self.program.functions.values()]
         self.unfenced: set[Instruction] = set().union(*(unfenced(f) for f in functions))
         self.numbers = {name: number for number, name in enumerate(self.program.functions)}

@@ -8,12 +8,14 @@ until then, and no instruction accesses its D before.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass, field
 
+from mmulator.isa.effects import Ends, Together
 from mmulator.isa.form import Form
-from mmulator.program.blocks import Block
+from mmulator.program.blocks import Block, FunctionBlocks
+from mmulator.program.frames import pinned_registers
 from mmulator.program.uses import registers_of, uses_and_defs
 from mmulator.ptx.tree import Instruction, Operand, Reg, flatten
 
@@ -65,6 +67,11 @@ def sides(ins: Instruction) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
         of_a += rest[:2]
         rest = rest[2:]
     return (*of_a, *rest[:2]), (*of_b, *rest[2:])
+
+
+def chains(form: Form) -> bool:
+    """Whether D of a product may be C of the next in a chain."""
+    return form.ctype == form.dtype and not (form.sparse or form.block_scale)
 
 
 @dataclass(eq=False)
@@ -159,9 +166,7 @@ class _ProductFinder:
 
     def continued(self, d: Tokens, c: Tokens) -> _Chain | None:
         """The chain whose last D is this C; None if there is none."""
-        form = self.form
-        chains = form is not None and form.ctype == form.dtype and not (form.sparse or form.block_scale)
-        names = _names(c) if chains else []
+        names = _names(c) if self.form is not None and chains(self.form) else []
         chain = self.pending.get(names[0]) if names else None
         return chain if chain is not None and chain.d == c else None
 
@@ -215,3 +220,68 @@ def groups(block: Block, live_out: Collection[str], joins: Callable[[Instruction
     are read behind the block.
     """
     return _ProductFinder(block, live_out, joins).find()
+
+
+# behind barriers --------------------------------------------------------------------------------------------------------
+def delay(function: FunctionBlocks) -> None:
+    """Move products of a function behind barriers, to the products that add to their D, so that a chain is in one block.
+
+    A warp leaves a barrier with the lanes that it had before. No instruction in between accesses D or writes an operand.
+    """
+    first = function.blocks[0].index
+    ways = Counter(target for block in function.blocks for target in block.targets)
+    pinned = pinned_registers(function)
+    for block in function.blocks:
+        if any(map(_moves, block.body)):
+            reads, writes, here = set[str](), set[str](), block
+            while len(here.targets) == 1 and here.ending in (Ends.NO, Ends.BARRIER):
+                after = function.blocks[here.targets[0] - first]
+                if ways[after.index] > 1 or after.index <= here.index:
+                    break
+                at = next((n for n, ins in enumerate(after.body) if _moves(ins)), len(after.body))
+                passed = (*((here.last,) if here.last is not None else ()), *after.body[:at])
+                for uses, defs in map(uses_and_defs, passed):
+                    reads |= uses
+                    writes |= defs
+                here = after
+                if at < len(after.body):
+                    moved = _movable(block, _taken_up(after.body[at:]), reads | pinned, writes | pinned)
+                    those = set(moved)
+                    block.body = [ins for ins in block.body if ins not in those]
+                    after.body[at:at] = moved
+                    break
+
+
+def _moves(ins: Instruction) -> bool:
+    """Whether a product may come later than at its place."""
+    return ins.effects.multiplies and ins.effects.together is Together.WARP and ins.guard is None and chains(ins.form)
+
+
+def _taken_up(body: list[Instruction]) -> set[str]:
+    """Registers that products of a block read as C before anything there writes them."""
+    taken: set[str] = set()
+    written: set[str] = set()
+    for ins in body:
+        if _moves(ins):
+            taken |= {*registers_of(ins.operands[3])} - written
+        written |= uses_and_defs(ins)[1]
+    return taken
+
+
+def _movable(block: Block, wanted: set[str], reads: set[str], writes: set[str]) -> list[Instruction]:
+    """The products of a block that can be computed behind it, in their order. The sets are used up.
+
+    wanted: registers from which a product behind takes up C.
+    reads, writes: registers that what they would pass over reads and writes.
+    """
+    moved: list[Instruction] = []
+    for n, ins in reversed([*enumerate(block.body)]):
+        uses, defs = uses_and_defs(ins)
+        free = defs.isdisjoint(reads) and (uses | defs).isdisjoint(writes)
+        if _moves(ins) and free and defs <= wanted and not (block.sync and n == 0):
+            moved.append(ins)
+            wanted |= {*registers_of(ins.operands[3])}
+        else:
+            reads |= uses
+            writes |= defs
+    return moved[::-1]

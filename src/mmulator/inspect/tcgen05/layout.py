@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -160,10 +161,7 @@ def _matrix(form: Form, d: InstructionDescriptor, name: str) -> Layout:
         notes.append("The address may begin at lane 0 or at lane 16, the same for D, A and the metadata.")
     per = 32 // room
     width = columns // (tm.LANES // rows if name == "d" and letter in "BEG" else 1)
-    maps = _empty(tm.LANES, -(-width // per), per)
-    for copy, m, n in product(range(repeats), range(rows), range(columns)):
-        lane, column, low = (*tm.place(letter, m, n, d.n), 0) if name == "d" else tm.a_place(letter, room, m, n, copy)
-        _fill(maps, (lane, column, low // room), m, n)
+    maps = _maps(letter, rows, columns, -(-width // per), room, name == "d", repeats)
     places = [tm.place(letter, m, 0, d.n)[0] for m in range(rows)]
     rule = (("lane", _lane_rule(letter, np.array(places), rows, d.n if name == "d" else 0)), ("column", _column_rule(
         letter, per, d.n if name == "d" else 0)))  # fmt: skip
@@ -172,6 +170,19 @@ def _matrix(form: Form, d: InstructionDescriptor, name: str) -> Layout:
         element.bits, name, DEVICE, f"{section} (PTX ISA 9.1), layout {letter}", evidence, rule, tuple(notes), spans, maps,
         where="column", blocks=_blocks(letter, columns, maps[0].shape[1], name == "d"),
     )  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _maps(letter: str, rows: int, columns: int, wide: int, room: int, own: bool, repeats: int) -> Maps:
+    """Maps of D, if `own`, or of A: a matrix of a layout, in `wide` columns of tensor memory, that is held several times.
+
+    room: bits of an element.
+    """
+    maps = _empty(tm.LANES, wide, 32 // room)
+    for copy, m, n in product(range(repeats), range(rows), range(columns)):
+        lane, column, low = (*tm.place(letter, m, n, columns), 0) if own else tm.a_place(letter, room, m, n, copy)
+        _fill(maps, (lane, column, low // room), m, n)
+    return maps
 
 
 def _lane_rule(letter: str, places: np.ndarray, rows: int, n: int) -> str:

@@ -1,0 +1,51 @@
+"""`mmulator explore`: layouts, descriptors, formats and sums in a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from mmulator.cli.words import Option
+
+
+def explore(
+    port: Annotated[int, Option(metavar="PORT", help="0, the default, takes a free one.", min=0, max=65535)] = 0,
+    export: Annotated[
+        Path | None, Option(metavar="DIR", help="Write the pages as files, which need no server, and stop.")
+    ] = None,
+) -> None:
+    """Show layouts, shared memory, tensor maps, sparse metadata, number formats and sums in a browser.
+
+    The pages are served to this machine alone until Ctrl-C. They load nothing from elsewhere.
+
+    Examples: mmulator explore
+
+    mmulator explore --export site
+    """
+    if export is not None:
+        _export(export)
+        return
+    from mmulator.errors import MmulatorError
+    from mmulator.explore.server import Server
+
+    try:
+        server = Server(port)
+    except OSError as error:
+        raise MmulatorError(f"port {port} cannot be used: {error.strerror}", hint="--port 0 takes a free one") from None
+    with server:
+        print(f"{server.url}\nCtrl-C ends it", flush=True)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print()
+
+
+def _export(folder: Path) -> None:
+    from mmulator.errors import MmulatorError
+    from mmulator.explore.site import export
+
+    try:
+        count, size = export(folder)
+    except OSError as error:
+        raise MmulatorError(f"cannot write {error.filename}: {error.strerror}") from None
+    print(f"{folder / 'index.html'}: {count} files, {size / 1e6:.1f} MB; open it in a browser, or serve the folder")

@@ -1,0 +1,125 @@
+"""The explorer's server: answers for this machine alone, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from mmulator.explore import fragments, site
+from mmulator.explore.server import HOST, Server
+from tests.support import places
+
+A = {"family": "mma", "instruction": fragments.FIRST, "operand": "a", "variant": "as it is"}
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as made:
+        thread = threading.Thread(target=made.serve_forever)
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+def get(server: Server, path: str, host: str = "", method: str = "GET") -> tuple[int, dict[str, str], bytes]:
+    connection = HTTPConnection(HOST, server.server_address[1], timeout=30)
+    try:
+        connection.request(method, path, headers={"Host": host} if host else {})
+        answer = connection.getresponse()
+        return answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
+    finally:
+        connection.close()
+
+
+def test_it_serves_pages_and_documents(server: Server) -> None:
+    status, headers, page = get(server, "/")
+    assert status == 200 and b'data-tables="server"' in page and "default-src 'none'" in headers["content-security-policy"]
+    for part in site.PARTS:
+        assert get(server, f"/{part}")[2].decode() == site.part(part)
+    index = json.loads(get(server, "/index.json")[2])
+    assert [v["name"] for v in index["views"]] == [*site.VIEWS] and len(index["devices"]) > 10
+    status, _, found = get(server, f"/api/layout?{urlencode(A)}")
+    assert status == 200 and json.loads(found)["blocks"] == json.loads(json.dumps(site.document("layout", A)))
+    assert get(server, "/", method="HEAD")[2] == b""
+
+
+@pytest.mark.parametrize(("path", "status"), [
+    ("/api/nothing", 400), ("/api/layout?family=mma", 400), ("/../pyproject.toml", 404), ("/page.html", 404),
+    ("/data/index.js", 404),
+    (f"/api/layout?{urlencode(A)}&more=1", 400),
+])  # fmt: skip
+def test_what_there_is_not(server: Server, path: str, status: int) -> None:
+    found, _, text = get(server, path)
+    assert found == status and json.loads(text)["error"]
+
+
+@pytest.mark.parametrize("host", ["example.org", "127.0.0.1", "127.0.0.1:1", "localhost.example.org", "[::1]:80"])
+def test_other_names_are_refused(server: Server, host: str) -> None:
+    assert get(server, "/", host)[0] == 421
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+def test_nothing_can_be_changed(server: Server, method: str) -> None:
+    assert get(server, "/", method=method)[0] == 501
+
+
+def test_it_listens_to_this_machine_alone(server: Server) -> None:
+    assert server.server_address[0] == "127.0.0.1" and server.url == f"http://127.0.0.1:{server.server_address[1]}/"
+
+
+def start(*words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "mmulator", "explore", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=places.ROOT, env=os.environ | {"PYTHONPATH": str(places.ROOT / "src")},
+    )  # fmt: skip
+
+
+def test_the_command_prints_its_address_and_ends_with_ctrl_c() -> None:
+    process = start()
+    assert process.stdout
+    address = process.stdout.readline().strip()
+    assert address.startswith("http://127.0.0.1:") and process.stdout.readline() == "Ctrl-C ends it\n"
+    with socket.create_connection((HOST, int(address.rstrip("/").rpartition(":")[2])), timeout=30):
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 0
+    assert process.communicate() == ("\n", "")
+
+
+def test_a_port_that_is_taken(server: Server) -> None:
+    process = start("--port", str(server.server_address[1]))
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1 and "cannot be used" in said and "--port 0" in said
+
+
+def test_export_writes_what_the_server_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = {family: dict([*forms.items()][:2]) for family, forms in fragments.choices().items()}
+    monkeypatch.setattr(site, "VIEWS", {"layout": replace(fragments.VIEW, choices=lambda: few)})
+    count, size = site.export(tmp_path)
+    written = [p for p in tmp_path.rglob("*") if p.is_file()]
+    assert count == len(written) and size == sum(p.stat().st_size for p in written)
+    assert 'data-tables="files"' in (tmp_path / "index.html").read_text()
+    tables = {p.stem: json.loads(p.read_text().partition(",")[2].removesuffix(")\n")) for p in (tmp_path / "data").iterdir()}
+    number = tables["index"]["views"][0]["choices"]["mma"][fragments.FIRST]["a"]["as it is"]
+    parts = tables["documents-0"][number]
+    found = [tables[f"block-{b['file']}"] if "file" in b else b for b in parts]
+    assert found == json.loads(json.dumps(site.document("layout", A)))
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "site").write_text("")
+    process = start("--export", str(tmp_path / "site"))
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1 and "cannot write" in said
