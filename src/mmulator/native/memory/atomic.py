@@ -36,7 +36,7 @@ from mmulator.native.hooks.events import BOTH
 from mmulator.native.memory.combine import OWN, RMW
 from mmulator.native.memory.sums import WORD, settle_sums
 from mmulator.native.memory.windows import NAMES, SPACES, U64, Shape, origin_function
-from mmulator.native.state import FULL, PART, PARTS, Warp
+from mmulator.native.state import FULL, PART, Warp
 
 U32 = u32.vec(32)
 
@@ -152,15 +152,14 @@ def sum_up(
     a = load(U64, at)
     shape = _look(w, mask, low, at[low], a, site, window)
     start = u64(window[1]) & ~u64(PART - 1)
-    end = u64(window[2])
-    if shape == Shape.UNKNOWN or end - start > PART * PARTS:
+    if shape == Shape.UNKNOWN:
         _at_once(w, mask, at, src, other, dst, site)
         return
     sums = w.cta.cluster.sums
     if sums.touched != 0 and u64(sums.start) != start:
         settle_sums(w.cta.cluster)
     sums.start = window[1] + (start - u64(window[1]))
-    sums.end = end
+    sums.end = u64(window[2])
     words = cast_ptr(u32, address(sums.words))
     lanes = bits_mask(mask)
     offsets = a + (u64(window[0]) - start)

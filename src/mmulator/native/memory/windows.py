@@ -28,7 +28,7 @@ from mmulator.native.hooks.events import ATOMIC, READ, WRITE, accessed, accessed
 from mmulator.native.hooks.faults import fault
 from mmulator.native.memory.sums import give_way, settled
 from mmulator.native.memory.tables import search, window_of
-from mmulator.native.state import WORD, Cluster, Cta, FaultKind, Warp
+from mmulator.native.state import PART, PARTS, WORD, Cluster, Cta, FaultKind, Warp
 from mmulator.program.addresses import (
     FIRST_GLOBAL_SLOT,
     RANK_SHIFT,
@@ -76,8 +76,7 @@ def find_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, site: u32) -> p
 def in_window(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u32) -> ptr:
     """Host pointer to bytes of the global space that lie in one buffer; null, with a fault, if they do not. An atomic operation
     on a word may extend into the room behind a region, and so may a load in a kernel with some: compilers emulate atomics on
-    smaller elements by the containing word.
-    """
+    smaller elements by the containing word."""
     window = window_of(w.cta, at, site)
     size = window.size
     give_way(w.cta.cluster, window.host, size, access & WRITE)
@@ -129,9 +128,7 @@ def other_cta(w: ptr_to(Warp), at: u64) -> boolean:
 # many bytes ---------------------------------------------------------------------------------------------------------
 @native
 def hold(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u32) -> ptr:
-    """Host pointer to bytes of the global space in one buffer, or null and a fault. The code that moves them tells
-    instruments.
-    """
+    """Host pointer to bytes of the global space in one buffer, or null and a fault. Who moves them tells instruments."""
     slot = at >> SLOT_SHIFT
     if w.cta.fault != 0:
         return null(u8)
@@ -334,7 +331,7 @@ def origin_function(space: str, bytes: int, access: int, sums: bool = False) -> 
     """A function that returns the shape, if all lanes of `mask` (not 0) may access `bytes` each in one window; UNKNOWN if not,
     or if only `translate` can tell. No fault is recorded. For contiguous lanes, two addresses decide for all.
 
-    a, first: the addresses, and that of lane `low`, the lowest of `mask`. sums: whether it is for sums that wait (sums.py).
+    a, first: the addresses, and that of lane `low`, the lowest of `mask`. sums: for sums that wait (sums.py), of small arrays.
     out: receives the host place of address 0, of the window's begin and of its end.
     """
     slots = {"shared": SLOT_SHARED, "shared::cluster": SLOT_SHARED, "const": SLOT_CONST, "param": SLOT_PARAM}
@@ -361,7 +358,10 @@ def origin_function(space: str, bytes: int, access: int, sums: bool = False) -> 
                 if writes:
                     if window.writable == 0:
                         return u32(Shape.UNKNOWN)
-                if base == 0 and not sums:
+                if sums:
+                    if host + size - (host & ~u64(PART - 1)) > PART * PARTS:
+                        return u32(Shape.UNKNOWN)
+                elif base == 0:
                     give_way(cta.cluster, host, size, u32(writes))
         place = first - start
         if size < bytes or (first & (bytes - 1)) != 0:
