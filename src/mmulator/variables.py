@@ -22,6 +22,8 @@ VARIABLES: dict[str, str] = {
     "RULES": "which undefined behaviour is looked for",
     "BASELINE": "a SARIF file of an earlier run, of which nothing is told again",
     "KEEP_GOING": "`1`: an access out of bounds is a finding, and the launch goes on",
+    "WHY": "elements whose values are explained: `z[999]`, several apart by `;`",
+    "WHY_DEPTH": "how many instructions such an explanation has behind each other; 6 if nothing is said",
     "CACHE": "the folder of compiled code",
     "NVCC": "the nvcc that compiles CUDA C++, unless it is on `PATH`, in `CUDA_HOME` or among Python's packages",
     "CPU": "the level of CPUs that code is made for, as `x86-64-v3`",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.host.why import Answer
+from mmulator.host.why import WhyAnswer
 from mmulator.jobs.job import load_job, run_job
 from mmulator.record.asked import question
 from mmulator.record.why import Cause
@@ -19,11 +19,11 @@ from tests.support import corpus, one_block, places
 EXAMPLES = places.ROOT / "examples"
 
 
-def remarks(answer: Answer) -> list[str]:
+def remarks(answer: WhyAnswer) -> list[str]:
     return [r for c in (answer.cause.walk() if answer.cause else ()) for r in c.remarks]
 
 
-def asked_of_example(name: str, *elements: str) -> list[Answer]:
+def asked_of_example(name: str, *elements: str) -> list[WhyAnswer]:
     return run_job(load_job(EXAMPLES / name / "launch.toml"), why=elements).report.why
 
 

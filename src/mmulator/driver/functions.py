@@ -21,10 +21,10 @@ from mmulator.launch.limits import check_device
 from mmulator.launch.observers import Observer
 from mmulator.launch.regions import Regions
 from mmulator.launch.shape import Extent, LaunchShape
-from mmulator.record.names import Array
+from mmulator.record.names import DeviceArray
 from mmulator.rules.choice import chosen
 
-Arrays: TypeAlias = Callable[[], Sequence[Array]]
+Arrays: TypeAlias = Callable[[], Sequence[DeviceArray]]
 
 
 class LoadedModule:

@@ -98,8 +98,8 @@ class Settings:
     with rules of severity note, "raise" to raise it at the launch. rules: what is looked for (rules/choice.py), "" for all.
     progress: of launches that take long is told how far they are: `auto` on a terminal, `always`, `never`.
     keep_going: an access out of bounds or misaligned is a finding, and the launch goes on; includes `sanitize`.
-    why: elements of which it is told why they have their values (record/asked.py), apart by `;`. why_depth: how many instructions
-    are told one behind the other."""
+    why: elements whose values are explained (record/asked.py), apart by `;`. why_depth: how many instructions an explanation has
+    behind each other."""
 
     device: str = "sm_90"
     seed: int = 0

@@ -7,15 +7,15 @@ ends.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mmulator.demangle import demangle
 from mmulator.errors import LaunchError
 from mmulator.host.report import Report
-from mmulator.host.why import About, Answer, Run
+from mmulator.host.why import About, Run, WhyAnswer
 from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.types import TYPES, type_bits
 from mmulator.launch.arena import bytes_at
@@ -25,11 +25,10 @@ from mmulator.launch.regions import Regions
 from mmulator.launch.shape import LaunchShape
 from mmulator.program.calls import reached
 from mmulator.record.asked import Asked, Question, element_of, question
-from mmulator.record.names import Array, Names
+from mmulator.record.names import DeviceArray, DeviceNames
 
 if TYPE_CHECKING:
     from mmulator.diagnostics.watch import Watches
-    from mmulator.driver.functions import Arrays, Function
 
 
 @dataclass
@@ -43,17 +42,24 @@ class Asking:
     questions: list[Question]
     depth: int
     launches: dict[str, int] = field(default_factory=dict)
-    answers: dict[str, tuple[str, int, Answer]] = field(default_factory=dict)
+    answers: dict[str, tuple[str, int, WhyAnswer]] = field(default_factory=dict)
 
     def about(
-        self, function: Function, shape: LaunchShape, arguments: Arguments, regions: Regions, how: How, run: Run, arrays: Arrays
+        self,
+        function: Any,
+        shape: LaunchShape,
+        arguments: Arguments,
+        regions: Regions,
+        how: How,
+        run: Run,
+        arrays: Callable[[], Sequence[DeviceArray]],
     ) -> LaunchAsked | None:
         """The questions that a launch is asked; None if it is asked none."""
         name = demangle(function.name)
         mine = [q for q in self.questions if q.kernel in name]
         if not mine:
             return None
-        names = Names(_arrays(function, arguments, regions, arrays()))
+        names = DeviceNames(_arrays(function, arguments, regions, arrays()))
         found: list[tuple[Question, Asked]] = []
         for q in mine:
             try:
@@ -116,7 +122,7 @@ def asking(text: str, depth: int) -> Asking:
     return Asking([question(part) for part in text.split(";") if part.strip()], depth)
 
 
-def _arrays(function: Function, arguments: Arguments, regions: Regions, known: Sequence[Array]) -> list[Array]:
+def _arrays(function: Any, arguments: Arguments, regions: Regions, known: Sequence[DeviceArray]) -> list[DeviceArray]:
     """The memory that pointers among the parameters lead to, from where they point on, and all that has a name. known: arrays
     of which the door knows more.
     """
@@ -126,12 +132,12 @@ def _arrays(function: Function, arguments: Arguments, regions: Regions, known: S
             address = int.from_bytes(arguments.params[offset : offset + 8].tobytes(), "little")
             region = next((r for r in (*regions.given, *regions) if r.start <= address < r.end), None)
             if region is not None and address not in starts:
-                out.append(Array(p.name, address, region.end - address))
+                out.append(DeviceArray(p.name, address, region.end - address))
     starts = {a.start for a in out}
-    return out + [Array(r.label, r.start, r.size) for r in (*regions.given, *regions) if r.start not in starts]
+    return out + [DeviceArray(r.label, r.start, r.size) for r in (*regions.given, *regions) if r.start not in starts]
 
 
-def stored_type(function: Function) -> str:
+def stored_type(function: Any) -> str:
     """The type in which a kernel stores to global memory, if there is one; else "". Floating point counts before bits."""
     kinds = {
         i.form["type"]

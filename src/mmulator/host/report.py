@@ -10,7 +10,6 @@ from mmulator.tables import element, html_table, text_table
 if TYPE_CHECKING:
     from mmulator.diagnostics.watch import WatchedStore
     from mmulator.findings import Finding
-    from mmulator.host.why import Answer
     from mmulator.launch.launch import Ran
     from mmulator.launch.shape import LaunchShape
     from mmulator.launch.work import Work
@@ -44,7 +43,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
     output: str = ""
     stores: list[WatchedStore] = field(default_factory=list)
-    why: list[Answer] = field(default_factory=list)
+    why: list[Any] = field(default_factory=list)
     cluster: tuple[int, int, int] = (1, 1, 1)
     findings: tuple[Finding, ...] = ()
 

@@ -23,7 +23,7 @@ from mmulator.launch.shape import LaunchShape
 from mmulator.program.addresses import SLOT_PARAM, SLOT_SHIFT
 from mmulator.record.asked import Asked, asked
 from mmulator.record.memory import last_write
-from mmulator.record.names import Names
+from mmulator.record.names import DeviceNames
 from mmulator.record.trail import Trail
 from mmulator.record.why import DEPTH, Cause, Explainer
 
@@ -37,7 +37,7 @@ Read = Callable[[int, int], bytes]
 
 
 @dataclass(frozen=True)
-class Answer:
+class WhyAnswer:
     """Why an element has its value.
 
     name: of the element.
@@ -80,12 +80,12 @@ class Again:
     shape: LaunchShape
     memory: Snapshot
     read: Read
-    names: Names
+    names: DeviceNames
     device: str
 
     def answers(
         self, asked: Sequence[Asked], stores: Sequence[np.void | None], seconds: float, depth: int = DEPTH
-    ) -> list[Answer]:
+    ) -> list[WhyAnswer]:
         """The answer for each element. stores: the last store to each (WatchEntry), or None. seconds: of the launch."""
         values = [self.read(a.start, a.size) for a in asked]
         trails: dict[int, tuple[Trail, tuple[str, ...]]] = {}
@@ -93,7 +93,7 @@ class Again:
         try:
             for a, store, value in zip(asked, stores, values):
                 if store is None:
-                    out.append(Answer(a.name, None))
+                    out.append(WhyAnswer(a.name, None))
                     continue
                 cluster = self._cluster(int(store["cta"]))
                 if cluster not in trails:
@@ -104,13 +104,13 @@ class Again:
             self.memory.leave()
         return out
 
-    def _answer(self, trail: Trail, a: Asked, value: bytes, notes: tuple[str, ...], depth: int) -> Answer:
+    def _answer(self, trail: Trail, a: Asked, value: bytes, notes: tuple[str, ...], depth: int) -> WhyAnswer:
         found = last_write(trail, None, a.start)
         if found is None:
-            return Answer(a.name, None, (*notes, "its store is of a kind that is not told yet"))
+            return WhyAnswer(a.name, None, (*notes, "its store is of a kind that is not told yet"))
         bits = int.from_bytes(value, "little")
         explainer = Explainer(trail, self.names, self.device, depth)
-        return Answer(a.name, explainer.written(found, a.name, bits, a.type, a.size, ()), notes)
+        return WhyAnswer(a.name, explainer.written(found, a.name, bits, a.type, a.size, ()), notes)
 
     def _cluster(self, block: int) -> int:
         """Number of a block's cluster, x fastest."""
@@ -156,8 +156,8 @@ class About:
     """
 
     def __init__(
-        self, asked: Sequence[Asked], run: Run, how: How, shape: LaunchShape, arguments: Arguments, device: str, names: Names,
-        image: ModuleImage, memory: Iterable[tuple[int, np.ndarray]],
+        self, asked: Sequence[Asked], run: Run, how: How, shape: LaunchShape, arguments: Arguments, device: str,
+        names: DeviceNames, image: ModuleImage, memory: Iterable[tuple[int, np.ndarray]],
     ) -> None:  # fmt: skip
         self.asked, self.arguments = asked, arguments
         self.memory = Snapshot([*memory, *((start, a) for start, a, writable in image.buffers if writable)])
@@ -171,7 +171,7 @@ class About:
         """Addresses of the elements."""
         return [(a.start, a.end) for a in self.asked]
 
-    def answers(self, watches: Watches, report: Report, depth: int = DEPTH) -> list[Answer]:
+    def answers(self, watches: Watches, report: Report, depth: int = DEPTH) -> list[WhyAnswer]:
         """The answers, when the launch is over. depth: how many instructions are told one behind the other."""
         self.memory.keep()
         stores = [watches.last(n) for n in range(len(self.asked))]
@@ -200,6 +200,6 @@ def about_arrays(
 
     Raises LaunchError for what is no element of an argument.
     """
-    names = Names.of(arguments, parameters, named)
+    names = DeviceNames.of(arguments, parameters, named)
     memory = [(b.start, bytes_at(b.host, b.size)) for b in arguments.buffers if b.writable]
     return About(asked(why, names, parameters), run, how, shape, arguments, device, names, image, memory)

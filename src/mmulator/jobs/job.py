@@ -286,7 +286,7 @@ def run_job(
     values = [a.value for a in job.arguments]
     launch = partial(
         kernel.launch, job.grid, job.block, values, job.shared, job.device, timeout=timeout, threads=threads,
-        cluster=job.cluster, cooperative=job.cooperative, **({"why": why, "names": own} if why else {}),
+        cluster=job.cluster, cooperative=job.cooperative, why=why or None, names=own if why else None,
     )  # fmt: skip
     judged = None
     if sanitize is None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from mmulator.errors import LaunchError, shown
 from mmulator.isa.types import TYPES, type_bits
-from mmulator.record.names import Array, Names
+from mmulator.record.names import DeviceArray, DeviceNames
 
 _TEXT = re.compile(
     r"(?:(?P<kernel>(?!0x)[^:\[\]@]+):)?(?P<name>[^\[\]@:]+?)(?:\[(?P<index>[^\]]*)\])?(?::(?P<type>\w+))?(?:@(?:launch)?\s*(?P<launch>\d+))?"
@@ -85,7 +85,7 @@ def ptx_type(dtype: np.dtype[Any]) -> str:
     return _BY_NUMPY.get(dtype.name, f"b{8 * dtype.itemsize}")
 
 
-def asked(given: object, names: Names, parameters: Sequence[str]) -> list[Asked]:
+def asked(given: object, names: DeviceNames, parameters: Sequence[str]) -> list[Asked]:
     """The elements that `why=` names: a text, a pair (number of an argument, index), or several. Raises LaunchError."""
     if isinstance(given, str) or _is_pair(given):
         return [one(given, names, parameters)]
@@ -98,20 +98,20 @@ def _is_pair(given: object) -> bool:
     return isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], int)
 
 
-def one(given: object, names: Names, parameters: Sequence[str]) -> Asked:
-    """One of them."""
-    if _is_pair(given):
-        number, index = given  # type: ignore[misc]
-        if not 0 <= number < len(parameters):
-            raise LaunchError(f"why: there is no argument {number}", hint=f"arguments: 0 to {len(parameters) - 1}")
-        at = index if isinstance(index, tuple) else (index,)
-        return element_of(Question(f"argument {number}", "", parameters[number], tuple(int(i) for i in at)), names)
-    if not isinstance(given, str):
+def one(given: object, names: DeviceNames, parameters: Sequence[str]) -> Asked:
+    """One element that `why=` names."""
+    if isinstance(given, str):
+        return element_of(question(given), names)
+    if not isinstance(given, tuple) or not _is_pair(given):
         raise LaunchError(f"why is {shown(given)}, not an element", hint=FORMS)
-    return element_of(question(given), names)
+    argument, index = int(given[0]), given[1]
+    if not 0 <= argument < len(parameters):
+        raise LaunchError(f"why: there is no argument {argument}", hint=f"arguments: 0 to {len(parameters) - 1}")
+    at = index if isinstance(index, tuple) else (index,)
+    return element_of(Question(f"argument {argument}", "", parameters[argument], tuple(int(i) for i in at)), names)
 
 
-def element_of(q: Question, names: Names, stored: Callable[[], str] = str) -> Asked:
+def element_of(q: Question, names: DeviceNames, stored: Callable[[], str] = str) -> Asked:
     """The element that a question means.
 
     q: the question.
@@ -135,7 +135,7 @@ def element_of(q: Question, names: Names, stored: Callable[[], str] = str) -> As
     return _of_array(q, array, type_name)
 
 
-def _of_array(q: Question, array: Array, type_name: str) -> Asked:
+def _of_array(q: Question, array: DeviceArray, type_name: str) -> Asked:
     index = q.index or ()
     size = max(1, type_bits(type_name) // 8)
     if array.dtype is None or array.itemsize != size:

@@ -16,14 +16,14 @@ from mmulator.layouts.tensormap.places import OUTSIDE, Places, places
 from mmulator.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT
 from mmulator.program.uses import signature_of
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg
-from mmulator.record.memory import Write, addresses, elements
-from mmulator.record.trail import Step, Trail
+from mmulator.record.addresses import MemoryWrite, addresses, elements
+from mmulator.record.trail import Trail, TrailStep
 
 MAP_BYTES = 128
 _RANK_MASK = 0xFF << RANK_SHIFT
 
 
-def bulk_write(trail: Trail, step: Step, ins: Instruction, address: int) -> Write | None:
+def bulk_write(trail: Trail, step: TrailStep, ins: Instruction, address: int) -> MemoryWrite | None:
     """The write of a bulk copy to the byte at an address; None if it writes elsewhere."""
     named = {spec.name: o for spec, o in zip(signature_of(ins.form, ins.operands), ins.operands)}
     lanes = trail.guard(step)
@@ -36,12 +36,12 @@ def bulk_write(trail: Trail, step: Step, ins: Instruction, address: int) -> Writ
     return None
 
 
-def _place(trail: Trail, step: Step, operand: Operand | None, space: str, lane: int) -> int | None:
+def _place(trail: Trail, step: TrailStep, operand: Operand | None, space: str, lane: int) -> int | None:
     at = addresses(trail, step, operand, space) if isinstance(operand, Address) else None
     return None if at is None else int(at[lane])
 
 
-def _number(trail: Trail, step: Step, operand: Operand | None, lane: int) -> int | None:
+def _number(trail: Trail, step: TrailStep, operand: Operand | None, lane: int) -> int | None:
     if isinstance(operand, Immediate):
         return operand.value
     if isinstance(operand, Reg):
@@ -50,7 +50,7 @@ def _number(trail: Trail, step: Step, operand: Operand | None, lane: int) -> int
     return None
 
 
-def _ways(trail: Trail, step: Step, named: dict[str, Operand], at: int, lane: int) -> list[int]:
+def _ways(trail: Trail, step: TrailStep, named: dict[str, Operand], at: int, lane: int) -> list[int]:
     """Addresses of the destination in each CTA that a copy goes to: `at` alone, unless it is multicast."""
     mask = _number(trail, step, named.get("ctaMask"), lane)
     if mask is None or at >> SLOT_SHIFT != SLOT_SHARED:
@@ -58,7 +58,9 @@ def _ways(trail: Trail, step: Step, named: dict[str, Operand], at: int, lane: in
     return [at & ~_RANK_MASK | rank << RANK_SHIFT for rank in range(16) if mask >> rank & 1]
 
 
-def _plain(trail: Trail, step: Step, ins: Instruction, named: dict[str, Operand], lane: int, address: int) -> Write | None:
+def _plain(
+    trail: Trail, step: TrailStep, ins: Instruction, named: dict[str, Operand], lane: int, address: int
+) -> MemoryWrite | None:
     to = _place(trail, step, named.get("dstMem"), ins.form["dst"], lane)
     source = _place(trail, step, named.get("srcMem"), ins.form["src"], lane)
     size = _number(trail, step, named.get("size"), lane)
@@ -66,11 +68,13 @@ def _plain(trail: Trail, step: Step, ins: Instruction, named: dict[str, Operand]
         return None
     for way in _ways(trail, step, named, to, lane):
         if way <= address < way + size:
-            return Write(step, lane, None, 0, "b8", source + address - way)
+            return MemoryWrite(step, lane, None, 0, "b8", source + address - way)
     return None
 
 
-def _tensor(trail: Trail, step: Step, ins: Instruction, named: dict[str, Operand], lane: int, address: int) -> Write | None:
+def _tensor(
+    trail: Trail, step: TrailStep, ins: Instruction, named: dict[str, Operand], lane: int, address: int
+) -> MemoryWrite | None:
     store = "srcMem" in named
     operand = named["tensorMap"]
     if trail.read is None or not isinstance(operand, Address):
@@ -95,7 +99,7 @@ def _tensor(trail: Trail, step: Step, ins: Instruction, named: dict[str, Operand
             return None
         unit = tuple(hit[0])
         byte = address - base - int(np.broadcast_to(found.memory, found.shared.shape)[unit])
-        return Write(step, lane, None, 0, "b8", shared & ~0xFFFFFFFF | shared & _RANK_MASK | int(found.shared[unit]) + byte)
+        return MemoryWrite(step, lane, None, 0, "b8", shared & ~0xFFFFFFFF | shared & _RANK_MASK | int(found.shared[unit]) + byte)
     for way in _ways(trail, step, named, shared, lane):
         if address & ~0xFFFFFFFF | address & _RANK_MASK != way & ~0xFFFFFFFF | way & _RANK_MASK:
             continue
@@ -107,7 +111,7 @@ def _tensor(trail: Trail, step: Step, ins: Instruction, named: dict[str, Operand
             source = None if memory == OUTSIDE else base + memory + offset - int(found.shared[unit])
             where = ", ".join(str(int(np.broadcast_to(c, found.shared.shape)[unit])) for c in found.coordinates)
             said = f"box at ({', '.join(map(str, map(_signed, coordinates)))}), element ({where}) of the tensor"  # type: ignore[arg-type]
-            return Write(step, lane, None, 0, "b8", source, said)
+            return MemoryWrite(step, lane, None, 0, "b8", source, said)
     return None
 
 

@@ -15,21 +15,20 @@ from mmulator.isa.form import Form
 from mmulator.layouts.operands import fragment, memory_bits
 from mmulator.program.uses import signature_of
 from mmulator.ptx.tree import Address, Immediate, Operand, Reg
-from mmulator.record.trail import Step, Trail
+from mmulator.record.addresses import addresses, elements
+from mmulator.record.trail import Trail, TrailStep
 from mmulator.twin.moves import default_stride
 
 ROWS = 8  # of a matrix: lane 8 i + j has the address of row j of matrix i
 Index = NDArray[np.int64]
 
 
-def moved(trail: Trail, step: Step) -> tuple[list[Operand], Index, int] | None:
+def moved(trail: Trail, step: TrailStep) -> tuple[list[Operand], Index, int] | None:
     """What a step moves between registers and memory.
 
     Returns (registers, generic address of the element at [lane, register, element of the register], bits of an element in a
     register), or None for an instruction that is not understood here.
     """
-    from mmulator.record.memory import addresses, elements
-
     ins = trail.instruction(step)
     form = ins.form
     named = {spec.name: o for spec, o in zip(signature_of(form, ins.operands), ins.operands)}
@@ -45,7 +44,7 @@ def moved(trail: Trail, step: Step) -> tuple[list[Operand], Index, int] | None:
 
 
 def _rows(form: Form, at: Index) -> Index | None:
-    """Of rows that lanes have the addresses of."""
+    """Places in rows that lanes have the addresses of."""
     if (form.m, form.n) != (8, 8):
         return None
     copy, row, column = fragment(form, "r").maps
@@ -55,8 +54,8 @@ def _rows(form: Form, at: Index) -> Index | None:
     return found
 
 
-def _tile(trail: Trail, step: Step, form: Form, named: dict[str, Operand], at: NDArray[Any]) -> Index | None:
-    """Of a tile whose lines are `stride` elements apart."""
+def _tile(trail: Trail, step: TrailStep, form: Form, named: dict[str, Operand], at: NDArray[Any]) -> Index | None:
+    """Places in a tile whose lines are `stride` elements apart."""
     stride = default_stride(form)
     match named.get("stride"):
         case Immediate() as o:
@@ -74,7 +73,7 @@ def _tile(trail: Trail, step: Step, form: Form, named: dict[str, Operand], at: N
     return found
 
 
-def loaded_from(trail: Trail, step: Step, lane: int, register: str, low: int) -> int | None:
+def loaded_from(trail: Trail, step: TrailStep, lane: int, register: str, low: int) -> int | None:
     """Generic address of the element whose bits begin at bit `low` of a lane's register; None where it is not known."""
     found = moved(trail, step)
     if found is None:
@@ -86,7 +85,7 @@ def loaded_from(trail: Trail, step: Step, lane: int, register: str, low: int) ->
     return int(places[lane, names.index(register), low // bits]) + low % bits // 8
 
 
-def stored_at(trail: Trail, step: Step, address: int) -> tuple[int, Operand, int] | None:
+def stored_at(trail: Trail, step: TrailStep, address: int) -> tuple[int, Operand, int] | None:
     """(lane, register, byte of the register) that a matrix store writes at an address; None if it writes elsewhere."""
     found = moved(trail, step)
     if found is None:

@@ -14,7 +14,7 @@ from mmulator.launch.regions import pointer
 
 
 @dataclass(frozen=True)
-class Array:
+class DeviceArray:
     """An array in device memory.
 
     name: as users call it.
@@ -59,10 +59,10 @@ class Array:
         return sum(i * s for i, s in zip(index, self.strides)) if self.strides else number * self.itemsize
 
 
-class Names:
+class DeviceNames:
     """The names of all arrays that a launch knows."""
 
-    def __init__(self, arrays: Sequence[Array]) -> None:
+    def __init__(self, arrays: Sequence[DeviceArray]) -> None:
         self.arrays = list(arrays)
 
     def __call__(self, address: int) -> str:
@@ -70,7 +70,7 @@ class Names:
         return found.element(address) if found is not None else f"0x{address:x}"
 
     @classmethod
-    def of(cls, arguments: Arguments, parameters: Sequence[str], named: Mapping[str, np.ndarray]) -> Names:
+    def of(cls, arguments: Arguments, parameters: Sequence[str], named: Mapping[str, np.ndarray]) -> DeviceNames:
         """Names of the arrays that a launch was given.
 
         arguments: of the launch.
@@ -83,12 +83,12 @@ class Names:
                 place = pointer(value)
                 for buffer in arguments.buffers:
                     if buffer.owner is not None and _host(buffer) == place and buffer.size == value.nbytes:
-                        arrays.append(Array(name, buffer.start, value.nbytes, value.shape, value.itemsize, value.dtype))
+                        arrays.append(DeviceArray(name, buffer.start, value.nbytes, value.shape, value.itemsize, value.dtype))
                         break
         known = {a.start for a in arrays}
         for region in (*arguments.buffers, *arguments.regions.given, *arguments.regions):
             if region.start not in known:
-                arrays.append(Array(region.label, region.start, region.size))
+                arrays.append(DeviceArray(region.label, region.start, region.size))
         return cls(arrays)
 
 

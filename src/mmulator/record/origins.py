@@ -12,10 +12,11 @@ from itertools import groupby
 
 from mmulator.isa.effects import Flow
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
+from mmulator.record.addresses import space_of
 from mmulator.record.matrices import loaded_from
-from mmulator.record.memory import last_write, loads, space_of
+from mmulator.record.memory import last_write, loads
 from mmulator.record.parts import part_of
-from mmulator.record.trail import Step, Trail
+from mmulator.record.trail import Trail, TrailStep
 
 FAR = 64  # copies from place to place that are followed
 PARTS = 6  # ranges that a summary names
@@ -40,7 +41,7 @@ class InMemory:
 
 
 @dataclass(frozen=True)
-class Origin:
+class OperandOrigin:
     """Where a value comes from.
 
     name: element of device memory, or what computed it.
@@ -56,24 +57,24 @@ class Origins:
 
     def __init__(self, trail: Trail, names: Callable[[int], str]) -> None:
         self.trail, self.names = trail, names
-        self._known: dict[tuple[object, ...], Origin] = {}
+        self._known: dict[tuple[object, ...], OperandOrigin] = {}
 
-    def of(self, place: InRegister | InMemory, step: Step, bits: int) -> Origin:
+    def of(self, place: InRegister | InMemory, step: TrailStep, bits: int) -> OperandOrigin:
         """The origin of an element of `bits` bits that a step reads at a place."""
         if isinstance(place, InRegister):
             return self._register(step, place.lane, place.name, place.low, bits, 0)
         return self._memory(step, 0, place.address, place.before, bits, 0)
 
-    def _register(self, step: Step, lane: int, name: str, low: int, bits: int, far: int) -> Origin:
+    def _register(self, step: TrailStep, lane: int, name: str, low: int, bits: int, far: int) -> OperandOrigin:
         writer = next((w for w, took in self.trail.writers(step, name, lane) if took), None)
         if writer is None:
-            return Origin("a register that was never written")
+            return OperandOrigin("a register that was never written")
         key = writer.number, lane, name, low
         if key not in self._known:
             self._known[key] = self._made(writer, lane, name, low, bits, far)
         return self._known[key]
 
-    def _made(self, step: Step, lane: int, name: str, low: int, bits: int, far: int) -> Origin:
+    def _made(self, step: TrailStep, lane: int, name: str, low: int, bits: int, far: int) -> OperandOrigin:
         ins = self.trail.instruction(step)
         flow = ins.effects.flow
         part = part_of(ins, name, low, bits)
@@ -87,22 +88,24 @@ class Origins:
             for target, at, _, _ in loads(self.trail, step):
                 if isinstance(target, Reg) and target.name == name:
                     return self._memory(step, lane, int(at[lane]) + low // 8, step.number, bits, far + 1)
-        return Origin(_computed(ins))
+        return OperandOrigin(_computed(ins))
 
-    def _operand(self, step: Step, lane: int, operand: Operand, low: int, bits: int, far: int) -> Origin:
+    def _operand(self, step: TrailStep, lane: int, operand: Operand, low: int, bits: int, far: int) -> OperandOrigin:
         if isinstance(operand, Reg):
             return self._register(step, lane, operand.name, low, bits, far)
-        return Origin(f"the constant {operand.span.text}" if isinstance(operand, Immediate) else operand.span.text)
+        return OperandOrigin(f"the constant {operand.span.text}" if isinstance(operand, Immediate) else operand.span.text)
 
-    def _memory(self, step: Step, lane: int, address: int, before: int, bits: int, far: int) -> Origin:
+    def _memory(self, step: TrailStep, lane: int, address: int, before: int, bits: int, far: int) -> OperandOrigin:
         space = space_of(address)
         found = last_write(self.trail, before, address, (step, lane) if space == "local" else None) if far < FAR else None
         if found is None:
-            return Origin(self.names(address), address) if space == "global" else Origin(f"{space} memory as it was")
+            return (
+                OperandOrigin(self.names(address), address) if space == "global" else OperandOrigin(f"{space} memory as it was")
+            )
         if found.source is not None:
             return self._memory(found.step, found.lane, found.source, found.step.number, bits, far + 1)
         if found.operand is None:
-            return Origin("zeros outside of what is copied")
+            return OperandOrigin("zeros outside of what is copied")
         return self._operand(found.step, found.lane, found.operand, 8 * found.byte, bits, far + 1)
 
 

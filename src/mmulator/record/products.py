@@ -17,9 +17,9 @@ from mmulator.native.state import LANES
 from mmulator.program.addresses import SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 from mmulator.program.uses import signature_of
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
-from mmulator.record.memory import elements
+from mmulator.record.addresses import elements
 from mmulator.record.origins import InMemory, InRegister
-from mmulator.record.trail import Step, Trail
+from mmulator.record.trail import Trail, TrailStep
 
 Words = NDArray[np.uint64]
 
@@ -56,7 +56,7 @@ def operands_of(ins: Instruction) -> dict[str, Operand]:
     return {spec.name: o for spec, o in zip(signature_of(ins.form, ins.operands), ins.operands)}
 
 
-def product_element(trail: Trail, step: Step, lane: int, register: str, low: int) -> ProductElement | None:
+def product_element(trail: Trail, step: TrailStep, lane: int, register: str, low: int) -> ProductElement | None:
     """The element of D whose bits begin at bit `low` of a lane's register; None where operands are not known."""
     ins = trail.instruction(step)
     form, named = ins.form, operands_of(ins)
@@ -99,7 +99,7 @@ def product_element(trail: Trail, step: Step, lane: int, register: str, low: int
     )  # fmt: skip
 
 
-def _constant(trail: Trail, step: Step, operand: Operand | None, lane: int) -> int | None:
+def _constant(trail: Trail, step: TrailStep, operand: Operand | None, lane: int) -> int | None:
     """The value of an operand that is a constant or a predicate; None if there is no operand."""
     if isinstance(operand, Immediate):
         return operand.value - (1 << 32) if operand.value >> 31 == 1 else operand.value
@@ -109,7 +109,7 @@ def _constant(trail: Trail, step: Step, operand: Operand | None, lane: int) -> i
     return None
 
 
-def _registers(trail: Trail, step: Step, operand: Operand, lanes: int, quarter: int) -> Words | None:
+def _registers(trail: Trail, step: TrailStep, operand: Operand, lanes: int, quarter: int) -> Words | None:
     """A vector of registers, uint64 [lanes, registers]; other warps of a warpgroup have zeros."""
     parts = [trail.register(step, o.name) if isinstance(o, Reg) else np.zeros(LANES, np.uint64) for o in elements(operand)]
     if any(p is None for p in parts):
@@ -120,7 +120,7 @@ def _registers(trail: Trail, step: Step, operand: Operand, lanes: int, quarter: 
     return out
 
 
-def _matrix(trail: Trail, step: Step, form: Form, named: dict[str, Operand], name: str, quarter: int) -> NDArray[Any] | None:
+def _matrix(trail: Trail, step: TrailStep, form: Form, named: dict[str, Operand], name: str, quarter: int) -> NDArray[Any] | None:
     """A [m, k] or B [k, n] as raw elements."""
     descriptor = named.get(f"{name}-desc")
     if descriptor is None:
@@ -140,7 +140,7 @@ def _matrix(trail: Trail, step: Step, form: Form, named: dict[str, Operand], nam
 
 
 def _places(
-    trail: Trail, step: Step, form: Form, named: dict[str, Operand], name: str, quarter: int, line: int,
+    trail: Trail, step: TrailStep, form: Form, named: dict[str, Operand], name: str, quarter: int, line: int,
     k: NDArray[Any], copy: int,
 ) -> tuple[InRegister | InMemory, ...]:  # fmt: skip
     """Where the elements of a row of A, or of a column of B, are: `line` is its number, k those of the elements."""
@@ -149,7 +149,8 @@ def _places(
         f = fragment(form, name)
         registers = [o.name if isinstance(o, Reg) else "" for o in elements(named[name])]
         lines = np.full(len(k), line)
-        lane, register, index = f.locate(*((lines, k) if name == "a" else (k, lines)), copy)
+        row, column = (lines, k) if name == "a" else (k, lines)
+        lane, register, index = f.locate(row, column, copy)
         places = zip(lane.tolist(), register.tolist(), index.tolist())
         return tuple(InRegister(at - quarter * LANES, registers[r], n * f.bits + f.shift) for at, r, n in places)
     read = trail.operands_read(step)
@@ -164,7 +165,7 @@ def _places(
     return tuple(InMemory((SLOT_SHARED << SLOT_SHIFT) + rank + address, read[0]) for address in at.tolist())
 
 
-def _kept(trail: Trail, step: Step, form: Form, named: dict[str, Operand], row: int, quarter: int) -> NDArray[Any] | None:
+def _kept(trail: Trail, step: TrailStep, form: Form, named: dict[str, Operand], row: int, quarter: int) -> NDArray[Any] | None:
     """The k of each element of a row of sparse A."""
     register, selector = (named.get("e"), named.get("f")) if form.family == "mma" else (named.get("sp-meta"), named.get("sp-sel"))
     if not (isinstance(register, Reg) and isinstance(selector, Immediate)):

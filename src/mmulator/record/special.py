@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mmulator.record.trail import Step
+from mmulator.record.trail import TrailStep
 
 if TYPE_CHECKING:
     from mmulator.launch.shape import LaunchShape
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _AXES = {"x": 0, "y": 1, "z": 2}
 
 
-def special_value(shape: LaunchShape, step: Step, lane: int, name: str) -> int | None:
+def special_value(shape: LaunchShape, step: TrailStep, lane: int, name: str) -> int | None:
     """The value of a special register for a lane of a step; None for those that change while a kernel runs."""
     family, _, axis = name.partition(".")
     number = _AXES.get(axis)
@@ -44,7 +44,7 @@ def special_value(shape: LaunchShape, step: Step, lane: int, name: str) -> int |
     }.get(name)  # fmt: skip
 
 
-def thread_of(shape: LaunchShape, step: Step, lane: int) -> tuple[int, int, int]:
+def thread_of(shape: LaunchShape, step: TrailStep, lane: int) -> tuple[int, int, int]:
     """(x, y, z) of a lane's thread in its block."""
     bx, by, _ = shape.block
     thread = step.place.warp * 32 + lane

@@ -30,7 +30,7 @@ _FRAME = Warp.offset["frame"]
 _LINEAR = Cta.offset["linear"]
 
 
-class Place:
+class WarpPlace:
     """A warp of a resident cluster.
 
     resident: the cluster's memory.
@@ -73,13 +73,13 @@ class Steps(Observer):
     calls = alone = True
 
     def __init__(
-        self, stepped: Callable[[Place, int, int], None], reads: Callable[[Place, int, int], None] | None = None,
+        self, stepped: Callable[[WarpPlace, int, int], None], reads: Callable[[WarpPlace, int, int], None] | None = None,
         next: int = 0, stops: Callable[[Grid], Iterable[int]] | None = None,
     ) -> None:  # fmt: skip
         self.stepped, self.reads, self.first, self.stops = stepped, reads, next, stops
         self.error: BaseException | None = None
         self.memory = np.zeros(1, Struct.numpy_dtype())
-        self._places: dict[int, Place] = {}
+        self._places: dict[int, WarpPlace] = {}
         self._stepped, self._reads = STEPPED(self._on_step), READS(self._on_read)
 
     @property
@@ -110,7 +110,7 @@ class Steps(Observer):
         first = resident.arena.at("warps")
         if first not in self._places:
             for number in range(len(resident.warps)):
-                self._places[first + number * Warp.size] = Place(resident, number)
+                self._places[first + number * Warp.size] = WarpPlace(resident, number)
 
     def stop_at(self, step: int) -> None:
         """`stepped` is told of the step of this number, and of all behind it."""

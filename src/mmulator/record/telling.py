@@ -8,7 +8,7 @@ from typing import Any
 
 from mmulator.isa.types import type_bits
 from mmulator.record.values import bits_text
-from mmulator.record.why import At, Cause, place_text
+from mmulator.record.why import Cause, CauseAt, place_text
 
 
 def _leaf(cause: Cause) -> bool:
@@ -20,7 +20,7 @@ def _used(cause: Cause) -> str:
     return cause.name if cause.name == cause.text else f"{cause.name} = {cause.text}"
 
 
-def lines(cause: Cause, indent: int = 0, seen: At | None = None) -> Iterator[str]:
+def lines(cause: Cause, indent: int = 0, seen: CauseAt | None = None) -> Iterator[str]:
     """The lines of a cause and of all behind it."""
     margin = "  " * indent
     head = f"{margin}{cause.name} = {cause.text}"
@@ -46,11 +46,11 @@ def lines(cause: Cause, indent: int = 0, seen: At | None = None) -> Iterator[str
             yield f"{margin}  {_used(one)}: {one.how}"
 
 
-def _same_thread(a: At, b: At) -> bool:
+def _same_thread(a: CauseAt, b: CauseAt) -> bool:
     return (a.block, a.thread) == (b.block, b.thread)
 
 
-def thread_text(at: At) -> str:
+def thread_text(at: CauseAt) -> str:
     """`block (0, 0, 0), thread (14, 0, 0)`."""
     return f"block {at.block}, thread {at.thread}"
 

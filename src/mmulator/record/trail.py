@@ -24,7 +24,7 @@ from mmulator.program.addresses import HEADER_LOCAL
 from mmulator.program.frames import slot_bytes
 from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.tree import Address, Instruction, Symbol, flatten
-from mmulator.record.steps import Place, Steps
+from mmulator.record.steps import Steps, WarpPlace
 
 if TYPE_CHECKING:
     from mmulator.compiler.compiled import CompiledKernel
@@ -37,7 +37,7 @@ _at = ctypes.string_at
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class TrailSite:
     """An instruction of the kernel, and where its registers are.
 
     instruction: as it is executed.
@@ -54,7 +54,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TrailStep:
     """One instruction that a warp executed or tried.
 
     number: of the step in the launch.
@@ -67,7 +67,7 @@ class Step:
     """
 
     number: int
-    place: Place
+    place: WarpPlace
     block: int
     lanes: int
     site: int
@@ -88,22 +88,24 @@ class Trail:
 
     def __init__(self, cluster: int | None = None) -> None:
         self.cluster = cluster
-        self.steps: list[Step] = []
-        self.reads: list[tuple[int, Place, int, int, bytes]] = []
+        self.steps: list[TrailStep] = []
+        self.reads: list[tuple[int, WarpPlace, int, int, bytes]] = []
         self.observer = Steps(self._stepped, self._read)
         self.read: Callable[[int, int], bytes] | None = None
-        self._sites: dict[int, Site] = {}
+        self._sites: dict[int, TrailSite] = {}
         self._functions: dict[Instruction, str] | None = None
 
     # recording ------------------------------------------------------------------------------------------------------
-    def _stepped(self, place: Place, lanes: int, site: int) -> None:
+    def _stepped(self, place: WarpPlace, lanes: int, site: int) -> None:
         if self.cluster is not None and place.resident.number != self.cluster:
             return
         base = place.registers + (frame := place.frame)
         steps = self.steps
         plan = (self._sites.get(site) or self.site(site)).plan
         steps.append(
-            Step(self.observer.count - 1, place, place.block, lanes, site, frame, tuple([_at(base + at, n) for at, n in plan]))
+            TrailStep(
+                self.observer.count - 1, place, place.block, lanes, site, frame, tuple([_at(base + at, n) for at, n in plan])
+            )
         )
         if len(steps) > MOST:
             raise LimitReached(
@@ -111,7 +113,7 @@ class Trail:
                 hint="launch fewer steps of the loop, or ask for an element that is stored earlier",
             )
 
-    def _read(self, place: Place, number: int, site: int) -> None:
+    def _read(self, place: WarpPlace, number: int, site: int) -> None:
         if self.cluster is not None and place.resident.number != self.cluster:
             return
         image = _at(place.resident.shared_at(place.cta), place.resident.grid.shared)
@@ -129,7 +131,7 @@ class Trail:
         """The shape of the launch."""
         return self.observer.shape
 
-    def site(self, number: int) -> Site:
+    def site(self, number: int) -> TrailSite:
         """What is known of a site."""
         found = self._sites.get(number)
         if found is None:
@@ -143,11 +145,11 @@ class Trail:
                 slots[LOCAL] = HEADER_LOCAL, 4 * LANES, "u32"
                 uses = uses | {LOCAL}
             read = tuple(sorted(slots.keys() & uses))
-            found = Site(ins, read, tuple(sorted(slots.keys() & defs)), slots, tuple(slots[r][:2] for r in read))
+            found = TrailSite(ins, read, tuple(sorted(slots.keys() & defs)), slots, tuple(slots[r][:2] for r in read))
             self._sites[number] = found
         return found
 
-    def function_of(self, step: Step) -> str:
+    def function_of(self, step: TrailStep) -> str:
         """Name of the function that executes a step."""
         return self._function_of(self.instruction(step))
 
@@ -162,17 +164,17 @@ class Trail:
         return self._functions[ins]
 
     # values ---------------------------------------------------------------------------------------------------------
-    def instruction(self, step: Step) -> Instruction:
+    def instruction(self, step: TrailStep) -> Instruction:
         return self.site(step.site).instruction
 
-    def register(self, step: Step, name: str) -> NDArray[np.uint64] | None:
+    def register(self, step: TrailStep, name: str) -> NDArray[np.uint64] | None:
         """A register that a step reads, uint64 [32 lanes], as it was before the step; None if the step does not read it."""
         site = self.site(step.site)
         if name not in site.read:
             return None
         return lanes_of(step.before[site.read.index(name)], site.slots[name][2])
 
-    def guard(self, step: Step) -> int:
+    def guard(self, step: TrailStep) -> int:
         """Mask of the lanes for which the guard of a step's instruction holds, among those that executed it."""
         guard = self.instruction(step).guard
         if guard is None:
@@ -197,12 +199,12 @@ class Trail:
             for name in site.written:
                 self._writes[step.place.address, step.frame, name].append(n)
 
-    def at(self, number: int) -> Step | None:
+    def at(self, number: int) -> TrailStep | None:
         """The step of this number; None if it is of another CTA."""
         n = bisect_left(self.numbers, number)
         return self.steps[n] if n < len(self.steps) and self.numbers[n] == number else None
 
-    def writers(self, step: Step, name: str, lane: int) -> Iterator[tuple[Step, bool]]:
+    def writers(self, step: TrailStep, name: str, lane: int) -> Iterator[tuple[TrailStep, bool]]:
         """Steps that name a register as a result, the newest before a step first, each with whether the lane took part."""
         found = self._writes.get((step.place.address, step.frame, name), [])
         end = bisect_left(found, bisect_left(self.numbers, step.number))
@@ -211,7 +213,7 @@ class Trail:
             if writer.lanes >> lane & 1:
                 yield writer, bool(self.guard(writer) >> lane & 1)
 
-    def call_of(self, step: Step, lane: int) -> Step | None:
+    def call_of(self, step: TrailStep, lane: int) -> TrailStep | None:
         """The call that entered the function that executes a step; None if it is not known."""
         for n in range(bisect_left(self.numbers, step.number) - 1, -1, -1):
             s = self.steps[n]
@@ -220,13 +222,13 @@ class Trail:
                 return s
         return None
 
-    def writes_before(self, number: int | None) -> Iterator[Step]:
+    def writes_before(self, number: int | None) -> Iterator[TrailStep]:
         """The steps of all warps of the trail that may write memory, before a step (None: the end), the newest first."""
         end = len(self._stores) if number is None else bisect_left(self._stores, bisect_left(self.numbers, number))
         for n in reversed(self._stores[:end]):
             yield self.steps[n]
 
-    def operands_read(self, step: Step) -> tuple[int, bytes] | None:
+    def operands_read(self, step: TrailStep) -> tuple[int, bytes] | None:
         """(time, image of the CTA's shared memory) when the wgmma that a step issued read its operands."""
         number = sum(
             1 for n in self._issues(step.place.address) if self.steps[n].number < step.number

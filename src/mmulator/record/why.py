@@ -14,7 +14,7 @@ from typing import Any
 from mmulator.errors import InternalError
 from mmulator.isa.effects import Ends, Flow
 from mmulator.isa.types import TYPES, type_bits
-from mmulator.numerics.element import Element, explain_element
+from mmulator.numerics.element import ElementSum, explain_element
 from mmulator.program.addresses import SLOT_SHIFT
 from mmulator.program.operands import call_operands
 from mmulator.program.uses import accesses, signature_of
@@ -29,13 +29,14 @@ from mmulator.ptx.tree import (
     Symbol,
     flatten,
 )
+from mmulator.record.addresses import MemoryWrite, elements, space_of
 from mmulator.record.matrices import loaded_from
-from mmulator.record.memory import Write, elements, last_write, loads, space_of
+from mmulator.record.memory import last_write, loads
 from mmulator.record.origins import Origins, summary
 from mmulator.record.parts import part_of, shuffle_lane
 from mmulator.record.products import ProductElement, product_element
 from mmulator.record.special import special_value
-from mmulator.record.trail import Step, Trail
+from mmulator.record.trail import Trail, TrailStep
 from mmulator.record.values import parts_of, text_of
 
 DEPTH = 6  # instructions between the stored value and the last one that is told
@@ -45,7 +46,7 @@ Named = Callable[[int], str]
 
 
 @dataclass(frozen=True)
-class At:
+class CauseAt:
     """Where an instruction of a thread is.
 
     file, line: of the PTX.
@@ -82,10 +83,10 @@ class Cause:
     bits: int
     type: str
     how: str
-    at: At | None = None
+    at: CauseAt | None = None
     inputs: tuple[Cause, ...] = ()
     remarks: tuple[str, ...] = ()
-    element: Element | None = field(default=None, compare=False)
+    element: ElementSum | None = field(default=None, compare=False)
     products: int = 0
     more: bool = False
 
@@ -115,24 +116,24 @@ class Explainer:
         self.origins = Origins(trail, names)
 
     # places and values ----------------------------------------------------------------------------------------------
-    def at(self, step: Step, lane: int) -> At:
+    def at(self, step: TrailStep, lane: int) -> CauseAt:
         """Where a step of a lane is."""
         ins = self.trail.instruction(step).original
         location = ins.span.location
         bx, by, _ = self.trail.shape.block
         thread = step.place.warp * 32 + lane
         x, y, z = (int(n) for n in self._block(step))
-        return At(
+        return CauseAt(
             ins.span.source.name, ins.span.line, ins.span.brief, (location.quote() or "").strip() if location else "",
             (x, y, z), (thread % bx, thread // bx % by, thread // (bx * by)), step.number,
         )  # fmt: skip
 
-    def _block(self, step: Step) -> tuple[int, int, int]:
+    def _block(self, step: TrailStep) -> tuple[int, int, int]:
         gx, gy, _ = self.trail.shape.grid
         number = step.block
         return number % gx, number // gx % gy, number // (gx * gy)
 
-    def value(self, step: Step, lane: int, operand: Operand, type_name: str) -> int | None:
+    def value(self, step: TrailStep, lane: int, operand: Operand, type_name: str) -> int | None:
         """Bits of a source operand in a lane; None where they are not known."""
         match operand:
             case Reg(name=name):
@@ -149,7 +150,7 @@ class Explainer:
 
     # registers ------------------------------------------------------------------------------------------------------
     def register(
-        self, step: Step, lane: int, name: str, type_name: str, low: int, width: int, path: tuple[int, ...] = ()
+        self, step: TrailStep, lane: int, name: str, type_name: str, low: int, width: int, path: tuple[int, ...] = ()
     ) -> Cause:
         """The cause of the bits of a register that a step reads.
 
@@ -171,7 +172,7 @@ class Explainer:
         return given or Cause(name, bits, type_name, "never written: whatever was there", remarks=tuple(left_out))
 
     def _given(
-        self, step: Step, lane: int, name: str, type_name: str, low: int, width: int, path: tuple[int, ...]
+        self, step: TrailStep, lane: int, name: str, type_name: str, low: int, width: int, path: tuple[int, ...]
     ) -> Cause | None:
         """The cause of a parameter of a function in a register: the argument of the call."""
         function = self.trail.kernel.program.functions[self.trail.function_of(step)].function
@@ -181,7 +182,7 @@ class Explainer:
             return None
         return self._followed(call, lane, call_operands(self.trail.instruction(call))[1][number], type_name, low, width, path)
 
-    def _without_effect(self, step: Step, lane: int) -> str:
+    def _without_effect(self, step: TrailStep, lane: int) -> str:
         """A sentence about an instruction whose guard did not hold."""
         ins = self.trail.instruction(step)
         assert ins.guard is not None
@@ -191,7 +192,7 @@ class Explainer:
         said = f"{'!' * negated}{register.name} is false" + (f": {why}" if why else "")
         return f"{ins.original.mnemonic} at {place_text(where)} was predicated off: {said}"
 
-    def _condition(self, step: Step, lane: int, name: str) -> str:
+    def _condition(self, step: TrailStep, lane: int, name: str) -> str:
         """The comparison that a predicate is the result of, with its values: `setp.lt.s32 999 < 999`."""
         for writer, took in self.trail.writers(step, name, lane):
             if not took:
@@ -207,7 +208,7 @@ class Explainer:
 
     # instructions ---------------------------------------------------------------------------------------------------
     def _made(
-        self, step: Step, lane: int, name: str, bits: int, type_name: str, low: int, width: int, path: tuple[int, ...]
+        self, step: TrailStep, lane: int, name: str, bits: int, type_name: str, low: int, width: int, path: tuple[int, ...]
     ) -> Cause:
         """The cause of bits of a register that a step wrote; parameters as those of `register`."""
         ins = self.trail.instruction(step)
@@ -227,7 +228,7 @@ class Explainer:
         )
 
     def _followed(
-        self, step: Step, lane: int, operand: Operand, type_name: str, low: int, width: int, path: tuple[int, ...],
+        self, step: TrailStep, lane: int, operand: Operand, type_name: str, low: int, width: int, path: tuple[int, ...],
         through: Instruction | None = None,
     ) -> Cause:  # fmt: skip
         """The cause of a source operand of a step."""
@@ -246,14 +247,14 @@ class Explainer:
         at = self.at(step, lane) if through is not None else None
         return Cause(name, bits, type_name, how if value is not None or isinstance(operand, Symbol) else "not told", at)
 
-    def _lanewise(self, step: Step, lane: int, cause: Cause, path: tuple[int, ...]) -> Cause:
+    def _lanewise(self, step: TrailStep, lane: int, cause: Cause, path: tuple[int, ...]) -> Cause:
         """An instruction that computes in each lane for itself."""
         ins = self.trail.instruction(step)
         inputs = []
         specs = signature_of(ins.form, ins.operands)
         if ins.effects.ends is Ends.CALL:
-            given = (o for argument in call_operands(ins)[1] for o in flatten((argument,)))
-            types = ((o, o.type if isinstance(o, Reg) else "b32") for o in given)
+            arguments = (o for argument in call_operands(ins)[1] for o in flatten((argument,)))
+            types = ((o, o.type if isinstance(o, Reg) else "b32") for o in arguments)
             return replace(cause, inputs=tuple(self._followed(step, lane, o, t, 0, type_bits(t), path) for o, t in types))
         for number, (access, operand) in enumerate(accesses(ins)):
             if "r" not in access or isinstance(operand, Address):
@@ -265,7 +266,7 @@ class Explainer:
         return replace(cause, inputs=tuple(inputs))
 
     def _choice(
-        self, step: Step, lane: int, name: str, low: int, width: int, cause: Cause, path: tuple[int, ...]
+        self, step: TrailStep, lane: int, name: str, low: int, width: int, cause: Cause, path: tuple[int, ...]
     ) -> Cause | None:
         """selp and its kin: the source that the condition chooses."""
         ins = self.trail.instruction(step)
@@ -277,7 +278,7 @@ class Explainer:
             return None
         if type_bits(_known_type(signature_of(ins.form, ins.operands)[3].type, condition)) != 1:
             return None
-        why = self._condition(step, lane, next(flatten((condition,))).name) if isinstance(condition, Reg) else ""
+        why = self._condition(step, lane, condition.name) if isinstance(condition, Reg) else ""
         chosen = a if held else b
         remark = f"{condition.span.text} is {'true' if held else 'false'}" + (f": {why}" if why else "")
         return replace(
@@ -286,7 +287,7 @@ class Explainer:
         )  # fmt: skip
 
     def _shuffled(
-        self, step: Step, lane: int, name: str, low: int, width: int, cause: Cause, path: tuple[int, ...]
+        self, step: TrailStep, lane: int, name: str, low: int, width: int, cause: Cause, path: tuple[int, ...]
     ) -> Cause | None:
         """shfl: the value of another lane."""
         ins = self.trail.instruction(step)
@@ -300,7 +301,7 @@ class Explainer:
         return replace(cause, inputs=(given,), remarks=(*cause.remarks, remark))
 
     def _loaded(
-        self, step: Step, lane: int, name: str, low: int, width: int, cause: Cause, path: tuple[int, ...]
+        self, step: TrailStep, lane: int, name: str, low: int, width: int, cause: Cause, path: tuple[int, ...]
     ) -> Cause | None:
         """ld: the bytes at the lane's address."""
         ins = self.trail.instruction(step)
@@ -313,13 +314,15 @@ class Explainer:
                 return replace(cause, inputs=(self.memory(step, lane, address, cause.bits, cause.type, size, path),))
         return None
 
-    def _parameter(self, step: Step, ins: Instruction, cause: Cause) -> Cause:
+    def _parameter(self, step: TrailStep, ins: Instruction, cause: Cause) -> Cause:
         address = ins.operands[1]
         base = address.base if isinstance(address, Address) else None
         said = base.name if isinstance(base, Symbol) else "a parameter"
         return replace(cause, name=said, how="a parameter of the kernel", at=None)
 
-    def _rows(self, step: Step, lane: int, name: str, low: int, width: int, cause: Cause, path: tuple[int, ...]) -> Cause | None:
+    def _rows(
+        self, step: TrailStep, lane: int, name: str, low: int, width: int, cause: Cause, path: tuple[int, ...]
+    ) -> Cause | None:
         """ldmatrix and wmma.load: an element of a matrix whose address another lane may have."""
         address = loaded_from(self.trail, step, lane, name, low)
         if address is None:
@@ -327,7 +330,9 @@ class Explainer:
         return replace(cause, inputs=(self.memory(step, lane, address, cause.bits, cause.type, max(1, width // 8), path),))
 
     # memory ---------------------------------------------------------------------------------------------------------
-    def memory(self, step: Step, lane: int, address: int, bits: int, type_name: str, size: int, path: tuple[int, ...]) -> Cause:
+    def memory(
+        self, step: TrailStep, lane: int, address: int, bits: int, type_name: str, size: int, path: tuple[int, ...]
+    ) -> Cause:
         """The cause of bytes in memory.
 
         step, lane: who reads them.
@@ -342,7 +347,7 @@ class Explainer:
             return Cause(name, bits, type_name, how)
         return self.written(found, name, bits, type_name, size, path)
 
-    def written(self, found: Write, name: str, bits: int, type_name: str, size: int, path: tuple[int, ...]) -> Cause:
+    def written(self, found: MemoryWrite, name: str, bits: int, type_name: str, size: int, path: tuple[int, ...]) -> Cause:
         """The cause of bytes that a step wrote."""
         step, lane = found.step, found.lane
         ins = self.trail.instruction(step).original
@@ -362,9 +367,9 @@ class Explainer:
         return replace(cause, inputs=(given,))
 
     # matrix products ------------------------------------------------------------------------------------------------
-    def _product(self, step: Step, lane: int, name: str, low: int, cause: Cause, path: tuple[int, ...]) -> Cause:
+    def _product(self, step: TrailStep, lane: int, name: str, low: int, cause: Cause, path: tuple[int, ...]) -> Cause:
         """A matrix product, with those before it in the accumulator."""
-        chain: list[tuple[Step, ProductElement]] = []
+        chain: list[tuple[TrailStep, ProductElement]] = []
         here, register, at = step, name, low
         first: Cause | None = None
         while True:
@@ -400,7 +405,7 @@ class Explainer:
             remarks=(*cause.remarks, *remarks),
         )  # fmt: skip
 
-    def _sources(self, chain: list[tuple[Step, ProductElement]]) -> Iterator[str]:
+    def _sources(self, chain: list[tuple[TrailStep, ProductElement]]) -> Iterator[str]:
         """Sentences about where the row of A and the column of B come from, and whether they had arrived."""
         for side in "ab":
             names: list[str] = []
@@ -426,7 +431,7 @@ class Explainer:
             return False
         return int.from_bytes(self.trail.read(address, bits // 8), "little") != value
 
-    def _adds(self, step: Step, behind: ProductElement) -> bool:
+    def _adds(self, step: TrailStep, behind: ProductElement) -> bool:
         """Whether a step is a product of one arithmetic with the one behind it, into whose sum it goes."""
         ins = self.trail.instruction(step)
         return ins.effects.multiplies and ins.form.is_matrix and ins.form == behind.form
@@ -437,7 +442,7 @@ def low_bits(element: ProductElement) -> int:
     return element.form.dtype.bits
 
 
-def place_text(at: At) -> str:
+def place_text(at: CauseAt) -> str:
     """`k.ptx:81 (add.py:9)`."""
     return f"{at.file}:{at.line}" + (f" ({at.source})" if at.source else "")
 
@@ -457,7 +462,7 @@ def _is_predicate(ins: Instruction, name: str) -> bool:
 
 
 def _converted(
-    self: Explainer, step: Step, lane: int, name: str, low: int, width: int, cause: Cause, path: tuple[int, ...]
+    self: Explainer, step: TrailStep, lane: int, name: str, low: int, width: int, cause: Cause, path: tuple[int, ...]
 ) -> Cause | None:
     """cvt of two numbers to a packed type: the one that the bits are made of."""
     ins = self.trail.instruction(step)

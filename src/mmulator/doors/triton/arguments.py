@@ -21,7 +21,7 @@ from mmulator.errors import InternalError, LaunchError, UnsupportedError, shown
 from mmulator.launch.regions import room_behind
 from mmulator.layouts.tensormap.fields import BYTES as MAP_BYTES
 from mmulator.ptx.declared import Parameter
-from mmulator.record.names import Array
+from mmulator.record.names import DeviceArray
 from mmulator.record.values import dtype_of
 
 Regions = dict[int, Region]  # by their first byte
@@ -225,7 +225,7 @@ class Packer:
         return self.struct.pack(*words), list(regions.values())
 
 
-    def arrays(self, args: Sequence[Any]) -> list[Array]:
+    def arrays(self, args: Sequence[Any]) -> list[DeviceArray]:
         """The tensors and arrays among the arguments, by their names. args: as Triton passes them."""
         found = []
         for slot in self.wanted:
@@ -238,7 +238,7 @@ class Packer:
                 reach = size + sum((n - 1) * s for n, s in zip(shape, strides)) if 0 not in shape else 0
                 contiguous = () if value.is_contiguous() else strides
                 name = slot.label.rpartition("(")[2].rstrip(")")
-                found.append(Array(name, int(value.data_ptr()), reach, shape, size, dtype, contiguous))
+                found.append(DeviceArray(name, int(value.data_ptr()), reach, shape, size, dtype, contiguous))
         return found
 
 

@@ -1,4 +1,4 @@
-"""Steps of a launch: an instrument that calls Python between instructions, where Python asked for it."""
+"""An instrument for the steps of a launch: it counts them, and calls Python between two instructions where Python wants it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def call_host(function: Value, *args: Value) -> Value:
 
 
 @native
-def step(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+def count_step(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     steps = w.cta.launch.steps
     count = steps.count
     steps.count = count + 1
@@ -23,8 +23,8 @@ def step(w: ptr_to(Warp), mask: u32, site: u32) -> None:
 
 
 @native
-def operands_read(first: ptr_to(Warp), number: u64, site: u32) -> None:
+def tell_of_operands(first: ptr_to(Warp), number: u64, site: u32) -> None:
     call_host(first.cta.launch.steps.reads, first, number, site)
 
 
-STEPS = Instrument("steps", {"stepped": step, "wgmma_reads": operands_read})
+STEPS = Instrument("steps", {"stepped": count_step, "wgmma_reads": tell_of_operands})
