@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from mmulator.doors.pytest_tests import ThisTest
 
 PLUGIN = "mmulator-tests"
-_OPTIONS = ("seed", "seeds", "timeout", "sanitize", "rules", "keep_going", "sarif", "baseline", "report", "why")
+_OPTIONS = ("seed", "seeds", "timeout", "sanitize", "rules", "keep_going", "sarif", "baseline", "report", "profile", "profile_to",
+            "trace", "why")  # fmt: skip
 _MARKER = (
     "mmulator(device=None, seed=None, seeds=None, timeout=None, sanitize=None, rules=None, keep_going=None, why=None): with "
     "pytest --mmulator, the chip that this test finds, the seed of its launches, under how many seeds each is run, seconds that "
@@ -50,6 +51,11 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
                     help="An earlier SARIF file: only what is new fails a test and is told; includes --sanitize.")  # fmt: skip
     group.addoption("--why", "--mmulator-why", dest="mmulator_why", action="append", type=_why, metavar="NAME[INDEX]",
                     help="A test that fails says why an element has its value: z[999], add:z[999].")  # fmt: skip
+    group.addoption("--mmulator-profile", action="store_true",
+                    help="At the end, lines and branches of kernels that no launch reached.")  # fmt: skip
+    group.addoption("--mmulator-profile-to", metavar="FILE",
+                    help="Write what each line of each kernel did: .html, .json, .txt, .info (lcov).")  # fmt: skip
+    group.addoption("--mmulator-trace", metavar="FILE.json", help="Write what happened when in launches, for Perfetto.")
     group.addoption("--mmulator-report", action="store_true", help="At the end, a table of the kernels: launches and times.")
 
 
@@ -107,7 +113,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
     if known.mmulator is None:
         said = [name for name in _OPTIONS if getattr(known, f"mmulator_{name}")]
         if said:
-            raise pytest.UsageError(f"--mmulator-{said[0]} goes with --mmulator")
+            raise pytest.UsageError(f"--mmulator-{said[0].replace('_', '-')} goes with --mmulator")
         return
     if _separate(args):
         before, known = known, parser.parse_known_args(args, namespace=copy.copy(early_config.option))

@@ -20,6 +20,7 @@ import pytest
 
 from mmulator.doors.imports import environment, open_doors
 from mmulator.doors.pytest_findings import Findings, paragraphs
+from mmulator.doors.pytest_profiles import Coverage
 from mmulator.driver import Driver, Settings, current, progress, told, use
 from mmulator.driver.report import Totals
 from mmulator.driver.settings import RAISE, REPORT, STRICT
@@ -207,6 +208,7 @@ class Tests:
         self.spent, self.triton, self.listens = 0.0, 0.0, False  # seconds of the session, and of Triton's compiler
         self.findings = Findings()
         option = self.option
+        self.coverage = Coverage(option.mmulator_profile_to) if option.mmulator_profile or option.mmulator_profile_to else None
         files = option.mmulator_sarif, option.mmulator_baseline
         option.mmulator_sanitize |= option.mmulator_keep_going or any(file is not None for file in files)
         try:
@@ -236,6 +238,11 @@ class Tests:
             progress.sink.append(ProgressLine(reporter))
         driver.readers.clear()  # each test reads its own
         driver.listeners.append(self.totals.count)
+        if self.option.mmulator_trace is not None:
+            driver.change(replace(driver.settings, trace=str(Path(self.option.mmulator_trace).absolute())))
+        if self.coverage is not None:
+            driver.listeners.append(self.coverage.profiles)
+            driver.change(replace(driver.settings, profile="1"))
         if self.worker is not None and driver.settings.threads is None:
             driver.change(replace(driver.settings, threads=max(1, (os.cpu_count() or 1) // int(self.worker["workercount"]))))
 
@@ -260,6 +267,7 @@ class Tests:
             self.output["mmulator_seconds"] = self.spent, self.triton
             self.output["mmulator"] = self.totals.as_list()
             self.output["mmulator_findings"] = self.findings.as_list()
+            self.output["mmulator_profiles"] = [] if self.coverage is None else self.coverage.as_list()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -269,6 +277,8 @@ class Tests:
         spent, triton = output.get("mmulator_seconds", (0, 0))
         self.spent, self.triton = self.spent + spent, self.triton + triton
         self.findings.add(output.get("mmulator_findings", ()))
+        if self.coverage is not None:
+            self.coverage.add(output.get("mmulator_profiles", ()))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         terminalreporter.write_line(f"mmulator: {self.totals.head()}")
@@ -277,7 +287,7 @@ class Tests:
         whole = self.totals.whole()
         if said := where(self.spent, self.triton, whole.compile, whole.run):
             terminalreporter.write_line(f"mmulator: {said}")
-        for line in self.findings.lines():
+        for line in (*self.findings.lines(), *(self.coverage.lines() if self.coverage is not None else ())):
             terminalreporter.write_line(line)
         if (gathering := told.gathering()) is not None:  # exec --sanitize -m pytest: findings that tests expect do not count
             gathering.add(({**row, "kernel": row["tests"][0]} for row in self.findings.rows.values()), self.findings.launches)

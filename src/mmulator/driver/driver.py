@@ -49,6 +49,10 @@ class Driver:
             from mmulator.driver.why import asking
 
             atexit.register(asking(self.settings.why, self.settings.why_depth).tell)
+        if self.settings.profile:
+            from mmulator.driver import profiled
+
+            self.listeners.append(profiled.listener(self.settings.profile))
         self.readers: list[Reader] = []
         if self.settings.sanitize:
             from mmulator.driver import told

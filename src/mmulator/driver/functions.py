@@ -83,6 +83,16 @@ class Function:
         if settings.sanitize:
             observers.append(sanitizers()(chosen(settings.rules, settings.sanitize == STRICT)))
             how.keep_going, how.watched = settings.keep_going, any(r.written is not None for r in regions)
+        if settings.profile:
+            from mmulator.record.counts import Counting
+
+            observers.append(Counting())
+        moments = None
+        if settings.trace:
+            from mmulator.record.moments import Moments
+
+            moments = Moments()
+            observers.append(moments)
         try:
             arguments = Arguments(np.frombuffer(params, np.uint8), self.offsets, regions=regions)
             if settings.why and seed == settings.seed:
@@ -90,6 +100,10 @@ class Function:
             return self.kernel.run(shape, arguments, self.loaded.device, how, observers, launching.compiled)
         finally:
             launching.close()
+            if moments is not None:
+                from mmulator.driver.traced import traces
+
+                traces(settings.trace).add(moments.events)
 
     def _asked(
         self, shape: LaunchShape, arguments: Arguments, regions: Regions, how: How, observers: list[Observer], settings: Settings,

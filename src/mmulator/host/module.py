@@ -318,6 +318,8 @@ class Kernel:
         keep_going: bool = False,
         why: Any = None,
         names: Mapping[str, Any] | None = None,
+        profile: bool = False,
+        trace: str | Path | None = None,
     ) -> Report:
         """Run the kernel; arrays among `args` are device buffers and are updated in place.
 
@@ -338,6 +340,8 @@ class Kernel:
         do against the letter, too; "raise": the first of severity error is raised when the kernel has run. What is raised
         meanwhile has the findings so far (`error.findings`). keep_going: includes `sanitize`; an access out of bounds or
         misaligned is a finding and no fault: a load gets zeros, a store does nothing, and the kernel goes on.
+        profile: what each line did is counted, and is in the report's `profile`.
+        trace: a file that receives what happened when, for Perfetto.
         workers: a distributed.Client, on whose Dask cluster the blocks run;
         blocks that write the same bytes or use each other's results are refused, and nothing is stored then.
 
@@ -354,8 +358,9 @@ class Kernel:
         elements, about = watched(watch) if watch != () else (), None
         if sanitize not in SANITIZE:
             raise LaunchError(f"sanitize is {shown(sanitize)}, not True, False, 'strict' or 'raise'")
-        if keep_going not in (True, False):
-            raise LaunchError(f"keep_going is of type {type(keep_going).__name__}, not True or False")
+        if keep_going not in (True, False) or profile not in (True, False):
+            name, value = ("keep_going", keep_going) if keep_going not in (True, False) else ("profile", profile)
+            raise LaunchError(f"{name} is of type {type(value).__name__}, not True or False")
         how = How(
             whole(seed, "seed"), None, None if threads is None else whole(threads, "threads", 1), seconds(timeout),
             keep_going=keep_going, progress=(lambda done, total: progress("run", done, total)) if progress else None,
@@ -363,8 +368,11 @@ class Kernel:
         if workers is not None:
             from mmulator.host.spread import launch as spread
 
-            looked = sanitize or keep_going
-            spread.check(cooperative=cooperative, watch=watch not in ((), []), sanitize=looked, threads=threads is not None)
+            looked, several = sanitize or keep_going, threads is not None
+            spread.check(
+                cooperative=cooperative, watch=watch not in ((), []), sanitize=looked, threads=several, profile=profile,
+                trace=trace,
+            )
         shape, arguments = self.prepared(grid, block, args, shared, device, cluster, cooperative)
         if workers is not None:
             return spread.launch(workers, self, device, shape, arguments, how)
@@ -380,6 +388,14 @@ class Kernel:
             from mmulator.diagnostics.watch import Watches
 
             observers.append(watches := Watches(elements, arguments.values, arguments, about.places if about else ()))
+        if profile:
+            from mmulator.record.counts import Counting
+
+            observers.append(Counting())
+        if trace is not None:
+            from mmulator.record.moments import Moments
+
+            observers.append(Moments(str(trace)))
         report = self.run(shape, arguments, device, how, observers, progress, how.timeout)
         if about:
             report.why = about.answers(watches, report)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmulator.errors import ExecutionFault, InternalError, LimitReached
+from mmulator.errors import ExecutionFault, InternalError
 from mmulator.host.campaign import Snapshot
 from mmulator.host.report import Report
 from mmulator.launch.arena import bytes_at
@@ -121,20 +121,15 @@ class Again:
     def _trail(self, cluster: int, a: Asked, value: bytes, seconds: float) -> tuple[Trail, tuple[str, ...]]:
         """The steps of a cluster, and notes. First it runs alone; where that gives another value, the whole launch."""
         limit = PATIENCE + SLOWER * seconds
-        alone = replace(self.how, part=(cluster, cluster + 1), threads=1, timeout=limit, progress=None)
-        for how in (alone, replace(self.how, threads=1, progress=None)):
+        whole = replace(self.how, threads=1, progress=None, keep_going=False, watched=False)
+        alone = replace(whole, part=(cluster, cluster + 1), timeout=limit)
+        for how in (alone, whole):
             self.memory.restore()
             trail = Trail(cluster)
             trail.read = self.read
             try:
                 self.run(how, [trail.observer])
-            except LimitReached:
-                if how is not alone:
-                    raise
-                continue
-            except ExecutionFault:
-                if how is not alone:
-                    raise
+            except ExecutionFault:  # LimitReached among them
                 continue
             if self.read(a.start, a.size) == value:
                 break

@@ -277,6 +277,7 @@ Cluster = Struct("Cluster", [
     ("sanitizer", ptr),  # of a sanitized launch: a SanitizedCluster, or null
     ("watch_log", ptr_to(Log)),  # of that worker, for stores to watched elements
     ("packs", ptr),  # a Packs, of the worker that runs it
+    ("profile", ptr), ("timeline", ptr),  # of record/: a ProfileTable of that worker, a Timeline, or null
     ("share", ptr_to(Share)),  # of that worker, or null
     ("sums", ptr_to(Sums)),
 ])  # fmt: skip

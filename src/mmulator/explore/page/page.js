@@ -76,7 +76,7 @@ function control(name, label, make) {
   if (!found) {
     found = make();
     found.id = `control-${name}`;
-    $("controls").append(el("label", { class: name === "instruction" ? "wide" : "" }, label, found));
+    $("controls").append(el("label", {}, label, found));
   }
   return found;
 }
@@ -111,7 +111,8 @@ function controls(view, state) {
     const select = control(name, label, () => el("select", { change: (event) => go({ [name]: event.target.value }) }));
     options(select, values.map((value) => [value, value]), full[name]);
     if (name === "instruction") select.setCustomValidity(none ? "none fits: all are shown" : "");
-    select.parentElement.hidden = values.length < 2 && name !== "instruction";
+    select.parentElement.hidden = values.length < 2 && full[name] === "as it is";
+    select.parentElement.classList.toggle("wide", values.some((value) => value.length > 22));
     tree = tree[full[name]];
   }
   for (const [name, label, example] of FILES ? [] : view.free) {
@@ -139,10 +140,10 @@ const DRAW = {
   facts: (block) => el("section", {}, ...(block.caption ? [el("h3", {}, block.caption)] : []),
     el("dl", {}, ...block.rows.flatMap(([name, text]) => [el("dt", {}, name), el("dd", {}, text)]))),
   table: plain,
-  lines: (block) => keyboard(frame(el("table", { class: "cells" }, el("caption", {}, block.caption),
-    el("thead", {}, el("tr", {}, header("address", "col"), ...block.columns.map((name) => header(name, "col")))),
+  cells: (block) => keyboard(frame(el("table", { class: "cells" }, el("caption", {}, block.caption),
+    el("thead", {}, el("tr", {}, header(block.corner, "col"), ...block.columns.map((name) => header(name, "col")))),
     el("tbody", {}, ...block.rows.map(([name, cells]) => el("tr", {}, header(name, "row"),
-      ...cells.map(([text, hue, tip]) => el("td", { class: hue === null ? "none" : `l${hue}`, "data-said": tip || text }, text)))))))),
+      ...cells.map(([text, hue, tip], n) => el("td", { class: hue === null ? "none" : `l${hue}`, "data-said": `${name} ${block.columns[n]}: ${tip || text || "-"}` }, text)))))))),
   grid,
 };
 
@@ -257,6 +258,7 @@ async function show() {
   $("about").textContent = view.about;
   $("views").replaceChildren(...index.views.map((v) => el("a", {
     href: link(v, { chip: state.chip }), "aria-current": v === view && "page" }, v.title)));
+  $("chip").parentElement.hidden = !Object.keys(view.chips).length;
   options($("chip"), [["", "any"], ...index.devices.map(([sm, chips]) => [sm, `${sm} (${chips})`])], state.chip || "");
   const { full, leaf } = controls(view, state);
   $("document").setAttribute("aria-busy", "true");
