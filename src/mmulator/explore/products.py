@@ -144,7 +144,7 @@ def bits(e: ElementSum, s: SumStep) -> list[Block]:
     for source, own in zip(s.sources, values, strict=True):
         value = abs(own)
         digits = [int(value / Fraction(2) ** p) & 1 if _power(value) >= p else None for p in powers]
-        shown: list[list[Any]] = [["" if d is None else str(d), 8 if p >= s.quantum else None] for d, p in zip(digits, powers)]
+        shown: list[list[Any]] = [["" if d is None else str(d), 1 if p >= s.quantum else None] for d, p in zip(digits, powers)]
         rest = value % (Fraction(2) ** powers[-1])
         rows.append([telling.label(e, source), [["-" if own < 0 else "+", None], *shown, ["more" if rest else "", None]]])
     caption = f"bits of the terms of a step, by powers of two: those below 2^{s.quantum} are cut"
