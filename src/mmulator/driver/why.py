@@ -127,12 +127,15 @@ def _arrays(function: Any, arguments: Arguments, regions: Regions, known: Sequen
     of which the door knows more.
     """
     out, starts = [*known], {a.start for a in known}
+    kind = stored_type(function) if len(out) < len(function.params) else ""
+    size = max(1, type_bits(kind) // 8) if kind else 1
     for p, offset in zip(function.params, function.offsets):
         if p.size == 8:
             address = int.from_bytes(arguments.params[offset : offset + 8].tobytes(), "little")
             region = next((r for r in (*regions.given, *regions) if r.start <= address < r.end), None)
             if region is not None and address not in starts:
-                out.append(DeviceArray(p.name, address, region.end - address))
+                name = p.name.removeprefix(f"{function.name}_")  # as nvcc calls them: param_3
+                out.append(DeviceArray(name, address, region.end - address, (), size))
     starts = {a.start for a in out}
     return out + [DeviceArray(r.label, r.start, r.size) for r in (*regions.given, *regions) if r.start not in starts]
 
