@@ -37,11 +37,15 @@ class Asking:
 
     questions: as typed.
     depth: how many instructions are told one behind the other.
+    launches: question -> number of launches that have its array.
+    refused: question -> why a launch has no such element.
+    answers: question -> (kernel, number of the launch, answer).
     """
 
     questions: list[Question]
     depth: int
     launches: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
     answers: dict[str, tuple[str, int, WhyAnswer]] = field(default_factory=dict)
 
     def about(
@@ -67,7 +71,7 @@ class Asking:
             except LaunchError as error:
                 if q.kernel:
                     raise
-                self.launches.setdefault(error.message, 0)
+                self.refused[q.text] = error.message
                 continue
             self.launches[q.text] = number = self.launches.get(q.text, 0) + 1
             if q.launch in (0, number):
@@ -92,8 +96,7 @@ class Asking:
             elif self.launches.get(q.text):
                 say(f"mmulator: why {q.text}: {self.launches[q.text]:,} launches, and none stored it\n")
             else:
-                said = "; ".join(m for m in self.launches if q.name in m) or "no launch has such an array"
-                say(f"mmulator: why {q.text}: {said}\n")
+                say(f"mmulator: why {q.text}: {self.refused.get(q.text, 'no launch has such an array')}\n")
 
     def __post_init__(self) -> None:
         self.process = os.getpid()
