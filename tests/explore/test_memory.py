@@ -19,7 +19,7 @@ from mmulator.numerics.formats import container, from_raw
 
 def chunks_of(document: list[dict[str, Any]]) -> dict[int, list[Any]]:
     """The cells of a document's lines, by their address in units of 16 bytes."""
-    (block,) = (b for b in document if b["kind"] == "lines")
+    (block,) = (b for b in document if b["kind"] == "cells")
     return {int(name, 16) // 16 + n: cell for name, cells in block["rows"] for n, cell in enumerate(cells)}
 
 
