@@ -52,6 +52,11 @@ def exec(
     keep_going: Annotated[
         bool, _setting("--keep-going", help="Go on behind an access out of bounds, which is a finding; includes --sanitize.")
     ] = False,
+    why: Annotated[
+        list[str] | None,
+        _setting(metavar="NAME[INDEX]", help="Tell why an element has its value: z[999], KERNEL:z[999]; z[999]@3: of launch 3."),
+    ] = None,
+    why_depth: Annotated[int | None, _setting(metavar="N", help="Instructions that are told behind each other.", min=1)] = None,
     profile: Annotated[
         bool, _setting("--profile", help="At the end, what each line of each kernel did: lanes, sectors, bank conflicts.")
     ] = False,
@@ -95,6 +100,7 @@ def exec(
     wanted |= rules is not None and not os.environ.get("MMULATOR_SANITIZE")
     given |= {"sanitize": "strict" if strict else 1 if wanted else None, "rules": rules}
     given["keep_going"] = 1 if keep_going else None
+    given |= {"why": ";".join(why) if why else None, "why_depth": why_depth}
     given["trace"] = None if trace is None else absolute(trace)
     given["profile"] = absolute(profile_to) if profile_to is not None else 1 if profile else None
     given["baseline"] = None if baseline is None else absolute(baseline)

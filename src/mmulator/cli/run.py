@@ -80,6 +80,7 @@ def run(
     save: Annotated[Path | None, _look(metavar="FILE.npz", help="Write the arrays that the kernel wrote.")] = None,
     print_: Annotated[Texts, _look("--print", metavar="NAME", help="Print an array after the run.")] = None,
     watch: Annotated[Texts, _look(metavar="NAME[ROW,COL]", help="List the stores to an element.")] = None,
+    why: Annotated[Texts, _look(metavar="NAME[ROW,COL]", help="Tell why an element has its value.")] = None,
     profile: Annotated[bool, _look("--profile", help="Say what each line did: lanes, sectors, bank conflicts.")] = False,
     profile_to: Annotated[str | None, _look(metavar="FILE", help="Write it: .html, .json, .txt, .info (lcov).")] = None,
     trace: Annotated[str | None, _look(metavar="FILE.json", help="Write what happened when, for Perfetto.")] = None,
@@ -113,6 +114,7 @@ def run(
     if dask is not None:
         exclude({"--dask": dask, "--threads": threads}, "each worker has threads of its own")
         exclude({"--dask": dask, "--watch": watch or None}, "stores are listed in the order of one machine")
+        exclude({"--dask": dask, "--why": why or None}, "the launch is run again on one machine")
         exclude({"--dask": dask, "--compare-gpu": compare_gpu}, "it is about the GPU of this machine")
         exclude({"--dask": dask, "--profile": profile, "--trace": trace}, "counts are those of one machine")
     if sanitize or rules is not None or seeds or prove or strict or keep_going or sarif is not None or baseline is not None:
@@ -123,6 +125,7 @@ def run(
         findings.check_sarif(sarif)
     if compare_gpu:
         exclude({"--compare-gpu": True, "--watch": watch}, "it lists the stores to what differs")
+        exclude({"--compare-gpu": True, "--why": why}, "a GPU does not say what its registers held")
         exclude({"--compare-gpu": True, "--profile": profile, "--trace": trace}, "it is another question")
         result, arrays = _on_gpu(job, timeout, threads, json)
     else:
@@ -131,7 +134,7 @@ def run(
             with cluster_at(dask) as workers, _where_it_was(), Progress(json, once=True) as progress:
                 result = run_job(
                     job, timeout=timeout, threads=threads, progress=_phases(progress), watch=watched, sanitize=wish,
-                    workers=workers, profile=profile, trace=trace,
+                    workers=workers, why=why or (), profile=profile, trace=trace,
                 )  # fmt: skip
         except MmulatorError as error:
             sys.exit(_stopped(error, json, sarif, strict, known))
@@ -417,6 +420,8 @@ def _as_text(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]
     if r.profile:
         print(r.profile)
     _stores(result, job, watched)
+    for answer in r.why:
+        print(f"why {answer}")
     for note in r.notes:
         print_line(f"note: {note}", hang=2)
     for name, array in result.shown.items():

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 PLUGIN = "mmulator-tests"
 _OPTIONS = ("seed", "seeds", "timeout", "sanitize", "rules", "keep_going", "sarif", "baseline", "report", "profile", "profile_to",
-            "trace")  # fmt: skip
+            "trace", "why")  # fmt: skip
 _MARKER = (
-    "mmulator(device=None, seed=None, seeds=None, timeout=None, sanitize=None, rules=None, keep_going=None): with pytest "
-    "--mmulator, the chip that this test finds, the seed of its launches, under how many seeds each is run, seconds that they "
-    "may take together, if undefined behaviour is looked for (True, False, 'strict', 'raise'), and which, and if launches go on "
-    "behind an access out of bounds"
+    "mmulator(device=None, seed=None, seeds=None, timeout=None, sanitize=None, rules=None, keep_going=None, why=None): with "
+    "pytest --mmulator, the chip that this test finds, the seed of its launches, under how many seeds each is run, seconds that "
+    "they may take together, if undefined behaviour is looked for (True, False, 'strict', 'raise'), and which, if launches go on "
+    "behind an access out of bounds, and elements of which a failing test says why they have their values"
 )
 
 
@@ -49,6 +49,8 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     group.addoption("--mmulator-sarif", metavar="FILE", help="Write what is found as SARIF 2.1.0; includes --sanitize.")
     group.addoption("--mmulator-baseline", metavar="FILE",
                     help="An earlier SARIF file: only what is new fails a test and is told; includes --sanitize.")  # fmt: skip
+    group.addoption("--why", "--mmulator-why", dest="mmulator_why", action="append", type=_why, metavar="NAME[INDEX]",
+                    help="A test that fails says why an element has its value: z[999], add:z[999].")  # fmt: skip
     group.addoption("--mmulator-profile", action="store_true",
                     help="At the end, lines and branches of kernels that no launch reached.")  # fmt: skip
     group.addoption("--mmulator-profile-to", metavar="FILE",
@@ -83,6 +85,17 @@ def _rules(text: str) -> str:
         chosen(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def _why(text: str) -> str:
+    from mmulator.errors import LaunchError
+    from mmulator.record.asked import question
+
+    try:
+        question(text)
+    except LaunchError as error:
+        raise argparse.ArgumentTypeError(f"{error.message}; {error.hint}") from None
     return text
 
 

@@ -79,6 +79,7 @@ class LaunchOptions:
     sanitize: str | None = None
     rules: str | None = None
     keep_going: bool | None = None
+    why: str | None = None
 
     @classmethod
     def of_markers(cls, item: pytest.Item) -> LaunchOptions:
@@ -326,7 +327,7 @@ class Tests:
         given = LaunchOptions(
             seed=None if base is None else seed_of(base, item.nodeid), seeds=option.mmulator_seeds,
             timeout=option.mmulator_timeout, rules=option.mmulator_rules, sanitize=REPORT if option.mmulator_sanitize else None,
-            keep_going=option.mmulator_keep_going or None,
+            keep_going=option.mmulator_keep_going or None, why=";".join(option.mmulator_why or ()) or None,
         )  # fmt: skip
         for said in (wish, given, before):
             pairs = ((getattr(wish, f.name), getattr(said, f.name)) for f in fields(LaunchOptions))
@@ -379,6 +380,9 @@ class Tests:
             yield from paragraphs(found)
         if this.launches:
             yield f"launches that ended well: {len(this.launches)}, the last: {this.launches[-1].head}"
+        answers = {a.name: a for launch in this.launches for a in launch.why if a.cause is not None}
+        for answer in answers.values():
+            yield f"why {answer}"
         if this.limit is not None:
             yield f"launches of this test may take {this.limit:g} s together; those before took {this.used:.2g} s"
         more = f" and {settings.seeds - 1} more" if settings.seeds > 1 else ""
@@ -392,6 +396,7 @@ class Tests:
                   ("rules", option.mmulator_rules), ("baseline", option.mmulator_baseline))  # fmt: skip
         words = ["pytest", f"--mmulator={Settings.from_environment().device}", *["--sanitize"] * option.mmulator_sanitize]
         words += ["--mmulator-keep-going"] * option.mmulator_keep_going
+        words += [f"--why={element}" for element in option.mmulator_why or ()]
         words += [f"--mmulator-{name}={value}" for name, value in values if value is not None]
         return shlex.join([*words, os.path.relpath(self.root / path, self.cwd) + colons + rest])
 

@@ -89,6 +89,15 @@ def _rules(text: str) -> str:
     return text
 
 
+def _why(text: str) -> str:
+    from mmulator.record.asked import question
+
+    for part in text.split(";"):
+        if part.strip():
+            question(part)
+    return text
+
+
 _SANITIZE = {"0": "", "1": REPORT, "report": REPORT, "strict": STRICT, "raise": RAISE}
 
 
@@ -102,7 +111,9 @@ class Settings:
     progress: of launches that take long is told how far they are: `auto` on a terminal, `always`, `never`.
     keep_going: an access out of bounds or misaligned is a finding, and the launch goes on; includes `sanitize`.
     trace: "" for none, else a file for what happened when.
-    profile: "" for none, "1" for a table of each kernel's lines on standard error as the process ends, else a file for it."""
+    profile: "" for none, "1" for a table of each kernel's lines on standard error as the process ends, else a file for it.
+    why: elements whose values are explained (record/asked.py), apart by `;`. why_depth: how many instructions an explanation has
+    behind each other."""
 
     device: str = "sm_90"
     seed: int = 0
@@ -115,6 +126,8 @@ class Settings:
     rules: str = ""
     progress: str = "auto"
     keep_going: bool = False
+    why: str = ""
+    why_depth: int = 6
     profile: str = ""
     trace: str = ""
 
@@ -142,5 +155,5 @@ class Settings:
 _READ: dict[str, Callable[[str], Any]] = {
     "device": _device, "seed": _seed, "seeds": _natural, "timeout": _seconds, "threads": _natural, "report": _report,
     "autotune": _autotune, "sanitize": _sanitize, "rules": _rules, "keep_going": _keep_going,
-    "progress": _progress, "profile": _profile, "trace": _trace,
+    "progress": _progress, "profile": _profile, "trace": _trace, "why": _why, "why_depth": _natural,
 }  # fmt: skip

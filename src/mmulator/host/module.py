@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -316,6 +316,8 @@ class Kernel:
         cooperative: bool = False,
         workers: Client | None = None,
         keep_going: bool = False,
+        why: Any = None,
+        names: Mapping[str, Any] | None = None,
         profile: bool = False,
         trace: str | Path | None = None,
     ) -> Report:
@@ -328,7 +330,9 @@ class Kernel:
         scheduler's choices (when asynchronous operations complete). timeout: seconds that compilation may take, and again
         the run. threads: of the host.
         progress(phase, done, total) is called with phases `compile` and `run`. watch: elements, as (number of the argument,
-        index), whose stores the report lists, in order; on one thread of the host unless `threads` says more. cluster: blocks
+        index), whose stores the report lists, in order; on one thread of the host unless `threads` says more. why: an element, as
+        "C[3,5]" or (number of the argument, index), or several: `report.why` tells which store gave it its value, and back
+        through all instructions what that was computed from. names: arrays that `why` calls by these names. cluster: blocks
         of a cluster (int, or up to three, which divide the grid; sm_90 and later), default: what .reqnctapercluster says, or
         no clusters (PTX ISA 9.1, Programming Model: Cluster of Cooperative Thread Arrays). cooperative: all blocks are
         resident at once, and may wait for each other (CUDA C++ Programming Guide, Cooperative Groups: grid.sync()).
@@ -351,7 +355,7 @@ class Kernel:
         if progress is not None and not callable(progress):
             raise LaunchError(f"progress is of type {type(progress).__name__}, not a function")
         device = as_device(device) if device else self.module.default_device
-        elements = watched(watch) if watch != () else ()
+        elements, about = watched(watch) if watch != () else (), None
         if sanitize not in SANITIZE:
             raise LaunchError(f"sanitize is {shown(sanitize)}, not True, False, 'strict' or 'raise'")
         if keep_going not in (True, False) or profile not in (True, False):
@@ -375,10 +379,15 @@ class Kernel:
         observers: list[Observer] = []
         if sanitize or keep_going:
             observers.append(sanitizers()(strict=sanitize == "strict"))
-        if elements:
+        if why is not None:
+            from mmulator.host.why import about_arrays
+
+            run, parameters = partial(self.run, shape, arguments, device), [p.name for p in self.signature.params]
+            about = about_arrays(why, run, how, shape, arguments, device, parameters, names or {}, self.module.image)
+        if elements or about:
             from mmulator.diagnostics.watch import Watches
 
-            observers.append(Watches(elements, arguments.values, arguments))
+            observers.append(watches := Watches(elements, arguments.values, arguments, about.places if about else ()))
         if profile:
             from mmulator.record.counts import Counting
 
@@ -388,6 +397,8 @@ class Kernel:
 
             observers.append(Moments(str(trace)))
         report = self.run(shape, arguments, device, how, observers, progress, how.timeout)
+        if about:
+            report.why = about.answers(watches, report)
         if sanitize == "raise" and (error := undefined(report.findings)):
             raise error
         return report

@@ -26,8 +26,9 @@ class Report:
     instructions: executed warp instructions by class. macs: multiply-accumulates of matrix instructions. seconds: of
     parse, compile and run. cached: the machine code came from the disk cache. notes: what a reader should know of the
     fidelity, such as functions that are not modelled to the bit on this device. output: what the kernel printed.
-    stores: to the elements that the launch watched, in order. cluster: blocks of a cluster. findings: rules that the
-    kernel broke, where the launch was sanitized. profile: what each line did, where the launch was profiled.
+    stores: to the elements that the launch watched, in order. why: answers about elements that the launch was asked for.
+    cluster: blocks of a cluster. findings: rules that the kernel broke, where the launch was sanitized. profile: what each line
+    did, where the launch was profiled.
     """
 
     kernel: str
@@ -44,6 +45,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
     output: str = ""
     stores: list[WatchedStore] = field(default_factory=list)
+    why: list[Any] = field(default_factory=list)
     cluster: tuple[int, int, int] = (1, 1, 1)
     findings: tuple[Finding, ...] = ()
     profile: LaunchProfile | None = field(default_factory=lambda: None)
@@ -58,7 +60,7 @@ class Report:
         report.__dict__.update(
             kernel=kernel, device=device, grid=shape.grid, block=shape.block, shared=static_shared + shape.shared,
             seed=seed, threads=ran.threads, cached=ran.cached, notes=ran.notes, output=ran.output, stores=ran.stores,
-            cluster=shape.cluster, _work=ran.work, findings=ran.findings, counts=ran.profile,
+            cluster=shape.cluster, _work=ran.work, findings=ran.findings, why=[], counts=ran.profile,
             seconds={"parse": parse_seconds, "compile": compile_seconds, "run": ran.seconds},
         )  # fmt: skip
         return report
@@ -119,6 +121,7 @@ class Report:
             *self.costs,
             *(f"store: {store}" for store in self.stores[-8:]),
             *(f"note: {note}" for note in self.notes),
+            *(f"why {answer}" for answer in self.why),
         ]
 
     def _found(self) -> list[str]:
@@ -148,7 +151,7 @@ class Report:
             "cluster": list(self.cluster), "shared": self.shared, "seed": self.seed, "threads": self.threads,
             "instructions": self.instructions, "macs": self.macs, "seconds": self.seconds, "cached": self.cached,
             "notes": self.notes, "output": self.output, "stores": [{**asdict(s), "value": s.value.item()} for s in self.stores],
-            "findings": [f.as_dict() for f in self.findings],
+            "findings": [f.as_dict() for f in self.findings], "why": [a.as_dict() for a in self.why],
             **({"profile": self.profile.as_dict()} if self.profile else {}),
         }  # fmt: skip
 

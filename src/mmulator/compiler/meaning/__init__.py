@@ -53,6 +53,7 @@ from mmulator.isa import table
 from mmulator.isa.effects import Ends, Together
 from mmulator.isa.types import type_bits
 from mmulator.native.hooks.blocks import block_begins, guarded
+from mmulator.native.hooks.events import stepped
 from mmulator.native.hooks.operands import barrier_passed, fragment_operated, fragment_scaled, members_given
 from mmulator.native.state import FULL
 from mmulator.program.as_ptxas import quotient as quotient_rows
@@ -161,8 +162,16 @@ def write_block(e: Emitter) -> None:
         e.begin(ins)
         if n == 0:
             convergence.arrive(e, ins)
+        step(e)
         write(e, ins)
     _finish(e)
+
+
+def step(e: Emitter) -> None:
+    """For an instrument: report the instruction that comes next, with all registers in the register file."""
+    if e.hears(stepped):
+        e.flush(everything=True)
+        e.call(stepped, e.w, e.mask, e.site)
 
 
 def _finish(e: Emitter) -> None:
@@ -170,6 +179,8 @@ def _finish(e: Emitter) -> None:
     last = e.block.last
     if last is not None:
         e.begin(last)
+        if e.block.ending is not Ends.BRANCH or last.effects.ends is Ends.BRANCH:  # else control only goes around it
+            step(e)
     match e.block.ending, last:
         case Ends.BRANCH, Instruction():
             definedness.decides(e, last)

@@ -48,7 +48,7 @@ class Compiled:
     def launch(
         self, grid: Grid, *args: Any, seed: int = 0, timeout: float | None = None, threads: int | None = None,
         sanitize: bool | Literal["strict", "raise"] = False, keep_going: bool = False, profile: bool = False,
-        trace: str | None = None,
+        trace: str | None = None, why: str | Sequence[str] = (),
     ) -> Report:  # fmt: skip
         """Run the kernel; arrays and tensors among `args` are device memory and are updated in place.
 
@@ -64,6 +64,7 @@ class Compiled:
         keep_going: includes `sanitize`; an access out of bounds or misaligned is a finding and no fault: a load gets zeros, a
             store does
         nothing.
+        why: elements, such as "z[999]", of which `report.why` says why they have their values.
         profile: what each line did is counted, and is in the report's `profile`.
         trace: a file that receives what happened when, for Perfetto.
 
@@ -82,6 +83,7 @@ class Compiled:
         runs.readers = [] if sanitize else whole.readers
         old = runs.settings
         asked: dict[str, Any] = {"seed": seed, "timeout": timeout, "threads": threads, "sanitize": wanted, "keep_going": go_on,
+                                 "why": ";".join([why] if isinstance(why, str) else why),
                                  "profile": "1" if profile else whole.settings.profile,
                                  "trace": str(trace or whole.settings.trace)}  # fmt: skip
         if any(getattr(old, name) != value for name, value in asked.items()):
@@ -196,7 +198,7 @@ def _types(fn: Any, names: list[str], signature: str | Mapping[str, str], consta
 def launch(
     fn: Any, grid: Grid | Callable[[dict[str, Any]], Sequence[int]], *args: Any, device: str | None = None, seed: int = 0,
     timeout: float | None = None, threads: int | None = None, sanitize: bool | Literal["strict", "raise"] = False,
-    keep_going: bool = False, profile: bool = False, trace: str | None = None, **meta: Any,
+    keep_going: bool = False, profile: bool = False, trace: str | None = None, why: str | Sequence[str] = (), **meta: Any,
 ) -> Report:  # fmt: skip
     """Compile a kernel for its arguments, as `fn[grid](*args, **meta)` does, and run it here, whatever Triton's driver is.
     Arrays are updated in place.
@@ -205,7 +207,7 @@ def launch(
     grid: blocks, or a function of the arguments.
     args: of the kernel.
     device: default: that of MMULATOR_DEVICE.
-    seed, timeout, threads, sanitize, keep_going, profile, trace: as in Compiled.launch.
+    seed, timeout, threads, sanitize, keep_going, profile, trace, why: as in Compiled.launch.
     meta: constants by name, num_warps and the like.
 
     Raises what Compiled.launch raises.
@@ -228,7 +230,7 @@ def launch(
     size = grid(bound) if callable(grid) else grid
     return compiled.launch(
         size, *bound.values(), seed=seed, timeout=timeout, threads=threads, sanitize=sanitize, keep_going=keep_going,
-        profile=profile, trace=trace,
+        profile=profile, trace=trace, why=why,
     )  # fmt: skip
 
 
