@@ -162,6 +162,15 @@ def of_arrays() -> None:
     ensure([*every(), *map(batch_function, range(4))])  # up to a sparse A's metadata and both scale factors
 
 
+def of_neighbours() -> None:
+    from mmulator.codegen.loading import ensure
+    from mmulator.native.memory.memory import kept_function, words_function
+    from mmulator.program.neighbours import MOST
+
+    for space in ("global", "generic", "shared"):
+        ensure([kept_function(space), *(words_function(space, count) for count in range(2, MOST + 1))])
+
+
 def works(release: bool) -> list[Work]:
     """What is to be compiled, in pieces."""
     from mmulator.compiler.options import DEFAULT, CompileOptions
@@ -177,7 +186,7 @@ def works(release: bool) -> list[Work]:
     paths = sorted(path for folder in FOLDERS for path in folder.rglob("*.ptx"))
     forms = [form for family in ("mma", "wmma") for form in matrix_forms(family) if form.atype]
     kernels = [of_kernel(path, how) for how, path in product(ways, paths)]
-    return [of_arrays, *kernels, *map(of_key, keys()), *map(of_form, forms)]
+    return [of_arrays, of_neighbours, *kernels, *map(of_key, keys()), *map(of_form, forms)]
 
 
 def mine(works: list[Work], number: int, count: int, claims: Path) -> Iterator[Work]:

@@ -14,6 +14,14 @@ def text_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in [list(columns), *cells]]
 
 
+def short(number: int) -> str:
+    """`831`, `12.3 k`, `1.2 G`: three digits or four."""
+    if number < 1000:
+        return str(number)
+    unit, size = next((u, s) for u, s in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)) if number >= 0.99995 * s)
+    return f"{number / size:.1f} {unit}"
+
+
 def escape(text: str) -> str:
     """A text as HTML."""
     from html import escape  # its table of names is large

@@ -22,6 +22,10 @@ VARIABLES: dict[str, str] = {
     "RULES": "which undefined behaviour is looked for",
     "BASELINE": "a SARIF file of an earlier run, of which nothing is told again",
     "KEEP_GOING": "`1`: an access out of bounds is a finding, and the launch goes on",
+    "WHY": "elements whose values are explained: `z[999]`, several apart by `;`",
+    "WHY_DEPTH": "how many instructions such an explanation has behind each other; 6 if nothing is said",
+    "PROFILE": "`1` prints what each line of a kernel did, a name that ends in `.html`, `.json`, `.txt` or `.info` gets it",
+    "TRACE": "a name that ends in `.json` gets what happened when in launches, for Perfetto",
     "CACHE": "the folder of compiled code",
     "NVCC": "the nvcc that compiles CUDA C++, unless it is on `PATH`, in `CUDA_HOME` or among Python's packages",
     "CPU": "the level of CPUs that code is made for, as `x86-64-v3`",
@@ -34,7 +38,7 @@ VARIABLES: dict[str, str] = {
     "PTXAS": "a ptxas to compare with, for tools of mmulator",
 }
 # Variables by which mmulator's own processes talk to each other.
-INTERNAL = frozenset(("EXEC", "FINDINGS", "SUPERVISOR", "FUZZ_PLANT"))
+INTERNAL = frozenset(("EXEC", "FINDINGS", "PROFILES", "SUPERVISOR", "TRACES", "FUZZ_PLANT"))
 
 _told: set[str] = set()
 

@@ -55,6 +55,7 @@ def maps_of(grid: dict[str, Any]) -> tuple[np.ndarray, ...]:
 
 @pytest.mark.slow
 def test_every_position_of_every_operand_of_every_form() -> None:
+    assert sum(map(len, files().values())) < 15e6
     index = json.loads(files()["index"])
     view = next(v for v in index["views"] if v["name"] == "layout")
     grids: dict[int, tuple[np.ndarray, ...]] = {}

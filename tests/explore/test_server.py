@@ -87,6 +87,16 @@ def start(*words: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
+def test_the_address_as_json() -> None:
+    process = start("--json")
+    assert process.stdout
+    said = "".join(iter(process.stdout.readline, "}\n")) + "}"
+    assert json.loads(said)["url"].startswith("http://127.0.0.1:")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 0
+    process.communicate()
+
+
 def test_the_command_prints_its_address_and_ends_with_ctrl_c() -> None:
     process = start()
     assert process.stdout

@@ -123,6 +123,7 @@ WALKS: dict[str, tuple[int, str]] = {
     "run_cluster: turn < n": (0, "stop[0]"),
     "run_row: True": (0, "stop[0]"),
     "atomic: seen != old": (LONGEST, "another thread has stored meanwhile, and so gone on"),
+    "atomic: now != before": (LONGEST, "another thread has stored meanwhile, and so gone on"),
     "reduce: seen != old": (LONGEST, "another thread has stored meanwhile, and so gone on"),
     "lock_world: atomic_rmw('xchg', address(world.lock), one) != 0": (LONGEST, "another worker holds it, in code that ends"),
     "granule_of: mode == FILLING": (LONGEST, "another worker clears the sheet, in code that ends"),

@@ -16,8 +16,11 @@ from mmulator.codegen.lang import Hook, Native
 from mmulator.codegen.values import Builder
 from mmulator.compiler.kernel import Jit
 from mmulator.host.module import Module
-from mmulator.native.hooks import events, operands, tensor
+from mmulator.native.hooks import blocks, events, operands, tensor
 from mmulator.native.hooks.events import Access, Proxy
+from mmulator.native.hooks.profile import PROFILE
+from mmulator.native.hooks.steps import STEPS
+from mmulator.native.hooks.timeline import TIMELINE
 from mmulator.sanitizer.instrument import SANITIZE
 from tests.support import places
 from tests.support.memory_ways import READS, WRITES, Walk, statements
@@ -219,8 +222,8 @@ L: red.global.add.u32 [%rd0], 1; add.u32 %r1, %r1, 1; setp.lt.u32 %p, %r1, 100; 
 
 def test_without_an_observer_nothing_is_there() -> None:
     """A hook leaves no trace in the code of the run time; with one, only what reaches a hook is another function."""
-    hooks = {name for file in (events, operands, tensor) for name, value in vars(file).items() if isinstance(value, Hook)}
-    assert hooks == {*TRACE.hooks, *SANITIZE.hooks}  # each has a listener
+    hooks = {name for file in (blocks, events, operands, tensor) for name, value in vars(file).items() if isinstance(value, Hook)}
+    assert hooks == {*TRACE.hooks, *SANITIZE.hooks, *PROFILE.hooks, *TIMELINE.hooks, *STEPS.hooks}  # each has a listener
     for function in natives():
         text = "".join(b.text() for b in [function.build()[0]])
         assert not any(f"@{h}(" in text for h in hooks) and "trace" not in text, function.name

@@ -82,3 +82,34 @@ def test_lanes_of_several_blocks_lose_nothing() -> None:
     counter, seen = np.zeros(1, np.uint32), np.zeros(400 * LANES, np.uint32)
     Module.load(kernel(body, ".param .u64 out, .param .u64 seen"))["k"].launch(400, LANES, [counter, seen], threads=2)
     assert counter[0] == 400 * LANES and (seen == 1).all()
+
+
+@pytest.mark.parametrize("begin", range(4))
+def test_rows_of_floats_have_the_bits_of_lanes(begin: int) -> None:
+    """All 32 lanes side by side, from every place within 16 bytes, against two halves, which go lane by lane."""
+    k = Module.load(text_of("global", "add.u32").replace("add.u32 %r16", "add.f32 %r16"))["k"]
+    rng = np.random.default_rng(begin)
+    words = [0, 0x80000000, 1, 0x807FFFFF, 0x00800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00001, 0x3F800000]
+    index = (np.arange(LANES) + begin).astype(np.uint64) * 4
+    for _ in range(40):
+        given, values = (rng.choice(np.array(words, np.uint32), 40) for _ in range(2))
+        values = np.where(rng.random(40) < 0.5, values, rng.integers(0, 1 << 32, 40, dtype=np.uint32))
+        results = []
+        for several in ((0xFFFFFFFF,), (0xFFFF, 0xFFFF0000)):
+            memory, olds = given.copy(), np.zeros(LANES, np.uint32)
+            for lanes in several:
+                old = np.zeros(LANES, np.uint32)
+                k.launch(1, LANES, [memory, index, values[:LANES].copy(), old, lanes])
+                olds |= old
+            results.append((memory.tolist(), olds.tolist()))
+        assert results[0] == results[1]
+
+
+@pytest.mark.parametrize(("form", "added"), [("add.u32", "3"), ("add.f32", "0f40400000"), ("add.u64", "3")])
+def test_rows_of_several_blocks_lose_nothing(form: str, added: str) -> None:
+    dtype = np.dtype({"u32": np.uint32, "f32": np.float32, "u64": np.uint64}[form[4:]])
+    body = f"mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, {dtype.itemsize}; add.u64 %rd1, %rd0, %rd2;\n"
+    body += f"red.global.{form} [%rd1], {added};\n" * 20
+    row = np.zeros(4096, dtype)  # too large for sums that wait
+    Module.load(kernel(body, ".param .u64 out"))["k"].launch(400, LANES, [row], threads=2)
+    assert (row[:LANES] == 3 * 20 * 400).all() and not row[LANES:].any()

@@ -86,7 +86,8 @@ SEES = {
 
 
 @pytest.mark.parametrize("then", SEES)
-def test_a_thread_sees_what_it_added(then: str) -> None:
+@pytest.mark.parametrize("sanitize", [False, True])
+def test_a_thread_sees_what_it_added(then: str, sanitize: bool) -> None:
     k = made(f"""
   .shared .align 4 .b8 s[{LANES * 4}]; mov.u64 %rd11, s; add.u64 %rd11, %rd11, %rd9;
   ld.param.u64 %rd7, [other]; add.u64 %rd7, %rd7, %rd3; ld.param.u64 %rd8, [seen]; add.u64 %rd8, %rd8, %rd9;
@@ -97,12 +98,13 @@ def test_a_thread_sees_what_it_added(then: str) -> None:
     index = rng.permutation(LANES)
     memory, values, seen = rng.integers(0, 1 << 32, 64).astype(np.uint32), values_of(rng), np.zeros(LANES, np.uint32)
     before = memory.copy()
-    k.launch(1, LANES, [*arguments(memory, index, values), memory, seen])
+    k.launch(1, LANES, [*arguments(memory, index, values), memory, seen], sanitize=sanitize)
     sums = before[index] + np.uint32(abs(SEES[then])) * values if SEES[then] > 0 else 77 + np.uint32(-SEES[then]) * values
     assert (seen == sums).all() and (memory[index] == sums).all()
 
 
-def test_warps_see_each_other_behind_a_barrier() -> None:
+@pytest.mark.parametrize("sanitize", [False, True])
+def test_warps_see_each_other_behind_a_barrier(sanitize: bool) -> None:
     """Counters of a block, read by another warp than added to them."""
     body = """
   bar.sync 0;
@@ -112,17 +114,18 @@ def test_warps_see_each_other_behind_a_barrier() -> None:
     k = made(body, PARAMS + ", .param .u64 seen")
     index, values = np.arange(64)[::-1].copy(), np.arange(64, dtype=np.uint32) + 1
     memory, seen = np.full(64, 100, np.uint32), np.zeros(64, np.uint32)
-    k.launch(1, 64, [*arguments(memory, index, values), seen])
+    k.launch(1, 64, [*arguments(memory, index, values), seen], sanitize=sanitize)
     assert (memory == 100 + values[::-1]).all() and (seen == memory[np.arange(64) ^ 32]).all()
 
 
 @pytest.mark.parametrize("poll", ["ld.volatile.global.u32 %r5, [%rd0];", "ld.relaxed.gpu.global.u32 %r5, [%rd0];",
                                   "ld.global.u32 %r5, [%rd0];", "atom.global.add.u32 %r5, [%rd0], 0;"])  # fmt: skip
 @pytest.mark.parametrize("threads", [1, 2])
-def test_blocks_that_wait_for_each_other_hear_of_it(poll: str, threads: int) -> None:
+@pytest.mark.parametrize("sanitize", [False, True])
+def test_blocks_that_wait_for_each_other_hear_of_it(poll: str, threads: int, sanitize: bool) -> None:
     body = f"red.global.add.u32 [%rd0], 1;\nL: {poll} setp.lt.u32 %p1, %r5, {6 * LANES}; @%p1 bra L;"
     counter = np.zeros(4, np.uint32)
-    Module.load(kernel(body))["k"].launch(6, LANES, [counter], threads=threads, timeout=60)
+    Module.load(kernel(body))["k"].launch(6, LANES, [counter], threads=threads, timeout=60, sanitize=sanitize)
     assert counter[0] == 6 * LANES
 
 
@@ -192,7 +195,8 @@ def test_counters_that_cannot_be_written() -> None:
         k.launch(1, LANES, [np.zeros(4, np.uint32)])
 
 
-def test_many_blocks_on_two_workers_lose_nothing() -> None:
+@pytest.mark.parametrize("sanitize", [False, True])
+def test_many_blocks_on_two_workers_lose_nothing(sanitize: bool) -> None:
     rng = np.random.default_rng(4)
     index, values = rng.integers(0, 256, (500, LANES)), rng.integers(0, 9, (500, LANES)).astype(np.uint32)
     memory = np.zeros(256, np.uint32)
@@ -200,7 +204,7 @@ def test_many_blocks_on_two_workers_lose_nothing() -> None:
     k = Module.load(kernel(text, PARAMS))["k"]
     for threads in (1, 2):
         memory[:] = 0
-        k.launch(500, LANES, [memory, (index * 4).astype(np.uint64), values, 0xFFFFFFFF], threads=threads)
+        k.launch(500, LANES, [memory, (index * 4).astype(np.uint64), values, 0xFFFFFFFF], threads=threads, sanitize=sanitize)
         assert (memory == np.bincount(index.reshape(-1), values.reshape(-1), 256)).all()
 
 

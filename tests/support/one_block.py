@@ -12,7 +12,8 @@ from tests.support import ptx_text
 LANES = 32
 
 
-def launch(body: str, *arrays: np.ndarray, target: str = "sm_90a", block: int = LANES, entry: str = "", seed: int = 0) -> Any:
+def launch(body: str, *arrays: np.ndarray, target: str = "sm_90a", block: int = LANES, entry: str = "", seed: int = 0,
+           **more: Any) -> Any:  # fmt: skip
     """One block. `in0`, `in1`, ... are addresses of the thread's words of 4 bytes, `out` of 16 bytes."""
     pointers = "".join(
         f"ld.param.u64 in{n}, [given{n}]; mad.wide.u32 in{n}, t, 4, in{n};\n" for n in range(len(arrays))
@@ -25,5 +26,6 @@ def launch(body: str, *arrays: np.ndarray, target: str = "sm_90a", block: int = 
         parameters, "9.5", target, entry,
     )  # fmt: skip
     results = np.zeros((block, 4), np.uint32)
-    report = Module.load(text, name="k.ptx")["k"].launch(1, block, [*(a.copy() for a in arrays), results], timeout=30, seed=seed)
+    kernel, given = Module.load(text, name="k.ptx")["k"], [*(a.copy() for a in arrays), results]
+    report = kernel.launch(1, block, given, timeout=30, seed=seed, **more)
     return results, report

@@ -101,12 +101,12 @@ def test_small_integers(key: DotKey, device: str) -> None:
 
 @pytest.mark.parametrize(("key", "device"), [c for c in PLAIN if c[0].dtype in ("f16", c[0].ctype)], ids=name_of)
 def test_the_bound(key: DotKey, device: str) -> None:
-    """Ones, and a C with which the bound of the sum is just below 2**kept, and is 2**kept."""
+    """Ones, and a C with which the bound of the sum is just below 2**kept, and is 2**kept. Two instructions: one is not asked."""
     plan = plan_for(key, profile_for(key, device))
-    A, B = raw(key.atype, np.ones((3, key.k))), raw(key.btype, np.ones((key.k, 16)))
+    A, B = raw(key.atype, np.ones((3, 2 * key.k))), raw(key.btype, np.ones((2 * key.k, 16)))
     for sign in (1, -1):
         for over in (0, 1):
-            C = raw(key.ctype, np.full((3, 16), sign * (2.0 ** kept(plan) - plan.products - 1 + over)))
+            C = raw(key.ctype, np.full((3, 16), sign * (2.0 ** kept(plan) - 2 * plan.products - 1 + over)))
             assert proven(key, device, A, B, C) == (not over)
             assert is_model(key, device, A, B, C)
 

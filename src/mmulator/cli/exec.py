@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from mmulator.cli.output import WrongUsage
-from mmulator.cli.program import absolute, check_program, hint_behind, sanitizes, start, surroundings
+from mmulator.cli.program import absolute, check_program, gathers, hint_behind, start, surroundings
 from mmulator.cli.words import Option, Positional
 
 _setting = Option
@@ -52,6 +52,16 @@ def exec(
     keep_going: Annotated[
         bool, _setting("--keep-going", help="Go on behind an access out of bounds, which is a finding; includes --sanitize.")
     ] = False,
+    why: Annotated[
+        list[str] | None,
+        _setting(metavar="NAME[INDEX]", help="Tell why an element has its value: z[999], KERNEL:z[999]; z[999]@3: of launch 3."),
+    ] = None,
+    why_depth: Annotated[int | None, _setting(metavar="N", help="Instructions that are told behind each other.", min=1)] = None,
+    profile: Annotated[
+        bool, _setting("--profile", help="At the end, what each line of each kernel did: lanes, sectors, bank conflicts.")
+    ] = False,
+    profile_to: Annotated[str | None, _setting(metavar="FILE", help="Write it: .html, .json, .txt, .info (lcov).")] = None,
+    trace: Annotated[str | None, _setting(metavar="FILE.json", help="Write what happened when, for Perfetto.")] = None,
     autotune: Annotated[
         str | None, _setting(metavar="measure|first", help="How Triton's autotuner chooses. Default: measure counted work.")
     ] = None,
@@ -68,6 +78,7 @@ def exec(
     """
     from mmulator.cli.findings import baseline as read
     from mmulator.cli.findings import check_sarif
+    from mmulator.cli.recording import check_recording
 
     if device is not None:
         from mmulator.isa.chips import as_device
@@ -83,15 +94,19 @@ def exec(
     if sarif == "-":
         raise WrongUsage("--sarif -", hint="standard output is the program's: name a file")
     check_sarif(sarif)
+    check_recording(profile_to, trace)
     known = read(baseline)
     wanted = sanitize or strict or keep_going or sarif is not None or known is not None
     wanted |= rules is not None and not os.environ.get("MMULATOR_SANITIZE")
     given |= {"sanitize": "strict" if strict else 1 if wanted else None, "rules": rules}
     given["keep_going"] = 1 if keep_going else None
+    given |= {"why": ";".join(why) if why else None, "why_depth": why_depth}
+    given["trace"] = None if trace is None else absolute(trace)
+    given["profile"] = absolute(profile_to) if profile_to is not None else 1 if profile else None
     given["baseline"] = None if baseline is None else absolute(baseline)
     environment = surroundings({"device": device, **given})
     hint_behind(program)
-    if not json and not sanitizes(environment):
+    if not json and not gathers(environment):
         start(program, environment)
     from mmulator.cli.supervised import ReportRequest, run
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ def explore(
     export: Annotated[
         Path | None, Option(metavar="DIR", help="Write the pages as files, which need no server, and stop.")
     ] = None,
+    json: Annotated[bool, Option("--json", help="Print the address, or what was written, as JSON.")] = False,
 ) -> None:
     """Show layouts, shared memory, tensor maps, sparse metadata, number formats and sums in a browser.
 
@@ -23,8 +25,9 @@ def explore(
     mmulator explore --export site
     """
     if export is not None:
-        _export(export)
+        _export(export, json)
         return
+    from mmulator.cli.output import print_json
     from mmulator.errors import MmulatorError
     from mmulator.explore.server import Server
 
@@ -33,14 +36,19 @@ def explore(
     except OSError as error:
         raise MmulatorError(f"port {port} cannot be used: {error.strerror}", hint="--port 0 takes a free one") from None
     with server:
-        print(f"{server.url}\nCtrl-C ends it", flush=True)
         try:
+            if json:
+                print_json({"ok": True, "url": server.url})
+            else:
+                print(f"{server.url}\nCtrl-C ends it")
+            sys.stdout.flush()
             server.serve_forever()
         except KeyboardInterrupt:
             print()
 
 
-def _export(folder: Path) -> None:
+def _export(folder: Path, json: bool) -> None:
+    from mmulator.cli.output import print_json
     from mmulator.errors import MmulatorError
     from mmulator.explore.site import export
 
@@ -48,4 +56,7 @@ def _export(folder: Path) -> None:
         count, size = export(folder)
     except OSError as error:
         raise MmulatorError(f"cannot write {error.filename}: {error.strerror}") from None
+    if json:
+        print_json({"ok": True, "folder": str(folder), "files": count, "bytes": size})
+        return
     print(f"{folder / 'index.html'}: {count} files, {size / 1e6:.1f} MB; open it in a browser, or serve the folder")

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from mmulator import variables
 from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
 
-_FLAGS = ("-h", "--help", "--sanitize", "--strict", "--keep-going", "--json")  # options of ours without a value
+_FLAGS = ("-h", "--help", "--sanitize", "--strict", "--keep-going", "--json", "--profile")  # options of ours without a value
 
 
 def begin(arguments: list[str]) -> None:
@@ -26,17 +26,18 @@ def begin(arguments: list[str]) -> None:
     except MmulatorError:
         return
     variables.check()
-    if sanitizes(environment):
+    if gathers(environment):
         return
     hint_behind(arguments)
     start(arguments, environment)
 
 
-def sanitizes(environment: Mapping[str, str]) -> bool:
-    """Whether the sanitizer looks at the program."""
+def gathers(environment: Mapping[str, str]) -> bool:
+    """Whether something is put together when the program is over: findings of the sanitizer, profiles, traces."""
     from mmulator.driver.settings import Settings
 
-    return bool(Settings.from_environment(environment).sanitize)
+    settings = Settings.from_environment(environment)
+    return bool(settings.sanitize or settings.profile or settings.trace)
 
 
 def absolute(path: str) -> str:
@@ -47,7 +48,8 @@ def absolute(path: str) -> str:
 def hint_behind(program: list[str]) -> None:
     """Print a hint where an option of mmulator's stands behind a script, which would get it: `exec prog.py --sanitize`."""
     words = [] if program[0] in ("-m", "-c") else program[1 : program.index("--") if "--" in program else None]
-    mine = next((word for word in words if word.partition("=")[0] in ("--sanitize", "--sarif", "--autotune")), None)
+    ours = "--sanitize", "--sarif", "--profile", "--trace", "--autotune"
+    mine = next((word for word in words if word.partition("=")[0] in ours), None)
     if mine is not None:
         told = f"note: {mine} goes to {program[0]}; options of mmulator stand before the program: mmulator exec {mine} ..."
         print(told, file=sys.stderr)

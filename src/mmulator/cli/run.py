@@ -80,6 +80,10 @@ def run(
     save: Annotated[Path | None, _look(metavar="FILE.npz", help="Write the arrays that the kernel wrote.")] = None,
     print_: Annotated[Texts, _look("--print", metavar="NAME", help="Print an array after the run.")] = None,
     watch: Annotated[Texts, _look(metavar="NAME[ROW,COL]", help="List the stores to an element.")] = None,
+    why: Annotated[Texts, _look(metavar="NAME[ROW,COL]", help="Tell why an element has its value.")] = None,
+    profile: Annotated[bool, _look("--profile", help="Say what each line did: lanes, sectors, bank conflicts.")] = False,
+    profile_to: Annotated[str | None, _look(metavar="FILE", help="Write it: .html, .json, .txt, .info (lcov).")] = None,
+    trace: Annotated[str | None, _look(metavar="FILE.json", help="Write what happened when, for Perfetto.")] = None,
     json: Annotated[bool, _look("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run a kernel on the CPU with a device's bits.
@@ -92,6 +96,11 @@ def run(
     from mmulator.jobs.job import run_job
 
     _check_save(save)
+    if profile_to is not None or trace is not None:
+        from mmulator.cli.recording import check_recording, write_profile
+
+        check_recording(profile_to, trace)
+    profile |= profile_to is not None
     job = _job(file, {"entry": entry, "grid": grid, "block": block, "shared": shared, "cluster": cluster,
                       "cooperative": cooperative or None, "arg": arg, "expect": expect})  # fmt: skip
     job.device = device or job.device
@@ -105,7 +114,9 @@ def run(
     if dask is not None:
         exclude({"--dask": dask, "--threads": threads}, "each worker has threads of its own")
         exclude({"--dask": dask, "--watch": watch or None}, "stores are listed in the order of one machine")
+        exclude({"--dask": dask, "--why": why or None}, "the launch is run again on one machine")
         exclude({"--dask": dask, "--compare-gpu": compare_gpu}, "it is about the GPU of this machine")
+        exclude({"--dask": dask, "--profile": profile, "--trace": trace}, "counts are those of one machine")
     if sanitize or rules is not None or seeds or prove or strict or keep_going or sarif is not None or baseline is not None:
         exclude({"--sanitize": True, "--compare-gpu": compare_gpu}, "it is another question")
         exclude({"--sanitize": True, "--dask": dask}, "the sanitizer looks at all blocks together")
@@ -114,6 +125,8 @@ def run(
         findings.check_sarif(sarif)
     if compare_gpu:
         exclude({"--compare-gpu": True, "--watch": watch}, "it lists the stores to what differs")
+        exclude({"--compare-gpu": True, "--why": why}, "a GPU does not say what its registers held")
+        exclude({"--compare-gpu": True, "--profile": profile, "--trace": trace}, "it is another question")
         result, arrays = _on_gpu(job, timeout, threads, json)
     else:
         arrays = []
@@ -121,7 +134,7 @@ def run(
             with cluster_at(dask) as workers, _where_it_was(), Progress(json, once=True) as progress:
                 result = run_job(
                     job, timeout=timeout, threads=threads, progress=_phases(progress), watch=watched, sanitize=wish,
-                    workers=workers,
+                    workers=workers, why=why or (), profile=profile, trace=trace,
                 )  # fmt: skip
         except MmulatorError as error:
             sys.exit(_stopped(error, json, sarif, strict, known))
@@ -131,6 +144,8 @@ def run(
         if sarif is not None:
             findings.write_sarif(sarif, result.judged.findings, result.judged.suppressed, known)
         result = replace(result, judged=result.judged.against(known))
+    if profile_to is not None and result.report.profile is not None:
+        write_profile(profile_to, [result.report.profile])
     if sarif != "-":
         (_as_json if json else _as_text)(result, job, watched, arrays)
     found = findings.code_of(result.judged.findings, strict) if result.judged is not None else 0
@@ -402,7 +417,11 @@ def _as_text(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]
     print_table("instructions executed, by warps", ("class", "count"), rows)
     for line in r.costs:
         print_line(line, hang=2)
+    if r.profile:
+        print(r.profile)
     _stores(result, job, watched)
+    for answer in r.why:
+        print(f"why {answer}")
     for note in r.notes:
         print_line(f"note: {note}", hang=2)
     for name, array in result.shown.items():

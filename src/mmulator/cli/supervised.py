@@ -21,7 +21,9 @@ from typing import Any
 from mmulator.cli.findings import FOUND, write_log
 from mmulator.cli.output import print_json
 from mmulator.cli.program import command
+from mmulator.driver import profiled, traced
 from mmulator.driver.gathered import VARIABLE, Row, read
+from mmulator.driver.profiled import VARIABLE as PROFILES
 from mmulator.sarif import Baseline, log
 
 SUPERVISOR = "MMULATOR_SUPERVISOR"  # the process that waits for the program, which shall not outlive it
@@ -52,12 +54,17 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
     words, environment = command(program, environment)
     with tempfile.TemporaryDirectory(prefix="mmulator-") as folder:
         found, told = Path(folder, "findings.jsonl"), Path(folder, "launches.jsonl")
-        more = {VARIABLE: str(found), SUPERVISOR: str(os.getpid())}
+        lines = Path(folder, "profiles.jsonl")
+        more = {VARIABLE: str(found), PROFILES: str(lines), traced.VARIABLE: folder, SUPERVISOR: str(os.getpid())}
         if wanted.json and "MMULATOR_REPORT" not in environment:
             more["MMULATOR_REPORT"] = str(told)
         status = _wait(words, {**environment, **more}, wanted.json)
         launches, rows = read(found)
-        kernels = _kernels(told)
+        if trace := environment.get("MMULATOR_TRACE"):
+            from mmulator.record.trace import write
+
+            write(trace, [*traced.joined(traced.read(folder))])
+        kernels, profiles = _kernels(told), _profiles(lines, environment.get("MMULATOR_PROFILE", ""), wanted.json)
     code = os.waitstatus_to_exitcode(status)
     data = log((row["result"] for row in rows), wanted.known)
     results = data["runs"][0]["results"]
@@ -71,6 +78,7 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
             "ok": not ended, "exit_code": code, "kernels": kernels, "sanitized_launches": launches,
             "known": sum(r.get("baselineState") == "unchanged" for r in results),
             "findings": [f | {"kernel": row["kernel"], "group": n} for n, row in groups for f in row["findings"]],
+            **({"profiles": profiles} if profiles else {}),
         })  # fmt: skip
     if code < 0:
         sys.stdout.flush()
@@ -83,6 +91,16 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
 def _new(rows: list[Row], data: dict[str, Any]) -> list[Row]:
     """Rows whose results are new. Rows and results are in one order."""
     return [row for row, r in zip(rows, data["runs"][0]["results"]) if r.get("baselineState", "new") == "new"]
+
+
+def _profiles(path: Path, wanted: str, as_json: bool) -> list[dict[str, Any]]:
+    """Profiles of all processes, which are told here unless they are part of the JSON report alone."""
+    if not path.exists():
+        return []
+    profiles = profiled.read(path)
+    if wanted != "1" or not as_json:
+        profiled.tell(profiles, wanted)
+    return [p.as_dict() for p in profiles]
 
 
 def _kernels(path: Path) -> list[dict[str, Any]]:

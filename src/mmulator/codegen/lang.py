@@ -175,10 +175,12 @@ def hook(function: Callable[..., Any]) -> Hook:
 
 @dataclass(frozen=True, eq=False)
 class Instrument:
-    """Native functions that are called in place of hooks, by the hooks' names. name: suffix of the symbols of their callers."""
+    """Native functions that are called in place of hooks, by the hooks' names. name: suffix of the symbols of their callers.
+    waits: whether additions may reach memory later than the hooks are called (native/memory/sums.py)."""
 
     name: str
     hooks: Mapping[str, Native]
+    waits: bool = False
 
 
 def call(b: Builder, target: Native, args: Any) -> Value:

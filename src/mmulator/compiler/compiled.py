@@ -16,20 +16,30 @@ from mmulator.compiler.emit.tables import MatrixTables
 from mmulator.lazy import cached_property
 from mmulator.native.state import Callee, OperationKind
 from mmulator.program.addresses import SHARED_BASE
-from mmulator.program.image import ModuleImage, SharedLayout
+from mmulator.program.image import LocalFrame, ModuleImage, SharedLayout
 
 if TYPE_CHECKING:
     from mmulator.program.blocks import Program
+    from mmulator.program.frames import Frame
     from mmulator.ptx.tree import Instruction
 
 T = TypeVar("T")
 
 
 class Lowered(Protocol):
-    """The source from which code was written. sites: the instruction of each site number."""
+    """The source from which code was written.
+
+    sites: the instruction of each site number.
+    executed: the instruction as it is executed, which a rewrite may have made.
+    frames: registers of each function.
+    locals: local memory of each function.
+    """
 
     program: Program
     sites: list[Instruction]
+    executed: list[Instruction]
+    frames: dict[str, Frame]
+    locals: dict[str, LocalFrame]
 
 
 @dataclass(frozen=True)
@@ -131,6 +141,21 @@ class CompiledKernel:
     def sites(self) -> list[Instruction]:
         """Instruction of each site number."""
         return self._lowered.sites
+
+    @property
+    def executed(self) -> list[Instruction]:
+        """Instruction of each site number as it is executed, which a rewrite (program/as_ptxas) may have made."""
+        return self._lowered.executed
+
+    @property
+    def frames(self) -> dict[str, Frame]:
+        """Registers of each function and their places in the register file."""
+        return self._lowered.frames
+
+    @property
+    def locals(self) -> dict[str, LocalFrame]:
+        """Local memory of each function."""
+        return self._lowered.locals
 
     @cached_property
     def site_kinds(self) -> np.ndarray:

@@ -27,7 +27,7 @@ from mmulator.compiler.options import DEFAULT, CompileOptions
 from mmulator.errors import InternalError
 from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.types import type_bits
-from mmulator.native.hooks.events import undefined_used
+from mmulator.native.hooks.events import stepped, undefined_used
 from mmulator.native.hooks.operands import barrier_passed
 from mmulator.native.state import STACK_BYTES, Cta, OperationKind
 from mmulator.native.threads.scheduler import run_clusters, run_records
@@ -68,10 +68,13 @@ Progress = Callable[[int, int], None]
 
 @dataclass
 class KernelSource:
-    """The source of a kernel's code, and its LLVM texts. sites: the instruction of each site number."""
+    """The source of a kernel's code, and its LLVM texts. sites, executed, frames, locals: as in compiled.Lowered."""
 
     program: Program
     sites: list[Instruction]
+    executed: list[Instruction]
+    frames: dict[str, Frame]
+    locals: dict[str, LocalFrame]
     texts: list[str] = field(default_factory=list)
 
 
@@ -114,12 +117,16 @@ class Jit:
         self.stack = STACK_BYTES if any(i.effects.allocates for f in functions for i in f.instructions) else 0
         self.locals: dict[str, LocalFrame] = {f.name: local_frame(f, self.stack) for f in functions}
         self.frames: dict[str, Frame] = {
-            n: allocate(f, live[n], self.doubtful[n].registers if self.doubtful else frozenset(), *self._unseen(f))
+            n: allocate(
+                f, live[n], self.doubtful[n].registers if self.doubtful else frozenset(), *self._unseen(f),
+                apart=stepped.under(options.events) is not None,
+            )
             for n, f in self.program.functions.items()
         }
         self.params = dict(zip((p.name for p in function.params), parameter_offsets(function.params)))
         self.parameter_bytes = parameter_bytes(function.params)
         self.sites: list[Instruction] = []
+        self.executed: list[Instruction] = []
         self.matrix = MatrixTables()
         self.queues: dict[OperationKind, int] = {}
         self.movers: dict[int, int] = {}
@@ -200,7 +207,7 @@ class Jit:
             frame_bytes, local, max(widest, default=1), entry_registers(every[0], every),
             "vprintf" in named, self.mbarriers, self.reserved, self.notes(),
         )  # fmt: skip
-        source = KernelSource(self.program, self.sites)
+        source = self._source([])
         seconds = time.perf_counter() - start
         return CompiledKernel(
             facts, self.image, self.matrix, self.queues, self.movers, code, lambda: source, seconds, code.cached
@@ -220,7 +227,10 @@ class Jit:
     def written(self) -> KernelSource:
         """The source and texts that `compile` writes, without compiling them."""
         sizes = [sum(c.values()) for c in self.classes()]
-        return KernelSource(self.program, self.sites, [module_text(builders) for builders, _ in self._groups(sizes, {})])
+        return self._source([module_text(builders) for builders, _ in self._groups(sizes, {})])
+
+    def _source(self, texts: list[str]) -> KernelSource:
+        return KernelSource(self.program, self.sites, self.executed, self.frames, self.locals, texts)
 
     def notes(self) -> list[str]:
         """Sentences about parts of the kernel whose bits may differ from the device's."""

@@ -58,33 +58,17 @@ class WatchedStore:
         return f"block {self.block}, thread {self.thread}: {self.instruction} at {place}, {self.value} (bits 0x{self.bits:x})"
 
 
-class Watches(Observer):
-    """The observer of watched elements: a table of them for native code, and the stores that it saw."""
+class StoreLog(Observer):
+    """The observer of stores to some places in memory: a table of the places for native code, and the stores that it saw.
+
+    places: generic addresses (first, behind the last) of at most 8 bytes each.
+    """
 
     calls = True  # when a log is full
-    each = alone = True
+    alone = True
 
-    def __init__(self, watched: Sequence[Watched], args: Sequence[Any], arguments: Arguments) -> None:
-        self.elements: list[tuple[int, tuple[int, ...]]] = []
-        self.dtypes: list[np.dtype[Any]] = []
-        self.table = np.zeros(len(watched), Watch.numpy_dtype())
-        for row, (number, index) in zip(self.table, watched):
-            array = args[number] if isinstance(number, int) and 0 <= number < len(args) else None
-            if not isinstance(array, np.ndarray):
-                raise LaunchError(f"watch: argument {number} is no array")
-            try:
-                at = tuple(int(i) for i in (index if isinstance(index, tuple) else np.unravel_index(index, array.shape)))
-                offset = int(np.ravel_multi_index(at, array.shape)) * array.itemsize
-            except (ValueError, TypeError):
-                raise LaunchError(f"watch: argument {number} of shape {array.shape} has no element {index}") from None
-            if array.itemsize > 8:
-                raise LaunchError(f"watch: elements of {array.itemsize} bytes; at most 8")
-            place = array.ctypes.data
-            buffer = next(b for b in arguments.buffers if b.host == place and b.size == array.nbytes)
-            row["start"] = buffer.start + offset
-            row["end"] = row["start"] + array.itemsize
-            self.elements.append((number, at))
-            self.dtypes.append(array.dtype)
+    def __init__(self, places: Sequence[tuple[int, int]]) -> None:
+        self.table = np.array(list(places), Watch.numpy_dtype())
 
     @property
     def instrument(self) -> Instrument:
@@ -106,13 +90,56 @@ class Watches(Observer):
     def settle(self, cluster: int) -> None:
         self._settle(cluster)
 
+    def entries(self) -> np.ndarray:
+        """The stores (WatchEntry), in the order in which they happened."""
+        found = self.logs.all()
+        return found[np.argsort(found["order"])]
+
+
+class Watches(StoreLog):
+    """The observer of watched elements of arguments.
+
+    watched: elements of arguments.
+    args, arguments: of the launch.
+    more: other places, whose stores `last` gives.
+    """
+
+    def __init__(
+        self, watched: Sequence[Watched], args: Sequence[Any], arguments: Arguments, more: Sequence[tuple[int, int]] = ()
+    ) -> None:
+        self.elements: list[tuple[int, tuple[int, ...]]] = []
+        self.dtypes: list[np.dtype[Any]] = []
+        places = []
+        for number, index in watched:
+            array = args[number] if isinstance(number, int) and 0 <= number < len(args) else None
+            if not isinstance(array, np.ndarray):
+                raise LaunchError(f"watch: argument {number} is no array")
+            try:
+                at = tuple(int(i) for i in (index if isinstance(index, tuple) else np.unravel_index(index, array.shape)))
+                offset = int(np.ravel_multi_index(at, array.shape)) * array.itemsize
+            except (ValueError, TypeError):
+                raise LaunchError(f"watch: argument {number} of shape {array.shape} has no element {index}") from None
+            if array.itemsize > 8:
+                raise LaunchError(f"watch: elements of {array.itemsize} bytes; at most 8")
+            place = array.ctypes.data
+            buffer = next(b for b in arguments.buffers if b.host == place and b.size == array.nbytes)
+            places.append((buffer.start + offset, buffer.start + offset + array.itemsize))
+            self.elements.append((number, at))
+            self.dtypes.append(array.dtype)
+        super().__init__([*places, *more])
+
+    def last(self, number: int) -> np.void | None:
+        """The last store (WatchEntry) to the place `number` of `more`; None if there was none."""
+        found = self.entries()
+        hits: np.ndarray = found[found["watch"] == len(self.elements) + number]
+        return hits[-1] if len(hits) else None
+
     def tell(self, ran: Ran, grid: Grid) -> None:
         ran.stores = self.stores(grid.shape, grid.kernel.sites)
 
     def stores(self, shape: LaunchShape, sites: Sequence[Instruction]) -> list[WatchedStore]:
         """The stores, in the order in which they happened."""
-        entries = self.logs.all()
-        return [self._store(entry, shape, sites) for entry in entries[np.argsort(entries["order"])]]
+        return [self._store(entry, shape, sites) for entry in self.entries() if entry["watch"] < len(self.elements)]
 
     def _store(self, entry: np.void, shape: LaunchShape, sites: Sequence[Instruction]) -> WatchedStore:
         (gx, gy, _), (bx, by, _) = shape.grid, shape.block

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from mmulator.doors.pytest_tests import ThisTest
 
 PLUGIN = "mmulator-tests"
-_OPTIONS = ("seed", "seeds", "timeout", "sanitize", "rules", "keep_going", "sarif", "baseline", "report")
+_OPTIONS = ("seed", "seeds", "timeout", "sanitize", "rules", "keep_going", "sarif", "baseline", "report", "profile", "profile_to",
+            "trace", "why")  # fmt: skip
 _MARKER = (
-    "mmulator(device=None, seed=None, seeds=None, timeout=None, sanitize=None, rules=None, keep_going=None): with pytest "
-    "--mmulator, the chip that this test finds, the seed of its launches, under how many seeds each is run, seconds that they "
-    "may take together, if undefined behaviour is looked for (True, False, 'strict', 'raise'), and which, and if launches go on "
-    "behind an access out of bounds"
+    "mmulator(device=None, seed=None, seeds=None, timeout=None, sanitize=None, rules=None, keep_going=None, why=None): with "
+    "pytest --mmulator, the chip that this test finds, the seed of its launches, under how many seeds each is run, seconds that "
+    "they may take together, if undefined behaviour is looked for (True, False, 'strict', 'raise'), and which, if launches go on "
+    "behind an access out of bounds, and elements of which a failing test says why they have their values"
 )
 
 
@@ -48,6 +49,13 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     group.addoption("--mmulator-sarif", metavar="FILE", help="Write what is found as SARIF 2.1.0; includes --sanitize.")
     group.addoption("--mmulator-baseline", metavar="FILE",
                     help="An earlier SARIF file: only what is new fails a test and is told; includes --sanitize.")  # fmt: skip
+    group.addoption("--why", "--mmulator-why", dest="mmulator_why", action="append", type=_why, metavar="NAME[INDEX]",
+                    help="A test that fails says why an element has its value: z[999], add:z[999].")  # fmt: skip
+    group.addoption("--mmulator-profile", action="store_true",
+                    help="At the end, lines and branches of kernels that no launch reached.")  # fmt: skip
+    group.addoption("--mmulator-profile-to", metavar="FILE",
+                    help="Write what each line of each kernel did: .html, .json, .txt, .info (lcov).")  # fmt: skip
+    group.addoption("--mmulator-trace", metavar="FILE.json", help="Write what happened when in launches, for Perfetto.")
     group.addoption("--mmulator-report", action="store_true", help="At the end, a table of the kernels: launches and times.")
 
 
@@ -80,6 +88,17 @@ def _rules(text: str) -> str:
     return text
 
 
+def _why(text: str) -> str:
+    from mmulator.errors import LaunchError
+    from mmulator.record.asked import question
+
+    try:
+        question(text)
+    except LaunchError as error:
+        raise argparse.ArgumentTypeError(f"{error.message}; {error.hint}") from None
+    return text
+
+
 def _seconds(text: str) -> float:
     number = float(text)
     if number > 0:
@@ -94,7 +113,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
     if known.mmulator is None:
         said = [name for name in _OPTIONS if getattr(known, f"mmulator_{name}")]
         if said:
-            raise pytest.UsageError(f"--mmulator-{said[0]} goes with --mmulator")
+            raise pytest.UsageError(f"--mmulator-{said[0].replace('_', '-')} goes with --mmulator")
         return
     if _separate(args):
         before, known = known, parser.parse_known_args(args, namespace=copy.copy(early_config.option))

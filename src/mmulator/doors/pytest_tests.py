@@ -20,6 +20,7 @@ import pytest
 
 from mmulator.doors.imports import environment, open_doors
 from mmulator.doors.pytest_findings import Findings, paragraphs
+from mmulator.doors.pytest_profiles import Coverage
 from mmulator.driver import Driver, Settings, current, progress, told, use
 from mmulator.driver.report import Totals
 from mmulator.driver.settings import RAISE, REPORT, STRICT
@@ -78,6 +79,7 @@ class LaunchOptions:
     sanitize: str | None = None
     rules: str | None = None
     keep_going: bool | None = None
+    why: str | None = None
 
     @classmethod
     def of_markers(cls, item: pytest.Item) -> LaunchOptions:
@@ -206,6 +208,7 @@ class Tests:
         self.spent, self.triton, self.listens = 0.0, 0.0, False  # seconds of the session, and of Triton's compiler
         self.findings = Findings()
         option = self.option
+        self.coverage = Coverage(option.mmulator_profile_to) if option.mmulator_profile or option.mmulator_profile_to else None
         files = option.mmulator_sarif, option.mmulator_baseline
         option.mmulator_sanitize |= option.mmulator_keep_going or any(file is not None for file in files)
         try:
@@ -235,6 +238,11 @@ class Tests:
             progress.sink.append(ProgressLine(reporter))
         driver.readers.clear()  # each test reads its own
         driver.listeners.append(self.totals.count)
+        if self.option.mmulator_trace is not None:
+            driver.change(replace(driver.settings, trace=str(Path(self.option.mmulator_trace).absolute())))
+        if self.coverage is not None:
+            driver.listeners.append(self.coverage.profiles)
+            driver.change(replace(driver.settings, profile="1"))
         if self.worker is not None and driver.settings.threads is None:
             driver.change(replace(driver.settings, threads=max(1, (os.cpu_count() or 1) // int(self.worker["workercount"]))))
 
@@ -259,6 +267,7 @@ class Tests:
             self.output["mmulator_seconds"] = self.spent, self.triton
             self.output["mmulator"] = self.totals.as_list()
             self.output["mmulator_findings"] = self.findings.as_list()
+            self.output["mmulator_profiles"] = [] if self.coverage is None else self.coverage.as_list()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -268,6 +277,8 @@ class Tests:
         spent, triton = output.get("mmulator_seconds", (0, 0))
         self.spent, self.triton = self.spent + spent, self.triton + triton
         self.findings.add(output.get("mmulator_findings", ()))
+        if self.coverage is not None:
+            self.coverage.add(output.get("mmulator_profiles", ()))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         terminalreporter.write_line(f"mmulator: {self.totals.head()}")
@@ -276,7 +287,7 @@ class Tests:
         whole = self.totals.whole()
         if said := where(self.spent, self.triton, whole.compile, whole.run):
             terminalreporter.write_line(f"mmulator: {said}")
-        for line in self.findings.lines():
+        for line in (*self.findings.lines(), *(self.coverage.lines() if self.coverage is not None else ())):
             terminalreporter.write_line(line)
         if (gathering := told.gathering()) is not None:  # exec --sanitize -m pytest: findings that tests expect do not count
             gathering.add(({**row, "kernel": row["tests"][0]} for row in self.findings.rows.values()), self.findings.launches)
@@ -316,7 +327,7 @@ class Tests:
         given = LaunchOptions(
             seed=None if base is None else seed_of(base, item.nodeid), seeds=option.mmulator_seeds,
             timeout=option.mmulator_timeout, rules=option.mmulator_rules, sanitize=REPORT if option.mmulator_sanitize else None,
-            keep_going=option.mmulator_keep_going or None,
+            keep_going=option.mmulator_keep_going or None, why=";".join(option.mmulator_why or ()) or None,
         )  # fmt: skip
         for said in (wish, given, before):
             pairs = ((getattr(wish, f.name), getattr(said, f.name)) for f in fields(LaunchOptions))
@@ -369,6 +380,9 @@ class Tests:
             yield from paragraphs(found)
         if this.launches:
             yield f"launches that ended well: {len(this.launches)}, the last: {this.launches[-1].head}"
+        answers = {a.name: a for launch in this.launches for a in launch.why if a.cause is not None}
+        for answer in answers.values():
+            yield f"why {answer}"
         if this.limit is not None:
             yield f"launches of this test may take {this.limit:g} s together; those before took {this.used:.2g} s"
         more = f" and {settings.seeds - 1} more" if settings.seeds > 1 else ""
@@ -382,6 +396,7 @@ class Tests:
                   ("rules", option.mmulator_rules), ("baseline", option.mmulator_baseline))  # fmt: skip
         words = ["pytest", f"--mmulator={Settings.from_environment().device}", *["--sanitize"] * option.mmulator_sanitize]
         words += ["--mmulator-keep-going"] * option.mmulator_keep_going
+        words += [f"--why={element}" for element in option.mmulator_why or ()]
         words += [f"--mmulator-{name}={value}" for name, value in values if value is not None]
         return shlex.join([*words, os.path.relpath(self.root / path, self.cwd) + colons + rest])
 

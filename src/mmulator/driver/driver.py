@@ -16,7 +16,7 @@ from mmulator.errors import ExecutionFault, MmulatorError, undefined
 from mmulator.lazy import cached_property
 
 if TYPE_CHECKING:  # the machine is imported when a program has memory, or a kernel
-    from mmulator.driver.functions import Function, LoadedModule
+    from mmulator.driver.functions import Arrays, Function, LoadedModule
     from mmulator.driver.memory import Memory
     from mmulator.findings import Finding
     from mmulator.host.report import Report
@@ -43,6 +43,16 @@ class Driver:
             from mmulator.driver import report
 
             self.listeners.append(report.listener(self.settings.report))
+        if self.settings.why:
+            import atexit
+
+            from mmulator.driver.why import asking
+
+            atexit.register(asking(self.settings.why, self.settings.why_depth).tell)
+        if self.settings.profile:
+            from mmulator.driver import profiled
+
+            self.listeners.append(profiled.listener(self.settings.profile))
         self.readers: list[Reader] = []
         if self.settings.sanitize:
             from mmulator.driver import told
@@ -91,24 +101,26 @@ class Driver:
     def launch(
         self, function: Function, grid: object, block: object, params: bytes | bytearray, regions: Sequence[Region] = (),
         shared: int = 0, stream: Stream | None = None, *, cluster: Extent | None = None,
-        cooperative: bool = False,
+        cooperative: bool = False, arrays: Arrays = list,
     ) -> Report:  # fmt: skip
         """Run a kernel and wait.
 
         grid: blocks, block: threads, (x, y, z) each. params: the parameter memory, with addresses as they are. regions: the
         memory that the kernel was given; it may touch that, and what the program has the address of. shared: dynamic shared
         bytes. cluster: blocks of a cluster; None: what the kernel says. cooperative: all blocks are resident at once; whether
-        the chip holds them, the door knows, which has the registers. With `settings.seeds` it is run under so many seeds,
+        the chip holds them, the door knows, which has the registers. arrays: gives what the door knows of arrays among the
+        parameters. With `settings.seeds` it is run under so many seeds,
         and what the first leaves is what stays.
 
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (memory keeps what was stored until then),
         UnstableResult (the seeds leave other bits), UndefinedBehaviour (with `settings.sanitize` "raise").
         """
-        return self.run(function, function.check(grid, block, params, shared, cluster, cooperative), params, regions, stream)
+        shape = function.check(grid, block, params, shared, cluster, cooperative)
+        return self.run(function, shape, params, regions, stream, arrays)
 
     def run(
         self, function: Function, shape: LaunchShape, params: bytes | bytearray, regions: Sequence[Region] = (),
-        stream: Stream | None = None,
+        stream: Stream | None = None, arrays: Arrays = list,
     ) -> Report:  # fmt: skip
         """`launch` of a shape that was checked."""
         under_way = self.memory.begin()
@@ -120,7 +132,7 @@ class Driver:
             memory = self.memory.regions(regions)
 
             if settings.seeds == 1:
-                done = function.run(shape, params, memory, settings.seed, settings)
+                done = function.run(shape, params, memory, settings.seed, settings, arrays)
             else:
                 from mmulator.driver import seeds
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,7 +21,10 @@ from mmulator.launch.limits import check_device
 from mmulator.launch.observers import Observer
 from mmulator.launch.regions import Regions
 from mmulator.launch.shape import Extent, LaunchShape
+from mmulator.record.names import DeviceArray
 from mmulator.rules.choice import chosen
+
+Arrays: TypeAlias = Callable[[], Sequence[DeviceArray]]
 
 
 class LoadedModule:
@@ -59,9 +65,11 @@ class Function:
         return replace(shape, cooperative=True) if cooperative else shape
 
     def run(
-        self, shape: LaunchShape, params: bytes | bytearray, regions: Regions, seed: int, settings: Settings
-    ) -> Report:
+        self, shape: LaunchShape, params: bytes | bytearray, regions: Regions, seed: int, settings: Settings,
+        arrays: Arrays = list,
+    ) -> Report:  # fmt: skip
         """One launch that was checked, and wait. Under another seed than the settings' its blocks begin in another order.
+        arrays: gives the arrays that the door knows among the parameters.
 
         Raises ExecutionFault; memory keeps what was stored until then.
         """
@@ -75,8 +83,41 @@ class Function:
         if settings.sanitize:
             observers.append(sanitizers()(chosen(settings.rules, settings.sanitize == STRICT)))
             how.keep_going, how.watched = settings.keep_going, any(r.written is not None for r in regions)
+        if settings.profile:
+            from mmulator.record.counts import Counting
+
+            observers.append(Counting())
+        moments = None
+        if settings.trace:
+            from mmulator.record.moments import Moments
+
+            moments = Moments()
+            observers.append(moments)
         try:
             arguments = Arguments(np.frombuffer(params, np.uint8), self.offsets, regions=regions)
+            if settings.why and seed == settings.seed:
+                return self._asked(shape, arguments, regions, how, observers, settings, launching.compiled, arrays)
             return self.kernel.run(shape, arguments, self.loaded.device, how, observers, launching.compiled)
         finally:
             launching.close()
+            if moments is not None:
+                from mmulator.driver.traced import traces
+
+                traces(settings.trace).add(moments.events)
+
+    def _asked(
+        self, shape: LaunchShape, arguments: Arguments, regions: Regions, how: How, observers: list[Observer], settings: Settings,
+        compiled: Any, arrays: Arrays,
+    ) -> Report:  # fmt: skip
+        """The launch, and why elements have their values."""
+        from mmulator.diagnostics.watch import Watches
+        from mmulator.driver.why import asking
+
+        run = partial(self.kernel.run, shape, arguments, self.loaded.device)
+        about = asking(settings.why, settings.why_depth).about(self, shape, arguments, regions, how, run, arrays)
+        if about is None:
+            return run(how, observers, compiled)
+        watches = Watches([], [], arguments, about.about.places)
+        report: Report = run(how, [*observers, watches], compiled)
+        about.answers(watches, report)
+        return report

@@ -18,7 +18,7 @@ from typing import Any
 from mmulator.demangle import demangle
 from mmulator.errors import LaunchError
 from mmulator.host.report import Report
-from mmulator.tables import text_table
+from mmulator.tables import short, text_table
 
 WIDTH = 80
 _OURS = "mmulator: "
@@ -27,14 +27,6 @@ _CLASSES = 5  # of instructions that are named
 
 
 # figures ------------------------------------------------------------------------------------------------------------
-def short(number: int) -> str:
-    """`831`, `12.3 k`, `1.2 G`: three digits or four."""
-    if number < 1000:
-        return str(number)
-    unit, size = next((u, s) for u, s in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)) if number >= 0.99995 * s)
-    return f"{number / size:.1f} {unit}"
-
-
 def elided(name: str, room: int) -> str:
     """A name without some of its middle, if it is longer than there is room. Names of kernels differ at their ends, mostly."""
     room = max(room, _NAME)

@@ -72,8 +72,29 @@ def _keep_going(text: str) -> bool:
     return text == "1"
 
 
+def _profile(text: str) -> str:
+    if text in ("0", "1") or Path(text).suffix in (".json", ".html", ".info", ".txt"):
+        return "" if text == "0" else text
+    raise ValueError("1 for text on standard error, 0 for none, or a file that ends in .html, .json, .txt, or .info for lcov")
+
+
+def _trace(text: str) -> str:
+    if Path(text).suffix != ".json":
+        raise ValueError("a file that ends in .json")
+    return text
+
+
 def _rules(text: str) -> str:
     chosen(text)
+    return text
+
+
+def _why(text: str) -> str:
+    from mmulator.record.asked import question
+
+    for part in text.split(";"):
+        if part.strip():
+            question(part)
     return text
 
 
@@ -88,7 +109,11 @@ class Settings:
     work, or take the `first` configuration. sanitize: "" for no, "report" to say what undefined behaviour is found, "strict"
     with rules of severity note, "raise" to raise it at the launch. rules: what is looked for (rules/choice.py), "" for all.
     progress: of launches that take long is told how far they are: `auto` on a terminal, `always`, `never`.
-    keep_going: an access out of bounds or misaligned is a finding, and the launch goes on; includes `sanitize`."""
+    keep_going: an access out of bounds or misaligned is a finding, and the launch goes on; includes `sanitize`.
+    trace: "" for none, else a file for what happened when.
+    profile: "" for none, "1" for a table of each kernel's lines on standard error as the process ends, else a file for it.
+    why: elements whose values are explained (record/asked.py), apart by `;`. why_depth: how many instructions an explanation has
+    behind each other."""
 
     device: str = "sm_90"
     seed: int = 0
@@ -101,6 +126,10 @@ class Settings:
     rules: str = ""
     progress: str = "auto"
     keep_going: bool = False
+    why: str = ""
+    why_depth: int = 6
+    profile: str = ""
+    trace: str = ""
 
     def __post_init__(self) -> None:
         """A chip's name stands for its device. Raises UnsupportedError for one that is not known."""
@@ -126,5 +155,5 @@ class Settings:
 _READ: dict[str, Callable[[str], Any]] = {
     "device": _device, "seed": _seed, "seeds": _natural, "timeout": _seconds, "threads": _natural, "report": _report,
     "autotune": _autotune, "sanitize": _sanitize, "rules": _rules, "keep_going": _keep_going,
-    "progress": _progress,
+    "progress": _progress, "profile": _profile, "trace": _trace, "why": _why, "why_depth": _natural,
 }  # fmt: skip

@@ -43,14 +43,15 @@ class Told:
             new = new if self.known is None else self.known.new(new)
             self.found |= {(kernel, *group_key(f)): f for f in reversed(new)}
         for lines in paragraphs(new, WIDTH):
-            _say("\n".join([f"mmulator: {demangle(kernel)}{launched()}:", *lines, ""]))
+            say("\n".join([f"mmulator: {demangle(kernel)}{launched()}:", *lines, ""]))
 
     def finish(self) -> None:
         if self.launches and self.process == os.getpid():
-            _say(f"mmulator: {counted([*self.found.values()])}, in {self.launches:,} launch{'es' * (self.launches != 1)}")
+            say(f"mmulator: {counted([*self.found.values()])}, in {self.launches:,} launch{'es' * (self.launches != 1)}")
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Write a line on standard error, if anybody reads it."""
     with suppress(OSError, ValueError):  # nobody reads any more
         if sys.stderr is not None:
             sys.stderr.write(text + "\n")

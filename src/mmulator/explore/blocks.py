@@ -43,9 +43,18 @@ def lines(caption: str, drawn: dict[int, Drawn], shown: Iterable[int]) -> Block:
     """
     rows = []
     for line in shown:
-        cells = [drawn.get(CHUNKS * line + n, Drawn("", None)) for n in range(CHUNKS)]
-        rows.append([f"{128 * line:#x}", [[c.label, c.hue, c.tip] for c in cells]])
-    return {"kind": "lines", "caption": caption, "columns": [f"+{16 * n}" for n in range(CHUNKS)], "rows": rows}
+        own = [drawn.get(CHUNKS * line + n, Drawn("", None)) for n in range(CHUNKS)]
+        rows.append([f"{128 * line:#x}", [[c.label, c.hue, *((c.tip,) if c.tip else ())] for c in own]])
+    return cells(caption, "address", [f"+{16 * n}" for n in range(CHUNKS)], rows)
+
+
+def cells(caption: str, corner: str, columns: Sequence[str], rows: Sequence[Any]) -> Block:
+    """A block with a table whose cells have colours.
+
+    corner: what the first column has.
+    rows: of each its name, and its cells: [text, colour of a lane or None, what is said of it instead of the text].
+    """
+    return {"kind": "cells", "caption": caption, "corner": corner, "columns": [*columns], "rows": [*rows]}
 
 
 def grid(layout: Layout) -> Block:

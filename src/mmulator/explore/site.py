@@ -11,13 +11,16 @@ from typing import Any
 
 from mmulator import __version__
 from mmulator.errors import MmulatorError, OperandError
-from mmulator.explore import fragments
+from mmulator.explore import formats, fragments, memory, products, sparsity, tensormaps
 from mmulator.explore.view import Choices, Document, View
 from mmulator.inspect.views.svg import COLOURS
 from mmulator.isa.chips import CHIPS
 from mmulator.isa.targets import DEVICES
 
-VIEWS: dict[str, View] = {view.name: view for view in (fragments.VIEW,)}
+VIEWS: dict[str, View] = {
+    view.name: view
+    for view in (fragments.VIEW, memory.SWIZZLE, memory.DESCRIPTOR, tensormaps.VIEW, sparsity.VIEW, formats.VIEW, products.VIEW)
+}
 PARTS = ("page.css", "page.js")  # beside index.html
 _PACKED = 64  # documents of a file
 _LARGE = 2000  # bytes; a larger block has a file of its own, which documents share

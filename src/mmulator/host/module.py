@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -316,6 +316,10 @@ class Kernel:
         cooperative: bool = False,
         workers: Client | None = None,
         keep_going: bool = False,
+        why: Any = None,
+        names: Mapping[str, Any] | None = None,
+        profile: bool = False,
+        trace: str | Path | None = None,
     ) -> Report:
         """Run the kernel; arrays among `args` are device buffers and are updated in place.
 
@@ -326,7 +330,9 @@ class Kernel:
         scheduler's choices (when asynchronous operations complete). timeout: seconds that compilation may take, and again
         the run. threads: of the host.
         progress(phase, done, total) is called with phases `compile` and `run`. watch: elements, as (number of the argument,
-        index), whose stores the report lists, in order; on one thread of the host unless `threads` says more. cluster: blocks
+        index), whose stores the report lists, in order; on one thread of the host unless `threads` says more. why: an element, as
+        "C[3,5]" or (number of the argument, index), or several: `report.why` tells which store gave it its value, and back
+        through all instructions what that was computed from. names: arrays that `why` calls by these names. cluster: blocks
         of a cluster (int, or up to three, which divide the grid; sm_90 and later), default: what .reqnctapercluster says, or
         no clusters (PTX ISA 9.1, Programming Model: Cluster of Cooperative Thread Arrays). cooperative: all blocks are
         resident at once, and may wait for each other (CUDA C++ Programming Guide, Cooperative Groups: grid.sync()).
@@ -334,6 +340,8 @@ class Kernel:
         do against the letter, too; "raise": the first of severity error is raised when the kernel has run. What is raised
         meanwhile has the findings so far (`error.findings`). keep_going: includes `sanitize`; an access out of bounds or
         misaligned is a finding and no fault: a load gets zeros, a store does nothing, and the kernel goes on.
+        profile: what each line did is counted, and is in the report's `profile`.
+        trace: a file that receives what happened when, for Perfetto.
         workers: a distributed.Client, on whose Dask cluster the blocks run;
         blocks that write the same bytes or use each other's results are refused, and nothing is stored then.
 
@@ -347,11 +355,12 @@ class Kernel:
         if progress is not None and not callable(progress):
             raise LaunchError(f"progress is of type {type(progress).__name__}, not a function")
         device = as_device(device) if device else self.module.default_device
-        elements = watched(watch) if watch != () else ()
+        elements, about = watched(watch) if watch != () else (), None
         if sanitize not in SANITIZE:
             raise LaunchError(f"sanitize is {shown(sanitize)}, not True, False, 'strict' or 'raise'")
-        if keep_going not in (True, False):
-            raise LaunchError(f"keep_going is of type {type(keep_going).__name__}, not True or False")
+        if keep_going not in (True, False) or profile not in (True, False):
+            name, value = ("keep_going", keep_going) if keep_going not in (True, False) else ("profile", profile)
+            raise LaunchError(f"{name} is of type {type(value).__name__}, not True or False")
         how = How(
             whole(seed, "seed"), None, None if threads is None else whole(threads, "threads", 1), seconds(timeout),
             keep_going=keep_going, progress=(lambda done, total: progress("run", done, total)) if progress else None,
@@ -359,19 +368,37 @@ class Kernel:
         if workers is not None:
             from mmulator.host.spread import launch as spread
 
-            looked = sanitize or keep_going
-            spread.check(cooperative=cooperative, watch=watch not in ((), []), sanitize=looked, threads=threads is not None)
+            looked, several = sanitize or keep_going, threads is not None
+            spread.check(
+                cooperative=cooperative, watch=watch not in ((), []), sanitize=looked, threads=several, profile=profile,
+                trace=trace,
+            )
         shape, arguments = self.prepared(grid, block, args, shared, device, cluster, cooperative)
         if workers is not None:
             return spread.launch(workers, self, device, shape, arguments, how)
         observers: list[Observer] = []
         if sanitize or keep_going:
             observers.append(sanitizers()(strict=sanitize == "strict"))
-        if elements:
+        if why is not None:
+            from mmulator.host.why import about_arrays
+
+            run, parameters = partial(self.run, shape, arguments, device), [p.name for p in self.signature.params]
+            about = about_arrays(why, run, how, shape, arguments, device, parameters, names or {}, self.module.image)
+        if elements or about:
             from mmulator.diagnostics.watch import Watches
 
-            observers.append(Watches(elements, arguments.values, arguments))
+            observers.append(watches := Watches(elements, arguments.values, arguments, about.places if about else ()))
+        if profile:
+            from mmulator.record.counts import Counting
+
+            observers.append(Counting())
+        if trace is not None:
+            from mmulator.record.moments import Moments
+
+            observers.append(Moments(str(trace)))
         report = self.run(shape, arguments, device, how, observers, progress, how.timeout)
+        if about:
+            report.why = about.answers(watches, report)
         if sanitize == "raise" and (error := undefined(report.findings)):
             raise error
         return report

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mmulator.launch.launch import Ran
     from mmulator.launch.shape import LaunchShape
     from mmulator.launch.work import Work
+    from mmulator.record.profile import LaunchProfile
 
 _FINDINGS = 8  # lines of a program of which a report tells in full
 _COLUMNS = ("instructions of warps", "executed")
@@ -25,8 +26,9 @@ class Report:
     instructions: executed warp instructions by class. macs: multiply-accumulates of matrix instructions. seconds: of
     parse, compile and run. cached: the machine code came from the disk cache. notes: what a reader should know of the
     fidelity, such as functions that are not modelled to the bit on this device. output: what the kernel printed.
-    stores: to the elements that the launch watched, in order. cluster: blocks of a cluster. findings: rules that the
-    kernel broke, where the launch was sanitized.
+    stores: to the elements that the launch watched, in order. why: answers about elements that the launch was asked for.
+    cluster: blocks of a cluster. findings: rules that the kernel broke, where the launch was sanitized. profile: what each line
+    did, where the launch was profiled.
     """
 
     kernel: str
@@ -43,8 +45,10 @@ class Report:
     notes: list[str] = field(default_factory=list)
     output: str = ""
     stores: list[WatchedStore] = field(default_factory=list)
+    why: list[Any] = field(default_factory=list)
     cluster: tuple[int, int, int] = (1, 1, 1)
     findings: tuple[Finding, ...] = ()
+    profile: LaunchProfile | None = field(default_factory=lambda: None)
 
     @classmethod
     def of(
@@ -56,16 +60,25 @@ class Report:
         report.__dict__.update(
             kernel=kernel, device=device, grid=shape.grid, block=shape.block, shared=static_shared + shape.shared,
             seed=seed, threads=ran.threads, cached=ran.cached, notes=ran.notes, output=ran.output, stores=ran.stores,
-            cluster=shape.cluster, _work=ran.work, findings=ran.findings,
+            cluster=shape.cluster, _work=ran.work, findings=ran.findings, why=[], counts=ran.profile,
             seconds={"parse": parse_seconds, "compile": compile_seconds, "run": ran.seconds},
         )  # fmt: skip
         return report
 
     def __getattr__(self, name: str) -> Any:
-        """`instructions` and `macs` of such a report, when they are asked for."""
+        """`instructions`, `macs` and `profile` of such a report, when they are asked for."""
+        if name == "profile" and "counts" in self.__dict__:
+            return self.__dict__.setdefault(name, self._profile())
         if name not in ("instructions", "macs") or "_work" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return self.__dict__.setdefault(name, getattr(self.__dict__["_work"], name))
+
+    def _profile(self) -> LaunchProfile | None:
+        if self.__dict__["counts"] is None:
+            return None
+        from mmulator.record.profile import profile_of
+
+        return profile_of(self.kernel, self.device, self.__dict__["counts"])
 
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}
@@ -108,6 +121,7 @@ class Report:
             *self.costs,
             *(f"store: {store}" for store in self.stores[-8:]),
             *(f"note: {note}" for note in self.notes),
+            *(f"why {answer}" for answer in self.why),
         ]
 
     def _found(self) -> list[str]:
@@ -137,7 +151,8 @@ class Report:
             "cluster": list(self.cluster), "shared": self.shared, "seed": self.seed, "threads": self.threads,
             "instructions": self.instructions, "macs": self.macs, "seconds": self.seconds, "cached": self.cached,
             "notes": self.notes, "output": self.output, "stores": [{**asdict(s), "value": s.value.item()} for s in self.stores],
-            "findings": [f.as_dict() for f in self.findings],
+            "findings": [f.as_dict() for f in self.findings], "why": [a.as_dict() for a in self.why],
+            **({"profile": self.profile.as_dict()} if self.profile else {}),
         }  # fmt: skip
 
 

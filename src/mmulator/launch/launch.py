@@ -87,6 +87,7 @@ class Ran:
     output: what the kernel printed.
     stores: stores to watched elements (WatchedStore), in order.
     findings: rules that the kernel broke.
+    profile: sums for each instruction (record/counts.py), if they were asked for.
     """
 
     seconds: float
@@ -97,6 +98,7 @@ class Ran:
     output: str = ""
     stores: list[Any] = field(default_factory=list)
     findings: tuple[Finding, ...] = ()
+    profile: Any = None
 
 
 _made = lru_cache(maxsize=256)(CompileOptions)  # programs launch in the same ways again and again

@@ -11,32 +11,32 @@ from mmulator.compiler.compiled import CompiledKernel
 
 
 class Work:
-    """What a launch executed. It is added up when it is asked for: few launches are. counts: executions of each block of code;
-    then TALLIES of tcgen05.mma, if the kernel has it.
+    """What a launch executed. It is added up when it is asked for: few launches are. counts: executions of each block of code
+    (`blocks`); then TALLIES of tcgen05.mma, if the kernel has it.
     """
 
     def __init__(self, kernel: CompiledKernel, counts: np.ndarray) -> None:
         blocks = len(kernel.code)
-        self._counts, self.tallies, self._classes = counts[:blocks], counts[blocks:], kernel.classes
+        self.blocks, self.tallies, self._classes = counts[:blocks], counts[blocks:], kernel.classes
         self._weights, self._macs = kernel.block_instructions, kernel.matrix_blocks
 
     def same(self, other: Work) -> bool:
         """Whether it is the same work of the same kernel."""
-        alike = self._counts.tobytes() == other._counts.tobytes() and self.tallies.tobytes() == other.tallies.tobytes()
+        alike = self.blocks.tobytes() == other.blocks.tobytes() and self.tallies.tobytes() == other.tallies.tobytes()
         return self._classes is other._classes and alike
 
     @property
     def total(self) -> int:
         """Warp instructions."""
-        return int(self._counts @ self._weights)
+        return int(self.blocks @ self._weights)
 
     @property
     def instructions(self) -> dict[str, int]:
-        return class_totals(self._counts.tolist(), self._classes)
+        return class_totals(self.blocks.tolist(), self._classes)
 
     @property
     def macs(self) -> int:
-        return sum(int(self._counts[n]) * macs for n, macs in self._macs) + int(self.tallies[:1].sum())
+        return sum(int(self.blocks[n]) * macs for n, macs in self._macs) + int(self.tallies[:1].sum())
 
 
 def class_totals(counts: Iterable[int], classes: Iterable[Counter[str]]) -> dict[str, int]:

@@ -113,6 +113,11 @@ WatchEntry = Struct("WatchEntry", [
     ("order", u64), ("cta", u32), ("thread", u32), ("site", u32), ("watch", u32), ("value", u64),
 ])  # fmt: skip
 
+# Executed instructions of a launch that may be stopped between any two (native/hooks/steps.py).
+# count: instructions of warps that were executed, or tried. next: the count from which on each calls Python. stops: a byte for
+# each site; not 0: it calls Python. stepped, reads: host functions.
+Steps = Struct("Steps", [("count", u64), ("next", u64), ("stops", ptr_to(u8)), ("stepped", u64), ("reads", u64)])
+
 # Memory whose accesses a launch records byte by byte (native/hooks/touched.py), a row for each slot of addresses.
 # start: address of its first byte. read, written: a bit for each byte, or null. first: the bit of its first byte.
 Touched = Struct("Touched", [("start", u64), ("read", ptr_to(u64)), ("written", ptr_to(u64)), ("first", u64)])
@@ -173,6 +178,7 @@ Launch = Struct(
         ("sanitizer", ptr),  # a SanitizedLaunch (sanitizer/state.py), or null
         ("slice", u64),  # greatest number of blocks of code in a warp's turn, which the seed chooses; 0: the default
         ("touched", ptr_to(Touched)), ("touched_slots", u64),
+        ("steps", ptr_to(Steps)),
     ],
 )
 
@@ -271,6 +277,7 @@ Cluster = Struct("Cluster", [
     ("sanitizer", ptr),  # of a sanitized launch: a SanitizedCluster, or null
     ("watch_log", ptr_to(Log)),  # of that worker, for stores to watched elements
     ("packs", ptr),  # a Packs, of the worker that runs it
+    ("profile", ptr), ("timeline", ptr),  # of record/: a ProfileTable of that worker, a Timeline, or null
     ("share", ptr_to(Share)),  # of that worker, or null
     ("sums", ptr_to(Sums)),
 ])  # fmt: skip

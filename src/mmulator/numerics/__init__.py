@@ -2,7 +2,9 @@
 
 formats.py    bits <-> sign, significand, exponent
 profiles.py   `DotKey` -> a device's arithmetic, as a table
-dot.py        one output element in plain integers: the exact model
+dot.py        one output element in plain integers, step by step: the exact model
+element.py    the record of one output element, of one instruction or a chain
+telling.py    that record as text and HTML
 arrays.py     the exact model for whole matrices, in NumPy
 mbarrier.py   the 64 bits of an mbarrier
 sfu/          approximate functions

@@ -140,6 +140,7 @@ def allocate(
     doubtful: frozenset[str] = frozenset(),
     uniform: frozenset[str] = frozenset(),
     unread: frozenset[str] = frozenset(),
+    apart: bool = False,
 ) -> Frame:
     """The frame of a function. Registers of one size whose ranges of blocks do not meet share a slot.
 
@@ -149,6 +150,7 @@ def allocate(
     uniform: registers with one value for all lanes; each has a word of its own, because lanes that are apart would collide in a
         shared word.
     unread: results of atomic operations that nothing reads.
+    apart: whether every register that an instruction names has a slot of its own.
     """
     types = {**function.function.registers, CARRY: "pred"}
     for parameter in (*function.function.params, *function.function.returns):
@@ -167,6 +169,8 @@ def allocate(
     for parameter in (*function.function.params, *function.function.returns):
         if parameter.space == "reg":
             pinned.add(parameter.name)
+    if apart:
+        pinned = pinned.union(*(touched for _, _, touched in live.facts))
     pinned = both(pinned)
     uniform = uniform - pinned
     slots = _assign(blocks, [s - uniform for s in live_in], [s - uniform for s in live_out], pinned, types)

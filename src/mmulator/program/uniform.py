@@ -37,9 +37,9 @@ def runs(block: Block, uniform: Collection[str]) -> list[list[Instruction]]:
     results: set[str] = set()
     for ins in block.body:
         uses, defs = uses_and_defs(ins)
-        joins = ins.guard is None and is_plain_load(ins) and _one_register(ins) and uses.issubset(uniform)
+        joins = ins.guard is None and is_plain_load(ins) and is_one_register(ins) and uses.issubset(uniform)
         joins = joins and bool(uses) and not ins.form["space"].startswith("param") and type_bits(ins.form["type"]) <= 64
-        if not results.isdisjoint(uses | defs) or not (joins or _is_still(ins)) or (joins and _differ(found[-1], ins)):
+        if not results.isdisjoint(uses | defs) or not (joins or is_still(ins)) or (joins and _differ(found[-1], ins)):
             found.append([])
             results.clear()
         if joins:
@@ -48,7 +48,7 @@ def runs(block: Block, uniform: Collection[str]) -> list[list[Instruction]]:
     return [run for run in found if len(run) > 1]
 
 
-def _one_register(ins: Instruction) -> bool:
+def is_one_register(ins: Instruction) -> bool:
     """Whether a load has one register as destination, possibly in braces, as compilers of inline assembly write it."""
     return [isinstance(o, Reg) for o in flatten(ins.operands[:1])] == [True]
 
@@ -57,7 +57,7 @@ def _differ(run: list[Instruction], ins: Instruction) -> bool:
     return any((i.form["space"], type_bits(i.form["type"])) != (ins.form["space"], type_bits(ins.form["type"])) for i in run[:1])
 
 
-def _is_still(ins: Instruction) -> bool:
+def is_still(ins: Instruction) -> bool:
     """Whether executing an instruction has no effect besides its results."""
     e = ins.effects
     alone = e.together is Together.ALONE and e.memory is MemoryEffect.NONE and e.ends is Ends.NO
@@ -79,7 +79,7 @@ def _depends(ins: Instruction, local: Collection[str]) -> frozenset[str] | None:
     if takes_one_lane(ins):
         return frozenset() if ins.guard is None else None
     waits = effects.ends is Ends.WAIT and effects.memory is MemoryEffect.READ  # for an mbarrier
-    if not ((_is_still(ins) and not effects.carry) or is_plain_load(ins) or waits):
+    if not ((is_still(ins) and not effects.carry) or is_plain_load(ins) or waits):
         return None
     for o in flatten(ins.operands):
         match o:

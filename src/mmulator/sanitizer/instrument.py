@@ -52,4 +52,4 @@ TOPICS: tuple[Mapping[str, Native], ...] = tuple(
 )
 
 
-SANITIZE = Instrument("sanitize", chained("sanitize", TOPICS))
+SANITIZE = Instrument("sanitize", chained("sanitize", TOPICS), waits=True)

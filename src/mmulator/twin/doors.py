@@ -18,6 +18,7 @@ class Door(NamedTuple):
     span: a native function of the context and two addresses; returns a pointer that leads from address 0 to all bytes between
         them, or null unless all are there.
     seen: a native function with the arguments of `place` that reports an access whose pointer is already known.
+    begin: a native function of the context that returns the first line that is wanted.
     """
 
     name: str
@@ -26,3 +27,4 @@ class Door(NamedTuple):
     access: int = 0
     span: Native | None = None
     seen: Native | None = None
+    begin: Native | None = None

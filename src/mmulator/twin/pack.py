@@ -133,7 +133,7 @@ def pack_a_function(plan: Plan, name: str) -> Native:
                         if relative:
                             header[1] = top
                         at = at + chunk_bytes
-            if plan.plain:
+            if plan.plain and (k > kk or m > ROWS):  # a small product takes less time than the question
                 for inst in range(k // kk):
                     first = block + inst * height * instruction_bytes
                     header = cast_ptr(i32, first + (chunk_bytes - A_HEADER))
@@ -384,6 +384,7 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
 
     none = (i16 if short else i32).vec(16)
     facts = facts_function(plan, t, 16)
+    least = 0 if columns == WIDE_COLUMNS else kk  # a narrow product of one instruction takes less time than the question
 
     def exponents(raw: Value) -> Value:
         return (Short(t, SHORT(raw)) if short else Decoded(t, raw)).exponents()
@@ -417,7 +418,9 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
             headers[inst * 16] = top
             headers[inst * 16 + 1] = i32(lost)
             if plan.plain:
-                headers[inst * 16 + 2] = i32(facts(out + inst * (kk * row_bytes), i64(kk), i64(row_bytes), i64(columns)))
+                headers[inst * 16 + 2] = 0
+                if k > least:
+                    headers[inst * 16 + 2] = i32(facts(out + inst * (kk * row_bytes), i64(kk), i64(row_bytes), i64(columns)))
 
     def pack_columns(raw: ptr, ldb: i64, n: i64, k: i64, out: ptr) -> None:
         # through a plain [k][columns] copy of one instruction's rows, transposed 16 by 16
@@ -455,7 +458,9 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
             headers[inst * 16] = top
             headers[inst * 16 + 1] = i32(lost)
             if plan.plain:
-                headers[inst * 16 + 2] = i32(facts(out + inst * (kk * row_bytes), i64(kk), i64(row_bytes), i64(columns)))
+                headers[inst * 16 + 2] = 0
+                if k > least:
+                    headers[inst * 16 + 2] = i32(facts(out + inst * (kk * row_bytes), i64(kk), i64(row_bytes), i64(columns)))
 
     return Native(pack_rows if rows else pack_columns, name)
 

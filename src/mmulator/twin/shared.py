@@ -32,7 +32,7 @@ def operand_function(door: Door, fields: Callable[[Any], Any] = fields, swizzles
     swizzles: the modes that a descriptor may name.
     """
     modes = tuple(swizzles.values())
-    has_span = door.span is not None
+    has_span, has_begin = door.span is not None, door.begin is not None
 
     def operand(
         c: ptr_to(door.context), desc: u64, lines: i64, line_bytes: i64, mn_major: u32, number: u32, out: ptr
@@ -71,7 +71,10 @@ def operand_function(door: Door, fields: Callable[[Any], Any] = fields, swizzles
                             target = target + UNIT
                         first = first + atom
                 return u32(1)
-        for line in range(u64(lines)):
+        begin = u64(0)
+        if has_begin:
+            begin = door.begin(c)
+        for line in range(begin, u64(lines)):
             first = start + line % high * row + line // high * rows
             for part in range(atoms):
                 for at in range(u64(0), minimum(width, u64(line_bytes) - part * width), UNIT):

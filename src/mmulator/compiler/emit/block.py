@@ -119,6 +119,7 @@ class BlockEmitter:
         self.shares: dict[Instruction, Any] = {}  # of what is done together (compiler/lowering/products.py)
         # loads that are done together, with their addresses and sites, and whether one is the last (compiler/meaning/memory.py)
         self.runs: dict[Instruction, tuple[list[tuple[Instruction, Value, int]], bool]] = {}
+        self.neighbours: dict[Instruction, Any] = {}  # loads of neighbouring words, likewise
         self.own = self.regs  # the block's own memory for that
         self._rooms: dict[int, list[str]] = {}  # stack memory by its bytes
         self._taken: dict[int, int] = {}  # how many of each the current instruction has

@@ -23,6 +23,7 @@ class KernelCode(Names, Protocol):
 
     module, device, options: what is compiled.
     sites: the instruction of each number that a fault can name, filled as blocks are written.
+    executed: the instruction of each such number as it is executed, which a rewrite may have made.
     matrix: tables of matrix instructions.
     queues: kind of asynchronous operation -> address of the function that carries it out.
     movers: kind of bulk operation (a TransferKind, or a number of this kernel) -> address of the function that carries it out.
@@ -47,6 +48,7 @@ class KernelCode(Names, Protocol):
     device: str
     options: CompileOptions
     sites: list[Instruction]
+    executed: list[Instruction]
     matrix: MatrixTables
     queues: dict[OperationKind, int]
     movers: dict[int, int]

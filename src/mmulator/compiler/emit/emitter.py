@@ -51,6 +51,7 @@ class Emitter(BlockEmitter):
     def begin(self, ins: Instruction) -> None:
         """Begin to write an instruction, or the ending of a block."""
         self.next_site(ins, self.kernel.sites)
+        self.kernel.executed.append(ins)
 
     def note_early(self, ins: Instruction) -> None:
         """Report to an instrument the registers that a delayed instruction reads, at its original place."""
@@ -58,6 +59,7 @@ class Emitter(BlockEmitter):
         if names and not moved_by_compiler(ins):
             site = len(self.kernel.sites)
             self.kernel.sites.append(ins.original)
+            self.kernel.executed.append(ins)
             for name in names:
                 self.call(register, self.w, self.mask, self.frame.slots[name], READ | Access.LATER, site)
 

@@ -22,6 +22,7 @@ from mmulator.errors import must_be
 from mmulator.isa.form import Form
 from mmulator.layouts.operands import fragment
 from mmulator.layouts.sparse.metadata import selectors
+from mmulator.native.hooks.events import stepped
 from mmulator.native.state import Cta
 from mmulator.program.products import ProductGroup, ProductTile, groups
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
@@ -109,7 +110,7 @@ def _scale(e: Emitter, pending: PendingGroup, ins: Instruction, at: dict[str, Pl
 def prepare(e: Emitter) -> None:
     """Find the groups of a block that is about to be written."""
     body = e.block.body
-    if e.seen or not any(map(joins, body)):
+    if e.seen or e.hears(stepped) or not any(map(joins, body)):
         return
     most = 0
     for group in groups(e.block, e.frame.live_out[e.block.index], joins):

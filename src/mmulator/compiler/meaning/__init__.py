@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
+from mmulator.codegen.ops import mask_bits
 from mmulator.codegen.types import u32, u64
 from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
@@ -51,9 +52,12 @@ from mmulator.errors import InternalError, MmulatorError
 from mmulator.isa import table
 from mmulator.isa.effects import Ends, Together
 from mmulator.isa.types import type_bits
+from mmulator.native.hooks.blocks import block_begins, guarded
+from mmulator.native.hooks.events import stepped
 from mmulator.native.hooks.operands import barrier_passed, fragment_operated, fragment_scaled, members_given
 from mmulator.native.state import FULL
 from mmulator.program.as_ptxas import quotient as quotient_rows
+from mmulator.program.blocks import instructions
 from mmulator.program.fragments import fragments_of
 from mmulator.program.lanes import lanes_of
 from mmulator.ptx.tree import Immediate, Instruction
@@ -98,6 +102,8 @@ def _write(e: Emitter, ins: Instruction) -> None:
         if e.events is not None:
             members(e, ins)
             passes(e, ins)
+            if e.hears(guarded) and (guard := e.guard(ins)) is not None:
+                e.call(guarded, e.w, e.mask & ~mask_bits(guard), e.site)
             fragment_elements(e, ins)
         if meaning.lanewise:
             run(e, ins, meaning)
@@ -139,6 +145,7 @@ def fragment_elements(e: Emitter, ins: Instruction) -> None:
 def write_block(e: Emitter) -> None:
     """Write a whole block: the results of the block before, the instructions, the ending."""
     block = e.block
+    e.call(block_begins, e.w, e.mask, block.index, len(instructions(block)))
     if block is block.function.blocks[0] and not block.function.function.is_entry:
         load_register_parameters(e)
         definedness.entered(e)
@@ -155,8 +162,16 @@ def write_block(e: Emitter) -> None:
         e.begin(ins)
         if n == 0:
             convergence.arrive(e, ins)
+        step(e)
         write(e, ins)
     _finish(e)
+
+
+def step(e: Emitter) -> None:
+    """For an instrument: report the instruction that comes next, with all registers in the register file."""
+    if e.hears(stepped):
+        e.flush(everything=True)
+        e.call(stepped, e.w, e.mask, e.site)
 
 
 def _finish(e: Emitter) -> None:
@@ -164,6 +179,8 @@ def _finish(e: Emitter) -> None:
     last = e.block.last
     if last is not None:
         e.begin(last)
+        if e.block.ending is not Ends.BRANCH or last.effects.ends is Ends.BRANCH:  # else control only goes around it
+            step(e)
     match e.block.ending, last:
         case Ends.BRANCH, Instruction():
             definedness.decides(e, last)

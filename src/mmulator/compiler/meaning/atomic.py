@@ -46,12 +46,12 @@ def atom(e: Emitter, ins: Instruction) -> None:
 
 
 def _may_wait(e: Emitter, ins: Instruction, space: str, count: int) -> bool:
-    """Whether an addition without a result may be merged with later ones (native/memory/sums.py). Under an instrument, each is
-    executed at its place.
+    """Whether an addition without a result may be merged with later ones (native/memory/sums.py). Some instruments watch the
+    memory, so each is executed at its place.
     """
     form = ins.form
     waits = (space, form["op"], count) == ("global", "add", 1) and form["type"] in ("u32", "s32")
-    return waits and form["sem"] in ("", None, "relaxed") and e.events is None
+    return waits and form["sem"] in ("", None, "relaxed") and (e.events is None or e.events.waits)
 
 
 def _functions(

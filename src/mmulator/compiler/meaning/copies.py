@@ -13,6 +13,7 @@ from mmulator.errors import must_be
 from mmulator.isa.types import type_bits
 from mmulator.native.asynchrony import copies, pending
 from mmulator.native.hooks import events
+from mmulator.native.hooks.blocks import group_closed
 from mmulator.native.memory import rows
 from mmulator.native.state import COPIES
 from mmulator.ptx.tree import Address, Immediate, Instruction, NegatedPredicate, Reg
@@ -44,6 +45,8 @@ def cp_async(e: Emitter, ins: Instruction) -> None:
 @means("cp.async.commit_group")
 def cp_async_commit(e: Emitter, ins: Instruction) -> None:
     e.call(pending.commit_group, e.w, COPIES.queue)
+    if e.hears(group_closed):
+        e.call(group_closed, e.w, e.lanes_of(ins), e.site)
 
 
 @means("cp.async.wait_group")

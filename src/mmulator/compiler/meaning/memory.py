@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import Ty, u8, u16, u32, u64, u128
@@ -21,6 +22,7 @@ from mmulator.native.memory import memory as rt
 from mmulator.native.memory import uniform, windows
 from mmulator.native.memory.sums import settle_of
 from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
+from mmulator.program.neighbours import neighbours
 from mmulator.program.uniform import is_plain_load
 from mmulator.program.uniform import runs as uniform_runs
 from mmulator.ptx.tree import (
@@ -99,6 +101,9 @@ def ld(e: Emitter, ins: Instruction) -> None:
         return
     space, where = place_of(e, ins, address)
     ty = _ELEMENT[size].vec(LANES)
+    if ins in e.neighbours and space != "local":
+        write_result(e, names[0], _as_type(_load_neighbour(e, ins, space, where), type_name), ins)
+        return
     if size == 4 and count == 1 and space != "local":
         with ordering(e, ins, space, where):
             word = e.call(rt.load_word_function(space), e.w, e.lanes_of(ins), where, e.site)
@@ -119,6 +124,29 @@ def prepare_runs(e: Emitter) -> None:
         for run in uniform_runs(e.block, e.frame.uniform):
             waiting: list[tuple[Instruction, Value, int]] = []
             e.runs |= {ins: (waiting, ins is run[-1]) for ins in run}
+        for group in neighbours(e.block, e.frame.uniform):
+            e.neighbours |= dict.fromkeys(group, _Neighbours(group))
+
+
+@dataclass
+class _Neighbours:
+    """Loads of neighbouring words. there: whether all are loaded, to the memory `words`; set where the first is written."""
+
+    loads: list[Instruction]
+    words: Value | None = None
+    there: Value | None = None
+
+
+def _load_neighbour(e: Emitter, ins: Instruction, space: str, at: Value) -> Value:
+    """Load a word, or take it if it was loaded with the first of its neighbours."""
+    group: _Neighbours = e.neighbours[ins]
+    number = group.loads.index(ins)
+    if group.words is None or group.there is None:
+        count = len(group.loads)
+        group.words = e.b.alloca(u8, 4 * LANES * count)
+        function = rt.words_function(space, count)
+        group.there = e.call(function, e.w, e.mask, at - 4 * number, group.words, e.site)
+    return e.call(rt.kept_function(space), e.w, e.mask, at, group.there, group.words + 4 * LANES * number, e.site)
 
 
 def _load_run(e: Emitter, ins: Instruction) -> bool:

@@ -148,9 +148,9 @@ def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
     state["stride"], state["sheet_count"], state["pattern_mask"] = stride, sheets, patterns - 1
     own: dict[str, np.ndarray] = {
         "records": blank(room + 1, Record.numpy_dtype()), "nodes": blank(node_room + 1, Node.numpy_dtype()),
-        "memo": np.zeros(MEMO, np.uint32), "joins": np.zeros(JOINS, Join.numpy_dtype()),
+        "memo": np.zeros(MEMO, np.uint64), "joins": np.zeros(JOINS, Join.numpy_dtype()),
     }  # fmt: skip
-    memo, joins = np.zeros(MEMO, np.uint32), np.zeros(JOINS, Join.numpy_dtype())
+    memo, joins = np.zeros(MEMO, np.uint64), np.zeros(JOINS, Join.numpy_dtype())
     for name, array in own.items():
         state["shared"][name] = pointer(array)
     shared, other = state["shared"], state["global_"]

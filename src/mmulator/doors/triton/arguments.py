@@ -21,12 +21,18 @@ from mmulator.errors import InternalError, LaunchError, UnsupportedError, shown
 from mmulator.launch.regions import room_behind
 from mmulator.layouts.tensormap.fields import BYTES as MAP_BYTES
 from mmulator.ptx.declared import Parameter
+from mmulator.record.names import DeviceArray
+from mmulator.record.values import dtype_of
 
 Regions = dict[int, Region]  # by their first byte
 Convert = Callable[[Any, Regions], Any]
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q", MAP_BYTES: f"{MAP_BYTES}s"}  # by bytes; Triton declares a half as two bytes
 
 
+_ELEMENTS = {  # PTX types of Triton's element types
+    "fp64": "f64", "fp32": "f32", "fp16": "f16", "bf16": "bf16", "fp8e4nv": "e4m3", "fp8e5": "e5m2", "i1": "u8",
+    **{f"{x}{bits}": f"{y}{bits}" for x, y in (("i", "s"), ("u", "u")) for bits in (8, 16, 32, 64)},
+}  # fmt: skip
 _DOOR, _modules = "mmulator.doors.torch", sys.modules
 
 
@@ -217,6 +223,23 @@ class Packer:
         for n, name in zip(range(self.scratch), ("global scratch memory", "profile scratch memory")):
             words.append(address_of(scratch[n], name, len(words), regions) if scratch[n] is not None else 0)
         return self.struct.pack(*words), list(regions.values())
+
+
+    def arrays(self, args: Sequence[Any]) -> list[DeviceArray]:
+        """The tensors and arrays among the arguments, by their names. args: as Triton passes them."""
+        found = []
+        for slot in self.wanted:
+            value = _at(args, slot)
+            base = getattr(value, "base", None)
+            value = base if base is not None and hasattr(base, "data_ptr") else value
+            if slot.ty[:1] == "*" and hasattr(value, "data_ptr") and hasattr(value, "stride"):
+                dtype, size = dtype_of(_ELEMENTS.get(slot.ty[1:], "u8")), value.element_size()
+                shape, strides = tuple(value.shape), tuple(n * size for n in value.stride())
+                reach = size + sum((n - 1) * s for n, s in zip(shape, strides)) if 0 not in shape else 0
+                contiguous = () if value.is_contiguous() else strides
+                name = slot.label.rpartition("(")[2].rstrip(")")
+                found.append(DeviceArray(name, int(value.data_ptr()), reach, shape, size, dtype, contiguous))
+        return found
 
 
 def _at(args: Sequence[Any], slot: DescriptorSlot) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -144,7 +145,7 @@ class Launcher:
         params, regions = self.packer.pack(args, buffers)
         return driver.launch(
             self.function, grid, self.block, params, regions, self.shared, driver.stream(stream), cluster=self.cluster,
-            cooperative=self.cooperative,
+            cooperative=self.cooperative, arrays=partial(self.packer.arrays, args),
         )  # fmt: skip
 
     def _allocate(self, grid: tuple[int, int, int], stream: int) -> list[Any]:

@@ -15,6 +15,7 @@ from mmulator.doors.triton.arrays import stand_in, take_arrays
 from mmulator.doors.triton.launcher import Launcher
 from mmulator.doors.triton.versions import interface
 from mmulator.driver.settings import REPORT
+from mmulator.driver.traced import traces
 from mmulator.errors import LaunchError, short_traceback, shown
 from mmulator.host.module import SANITIZE
 from mmulator.host.report import Report
@@ -46,7 +47,8 @@ class Compiled:
     @short_traceback
     def launch(
         self, grid: Grid, *args: Any, seed: int = 0, timeout: float | None = None, threads: int | None = None,
-        sanitize: bool | Literal["strict", "raise"] = False, keep_going: bool = False,
+        sanitize: bool | Literal["strict", "raise"] = False, keep_going: bool = False, profile: bool = False,
+        trace: str | None = None, why: str | Sequence[str] = (),
     ) -> Report:  # fmt: skip
         """Run the kernel; arrays and tensors among `args` are device memory and are updated in place.
 
@@ -62,6 +64,9 @@ class Compiled:
         keep_going: includes `sanitize`; an access out of bounds or misaligned is a finding and no fault: a load gets zeros, a
             store does
         nothing.
+        why: elements, such as "z[999]", of which `report.why` says why they have their values.
+        profile: what each line did is counted, and is in the report's `profile`.
+        trace: a file that receives what happened when, for Perfetto.
 
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (memory keeps what was stored until then),
         UndefinedBehaviour.
@@ -77,14 +82,21 @@ class Compiled:
             wanted = REPORT if sanitize is True else str(sanitize)
         runs.readers = [] if sanitize else whole.readers
         old = runs.settings
-        asked: dict[str, Any] = {"seed": seed, "timeout": timeout, "threads": threads, "sanitize": wanted, "keep_going": go_on}
+        asked: dict[str, Any] = {"seed": seed, "timeout": timeout, "threads": threads, "sanitize": wanted, "keep_going": go_on,
+                                 "why": ";".join([why] if isinstance(why, str) else why),
+                                 "profile": "1" if profile else whole.settings.profile,
+                                 "trace": str(trace or whole.settings.trace)}  # fmt: skip
         if any(getattr(old, name) != value for name, value in asked.items()):
             runs.settings = replace(old, **asked)
         extents = (grid,) if isinstance(grid, int) else tuple(grid)
         if not 1 <= len(extents) <= 3:
             raise LaunchError(f"grid is {grid!r}, not one to three whole numbers")
         x, y, z = [*extents, 1, 1][:3]
-        return self._launcher.launch((x, y, z), self._all(args))
+        try:
+            return self._launcher.launch((x, y, z), self._all(args))
+        finally:
+            if trace is not None:
+                traces(str(trace)).flush()
 
     def _all(self, args: Sequence[Any]) -> list[Any]:
         """The arguments with a place for each constant."""
@@ -186,7 +198,7 @@ def _types(fn: Any, names: list[str], signature: str | Mapping[str, str], consta
 def launch(
     fn: Any, grid: Grid | Callable[[dict[str, Any]], Sequence[int]], *args: Any, device: str | None = None, seed: int = 0,
     timeout: float | None = None, threads: int | None = None, sanitize: bool | Literal["strict", "raise"] = False,
-    keep_going: bool = False, **meta: Any,
+    keep_going: bool = False, profile: bool = False, trace: str | None = None, why: str | Sequence[str] = (), **meta: Any,
 ) -> Report:  # fmt: skip
     """Compile a kernel for its arguments, as `fn[grid](*args, **meta)` does, and run it here, whatever Triton's driver is.
     Arrays are updated in place.
@@ -195,7 +207,7 @@ def launch(
     grid: blocks, or a function of the arguments.
     args: of the kernel.
     device: default: that of MMULATOR_DEVICE.
-    seed, timeout, threads, sanitize, keep_going: as in Compiled.launch.
+    seed, timeout, threads, sanitize, keep_going, profile, trace, why: as in Compiled.launch.
     meta: constants by name, num_warps and the like.
 
     Raises what Compiled.launch raises.
@@ -217,8 +229,9 @@ def launch(
         compiled = _known[key] = Compiled(source, of_triton(source, target=backend.target, options=options), name)
     size = grid(bound) if callable(grid) else grid
     return compiled.launch(
-        size, *bound.values(), seed=seed, timeout=timeout, threads=threads, sanitize=sanitize, keep_going=keep_going
-    )
+        size, *bound.values(), seed=seed, timeout=timeout, threads=threads, sanitize=sanitize, keep_going=keep_going,
+        profile=profile, trace=trace, why=why,
+    )  # fmt: skip
 
 
 _known: dict[tuple[str, ...], Compiled] = {}

@@ -76,7 +76,7 @@ function control(name, label, make) {
   if (!found) {
     found = make();
     found.id = `control-${name}`;
-    $("controls").append(el("label", { class: name === "instruction" ? "wide" : "" }, label, found));
+    $("controls").append(el("label", {}, label, found));
   }
   return found;
 }
@@ -111,7 +111,8 @@ function controls(view, state) {
     const select = control(name, label, () => el("select", { change: (event) => go({ [name]: event.target.value }) }));
     options(select, values.map((value) => [value, value]), full[name]);
     if (name === "instruction") select.setCustomValidity(none ? "none fits: all are shown" : "");
-    select.parentElement.hidden = values.length < 2 && name !== "instruction";
+    select.parentElement.hidden = values.length < 2 && full[name] === "as it is";
+    select.parentElement.classList.toggle("wide", values.some((value) => value.length > 22));
     tree = tree[full[name]];
   }
   for (const [name, label, example] of FILES ? [] : view.free) {
@@ -139,10 +140,10 @@ const DRAW = {
   facts: (block) => el("section", {}, ...(block.caption ? [el("h3", {}, block.caption)] : []),
     el("dl", {}, ...block.rows.flatMap(([name, text]) => [el("dt", {}, name), el("dd", {}, text)]))),
   table: plain,
-  lines: (block) => keyboard(frame(el("table", { class: "cells" }, el("caption", {}, block.caption),
-    el("thead", {}, el("tr", {}, header("address", "col"), ...block.columns.map((name) => header(name, "col")))),
+  cells: (block) => keyboard(frame(el("table", { class: "cells" }, el("caption", {}, block.caption),
+    el("thead", {}, el("tr", {}, header(block.corner, "col"), ...block.columns.map((name) => header(name, "col")))),
     el("tbody", {}, ...block.rows.map(([name, cells]) => el("tr", {}, header(name, "row"),
-      ...cells.map(([text, hue, tip]) => el("td", { class: hue === null ? "none" : `l${hue}`, "data-said": tip || text }, text)))))))),
+      ...cells.map(([text, hue, tip], n) => el("td", { class: hue === null ? "none" : `l${hue}`, "data-said": `${name} ${block.columns[n]}: ${tip || text || "-"}` }, text)))))))),
   grid,
 };
 
@@ -161,8 +162,8 @@ function grid(block) {
     for (let r = row; r < row + down; r++) held.push(...block.cells[copy][r].slice(column, column + right));
     const first = holders(held[0]);
     return el("td", {
-      class: `l${lane(first[0]) % 32}`, "data-lanes": ` ${first.map(lane).join(" ")} `,
-      "data-registers": ` ${[...new Set(held.flatMap(holders).map((place) => item(place)[1]))].join(" ")} `,
+      class: `l${lane(first[0]) % 32}`, "data-lanes": first.map(lane).join(" "),
+      "data-registers": [...new Set(held.flatMap(holders).map((place) => item(place)[1]))].join(" "),
       "data-said": said(copy, row, column, held),
     }, first.map((place) => `${block.short}${lane(place)} ${block.labels[place % per]}`).join(", "));
   };
@@ -185,7 +186,7 @@ function grid(block) {
       el("tbody", {}, ...Array.from({ length: block.lanes }, (_, n) => el("tr", {}, header(`${block.short}${n}`, "row"),
         ...block.items.map(([name, register], i) => {
           const text = held.get(n * per + i);
-          return el("td", { class: text === undefined ? "none" : `l${n % 32}`, "data-lanes": ` ${n} `, "data-registers": ` ${register} `,
+          return el("td", { class: text === undefined ? "none" : `l${n % 32}`, "data-lanes": n, "data-registers": register,
             "data-said": text === undefined ? `${where(n * per + i)}: not used` : `${where(n * per + i)}: row,${block.column} ${text}` }, text ?? "-");
         })))));
   };
@@ -193,11 +194,10 @@ function grid(block) {
   const body = el("div", { class: "beside" }, ...tables.map(frame));
   const mark = () => {
     const { state } = read();
-    const wanted = [["lanes", state.lane], ["registers", state.register]].filter(([, value]) => value);
-    for (const table of tables) {
-      table.classList.toggle("some", wanted.length > 0);
-      for (const td of table.querySelectorAll("td")) td.classList.toggle("marked", wanted.length > 0 && wanted.every(([name, value]) => (td.dataset[name] || "").includes(` ${value} `)));
-    }
+    const wanted = ["lane", "register"].filter((name) => state[name]).map((name) => `[data-${name}s~="${CSS.escape(state[name])}"]`).join("");
+    body.querySelectorAll(".marked").forEach((td) => td.classList.remove("marked"));
+    if (wanted) body.querySelectorAll(`td${wanted}`).forEach((td) => td.classList.add("marked"));
+    for (const table of tables) table.classList.toggle("some", wanted !== "");
   };
   const slider = (name, many, label) => {
     const text = (value) => value < 0 ? "all" : `${name} ${value}`;
@@ -257,6 +257,7 @@ async function show() {
   $("about").textContent = view.about;
   $("views").replaceChildren(...index.views.map((v) => el("a", {
     href: link(v, { chip: state.chip }), "aria-current": v === view && "page" }, v.title)));
+  $("chip").parentElement.hidden = !Object.keys(view.chips).length;
   options($("chip"), [["", "any"], ...index.devices.map(([sm, chips]) => [sm, `${sm} (${chips})`])], state.chip || "");
   const { full, leaf } = controls(view, state);
   $("document").setAttribute("aria-busy", "true");

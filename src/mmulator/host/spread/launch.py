@@ -38,6 +38,8 @@ def check(**given: Any) -> None:
         "cooperative": "the blocks of a cooperative grid wait for each other, and workers do not hear of each other",
         "watch": "stores are listed in the order of one machine",
         "sanitize": "the sanitizer looks at all blocks together",
+        "trace": "each machine has its own steps",
+        "profile": "counts are those of one machine",
         "threads": "each worker has threads of its own",
     }
     for name, reason in reasons.items():

@@ -10,7 +10,7 @@ from mmulator.isa.chips import CHIPS, as_device
 from mmulator.isa.form import Form
 from mmulator.isa.targets import DEVICES, TARGETS, Target
 from mmulator.numerics import profiles
-from mmulator.numerics.dot import NAN, SOFTWARE_PAIRS
+from mmulator.numerics.dot import MODES, NAN, SOFTWARE_PAIRS
 from mmulator.numerics.profiles import GROUP, Profile
 
 
@@ -90,7 +90,7 @@ def _rounding(form: Form, p: Profile) -> str:
     if p.method == "bits":
         return "wraps"
     if p.method == "fma":
-        return {"rn": "nearest even", "rz": "toward zero", "rm": "down", "rp": "up"}[form.rounding or "rn"]
+        return MODES[form.rounding or "rn"]
     if p.method == "halves" or p.method == "software":
         return "nearest even"
     if p.narrow_d:

@@ -30,7 +30,8 @@ def _fill(box: TensorBox) -> str:
     return "-" if box.store else "NaN" if box.map.oob_fill == "nan" else "0"
 
 
-def _drawn(box: TensorBox, chunk: Chunk) -> Drawn:
+def shown(box: TensorBox, chunk: Chunk) -> Drawn:
+    """A chunk as a cell: the coordinates of its first element, or what fills it."""
     tip = f"{chunk.address:#x}: element {chunk.name}"
     if chunk.filled:
         return Drawn(_fill(box), None, f"{tip}, out of bounds: {'not written' if box.store else f'filled with {_fill(box)}'}")
@@ -47,7 +48,7 @@ def draw_text(box: TensorBox, lines: int = 8, colour: bool = False, width: int =
     colour: show each chunk of a row in a colour of its own.
     width: columns of the terminal; long names take several printed lines for one of 128 bytes.
     """
-    cells = {c.address // CHUNK: _drawn(box, c) for c in box.chunks}
+    cells = {c.address // CHUNK: shown(box, c) for c in box.chunks}
     every = sorted({c.line for c in box.chunks})
     wide = max(8, 1 + max((len(c.label) for c in cells.values()), default=0))
     across = next((count for count in (8, 4, 2) if 8 + count * wide <= width), 1)
@@ -107,7 +108,7 @@ def draw_box(box: TensorBox, theme: str = "auto") -> str:
 
 def _short(box: TensorBox, chunk: Chunk) -> Drawn:
     """A cell of the picture; with many dimensions its name has the row of the box and the innermost coordinate alone."""
-    cell = _drawn(box, chunk)
+    cell = shown(box, chunk)
     if chunk.filled or len(chunk.at) <= 2:
         return cell
     return Drawn(f"r{chunk.row},{chunk.at[-1]}" + "*" * chunk.name.endswith("*"), cell.hue, cell.tip)
@@ -121,7 +122,7 @@ def _matrix(canvas: Canvas, box: TensorBox, window: list[Chunk], every: tuple[Ch
     canvas.text(left, _TOP - 24, head if chunks > 4 else "box: number of the chunk", 12, "dim", mono=False)
     for c in window:
         x, y = left + c.number * WIDTH, _TOP + c.row * HEIGHT
-        fill, ink = _drawn(box, c).shade
+        fill, ink = shown(box, c).shade
         canvas.rect(x, y, WIDTH, HEIGHT, fill, f"element {c.name}: {c.address:#x}")
         canvas.centred(x, y, WIDTH, HEIGHT, str(c.address // CHUNK - first), 11, ink)
         canvas.frame(x, y, WIDTH, HEIGHT, "grid", 0.7)

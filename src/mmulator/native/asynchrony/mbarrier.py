@@ -12,6 +12,7 @@ from mmulator.codegen.ops import cast_ptr, leading_zeros, popcount, store, trail
 from mmulator.codegen.types import boolean, i32, ptr, ptr_to, u32, u64
 from mmulator.native.asynchrony.accounts import book, close_account, is_gone, is_mbarrier, is_written_over, open_account
 from mmulator.native.asynchrony.waiting import set_pcs, sleep_at, wake_at
+from mmulator.native.hooks.blocks import block_again, mbarrier_slept
 from mmulator.native.hooks.events import (
     mbarrier_arrived,
     mbarrier_gone,
@@ -410,6 +411,8 @@ def wait_at(
         return next
     counts = w.cta.cluster.counts
     counts[here] = counts[here] - u64(go == 0)  # sleeping lanes come here again
+    block_again(w, mask, here, mask & ~go)
+    mbarrier_slept(w, mask & ~go, host, parities, site)
     w.naps_for = (w.naps_for & ~mask) | (parities & mask)
     left = mask & ~go
     while left != 0:

@@ -22,6 +22,7 @@ from mmulator.codegen.ops import cast_ptr, copy_bytes, cycles, null, trailing_ze
 from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.native.asynchrony.mbarrier import complete_for
+from mmulator.native.hooks.blocks import transfer_over
 from mmulator.native.hooks.events import bulk_waited, transfer_issued, transfer_moves
 from mmulator.native.hooks.faults import fault
 from mmulator.native.memory.windows import WITHIN, shared_of
@@ -110,6 +111,7 @@ def hear(cluster: ptr_to(Cluster), t: ptr_to(Transfer), bytes: u64) -> None:
 @native
 def is_over(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> None:
     """Free the entry of a complete transfer; it is swapped with the last one under way."""
+    transfer_over(t)
     place = t.place
     last = cluster.under_way - 1
     number = cluster.order[place]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import bits_mask, cast_ptr, mask_bits, select, trailing_zeros
 from mmulator.codegen.types import boolean, i32, ptr_to, u32, u64
+from mmulator.native.hooks.blocks import block_again, block_begins
 from mmulator.native.hooks.faults import fault
 from mmulator.native.state import FULL, RESCHEDULE, Cluster, FaultKind, Warp
 
@@ -27,6 +28,7 @@ def wait_for_lanes(w: ptr_to(Warp), mask: u32, pc: i32) -> i32:
     """Let lanes at the start of block `pc` wait for their partners; the block runs again, and counts then."""
     counts = w.cta.cluster.counts
     counts[pc] = counts[pc] - 1
+    block_again(w, mask, pc, mask)
     w.waiting = w.waiting | mask
     set_pcs(w, mask, pc)
     return RESCHEDULE
@@ -58,7 +60,9 @@ def wait_for_members(w: ptr_to(Warp), mask: u32, members: u32, pc: i32, next: i3
     while left != 0:
         at = w.lane_pc[trailing_zeros(left)]
         counts[at] = counts[at] + 1
-        left = left & ~mask_bits(w.lane_pc == at)
+        here = left & mask_bits(w.lane_pc == at)
+        block_begins(w, here, at, 1)
+        left = left & ~here
     w.lane_pc = select(bits_mask(missing), w.sync_next, w.lane_pc)
     w.waiting = w.waiting & ~missing
     w.held = w.held & ~missing

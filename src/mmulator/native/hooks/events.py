@@ -120,6 +120,18 @@ def register(w: ptr_to(Warp), mask: u32, slot: u32, access: u32, site: u32) -> N
     """
 
 
+# steps ----------------------------------------------------------------------------------------------------------------
+# Under an instrument that takes `stepped` every register has a place of its own in the register file.
+@hook
+def stepped(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+    """Called before lanes of a warp execute an instruction, when all registers are in the register file."""
+
+
+@hook
+def wgmma_reads(first: ptr_to(Warp), number: u64, site: u32) -> None:
+    """Called when operation `number` of a warpgroup is about to read its operands. first: the warpgroup's first warp."""
+
+
 # what orders accesses -------------------------------------------------------------------------------------------------
 class Order(IntFlag):
     """The ordering of an instruction: its semantics, and above them its scope (`order_of`)."""

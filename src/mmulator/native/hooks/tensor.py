@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from mmulator.codegen.lang import hook
-from mmulator.codegen.types import ptr_to, u32
+from mmulator.codegen.types import ptr_to, u32, u64
 from mmulator.native.state import Transfer, Warp
 
 
@@ -61,3 +61,8 @@ def tensor_issued(t: ptr_to(Transfer), task: u32, columns: u32) -> None:
 @hook
 def tensor_committed(t: ptr_to(Transfer)) -> None:
     """Called when tcgen05.commit is filled in and about to be started."""
+
+
+@hook
+def tensor_multiplied(w: ptr_to(Warp), macs: u64, site: u32) -> None:
+    """Called when tcgen05.mma is issued. macs: its multiply-accumulates."""

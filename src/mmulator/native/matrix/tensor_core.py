@@ -19,7 +19,7 @@ from mmulator.native.asynchrony.payloads import TensorWork, payload_of
 from mmulator.native.asynchrony.transfers import heard_at, is_over, new_transfer, next_of_pipe, start
 from mmulator.native.hooks.events import PayloadShape, moves_alone
 from mmulator.native.hooks.faults import fault
-from mmulator.native.hooks.tensor import TensorTask, tensor_committed, tensor_issued
+from mmulator.native.hooks.tensor import TensorTask, tensor_committed, tensor_issued, tensor_multiplied
 from mmulator.native.matrix.tensor_memory import COLUMN_BITS, LANE, allocated, cell, peer_of
 from mmulator.native.matrix.tensor_operands import matrix_bytes, shift_rows, unpack_elements, warp_of
 from mmulator.native.matrix.tensor_products import compute_products
@@ -161,6 +161,7 @@ def issue_mma(
         if w.cta.fault != 0:
             return
         tally(w, table, in_cells)
+        tensor_multiplied(w, table.macs, site)
         t = new_transfer(w, lane, mover, site)
         t.units = 1
         t.completes = Completes.PIPE

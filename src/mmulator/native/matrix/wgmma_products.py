@@ -7,6 +7,7 @@ from __future__ import annotations
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, load, store
 from mmulator.codegen.types import boolean, i64, ptr, ptr_to, u16, u32, u64
+from mmulator.native.hooks.events import wgmma_reads
 from mmulator.native.matrix.wgmma_operands import WARPS, a_fragment, operation
 from mmulator.native.matrix.wgmma_packs import packed_operand, packs_of
 from mmulator.native.state import INDICES, Warp
@@ -45,6 +46,7 @@ def pack_step(first: ptr_to(Warp), number: u64, step: u32, at_a: ptr_to(ptr), at
     n = i64(table.n)
     k = i64(table.k)
     line = k * i64(table.element_bits) // 8
+    wgmma_reads(first, number, op.site)
     if table.a_in_registers != 0:
         at_a[step] = pack_registers(first, number, step)
     elif table.mn_major_a != 0:

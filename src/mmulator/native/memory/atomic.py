@@ -3,7 +3,7 @@
 Windows are placed so that an address that is aligned for the kernel is aligned for the host too (launch/arena.py). Only the
 worker that runs a cluster accesses its shared memory, so plain operations of the host are atomic there. Lanes with one address
 share one operation of the host if the order of additions and similar operations does not show: each receives the value before
-it.
+it. Of lanes side by side, those in 16 bytes share one operation.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from mmulator.codegen.lang import Native, native, unrolled
 from mmulator.codegen.ops import (
     address,
     atomic_rmw,
+    bitcast,
     bits_mask,
     cast_ptr,
     compare_exchange,
+    iota,
     load,
     mask_bits,
     maximum,
@@ -29,16 +31,17 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )
-from mmulator.codegen.types import Ty, boolean, ptr, ptr_to, u32, u64
+from mmulator.codegen.types import Ty, boolean, ptr, ptr_to, u32, u64, u128
 from mmulator.codegen.values import Value
 from mmulator.native.asynchrony.waiting import fall_asleep
 from mmulator.native.hooks.events import BOTH
 from mmulator.native.memory.combine import OWN, RMW
 from mmulator.native.memory.sums import WORD, settle_sums
 from mmulator.native.memory.windows import NAMES, SPACES, U64, Shape, origin_function
-from mmulator.native.state import FULL, PART, PARTS, Warp
+from mmulator.native.state import FULL, PART, Warp
 
 U32 = u32.vec(32)
+TOGETHER = 16  # bytes that one operation of the host exchanges
 
 
 def apply(op: str, old: Value, value: Value) -> Value:
@@ -79,6 +82,12 @@ def atomic_function(space: str, op: str, ty: Ty, count: int = 1, combine: Any = 
     rmw = "" if own or op == "cas" else RMW[op][ty.signed]
     alone = space.startswith("shared")
     gathers = not alone and rmw != "" and op != "exch" and count == 1  # lanes with one address
+    rows = gathers or (not alone and combine is not None and count == 1 and name.startswith("_f32"))  # side by side
+    several = ty.vec(TOGETHER // size)
+
+    def step(found: Value, value: Value) -> Value:
+        given = bitcast(several, found)
+        return bitcast(u128, apply(op, given, value) if own is None else own(given, value))
 
     def atomic(
         w: ptr_to(Warp), mask: u32, at: ptr_to(u64), src: ptr_to(ty), other: ptr_to(ty), dst: ptr_to(ty), site: u32
@@ -100,6 +109,19 @@ def atomic_function(space: str, op: str, ty: Ty, count: int = 1, combine: Any = 
                         left = left & (left - 1)
                         dst[own_lane] = there
                         there = apply(op, there, src[own_lane])
+                    return
+        if rows:
+            if left == FULL and (u64(host[0]) & (TOGETHER - 1)) == 0:
+                if mask_bits((load(U64, host) - iota(U64, 0, size)) != u64(host[0])) == 0:
+                    for first_lane in range(u32(0), u32(32), TOGETHER // size):
+                        place = cast_ptr(u128, host[first_lane])
+                        values = load(several, src + first_lane)
+                        before = place[0]
+                        now = compare_exchange(place, before, step(before, values))
+                        while now != before:
+                            before = now
+                            now = compare_exchange(place, before, step(before, values))
+                        store(bitcast(several, before), dst + first_lane)
                     return
         failed = left
         while left != 0:
@@ -152,15 +174,14 @@ def sum_up(
     a = load(U64, at)
     shape = _look(w, mask, low, at[low], a, site, window)
     start = u64(window[1]) & ~u64(PART - 1)
-    end = u64(window[2])
-    if shape == Shape.UNKNOWN or end - start > PART * PARTS:
+    if shape == Shape.UNKNOWN:
         _at_once(w, mask, at, src, other, dst, site)
         return
     sums = w.cta.cluster.sums
     if sums.touched != 0 and u64(sums.start) != start:
         settle_sums(w.cta.cluster)
     sums.start = window[1] + (start - u64(window[1]))
-    sums.end = end
+    sums.end = u64(window[2])
     words = cast_ptr(u32, address(sums.words))
     lanes = bits_mask(mask)
     offsets = a + (u64(window[0]) - start)

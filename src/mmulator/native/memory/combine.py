@@ -36,20 +36,23 @@ INTEGER_OPERATIONS = frozenset((*RMW, *OWN, "cas"))
 
 
 # floats -------------------------------------------------------------------------------------------------------------
-def _flush(x: Value) -> Value:
-    """Subnormals to zero of their sign."""
-    bits = bitcast(u32, x)
+def _flush(bits: Value) -> Value:
+    """Subnormals to zero of their sign, as f32."""
     small = (bits & 0x7F800000) == 0
-    return bitcast(f32, select(small, bits & 0x80000000, bits))
+    return bitcast(_of(f32, bits), select(small, bits & 0x80000000, bits))
+
+
+def _of(ty: Ty, like: Value) -> Ty:
+    """A type with as many lanes as a value has."""
+    return ty.vec(like.ty.lanes) if like.ty.lanes else ty
 
 
 def _f32_add(flush: bool) -> Combine:
     def combine(old: Value, operand: Value) -> Value:
-        a, c = bitcast(f32, old), bitcast(f32, operand)
-        if flush:
-            a, c = _flush(a), _flush(c)
-        total = _flush(a + c) if flush else a + c
-        return select(is_nan(total), constant(old.b, u32, 0x7FFFFFFF), bitcast(u32, total))
+        a, c = ((_flush(x) if flush else bitcast(_of(f32, x), x)) for x in (old, operand))
+        total = bitcast(old.ty, a + c)
+        result = bitcast(old.ty, _flush(total)) if flush else total
+        return select(is_nan(a + c), constant(old.b, old.ty, 0x7FFFFFFF), result)
 
     return combine
 

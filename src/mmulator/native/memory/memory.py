@@ -262,6 +262,57 @@ def load_word_function(space: str) -> Native:
 
 
 @cache
+def words_function(space: str, count: int) -> Native:
+    """A function that loads `count` neighbouring words of 32 bits for each lane; word c of lane l goes to dst[32 * c + l].
+
+    Returns 0 if it has loaded nothing, because lanes are not in one window or there is a mistake: then each is loaded by itself.
+    """
+    look = origin_function(space, 4 * count, READ, align=4)
+    pieces = [(c, 4) for c in range(0, count & -4, 4)] + [(count & -2 * size, size) for size in (2, 1) if count & size]
+
+    def load_words(w: ptr_to(Warp), mask: u32, a: U64, dst: ptr, site: u32) -> u32:
+        if mask == 0 or w.cta.fault != 0:
+            return u32(0)
+        places = stack(u64, 32)
+        store(a, places)
+        low = trailing_zeros(mask)
+        first = places[low]
+        origin = stack(ptr, 3)
+        shape = look(w, mask, u64(low), first, a, site, origin)
+        begin = origin[0]
+        words = cast_ptr(u32, dst)
+        if shape == Shape.UNKNOWN:
+            return u32(0)
+        if shape == Shape.ONE:
+            source = cast_ptr(u32, begin + first)
+            for c in unrolled(count):
+                store(splat(source[c], 32), words, 32 * c)
+        elif mask == FULL and mask_bits((a - iota(U64, 0, 4)) != first) == 0:
+            for c in unrolled(count):
+                store(load(U32, begin + first, 4 * c), words, 32 * c)
+        else:
+            store(select(bits_mask(mask), a, U64(first)), places)
+            for c, size in pieces:
+                put(parted(gathered(u32, size, begin + 4 * c, places)), cast_ptr(u8, dst) + 128 * c)
+        return u32(1)
+
+    return Native(load_words, f"load_words_{NAMES[space]}_{count}")
+
+
+@cache
+def kept_function(space: str) -> Native:
+    """A function that returns a word that `words_function` has loaded, or if `there` is 0 loads it."""
+    slow: Any = load_word_function(space)
+
+    def load_kept(w: ptr_to(Warp), mask: u32, a: U64, there: u32, kept: ptr, site: u32) -> U32:
+        if there != 0:
+            return load(U32, kept)
+        return slow(w, mask, a, site)
+
+    return Native(load_kept, f"load_kept_{NAMES[space]}")
+
+
+@cache
 def store_function(space: str, size: int, count: int) -> Native:
     """A function that stores `count` elements of `size` bytes for each lane. If lanes store to one address, the highest lane
     wins.

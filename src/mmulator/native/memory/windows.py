@@ -28,7 +28,7 @@ from mmulator.native.hooks.events import ATOMIC, READ, WRITE, accessed, accessed
 from mmulator.native.hooks.faults import fault
 from mmulator.native.memory.sums import give_way, settled
 from mmulator.native.memory.tables import search, window_of
-from mmulator.native.state import WORD, Cluster, Cta, FaultKind, Warp
+from mmulator.native.state import PART, PARTS, WORD, Cluster, Cta, FaultKind, Warp
 from mmulator.program.addresses import (
     FIRST_GLOBAL_SLOT,
     RANK_SHIFT,
@@ -76,8 +76,7 @@ def find_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, site: u32) -> p
 def in_window(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u32) -> ptr:
     """Host pointer to bytes of the global space that lie in one buffer; null, with a fault, if they do not. An atomic operation
     on a word may extend into the room behind a region, and so may a load in a kernel with some: compilers emulate atomics on
-    smaller elements by the containing word.
-    """
+    smaller elements by the containing word."""
     window = window_of(w.cta, at, site)
     size = window.size
     give_way(w.cta.cluster, window.host, size, access & WRITE)
@@ -129,9 +128,7 @@ def other_cta(w: ptr_to(Warp), at: u64) -> boolean:
 # many bytes ---------------------------------------------------------------------------------------------------------
 @native
 def hold(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u32) -> ptr:
-    """Host pointer to bytes of the global space in one buffer, or null and a fault. The code that moves them tells
-    instruments.
-    """
+    """Host pointer to bytes of the global space in one buffer, or null and a fault. Who moves them tells instruments."""
     slot = at >> SLOT_SHIFT
     if w.cta.fault != 0:
         return null(u8)
@@ -330,15 +327,15 @@ class Shape(IntEnum):
 
 
 @cache
-def origin_function(space: str, bytes: int, access: int, sums: bool = False) -> Native:
+def origin_function(space: str, bytes: int, access: int, sums: bool = False, align: int = 0) -> Native:
     """A function that returns the shape, if all lanes of `mask` (not 0) may access `bytes` each in one window; UNKNOWN if not,
     or if only `translate` can tell. No fault is recorded. For contiguous lanes, two addresses decide for all.
 
-    a, first: the addresses, and that of lane `low`, the lowest of `mask`. sums: whether it is for sums that wait (sums.py).
-    out: receives the host place of address 0, of the window's begin and of its end.
+    a, first: the addresses, and that of lane `low`, the lowest of `mask`. sums: for sums that wait (sums.py), of small arrays.
+    align: of the addresses, if not `bytes`. out: receives the host place of address 0, of the window's begin and of its end.
     """
     slots = {"shared": SLOT_SHARED, "shared::cluster": SLOT_SHARED, "const": SLOT_CONST, "param": SLOT_PARAM}
-    base = slots.get(space, 0) << SLOT_SHIFT  # what an address lacks to be generic
+    base, align = slots.get(space, 0) << SLOT_SHIFT, align or bytes  # base: what an address lacks to be generic
     only_shared, any_space, writes = base == SHARED, space == "generic", (access & WRITE) != 0
 
     def origin(w: ptr_to(Warp), mask: u32, low: u64, first: u64, a: U64, site: u32, out: ptr_to(ptr)) -> u32:
@@ -361,10 +358,13 @@ def origin_function(space: str, bytes: int, access: int, sums: bool = False) -> 
                 if writes:
                     if window.writable == 0:
                         return u32(Shape.UNKNOWN)
-                if base == 0 and not sums:
+                if sums:
+                    if host + size - (host & ~u64(PART - 1)) > PART * PARTS:
+                        return u32(Shape.UNKNOWN)
+                elif base == 0:
                     give_way(cta.cluster, host, size, u32(writes))
         place = first - start
-        if size < bytes or (first & (bytes - 1)) != 0:
+        if size < bytes or (first & (align - 1)) != 0:
             return u32(Shape.UNKNOWN)
         shape = u32(Shape.ROW)
         apart = mask
@@ -380,7 +380,7 @@ def origin_function(space: str, bytes: int, access: int, sums: bool = False) -> 
                 return u32(Shape.UNKNOWN)
         else:
             shape = u32(Shape.SPREAD)
-            if (mask & mask_bits(((a - start) > (size - bytes)) | ((a & (bytes - 1)) != 0))) != 0:
+            if (mask & mask_bits(((a - start) > (size - bytes)) | ((a & (align - 1)) != 0))) != 0:
                 return u32(Shape.UNKNOWN)
         at = stack(u64, 32)
         store(a, at)
@@ -390,7 +390,7 @@ def origin_function(space: str, bytes: int, access: int, sums: bool = False) -> 
         out[2] = ptr(host + size)
         return shape
 
-    return Native(origin, f"origin_{NAMES[space]}_{bytes}_{access}{'_sums' if sums else ''}", inline=True)
+    return Native(origin, f"origin_{NAMES[space]}_{bytes}_{access}{'_sums' * sums}{f'_{align}' * (align != bytes)}", inline=True)
 
 
 @cache

@@ -47,15 +47,19 @@ Cell = Struct("AccumulatorCell", [
 ])  # fmt: skip
 UNCOMMITTED = 0xFFFFFFFF
 Issued = Struct("AccumulatorIssued", [("site", u32), ("group", u32)])
+SOUND = 4
+Sound = Struct("SoundAccumulator", [("table", u64), ("frame", u64), ("touches", u64)])
 # The state of a warp.
 # epoch: number of fences so far, + 1.
 # done: number of wgmma that were waited for.
 # seen, settled: epoch at the last wgmma or wait, and at the last wait.
 # kinds: kind of each site.
+# touches: number of accesses other than to D by a wgmma, + 1.
+# sound: wgmma of late whose D no other tile shares. Another one like them has nothing to check if `touches` is as it was.
 Accumulators = Struct("Accumulators", [
     ("epoch", u32), ("issued", u32), ("committed", u32), ("groups", u32), ("done", u32), ("seen", u32), ("settled", u32),
     ("cells", ptr_to(Cell)), ("count", u64),
-    ("operations", ptr_to(Issued)),
+    ("operations", ptr_to(Issued)), ("touches", u64), ("sound", Sound, SOUND),
     ("kinds", ptr_to(u8)),
 ])  # fmt: skip
 
@@ -100,6 +104,11 @@ def _cell(mine: Any, offset: Any) -> Any:
     return mine.field("cells") + (offset >> CELL_SHIFT)
 
 
+def _sound(mine: Any, table: Any) -> Any:
+    """Macro: where a wgmma that needs no check is noted."""
+    return cast_ptr(Sound, mine.field("sound")) + (table.field("tile") & (SOUND - 1))
+
+
 def _issued(mine: Any, number: Any) -> Any:
     """Macro: the record of an operation."""
     return mine.field("operations") + (number & (OPERATIONS - 1))
@@ -119,6 +128,7 @@ def accumulators_begin(cluster: ptr_to(Cluster)) -> None:
             mine.done = 0
             mine.seen = 0
             mine.settled = 0
+            mine.touches = mine.touches + 1
             fill_bytes(mine.cells, 0, mine.count * Cell.size)
 
 
@@ -165,6 +175,7 @@ def accumulators_early(
 def accumulators_touched(w: ptr_to(Warp), mask: u32, slot: u32, access: u32, site: u32) -> None:
     """Check an instruction's access to a register that wgmma uses."""
     mine = _mine(w)
+    mine.touches = mine.touches + 1
     cell = _cell(mine, u64(w.frame) + u64(slot))
     wrote = (access >> 1) & 1
     kind = u32(mine.kinds[site])
@@ -236,6 +247,12 @@ def accumulators_use_d(w: ptr_to(Warp), mine: ptr_to(Accumulators), number: u32,
             early = True
         if told == 0 and not early and cell.a_epoch == mine.epoch:
             told = accumulators_between(w, mine, op.site, cell.a, i | (BETWEEN << PLACE_BITS))
+    sound = _sound(mine, table)
+    sound.table = 0
+    if not early and table.rival_count == 0:
+        sound.table = u64(table)
+        sound.frame = op.frame
+        sound.touches = mine.touches
     return told
 
 
@@ -272,8 +289,12 @@ def accumulators_issued(w: ptr_to(Warp), number: u64, site: u32) -> None:
         entry = find(w, FENCE_MISSING.number, site, FULL, 0, 0)
         if u64(entry) != 0:
             entry.words[0] = FIRST << PLACE_BITS
-    fenced = accumulators_use_d(w, mine, own, fenced)
+    sound = _sound(mine, table)
+    again = sound.table == u64(table) and sound.frame == op.frame and sound.touches == mine.touches
+    if not again:
+        fenced = accumulators_use_d(w, mine, own, fenced)
     if table.a_in_registers != 0:
+        mine.touches = mine.touches + 1
         fenced = accumulators_use_a(w, mine, own, fenced)
     mine.epoch = mine.epoch + fenced
     if table.a_in_registers != 0:
@@ -286,9 +307,10 @@ def accumulators_issued(w: ptr_to(Warp), number: u64, site: u32) -> None:
         cell = _cell(mine, op.frame + u64(cast_ptr(i32, table.d_slots)[i]))
         cell.d = own + 1
         cell.d_epoch = mine.epoch
-        cell.d_place = i
-        cell.shape = table.n | table.k << 16
-        cell.tile = table.tile
+        if not again:
+            cell.d_place = i
+            cell.shape = table.n | table.k << 16
+            cell.tile = table.tile
     kept = _issued(mine, own)
     kept.site = site
     kept.group = UNCOMMITTED

@@ -98,7 +98,7 @@ def reached(w: ptr_to(Warp), mask: u32, at: u64, bytes: u32, site: u32) -> None:
     r.settled = 0
 
 
-@native
+@native(inline=True)
 def cluster_reached(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
     if w.cta.cluster.cta_count == 1 or (access >> PROXY_SHIFT) == Proxy.MBARRIER:
         return

@@ -420,7 +420,7 @@ def touched_one(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, si
             lies_over(w, lane, at, bytes, access, site)
 
 
-@native
+@native(inline=True)
 def touched_operand(w: ptr_to(Warp), at: u64, site: u32) -> None:
     s = mbarriers_of(w.cta.cluster)
     if u64(s) != 0:
@@ -428,7 +428,7 @@ def touched_operand(w: ptr_to(Warp), at: u64, site: u32) -> None:
             lies_over(w, 0, at, UNIT, by(READ, Proxy.ASYNC), site)
 
 
-@native
+@native(inline=True)
 def touched(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
     s = mbarriers_of(w.cta.cluster)
     if u64(s) == 0:

@@ -26,11 +26,11 @@ from mmulator.sanitizer.shadow.shadow import act_async, touch
 from mmulator.twin.doors import Door
 from mmulator.twin.shared import UNIT, operand_function
 
-# The walk through an operand. from_, end: contiguous bytes that are not recorded yet. number: of the next 16 bytes, which
-# belong to the warp if (number / divisor) modulo 4 is `quarter`; all do if divisor is 0.
+# The walk through an operand. from_, end: contiguous bytes that are not recorded yet. begin: its first line. number: of the next
+# 16 bytes, which belong to the warp if (number / divisor) modulo 4 is `quarter`; all do if divisor is 0.
 Walk = Struct("Walk", [
     ("actor", ptr_to(Actor)), ("base", u64), ("size", u64), ("from_", u64), ("end", u64), ("number", u32), ("divisor", u32),
-    ("quarter", u32), ("room", u8, UNIT),
+    ("quarter", u32), ("begin", u64), ("room", u8, UNIT),
 ])  # fmt: skip
 
 
@@ -42,13 +42,13 @@ def told(walk: ptr_to(Walk)) -> None:
     walk.from_ = walk.end
 
 
-@native
+@native(inline=True)
 def pass_unit(walk: ptr_to(Walk), at: u64, site: u32) -> ptr:
     """Move on to the next 16 bytes of an operand, at an address of the shared window."""
     number = walk.number
-    walk.number = number + 1
     own = boolean(True)
     if walk.divisor != 0:
+        walk.number = number + 1
         own = ((number // walk.divisor) & 3) == walk.quarter
     place = at - SHARED_BASE
     if own and place <= walk.size and place + UNIT <= walk.size:
@@ -63,20 +63,27 @@ def pass_unit(walk: ptr_to(Walk), at: u64, site: u32) -> ptr:
     return walk.room
 
 
-walk_operand = operand_function(Door("sanitizer", Walk, pass_unit))
+@native(inline=True)
+def first_line(walk: ptr_to(Walk)) -> u64:
+    return walk.begin
+
+
+walk_operand = operand_function(Door("sanitizer", Walk, pass_unit, begin=first_line))
 
 
 @native
 def walk_matrix(
-    a: ptr_to(Actor), met: ptr_to(Met), operand: u32, desc: u64, lines: i64, line_bytes: i64, mn_major: u32, divisor: u32
-) -> None:
+    a: ptr_to(Actor), met: ptr_to(Met), operand: u32, desc: u64, begin: i64, lines: i64, line_bytes: i64, mn_major: u32,
+    divisor: u32,
+) -> None:  # fmt: skip
     """Access the warp's part of an operand.
 
     a: the actor.
     met: the walk's record for the warpgroup.
     operand: number of the operand.
     desc: matrix descriptor.
-    lines, line_bytes: number of lines of the matrix, and bytes of a line.
+    begin, lines: the warp's first line, and the end of its lines.
+    line_bytes: bytes of a line.
     mn_major: whether M or N is contiguous.
     divisor: as in Walk.
     """
@@ -89,6 +96,7 @@ def walk_matrix(
     walk.end = 0
     walk.number = 0
     walk.divisor = divisor
+    walk.begin = u64(begin)
     walk.quarter = a.w.index & 3
     a.pattern = pattern_of_descriptor(desc)
     walk_operand(walk, desc, lines, line_bytes, mn_major, a.site, cta.scratch)
@@ -124,11 +132,11 @@ def wgmma_begins(w: ptr_to(Warp), number: u64, site: u32) -> None:
         ka = k
         if table.sparse != 0:
             ka = k // 2
-        row_bytes = ka * bits // 8
         if table.mn_major_a != 0:
-            walk_matrix(a, met, OF_A, op.a_desc, k, 128, 1, 2)
+            walk_matrix(a, met, OF_A, op.a_desc, 0, k, 128, 1, 2)
         else:
-            walk_matrix(a, met, OF_A, op.a_desc, 64, row_bytes, 0, u32(row_bytes))
+            row = i64(w.index & 3) * 16
+            walk_matrix(a, met, OF_A, op.a_desc, row, row + 16, ka * bits // 8, 0, 0)
     if not first and met.count <= MET and met.renewed == a.store.renewed:
         check_met(a, met)  # another warp has passed through B
         return
@@ -140,9 +148,9 @@ def wgmma_begins(w: ptr_to(Warp), number: u64, site: u32) -> None:
     met.renewed = a.store.renewed
     a.met = cast_ptr(u8, met)
     if table.mn_major_b != 0:
-        walk_matrix(a, met, OF_B, op.b_desc, k, i64(table.n) * 2, 1, 0)
+        walk_matrix(a, met, OF_B, op.b_desc, 0, k, i64(table.n) * 2, 1, 0)
     else:
-        walk_matrix(a, met, OF_B, op.b_desc, i64(table.n), k * bits // 8, 0, 0)
+        walk_matrix(a, met, OF_B, op.b_desc, 0, i64(table.n), k * bits // 8, 0, 0)
 
 
 @native

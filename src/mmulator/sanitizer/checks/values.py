@@ -30,7 +30,7 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )
-from mmulator.codegen.types import Struct, boolean, ptr, ptr_to, u8, u16, u32, u64
+from mmulator.codegen.types import Struct, boolean, ptr, ptr_to, u8, u32, u64
 from mmulator.native.hooks.events import PROXY_SHIFT, Access, Proxy
 from mmulator.native.state import FULL, LANES, Cluster, Transfer, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
@@ -97,14 +97,11 @@ def value_state_at(w: ptr_to(Warp), lane: u32, at: u64) -> ptr:
 @native(inline=True)
 def mark_written(state: ptr, bytes: u32) -> None:
     """Mark bytes as written."""
-    if bytes == 4:
-        store(u32(WORD), state, 0, 1)
-    elif bytes == 2:
-        store(u16(WORD & 0xFFFF), state, 0, 1)
-    elif bytes == 1:
-        store(u8(WRITTEN), state)
-    else:
-        fill_bytes(state, WRITTEN, bytes)
+    for size in (4, 2, 1, 8, 16):
+        if bytes == size:
+            store(u8.vec(size)(u8(WRITTEN)), state, 0, 1)
+            return
+    fill_bytes(state, WRITTEN, bytes)
 
 
 @native

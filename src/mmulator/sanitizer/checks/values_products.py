@@ -65,7 +65,7 @@ UNIT = 16
 WORDS = u32.vec(UNIT // 4)
 
 
-@native
+@native(inline=True)
 def state_of_unit(w: ptr_to(Warp), at: u64, site: u32) -> ptr:
     """The state of 16 bytes of an operand; undefined ones are recorded as loaded."""
     place = of_descriptor(w, at)

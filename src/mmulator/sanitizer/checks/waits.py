@@ -68,7 +68,7 @@ def note_look(w: ptr_to(Warp), mask: u32, at: u64, bytes: u32, site: u32) -> Non
     look.lanes = mask
 
 
-@native
+@native(inline=True)
 def still_touched(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
     s = stillness_of(w.cta.cluster)
     if u64(s) == 0:

@@ -29,7 +29,7 @@ from mmulator.codegen.ops import (
 )
 from mmulator.codegen.types import boolean, ptr, ptr_to, u32, u64
 from mmulator.native.hooks.events import SCOPES
-from mmulator.native.state import LANES, Warp
+from mmulator.native.state import FULL, LANES, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 from mmulator.sanitizer.shadow.before import known_lanes, surely_known, together
 from mmulator.sanitizer.shadow.readers import joined, read_by_itself
@@ -282,18 +282,20 @@ def all_at_once(
         return False
     m = bits_mask(leaders)
     numbers = (places >> SHEET_BITS) + ahead
-    modes = gather(U32, elements_at(sheets, numbers), m)
-    rough = mask_bits((modes - 1) > need) & leaders
-    if rough != 0:
+    first = trailing_zeros(leaders)
+    number = (((at[first] | base) - from_) >> SHEET_BITS) + ahead
+    mode = sheets[number]
+    if (mode - 1) > need or (mask_bits(numbers != number) & leaders) != 0:
+        modes = gather(U32, elements_at(sheets, numbers), m)
+        rough = mask_bits((modes - 1) > need) & leaders
         while rough != 0:
-            lane = trailing_zeros(rough)
-            number = numbers[lane]
-            granule_of(cells, sheets, number, u32(places[lane]) & (SHEET - 1), bytes, a.store.foreign)
+            number = numbers[trailing_zeros(rough)]
+            granule_of(cells, sheets, number, u32(places[trailing_zeros(rough)]) & (SHEET - 1), bytes, a.store.foreign)
             rough = rough & ~mask_bits(numbers == number)
         modes = gather(U32, elements_at(sheets, numbers), m)
-    mode = modes[trailing_zeros(leaders)]
-    if (mode - 1) > need or (mask_bits(modes != mode) & leaders) != 0:
-        return False
+        mode = modes[first]
+        if (mode - 1) > need or (mask_bits(modes != mode) & leaders) != 0:
+            return False
     granule = mode - 1
     within = (places & (SHEET - 1)) >> U64(granule)
     where = elements_at(cells, cells_of(numbers, granule) + within)
@@ -306,6 +308,10 @@ def all_at_once(
         left = leaders
         pointers = stack(ptr, 32)
         store(where, pointers)
+        if left == FULL:
+            left = 0
+            for lane in unrolled(LANES):
+                cast_ptr(u64, pointers[lane])[0] = found[lane]
         while left != 0:
             lane = trailing_zeros(left)
             left = left & (left - 1)

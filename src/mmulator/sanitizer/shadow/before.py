@@ -37,6 +37,7 @@ from mmulator.sanitizer.shadow.records import (
     kind_of,
 )
 
+ISSUE = 1 << 31  # in the key of a verdict about a joint issue: what happens before, with a proxy fence between
 # The order between an older access and the actor's: none; before; before, with a proxy fence between; before, and a read or
 # read since.
 UNORDERED, KNOWN, FENCED, READ_SINCE = range(4)
@@ -176,10 +177,18 @@ def issue_level(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) ->
         return UNORDERED
     if a.seen != number:
         a.seen = number
-        a.seen_known = issue_lanes(a, r, views.KNOWN)
-        a.seen_fenced = issue_lanes(a, r, u32(views.FENCED) + a.store.foreign)
-        if (r.all & ~a.seen_fenced) == 0:
+        v = verdict_of(a, number)
+        key = (number * 2 + a.store.foreign) | ISSUE
+        if v.key != key or v.observers != a.issuers or (r.all & ~v.lanes) != 0:
+            v.key = key
+            v.observers = a.issuers
+            v.lanes = issue_lanes(a, r, u32(views.FENCED) + a.store.foreign)
+        a.seen_fenced = v.lanes
+        a.seen_known = v.lanes
+        if (r.all & ~v.lanes) == 0:
             a.fine = number
+        else:
+            a.seen_known = issue_lanes(a, r, views.KNOWN)
     if (lanes & ~a.seen_fenced) == 0:
         return FENCED
     if (lanes & ~a.seen_known) == 0:

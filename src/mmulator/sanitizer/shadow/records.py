@@ -63,7 +63,7 @@ Record = Struct("Record", [
 # or 0. Lists are immutable.
 Node = Struct("Node", [("entry", u32), ("next", u32)])
 
-MEMO = 1024  # recent records, found by their content
+MEMO = 1024  # recent records, found by their content: numbers, and above them hashes of the contents
 # A cached addition to a list of readers: list and entry (relative), the resulting list or record, and the shift of its lane.
 Join = Struct("Join", [("list", u32), ("entry", u32), ("made", u32), ("shift", u32)])
 JOINS = 1024
@@ -72,7 +72,7 @@ JOINS = 1024
 # most: greatest number of readers that are kept.
 # renewed: number of times that all records became free again.
 Store = Struct("Store", [
-    ("records", ptr_to(Record)), ("nodes", ptr_to(Node)), ("memo", ptr_to(u32)), ("joins", ptr_to(Join)),
+    ("records", ptr_to(Record)), ("nodes", ptr_to(Node)), ("memo", ptr_to(u64)), ("joins", ptr_to(Join)),
     ("next", u32), ("end", u32), ("node_next", u32), ("node_end", u32),
     ("foreign", u32), ("most", u32), ("renewed", u64),
 ])  # fmt: skip
@@ -220,8 +220,8 @@ def record_of(a: ptr_to(Actor), lanes: u32, since: u32) -> u32:
     cluster = u32(a.cluster.number)
     spread = (agent * 0x9E3779B1) ^ (site * 0x85EBCA6B) ^ (lanes * 0xC2B2AE35) ^ (flags * 0x27D4EB2F) ^ (clock * 0x165667B1)
     slot = store.memo + ((spread >> 16) & (MEMO - 1))
-    number = slot[0]
-    if number != 0:
+    number = u32(slot[0])
+    if number != 0 and u32(slot[0] >> 32) == spread:
         r = store.records + number
         if r.agent == agent and r.clock == clock and r.site == site and r.flags == flags and r.lanes == lanes:
             if r.cluster == cluster and r.since == since:
@@ -244,7 +244,7 @@ def record_of(a: ptr_to(Actor), lanes: u32, since: u32) -> u32:
     new.warp = a.w.index
     new.all = a.mask
     new.since = since
-    slot[0] = number
+    slot[0] = u64(number) | (u64(spread) << 32)
     return number
 
 
@@ -273,12 +273,15 @@ def forget_shared(s: ptr_to(Races), cluster: ptr_to(Cluster)) -> None:
     """Forget all accesses to shared memory, and free all records and nodes."""
     store = cast_ptr(Store, s)
     fill_bytes(s.sheets, 0, u64(s.sheet_count) * 4)
-    fill_bytes(store.memo, 0, MEMO * 4)
+    fill_bytes(store.memo, 0, MEMO * 8)
     fill_bytes(store.joins, 0, JOINS * Join.size)
     fill_bytes(s.verdicts, 0, u64(cluster.warp_count) * (VERDICTS * Verdict.size))
     store.next = 1
     store.node_next = 1
     store.renewed = store.renewed + 1
+
+
+NEAR = 4096  # records and nodes that stay in the processor's caches
 
 
 @native
@@ -288,7 +291,7 @@ def begin_races(cluster: ptr_to(Cluster)) -> None:
     launch = launch_races(cluster)
     store = cast_ptr(Store, s)
     fill_bytes(s.sheets, 0, u64(s.sheet_count) * 4)
-    if store.next * 2 > store.end or store.node_next * 2 > store.node_end:
+    if store.next > NEAR or store.node_next > NEAR:
         forget_shared(s, cluster)  # while there is nothing to lose
     s.order = 0
     s.doubt_count = 0

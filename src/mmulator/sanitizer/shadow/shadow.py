@@ -59,7 +59,7 @@ def cells_of(number: Any, granule: Any) -> Any:
 
 
 # cells ----------------------------------------------------------------------------------------------------------------
-@native
+@native(inline=True)
 def visit(a: ptr_to(Actor), cells: ptr_to(u64), count: u32) -> None:
     """Check and record the actor's access to the bytes of these cells."""
     writes = a.flags & WRITE
@@ -136,10 +136,12 @@ def granule_of(cells: ptr_to(u64), sheets: ptr_to(u32), number: u64, place: u32,
     return need
 
 
-@native
+@native(inline=True)
 def touch_piece(a: ptr_to(Actor), cells: ptr_to(u64), sheets: ptr_to(u32), number: u64, place: u32, bytes: u32) -> None:
     """Check and record an access to bytes of one sheet, from a place in it on."""
-    granule = granule_of(cells, sheets, number, place, bytes, a.store.foreign)
+    granule = sheets[number] - 1
+    if granule != COARSEST or ((place | bytes) & ((1 << COARSEST) - 1)) != 0:
+        granule = granule_of(cells, sheets, number, place, bytes, a.store.foreign)
     visit(a, cells + cells_of(number, granule) + (place >> granule), bytes >> granule)
 
 

@@ -1,0 +1,103 @@
+"""The profiles of a program that launches through a door: added up by kernel, and told as the process ends."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+import threading
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mmulator.errors import LaunchError
+
+if TYPE_CHECKING:
+    from mmulator.host.report import Report
+    from mmulator.record.counts import Counts
+    from mmulator.record.profile import LaunchProfile
+
+VARIABLE = "MMULATOR_PROFILES"  # the file to which processes of `mmulator exec` add lines, and who reads it tells
+
+
+class Profiles:
+    """A listener of launches. wanted: "1" for text on standard error, else a file."""
+
+    def __init__(self, wanted: str) -> None:
+        self.wanted, self.process, self.lock = wanted, os.getpid(), threading.Lock()
+        self.found: dict[Any, tuple[str, str, Counts]] = {}
+        self.tells = True  # as the process ends
+        atexit.register(self.finish)
+
+    def __call__(self, report: Report) -> None:
+        counts = report.__dict__.get("counts")
+        if counts is None:
+            return
+        key = id(counts.kernel), counts.shape
+        with self.lock:
+            if self.process != os.getpid():  # a forked child's are its own
+                self.found, self.process = {}, os.getpid()
+            before = self.found.get(key)
+            self.found[key] = report.kernel, report.device, counts if before is None else before[2] + counts
+
+    def profiles(self) -> list[LaunchProfile]:
+        """One for each kernel, in the order of first launches."""
+        from mmulator.record.profile import profile_of
+        from mmulator.record.profile_data import added_up
+
+        return added_up(profile_of(*item) for item in self.found.values())
+
+    def finish(self) -> None:
+        """Tell, or pass on to who tells."""
+        if not self.tells or not self.found or self.process != os.getpid():
+            return
+        path = os.environ.get(VARIABLE)
+        if path is None:
+            tell(self.profiles(), self.wanted)
+            return
+        data = "".join(json.dumps(p.as_dict(), separators=(",", ":")) + "\n" for p in self.profiles()).encode()
+        with suppress(OSError):  # the folder is gone: the program outlives its exec
+            file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.write(file, data)
+            finally:
+                os.close(file)
+
+
+def tell(profiles: list[LaunchProfile], wanted: str) -> None:
+    """Print profiles on standard error, or write the file. Raises LaunchError where it cannot be written."""
+    if wanted == "1":
+        with suppress(OSError, ValueError):  # nobody reads any more
+            sys.stderr.write("".join(f"mmulator: {profile}\n" for profile in profiles))
+            sys.stderr.flush()
+        return
+    from mmulator.record.profile_file import written
+
+    try:
+        Path(wanted).write_text(written(profiles, wanted), encoding="utf-8")
+    except OSError as error:
+        raise LaunchError(f"cannot write {wanted}: {error.strerror}") from None
+
+
+def read(path: str | Path) -> list[LaunchProfile]:
+    """The profiles that processes added to a file."""
+    from mmulator.record.profile import LaunchProfile
+    from mmulator.record.profile_data import added_up
+
+    try:
+        rows = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    found = []
+    for row in rows:
+        with suppress(ValueError):  # the process was killed as it wrote
+            found.append(LaunchProfile.of(json.loads(row)))
+    return added_up(found)
+
+
+@cache
+def listener(wanted: str) -> Profiles:
+    """The listener that `Settings.profile` asks for."""
+    return Profiles(wanted)

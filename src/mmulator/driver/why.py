@@ -1,0 +1,150 @@
+"""Questions of MMULATOR_WHY about the launches of a program: `z[999]`, `add:z[999]@3`, several apart by `;`.
+
+Each launch of a kernel that has the array is asked; the answers of the last one that stored the element are told when the process
+ends.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from mmulator.demangle import demangle
+from mmulator.errors import LaunchError
+from mmulator.host.report import Report
+from mmulator.host.why import About, Run, WhyAnswer
+from mmulator.isa.effects import MemoryEffect
+from mmulator.isa.types import TYPES, type_bits
+from mmulator.launch.arena import bytes_at
+from mmulator.launch.arguments import Arguments
+from mmulator.launch.launch import How
+from mmulator.launch.regions import Regions
+from mmulator.launch.shape import LaunchShape
+from mmulator.program.calls import reached
+from mmulator.record.asked import Asked, Question, element_of, question
+from mmulator.record.names import DeviceArray, DeviceNames
+
+if TYPE_CHECKING:
+    from mmulator.diagnostics.watch import Watches
+
+
+@dataclass
+class Asking:
+    """The questions of a process, and the newest answer to each.
+
+    questions: as typed.
+    depth: how many instructions are told one behind the other.
+    """
+
+    questions: list[Question]
+    depth: int
+    launches: dict[str, int] = field(default_factory=dict)
+    answers: dict[str, tuple[str, int, WhyAnswer]] = field(default_factory=dict)
+
+    def about(
+        self,
+        function: Any,
+        shape: LaunchShape,
+        arguments: Arguments,
+        regions: Regions,
+        how: How,
+        run: Run,
+        arrays: Callable[[], Sequence[DeviceArray]],
+    ) -> LaunchAsked | None:
+        """The questions that a launch is asked; None if it is asked none."""
+        name = demangle(function.name)
+        mine = [q for q in self.questions if q.kernel in name]
+        if not mine:
+            return None
+        names = DeviceNames(_arrays(function, arguments, regions, arrays()))
+        found: list[tuple[Question, Asked]] = []
+        for q in mine:
+            try:
+                asked = element_of(q, names, cache(lambda: stored_type(function)))
+            except LaunchError as error:
+                if q.kernel:
+                    raise
+                self.launches.setdefault(error.message, 0)
+                continue
+            self.launches[q.text] = number = self.launches.get(q.text, 0) + 1
+            if q.launch in (0, number):
+                found.append((q, asked))
+        if not found:
+            return None
+        image = function.kernel.module.image
+        memory = ((r.start, bytes_at(r.host, r.size)) for r in regions if r.writable)
+        about = About([a for _, a in found], run, how, shape, arguments, function.loaded.device, names, image, memory)
+        return LaunchAsked(self, name, [q for q, _ in found], about)
+
+    def tell(self) -> None:
+        """What was found out, on standard error, as the process ends."""
+        from mmulator.driver.told import say
+
+        if self.process != os.getpid():
+            return
+        for q in self.questions:
+            if q.text in self.answers:
+                kernel, number, answer = self.answers[q.text]
+                say(f"mmulator: why {q.text}, launch {number} of {kernel}:\n{answer}\n")
+            elif self.launches.get(q.text):
+                say(f"mmulator: why {q.text}: {self.launches[q.text]:,} launches, and none stored it\n")
+            else:
+                said = "; ".join(m for m in self.launches if q.name in m) or "no launch has such an array"
+                say(f"mmulator: why {q.text}: {said}\n")
+
+    def __post_init__(self) -> None:
+        self.process = os.getpid()
+
+
+@dataclass
+class LaunchAsked:
+    """The questions that one launch is asked. asking: of the process. kernel: its name. about: the launch."""
+
+    asking: Asking
+    kernel: str
+    questions: Sequence[Question]
+    about: About
+
+    def answers(self, watches: Watches, report: Report) -> None:
+        """Find the answers out, when the launch is over."""
+        report.why = self.about.answers(watches, report, self.asking.depth)
+        for q, answer in zip(self.questions, report.why):
+            if answer.cause is not None:
+                self.asking.answers[q.text] = self.kernel, self.asking.launches[q.text], answer
+
+
+@cache
+def asking(text: str, depth: int) -> Asking:
+    """The questions of this process. Raises LaunchError for what is no question."""
+    return Asking([question(part) for part in text.split(";") if part.strip()], depth)
+
+
+def _arrays(function: Any, arguments: Arguments, regions: Regions, known: Sequence[DeviceArray]) -> list[DeviceArray]:
+    """The memory that pointers among the parameters lead to, from where they point on, and all that has a name. known: arrays
+    of which the door knows more.
+    """
+    out, starts = [*known], {a.start for a in known}
+    for p, offset in zip(function.params, function.offsets):
+        if p.size == 8:
+            address = int.from_bytes(arguments.params[offset : offset + 8].tobytes(), "little")
+            region = next((r for r in (*regions.given, *regions) if r.start <= address < r.end), None)
+            if region is not None and address not in starts:
+                out.append(DeviceArray(p.name, address, region.end - address))
+    starts = {a.start for a in out}
+    return out + [DeviceArray(r.label, r.start, r.size) for r in (*regions.given, *regions) if r.start not in starts]
+
+
+def stored_type(function: Any) -> str:
+    """The type in which a kernel stores to global memory, if there is one; else "". Floating point counts before bits."""
+    kinds = {
+        i.form["type"]
+        for f in reached(function.kernel.module.tree, function.kernel.function).functions.values()
+        for i in f.instructions
+        if i.effects.memory in (MemoryEffect.WRITE, MemoryEffect.ATOMIC) and i.form["space"] in ("", "global") and i.form["type"]
+    }
+    sizes = {type_bits(k) for k in kinds}
+    floats = [k for k in kinds if k in TYPES and TYPES[k].kind == "float"]
+    return (floats or sorted(kinds))[0] if len(sizes) == 1 else ""

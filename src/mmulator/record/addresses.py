@@ -1,0 +1,100 @@
+"""Addresses in the steps of a trail: what an address operand of an instruction is in each lane."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.isa.types import type_bits
+from mmulator.native.state import LANES
+from mmulator.program.addresses import SHARED_BASE, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
+from mmulator.ptx.tree import Address, Immediate, Operand, Reg, Symbol, VectorOperand
+from mmulator.record.trail import LOCAL, Trail, TrailStep
+
+U64 = NDArray[np.uint64]
+SPACES = {SLOT_SHARED: "shared", SLOT_LOCAL: "local", SLOT_CONST: "const", SLOT_PARAM: "param"}
+_SLOTS = {name: slot for slot, name in SPACES.items()}
+_OFFSET = (1 << SLOT_SHIFT) - 1
+
+
+def space_of(address: int) -> str:
+    """State space of a generic address."""
+    return SPACES.get(address >> SLOT_SHIFT, "global")
+
+
+def elements(operand: Operand) -> tuple[Operand, ...]:
+    """The registers or constants of a vector operand; another operand is its own only element."""
+    return operand.elements if isinstance(operand, VectorOperand) else (operand,)
+
+
+def addresses(trail: Trail, step: TrailStep, operand: Address, space: str) -> U64 | None:
+    """Generic address of each lane, uint64 [32]; None where it is not known."""
+    key = step.number, id(operand)
+    if key not in trail.places:
+        trail.places[key] = _addresses(trail, step, operand, space)
+    return trail.places[key]
+
+
+def _addresses(trail: Trail, step: TrailStep, operand: Address, space: str) -> U64 | None:
+    base = operand.base
+    if isinstance(base, Reg):
+        value = trail.register(step, base.name)
+        if value is None:
+            return None
+        if type_bits(base.type) == 32:
+            at = (value + np.uint64(operand.offset & 0xFFFFFFFF)) & np.uint64(0xFFFFFFFF)
+        else:
+            at = value + np.uint64(operand.offset & 0xFFFFFFFFFFFFFFFF)
+    elif isinstance(base, Immediate):
+        at = np.full(32, base.value + operand.offset & 0xFFFFFFFFFFFFFFFF, np.uint64)
+    else:
+        found = address_of(trail, step, base)
+        if found is None:
+            return None
+        at = found + np.uint64(operand.offset & 0xFFFFFFFFFFFFFFFF)
+    slot = _SLOTS.get(space.partition("::")[0], 0)
+    if slot and not int(at.max()) >> SLOT_SHIFT:
+        at = at | np.uint64(slot << SLOT_SHIFT)
+    return at
+
+
+def address_of(trail: Trail, step: TrailStep, symbol: Symbol) -> U64 | None:
+    """Generic address of a variable for each lane, uint64 [32]; None for what has no address in the kernel."""
+    kernel = trail.kernel
+    if symbol.name in kernel.shared.addresses:
+        rank = int(step.place.resident.ctas["shared_base"][step.place.cta]) - SHARED_BASE
+        return _everywhere((SLOT_SHARED << SLOT_SHIFT) + rank + int(kernel.shared.addresses[symbol.name]) + symbol.offset)
+    offset = kernel.locals[trail.function_of(step)].offsets.get(symbol.name)
+    if offset is not None:
+        base = trail.register(step, LOCAL)
+        return None if base is None else base + np.uint64((SLOT_LOCAL << SLOT_SHIFT) + offset + symbol.offset)
+    if symbol.name in kernel.image.addresses:
+        return _everywhere(int(kernel.image.symbol_address(symbol.name)) + symbol.offset)
+    return None
+
+
+def _everywhere(address: int) -> U64:
+    return np.full(LANES, address, np.uint64)
+
+
+@dataclass(frozen=True)
+class MemoryWrite:
+    """A write to memory by one lane.
+
+    step, lane: who wrote.
+    operand: what was stored, or None where it is not a register or constant.
+    byte: number of the byte of the operand that lies at the address that was asked for.
+    type: PTX type of the operand.
+    source: address from which the byte was copied, or None.
+    remark: more about a copy.
+    """
+
+    step: TrailStep
+    lane: int
+    operand: Operand | None
+    byte: int
+    type: str
+    source: int | None = None
+    remark: str = ""

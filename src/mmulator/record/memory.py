@@ -1,0 +1,120 @@
+"""Memory of a trail: which step wrote a byte last, and what a load reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from mmulator.isa.effects import MemoryEffect, Queue, Step, Stored
+from mmulator.isa.types import type_bits
+from mmulator.native.state import FULL
+from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg
+from mmulator.record.addresses import U64, MemoryWrite, addresses, elements
+from mmulator.record.bulk import bulk_write
+from mmulator.record.matrices import stored_at
+from mmulator.record.trail import Trail, TrailStep
+
+
+def last_write(trail: Trail, before: int | None, address: int, own: tuple[TrailStep, int] | None = None) -> MemoryWrite | None:
+    """The newest write to the byte at a generic address; None if the trail has none.
+
+    before: number of the step before which it was; None: the end.
+    own: step and lane of who reads local memory, which each lane has for itself.
+    """
+    for step in trail.writes_before(before):
+        ins = trail.instruction(step)
+        if own is not None and step.place is not own[0].place:
+            continue
+        found = _write_of(trail, step, ins, address, FULL if own is None else 1 << own[1])
+        if found is not None:
+            return found
+    return None
+
+
+def _write_of(trail: Trail, step: TrailStep, ins: Instruction, address: int, lanes: int) -> MemoryWrite | None:
+    """The write of a step to the byte at an address by one of some lanes."""
+    effects = ins.effects
+    if effects.memory is MemoryEffect.COPY and effects.queue is Queue.COPIES and effects.step is Step.ISSUE:
+        return _copied(trail, step, ins, address)
+    if effects.queue is Queue.BULK and effects.memory in (MemoryEffect.COPY, MemoryEffect.REDUCE):
+        return bulk_write(trail, step, ins, address)
+    if effects.stored in (Stored.ROWS, Stored.TILE):
+        hit = stored_at(trail, step, address)
+        return None if hit is None else MemoryWrite(step, hit[0], hit[1], hit[2], "b32")
+    if effects.stored in (Stored.VALUES, Stored.COMBINED) and ins.form["type"]:
+        return _stored(trail, step, ins, address, lanes)
+    return None
+
+
+def _hit(trail: Trail, step: TrailStep, at: U64 | None, bytes: int, address: int, lanes: int = FULL) -> tuple[int, int] | None:
+    """(lane, byte) of the highest of some lanes whose bytes from `at` on have the address."""
+    if at is None:
+        return None
+    hit = np.nonzero((at <= np.uint64(address)) & (np.uint64(address) < at + np.uint64(bytes)))[0]
+    taking = trail.guard(step) & lanes
+    for lane in hit[::-1]:
+        if taking >> int(lane) & 1:
+            return int(lane), address - int(at[lane])
+    return None
+
+
+def _stored(trail: Trail, step: TrailStep, ins: Instruction, address: int, lanes: int) -> MemoryWrite | None:
+    where = next(n for n, o in enumerate(ins.operands) if isinstance(o, Address))
+    operand = ins.operands[where]
+    assert isinstance(operand, Address)
+    type_name = ins.form["type"]
+    values = elements(ins.operands[where + 1])
+    size = type_bits(type_name) // 8
+    at = addresses(trail, step, operand, ins.form["space"])
+    hit = _hit(trail, step, at, size * len(values), address, lanes)
+    if hit is None:
+        return None
+    lane, byte = hit
+    return MemoryWrite(step, lane, values[byte // size], byte % size, type_name)
+
+
+def _copied(trail: Trail, step: TrailStep, ins: Instruction, address: int) -> MemoryWrite | None:
+    to, source, *sizes = ins.operands
+    if not (isinstance(to, Address) and isinstance(source, Address) and sizes and isinstance(sizes[0], Immediate)):
+        return None
+    at = addresses(trail, step, to, "shared")
+    hit = _hit(trail, step, at, int(sizes[0].value), address)
+    if hit is None:
+        return None
+    lane, byte = hit
+    origin = addresses(trail, step, source, "global")
+    if origin is None:
+        return None
+    there = source_bytes(trail, step, ins, lane)
+    return MemoryWrite(step, lane, None, byte, "b8", int(origin[lane]) + byte if byte < there else None)
+
+
+def source_bytes(trail: Trail, step: TrailStep, ins: Instruction, lane: int) -> int:
+    """Bytes that a cp.async of a lane reads; the rest of its bytes become zero."""
+    size = int(ins.operands[2].value) if isinstance(ins.operands[2], Immediate) else 16
+    given = ins.operands[3] if len(ins.operands) > 3 else None
+    if isinstance(given, Immediate):
+        return min(size, given.value)
+    if isinstance(given, Reg):
+        value = trail.register(step, given.name)
+        if value is not None and given.type == "pred":  # ignore-src
+            return 0 if value[lane] else size
+        if value is not None:
+            return min(size, int(value[lane]))
+    return size
+
+
+def loads(trail: Trail, step: TrailStep) -> Iterator[tuple[Operand, U64, int, str]]:
+    """What a load gives: (register, generic address of each lane, bytes, PTX type) of each element."""
+    ins = trail.instruction(step)
+    where = next((o for o in ins.operands if isinstance(o, Address)), None)
+    if where is None:
+        return
+    at = addresses(trail, step, where, ins.form["space"])
+    if at is None:
+        return
+    type_name = ins.form["type"]
+    size = type_bits(type_name) // 8
+    for n, target in enumerate(elements(ins.operands[0])):
+        yield target, at + np.uint64(n * size), size, type_name

@@ -1,0 +1,178 @@
+"""The operands of one element of a matrix product of a trail: what the machine read, as raw elements along k."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.instruction.wgmma import shared_matrix
+from mmulator.isa.form import Form
+from mmulator.layouts import MatrixDescriptor, operand_addresses
+from mmulator.layouts.operands import fragment
+from mmulator.layouts.sparse import metadata
+from mmulator.native.state import LANES
+from mmulator.program.addresses import SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
+from mmulator.program.uses import signature_of
+from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
+from mmulator.record.addresses import elements
+from mmulator.record.origins import InMemory, InRegister
+from mmulator.record.trail import Trail, TrailStep
+
+Words = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class ProductElement:
+    """One element of D of a matrix instruction that a warp or warpgroup executed.
+
+    form: the instruction.
+    row, column: of the element.
+    a, b: raw elements along k that are multiplied.
+    c: the raw element of C; None where nothing is added.
+    sign: 1 or -1, by imm-scale-a and imm-scale-b.
+    c_register: (register, lowest bit) of the element of C in the lane that has D; None where nothing is added.
+    positions: k of each product in the dense matrices.
+    a_at, b_at: where each of these elements was read.
+    """
+
+    form: Form
+    row: int
+    column: int
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+    c: int | None
+    sign: int
+    c_register: tuple[str, int] | None
+    positions: tuple[int, ...]
+    a_at: tuple[InRegister | InMemory, ...]
+    b_at: tuple[InRegister | InMemory, ...]
+
+
+def operands_of(ins: Instruction) -> dict[str, Operand]:
+    """The operands of a matrix instruction by their names."""
+    return {spec.name: o for spec, o in zip(signature_of(ins.form, ins.operands), ins.operands)}
+
+
+def product_element(trail: Trail, step: TrailStep, lane: int, register: str, low: int) -> ProductElement | None:
+    """The element of D whose bits begin at bit `low` of a lane's register; None where operands are not known."""
+    ins = trail.instruction(step)
+    form, named = ins.form, operands_of(ins)
+    if form.block_scale:
+        return None
+    d = fragment(form, "d")
+    names = [o.name for o in elements(named["d"]) if isinstance(o, Reg)]
+    quarter = step.place.warp % 4 if form.family == "wgmma" else 0
+    copy, rows, columns = d.maps
+    at = quarter * LANES + lane, names.index(register), low // d.bits
+    row, column, which = int(rows[at]), int(columns[at]), int(copy[at])
+    c_name = "c" if "c" in named else "d"
+    added = _constant(trail, step, named.get("scale-d"), lane) != 0
+    c_register = elements(named[c_name])[at[1]] if added else None
+    c = None
+    if isinstance(c_register, Reg):
+        value = trail.register(step, c_register.name)
+        c = None if value is None else int(value[lane]) >> low & (1 << d.bits) - 1
+    a = _matrix(trail, step, form, named, "a", quarter)
+    b = _matrix(trail, step, form, named, "b", quarter)
+    if a is None or b is None:
+        return None
+    left, right = (m if m.ndim == 2 else m[which] for m in (a, b))
+    line, other = left[row], right[:, column]
+    positions = np.arange(len(line))
+    if form.sparse:
+        found = _kept(trail, step, form, named, row, quarter)
+        if found is None:
+            return None
+        positions = found
+        other = other[positions]
+    a_at = _places(trail, step, form, named, "a", quarter, row, np.arange(len(line)), which)
+    b_at = _places(trail, step, form, named, "b", quarter, column, positions, which)
+    scales = [_constant(trail, step, named.get(f"imm-scale-{x}"), lane) for x in "ab"]
+    sign = -1 if scales.count(-1) == 1 else 1
+    return ProductElement(
+        form, row, column, tuple(map(int, line)), tuple(map(int, other)), c, sign,
+        (c_register.name, low) if isinstance(c_register, Reg) else None, tuple(positions.tolist()),
+        a_at, b_at,
+    )  # fmt: skip
+
+
+def _constant(trail: Trail, step: TrailStep, operand: Operand | None, lane: int) -> int | None:
+    """The value of an operand that is a constant or a predicate; None if there is no operand."""
+    if isinstance(operand, Immediate):
+        return operand.value - (1 << 32) if operand.value >> 31 == 1 else operand.value
+    if isinstance(operand, Reg):
+        value = trail.register(step, operand.name)
+        return None if value is None else int(value[lane])
+    return None
+
+
+def _registers(trail: Trail, step: TrailStep, operand: Operand, lanes: int, quarter: int) -> Words | None:
+    """A vector of registers, uint64 [lanes, registers]; other warps of a warpgroup have zeros."""
+    parts = [trail.register(step, o.name) if isinstance(o, Reg) else np.zeros(LANES, np.uint64) for o in elements(operand)]
+    if any(p is None for p in parts):
+        return None
+    own = np.stack([p for p in parts if p is not None], axis=1)
+    out = np.zeros((lanes, own.shape[1]), np.uint64)
+    out[quarter * LANES : (quarter + 1) * LANES] = own
+    return out
+
+
+def _matrix(trail: Trail, step: TrailStep, form: Form, named: dict[str, Operand], name: str, quarter: int) -> NDArray[Any] | None:
+    """A [m, k] or B [k, n] as raw elements."""
+    descriptor = named.get(f"{name}-desc")
+    if descriptor is None:
+        f = fragment(form, name)
+        words = _registers(trail, step, named[name], f.lanes, quarter)
+        return None if words is None else f.to_matrix(words.astype(f"<u{f.register_bits // 8}"))
+    read = trail.operands_read(step)
+    word = _constant(trail, step, descriptor, (step.lanes & -step.lanes).bit_length() - 1)
+    if read is None or word is None:
+        return None
+    image = np.frombuffer(read[1], np.uint8)
+    trans = bool(_constant(trail, step, named.get(f"imm-trans-{name}"), 0))
+    if name == "a":
+        columns = form.k // 2 if form.sparse else form.k
+        return shared_matrix(image, SHARED_BASE, word, form.m, columns, form.atype, trans)
+    return np.swapaxes(shared_matrix(image, SHARED_BASE, word, form.n, form.k, form.btype, trans), -1, -2)
+
+
+def _places(
+    trail: Trail, step: TrailStep, form: Form, named: dict[str, Operand], name: str, quarter: int, line: int,
+    k: NDArray[Any], copy: int,
+) -> tuple[InRegister | InMemory, ...]:  # fmt: skip
+    """Where the elements of a row of A, or of a column of B, are: `line` is its number, k those of the elements."""
+    descriptor = named.get(f"{name}-desc")
+    if descriptor is None:
+        f = fragment(form, name)
+        registers = [o.name if isinstance(o, Reg) else "" for o in elements(named[name])]
+        lines = np.full(len(k), line)
+        row, column = (lines, k) if name == "a" else (k, lines)
+        lane, register, index = f.locate(row, column, copy)
+        places = zip(lane.tolist(), register.tolist(), index.tolist())
+        return tuple(InRegister(at - quarter * LANES, registers[r], n * f.bits + f.shift) for at, r, n in places)
+    read = trail.operands_read(step)
+    word = _constant(trail, step, descriptor, (step.lanes & -step.lanes).bit_length() - 1)
+    if read is None or word is None:
+        return ()
+    trans = bool(_constant(trail, step, named.get(f"imm-trans-{name}"), 0))
+    rows, element = (form.m, form.atype) if name == "a" else (form.n, form.btype)
+    columns = form.k // 2 if form.sparse and name == "a" else form.k
+    at = operand_addresses(MatrixDescriptor.decode(word), rows, columns, element.bits, trans)[line][k]
+    rank = int(step.place.resident.ctas["shared_base"][step.place.cta]) - SHARED_BASE
+    return tuple(InMemory((SLOT_SHARED << SLOT_SHIFT) + rank + address, read[0]) for address in at.tolist())
+
+
+def _kept(trail: Trail, step: TrailStep, form: Form, named: dict[str, Operand], row: int, quarter: int) -> NDArray[Any] | None:
+    """The k of each element of a row of sparse A."""
+    register, selector = (named.get("e"), named.get("f")) if form.family == "mma" else (named.get("sp-meta"), named.get("sp-sel"))
+    if not (isinstance(register, Reg) and isinstance(selector, Immediate)):
+        return None
+    words = _registers(trail, step, register, form.lanes, quarter)
+    if words is None:
+        return None
+    nibbles = metadata.from_registers(words[:, 0].astype(np.uint32), form, selector.value)
+    found: NDArray[Any] = metadata.indices(nibbles, form)[row]
+    return found

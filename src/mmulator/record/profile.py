@@ -1,0 +1,141 @@
+"""What a launch did, line by line: made of the sums of native code (counts.py).
+
+Counts are those of PTX instructions; ptxas makes others of them (docs/profile.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from mmulator.isa.effects import Ends
+from mmulator.launch.limits import MULTIPROCESSOR
+from mmulator.launch.shape import LaunchShape
+from mmulator.program.as_ptxas.inflight import is_injected
+from mmulator.program.blocks import Block, Program, instructions
+from mmulator.program.counts import instruction_macs
+from mmulator.ptx.tree import Function, Instruction, Label
+from mmulator.record.counts import SUMS, Counts
+from mmulator.record.profile_data import SPACES, Executed, Occupancy, ProfileData, Tally, Traffic
+from mmulator.record.profile_page import body
+from mmulator.record.profile_text import table
+
+WARP = 32
+REGISTERS = 1 << 16  # of a multiprocessor
+
+
+@dataclass(frozen=True)
+class LaunchProfile(ProfileData):
+    """What launches of a kernel did. `print(profile)` gives it as a table."""
+
+    def __str__(self) -> str:
+        return table(self)
+
+    def _repr_html_(self) -> str:
+        return body([self])
+
+
+# from sums ----------------------------------------------------------------------------------------------------------
+def profile_of(kernel: str, device: str, counts: Counts) -> LaunchProfile:
+    """The profile of launches. kernel, device: their names."""
+    program, shape = counts.kernel.program, counts.shape
+    works = _works(counts)
+    found = []
+    for item in program.functions.values():
+        written = program.module.function(item.function.name) or item.function
+        if any(i.original in works for b in item.blocks for i in instructions(b)):
+            found += _executed(written, works)
+    source = program.entry.function.span.source.name
+    shared = counts.kernel.shared.static + shape.shared
+    return LaunchProfile(
+        kernel, device, shape.grid, shape.block, shape.cluster, shared, counts.launches, source, tuple(found),
+        occupancy(shape, shared, device),
+    )  # fmt: skip
+
+
+def _around(block: Block) -> Instruction | None:
+    """The guarded instruction around which a block branches; its own executions are in a block that follows."""
+    last = block.last
+    return last.original if block.ending is Ends.BRANCH and last is not None and last.effects.ends is not Ends.BRANCH else None
+
+
+def _works(counts: Counts) -> dict[Instruction, Tally]:
+    """What each instruction did that is in the kernel's code."""
+    program: Program = counts.kernel.program
+    found: dict[Instruction, Tally] = {}
+    skipped = {a for b in program.blocks if (a := _around(b)) is not None}
+    for block, times, missing in zip(program.blocks, counts.blocks.tolist(), counts.missing.tolist()):
+        lanes = WARP * times - missing
+        own = {i.original for i in instructions(block) if not is_injected(i)} - skipped
+        if (around := _around(block)) is not None:
+            own.add(around)
+        for ins in own:
+            found[ins] = found.get(ins, Tally()) + Tally(times, lanes)
+        for ins in {i.original for i in instructions(block) if instruction_macs(i)}:
+            found[ins] = found.get(ins, Tally()) + Tally(macs=times * instruction_macs(ins))
+    for ins, work in _of_sites(counts):
+        if ins in found:
+            found[ins] = found[ins] + work
+    return {i: replace(w, polls=w.executions - w.met) if _waits(i) else w for i, w in found.items()}
+
+
+def _waits(ins: Instruction) -> bool:
+    return ins.opcode == "mbarrier" and ins.effects.ends is Ends.WAIT
+
+
+def _of_sites(counts: Counts) -> Iterator[tuple[Instruction, Tally]]:
+    """What was counted at each site of code."""
+    sites = {name: numbers.tolist() for name, numbers in counts.sites.items()}
+    memory = {name: numbers.tolist() for name, numbers in counts.memory.items()}
+    for n, ins in enumerate(counts.kernel.sites):
+        branch = ins.effects.ends is Ends.BRANCH
+        taken = {name: sites[name][n] for name in ("taken", "passed", "parted")} if branch else {}
+        kinds = {s: Traffic(*(memory[name][n][k] for name in SUMS)) for k, s in enumerate(SPACES)}
+        work = Tally(
+            off=0 if branch else sites["off"][n], met=sites["met"][n], macs=sites["macs"][n], **taken,
+            traffic={s: t for s, t in kinds.items() if t.requests},
+        )  # fmt: skip
+        if work != Tally():
+            yield ins, work
+
+
+def _executed(function: Function, works: dict[Instruction, Tally]) -> list[Executed]:
+    """All instructions of a function's text. One that is not in the code, because it was made part of another, was executed as
+    often as its neighbour in the same straight line."""
+    runs: list[list[Instruction]] = [[]]
+    for statement in function.body:
+        if isinstance(statement, Label):
+            runs.append([])
+        else:
+            runs[-1].append(statement)
+            if statement.effects.ends is not Ends.NO:
+                runs.append([])
+    out = []
+    for run in runs:
+        known = next((works[i] for i in run if i in works), Tally())
+        out += [_shown(i, function.name, works.get(i, Tally(known.executions, known.lanes))) for i in run]
+    return out
+
+
+def _shown(ins: Instruction, function: str, work: Tally) -> Executed:
+    at = ins.span.location
+    branch = ins.effects.ends is Ends.BRANCH and ins.guard is not None
+    text = " ".join(ins.span.text.split())
+    file, line, source = (at.file, at.line, at.quote() or "") if at else ("", 0, "")
+    return Executed(ins.span.line, text, function, file, line, source, branch, work)
+
+
+def occupancy(shape: LaunchShape, shared: int, device: str) -> Occupancy:
+    """Warps of a launch that a multiprocessor of a chip holds. shared: bytes of a block."""
+    threads, most_blocks, kib = MULTIPROCESSOR[device]
+    reserved = 1024 if int(device[3:]) >= 80 else 0  # bytes of a block that the system takes
+    limits = {
+        "threads": threads // (shape.warps * WARP), "blocks": most_blocks,
+        "shared memory": kib * 1024 // (-(-shared // 128) * 128 + reserved) if shared + reserved else most_blocks,
+    }  # fmt: skip
+    limit = min(limits, key=limits.__getitem__)
+    blocks = limits[limit]
+    return Occupancy(
+        blocks * shape.warps, threads // WARP, blocks, limit,
+        min(255, REGISTERS // max(blocks * shape.warps * WARP, 1) // 8 * 8),
+    )  # fmt: skip

@@ -1,0 +1,31 @@
+"""Profiles as the text of a file, whose ending says how: .json, .html, .info for lcov, .txt."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import PurePath
+
+from mmulator.record.profile_data import ProfileData, lcov
+
+
+def _json(profiles: Sequence[ProfileData]) -> str:
+    return json.dumps({"profiles": [p.as_dict() for p in profiles]}, indent=1) + "\n"
+
+
+def _html(profiles: Sequence[ProfileData]) -> str:
+    from mmulator.record.profile_page import page
+
+    return page(profiles)
+
+
+def _text(profiles: Sequence[ProfileData]) -> str:
+    return "\n\n".join(map(str, profiles)) + "\n"
+
+
+FORMATS: dict[str, Callable[[Sequence[ProfileData]], str]] = {".json": _json, ".html": _html, ".info": lcov, ".txt": _text}
+
+
+def written(profiles: Sequence[ProfileData], file: str) -> str:
+    """The contents of a file of that name."""
+    return FORMATS[PurePath(file).suffix](profiles)

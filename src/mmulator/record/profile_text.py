@@ -1,0 +1,129 @@
+"""A profile as text: a table of lines, and the program's text with numbers at its lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import PurePath
+
+from mmulator.demangle import demangle
+from mmulator.record.profile_data import SPACES, Executed, ProfileData, Unreached, unreached, work_of
+from mmulator.tables import short
+
+WIDTH = 80
+ROWS = 20  # of lines, those with most executed instructions
+COLUMNS = ("line", "executed", "share", "lanes", "sectors", "conflicts")
+_UNITS = {"global": "sectors", "shared": "wavefronts", "local": "sectors", "bulk": "sectors"}
+
+
+def head(profile: ProfileData) -> list[str]:
+    """Sentences about all instructions together."""
+    total, o = profile.total, profile.occupancy
+    times = f"{profile.launches} launch{'es' * (profile.launches != 1)}"
+    said = [
+        f"profile of {demangle(profile.kernel)} on {profile.device}, {times}: {total.executions:,} PTX instructions of warps, "
+        f"{total.active:.1f} of 32 lanes active" + f", {total.off:,} lanes guarded off" * bool(total.off)
+    ]
+    for space in SPACES:
+        t = total.in_(space)
+        if t.requests:
+            each = f"{t.requests:,} requests, {t.units / t.requests:.1f} {_UNITS[space]} each, {t.bytes:,} bytes"
+            conflicts = f"; bank conflicts {t.units - t.ideal:,} of {t.units:,} wavefronts" * (space == "shared")
+            bulk = f"bulk copies: {t.bytes:,} bytes, {t.units:,} sectors"
+            said.append(bulk if space == "bulk" else f"{space}: {each}{conflicts}")
+    if total.macs:
+        said.append(f"multiply-accumulates: {total.macs:,}")
+    if total.met or total.polls:
+        said.append(f"waits for mbarriers: {total.met:,} met, {total.polls:,} polls in vain")
+    said.append(
+        f"occupancy: {o.warps} of {o.most} warps of a multiprocessor, limited by {o.limit}; with {o.registers} registers a "
+        "thread or fewer (ptxas decides)"
+    )
+    return said
+
+
+def cells(items: Sequence[Executed], total: int) -> list[str]:
+    """The columns of a line behind its number. total: executions of all instructions."""
+    work = work_of(items)
+    traffic = [work.in_(s) for s in ("global", "local", "bulk")]
+    requests, sectors = sum(t.requests for t in traffic), sum(t.units for t in traffic)
+    shared = work.in_("shared")
+    return [
+        short(work.executions), f"{work.executions / max(total, 1):.1%}", f"{work.active:.1f}" if work.executions else "",
+        f"{short(sectors)} ({sectors / requests:.1f})" if requests else "",
+        f"{short(shared.units - shared.ideal)} of {short(shared.units)}" if shared.units else "",
+    ]  # fmt: skip
+
+
+def text_of(items: Sequence[Executed]) -> str:
+    """The text of a line of the program, if it is known; else its first PTX instruction."""
+    return items[0].source or items[0].text
+
+
+def by_file(lines: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Lines (file, number) in order; those that are of no file last."""
+    return sorted(lines, key=lambda at: (not at[0], *at))
+
+
+def table(profile: ProfileData) -> str:
+    """The lines with most executed instructions."""
+    total = profile.total.executions
+    lines = profile.by_line()
+    works = {at: work_of(items) for at, items in lines.items()}
+    weights = {at: (-w.executions, -sum(t.units for t in w.traffic.values())) for at, w in works.items()}
+    most = sorted(lines, key=weights.__getitem__)[:ROWS]
+    out = [row for sentence in head(profile) for row in _wrapped(sentence)]
+    for file, group in groupby(by_file(most), key=lambda at: at[0]):
+        rows = [[str(line or ""), *cells(lines[file, line], total), text_of(lines[file, line])] for _, line in group]
+        name = PurePath(file).name or "without a line"
+        out += [f"{name}:", *_aligned([[*COLUMNS, ""], *rows])]
+    if len(lines) > len(most):
+        out.append(f"{len(lines) - len(most)} more lines")
+    return "\n".join([*out, *never(unreached([profile]))])
+
+
+def never(found: Unreached) -> list[str]:
+    """Sentences about what no launch reached."""
+    out = []
+    for file, group in groupby(found.lines, key=lambda at: at[0]):
+        numbers = runs([line for _, line in group])
+        out += _wrapped(f"not reached in {PurePath(file).name}: line{'s' * (',' in numbers or '-' in numbers)} {numbers}")
+    for file, line, way in found.branches:
+        out.append(f"{PurePath(file).name}:{line}: branch {'not ' * (way == 'taken')}taken by all warps that came here")
+    return out
+
+
+def runs(numbers: Iterable[int]) -> str:
+    """Numbers in ascending order as `3, 7-9`."""
+    found: list[list[int]] = []
+    for n in numbers:
+        if found and n == found[-1][1] + 1:
+            found[-1][1] = n
+        else:
+            found.append([n, n])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
+
+
+def annotated(profile: ProfileData, text: str) -> str:
+    """The PTX text with a column of executions, active lanes, sectors and conflicts before each line."""
+    lines = profile.by_ptx()
+    total = profile.total.executions
+    rows = []
+    for number, line in enumerate(text.splitlines(), 1):
+        items = lines.get((profile.file, number))
+        rows.append([str(number), *(cells(items, total) if items else [""] * 5), line])
+    return "\n".join(_aligned([[*COLUMNS, ""], *rows], cut=False)) + "\n"
+
+
+def _aligned(rows: Sequence[Sequence[str]], cut: bool = True) -> Iterator[str]:
+    """Rows with numbers to the right; the last column, a text, fills the line."""
+    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]) - 1)]
+    for row in rows:
+        line = "  ".join(cell.rjust(width) for cell, width in zip(row, widths)) + f"  {row[-1]}"
+        yield (line[:WIDTH] if cut else line).rstrip()
+
+
+def _wrapped(text: str) -> list[str]:
+    import textwrap
+
+    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)

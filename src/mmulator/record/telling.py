@@ -1,0 +1,72 @@
+"""A tree of causes as text: each value under the one that was computed from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from mmulator.isa.types import type_bits
+from mmulator.record.values import bits_text
+from mmulator.record.why import Cause, CauseAt, place_text
+
+
+def _leaf(cause: Cause) -> bool:
+    """Whether a value is told where it is used, in no line of its own."""
+    return not cause.inputs and not cause.remarks and cause.at is None and cause.element is None
+
+
+def _used(cause: Cause) -> str:
+    return cause.name if cause.name == cause.text else f"{cause.name} = {cause.text}"
+
+
+def lines(cause: Cause, indent: int = 0, seen: CauseAt | None = None) -> Iterator[str]:
+    """The lines of a cause and of all behind it."""
+    margin = "  " * indent
+    head = f"{margin}{cause.name} = {cause.text}"
+    if cause.at is None:
+        yield f"{head}: {cause.how}"
+    else:
+        inputs = ", ".join(map(_used, cause.inputs))
+        made = f"{cause.how}({inputs})" if inputs else cause.how
+        yield f"{head} <- {made}"
+        quoted = f"  {cause.at.quoted}" if cause.at.quoted else ""
+        where = "" if seen is not None and _same_thread(seen, cause.at) else f", {thread_text(cause.at)}"
+        yield f"{margin}    at {place_text(cause.at)}{where}{quoted}"
+    for remark in cause.remarks:
+        yield f"{margin}    {remark}"
+    if cause.element is not None:
+        yield from (f"{margin}    {line}" for line in str(cause.element).splitlines())
+    if cause.more:
+        yield f"{margin}    (what it read is not told: ask for more depth)"
+    for one in cause.inputs:
+        if not _leaf(one):
+            yield from lines(one, indent + 1, cause.at or seen)
+        elif one.how not in ("a constant", "a special register"):
+            yield f"{margin}  {_used(one)}: {one.how}"
+
+
+def _same_thread(a: CauseAt, b: CauseAt) -> bool:
+    return (a.block, a.thread) == (b.block, b.thread)
+
+
+def thread_text(at: CauseAt) -> str:
+    """`block (0, 0, 0), thread (14, 0, 0)`."""
+    return f"block {at.block}, thread {at.thread}"
+
+
+def as_dict(cause: Cause) -> dict[str, Any]:
+    """A cause as JSON can hold it."""
+    return {
+        "name": cause.name, "bits": cause.bits, "type": cause.type, "value": cause.text, "how": cause.how,
+        "at": asdict(cause.at) if cause.at else None, "remarks": list(cause.remarks), "products": cause.products,
+        "sum": cause.element.to_dict() if cause.element is not None else None, "more": cause.more,
+        "inputs": [as_dict(one) for one in cause.inputs],
+    }  # fmt: skip
+
+
+def text(cause: Cause) -> str:
+    """The whole answer."""
+    width = type_bits(cause.type)
+    first, *rest = lines(cause)
+    return "\n".join([first.replace(f"= {cause.text}", f"= {cause.text} (bits {bits_text(cause.bits, width)})", 1), *rest])

@@ -1,0 +1,267 @@
+"""A trail: the steps of a cluster with what their instructions read, so that one can walk back from a value to its causes.
+
+Steps come in from an observer (record/steps.py) while a launch runs; `Trail` answers where a register was written before a
+step, and with what. Values are those that the machine had in its register file.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.errors import LimitReached
+from mmulator.isa.effects import Ends, MemoryEffect, Queue
+from mmulator.isa.types import type_bits
+from mmulator.native.state import LANES, Warp
+from mmulator.program.addresses import HEADER_LOCAL
+from mmulator.program.frames import slot_bytes
+from mmulator.program.uses import uses_and_defs
+from mmulator.ptx.tree import Address, Instruction, Symbol, flatten
+from mmulator.record.steps import Steps, WarpPlace
+
+if TYPE_CHECKING:
+    from mmulator.compiler.compiled import CompiledKernel
+    from mmulator.launch.shape import LaunchShape
+
+LOCAL = "%local"  # where a lane's local memory of a frame begins, as if it were a register
+MOST = 4_000_000  # steps of a trail
+WRITES = (MemoryEffect.WRITE, MemoryEffect.COPY, MemoryEffect.ATOMIC, MemoryEffect.REDUCE)
+_at = ctypes.string_at
+
+
+@dataclass(frozen=True, slots=True)
+class TrailSite:
+    """An instruction of the kernel, and where its registers are.
+
+    instruction: as it is executed.
+    read, written: names of registers.
+    slots: register -> (byte in the frame, bytes, PTX type).
+    plan: places of the registers that it reads, in the order of `read`.
+    """
+
+    instruction: Instruction
+    read: tuple[str, ...]
+    written: tuple[str, ...]
+    slots: dict[str, tuple[int, int, str]]
+    plan: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TrailStep:
+    """One instruction that a warp executed or tried.
+
+    number: of the step in the launch.
+    place: the warp.
+    block: number of the CTA in the grid, x fastest.
+    lanes: mask of the lanes that executed it.
+    site: its number in the kernel.
+    frame: byte in the register file where the function's registers begin.
+    before: bytes of the registers that it reads, as they were.
+    """
+
+    number: int
+    place: WarpPlace
+    block: int
+    lanes: int
+    site: int
+    frame: int
+    before: tuple[bytes, ...]
+
+
+class Trail:
+    """The steps of a launch in the CTAs of a cluster.
+
+    cluster: its number in the grid; None: of all.
+    sites: the kernel's instructions.
+    steps: what was executed, in order.
+    read: gives bytes of device memory at a generic address, for tensor maps.
+    images: (number of a step, CTA in the cluster, first warp's place, number of the operation) -> shared memory when a wgmma
+        read its operands.
+    """
+
+    def __init__(self, cluster: int | None = None) -> None:
+        self.cluster = cluster
+        self.steps: list[TrailStep] = []
+        self.reads: list[tuple[int, WarpPlace, int, int, bytes]] = []
+        self.observer = Steps(self._stepped, self._read)
+        self.read: Callable[[int, int], bytes] | None = None
+        self._sites: dict[int, TrailSite] = {}
+        self._functions: dict[Instruction, str] | None = None
+
+    # recording ------------------------------------------------------------------------------------------------------
+    def _stepped(self, place: WarpPlace, lanes: int, site: int) -> None:
+        if self.cluster is not None and place.resident.number != self.cluster:
+            return
+        base = place.registers + (frame := place.frame)
+        steps = self.steps
+        plan = (self._sites.get(site) or self.site(site)).plan
+        steps.append(
+            TrailStep(
+                self.observer.count - 1, place, place.block, lanes, site, frame, tuple([_at(base + at, n) for at, n in plan])
+            )
+        )
+        if len(steps) > MOST:
+            raise LimitReached(
+                f"more than {MOST:,} instructions of warps in one block: too many to look back on",
+                hint="launch fewer steps of the loop, or ask for an element that is stored earlier",
+            )
+
+    def _read(self, place: WarpPlace, number: int, site: int) -> None:
+        if self.cluster is not None and place.resident.number != self.cluster:
+            return
+        image = _at(place.resident.shared_at(place.cta), place.resident.grid.shared)
+        if self.reads and self.reads[-1][4] == image:
+            image = self.reads[-1][4]
+        self.reads.append((self.observer.count, place, number, site, image))
+
+    @property
+    def kernel(self) -> CompiledKernel:
+        """The compiled kernel of the launch."""
+        return self.observer.kernel
+
+    @property
+    def shape(self) -> LaunchShape:
+        """The shape of the launch."""
+        return self.observer.shape
+
+    def site(self, number: int) -> TrailSite:
+        """What is known of a site."""
+        found = self._sites.get(number)
+        if found is None:
+            kernel = self.kernel
+            ins = kernel.executed[number]
+            name = self._function_of(ins)
+            frame = kernel.frames[name]
+            uses, defs = uses_and_defs(ins)
+            slots = {r: (frame.slots[r], slot_bytes(frame.types[r]), frame.types[r]) for r in uses | defs if r in frame.slots}
+            if any(isinstance(o, Symbol) and o.name in kernel.locals[name].offsets for o in _named(ins)):
+                slots[LOCAL] = HEADER_LOCAL, 4 * LANES, "u32"
+                uses = uses | {LOCAL}
+            read = tuple(sorted(slots.keys() & uses))
+            found = TrailSite(ins, read, tuple(sorted(slots.keys() & defs)), slots, tuple(slots[r][:2] for r in read))
+            self._sites[number] = found
+        return found
+
+    def function_of(self, step: TrailStep) -> str:
+        """Name of the function that executes a step."""
+        return self._function_of(self.instruction(step))
+
+    def _function_of(self, ins: Instruction) -> str:
+        if self._functions is None:
+            self._functions = {}
+            for name, item in self.kernel.program.functions.items():
+                for block in item.blocks:
+                    for i in (block.after, *block.body, block.last):
+                        if i is not None:
+                            self._functions[i] = name
+        return self._functions[ins]
+
+    # values ---------------------------------------------------------------------------------------------------------
+    def instruction(self, step: TrailStep) -> Instruction:
+        return self.site(step.site).instruction
+
+    def register(self, step: TrailStep, name: str) -> NDArray[np.uint64] | None:
+        """A register that a step reads, uint64 [32 lanes], as it was before the step; None if the step does not read it."""
+        site = self.site(step.site)
+        if name not in site.read:
+            return None
+        return lanes_of(step.before[site.read.index(name)], site.slots[name][2])
+
+    def guard(self, step: TrailStep) -> int:
+        """Mask of the lanes for which the guard of a step's instruction holds, among those that executed it."""
+        guard = self.instruction(step).guard
+        if guard is None:
+            return step.lanes
+        value = self.register(step, guard[0].name)
+        if value is None:
+            return step.lanes
+        held = sum(1 << n for n in range(LANES) if value[n])
+        return step.lanes & (~held if guard[1] else held)
+
+    # walking back ---------------------------------------------------------------------------------------------------
+    def index(self) -> None:
+        """Make ready for questions: when the launch is over."""
+        self.numbers = [s.number for s in self.steps]
+        self._writes: dict[tuple[int, int, str], list[int]] = defaultdict(list)
+        self._stores = []
+        self.places: dict[tuple[int, int], NDArray[np.uint64] | None] = {}  # a cache of record/memory.py
+        for n, step in enumerate(self.steps):
+            site = self.site(step.site)
+            if site.instruction.effects.memory in WRITES:
+                self._stores.append(n)
+            for name in site.written:
+                self._writes[step.place.address, step.frame, name].append(n)
+
+    def at(self, number: int) -> TrailStep | None:
+        """The step of this number; None if it is of another CTA."""
+        n = bisect_left(self.numbers, number)
+        return self.steps[n] if n < len(self.steps) and self.numbers[n] == number else None
+
+    def writers(self, step: TrailStep, name: str, lane: int) -> Iterator[tuple[TrailStep, bool]]:
+        """Steps that name a register as a result, the newest before a step first, each with whether the lane took part."""
+        found = self._writes.get((step.place.address, step.frame, name), [])
+        end = bisect_left(found, bisect_left(self.numbers, step.number))
+        for n in reversed(found[:end]):
+            writer = self.steps[n]
+            if writer.lanes >> lane & 1:
+                yield writer, bool(self.guard(writer) >> lane & 1)
+
+    def call_of(self, step: TrailStep, lane: int) -> TrailStep | None:
+        """The call that entered the function that executes a step; None if it is not known."""
+        for n in range(bisect_left(self.numbers, step.number) - 1, -1, -1):
+            s = self.steps[n]
+            mine = s.place is step.place and s.lanes >> lane & 1 and s.frame != step.frame
+            if mine and self.instruction(s).effects.ends is Ends.CALL:
+                return s
+        return None
+
+    def writes_before(self, number: int | None) -> Iterator[TrailStep]:
+        """The steps of all warps of the trail that may write memory, before a step (None: the end), the newest first."""
+        end = len(self._stores) if number is None else bisect_left(self._stores, bisect_left(self.numbers, number))
+        for n in reversed(self._stores[:end]):
+            yield self.steps[n]
+
+    def operands_read(self, step: TrailStep) -> tuple[int, bytes] | None:
+        """(time, image of the CTA's shared memory) when the wgmma that a step issued read its operands."""
+        number = sum(
+            1 for n in self._issues(step.place.address) if self.steps[n].number < step.number
+        )  # operations of a warp are numbered from 0
+        first = step.place.address - step.place.warp % 4 * Warp.size
+        for time, place, read, _, image in self.reads:
+            if place.address == first and read == number:
+                return time, image
+        return None
+
+    def _issues(self, warp: int) -> list[int]:
+        """Indices of the steps at which a warp issued wgmma."""
+        key = warp, -1, "wgmma"
+        if key not in self._writes:
+            for n, step in enumerate(self.steps):
+                effects = self.instruction(step).effects
+                if effects.queue is Queue.WGMMA and effects.multiplies:
+                    self._writes[step.place.address, -1, "wgmma"].append(n)
+        return self._writes[key]
+
+
+def _named(ins: Instruction) -> Iterator[object]:
+    """The operands of an instruction and what their addresses begin with."""
+    for o in flatten(ins.operands):
+        yield o.base if isinstance(o, Address) else o
+
+
+def lanes_of(raw: bytes, type_name: str) -> NDArray[np.uint64]:
+    """Bytes of a register as uint64 [32 lanes]: a predicate is a bit for each lane; of 128 bits the low half."""
+    bits = type_bits(type_name)
+    if bits == 1:
+        word = int.from_bytes(raw[:4], "little")
+        return np.array([word >> n & 1 for n in range(LANES)], np.uint64)
+    if bits == 128:
+        return np.frombuffer(raw, np.uint64)[::2]
+    return np.frombuffer(raw, f"<u{max(bits, 8) // 8}").astype(np.uint64)

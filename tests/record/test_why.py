@@ -1,0 +1,214 @@
+"""Why an element has its value: from the store back through registers, memory, copies and products to what the launch found."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mmulator as mm
+from mmulator.host.why import WhyAnswer
+from mmulator.jobs.job import load_job, run_job
+from mmulator.record.asked import question
+from mmulator.record.why import Cause
+from tests.support import corpus, one_block, places
+
+EXAMPLES = places.ROOT / "examples"
+
+
+def remarks(answer: WhyAnswer) -> list[str]:
+    return [r for c in (answer.cause.walk() if answer.cause else ()) for r in c.remarks]
+
+
+def asked_of_example(name: str, *elements: str) -> list[WhyAnswer]:
+    return run_job(load_job(EXAMPLES / name / "launch.toml"), why=elements).report.why
+
+
+# real kernels -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", [n for n in corpus.manifest() if n.startswith("gemm")] + list(corpus.manifest())[60::6])
+def test_kernels_of_the_corpus(name: str) -> None:
+    """Two elements of each output: their store is found, and what the model makes of a product's operands is what the machine
+    made (an InternalError says if not)."""
+    entry = corpus.manifest()[name]
+    kernel = corpus.module(entry["ptx"])[entry["entry"]]
+    args, outputs = corpus.arguments(entry)
+    args += [0] * (len(kernel.function.params) - len(args))
+    named = {f"out{n}": a for n, a in outputs.items()}
+    rng = np.random.default_rng(len(name))
+    ask = [
+        f"out{n}[{','.join(map(str, rng.integers(a.shape)))}]" for n, a in outputs.items() for _ in range(2)
+        if a.size and a.itemsize <= 8
+    ]  # fmt: skip
+    before = {n: a.copy() for n, a in outputs.items()}
+    report = kernel.launch(
+        entry["grid"], entry["block"], args, entry["shared"], device="sm_90", timeout=120, why=ask, names=named
+    )
+    after = {n: a.copy() for n, a in outputs.items()}
+    for n, a in before.items():
+        outputs[n][...] = a
+    plain, again = corpus.arguments(entry)
+    plain += [0] * (len(args) - len(plain))
+    kernel.launch(entry["grid"], entry["block"], plain, entry["shared"], device="sm_90", timeout=120)
+    for n, a in again.items():
+        assert a.tobytes() == after[n].tobytes()  # memory is as the launch left it
+    for answer, text in zip(report.why, ask):
+        assert answer.name == text
+        stored = outputs[text[3 : text.index("[")]]
+        if answer.cause is None:
+            continue
+        index = tuple(map(int, re.findall(r"\d+", text[text.index("[") :])))
+        raw = after[text[3 : text.index("[")]][index]
+        assert answer.cause.bits == int.from_bytes(np.asarray(raw).tobytes(), "little"), stored.dtype
+        assert "InternalError" not in str(answer) and json.dumps(answer.as_dict())
+
+
+@pytest.mark.parametrize(
+    "name, element, a, b",
+    [
+        ("handwritten", "C[3,5]", "A[3,0..255]", "B[5,0..255]"),
+        ("hopper_gemm", "C[101,33]", "A[101,0..335]", "B[0..335,33]"),
+        ("hopper_gemm", "C[449,399]", "A[449,0..335]", "B[0..335,399]"),
+        ("hopper_pipeline", "D[200,77]", "A[200,0..199]", "B[77,0..199]"),
+    ],
+)
+def test_rows_and_columns_of_a_product_are_named(name: str, element: str, a: str, b: str) -> None:
+    """Through cp.async, tensor copies of one block for two, ldmatrix and descriptors."""
+    (answer,) = asked_of_example(name, element)
+    said = remarks(answer)
+    assert any(r.startswith(f"row of A: {a}") for r in said) and any(r.startswith(f"column of B: {b}") for r in said), said
+    product = next(c for c in answer.cause.walk() if c.element is not None)  # type: ignore[union-attr]
+    assert product.element is not None and product.element.bits == product.bits
+
+
+def test_swapped_registers_of_a_fragment_are_seen() -> None:
+    text = (EXAMPLES / "handwritten/mma.ptx").read_text().replace("{a0, a1, a2, a3}", "{a0, a2, a1, a3}")
+    a, b = (np.random.default_rng(n).standard_normal(s, np.float32).astype(np.float16) for n, s in ((1, (64, 64)), (2, (32, 64))))
+    c = np.zeros((64, 32), np.float32)
+    report = mm.Module.load(text)["gemm"].launch((4, 4), 32, [a, b, c, 32, 64], device="sm_80", why="C[3,5]")
+    assert "row of A: A[3,0..7], A[11,0..7]" in str(report.why[0])
+
+
+# single instructions ----------------------------------------------------------------------------------------------------
+def words(n: int) -> np.ndarray:
+    return np.random.default_rng(n).integers(0, 1 << 32, 32, np.uint32)
+
+
+def why(body: str, *arrays: np.ndarray, thread: int = 5, **more: Any) -> Cause:
+    _, report = one_block.launch(body, *arrays, why=f"results[{thread},0]:u32", **more)
+    cause = report.why[0].cause
+    assert cause is not None
+    return cause
+
+
+def leaf(cause: Cause) -> Cause:
+    return leaf(cause.inputs[-1]) if cause.inputs else cause
+
+
+@pytest.mark.parametrize("mode", ["up", "down", "bfly", "idx"])
+@pytest.mark.parametrize("c", [0x1F, 0x1C03, 0x181F, 0x100F, 0x00])
+def test_shuffles_are_followed_to_the_lane_that_gave_the_value(mode: str, c: int) -> None:
+    x = np.arange(100, 132, dtype=np.uint32)
+    for b in (0, 1, 3, 16, 31):
+        body = f"ld.global.u32 r1, [in0]; shfl.sync.{mode}.b32 r0, r1, {b}, {c}, -1; st.global.u32 [out], r0;"
+        results, report = one_block.launch(body, x, why=[f"results[{4 * t}]:u32" for t in range(32)])
+        for t, answer in enumerate(report.why):
+            found = leaf(answer.cause)
+            assert found.bits == results[t, 0] and found.name == f"given0[{found.bits - 100}]", (mode, b, c, t)
+
+
+def test_a_load_under_a_false_predicate_is_told() -> None:
+    body = "mov.u32 r0, 7; setp.lt.s32 p0, t, 5; @p0 ld.global.u32 r0, [in0]; st.global.u32 [out], r0;"
+    cause = why(body, words(1))
+    assert leaf(cause).bits == 7
+    assert any("was predicated off: p0 is false: setp.lt.s32 5, 5" in r for c in cause.walk() for r in c.remarks)
+    assert leaf(why(body, words(1), thread=4)).name == "given0[4]"
+
+
+def test_a_selection_names_its_condition() -> None:
+    body = """setp.lt.s32 p0, t, 5; ld.global.u32 r1, [in0]; ld.global.u32 r2, [in1]; selp.b32 r0, r1, r2, p0;
+    st.global.u32 [out], r0;"""
+    for thread, name in ((4, "given0[4]"), (5, "given1[5]")):
+        cause = why(body, words(1), words(2), thread=thread)
+        assert leaf(cause).name == name and any("setp.lt.s32" in r for c in cause.walk() for r in c.remarks)
+
+
+@pytest.mark.parametrize("size", [0, 2, 4])
+def test_a_copy_that_is_shorter_fills_with_zeros(size: int) -> None:
+    body = f""".shared .align 16 .b8 room[128]; mov.u32 r2, room; mad.lo.u32 r2, t, 4, r2;
+    cp.async.ca.shared.global [r2], [in0], 4, {size}; cp.async.wait_all; ld.shared.u32 r0, [r2]; st.global.u32 [out], r0;"""
+    x = words(3)
+    cause = why(body, x)
+    if size == 0:
+        assert cause.bits == 0 and any("zeros" in r for c in cause.walk() for r in c.remarks)
+    else:
+        assert leaf(cause).name == "given0[5]"
+
+
+def test_values_of_other_threads_are_found_in_shared_and_local_memory() -> None:
+    body = """.shared .align 4 .b8 room[128]; .local .align 4 .b8 own[8]; ld.global.u32 r1, [in0];
+    mov.u32 r2, room; mad.lo.u32 r3, t, 4, r2; st.local.u32 [own+4], r1; ld.local.u32 r1, [own+4]; st.shared.u32 [r3], r1;
+    bar.warp.sync -1; xor.b32 r4, t, 1; mad.lo.u32 r4, r4, 4, r2; ld.shared.u32 r0, [r4]; st.global.u32 [out], r0;"""
+    assert leaf(why(body, words(4))).name == "given0[4]"
+
+
+def test_a_loop_is_told_twice_and_depth_ends_it() -> None:
+    body = """mov.u32 r0, t; mov.u32 r1, 0; again: mad.lo.u32 r0, r0, 3, 1; add.u32 r1, r1, 1; setp.lt.u32 p0, r1, 9;
+    @p0 bra again; st.global.u32 [out], r0;"""
+    cause = why(body)
+    assert [c.how for c in cause.walk()].count("mad.lo.u32") == 3 and any(c.more for c in cause.walk())
+
+
+def test_a_value_that_depends_on_another_block_is_explained_by_the_whole_launch() -> None:
+    text = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 out) { .reg .b64 d; .reg .b32 r<4>; .reg .pred p;
+  ld.param.u64 d, [out]; mov.u32 r0, %ctaid.x; setp.eq.u32 p, r0, 0; @p bra first;
+wait: ld.acquire.gpu.global.u32 r1, [d]; setp.eq.u32 p, r1, 0; @p bra wait; add.u32 r2, r1, 1; st.global.u32 [d+4], r2; ret;
+first: mov.u32 r1, 41; st.release.gpu.global.u32 [d], r1; ret; }
+"""
+    out = np.zeros(2, np.uint32)
+    answer = mm.Module.load(text)["k"].launch(2, 1, [out], why="out[1]").why[0]
+    assert out.tolist() == [41, 42] and answer.cause is not None and answer.cause.bits == 42 and not answer.notes
+
+
+def test_an_element_that_nothing_stored() -> None:
+    _, report = one_block.launch("st.global.u32 [out], t;", why="results[2]:u32")
+    assert "no thread of the launch stored it" in str(report.why[0])
+
+
+def test_with_the_sanitizer_and_watched_elements() -> None:
+    body = "ld.global.u32 r0, [in0]; st.global.u32 [out], r0;"
+    _, report = one_block.launch(body, words(1), why="results[3,0]", watch=[(1, (2, 0))], sanitize=True)
+    assert [s.index for s in report.stores] == [(2, 0)] and leaf(report.why[0].cause).name == "given0[3]" and not report.findings
+
+
+# questions --------------------------------------------------------------------------------------------------------------
+def test_questions() -> None:
+    q = question("gemm:C[3, 0x5]:f16@2")
+    assert (q.kernel, q.name, q.index, q.type, q.launch) == ("gemm", "C", (3, 5), "f16", 2)
+    assert question("0x7f00:f32").index is None
+
+
+@pytest.mark.parametrize("text", ["", "C[", "C[x]", "C", "C[1]:nothing", "[3]"])
+def test_what_is_no_question(text: str) -> None:
+    with pytest.raises(mm.errors.LaunchError, match="is no element"):
+        question(text)
+
+
+@pytest.mark.parametrize(
+    "element, said",
+    [
+        ("X[0]", "no array X"),
+        ("out[9]", r"of shape \(2,\) has no element \[9\]"),
+        ((7, 0), "no argument 7"),
+        (3, "is 3, not an element"),
+    ],
+)
+def test_elements_that_there_are_not(element: object, said: str) -> None:
+    kernel = mm.Module.load(".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 out) { ret; }\n")["k"]
+    with pytest.raises(mm.errors.LaunchError, match=said):
+        kernel.launch(1, 1, [np.zeros(2, np.float32)], why=element)
