@@ -201,6 +201,29 @@ wait:
 }"""
 
 
+MEETINGS = """.visible .entry k() {
+  .reg .b32 t, v; .reg .pred p;
+  mov.u32 t, %tid.x;
+  setp.lt.u32 p, t, 12;
+  @p bra other;
+  bar.warp.sync -1;
+  bra end;
+other:
+  bar.warp.sync 0xffffffff;
+end:
+  shfl.sync.bfly.b32 v, t, 1, 31, -1;
+  vote.sync.any.pred p, p, -1;
+  ret;
+}"""
+
+
+def test_lanes_that_wait_for_each_other_count_once() -> None:
+    profile = profile_of(MEETINGS, 64)
+    lanes = {i.text: i.work.lanes for i in profile.instructions if ".sync" in i.text}
+    assert [*lanes.values()] == [20 + 32, 12, 64, 64]
+    assert work(profile, "shfl").executions == 2
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_waits_are_met_once_and_lanes_add_up(seed: int) -> None:
     profile = profile_of(WAITS, 70, [np.zeros(1, np.uint32)], seed=seed)
@@ -270,7 +293,8 @@ def test_what_is_shown() -> None:
     assert json.loads(written([profile], "p.json"))["profiles"][0]["total"]["lanes"] == profile.total.lanes
     page = written([profile], "p.html")
     assert "add.u32 v, v, n;" in page and "<script" not in page and page.count("<tr") == page.count("</tr>")
-    assert len(annotated(profile, HEAD + LOOP).splitlines()) == 1 + len((HEAD + LOOP).splitlines())
+    assert len(annotated(profile).splitlines()) == 2 + len(profile.instructions)
+    assert written([profile], "p.txt").endswith(f"{annotated(profile)}\n")
     assert runs([1, 2, 3, 7, 9, 10]) == "1-3, 7, 9-10"
 
 

@@ -192,7 +192,7 @@ class Lines:
             self.count += 1
             number = self.count
         row = {"process": os.getpid(), "launch": number, "finished": round(time.time(), 6), "name": demangle(report.kernel)}
-        data = json.dumps(row | report.as_dict(), separators=(",", ":")).encode() + b"\n"
+        data = json.dumps(row | report.as_dict(profile=False), separators=(",", ":")).encode() + b"\n"
         try:
             while data:  # all at once but where the disk is full
                 data = data[os.write(self.file, data) :]

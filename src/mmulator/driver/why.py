@@ -37,11 +37,15 @@ class Asking:
 
     questions: as typed.
     depth: how many instructions are told one behind the other.
+    launches: question -> number of launches that have its array.
+    refused: question -> why a launch has no such element.
+    answers: question -> (kernel, number of the launch, answer).
     """
 
     questions: list[Question]
     depth: int
     launches: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
     answers: dict[str, tuple[str, int, WhyAnswer]] = field(default_factory=dict)
 
     def about(
@@ -67,7 +71,7 @@ class Asking:
             except LaunchError as error:
                 if q.kernel:
                     raise
-                self.launches.setdefault(error.message, 0)
+                self.refused[q.text] = error.message
                 continue
             self.launches[q.text] = number = self.launches.get(q.text, 0) + 1
             if q.launch in (0, number):
@@ -92,8 +96,7 @@ class Asking:
             elif self.launches.get(q.text):
                 say(f"mmulator: why {q.text}: {self.launches[q.text]:,} launches, and none stored it\n")
             else:
-                said = "; ".join(m for m in self.launches if q.name in m) or "no launch has such an array"
-                say(f"mmulator: why {q.text}: {said}\n")
+                say(f"mmulator: why {q.text}: {self.refused.get(q.text, 'no launch has such an array')}\n")
 
     def __post_init__(self) -> None:
         self.process = os.getpid()
@@ -127,12 +130,15 @@ def _arrays(function: Any, arguments: Arguments, regions: Regions, known: Sequen
     of which the door knows more.
     """
     out, starts = [*known], {a.start for a in known}
+    kind = stored_type(function) if len(out) < len(function.params) else ""
+    size = max(1, type_bits(kind) // 8) if kind else 1
     for p, offset in zip(function.params, function.offsets):
         if p.size == 8:
             address = int.from_bytes(arguments.params[offset : offset + 8].tobytes(), "little")
             region = next((r for r in (*regions.given, *regions) if r.start <= address < r.end), None)
             if region is not None and address not in starts:
-                out.append(DeviceArray(p.name, address, region.end - address))
+                name = p.name.removeprefix(f"{function.name}_")  # as nvcc calls them: param_3
+                out.append(DeviceArray(name, address, region.end - address, (), size))
     starts = {a.start for a in out}
     return out + [DeviceArray(r.label, r.start, r.size) for r in (*regions.given, *regions) if r.start not in starts]
 

@@ -142,10 +142,6 @@ class ProfileData:
         named = any(i.source_line for i in self.instructions)
         return _grouped(self.instructions, lambda i: (i.file, i.source_line) if named else (self.file, i.line))
 
-    def by_ptx(self) -> dict[tuple[str, int], list[Executed]]:
-        """Instructions by lines of the PTX text."""
-        return _grouped(self.instructions, lambda i: (self.file, i.line))
-
     def as_dict(self) -> dict[str, Any]:
         """The profile as JSON data."""
         return {**asdict(self), "total": asdict(self.total)}

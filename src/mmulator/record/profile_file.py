@@ -20,7 +20,9 @@ def _html(profiles: Sequence[ProfileData]) -> str:
 
 
 def _text(profiles: Sequence[ProfileData]) -> str:
-    return "\n\n".join(map(str, profiles)) + "\n"
+    from mmulator.record.profile_text import annotated, table
+
+    return "\n\n".join(f"{table(p, len(p.instructions))}\n\n{annotated(p)}" for p in profiles) + "\n"
 
 
 FORMATS: dict[str, Callable[[Sequence[ProfileData]], str]] = {".json": _json, ".html": _html, ".info": lcov, ".txt": _text}

@@ -65,13 +65,13 @@ def by_file(lines: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
     return sorted(lines, key=lambda at: (not at[0], *at))
 
 
-def table(profile: ProfileData) -> str:
+def table(profile: ProfileData, most_rows: int = ROWS) -> str:
     """The lines with most executed instructions."""
     total = profile.total.executions
     lines = profile.by_line()
     works = {at: work_of(items) for at, items in lines.items()}
     weights = {at: (-w.executions, -sum(t.units for t in w.traffic.values())) for at, w in works.items()}
-    most = sorted(lines, key=weights.__getitem__)[:ROWS]
+    most = sorted(lines, key=weights.__getitem__)[:most_rows]
     out = [row for sentence in head(profile) for row in _wrapped(sentence)]
     for file, group in groupby(by_file(most), key=lambda at: at[0]):
         rows = [[str(line or ""), *cells(lines[file, line], total), text_of(lines[file, line])] for _, line in group]
@@ -104,15 +104,11 @@ def runs(numbers: Iterable[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
 
 
-def annotated(profile: ProfileData, text: str) -> str:
-    """The PTX text with a column of executions, active lanes, sectors and conflicts before each line."""
-    lines = profile.by_ptx()
+def annotated(profile: ProfileData) -> str:
+    """All PTX instructions, with the columns of the table before each."""
     total = profile.total.executions
-    rows = []
-    for number, line in enumerate(text.splitlines(), 1):
-        items = lines.get((profile.file, number))
-        rows.append([str(number), *(cells(items, total) if items else [""] * 5), line])
-    return "\n".join(_aligned([[*COLUMNS, ""], *rows], cut=False)) + "\n"
+    rows = [[str(i.line), *cells([i], total), i.text] for i in profile.instructions]
+    return "\n".join([f"{PurePath(profile.file).name}:", *_aligned([[*COLUMNS, ""], *rows], cut=False)])
 
 
 def _aligned(rows: Sequence[Sequence[str]], cut: bool = True) -> Iterator[str]:

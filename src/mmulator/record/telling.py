@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mmulator.isa.types import type_bits
+from mmulator.numerics.telling import text as text_of_sum
 from mmulator.record.values import bits_text
 from mmulator.record.why import Cause, CauseAt, place_text
 
@@ -36,7 +37,7 @@ def lines(cause: Cause, indent: int = 0, seen: CauseAt | None = None) -> Iterato
     for remark in cause.remarks:
         yield f"{margin}    {remark}"
     if cause.element is not None:
-        yield from (f"{margin}    {line}" for line in str(cause.element).splitlines())
+        yield from (f"{margin}    {line}" for line in text_of_sum(cause.element).splitlines())
     if cause.more:
         yield f"{margin}    (what it read is not told: ask for more depth)"
     for one in cause.inputs:

@@ -310,8 +310,8 @@ def all_at_once(
         store(where, pointers)
         if left == FULL:
             left = 0
-            for lane in unrolled(LANES):
-                cast_ptr(u64, pointers[lane])[0] = found[lane]
+            for n in unrolled(LANES):
+                cast_ptr(u64, pointers[n])[0] = found[n]
         while left != 0:
             lane = trailing_zeros(left)
             left = left & (left - 1)
