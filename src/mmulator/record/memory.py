@@ -8,7 +8,7 @@ import numpy as np
 
 from mmulator.isa.effects import MemoryEffect, Queue, Step, Stored
 from mmulator.isa.types import type_bits
-from mmulator.native.state import FULL
+from mmulator.native.state import FULL, LANES
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg
 from mmulator.record.addresses import U64, MemoryWrite, addresses, elements
 from mmulator.record.bulk import bulk_write
@@ -22,7 +22,7 @@ def last_write(trail: Trail, before: int | None, address: int, own: tuple[TrailS
     before: number of the step before which it was; None: the end.
     own: step and lane of who reads local memory, which each lane has for itself.
     """
-    for step in trail.writes_before(before):
+    for step in trail.writes_before(before, address, _span):
         ins = trail.instruction(step)
         if own is not None and step.place is not own[0].place:
             continue
@@ -30,6 +30,35 @@ def last_write(trail: Trail, before: int | None, address: int, own: tuple[TrailS
         if found is not None:
             return found
     return None
+
+
+EVERYWHERE = 0, (1 << 64) - 1
+
+
+def _span(trail: Trail, step: TrailStep) -> tuple[int, int]:
+    """The first address that a step may write, and the one behind the last."""
+    ins = trail.instruction(step)
+    effects = ins.effects
+    if effects.memory is MemoryEffect.COPY and effects.queue is Queue.COPIES and effects.step is Step.ISSUE:
+        to, _, size, *_ = ins.operands
+        known = isinstance(to, Address) and isinstance(size, Immediate)
+        at, bytes = (addresses(trail, step, to, "shared"), size.value) if known else (None, 0)  # type: ignore[arg-type, union-attr]
+    elif effects.stored in (Stored.VALUES, Stored.COMBINED) and effects.queue is Queue.NONE and ins.form["type"]:
+        where, operand = _target(ins)
+        at = addresses(trail, step, operand, ins.form["space"])
+        bytes = type_bits(ins.form["type"]) // 8 * len(elements(ins.operands[where + 1]))
+    else:
+        return EVERYWHERE
+    if at is None:
+        return EVERYWHERE
+    taking = trail.guard(step)
+    used = at[[n for n in range(LANES) if taking >> n & 1]]
+    return (int(used.min()), int(used.max()) + bytes) if len(used) else (1, 0)
+
+
+def _target(ins: Instruction) -> tuple[int, Address]:
+    """(number, address) of the operand to which an instruction stores."""
+    return next((n, o) for n, o in enumerate(ins.operands) if isinstance(o, Address))
 
 
 def _write_of(trail: Trail, step: TrailStep, ins: Instruction, address: int, lanes: int) -> MemoryWrite | None:
@@ -60,9 +89,7 @@ def _hit(trail: Trail, step: TrailStep, at: U64 | None, bytes: int, address: int
 
 
 def _stored(trail: Trail, step: TrailStep, ins: Instruction, address: int, lanes: int) -> MemoryWrite | None:
-    where = next(n for n, o in enumerate(ins.operands) if isinstance(o, Address))
-    operand = ins.operands[where]
-    assert isinstance(operand, Address)
+    where, operand = _target(ins)
     type_name = ins.form["type"]
     values = elements(ins.operands[where + 1])
     size = type_bits(type_name) // 8

@@ -170,6 +170,7 @@ class ProfileData:
         """What is the same for profiles that can be added."""
         return self.kernel, self.device, self.file, tuple((i.line, i.text) for i in self.instructions)
 
+
 Shown = TypeVar("Shown", bound=ProfileData)
 
 
@@ -181,9 +182,7 @@ def added_up(profiles: Iterable[Shown]) -> list[Shown]:
     return [*found.values()]
 
 
-def _grouped(
-    items: Iterable[Executed], key: Callable[[Executed], tuple[str, int]]
-) -> dict[tuple[str, int], list[Executed]]:
+def _grouped(items: Iterable[Executed], key: Callable[[Executed], tuple[str, int]]) -> dict[tuple[str, int], list[Executed]]:
     found: dict[tuple[str, int], list[Executed]] = {}
     for item in items:
         found.setdefault(key(item), []).append(item)

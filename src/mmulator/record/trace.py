@@ -341,7 +341,7 @@ def text_of(events: list[Event]) -> str:
     said = "PTX instructions that the warps of a cluster have executed; a microsecond here is one, and each cluster begins at 0"
     head = {"displayTimeUnit": "ns", "otherData": {"time": said, "made by": "mmulator"}}
     rows = ",\n".join(json.dumps(event, separators=(",", ":")) for event in events)
-    return f"{json.dumps(head)[:-1]}, \"traceEvents\": [\n{rows}\n]}}\n"
+    return f'{json.dumps(head)[:-1]}, "traceEvents": [\n{rows}\n]}}\n'
 
 
 def write(file: str, events: list[Event]) -> None:

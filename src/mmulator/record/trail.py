@@ -190,7 +190,8 @@ class Trail:
         """Make ready for questions: when the launch is over."""
         self.numbers = [s.number for s in self.steps]
         self._writes: dict[tuple[int, int, str], list[int]] = defaultdict(list)
-        self._stores = []
+        self._stores: list[int] = []
+        self._spans: NDArray[np.uint64] | None = None
         self.places: dict[tuple[int, int], NDArray[np.uint64] | None] = {}  # a cache of record/memory.py
         for n, step in enumerate(self.steps):
             site = self.site(step.site)
@@ -222,11 +223,21 @@ class Trail:
                 return s
         return None
 
-    def writes_before(self, number: int | None) -> Iterator[TrailStep]:
-        """The steps of all warps of the trail that may write memory, before a step (None: the end), the newest first."""
+    def writes_before(
+        self, number: int | None, address: int, span: Callable[[Trail, TrailStep], tuple[int, int]]
+    ) -> Iterator[TrailStep]:
+        """The steps that may write the byte at a generic address, the newest first.
+
+        number: of the step before which they are; None: the end.
+        span: gives the first address that a step may write, and the one behind the last.
+        """
+        if self._spans is None:
+            found = [span(self, self.steps[n]) for n in self._stores]
+            self._spans = np.array(found, np.uint64).reshape(-1, 2)
         end = len(self._stores) if number is None else bisect_left(self._stores, bisect_left(self.numbers, number))
-        for n in reversed(self._stores[:end]):
-            yield self.steps[n]
+        low, high = self._spans[:end].T
+        for k in np.nonzero((low <= np.uint64(address)) & (np.uint64(address) < high))[0][::-1]:
+            yield self.steps[self._stores[k]]
 
     def operands_read(self, step: TrailStep) -> tuple[int, bytes] | None:
         """(time, image of the CTA's shared memory) when the wgmma that a step issued read its operands."""
