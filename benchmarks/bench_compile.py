@@ -1,10 +1,14 @@
 """Cold compile: processor time to load and compile kernels that were never compiled before, with all fixed code in place.
 
     python benchmarks/bench_compile.py [layernorm ...] [--rounds 5] [--against SRC]
+    python benchmarks/bench_compile.py --unseen FOLDER --objects FOLDER [--against SRC --objects-against FOLDER]
 
 Milliseconds of processor time of all threads, and microseconds an instruction: the least of the rounds. Names are files of
 tests/kernels/ptx, whose kernels all are compiled. Fixed code is what a wheel has: native functions and stencils, which each
 process compiles first. --against: the folder `src` of another commit, whose processes take turns with ours.
+
+--unseen: instead, each .ptx of a folder in a process of its own with an empty cache, behind one other small kernel. --objects:
+what `python tools/ship.py FOLDER release` made, as a wheel has it; what is not in it each process compiles, and that counts.
 """
 
 from __future__ import annotations
@@ -12,12 +16,14 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 from os import environ
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 NAMES = (
@@ -43,19 +49,47 @@ for turn in range(3):
             best[name] = min(best.get(name, 1e9), time.process_time() - start)
 print(json.dumps(best))
 """
+UNSEEN = """
+import json, os, sys, time
+import mmulator as mm
+
+text, first = json.loads(sys.stdin.read())
+for kernel in mm.Module.load(first).values():
+    kernel.compile()
+start = time.process_time()
+for kernel in mm.Module.load(text).values():
+    kernel.compile()
+print(json.dumps(time.process_time() - start))
+"""
 INSTRUCTION = re.compile(r"^\s+(?:@!?%\w+\s+)?[a-z][\w.:]*\s[^;]*;|^\s+(?:ret|exit);", re.MULTILINE)
 
 
-def measured(src: str, texts: dict[str, str]) -> dict[str, float]:
+def said(program: str, src: str, given: object) -> Any:
+    """What a process says as JSON, with an empty cache."""
     with tempfile.TemporaryDirectory() as scratch:
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, scratch], input=json.dumps(texts), capture_output=True, text=True,
+            [sys.executable, "-c", program, scratch], input=json.dumps(given), capture_output=True, text=True,
             env={**environ, "PYTHONPATH": src, "MMULATOR_CACHE": scratch},
         )  # fmt: skip
     if done.returncode:
         raise SystemExit(done.stderr)
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    return json.loads(done.stdout)
+
+
+def measured(src: str, texts: dict[str, str]) -> dict[str, float]:
+    return dict(said(PROGRAM, src, texts))
+
+
+def unseen(src: str, texts: dict[str, str]) -> dict[str, float]:
+    first = (ROOT / "examples" / "handwritten" / "mma.ptx").read_text()
+    return {name: said(UNSEEN, src, [text, first]) for name, text in texts.items()}
+
+
+def installed(src: str, objects: str, folder: Path) -> str:
+    """A copy of a package with object code, as a wheel has it."""
+    shutil.copytree(src, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(objects, folder / "mmulator" / "objects", dirs_exist_ok=True)
+    return str(folder)
 
 
 def main() -> None:
@@ -63,15 +97,24 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=NAMES)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--against", metavar="SRC")
+    parser.add_argument("--unseen", metavar="FOLDER", type=Path)
+    parser.add_argument("--objects", metavar="FOLDER")
+    parser.add_argument("--objects-against", metavar="FOLDER")
     o = parser.parse_args()
-    texts = {name: (ROOT / "tests" / "kernels" / "ptx" / f"{name}.ptx").read_text() for name in o.names}
+    folder = ROOT / "tests" / "kernels" / "ptx"
+    paths = sorted(o.unseen.glob("*.ptx")) if o.unseen else [folder / f"{name}.ptx" for name in o.names]
+    texts = {path.stem: path.read_text() for path in paths}
     sources = {"ours": str(ROOT / "src"), **({"before": o.against} if o.against else {})}
     least: dict[str, dict[str, float]] = {}
-    for _ in range(o.rounds):
-        for which, src in sources.items():
-            for name, seconds in measured(src, texts).items():
-                row = least.setdefault(name, {})
-                row[which] = min(row.get(which, seconds), seconds)
+    with tempfile.TemporaryDirectory() as scratch:
+        for which, objects in (("ours", o.objects), ("before", o.objects_against)):
+            if objects:
+                sources[which] = installed(sources[which], objects, Path(scratch, which))
+        for _ in range(o.rounds):
+            for which, src in sources.items():
+                for name, seconds in (unseen if o.unseen else measured)(src, texts).items():
+                    row = least.setdefault(name, {})
+                    row[which] = min(row.get(which, seconds), seconds)
     for name, row in least.items():
         size = len(INSTRUCTION.findall(texts[name]))
         figures = "".join(f"  {which} {1e3 * s:7.1f} ms {1e6 * s / size:6.0f} us/instr" for which, s in row.items())

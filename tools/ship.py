@@ -133,7 +133,7 @@ def of_key(key: Any) -> Work:
 
 
 def of_form(form: Any) -> Work:
-    """What moves the operands of a form of mma or wmma."""
+    """What moves the operands of a form of mma or wmma, one product or many."""
 
     def work() -> None:
         from mmulator.codegen.loading import ensure
@@ -141,22 +141,25 @@ def of_form(form: Any) -> Work:
         from mmulator.isa.targets import DEVICES
         from mmulator.twin.lines import lines_function, registers_function
         from mmulator.twin.places import commutes, product_for
+        from mmulator.twin.product import batch_function
 
         for swap in {False, commutes(form)}:
             ensure([*(lines_function(form, name, swap) for name in "abc"), registers_function(form, swap)])
         for device in DEVICES:
             with suppress(UnsupportedError):
-                ensure([product_for(form, device).function])
+                ensure([batch_function(product_for(form, device).function)])
                 break
 
     return work
 
 
-def of_random_numbers() -> None:
+def of_arrays() -> None:
+    """Random numbers, and products of many matrices."""
     from mmulator.codegen.loading import ensure
+    from mmulator.twin.matrices import batch_function
     from mmulator.twin.philox import every
 
-    ensure(every())
+    ensure([*every(), *map(batch_function, range(4))])  # up to a sparse A's metadata and both scale factors
 
 
 def of_neighbours() -> None:
@@ -183,7 +186,7 @@ def works(release: bool) -> list[Work]:
     paths = sorted(path for folder in FOLDERS for path in folder.rglob("*.ptx"))
     forms = [form for family in ("mma", "wmma") for form in matrix_forms(family) if form.atype]
     kernels = [of_kernel(path, how) for how, path in product(ways, paths)]
-    return [of_random_numbers, of_neighbours, *kernels, *map(of_key, keys()), *map(of_form, forms)]
+    return [of_arrays, of_neighbours, *kernels, *map(of_key, keys()), *map(of_form, forms)]
 
 
 def mine(works: list[Work], number: int, count: int, claims: Path) -> Iterator[Work]:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mmulator.codegen.engine import Library
-from mmulator.codegen.lang import Native, library_text
+from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import load, store
 from mmulator.codegen.types import i64, ptr_to, u32
 from mmulator.compiler.lowering.scope import mods
@@ -21,6 +21,7 @@ from mmulator.compiler.meaning import half
 from tests.support import rows, vectors
 from tests.support import scalar_oracle as oracle
 from tests.support.floats import BF16, F16, NAMES, PARTNERS, check, check_extrema, close_to
+from tests.support.natives import library_text
 from tests.support.scalar_harness import form_of, run, sources_of
 
 test_vectors = vectors.replay("half")

@@ -10,9 +10,9 @@ import pytest
 from mmulator.codegen import stencils
 from mmulator.codegen.engine import Library
 from mmulator.codegen.loading import ensure, symbols
-from mmulator.codegen.ops import bits_mask, fma, select, stack
+from mmulator.codegen.ops import bitcast, bits_mask, fma, select, stack
 from mmulator.codegen.records import StoredRecords
-from mmulator.codegen.types import f32, i32, i64, ptr, ptr_to, u32
+from mmulator.codegen.types import f32, i32, i64, ptr, ptr_to, u8, u32
 from mmulator.codegen.values import Builder, Value, module_text
 
 LANES = 32
@@ -102,3 +102,29 @@ def test_a_jump_between_instructions_has_no_records() -> None:
     records = stencils.Records()
     assert not records.take({0: block(0, 3, 70), 1: b}, {})
     assert not records.blocks and not records.words and not records.uses
+
+
+def test_a_register_is_read_apart_and_one_value_as_two_types_has_one_place() -> None:
+    b = Builder("block0", i32, PARAMS)
+    with b:
+        _, regs, mask, _ = b.params
+        with b.apart():
+            values = b.load(U32, b.emit(ptr_to(u8), f"getelementptr i8, ptr {regs.text}, i64 0"), align=4)
+        with b.apart():
+            x = bitcast(F32, values)
+        y = fma(x, x, x)
+        with b.apart():
+            bits = bitcast(U32, y)
+        b.cut()
+        b.store(select(bits_mask(mask), bits ^ values, values), Value(b, ptr_to(U32), regs.text) + 1, align=4)
+        with b.if_(mask == 1), b.apart():  # behind a branch nothing is taken apart
+            b.store(u32(0), Value(b, ptr_to(u32), regs.text))
+        b.cut()
+        b.ret(1)
+    records, words = joined({0: b})
+    assert len(records.uses) == 4  # the load, fma, the stores, ret
+    compiled, room = Library(module_text([b])), np.zeros(stencils.ROOM + 64, np.uint8)
+    start = -(-room.ctypes.data // 64) * 64
+    for lanes in (1, 0xFF00FF00, 0xFFFFFFFF):
+        mine = run(int(words[0]), 0, lanes, start, words.ctypes.data)
+        assert mine == run(compiled.address("block0"), 0, lanes)

@@ -192,7 +192,7 @@ def test_a_suite(lines: list[str]) -> None:
         "  pytest --mmulator=sm_90 --mmulator-seed=7 test_suite.py::test_faults",
     ]
     (wrong,) = part(lines, "test_wrong_marker")
-    assert wrong == "@pytest.mark.mmulator takes device, seed, seeds, timeout, sanitize, rules, keep_going by name, not chip"
+    assert wrong == "@pytest.mark.mmulator takes device, seed, seeds, timeout, sanitize, rules, keep_going, why by name, not chip"
     assert section(part(lines, "test_endless"))[0] == "launches of this test may take N s together; those before took 0 s"
     order = "\n".join(part(lines, "test_order"))
     assert "UnstableResult: kernels.ptx:14:3: tickets left other bits under seed" in order and "and 7 more" in order

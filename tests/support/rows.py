@@ -114,9 +114,14 @@ def _are_joined(blocks: dict[int, Builder], natives: dict[str, Native]) -> None:
     for b in blocks.values():
         ends = [0, *b.cuts, len(b.lines)]
         lines = iter("\n".join(b.lines[start:stop]).removeprefix(f"{stencils._ACTIVE}\n") for start, stop in pairwise(ends))
-        for part in stencils._parts(b) or ():
+        parts, same = stencils._parts(b) or ((), {})
+        for part in parts:
             back = _put_back(part)
             assert back in lines, back
+        casts = {line.split()[0]: line for line in b.lines if " = bitcast <32 x " in line}
+        for name, other in same.items():
+            source = casts[name].split()[6]
+            assert source == other or same[source] == other
     texts = {stencil.name: stencil for stencil in records.stencils()}
     import llvmlite.binding
 

@@ -32,10 +32,10 @@ import sys
 from pathlib import Path
 from mmulator.codegen import cpus, shipped
 from mmulator.compiler.options import DEFAULT
-from tools.ship import collector, of_kernel, of_random_numbers
+from tools.ship import collector, of_arrays, of_kernel
 made = collector(cpus.level_of(*shipped.target_cpu()))
 of_kernel(Path(sys.argv[1]), DEFAULT)()
-of_random_numbers()
+of_arrays()
 shipped.write(Path(sys.argv[2]), made.entries)
 """
 USE = """

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from mmulator.codegen.engine import Library
-from mmulator.codegen.lang import library_text
 from mmulator.isa.form import Form
 from mmulator.isa.match import match
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.twin import pack
 from mmulator.twin.plan import B_HEADER, LANE, Plan, plan_for
+from tests.support.natives import library_text
 
 P, I = ctypes.c_void_p, ctypes.c_int64
 NAMES = ("pack_a", "pack_b", "pack_b_rows")

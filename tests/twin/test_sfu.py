@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mmulator.codegen.engine import Library
-from mmulator.codegen.lang import Native, library_text
+from mmulator.codegen.lang import Native
 from mmulator.codegen.lookup import has_permutes
 from mmulator.codegen.ops import load, shuffle, store
 from mmulator.codegen.types import ptr
@@ -23,6 +23,7 @@ from mmulator.numerics.sfu.operations import BINARY, UNARY, Key
 from mmulator.numerics.sfu.tables import Tables, parse_tables, tables_for
 from mmulator.twin.sfu.arrays import ArrayFunction, evaluate
 from mmulator.twin.sfu.native import APPROX, KEYS, LANES, divisor_lanes, quotient, word_of
+from tests.support.natives import library_text
 from tests.support.places import DATA, ROOT
 from tests.support.sfu import decode, encode, unit_array, write_tables
 

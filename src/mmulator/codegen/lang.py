@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from typing import Any, overload
 
 from mmulator.codegen.types import CodeError, Ty, i64, void
-from mmulator.codegen.values import WIDE, Builder, Value, as_value, constant, module_text
+from mmulator.codegen.values import WIDE, Builder, Value, as_value, constant
 from mmulator.codegen.variants import differs
 from mmulator.lazy import cached_property
 
@@ -208,19 +208,6 @@ def parts(function: Native) -> tuple[list[Builder], list[Native]]:
             waiting += [f for f in calls if f.inline]
             linked += [f for f in calls if not f.inline]
     return list(builders.values()), linked
-
-
-def library_text(functions: list[Native]) -> str:
-    """One module with these functions and all native functions that they call."""
-    done: dict[str, Builder] = {}
-    waiting = list(functions)
-    while waiting:
-        function = waiting.pop()
-        if function.name not in done:
-            builder, calls = function.build()
-            done[function.name] = builder
-            waiting.extend(calls)
-    return module_text([done[n] for n in sorted(done)])
 
 
 def unrolled(*bounds: int) -> range:

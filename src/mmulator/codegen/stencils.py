@@ -38,6 +38,9 @@ _NEED_NUMBERS = "@llvm.", "extractvalue", " asm "  # where LLVM itself needs num
 _ACTS = " store ", " call ", "  ret ", "  br ", "  fence ", " atomicrmw ", " cmpxchg "
 _NUMBER = re.compile(r"(splat \(|ret |, )?i(\d+) (?:(%[\w.]+), )?(-?\d+)(\)?)")
 _SYMBOL = re.compile(r"@([\w.]+)")
+# One value as another type of its size; a register that is read
+_SAME = re.compile(r"  (%\w+) = bitcast <32 x (?:i32|float)> (%\w+) to <32 x (?:i32|float)>")
+_LOADED = re.compile(r"  (%\w+) = getelementptr i8, ptr %regs, i64 (\d+)\n  (%\w+) = load ([^,]+), ptr \1, align (\d+)")
 _LOCAL = re.compile(r"%([vsxc])[\w.]*")
 
 
@@ -213,10 +216,11 @@ class Records:
         return False
 
     def _add(self, number: int, b: Builder, natives: Mapping[str, Native]) -> bool:
-        parts = _parts(b)
-        if parts is None:
+        found = _parts(b)
+        if found is None:
             return False
-        places = _Places(b)
+        parts, same = found
+        places = _Places(b, same)
         words: list[int] = []
         uses = []
         start = len(self.words)
@@ -250,37 +254,53 @@ class Records:
         return head.encode() + b"\n" + np.array(self.words, np.uint64).tobytes() + np.array(uses, np.uint32).tobytes()
 
 
-def _parts(b: Builder) -> list[_Part] | None:
-    """The parts of a block, without those whose values nothing reads."""
+def _parts(b: Builder) -> tuple[list[_Part], dict[str, str]] | None:
+    """The parts of a block, without those whose values nothing reads, and for each value that is another one's bits as another
+    type, that one.
+    """
     lines, known = b.lines, dict(_GIVEN)
     if lines and lines[0] == _ACTIVE:
         known["%v1"] = "%active"
     cuts = [int("%v1" in known), *b.cuts, len(lines)]
-    parts = []
+    parts: list[_Part] = []
+    same: dict[str, str] = {}
     for start, stop in pairwise(cuts):
-        if start < stop:
-            part = _part("\n".join(lines[start:stop]), b.rooms, known)
-            if part is None:
-                return None
-            parts.append(part)
+        if start == stop:
+            continue
+        if stop == start + 1 and (found := _SAME.fullmatch(lines[start])) and found[2] not in known:
+            same[found[1]] = same.get(found[2], found[2])
+            continue
+        loaded = stop == start + 2 and _LOADED.fullmatch(f"{lines[start]}\n{lines[start + 1]}")
+        part = _load(loaded) if loaded else _part("\n".join(lines[start:stop]), b.rooms, known)
+        if part is None:
+            return None
+        parts.append(part)
     needed: set[str] = set()
     kept = []
     for part in reversed(parts):
         part.results = [name for name in part.defined if name in needed]
         if part.results or part.acts:
-            read = {name for name in part.given if isinstance(name, str)}
+            read = {same.get(name, name) for name in part.given if isinstance(name, str)}
             part.ended = [name for name in read if name not in needed and name not in b.rooms]
             needed.difference_update(part.results)
             needed |= read
             kept.append(part)
-    return kept[::-1]
+    return kept[::-1], same
+
+
+def _load(found: re.Match[str]) -> _Part:
+    """The part that reads a register."""
+    place, at, value, ty, align = found.groups()
+    names = {place: "%d0", value: "%d1"}
+    text = f"  %d0 = getelementptr i8, ptr %regs, i64 %c64.0\n  %d1 = load {ty}, ptr %d0, align {align}"
+    return _Part(text, [int(at)], names, names, False)
 
 
 class _Places:
-    """Places of values in a block's room. end_: bytes of the room."""
+    """Places of values in a block's room. same: as `_parts` has it. end_: bytes of the room."""
 
-    def __init__(self, b: Builder) -> None:
-        self._b, self.end_ = b, 0
+    def __init__(self, b: Builder, same: Mapping[str, str]) -> None:
+        self._b, self._same, self.end_ = b, same, 0
         self._at: dict[str, int] = {}
         self._free: dict[int, list[int]] = {}
 
@@ -289,6 +309,7 @@ class _Places:
         return -(-size // _UNIT) * _UNIT
 
     def of(self, name: str) -> int:
+        name = self._same.get(name, name)
         at = self._at.get(name)
         if at is None:
             size = self._size(name)

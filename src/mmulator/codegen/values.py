@@ -318,6 +318,17 @@ class Builder:
         """Say that the next line is the first of an instruction (codegen/stencils.py)."""
         self.cuts.append(len(self.lines))
 
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """A context whose lines may be taken apart from those before and behind, unless the instruction has branched."""
+        start = self.cuts[-1] if self.cuts else 0
+        free = not any(line[:5] == "  br " or line[0] != " " for line in self.lines[start:])
+        if free:
+            self.cut()
+        yield
+        if free:
+            self.cut()
+
     def line(self, text: str) -> None:
         self.lines.append("  " + text)
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.codegen.engine import Library
-from mmulator.codegen.lang import Native, library_text, native
+from mmulator.codegen.lang import Native, native
+from mmulator.codegen.loading import address
 from mmulator.codegen.ops import null
 from mmulator.codegen.types import Struct, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value
@@ -60,14 +60,9 @@ def unit_in_image(image: ptr_to(Image), address: u64, number: u32) -> ptr:
 
 @cache
 def _compiled(function: Native) -> Any:
-    library = Library(library_text([function]))
-    _libraries.append(library)
     types = [ctypes.c_void_p if ty.kind == "ptr" else getattr(ctypes, f"c_{'' if ty.signed else 'u'}int{ty.bits}")
              for _, ty in function.params]  # fmt: skip
-    return library.function(function.name, ctypes.c_uint32, *types)
-
-
-_libraries: list[Library] = []  # keeps the code alive
+    return ctypes.CFUNCTYPE(ctypes.c_uint32, *types)(address(function))
 
 
 def _plain(memory: Bytes) -> tuple[Bytes, Any, int]:

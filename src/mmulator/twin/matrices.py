@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.codegen.engine import Library
-from mmulator.codegen.lang import Native, library_text
+from mmulator.codegen.lang import Native
+from mmulator.codegen.loading import address
 from mmulator.codegen.ops import copy_bytes
 from mmulator.codegen.types import i64, ptr, ptr_to, u64, void
 from mmulator.codegen.values import Builder, Value
@@ -110,7 +110,7 @@ def _call(function: Value, *args: Value) -> None:
 
 
 @cache
-def _batch_function(extras: int) -> Native:
+def batch_function(extras: int) -> Native:
     """A function for `count` products: pack both operands, then dot. Operands are `stride` bytes apart (0: shared by all).
 
     functions: pack_a, pack_b_rows, dot. places, strides: of a, b, c, d and the extra operands of dot.
@@ -138,13 +138,7 @@ def _batch_function(extras: int) -> Native:
 
 @cache
 def _entry(extras: int) -> Any:
-    function = _batch_function(extras)
-    library = Library(library_text([function]))
-    _libraries.append(library)
-    return library.function(function.name, None, _P, _P, _P, _I, _I, _I, _I, _I, _I, _P, _P, _P, _I)
-
-
-_libraries: list[Library] = []  # keeps the code alive; of threads that come first together, of each
+    return ctypes.CFUNCTYPE(None, _P, _P, _P, _I, _I, _I, _I, _I, _I, _P, _P, _P, _I)(address(batch_function(extras)))
 
 
 def _many(twin: Twin, operands: list[Any], out: Any, shape: _Shape, flags: int, most: int | None) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.codegen.engine import Library
-from mmulator.codegen.lang import Native, library_text
+from mmulator.codegen.lang import Native
+from mmulator.codegen.loading import address
 from mmulator.twin.places import Product
 from mmulator.twin.product import OPERANDS, batch_function
 from mmulator.twin.threads import pointer, room, split, worth
@@ -80,10 +80,4 @@ def entry(product: Product) -> tuple[Any, int]:
 
 @cache
 def _compiled(one: Native) -> Any:
-    function = batch_function(one)
-    library = Library(library_text([function]))
-    _libraries.append(library)
-    return library.function(function.name, None, _P, _P, _I, _P, _P, _U, _U)
-
-
-_libraries: list[Library] = []  # keeps the code alive
+    return ctypes.CFUNCTYPE(None, _P, _P, _I, _P, _P, _U, _U)(address(batch_function(one)))

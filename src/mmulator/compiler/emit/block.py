@@ -155,7 +155,8 @@ class BlockEmitter:
             return value
         key = value.text, value.ty
         if key not in self._spread:
-            made = self._spread[key] = splat(value, LANES)
+            with self.b.apart():
+                made = self._spread[key] = splat(value, LANES)
             self._ones[made.text] = value
         return self._spread[key]
 
@@ -172,7 +173,8 @@ class BlockEmitter:
         """The value of a register: in 32 lanes, or one value for all lanes."""
         value = self.values.get(name)
         if value is None:
-            value = self._load(name)
+            with self.b.apart():
+                value = self._load(name)
             self.values[name] = value
         return value
 
@@ -230,7 +232,8 @@ class BlockEmitter:
     def to_bits(self, value: Value, ty: Ty) -> Value:
         """A computed value as register bits: unchanged, or extended by the value's own sign."""
         if value.ty.kind == "float":
-            value = bitcast(shaped(_UNSIGNED[value.ty.bits].vec(LANES), value), value)
+            with self.b.apart():
+                value = bitcast(shaped(_UNSIGNED[value.ty.bits].vec(LANES), value), value)
         if ty.bits == 1:
             return value if value.ty.bits == 1 else value != 0
         return shaped(ty, value)(value)
@@ -244,17 +247,18 @@ class BlockEmitter:
         live = self.frame.live_out[self.block.index]
         for name in self.dirty:
             if (name in self.frame.slots or name in self.frame.words) and (everything or name in live):
-                self._store(name)
+                with self.b.apart():
+                    self._store(name)
                 self.b.cut()
         if everything:
             self.dirty.clear()
 
     def _store(self, name: str) -> None:
-        value, place = self.values[name], self._place(name)
+        value = self.values[name]
         if name in self.frame.words:
-            self.b.store(value if value.ty.bits > 1 else u8(value), place)
+            self.b.store(value if value.ty.bits > 1 else u8(value), self._place(name))
             return
-        value = self.spread(value)
+        value, place = self.spread(value), self._place(name)
         if value.ty.bits == 1:
             old = self.b.load(u32, place)
             self.b.store((mask_bits(value) & self.mask) | (old & ~self.mask), place)
@@ -351,8 +355,9 @@ class BlockEmitter:
         if ty.bits == 1:
             return value if value.ty.bits == 1 else value != 0
         if ty.kind == "float":
-            value = self.spread(value)
-            return bitcast(ty, _UNSIGNED[ty.bits].vec(LANES)(value))
+            value = _UNSIGNED[ty.bits].vec(LANES)(self.spread(value))
+            with self.b.apart():
+                return bitcast(ty, value)
         if ty.bits > value.ty.bits > 1 and declared[:1] == "s":
             value = bitcast(shaped(_SIGNED[value.ty.bits].vec(LANES), value), value)
         return shaped(ty, value)(value)

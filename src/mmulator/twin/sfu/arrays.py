@@ -10,25 +10,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.codegen.engine import Library
-from mmulator.codegen.lang import Native, library_text
+from mmulator.codegen.lang import Native
+from mmulator.codegen.loading import address
 from mmulator.errors import OperandError
 from mmulator.numerics.sfu.operations import BINARY
 from mmulator.numerics.sfu.tables import DEFAULT_DEVICE, Tables, tables_for
 from mmulator.twin.sfu.native import KEYS, array_functions, word_of
 
 Array = NDArray[Any]
-_loaded: list[Library] = []  # machine code is never unloaded: a function may outlive its maker
 
 
 class ArrayFunction:
     """A compiled native function `f(src, ..., dst, count)`, called with arrays of its words."""
 
     def __init__(self, native: Native) -> None:
-        library = Library(library_text([native]))
-        _loaded.append(library)
         pointers = [ctypes.c_void_p] * (len(native.params) - 1)
-        self._call: Callable[..., None] = library.function(native.name, None, *pointers, ctypes.c_int64)
+        self._call: Callable[..., None] = ctypes.CFUNCTYPE(None, *pointers, ctypes.c_int64)(address(native))
 
     def __call__(self, *sources: Array, out: Array | None = None) -> Array:
         """The result for sources of one shape. out: a C-contiguous array for the result, which may be a source."""
