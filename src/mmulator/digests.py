@@ -6,8 +6,8 @@ program of C++ still launch kernels.
 
 from __future__ import annotations
 
+from _blake2 import blake2b
 from functools import partial
-from hashlib import blake2b
 
 digest_of = partial(blake2b, digest_size=32)
 """The digest of some bytes, an object as those of hashlib."""

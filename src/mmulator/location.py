@@ -10,9 +10,11 @@ import re
 import stat
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
+
+from mmulator.classes import dataclass
 
 # patterns are texts, which `re` compiles where they are used first: a start uses none
 _FILE = r'(?m)^[^/\n"]*?\.file[ \t]+(\d{1,9})[ \t]+"([^"\n]*)"(?:[ \t]*,[ \t]*(\d{1,18})[ \t]*,[ \t]*(\d{1,18}))?'

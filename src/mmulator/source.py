@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mmulator.classes import dataclass
 from mmulator.lazy import cached_property
 from mmulator.location import LineTable, Location
 from mmulator.location import printable as printable

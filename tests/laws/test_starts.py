@@ -18,15 +18,15 @@ mm.Module.load("examples/handwritten/mma.ptx")["gemm"].launch((4, 4), 32, [A, B,
 """
 # program; modules of the package at most; others, and parts of the package, of which none is imported
 STARTS = {
-    "launch": ("import numpy as np\n" + LAUNCH, 70, (
+    "launch": ("import numpy as np\n" + LAUNCH, 71, (
         "typer", "rich", "ml_dtypes", "html", "shutil", "shlex", "random", "mmulator.cli", "mmulator.demangle",
         "mmulator.diagnostics",
     )),
-    "run": ("from mmulator.cli.app import run; run(['run', 'examples/handwritten/launch.toml'])", 85, (
+    "run": ("from mmulator.cli.app import run; run(['run', 'examples/handwritten/launch.toml'])", 86, (
         "typer", "rich", "ml_dtypes", "mmulator.jobs.sanitized", "mmulator.findings", "mmulator.rules", "mmulator.layouts",
         "mmulator.diagnostics",
     )),
-    "check": ("from mmulator.cli.app import run; run(['check', 'examples/handwritten/mma.ptx'])", 143, ("typer", "ml_dtypes")),
+    "check": ("from mmulator.cli.app import run; run(['check', 'examples/handwritten/mma.ptx'])", 144, ("typer", "ml_dtypes")),
     "help": ("from mmulator.cli.app import run; run(['--help'])", 38, ("numpy", "ml_dtypes", "mmulator.codegen")),
 }  # fmt: skip
 NEVER = ("llvmlite.binding", "pydantic", "mmulator.ptx.parser", "mmulator.twin", "mmulator.sanitizer", "mmulator.inspect")

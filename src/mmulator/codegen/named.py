@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from mmulator.classes import dataclass
 from mmulator.codegen.engine import key_of
 from mmulator.codegen.shipped import shipped
 from mmulator.codegen.sources import fingerprint

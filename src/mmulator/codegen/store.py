@@ -17,10 +17,10 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from mmulator.classes import dataclass
 from mmulator.digests import digest_of
 
 _HEADER = struct.Struct("<8s32s32sQ")  # magic, key, digest of the code, its length

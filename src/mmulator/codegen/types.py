@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar
 
+from mmulator.classes import dataclass
 from mmulator.errors import InternalError
 from mmulator.lazy import cached_property
 

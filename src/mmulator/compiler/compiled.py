@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
+from mmulator.classes import dataclass
 from mmulator.compiler.code import BlockCode
 from mmulator.compiler.emit.tables import MatrixTables
 from mmulator.lazy import cached_property

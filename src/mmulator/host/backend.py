@@ -10,9 +10,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mmulator.classes import dataclass
 from mmulator.compiler.options import DEFAULT, CompileOptions
 from mmulator.isa.targets import PTX_VERSIONS, TARGETS, Target
 from mmulator.launch.launch import How, Launch, Progress, Ran

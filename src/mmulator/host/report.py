@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from typing import TYPE_CHECKING, Any
 
+from mmulator.classes import dataclass
 from mmulator.tables import element, html_table, text_table
 
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache, total_ordering
 
+from mmulator.classes import dataclass
 from mmulator.errors import OperandError, shown
 
 PTX_VERSIONS: tuple[tuple[int, int], ...] = (

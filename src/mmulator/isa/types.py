@@ -6,9 +6,9 @@ Fundamental Types, Alternate Floating-Point Data Formats, Packed Floating Point 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
+from mmulator.classes import dataclass
 from mmulator.errors import InternalError
 
 Kind = Literal["float", "signed", "unsigned", "bits", "pred", "none"]

@@ -12,12 +12,12 @@ import itertools
 import mmap
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from mmulator.classes import dataclass
 from mmulator.codegen import loading
 from mmulator.codegen.locks import Lock, TimeUp, time_limit
 from mmulator.errors import LaunchError, MmulatorError

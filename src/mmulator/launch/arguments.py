@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mmulator.classes import dataclass
 from mmulator.errors import LaunchError, shown
 from mmulator.launch.regions import NONE, Regions, kept, pointer
 from mmulator.launch.regions import Region as Region

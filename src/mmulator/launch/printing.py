@@ -8,12 +8,12 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from mmulator.classes import dataclass
 from mmulator.launch.arena import read, read_string
 from mmulator.native.state import LANES
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
+from mmulator.classes import dataclass
 from mmulator.lazy import cached_property
 from mmulator.native.state import LANES
 

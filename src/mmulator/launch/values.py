@@ -6,11 +6,12 @@ import ctypes
 import operator
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mmulator.classes import dataclass
 from mmulator.errors import LaunchError, shown
 from mmulator.interop import readable, writable
 from mmulator.isa.types import MAP_ALIGNMENT

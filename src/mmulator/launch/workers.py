@@ -12,12 +12,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from mmulator.classes import dataclass
 from mmulator.codegen import loading
 from mmulator.codegen.locks import no_fork
 from mmulator.errors import ExecutionFault, LaunchError, LimitReached

@@ -7,9 +7,9 @@ each register that lives across blocks. A warp has a `Queue` for each kind of as
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
+from mmulator.classes import dataclass
 from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u32, u64
 
 LANES = 32

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
 
+from mmulator.classes import dataclass
 from mmulator.errors import LaunchError
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, FUNCTION_BYTES, SLOT_CONST, SLOT_FUNCTION, SLOT_SHIFT
 from mmulator.program.outline import Outline

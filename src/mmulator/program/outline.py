@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
+from mmulator.classes import dataclass
 from mmulator.isa.targets import Target
 from mmulator.ptx.declared import Parameter, SymbolReference, Variable
 from mmulator.source import Source, Span

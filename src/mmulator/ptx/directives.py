@@ -8,9 +8,9 @@ than the specification, this file does too: of a directive that is written twice
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mmulator.classes import dataclass
 from mmulator.errors import InvalidInstructionError, similar
 from mmulator.ptx.declared import Declared
 
