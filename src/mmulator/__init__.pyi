@@ -8,6 +8,7 @@ from mmulator.host.report import Report as Report
 from mmulator.inspect.chips import devices as devices
 from mmulator.instruction.instruction import Instruction as Instruction
 from mmulator.instruction.matmul import matmul as matmul
+from mmulator.instruction.why import compare as compare, why as why
 from mmulator.launch.values import struct as struct
 from mmulator.layouts.descriptors import MatrixDescriptor as MatrixDescriptor
 from mmulator.layouts.tensormap.tensor_map import TensorMap as TensorMap

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -71,6 +72,35 @@ def matmul(
     if any(map(is_lazy, operands.values())):
         signs = {"imm_scale_a": imm_scale_a, "imm_scale_b": imm_scale_b}
         return chunks.product(partial(matmul, instruction=str(i), device=device, **signs), form, operands)
+    o = prepared(form, A, B, C, scale_a, scale_b)
+    from mmulator.twin.matrices import twin_matmul
+
+    d = twin_matmul(
+        dot_key(form), device, o.a, o.b, o.c, imm_scale_a=imm_scale_a, imm_scale_b=imm_scale_b, indices=o.indices, **o.scales
+    )
+    return from_raw(form.dtype, d)
+
+
+@dataclass(frozen=True)
+class MatrixOperands:
+    """Operands of a product of matrices as raw elements, with zeros up to a multiple of the instruction's k.
+
+    a: [..., M, K]; of a sparse A the elements that are kept, [..., M, K / 2].
+    b: [..., K, N].
+    c: [..., M, N], or None.
+    indices: of a sparse A the place along K of each element that is kept; else None.
+    scales: scale_a and scale_b, for block scaling.
+    """
+
+    a: Array
+    b: Array
+    c: Array | None
+    indices: Array | None
+    scales: dict[str, Array]
+
+
+def prepared(form: Form, A: Any, B: Any, C: Any, scale_a: Any, scale_b: Any) -> MatrixOperands:
+    """The operands of a product, given as `matmul` takes them. Raises OperandError for wrong shapes or dtypes."""
     b = _raw("B", form.btype, B)
     if isinstance(A, sparse.Compressed):
         a, shape = _raw("A", form.atype, A.values), A.shape
@@ -94,13 +124,7 @@ def matmul(
         raise OperandError(f"A is compressed and {form} is dense", hint="`sparse.expand` gives the dense A")
     else:
         a = _padded(a, -1, steps * form.k)
-    from mmulator.twin.matrices import twin_matmul
-
-    d = twin_matmul(
-        dot_key(form), device, a, b, c, imm_scale_a=imm_scale_a, imm_scale_b=imm_scale_b, indices=indices,
-        **_scales(form, scale_a, scale_b, k, steps),
-    )  # fmt: skip
-    return from_raw(form.dtype, d)
+    return MatrixOperands(a, b, c, indices, _scales(form, scale_a, scale_b, k, steps))
 
 
 def _raw(name: str, element: ElementType, value: Any) -> Array:

@@ -1,0 +1,105 @@
+"""`mmulator why`: one element of a matrix product, step by step, on several devices side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from mmulator.cli.words import Option, Positional
+
+if TYPE_CHECKING:
+    from mmulator.isa.form import Form
+
+STEPS = 4  # instructions along k of random matrices
+
+
+def why(
+    instruction: Annotated[
+        list[str],
+        Positional(help="A name or words, such as mma m16n8k16 bf16.", show_default=False, autocompletion="instruction_words"),
+    ],
+    element: Annotated[str, Option(metavar="ROW,COL", help="The element of D.")] = "0,0",
+    devices: Annotated[str | None, Option(metavar="D,D...", help="Devices or chips, such as sm_80,H100. Default: sm_90.")] = None,
+    seed: Annotated[int, Option(metavar="N", help="Seed of random matrices, where none are given.", min=0)] = 1,
+    k: Annotated[int | None, Option(metavar="N", help="Their extent along k. Default: four instructions.", min=1)] = None,
+    a: Annotated[Path | None, Option(metavar="FILE.npy", help="A [M, K].")] = None,
+    b: Annotated[Path | None, Option(metavar="FILE.npy", help="B [K, N].")] = None,
+    c: Annotated[Path | None, Option(metavar="FILE.npy", help="C [M, N]. Default: zeros.")] = None,
+    json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show how each device adds up one element of a matrix product: chunks, exponents, the bits that are cut, the rounding.
+
+    The matrices are files, or random numbers in the shape of the instruction.
+
+    Examples: mmulator why mma m16n8k16 bf16 --element 3,5 --devices sm_80,sm_90
+
+    mmulator why wgmma e4m3 f32 --devices sm_90 --k 128
+    """
+    from mmulator.cli.output import WrongUsage, print_json
+    from mmulator.instruction.instruction import Instruction
+    from mmulator.instruction.why import why as explained
+
+    try:
+        row, col = (int(part) for part in element.split(","))
+    except ValueError:
+        raise WrongUsage(f"--element {element}", hint="a row and a column, as 3,5") from None
+    if (a is None) != (b is None):
+        raise WrongUsage("--a and --b go together", hint="or leave both out for random matrices")
+    i = Instruction.parse(" ".join(instruction))
+    more: dict[str, Any] = {}
+    if a is not None and b is not None:
+        A, B = _array(a), _array(b)
+    else:
+        A, B, more = random_matrices(i.form, seed, k or STEPS * max(1, i.form.k))
+    C = None if c is None else _array(c)
+    found = explained(i, A, B, C, row, col, devices=devices.split(",") if devices else None, **more)
+    if json:
+        print_json({"ok": True, **found.to_dict()})
+    else:
+        print(found)
+
+
+def _array(path: Path) -> Any:
+    from mmulator.jobs.inputs import load_arrays
+
+    found = load_arrays(path)
+    if isinstance(found, dict):
+        from mmulator.errors import OperandError
+
+        raise OperandError(f"{path} has several arrays", hint="numpy.save writes one")
+    return found
+
+
+def random_matrices(form: Form, seed: int, k: int) -> tuple[Any, Any, dict[str, Any]]:
+    """A [M, K], B [K, N] and scale factors of a form's types: normal numbers, or whole ones of integer types.
+
+    form: the instruction, whose M and N the matrices have.
+    seed: of numpy.random.default_rng.
+    k: extent along k.
+    """
+    import numpy as np
+
+    from mmulator.layouts import sparse
+    from mmulator.numerics.formats import container, from_raw
+
+    rng = np.random.default_rng(seed)
+
+    def drawn(t: Any, *shape: int) -> Any:
+        if t.is_float:
+            kind = from_raw(t, np.zeros(1, container(t))).dtype
+            return rng.standard_normal(shape).astype(kind)
+        return from_raw(t, rng.integers(0, 1 << t.bits, shape).astype(container(t)))
+
+    m, n = form.m or 16, form.n or 8  # of tcgen05 the instruction descriptor has them
+    A, B = drawn(form.atype, m, k), drawn(form.btype, k, n)
+    if form.sparse:
+        A = sparse.compress(sparse.prune(A, form), form)
+    scales = {}
+    if form.block_scale:
+        from mmulator.numerics.profiles import dot_key
+
+        blocks = -(-k // (form.k // dot_key(form).scale_blocks))
+        one = {"ue8m0": 0x7F, "ue4m3": 0x38}[form.stype.name]
+        near = rng.integers(-2, 3, (m + n, blocks)) + one
+        scales = {"scale_a": near[:m].astype(np.uint8), "scale_b": near[m:].T.astype(np.uint8)}
+    return A, B, scales
