@@ -177,7 +177,15 @@ first: mov.u32 r1, 41; st.release.gpu.global.u32 [d], r1; ret; }
 
 def test_an_element_that_nothing_stored() -> None:
     _, report = one_block.launch("st.global.u32 [out], t;", why="results[2]:u32")
-    assert "no thread of the launch stored it" in str(report.why[0])
+    assert "no thread of the launch stored it" in str(report.why[0]) and "no store came to its address" in str(report.why[0])
+
+
+def test_a_store_that_a_predicate_left_out() -> None:
+    body = "setp.lt.s32 p0, t, 7; @p0 st.global.u32 [out], t;"
+    _, report = one_block.launch(body, why=["results[7,0]", "results[6,0]"])
+    said = str(report.why[0])
+    assert "block (0, 0, 0), thread (7, 0, 0): st.global.u32" in said and "p0 is false: setp.lt.s32 7, 7" in said
+    assert report.why[1].cause is not None
 
 
 def test_with_the_sanitizer_and_watched_elements() -> None:

@@ -39,6 +39,7 @@ class Asking:
     depth: how many instructions are told one behind the other.
     launches: question -> number of launches that have its array.
     refused: question -> why a launch has no such element.
+    missed: question -> why the newest launch did not store the element.
     answers: question -> (kernel, number of the launch, answer).
     """
 
@@ -46,6 +47,7 @@ class Asking:
     depth: int
     launches: dict[str, int] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
+    missed: dict[str, tuple[str, ...]] = field(default_factory=dict)
     answers: dict[str, tuple[str, int, WhyAnswer]] = field(default_factory=dict)
 
     def about(
@@ -94,7 +96,9 @@ class Asking:
                 kernel, number, answer = self.answers[q.text]
                 say(f"mmulator: why {q.text}, launch {number} of {kernel}:\n{answer}\n")
             elif self.launches.get(q.text):
-                say(f"mmulator: why {q.text}: {self.launches[q.text]:,} launches, and none stored it\n")
+                count = self.launches[q.text]
+                said = "".join(f"; {note}" for note in self.missed.get(q.text, ()))
+                say(f"mmulator: why {q.text}: {count:,} launch{'es' * (count != 1)}, and none stored it{said}\n")
             else:
                 say(f"mmulator: why {q.text}: {self.refused.get(q.text, 'no launch has such an array')}\n")
 
@@ -117,6 +121,8 @@ class LaunchAsked:
         for q, answer in zip(self.questions, report.why):
             if answer.cause is not None:
                 self.asking.answers[q.text] = self.kernel, self.asking.launches[q.text], answer
+            else:
+                self.asking.missed[q.text] = answer.notes
 
 
 @cache

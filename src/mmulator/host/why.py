@@ -7,6 +7,7 @@ memory is afterwards as the launch left it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from mmulator.launch.observers import Observer
 from mmulator.launch.shape import LaunchShape
 from mmulator.program.addresses import SLOT_PARAM, SLOT_SHIFT
 from mmulator.record.asked import Asked, asked
-from mmulator.record.memory import last_write
+from mmulator.record.memory import last_write, left_out, stores_words
 from mmulator.record.names import DeviceNames
 from mmulator.record.trail import Trail
 from mmulator.record.why import DEPTH, Cause, Explainer
@@ -93,7 +94,7 @@ class Again:
         try:
             for a, store, value in zip(asked, stores, values):
                 if store is None:
-                    out.append(WhyAnswer(a.name, None))
+                    out.append(WhyAnswer(a.name, None, self._left_out(a, seconds)))
                     continue
                 cluster = self._cluster(int(store["cta"]))
                 if cluster not in trails:
@@ -103,6 +104,25 @@ class Again:
         finally:
             self.memory.leave()
         return out
+
+    def _left_out(self, a: Asked, seconds: float) -> tuple[str, ...]:
+        """Why no store wrote an element, if one that would have was predicated off."""
+        found = self._recorded(Trail(only=stores_words), replace(self.how, threads=1, progress=None))
+        missed = left_out(found, a.start)
+        if missed is None:
+            return ("no store came to its address: no thread computes it, or all that do branch around the store",)
+        trail, _ = self._trail(self._cluster(missed[0].block), a, self.read(a.start, a.size), seconds)
+        again = left_out(trail, a.start)
+        return () if again is None else (Explainer(trail, self.names, self.device).left_out(*again),)
+
+    def _recorded(self, trail: Trail, how: How) -> Trail:
+        """A trail of another run from the memory that the launch found; of a run that ends in a fault as far as it came."""
+        self.memory.restore()
+        trail.read = self.read
+        with suppress(ExecutionFault):  # LimitReached among them
+            self.run(replace(how, keep_going=False, watched=False), [trail.observer])
+        trail.index()
+        return trail
 
     def _answer(self, trail: Trail, a: Asked, value: bytes, notes: tuple[str, ...], depth: int) -> WhyAnswer:
         found = last_write(trail, None, a.start)
@@ -121,19 +141,12 @@ class Again:
     def _trail(self, cluster: int, a: Asked, value: bytes, seconds: float) -> tuple[Trail, tuple[str, ...]]:
         """The steps of a cluster, and notes. First it runs alone; where that gives another value, the whole launch."""
         limit = PATIENCE + SLOWER * seconds
-        whole = replace(self.how, threads=1, progress=None, keep_going=False, watched=False)
+        whole = replace(self.how, threads=1, progress=None)
         alone = replace(whole, part=(cluster, cluster + 1), timeout=limit)
         for how in (alone, whole):
-            self.memory.restore()
-            trail = Trail(cluster)
-            trail.read = self.read
-            try:
-                self.run(how, [trail.observer])
-            except ExecutionFault:  # LimitReached among them
-                continue
+            trail = self._recorded(Trail(cluster), how)
             if self.read(a.start, a.size) == value:
                 break
-        trail.index()
         same = self.read(a.start, a.size) == value
         note = "run again, the block stored another value: what it stores depends on the order in which warps run"
         return trail, () if same else (note,)

@@ -32,6 +32,30 @@ def last_write(trail: Trail, before: int | None, address: int, own: tuple[TrailS
     return None
 
 
+def stores_words(ins: Instruction) -> bool:
+    """Whether an instruction stores registers to global memory at the lanes' own addresses."""
+    effects = ins.effects
+    plain = effects.stored in (Stored.VALUES, Stored.COMBINED) and effects.queue is Queue.NONE
+    return plain and ins.form["space"] in ("", "global") and bool(ins.form["type"])
+
+
+def left_out(trail: Trail, address: int) -> tuple[TrailStep, int] | None:
+    """The newest store, and a lane, that would have written the byte at an address if its guard had held, or None."""
+    for step in reversed(trail.steps):
+        ins = trail.instruction(step)
+        out = step.lanes & ~trail.guard(step)
+        if not out or not stores_words(ins):
+            continue
+        where, operand = _target(ins)
+        at = addresses(trail, step, operand, ins.form["space"])
+        bytes = type_bits(ins.form["type"]) // 8 * len(elements(ins.operands[where + 1]))
+        hit = [] if at is None else np.nonzero((at <= np.uint64(address)) & (np.uint64(address) < at + np.uint64(bytes)))[0]
+        for lane in hit:
+            if out >> int(lane) & 1:
+                return step, int(lane)
+    return None
+
+
 EVERYWHERE = 0, (1 << 64) - 1
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from mmulator.isa.types import type_bits
 from mmulator.numerics.telling import text as text_of_sum
 from mmulator.record.values import bits_text
-from mmulator.record.why import Cause, CauseAt, place_text
+from mmulator.record.why import Cause, CauseAt, place_text, thread_text
 
 
 def _leaf(cause: Cause) -> bool:
@@ -49,11 +49,6 @@ def lines(cause: Cause, indent: int = 0, seen: CauseAt | None = None) -> Iterato
 
 def _same_thread(a: CauseAt, b: CauseAt) -> bool:
     return (a.block, a.thread) == (b.block, b.thread)
-
-
-def thread_text(at: CauseAt) -> str:
-    """`block (0, 0, 0), thread (14, 0, 0)`."""
-    return f"block {at.block}, thread {at.thread}"
 
 
 def as_dict(cause: Cause) -> dict[str, Any]:

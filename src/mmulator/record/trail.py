@@ -24,7 +24,7 @@ from mmulator.program.addresses import HEADER_LOCAL
 from mmulator.program.frames import slot_bytes
 from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.tree import Address, Instruction, Symbol, flatten
-from mmulator.record.steps import Steps, WarpPlace
+from mmulator.record.steps import NEVER, Steps, WarpPlace
 
 if TYPE_CHECKING:
     from mmulator.compiler.compiled import CompiledKernel
@@ -79,6 +79,7 @@ class Trail:
     """The steps of a launch in the CTAs of a cluster.
 
     cluster: its number in the grid; None: of all.
+    only: says which instructions are recorded; None: all.
     sites: the kernel's instructions.
     steps: what was executed, in order.
     read: gives bytes of device memory at a generic address, for tensor maps.
@@ -86,11 +87,17 @@ class Trail:
         read its operands.
     """
 
-    def __init__(self, cluster: int | None = None) -> None:
+    def __init__(self, cluster: int | None = None, only: Callable[[Instruction], bool] | None = None) -> None:
         self.cluster = cluster
         self.steps: list[TrailStep] = []
         self.reads: list[tuple[int, WarpPlace, int, int, bytes]] = []
-        self.observer = Steps(self._stepped, self._read)
+        if only is None:
+            self.observer = Steps(self._stepped, self._read)
+        else:
+            chosen = only  # for the function below
+            self.observer = Steps(
+                self._stepped, None, NEVER, lambda grid: [n for n, i in enumerate(grid.kernel.executed) if chosen(i)]
+            )
         self.read: Callable[[int, int], bytes] | None = None
         self._sites: dict[int, TrailSite] = {}
         self._functions: dict[Instruction, str] | None = None

@@ -182,6 +182,10 @@ class Explainer:
             return None
         return self._followed(call, lane, call_operands(self.trail.instruction(call))[1][number], type_name, low, width, path)
 
+    def left_out(self, step: TrailStep, lane: int) -> str:
+        """A sentence about a store whose guard did not hold."""
+        return f"{thread_text(self.at(step, lane))}: {self._without_effect(step, lane)}"
+
     def _without_effect(self, step: TrailStep, lane: int) -> str:
         """A sentence about an instruction whose guard did not hold."""
         ins = self.trail.instruction(step)
@@ -440,6 +444,11 @@ class Explainer:
 def low_bits(element: ProductElement) -> int:
     """Bits of an element of D."""
     return element.form.dtype.bits
+
+
+def thread_text(at: CauseAt) -> str:
+    """`block (0, 0, 0), thread (14, 0, 0)`."""
+    return f"block {at.block}, thread {at.thread}"
 
 
 def place_text(at: CauseAt) -> str:
