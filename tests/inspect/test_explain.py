@@ -463,7 +463,7 @@ def completed(line: str) -> Iterator[str]:
 
 
 def test_completion_offers_words_that_fit() -> None:
-    assert [*completed("mmulator exp")] == ["explain"]
+    assert [*completed("mmulator expla")] == ["explain"]
     assert [*completed("mmulator explain wgmma bf")] == ["bf16"]
     assert "sm_90a" in completed("mmulator list --target sm_9")
     assert [*completed("mmulator explain wgmma.mm")] == ["wgmma.mma_async"]
