@@ -94,7 +94,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert run(["why", *F16.split(), "--json", *files]) == 0
     assert json.loads(capsys.readouterr().out)["devices"]["sm_90"]["bits"] == mm.why(F16, a, b).sums["sm_90"].bits
     assert run(["why", *F16.split(), "--k", "16", "--seed", "4"]) == 0
-    assert "k 0..15, C" in capsys.readouterr().out
+    assert "k 15 " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("words, code", [(["--element", "3"], 2), (["--a", "a.npy"], 2), (["--element", "99,0"], 1)])

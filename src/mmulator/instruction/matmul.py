@@ -96,7 +96,7 @@ class MatrixOperands:
     b: Array
     c: Array | None
     indices: Array | None
-    scales: dict[str, Array]
+    scales: dict[str, Any]
 
 
 def prepared(form: Form, A: Any, B: Any, C: Any, scale_a: Any, scale_b: Any) -> MatrixOperands:

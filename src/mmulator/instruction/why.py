@@ -52,7 +52,7 @@ class ElementOnDevices:
         return list(found.values())
 
     def _rows(self) -> list[tuple[str, ...]]:
-        rows = []
+        rows: list[tuple[str, ...]] = []
         for device, e in self.sums.items():
             off, near = ulps_off(e.dtype, e.bits, e.exact), ulps(e.dtype, e.bits, self.numpy)
             far = "-" if off is None else telling.far_off(off)
@@ -118,9 +118,9 @@ def why(
     for name, value, limit in (("row", row, m), ("col", col, n)):
         if not isinstance(value, int | np.integer) or not 0 <= value < limit:
             raise OperandError(f"{name} is {shown(value)}: D has {m} x {n} elements")
-    places = np.arange(o.a.shape[1]) if o.indices is None else o.indices[row]
+    places: Any = np.arange(o.a.shape[1]) if o.indices is None else o.indices[row]
     c = 0 if o.c is None else int(o.c[row, col])
-    scales = {name: x[row] if name == "scale_a" else x[:, col] for name, x in o.scales.items()}
+    scales: dict[str, Any] = {name: x[row] if name == "scale_a" else x[:, col] for name, x in o.scales.items()}
     sums = {
         device: explain_element(
             form, device, o.a[row], o.b[places, col], c, imm_scale_a=imm_scale_a, imm_scale_b=imm_scale_b, positions=places,
@@ -174,7 +174,7 @@ class DeviceComparison:
 
     def _rows(self) -> list[tuple[str, ...]]:
         base = next(iter(self.results.values()))
-        rows = []
+        rows: list[tuple[str, ...]] = []
         for device, d in self.results.items():
             differ = np.argwhere(_bits(d) != _bits(base))
             at = str(differ[0].tolist()) if len(differ) else ""

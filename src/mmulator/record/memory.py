@@ -49,8 +49,9 @@ def left_out(trail: Trail, address: int) -> tuple[TrailStep, int] | None:
         where, operand = _target(ins)
         at = addresses(trail, step, operand, ins.form["space"])
         bytes = type_bits(ins.form["type"]) // 8 * len(elements(ins.operands[where + 1]))
-        hit = [] if at is None else np.nonzero((at <= np.uint64(address)) & (np.uint64(address) < at + np.uint64(bytes)))[0]
-        for lane in hit:
+        if at is None:
+            continue
+        for lane in np.nonzero((at <= np.uint64(address)) & (np.uint64(address) < at + np.uint64(bytes)))[0]:
             if out >> int(lane) & 1:
                 return step, int(lane)
     return None
