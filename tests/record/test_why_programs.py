@@ -9,8 +9,10 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import mmulator as mm
 from tests.support import places
 
 TRITON = pytest.mark.skipif(find_spec("triton") is None or find_spec("torch") is None, reason="Triton or torch is not installed")
@@ -34,7 +36,7 @@ WHY = (
 )  # fmt: skip
 
 
-def mmulator(folder: Path, *words: str, code: int = 0) -> str:
+def command(folder: Path, *words: str, code: int = 0) -> str:
     ran = subprocess.run([sys.executable, "-m", "mmulator", *words], cwd=folder, capture_output=True, text=True, check=False)
     assert ran.returncode == code, ran.stdout + ran.stderr
     return ran.stdout + ran.stderr
@@ -43,7 +45,7 @@ def mmulator(folder: Path, *words: str, code: int = 0) -> str:
 @TRITON
 def test_a_program(tmp_path: Path) -> None:
     (tmp_path / "prog.py").write_text(KERNEL + 'run("cuda")\nrun("cuda")\n')
-    said = mmulator(tmp_path, "exec", "--why", "z[999]", "--why", "sub:z[1]", "--why", "add:y[5]", "prog.py")
+    said = command(tmp_path, "exec", "--why", "z[999]", "--why", "sub:z[1]", "--why", "add:y[5]", "prog.py")
     assert all(text in said for text in WHY), said
     assert "why z[999], launch 2 of add" in said and "why sub:z[1]: no launch has such an array" in said, said
     assert "why add:y[5]: 2 launches, and none stored it; no store came to its address" in said
@@ -53,7 +55,7 @@ def test_a_program(tmp_path: Path) -> None:
 @TRITON
 def test_a_launch_of_a_program_by_its_number(tmp_path: Path) -> None:
     (tmp_path / "prog.py").write_text(KERNEL + 'run("cuda")\nrun("cuda")\n')
-    assert "launch 1 of add" in mmulator(tmp_path, "exec", "--why", "z[3]@1", "prog.py")
+    assert "launch 1 of add" in command(tmp_path, "exec", "--why", "z[3]@1", "prog.py")
 
 
 @TRITON
@@ -79,10 +81,50 @@ def test_a_launch_without_a_door(tmp_path: Path) -> None:
 
 def test_a_launch_file(tmp_path: Path) -> None:
     launch = str(places.ROOT / "examples/hopper_gemm/launch.toml")
-    said = mmulator(tmp_path, "run", launch, "--why", "C[101,33]")
+    said = command(tmp_path, "run", launch, "--why", "C[101,33]")
     assert "row of A: A[101,0..335]" in said and "exact sum -13.9264487" in said
-    (answer,) = json.loads(mmulator(tmp_path, "run", launch, "--why", "C[101,33]", "--json"))["report"]["why"]
+    (answer,) = json.loads(command(tmp_path, "run", launch, "--why", "C[101,33]", "--json"))["report"]["why"]
     assert answer["element"] == "C[101,33]" and answer["cause"]["bits"] == 0xCAF7
+
+
+def test_beside_another_device_and_another_seed(tmp_path: Path) -> None:
+    launch = str(places.ROOT / "examples/handwritten/launch.toml")
+    said = command(tmp_path, "run", launch, "--why", "C[3,5]", "--against", "H100", "--why-to", str(tmp_path / "why.html"))
+    assert "beside sm_90: C[3,5] = -5.5956774" in said and "their sums differ from that of the first 48 products on" in said
+    page = (tmp_path / "why.html").read_text()
+    assert page.startswith("<!doctype html>") and page.count("<details") == page.count("</details>") > 2
+    assert "beside sm_90" in page and "http" not in page and "<script" not in page
+    assert "no difference" in command(tmp_path, "run", launch, "--why", "C[3,5]", "--against", "7")
+    (answer,) = json.loads(command(tmp_path, "run", launch, "--why", "C[3,5]", "--against", "sm_90", "--json"))["report"]["why"]
+    assert answer["beside"]["label"] == "sm_90" and answer["beside"]["here"]["bits"] != answer["beside"]["there"]["bits"]
+
+
+def test_a_missing_wait_is_seen_beside_another_seed() -> None:
+    """Under another seed the copy comes too late: the answer says which load read something else."""
+    text = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 in, .param .u64 out) { .reg .b64 d<4>; .reg .b32 r<4>; .shared .align 16 .b8 room[128];
+  ld.param.u64 d0, [in]; ld.param.u64 d1, [out]; mov.u32 r0, %tid.x; mad.wide.u32 d0, r0, 4, d0; mad.wide.u32 d1, r0, 4, d1;
+  mov.u32 r1, room; mad.lo.u32 r1, r0, 4, r1; cp.async.ca.shared.global [r1], [d0], 4;
+  ld.shared.u32 r2, [r1]; st.global.u32 [d1], r2; cp.async.wait_all; ret; }
+"""
+    x, out = np.arange(1, 33, dtype=np.uint32), np.zeros(32, np.uint32)
+    kernel = mm.Module.load(text, name="k.ptx")["k"]
+    values: dict[int, int] = {}
+    for seed in range(8):
+        kernel.launch(1, 32, [x, out], seed=seed)
+        values.setdefault(int(out[5]), seed)
+    assert sorted(values) == [0, 6]
+    answer = kernel.launch(1, 32, [x, out], seed=values[6], why="out[5]", against=values[0]).why[0]
+    assert answer.beside is not None and answer.beside.here is not None and answer.beside.there is not None
+    assert (answer.beside.here.bits, answer.beside.there.bits) == (6, 0) and f"beside seed {values[0]}" in str(answer)
+
+
+@pytest.mark.parametrize("words", [["--against", "7"], ["--why-to", "why.html"]])
+def test_options_that_go_with_why(tmp_path: Path, words: list[str]) -> None:
+    launch = str(places.ROOT / "examples/handwritten/launch.toml")
+    assert "go with --why" in command(tmp_path, "run", launch, *words, code=2)
 
 
 @pytest.mark.parametrize(
@@ -90,8 +132,8 @@ def test_a_launch_file(tmp_path: Path) -> None:
 )
 def test_what_is_no_element(tmp_path: Path, element: str, said: str) -> None:
     launch = str(places.ROOT / "examples/hopper_gemm/launch.toml")
-    assert said in mmulator(tmp_path, "run", launch, "--why", element, code=1)
+    assert said in command(tmp_path, "run", launch, "--why", element, code=1)
 
 
 def test_what_is_no_element_in_a_program(tmp_path: Path) -> None:
-    assert "is no element" in mmulator(tmp_path, "exec", "--why", "C[", "-c", "import mmulator.driver as d; d.current()", code=2)
+    assert "is no element" in command(tmp_path, "exec", "--why", "C[", "-c", "import mmulator.driver as d; d.current()", code=2)

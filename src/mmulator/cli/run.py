@@ -12,7 +12,17 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mmulator.cli.output import error_data, exclude, print_error, print_json, print_line, print_table, print_text, width
+from mmulator.cli.output import (
+    WrongUsage,
+    error_data,
+    exclude,
+    print_error,
+    print_json,
+    print_line,
+    print_table,
+    print_text,
+    width,
+)
 from mmulator.cli.progress import Progress
 from mmulator.cli.words import Option, Positional
 from mmulator.errors import MmulatorError
@@ -81,6 +91,10 @@ def run(
     print_: Annotated[Texts, _look("--print", metavar="NAME", help="Print an array after the run.")] = None,
     watch: Annotated[Texts, _look(metavar="NAME[ROW,COL]", help="List the stores to an element.")] = None,
     why: Annotated[Texts, _look(metavar="NAME[ROW,COL]", help="Tell why an element has its value.")] = None,
+    why_to: Annotated[Path | None, _look(metavar="FILE.html", help="Write that as a page.")] = None,
+    against: Annotated[
+        str | None, _look(metavar="DEVICE|SEED", help="Say where it parts from another device, or another seed.")
+    ] = None,
     profile: Annotated[bool, _look("--profile", help="Say what each line did: lanes, sectors, bank conflicts.")] = False,
     profile_to: Annotated[str | None, _look(metavar="FILE", help="Write it: .html, .json, .txt, .info (lcov).")] = None,
     trace: Annotated[str | None, _look(metavar="FILE.json", help="Write what happened when, for Perfetto.")] = None,
@@ -123,6 +137,8 @@ def run(
         exclude({"--sarif -": sarif == "-", "--json": json}, "both write to standard output")
         wish = findings.wish(seeds, rules, prove, strict, keep_going)
         findings.check_sarif(sarif)
+    if (why_to is not None or against is not None) and not why:
+        raise WrongUsage("--why-to and --against go with --why", hint="--why C[3,5]")
     if compare_gpu:
         exclude({"--compare-gpu": True, "--watch": watch}, "it lists the stores to what differs")
         exclude({"--compare-gpu": True, "--why": why}, "a GPU does not say what its registers held")
@@ -135,11 +151,14 @@ def run(
                 result = run_job(
                     job, timeout=timeout, threads=threads, progress=_phases(progress), watch=watched, sanitize=wish,
                     workers=workers, why=why or (), profile=profile, trace=trace,
+                    against=int(against) if against and against.isdigit() else against,
                 )  # fmt: skip
         except MmulatorError as error:
             sys.exit(_stopped(error, json, sarif, strict, known))
     if save is not None:
         _save(save, result)
+    if why_to is not None:
+        _write_page(why_to, result)
     if result.judged is not None:
         if sarif is not None:
             findings.write_sarif(sarif, result.judged.findings, result.judged.suppressed, known)
@@ -393,6 +412,16 @@ def _as_json(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]
             name: {"dtype": str(a.dtype), "shape": list(a.shape), "values": a.tolist()} for name, a in result.shown.items()
         }
     print_json(data)
+
+
+def _write_page(path: Path, result: JobResult) -> None:
+    """Write the answers as a page. Raises LaunchError where it cannot be written."""
+    from mmulator.record.page import page
+
+    try:
+        path.write_text(page([a._repr_html_() for a in result.report.why], f"why: {result.report.kernel}"), encoding="utf-8")
+    except OSError as error:
+        raise MmulatorError(f"--why-to {path}: {error.strerror}") from None
 
 
 def _stores_to(result: JobResult, number: int, index: tuple[int, ...]) -> list[WatchedStore]:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
     from mmulator.diagnostics.sanitizer import Sanitizer
     from mmulator.diagnostics.watch import Watched
+    from mmulator.host.why import Other
     from mmulator.ptx.tree import Function
     from mmulator.ptx.tree import ParsedModule as Tree
 
@@ -318,6 +319,7 @@ class Kernel:
         keep_going: bool = False,
         why: Any = None,
         names: Mapping[str, Any] | None = None,
+        against: str | int | None = None,
         profile: bool = False,
         trace: str | Path | None = None,
     ) -> Report:
@@ -332,7 +334,8 @@ class Kernel:
         progress(phase, done, total) is called with phases `compile` and `run`. watch: elements, as (number of the argument,
         index), whose stores the report lists, in order; on one thread of the host unless `threads` says more. why: an element, as
         "C[3,5]" or (number of the argument, index), or several: `report.why` tells which store gave it its value, and back
-        through all instructions what that was computed from. names: arrays that `why` calls by these names. cluster: blocks
+        through all instructions what that was computed from. names: arrays that `why` calls by these names.
+        against: a device, or a seed, under which the block is run, too: the answer says where the values part. cluster: blocks
         of a cluster (int, or up to three, which divide the grid; sm_90 and later), default: what .reqnctapercluster says, or
         no clusters (PTX ISA 9.1, Programming Model: Cluster of Cooperative Thread Arrays). cooperative: all blocks are
         resident at once, and may wait for each other (CUDA C++ Programming Guide, Cooperative Groups: grid.sync()).
@@ -382,8 +385,12 @@ class Kernel:
         if why is not None:
             from mmulator.host.why import about_arrays
 
-            run, parameters = partial(self.run, shape, arguments, device), [p.name for p in self.signature.params]
-            about = about_arrays(why, run, how, shape, arguments, device, parameters, names or {}, self.module.image)
+            runs = partial(self.run, shape, arguments)
+            other = _other(against, device, how.seed, runs)
+            parameters, image = [p.name for p in self.signature.params], self.module.image
+            about = about_arrays(
+                why, partial(runs, device), how, shape, arguments, device, parameters, names or {}, image, other
+            )
         if elements or about:
             from mmulator.diagnostics.watch import Watches
 
@@ -437,3 +444,15 @@ class Kernel:
 
         rows = [(n, name, type) for n, (name, type) in enumerate(self._parameters())]
         return element("p", f"kernel {demangle(self.name)}") + html_table(("argument", "parameter", "type"), rows)
+
+
+def _other(against: str | int | None, device: str, seed: int, run: Callable[..., Report]) -> Other | None:
+    """The run that a launch is compared with: on another device, or under another seed. Raises UnsupportedError."""
+    from mmulator.host.why import Other
+
+    if against is None:
+        return None
+    if isinstance(against, int):
+        return Other(f"seed {against}", partial(run, device), device, whole(against, "against"))
+    name = as_device(against)
+    return Other(name, partial(run, name), name, seed)

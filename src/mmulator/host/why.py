@@ -1,6 +1,6 @@
 """Why elements have their values: a launch is run again from the memory that it found, in the cluster that stored them.
 
-A finished launch comes in, with what it stored and a snapshot of the memory before it; an `Answer` for each element leaves. The
+A finished launch comes in, with what it stored and a snapshot of the memory before it; a `WhyAnswer` for each element leaves. The
 memory is afterwards as the launch left it.
 """
 
@@ -23,6 +23,7 @@ from mmulator.launch.observers import Observer
 from mmulator.launch.shape import LaunchShape
 from mmulator.program.addresses import SLOT_PARAM, SLOT_SHIFT
 from mmulator.record.asked import Asked, asked
+from mmulator.record.beside import Beside, beside
 from mmulator.record.memory import last_write, left_out, stores_words
 from mmulator.record.names import DeviceNames
 from mmulator.record.trail import Trail
@@ -44,23 +45,61 @@ class WhyAnswer:
     name: of the element.
     cause: the store and what is behind it; None if nothing was stored there.
     notes: what a reader should know of how it was found out.
+    beside: the element in another run, if one was asked for.
     """
 
     name: str
     cause: Cause | None
     notes: tuple[str, ...] = ()
+    beside: Beside | None = None
 
     def __str__(self) -> str:
         from mmulator.record.telling import text
 
-        body = text(self.cause) if self.cause is not None else f"{self.name}: no thread of the launch stored it"
-        return "\n".join([body, *(f"note: {note}" for note in self.notes)])
+        return "\n".join([text(self.cause) if self.cause is not None else self._nothing, *self._more()])
+
+    @property
+    def _nothing(self) -> str:
+        return f"{self.name}: no thread of the launch stored it"
+
+    def _more(self) -> list[str]:
+        return [*([str(self.beside)] if self.beside else []), *(f"note: {note}" for note in self.notes)]
+
+    def _repr_html_(self) -> str:
+        from mmulator.record.page import part
+        from mmulator.tables import element
+
+        body = part(self.cause) if self.cause is not None else element("p", self._nothing)
+        return body + "".join(element("p", line) for line in self._more())
 
     def as_dict(self) -> dict[str, Any]:
         """The answer as JSON can hold it."""
         from mmulator.record.telling import as_dict
 
-        return {"element": self.name, "cause": as_dict(self.cause) if self.cause else None, "notes": list(self.notes)}
+        other = self.beside
+        return {
+            "element": self.name, "cause": as_dict(self.cause) if self.cause else None, "notes": list(self.notes),
+            **({"beside": {
+                "label": other.label, "cause": as_dict(other.cause) if other.cause else None, "said": str(other),
+                "here": as_dict(other.here) if other.here else None, "there": as_dict(other.there) if other.there else None,
+            }} if other else {}),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Other:
+    """Another run of a launch, to compare with.
+
+    label: how people are told of it.
+    run: runs the launch.
+    device: whose arithmetic it has.
+    seed: of the scheduler's choices.
+    """
+
+    label: str
+    run: Run
+    device: str
+    seed: int
 
 
 @dataclass(frozen=True)
@@ -74,6 +113,7 @@ class Again:
     read: bytes of device memory at a generic address.
     names: of what it was given.
     device: whose arithmetic it has.
+    other: another run to compare with.
     """
 
     run: Run
@@ -83,6 +123,7 @@ class Again:
     read: Read
     names: DeviceNames
     device: str
+    other: Other | None = None
 
     def answers(
         self, asked: Sequence[Asked], stores: Sequence[np.void | None], seconds: float, depth: int = DEPTH
@@ -100,7 +141,10 @@ class Again:
                 if cluster not in trails:
                     trails[cluster] = self._trail(cluster, a, value, seconds)
                 trail, notes = trails[cluster]
-                out.append(self._answer(trail, a, value, notes, depth))
+                answer = self._answer(trail, a, value, notes, depth)
+                if self.other is not None and answer.cause is not None:
+                    answer = replace(answer, beside=self._beside(self.other, cluster, a, answer.cause, depth))
+                out.append(answer)
         finally:
             self.memory.leave()
         return out
@@ -115,12 +159,12 @@ class Again:
         again = left_out(trail, a.start)
         return () if again is None else (Explainer(trail, self.names, self.device).left_out(*again),)
 
-    def _recorded(self, trail: Trail, how: How) -> Trail:
+    def _recorded(self, trail: Trail, how: How, run: Run | None = None) -> Trail:
         """A trail of another run from the memory that the launch found; of a run that ends in a fault as far as it came."""
         self.memory.restore()
         trail.read = self.read
         with suppress(ExecutionFault):  # LimitReached among them
-            self.run(replace(how, keep_going=False, watched=False), [trail.observer])
+            (run or self.run)(replace(how, keep_going=False, watched=False), [trail.observer])
         trail.index()
         return trail
 
@@ -131,6 +175,17 @@ class Again:
         bits = int.from_bytes(value, "little")
         explainer = Explainer(trail, self.names, self.device, depth)
         return WhyAnswer(a.name, explainer.written(found, a.name, bits, a.type, a.size, ()), notes)
+
+    def _beside(self, other: Other, cluster: int, a: Asked, cause: Cause, depth: int) -> Beside:
+        """The element in another run of its cluster."""
+        how = replace(self.how, threads=1, progress=None, part=(cluster, cluster + 1), seed=other.seed)
+        trail = self._recorded(Trail(cluster), how, other.run)
+        found = last_write(trail, None, a.start)
+        if found is None:
+            return beside(other.label, cause, None)
+        bits = int.from_bytes(self.read(a.start, a.size), "little")
+        there = Explainer(trail, self.names, other.device, depth).written(found, a.name, bits, a.type, a.size, ())
+        return beside(other.label, cause, there)
 
     def _cluster(self, block: int) -> int:
         """Number of a block's cluster, x fastest."""
@@ -161,18 +216,19 @@ class About:
     names: of what it was given.
     image: memory of the module's variables.
     memory: what the launch may write, besides the variables.
+    other: another run to compare with.
     """
 
     def __init__(
         self, asked: Sequence[Asked], run: Run, how: How, shape: LaunchShape, arguments: Arguments, device: str,
-        names: DeviceNames, image: ModuleImage, memory: Iterable[tuple[int, np.ndarray]],
+        names: DeviceNames, image: ModuleImage, memory: Iterable[tuple[int, np.ndarray]], other: Other | None = None,
     ) -> None:  # fmt: skip
         self.asked, self.arguments = asked, arguments
         self.memory = Snapshot([*memory, *((start, a) for start, a, writable in image.buffers if writable)])
         constants = [(start, a.view(np.uint8).reshape(-1)) for start, a, _ in image.buffers]
         regions = [(b.start, bytes_at(b.host, b.size)) for b in (*arguments.buffers, *arguments.regions)]
         self._bytes = [*constants, *regions]
-        self.again = Again(run, how, shape, self.memory, self._read, names, device)
+        self.again = Again(run, how, shape, self.memory, self._read, names, device, other)
 
     @property
     def places(self) -> list[tuple[int, int]]:
@@ -197,17 +253,17 @@ class About:
 
 def about_arrays(
     why: object, run: Run, how: How, shape: LaunchShape, arguments: Arguments, device: str, parameters: Sequence[str],
-    named: Mapping[str, np.ndarray], image: ModuleImage,
+    named: Mapping[str, np.ndarray], image: ModuleImage, other: Other | None = None,
 ) -> About:  # fmt: skip
     """Questions about a launch whose arguments are arrays.
 
     why: what the user asks (record/asked.py).
     parameters: names of the kernel's parameters.
     named: arrays that the caller has names for.
-    run, how, shape, arguments, device, image: as in `About`.
+    run, how, shape, arguments, device, image, other: as in `About`.
 
     Raises LaunchError for what is no element of an argument.
     """
     names = DeviceNames.of(arguments, parameters, named)
     memory = [(b.start, bytes_at(b.host, b.size)) for b in arguments.buffers if b.writable]
-    return About(asked(why, names, parameters), run, how, shape, arguments, device, names, image, memory)
+    return About(asked(why, names, parameters), run, how, shape, arguments, device, names, image, memory, other)

@@ -266,10 +266,12 @@ def run_job(
     job: Job, *, timeout: float | None = None, threads: int | None = None, progress: Progress | None = None,
     watch: Sequence[Watched] = (), sanitize: SanitizerOptions | None = None, workers: Any = None,
     profile: bool = False, trace: str | None = None, why: Sequence[str] = (),
+    against: str | int | None = None,
 ) -> JobResult:  # fmt: skip
     """Load, launch, compare. Arrays of the job's arguments are updated in place. sanitize: what the sanitizer is asked for; of
     several seeds the first decides what is in the arrays. workers: a client of a Dask cluster. profile: what each line did is
-    counted. trace: a file for what happened when. why: elements whose values the report explains."""
+    counted. trace: a file for what happened when. why: elements whose values the report explains.
+    against: a device or a seed that they are compared with."""
     if timeout is not None and not timeout > 0:
         raise LaunchError(f"a time limit of {timeout} s: it must be more than 0")
     module = job.load(timeout)
@@ -288,7 +290,7 @@ def run_job(
     launch = partial(
         kernel.launch, job.grid, job.block, values, job.shared, job.device, timeout=timeout, threads=threads,
         cluster=job.cluster, cooperative=job.cooperative, profile=profile, trace=trace, why=why or None,
-        names=own if why else None,
+        names=own if why else None, against=against,
     )  # fmt: skip
     judged = None
     if sanitize is None:
