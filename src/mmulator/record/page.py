@@ -13,7 +13,8 @@ from mmulator.tables import element, escape
 STYLE = (
     "body{font:15px/1.45 system-ui,sans-serif;margin:1.5rem;max-width:70rem;color-scheme:light dark}"
     "details details{margin-left:1.4rem}summary{cursor:pointer}code{font-size:.95em}p{margin:.2rem 1.4rem;opacity:.85}"
-    "table{border-collapse:collapse;margin:.4rem 1.4rem;display:block;overflow-x:auto}td,th{padding:.1rem .6rem;text-align:left;white-space:nowrap}"
+    "table{border-collapse:collapse;margin:.4rem 1.4rem;display:block;overflow-x:auto}"
+    "td,th{padding:.1rem .6rem;text-align:left;white-space:nowrap}"
 )
 
 
