@@ -107,7 +107,7 @@ def run(
     """
     from mmulator.cli import findings
     from mmulator.hosts import cluster_at
-    from mmulator.jobs.job import run_job
+    from mmulator.jobs.job import run_job, watched_elements
 
     _check_save(save)
     if profile_to is not None or trace is not None:
@@ -123,7 +123,7 @@ def run(
     job.variables += _settings(set_ or [])
     _tolerate(job, {"rtol": rtol, "atol": atol, "ulp": ulp})
     job.show = print_ or []
-    watched = _watched(job, watch or [])
+    watched = watched_elements(job, watch or [])
     wish, known = None, findings.baseline(baseline)
     if dask is not None:
         exclude({"--dask": dask, "--threads": threads}, "each worker has threads of its own")
@@ -158,7 +158,9 @@ def run(
     if save is not None:
         _save(save, result)
     if why_to is not None:
-        _write_page(why_to, result)
+        from mmulator.record.page import write_page
+
+        write_page(why_to, result.report.why, result.report.kernel)
     if result.judged is not None:
         if sarif is not None:
             findings.write_sarif(sarif, result.judged.findings, result.judged.suppressed, known)
@@ -289,33 +291,6 @@ def _tolerate(job: Job, given: dict[str, float | int | None]) -> None:
     job.expect.tolerance = tolerance_of(said, "the command line:")
 
 
-def _watched(job: Job, elements: list[str]) -> Watched:
-    """A watched element from its text: `C[3,5]` as the number of the argument and the index."""
-    from mmulator.errors import LaunchError
-
-    found: Watched = []
-    names = [a.name for a in job.arguments]
-    for text in elements:
-        name, bracket, rest = text.partition("[")
-        try:
-            index = tuple(int(n) for n in rest.removesuffix("]").split(","))
-        except ValueError:
-            index = ()
-        if not bracket or not rest.endswith("]") or not index:
-            raise LaunchError(f"--watch {text}: write it as NAME[ROW,COLUMN]")
-        if name not in names:
-            raise LaunchError(f"--watch {text}: no argument is called {name}", hint="arguments: " + ", ".join(names))
-        number = names.index(name)
-        array = job.arguments[number].value
-        if not hasattr(array, "shape"):
-            raise LaunchError(f"--watch {text}: {name} is no array")
-        if len(index) != len(array.shape) or not all(0 <= i < n for i, n in zip(index, array.shape)):
-            extents = ", ".join(map(str, array.shape))
-            raise LaunchError(f"--watch {text}: {name} is [{extents}] and has no such element")
-        found.append((number, index))
-    return found
-
-
 def _numbers(text: str, option: str) -> list[int]:
     from mmulator.errors import LaunchError
 
@@ -412,16 +387,6 @@ def _as_json(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]
             name: {"dtype": str(a.dtype), "shape": list(a.shape), "values": a.tolist()} for name, a in result.shown.items()
         }
     print_json(data)
-
-
-def _write_page(path: Path, result: JobResult) -> None:
-    """Write the answers as a page. Raises LaunchError where it cannot be written."""
-    from mmulator.record.page import page
-
-    try:
-        path.write_text(page([a._repr_html_() for a in result.report.why], f"why: {result.report.kernel}"), encoding="utf-8")
-    except OSError as error:
-        raise MmulatorError(f"--why-to {path}: {error.strerror}") from None
 
 
 def _stores_to(result: JobResult, number: int, index: tuple[int, ...]) -> list[WatchedStore]:

@@ -23,7 +23,7 @@ from mmulator.launch.observers import Observer
 from mmulator.launch.shape import LaunchShape
 from mmulator.program.addresses import SLOT_PARAM, SLOT_SHIFT
 from mmulator.record.asked import Asked, asked
-from mmulator.record.beside import Beside, beside
+from mmulator.record.beside import BesideAnother, beside
 from mmulator.record.memory import last_write, left_out, stores_words
 from mmulator.record.names import DeviceNames
 from mmulator.record.trail import Trail
@@ -51,7 +51,7 @@ class WhyAnswer:
     name: str
     cause: Cause | None
     notes: tuple[str, ...] = ()
-    beside: Beside | None = None
+    beside: BesideAnother | None = None
 
     def __str__(self) -> str:
         from mmulator.record.telling import text
@@ -176,7 +176,7 @@ class Again:
         explainer = Explainer(trail, self.names, self.device, depth)
         return WhyAnswer(a.name, explainer.written(found, a.name, bits, a.type, a.size, ()), notes)
 
-    def _beside(self, other: Other, cluster: int, a: Asked, cause: Cause, depth: int) -> Beside:
+    def _beside(self, other: Other, cluster: int, a: Asked, cause: Cause, depth: int) -> BesideAnother:
         """The element in another run of its cluster."""
         how = replace(self.how, threads=1, progress=None, part=(cluster, cluster + 1), seed=other.seed)
         trail = self._recorded(Trail(cluster), how, other.run)

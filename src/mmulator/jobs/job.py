@@ -322,6 +322,31 @@ def _shuffled(kernel: Kernel, job: Job, values: Sequence[Any], timeout: float | 
     kernel.run(shape, arguments, device, how)
 
 
+def watched_elements(job: Job, elements: Sequence[str]) -> list[tuple[int, tuple[int, ...]]]:
+    """Elements as --watch has them: `C[3,5]` as number of the argument and index. Raises LaunchError."""
+    found: list[tuple[int, tuple[int, ...]]] = []
+    names = [a.name for a in job.arguments]
+    for text in elements:
+        name, bracket, rest = text.partition("[")
+        try:
+            index = tuple(int(n) for n in rest.removesuffix("]").split(","))
+        except ValueError:
+            index = ()
+        if not bracket or not rest.endswith("]") or not index:
+            raise LaunchError(f"--watch {text}: write it as NAME[ROW,COLUMN]")
+        if name not in names:
+            raise LaunchError(f"--watch {text}: no argument is called {name}", hint="arguments: " + ", ".join(names))
+        number = names.index(name)
+        array = job.arguments[number].value
+        if not hasattr(array, "shape"):
+            raise LaunchError(f"--watch {text}: {name} is no array")
+        if len(index) != len(array.shape) or not all(0 <= i < n for i, n in zip(index, array.shape)):
+            extents = ", ".join(map(str, array.shape))
+            raise LaunchError(f"--watch {text}: {name} is [{extents}] and has no such element")
+        found.append((number, index))
+    return found
+
+
 def kernel_name(module: Module, job: Job) -> str:
     """The entry that is meant. Raises LaunchError."""
     if job.entry is not None:

@@ -12,7 +12,7 @@ from mmulator.record.why import Cause, place_text
 
 
 @dataclass(frozen=True)
-class Beside:
+class BesideAnother:
     """An element in another run of its launch.
 
     label: the other run: `sm_80`, `seed 7`.
@@ -41,10 +41,10 @@ class Beside:
         return said
 
 
-def beside(label: str, here: Cause, there: Cause | None) -> Beside:
+def beside(label: str, here: Cause, there: Cause | None) -> BesideAnother:
     """The explanation of another run beside that of a first one."""
     pair = None if there is None else first_difference(here, there)
-    return Beside(label, there, *(pair or (None, None)))
+    return BesideAnother(label, there, *(pair or (None, None)))
 
 
 def first_difference(x: Cause, y: Cause) -> tuple[Cause, Cause] | None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
+from mmulator.errors import MmulatorError
 from mmulator.isa.types import type_bits
 from mmulator.numerics.telling import html as html_of_sum
 from mmulator.record.values import bits_text
@@ -36,3 +39,11 @@ def page(parts: Sequence[str], title: str) -> str:
     """A whole page. parts: HTML of each answer. title: of the page."""
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
     return f'<!doctype html><html lang="en"><head>{head}<style>{STYLE}</style></head><body>{"<hr>".join(parts)}</body></html>\n'
+
+
+def write_page(path: Path, answers: Sequence[Any], kernel: str) -> None:
+    """Write answers (host.why.WhyAnswer) about a kernel's launch as a page. Raises MmulatorError where it cannot be written."""
+    try:
+        path.write_text(page([a._repr_html_() for a in answers], f"why: {kernel}"), encoding="utf-8")
+    except OSError as error:
+        raise MmulatorError(f"cannot write {path}: {error.strerror}") from None
