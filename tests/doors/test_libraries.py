@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import types
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -37,3 +39,11 @@ def test_libraries_and_hints(tmp_path: Path, options: list[str], expected: list[
     command = [sys.executable, "-m", "mmulator", "exec", str(tmp_path / "tour")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.splitlines() == expected, done.stderr
+
+
+def test_libraries_come_back_when_the_cache_was_cleared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "store", lambda: types.SimpleNamespace(path=tmp_path))
+    monkeypatch.setattr(files, "_folder", cache(files._folder.__wrapped__))
+    place = files.folder()
+    shutil.rmtree(place)
+    assert files.folder() == place and (place / "libcuda.so").exists()

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from importlib.metadata import entry_points
@@ -108,10 +109,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run_mmulator(command: str) -> tuple[int, str]:
     """Exit code and standard output."""
-    if command.startswith("mmulator exec "):  # its process becomes the program
+    if command.startswith(("mmulator exec ", "mmulator cache ")):  # a process that becomes the program; with a cache of its own
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-        words = [sys.executable, "-m", *shlex.split(command)]
-        done = subprocess.run(words, env=environment, capture_output=True, text=True)
+        with tempfile.TemporaryDirectory() as own:
+            if command.startswith("mmulator cache "):
+                environment["MMULATOR_CACHE"] = own
+            words = [sys.executable, "-m", *shlex.split(command)]
+            done = subprocess.run(words, env=environment, capture_output=True, text=True)
         return done.returncode, done.stdout
     from mmulator.cli.app import run
 

@@ -94,9 +94,17 @@ def made(soname: str) -> Exports:
     return Exports(soname, plain, (), logged, texts, soname, strings(soname))
 
 
-@cache
 def folder() -> Path:
     """The folder of the libraries, which are made where they are not there yet. Raises UnsupportedError on other systems."""
+    place = _folder()
+    if not (place / "complete").exists():  # the cache was cleared since
+        _folder.cache_clear()
+        place = _folder()
+    return place
+
+
+@cache
+def _folder() -> Path:
     machine = os.uname().machine
     if sys.platform != "linux" or machine != MACHINE:
         raise UnsupportedError(f"programs of C++ do not run on {platform.system()} {machine}", hint="Linux on x86-64")
