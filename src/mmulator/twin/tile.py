@@ -86,7 +86,7 @@ def strips() -> int:
 
 def passes(plan: Plan, vectors: int) -> list[Pass]:
     """The loops over the products of a chunk: enough that each keeps its accumulators, for two rows, in the CPU's registers."""
-    kept = 4 if has_feature("avx512f") else 2 // (1 + plan.wide_sum)
+    kept = 4 if has_feature("avx512f") else 1 + plan.counted
     loops = max(1, vectors // kept)
     counts = [(r, h) for r in range(2) for h in range(2) if plan.counted]
     looks = [(r, piece) for r in range(2) for piece in range(look_pieces())]
