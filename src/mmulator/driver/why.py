@@ -86,7 +86,7 @@ class Asking:
         return LaunchAsked(self, name, [q for q, _ in found], about)
 
     def tell(self) -> None:
-        """What was found out, on standard error, as the process ends."""
+        """Write the newest answer to each question on standard error, as the process ends."""
         from mmulator.driver.told import say
 
         if self.process != os.getpid():

@@ -61,11 +61,6 @@ def dtype_of(name: str, where: str) -> np.dtype[Any]:
         return np.dtype(getattr(ml_dtypes, t.numpy))
 
 
-def is_float(dtype: np.dtype[Any]) -> bool:
-    """Whether a dtype is floating point, those of ml_dtypes included."""
-    return dtype.kind == "f" or (dtype.kind == "V" and dtype.names is None and dtype.name.startswith(("bfloat", "float")))
-
-
 def is_integer(dtype: np.dtype[Any]) -> bool:
     """Whether a dtype is an integer, those of ml_dtypes included."""
     return dtype.kind in "iu" or dtype.name in ("int2", "uint2", "int4", "uint4")
