@@ -65,7 +65,7 @@ INSTRUCTION = re.compile(r"^\s+(?:@!?%\w+\s+)?[a-z][\w.:]*\s[^;]*;|^\s+(?:ret|ex
 
 
 def said(program: str, src: str, given: object) -> Any:
-    """What a process says as JSON, with an empty cache."""
+    """The JSON that a process prints, with an empty cache."""
     with tempfile.TemporaryDirectory() as scratch:
         done = subprocess.run(
             [sys.executable, "-c", program, scratch], input=json.dumps(given), capture_output=True, text=True,

@@ -27,7 +27,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 KERNELS = ROOT / "tests" / "kernels" / "ptx"
-FOLDERS = ROOT / "tests" / "kernels", ROOT / "tests" / "sanitizer" / "kernels", ROOT / "examples"
+FOLDERS = KERNELS, ROOT / "tests" / "kernels" / "handwritten", ROOT / "tests" / "sanitizer" / "kernels", ROOT / "examples"
 # Few that need most functions: kernels of the corpus together need five per cent more.
 CHOSEN = (
     "hopper", "sync", "floats", "pipelines", "gemm_pipelines", "memory", "cluster", "tensor", "control_debug", "integer",
@@ -201,8 +201,11 @@ def mine(works: list[Work], number: int, count: int, claims: Path) -> Iterator[W
 
 
 def say(text: str) -> None:
-    """On standard error, which pip shows with -v."""
+    """On standard error, and, since pip keeps that to itself, on the terminal of who waits."""
     print(f"mmulator: {text}", file=sys.stderr, flush=True)
+    if not sys.stderr.isatty():
+        with suppress(OSError), Path("/dev/tty").open("w") as terminal:
+            print(f"\nmmulator: {text}", file=terminal)
 
 
 def write(path: Path, level: str, release: bool, number: int, count: int) -> None:
@@ -242,14 +245,15 @@ def main(folder: Path, release: bool, levels: Iterable[str]) -> None:
     """Several processes, beside each other, with the sources of this tree. What is there of them stays."""
     from mmulator.codegen import shipped, sources
 
+    if missing := [str(path) for path in FOLDERS if not path.is_dir()]:
+        raise SystemExit(f"kernels that object code is made for are not there: {', '.join(missing)}")
     levels = [level for level in levels if not made(folder / f"{level}.bin")]
     if not levels:
         return
     if release:
-        say("compiling all that does not depend on a kernel, for a release; it takes several minutes")
+        say("compiling all that no kernel of yours changes: several minutes")
     else:
-        say(f"compiling for this machine ({levels[0]}) what a first run needs, for some seconds; what else a kernel needs is")
-        say("compiled when it is first used. MMULATOR_SHIP=release compiles all for every machine, MMULATOR_SHIP=0 nothing")
+        say("compiling what a first run needs on this machine: some seconds")
     count = max(1, (os.cpu_count() or 1) // len(levels))
     with tempfile.TemporaryDirectory() as scratch:
         paths = [str(ROOT / "src"), *filter(None, [environ.get("PYTHONPATH")])]  # pip's isolated builds find NumPy by the second

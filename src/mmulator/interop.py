@@ -200,6 +200,11 @@ def as_array(name: str, value: Any) -> Array:
         raise OperandError(f"{name} makes no array: {error}") from None
 
 
+def is_float(dtype: np.dtype[Any]) -> bool:
+    """Whether a dtype is floating point, those of ml_dtypes included."""
+    return dtype.kind == "f" or (dtype.kind == "V" and dtype.names is None and dtype.name.startswith(("bfloat", "float")))
+
+
 def _torch_of(value: Any) -> Any:
     """The torch that made a tensor, or None."""
     for base in type(value).__mro__:

@@ -8,9 +8,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from mmulator.distance import distances
 from mmulator.errors import LaunchError
 from mmulator.isa.names.words import find_forms
-from mmulator.jobs.comparison import Expectation, Tolerance, check_expectation, compare, ulps
+from mmulator.jobs.comparison import Expectation, Tolerance, check_expectation, compare
 from mmulator.jobs.pattern import accumulator, part_of, where_in_registers, where_wrong
 from mmulator.layouts import fragment
 
@@ -33,7 +34,7 @@ def test_ulps_count_the_values_between(dtype: Any) -> None:
     generator = np.random.default_rng(2)
     a, b = (generator.choice(kept, 300) for _ in range(2))
     want = [abs(rank[x] - rank[y]) for x, y in zip(a.astype(np.float64).tolist(), b.astype(np.float64).tolist())]
-    assert ulps(a, b).tolist() == want
+    assert distances(a, b).tolist() == want
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -41,15 +42,15 @@ def test_ulps_of_wide_types(dtype: Any) -> None:
     raw = f"u{np.dtype(dtype).itemsize}"
     one, tiny = np.ones(1, dtype), np.array([1], raw).view(dtype)
     for n in (1, 2, 1000):
-        assert ulps(one, (one.view(raw) + np.ones(1, raw) * n).astype(raw).view(dtype)).tolist() == [n]
-    assert ulps(np.array([0.0], dtype), np.array([-0.0], dtype)).tolist() == [0]
-    assert ulps(tiny, -tiny).tolist() == [2]
+        assert distances(one, (one.view(raw) + np.ones(1, raw) * n).astype(raw).view(dtype)).tolist() == [n]
+    assert distances(np.array([0.0], dtype), np.array([-0.0], dtype)).tolist() == [0]
+    assert distances(tiny, -tiny).tolist() == [2]
 
 
 def test_large_distances_do_not_wrap() -> None:
     big = np.array([np.finfo(np.float64).max])
-    assert ulps(big, -big).tolist() == [2 * 0x7FEFFFFFFFFFFFFF]
-    assert ulps(np.array([-(2**63)]), np.array([2**63 - 1])).tolist() == [2**64 - 1]
+    assert distances(big, -big).tolist() == [2 * 0x7FEFFFFFFFFFFFFF]
+    assert distances(np.array([-(2**63)]), np.array([2**63 - 1])).tolist() == [2**64 - 1]
 
 
 @pytest.mark.parametrize(

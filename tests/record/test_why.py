@@ -14,6 +14,7 @@ from mmulator.host.why import WhyAnswer
 from mmulator.jobs.job import load_job, run_job
 from mmulator.record.asked import question
 from mmulator.record.why import Cause
+from tests.jobs.test_tensor_maps import PTX
 from tests.support import corpus, one_block, places
 
 EXAMPLES = places.ROOT / "examples"
@@ -145,6 +146,19 @@ def test_a_copy_that_is_shorter_fills_with_zeros(size: int) -> None:
         assert cause.bits == 0 and any("zeros" in r for c in cause.walk() for r in c.remarks)
     else:
         assert leaf(cause).name == "given0[5]"
+
+
+def test_coordinates_below_zero_are_numbers_with_a_sign() -> None:
+    """A tensor copy whose coordinates are negative constants: the first rows and columns of the box are outside."""
+    x = np.arange(1, 1 + 16 * 64, dtype=np.uint16).reshape(16, 64)
+    kernel = mm.Module.load(PTX.replace("{0, 2}", "{-8, -1}"))["given"]
+    out = np.zeros((8, 64), np.uint16)
+    ask = ["out[1,9]", "out[1,7]", "out[0,9]"]
+    report = kernel.launch(1, 256, [mm.TensorMap.tiled(x, (8, 64)), out], why=ask, names={"x": x, "out": out})
+    assert out[1, 9] == x[0, 1] and not out[0].any()
+    inside, left, above = report.why
+    assert leaf(inside.cause).name.startswith("x[0,1]") and any("box at (-8, -1)" in r for r in remarks(inside))
+    assert all(any("zeros" in r for r in remarks(each)) for each in (left, above))
 
 
 def test_values_of_other_threads_are_found_in_shared_and_local_memory() -> None:

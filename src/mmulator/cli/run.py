@@ -434,7 +434,7 @@ def _as_text(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]
 def _print_array(name: str, array: Any) -> None:
     import numpy as np
 
-    from mmulator.jobs.inputs import is_float
+    from mmulator.interop import is_float
 
     wide = array.astype(np.float64) if is_float(array.dtype) and array.dtype.kind == "V" else array
     if not array.ndim:
@@ -479,7 +479,7 @@ def _details(c: Comparison, job: Job) -> None:
     """Print how far apart the values are, and where."""
     import numpy as np
 
-    from mmulator.jobs.inputs import is_float
+    from mmulator.interop import is_float
 
     value = job.arrays().get(c.name)
     unit = "ULP" if value is None or is_float(np.asarray(value).dtype) else "difference"

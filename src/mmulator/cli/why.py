@@ -80,7 +80,7 @@ def random_matrices(form: Form, seed: int, k: int) -> tuple[Any, Any, dict[str, 
     import numpy as np
 
     from mmulator.layouts import sparse
-    from mmulator.numerics.formats import container, from_raw
+    from mmulator.numerics.formats import SCALE_OF_ONE, container, from_raw
 
     rng = np.random.default_rng(seed)
 
@@ -99,7 +99,6 @@ def random_matrices(form: Form, seed: int, k: int) -> tuple[Any, Any, dict[str, 
         from mmulator.numerics.profiles import dot_key
 
         blocks = -(-k // (form.k // dot_key(form).scale_blocks))
-        one = {"ue8m0": 0x7F, "ue4m3": 0x38}[form.stype.name]
-        near = rng.integers(-2, 3, (m + n, blocks)) + one
+        near = rng.integers(-2, 3, (m + n, blocks)) + SCALE_OF_ONE[form.stype.name]
         scales = {"scale_a": near[:m].astype(np.uint8), "scale_b": near[m:].T.astype(np.uint8)}
     return A, B, scales

@@ -122,7 +122,7 @@ class Watches(StoreLog):
             if array.itemsize > 8:
                 raise LaunchError(f"watch: elements of {array.itemsize} bytes; at most 8")
             place = array.ctypes.data
-            buffer = next(b for b in arguments.buffers if b.host == place and b.size == array.nbytes)
+            buffer = next(b for b in (*arguments.buffers, *arguments.regions) if b.host == place and b.size == array.nbytes)
             places.append((buffer.start + offset, buffer.start + offset + array.itemsize))
             self.elements.append((number, at))
             self.dtypes.append(array.dtype)
@@ -142,13 +142,11 @@ class Watches(StoreLog):
         return [self._store(entry, shape, sites) for entry in self.entries() if entry["watch"] < len(self.elements)]
 
     def _store(self, entry: np.void, shape: LaunchShape, sites: Sequence[Instruction]) -> WatchedStore:
-        (gx, gy, _), (bx, by, _) = shape.grid, shape.block
-        cta, thread = int(entry["cta"]), int(entry["thread"])
         ins = sites[int(entry["site"])]
         number, index = self.elements[int(entry["watch"])]
         dtype, bits = self.dtypes[int(entry["watch"])], int(entry["value"])
         return WatchedStore(
-            number, index, (cta % gx, cta // gx % gy, cta // (gx * gy)),
-            (thread % bx, thread // bx % by, thread // (bx * by)), ins.mnemonic, ins.span.source.name, ins.span.line,
+            number, index, shape.block_at(int(entry["cta"])), shape.thread_at(int(entry["thread"])), ins.mnemonic,
+            ins.span.source.name, ins.span.line,
             np.array(bits, np.uint64).reshape(1).view(np.uint8)[: dtype.itemsize].view(dtype)[0], bits, ins.span.brief,
         )  # fmt: skip

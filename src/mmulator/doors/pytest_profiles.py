@@ -1,4 +1,4 @@
-"""What each line of the tests' kernels did, put together at the end of pytest's run."""
+"""Profiles of the tests' kernels, line by line, put together at the end of pytest's run."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def colours() -> str:
 
 
 def index() -> dict[str, Any]:
-    """What the page loads first: devices, and the views with their parameters and choices."""
+    """The index, which the page loads first: devices, and the views with their parameters and choices."""
     views = [
         {
             "name": v.name, "title": v.title, "about": v.about, "parameters": v.parameters, "free": v.free,

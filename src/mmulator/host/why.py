@@ -137,7 +137,7 @@ class Again:
                 if store is None:
                     out.append(WhyAnswer(a.name, None, self._left_out(a, seconds)))
                     continue
-                cluster = self._cluster(int(store["cta"]))
+                cluster = self.shape.cluster_of(int(store["cta"]))
                 if cluster not in trails:
                     trails[cluster] = self._trail(cluster, a, value, seconds)
                 trail, notes = trails[cluster]
@@ -155,7 +155,7 @@ class Again:
         missed = left_out(found, a.start)
         if missed is None:
             return ("no store came to its address: no thread computes it, or all that do branch around the store",)
-        trail, _ = self._trail(self._cluster(missed[0].block), a, self.read(a.start, a.size), seconds)
+        trail, _ = self._trail(self.shape.cluster_of(missed[0].block), a, self.read(a.start, a.size), seconds)
         again = left_out(trail, a.start)
         return () if again is None else (Explainer(trail, self.names, self.device).left_out(*again),)
 
@@ -186,12 +186,6 @@ class Again:
         bits = int.from_bytes(self.read(a.start, a.size), "little")
         there = Explainer(trail, self.names, other.device, depth).written(found, a.name, bits, a.type, a.size, ())
         return beside(other.label, cause, there)
-
-    def _cluster(self, block: int) -> int:
-        """Number of a block's cluster, x fastest."""
-        (gx, gy, _), (cx, cy, cz) = self.shape.grid, self.shape.cluster
-        x, y, z = block % gx // cx, block // gx % gy // cy, block // (gx * gy) // cz
-        return x + gx // cx * (y + gy // cy * z)
 
     def _trail(self, cluster: int, a: Asked, value: bytes, seconds: float) -> tuple[Trail, tuple[str, ...]]:
         """The steps of a cluster, and notes. First it runs alone; where that gives another value, the whole launch."""
@@ -265,5 +259,5 @@ def about_arrays(
     Raises LaunchError for what is no element of an argument.
     """
     names = DeviceNames.of(arguments, parameters, named)
-    memory = [(b.start, bytes_at(b.host, b.size)) for b in arguments.buffers if b.writable]
+    memory = [(b.start, bytes_at(b.host, b.size)) for b in (*arguments.buffers, *arguments.regions) if b.writable]
     return About(asked(why, names, parameters), run, how, shape, arguments, device, names, image, memory, other)

@@ -19,11 +19,10 @@ from mmulator.interop import as_array
 from mmulator.isa.form import Form
 from mmulator.isa.types import ElementType
 from mmulator.layouts import sparse
-from mmulator.numerics.formats import from_raw, to_raw
+from mmulator.numerics.formats import SCALE_OF_ONE, from_raw, to_raw
 from mmulator.numerics.profiles import dot_key
 
 Array = NDArray[Any]
-_ONE = {"ue8m0": 0x7F, "ue4m3": 0x38}
 
 
 @short_traceback
@@ -160,5 +159,5 @@ def _scales(form: Form, scale_a: Any, scale_b: Any, k: int, steps: int) -> dict[
             raise OperandError(
                 f"{name} of shape {raw.shape}: {blocks} factors along k are needed, one for {block} elements"
             )
-        out[name] = _padded(raw, axis, steps * factors, _ONE[form.stype.name])
+        out[name] = _padded(raw, axis, steps * factors, SCALE_OF_ONE[form.stype.name])
     return out

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmulator.distance import distances
 from mmulator.errors import OperandError, short_traceback, shown
 from mmulator.instruction.execution import check_device, default_chip
 from mmulator.instruction.instruction import Instruction
@@ -200,13 +201,8 @@ def _bits(d: Array) -> Array:
 
 def _most_ulps(d: Array, base: Array) -> int:
     """The greatest distance of two elements in steps of their type, NaNs left out."""
-    x, y = _bits(d).astype(np.int64), _bits(base).astype(np.int64)
-    if d.dtype.kind not in "iu":
-        half = 1 << (8 * d.itemsize - 1)
-        x, y = (np.where(z & half, -(z & (half - 1)), z & (half - 1)) for z in (x, y))
-        known = ~(np.isnan(d.astype(np.float64)) | np.isnan(base.astype(np.float64)))
-        x, y = x[known], y[known]
-    return int(np.abs(x - y).max(initial=0))
+    known = ~(np.isnan(d.astype(np.float64)) | np.isnan(base.astype(np.float64)))
+    return int(distances(d, base)[known].max(initial=0))
 
 
 @short_traceback

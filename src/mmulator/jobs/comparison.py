@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.errors import LaunchError
-from mmulator.jobs.inputs import is_float
+from mmulator.interop import is_float
 from mmulator.jobs.pattern import Accumulator, where_wrong
 
 Array = NDArray[Any]
@@ -146,6 +146,8 @@ def _distances(got: Array, want: Array, different: Array, t: Tolerance) -> tuple
     """(ULPs, NaN or Inf on one side, largest difference as a part of the largest reference, that reference, what the tolerance
     passes).
     """
+    from mmulator.distance import distances
+
     if got.dtype.kind not in "biuf" and not is_float(got.dtype):  # structs: bits alone
         none = np.zeros(got.shape, bool)
         return np.zeros(got.shape, np.uint64), none, 0.0, 0.0, none
@@ -156,35 +158,11 @@ def _distances(got: Array, want: Array, different: Array, t: Tolerance) -> tuple
         largest = float(np.max(np.abs(w[finite]), initial=0.0))
         scale = largest or 1.0
         same = (np.isnan(g) & np.isnan(w)) | (g == w)  # NaNs of any payload, infinities of one sign
-        steps = ulps(got, want.astype(got.dtype))
+        steps = distances(got, want.astype(got.dtype))
         passed = same | (finite & ((t.largest > 0) & (apart <= t.largest * scale)))
         passed |= finite & ((t.relative > 0) | (t.absolute > 0)) & (apart <= t.absolute + t.relative * np.abs(w))
         passed |= finite & (t.ulp > 0) & (steps <= t.ulp)
     return steps, different & ~finite & ~same, float(np.max(apart, initial=0.0)) / scale, largest, passed
-
-
-def ulps(a: Array, b: Array) -> Array:
-    """Steps from one value to the other among the values of the type, +0 and -0 being one; for integers the difference."""
-    if not is_float(a.dtype):
-        x, y = a.astype(np.int64), b.astype(np.int64)
-        return np.where(x > y, x.astype(np.uint64) - y.astype(np.uint64), y.astype(np.uint64) - x.astype(np.uint64))
-    x, y = _ordered(a), _ordered(b)
-    return np.where(x > y, x.view(np.uint64) - y.view(np.uint64), y.view(np.uint64) - x.view(np.uint64))
-
-
-def _ordered(values: Array) -> Array:
-    """Positions (int64) of the values of a float type in ascending order."""
-    import ml_dtypes
-
-    size = values.dtype.itemsize
-    finfo: Any = ml_dtypes.finfo
-    about = finfo(values.dtype)
-    raw = np.ascontiguousarray(values).view(f"u{size}").astype(np.uint64)
-    if float(about.min) >= 0:  # scale factors have no sign
-        return np.asarray(raw.astype(np.int64))
-    sign = np.uint64(1 << (about.bits - 1))
-    magnitude = (raw & (sign - np.uint64(1))).astype(np.int64)
-    return np.where((raw & sign) != 0, -magnitude, magnitude)
 
 
 def _histogram(steps: Array) -> tuple[tuple[str, int], ...]:

@@ -56,3 +56,22 @@ class LaunchShape:
     def clusters(self) -> int:
         """Clusters of the grid."""
         return self.ctas // self.cluster_size
+
+    def block_at(self, linear: int) -> Extent:
+        """(x, y, z) of the CTA with a number in the grid, x fastest."""
+        return _at(linear, self.grid)
+
+    def thread_at(self, linear: int) -> Extent:
+        """(x, y, z) of the thread with a number in its CTA, x fastest."""
+        return _at(linear, self.block)
+
+    def cluster_of(self, linear: int) -> int:
+        """Number, x fastest, of the cluster of the CTA with a number in the grid."""
+        (gx, gy, _), (cx, cy, cz), (x, y, z) = self.grid, self.cluster, self.block_at(linear)
+        return x // cx + gx // cx * (y // cy + gy // cy * (z // cz))
+
+
+def _at(linear: int, extent: Extent) -> Extent:
+    x, y, _ = extent
+    number = int(linear)  # NumPy's integers too
+    return number % x, number // x % y, number // (x * y)

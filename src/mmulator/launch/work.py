@@ -1,4 +1,4 @@
-"""What a launch executed, as counts, and what follows from them."""
+"""Counts of what a launch executed, and what follows from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mmulator.compiler.compiled import CompiledKernel
 
 
 class Work:
-    """What a launch executed. It is added up when it is asked for: few launches are. counts: executions of each block of code
+    """Sums of what a launch executed, made when they are asked for: few launches are. counts: executions of each block of code
     (`blocks`); then TALLIES of tcgen05.mma, if the kernel has it.
     """
 

@@ -85,7 +85,7 @@ def term(t: ElementType, bits: int) -> Term:
 
 
 class Origin(NamedTuple):
-    """What a term of a step is.
+    """The origin of a term of a step.
 
     kind: "product"; "c", the operand; "step", the result of an earlier step; "zero", a constant.
     number: k of a product (counted among those that are kept, if A is sparse), or the number of a step.

@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from mmulator.distance import distances
 from mmulator.isa.form import Form
 from mmulator.isa.types import F16, F32, ElementType
 from mmulator.numerics.dot import Origin, SumStep, Term, converted, group_scales, steps, term
-from mmulator.numerics.formats import element_type, integers
+from mmulator.numerics.formats import SCALE_OF_ONE, container, element_type, from_raw, integers
 from mmulator.numerics.profiles import GROUP, DotKey, Profile, dot_key, profile_for
 
-ONE = {"ue8m0": 0x7F, "ue4m3": 0x38}  # bits of a scale factor of 1
 Number = Fraction | float  # an exact value; a float for NaN and infinities
 
 
@@ -168,7 +168,7 @@ def explain_element(
     count = max(1, -(-len(a) // size))
     missing = count * size - len(a)
     row, column = ((*map(int, x), *(0,) * missing) for x in (a, b))
-    one = ONE.get(key.stype or "", 0)
+    one = SCALE_OF_ONE.get(key.stype or "", 0)
     sa, sb = ((*map(int, x), *(one,) * (count * blocks - len(x))) for x in (scale_a, scale_b))
     sign, c = imm_scale_a * imm_scale_b, int(c)
     done: list[SumStep] = []
@@ -222,12 +222,10 @@ def hexed(value: Number) -> str:
 
 def ulps(t: ElementType, x: int, y: int) -> int | None:
     """Steps between two results of a type, as raw bits; None where one of them is NaN."""
-    if not t.is_float:
-        return abs(int(number(t, x)) - int(number(t, y)))
-    if any(isinstance(v := number(t, z), float) and math.isnan(v) for z in (x, y)):
-        return None
-    half = 1 << (t.bits - 1)
-    return abs((half - x if x >= half else x) - (half - y if y >= half else y))
+    import numpy as np
+
+    both = from_raw(t, np.array([x, y], container(t)))
+    return None if np.isnan(both.astype(np.float64)).any() else int(distances(both[:1], both[1:])[0])
 
 
 def ulps_off(t: ElementType, bits: int, exact: Number) -> Fraction | None:

@@ -37,6 +37,7 @@ class Fields:
     inf: Array
 
 
+SCALE_OF_ONE = {"ue8m0": 0x7F, "ue4m3": 0x38}  # bits of a scale factor of 1, by its type
 _CONTAINERS = {8 * size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 
 

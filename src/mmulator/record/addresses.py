@@ -1,4 +1,4 @@
-"""Addresses in the steps of a trail: what an address operand of an instruction is in each lane."""
+"""Operands in the steps of a trail: their names, and what a value or an address is in each lane."""
 
 from __future__ import annotations
 
@@ -7,10 +7,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.isa.types import type_bits
+from mmulator.isa.types import TYPES, type_bits
 from mmulator.native.state import LANES
 from mmulator.program.addresses import SHARED_BASE, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
-from mmulator.ptx.tree import Address, Immediate, Operand, Reg, Symbol, VectorOperand
+from mmulator.program.uses import signature_of
+from mmulator.ptx.tree import (
+    Address,
+    Immediate,
+    Instruction,
+    NegatedPredicate,
+    Operand,
+    Reg,
+    SpecialRegister,
+    Symbol,
+    VectorOperand,
+)
+from mmulator.record.special import special_value
 from mmulator.record.trail import LOCAL, Trail, TrailStep
 
 U64 = NDArray[np.uint64]
@@ -27,6 +39,38 @@ def space_of(address: int) -> str:
 def elements(operand: Operand) -> tuple[Operand, ...]:
     """The registers or constants of a vector operand; another operand is its own only element."""
     return operand.elements if isinstance(operand, VectorOperand) else (operand,)
+
+
+def operands_of(ins: Instruction) -> dict[str, Operand]:
+    """The operands of an instruction by their names in the tables of the ISA."""
+    return {spec.name: o for spec, o in zip(signature_of(ins.form, ins.operands), ins.operands)}
+
+
+def value_of(trail: Trail, step: TrailStep, lane: int, operand: Operand | None, type_name: str = "b64") -> int | None:
+    """Bits of a source operand in a lane; None where they are not known.
+
+    trail, step, lane: who reads.
+    operand: a register, a constant or a special register; of others nothing is known.
+    type_name: PTX type of a constant.
+    """
+    match operand:
+        case Reg(name=name):
+            found = trail.register(step, name)
+            return None if found is None else int(found[lane])
+        case NegatedPredicate(register=register):
+            held = value_of(trail, step, lane, register)
+            return None if held is None else 1 - held
+        case Immediate():
+            return operand.bits(type_name) if type_name in TYPES else operand.value
+        case SpecialRegister(name=name):
+            return special_value(trail.shape, step, lane, name)
+    return None
+
+
+def signed32(bits: int) -> int:
+    """The low 32 bits of a value as a number with a sign."""
+    low = bits & 0xFFFFFFFF
+    return low - (low >> 31 << 32)
 
 
 def addresses(trail: Trail, step: TrailStep, operand: Address, space: str) -> U64 | None:

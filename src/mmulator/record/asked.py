@@ -22,7 +22,7 @@ _BY_NUMPY = {t.numpy: t.name for t in reversed(TYPES.values()) if t.numpy and t.
 
 @dataclass(frozen=True)
 class Question:
-    """What a user typed.
+    """A question as a user typed it.
 
     text: as typed.
     kernel: part of the kernel's name, or "" for any.

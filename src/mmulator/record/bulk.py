@@ -14,9 +14,8 @@ from mmulator.errors import OperandError
 from mmulator.layouts.tensormap.encoded import Encoded
 from mmulator.layouts.tensormap.places import OUTSIDE, Places, places
 from mmulator.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT
-from mmulator.program.uses import signature_of
-from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg
-from mmulator.record.addresses import MemoryWrite, addresses, elements
+from mmulator.ptx.tree import Address, Instruction, Operand
+from mmulator.record.addresses import MemoryWrite, addresses, elements, operands_of, signed32, value_of
 from mmulator.record.trail import Trail, TrailStep
 
 MAP_BYTES = 128
@@ -25,7 +24,7 @@ _RANK_MASK = 0xFF << RANK_SHIFT
 
 def bulk_write(trail: Trail, step: TrailStep, ins: Instruction, address: int) -> MemoryWrite | None:
     """The write of a bulk copy to the byte at an address; None if it writes elsewhere."""
-    named = {spec.name: o for spec, o in zip(signature_of(ins.form, ins.operands), ins.operands)}
+    named = operands_of(ins)
     lanes = trail.guard(step)
     op = ins.form["op"]
     for lane in (n for n in range(32) if lanes >> n & 1):
@@ -41,18 +40,9 @@ def _place(trail: Trail, step: TrailStep, operand: Operand | None, space: str, l
     return None if at is None else int(at[lane])
 
 
-def _number(trail: Trail, step: TrailStep, operand: Operand | None, lane: int) -> int | None:
-    if isinstance(operand, Immediate):
-        return operand.value
-    if isinstance(operand, Reg):
-        value = trail.register(step, operand.name)
-        return None if value is None else int(value[lane])
-    return None
-
-
 def _ways(trail: Trail, step: TrailStep, named: dict[str, Operand], at: int, lane: int) -> list[int]:
     """Addresses of the destination in each CTA that a copy goes to: `at` alone, unless it is multicast."""
-    mask = _number(trail, step, named.get("ctaMask"), lane)
+    mask = value_of(trail, step, lane, named.get("ctaMask"))
     if mask is None or at >> SLOT_SHIFT != SLOT_SHARED:
         return [at]
     return [at & ~_RANK_MASK | rank << RANK_SHIFT for rank in range(16) if mask >> rank & 1]
@@ -63,7 +53,7 @@ def _plain(
 ) -> MemoryWrite | None:
     to = _place(trail, step, named.get("dstMem"), ins.form["dst"], lane)
     source = _place(trail, step, named.get("srcMem"), ins.form["src"], lane)
-    size = _number(trail, step, named.get("size"), lane)
+    size = value_of(trail, step, lane, named.get("size"))
     if to is None or source is None or size is None:
         return None
     for way in _ways(trail, step, named, to, lane):
@@ -80,15 +70,15 @@ def _tensor(
     if trail.read is None or not isinstance(operand, Address):
         return None
     at = _place(trail, step, operand, "", lane)
-    coordinates = [_number(trail, step, o, lane) for o in operand.coordinates]
+    coordinates = [value_of(trail, step, lane, o) for o in operand.coordinates]
     info = named.get("im2colOffsets") or named.get("im2colInfo")
-    offsets = [_number(trail, step, o, lane) for o in elements(info)] if info is not None else []
+    offsets = [value_of(trail, step, lane, o) for o in elements(info)] if info is not None else []
     shared = _place(trail, step, named.get("srcMem" if store else "dstMem"), "shared", lane)
     if at is None or shared is None or None in coordinates or None in offsets:
         return None
     try:
         found, base = _boxes(
-            trail.read(at, MAP_BYTES), tuple(_signed(c) for c in coordinates if c is not None),
+            trail.read(at, MAP_BYTES), tuple(signed32(c) for c in coordinates if c is not None),
             tuple(c for c in offsets if c is not None), shared & 0xFFFFFFFF & ~_RANK_MASK, ins.form["mode"] or None, store,
         )  # fmt: skip
     except OperandError:
@@ -110,13 +100,9 @@ def _tensor(
             memory = int(np.broadcast_to(found.memory, found.shared.shape)[unit])
             source = None if memory == OUTSIDE else base + memory + offset - int(found.shared[unit])
             where = ", ".join(str(int(np.broadcast_to(c, found.shared.shape)[unit])) for c in found.coordinates)
-            said = f"box at ({', '.join(map(str, map(_signed, coordinates)))}), element ({where}) of the tensor"  # type: ignore[arg-type]
+            said = f"box at ({', '.join(map(str, map(signed32, coordinates)))}), element ({where}) of the tensor"  # type: ignore[arg-type]
             return MemoryWrite(step, lane, None, 0, "b8", source, said)
     return None
-
-
-def _signed(number: int) -> int:
-    return number - (1 << 32) if number >> 31 & 1 else number
 
 
 @lru_cache(maxsize=256)

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from mmulator.isa.effects import Addressed
 from mmulator.isa.form import Form
 from mmulator.layouts.operands import fragment, memory_bits
-from mmulator.program.uses import signature_of
-from mmulator.ptx.tree import Address, Immediate, Operand, Reg
-from mmulator.record.addresses import addresses, elements
+from mmulator.ptx.tree import Address, Operand, Reg
+from mmulator.record.addresses import addresses, elements, operands_of, value_of
 from mmulator.record.trail import Trail, TrailStep
 from mmulator.twin.moves import default_stride
 
@@ -24,14 +23,14 @@ Index = NDArray[np.int64]
 
 
 def moved(trail: Trail, step: TrailStep) -> tuple[list[Operand], Index, int] | None:
-    """What a step moves between registers and memory.
+    """The elements that a step moves between registers and memory.
 
     Returns (registers, generic address of the element at [lane, register, element of the register], bits of an element in a
     register), or None for an instruction that is not understood here.
     """
     ins = trail.instruction(step)
     form = ins.form
-    named = {spec.name: o for spec, o in zip(signature_of(form, ins.operands), ins.operands)}
+    named = operands_of(ins)
     p, r = named.get("p"), named.get("r")
     if not isinstance(p, Address) or r is None:
         return None
@@ -56,16 +55,8 @@ def _rows(form: Form, at: Index) -> Index | None:
 
 def _tile(trail: Trail, step: TrailStep, form: Form, named: dict[str, Operand], at: NDArray[Any]) -> Index | None:
     """Places in a tile whose lines are `stride` elements apart."""
-    stride = default_stride(form)
-    match named.get("stride"):
-        case Immediate() as o:
-            stride = o.value
-        case Reg(name=name):
-            value = trail.register(step, name)
-            if value is None:
-                return None
-            stride = int(value[0])
-    if form.type.bits < 8:
+    stride = value_of(trail, step, 0, named["stride"]) if "stride" in named else default_stride(form)
+    if stride is None or form.type.bits < 8:
         return None
     _, row, column = fragment(form, "r").maps
     element = row * stride + column if form.layout == "row" else column * stride + row

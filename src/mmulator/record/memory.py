@@ -9,8 +9,8 @@ import numpy as np
 from mmulator.isa.effects import MemoryEffect, Queue, Step, Stored
 from mmulator.isa.types import type_bits
 from mmulator.native.state import FULL, LANES
-from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg
-from mmulator.record.addresses import U64, MemoryWrite, addresses, elements
+from mmulator.ptx.tree import Address, Immediate, Instruction, NegatedPredicate, Operand, Reg
+from mmulator.record.addresses import U64, MemoryWrite, addresses, elements, value_of
 from mmulator.record.bulk import bulk_write
 from mmulator.record.matrices import stored_at
 from mmulator.record.trail import Trail, TrailStep
@@ -146,19 +146,16 @@ def source_bytes(trail: Trail, step: TrailStep, ins: Instruction, lane: int) -> 
     """Bytes that a cp.async of a lane reads; the rest of its bytes become zero."""
     size = int(ins.operands[2].value) if isinstance(ins.operands[2], Immediate) else 16
     given = ins.operands[3] if len(ins.operands) > 3 else None
-    if isinstance(given, Immediate):
-        return min(size, given.value)
-    if isinstance(given, Reg):
-        value = trail.register(step, given.name)
-        if value is not None and given.type == "pred":  # ignore-src
-            return 0 if value[lane] else size
-        if value is not None:
-            return min(size, int(value[lane]))
-    return size
+    value = value_of(trail, step, lane, given)
+    if value is None:
+        return size
+    if isinstance(given, NegatedPredicate) or (isinstance(given, Reg) and given.type == "pred"):  # ignore-src
+        return 0 if value else size
+    return min(size, value)
 
 
 def loads(trail: Trail, step: TrailStep) -> Iterator[tuple[Operand, U64, int, str]]:
-    """What a load gives: (register, generic address of each lane, bytes, PTX type) of each element."""
+    """The elements that a load gives: (register, generic address of each lane, bytes, PTX type) of each element."""
     ins = trail.instruction(step)
     where = next((o for o in ins.operands if isinstance(o, Address)), None)
     if where is None:

@@ -66,7 +66,7 @@ class Origins:
         return self._memory(step, 0, place.address, place.before, bits, 0)
 
     def _register(self, step: TrailStep, lane: int, name: str, low: int, bits: int, far: int) -> OperandOrigin:
-        writer = next((w for w, took in self.trail.writers(step, name, lane) if took), None)
+        writer = self.trail.writer(step, name, lane)
         if writer is None:
             return OperandOrigin("a register that was never written")
         key = writer.number, lane, name, low

@@ -15,9 +15,8 @@ from mmulator.layouts.operands import fragment
 from mmulator.layouts.sparse import metadata
 from mmulator.native.state import LANES
 from mmulator.program.addresses import SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
-from mmulator.program.uses import signature_of
-from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
-from mmulator.record.addresses import elements
+from mmulator.ptx.tree import Immediate, Operand, Reg
+from mmulator.record.addresses import elements, operands_of, signed32, value_of
 from mmulator.record.origins import InMemory, InRegister
 from mmulator.record.trail import Trail, TrailStep
 
@@ -51,11 +50,6 @@ class ProductElement:
     b_at: tuple[InRegister | InMemory, ...]
 
 
-def operands_of(ins: Instruction) -> dict[str, Operand]:
-    """The operands of a matrix instruction by their names."""
-    return {spec.name: o for spec, o in zip(signature_of(ins.form, ins.operands), ins.operands)}
-
-
 def product_element(trail: Trail, step: TrailStep, lane: int, register: str, low: int) -> ProductElement | None:
     """The element of D whose bits begin at bit `low` of a lane's register; None where operands are not known."""
     ins = trail.instruction(step)
@@ -69,7 +63,7 @@ def product_element(trail: Trail, step: TrailStep, lane: int, register: str, low
     at = quarter * LANES + lane, names.index(register), low // d.bits
     row, column, which = int(rows[at]), int(columns[at]), int(copy[at])
     c_name = "c" if "c" in named else "d"
-    added = _constant(trail, step, named.get("scale-d"), lane) != 0
+    added = value_of(trail, step, lane, named.get("scale-d")) != 0
     c_register = elements(named[c_name])[at[1]] if added else None
     c = None
     if isinstance(c_register, Reg):
@@ -90,23 +84,13 @@ def product_element(trail: Trail, step: TrailStep, lane: int, register: str, low
         other = other[positions]
     a_at = _places(trail, step, form, named, "a", quarter, row, np.arange(len(line)), which)
     b_at = _places(trail, step, form, named, "b", quarter, column, positions, which)
-    scales = [_constant(trail, step, named.get(f"imm-scale-{x}"), lane) for x in "ab"]
-    sign = -1 if scales.count(-1) == 1 else 1
+    scales = [value_of(trail, step, lane, named.get(f"imm-scale-{x}")) or 1 for x in "ab"]
+    sign = -1 if [signed32(x) for x in scales].count(-1) == 1 else 1
     return ProductElement(
         form, row, column, tuple(map(int, line)), tuple(map(int, other)), c, sign,
         (c_register.name, low) if isinstance(c_register, Reg) else None, tuple(positions.tolist()),
         a_at, b_at,
     )  # fmt: skip
-
-
-def _constant(trail: Trail, step: TrailStep, operand: Operand | None, lane: int) -> int | None:
-    """The value of an operand that is a constant or a predicate; None if there is no operand."""
-    if isinstance(operand, Immediate):
-        return operand.value - (1 << 32) if operand.value >> 31 == 1 else operand.value
-    if isinstance(operand, Reg):
-        value = trail.register(step, operand.name)
-        return None if value is None else int(value[lane])
-    return None
 
 
 def _registers(trail: Trail, step: TrailStep, operand: Operand, lanes: int, quarter: int) -> Words | None:
@@ -128,11 +112,11 @@ def _matrix(trail: Trail, step: TrailStep, form: Form, named: dict[str, Operand]
         words = _registers(trail, step, named[name], f.lanes, quarter)
         return None if words is None else f.to_matrix(words.astype(f"<u{f.register_bits // 8}"))
     read = trail.operands_read(step)
-    word = _constant(trail, step, descriptor, (step.lanes & -step.lanes).bit_length() - 1)
+    word = value_of(trail, step, (step.lanes & -step.lanes).bit_length() - 1, descriptor)
     if read is None or word is None:
         return None
     image = np.frombuffer(read[1], np.uint8)
-    trans = bool(_constant(trail, step, named.get(f"imm-trans-{name}"), 0))
+    trans = bool(value_of(trail, step, 0, named.get(f"imm-trans-{name}")))
     if name == "a":
         columns = form.k // 2 if form.sparse else form.k
         return shared_matrix(image, SHARED_BASE, word, form.m, columns, form.atype, trans)
@@ -154,10 +138,10 @@ def _places(
         places = zip(lane.tolist(), register.tolist(), index.tolist())
         return tuple(InRegister(at - quarter * LANES, registers[r], n * f.bits + f.shift) for at, r, n in places)
     read = trail.operands_read(step)
-    word = _constant(trail, step, descriptor, (step.lanes & -step.lanes).bit_length() - 1)
+    word = value_of(trail, step, (step.lanes & -step.lanes).bit_length() - 1, descriptor)
     if read is None or word is None:
         return ()
-    trans = bool(_constant(trail, step, named.get(f"imm-trans-{name}"), 0))
+    trans = bool(value_of(trail, step, 0, named.get(f"imm-trans-{name}")))
     rows, element = (form.m, form.atype) if name == "a" else (form.n, form.btype)
     columns = form.k // 2 if form.sparse and name == "a" else form.k
     at = operand_addresses(MatrixDescriptor.decode(word), rows, columns, element.bits, trans)[line][k]

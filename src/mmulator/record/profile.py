@@ -1,4 +1,4 @@
-"""What a launch did, line by line: made of the sums of native code (counts.py).
+"""Profiles, what launches did line by line: made of the sums of native code (counts.py).
 
 Counts are those of PTX instructions; ptxas makes others of them (docs/profile.md).
 """
@@ -26,7 +26,7 @@ REGISTERS = 1 << 16  # of a multiprocessor
 
 @dataclass(frozen=True)
 class LaunchProfile(ProfileData):
-    """What launches of a kernel did. `print(profile)` gives it as a table."""
+    """The profile of launches of a kernel. `print(profile)` gives it as a table."""
 
     def __str__(self) -> str:
         return table(self)
@@ -60,7 +60,7 @@ def _around(block: Block) -> Instruction | None:
 
 
 def _works(counts: Counts) -> dict[Instruction, Tally]:
-    """What each instruction did that is in the kernel's code."""
+    """The work of each instruction that is in the kernel's code."""
     program: Program = counts.kernel.program
     found: dict[Instruction, Tally] = {}
     skipped = {a for b in program.blocks if (a := _around(b)) is not None}
@@ -84,7 +84,7 @@ def _waits(ins: Instruction) -> bool:
 
 
 def _of_sites(counts: Counts) -> Iterator[tuple[Instruction, Tally]]:
-    """What was counted at each site of code."""
+    """The counts of each site of code."""
     sites = {name: numbers.tolist() for name, numbers in counts.sites.items()}
     memory = {name: numbers.tolist() for name, numbers in counts.memory.items()}
     for n, ins in enumerate(counts.kernel.sites):

@@ -35,7 +35,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Tally:
-    """What instructions did.
+    """Sums of what instructions did.
 
     executions: executions by warps.
     lanes: lanes of these that were there.
@@ -95,7 +95,7 @@ class Executed:
 
 @dataclass(frozen=True)
 class Occupancy:
-    """How many warps of a kernel a multiprocessor holds, as far as PTX says it.
+    """The number of warps of a kernel that a multiprocessor holds, as far as PTX says it.
 
     warps, most: warps that it holds of this launch, and at most of any.
     blocks: blocks that it holds.
@@ -112,7 +112,7 @@ class Occupancy:
 
 @dataclass(frozen=True)
 class ProfileData:
-    """What launches of a kernel did: a LaunchProfile (profile.py) without a way to show it.
+    """The profile of launches of a kernel: a LaunchProfile (profile.py) without a way to show it.
 
     kernel, device, grid, block, cluster, shared: the launch; shared: bytes of a block.
     launches: number of launches that are added up.
@@ -167,7 +167,7 @@ class ProfileData:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What is the same for profiles that can be added."""
+        """The properties that are equal in profiles that can be added."""
         return self.kernel, self.device, self.file, tuple((i.line, i.text) for i in self.instructions)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mmulator.native.state import LANES
 from mmulator.record.trail import TrailStep
 
 if TYPE_CHECKING:
@@ -17,11 +18,7 @@ def special_value(shape: LaunchShape, step: TrailStep, lane: int, name: str) -> 
     family, _, axis = name.partition(".")
     number = _AXES.get(axis)
     if number is not None:
-        at = (
-            step.block % shape.grid[0],
-            step.block // shape.grid[0] % shape.grid[1],
-            step.block // (shape.grid[0] * shape.grid[1]),
-        )
+        at = shape.block_at(step.block)
         if family == "cluster_ctaid":
             return at[number] % shape.cluster[number]
         if family == "clusterid":
@@ -32,7 +29,7 @@ def special_value(shape: LaunchShape, step: TrailStep, lane: int, name: str) -> 
         if family in sizes:
             return sizes[family][number]
         if family == "tid":
-            return thread_of(shape, step, lane)[number]
+            return shape.thread_at(step.place.warp * LANES + lane)[number]
         if family == "ctaid":
             return at[number]
         return None
@@ -42,10 +39,3 @@ def special_value(shape: LaunchShape, step: TrailStep, lane: int, name: str) -> 
         "cluster_nctarank": shape.cluster_size, "lanemask_eq": 1 << lane, "lanemask_lt": (1 << lane) - 1,
         "lanemask_le": (2 << lane) - 1, "lanemask_gt": ones & ~((2 << lane) - 1), "lanemask_ge": ones & ~((1 << lane) - 1),
     }.get(name)  # fmt: skip
-
-
-def thread_of(shape: LaunchShape, step: TrailStep, lane: int) -> tuple[int, int, int]:
-    """(x, y, z) of a lane's thread in its block."""
-    bx, by, _ = shape.block
-    thread = step.place.warp * 32 + lane
-    return thread % bx, thread // bx % by, thread // (bx * by)

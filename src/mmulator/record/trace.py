@@ -149,7 +149,7 @@ class ClusterTrace:
         self._wait(warp, e, f"wait at {name}", line, ("cluster", 0) if name.startswith("barrier.cluster") else ("", 0))
 
     def _sleeps(self, e: Entry, warp: tuple[int, int], time: int) -> None:
-        """What the lanes wait for that have just begun to."""
+        """Name the wait that lanes have just begun."""
         host = e.value
         for wait in reversed(self.open):
             if wait.warp == warp and wait.lanes & e.mask:
@@ -323,13 +323,12 @@ def events_of(grid: Grid, entries: np.ndarray, shared: list[list[int]], most: in
     """The events of a launch. entries: by cluster, in order. most: entries of a cluster; what came later is left out."""
     out: list[Event] = []
     flows = iter(range(1, 1 << 62))
-    gx, gy, _ = grid.shape.grid
     for _, group in groupby(map(Entry._make, entries.tolist()), key=lambda e: e.cluster):
         trace = ClusterTrace(grid, list(group), shared, flows)
         trace.run()
         own = trace.events()
         for cta in sorted({e["pid"] for e in own}):
-            name = f"{grid.kernel.name}, block ({cta % gx}, {cta // gx % gy}, {cta // (gx * gy)})"
+            name = f"{grid.kernel.name}, block {grid.shape.block_at(cta)}"
             cut = f", the first {most:,} entries" * (len(trace.entries) >= most)
             out.append({"ph": "M", "name": "process_name", "pid": cta, "args": {"name": name + cut}})
         out += own

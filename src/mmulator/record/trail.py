@@ -139,7 +139,7 @@ class Trail:
         return self.observer.shape
 
     def site(self, number: int) -> TrailSite:
-        """What is known of a site."""
+        """The entry of a site, made at first use."""
         found = self._sites.get(number)
         if found is None:
             kernel = self.kernel
@@ -220,6 +220,10 @@ class Trail:
             writer = self.steps[n]
             if writer.lanes >> lane & 1:
                 yield writer, bool(self.guard(writer) >> lane & 1)
+
+    def writer(self, step: TrailStep, name: str, lane: int) -> TrailStep | None:
+        """The newest step before a step that wrote a register in a lane; None if there is none."""
+        return next((writer for writer, took in self.writers(step, name, lane) if took), None)
 
     def call_of(self, step: TrailStep, lane: int) -> TrailStep | None:
         """The call that entered the function that executes a step; None if it is not known."""

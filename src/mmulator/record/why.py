@@ -14,6 +14,7 @@ from typing import Any
 from mmulator.errors import InternalError
 from mmulator.isa.effects import Ends, Flow
 from mmulator.isa.types import TYPES, type_bits
+from mmulator.native.state import LANES
 from mmulator.numerics.element import ElementSum, explain_element
 from mmulator.program.addresses import SLOT_SHIFT
 from mmulator.program.operands import call_operands
@@ -25,17 +26,15 @@ from mmulator.ptx.tree import (
     NegatedPredicate,
     Operand,
     Reg,
-    SpecialRegister,
     Symbol,
     flatten,
 )
-from mmulator.record.addresses import MemoryWrite, elements, space_of
+from mmulator.record.addresses import MemoryWrite, elements, space_of, value_of
 from mmulator.record.matrices import loaded_from
 from mmulator.record.memory import last_write, loads
 from mmulator.record.origins import Origins, summary
 from mmulator.record.parts import part_of, shuffle_lane
 from mmulator.record.products import ProductElement, product_element
-from mmulator.record.special import special_value
 from mmulator.record.trail import Trail, TrailStep
 from mmulator.record.values import parts_of, text_of
 
@@ -120,33 +119,11 @@ class Explainer:
         """Where a step of a lane is."""
         ins = self.trail.instruction(step).original
         location = ins.span.location
-        bx, by, _ = self.trail.shape.block
-        thread = step.place.warp * 32 + lane
-        x, y, z = (int(n) for n in self._block(step))
+        shape = self.trail.shape
         return CauseAt(
             ins.span.source.name, ins.span.line, ins.span.brief, (location.quote() or "").strip() if location else "",
-            (x, y, z), (thread % bx, thread // bx % by, thread // (bx * by)), step.number,
+            shape.block_at(step.block), shape.thread_at(step.place.warp * LANES + lane), step.number,
         )  # fmt: skip
-
-    def _block(self, step: TrailStep) -> tuple[int, int, int]:
-        gx, gy, _ = self.trail.shape.grid
-        number = step.block
-        return number % gx, number // gx % gy, number // (gx * gy)
-
-    def value(self, step: TrailStep, lane: int, operand: Operand, type_name: str) -> int | None:
-        """Bits of a source operand in a lane; None where they are not known."""
-        match operand:
-            case Reg(name=name):
-                found = self.trail.register(step, name)
-                return None if found is None else int(found[lane])
-            case NegatedPredicate(register=register):
-                found = self.trail.register(step, register.name)
-                return None if found is None else 1 - int(found[lane])
-            case Immediate():
-                return operand.bits(type_name) if type_name in TYPES else operand.value
-            case SpecialRegister(name=name):
-                return special_value(self.trail.shape, step, lane, name)
-        return None
 
     # registers ------------------------------------------------------------------------------------------------------
     def register(
@@ -198,17 +175,16 @@ class Explainer:
 
     def _condition(self, step: TrailStep, lane: int, name: str) -> str:
         """The comparison that a predicate is the result of, with its values: `setp.lt.s32 999 < 999`."""
-        for writer, took in self.trail.writers(step, name, lane):
-            if not took:
-                continue
-            ins = self.trail.instruction(writer)
-            parts = []
-            for spec, operand in zip(signature_of(ins.form, ins.operands), ins.operands):
-                if spec.access == "r":
-                    value = self.value(writer, lane, operand, spec.type)
-                    parts.append("?" if value is None else text_of(value, spec.type if spec.type in TYPES else "b64"))
-            return f"{ins.original.mnemonic} {', '.join(parts)} at {place_text(self.at(writer, lane))}"
-        return ""
+        writer = self.trail.writer(step, name, lane)
+        if writer is None:
+            return ""
+        ins = self.trail.instruction(writer)
+        parts = []
+        for spec, operand in zip(signature_of(ins.form, ins.operands), ins.operands):
+            if spec.access == "r":
+                value = value_of(self.trail, writer, lane, operand, spec.type)
+                parts.append("?" if value is None else text_of(value, spec.type if spec.type in TYPES else "b64"))
+        return f"{ins.original.mnemonic} {', '.join(parts)} at {place_text(self.at(writer, lane))}"
 
     # instructions ---------------------------------------------------------------------------------------------------
     def _made(
@@ -219,7 +195,7 @@ class Explainer:
         flow = ins.effects.flow
         part = part_of(ins, name, low, width)
         if part is not None:
-            return self._followed(step, lane, part[0], type_name, part[1], width, path, through=ins)
+            return self._followed(step, lane, part[0], type_name, part[1], width, path, copied=True)
         cause = Cause(name, bits, type_name, ins.original.mnemonic, self.at(step, lane))
         if len(path) >= self.depth or path.count(step.site) >= AGAIN:
             return replace(cause, more=True)
@@ -233,22 +209,22 @@ class Explainer:
 
     def _followed(
         self, step: TrailStep, lane: int, operand: Operand, type_name: str, low: int, width: int, path: tuple[int, ...],
-        through: Instruction | None = None,
+        copied: bool = False,
     ) -> Cause:  # fmt: skip
-        """The cause of a source operand of a step."""
+        """The cause of a source operand of a step. copied: the instruction does nothing else, and a constant is told as its."""
         match operand:
             case Reg(name=name):
                 return self.register(step, lane, name, type_name, low, width, path)
             case NegatedPredicate(register=register):
                 found = self.register(step, lane, register.name, type_name, 0, 1, path)
                 return replace(found, name=f"!{found.name}", bits=1 - found.bits)
-        value = self.value(step, lane, operand, type_name)
+        value = value_of(self.trail, step, lane, operand, type_name)
         bits = 0 if value is None else value >> low & (1 << width) - 1
         how = "a constant" if isinstance(operand, Immediate) else "a special register"
         name = operand.span.text
         if isinstance(operand, Symbol):
             how = "the address of a variable"
-        at = self.at(step, lane) if through is not None else None
+        at = self.at(step, lane) if copied else None
         return Cause(name, bits, type_name, how if value is not None or isinstance(operand, Symbol) else "not told", at)
 
     def _lanewise(self, step: TrailStep, lane: int, cause: Cause, path: tuple[int, ...]) -> Cause:
@@ -277,7 +253,7 @@ class Explainer:
         if len(ins.operands) != 4:
             return None
         _, a, b, condition = ins.operands
-        held = self.value(step, lane, condition, "pred")
+        held = value_of(self.trail, step, lane, condition, "pred")
         if held is None or ins.form["type"] not in TYPES or condition.span.text.startswith("{"):
             return None
         if type_bits(_known_type(signature_of(ins.form, ins.operands)[3].type, condition)) != 1:
@@ -296,7 +272,7 @@ class Explainer:
         """shfl: the value of another lane."""
         ins = self.trail.instruction(step)
         source = ins.operands[1]
-        numbers = [self.value(step, lane, o, "b32") for o in ins.operands[2:4]]
+        numbers = [value_of(self.trail, step, lane, o, "b32") for o in ins.operands[2:4]]
         if not isinstance(source, Reg) or None in numbers or _is_predicate(ins, name):
             return None
         other, taken = shuffle_lane(ins.form["mode"], lane, *(int(n or 0) for n in numbers))
@@ -384,7 +360,7 @@ class Explainer:
             if found.c_register is None:
                 break
             register, at = found.c_register
-            before = next((w for w, took in self.trail.writers(here, register, lane) if took), None)
+            before = self.trail.writer(here, register, lane)
             if before is None or not self._adds(before, found):
                 first = self.register(here, lane, register, str(found.form.ctype or found.form.dtype), at, low_bits(found), path)
                 break

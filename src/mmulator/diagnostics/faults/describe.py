@@ -42,15 +42,7 @@ _OFFSET = (1 << SLOT_SHIFT) - 1
 
 
 def _thread(grid: Grid, cta: ResidentCta, warp: int, lane: int) -> str:
-    x, y, z = _place(grid, warp, lane)
-    return f"{cta}, thread ({x}, {y}, {z})"
-
-
-def _place(grid: Grid, warp: int, lane: int) -> tuple[int, int, int]:
-    """x, y and z of a thread."""
-    bx, by, _ = grid.shape.block
-    t = warp * LANES + lane
-    return t % bx, t // bx % by, t // (bx * by)
+    return f"{cta}, thread {grid.shape.thread_at(warp * LANES + lane)}"
 
 
 def describe_address(grid: Grid, address: int, cta: ResidentCta | None = None) -> str:
@@ -93,7 +85,7 @@ def _assertion(cta: ResidentCta, lane: int) -> tuple[str, str, int, str]:
 def _asserted(grid: Grid, cta: ResidentCta, lane: int) -> str:
     """The line that CUDA prints for a thread whose assertion failed."""
     expression, file, line, function = _assertion(cta, lane)
-    places = cta.state["ctaid"], _place(grid, int(cta.state["fault_warp"]), lane)
+    places = cta.state["ctaid"], grid.shape.thread_at(int(cta.state["fault_warp"]) * LANES + lane)
     block, thread = (",".join(map(str, place)) for place in places)
     return f"{file}:{line}: {function}: block: [{block}], thread: [{thread}] Assertion `{expression}` failed."
 

@@ -83,8 +83,7 @@ def memory_text(grid: Grid, address: int, size: int) -> str:
 
 def block_text(grid: Grid, linear: int) -> str:
     """Name of a block by its linear number: `block (1, 0, 0)`."""
-    gx, gy, _ = grid.shape.grid
-    return f"block ({linear % gx}, {linear // gx % gy}, {linear // (gx * gy)})"
+    return f"block {grid.shape.block_at(linear)}"
 
 
 def threads_text(grid: Grid, cta: int, warp: int, lanes: int) -> str:
@@ -97,9 +96,7 @@ def threads_text(grid: Grid, cta: int, warp: int, lanes: int) -> str:
     """
     block = block_text(grid, cta)
     if lanes.bit_count() == 1:
-        bx, by, _ = grid.shape.block
-        t = warp * LANES + lanes.bit_length() - 1
-        return f"{block}, thread ({t % bx}, {t // bx % by}, {t // (bx * by)})"
+        return f"{block}, thread {grid.shape.thread_at(warp * LANES + lanes.bit_length() - 1)}"
     return f"{block}, warp {warp}, {lanes_text(lanes)}" if lanes else f"{block}, warp {warp}"
 
 

@@ -83,7 +83,7 @@ class Compiled:
         runs.readers = [] if sanitize else whole.readers
         old = runs.settings
         asked: dict[str, Any] = {"seed": seed, "timeout": timeout, "threads": threads, "sanitize": wanted, "keep_going": go_on,
-                                 "why": ";".join([why] if isinstance(why, str) else why),
+                                 "why": ";".join([why] if isinstance(why, str) else why) or whole.settings.why,
                                  "profile": "1" if profile else whole.settings.profile,
                                  "trace": str(trace or whole.settings.trace)}  # fmt: skip
         if any(getattr(old, name) != value for name, value in asked.items()):

@@ -1,4 +1,4 @@
-"""What happens when in a launch, as entries of a log: the instrument of `trace=` (record/trace.py).
+"""Times of what happens in a launch, as entries of a log: the instrument of `trace=` (record/trace.py).
 
 Time is counted in steps: PTX instructions of the warps of a cluster, as blocks of code begin.
 """
