@@ -26,6 +26,10 @@ VARIABLES: dict[str, str] = {
     "WHY_DEPTH": "how many instructions such an explanation has behind each other; 6 if nothing is said",
     "PROFILE": "`1` prints what each line of a kernel did, a name that ends in `.html`, `.json`, `.txt` or `.info` gets it",
     "TRACE": "a name that ends in `.json` gets what happened when in launches, for Perfetto",
+    "CAPTURE": "a launch that is written as files: `KERNEL:N` is the Nth of a kernel with such a name",
+    "CAPTURE_TO": "the folder of these files; `capture` if nothing is said",
+    "RECORD": "a file for digests of what each launch was given and left",
+    "REPLAY": "such a file: the first launch that differs is told",
     "CACHE": "the folder of compiled code",
     "NVCC": "the nvcc that compiles CUDA C++, unless it is on `PATH`, in `CUDA_HOME` or among Python's packages",
     "CPU": "the level of CPUs that code is made for, as `x86-64-v3`",
@@ -38,7 +42,7 @@ VARIABLES: dict[str, str] = {
     "PTXAS": "a ptxas to compare with, for tools of mmulator",
 }
 # Variables by which mmulator's own processes talk to each other.
-INTERNAL = frozenset(("EXEC", "FINDINGS", "PROFILES", "SUPERVISOR", "TRACES", "FUZZ_PLANT"))
+INTERNAL = frozenset(("EXEC", "FINDINGS", "PROFILES", "REPLAYED", "SUPERVISOR", "TRACES", "FUZZ_PLANT"))
 
 _told: set[str] = set()
 

@@ -8,7 +8,7 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated
 
-from mmulator.cli.output import WrongUsage
+from mmulator.cli.output import WrongUsage, exclude
 from mmulator.cli.program import absolute, check_program, gathers, hint_behind, start, surroundings
 from mmulator.cli.words import Option, Positional
 
@@ -62,6 +62,16 @@ def exec(
     ] = False,
     profile_to: Annotated[str | None, _setting(metavar="FILE", help="Write it: .html, .json, .txt, .info (lcov).")] = None,
     trace: Annotated[str | None, _setting(metavar="FILE.json", help="Write what happened when, for Perfetto.")] = None,
+    capture: Annotated[
+        str | None, _setting(metavar="KERNEL[:N]", help="Write the Nth launch of a kernel with such a name as files, for run.")
+    ] = None,
+    capture_to: Annotated[str | None, _setting(metavar="DIR", help="The folder for these files. Default: capture.")] = None,
+    record: Annotated[
+        str | None, _setting(metavar="FILE.json", help="Write digests of what each launch was given and left.")
+    ] = None,
+    replay: Annotated[
+        str | None, _setting(metavar="FILE.json", help="Run with a record's device and seed; say which launch differs first.")
+    ] = None,
     autotune: Annotated[
         str | None, _setting(metavar="measure|first", help="How Triton's autotuner chooses. Default: measure counted work.")
     ] = None,
@@ -78,8 +88,13 @@ def exec(
     """
     from mmulator.cli.findings import baseline as read
     from mmulator.cli.findings import check_sarif
-    from mmulator.cli.recording import check_recording
+    from mmulator.cli.recording import check_record, check_recording
 
+    if replay is not None:
+        from mmulator.cli.recording import replayed
+
+        exclude({"--replay": replay, "--record": record}, "one makes a record, the other compares with it")
+        device, seed = replayed(replay, device, seed)
     if device is not None:
         from mmulator.isa.chips import as_device
 
@@ -95,6 +110,8 @@ def exec(
         raise WrongUsage("--sarif -", hint="standard output is the program's: name a file")
     check_sarif(sarif)
     check_recording(profile_to, trace)
+    if record is not None:
+        check_record(record)
     known = read(baseline)
     wanted = sanitize or strict or keep_going or sarif is not None or known is not None
     wanted |= rules is not None and not os.environ.get("MMULATOR_SANITIZE")
@@ -103,6 +120,9 @@ def exec(
     given |= {"why": ";".join(why) if why else None, "why_depth": why_depth}
     given["trace"] = None if trace is None else absolute(trace)
     given["profile"] = absolute(profile_to) if profile_to is not None else 1 if profile else None
+    given["capture"] = capture or (None if capture_to is None else ":1")
+    given["capture_to"] = absolute(capture_to or "capture") if given["capture"] else None
+    given |= {name: absolute(file) for name, file in (("record", record), ("replay", replay)) if file is not None}
     given["baseline"] = None if baseline is None else absolute(baseline)
     environment = surroundings({"device": device, **given})
     hint_behind(program)

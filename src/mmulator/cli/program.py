@@ -33,11 +33,11 @@ def begin(arguments: list[str]) -> None:
 
 
 def gathers(environment: Mapping[str, str]) -> bool:
-    """Whether something is put together when the program is over: findings of the sanitizer, profiles, traces."""
+    """Whether something is looked at when the program is over: findings of the sanitizer, profiles, traces, replays."""
     from mmulator.driver.settings import Settings
 
     settings = Settings.from_environment(environment)
-    return bool(settings.sanitize or settings.profile or settings.trace)
+    return bool(settings.sanitize or settings.profile or settings.trace or settings.replay)
 
 
 def absolute(path: str) -> str:

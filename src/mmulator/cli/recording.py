@@ -27,6 +27,27 @@ def check_recording(file: str | None, trace: str | None) -> None:
     check_writable(file)
 
 
+def check_record(file: str) -> None:
+    """Check that a record can be written, and remove the one that is there. Raises WrongUsage."""
+    if Path(file).suffix != ".json":
+        raise WrongUsage(f"--record {file}", hint="the name ends in .json")
+    check_writable(file)
+    Path(file).unlink(missing_ok=True)
+
+
+def replayed(file: str, device: str | None, seed: int | None) -> tuple[str, int]:
+    """Device and seed of a record. device, seed: what the command line says. Raises WrongUsage where they are others, and
+    LaunchError for a file that is no record."""
+    from mmulator.driver.recorded import read
+    from mmulator.isa.chips import as_device
+
+    data = read(file)
+    for name, given, recorded in (("device", device and as_device(device), data["device"]), ("seed", seed, data["seed"])):
+        if given is not None and given != recorded:
+            raise WrongUsage(f"--{name} {given}: the record {file} was made with {recorded}")
+    return data["device"], data["seed"]
+
+
 def write_profile(file: str, profiles: Sequence[LaunchProfile]) -> None:
     """Write profiles in the format that the file's ending names."""
     from mmulator.record.profile_file import written

@@ -24,6 +24,7 @@ from mmulator.cli.program import command
 from mmulator.driver import profiled, traced
 from mmulator.driver.gathered import VARIABLE, Row, read
 from mmulator.driver.profiled import VARIABLE as PROFILES
+from mmulator.driver.recorded import VARIABLE as REPLAYED
 from mmulator.sarif import Baseline, log
 
 SUPERVISOR = "MMULATOR_SUPERVISOR"  # the process that waits for the program, which shall not outlive it
@@ -50,12 +51,14 @@ class ReportRequest:
 
 
 def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) -> int:
-    """Run a program. Returns its exit code, or 3 where that is 0 and something was found."""
+    """Run a program. Returns its exit code; where that is 0, 3 if something was found, 1 if it differs from a record."""
     words, environment = command(program, environment)
     with tempfile.TemporaryDirectory(prefix="mmulator-") as folder:
         found, told = Path(folder, "findings.jsonl"), Path(folder, "launches.jsonl")
         lines = Path(folder, "profiles.jsonl")
-        more = {VARIABLE: str(found), PROFILES: str(lines), traced.VARIABLE: folder, SUPERVISOR: str(os.getpid())}
+        differs = Path(folder, "replayed")
+        more = {REPLAYED: str(differs)}
+        more |= {VARIABLE: str(found), PROFILES: str(lines), traced.VARIABLE: folder, SUPERVISOR: str(os.getpid())}
         if wanted.json and "MMULATOR_REPORT" not in environment:
             more["MMULATOR_REPORT"] = str(told)
         status = _wait(words, {**environment, **more}, wanted.json)
@@ -64,6 +67,7 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
             from mmulator.record.trace import write
 
             write(trace, [*traced.joined(traced.read(folder))])
+        other = differs.exists()
         kernels, profiles = _kernels(told), _profiles(lines, environment.get("MMULATOR_PROFILE", ""), wanted.json)
     code = os.waitstatus_to_exitcode(status)
     data = log((row["result"] for row in rows), wanted.known)
@@ -71,7 +75,7 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
     new = [r for r in results if r.get("baselineState", "new") == "new"]
     if wanted.sarif is not None:
         write_log(wanted.sarif, data)
-    ended = code or (FOUND if any(wanted.strict or r["level"] == "error" for r in new) else 0)
+    ended = code or int(other) or (FOUND if any(wanted.strict or r["level"] == "error" for r in new) else 0)
     if wanted.json:
         groups = enumerate(_new(rows, data))
         print_json({

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mmulator.conformance.kernels import run_kernel
+from mmulator.errors import LaunchError
 from mmulator.host.backend import Backend
 from mmulator.jobs.job import Job, JobResult, run_job, set_variables
 
@@ -57,8 +58,12 @@ def compare_launch(
     bits
     differ, the model runs once more and watches the first differing element of each array argument. Raises what `run_job`
     raises,
-    and GpuError.
+    and GpuError; LaunchError for a job whose memory must lie at its addresses.
     """
+    if job.memory or (job.placed() and any(isinstance(a.value, bytes) for a in job.arguments)):
+        raise LaunchError("the launch has memory at device addresses of its own, where a GPU has other memory")
+    for argument in job.arguments:
+        argument.address = None
     job.device = job.device or backend.chip.device
     fresh, other = copy.deepcopy(job.arguments), copy.copy(job)
     other.arguments = copy.deepcopy(job.arguments)

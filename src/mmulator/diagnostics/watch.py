@@ -122,7 +122,7 @@ class Watches(StoreLog):
             if array.itemsize > 8:
                 raise LaunchError(f"watch: elements of {array.itemsize} bytes; at most 8")
             place = array.ctypes.data
-            buffer = next(b for b in arguments.buffers if b.host == place and b.size == array.nbytes)
+            buffer = next(b for b in (*arguments.buffers, *arguments.regions) if b.host == place and b.size == array.nbytes)
             places.append((buffer.start + offset, buffer.start + offset + array.itemsize))
             self.elements.append((number, at))
             self.dtypes.append(array.dtype)

@@ -95,15 +95,26 @@ class Function:
             observers.append(moments)
         try:
             arguments = Arguments(np.frombuffer(params, np.uint8), self.offsets, regions=regions)
-            if settings.why and seed == settings.seed:
-                return self._asked(shape, arguments, regions, how, observers, settings, launching.compiled, arrays)
-            return self.kernel.run(shape, arguments, self.loaded.device, how, observers, launching.compiled)
+            what = shape, arguments, regions, how, observers, settings, launching.compiled, arrays
+            if settings.looks and seed == settings.seed:
+                from mmulator.driver.looked import looked_at
+
+                return looked_at(settings, self, shape, arguments, how, observers, arrays, partial(self._run, *what))
+            return self._run(*what)
         finally:
             launching.close()
             if moments is not None:
                 from mmulator.driver.traced import traces
 
                 traces(settings.trace).add(moments.events)
+
+    def _run(
+        self, shape: LaunchShape, arguments: Arguments, regions: Regions, how: How, observers: list[Observer], settings: Settings,
+        compiled: Any, arrays: Arrays,
+    ) -> Report:  # fmt: skip
+        if settings.why and how.seed == settings.seed:
+            return self._asked(shape, arguments, regions, how, observers, settings, compiled, arrays)
+        return self.kernel.run(shape, arguments, self.loaded.device, how, observers, compiled)
 
     def _asked(
         self, shape: LaunchShape, arguments: Arguments, regions: Regions, how: How, observers: list[Observer], settings: Settings,

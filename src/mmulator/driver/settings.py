@@ -112,6 +112,8 @@ class Settings:
     keep_going: an access out of bounds or misaligned is a finding, and the launch goes on; includes `sanitize`.
     trace: "" for none, else a file for what happened when.
     profile: "" for none, "1" for a table of each kernel's lines on standard error as the process ends, else a file for it.
+    capture, capture_to: `KERNEL:N`, a launch that is written as files, and their folder (captured.py). record: a file for what
+    launches were given and left. replay: such a file, with which launches are compared (recorded.py).
     why: elements whose values are explained (record/asked.py), apart by `;`. why_depth: how many instructions an explanation has
     behind each other."""
 
@@ -130,6 +132,15 @@ class Settings:
     why_depth: int = 6
     profile: str = ""
     trace: str = ""
+    capture: str = ""
+    capture_to: str = "capture"
+    record: str = ""
+    replay: str = ""
+
+    @property
+    def looks(self) -> bool:
+        """Whether it is noted what launches are given, and what they leave."""
+        return bool(self.capture or self.record or self.replay)
 
     def __post_init__(self) -> None:
         """A chip's name stands for its device. Raises UnsupportedError for one that is not known."""
@@ -156,4 +167,5 @@ _READ: dict[str, Callable[[str], Any]] = {
     "device": _device, "seed": _seed, "seeds": _natural, "timeout": _seconds, "threads": _natural, "report": _report,
     "autotune": _autotune, "sanitize": _sanitize, "rules": _rules, "keep_going": _keep_going,
     "progress": _progress, "profile": _profile, "trace": _trace, "why": _why, "why_depth": _natural,
+    "capture": str, "capture_to": str, "record": str, "replay": str,
 }  # fmt: skip

@@ -65,7 +65,7 @@ class Asking:
         mine = [q for q in self.questions if q.kernel in name]
         if not mine:
             return None
-        names = DeviceNames(_arrays(function, arguments, regions, arrays()))
+        names = DeviceNames(device_arrays(function, arguments, arrays()))
         found: list[tuple[Question, Asked]] = []
         for q in mine:
             try:
@@ -131,11 +131,11 @@ def asking(text: str, depth: int) -> Asking:
     return Asking([question(part) for part in text.split(";") if part.strip()], depth)
 
 
-def _arrays(function: Any, arguments: Arguments, regions: Regions, known: Sequence[DeviceArray]) -> list[DeviceArray]:
+def device_arrays(function: Any, arguments: Arguments, known: Sequence[DeviceArray]) -> list[DeviceArray]:
     """The memory that pointers among the parameters lead to, from where they point on, and all that has a name. known: arrays
     of which the door knows more.
     """
-    out, starts = [*known], {a.start for a in known}
+    out, starts, regions = [*known], {a.start for a in known}, arguments.regions
     kind = stored_type(function) if len(out) < len(function.params) else ""
     size = max(1, type_bits(kind) // 8) if kind else 1
     for p, offset in zip(function.params, function.offsets):

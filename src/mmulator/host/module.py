@@ -38,6 +38,7 @@ from mmulator.launch.limits import (
     whole,
 )
 from mmulator.launch.observers import Observer
+from mmulator.launch.regions import NONE, Region, apart
 from mmulator.launch.shape import Extent, LaunchShape
 from mmulator.lazy import cached_property
 from mmulator.program.image import ModuleImage
@@ -266,15 +267,17 @@ class Kernel:
         return found
 
     def prepared(
-        self, grid: Any, block: Any, args: Any, shared: Any, device: str, cluster: Any = None, cooperative: Any = False
-    ) -> tuple[LaunchShape, Arguments]:
+        self, grid: Any, block: Any, args: Any, shared: Any, device: str, cluster: Any = None, cooperative: Any = False,
+        memory: Sequence[Region] = (),
+    ) -> tuple[LaunchShape, Arguments]:  # fmt: skip
         """Shape and arguments of a launch for any backend, checked; parameters as those of `launch`. Raises LaunchError or
         UnsupportedError."""
         shape = self.shape(grid, block, shared, device, cluster)
         if cooperative:
             check_cooperative(shape, self.static_shared, as_device(device))
             shape = replace(shape, cooperative=True)
-        return shape, self.signature.pack(sequence(args, "args"), self.module.image.next_slot, self.module.variables.placed())
+        given, placed = sequence(args, "args"), apart(memory) if memory else NONE
+        return shape, self.signature.pack(given, self.module.image.next_slot, self.module.variables.placed(), placed)
 
     def run(
         self, shape: LaunchShape, arguments: Arguments, device: str, how: How, observers: Sequence[Observer] = (),
@@ -322,6 +325,8 @@ class Kernel:
         against: str | int | None = None,
         profile: bool = False,
         trace: str | Path | None = None,
+        memory: Sequence[Region] = (),
+        waits: bool = False,
     ) -> Report:
         """Run the kernel; arrays among `args` are device buffers and are updated in place.
 
@@ -345,6 +350,8 @@ class Kernel:
         misaligned is a finding and no fault: a load gets zeros, a store does nothing, and the kernel goes on.
         profile: what each line did is counted, and is in the report's `profile`.
         trace: a file that receives what happened when, for Perfetto.
+        memory: arrays at device addresses that they say themselves (launch/regions.py); others get addresses of their own.
+        waits: an access to an accumulator of wgmma in flight waits, where ptxas makes it wait.
         workers: a distributed.Client, on whose Dask cluster the blocks run;
         blocks that write the same bytes or use each other's results are refused, and nothing is stored then.
 
@@ -366,7 +373,7 @@ class Kernel:
             raise LaunchError(f"{name} is of type {type(value).__name__}, not True or False")
         how = How(
             whole(seed, "seed"), None, None if threads is None else whole(threads, "threads", 1), seconds(timeout),
-            keep_going=keep_going, progress=(lambda done, total: progress("run", done, total)) if progress else None,
+            waits=waits, keep_going=keep_going, progress=(lambda done, total: progress("run", done, total)) if progress else None,
         )  # fmt: skip
         if workers is not None:
             from mmulator.host.spread import launch as spread
@@ -374,9 +381,9 @@ class Kernel:
             looked, several = sanitize or keep_going, threads is not None
             spread.check(
                 cooperative=cooperative, watch=watch not in ((), []), sanitize=looked, threads=several, profile=profile,
-                trace=trace,
+                trace=trace, memory=memory,
             )
-        shape, arguments = self.prepared(grid, block, args, shared, device, cluster, cooperative)
+        shape, arguments = self.prepared(grid, block, args, shared, device, cluster, cooperative, memory)
         if workers is not None:
             return spread.launch(workers, self, device, shape, arguments, how)
         observers: list[Observer] = []

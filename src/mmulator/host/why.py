@@ -276,5 +276,5 @@ def about_arrays(
     Raises LaunchError for what is no element of an argument.
     """
     names = DeviceNames.of(arguments, parameters, named)
-    memory = [(b.start, bytes_at(b.host, b.size)) for b in arguments.buffers if b.writable]
+    memory = [(b.start, bytes_at(b.host, b.size)) for b in (*arguments.buffers, *arguments.regions) if b.writable]
     return About(asked(why, names, parameters), run, how, shape, arguments, device, names, image, memory, other)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mmulator.errors import LaunchError, MmulatorError
+from mmulator.errors import LaunchError, MmulatorError, must_be
 from mmulator.isa.types import TYPES
 from mmulator.jobs.maps import MapOf, read_options, tensor_map
+from mmulator.launch.regions import Region, pointer, room_behind
 from mmulator.launch.values import Aggregate
 
 FORMS = (
@@ -30,12 +31,20 @@ class Argument:
     value: an array, a scalar, bytes, a struct with pointers, a tensor map, or None for a null pointer.
     is_output: the array begins as zeros.
     pointed: the arrays that a struct points to, or that a tensor map describes.
+    address: of an array, the device address at which it lies; None: one of its own.
     """
 
     name: str
     value: Any
     is_output: bool = False
     pointed: tuple[Argument, ...] = ()
+    address: int | None = None
+
+    @property
+    def region(self) -> Region:
+        """An array at its address, as launches take it."""
+        address = must_be(self.address, int)
+        return replace(Region.of(address, self.value, self.name), room=room_behind(self.value.nbytes), owner=(self.value,))
 
 
 # element types ------------------------------------------------------------------------------------------------------
@@ -283,10 +292,13 @@ def table_argument(a: dict[str, Any], number: int, path: Path, default: str = ""
     """An argument, a variable or a member of a struct from a table of a launch file. Raises LaunchError."""
     name = str(a.get("name", default or f"arg{number}"))
     where = f"{path}: {'variable' if default else f'argument {number}'} {name if default else f'({name})'}"
-    unknown = sorted(set(a) - {"name", "type", "shape", "tensormap", *SOURCES})
+    unknown = sorted(set(a) - {"name", "type", "shape", "tensormap", "address", *SOURCES})
     if unknown:
-        known = ", ".join(("name", "type", "shape", "tensormap", *SOURCES))
+        known = ", ".join(("name", "type", "shape", "tensormap", "address", *SOURCES))
         raise LaunchError(f"{where}: unknown key {unknown[0]!r}", hint=f"keys: {known}")
+    if "address" in a:
+        rest = {key: value for key, value in a.items() if key != "address"}
+        return _at_address(table_argument(rest, number, path, default), a["address"], where)
     if "tensormap" in a:
         return _map_argument(a, number, path, default, where)
     given = [s for s in SOURCES if s in a]
@@ -311,6 +323,22 @@ def table_argument(a: dict[str, Any], number: int, path: Path, default: str = ""
         return Argument(name, made(lambda: np.zeros(shape, dtype), shape, dtype, where), is_output=True)
     seed, low, high = _random(value, dtype, where)
     return Argument(name, made(lambda: random_array(dtype, shape, seed, low, high), shape, dtype, where))
+
+
+ALIGN = 128  # bytes: what no instruction asks more of an address than
+
+
+def _at_address(given: Argument, address: Any, where: str) -> Argument:
+    """An array that lies at a device address, in memory of the host that is as well aligned."""
+    if not isinstance(given.value, np.ndarray) or given.pointed:
+        raise LaunchError(f"{where}: an array has an address, and nothing else")
+    if not isinstance(address, int) or isinstance(address, bool) or not 0 < address < 1 << 64:
+        raise LaunchError(f"{where}: address is {address!r}, not a whole number such as 0x7f0000000000")
+    room = np.zeros(given.value.nbytes + 2 * ALIGN, np.uint8)
+    skip = (address - pointer(room)) % ALIGN
+    array = room[skip : skip + given.value.nbytes].view(given.value.dtype).reshape(given.value.shape)
+    array[...] = given.value
+    return replace(given, value=array, address=address)
 
 
 def _map_argument(a: dict[str, Any], number: int, path: Path, default: str, where: str) -> Argument:

@@ -24,6 +24,10 @@
     [[arg]]                          # a tensor map of the array of another argument, or of one of its own
     tensormap = { of = "A", box = [64, 64], swizzle = "128B" }
 
+    [[memory]]                       # memory that pointers in structs and in other memory lead to
+    address = 0x7f0000000000         # where kernels find it; arrays of arguments may have one, too
+    npy = "b.npy"
+
     [variables]                      # .const and .global variables of the module
     coef = { type = "f32", values = [1, 2, 3, 4] }
 
@@ -71,6 +75,7 @@ from mmulator.jobs.inputs import (
 from mmulator.jobs.maps import resolve
 from mmulator.jobs.pattern import accumulators
 from mmulator.launch.launch import How
+from mmulator.launch.regions import Region
 
 if TYPE_CHECKING:
     from mmulator.diagnostics.watch import Watched
@@ -85,7 +90,8 @@ SLICE = 16  # instructions of a warp's turn at most, where a proof is looked for
 @dataclass
 class Job:
     """A launch. variables: values of the module's variables before it, by name. show: arrays to return (parts of names).
-    nvcc: flags for it, where the file is a source of CUDA C++.
+    nvcc: flags for it, where the file is a source of CUDA C++. memory: arrays that are no arguments, each at its address.
+    waits: an access to an accumulator of wgmma in flight waits.
     """
 
     ptx: Path
@@ -102,6 +108,8 @@ class Job:
     cluster: Any = None
     cooperative: bool = False
     suppress: list[Suppression] = field(default_factory=list)
+    memory: list[Argument] = field(default_factory=list)
+    waits: bool = False
     nvcc: str = ""
 
     def load(self, timeout: float | None = None) -> Module:
@@ -119,8 +127,13 @@ class Job:
         return found
 
     def named(self) -> list[Argument]:
-        """The arguments and variables that are maps, each followed by the arrays that it points to."""
-        return [x for a in (*self.arguments, *(v for v in self.variables if v.pointed)) for x in (a, *a.pointed)]
+        """The arguments and variables that are maps, each followed by the arrays that it points to; and other memory."""
+        given = (*self.arguments, *(v for v in self.variables if v.pointed), *self.memory)
+        return [x for a in given for x in (a, *a.pointed)]
+
+    def placed(self) -> list[Region]:
+        """Memory at addresses that the job says."""
+        return [a.region for a in self.named() if a.address is not None]
 
     def outputs(self) -> list[str]:
         """Names of the arrays that are there for the kernel to fill."""
@@ -151,8 +164,8 @@ class JobResult:
 
 # launch files -------------------------------------------------------------------------------------------------------
 _KEYS = (
-    "ptx", "entry", "grid", "block", "shared", "cluster", "cooperative", "device", "seed", "arg", "variables", "expect",
-    "suppress",
+    "ptx", "entry", "grid", "block", "shared", "cluster", "cooperative", "waits", "device", "seed", "arg", "memory",
+    "variables", "expect", "suppress",
 )  # fmt: skip
 
 
@@ -169,18 +182,23 @@ def load_job(path: str | Path) -> Job:
     for key in ("ptx", "entry", "device"):
         if not isinstance(data.get(key, ""), str):
             raise LaunchError(f"{path}: {key} is {data[key]!r}, not a text")
-    if not isinstance(data.get("cooperative", False), bool):
-        raise LaunchError(f"{path}: cooperative is {data['cooperative']!r}, not true or false")
-    arguments, variables = data.get("arg", []), data.get("variables", {})
-    if not isinstance(arguments, list) or not all(isinstance(a, dict) for a in arguments):
-        raise LaunchError(f"{path}: arguments are tables: [[arg]]")
+    for key in ("cooperative", "waits"):
+        if not isinstance(data.get(key, False), bool):
+            raise LaunchError(f"{path}: {key} is {data[key]!r}, not true or false")
+    arguments, memory, variables = data.get("arg", []), data.get("memory", []), data.get("variables", {})
+    for key, what, tables in (("arg", "arguments are", arguments), ("memory", "memory is", memory)):
+        if not isinstance(tables, list) or not all(isinstance(a, dict) for a in tables):
+            raise LaunchError(f"{path}: {what} tables: [[{key}]]")
+    if any("address" not in table for table in memory):
+        raise LaunchError(f"{path}: [[memory]] needs an address", hint="such as address = 0x7f0000000000")
     if not isinstance(variables, dict) or not all(isinstance(v, dict) for v in variables.values()):
         raise LaunchError(f"{path}: variables are tables: [variables] NAME = {{ type = 'f32', value = 0.5 }}")
     job = Job(
         path.parent / data["ptx"], data.get("entry"), data["grid"], data["block"], _int(data, "shared", path),
         data.get("device"), _int(data, "seed", path), [table_argument(a, n, path) for n, a in enumerate(arguments)],
         variables=[table_argument(v, 0, path, default=name) for name, v in variables.items()],
-        cluster=data.get("cluster"), cooperative=data.get("cooperative", False),
+        cluster=data.get("cluster"), cooperative=data.get("cooperative", False), waits=data.get("waits", False),
+        memory=[table_argument(a, len(arguments) + n, path) for n, a in enumerate(memory)],
     )  # fmt: skip
     if "suppress" in data:
         from mmulator.jobs import suppressions
@@ -290,7 +308,7 @@ def run_job(
     launch = partial(
         kernel.launch, job.grid, job.block, values, job.shared, job.device, timeout=timeout, threads=threads,
         cluster=job.cluster, cooperative=job.cooperative, profile=profile, trace=trace, why=why or None,
-        names=own if why else None, against=against,
+        names=own if why else None, against=against, memory=job.placed(), waits=job.waits,
     )  # fmt: skip
     judged = None
     if sanitize is None:
@@ -316,9 +334,11 @@ def _shuffled(kernel: Kernel, job: Job, values: Sequence[Any], timeout: float | 
     from mmulator.jobs.sanitized import Way
 
     device = job.device or kernel.module.default_device
-    shape, arguments = kernel.prepared(job.grid, job.block, values, job.shared, device, job.cluster, job.cooperative)
+    shape, arguments = kernel.prepared(
+        job.grid, job.block, values, job.shared, device, job.cluster, job.cooperative, job.placed()
+    )
     steps, order = way is Way.STEPS, seed if seed != job.seed else None
-    how = How(seed, order, 1, timeout, slice=SLICE * steps, step=steps, waits=way is Way.WAITS)
+    how = How(seed, order, 1, timeout, slice=SLICE * steps, step=steps, waits=job.waits or way is Way.WAITS)
     kernel.run(shape, arguments, device, how)
 
 

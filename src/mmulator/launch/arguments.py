@@ -64,15 +64,22 @@ class Signature:
         self.pointer = [p.bits == 64 and not p.shape and not p.type.startswith("f") for p in self.params]
 
     def pack(
-        self, args: Sequence[Any], first_slot: int, variables: Iterable[tuple[str, np.ndarray, Sequence[TensorMap]]] = ()
-    ) -> Arguments:
-        """Check and lay out the arguments of a launch, and write the module's variables that are tensor maps, given as name,
-        memory and maps. Raises LaunchError naming the argument and what is wrong."""
+        self, args: Sequence[Any], first_slot: int, variables: Iterable[tuple[str, np.ndarray, Sequence[TensorMap]]] = (),
+        memory: Regions = NONE,
+    ) -> Arguments:  # fmt: skip
+        """Check and lay out the arguments of a launch, and write the module's variables that are tensor maps.
+
+        args: one for each parameter.
+        first_slot: where the first window of an array lies.
+        variables: name, memory and maps of each variable.
+        memory: arrays at addresses of their own.
+
+        Raises LaunchError naming the argument and what is wrong.
+        """
         params = self.params
         if len(args) != len(params):
             raise self._count(args)
-        memory = np.zeros(self.bytes, np.uint8)
-        result = Arguments(memory, self.offsets)
+        result = Arguments(np.zeros(self.bytes, np.uint8), self.offsets, regions=memory)
         pool = _Pool(first_slot, result)
         for p, value, at, where, is_pointer in zip(params, args, self.offsets, self.where, self.pointer):
             value = host_value(value, p, where)
@@ -127,6 +134,11 @@ class _Pool:
 
     def place(self, array: np.ndarray, at: int, where: str) -> None:
         """The address of an array goes into the parameter memory at byte `at`."""
+        placed = self.arguments.regions
+        fixed = next((r for r in placed if r.host == pointer(array) and r.size == array.nbytes), None) if placed else None
+        if fixed is not None:
+            _ADDRESS.pack_into(self.bytes, at, fixed.start)
+            return
         number = self.window(array, where)
         _ADDRESS.pack_into(self.bytes, at, self.arguments.buffers[number].start)
         self.arguments.pointers.append((at, number))

@@ -8,6 +8,7 @@ import weakref
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -158,6 +159,15 @@ def merged(regions: Iterable[Region]) -> Regions:
         room = max(last.room if last.end == last.start + size else 0, r.room if r.end == last.start + size else 0)
         if (size, room) != (last.size, last.room) or (r.writable and not last.writable):
             found[-1] = Region(last.start, size, last.label, last.writable or r.writable, room)
+    return Regions(found)
+
+
+def apart(regions: Iterable[Region]) -> Regions:
+    """Regions in the order of their addresses. Raises LaunchError where two overlap."""
+    found = sorted((r for r in regions if r.size), key=_START)
+    for r, s in pairwise(found):
+        if r.end > s.start:
+            raise LaunchError(f"{r.label} at 0x{r.start:x} has {r.size} bytes, and {s.label} begins at 0x{s.start:x}")
     return Regions(found)
 
 

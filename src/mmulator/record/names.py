@@ -81,7 +81,7 @@ class DeviceNames:
         for name, value in (*named.items(), *zip(parameters, arguments.values)):
             if isinstance(value, np.ndarray) and value.nbytes:
                 place = pointer(value)
-                for buffer in arguments.buffers:
+                for buffer in (*arguments.buffers, *arguments.regions):
                     if buffer.owner is not None and _host(buffer) == place and buffer.size == value.nbytes:
                         arrays.append(DeviceArray(name, buffer.start, value.nbytes, value.shape, value.itemsize, value.dtype))
                         break

@@ -39,6 +39,7 @@ def check(**given: Any) -> None:
         "watch": "stores are listed in the order of one machine",
         "sanitize": "the sanitizer looks at all blocks together",
         "trace": "each machine has its own steps",
+        "memory": "workers have addresses of their own",
         "profile": "counts are those of one machine",
         "threads": "each worker has threads of its own",
     }

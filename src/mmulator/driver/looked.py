@@ -1,0 +1,52 @@
+"""A launch of a program that is looked at: it is captured as files (captured.py), or recorded and compared (recorded.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mmulator.driver.captured import capturing
+from mmulator.driver.recorded import following
+from mmulator.driver.seen import Seen
+from mmulator.driver.why import device_arrays
+from mmulator.errors import ExecutionFault
+from mmulator.host.report import Report
+from mmulator.launch.arguments import Arguments
+from mmulator.launch.launch import How
+from mmulator.launch.observers import Observer
+from mmulator.launch.shape import LaunchShape
+from mmulator.record.names import DeviceArray
+
+
+def looked_at(
+    settings: Any, function: Any, shape: LaunchShape, arguments: Arguments, how: How, observers: list[Observer],
+    arrays: Callable[[], Sequence[DeviceArray]], run: Callable[[], Report],
+) -> Report:  # fmt: skip
+    """A launch, looked at for what the settings ask.
+
+    settings: with `capture`, `record` or `replay`.
+    function, shape, arguments, how: of the launch.
+    observers: of the launch; one is added.
+    arrays: gives what the door knows of arrays among the parameters.
+    run: runs it.
+    """
+    wanting: list[Any] = []
+    if settings.capture:
+        wanting += capturing(settings.capture, settings.capture_to).wants(function)
+    if settings.record or settings.replay:
+        wanting += following(settings.record, settings.replay).wants(function)
+    if not wanting:
+        return run()
+    seen = Seen(function, shape, arguments, how.seed, device_arrays(function, arguments, arrays()))
+    observers.append(seen.touched)
+    how.threads = 1
+    error: BaseException | None = None
+    try:
+        return run()
+    except (ExecutionFault, KeyboardInterrupt) as stop:
+        error = stop
+        raise
+    finally:
+        seen.over()
+        for take in wanting:
+            take(seen, error)
