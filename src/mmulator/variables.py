@@ -23,6 +23,8 @@ VARIABLES: dict[str, str] = {
     "BASELINE": "a SARIF file of an earlier run, of which nothing is told again",
     "KEEP_GOING": "`1`: an access out of bounds is a finding, and the launch goes on",
     "WHY": "elements whose values are explained: `z[999]`, several apart by `;`",
+    "WHY_AGAINST": "a device or a seed with which these are compared: `sm_80`, `7`",
+    "WHY_TO": "a file, `why.html`, that receives the explanations as the program ends",
     "WHY_DEPTH": "how many instructions such an explanation has behind each other; 6 if nothing is said",
     "PROFILE": "`1` prints what each line of a kernel did, a name that ends in `.html`, `.json`, `.txt` or `.info` gets it",
     "TRACE": "a name that ends in `.json` gets what happened when in launches, for Perfetto",

@@ -59,12 +59,24 @@ def test_a_launch_of_a_program_by_its_number(tmp_path: Path) -> None:
 
 
 @TRITON
+def test_a_program_beside_another_device_and_as_a_page(tmp_path: Path) -> None:
+    (tmp_path / "prog.py").write_text(KERNEL + 'run("cuda")\n')
+    words = "exec", "--why", "z[999]", "--against", "H200", "--why-to", "why.html", "prog.py"
+    assert "beside sm_90: z[999] = 999.0" in command(tmp_path, *words)
+    page = (tmp_path / "why.html").read_text()
+    assert page.startswith("<!doctype html>") and "was predicated off" in page and "beside sm_90" in page
+    assert "beside seed 7" in command(tmp_path, "exec", "--why", "z[3]", "--against", "7", "prog.py")
+
+
+@TRITON
 def test_a_failing_test(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(KERNEL + 'def test_add():\n    want, z = run("cuda")\n    assert (want == z).all()\n')
-    words = [sys.executable, "-m", "pytest", "--mmulator", "--why", "z[999]", "-q", "-p", "no:cacheprovider", "test_it.py"]
+    words = [sys.executable, "-m", "pytest", "--mmulator", "--why", "z[999]", "-q", "-p", "no:cacheprovider", "test_it.py",
+             "--mmulator-against", "7", "--mmulator-why-to", "why.html"]  # fmt: skip
     ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": ""})
     assert ran.returncode == 1 and all(text in ran.stdout for text in WHY), ran.stdout
-    assert "'--why=z[999]'" in ran.stdout
+    assert "'--why=z[999]'" in ran.stdout and "beside seed 7" in ran.stdout
+    assert "was predicated off" in (tmp_path / "why.html").read_text()
 
 
 @TRITON
@@ -82,6 +94,7 @@ def test_a_launch_without_a_door(tmp_path: Path) -> None:
 def test_a_launch_file(tmp_path: Path) -> None:
     launch = str(places.ROOT / "examples/hopper_gemm/launch.toml")
     said = command(tmp_path, "run", launch, "--why", "C[101,33]")
+    assert "not compared with sm_80: " in command(tmp_path, "run", launch, "--why", "C[101,33]", "--against", "A100")
     assert "row of A: A[101,0..335]" in said and "exact sum -13.9264487" in said
     (answer,) = json.loads(command(tmp_path, "run", launch, "--why", "C[101,33]", "--json"))["report"]["why"]
     assert answer["element"] == "C[101,33]" and answer["cause"]["bits"] == 0xCAF7
@@ -125,6 +138,9 @@ def test_a_missing_wait_is_seen_beside_another_seed() -> None:
 def test_options_that_go_with_why(tmp_path: Path, words: list[str]) -> None:
     launch = str(places.ROOT / "examples/handwritten/launch.toml")
     assert "go with --why" in command(tmp_path, "run", launch, *words, code=2)
+    assert "go with --why" in command(tmp_path, "exec", *words, "-c", "", code=2)
+    if words[0] == "--why-to":
+        assert "ends in .html" in command(tmp_path, "run", launch, "--why", "C[0,0]", "--why-to", "why.txt", code=2)
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,10 @@ def exec(
         list[str] | None,
         _setting(metavar="NAME[INDEX]", help="Tell why an element has its value: z[999], KERNEL:z[999]; z[999]@3: of launch 3."),
     ] = None,
+    why_to: Annotated[str | None, _setting(metavar="FILE.html", help="Write that as a page, as the program ends.")] = None,
+    against: Annotated[
+        str | None, _setting(metavar="DEVICE|SEED", help="Say where it parts from another device, or another seed.")
+    ] = None,
     why_depth: Annotated[int | None, _setting(metavar="N", help="Instructions that are told behind each other.", min=1)] = None,
     profile: Annotated[
         bool, _setting("--profile", help="At the end, what each line of each kernel did: lanes, sectors, bank conflicts.")
@@ -88,7 +92,7 @@ def exec(
     """
     from mmulator.cli.findings import baseline as read
     from mmulator.cli.findings import check_sarif
-    from mmulator.cli.recording import check_record, check_recording
+    from mmulator.cli.recording import check_record, check_recording, check_why
 
     if replay is not None:
         from mmulator.cli.recording import replayed
@@ -117,7 +121,9 @@ def exec(
     wanted |= rules is not None and not os.environ.get("MMULATOR_SANITIZE")
     given |= {"sanitize": "strict" if strict else 1 if wanted else None, "rules": rules}
     given["keep_going"] = 1 if keep_going else None
-    given |= {"why": ";".join(why) if why else None, "why_depth": why_depth}
+    check_why(why, why_to, against)
+    given |= {"why": ";".join(why) if why else None, "why_depth": why_depth, "why_against": against}
+    given["why_to"] = None if why_to is None else absolute(why_to)
     given["trace"] = None if trace is None else absolute(trace)
     given["profile"] = absolute(profile_to) if profile_to is not None else 1 if profile else None
     given["capture"] = capture or (None if capture_to is None else ":1")

@@ -27,6 +27,20 @@ def check_recording(file: str | None, trace: str | None) -> None:
     check_writable(file)
 
 
+def check_why(why: Sequence[str] | None, to: str | Path | None, against: str | None) -> None:
+    """Check options that go with --why. Raises WrongUsage, and UnsupportedError for an unknown device."""
+    if (to is not None or against is not None) and not why:
+        raise WrongUsage("--why-to and --against go with --why", hint="--why C[3,5]")
+    if to is not None and Path(to).suffix != ".html":
+        raise WrongUsage(f"--why-to {to}", hint="the name ends in .html")
+    if to is not None:
+        check_writable(str(to))
+    if against is not None and not against.isdigit():
+        from mmulator.isa.chips import as_device
+
+        as_device(against)
+
+
 def check_record(file: str) -> None:
     """Check that a record can be written, and remove the one that is there. Raises WrongUsage."""
     if Path(file).suffix != ".json":

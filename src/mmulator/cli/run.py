@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mmulator.cli.output import (
-    WrongUsage,
     error_data,
     exclude,
     print_error,
@@ -137,8 +136,10 @@ def run(
         exclude({"--sarif -": sarif == "-", "--json": json}, "both write to standard output")
         wish = findings.wish(seeds, rules, prove, strict, keep_going)
         findings.check_sarif(sarif)
-    if (why_to is not None or against is not None) and not why:
-        raise WrongUsage("--why-to and --against go with --why", hint="--why C[3,5]")
+    if why_to is not None or against is not None:
+        from mmulator.cli.recording import check_why
+
+        check_why(why, why_to, against)
     if compare_gpu:
         exclude({"--compare-gpu": True, "--watch": watch}, "it lists the stores to what differs")
         exclude({"--compare-gpu": True, "--why": why}, "a GPU does not say what its registers held")
@@ -160,7 +161,7 @@ def run(
     if why_to is not None:
         from mmulator.record.page import write_page
 
-        write_page(why_to, result.report.why, result.report.kernel)
+        write_page(why_to, [a._repr_html_() for a in result.report.why], result.report.kernel)
     if result.judged is not None:
         if sarif is not None:
             findings.write_sarif(sarif, result.judged.findings, result.judged.suppressed, known)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PLUGIN = "mmulator-tests"
 _OPTIONS = ("seed", "seeds", "timeout", "sanitize", "rules", "keep_going", "sarif", "baseline", "report", "profile", "profile_to",
-            "trace", "why")  # fmt: skip
+            "trace", "why", "why_to", "against")  # fmt: skip
 _MARKER = (
     "mmulator(device=None, seed=None, seeds=None, timeout=None, sanitize=None, rules=None, keep_going=None, why=None): with "
     "pytest --mmulator, the chip that this test finds, the seed of its launches, under how many seeds each is run, seconds that "
@@ -51,6 +51,9 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
                     help="An earlier SARIF file: only what is new fails a test and is told; includes --sanitize.")  # fmt: skip
     group.addoption("--why", "--mmulator-why", dest="mmulator_why", action="append", type=_why, metavar="NAME[INDEX]",
                     help="A test that fails says why an element has its value: z[999], add:z[999].")  # fmt: skip
+    group.addoption("--mmulator-why-to", metavar="FILE.html", help="Write that as a page.")
+    group.addoption("--mmulator-against", type=_against, metavar="DEVICE|SEED",
+                    help="Say where it parts from another device, or another seed.")  # fmt: skip
     group.addoption("--mmulator-profile", action="store_true",
                     help="At the end, lines and branches of kernels that no launch reached.")  # fmt: skip
     group.addoption("--mmulator-profile-to", metavar="FILE",
@@ -97,6 +100,16 @@ def _why(text: str) -> str:
     except LaunchError as error:
         raise argparse.ArgumentTypeError(f"{error.message}; {error.hint}") from None
     return text
+
+
+def _against(text: str) -> str:
+    from mmulator.errors import UnsupportedError
+    from mmulator.isa.chips import as_device
+
+    try:
+        return text if text.isdigit() else as_device(text)
+    except UnsupportedError as error:
+        raise argparse.ArgumentTypeError(f"{error.message}; {error.hint}") from None
 
 
 def _seconds(text: str) -> float:

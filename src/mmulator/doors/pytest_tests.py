@@ -30,6 +30,7 @@ from mmulator.host.report import Report
 from mmulator.isa.chips import as_device
 from mmulator.rules.choice import chosen
 from mmulator.sarif import Baseline, log
+from mmulator.tables import element
 
 # Modules whose frames are left out of tracebacks behind the line that launches.
 _LIBRARIES = ("mmulator", "triton", "torch", "numba", "cupy", "cuda")
@@ -206,7 +207,7 @@ class Tests:
         self.output: dict[str, Any] | None = getattr(config, "workeroutput", None)
         self.totals, self.this, self.problem = Totals(), ThisTest(), ""
         self.spent, self.triton, self.listens = 0.0, 0.0, False  # seconds of the session, and of Triton's compiler
-        self.findings = Findings()
+        self.findings, self.pages = Findings(), list[str]()  # HTML of why elements of failing tests have their values
         option = self.option
         self.coverage = Coverage(option.mmulator_profile_to) if option.mmulator_profile or option.mmulator_profile_to else None
         files = option.mmulator_sarif, option.mmulator_baseline
@@ -267,6 +268,7 @@ class Tests:
             self.output["mmulator_seconds"] = self.spent, self.triton
             self.output["mmulator"] = self.totals.as_list()
             self.output["mmulator_findings"] = self.findings.as_list()
+            self.output["mmulator_pages"] = self.pages
             self.output["mmulator_profiles"] = [] if self.coverage is None else self.coverage.as_list()
 
     @pytest.hookimpl(optionalhook=True)
@@ -277,6 +279,7 @@ class Tests:
         spent, triton = output.get("mmulator_seconds", (0, 0))
         self.spent, self.triton = self.spent + spent, self.triton + triton
         self.findings.add(output.get("mmulator_findings", ()))
+        self.pages += output.get("mmulator_pages", ())
         if self.coverage is not None:
             self.coverage.add(output.get("mmulator_profiles", ()))
 
@@ -291,6 +294,10 @@ class Tests:
             terminalreporter.write_line(line)
         if (gathering := told.gathering()) is not None:  # exec --sanitize -m pytest: findings that tests expect do not count
             gathering.add(({**row, "kernel": row["tests"][0]} for row in self.findings.rows.values()), self.findings.launches)
+        if self.option.mmulator_why_to is not None:
+            from mmulator.record.page import write_page
+
+            write_page(Path(self.option.mmulator_why_to), self.pages, "failing tests")
         if self.option.mmulator_sarif is not None:
             data = log((row["result"] for row in self.findings.rows.values()), self.known)
             Path(self.option.mmulator_sarif).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
@@ -332,7 +339,7 @@ class Tests:
         for said in (wish, given, before):
             pairs = ((getattr(wish, f.name), getattr(said, f.name)) for f in fields(LaunchOptions))
             wish = LaunchOptions(*(b if a is None else a for a, b in pairs))
-        return replace(before, **vars(wish))
+        return replace(before, **vars(wish), why_against=option.mmulator_against or before.why_against)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
@@ -383,6 +390,7 @@ class Tests:
         answers = {a.name: a for launch in this.launches for a in launch.why if a.cause is not None}
         for answer in answers.values():
             yield f"why {answer}"
+        self.pages += [element("h2", item.nodeid) + answer._repr_html_() for answer in answers.values()]
         if this.limit is not None:
             yield f"launches of this test may take {this.limit:g} s together; those before took {this.used:.2g} s"
         more = f" and {settings.seeds - 1} more" if settings.seeds > 1 else ""

@@ -125,7 +125,14 @@ class Function:
         from mmulator.driver.why import asking
 
         run = partial(self.kernel.run, shape, arguments, self.loaded.device)
-        about = asking(settings.why, settings.why_depth).about(self, shape, arguments, regions, how, run, arrays)
+        other, against = None, settings.why_against
+        if against:
+            from mmulator.host.why import other_of
+
+            every = partial(self.kernel.run, shape, arguments)
+            other = other_of(int(against) if against.isdigit() else against, self.loaded.device, how.seed, every)
+        questions = asking(settings.why, settings.why_depth, settings.why_to)
+        about = questions.about(self, shape, arguments, regions, how, run, arrays, other)
         if about is None:
             return run(how, observers, compiled)
         watches = Watches([], [], arguments, about.about.places)

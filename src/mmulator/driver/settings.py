@@ -89,6 +89,16 @@ def _rules(text: str) -> str:
     return text
 
 
+def _why_to(text: str) -> str:
+    if Path(text).suffix != ".html":
+        raise ValueError("a file that ends in .html")
+    return text
+
+
+def _why_against(text: str) -> str:
+    return text if text.isdigit() else as_device(text)
+
+
 def _why(text: str) -> str:
     from mmulator.record.asked import question
 
@@ -115,7 +125,7 @@ class Settings:
     capture, capture_to: `KERNEL:N`, a launch that is written as files, and their folder (captured.py). record: a file for what
     launches were given and left. replay: such a file, with which launches are compared (recorded.py).
     why: elements whose values are explained (record/asked.py), apart by `;`. why_depth: how many instructions an explanation has
-    behind each other."""
+    behind each other. why_against: "", or a device or a seed with which they are compared. why_to: "", or a file for them."""
 
     device: str = "sm_90"
     seed: int = 0
@@ -130,6 +140,8 @@ class Settings:
     keep_going: bool = False
     why: str = ""
     why_depth: int = 6
+    why_against: str = ""
+    why_to: str = ""
     profile: str = ""
     trace: str = ""
     capture: str = ""
@@ -167,5 +179,6 @@ _READ: dict[str, Callable[[str], Any]] = {
     "device": _device, "seed": _seed, "seeds": _natural, "timeout": _seconds, "threads": _natural, "report": _report,
     "autotune": _autotune, "sanitize": _sanitize, "rules": _rules, "keep_going": _keep_going,
     "progress": _progress, "profile": _profile, "trace": _trace, "why": _why, "why_depth": _natural,
+    "why_against": _why_against, "why_to": _why_to,
     "capture": str, "capture_to": str, "record": str, "replay": str,
 }  # fmt: skip

@@ -10,12 +10,13 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mmulator.demangle import demangle
-from mmulator.errors import LaunchError
+from mmulator.errors import LaunchError, MmulatorError
 from mmulator.host.report import Report
-from mmulator.host.why import About, Run, WhyAnswer
+from mmulator.host.why import About, Other, Run, WhyAnswer
 from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.types import TYPES, type_bits
 from mmulator.launch.arena import bytes_at
@@ -37,6 +38,7 @@ class Asking:
 
     questions: as typed.
     depth: how many instructions are told one behind the other.
+    to: a file for the answers, or "".
     launches: question -> number of launches that have its array.
     refused: question -> why a launch has no such element.
     missed: question -> why the newest launch did not store the element.
@@ -45,6 +47,7 @@ class Asking:
 
     questions: list[Question]
     depth: int
+    to: str = ""
     launches: dict[str, int] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     missed: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -59,8 +62,9 @@ class Asking:
         how: How,
         run: Run,
         arrays: Callable[[], Sequence[DeviceArray]],
+        other: Other | None = None,
     ) -> LaunchAsked | None:
-        """The questions that a launch is asked; None if it is asked none."""
+        """The questions that a launch is asked; None if it is asked none. Parameters are as in `host.why.About`."""
         name = demangle(function.name)
         mine = [q for q in self.questions if q.kernel in name]
         if not mine:
@@ -82,7 +86,7 @@ class Asking:
             return None
         image = function.kernel.module.image
         memory = ((r.start, bytes_at(r.host, r.size)) for r in regions if r.writable)
-        about = About([a for _, a in found], run, how, shape, arguments, function.loaded.device, names, image, memory)
+        about = About([a for _, a in found], run, how, shape, arguments, function.loaded.device, names, image, memory, other)
         return LaunchAsked(self, name, [q for q, _ in found], about)
 
     def tell(self) -> None:
@@ -101,6 +105,15 @@ class Asking:
                 say(f"mmulator: why {q.text}: {count:,} launch{'es' * (count != 1)}, and none stored it{said}\n")
             else:
                 say(f"mmulator: why {q.text}: {self.refused.get(q.text, 'no launch has such an array')}\n")
+        if self.to and self.answers:
+            from mmulator.record.page import write_page
+
+            told = self.answers.values()
+            kernels = ", ".join(sorted({kernel for kernel, _, _ in told}))
+            try:
+                write_page(Path(self.to), [a._repr_html_() for _, _, a in told], kernels)
+            except MmulatorError as error:
+                say(f"mmulator: {error}\n")
 
     def __post_init__(self) -> None:
         self.process = os.getpid()
@@ -126,9 +139,9 @@ class LaunchAsked:
 
 
 @cache
-def asking(text: str, depth: int) -> Asking:
+def asking(text: str, depth: int, to: str = "") -> Asking:
     """The questions of this process. Raises LaunchError for what is no question."""
-    return Asking([question(part) for part in text.split(";") if part.strip()], depth)
+    return Asking([question(part) for part in text.split(";") if part.strip()], depth, to)
 
 
 def device_arrays(function: Any, arguments: Arguments, known: Sequence[DeviceArray]) -> list[DeviceArray]:

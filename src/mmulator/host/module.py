@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
     from mmulator.diagnostics.sanitizer import Sanitizer
     from mmulator.diagnostics.watch import Watched
-    from mmulator.host.why import Other
     from mmulator.ptx.tree import Function
     from mmulator.ptx.tree import ParsedModule as Tree
 
@@ -390,10 +389,10 @@ class Kernel:
         if sanitize or keep_going:
             observers.append(sanitizers()(strict=sanitize == "strict"))
         if why is not None:
-            from mmulator.host.why import about_arrays
+            from mmulator.host.why import about_arrays, other_of
 
             runs = partial(self.run, shape, arguments)
-            other = _other(against, device, how.seed, runs)
+            other = None if against is None else other_of(against, device, how.seed, runs)
             parameters, image = [p.name for p in self.signature.params], self.module.image
             about = about_arrays(
                 why, partial(runs, device), how, shape, arguments, device, parameters, names or {}, image, other
@@ -451,15 +450,3 @@ class Kernel:
 
         rows = [(n, name, type) for n, (name, type) in enumerate(self._parameters())]
         return element("p", f"kernel {demangle(self.name)}") + html_table(("argument", "parameter", "type"), rows)
-
-
-def _other(against: str | int | None, device: str, seed: int, run: Callable[..., Report]) -> Other | None:
-    """The run that a launch is compared with: on another device, or under another seed. Raises UnsupportedError."""
-    from mmulator.host.why import Other
-
-    if against is None:
-        return None
-    if isinstance(against, int):
-        return Other(f"seed {against}", partial(run, device), device, whole(against, "against"))
-    name = as_device(against)
-    return Other(name, partial(run, name), name, seed)

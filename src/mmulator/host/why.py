@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmulator.errors import ExecutionFault, InternalError
+from mmulator.errors import ExecutionFault, InternalError, UnsupportedError
 from mmulator.host.campaign import Snapshot
 from mmulator.host.report import Report
+from mmulator.isa.chips import as_device
 from mmulator.launch.arena import bytes_at
 from mmulator.launch.arguments import Arguments
 from mmulator.launch.launch import How
+from mmulator.launch.limits import whole
 from mmulator.launch.observers import Observer
 from mmulator.launch.shape import LaunchShape
 from mmulator.program.addresses import SLOT_PARAM, SLOT_SHIFT
@@ -104,6 +107,19 @@ class Other:
     seed: int
 
 
+def other_of(against: str | int, device: str, seed: int, run: Callable[..., Report]) -> Other:
+    """The run that a launch is compared with. Raises UnsupportedError or LaunchError.
+
+    against: another device, or another seed.
+    device, seed: of the launch.
+    run: launches with a device, a How and observers.
+    """
+    if isinstance(against, int):
+        return Other(f"seed {against}", partial(run, device), device, whole(against, "against"))
+    name = as_device(against)
+    return Other(name, partial(run, name), name, seed)
+
+
 @dataclass(frozen=True)
 class Again:
     """A launch that can be run again.
@@ -145,7 +161,7 @@ class Again:
                 trail, notes = trails[cluster]
                 answer = self._answer(trail, a, value, notes, depth)
                 if self.other is not None and answer.cause is not None:
-                    answer = replace(answer, beside=self._beside(self.other, cluster, a, answer.cause, depth))
+                    answer = self._with(self.other, answer, cluster, a, answer.cause, depth)
                 out.append(answer)
         finally:
             self.memory.leave()
@@ -192,6 +208,13 @@ class Again:
         bits = int.from_bytes(value, "little")
         explainer = Explainer(trail, self.names, self.device, depth)
         return WhyAnswer(a.name, explainer.written(found, a.name, bits, a.type, a.size, ()), notes)
+
+    def _with(self, other: Other, answer: WhyAnswer, cluster: int, a: Asked, cause: Cause, depth: int) -> WhyAnswer:
+        """An answer with what another run says of the element; a note where that run is impossible."""
+        try:
+            return replace(answer, beside=self._beside(other, cluster, a, cause, depth))
+        except UnsupportedError as error:
+            return replace(answer, notes=(*answer.notes, f"not compared with {other.label}: {error.message}"))
 
     def _beside(self, other: Other, cluster: int, a: Asked, cause: Cause, depth: int) -> BesideAnother:
         """The element in another run of its cluster."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from mmulator.errors import MmulatorError
 from mmulator.isa.types import type_bits
@@ -41,9 +40,9 @@ def page(parts: Sequence[str], title: str) -> str:
     return f'<!doctype html><html lang="en"><head>{head}<style>{STYLE}</style></head><body>{"<hr>".join(parts)}</body></html>\n'
 
 
-def write_page(path: Path, answers: Sequence[Any], kernel: str) -> None:
-    """Write answers (host.why.WhyAnswer) about a kernel's launch as a page. Raises MmulatorError where it cannot be written."""
+def write_page(path: Path, parts: Sequence[str], about: str) -> None:
+    """Write HTML of answers as a page. about: a kernel, or kernels. Raises MmulatorError where it cannot be written."""
     try:
-        path.write_text(page([a._repr_html_() for a in answers], f"why: {kernel}"), encoding="utf-8")
+        path.write_text(page(parts, f"why: {about}"), encoding="utf-8")
     except OSError as error:
         raise MmulatorError(f"cannot write {path}: {error.strerror}") from None
