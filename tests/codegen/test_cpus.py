@@ -32,6 +32,10 @@ for key, device in [
     (DotKey("wgmma", "e4m3", "e5m2", "f32", "f32", 32), "sm_90"),
     (DotKey("wgmma", "f16", "f16", "f16", "f16", 16), "sm_90"),
     (DotKey("mma", "s8", "s8", "s32", "s32", 32), "sm_80"),
+    (DotKey("mma", "e5m2", "e5m2", "f16", "f16", 16), "sm_90"),
+    (DotKey("mma", "f16", "f16", "f16", "f16", 4), "sm_80"),
+    (DotKey("mma", "e2m1", "e2m1", "f32", "f32", 64, kind="mxf4nvf4", scale_vec="4X", stype="ue4m3"), "sm_120"),
+    (DotKey("mma", "e2m1", "e2m1", "f32", "f32", 128, sparse=True, kind="mxf4", scale_vec="2X", stype="ue8m0"), "sm_120"),
 ]:
     for seed, names in enumerate([("normal", "normal", "normal"), ("special", "wide", "normal")]):
         for m, n in [(21, 88), (1, 8)]:

@@ -202,6 +202,47 @@ def test_a_store_that_a_predicate_left_out() -> None:
     assert report.why[1].cause is not None
 
 
+PAST = {
+    "a way": ("setp.ge.s32 p0, t, 7; @p0 bra past; st.global.u32 [out], t; past: ret;", 7, "bra", "p0 is true: setp.ge.s32 7, 7"),
+    "the end": ("setp.ge.s32 p0, t, 7; @p0 ret; st.global.u32 [out], t;", 9, "ret", "p0 is true: setp.ge.s32 9, 7"),
+    "not": ("setp.lt.s32 p0, t, 7; @!p0 bra past; st.global.u32 [out], t; past: ret;", 7, "bra", "p0 is false: setp.lt.s32 7, 7"),
+    "two of them": (
+        "setp.ge.s32 p0, t, 30; @p0 bra past; setp.ge.s32 p1, t, 7; @p1 bra past; st.global.u32 [out], t; past: ret;", 7, "bra",
+        "p1 is true: setp.ge.s32 7, 7",
+    ),
+    "a load that it spares": (
+        "setp.ge.s32 p0, t, 7; @p0 bra past; ld.global.u32 r0, [in0]; st.global.u32 [out], r0; past: ret;", 7, "bra",
+        "p0 is true: setp.ge.s32 7, 7",
+    ),
+    "other stores": (
+        "setp.ge.s32 p0, t, 7; @p0 bra past; st.global.u32 [out], t; past: st.global.u32 [out+4], t;", 8, "bra",
+        "p0 is true: setp.ge.s32 8, 7",
+    ),
+    "a function": (
+        "setp.ge.s32 p0, t, 7; @p0 bra past; call keep, (out, t); past: ret;", 8, "bra", "p0 is true: setp.ge.s32 8, 7",
+    ),
+}  # fmt: skip
+KEEP = ".func keep(.reg .b64 at, .reg .b32 x) { st.global.u32 [at], x; ret; }\n"
+
+
+@pytest.mark.parametrize("name", PAST)
+def test_a_store_that_a_branch_leads_past(name: str) -> None:
+    """The thread is found by its address, and memory stays as the launch left it. Lanes up to 7 may load words."""
+    body, thread, branch, said = PAST[name]
+    results, report = one_block.launch(body, np.arange(8, dtype=np.uint32), why=f"results[{thread},0]", top=KEEP)
+    told = str(report.why[0])
+    assert f"block (0, 0, 0), thread ({thread}, 0, 0): {branch} at k.ptx" in told
+    assert said in told and "leads past st.global.u32 at k.ptx" in told and not results[thread:, 0].any()
+
+
+def test_a_loop_that_ends_too_early() -> None:
+    body = """mov.u32 r0, t; again: setp.ge.u32 p0, r0, 99; @p0 bra past; mad.wide.u32 d0, r0, 4, in0; mul.wide.u32 d1, t, 4;
+    sub.u64 d0, d0, d1; st.global.u32 [d0], r0; add.u32 r0, r0, 32; bra again; past: ret;"""
+    _, report = one_block.launch(body, np.zeros(100, np.uint32), why=["given0[99]:u32", "given0[98]:u32"])
+    assert "thread (3, 0, 0): bra at" in str(report.why[0]) and "p0 is true: setp.ge.u32 99, 99" in str(report.why[0])
+    assert report.why[1].cause is not None and report.why[1].cause.at is not None and report.why[1].cause.at.thread == (2, 0, 0)
+
+
 def test_with_the_sanitizer_and_watched_elements() -> None:
     body = "ld.global.u32 r0, [in0]; st.global.u32 [out], r0;"
     _, report = one_block.launch(body, words(1), why="results[3,0]", watch=[(1, (2, 0))], sanitize=True)

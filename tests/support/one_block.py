@@ -12,8 +12,8 @@ from tests.support import ptx_text
 LANES = 32
 
 
-def launch(body: str, *arrays: np.ndarray, target: str = "sm_90a", block: int = LANES, entry: str = "", seed: int = 0,
-           **more: Any) -> Any:  # fmt: skip
+def launch(body: str, *arrays: np.ndarray, target: str = "sm_90a", block: int = LANES, entry: str = "", top: str = "",
+           seed: int = 0, **more: Any) -> Any:  # fmt: skip
     """One block. `in0`, `in1`, ... are addresses of the thread's words of 4 bytes, `out` of 16 bytes."""
     pointers = "".join(
         f"ld.param.u64 in{n}, [given{n}]; mad.wide.u32 in{n}, t, 4, in{n};\n" for n in range(len(arrays))
@@ -23,7 +23,7 @@ def launch(body: str, *arrays: np.ndarray, target: str = "sm_90a", block: int = 
     text = ptx_text.entry(
         f".reg .b32 t; .reg .b64 in<{len(arrays) + 1}>, out; {registers}\nmov.u32 t, %tid.x;\n{pointers}"
         f"ld.param.u64 out, [results]; mad.wide.u32 out, t, 16, out;\n{body}",
-        parameters, "9.5", target, entry,
+        parameters, "9.5", target, entry, top,
     )  # fmt: skip
     results = np.zeros((block, 4), np.uint32)
     kernel, given = Module.load(text, name="k.ptx")["k"], [*(a.copy() for a in arrays), results]

@@ -24,6 +24,7 @@ from mmulator.launch.shape import LaunchShape
 from mmulator.program.addresses import SLOT_PARAM, SLOT_SHIFT
 from mmulator.record.asked import Asked, asked
 from mmulator.record.beside import BesideAnother, beside
+from mmulator.record.detours import Arrived, Detours
 from mmulator.record.memory import last_write, left_out, stores_words
 from mmulator.record.names import DeviceNames
 from mmulator.record.sources import Sources
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from mmulator.diagnostics.watch import Watches
     from mmulator.program.image import ModuleImage
 
+NOTHING = "no store came to its address: no thread computes it, or all that do branch around the store"
 PATIENCE, SLOWER = 2.0, 100  # seconds that one cluster may take alone: at least, and for each second of the launch
 Run = Callable[[How, Sequence[Observer]], Report]
 Read = Callable[[int, int], bytes]
@@ -154,14 +156,29 @@ class Again:
         return out
 
     def _left_out(self, a: Asked, seconds: float) -> tuple[str, ...]:
-        """Why no store wrote an element, if one that would have was predicated off."""
+        """Why no store wrote an element: one that would have was predicated off, or a branch leads past it."""
         found = self._recorded(Trail(only=stores_words), replace(self.how, threads=1, progress=None))
         missed = left_out(found, a.start)
         if missed is None:
-            return ("no store came to its address: no thread computes it, or all that do branch around the store",)
+            return (self._led_past(a, seconds) or NOTHING,)
         trail, _ = self._trail(self.shape.cluster_of(missed[0].block), a, self.read(a.start, a.size), seconds)
         again = left_out(trail, a.start)
         return () if again is None else (Explainer(trail, self.names, self.device).left_out(*again),)
+
+    def _led_past(self, a: Asked, seconds: float) -> str:
+        """A sentence about the branch that leads a thread past a store to an element; "" if there is none."""
+        detours = Detours(a.start)
+        self.memory.restore()
+        limit = PATIENCE + SLOWER * seconds
+        how = replace(self.how, threads=1, progress=None, timeout=limit, keep_going=True, watched=False)
+        with suppress(ExecutionFault, Arrived):
+            self.run(how, [detours])
+        if detours.found is None:
+            return ""
+        trail, _ = self._trail(self.shape.cluster_of(detours.found.block), a, self.read(a.start, a.size), seconds)
+        step = detours.found.step_of(trail)
+        explainer = Explainer(trail, self.names, self.device)
+        return "" if step is None else explainer.led_past(step, detours.found.lane, detours.found.store)
 
     def _recorded(self, trail: Trail, how: How, run: Run | None = None) -> Trail:
         """A trail of another run from the memory that the launch found; of a run that ends in a fault as far as it came."""

@@ -44,17 +44,20 @@ def left_out(trail: Trail, address: int) -> tuple[TrailStep, int] | None:
     for step in reversed(trail.steps):
         ins = trail.instruction(step)
         out = step.lanes & ~trail.guard(step)
-        if not out or not stores_words(ins):
-            continue
-        where, operand = _target(ins)
-        at = addresses(trail, step, operand, ins.form["space"])
-        bytes = type_bits(ins.form["type"]) // 8 * len(elements(ins.operands[where + 1]))
-        if at is None:
-            continue
-        for lane in np.nonzero((at <= np.uint64(address)) & (np.uint64(address) < at + np.uint64(bytes)))[0]:
-            if out >> int(lane) & 1:
-                return step, int(lane)
+        hit = out & lanes_at(trail, step, address) if out and stores_words(ins) else 0
+        if hit:
+            return step, (hit & -hit).bit_length() - 1
     return None
+
+
+def lanes_at(trail: Trail, step: TrailStep, address: int) -> int:
+    """Mask of the lanes that a store of words sends to the byte at an address, whatever its guard."""
+    ins = trail.instruction(step)
+    where, operand = _target(ins)
+    at = addresses(trail, step, operand, ins.form["space"])
+    bytes = type_bits(ins.form["type"]) // 8 * len(elements(ins.operands[where + 1]))
+    hit = () if at is None else np.nonzero((at <= np.uint64(address)) & (np.uint64(address) < at + np.uint64(bytes)))[0]
+    return sum(1 << int(lane) for lane in hit)
 
 
 EVERYWHERE = 0, (1 << 64) - 1

@@ -92,18 +92,19 @@ class Trail:
         self.steps: list[TrailStep] = []
         self.reads: list[tuple[int, WarpPlace, int, int, bytes]] = []
         if only is None:
-            self.observer = Steps(self._stepped, self._read)
+            self.observer = Steps(self.stepped, self._read)
         else:
             chosen = only  # for the function below
             self.observer = Steps(
-                self._stepped, None, NEVER, lambda grid: [n for n, i in enumerate(grid.kernel.executed) if chosen(i)]
+                self.stepped, None, NEVER, lambda grid: [n for n, i in enumerate(grid.kernel.executed) if chosen(i)]
             )
         self.read: Callable[[int, int], bytes] | None = None
         self._sites: dict[int, TrailSite] = {}
         self._functions: dict[Instruction, str] | None = None
 
     # recording ------------------------------------------------------------------------------------------------------
-    def _stepped(self, place: WarpPlace, lanes: int, site: int) -> None:
+    def stepped(self, place: WarpPlace, lanes: int, site: int) -> None:
+        """Record a step that begins; as in `Steps`."""
         if self.cluster is not None and place.resident.number != self.cluster:
             return
         base = place.registers + (frame := place.frame)

@@ -37,6 +37,7 @@ from mmulator.record.parts import part_of, shuffle_lane
 from mmulator.record.products import ProductElement, product_element
 from mmulator.record.trail import Trail, TrailStep
 from mmulator.record.values import parts_of, text_of
+from mmulator.source import Span
 
 DEPTH = 6  # instructions between the stored value and the last one that is told
 AGAIN = 2  # times that one instruction is told on one way, as in a loop
@@ -162,6 +163,20 @@ class Explainer:
     def left_out(self, step: TrailStep, lane: int) -> str:
         """A sentence about a store whose guard did not hold."""
         return f"{thread_text(self.at(step, lane))}: {self._without_effect(step, lane)}"
+
+    def led_past(self, step: TrailStep, lane: int, store: Instruction) -> str:
+        """A sentence about a branch that leads a lane past a store."""
+        ins = self.trail.instruction(step)
+        assert ins.guard is not None
+        register, negated = ins.guard
+        held = bool(self.trail.guard(step) >> lane & 1) != negated
+        said = f"{register.name} is {'true' if held else 'false'}"
+        why = self._condition(step, lane, register.name)
+        where, there = self.at(step, lane), span_text(store.original.span)
+        return (
+            f"{thread_text(where)}: {ins.original.mnemonic} at {place_text(where)} leads past {store.original.mnemonic} at "
+            f"{there}, which would store it: {said}" + (f": {why}" if why else "")
+        )
 
     def _without_effect(self, step: TrailStep, lane: int) -> str:
         """A sentence about an instruction whose guard did not hold."""
@@ -438,6 +453,11 @@ def thread_text(at: CauseAt) -> str:
 def place_text(at: CauseAt) -> str:
     """`k.ptx:81 (add.py:9)`."""
     return f"{at.file}:{at.line}" + (f" ({at.source})" if at.source else "")
+
+
+def span_text(span: Span) -> str:
+    """`k.ptx:81 (add.py:9)` of a place in a text."""
+    return f"{span.source.name}:{span.line}" + (f" ({span.brief})" if span.brief else "")
 
 
 def _known_type(given: str, operand: Operand) -> str:

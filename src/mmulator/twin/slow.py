@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from mmulator.codegen.engine import has_feature
 from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import (
     absolute,
@@ -23,7 +24,7 @@ from mmulator.codegen.ops import (
     trunc,
 )
 from mmulator.codegen.rounding import set_rounding
-from mmulator.codegen.types import boolean, f32, f64, i32, i64, ptr, ptr_to, u8, u16, u32
+from mmulator.codegen.types import boolean, f16, f32, f64, i32, i64, ptr, ptr_to, u8, u16, u32
 from mmulator.codegen.values import Builder, Value
 from mmulator.twin.plan import LANE, LOWEST, Plan
 from mmulator.twin.tile import INF, NAN, OUTLINED, SIGN, B, D, F, I, U, keep_bits
@@ -147,12 +148,16 @@ def chunk_row(plan: Plan, index: Value, first: Value, j: int) -> Value:
 
 
 def toward_zero(plan: Plan, exact: Value) -> Value:
+    """f64 to f32 with as many bits as the plan keeps, toward zero; from 2**128 on, infinite."""
+    return keep_bits(plan, cut_to_single(exact))
+
+
+def cut_to_single(exact: Value) -> Value:
     """f64 to f32 toward zero; from 2**128 on, infinite."""
     value = F(exact)
     bits = bitcast(U, value)
     above = absolute(D(value)) > absolute(exact)
-    bits = select(above & (absolute(exact) < 2.0**128), bits - 1, bits)
-    return keep_bits(plan, bitcast(F, bits))
+    return bitcast(F, select(above & (absolute(exact) < 2.0**128), bits - 1, bits))
 
 
 def nearest_half(exact: Value) -> Value:
@@ -162,6 +167,13 @@ def nearest_half(exact: Value) -> Value:
     value = (exact + magic) - magic
     value = select(absolute(value) >= 65536.0, copysign(D(float("inf")), value), value)
     return F(value)
+
+
+def as_half(value: Value) -> Value:
+    """f32 to the nearest f16, ties to even, as f32, where the rounding mode is to nearest; a tiny negative number gives -0."""
+    if has_feature("f16c"):
+        return F(f16.vec(16)(value))
+    return copysign(nearest_half(D(value)), value)
 
 
 # loading and storing the accumulator ----------------------------------------------------------------------------------
@@ -241,7 +253,7 @@ def after_function(plan: Plan, name: str) -> Native:
             if plan.halves:
                 value = value + load(F, extra, v)
             if plan.d.name == "f16":
-                value = copysign(nearest_half(D(value)), value)  # a tiny negative sum gives -0 here
+                value = as_half(value)
             store(select(~(value == value), bitcast(F, U(NAN)), value), state, v)
 
     inner = Native(nearest, f"{name}_nearest", OUTLINED)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mmulator.codegen.lang import Native
-from mmulator.codegen.ops import bitcast, cast_ptr, copysign, fma, load, masked_load, masked_store, minimum, select, store
+from mmulator.codegen.ops import bitcast, cast_ptr, fma, load, masked_load, masked_store, minimum, select, store
 from mmulator.codegen.types import f32, i64, ptr, u16, u32
 from mmulator.codegen.values import Value
 from mmulator.isa.types import F16
@@ -18,8 +18,8 @@ from mmulator.numerics.dot import SOFTWARE_PAIRS
 from mmulator.numerics.profiles import DotKey, Profile
 from mmulator.twin.pack import Decoded
 from mmulator.twin.plan import Parts
-from mmulator.twin.slow import half_to_single, lanes, nearest_half, single_to_half
-from mmulator.twin.tile import NAN, OUTLINED, D, F, U
+from mmulator.twin.slow import as_half, half_to_single, lanes, single_to_half
+from mmulator.twin.tile import NAN, OUTLINED, F, U
 
 COLUMNS, K = 16, 4
 
@@ -93,8 +93,7 @@ def step(s: Software, a: Value, b: Value, c: Value) -> Value:
         return c + chain(F(0.0), tuple(range(K)))
     for pair in SOFTWARE_PAIRS:
         c = c + chain(F(-0.0), pair)
-    rounded = nearest_half(D(c))
-    return copysign(rounded, c)
+    return as_half(c)
 
 
 def dot_software(s: Software, name: str) -> Native:

@@ -12,10 +12,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from mmulator.codegen.engine import has_feature
-from mmulator.codegen.ops import absolute, any_lane, bitcast, cast_ptr, leading_zeros, load, maximum, minimum, select, shuffle
+from mmulator.codegen.ops import (
+    absolute,
+    any_lane,
+    bitcast,
+    cast_ptr,
+    concat,
+    leading_zeros,
+    load,
+    maximum,
+    minimum,
+    select,
+    shuffle,
+)
 from mmulator.codegen.rounding import strict
-from mmulator.codegen.types import boolean, f32, f64, i8, i32, i64, u8, u32
-from mmulator.codegen.values import WIDE, Value
+from mmulator.codegen.types import boolean, f16, f32, f64, i8, i32, i64, u8, u16, u32
+from mmulator.codegen.values import WIDE, Value, constant
 from mmulator.twin.plan import A_BIAS, A_HEADER, B_BIAS, HIGHEST, LANE, LOWEST, NEVER, WINDOW, Plan
 
 I, U, F, D, B = i32.vec(16), u32.vec(16), f32.vec(16), f64.vec(16), boolean.vec(16)
@@ -74,7 +86,7 @@ def strips() -> int:
 
 def passes(plan: Plan, vectors: int) -> list[Pass]:
     """The loops over the products of a chunk: enough that each keeps its accumulators, for two rows, in the CPU's registers."""
-    kept = 4 if has_feature("avx512f") else 2 // (1 + plan.wide_sum)
+    kept = 4 if has_feature("avx512f") else 1 + plan.counted
     loops = max(1, vectors // kept)
     counts = [(r, h) for r in range(2) for h in range(2) if plan.counted]
     looks = [(r, piece) for r in range(2) for piece in range(look_pieces())]
@@ -267,7 +279,19 @@ def keep_bits(plan: Plan, value: Value) -> Value:
 
 
 def rounded_half(total: Value, quantum: Value) -> Value:
-    """total quanta to nearest even to f16, as f32, in integers, since the rounding mode is a different one."""
+    """total quanta to nearest even to f16, as f32, whatever the rounding mode."""
+    if not has_feature("f16c"):
+        return rounded_half_in_integers(total, quantum)
+    cut = strict("sitofp", F, total)
+    odd = bitcast(U, cut) | select(I(cut) == total, U(0), U(1))  # what was cut is kept as a last bit: it is rounded once more
+    value = bitcast(F, odd) * bitcast(F, quantum)
+    nearest = constant(value.b, i32, 0)
+    halves = [value.b.call("llvm.x86.vcvtps2ph.256", u16.vec(8), [part, nearest]) for part in parts(value, 2)]
+    return F(bitcast(f16.vec(16), concat(halves))) + 0.0
+
+
+def rounded_half_in_integers(total: Value, quantum: Value) -> Value:
+    """`rounded_half` on a CPU that has no conversion with a rounding mode of its own."""
     magnitude = U(absolute(total))
     unit = I(quantum >> 23) - 127  # exponent of the last bit of total
     top = 31 - I(leading_zeros(magnitude | 1))

@@ -13,7 +13,7 @@ from mmulator.compiler.lowering import calls
 from mmulator.compiler.lowering.binding import means, receives
 from mmulator.compiler.lowering.matrix_operands import table_pointer
 from mmulator.errors import must_be
-from mmulator.native.hooks.blocks import branched
+from mmulator.native.hooks.blocks import branched, steered
 from mmulator.native.threads import control as rt
 from mmulator.native.threads.calls import return_lanes
 from mmulator.program.blocks import takes_whole_warp
@@ -31,7 +31,7 @@ def go_on(e: Emitter) -> None:
 def part_ways(e: Emitter, ins: Instruction) -> None:
     """Jump to the first of two blocks where the guard is true, of a branch or of a guarded instruction in its own block."""
     guard = must_be(e.guard(ins), Value)
-    whole = e.one_of(guard)
+    whole = None if e.hears(steered) else e.one_of(guard)
     if whole is not None:  # all lanes to one of them
         if e.hears(branched):
             e.call(branched, e.w, e.mask, select(whole, e.mask, 0), e.site)
@@ -39,6 +39,10 @@ def part_ways(e: Emitter, ins: Instruction) -> None:
         e.b.ret(select(whole, *(constant(e.b, i32, target) for target in e.block.targets)))
         return
     taken = mask_bits(guard) & e.mask
+    if e.hears(steered):
+        place = e.spill(taken)
+        e.call(steered, e.w, e.mask, place, e.site)
+        taken = e.fetch(place, u32)
     e.call(branched, e.w, e.mask, taken, e.site)
     e.flush()
     _branch(e, ins, taken, *e.block.targets)

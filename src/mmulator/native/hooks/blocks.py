@@ -32,6 +32,11 @@ def branched(w: ptr_to(Warp), mask: u32, taken: u32, site: u32) -> None:
 
 
 @hook
+def steered(w: ptr_to(Warp), mask: u32, taken: ptr_to(u32), site: u32) -> None:
+    """Called before lanes may part. taken: taken[0] are the lanes of `mask` whose guard is true; the hook may change them."""
+
+
+@hook
 def mbarrier_slept(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32, site: u32) -> None:
     """Called when lanes (each at host[lane]) begin to sleep until the phase of their parity is complete."""
 

@@ -1,0 +1,156 @@
+"""Stores that no thread came to: the thread that would store to an address, and the branch that leads it past the store.
+
+In a run for this question alone, each lane is sent to stores once at each branch that would lead it past them. So the machine
+itself computes where the lane would have stored.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mmulator.isa.effects import Ends
+from mmulator.program.blocks import Block, Program, instructions
+from mmulator.program.operands import callee_of
+from mmulator.ptx.tree import Instruction, Symbol
+from mmulator.record.memory import lanes_at, stores_words
+from mmulator.record.steps import NEVER, Steps, WarpPlace
+from mmulator.record.trail import Trail, TrailStep
+
+if TYPE_CHECKING:
+    from mmulator.codegen.lang import Instrument
+    from mmulator.launch.grid import Grid
+
+STEERED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32)
+
+
+class Arrived(Exception):
+    """The end of a run that has found its thread."""
+
+
+@dataclass(frozen=True)
+class Detour:
+    """A thread that is led past a store.
+
+    block: number of its CTA in the grid.
+    warp, lane: of the thread in the CTA.
+    branch, taken: the first branch that leads it past stores, and whether its guard is true then.
+    store: the store.
+    """
+
+    block: int
+    warp: int
+    lane: int
+    branch: Instruction
+    taken: bool
+    store: Instruction
+
+    def step_of(self, trail: Trail) -> TrailStep | None:
+        """The step of another run of the block at which the thread is led past the store."""
+        for step in trail.steps:
+            if step.block == self.block and step.place.warp == self.warp and step.lanes >> self.lane & 1:
+                same = _place(trail.instruction(step)) == _place(self.branch)
+                if same and bool(trail.guard(step) >> self.lane & 1) == self.taken:
+                    return step
+        return None
+
+
+class Detours(Steps):
+    """The observer of a run that ends, by Arrived, when a lane that was sent to a store would write to an address.
+
+    address: generic address of the byte.
+    found: what was found, or None.
+
+    The launch has to go on after impossible accesses (How.keep_going): a branch may have spared lanes some.
+    """
+
+    def __init__(self, address: int) -> None:
+        super().__init__(self._arrives, None, NEVER, self._stores)
+        self.address = address
+        self.found: Detour | None = None
+        self.trail = Trail()
+        self.trail.observer = self
+        self._steered = STEERED(self._on_branch)
+        self._sent: dict[tuple[int, int, int], int] = defaultdict(int)  # (block, warp, site) -> lanes
+        self._first: dict[tuple[int, int, int], tuple[Instruction, bool]] = {}  # (block, warp, lane) -> branch, guard
+
+    @property
+    def instrument(self) -> Instrument:
+        from mmulator.native.hooks.detours import DETOURS
+
+        return DETOURS
+
+    def _stores(self, grid: Grid) -> list[int]:
+        self.stores = {n for n, ins in enumerate(grid.kernel.executed) if stores_words(ins)}
+        led = dict(ways_to_stores(grid.kernel.program))
+        self.ways = {n: led[ins] for n, ins in enumerate(grid.kernel.executed) if ins in led}
+        return [*self.stores, *self.ways]
+
+    def begin(self, grid: Grid) -> None:
+        super().begin(grid)
+        self.memory["steered"] = ctypes.cast(self._steered, ctypes.c_void_p).value
+        self.trail.index()
+
+    def _on_branch(self, w: int, mask: int, taken: int, site: int) -> None:
+        if self.error is not None:
+            return
+        place, lanes = self._places[w], ctypes.c_uint32.from_address(taken)
+        key = place.block, place.warp, site
+        wrong = mask & (~lanes.value if self.ways[site] else lanes.value) & ~self._sent[key]
+        self._sent[key] |= wrong
+        lanes.value ^= wrong
+        for lane in (n for n in range(32) if wrong >> n & 1):
+            self._first.setdefault((place.block, place.warp, lane), (self.kernel.executed[site], not self.ways[site]))
+
+    def _arrives(self, place: WarpPlace, lanes: int, site: int) -> None:
+        if site not in self.stores:
+            return
+        self.trail.stepped(place, lanes, site)
+        step = self.trail.steps.pop()
+        hit = lanes_at(self.trail, step, self.address) & lanes
+        for lane in (n for n in range(32) if hit >> n & 1):
+            first = self._first.get((place.block, place.warp, lane))
+            if first is not None:
+                self.found = Detour(place.block, place.warp, lane, *first, self.trail.instruction(step))
+                raise Arrived
+
+
+def ways_to_stores(program: Program) -> Iterator[tuple[Instruction, bool]]:
+    """Conditional branches one way of which leads to more stores to global memory than the other: (branch, its guard there)."""
+    storing = _storing(program)
+    for item in program.functions.values():
+        blocks = {block.index: block for block in item.blocks}
+        behind: dict[int, frozenset[int]] = {n: frozenset() for n in blocks}
+        changed = True
+        while changed:
+            changed = False
+            for n, block in reversed(blocks.items()):
+                new = behind[n].union(*(behind[t] for t in block.targets), [n] if _stores(block, storing) else [])
+                changed, behind[n] = changed or new != behind[n], new
+        for block in item.blocks:
+            if block.ending is Ends.BRANCH and block.last is not None:
+                taken, other = (behind[t] for t in block.targets)
+                if taken != other and (taken >= other or other >= taken):
+                    yield block.last, taken > other
+
+
+def _storing(program: Program) -> set[str]:
+    """Names of functions that store, or call one that does."""
+    found: set[str] = set()
+    for _ in program.functions:
+        found |= {name for name, item in program.functions.items() if any(_stores(block, found) for block in item.blocks)}
+    return found
+
+
+def _stores(block: Block, storing: set[str]) -> bool:
+    if block.ending is Ends.CALL and block.last is not None:
+        callee = callee_of(block.last)
+        return isinstance(callee, Symbol) and callee.name in storing
+    return any(map(stores_words, instructions(block)))
+
+
+def _place(ins: Instruction) -> int:
+    return ins.original.span.start
