@@ -77,7 +77,7 @@ class Asking:
             except LaunchError as error:
                 if q.kernel:
                     raise
-                self.refused[q.text] = error.message
+                self.refused[q.text] = error.message + (f" ({error.hint})" if error.hint else "")
                 continue
             self.launches[q.text] = number = self.launches.get(q.text, 0) + 1
             if q.launch in (0, number):

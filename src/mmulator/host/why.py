@@ -30,6 +30,7 @@ from mmulator.record.beside import BesideAnother, beside
 from mmulator.record.detours import Arrived, Detours
 from mmulator.record.memory import last_write, left_out, stores_words
 from mmulator.record.names import DeviceNames
+from mmulator.record.sources import Sources
 from mmulator.record.trail import Trail
 from mmulator.record.why import DEPTH, Cause, Explainer
 
@@ -51,12 +52,14 @@ class WhyAnswer:
     cause: the store and what is behind it; None if nothing was stored there.
     notes: what a reader should know of how it was found out.
     beside: the element in another run, if one was asked for.
+    sources: what it was computed from, however far back, and indices that overflowed on the way.
     """
 
     name: str
     cause: Cause | None
     notes: tuple[str, ...] = ()
     beside: BesideAnother | None = None
+    sources: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         from mmulator.record.telling import text
@@ -68,7 +71,7 @@ class WhyAnswer:
         return f"{self.name}: no thread of the launch stored it"
 
     def _more(self) -> list[str]:
-        return [*([str(self.beside)] if self.beside else []), *(f"note: {note}" for note in self.notes)]
+        return [*self.sources, *([str(self.beside)] if self.beside else []), *(f"note: {note}" for note in self.notes)]
 
     def _repr_html_(self) -> str:
         from mmulator.record.page import part
@@ -84,6 +87,7 @@ class WhyAnswer:
         other = self.beside
         return {
             "element": self.name, "cause": as_dict(self.cause) if self.cause else None, "notes": list(self.notes),
+            "sources": list(self.sources),
             **({"beside": {
                 "label": other.label, "cause": as_dict(other.cause) if other.cause else None, "said": str(other),
                 "here": as_dict(other.here) if other.here else None, "there": as_dict(other.there) if other.there else None,
@@ -207,7 +211,8 @@ class Again:
             return WhyAnswer(a.name, None, (*notes, "its store is of a kind that is not told yet"))
         bits = int.from_bytes(value, "little")
         explainer = Explainer(trail, self.names, self.device, depth)
-        return WhyAnswer(a.name, explainer.written(found, a.name, bits, a.type, a.size, ()), notes)
+        cause = explainer.written(found, a.name, bits, a.type, a.size, ())
+        return WhyAnswer(a.name, cause, notes, sources=tuple(Sources(explainer).gather(found, a.type, a.size).sentences()))
 
     def _with(self, other: Other, answer: WhyAnswer, cluster: int, a: Asked, cause: Cause, depth: int) -> WhyAnswer:
         """An answer with what another run says of the element; a note where that run is impossible."""

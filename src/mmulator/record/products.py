@@ -12,6 +12,8 @@ from mmulator.instruction.wgmma import shared_matrix
 from mmulator.isa.form import Form
 from mmulator.layouts import MatrixDescriptor, operand_addresses
 from mmulator.layouts.operands import fragment
+from mmulator.layouts.scales import BYTE_IDS, THREADS
+from mmulator.layouts.scales import places as scale_places
 from mmulator.layouts.sparse import metadata
 from mmulator.native.state import LANES
 from mmulator.program.addresses import SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
@@ -35,6 +37,8 @@ class ProductElement:
     c_register: (register, lowest bit) of the element of C in the lane that has D; None where nothing is added.
     positions: k of each product in the dense matrices.
     a_at, b_at: where each of these elements was read.
+    scale_a, scale_b: raw scale factors along k, in block scaling.
+    scale_a_at, scale_b_at: where each of these was read.
     """
 
     form: Form
@@ -48,14 +52,16 @@ class ProductElement:
     positions: tuple[int, ...]
     a_at: tuple[InRegister | InMemory, ...]
     b_at: tuple[InRegister | InMemory, ...]
+    scale_a: tuple[int, ...] = ()
+    scale_b: tuple[int, ...] = ()
+    scale_a_at: tuple[InRegister, ...] = ()
+    scale_b_at: tuple[InRegister, ...] = ()
 
 
 def product_element(trail: Trail, step: TrailStep, lane: int, register: str, low: int) -> ProductElement | None:
     """The element of D whose bits begin at bit `low` of a lane's register; None where operands are not known."""
     ins = trail.instruction(step)
     form, named = ins.form, operands_of(ins)
-    if form.block_scale:
-        return None
     d = fragment(form, "d")
     names = [o.name for o in elements(named["d"]) if isinstance(o, Reg)]
     quarter = step.place.warp % 4 if form.family == "wgmma" else 0
@@ -85,12 +91,33 @@ def product_element(trail: Trail, step: TrailStep, lane: int, register: str, low
     a_at = _places(trail, step, form, named, "a", quarter, row, np.arange(len(line)), which)
     b_at = _places(trail, step, form, named, "b", quarter, column, positions, which)
     scales = [value_of(trail, step, lane, named.get(f"imm-scale-{x}")) or 1 for x in "ab"]
+    factors = [_factors(trail, step, form, named, side, line) for side, line in (("a", row), ("b", column))]
+    raw = [tuple(_byte(trail, step, place) for place in side) for side in factors]
     sign = -1 if [signed32(x) for x in scales].count(-1) == 1 else 1
     return ProductElement(
         form, row, column, tuple(map(int, line)), tuple(map(int, other)), c, sign,
         (c_register.name, low) if isinstance(c_register, Reg) else None, tuple(positions.tolist()),
-        a_at, b_at,
+        a_at, b_at, raw[0], raw[1], factors[0], factors[1],
     )  # fmt: skip
+
+
+def _factors(
+    trail: Trail, step: TrailStep, form: Form, named: dict[str, Operand], side: str, line: int
+) -> tuple[InRegister, ...]:
+    """Where the scale factors of a row of A, or of a column of B, are; none without block scaling. Selectors of the warp's first
+    lane count, and of those in registers the bits that a selector has."""
+    data = named.get(f"scale-{side}-data")
+    if not form.block_scale or not isinstance(data, Reg):
+        return ()
+    first = (step.lanes & -step.lanes).bit_length() - 1
+    byte, thread = (value_of(trail, step, first, o, "b16") or 0 for o in elements(named[f"selector-{side}"]))
+    lanes, bytes = scale_places(form, side, byte % BYTE_IDS[form.scale_vec].stop, thread % THREADS[side])
+    return tuple(InRegister(int(lanes[line]), data.name, 8 * n) for n in bytes.tolist())
+
+
+def _byte(trail: Trail, step: TrailStep, place: InRegister) -> int:
+    found = trail.register(step, place.name)
+    return 0 if found is None else int(found[place.lane]) >> place.low & 0xFF
 
 
 def _registers(trail: Trail, step: TrailStep, operand: Operand, lanes: int, quarter: int) -> Words | None:

@@ -384,10 +384,15 @@ class Explainer:
             return replace(cause, remarks=(*cause.remarks, "its operands are not told"))
         chain.reverse()
         form = chain[0][1].form
-        a, b = (tuple(x for _, e in chain for x in getattr(e, part)) for part in "ab")
+        a, b, scale_a, scale_b = (
+            tuple(x for _, e in chain for x in getattr(e, part)) for part in ("a", "b", "scale_a", "scale_b")
+        )
         k = form.k
         places = tuple(p + n * k for n, (_, e) in enumerate(chain) for p in e.positions)
-        element = explain_element(form, self.device, a, b, chain[0][1].c or 0, imm_scale_a=chain[0][1].sign, positions=places)
+        element = explain_element(
+            form, self.device, a, b, chain[0][1].c or 0, imm_scale_a=chain[0][1].sign, positions=places,
+            scale_a=scale_a, scale_b=scale_b,
+        )  # fmt: skip
         _, last = chain[-1]
         if element.bits != cause.bits & (1 << low_bits(last)) - 1:
             raise InternalError(
@@ -419,6 +424,9 @@ class Explainer:
                     f"at {summary(late)} the machine read other bits than these have: the copy had not arrived, or they were "
                     "written since"
                 )
+            factors = [(step, place) for step, e in chain for place in (e.scale_a_at if side == "a" else e.scale_b_at)]
+            if factors:
+                yield f"scale factors of {side.upper()}: {summary([self.origins.of(at, step, 8).name for step, at in factors])}"
 
     def _differs(self, address: int, value: int, bits: int) -> bool:
         """Whether device memory has other bits at an address than a product read."""

@@ -1,0 +1,158 @@
+"""What a value was computed from, however far back: elements that the launch found in device memory, and parameters.
+
+A tree of causes (why.py) ends at a depth; this goes on to the end, to each value once. On its way it looks at the index
+arithmetic of what is read: a product of which only the low bits are left is told.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from mmulator.isa.types import TYPES, type_bits
+from mmulator.ptx.tree import Address, Instruction, Reg
+from mmulator.record.addresses import MemoryWrite, space_of, value_of
+from mmulator.record.memory import last_write
+from mmulator.record.origins import InMemory, InRegister, summary
+from mmulator.record.products import product_element
+from mmulator.record.trail import TrailStep
+from mmulator.record.why import Cause, Explainer, place_text
+
+MOST = 30_000  # values that are looked at
+FAR = 48  # instructions of an address that are looked at
+_STUB = Cause("", 0, "b32", "")
+
+
+class Sources(Explainer):
+    """The sources of one value.
+
+    leaves: address -> name of what the launch found.
+    parameters: names of the kernel's parameters.
+    wrapped: sentences about products of index arithmetic that do not fit.
+    whole: whether all was looked at.
+    """
+
+    def __init__(self, explainer: Explainer) -> None:
+        super().__init__(explainer.trail, explainer.names, explainer.device, MOST)
+        self.origins = explainer.origins
+        self.leaves: dict[int, str] = {}
+        self.parameters: dict[str, None] = {}
+        self.wrapped: dict[str, None] = {}
+        self._queue: deque[Callable[[], Any]] = deque()
+        self._seen: set[tuple[object, ...]] = set()
+
+    def gather(self, found: MemoryWrite, type_name: str, size: int) -> Sources:
+        """Go back from a write to the ends. type_name, size: of the value in memory."""
+        self._put(("written", found.step.number, found.lane, found.byte), partial(self._written, found, type_name, size))
+        while self._queue and len(self._seen) < MOST:
+            self._queue.popleft()()
+        self.whole = not self._queue
+        return self
+
+    def sentences(self) -> Iterator[str]:
+        """What is told of it."""
+        arrays: dict[str, list[str]] = {}
+        for _, name in sorted(self.leaves.items()):
+            arrays.setdefault(name.partition("[")[0], []).append(name)
+        said = [*map(summary, arrays.values()), *self.parameters]
+        if said:
+            yield f"computed from {', '.join(said)}" + ("" if self.whole else f", and what is behind {MOST:,} further values")
+        yield from self.wrapped
+
+    # what why.py tells, as items of a queue -------------------------------------------------------------------------------
+    def _put(self, key: tuple[object, ...], item: Callable[[], Any]) -> Cause:
+        if key not in self._seen:
+            self._seen.add(key)
+            self._queue.append(item)
+        return _STUB
+
+    def register(
+        self, step: TrailStep, lane: int, name: str, type_name: str, low: int, width: int, path: tuple[int, ...] = ()
+    ) -> Cause:
+        writer = self.trail.writer(step, name, lane)
+        key = "register", None if writer is None else writer.number, lane, name, low, width
+        return self._put(key, partial(super().register, step, lane, name, type_name, low, width))
+
+    def memory(
+        self, step: TrailStep, lane: int, address: int, bits: int, type_name: str, size: int, path: tuple[int, ...]
+    ) -> Cause:
+        space = space_of(address)
+        found = last_write(self.trail, step.number, address, (step, lane) if space == "local" else None)
+        if found is not None:
+            key = "written", found.step.number, found.lane, address
+            return self._put(key, partial(self._written, found, type_name, size))
+        if space in ("global", "const"):
+            self.leaves[address] = self.names(address) if space == "global" else "constants"
+        self._look_at_address(step, lane)
+        return _STUB
+
+    def _written(self, found: MemoryWrite, type_name: str, size: int) -> None:
+        self._look_at_address(found.step, found.lane)
+        self.written(found, "", 0, type_name, size, ())
+
+    def _parameter(self, step: TrailStep, ins: Instruction, cause: Cause) -> Cause:
+        self.parameters[super()._parameter(step, ins, cause).name] = None
+        return _STUB
+
+    def _product(self, step: TrailStep, lane: int, name: str, low: int, cause: Cause, path: tuple[int, ...]) -> Cause:
+        found = product_element(self.trail, step, lane, name, low)
+        if found is None:
+            return cause
+        for operands, kind in ((found.a_at, found.form.atype), (found.b_at, found.form.btype)):
+            for place in operands:
+                self._operand_of(step, place, kind.name, kind.bits)
+        for place in (*found.scale_a_at, *found.scale_b_at):
+            self._operand_of(step, place, "b8", 8)
+        if found.c_register is not None:
+            register, at = found.c_register
+            self.register(step, lane, register, str(found.form.ctype or found.form.dtype), at, found.form.dtype.bits)
+        return cause
+
+    def _operand_of(self, step: TrailStep, place: InRegister | InMemory, type_name: str, bits: int) -> None:
+        origin = self.origins.of(place, step, bits)
+        if origin.address is not None:
+            self.leaves[origin.address] = origin.name
+        elif isinstance(place, InRegister):
+            self.register(step, place.lane, place.name, type_name, place.low, bits)
+        elif (found := last_write(self.trail, place.before, place.address)) is not None:
+            key = "written", found.step.number, found.lane, place.address
+            self._put(key, partial(self._written, found, type_name, max(1, bits // 8)))
+
+    # index arithmetic -----------------------------------------------------------------------------------------------------
+    def _look_at_address(self, step: TrailStep, lane: int) -> None:
+        """Look for products that do not fit in the address of an access."""
+        address = next((o for o in self.trail.instruction(step).operands if isinstance(o, Address)), None)
+        if address is None or not isinstance(address.base, Reg):
+            return
+        left = [(step, address.base.name)]
+        for _ in range(FAR):
+            if not left:
+                return
+            reader, name = left.pop()
+            writer = self.trail.writer(reader, name, lane)
+            if writer is None or ("index", writer.number, lane) in self._seen:
+                continue
+            self._seen.add(("index", writer.number, lane))
+            ins = self.trail.instruction(writer)
+            self._look_at_product(writer, lane, ins)
+            left += [(writer, o.name) for o in ins.operands[1:] if isinstance(o, Reg)]
+
+    def _look_at_product(self, step: TrailStep, lane: int, ins: Instruction) -> None:
+        """Tell a product, perhaps with a sum, whose low bits alone are kept, if it has more."""
+        t = TYPES.get(ins.form["type"])
+        if ins.form["mode"] != "lo" or t is None or t.kind not in ("signed", "unsigned"):
+            return
+        values = [value_of(self.trail, step, lane, o, t.name) for o in ins.operands[1:]]
+        if len(values) not in (2, 3) or None in values:
+            return
+        a, b, c = ((v or 0) - ((v or 0) >> t.bits - 1 << t.bits) * (t.kind == "signed") for v in (*values, 0)[:3])
+        exact, low = a * b + c, -(1 << t.bits - 1) if t.kind == "signed" else 0
+        if not low <= exact < low + (1 << type_bits(t.name)):
+            left = (exact - low) % (1 << t.bits) + low
+            said = f"{a} * {b}" + (f" + {c}" if len(values) == 3 else "")
+            self.wrapped[
+                f"an index overflows: {ins.original.mnemonic} at {place_text(self.at(step, lane))} makes {left} of "
+                f"{said} = {exact}, which {t.bits} bits do not hold"
+            ] = None
