@@ -54,9 +54,9 @@ def test_what_cannot_be_used_ends_with_1(capsys: pytest.CaptureFixture[str], mon
     monkeypatch.setattr(doctor.metadata, "version", lambda name: "3.1.0" if name == "triton" else there(name))
     assert "too old" in parts(capsys, 1)["triton"]["said"]
     monkeypatch.undo()
-    monkeypatch.setenv("MMULATOR_SEDE", "1")
-    assert parts(capsys, 1)["MMULATOR_SEDE"]["state"] == doctor.WRONG
-    monkeypatch.delenv("MMULATOR_SEDE")
+    monkeypatch.setenv("MMULATOR_DEVCE", "1")
+    assert parts(capsys, 1)["MMULATOR_DEVCE"]["state"] == doctor.WRONG
+    monkeypatch.delenv("MMULATOR_DEVCE")
     monkeypatch.setattr("mmulator.codegen.store.open_store", _unusable)
     assert parts(capsys, 1)["code cache"]["todo"].startswith("set MMULATOR_CACHE")
 
