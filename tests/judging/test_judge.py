@@ -14,7 +14,7 @@ import pytest
 
 import mmulator as mm
 from mmulator.cli.app import run
-from mmulator.judging.verdict import SCHEMA, Outcome, Verdict
+from mmulator.judging.verdict import SCHEMA, Verdict, VerdictKind
 from mmulator.judging.warden import below
 
 TWICE = """.version 8.0
@@ -36,14 +36,14 @@ TWICE = """.version 8.0
 """
 # what is changed in the kernel; the outcome; what the message says
 PLANTED = {
-    "nothing": ("", "", Outcome.RIGHT, "equal to the reference"),
-    "mask": ("off, t, n", "off, t, 99", Outcome.WRONG, "name it in inout"),
-    "value": ("add.f32 v, v, v", "mul.f32 v, v, v", Outcome.WRONG, "y differs from the reference"),
-    "bounds": ("@off ret;", "", Outcome.FAULT, "out of bounds"),
-    "loop": ("@off ret;", "here: add.u32 b, b, 1; bra here;", Outcome.TIMEOUT, "limit of 6 s"),
-    "text": ("add.f32", "addd.f32", Outcome.REFUSED, "kernel.ptx:13:3: there is no instruction 'addd'"),
-    "race": ("mad.wide.u32 q, t, 4, q;", "", Outcome.UNDEFINED, "race-between-blocks"),
-    "clock": ("st.global.f32 [q], v;", "mov.u32 t, %clock; st.global.u32 [q], t;", Outcome.WRONG, "differs"),
+    "nothing": ("", "", VerdictKind.RIGHT, "equal to the reference"),
+    "mask": ("off, t, n", "off, t, 99", VerdictKind.WRONG, "name it in inout"),
+    "value": ("add.f32 v, v, v", "mul.f32 v, v, v", VerdictKind.WRONG, "y differs from the reference"),
+    "bounds": ("@off ret;", "", VerdictKind.FAULT, "out of bounds"),
+    "loop": ("@off ret;", "here: add.u32 b, b, 1; bra here;", VerdictKind.TIMEOUT, "limit of 6 s"),
+    "text": ("add.f32", "addd.f32", VerdictKind.REFUSED, "kernel.ptx:13:3: there is no instruction 'addd'"),
+    "race": ("mad.wide.u32 q, t, 4, q;", "", VerdictKind.UNDEFINED, "race-between-blocks"),
+    "clock": ("st.global.f32 [q], v;", "mov.u32 t, %clock; st.global.u32 [q], t;", VerdictKind.WRONG, "differs"),
 }  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def test_outcomes(name: str) -> None:
     text = TWICE.replace(old, new)
     reference = None if name == "race" else expected  # all threads store to y[0]
     verdict = twice(text, reference, limits=mm.Limits(seconds=6 if name == "loop" else 60))
-    assert (verdict.outcome, verdict.ok) == (outcome, outcome is Outcome.RIGHT), str(verdict)
+    assert (verdict.outcome, verdict.ok) == (outcome, outcome is VerdictKind.RIGHT), str(verdict)
     assert said in verdict.message
     assert verdict.kind == "kernel"
     if name not in ("loop", "text"):
@@ -88,7 +88,7 @@ def test_the_first_difference_is_told_with_the_seed_that_shows_it_again() -> Non
 
 
 def test_tolerances_and_contents_that_are_used() -> None:
-    assert twice(TWICE, lambda x, **_: {"y": np.nextafter(2 * x, np.float32(9))}).outcome is Outcome.WRONG
+    assert twice(TWICE, lambda x, **_: {"y": np.nextafter(2 * x, np.float32(9))}).outcome is VerdictKind.WRONG
     assert twice(TWICE, lambda x, **_: {"y": np.nextafter(2 * x, np.float32(9))}, ulp=1).ok
     adds = TWICE.replace("add.f32 v, v, v;", "red.global.add.f32 [q], v; red.global.add.f32 [q], v; ret;")
     assert "inout" in twice(adds).message
@@ -102,7 +102,7 @@ def test_without_a_reference(tmp_path: Path) -> None:
     (launch := tmp_path / "launch.toml").write_text(text)
     assert mm.judge(launch).message == "it ran to its end; no reference was given"
     launch.write_text(text.replace("grid = [4, 4]", "grid = [4, 3]"))
-    assert "grid = [4, 4]" in text and mm.judge(launch).outcome is Outcome.UNSTABLE
+    assert "grid = [4, 4]" in text and mm.judge(launch).outcome is VerdictKind.UNSTABLE
 
 
 def test_what_is_read_is_not_written_unseen() -> None:
@@ -167,7 +167,7 @@ def test_a_kernel_of_triton(tmp_path: Path) -> None:
     verdict = triton_kernel(path)
     assert verdict.ok and verdict.kind == "kernel" and verdict.seconds["compile"] > 0
     path.write_text(TRITON.replace("2 * tl.load", "3 * tl.load"))
-    assert triton_kernel(path).outcome is Outcome.WRONG
+    assert triton_kernel(path).outcome is VerdictKind.WRONG
     path.write_text("def twice(")
     assert triton_kernel(path).message.startswith("SyntaxError")
 
@@ -195,14 +195,14 @@ def test_nothing_of_a_source_stays(tmp_path: Path) -> None:
 
 
 PROGRAMS = {
-    "fine": ("print('fine')", Outcome.RIGHT, "exit code 0"),
-    "code": ("raise SystemExit(3)", Outcome.FAILED, "exit code 3"),
-    "killed": ("import os; os.kill(os.getpid(), 9)", Outcome.FAILED, "exit code -9"),
-    "time": ("import time; time.sleep(60)", Outcome.TIMEOUT, "limit of 5 s"),
-    "memory": ("x = bytearray(3 << 30)\nwhile True: x[::4096] = bytes(len(x[::4096]))", Outcome.MEMORY, "limit of 1,024 MiB"),
+    "fine": ("print('fine')", VerdictKind.RIGHT, "exit code 0"),
+    "code": ("raise SystemExit(3)", VerdictKind.FAILED, "exit code 3"),
+    "killed": ("import os; os.kill(os.getpid(), 9)", VerdictKind.FAILED, "exit code -9"),
+    "time": ("import time; time.sleep(60)", VerdictKind.TIMEOUT, "limit of 5 s"),
+    "memory": ("x = bytearray(3 << 30)\nwhile True: x[::4096] = bytes(len(x[::4096]))", VerdictKind.MEMORY, "limit of 1,024 MiB"),
     "child": ("import subprocess, sys; subprocess.run([sys.executable, '-c', 'x = bytes(b\"1\" * (3 << 30)); import time; "
-              "time.sleep(9)'])", Outcome.MEMORY, "limit of 1,024 MiB"),
-    "answer": ("print('{\"exit_code\": 0, \"findings\": []}')\nraise SystemExit(1)", Outcome.FAILED, "exit code 1"),
+              "time.sleep(9)'])", VerdictKind.MEMORY, "limit of 1,024 MiB"),
+    "answer": ("print('{\"exit_code\": 0, \"findings\": []}')\nraise SystemExit(1)", VerdictKind.FAILED, "exit code 1"),
 }  # fmt: skip
 
 

@@ -38,7 +38,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ChildEnd:
     """How a child ended.
 
     code: its exit code; 128 and more for a signal.
@@ -53,7 +53,7 @@ class Ended:
     seconds: float
 
 
-def run(words: Sequence[str], limits: Limits, folder: Path, environment: Mapping[str, str] | None = None) -> Ended:
+def run(words: Sequence[str], limits: Limits, folder: Path, environment: Mapping[str, str] | None = None) -> ChildEnd:
     """Run a command until it ends or reaches a limit; no process that it starts is left running.
 
     words: the command.
@@ -84,7 +84,7 @@ def run(words: Sequence[str], limits: Limits, folder: Path, environment: Mapping
                     break
         finally:
             _end(child)
-    return Ended(child.returncode, limit, _tail(told), time.monotonic() - started)
+    return ChildEnd(child.returncode, limit, _tail(told), time.monotonic() - started)
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

@@ -22,8 +22,8 @@ from mmulator.errors import LaunchError
 from mmulator.isa.chips import as_device
 from mmulator.jobs.comparison import Comparison, Expectation, Tolerance, check_expectation, compare
 from mmulator.jobs.job import load_job, read_expectation
-from mmulator.judging.child import Ended, Limits, python, run
-from mmulator.judging.verdict import Compared, Outcome, Verdict
+from mmulator.judging.child import ChildEnd, Limits, python, run
+from mmulator.judging.verdict import JudgedOutput, Verdict, VerdictKind
 
 Arguments = Mapping[str, Any]
 Reference = Mapping[str, Any] | str | Path | Callable[..., Mapping[str, Any]]
@@ -112,19 +112,19 @@ def _judge_program(words: list[str], device: str | None, sanitize: bool, limits:
             said = {}
     fine = "the program ended with exit code 0, and nothing was found"
     verdict = Verdict(
-        Outcome.RIGHT, fine, "program", as_device(device) if device else "", findings=tuple(said.get("findings", ())),
+        VerdictKind.RIGHT, fine, "program", as_device(device) if device else "", findings=tuple(said.get("findings", ())),
         report={"kernels": said.get("kernels", [])}, seconds={"run": ended.seconds}, output=ended.told,
         notes=("a program compares its own results: this verdict rests on its word",),
     )  # fmt: skip
     return _limited(verdict, ended, limits) or _of_program(verdict, said, ended)
 
 
-def _of_program(verdict: Verdict, said: Mapping[str, Any], ended: Ended) -> Verdict:
+def _of_program(verdict: Verdict, said: Mapping[str, Any], ended: ChildEnd) -> Verdict:
     errors = [f for f in verdict.findings if f["severity"] == "error"]
     if "exit_code" not in said:
-        return replace(verdict, outcome=Outcome.CRASHED, message=f"it ended without an answer, with code {ended.code}")
+        return replace(verdict, outcome=VerdictKind.CRASHED, message=f"it ended without an answer, with code {ended.code}")
     if said["exit_code"]:
-        return replace(verdict, outcome=Outcome.FAILED, message=f"the program ended with exit code {said['exit_code']}")
+        return replace(verdict, outcome=VerdictKind.FAILED, message=f"the program ended with exit code {said['exit_code']}")
     return _undefined(verdict, errors) if errors else verdict
 
 
@@ -272,12 +272,12 @@ def _compile(wish: dict[str, Any], limits: Limits, where: Path) -> dict[str, Any
     """What the compiling child answers, or why there is nothing."""
     (where / "source.json").write_text(json.dumps(wish))
     ended = run(python("mmulator.judging.compile_child", str(where)), limits, where)
-    blank = Verdict(Outcome.REFUSED, "", seconds={"compile": ended.seconds}, output=ended.told)
+    blank = Verdict(VerdictKind.REFUSED, "", seconds={"compile": ended.seconds}, output=ended.told)
     try:
         made: dict[str, Any] = json.loads((where / "compiled.json").read_text())
     except (OSError, ValueError):
         return _limited(blank, ended, limits) or replace(
-            blank, outcome=Outcome.CRASHED, message=f"the compiler ended without an answer, with code {ended.code}"
+            blank, outcome=VerdictKind.CRASHED, message=f"the compiler ended without an answer, with code {ended.code}"
         )
     if "message" in made:
         return replace(blank, message=made["message"])
@@ -304,19 +304,19 @@ def _finish(
     (where / "job.json").write_text(json.dumps(said))
     ended = run(python("mmulator.judging.kernel_child", str(where)), limits, where)
     verdict = Verdict(
-        Outcome.RIGHT, "", seeds=tuple(said["seeds"]), seconds={**seconds, "run": ended.seconds}, output=ended.told
+        VerdictKind.RIGHT, "", seeds=tuple(said["seeds"]), seconds={**seconds, "run": ended.seconds}, output=ended.told
     )
     try:
         answer = json.loads((where / "answer.json").read_text())
     except (OSError, ValueError):
         return _limited(verdict, ended, limits) or replace(
-            verdict, outcome=Outcome.CRASHED, message=f"the run ended without an answer, with code {ended.code}"
+            verdict, outcome=VerdictKind.CRASHED, message=f"the run ended without an answer, with code {ended.code}"
         )
     verdict = replace(
         verdict, device=answer.get("device", ""), findings=tuple(answer.get("findings", ())), report=answer.get("report", {})
     )
     if "error" in answer:
-        return replace(verdict, outcome=Outcome(answer["error"]), message=answer["message"])
+        return replace(verdict, outcome=VerdictKind(answer["error"]), message=answer["message"])
     return _compared(verdict, answer, said, arrays, expect, where)
 
 
@@ -328,7 +328,7 @@ def _compared(
     for run_number, _ in enumerate(said["seeds"]):
         with np.load(where / f"seed{run_number}.npz", allow_pickle=False) as kept:
             runs.append({n: kept[n].view(arrays[n].dtype).reshape(arrays[n].shape) for n in said["outputs"]})
-    found: list[Compared] = []
+    found: list[JudgedOutput] = []
     expect = expect or Expectation({})
     for name, want in expect.arrays.items():
         each = [_row(compare(name, got[name], want, expect.tolerance), seed) for got, seed in zip(runs, said["seeds"])]
@@ -338,14 +338,14 @@ def _compared(
     if wrong:
         names = ", ".join(c.name for c in wrong)
         hint = "; if the kernel adds to what is there, name it in inout" if _untouched(wrong, runs) else ""
-        return replace(verdict, outcome=Outcome.WRONG, message=f"{names} {'differs' if len(wrong) == 1 else 'differ'} from the "
-                       f"reference{hint}")  # fmt: skip
+        message = f"{names} {'differs' if len(wrong) == 1 else 'differ'} from the reference{hint}"
+        return replace(verdict, outcome=VerdictKind.WRONG, message=message)
     errors = [f for f in verdict.findings if f["severity"] == "error"]
     if errors:
         return _undefined(verdict, errors)
     moved = [n for n in said["outputs"] if any(r[n].tobytes() != runs[0][n].tobytes() for r in runs)]
     if moved and not expect.tolerance:
-        return replace(verdict, outcome=Outcome.UNSTABLE, message=f"{', '.join(moved)}: other bits under another seed")
+        return replace(verdict, outcome=VerdictKind.UNSTABLE, message=f"{', '.join(moved)}: other bits under another seed")
     notes = tuple(f"it writes to {name}, which is no output" for name in answer.get("changed", ()))
     if moved:
         notes += (f"{', '.join(moved)}: other bits under another seed, within the tolerance",)
@@ -353,7 +353,7 @@ def _compared(
     return replace(verdict, message=what, notes=notes)
 
 
-def _untouched(wrong: Sequence[Compared], runs: Sequence[Mapping[str, np.ndarray]]) -> bool:
+def _untouched(wrong: Sequence[JudgedOutput], runs: Sequence[Mapping[str, np.ndarray]]) -> bool:
     """Whether a wrong element is NaN, as outputs are before the first run."""
     return any(
         c.first is not None and runs[0][c.name].dtype.kind not in "iu" and bool(np.isnan(runs[0][c.name][c.first].astype(float)))
@@ -361,19 +361,19 @@ def _untouched(wrong: Sequence[Compared], runs: Sequence[Mapping[str, np.ndarray
     )
 
 
-def _row(c: Comparison, seed: int) -> Compared:
-    return Compared(c.name, seed, c.size, c.wrong, c.beyond, c.first, c.got, c.want, None if c.specials else c.most, c.ok)
+def _row(c: Comparison, seed: int) -> JudgedOutput:
+    return JudgedOutput(c.name, seed, c.size, c.wrong, c.beyond, c.first, c.got, c.want, None if c.specials else c.most, c.ok)
 
 
 def _undefined(verdict: Verdict, errors: Sequence[Mapping[str, Any]]) -> Verdict:
     rules = ", ".join(dict.fromkeys(str(f["rule"]) for f in errors))
-    return replace(verdict, outcome=Outcome.UNDEFINED, message=f"undefined behaviour: {rules}")
+    return replace(verdict, outcome=VerdictKind.UNDEFINED, message=f"undefined behaviour: {rules}")
 
 
-def _limited(verdict: Verdict, ended: Ended, limits: Limits) -> Verdict | None:
+def _limited(verdict: Verdict, ended: ChildEnd, limits: Limits) -> Verdict | None:
     """The verdict on what reached a limit; None if nothing did."""
     if not ended.limit:
         return None
     what = f"{limits.seconds:g} s" if ended.limit == "timeout" else f"{limits.bytes / (1 << 20):,.0f} MiB of memory"
-    return replace(verdict, outcome=Outcome(ended.limit), message=f"it was ended at the limit of {what}")
+    return replace(verdict, outcome=VerdictKind(ended.limit), message=f"it was ended at the limit of {what}")
 

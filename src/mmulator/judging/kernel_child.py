@@ -104,6 +104,7 @@ def _run(where: Path, said: Mapping[str, Any], answer: dict[str, Any]) -> None:
             answer["report"] = report.as_dict()
             answer["report"].pop("findings", None)
             answer["changed"] = [name for name, was in before.items() if own[name].tobytes() != was]
-        np.savez(where / f"seed{run}.npz", **{n: np.frombuffer(arrays[n].tobytes(), np.uint8) for n in said["outputs"]})
+        raw: dict[str, Any] = {n: np.frombuffer(arrays[n].tobytes(), np.uint8) for n in said["outputs"]}
+        np.savez(where / f"seed{run}.npz", **raw)
     answer["findings"] = [f.as_dict() for f in union(found)]
 

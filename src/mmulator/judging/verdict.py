@@ -9,7 +9,7 @@ from typing import Any
 SCHEMA = "mmulator.judge/1"
 
 
-class Outcome(StrEnum):
+class VerdictKind(StrEnum):
     """What a verdict says. RIGHT alone is good."""
 
     RIGHT = "right"  # it ran to its end, and what was compared is equal
@@ -25,7 +25,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class Compared:
+class JudgedOutput:
     """One output beside its reference, in the worst of all runs.
 
     name: of the argument.
@@ -78,13 +78,13 @@ class Verdict:
     notes: what a reader should know.
     """
 
-    outcome: Outcome
+    outcome: VerdictKind
     message: str
     kind: str = "kernel"
     device: str = ""
     seeds: tuple[int, ...] = ()
     drawn: int | None = None
-    outputs: tuple[Compared, ...] = ()
+    outputs: tuple[JudgedOutput, ...] = ()
     findings: tuple[dict[str, Any], ...] = ()
     report: dict[str, Any] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Verdict:
     @property
     def ok(self) -> bool:
         """Whether nothing is wrong."""
-        return self.outcome is Outcome.RIGHT
+        return self.outcome is VerdictKind.RIGHT
 
     def as_dict(self) -> dict[str, Any]:
         """The verdict as JSON can hold it."""
