@@ -13,7 +13,9 @@ from typing import Any, NoReturn
 from mmulator import variables
 from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
 
-_FLAGS = ("-h", "--help", "--sanitize", "--strict", "--keep-going", "--json", "--profile")  # options of ours without a value
+# options of ours without a value
+_FLAGS = ("-h", "--help", "--sanitize", "--strict", "--keep-going", "--json", "--profile", "--batch")
+GDB = {"-ex": "--ex", "-x": "--commands", "-batch": "--batch"}  # gdb's spellings of options of `debug`
 
 
 def begin(arguments: list[str]) -> None:
