@@ -268,7 +268,8 @@ class Machine:
             for name in OF_WARP:
                 values = np.array(cta.warps[name])
                 if name in ("lane_pc", "lane_frame") and self.running is not None and self.running[0] == block_of(cta):
-                    values[self.running[1]] = 0  # of the running warp they are written when it stops: `at` is known
+                    running = np.array([self.at[0] >> n & 1 for n in range(LANES)], bool)
+                    values[self.running[1], running] = 0  # of lanes that run they are written when these stop: `at` is known
                 sha.update(values.tobytes())
             for name in OF_QUEUE:
                 sha.update(np.ascontiguousarray(cta.warps["queues"][name]).tobytes())
