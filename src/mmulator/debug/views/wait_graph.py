@@ -83,7 +83,7 @@ class LaneWait:
         for does, parts in names.items():
             who = " and ".join(masks_text(m) + _of(blocks, cta) for cta, m in parts.items())
             verb, _, rest = does.partition(" ")
-            several = {n: mask for n, mask in enumerate(mask for m in parts.values() for mask in m.values())}
+            several = dict(enumerate(mask for m in parts.values() for mask in m.values()))
             said.append(f"{who} {conjugated(verb, several)} {rest}")
         if not self.wakers and not self.flying:
             said.append("no warp can end this wait any more")
