@@ -117,6 +117,20 @@ def finish(judge: Judge, options: argparse.Namespace, answers: Sequence[Answer],
     return int(bool(differ))
 
 
+def keep(kept: Path | None, line: dict[str, Any]) -> None:
+    """Append a result, {"case": name, "found": anything}, to the file from which an interrupted run goes on."""
+    if kept:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with kept.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def done(kept: Path | None) -> dict[str, Any]:
+    """What an interrupted run has found, by case."""
+    lines = kept.read_text().splitlines() if kept and kept.exists() else []
+    return {line["case"]: line["found"] for line in map(json.loads, lines)}
+
+
 def compiled(source: str, work: Path | None, options: tuple[str, ...] = OPTIONS) -> str:
     """PTX of CUDA C++ by NVRTC; kept in a folder, by what it was made of. Raises RuntimeError with the compiler's log."""
     key = hashlib.sha256("\0".join([source, *options]).encode()).hexdigest()[:32]
