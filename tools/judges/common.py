@@ -54,7 +54,8 @@ class Count:
 @dataclass(frozen=True)
 class Judge:
     """A corpus. name: of its file here and of its JSON. title: for a table. source: where it is fetched, commit: which of it was
-    run. expected: the counts that a run of all of it has, by question. rules: names and patterns of those that it asks for."""
+    run. expected: the counts that a run of all of it has, by question. rules: names and patterns of those that it asks for.
+    beside: folders of further corpora, each an option of the runner."""
 
     name: str
     title: str
@@ -62,6 +63,7 @@ class Judge:
     commit: str
     expected: Mapping[str, Count]
     rules: tuple[str, ...]
+    beside: tuple[str, ...] = ()
 
 
 def counted(answers: Iterable[Answer]) -> dict[str, Count]:

@@ -4,8 +4,8 @@
 
 A test is a few threads, and an outcome that the model permits or forbids; the verdict is the corpus's. Each is translated into
 kernels of PTX (tools/judges/litmus) and run RUNS times, under seeds: many instances in a launch; half of them with turns of a few
-instructions on one thread of the host, half on several at full speed. Which tests have a data race, no corpus says: that is decided
-here by a program that follows every execution of a test in which threads take turns (tools/judges/litmus/interleavings.py).
+instructions on one thread of the host, half on several at full speed. No corpus says which tests have a data race: that is said
+by a program that follows every execution of a test in which threads take turns (tools/judges/litmus/interleavings.py).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tools.judges.litmus import interleavings, kernel, program
 RUNS = 10_000  # instances of each test
 INSTANCES = 250  # of a launch
 SLICE = 12  # instructions of a turn, at most
+LONG = 64  # blocks of code of a turn, at most, where threads wait in loops and each instruction is none of its own
 PAUSE = 63  # turns of a pause, at most
 LOOKED = 4  # sanitized launches of a layout
 NONE = 0xDEAD  # a register that was not written
@@ -35,7 +36,7 @@ LIVENESS = ("PTXv6_0-Liveness-expected.csv", "PTXv7_5-Liveness-expected.csv")
 RESOURCES = Path("dartagnan/src/test/resources")
 ONE_MEMORY = "no turns of the threads lead to it: memory here is one, and keeps no copies"
 JUDGE = Judge(
-    "order", "Litmus tests of PTX", "github.com/hernanponcedeleon/Dat3M", "30640123", {}, ("race-*",)
+    "order", "Litmus tests of PTX", "github.com/hernanponcedeleon/Dat3M", "30640123", {}, ("race-*",), ("mixedproxy",)
 )  # fmt: skip
 
 
@@ -57,6 +58,7 @@ class Layout:
         import mmulator as mm
 
         self.test, self.way, self.made = test, way, kernel.kernel(test, way)
+        self.waits = any(op.kind == "jump" for thread in test.threads for op in thread.ops)  # threads wait in loops
         self.entry = mm.Module.load(self.made.ptx, name=f"{test.name}.ptx")["litmus"]
 
     def launch(self, seed: int, instances: int, steps: bool, observers: Sequence[Any] = ()) -> tuple[np.ndarray, str, Any]:
@@ -72,7 +74,8 @@ class Layout:
             instances * self.made.ctas, self.made.block,
             [memory, registers, seed * 2654435761 & 0xFFFFFFFF, 0 if steps else PAUSE], 0, "sm_90",
         )  # fmt: skip
-        how = How(seed, seed if steps else None, 1 if steps else 2, 60, slice=SLICE * steps, step=steps)
+        turn = SLICE if steps else LONG * self.waits
+        how = How(seed, seed if steps else None, 1 if steps else 2, 60, slice=turn, step=steps)
         error, report = "", None
         try:
             report = self.entry.run(shape, given, "sm_90", how, observers)

@@ -211,7 +211,7 @@ def independent(one: Op, other: Op) -> bool:
 
 
 def has_race(events: Sequence[Event], test: Test) -> bool:
-    """Whether two accesses of an execution conflict, are not morally strong, and neither precedes the other in causality order."""
+    """Whether two accesses of an execution conflict, are not morally strong, and neither comes first in causality order."""
     size = len(events)
     memory = [n for n, e in enumerate(events) if e.kind in "RWU"]
     fences = [n for n, e in enumerate(events) if e.kind == "F"]

@@ -154,6 +154,8 @@ def _text(op: Op, thread: int, places: dict[str, int], space: str, warps: int) -
     if op.kind == "st":
         return f"    st{dots}.{space}.u32 {where}, {word(op.operands[0])};\n"
     if op.kind == "atom":
+        if not op.register and op.sem not in ("relaxed", "release"):
+            raise OutOfReach(f"red.{op.sem}: PTX has none")
         operation = {"sub": "add"}.get(op.operation, op.operation)
         if operation not in ("add", "exch", "cas"):
             raise OutOfReach(f"atom.{operation}")
@@ -170,7 +172,8 @@ def _text(op: Op, thread: int, places: dict[str, int], space: str, warps: int) -
         threads = f", {32 * (count[0] if count else warps)}" if count or op.kind == "arrive" else ""  # type: ignore[operator]
         return text + f"    barrier.{op.kind} {word(number)}{threads};\n"
     if op.kind == "branch":
-        return f"    setp.{op.operation}.u32 %p, {word(op.operands[0])}, {word(op.operands[1])};\n    @%p bra P{thread}_{op.label};\n"
+        compared = f"    setp.{op.operation}.u32 %p, {word(op.operands[0])}, {word(op.operands[1])};\n"
+        return f"{compared}    @%p bra P{thread}_{op.label};\n"
     if op.kind == "jump":
         return f"    bra P{thread}_{op.label};\n"
     if op.kind == "label":
