@@ -44,8 +44,8 @@ def launched(run: Any, *args: Any) -> None:
 
 
 def possible(grid: Extent, block: Extent) -> None:
-    """Raises RuntimeRefused where no chip has room for such a grid or block: an invalid value for the driver; the runtime has a code
-    of its own."""
+    """Raises RuntimeRefused where no chip has room for such a grid or block: an invalid value for the driver; the runtime has a
+    code of its own."""
     try:
         limits.dimensions(grid, "grid", limits.MAX_GRID)
         limits.check_block(limits.dimensions(block, "block", limits.MAX_BLOCK))
