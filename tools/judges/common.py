@@ -107,8 +107,8 @@ def finish(judge: Judge, options: argparse.Namespace, answers: Sequence[Answer],
     if options.json:
         date = datetime.datetime.now(datetime.UTC).date().isoformat()
         options.json.write_text(json.dumps({
-            "judge": judge.name, "source": judge.source, "commit": commit(options.folder), "date": date, "versions": versions(),
-            **more, "counts": {question: asdict(count) for question, count in counts.items()},
+            "judge": judge.name, "source": judge.source, "commit": commit(options.folder) or judge.commit, "date": date,
+            "versions": versions(), **more, "counts": {question: asdict(count) for question, count in counts.items()},
             "answers": [asdict(answer) for answer in answers],
         }, indent=1) + "\n")  # fmt: skip
     if options.only:

@@ -37,7 +37,7 @@ def judges() -> str:
          f"{n.flagged} of {n.clean}")
         for judge in (runner.JUDGE for runner in RUNNERS) for question, n in judge.expected.items()
     ]  # fmt: skip
-    return table(("corpus, commit", "runner", "programs", "defects found", "flagged without one"), rows)
+    return table(("corpus, commit", "runner", "what is asked for", "found", "flagged without it"), rows)
 
 
 def _named(cases: Iterable[str]) -> str:

@@ -111,12 +111,11 @@ def ran(test: program.Test, stuck: bool) -> Ran:
 
 
 def ended(test: program.Test) -> Ran:
-    """Run a test that the corpus asks to end, in all its layouts."""
+    """Run a test that the corpus asks to end, with its threads as warps and as lanes."""
     ends, runs = set(), 0
-    for way in kernel.ways(test):
-        layout = Layout(test, way)
+    for layout in [Layout(test, way) for way in kernel.ways(test) if way.space == "global"]:
         for seed in range(LOOKED):
-            _, error, _ = layout.launch(seed, 16, steps=seed % 2 == 0)
+            _, error, _ = layout.launch(seed, 16, steps=False)
             ends, runs = ends | {error}, runs + 16
     return Ran(runs, 0, (), tuple(sorted(ends - {""})))
 
