@@ -35,6 +35,7 @@ EXPECTED = ("PTXv6_0-expected.csv", "PTXv7_5-expected.csv")
 LIVENESS = ("PTXv6_0-Liveness-expected.csv", "PTXv7_5-Liveness-expected.csv")
 RESOURCES = Path("dartagnan/src/test/resources")
 ONE_MEMORY = "no turns of the threads lead to it: memory here is one, and keeps no copies"
+HANGS = "the kernel hangs, which is reported: each of these barriers waits for all threads of the block"
 JUDGE = Judge(
     "order", "Litmus tests of PTX", "github.com/hernanponcedeleon/Dat3M", "30640123", {
         FORBIDDEN: Count(0, 0, 0, 73), PERMITTED: Count(25, 65, 0, 0), RACES: Count(89, 89, 0, 49), ENDS: Count(0, 0, 0, 70),
@@ -112,7 +113,7 @@ def ran(test: program.Test, stuck: bool) -> Ran:
     return Ran(runs, seen, tuple(sorted(rules)), tuple(sorted(ends)))
 
 
-def ended(test: program.Test) -> Ran:
+def to_the_end(test: program.Test) -> Ran:
     """Run a test that the corpus asks to end, with its threads as warps and as lanes."""
     ends, runs = set(), 0
     for layout in [Layout(test, way) for way in kernel.ways(test) if way.space == "global"]:
@@ -160,7 +161,7 @@ def judged(task: Task) -> dict[str, Any]:
     try:
         test = task.read()
         if task.ends is not None:
-            return {"ends": task.ends, **asdict(ended(test))}
+            return {"ends": task.ends, **asdict(to_the_end(test))}
         found = interleavings.Explorer(test).find()
         return {"forbidden": test.forbidden, **asdict(found), **asdict(ran(test, found.stuck))}
     except program.OutOfReach as reason:
@@ -168,15 +169,16 @@ def judged(task: Task) -> dict[str, Any]:
 
 
 def answers(name: str, found: dict[str, Any]) -> Iterator[Answer]:
-    ends = tuple(found["ended"])
+    ended = tuple(found["ended"])
     if "ends" in found:
-        yield Answer(ENDS, name, not found["ends"], ends)
+        yield Answer(ENDS, name, not found["ends"], ended)
         return
     seen = (f"seen {found['seen']} times",) if found["seen"] else ()
     if found["forbidden"]:
         yield Answer(FORBIDDEN, name, False, seen)
     else:
-        yield Answer(PERMITTED, name, True, seen, "" if seen else "" if found["reached"] else ONE_MEMORY)
+        reason = "" if seen or found["reached"] else HANGS if ended else ONE_MEMORY
+        yield Answer(PERMITTED, name, True, seen, reason)
     rules = tuple(rule for rule in found["rules"] if rule.startswith("race-"))
     yield Answer(RACES, name, found["racy"], rules)
 

@@ -15,7 +15,7 @@ from tools.judges.common import Answer, Count, Judge, arguments, compiled, devic
 FILE, QUESTION = "reproduce/reduce7_bug.cu", "shuffles"
 JUDGE = Judge(
     "warp_types", "warp-types: cuda-samples #398", "github.com/modelmiser/warp-types", "fc721a24", {QUESTION: Count(1, 1, 0, 1)},
-    ("uninitialized-*", "shuffle-*"),
+    ("uninitialized-*", "membermask-*"),
 )  # fmt: skip
 
 
