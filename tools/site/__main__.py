@@ -30,7 +30,15 @@ def build(target: Path) -> int:
                 warningiserror=True,
             )  # fmt: skip
             app.build(force_all=True)
+    for page in target.rglob("*.html"):
+        page.write_text(accessible(page.read_text()))
     return int(app.statuscode)
+
+
+def accessible(page: str) -> str:
+    """A page for keyboards and screen readers: headings of the list of pages have a level, and what scrolls takes focus."""
+    page = page.replace('role="heading">', 'role="heading" aria-level="2">').replace("<pre>", '<pre tabindex="0">')
+    return page.replace('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper')
 
 
 def main() -> int:

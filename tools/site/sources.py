@@ -17,7 +17,7 @@ CONFIGURATION: dict[str, Any] = {
     "source_suffix": {".md": "markdown"}, "html_theme": "furo", "html_title": f"mmulator {__version__}",
     "html_show_sourcelink": False, "html_copy_source": False, "html_show_sphinx": False, "default_role": "code",
     "myst_heading_anchors": 4, "myst_links_external_new_tab": False, "autodoc_typehints": "signature",
-    "python_maximum_signature_line_length": 88, "autodoc_member_order": "bysource",
+    "autodoc_member_order": "bysource",
     "suppress_warnings": ["myst.header", "misc.highlighting_failure"], "html_last_updated_fmt": None,
     "html_theme_options": {"top_of_page_buttons": []}, "highlight_language": "none", "language": "en",
     "toc_object_entries": False,
