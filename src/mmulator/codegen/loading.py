@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _loaded: dict[str, int] = {}
 _functions: dict[str, Native] = {}  # by name: one function has it
+_asked: dict[str, named.NamedCode] = {}  # found, and not loaded yet
 _memory: list[Linked] = []  # one, from the first function on
 _lock = Lock()
 
@@ -53,6 +54,22 @@ def _enter(codes: dict[str, bytes]) -> None:
             _memory.append(code_memory())
         _memory[0].add(codes.values())
         _loaded.update({name: _memory[0].address(name) for name in codes})
+        _asked.clear()
+
+
+def is_stored(name: str) -> bool:
+    """Whether the code of a function of the package is loaded or stored, or linked to what may still be compiled."""
+    return name in _loaded or _stored(name) is not None
+
+
+def _stored(name: str) -> named.NamedCode | None:
+    """The stored code of a function of the package. It is asked for more than once before it is loaded."""
+    entry = _asked.get(name)
+    if entry is None:
+        entry = named.find(name)
+        if entry is not None:
+            _asked[name] = entry
+    return entry
 
 
 def ensure_named(names: Iterable[str]) -> bool:
@@ -104,7 +121,7 @@ class _Found:
         """
         if name in _loaded or name in self.codes:
             return True
-        entry = named.find(name)
+        entry = _stored(name)
         if entry is None or not all(self.by_name(link) for link in entry.links):
             return False
         self.codes[name] = entry.code
