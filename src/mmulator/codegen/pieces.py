@@ -20,7 +20,7 @@ _TYPE = r"(?:<\d+ x (?:i\d+|float|double|half|ptr)>|i\d+|ptr|float|double|half)"
 _NUMBER = r"-?\d+|zeroinitializer|splat ?\(i\d+ -?\d+\)"
 _OTHER = r"[^,()]+|splat ?\([^)]*\)"
 _OF_TWO = re.compile(rf"(  %[\w.]+ = (?:icmp \w+|fcmp \w+|[a-z]+) )({_TYPE}) ({_OTHER}), ({_OTHER})")
-_TYPED = re.compile(rf"(?<=[ (])({_TYPE}) ({_NUMBER}|%[\w.]+)(?=[,) ]|$)")
+_TYPED = re.compile(rf"<i\d+ [^>]*>|(?<=[ (])({_TYPE}) ({_NUMBER}|%[\w.]+)(?=[,) ]|$)")  # the first: different lanes, as they are
 _OPERAND = re.compile(rf"{_NUMBER}|%[\w.]+")
 # Lines whose constants may be values; those that are left out have numbers which LLVM needs.
 _OPEN = re.compile(
@@ -67,7 +67,7 @@ class Pieces:
             head, ty, first, second = two.groups()
             return f"{head}{ty} {value(ty, first)}, {value(ty, second)}"
         if _OPEN.match(line):
-            return _TYPED.sub(lambda found: f"{found[1]} {value(found[1], found[2])}", line)
+            return _TYPED.sub(lambda found: f"{found[1]} {value(found[1], found[2])}" if found[1] else found[0], line)
         return line
 
     def _frozen(self, ty: str, operand: str) -> str:
@@ -130,8 +130,11 @@ _OF_FLOATS = operator.add, operator.sub, operator.mul, operator.truediv
 
 
 def common() -> Builder:
-    """Lines of operations on the types of registers: what instructions are made of, beside calls."""
-    b = Builder("common", i32, [])
+    """A builder whose lines are operations on the types of registers: what instructions are made of, beside calls. The first makes
+    lanes of the mask, as in a block.
+    """
+    b = Builder("common", i32, [("mask", u32)])
+    ops.bits_mask(b.params[0])
     integers = [t for ty in (i8, u8, i16, u16, i32, u32, i64, u64) for t in (ty, ty.vec(_LANES))]
     floats = [f32.vec(_LANES), f64.vec(_LANES)]
     truths = [boolean, boolean.vec(_LANES)]

@@ -367,7 +367,7 @@ class _Block:
 def common_pieces() -> list[Stencil]:
     """Stencils of pieces that any kernel may need."""
     b = common()
-    pieces = [must_be(_part(line, {}, _GIVEN_ACTIVE), _Part) for line in b.lines]
+    pieces = [must_be(_part(line, {}, _GIVEN_ACTIVE), _Part) for line in b.lines[1:]]
     return [_stencil(part, (part.text, *part.defined.values()), b, {}) for part in pieces]
 
 
