@@ -39,7 +39,7 @@ class Pieces:
     """
 
     def __init__(self, lines: Sequence[str], b: Builder, given: Container[str]) -> None:
-        """b: the builder of the lines; it learns the types of new names. given: names that are values only by a line of their own."""
+        """b: the builder of the lines; it learns the types of new names. given: names that become values by a line of their own."""
         self.texts: list[str] = []
         self.others: dict[str, str] = {}
         self._b, self._given = b, given
@@ -130,8 +130,8 @@ _OF_FLOATS = operator.add, operator.sub, operator.mul, operator.truediv
 
 
 def common() -> Builder:
-    """A builder whose lines are operations on the types of registers: what instructions are made of, beside calls. The first makes
-    lanes of the mask, as in a block.
+    """A builder whose lines are operations on the types of registers: what instructions are made of, beside calls. The first
+    line makes lanes of the mask, as in a block.
     """
     b = Builder("common", i32, [("mask", u32)])
     ops.bits_mask(b.params[0])
@@ -164,7 +164,8 @@ def common() -> Builder:
         for other in integers:
             if whole and ty.bits != other.bits and ty.lanes == other.lanes:
                 other(a)
-    for text in ("i1 0", "i1 1", "<32 x i1> zeroinitializer", "<32 x i1> splat (i1 1)", "<32 x i1> %v1", "i32 %mask", "ptr %regs"):
-        ty = type_of("<32 x i1>" if text[0] == "<" else text.partition(" ")[0])
-        b.emit(ty, f"freeze {text}")
+    for text in ("i1 0", "i1 1", "i32 %mask", "ptr %regs"):
+        b.emit(type_of(text.partition(" ")[0]), f"freeze {text}")
+    for text in ("zeroinitializer", "splat (i1 1)", "%v1"):
+        b.emit(truths[1], f"freeze <32 x i1> {text}")
     return b
