@@ -125,7 +125,7 @@ def _are_joined(blocks: dict[int, Builder], natives: dict[str, Native]) -> None:
             assert source == other or block.same[source] == other
         for part, _ in block.joined():
             pieces = block._pieces(part, {*part.results})
-            assert _in_one(pieces, block.same) == _read_lines(part), part.lines
+            assert _in_one(pieces, block.same) == _named(_read_lines(part), block.same), part.lines
             texts |= {stencil.name: stencil for _, stencil in pieces.parts}
     import llvmlite.binding
 
@@ -144,9 +144,11 @@ def _in_one(pieces: Any, same: dict[str, str]) -> str:
             new[made[1]] = made[2]
         else:
             lines.append(back)
-    for _ in range(2):  # a second name of a constant
-        lines = [re.sub(r"%k\d+", lambda found: new.get(found[0]) or same[found[0]], line) for line in lines]
-    return _without_marks("\n".join(lines))
+    return _without_marks(_named(_named("\n".join(lines), {**same, **new}), {**same, **new}))  # a second name of a constant
+
+
+def _named(lines: str, names: dict[str, str]) -> str:
+    return re.sub(r"%[\w.]+", lambda found: names.get(found[0], found[0]), lines)
 
 
 def _read_lines(part: Any) -> str:

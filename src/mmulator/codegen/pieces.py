@@ -39,7 +39,7 @@ class Pieces:
     """
 
     def __init__(self, lines: Sequence[str], b: Builder, given: Container[str]) -> None:
-        """b: the builder of the lines; it learns the types of new names. given: names that become values by a line of their own."""
+        """b: the builder of the lines; it learns the types of new names. given: names that a line of their own makes values."""
         self.texts: list[str] = []
         self.others: dict[str, str] = {}
         self._b, self._given = b, given

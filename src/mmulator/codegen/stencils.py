@@ -41,8 +41,6 @@ _ALL = re.compile(
     rf"({_VECTORS}|i(?:8|16|32|64) %[\w.]+, -?\d+$|i(?:32|64) -?\d+(?=[,)])"
     r"|(?:ret|freeze) i(?:8|16|32|64) -?\d+$)", re.MULTILINE
 )
-_NEED_NUMBERS = "@llvm.", "extractvalue", " asm "  # where LLVM itself needs numbers
-_ACTS = " store ", " call ", "  ret ", "  br ", "  fence ", " atomicrmw ", " cmpxchg "
 _NUMBER = re.compile(r"(splat \(|ret |freeze |, )?i(\d+) (?:(%[\w.]+), )?(-?\d+)(\)?)")
 _SYMBOL = re.compile(r"@([\w.]+)")
 # One value as another type of its size; a register that is read
@@ -164,9 +162,22 @@ class _Part:
     ended: list[str] = field(default_factory=list)  # values that nothing reads from here on
 
 
+def _needs_numbers(text: str) -> bool:
+    """Whether LLVM itself needs some of the numbers."""
+    return "@llvm." in text or "extractvalue" in text or " asm " in text
+
+
+def _acts(text: str) -> bool:
+    """Whether lines do more than compute values. (A search for any of these words takes five times as long.)"""
+    return (
+        " store " in text or " call " in text or "  br " in text or "  ret " in text or "  fence " in text
+        or " atomicrmw " in text or " cmpxchg " in text
+    )  # fmt: skip
+
+
 def _part(text: str, rooms: Mapping[str, Any], known: Mapping[str, str]) -> _Part | None:
     """The lines with names and numbers left open; None if they jump to other lines. known: names with one meaning everywhere."""
-    pieces = (_SOME if any(word in text for word in _NEED_NUMBERS) else _ALL).split(f"\n{text}")
+    pieces = (_SOME if _needs_numbers(text) else _ALL).split(f"\n{text}")
     local, defined = dict(known), dict[str, str]()
     given: list[int | str] = []
     labels: dict[str, bool] = {}
@@ -204,7 +215,7 @@ def _part(text: str, rooms: Mapping[str, Any], known: Mapping[str, str]) -> _Par
                 given.append(int(number))
     if not all(labels.values()):
         return None
-    return _Part(text, "".join(pieces)[1:], given, defined, local, any(word in text for word in _ACTS))
+    return _Part(text, "".join(pieces)[1:], given, defined, local, _acts(text))
 
 
 _stencils: dict[tuple[str, ...], Stencil] = {}  # by the text of a part, and the names of its results
