@@ -220,6 +220,7 @@ class Instruction:
         the text.
     used_bytes: bytes of a load that `.pragma "used_bytes_mask n"` says are used, a bit for each; None without it.
     accessed: a cache of program/uses.py.
+    effects: the effects that its row in isa/ declares, besides computing.
     """
 
     opcode: str
@@ -232,6 +233,10 @@ class Instruction:
     made_from: Instruction | None = None
     used_bytes: int | None = None
     accessed: tuple[frozenset[str], frozenset[str]] | None = field(default=None, init=False, repr=False, compare=False)
+    effects: Effects = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "effects", self.found.effects)  # which is asked for forty times
 
     @property
     def form(self) -> Form:
@@ -239,11 +244,6 @@ class Instruction:
         if isinstance(self.found, Form):
             return self.found
         raise self.found.error(self.mnemonic_span)
-
-    @property
-    def effects(self) -> Effects:
-        """The effects that its row in isa/ declares, besides computing."""
-        return self.found.effects
 
     @property
     def original(self) -> Instruction:
