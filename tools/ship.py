@@ -180,10 +180,21 @@ def of_neighbours() -> None:
 
 
 def of_pieces() -> None:
+    """Operations on registers, loads and stores of every width."""
     from mmulator.codegen.loading import ensure
     from mmulator.codegen.stencils import common_pieces
+    from mmulator.isa.matrix import matrix_forms
+    from mmulator.native.matrix import matrix_move
+    from mmulator.native.memory import memory, uniform
 
-    ensure(common_pieces())
+    natives: list[Any] = []
+    for space, size in product(("global", "shared", "generic"), (1, 2, 4, 8)):
+        counts = [count for count in (1, 2, 4, 8) if size * count <= 32]
+        natives += [f(space, size, count) for f in (memory.load_function, memory.store_function) for count in counts]
+        natives += [uniform.run_function(space, size), *(uniform.load_function(space, size, count) for count in counts)]
+    for family, move in (("ldmatrix", matrix_move.load_function), ("stmatrix", matrix_move.store_function)):
+        natives += [move("shared", form) for form in matrix_forms(family)]
+    ensure([*common_pieces(), *common_pieces({native.name: native for native in natives}.values())])
 
 
 def works(release: bool) -> list[Work]:

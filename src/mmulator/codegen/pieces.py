@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import cache
 
 from mmulator.codegen import ops
+from mmulator.codegen.lang import Native, call
 from mmulator.codegen.types import Ty, boolean, f16, f32, f64, i8, i16, i32, i64, i128, ptr, scalar, u8, u16, u32, u64
 from mmulator.codegen.values import Builder, Value, extract
 
@@ -129,20 +130,37 @@ _LOGIC = operator.and_, operator.or_, operator.xor, operator.eq, operator.ne
 _OF_FLOATS = operator.add, operator.sub, operator.mul, operator.truediv
 
 
-def common() -> Builder:
-    """A builder whose lines are operations on the types of registers: what instructions are made of, beside calls. The first
-    line makes lanes of the mask, as in a block.
-    """
-    b = Builder("common", i32, [("mask", u32)])
+def _lines() -> Builder:
+    """A builder of lines. The first makes lanes of the mask, as in a block."""
+    b = Builder("pieces", i32, [("mask", u32)])
     ops.bits_mask(b.params[0])
+    return b
+
+
+def _new(b: Builder, ty: Ty) -> Value:
+    name = f"%a{len(b.types)}"
+    b.types[name] = ty
+    return Value(b, ty, name)
+
+
+def calls(natives: Iterable[Native]) -> Builder:
+    """A builder whose lines call native functions. The parameter `w` is the warp of the block."""
+    b = _lines()
+    for native in natives:
+        call(b, native, [Value(b, ty, "%w") if name == "w" else _new(b, ty) for name, ty in native.params])
+    return b
+
+
+def common() -> Builder:
+    """A builder whose lines are operations on the types of registers: what instructions are made of, beside calls."""
+    b = _lines()
     integers = [t for ty in (i8, u8, i16, u16, i32, u32, i64, u64) for t in (ty, ty.vec(_LANES))]
+    integers += i16.vec(2 * _LANES), u16.vec(2 * _LANES)  # pairs
     floats = [f32.vec(_LANES), f64.vec(_LANES)]
     truths = [boolean, boolean.vec(_LANES)]
 
     def new(ty: Ty) -> Value:
-        name = f"%a{len(b.types)}"
-        b.types[name] = ty
-        return Value(b, ty, name)
+        return _new(b, ty)
 
     for ty in (*integers, *floats, *truths):
         a, c = new(ty), new(ty)

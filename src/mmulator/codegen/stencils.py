@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -23,7 +23,7 @@ import numpy as np
 
 from mmulator.codegen.lang import Native
 from mmulator.codegen.loading import is_stored
-from mmulator.codegen.pieces import Pieces, common
+from mmulator.codegen.pieces import Pieces, calls, common
 from mmulator.codegen.values import WIDE, Builder
 from mmulator.digests import digest_of
 from mmulator.errors import must_be
@@ -375,11 +375,12 @@ class _Block:
         return found
 
 
-def common_pieces() -> list[Stencil]:
-    """Stencils of pieces that any kernel may need."""
-    b = common()
+def common_pieces(natives: Collection[Native] = ()) -> list[Stencil]:
+    """Stencils of pieces that any kernel may need: calls of these native functions; without them, operations."""
+    b = calls(natives) if natives else common()
     pieces = [must_be(_part(line, {}, _GIVEN_ACTIVE), _Part) for line in b.lines[1:]]
-    return [_stencil(part, (part.text, *part.defined.values()), b, {}) for part in pieces]
+    named = {native.name: native for native in natives}
+    return [_stencil(part, (part.text, *part.defined.values()), b, named) for part in pieces]
 
 
 def _load(found: re.Match[str]) -> _Part:
