@@ -7,7 +7,8 @@ of the process does not count. Milliseconds of processor time of all threads: th
 the repository, whose kernels all are compiled; without names 60 are drawn. --unseen: a folder with PTX of other programs, of
 which 30 are drawn, too. --objects: what `python tools/ship.py FOLDER release` made, as a wheel has it; what it lacks each process
 compiles, and that counts. --against: the folder `src` of another commit, whose processes take turns with ours, twice each: how
-much the second times differ from the first is the noise. After Ctrl-C the table has the kernels that were measured.
+much the second times differ from the first is the noise. The table has the kernels that both commits take; after Ctrl-C, those
+that were measured.
 """
 
 from __future__ import annotations
@@ -49,15 +50,14 @@ print(time.process_time() - start)
 INSTRUCTION = re.compile(r"^\s+(?:@!?%\w+\s+)?[a-z][\w.:]*\s[^;]*;|^\s+(?:ret|exit);", re.MULTILINE)
 
 
-def seconds(src: str, text: str) -> float:
+def seconds(src: str, text: str) -> float | None:
+    """None if the package does not take the kernel."""
     with tempfile.TemporaryDirectory() as scratch:
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM], input=json.dumps([text, FIRST.read_text()]), capture_output=True, text=True,
             env={**environ, "PYTHONPATH": src, "MMULATOR_CACHE": scratch},
         )  # fmt: skip
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    return float(done.stdout)
+    return None if done.returncode else float(done.stdout)
 
 
 def installed(src: str, objects: str, folder: Path) -> str:
@@ -79,16 +79,20 @@ class Kernel:
         self.size = len(INSTRUCTION.findall(self.text))
         self.least: dict[str, float] = {}
 
-    def run(self, sources: dict[str, str]) -> None:
+    def run(self, sources: dict[str, str]) -> Kernel:
         for which, src in sources.items():
-            self.least[which] = min(self.least.get(which, float("inf")), seconds(src, self.text))
+            found = seconds(src, self.text)
+            if found is None:
+                break
+            self.least[which] = min(self.least.get(which, found), found)
+        return self
 
     def ratio(self, of: str = "ours") -> float:
         return self.least["before"] / self.least[of]
 
     def row(self) -> str:
         figures = "".join(f"  {which} {1e3 * s:7.1f} ms {1e6 * s / self.size:5.0f} us/instr" for which, s in self.least.items())
-        ratio = f"  {self.ratio():5.2f} times faster" if "before" in self.least else ""
+        ratio = f"  {self.ratio():5.2f} times faster" if "before" in self.least else ""  # which may not take it
         return f"{self.name[:40]:40} {self.size:6} instr{figures}{ratio}"
 
 
@@ -130,12 +134,10 @@ def main() -> None:
             sources["again"] = sources["before"]
         with ThreadPoolExecutor(o.jobs) as pool, suppress(KeyboardInterrupt):
             for number in range(o.rounds):
-                for n, _ in enumerate(pool.map(lambda kernel: kernel.run(sources), kernels), 1):
-                    print(f"\rround {number + 1}: {n} of {len(kernels)}", end="", file=sys.stderr, flush=True)
+                for n, kernel in enumerate(pool.map(lambda kernel: kernel.run(sources), kernels), 1):
+                    print(f"round {number + 1}, {n} of {len(kernels)}: {kernel.row()}", flush=True)
             pool.shutdown(cancel_futures=True)
     kernels = [kernel for kernel in kernels if kernel.least.keys() == sources.keys()]  # an interrupted run has fewer
-    for kernel in sorted(kernels, key=lambda k: (k.unseen, k.size)):
-        print(kernel.row(), flush=True)
     if o.against:
         for title, unseen in (("kernels of the repository", False), ("unseen kernels", True)):
             if some := [kernel for kernel in kernels if kernel.unseen is unseen]:

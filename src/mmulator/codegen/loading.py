@@ -66,7 +66,7 @@ def is_stored(name: str) -> bool:
 
 
 def _stored(name: str) -> named.NamedCode | None:
-    """The stored code of a function of the package. It is asked for more than once before it is loaded."""
+    """The stored code of a function of the package, read once although several callers need it before it is loaded."""
     entry = _asked.get(name)
     if entry is None:
         entry = named.find(name)

@@ -32,7 +32,7 @@ _LABEL = re.compile(r"label %(\w+)")
 _SCALARS = {**{t.llvm: t.name for t in (u8, u16, u32, u64, i128, f16, f32, f64)}, "i1": "bool"}
 
 
-class Pieces:
+class PieceLines:
     """The pieces of some lines.
 
     texts: the lines of each.
@@ -94,7 +94,7 @@ class Pieces:
 
 
 def _ends(lines: Sequence[str]) -> Iterator[int]:
-    """Where a piece may end: all labels that were named are there, and control goes on."""
+    """Numbers of the lines behind which a piece may end: all labels that were named are there, and control passes its end."""
     named: set[str] = set()
     there: set[str] = set()
     for n, line in enumerate(lines, 1):

@@ -23,7 +23,7 @@ import numpy as np
 
 from mmulator.codegen.lang import Native
 from mmulator.codegen.loading import is_stored
-from mmulator.codegen.pieces import Pieces, calls, common
+from mmulator.codegen.pieces import PieceLines, calls, common
 from mmulator.codegen.values import WIDE, Builder
 from mmulator.digests import digest_of
 from mmulator.errors import must_be
@@ -356,7 +356,7 @@ class _Block:
 
     def _pieces(self, part: _Part, needed: set[str]) -> _Pieces:
         """The pieces of a part. needed: what the parts behind it read."""
-        found = Pieces(part.lines.split("\n"), self._b, self._known.keys() - {"%w"})
+        found = PieceLines(part.lines.split("\n"), self._b, self._known.keys() - {"%w"})
         self.same |= {other: self.same.get(name, name) for other, name in found.others.items()}
         pieces = _Pieces({*needed})
         for text in reversed(found.texts):
