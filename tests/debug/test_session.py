@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -122,6 +123,38 @@ def test_a_step_is_the_same_from_wherever_one_comes(file: Path) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_so_it_is_where_lanes_part(seed: int) -> None:
     np.testing.assert_array_equal(parted(lambda session: walk(session, seed, 40)), expected())
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_a_checkpoint_is_the_launch_as_it_was(seed: int) -> None:
+    """A launch of 4,000 blocks, with checkpoints and without: the same states, results and counts."""
+    states: list[list[str]] = []
+    left: list[tuple[np.ndarray, int]] = []
+    for apart in (20_000, 1 << 40):
+        found: list[str] = []
+
+        def use(session: Session) -> None:
+            session.checkpoints.apart = apart  # noqa: B023
+            chance = random.Random(seed)
+            session.go()
+            total = session.stop.step
+            for _ in range(25):
+                session.goto(chance.randrange(total))
+                found.append(session.machine.digest())  # noqa: B023
+                session.step(back=True)
+                found.append(session.machine.digest())  # noqa: B023
+            session.breakpoints.add(f"ptx:{line('bar.sync')}", "ctaid.x % 1500 == 3 && tid.x == 33")
+            session.goto(total - 1)
+            found.append(str(session.go(back=True)))  # noqa: B023
+            assert bool(session.checkpoints.points) == (apart < 1 << 40)  # noqa: B023
+
+        out = np.zeros(64 * 4000, np.int32)
+        report = launched(mm.Module.load(PARTED)["parted"], use, 4000, 64, [out], seed=seed)
+        left.append((out, report.total_instructions))
+        states.append(found)
+    assert states[0] == states[1]
+    np.testing.assert_array_equal(left[0][0], left[1][0])
+    assert left[0][1] == left[1][1]
 
 
 def test_a_step_back_costs_less_than_fifty_milliseconds() -> None:
@@ -251,11 +284,59 @@ def test_a_deadlock_stops_it() -> None:
 
 
 def test_phases_of_mbarriers_stop_it() -> None:
+    """Of the first full mbarrier of both blocks of a pair; where tiles are, is none."""
+
     def use(session: Session) -> None:
+        session.breakpoints.mbarrier("memory+163840")
         session.breakpoints.mbarrier("0x400")
-        stop = session.go()
-        assert stop.reason is Reason.MBARRIER, session.breakpoints.items
-        again = session.go().step
-        assert session.go(back=True).step == stop.step - 1 or session.stop.step == again - 1
+        stops = []
+        while session.go().reason is Reason.MBARRIER:
+            stops.append((session.stop.step, session.stop.text.partition(";")[0]))
+        blocks = [re.search(r"in block (\S+): phase (\d) is complete", text).groups() for _, text in stops]  # type: ignore[union-attr]
+        for n in range(4):
+            phases = [int(phase) for block, phase in blocks if block == f"({n},0,0)"]
+            assert phases and phases == [*range(len(phases))]
+        assert session.breakpoints[2].hits == 0
+        assert session.go(back=True).reason is Reason.MBARRIER and session.stop.step == stops[-1][0] - 1
 
     of_file(PIPELINE, use)
+
+
+def test_steps_are_the_same_under_the_sanitizer() -> None:
+    """So a rule may be asked for at any stop."""
+
+    def use(session: Session) -> None:
+        def seen() -> list[tuple[int, object]]:
+            out = []
+            for step in range(100, 12_000, 700):
+                stop = session.goto(step)
+                out.append((stop.site, stop.focus))
+            return out
+
+        before = seen()
+        session.breakpoints.rule("all")
+        session.bind()
+        assert seen() == before
+
+    of_file(PIPELINE, use)
+
+
+def test_a_rule_that_is_broken_stops_it() -> None:
+    """Without the barrier the warps race for the words of shared memory."""
+    racing = PARTED.replace("bar.sync 0;", "")
+
+    def use(session: Session) -> None:
+        session.goto(20)
+        session.breakpoints.rule("races")
+        session.bind()
+        assert session.machine.running == (session.focus.block, session.focus.warp)
+        stop = session.go()
+        assert stop.reason is Reason.FINDING and "race" in stop.text and stop.hits == (1,)
+        behind = stop.step
+        while session.go().reason is Reason.FINDING:
+            behind = session.stop.step
+        assert session.go(back=True).step == behind - 1
+        assert session.stop.instruction is not None and "shared" in session.stop.instruction.mnemonic
+
+    report = launched(mm.Module.load(racing)["parted"], use, 2, 64, [np.zeros(128, np.int32)])
+    assert {f.rule for f in report.findings} >= {"race-shared"} or report.findings

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmulator.debug.breakpoints import RULE, WATCH, Breakpoint, Breakpoints, question_of
-from mmulator.debug.execution import STEPS, STOPS, Ended, Execution, Failed, History, Parked
+from mmulator.debug.breakpoints import MBARRIER, RULE, WATCH, Breakpoint, Breakpoints, question_of
+from mmulator.debug.execution import STEPS, STOPS, Checkpoints, Ended, Execution, Failed, History, Parked
 from mmulator.debug.expressions import number_of
 from mmulator.debug.machine import Machine, block_of
 from mmulator.debug.stops import DebugError, Focus, Reason
-from mmulator.debug.watching import Hit, WatchedWord, WatchedWords
+from mmulator.debug.watching import Hit, WatchedWord, WatchedWords, phase_of
 from mmulator.errors import LaunchError
 from mmulator.host.campaign import Snapshot
 from mmulator.launch.launch import How
@@ -111,6 +111,7 @@ class Control:
         self.history = History()
         self.total: int | None = None
         self._memory = Snapshot(launch.memory)
+        self.checkpoints = Checkpoints(launch.memory)
         self._execution: Execution | None = None
         self._began = 0  # step at which the execution began
         self._goal = Goal()
@@ -120,10 +121,9 @@ class Control:
         self._sanitizer: Any = None
 
     # runs -----------------------------------------------------------------------------------------------------------------
-    def _begin(self) -> None:
-        """Run the launch anew, to its first step."""
+    def _begin(self, step: int = 0) -> None:
+        """Run the launch anew, from the last checkpoint before a step: to the first step from there."""
         self._drop()
-        self._memory.restore()
         others, self._sanitizer = self.launch.observers(), None
         for observer in others:
             if hasattr(observer, "logs"):
@@ -135,8 +135,12 @@ class Control:
             others.append(self._sanitizer)
         self._goal, self._bound, self._report = Goal(until=0, breaks=False), -1, None
         self._told = 0
+        mine = None if others or self.launch.shape.cooperative else self.checkpoints  # others have a memory of their own
+        begin = mine.before(step) if mine is not None else None
+        (begin.memory if begin is not None else self._memory).restore()
+        self._began = begin.step if begin is not None else 0
         self._execution = Execution(
-            self.launch.run, self.launch.how, others, self.history, self._judge, self._arrived, self._ready
+            self.launch.run, self.launch.how, others, self.history, self._judge, self._arrived, self._ready, mine, begin
         )
         self._words = WatchedWords(self.element, self._execution.watcher, self._sanitizer)
         self._landed(self._execution.wait(self.interrupt))
@@ -238,10 +242,13 @@ class Control:
             return self._new_findings()
         before, word.before = word.before, word.read()
         where = f" in block {Machine.extent_of(self.launch.shape, block_of(word.cta))}" if word.cta is not None else ""
+        phase = phase_of(word) if b.kind == MBARRIER else None
+        if b.kind == MBARRIER and phase is None:  # other data, or an mbarrier that was initialised just now
+            return []
         if b.kind == WATCH:
             text = f"{word.name}{where}: {before} -> {word.before}; {self._storing(step)}"
             return [Hit(b, Reason.WATCHPOINT, text, True)]
-        return [Hit(b, Reason.MBARRIER, f"mbarrier {word.name}{where}: a phase is complete; {self._storing(step)}", True)]
+        return [Hit(b, Reason.MBARRIER, f"mbarrier {word.name}{where}: phase {phase} is complete; {self._storing(step)}", True)]
 
     def _storing(self, step: int) -> str:
         """The step that came last, in words."""
@@ -265,22 +272,24 @@ class Control:
     def _at_site(self, place: WarpPlace, lanes: int, site: int) -> list[Hit]:
         hits = []
         for b in self._active():
-            if site not in b.sites:
+            if site not in b.sites or (b.once and self._execution is not None and self._execution.step > 1):
                 continue
-            test = b.test
+            test, mine = b.test, lanes
             if test is not None:
                 assert self._execution is not None
                 machine = self._machine_at(place, lanes, site)
-                if not test.mask(machine, machine.warp(place.block, place.warp), self._value) & lanes:
-                    continue
-            hits.append(Hit(b, Reason.BREAKPOINT, ""))
+                mine &= test.mask(machine, machine.warp(place.block, place.warp), self.value_of)
+            if mine:
+                hits.append(Hit(b, Reason.BREAKPOINT, "", lanes=mine))
         return hits
 
     def _to(self, step: int) -> None:
         """Stand before a step, or at the end where there is no such step."""
         execution = self._execution
-        if execution is None or self._position() > step or execution.over:
-            self._begin()
+        near = self.checkpoints.before(step)
+        behind = near is not None and near.step > self._position() + self.checkpoints.apart  # far ahead
+        if execution is None or self._position() > step or execution.over or behind:
+            self._begin(step)
         if self._position() < step:
             self._run(Goal(until=step, breaks=False))
 
@@ -324,7 +333,8 @@ class Control:
         asked = self.element(text)
         return asked, int.from_bytes(self.read(asked.start, asked.size), "little")
 
-    def _value(self, text: str) -> Any:
+    def value_of(self, text: str) -> Any:
+        """An element as an int, float or bool. Raises DebugError."""
 
         asked, bits = self.value(text)
         return number_of(bits, asked.type)

@@ -81,6 +81,7 @@ def _warpgroup_product(scene: Scene, form: Form) -> Iterator[MatrixView]:
             compressed = replace(_of_descriptor(scene, form, "a"), notes=())
             yield expanded(scene, form, compressed, named["sp-meta"], selector.value if isinstance(selector, Immediate) else 0)
     yield accumulator(scene, form, named["d"])
+    yield from computed_so_far(scene, form, named["d"])
 
 
 def _of_descriptor(scene: Scene, form: Form, side: str) -> MatrixView:
@@ -126,6 +127,34 @@ def accumulator(scene: Scene, form: Form, registers: Operand) -> MatrixView:
     note = "?: a wgmma in flight writes these registers; they are readable behind the wgmma.wait_group that covers it"
     unread = flying if view.unread is None else flying | view.unread
     return replace(view, unread=unread, notes=(*view.notes, note))
+
+
+def computed_so_far(scene: Scene, form: Form, registers: Operand) -> Iterator[MatrixView]:
+    """The accumulator of wgmma in flight as the machine has it, which the program cannot read yet; none if none is in flight.
+
+    form: a wgmma.
+    registers: its operand `d`.
+    """
+    slots = scene.frame().slots
+    wanted = [slots.get(r.name, -1) for r in elements(registers) if isinstance(r, Reg)]
+    place, memory = scene.place, scene.resident.arena
+    if WGMMA not in scene.kernel.queues:
+        return
+    for number, tile in enumerate(_tiles(scene, place)):
+        table = bytes_at(int(tile["table"]), _TABLE.itemsize).view(_TABLE)[0] if tile["live"] else None
+        if table is None or table["d_slots"][: int(table["d_words"])].tolist() != wanted:
+            continue
+        size = scene.kernel.matrix.tile_bytes
+        at = ((place.cta * scene.grid.warpgroups + place.warp // 4) * scene.grid.tiles + number) * size
+        flat = memory.view("tile_memory", np.uint8)[at : at + size].view(f"<u{form.dtype.bits // 8}")
+        raw = flat[: form.m * form.n].reshape(form.m, form.n)
+        done = np.repeat([not int(tile["live"]) >> w & 1 for w in range(4)], 16)[:, None] | np.zeros(raw.shape, bool)
+        left = len(in_flight(scene, WGMMA, place))
+        notes = (f"{left} operations of warp {place.warp} are issued and not in it yet",) if left else ()
+        yield MatrixView(
+            "D so far", "what the machine has computed and the program cannot read yet", form.dtype.name, raw.copy(), AXES["d"],
+            unread=done if done.any() else None, notes=notes,
+        )  # fmt: skip
 
 
 def _columns(f: object, warp: int, busy: list[bool], columns: int) -> np.ndarray:
@@ -182,9 +211,10 @@ def _warp_move(scene: Scene, form: Form) -> Iterator[MatrixView]:
     if found is not None:
         _, places, _ = found
         bits = memory_bits(form) if form.family in ("ldmatrix", "stmatrix") else t.bits
-        element = t if bits == t.bits else TYPES[{4: "u4", 6: "e3m2"}.get(bits, f"b{bits}")]
+        element = TYPES[_STORED[form.src_fmt]] if form.src_fmt else t
         at = places.reshape(-1)[f.first_places]
-        low = 0 if bits >= 8 else (f.maps[2].reshape(-1)[f.first_places] * bits) % 8
+        across = f.maps[1 if form["trans"] else 2].reshape(-1)[f.first_places]
+        low = across * bits % 8 if bits < 8 else 0
         raw, inside, where = memory_elements(scene, at, element, low)
         shape = f.copies, f.rows, f.columns
         raw, inside = raw.reshape(shape), inside.reshape(shape)
@@ -195,6 +225,9 @@ def _warp_move(scene: Scene, form: Form) -> Iterator[MatrixView]:
             )  # fmt: skip
     for view in views:
         yield replace(view, notes=(*view.notes, "before the load writes it")) if loads else view
+
+
+_STORED = {"s4": "s4", "b4x16_p64": "e2m1", "b6x16_p32": "e3m2"}  # types that elements in memory are shown in
 
 
 def _moved_within(scene: Scene, form: Form) -> Iterator[MatrixView]:
