@@ -27,12 +27,13 @@ from mmulator.launch.shape import LaunchShape
 from mmulator.program.addresses import SLOT_PARAM, SLOT_SHIFT
 from mmulator.record.asked import Asked, asked
 from mmulator.record.beside import BesideAnother, beside
+from mmulator.record.cause import Cause
 from mmulator.record.detours import Arrived, Detours
 from mmulator.record.memory import last_write, left_out, stores_words
 from mmulator.record.names import DeviceNames
 from mmulator.record.sources import Sources
 from mmulator.record.trail import Trail
-from mmulator.record.why import DEPTH, Cause, Explainer
+from mmulator.record.why import DEPTH, Explainer
 
 if TYPE_CHECKING:
     from mmulator.diagnostics.watch import Watches

@@ -115,10 +115,10 @@ WatchEntry = Struct("WatchEntry", [
 
 # Executed instructions of a launch that may be stopped between any two (native/hooks/steps.py).
 # count: instructions of warps that were executed, or tried. next: the count from which on each calls Python. stops: a byte for
-# each site; not 0: it calls Python. stepped, reads, steered: host functions.
-Steps = Struct(
-    "Steps", [("count", u64), ("next", u64), ("stops", ptr_to(u8)), ("stepped", u64), ("reads", u64), ("steered", u64)]
-)
+# each site; not 0: it calls Python. stepped, reads, carried, steered: host functions.
+Steps = Struct("Steps", [
+    ("count", u64), ("next", u64), ("stops", ptr_to(u8)), ("stepped", u64), ("reads", u64), ("carried", u64), ("steered", u64),
+])  # fmt: skip
 
 # Memory whose accesses a launch records byte by byte (native/hooks/touched.py), a row for each slot of addresses.
 # start: address of its first byte. read, written: a bit for each byte, or null. first: the bit of its first byte.

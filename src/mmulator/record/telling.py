@@ -8,8 +8,8 @@ from typing import Any
 
 from mmulator.isa.types import type_bits
 from mmulator.numerics.telling import text as text_of_sum
+from mmulator.record.cause import Cause, CauseAt, place_text, thread_text
 from mmulator.record.values import bits_text
-from mmulator.record.why import Cause, CauseAt, place_text, thread_text
 
 
 def _leaf(cause: Cause) -> bool:
