@@ -52,7 +52,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     group.addoption("--why", "--mmulator-why", dest="mmulator_why", action="append", type=_why, metavar="NAME[INDEX]",
                     help="A test that fails says why an element has its value: z[999], add:z[999].")  # fmt: skip
     group.addoption("--mmulator-why-to", metavar="FILE.html", help="Write that as a page.")
-    group.addoption("--mmulator-against", type=_against, metavar="DEVICE|SEED",
+    group.addoption("--mmulator-against", type=_against, metavar="DEVICE|SEED|reference",
                     help="Say where it parts from another device, or another seed.")  # fmt: skip
     group.addoption("--mmulator-profile", action="store_true",
                     help="At the end, lines and branches of kernels that no launch reached.")  # fmt: skip
@@ -93,10 +93,11 @@ def _rules(text: str) -> str:
 
 def _why(text: str) -> str:
     from mmulator.errors import LaunchError
-    from mmulator.record.asked import question
+    from mmulator.record.asked import AUTO, question
 
     try:
-        question(text)
+        if text != AUTO:
+            question(text)
     except LaunchError as error:
         raise argparse.ArgumentTypeError(f"{error.message}; {error.hint}") from None
     return text
@@ -107,7 +108,7 @@ def _against(text: str) -> str:
     from mmulator.isa.chips import as_device
 
     try:
-        return text if text.isdigit() else as_device(text)
+        return text if text.isdigit() or text == "reference" else as_device(text)
     except UnsupportedError as error:
         raise argparse.ArgumentTypeError(f"{error.message}; {error.hint}") from None
 

@@ -96,14 +96,14 @@ def _why_to(text: str) -> str:
 
 
 def _why_against(text: str) -> str:
-    return text if text.isdigit() else as_device(text)
+    return text if text.isdigit() or text == "reference" else as_device(text)
 
 
 def _why(text: str) -> str:
-    from mmulator.record.asked import question
+    from mmulator.record.asked import AUTO, question
 
     for part in text.split(";"):
-        if part.strip():
+        if part.strip() not in ("", AUTO):
             question(part)
     return text
 

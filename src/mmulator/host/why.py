@@ -17,6 +17,7 @@ import numpy as np
 from mmulator.errors import ExecutionFault, InternalError, UnsupportedError
 from mmulator.host.campaign import Snapshot
 from mmulator.host.report import Report
+from mmulator.interop import as_array
 from mmulator.isa.chips import as_device
 from mmulator.launch.arena import bytes_at
 from mmulator.launch.arguments import Arguments
@@ -31,6 +32,7 @@ from mmulator.record.cause import Cause
 from mmulator.record.detours import Arrived, Detours
 from mmulator.record.memory import last_write, left_out, stores_words
 from mmulator.record.names import DeviceNames
+from mmulator.record.reference import EXACT, BesideReference, Reference, ReferenceArrays, beside_reference
 from mmulator.record.sources import Sources
 from mmulator.record.trail import Trail
 from mmulator.record.why import DEPTH, Explainer
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from mmulator.diagnostics.watch import Watches
     from mmulator.program.image import ModuleImage
 
+REFERENCE = "reference"
 NOTHING = "no store came to its address: no thread computes it, or all that do branch around the store"
 PATIENCE, SLOWER = 2.0, 100  # seconds that one cluster may take alone: at least, and for each second of the launch
 Run = Callable[[How, Sequence[Observer]], Report]
@@ -52,14 +55,14 @@ class WhyAnswer:
     name: of the element.
     cause: the store and what is behind it; None if nothing was stored there.
     notes: what a reader should know of how it was found out.
-    beside: the element in another run, if one was asked for.
+    beside: the element in another run or in a reference, if one was asked for.
     sources: what it was computed from, however far back, and indices that overflowed on the way.
     """
 
     name: str
     cause: Cause | None
     notes: tuple[str, ...] = ()
-    beside: BesideAnother | None = None
+    beside: BesideAnother | BesideReference | None = None
     sources: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -86,12 +89,14 @@ class WhyAnswer:
         from mmulator.record.telling import as_dict
 
         other = self.beside
+        pair = (other.cause, other.here, other.there) if isinstance(other, BesideAnother) else (None, None, None)
+        cause, here, there = (as_dict(one) if one else None for one in pair)
         return {
             "element": self.name, "cause": as_dict(self.cause) if self.cause else None, "notes": list(self.notes),
             "sources": list(self.sources),
             **({"beside": {
-                "label": other.label, "cause": as_dict(other.cause) if other.cause else None, "said": str(other),
-                "here": as_dict(other.here) if other.here else None, "there": as_dict(other.there) if other.there else None,
+                "label": other.label, "cause": cause, "said": str(other), "here": here, "there": there,
+                **({"want": other.want} if isinstance(other, BesideReference) else {}),
             }} if other else {}),
         }  # fmt: skip
 
@@ -112,13 +117,21 @@ class Other:
     seed: int
 
 
-def other_of(against: str | int, device: str, seed: int, run: Callable[..., Report]) -> Other:
-    """The run that a launch is compared with. Raises UnsupportedError or LaunchError.
+def other_of(against: object, device: str, seed: int, run: Callable[..., Report]) -> Other | Reference:
+    """The run or the reference that a launch is compared with. Raises UnsupportedError or LaunchError.
 
-    against: another device, or another seed.
+    against: another device, another seed, an array of expected values, several by name, or "reference": the exact sum.
     device, seed: of the launch.
     run: launches with a device, a How and observers.
     """
+    if isinstance(against, Reference):
+        return against
+    if isinstance(against, str) and against == REFERENCE:
+        return Reference(EXACT)
+    if isinstance(against, Mapping):
+        return Reference(REFERENCE, {name: as_array(name, array) for name, array in against.items()})
+    if not isinstance(against, str | int):
+        return Reference(REFERENCE, {"": as_array("against", against)})
     if isinstance(against, int):
         return Other(f"seed {against}", partial(run, device), device, whole(against, "against"))
     name = as_device(against)
@@ -136,7 +149,7 @@ class Again:
     read: bytes of device memory at a generic address.
     names: of what it was given.
     device: whose arithmetic it has.
-    other: another run to compare with.
+    other: another run, or a reference, to compare with.
     """
 
     run: Run
@@ -146,7 +159,7 @@ class Again:
     read: Read
     names: DeviceNames
     device: str
-    other: Other | None = None
+    other: Other | Reference | None = None
 
     def answers(
         self, asked: Sequence[Asked], stores: Sequence[np.void | None], seconds: float, depth: int = DEPTH
@@ -165,7 +178,12 @@ class Again:
                     trails[cluster] = self._trail(cluster, a, value, seconds)
                 trail, notes = trails[cluster]
                 answer = self._answer(trail, a, value, notes, depth)
-                if self.other is not None and answer.cause is not None:
+                if isinstance(self.other, Reference) and answer.cause is not None:
+                    arrays = ReferenceArrays(self.names.arrays, self.read)
+                    answer = replace(
+                        answer, beside=beside_reference(answer.cause, self.other.want(a.name), self.other.label, arrays)
+                    )
+                elif isinstance(self.other, Other) and answer.cause is not None:
                     answer = self._with(self.other, answer, cluster, a, answer.cause, depth)
                 out.append(answer)
         finally:
@@ -256,12 +274,12 @@ class About:
     names: of what it was given.
     image: memory of the module's variables.
     memory: what the launch may write, besides the variables.
-    other: another run to compare with.
+    other: another run, or a reference, to compare with.
     """
 
     def __init__(
         self, asked: Sequence[Asked], run: Run, how: How, shape: LaunchShape, arguments: Arguments, device: str,
-        names: DeviceNames, image: ModuleImage, memory: Iterable[tuple[int, np.ndarray]], other: Other | None = None,
+        names: DeviceNames, image: ModuleImage, memory: Iterable[tuple[int, np.ndarray]], other: Other | Reference | None = None,
     ) -> None:  # fmt: skip
         self.asked, self.arguments = asked, arguments
         self.memory = Snapshot([*memory, *((start, a) for start, a, writable in image.buffers if writable)])
@@ -293,7 +311,7 @@ class About:
 
 def about_arrays(
     why: object, run: Run, how: How, shape: LaunchShape, arguments: Arguments, device: str, parameters: Sequence[str],
-    named: Mapping[str, np.ndarray], image: ModuleImage, other: Other | None = None,
+    named: Mapping[str, np.ndarray], image: ModuleImage, other: Other | Reference | None = None,
 ) -> About:  # fmt: skip
     """Questions about a launch whose arguments are arrays.
 

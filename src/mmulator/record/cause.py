@@ -40,6 +40,7 @@ class Cause:
     inputs: the values that it read.
     remarks: sentences about it: what was left out under a predicate, which of two was selected.
     element: the sum, of a matrix product.
+    operands: names of the elements of A, and of those of B, that are multiplied, along k.
     products: how many matrix products follow each other in this sum.
     more: whether its causes exist and are not told.
     """
@@ -52,6 +53,7 @@ class Cause:
     inputs: tuple[Cause, ...] = ()
     remarks: tuple[str, ...] = ()
     element: ElementSum | None = field(default=None, compare=False)
+    operands: tuple[tuple[str, ...], tuple[str, ...]] = field(default=((), ()), compare=False)
     products: int = 0
     more: bool = False
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mmulator.errors import InternalError
 from mmulator.numerics.element import ElementSum, explain_element
 from mmulator.record.cells import ProductCell, cells_of
-from mmulator.record.origins import Origins, summary
+from mmulator.record.origins import OperandOrigin, Origins, summary
 from mmulator.record.places import InCell, InRegister, Place
 from mmulator.record.products import ProductElement, halved, product_element
 from mmulator.record.tensor_products import tensor_product
@@ -64,6 +64,12 @@ class Chain:
             first.key, device, a, b, c, imm_scale_a=first.sign, positions=positions, scale_a=scale_a, scale_b=scale_b
         )
 
+    def operands(self, origins: Origins) -> tuple[tuple[OperandOrigin, ...], tuple[OperandOrigin, ...]]:
+        """Where the elements of A and of B along k come from. origins: answers about places."""
+        a = tuple(origins.of(place, step, e.a_type.bits) for step, e in self.links for place in e.a_at)
+        b = tuple(origins.of(place, step, e.b_type.bits) for step, e in self.links for place in e.b_at)
+        return a, b
+
     def sentences(self, origins: Origins, read: Read | None) -> Iterator[str]:
         """Sentences about where the row of A and the column of B come from, and whether they had arrived.
 
@@ -72,20 +78,16 @@ class Chain:
         yield f"row {self.last.row}, column {self.last.column} of D"
         if self.first[1].halved:
             yield f"D is divided by {1 << self.first[1].halved} before the sum (scale-input-d)"
-        for side in "ab":
-            names: list[str] = []
-            late: list[str] = []
-            for n, (step, e) in enumerate(self.links):
-                bits = (e.a_type if side == "a" else e.b_type).bits
-                places, raw = (e.a_at, e.a) if side == "a" else (e.b_at, e.b)
-                for k, place, value in zip(e.positions, places, raw):
-                    origin = origins.of(place, step, bits)
-                    names.append(origin.name)
-                    if read is None or origin.address is None or bits < 8:
-                        continue
-                    if int.from_bytes(read(origin.address, bits // 8), "little") != value:
-                        late.append(f"k[{k + n * e.k}]")
-            yield f"{'row of A' if side == 'a' else 'column of B'}: {summary(names)}"
+        positions = [k + n * e.k for n, (_, e) in enumerate(self.links) for k in e.positions]
+        for side, named in zip("ab", self.operands(origins)):
+            raw = [x for _, e in self.links for x in (e.a if side == "a" else e.b)]
+            bits = (self.last.a_type if side == "a" else self.last.b_type).bits
+            late = [
+                f"k[{k}]" for k, origin, value in zip(positions, named, raw)
+                if read is not None and origin.address is not None and bits >= 8
+                and int.from_bytes(read(origin.address, bits // 8), "little") != value
+            ]  # fmt: skip
+            yield f"{'row of A' if side == 'a' else 'column of B'}: {summary([origin.name for origin in named])}"
             if late:
                 yield (
                     f"at {summary(late)} the machine read other bits than these have: the copy had not arrived, or they were "

@@ -181,11 +181,11 @@ def _joined(runs: Iterator[_Run]) -> list[_Run]:
                 last.at += run.at
                 continue
             before = found[-2] if len(found) > 1 else None
-            if before is not None and len(last.at) == len(before.at) == 1 and before.name == run.name and _single(step):
-                if step == _step_between(before.at[0], last.at[0]):
-                    before.at += last.at + run.at
-                    del found[-1]
-                    continue
+            alike = before is not None and len(last.at) == len(before.at) == 1 and before.name == run.name and _single(step)
+            if alike and before is not None and step == _step_between(before.at[0], last.at[0]):
+                before.at += last.at + run.at
+                del found[-1]
+                continue
         found.append(run)
     return found
 

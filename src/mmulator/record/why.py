@@ -344,6 +344,7 @@ class Explainer:
                 f"{cause.how} on {self.device}: the model gives {element.bits:#x} for row {product.row}, column {product.column} "
                 f"of D, and the machine {cause.bits:#x}"
             )
+        names = [tuple(origin.name for origin in side) for side in chain.operands(self.origins)]
         here, begin = chain.first
         added = begin.c_at
         inputs: tuple[Cause, ...] = ()
@@ -352,7 +353,7 @@ class Explainer:
         elif isinstance(added, InCell):
             inputs = (self.cell(added, begin.c or 0, begin.key.ctype, begin.d_bits, path),)
         return replace(
-            cause, element=element, products=len(chain.links), inputs=inputs,
+            cause, element=element, products=len(chain.links), inputs=inputs, operands=(names[0], names[1]),
             remarks=(*cause.remarks, *chain.sentences(self.origins, self.trail.read)),
         )  # fmt: skip
 
