@@ -54,7 +54,10 @@ def exec(
     ] = False,
     why: Annotated[
         list[str] | None,
-        _setting(metavar="NAME[INDEX]", help="Tell why z[999], KERNEL:z[999] or z[999]@3 (of launch 3) has its value; auto: what an assert rejects."),
+        _setting(
+            metavar="NAME[INDEX]",
+            help="Tell why z[999], KERNEL:z[999] or z[999]@3 (of launch 3) has its value; auto: what an assert rejects.",
+        ),
     ] = None,
     why_to: Annotated[str | None, _setting(metavar="FILE.html", help="Write that as a page, as the program ends.")] = None,
     against: Annotated[

@@ -418,7 +418,7 @@ def _as_text(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]
         print(r.profile)
     _stores(result, job, watched)
     for answer in r.why:
-        print(f"why {answer}")
+        print(f"why {answer.wrapped(width())}")
     for note in r.notes:
         print_line(f"note: {note}", hang=2)
     for name, array in result.shown.items():

@@ -152,7 +152,17 @@ class Settings:
     @property
     def looks(self) -> bool:
         """Whether it is noted what launches are given, and what they leave."""
-        return bool(self.capture or self.record or self.replay)
+        return bool(self.capture or self.record or self.replay or self.keeps)
+
+    @property
+    def asked(self) -> tuple[str, int, str, str]:
+        """What decides about questions why elements have their values."""
+        return self.why, self.why_depth, self.why_to, self.why_against
+
+    @property
+    def keeps(self) -> bool:
+        """Whether launches are kept, to explain what a comparison rejects."""
+        return "auto" in self.why.split(";")
 
     def __post_init__(self) -> None:
         """A chip's name stands for its device. Raises UnsupportedError for one that is not known."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +57,7 @@ class WhyAnswer:
     notes: what a reader should know of how it was found out.
     beside: the element in another run or in a reference, if one was asked for.
     sources: what it was computed from, however far back, and indices that overflowed on the way.
+    leaves: address -> name of each element of device memory that the launch found and that it was computed from.
     """
 
     name: str
@@ -64,11 +65,18 @@ class WhyAnswer:
     notes: tuple[str, ...] = ()
     beside: BesideAnother | BesideReference | None = None
     sources: tuple[str, ...] = ()
+    leaves: Mapping[int, str] = field(default_factory=dict, repr=False, compare=False)
 
     def __str__(self) -> str:
         from mmulator.record.telling import text
 
         return "\n".join([text(self.cause) if self.cause is not None else self._nothing, *self._more()])
+
+    def wrapped(self, width: int) -> str:
+        """The answer in lines of at most so many columns; tables may be wider."""
+        from mmulator.record.telling import wrapped
+
+        return wrapped(str(self), width)
 
     @property
     def _nothing(self) -> str:
@@ -231,7 +239,8 @@ class Again:
         bits = int.from_bytes(value, "little")
         explainer = Explainer(trail, self.names, self.device, depth)
         cause = explainer.written(found, a.name, bits, a.type, a.size, ())
-        return WhyAnswer(a.name, cause, notes, sources=tuple(Sources(explainer).gather(found, a.type, a.size).sentences()))
+        sources = Sources(explainer).gather(found, a.type, a.size)
+        return WhyAnswer(a.name, cause, notes, sources=tuple(sources.sentences()), leaves=sources.leaves)
 
     def _with(self, other: Other, answer: WhyAnswer, cluster: int, a: Asked, cause: Cause, depth: int) -> WhyAnswer:
         """An answer with what another run says of the element; a note where that run is impossible."""

@@ -318,7 +318,7 @@ def run_job(
         kernel.launch, job.grid, job.block, values, job.shared, job.device, timeout=timeout, threads=threads,
         cluster=job.cluster, cooperative=job.cooperative, memory=job.placed(), waits=job.waits,
     )  # fmt: skip
-    again = partial(launch, seed=job.seed, names=own, against=against or reference)
+    repeat = partial(launch, seed=job.seed, names=own, against=against or reference)
     asked = [element for element in why if element != AUTO]
     more = {"why": asked, "names": own, "against": against} if asked else {}
     launch = partial(launch, profile=profile, trace=trace, **more)
@@ -339,7 +339,7 @@ def run_job(
     comparisons = [compare(name, arrays[name], want, job.expect.tolerance, held) for name, want in job.expect.arrays.items()]
     missing = tuple(name for name in written if name not in job.expect.arrays)
     if found:
-        report.why += _rejected(comparisons, arrays, found, again)
+        report.why += _rejected(comparisons, arrays, found, repeat)
     return JobResult(report, comparisons, written, shown, missing, judged)
 
 

@@ -28,7 +28,7 @@ _NAME = re.compile(r"(.*)\[([\d,]+)\]")
 _SAME = ("mov", "ld", "st", "cvt", "shfl", "tcgen05", "bytes of", "cp", "red", "selp")  # that hand a value on, rounded at most
 _SIMPLE = (2.0, 0.5, 4.0, 0.25, 8.0, 0.125, 16.0, 0.0625, -1.0)
 Vector = NDArray[np.float64]
-Pairs = list[tuple[str, str]]
+Wanted = tuple[float, float]  # a value, and the unit of its last place in the reference's type
 
 
 @dataclass(frozen=True)
@@ -59,19 +59,19 @@ class Reference:
     label: str
     arrays: Mapping[str, Any] = field(default_factory=dict)
 
-    def want(self, name: str) -> float | None:
+    def want(self, name: str) -> Wanted | None:
         """The value of an element, `C[3,5]`; None where there is none."""
         found = _NAME.fullmatch(name)
         array = self.arrays.get(found[1] if found else name, self.arrays.get(""))
         if array is None:
             return None
-        if not isinstance(array, np.ndarray) or not array.ndim:
-            return float(array)
-        index = tuple(int(n) for n in found[2].split(",")) if found else ()
+        array = np.asarray(array)
+        index = tuple(int(n) for n in found[2].split(",")) if found and array.ndim else ()
         try:
-            return float(array.reshape(-1)[index[0]] if len(index) == 1 else array[index])
-        except IndexError:
+            value = float(array.reshape(-1)[index[0]] if len(index) == 1 else array[index])
+        except (IndexError, TypeError):
             return None
+        return value, last_place(value, array.dtype)
 
 
 @dataclass(frozen=True)
@@ -95,11 +95,11 @@ class ReferenceArrays:
         return raw[: math.prod(found.shape) * found.itemsize].view(found.dtype).reshape(found.shape)
 
 
-def beside_reference(cause: Cause, want: float | None, label: str, arrays: ReferenceArrays) -> BesideReference | None:
+def beside_reference(cause: Cause, wanted: Wanted | None, label: str, arrays: ReferenceArrays) -> BesideReference | None:
     """An element beside a reference's.
 
     cause: the element.
-    want: the reference's value; None: nobody gave one, and the exact sum of the operands that were read counts.
+    wanted: the reference's value; None: nobody gave one, and the exact sum of the operands that were read counts.
     label: where it comes from.
     arrays: of the launch.
 
@@ -107,14 +107,15 @@ def beside_reference(cause: Cause, want: float | None, label: str, arrays: Refer
     """
     got = number_of(cause)
     product = product_of(cause)
-    if got is None or (want is None and (product is None or product.element is None)):
+    if got is None or (wanted is None and (product is None or product.element is None)):
         return None
-    if want is None:
+    if wanted is None:
         assert product is not None and product.element is not None
-        want, label = float(product.element.exact), EXACT
+        wanted, label = (float(product.element.exact), 0.0), EXACT
+    want, unit = wanted
     told = [_apart(got, want, cause.type)]
     if product is not None and product.element is not None:
-        told += _of_sum(product, product.element, want, cause, arrays)
+        told += _of_sum(product, product.element, want, max(unit, last_place(want, dtype_of(cause.type))), cause, arrays)
     return BesideReference(label, want, tuple(told))
 
 
@@ -148,27 +149,29 @@ def _apart(got: float, want: float, type_name: str) -> str:
     said = f"here {_text(got)}"
     if not math.isfinite(off):
         return said
-    relative = f", {abs(off / want):.2g} of it" if want else ""
     near = last_place(want, dtype)
-    ulps = f" ({off / near:+.4g} ULP)" if near and abs(off / near) < 1e6 else ""
-    return f"{said}: {'more' if off > 0 else 'less'} by {abs(off):.6g}{relative}{ulps}"
+    parts = [f"{100 * abs(off / want):.3g} %"] if want else []
+    parts += [f"{abs(off / near):.4g} ULP"] if near and abs(off / near) < 1e6 else []
+    return f"{said}: {'more' if off > 0 else 'less'} by {abs(off):.6g}" + (f" ({', '.join(parts)})" if parts else "")
 
 
 def last_place(value: float, dtype: np.dtype[Any]) -> float:
-    """The unit of the last place of a value in a type; 1 for integers, 0 where it is not finite."""
-    if dtype.kind in "iu":
-        return 1.0
+    """The unit of the last place of a value in a type; 0 of integers and where it is not finite."""
+    if dtype.kind not in "fV":
+        return 0.0
     if not math.isfinite(value):
         return 0.0
     import ml_dtypes
 
-    info = ml_dtypes.finfo(dtype)
+    info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     exponent = max(math.frexp(value)[1] - 1, int(info.minexp)) if value else int(info.minexp)
     return math.ldexp(1.0, exponent - int(info.nmant))
 
 
-def _of_sum(product: Cause, e: ElementSum, want: float, cause: Cause, arrays: ReferenceArrays) -> Iterator[str]:
-    """Sentences about a sum: rounding, else products too many, too few, or others."""
+def _of_sum(
+    product: Cause, e: ElementSum, want: float, unit: float, cause: Cause, arrays: ReferenceArrays
+) -> Iterator[str]:
+    """Sentences about a sum: rounding, else products too many, too few, or others. unit: of the reference's last place."""
     terms = np.array([float(p) for p in e.products()])
     begin = float(_begin(e))
     if not np.isfinite(terms).all() or not math.isfinite(begin) or not math.isfinite(want):
@@ -177,7 +180,7 @@ def _of_sum(product: Cause, e: ElementSum, want: float, cause: Cause, arrays: Re
             yield f"k {e.positions[first]} is {_text(float(terms[first]))}: {_pair(product, first)}"
         return
     spread = float(np.sqrt(np.sum(terms**2) * max(1, len(terms))))
-    room = 1.5 * last_place(want, dtype_of(cause.type)) + spread * 2.0**-21
+    room = 1.5 * unit + spread * 2.0**-21
     exact = float(e.exact)
     if abs(exact - want) <= room:
         yield from _rounding(e, want, cause, exact)
@@ -275,12 +278,15 @@ def _arrays_that_make(
     lines = [list(_lines(name, arrays, index)) for name in names if name is not None]
     if len(lines) != 2:
         return None
+    read = set(zip(*product.operands))
+    best: tuple[int, list[str], list[str]] | None = None  # of several, the one with most of what was read
     for a_names, a in lines[0]:
         for b_names, b in lines[1]:
             total = float(a @ b) if len(a) == len(b) else math.nan
             if min(abs(total - want), abs(total + begin - want)) <= room:
-                return list(_against(product, a_names, b_names))
-    return None
+                alike = len(read.intersection(zip(a_names, b_names)))
+                best = (alike, a_names, b_names) if best is None or alike > best[0] else best
+    return None if best is None else list(_against(product, *best[1:]))
 
 
 def _main_array(names: Sequence[str]) -> str | None:
@@ -297,7 +303,7 @@ def _lines(name: str, arrays: ReferenceArrays, index: tuple[int, ...]) -> Iterat
     axes = values.ndim
     for axis in reversed(range(axes)):
         for at in dict.fromkeys(permutations(index, axes - 1)):
-            rest = [*at[:axis], slice(None), *at[axis:]]
+            rest: list[Any] = [*at[:axis], slice(None), *at[axis:]]
             if all(isinstance(i, slice) or i < values.shape[n] for n, i in enumerate(rest)):
                 line = values[tuple(rest)].astype(np.float64)
                 places = ([*at[:axis], k, *at[axis:]] for k in range(len(line)))
