@@ -21,7 +21,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("numerics", "layouts"),
     ("twin",), ("instruction",),
     ("toolkit",), ("ptx",), ("program",), ("native",), ("sanitizer",), ("compiler",), ("launch",), ("diagnostics",), ("record",),
-    ("host",),
+    ("host",), ("debug",),
     ("hardware",), ("driver",), ("doors",), ("jobs",),
     ("conformance",), ("inspect",), ("explore",), ("cli",), ("__main__",),
 )  # fmt: skip
