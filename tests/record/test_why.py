@@ -180,6 +180,27 @@ def test_bytes_of_several_stores_are_told_apart() -> None:
     assert named == ["given0[10]", "given0[11]", "given0[0]"]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "redux.sync.add.s32 r0, r1, -1;", "setp.gt.u32 p0, r1, 5; vote.sync.ballot.b32 r0, p0, -1;",
+        "ld.param.u64 d0, [results]; red.global.add.u32 [d0+80], r1; ret;",
+        ".shared .align 4 .b8 room[4]; mov.u32 r2, room; st.shared.u32 [r2], 9; bar.warp.sync -1; red.shared.add.u32 [r2], r1;"
+        " bar.warp.sync -1; ld.shared.u32 r0, [r2];",
+    ],
+)  # fmt: skip
+def test_values_of_all_lanes_are_named(body: str) -> None:
+    """What a warp reduces, and what its lanes add to a place in memory: a few are told, and all are sources."""
+    x = words(6)
+    _, report = one_block.launch(f"ld.global.u32 r1, [in0]; {body} st.global.u32 [out], r0;", x, why="results[5,0]:u32")
+    (answer,) = report.why
+    assert answer.sources[0] == "computed from given0[0..31]"
+    assert any("32 lanes that take part" in r or "32 contributions of 32 threads" in r for r in remarks(answer))
+    if "shared" in body:
+        (before,) = (c for c in answer.cause.walk() if c.name == "what was there")  # type: ignore[union-attr]
+        assert before.bits == 9 and before.how == "st.shared.u32"
+
+
 def test_a_loop_is_told_twice_and_depth_ends_it() -> None:
     body = """mov.u32 r0, t; mov.u32 r1, 0; again: mad.lo.u32 r0, r0, 3, 1; add.u32 r1, r1, 1; setp.lt.u32 p0, r1, 9;
     @p0 bra again; st.global.u32 [out], r0;"""

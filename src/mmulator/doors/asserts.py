@@ -35,7 +35,7 @@ def _given(relative: float, absolute: float) -> Tolerances:
 
 
 def _of_type(options: Mapping[str, Any], expected: Array) -> tuple[float, float]:
-    """Those of torch.testing.assert_close, which go with the type."""
+    """The tolerances of torch.testing.assert_close, which go with the type."""
     return _given(*_FLOATS.get(expected.dtype.name, (0.0, 0.0)))(options, expected)
 
 

@@ -6,7 +6,7 @@ memory is afterwards as the launch left it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -28,13 +28,14 @@ from mmulator.launch.shape import LaunchShape
 from mmulator.program.addresses import SLOT_PARAM, SLOT_SHIFT
 from mmulator.record.asked import Asked, asked
 from mmulator.record.beside import BesideAnother, beside
-from mmulator.record.cause import Cause
+from mmulator.record.cause import Cause, span_text
 from mmulator.record.detours import Arrived, Detours
 from mmulator.record.memory import last_write, left_out, stores_words
 from mmulator.record.names import DeviceNames
 from mmulator.record.reference import EXACT, BesideReference, Reference, ReferenceArrays, beside_reference
 from mmulator.record.sources import Sources
 from mmulator.record.trail import Trail
+from mmulator.record.values import text_of
 from mmulator.record.why import DEPTH, Explainer
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 REFERENCE = "reference"
 NOTHING = "no store came to its address: no thread computes it, or all that do branch around the store"
+EARLIER = 2  # stores to an element, before the last one, that are told besides the first
 PATIENCE, SLOWER = 2.0, 100  # seconds that one cluster may take alone: at least, and for each second of the launch
 Run = Callable[[How, Sequence[Observer]], Report]
 Read = Callable[[int, int], bytes]
@@ -170,22 +172,23 @@ class Again:
     other: Other | Reference | None = None
 
     def answers(
-        self, asked: Sequence[Asked], stores: Sequence[np.void | None], seconds: float, depth: int = DEPTH
+        self, asked: Sequence[Asked], stores: Sequence[np.ndarray], seconds: float, depth: int = DEPTH
     ) -> list[WhyAnswer]:
-        """The answer for each element. stores: the last store to each (WatchEntry), or None. seconds: of the launch."""
+        """The answer for each element. stores: those to each (WatchEntry), in order. seconds: of the launch."""
         values = [self.read(a.start, a.size) for a in asked]
         trails: dict[int, tuple[Trail, tuple[str, ...]]] = {}
         out = []
         try:
             for a, store, value in zip(asked, stores, values):
-                if store is None:
+                if not len(store):
                     out.append(WhyAnswer(a.name, None, self._left_out(a, seconds)))
                     continue
-                cluster = self.shape.cluster_of(int(store["cta"]))
+                cluster = self.shape.cluster_of(int(store[-1]["cta"]))
                 if cluster not in trails:
                     trails[cluster] = self._trail(cluster, a, value, seconds)
                 trail, notes = trails[cluster]
                 answer = self._answer(trail, a, value, notes, depth)
+                answer = replace(answer, sources=(*answer.sources, *self._stores_before(trail, a, store[:-1])))
                 if isinstance(self.other, Reference) and answer.cause is not None:
                     arrays = ReferenceArrays(self.names.arrays, self.read)
                     answer = replace(
@@ -241,6 +244,20 @@ class Again:
         cause = explainer.written(found, a.name, bits, a.type, a.size, ())
         sources = Sources(explainer).gather(found, a.type, a.size)
         return WhyAnswer(a.name, cause, notes, sources=tuple(sources.sentences()), leaves=sources.leaves)
+
+    def _stores_before(self, trail: Trail, a: Asked, stores: np.ndarray) -> Iterator[str]:
+        """Sentences about stores to an element before the last one: the first of them and the newest."""
+        if not len(stores):
+            return
+        kinds = np.flatnonzero(np.diff(stores["cta"]) | np.diff(stores["site"]) | (stores["value"][1:] != stores["value"][:-1]))
+        told = stores[np.concatenate([[0], kinds + 1])]  # of stores that are alike the first
+        some = [*told[:1], *told[1:][-EARLIER:]]
+        yield f"stored {len(stores) + 1:,} times in this launch; before" + (", among others:" if len(some) < len(stores) else ":")
+        for entry in some:
+            ins = trail.kernel.sites[int(entry["site"])].original
+            block, thread = self.shape.block_at(int(entry["cta"])), self.shape.thread_at(int(entry["thread"]))
+            value = text_of(int(entry["value"]), a.type)
+            yield f"  {value} by {ins.mnemonic} at {span_text(ins.span)}, block {block}, thread {thread}"
 
     def _with(self, other: Other, answer: WhyAnswer, cluster: int, a: Asked, cause: Cause, depth: int) -> WhyAnswer:
         """An answer with what another run says of the element; a note where that run is impossible."""
@@ -305,7 +322,7 @@ class About:
     def answers(self, watches: Watches, report: Report, depth: int = DEPTH) -> list[WhyAnswer]:
         """The answers, when the launch is over. depth: how many instructions are told one behind the other."""
         self.memory.keep()
-        stores = [watches.last(n) for n in range(len(self.asked))]
+        stores = [watches.to(n) for n in range(len(self.asked))]
         return self.again.answers(self.asked, stores, report.seconds["run"], depth)
 
     def _read(self, address: int, size: int) -> bytes:

@@ -63,7 +63,6 @@ from mmulator.errors import LaunchError, MmulatorError
 from mmulator.host.module import Kernel, Module
 from mmulator.host.report import Report
 from mmulator.host.variables import Variables
-from mmulator.host.why import REFERENCE
 from mmulator.jobs.comparison import Comparison, Expectation, Tolerance, check_expectation, compare
 from mmulator.jobs.inputs import (
     Argument,
@@ -77,8 +76,6 @@ from mmulator.jobs.maps import resolve
 from mmulator.jobs.pattern import accumulators
 from mmulator.launch.launch import How
 from mmulator.launch.regions import Region
-from mmulator.record.asked import AUTO
-from mmulator.record.reference import Reference
 
 if TYPE_CHECKING:
     from mmulator.diagnostics.watch import Watched
@@ -87,6 +84,7 @@ if TYPE_CHECKING:
     from mmulator.jobs.suppressions import Suppression
 
 Progress = Callable[[str, int, int], None]
+AUTO, REFERENCE = "auto", "reference"  # record/asked.py, host/why.py
 FEW = 3  # elements that are explained by themselves
 SLICE = 16  # instructions of a warp's turn at most, where a proof is looked for
 
@@ -307,11 +305,12 @@ def run_job(
         check_expectation(job.expect, arrays)
     shown = {found: arrays[found] for name in job.show for found in [choose(arrays, name, "there is no array")]}
     before = {name: _digest(a) for name, a in arrays.items()}
-    if AUTO in why and job.expect is None:
+    asked = [element for element in why if element != AUTO]
+    if len(asked) < len(why) and job.expect is None:
         raise LaunchError("why auto: there is no reference to compare with", hint="[expect] of the launch file, or --expect")
-    reference = None if job.expect is None else Reference(job.expect.source or Path(job.expect.file).name, job.expect.arrays)
+    reference = _reference(job.expect) if why and job.expect is not None else None
     against = reference if against == REFERENCE and reference is not None else against
-    found = {name: a.copy() for name, a in arrays.items()} if AUTO in why else {}
+    found = {name: a.copy() for name, a in arrays.items()} if len(asked) < len(why) else {}
     timeout = None if timeout == math.inf else timeout
     values = [a.value for a in job.arguments]
     launch = partial(
@@ -319,7 +318,6 @@ def run_job(
         cluster=job.cluster, cooperative=job.cooperative, memory=job.placed(), waits=job.waits,
     )  # fmt: skip
     repeat = partial(launch, seed=job.seed, names=own, against=against or reference)
-    asked = [element for element in why if element != AUTO]
     more = {"why": asked, "names": own, "against": against} if asked else {}
     launch = partial(launch, profile=profile, trace=trace, **more)
     judged = None
@@ -341,6 +339,13 @@ def run_job(
     if found:
         report.why += _rejected(comparisons, arrays, found, repeat)
     return JobResult(report, comparisons, written, shown, missing, judged)
+
+
+def _reference(expect: Expectation) -> Any:
+    """The expected arrays as what elements are compared with."""
+    from mmulator.record.reference import Reference
+
+    return Reference(expect.source or Path(expect.file).name, expect.arrays)
 
 
 def _rejected(

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from mmulator.errors import InternalError
 from mmulator.numerics.element import ElementSum, explain_element
-from mmulator.record.cells import ProductCell, cells_of
 from mmulator.record.origins import OperandOrigin, Origins, summary
 from mmulator.record.places import InCell, InRegister, Place
 from mmulator.record.products import ProductElement, halved, product_element
-from mmulator.record.tensor_products import tensor_product
+from mmulator.record.tensor.cells import ProductCell, cells_of
+from mmulator.record.tensor.products import tensor_product
 from mmulator.record.trail import Trail, TrailStep
 
 Link = tuple[TrailStep, ProductElement]
@@ -19,7 +19,7 @@ Read = Callable[[int, int], bytes]
 
 
 @dataclass(frozen=True)
-class Chain:
+class ProductChain:
     """Products of one arithmetic, each of which adds to the one before it.
 
     links: the step that issued each product, and the product; in the order of their execution.
@@ -28,7 +28,7 @@ class Chain:
     links: tuple[Link, ...]
 
     @classmethod
-    def behind(cls, trail: Trail, step: TrailStep, product: ProductElement) -> Chain:
+    def behind(cls, trail: Trail, step: TrailStep, product: ProductElement) -> ProductChain:
         """The chain that ends in a product. step: that issued it."""
         found = [(step, product)]
         while product.c_at is not None and not product.halved:

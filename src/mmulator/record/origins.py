@@ -13,12 +13,12 @@ from itertools import groupby
 from mmulator.isa.effects import Flow
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
 from mmulator.record.addresses import space_of
-from mmulator.record.cells import CopiedCell, MovedCell, StoredCell, cells_of, loads_cells
 from mmulator.record.matrices import loaded_from
 from mmulator.record.memory import last_write, loads
 from mmulator.record.parts import part_of
 from mmulator.record.places import InCell, InRegister, Place
-from mmulator.record.tensor_products import copied_from
+from mmulator.record.tensor.cells import CopiedCell, MovedCell, StoredCell, cells_of, loads_cells
+from mmulator.record.tensor.products import copied_from
 from mmulator.record.trail import Trail, TrailStep
 
 FAR = 64  # copies from place to place that are followed

@@ -36,6 +36,8 @@ class Sources(Explainer):
     whole: whether all was looked at.
     """
 
+    shortens = False
+
     def __init__(self, explainer: Explainer) -> None:
         super().__init__(explainer.trail, explainer.names, explainer.device, MOST)
         self.origins = explainer.origins

@@ -24,8 +24,8 @@ from mmulator.program.addresses import HEADER_LOCAL
 from mmulator.program.frames import slot_bytes
 from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.tree import Address, Instruction, Symbol, flatten
-from mmulator.record.pipe import Images, TensorPipe
 from mmulator.record.steps import NEVER, Steps, WarpPlace
+from mmulator.record.tensor.pipe import Images, Issued, TensorPipe, stores_cells
 
 if TYPE_CHECKING:
     from mmulator.compiler.compiled import CompiledKernel
@@ -93,6 +93,7 @@ class Trail:
         self.steps: list[TrailStep] = []
         self.images = Images()
         self.pipe = TensorPipe(self.images)
+        self._seen = 0  # steps that were looked at for tcgen05.st
         self.reads: list[tuple[int, WarpPlace, int, tuple[bytes, ...]]] = []
         if only is None:
             self.observer = Steps(self.stepped, self._read, carried=self._carried)
@@ -130,8 +131,15 @@ class Trail:
         self.reads.append((self.observer.count, place, number, self.images.take(place, place.cta)))
 
     def _carried(self, place: WarpPlace, transfers: list[np.void]) -> None:
-        if self.cluster is None or place.resident.number == self.cluster:
-            self.pipe.carried(self, place, transfers)
+        if self.cluster is not None and place.resident.number != self.cluster:
+            return
+        stored = any(stores_cells(self.instruction(step)) for step in self.steps[self._seen :])
+        self._seen = len(self.steps)
+        issued = [
+            Issued(t, self.observer.place(int(t["warp"])), self.kernel.executed[int(t["site"])].effects.multiplies)
+            for t in transfers
+        ]  # fmt: skip
+        self.pipe.carried(self.observer.count, place, issued, stored)
 
     @property
     def kernel(self) -> CompiledKernel:
@@ -205,7 +213,7 @@ class Trail:
         self._stores: list[int] = []
         self._spans: NDArray[np.uint64] | None = None
         self.places: dict[tuple[int, int], NDArray[np.uint64] | None] = {}  # a cache of record/memory.py
-        self.tensor: Any = None  # of record/cells.py
+        self.tensor: Any = None  # of record/tensor/cells.py
         for n, step in enumerate(self.steps):
             site = self.site(step.site)
             if site.instruction.effects.memory in WRITES:

@@ -15,7 +15,6 @@ from mmulator.errors import InternalError
 from mmulator.isa.effects import Ends, Flow
 from mmulator.isa.types import TYPES, type_bits
 from mmulator.native.state import LANES
-from mmulator.program.addresses import SLOT_SHIFT
 from mmulator.program.operands import call_operands
 from mmulator.program.uses import accesses, signature_of
 from mmulator.ptx.tree import (
@@ -28,22 +27,23 @@ from mmulator.ptx.tree import (
     Symbol,
     flatten,
 )
-from mmulator.record.addresses import MemoryWrite, elements, space_of, value_of
+from mmulator.record.addresses import MemoryWrite, addresses, elements, space_of, space_text, value_of
 from mmulator.record.cause import Cause, CauseAt, place_text, span_text, thread_text
-from mmulator.record.cells import CopiedCell, MovedCell, ProductCell, StoredCell, cells_of, loads_cells
-from mmulator.record.chains import Chain
+from mmulator.record.chains import ProductChain
 from mmulator.record.matrices import loaded_from
-from mmulator.record.memory import last_write, loads
+from mmulator.record.memory import combined, combines, last_write, loads, values_of
 from mmulator.record.origins import Origins
 from mmulator.record.parts import part_of, shuffle_lane
 from mmulator.record.places import InCell, InRegister
 from mmulator.record.products import ProductElement, product_element
-from mmulator.record.tensor_products import copied_from, tensor_product
+from mmulator.record.tensor.cells import CopiedCell, MovedCell, ProductCell, StoredCell, cells_of, loads_cells
+from mmulator.record.tensor.products import copied_from, tensor_product
 from mmulator.record.trail import Trail, TrailStep
 from mmulator.record.values import parts_of, text_of
 
 DEPTH = 6  # instructions between the stored value and the last one that is told
 AGAIN = 2  # times that one instruction is told on one way, as in a loop
+SHOWN = 4  # values of lanes, or contributions to a sum, that are told
 LEFT_OUT = 4  # instructions without effect that are told for one value
 Named = Callable[[int], str]
 
@@ -56,6 +56,8 @@ class Explainer:
     device: whose arithmetic products have.
     depth: how many instructions are told one behind the other.
     """
+
+    shortens = True  # of many values beside each other a few are told
 
     def __init__(self, trail: Trail, names: Named, device: str, depth: int = DEPTH) -> None:
         self.trail, self.names, self.device, self.depth = trail, names, device, depth
@@ -288,7 +290,7 @@ class Explainer:
         before: number of the step before which they are read; None: when the step executes.
         """
         space = space_of(address)
-        name = self.names(address) if space == "global" else f"{space}+{address & ((1 << SLOT_SHIFT) - 1)}"
+        name = self.names(address) if space == "global" else space_text(address)
         moment = step.number if before is None else before
         own = (step, lane) if space == "local" else None
         found = last_write(self.trail, moment, address, own)
@@ -331,13 +333,60 @@ class Explainer:
         if found.operand is None:
             return replace(cause, remarks=(*cause.remarks, "filled with zeros: outside of what is copied"))
         type_at = type_name if type_bits(type_name) == 8 * size else found.type
+        if combines(self.trail.instruction(step)):
+            return self._contributions(found, cause, type_at, size, path)
         given = self._followed(step, lane, found.operand, type_at, 8 * found.byte, 8 * size, path)
         return replace(cause, inputs=(given,))
+
+    def _contributions(self, found: MemoryWrite, cause: Cause, type_name: str, size: int, path: tuple[int, ...]) -> Cause:
+        """An element that atomic operations have combined: the first and the last of what they were given."""
+        address = self._target_of(found)
+        each, before = combined(self.trail, found, address)
+        shown = each if len(each) <= SHOWN else [*each[: SHOWN // 2], *each[-SHOWN // 2 :]]
+        inputs = []
+        for step, lane in shown if self.shortens else each:
+            operand = values_of(self.trail.instruction(step))[0]
+            inputs.append(self._followed(step, lane, operand, type_name, 8 * found.byte, 8 * size, path))
+        stored = None if before is None else value_of(self.trail, before.step, before.lane, before.operand, before.type)
+        if before is not None and stored is not None:
+            bits = stored >> 8 * before.byte & (1 << 8 * size) - 1
+            inputs.append(self.written(before, "what was there", bits, type_name, size, path))
+        threads = {(s.block, s.place.warp, lane) for s, lane in each}
+        said = f"{len(each):,} contributions of {len(threads):,} threads of this block" if len(each) > 1 else ""
+        said += f"; told are the first {SHOWN // 2} and the last {SHOWN // 2}" if len(each) > SHOWN else ""
+        said += f"{'; ' if said else ''}combined with what was there" if before is None else ""
+        return replace(cause, inputs=tuple(inputs), remarks=(*cause.remarks, said) if said else cause.remarks)
+
+    def _target_of(self, found: MemoryWrite) -> int:
+        """The address of the byte that a write of a register wrote."""
+        ins = self.trail.instruction(found.step)
+        operand = next(o for o in ins.operands if isinstance(o, Address))
+        at = addresses(self.trail, found.step, operand, ins.form["space"])
+        assert at is not None
+        return int(at[found.lane]) + found.byte
+
+    def _of_all(
+        self, step: TrailStep, lane: int, name: str, low: int, width: int, cause: Cause, path: tuple[int, ...]
+    ) -> Cause | None:
+        """redux, vote and match: the values of all lanes that take part, told of a few."""
+        ins = self.trail.instruction(step)
+        source = next((o for o in ins.operands[1:] if isinstance(o, (Reg, NegatedPredicate))), None)
+        if source is None:
+            return None
+        taking = self.trail.guard(step)
+        members = value_of(self.trail, step, lane, ins.operands[-1], "b32")
+        lanes = [n for n in range(LANES) if taking >> n & 1 and (members is None or members >> n & 1)]
+        shown = [lane, *(n for n in lanes if n != lane)][: SHOWN if self.shortens else LANES]
+        type_name = _known_type(signature_of(ins.form, ins.operands)[1].type, source)
+        given = [self._followed(step, n, source, type_name, 0, type_bits(type_name), path) for n in shown]
+        more = f"; told are {len(shown)} of them" if len(shown) < len(lanes) else ""
+        said = f"of the {len(lanes)} lanes that take part{more}"
+        return replace(cause, inputs=tuple(given), remarks=(*cause.remarks, said))
 
     # matrix products and tensor memory ------------------------------------------------------------------------------
     def _product(self, step: TrailStep, product: ProductElement, cause: Cause, path: tuple[int, ...]) -> Cause:
         """A matrix product, with those before it in the accumulator. step: that issued it."""
-        chain = Chain.behind(self.trail, step, product)
+        chain = ProductChain.behind(self.trail, step, product)
         element = chain.explain(self.device)
         if element.bits != cause.bits & (1 << product.d_bits) - 1:
             raise InternalError(
@@ -437,5 +486,6 @@ def _converted(
 
 _TELLERS: dict[Flow, Any] = {
     Flow.CHOICE: Explainer._choice, Flow.LANES: Explainer._shuffled, Flow.LOADED: Explainer._loaded,
+    Flow.REDUCED: Explainer._of_all, Flow.WARP: Explainer._of_all,
     Flow.ROWS: Explainer._rows, Flow.TILE: Explainer._rows, Flow.BESIDE: _converted,
 }  # fmt: skip

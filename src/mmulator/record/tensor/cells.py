@@ -22,8 +22,8 @@ from mmulator.native.matrix.tensor_state import QUARTER
 from mmulator.native.state import LANES
 from mmulator.ptx.tree import Address, Instruction, Operand
 from mmulator.record.addresses import addresses, elements, operands_of, value_of
-from mmulator.record.pipe import TensorOperation, stores_cells
 from mmulator.record.places import InCell
+from mmulator.record.tensor.pipe import TensorOperation, stores_cells
 from mmulator.record.trail import Trail, TrailStep
 
 

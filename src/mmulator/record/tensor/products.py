@@ -21,11 +21,11 @@ from mmulator.native.matrix.tensor_operands import LINE, START
 from mmulator.native.matrix.tensor_state import BY_ADDRESS, QUARTER, Unpack
 from mmulator.program.addresses import SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import Instruction
-from mmulator.record.cells import CopiedCell, ProductCell, copy_shape
-from mmulator.record.pipe import TensorOperation, page_bytes
 from mmulator.record.places import InCell, InMemory, Place
 from mmulator.record.products import ProductElement
 from mmulator.record.steps import WarpPlace
+from mmulator.record.tensor.cells import CopiedCell, ProductCell, copy_shape
+from mmulator.record.tensor.pipe import TensorOperation, page_bytes
 
 Index = NDArray[np.int64]
 _GROUPS = {Unpack.PADDED_4: 4, Unpack.PADDED_6: 6}  # bits of an element, of which 16 lie in 16 bytes

@@ -6,8 +6,9 @@ tcgen05.mma, cp and shift are carried out later than they are issued: what they 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,6 @@ from mmulator.ptx.tree import Instruction
 
 if TYPE_CHECKING:
     from mmulator.record.steps import WarpPlace
-    from mmulator.record.trail import Trail, TrailStep
 
 PAGE = 4096  # bytes of shared memory that images have in common where they are equal
 WORK, TABLE = TensorWork.numpy_dtype(), TensorTable.numpy_dtype()
@@ -63,7 +63,7 @@ class TensorOperation:
     table: what its instruction descriptor decides, a TensorTable; None for cp and shift.
     shared: CTA -> image of shared memory.
     cells: (CTA, first column) -> the cells that it reads, uint32 [128 lanes, columns].
-    step: the step that issued it.
+    step: the TrailStep that issued it.
     """
 
     time: int
@@ -75,7 +75,7 @@ class TensorOperation:
     table: np.void | None
     shared: dict[int, Pages]
     cells: dict[tuple[int, int], NDArray[np.uint32]]
-    step: TrailStep | None = None
+    step: Any = None
 
     def cell(self, cta: int, lane: int, column: int) -> int | None:
         """The bits of a cell that it read; None for one that it did not read."""
@@ -93,36 +93,44 @@ class TensorOperation:
         return same and not mine["divides"] and not mine["lanes_off"].any() and not theirs["lanes_off"].any()
 
 
+@dataclass(frozen=True)
+class Issued:
+    """An operation of the pipe. transfer: its Transfer. place: the warp that issued it. multiplies: it is tcgen05.mma."""
+
+    transfer: np.void
+    place: WarpPlace
+    multiplies: bool
+
+
 class TensorPipe:
     """What a launch's tensor memory went through. operations: in the order in which they were carried out."""
 
     def __init__(self, images: Images) -> None:
         self.operations: list[TensorOperation] = []
         self._images = images
-        self._seen = 0  # steps that were looked at for stores
         self._tables: dict[int, np.void] = {}
 
-    def carried(self, trail: Trail, place: WarpPlace, transfers: list[np.void]) -> None:
-        """Record operations that are about to read their operands together. transfers: Transfers."""
-        fresh = trail.steps[self._seen :]
-        self._seen = len(trail.steps)
-        stored = any(stores_cells(trail.instruction(step)) for step in fresh)
-        for n, transfer in enumerate(transfers):
-            self._one(trail, place, transfer, stored and not n)
+    def carried(self, time: int, place: WarpPlace, issued: Sequence[Issued], stored: bool) -> None:
+        """Record operations that are about to read their operands together.
 
-    def _one(self, trail: Trail, place: WarpPlace, t: np.void, stored: bool) -> None:
+        time: number of the step before which they do.
+        place: a warp of the CTA that issued them.
+        issued: the operations.
+        stored: whether tcgen05.st was executed since the last ones.
+        """
+        for n, one in enumerate(issued):
+            self._one(time, place, one, stored and not n)
+
+    def _one(self, time: int, place: WarpPlace, issued: Issued, stored: bool) -> None:
+        t = issued.transfer
         work = np.frombuffer(t["payload"].tobytes(), WORK, 1)[0]
         cta = place.cta
         ctas = (cta & ~1, cta | 1) if work["pair"] else (cta,)
-        product = trail.kernel.executed[int(t["site"])].effects.multiplies
-        table = self._table(int(work["table"])) if product else None
-        issuer = trail.observer.place(int(t["warp"]))
+        table = self._table(int(work["table"])) if issued.multiplies else None
         moves = table is None and not work["mode"]
         shared = {} if moves else {n: self._images.take(place, n) for n in ctas}
         last = self.operations[-1] if self.operations else None
-        new = TensorOperation(
-            trail.observer.count, issuer, int(t["lane"]), int(t["site"]), ctas, work, table, shared, {}
-        )  # fmt: skip
+        new = TensorOperation(time, issued.place, int(t["lane"]), int(t["site"]), ctas, work, table, shared, {})
         if table is not None:
             added = bool(work["adds"]) and (stored or not new.continues(last))
             for first, count in _columns_read(work, table, added):
