@@ -27,9 +27,9 @@ from mmulator.launch.arguments import Arguments
 from mmulator.launch.launch import How
 from mmulator.launch.regions import Region, Regions
 from mmulator.record.asked import Asked, ptx_type
+from mmulator.record.beside.reference import Reference
 from mmulator.record.names import DeviceNames
 from mmulator.record.origins import summary
-from mmulator.record.reference import Reference
 
 PAGE = 4096
 MOST = 1 << 30  # bytes of all launches together

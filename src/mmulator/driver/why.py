@@ -27,8 +27,8 @@ from mmulator.launch.regions import Regions
 from mmulator.launch.shape import LaunchShape
 from mmulator.program.calls import reached
 from mmulator.record.asked import AUTO, Asked, Question, element_of, question
+from mmulator.record.beside.reference import Reference
 from mmulator.record.names import DeviceArray, DeviceNames
-from mmulator.record.reference import Reference
 
 if TYPE_CHECKING:
     from mmulator.diagnostics.watch import Watches

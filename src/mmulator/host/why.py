@@ -27,12 +27,12 @@ from mmulator.launch.observers import Observer
 from mmulator.launch.shape import LaunchShape
 from mmulator.program.addresses import SLOT_PARAM, SLOT_SHIFT
 from mmulator.record.asked import Asked, asked
-from mmulator.record.beside import BesideAnother, beside
+from mmulator.record.beside.another import BesideAnother, beside
+from mmulator.record.beside.reference import EXACT, BesideReference, Reference, ReferenceArrays, beside_reference
 from mmulator.record.cause import Cause, span_text
 from mmulator.record.detours import Arrived, Detours
 from mmulator.record.memory import last_write, left_out, stores_words
 from mmulator.record.names import DeviceNames
-from mmulator.record.reference import EXACT, BesideReference, Reference, ReferenceArrays, beside_reference
 from mmulator.record.sources import Sources
 from mmulator.record.trail import Trail
 from mmulator.record.values import text_of

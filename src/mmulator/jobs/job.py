@@ -346,7 +346,7 @@ def run_job(
 
 def _reference(expect: Expectation) -> Any:
     """The expected arrays as what elements are compared with."""
-    from mmulator.record.reference import Reference
+    from mmulator.record.beside.reference import Reference
 
     return Reference(expect.source or Path(expect.file).name, expect.arrays)
 
