@@ -22,7 +22,6 @@ from mmulator.debug.watching import Hit
 from mmulator.demangle import demangle
 from mmulator.native.state import LANES
 from mmulator.program.uses import uses_and_defs
-from mmulator.record.steps import WarpPlace
 
 if TYPE_CHECKING:
     from mmulator.debug.machine import LanesAt
@@ -174,15 +173,20 @@ class Session(Control):
         return self._back_to(step, Reason.BREAKPOINT, hits)
 
     def _search(self, here: int) -> Goal:
-        """Run from the beginning to before a step, and keep the last breakpoint on the way."""
-        self._begin()
-        goal = Goal(until=here, searching=True, breaks=False)
-        self._bind()
-        first = self._first_hits()
-        if first and here > 0:
-            goal.found = 0, first
-        self._run(goal)
-        return goal
+        """The last breakpoint before a step: the launch is run from one checkpoint to the next, the last ones first."""
+        end = here
+        while True:
+            self._begin(end - 1)
+            goal = Goal(until=end, searching=True, breaks=False)
+            self._bind()
+            first = self._first_hits()
+            if first and self._began < end:
+                goal.found = self._began, first
+            if self._position() < end:
+                self._run(goal)
+            if goal.found is not None or not self._began:
+                return goal
+            end = self._began
 
     def _first_hits(self) -> list[Hit]:
         at = self._execution.at if self._execution is not None else None
@@ -440,13 +444,7 @@ class Session(Control):
         """
         from mmulator.debug.views import Scene
 
-        focus, machine = focus or self.focus, self.machine
-        state = machine.warp(focus.block, focus.warp)
-        at = next((p for p in state.places if p.lanes >> focus.lane & 1), None) or next(iter(state.places), None)
-        place = WarpPlace(state.cta.resident, state.cta.rank * len(state.cta.warps) + state.warp)
-        if at is None or at.site < 0:
-            return Scene(machine.grid, place, step=self.stop.step)
-        return Scene(machine.grid, place, at.lanes, at.site, self.stop.step)
+        return Scene.of(self.machine, focus or self.focus, self.stop.step)
 
     def why(self, element: str) -> str:
         """Why an element (`C[3,5]`) has the value that it has now: its store and what is behind it, in words."""
