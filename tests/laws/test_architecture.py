@@ -21,8 +21,8 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("numerics", "layouts"),
     ("twin",), ("instruction",),
     ("toolkit",), ("ptx",), ("program",), ("native",), ("sanitizer",), ("compiler",), ("launch",), ("diagnostics",), ("record",),
-    ("host",),
-    ("hardware",), ("driver",), ("doors",), ("jobs",),
+    ("host",), ("debug",),
+    ("hardware",), ("driver",), ("doors",), ("jobs",), ("judging",),
     ("conformance",), ("inspect",), ("explore",), ("cli",), ("__main__",),
 )  # fmt: skip
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}

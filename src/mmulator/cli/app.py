@@ -25,10 +25,10 @@ def _rewritten(arguments: list[str]) -> list[str]:
     """
     if arguments[:1] == ["help"]:
         return [*arguments[1:], "--help"]
-    if arguments[:1] == ["exec"]:  # words behind exec's own options belong to the program
-        from mmulator.cli.program import own
+    if arguments[:1] in (["exec"], ["judge"]):  # words behind their own options belong to the program
+        from mmulator.cli.program import JUDGE, own
 
-        end = 1 + own(arguments[1:])
+        end = 1 + (own(arguments[1:]) if arguments[0] == "exec" else own(arguments[1:], JUDGE))
         return [*arguments[:end], *(["--"] if end < len(arguments) else []), *arguments[end:]]
     if arguments[:1] == ["nvcc"] and arguments[1:] not in (["-h"], ["--help"]) and arguments[1:2] != ["--"]:
         return ["nvcc", "--", *arguments[1:]]
