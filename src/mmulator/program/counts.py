@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mmulator.ptx.tree import Instruction, VectorOperand
+from mmulator.ptx.tree import Instruction
 
 _FLOATS = frozenset(("f16", "bf16", "f16x2", "bf16x2", "f32", "f32x2", "f64"))
 _LANES = 32
@@ -19,13 +19,3 @@ def instruction_macs(ins: Instruction) -> int:
         return 0
     form = ins.form
     return form.m * form.n * form.k * _LANES // form.lanes
-
-
-def descriptor_bytes(ins: Instruction) -> int:
-    """Bytes of A and B that a wgmma of four warps reads from shared memory."""
-    if not ins.effects.multiplies or ins.effects.counted_as != "wgmma":
-        return 0
-    form = ins.form
-    row = form.k * form.atype.bits // 8
-    a = 0 if isinstance(ins.operands[1], VectorOperand) else form.m * row // (2 if form.sparse else 1)
-    return a + form.n * row

@@ -13,13 +13,13 @@ from mmulator.launch.limits import MULTIPROCESSOR
 from mmulator.launch.shape import LaunchShape
 from mmulator.program.as_ptxas.inflight import is_injected
 from mmulator.program.blocks import Block, Program, instructions
-from mmulator.program.counts import descriptor_bytes, instruction_macs
+from mmulator.program.counts import instruction_macs
 from mmulator.ptx.tree import Function, Instruction, Label
 from mmulator.record.counts import SUMS, Counts
+from mmulator.record.matrix_loads import as_loaded, descriptor_bytes
 from mmulator.record.profile_data import KINDS, Executed, Occupancy, ProfileData, Tally, Traffic
 from mmulator.record.profile_page import body
 from mmulator.record.profile_text import table
-from mmulator.record.serving import as_loaded
 
 WARP = 32
 WARPGROUP = 4  # warps

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
 from mmulator.compiler.compiled import CompiledKernel
 from mmulator.isa.effects import MemoryEffect, Queue
 from mmulator.isa.types import type_bits
-from mmulator.layouts.operands import fragment
 from mmulator.native.hooks.serving import Serves
 from mmulator.program.blocks import instructions
 from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.tree import Immediate, Instruction, Reg
-from mmulator.record.profile_data import Traffic
 
-_LANES = 32
 _SHARED = ("shared", "shared::cta")
 _OF_INTEGERS = ("u32", "s32", "b32")  # with which a chip does every operation in shared memory itself
 _COUNTS = {("add", "u32"): 1, ("inc", "u32"): 0xFFFFFFFF}  # operations that count lanes, with the operand
@@ -51,25 +47,3 @@ def _of_atomic(ins: Instruction, read: Collection[str]) -> Serves:
     if counts and ins.form["space"] in _SHARED and not (isinstance(first, Reg) and first.name in read):
         return Serves.ALONE
     return Serves.TURNS if op == "exch" or type_ in _OF_INTEGERS else Serves.LOOP
-
-
-def as_loaded(ins: Instruction, traffic: Traffic) -> Traffic:
-    """What ptxas makes of the accesses of a wmma, of which `traffic` has one for each register.
-
-    It loads once what a fragment holds several times, has one access for two registers that lie side by side in a row, and one
-    for each byte where bytes of a register are in different rows.
-    """
-    kind, form = ins.mnemonic[:10], ins.form
-    if kind not in ("wmma.load.", "wmma.store"):
-        return traffic
-    f, matrix = fragment(form, "r"), ins.modifiers[1] if kind == "wmma.load." else "d"
-    less = f.registers * _LANES * f.register_bits // (f.bits * f.rows * f.columns) if matrix in "ab" else 1
-    along = "row" if form.m >= form.n else "col"  # m8n32k16 is computed as its transpose
-    if matrix in "cd" and along in ins.modifiers and f.bits == f.register_bits:
-        less *= 2
-    across = "col" if matrix == "a" else "row"
-    more = 4 if matrix in "ab" and f.bits == 8 and across in ins.modifiers else 1
-    return replace(
-        traffic, requests=traffic.requests * more // less, bytes=traffic.bytes // less, units=traffic.units // less,
-        lanes=traffic.lanes * more // less, ideal=traffic.ideal // less,
-    )  # fmt: skip

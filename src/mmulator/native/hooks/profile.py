@@ -68,11 +68,11 @@ ProfileMemory = Struct("ProfileMemory", [
 ])  # fmt: skip
 MOST_PLACES = 256  # of a register of a fragment
 # Of a worker. missing: for each block of code the lanes that were elsewhere. sites, memory: rows of instructions, KINDS each.
-# shared, from_, from_bytes: the other side of a copy: addresses of lanes, or place and size of a piece. lane, places, count: of a
-# request whose lanes come one by one, the last lane, and the sectors or words so far.
+# targets, from_, from_bytes: the other side of a copy: addresses of lanes, or place and size of a piece. lane, places, count: the
+# last lane of a request whose lanes come one by one, and its sectors or words so far.
 ProfileTable = Struct("ProfileTable", [
     ("missing", ptr_to(u64)), ("sites", ptr_to(ProfileSite)), ("memory", ptr_to(ProfileMemory)),
-    ("shared", u64, 32), ("from_", u64), ("from_bytes", u64), ("lane", u32), ("count", u32), ("places", u64, MOST_PLACES),
+    ("targets", u64, 32), ("from_", u64), ("from_bytes", u64), ("lane", u32), ("count", u32), ("places", u64, MOST_PLACES),
 ])  # fmt: skip
 
 
@@ -198,10 +198,10 @@ def count_request(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes:
                 store(apart, row.apart)
                 weigh_access(row, kind, mask, at, origin, bytes, access, serves)
             if kind == Kind.SHARED and (serves == Serves.COPY or serves == Serves.BYPASS):  # told before the other side
-                store(load(U64, at), own.shared)
+                store(load(U64, at), own.targets)
                 own.count = 0
             elif serves == Serves.BYPASS:
-                row.last_units = bypass_sectors(at, own.shared, mask)
+                row.last_units = bypass_sectors(at, own.targets, mask)
             lanes = u64(popcount(mask))
             row.requests = row.requests + select((kind == Kind.LOCAL) & (bytes > 4), u64(bytes >> 2), 1)
             row.lanes = row.lanes + lanes

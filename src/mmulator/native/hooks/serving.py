@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import load, mask_bits, select, stack, store, trailing_zeros
+from mmulator.codegen.ops import load, mask_bits, stack, store, trailing_zeros
 from mmulator.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.native.state import FULL
 
@@ -51,7 +51,9 @@ def most_in_a_bank(places: ptr_to(u64), mask: u32, groups: u64, apart: boolean) 
     most = u32(0)
     while left != 0:
         place = places[trailing_zeros(left)]
-        left = select(apart, left & (left - 1), left & ~mask_bits(v == place))
+        left = left & (left - 1)
+        if not apart:
+            left = left & ~mask_bits(v == place)
         group = place & (groups - 1)
         count = counts[group] + 1
         counts[group] = count
@@ -112,7 +114,9 @@ def loop_wavefronts(places: ptr_to(u64), mask: u32, span: u32, groups: u64, idea
     v = load(U64, places)
     left = mask
     total = u32(0)
-    while left != 0:
+    for _ in range(32):  # a lane ends in each round
+        if left == 0:
+            break
         total = total + wavefront_passes(places, left, lanes_together(places, left, span), groups, 0, ideal)
         ended = u32(0)
         begin = u32(0)
@@ -121,11 +125,11 @@ def loop_wavefronts(places: ptr_to(u64), mask: u32, span: u32, groups: u64, idea
             if lanes != 0:
                 total = total + 2
                 ideal[0] = ideal[0] + 2
-            taken = u64(0)
+            taken = u32(0)
             while lanes != 0:
                 lane = trailing_zeros(lanes)
                 lanes = lanes & (lanes - 1)
-                bank = u64(1) << (places[lane] & (groups - 1))
+                bank = u32(1) << (u32(places[lane] & (groups - 1)) & (BANKS - 1))
                 if (taken & bank) == 0:
                     taken = taken | bank
                     if (mask_bits(v == places[lane]) & ended) == 0:
@@ -171,7 +175,9 @@ def atomic_sectors(at: ptr_to(u64), sectors: ptr_to(u64), mask: u32) -> u32:
     v = load(U64, at)
     left = mask
     total = u32(0)
-    while left != 0:
+    for _ in range(32):  # a lane ends in each round
+        if left == 0:
+            break
         lanes = u32(0)
         rest = left
         while rest != 0:
