@@ -1,0 +1,170 @@
+"""Places in a kernel as a client names them: lines of files, lines of the PTX, and instructions at addresses of their own."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mmulator.debug.dap.client import Refused
+from mmulator.debug.dap.messages import DisassembledInstruction, Source
+from mmulator.lazy import cached_property
+
+if TYPE_CHECKING:
+    from mmulator.compiler.compiled import CompiledKernel
+    from mmulator.location import Location
+    from mmulator.ptx.tree import Instruction
+    from mmulator.source import Source as Text
+
+CODE, STRIDE = 1 << 40, 16  # address of a kernel's first instruction, and from one to the next: PTX has none of its own
+
+
+class Texts:
+    """PTX that is in no file, by numbers that a client can ask for."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def source(self, text: Text) -> Source:
+        """The source of a PTX text: its file if it is there unchanged, else a number."""
+        path = Path(text.name)
+        try:
+            if path.is_file() and path.read_text() == text.text:
+                return {"name": path.name, "path": str(path.resolve())}
+        except (OSError, ValueError):
+            pass
+        number = self._numbers.setdefault(text.text, len(self._numbers) + 1)
+        return {"name": path.name, "sourceReference": number, "origin": "PTX of the launch"}
+
+    def text(self, number: int) -> str:
+        """The text of a number. Raises Refused."""
+        found = next((text for text, n in self._numbers.items() if n == number), None)
+        if found is None:
+            raise Refused(f"sourceReference {number}: there is no such text")
+        return found
+
+
+def source_of(location: Location) -> Source | None:
+    """The file of a line, if it is there."""
+    for path in location.paths:
+        if path.is_file():
+            return {"name": path.name, "path": str(path.resolve())}
+    return None
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line that a kernel has instructions of.
+
+    path: of its file; "" for a PTX text without one.
+    line: its number.
+    file: as the compiler wrote it; "" for a line of PTX.
+    """
+
+    path: str
+    line: int
+    file: str = ""
+
+    @property
+    def ptx(self) -> bool:
+        return not self.file
+
+    @property
+    def place(self) -> str:
+        """The line as the motor's breakpoints name it."""
+        return f"ptx:{self.line}" if self.ptx else f"{self.file}:{self.line}"
+
+
+class Places:
+    """The places of a kernel.
+
+    kernel: it.
+    name: as people write it.
+    texts: PTX without a file.
+    """
+
+    def __init__(self, kernel: CompiledKernel, name: str, texts: Texts) -> None:
+        self.kernel, self.name = kernel, name
+        self.text = kernel.sites[0].span.source
+        self.ptx = texts.source(self.text)
+        self.order = sorted(range(len(kernel.sites)), key=lambda n: kernel.sites[n].span.start)
+        self._ranks = {site: rank for rank, site in enumerate(self.order)}
+        self._sources: dict[str, Source | None] = {}
+
+    def source(self, location: Location) -> Source | None:
+        """The file of a line of the program, if it is there."""
+        if location.file not in self._sources:
+            self._sources[location.file] = source_of(location)
+        return self._sources[location.file]
+
+    @cached_property
+    def lines(self) -> dict[Line, list[int]]:
+        """Line -> sites of its instructions, in the order of the text; a line where a function was inlined has those of the
+        function, too.
+        """
+        found: dict[Line, list[int]] = {}
+        for site in self.order:
+            for line in self._lines_of(self.kernel.sites[site]):
+                found.setdefault(line, []).append(site)
+        return found
+
+    def _lines_of(self, instruction: Instruction) -> Iterator[Line]:
+        yield Line(self.ptx.get("path", ""), instruction.span.line)
+        location = instruction.span.location
+        for at in location.chain if location is not None else ():
+            source = self.source(at)
+            if source is not None:
+                yield Line(source["path"], at.line, at.file)
+
+    def in_source(self, source: Source) -> list[Line]:
+        """Lines with instructions in a source of the client's, ascending."""
+        number, path = source.get("sourceReference", 0), source.get("path", "")
+        if number and number == self.ptx.get("sourceReference"):
+            return sorted((n for n in self.lines if n.ptx), key=lambda n: n.line)
+        path = str(Path(path).resolve()) if path else ""
+        return sorted((n for n in self.lines if path and n.path == path), key=lambda n: n.line)
+
+    def from_line(self, source: Source, line: int) -> Line | None:
+        """The first line with instructions from a line on; None if the source has none there."""
+        found = self.in_source(source)
+        at = bisect_left(found, line, key=lambda n: n.line)
+        return found[at] if at < len(found) else None
+
+    # instructions by address ------------------------------------------------------------------------------------------------
+    def address(self, site: int) -> str:
+        """The address of an instruction, as a client is told."""
+        return f"0x{CODE + STRIDE * self._ranks[site]:x}"
+
+    def rank(self, reference: str, offset: int = 0) -> int:
+        """Number of an instruction in the order of the text; it may lie outside the kernel. Raises Refused.
+
+        reference: address of an instruction.
+        offset: bytes behind it.
+        """
+        try:
+            rank, rest = divmod(int(reference, 0) + offset - CODE, STRIDE)
+        except ValueError:
+            raise Refused(f"{reference!r} is no address of an instruction") from None
+        if rest:
+            raise Refused(f"{reference}{offset:+d}: instructions are {STRIDE} bytes apart, and begin at 0x{CODE:x}")
+        return rank
+
+    def disassembled(self, rank: int, count: int) -> list[DisassembledInstruction]:
+        """Instructions from one on, with a row for each number outside the kernel."""
+        return [self._row(n) for n in range(rank, rank + count)]
+
+    def _row(self, rank: int) -> DisassembledInstruction:
+        address = f"0x{max(0, CODE + STRIDE * rank):x}"
+        if not 0 <= rank < len(self.order):
+            return {"address": address, "instruction": "(outside the kernel)", "presentationHint": "invalid"}
+        span = self.kernel.sites[self.order[rank]].span
+        row: DisassembledInstruction = {"address": address, "instruction": " ".join(span.text.split())}
+        location = span.location
+        source = self.source(location) if location is not None else None
+        if location is not None and source is not None:
+            row["location"], row["line"] = source, location.line
+        else:
+            row["location"], row["line"] = self.ptx, span.line
+        return row

@@ -1,0 +1,220 @@
+"""A launch that stands still, as a client sees it: warps as threads, lanes and inlined lines as stack frames."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from mmulator.debug.dap.client import Client, Refused
+from mmulator.debug.dap.idle import PROGRAM
+from mmulator.debug.dap.messages import Module, Source, StackFrame, Thread
+from mmulator.debug.dap.places import Places, Texts
+from mmulator.debug.stops import Focus, Reason, Stopped
+from mmulator.diagnostics.whereabouts import lanes_text
+from mmulator.errors import MmulatorError
+from mmulator.lazy import cached_property
+
+if TYPE_CHECKING:
+    from mmulator.debug.machine import LanesAt, Machine, WarpState
+    from mmulator.debug.session import Session
+
+MOST_THREADS = 512  # threads that a client is told of
+_FIRST = PROGRAM + 1
+_HOLE = re.compile(r"\{([^{}]+)\}")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame of a stack: lanes of a warp at a place, in a function or where code was inlined.
+
+    warp: the warp.
+    at: its lanes, and where they stand.
+    top: whether registers are those of the lanes now: not so for a function that has called another one.
+    """
+
+    warp: WarpState
+    at: LanesAt
+    top: bool = True
+
+
+class Standing:
+    """One launch under control.
+
+    session: the motor.
+    places: of its kernel.
+    texts: PTX without a file.
+    client: who looks.
+    """
+
+    def __init__(self, session: Session, texts: Texts, client: Client) -> None:
+        self.session, self.texts, self.client = session, texts, client
+        self.places = Places(session.machine.kernel, session.kernel_name, texts)
+        self.hex = False  # whether a client wants hexadecimal numbers
+        self._numbers = count(1000)  # never twice in a launch: a client may still ask for what it saw before
+        self._shown: dict[int, Any] = {}
+
+    # numbers of what was shown ---------------------------------------------------------------------------------------------
+    def forget(self) -> None:
+        """The launch moves: what was shown is out of date."""
+        self._shown.clear()
+        self.__dict__.pop("warps", None)
+
+    def show(self, what: Any) -> int:
+        """A number for a frame or for variables, by which a client asks for more."""
+        number = next(self._numbers)
+        self._shown[number] = what
+        return number
+
+    def shown(self, number: int, kind: type) -> Any:
+        """What was shown under a number. Raises Refused."""
+        found = self._shown.get(number)
+        if not isinstance(found, kind):
+            raise Refused(f"{number}: shown at an earlier stop, or never")
+        return found
+
+    # warps ----------------------------------------------------------------------------------------------------------------
+    @property
+    def machine(self) -> Machine:
+        return self.session.machine
+
+    @cached_property
+    def warps(self) -> dict[int, WarpState]:
+        """Thread -> warp with lanes that have not exited, of blocks that have begun; those of the block in focus first."""
+        if self.session.stop.over and self.session.stop.reason is Reason.EXITED:
+            return {}
+        focus = self.session.stop.focus
+        found = sorted((w for w in self.machine.warps() if w.live), key=lambda w: focus is not None and w.block != focus.block)
+        return {self.thread_of(Focus(w.block, w.warp)): w for w in found}
+
+    def thread_of(self, focus: Focus | None) -> int:
+        """The number of a warp's thread; of the program for None."""
+        if focus is None:
+            return PROGRAM
+        x, y, z = self.session.block
+        return _FIRST + focus.block * -(-x * y * z // 32) + focus.warp
+
+    def threads(self) -> list[Thread]:
+        """The warps that are on the machine; the launch itself if there are none."""
+        if not self.warps:
+            return [{"id": PROGRAM, "name": f"launch {self.session.number} of {self.session.kernel_name}, over"}]
+        names = ((number, f"block {self.block_name(w.block)} warp {w.warp}") for number, w in self.warps.items())
+        return [{"id": number, "name": name} for (number, name), _ in zip(names, range(MOST_THREADS))]
+
+    def warp(self, thread: int) -> WarpState | None:
+        """The warp of a thread; None for the launch itself. Raises Refused."""
+        if thread == PROGRAM:
+            return None
+        if thread not in self.warps:
+            raise Refused(f"thread {thread}: no warp of this number has lanes that run")
+        return self.warps[thread]
+
+    def aim(self, thread: int) -> None:
+        """Commands are about this thread from now on. Raises Refused."""
+        warp = self.warp(thread)
+        focus = self.session.focus
+        if warp is not None and (focus.block, focus.warp) != (warp.block, warp.warp):
+            first = warp.places[0].lanes if warp.places else warp.live
+            self.session.focus = Focus(warp.block, warp.warp, (first & -first).bit_length() - 1)
+
+    def block_name(self, block: int) -> str:
+        """A block by its index: `(1,0,0)`."""
+        x, y, _ = self.session.grid
+        return f"({block % x},{block // x % y},{block // (x * y)})"
+
+    # frames ---------------------------------------------------------------------------------------------------------------
+    def stack(self, thread: int) -> list[Callable[[], StackFrame]]:
+        """The frames of a warp, innermost first: those of the lanes in focus, then those of lanes that are elsewhere."""
+        warp = self.warp(thread)
+        if warp is None:
+            return []
+        focus = self.session.stop.focus
+        places = list(warp.places)
+        if focus is not None and (focus.block, focus.warp) == (warp.block, warp.warp):
+            places.sort(key=lambda p: not p.lanes >> focus.lane & 1)
+        return [frame for at in places for frame in self._frames(warp, at, len(places) > 1)]
+
+    def _frames(self, warp: WarpState, at: LanesAt, several: bool) -> Iterator[Callable[[], StackFrame]]:
+        lanes = f" [{lanes_text(at.lanes)}]" if several else ""
+        waits = f": waits for {at.waits_for}" if at.waits_for else ""
+        frame = Frame(warp, at)
+        if at.instruction is None:
+            yield lambda: self._frame(frame, f"{at.function}{lanes}{waits}", None, 0)
+            return
+        span = at.instruction.span
+        location, kernel = span.location, at.function
+        for n, place in enumerate(location.chain if location is not None else ()):
+            source = self.places.source(place)
+            if source is not None:
+                name = (place.function or kernel) + (lanes + waits if not n else "")
+                yield lambda name=name, source=source, line=place.line: self._frame(frame, name, source, line)  # type: ignore[misc]
+                lanes = waits = ""
+        name = f"{kernel}, PTX{lanes}{waits}"
+        yield lambda: self._frame(frame, name, self.places.ptx, span.line)
+
+    def _frame(self, frame: Frame, name: str, source: Source | None, line: int) -> StackFrame:
+        shown: StackFrame = {"id": self.show(frame), "name": name, "line": line, "column": 1 if line else 0}
+        shown["moduleId"] = self.session.number
+        if source is not None:
+            shown["source"] = source
+        if frame.at.site >= 0:
+            shown["instructionPointerReference"] = self.places.address(frame.at.site)
+        return shown
+
+    # the launch -----------------------------------------------------------------------------------------------------------
+    def module(self) -> Module:
+        """The launch as a module: its kernel, where it was compiled from, and the device."""
+        s = self.session
+        known = any(not line.ptx for line in self.places.lines)
+        return {
+            "id": s.number, "name": s.kernel_name, "path": self.places.ptx.get("path", self.places.text.name),
+            "symbolStatus": "lines of the program and of PTX" if known else "lines of PTX: compile with line information for others",
+            "version": f"{s.device}, seed {s.seed}, grid {s.grid}, block {s.block}",
+        }  # fmt: skip
+
+    def sources(self) -> list[Source]:
+        """The PTX, and the files that it was compiled from."""
+        paths = sorted({line.path for line in self.places.lines if not line.ptx})
+        return [self.places.ptx, *({"name": path.rpartition("/")[2], "path": path} for path in paths)]  # type: ignore[list-item]
+
+    def description(self, stop: Stopped) -> str:
+        """A stop in a few words."""
+        where = "" if stop.focus is None else f", block {self.block_name(stop.focus.block)} warp {stop.focus.warp}"
+        what = {
+            Reason.BEGIN: "the launch's first instruction", Reason.EXITED: "the launch is over; step back from here",
+            Reason.MBARRIER: "a phase of an mbarrier is complete", Reason.FINDING: "the sanitizer found a rule broken",
+            Reason.FAULT: "the launch cannot go on", Reason.DEADLOCK: "no warp can go on",
+        }.get(stop.reason, f"step {stop.step}")  # fmt: skip
+        return f"{what} of {self.session.kernel_name}{where}" if what.startswith("step") else f"{what}{where}"
+
+    def logged(self, text: str) -> dict[str, Any]:
+        """The body of an output event for a log point: expressions in braces are replaced by their values."""
+        from mmulator.debug.dap.variables import evaluated
+
+        def value(found: re.Match[str]) -> str:
+            try:
+                return evaluated(self, found[1], self.top()).value
+            except (MmulatorError, Refused) as error:
+                return f"<{error}>"
+
+        said: dict[str, Any] = {"output": _HOLE.sub(value, text) + "\n"}
+        top = self.top()
+        if top is not None and top.at.instruction is not None:
+            location = top.at.instruction.span.location
+            source = self.places.source(location) if location is not None else None
+            line = location.line if location is not None and source is not None else top.at.instruction.span.line
+            said |= {"source": source or self.places.ptx, "line": line}
+        return said
+
+    def top(self, number: int | None = None) -> Frame | None:
+        """A frame that was shown; without a number the innermost one of the lane in focus. Raises Refused."""
+        if number is not None:
+            found: Frame = self.shown(number, Frame)
+            return found
+        focus = self.session.stop.focus
+        warp = self.warps.get(self.thread_of(focus)) if focus is not None else None
+        if warp is None or focus is None or not warp.places:
+            return None
+        return Frame(warp, next((p for p in warp.places if p.lanes >> focus.lane & 1), warp.places[0]))

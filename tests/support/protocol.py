@@ -1,0 +1,148 @@
+"""The Debug Adapter Protocol from a client's side: its official schema, and a client that checks each message against it.
+
+The schema comes with debugpy, from PyPI; a newer one may be named by DAP_SCHEMA.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from queue import Empty, Queue
+from typing import Any, BinaryIO
+
+import jsonschema
+
+from mmulator.debug.dap.framing import encode, read
+
+PATIENCE = 120  # seconds
+_PLACE = "_vendored/pydevd/_pydevd_bundle/_debug_adapter/debugProtocol.json"
+
+
+@cache
+def schema() -> dict[str, Any]:
+    """The protocol's JSON schema."""
+    named = os.environ.get("DAP_SCHEMA")
+    found = importlib.util.find_spec("debugpy")
+    assert named or (found is not None and found.submodule_search_locations), "debugpy, which has the schema, is not installed"
+    return json.loads((Path(named) if named else Path(found.submodule_search_locations[0]) / _PLACE).read_text())
+
+
+@cache
+def _checker(definition: str) -> Any:
+    whole = schema()
+    return jsonschema.Draft4Validator({"$ref": f"#/definitions/{definition}", "definitions": whole["definitions"]})
+
+
+def wrong(message: dict[str, Any], command: str = "") -> list[str]:
+    """What is wrong with a message by the schema. command: that a response answers."""
+    kind = message["type"]
+    if kind == "response" and not message["success"]:
+        definition = "ErrorResponse"
+    else:
+        name = message["event"] if kind == "event" else command or message["command"]
+        definition = name[0].upper() + name[1:] + kind.capitalize()
+    if definition not in schema()["definitions"]:
+        return [f"the schema has no {definition}"]
+    return [f"{definition}: {e.json_path}: {e.message}" for e in _checker(definition).iter_errors(message)]
+
+
+class Client:
+    """A client of an adapter on two streams. All messages are kept, those of the adapter checked by the schema."""
+
+    def __init__(self, reads: BinaryIO, writes: BinaryIO) -> None:
+        self.writes, self.count = writes, 0
+        self.asked: dict[int, str] = {}
+        self.responses: dict[int, dict[str, Any]] = {}
+        self.events: list[dict[str, Any]] = []
+        self.faults: list[str] = []
+        self._news: Queue[None] = Queue()
+        self.seen = 0  # events that `event` has looked at
+        self.reader = threading.Thread(target=self._read, args=(reads,), daemon=True)
+        self.reader.start()
+
+    def _read(self, reads: BinaryIO) -> None:
+        numbers = []
+        while (message := read(reads)) is not None:
+            numbers.append(message["seq"])
+            if message["type"] == "response":
+                self.faults += wrong(message, self.asked.get(message["request_seq"], ""))
+                self.responses[message["request_seq"]] = message
+            else:
+                self.faults += wrong(message)
+                self.events.append(message)
+            self._news.put(None)
+        if numbers != list(range(1, len(numbers) + 1)):
+            self.faults.append(f"numbers of messages: {numbers}")
+        self._news.put(None)
+
+    def send(self, command: str, **arguments: Any) -> int:
+        """Send a request; returns its number."""
+        self.count += 1
+        self.asked[self.count] = command
+        message = {"seq": self.count, "type": "request", "command": command, "arguments": arguments}
+        assert not (faults := wrong(message) if command not in OWN else []), faults
+        self.writes.write(encode(message))
+        self.writes.flush()
+        return self.count
+
+    def _wait(self, found: Callable[[], Any], what: str) -> Any:
+        while (value := found()) is None:
+            try:
+                self._news.get(timeout=PATIENCE)
+            except Empty:
+                raise AssertionError(f"no {what}; events: {self.events[-5:]}") from None
+            if not self.reader.is_alive() and found() is None:
+                raise AssertionError(f"no {what}, and the adapter is gone; events: {self.events[-5:]}")
+        return value
+
+    def response(self, number: int) -> dict[str, Any]:
+        """The response to a request."""
+        return self._wait(lambda: self.responses.get(number), f"response to {self.asked[number]}")
+
+    def __call__(self, command: str, **arguments: Any) -> dict[str, Any]:
+        """The body of the response to a request, which must succeed."""
+        found = self.response(self.send(command, **arguments))
+        assert found["success"], found
+        return found.get("body", {})
+
+    def refused(self, command: str, **arguments: Any) -> str:
+        """Why a request is refused."""
+        found = self.response(self.send(command, **arguments))
+        assert not found["success"], found
+        return found["body"]["error"]["format"]
+
+    def event(self, *names: str) -> dict[str, Any]:
+        """The next event of a name that was not looked at; those before it are passed over."""
+
+        def find() -> dict[str, Any] | None:
+            while self.seen < len(self.events):
+                self.seen += 1
+                if self.events[self.seen - 1]["event"] in names:
+                    return self.events[self.seen - 1]
+            return None
+
+        return self._wait(find, f"event {names}")
+
+    def output(self, category: str = "stdout") -> str:
+        """What the program has said so far."""
+        said = (e["body"] for e in self.events if e["event"] == "output")
+        return "".join(b["output"] for b in said if b.get("category") == category)
+
+
+OWN = ("launch", "nonsense")  # requests whose arguments are an adapter's own, or that there are not
+
+
+def started(words: Sequence[str] = (), **more: Any) -> tuple[subprocess.Popen[bytes], Client]:
+    """An adapter in a process of its own, and its client."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mmulator", "debug", "--dap", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, **more
+    )
+    assert process.stdin is not None and process.stdout is not None
+    return process, Client(process.stdout, process.stdin)
