@@ -136,7 +136,86 @@ class Client:
         return "".join(b["output"] for b in said if b.get("category") == category)
 
 
-OWN = ("launch", "nonsense")  # requests whose arguments are an adapter's own, or that there are not
+class Session:
+    """A program under an adapter in a process of its own.
+
+    words: further words of the adapter's command line.
+    """
+
+    def __init__(self, *words: str) -> None:
+        self.process, self.client = started(words)
+        self.capabilities = self.client("initialize", adapterID="mmulator")
+        self.client.event("initialized")
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Disconnect: the adapter ends, and all that it said was right."""
+        if error[0] is not None:
+            self.process.terminate()
+        elif self.process.poll() is None:
+            self.client("disconnect")
+        self.process.wait(PATIENCE)
+        self.client.reader.join(PATIENCE)
+        if error[0] is None:
+            assert not self.client.faults
+
+    def run(self, program: str | Path, **launch: Any) -> Session:
+        """Launch a program, and say that all is configured."""
+        self.client("launch", program=str(program), **launch)
+        self.client("configurationDone")
+        return self
+
+    def stopped(self) -> dict[str, Any]:
+        """The next stop; its thread is the one that is asked about from now on."""
+        event = self.client.event("stopped", "terminated")
+        assert event["event"] == "stopped", (event, self.client.output("stderr"))
+        self.thread = event["body"]["threadId"]
+        return event["body"]
+
+    def go(self, command: str = "continue", **more: Any) -> dict[str, Any]:
+        """Let the launch move, and wait for the stop."""
+        self.client(command, threadId=self.thread, **more)
+        return self.stopped()
+
+    def over(self) -> int:
+        """Let the program run to its end; returns its exit code."""
+        self.client("continue", threadId=self.thread)
+        return self.ended()
+
+    def ended(self) -> int:
+        code = self.client.event("exited")["body"]["exitCode"]
+        self.client.event("terminated")
+        return code
+
+    def frames(self, thread: int | None = None) -> list[dict[str, Any]]:
+        return self.client("stackTrace", threadId=thread or self.thread)["stackFrames"]
+
+    def line(self) -> int:
+        return self.frames()[0]["line"]
+
+    def scope(self, name: str, frame: dict[str, Any] | None = None) -> dict[str, dict[str, Any]]:
+        """The variables of a scope, by name."""
+        scopes = self.client("scopes", frameId=(frame or self.frames()[0])["id"])["scopes"]
+        return self.inside(next(s for s in scopes if s["name"] == name))
+
+    def inside(self, variable: dict[str, Any], **page: Any) -> dict[str, dict[str, Any]]:
+        """The variables in a variable, by name."""
+        found = self.client("variables", variablesReference=variable["variablesReference"], **page)["variables"]
+        return {v["name"]: v for v in found}
+
+    def value(self, expression: str, **more: Any) -> str:
+        return self.client("evaluate", expression=expression, frameId=self.frames()[0]["id"], **more)["result"]
+
+    def breakpoints(self, source: str | Path | dict[str, Any], *lines: int | dict[str, Any]) -> list[dict[str, Any]]:
+        """Set breakpoints in a source."""
+        given = [{"line": line} if isinstance(line, int) else line for line in lines]
+        where = source if isinstance(source, dict) else {"path": str(source)}
+        return self.client("setBreakpoints", source=where, breakpoints=given)["breakpoints"]
+
+
+OWN = ("launch", "restart", "nonsense")  # requests whose arguments are an adapter's own, or that there are not
 
 
 def started(words: Sequence[str] = (), **more: Any) -> tuple[subprocess.Popen[bytes], Client]:

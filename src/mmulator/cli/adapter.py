@@ -42,3 +42,17 @@ def command(launch: LaunchRequestArguments) -> tuple[list[str], Mapping[str, str
     words = [program, *(launch.get("args") or [])]
     check_program(words)
     return command_of(words, environment)
+
+
+def serve(port: int | None) -> None:
+    """Serve an editor: on standard streams, or on a port of this machine until Ctrl-C. Raises MmulatorError."""
+    from mmulator.debug.dap import serve
+    from mmulator.errors import MmulatorError
+
+    if port is None:
+        serve.on_streams(command)
+        return
+    try:
+        serve.on_port(port, command, lambda host, number: print(f"{host}:{number}", flush=True))
+    except OSError as error:
+        raise MmulatorError(f"port {port} cannot be used: {error.strerror}", hint="--port 0 takes a free one") from None

@@ -18,7 +18,8 @@ from mmulator.debug.dap.messages import OWN, PROGRAM, fault_in
 from tests.support import protocol
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
-VALUES = st.recursive(st.none() | st.booleans() | st.integers() | TEXTS, lambda v: st.lists(v) | st.dictionaries(TEXTS, v), max_leaves=8)
+LEAVES = st.none() | st.booleans() | st.integers() | TEXTS
+VALUES = st.recursive(LEAVES, lambda v: st.lists(v) | st.dictionaries(TEXTS, v), max_leaves=8)
 NEWER = {"bytes", "asAddress"}  # members of DataBreakpointInfoArguments that debugpy's schema is too old for
 SPECS = {"Hint": "VariablePresentationHint", "StepArguments": "NextArguments", "ThreadOnly": "PauseArguments"}
 

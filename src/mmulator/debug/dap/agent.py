@@ -77,7 +77,7 @@ class Agent:
             if command == "begin":
                 self._begin(request["arguments"])
             elif command == "cancel":
-                self._cancelled.add(request["arguments"]["requestId"])
+                self._cancelled.add(request["arguments"]["requestId"])  # of one that waits its turn
             elif command == "pause":
                 self.pausing = self.standing is None or self.moving
                 self.client.respond(request)
@@ -95,9 +95,13 @@ class Agent:
         while True:
             self._waits.wait()
             self._waits.clear()
-            while (standing := self.standing) is not None and self.moving and (self.pausing or (self.going and not self._mail.empty())):
+            while (standing := self.standing) is not None and self._is_urgent:
                 standing.session.interrupt()
                 time.sleep(AGAIN)
+
+    @property
+    def _is_urgent(self) -> bool:
+        return self.moving and (self.pausing or (self.going and not self._mail.empty()))
 
     def _begin(self, settings: dict[str, Any]) -> None:
         self.settings = settings

@@ -71,12 +71,9 @@ def _goto_targets(at: Standing, given: Any) -> Answer:
     line = at.places.from_line(given["source"], given["line"])
     if line is None:
         return {"targets": []}
-    address = at.places.address(at.places.lines[line][0])
+    place = {"line": line.line, "instructionPointerReference": at.places.address(at.places.lines[line][0])}
     ways = ((False, "the next time that it is reached"), (True, "the last time that it was reached"))
-    return {"targets": [
-        {"id": at.show((line, back)), "label": f"line {line.line}: {text}", "line": line.line, "instructionPointerReference": address}
-        for back, text in ways
-    ]}  # fmt: skip
+    return {"targets": [{"id": at.show((line, b)), "label": f"line {line.line}: {text}", **place} for b, text in ways]}
 
 
 def _goto(at: Standing, given: Any) -> Answer:
@@ -214,7 +211,8 @@ def _completions(at: Standing, given: Any) -> Answer:
 
 
 ANSWERS: dict[str, Callable[[Standing, Any], Answer]] = {
-    "continue": _continue, "reverseContinue": _reverse_continue, "stepOut": _step_out, "gotoTargets": _goto_targets, "goto": _goto,
+    "continue": _continue, "reverseContinue": _reverse_continue, "stepOut": _step_out,
+    "gotoTargets": _goto_targets, "goto": _goto,
     "next": partial(_step, over=True, back=False), "stepIn": partial(_step, over=False, back=False),
     "stepBack": partial(_step, over=True, back=True),
     "threads": _threads, "stackTrace": _stack_trace, "scopes": _scopes, "variables": _variables, "evaluate": _evaluate,

@@ -142,7 +142,8 @@ class Book:
             at["source"], at["line"] = wanted.source, wanted.given["line"]
         hit = wanted.given.get("hitCondition")
         if hit and not _HIT.fullmatch(hit):
-            return {**at, "reason": "failed", "message": f"hit condition {hit!r}: a number is needed, behind ==, >, >=, <, <= or %"}
+            wrong = f"hit condition {hit!r}: a number is needed, behind ==, >, >=, <, <= or %"
+            return {**at, "reason": "failed", "message": wrong}
         try:
             if wanted.kind == "setExceptionBreakpoints":
                 return {**at, **self._exception(wanted, places is not None)}
@@ -163,10 +164,8 @@ class Book:
         found = places.from_line(source, line)
         if found is None:
             known = places.in_source(source)
-            why = (
-                f"no instruction of {places.kernel.name} was compiled from line {line} or behind it; the last is line {known[-1].line}"
-                if known else f"no instruction of {places.kernel.name} was compiled from this file"
-            )  # fmt: skip
+            where = f"line {line} or behind it; the last is line {known[-1].line}" if known else "this file"
+            why = f"no instruction of {places.name} was compiled from {where}"
             return {"verified": False, "reason": "pending", "message": why}
         told = self._take(wanted, self.motor.add(found.place, wanted.given.get("condition") or ""), places)
         if found.line != line and told["verified"]:

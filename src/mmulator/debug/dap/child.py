@@ -40,8 +40,9 @@ class Child:
             address = str(Path(self._folder.name) / "door")
             self._door.bind(address)
             self._door.listen()
+            debug = {"MMULATOR_DEBUG": json.dumps({"front": "dap", "address": address})}  # debug/program.py
             self.process = subprocess.Popen(
-                list(words), env={**environment, "MMULATOR_DEBUG": json.dumps({"front": "dap", "address": address})}, cwd=folder, stdin=subprocess.DEVNULL,
+                list(words), env={**environment, **debug}, cwd=folder, stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, preexec_fn=_dies_with_us,
             )  # fmt: skip
         except BaseException:

@@ -13,23 +13,30 @@ from mmulator.debug.dap.standing import Frame, Standing
 from mmulator.debug.dap.variables import LONGEST, Node, array, group, safely
 from mmulator.debug.expressions import expression, number_of
 from mmulator.debug.stops import DebugError
-from mmulator.debug.views.barrier_state import barriers
-from mmulator.debug.views.in_flight import Flight, flights
-from mmulator.debug.views.instruction_matrices import matrices
-from mmulator.debug.views.matrix import MatrixView
-from mmulator.debug.views.register_table import RegisterView, registers, shown_types
-from mmulator.debug.views.scene import Scene
-from mmulator.debug.views.tensor_cells import tensor_memory
-from mmulator.debug.views.wait_graph import waits
+from mmulator.debug.views import (
+    InFlight,
+    MatrixView,
+    RegisterView,
+    Scene,
+    barriers,
+    flights,
+    matrices,
+    registers,
+    tensor_memory,
+    waits,
+)
+from mmulator.debug.views.register_table import shown_types
+from mmulator.debug.views.scene import line_text
 from mmulator.diagnostics.whereabouts import lanes_text
-from mmulator.errors import MmulatorError
 from mmulator.isa.types import type_bits
 from mmulator.launch.arguments import Signature
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
-from mmulator.record.asked import element_of, ptx_type, question
+from mmulator.record.asked import ptx_type
 from mmulator.record.names import DeviceArray
 from mmulator.record.steps import WarpPlace
 from mmulator.record.values import bits_text, text_of
+
+_ELEMENT = re.compile(r"(?:[\w.]+:)?\w[\w .]*\[[^\]]*\](?::\w+)?|0[xX][0-9a-fA-F]+(?::\w+)?")
 
 
 def scopes_of(at: Standing, frame: Frame) -> list[Scope]:
@@ -191,7 +198,7 @@ def arguments(at: Standing, frame: Frame) -> Iterator[Node]:
 
 def array_node(at: Standing, a: DeviceArray, name: str) -> Node:
     """An array in device memory."""
-    type_name = ptx_type(a.dtype) if a.dtype is not None else "b32" if a.size % 4 == 0 else "b8"
+    type_name = ptx_type(a.dtype) if a.dtype is not None else at.session.launch.stored() or "b32"
     size = max(1, type_bits(type_name) // 8)
     shape = a.shape if a.dtype is not None and a.shape else (a.size // size,)
 
@@ -207,7 +214,8 @@ def array_node(at: Standing, a: DeviceArray, name: str) -> Node:
 def memory_node(at: Standing, name: str, start: int, type_name: str, watch: str, block: int | None = None) -> Node:
     """An element in memory."""
     size = max(1, type_bits(type_name) // 8)
-    bits = int.from_bytes(at.machine.read(start, size, block), "little")
+    data = at.session.read(start, size) if block is None else at.machine.read(start, size, block)
+    bits = int.from_bytes(data, "little")
     return Node(name, number_text(at, bits, type_name), type_name, memory=start, watch=watch)
 
 
@@ -256,7 +264,7 @@ def barriers_of(at: Standing, frame: Frame) -> Iterator[Node]:
     for named in found.named:
         yield paragraph(f"barrier {named.number}{of_block(found.blocks, named.cta)}", named.text())
     for each in found.mbarriers:
-        yield paragraph(each.name, each.text(), "mbarrier")
+        yield paragraph(each.name, each.text().removeprefix(f"{each.name}: "), "mbarrier")
     if found.cluster is not None:
         yield paragraph("cluster barrier", found.cluster.text(found.blocks))
 
@@ -280,7 +288,7 @@ def flights_of(at: Standing, frame: Frame) -> Iterator[Node]:
                    named=partial(flight_members, f))  # fmt: skip
 
 
-def flight_members(f: Flight) -> Iterator[Node]:
+def flight_members(f: InFlight) -> Iterator[Node]:
     yield Node("instruction", " ".join(f.instruction.span.text.split()), "PTX")
     yield Node("lanes", f"0x{f.lanes:08x}", "mask")
     yield Node("group", "not committed" if f.group is None else str(f.group))
@@ -292,9 +300,7 @@ def flight_members(f: Flight) -> Iterator[Node]:
 def lanes(at: Standing, frame: Frame) -> Iterator[Node]:
     """Where the lanes of the warp are."""
     for p in frame.warp.places:
-        where = str(p.instruction.span) if p.instruction is not None else "the end"
-        brief = p.instruction.span.brief if p.instruction is not None else ""
-        yield Node(lanes_text(p.lanes), f"{p.state}{': waits for ' + p.waits_for if p.waits_for else ''} at {brief or where}")
+        yield Node(lanes_text(p.lanes), f"{p.waits_for or p.state} at {line_text(p.instruction)}")
 
 
 SCOPES: tuple[tuple[str, Callable[[Standing, Frame], Iterable[Node]], bool], ...] = (
@@ -317,26 +323,21 @@ def find(at: Standing, text: str, frame: Frame | None) -> Node | None:
             base = (SLOT_SHARED << SLOT_SHIFT) + (frame.warp.cta.rank << RANK_SHIFT)
             return memory_node(at, text, base + int(word[1], 0), word[2] or "b32", text, frame.warp.block)
         for members in (arguments, special, next_instruction, shared, tensor, barriers_of):
-            names = (text, f"%{text}")
-            found = next((n for n in safely(partial(members, at, frame)) if n.name in names or n.name.partition(" (")[0] == text), None)
+            nodes = safely(partial(members, at, frame))
+            found = next((n for n in nodes if text in (n.name, n.name[1:], n.name.partition(" (")[0])), None)
             if found is not None:
                 return found
-    try:
-        asked = element_of(question(text), at.session.names)
-    except MmulatorError:
-        asked = None
-    if asked is not None:
+    if _ELEMENT.fullmatch(text):
+        asked = at.session.element(text)
         return memory_node(at, asked.name, asked.start, asked.type, text)
-    if frame is not None:
-        return expression_node(at, text, frame)
-    return None
+    return expression_node(at, text, frame) if frame is not None else None
 
 
 def expression_node(at: Standing, text: str, frame: Frame) -> Node:
     """The value of an expression over the lanes of a warp."""
     def element(name: str) -> Any:
-        asked = element_of(question(name), at.session.names)
-        return number_of(int.from_bytes(at.machine.read(asked.start, asked.size), "little"), asked.type)
+        asked, bits = at.session.value(name)
+        return number_of(bits, asked.type)
 
     values = expression(text).lanes(at.machine, frame.warp, element)
     lane = lane_of(at, frame)

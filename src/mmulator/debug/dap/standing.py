@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from mmulator.debug.dap.client import Client, Refused
 from mmulator.debug.dap.idle import PROGRAM
 from mmulator.debug.dap.messages import Module, Source, StackFrame, Thread
 from mmulator.debug.dap.places import Places, Texts
 from mmulator.debug.stops import Focus, Reason, Stopped
+from mmulator.demangle import base_name
 from mmulator.diagnostics.whereabouts import lanes_text
 from mmulator.errors import MmulatorError
+from mmulator.isa.effects import Ends
+from mmulator.launch.arena import bytes_at
 from mmulator.lazy import cached_property
+from mmulator.program.addresses import HEADER_LOCAL, HEADER_RETURN_FRAME, HEADER_RETURN_PC
 
 if TYPE_CHECKING:
     from mmulator.debug.machine import LanesAt, Machine, WarpState
@@ -23,6 +29,7 @@ if TYPE_CHECKING:
 
 MOST_THREADS = 512  # threads that a client is told of
 _FIRST = PROGRAM + 1
+_LONG = 40  # characters of a list of lanes that becomes a mask
 _HOLE = re.compile(r"\{([^{}]+)\}")
 
 
@@ -134,23 +141,48 @@ class Standing:
         places = list(warp.places)
         if focus is not None and (focus.block, focus.warp) == (warp.block, warp.warp):
             places.sort(key=lambda p: not p.lanes >> focus.lane & 1)
-        return [frame for at in places for frame in self._frames(warp, at, len(places) > 1)]
+        several = len(places) > 1
+        return [
+            shown for at in places for frame in (Frame(warp, at), *self._callers(warp, at))
+            for shown in self._frames(frame, several and frame.top)
+        ]  # fmt: skip
 
-    def _frames(self, warp: WarpState, at: LanesAt, several: bool) -> Iterator[Callable[[], StackFrame]]:
-        lanes = f" [{lanes_text(at.lanes)}]" if several else ""
-        waits = f": waits for {at.waits_for}" if at.waits_for else ""
-        frame = Frame(warp, at)
+    def _callers(self, warp: WarpState, at: LanesAt) -> Iterator[Frame]:
+        """The frames of the functions that have called the one that lanes execute, innermost first."""
+        kernel = self.machine.kernel
+        registers = int(warp.cta.warps["regs"][warp.warp])
+        lane = (at.lanes & -at.lanes).bit_length() - 1
+        while at.function != kernel.name:
+            header = bytes_at(registers + at.frame, HEADER_LOCAL).view(np.uint32)
+            returns = int(header[HEADER_RETURN_PC // 4 + lane])
+            caller = kernel.program.blocks[returns].function
+            call = next(b.last for b in caller.blocks if b.ending is Ends.CALL and returns in b.targets)
+            site = next((n for n, ins in enumerate(kernel.executed) if ins is call), -1)
+            written = kernel.sites[site] if site >= 0 else None
+            back = int(header[HEADER_RETURN_FRAME // 4 + lane])
+            name = caller.function.name
+            at = replace(at, site=site, instruction=written, function=name, frame=back, state="runs", waits_for="")
+            yield Frame(replace(warp, places=(at,)), at, False)
+
+    def _frames(self, frame: Frame, several: bool) -> Iterator[Callable[[], StackFrame]]:
+        """A frame as the client sees it: the line of the program, those where it was inlined, and the line of PTX."""
+        at = frame.at
+        text = lanes_text(at.lanes)
+        lanes = "" if not several else f" [{text if len(text) < _LONG else f'lanes 0x{at.lanes:08x}'}]"
+        waits = f": {at.waits_for}" if at.waits_for else ""
         if at.instruction is None:
             yield lambda: self._frame(frame, f"{at.function}{lanes}{waits}", None, 0)
             return
         span = at.instruction.span
-        location, kernel = span.location, at.function
+        location, kernel = span.location, base_name(at.function)
         for n, place in enumerate(location.chain if location is not None else ()):
             source = self.places.source(place)
             if source is not None:
                 name = (place.function or kernel) + (lanes + waits if not n else "")
                 yield lambda name=name, source=source, line=place.line: self._frame(frame, name, source, line)  # type: ignore[misc]
                 lanes = waits = ""
+        if not frame.top and not (lanes or waits) and location is not None:
+            return  # of callers the PTX is in the disassembly alone
         name = f"{kernel}, PTX{lanes}{waits}"
         yield lambda: self._frame(frame, name, self.places.ptx, span.line)
 
@@ -170,7 +202,7 @@ class Standing:
         known = any(not line.ptx for line in self.places.lines)
         return {
             "id": s.number, "name": s.kernel_name, "path": self.places.ptx.get("path", self.places.text.name),
-            "symbolStatus": "lines of the program and of PTX" if known else "lines of PTX: compile with line information for others",
+            "symbolStatus": "lines of the program and of PTX" if known else "lines of PTX alone",
             "version": f"{s.device}, seed {s.seed}, grid {s.grid}, block {s.block}",
         }  # fmt: skip
 
