@@ -206,7 +206,11 @@ class Session:
         return {v["name"]: v for v in found}
 
     def value(self, expression: str, **more: Any) -> str:
-        return self.client("evaluate", expression=expression, frameId=self.frames()[0]["id"], **more)["result"]
+        """The value of an expression in the innermost frame."""
+        return self.value_of(expression, frameId=self.frames()[0]["id"], **more)
+
+    def value_of(self, expression: str, **more: Any) -> str:
+        return self.client("evaluate", expression=expression, **more)["result"]
 
     def breakpoints(self, source: str | Path | dict[str, Any], *lines: int | dict[str, Any]) -> list[dict[str, Any]]:
         """Set breakpoints in a source."""

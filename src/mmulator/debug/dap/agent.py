@@ -185,7 +185,6 @@ class Agent:
 
     def _move(self, standing: Standing, motion: Motion) -> Stopped:
         """Let the launch move until it stops for people; requests that come meanwhile are answered."""
-        standing.forget()
         self.moving = True
         try:
             while True:
@@ -197,6 +196,7 @@ class Agent:
                 except DebugError as error:
                     self.client.output(f"{error}\n")
                     return standing.session.stop
+                standing.forget()
                 with self._guard:
                     paused, self.pausing = self.pausing, False
                 if stop.reason is Reason.INTERRUPTED and not paused:
