@@ -32,6 +32,7 @@ VARIABLES: dict[str, str] = {
     "CAPTURE_TO": "the folder of these files; `capture` if nothing is said",
     "RECORD": "a file for digests of what each launch was given and left",
     "REPLAY": "such a file: the first launch that differs is told",
+    "DEBUG": "the debugger that launches come under, as `mmulator debug` sets it",
     "CACHE": "the folder of compiled code",
     "NVCC": "the nvcc that compiles CUDA C++, unless it is on `PATH`, in `CUDA_HOME` or among Python's packages",
     "CPU": "the level of CPUs that code is made for, as `x86-64-v3`",

@@ -1,8 +1,28 @@
-"""Breakpoints: where a launch stops by itself, as a user says it."""
+"""Breakpoints: where a launch stops by itself, as a user says it, and what that is in a launch."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from mmulator.debug.expressions import Expression, expression
+from mmulator.debug.places import lines_of
+from mmulator.debug.stops import DebugError
+from mmulator.demangle import base_name, demangle
+from mmulator.errors import LaunchError, shown
+from mmulator.record.asked import question
+from mmulator.rules.choice import chosen
+
+if TYPE_CHECKING:
+    from mmulator.compiler.compiled import CompiledKernel
+
+LINE, KERNEL, WATCH, MBARRIER, RULE = "line", "kernel", "watch", "mbarrier", "rule"
+PLACES = "FILE:LINE, LINE, ptx:LINE, a kernel or function, *SITE"
+_SHARED = re.compile(r"shared\s+(?P<place>[^:]+?)(?::(?P<type>\w+))?")
+_PLACE = re.compile(r"(?P<name>[A-Za-z_.$][\w.$]*)?\s*(?:\[(?P<index>\d+)\]|\+?\s*(?P<offset>0[xX][0-9a-fA-F]+|\d+))?")
 
 
 @dataclass
@@ -18,6 +38,7 @@ class Breakpoint:
     hits: how often it stopped.
     ignore: how many more times it does not stop.
     sites: numbers of the instructions that it stands for in the launch at hand.
+    line: of the program or the PTX, where the breakpoint stands; 0 if it is on no line.
     problem: why it stands for nothing in the launch at hand, or "".
     """
 
@@ -30,36 +51,176 @@ class Breakpoint:
     hits: int = 0
     ignore: int = 0
     sites: tuple[int, ...] = ()
+    line: int = 0
     problem: str = ""
+
+    @property
+    def test(self) -> Expression | None:
+        """The condition, read."""
+        return expression(self.condition) if self.condition else None
+
+    def bind(self, kernel: CompiledKernel, name: str) -> None:
+        """Find its instructions in the kernel of a launch. name: the kernel's, as people write it."""
+        self.sites, self.line, self.problem = (), 0, ""
+        if self.kind == LINE:
+            self._bind_line(kernel)
+        elif self.kind == KERNEL:
+            self._bind_function(kernel, name)
+        if self.test is not None and self.sites:
+            missing = [r for r in self.test.registers if not any(r in f.slots for f in kernel.frames.values())]
+            if missing:
+                self.sites, self.problem = (), f"the kernel has no register {missing[0]}"
+
+    def _bind_line(self, kernel: CompiledKernel) -> None:
+        lines = lines_of(kernel)
+        file, _, number = self.place.rpartition(":")
+        if self.place.startswith("*"):
+            site = int(self.place[1:], 0)
+            self.sites = (site,) if site < len(lines.ptx) else ()
+            self.line = lines.ptx[site] if self.sites else 0
+            self.problem = "" if self.sites else f"the kernel has {len(lines.ptx)} instructions"
+        elif file == "ptx" or PurePath(file).name == PurePath(kernel.program.module.source.name).name:
+            found, self.line = lines.at_ptx(int(number))
+            self.sites = tuple(found)
+        else:
+            found, self.line = lines.at(file, int(number))
+            self.sites = tuple(found)
+        if not self.sites and not self.problem:
+            self.problem = f"this kernel has no code at or behind {self.place}"
+
+    def _bind_function(self, kernel: CompiledKernel, name: str) -> None:
+        entry = kernel.program.entry.function.name
+        for function in kernel.program.functions:
+            known = name if function == entry else demangle(function)
+            if self.place in (function, known, base_name(function), known.partition("(")[0]):
+                lines = lines_of(kernel)
+                self.sites = tuple(n for n in lines.order if lines.functions[n] == function)[:1]
+                self.line = lines.ptx[self.sites[0]] if self.sites else 0
+                return
+        self.problem = f"this kernel is {name}"
 
 
 class Breakpoints:
-    """All breakpoints of a program, from launch to launch. A change counts at once, also between two commands of a session."""
+    """All breakpoints of a program, from launch to launch. A change counts from the next command of a session on.
 
-    def __iter__(self) -> object:
-        raise NotImplementedError
+    file: the file that a line without a file is in; `ptx` for the PTX.
+    changes: how many there have been.
+    """
+
+    def __init__(self) -> None:
+        self.items: list[Breakpoint] = []
+        self.file = "ptx"
+        self.changes = 0
+        self._number = 0
+
+    def __iter__(self) -> Iterator[Breakpoint]:
+        return iter(self.items)
+
+    def __getitem__(self, number: int) -> Breakpoint:
+        """A breakpoint by its number. Raises DebugError if there is none."""
+        for item in self.items:
+            if item.number == number:
+                return item
+        raise DebugError(f"there is no breakpoint {number}")
+
+    def _add(self, kind: str, place: str, condition: str = "", temporary: bool = False) -> Breakpoint:
+        if condition:
+            expression(condition)
+        self._number += 1
+        made = Breakpoint(self._number, kind, place, condition, temporary=temporary)
+        self.items.append(made)
+        self.changes += 1
+        return made
 
     def add(self, place: str, condition: str = "", temporary: bool = False) -> Breakpoint:
         """A breakpoint at a line or a kernel: `file:line`, `line` of the file in focus, `ptx:line`, a kernel's name, `*SITE`.
 
         Raises DebugError for what is no place.
         """
-        raise NotImplementedError
+        place = place.strip()
+        file, _, number = place.rpartition(":")
+        if place.isdigit():
+            return self._add(LINE, f"{self.file}:{place}", condition, temporary)
+        if (file and number.isdigit()) or re.fullmatch(r"\*(0x[0-9a-fA-F]+|\d+)", place):
+            return self._add(LINE, place, condition, temporary)
+        if not place or place[0].isdigit():
+            raise DebugError(f"{shown(place)} is no place for a breakpoint", hint=PLACES)
+        return self._add(KERNEL, place, condition, temporary)
 
     def watch(self, element: str, condition: str = "") -> Breakpoint:
-        """A watchpoint on an element (`C[3,5]`, `KERNEL:C[3,5]`, `0x7f00:f32`), or on shared memory of a block
-        (`shared 0x400:b32`). Raises DebugError.
+        """A watchpoint on an element (`C[3,5]`, `KERNEL:C[3,5]`, `0x7f00:f32`), or on shared memory of each block
+        (`shared 0x400:b32`, `shared tile+16`). Raises DebugError.
         """
-        raise NotImplementedError
+        element = element.strip()
+        if not _SHARED.fullmatch(element):
+            question_of(element)
+        return self._add(WATCH, element, condition)
 
     def mbarrier(self, place: str) -> Breakpoint:
-        """A stop when a phase of an mbarrier is completed: an address in shared memory, or a shared variable (`bars+8`)."""
-        raise NotImplementedError
+        """A stop when a phase of an mbarrier is completed, in any block: an address in shared memory, or a shared variable
+        (`bars+8`, `full[1]`). Raises DebugError.
+        """
+        place = place.strip()
+        if not place or not _PLACE.fullmatch(place):
+            raise DebugError(f"{shown(place)} is no mbarrier", hint="an address such as 0x400, or a variable: full[1], bars+8")
+        return self._add(MBARRIER, place)
 
     def rule(self, name: str) -> Breakpoint:
-        """A stop where the sanitizer finds a rule broken: `races`, `wgmma-*`, `all`. The session has to be sanitized."""
-        raise NotImplementedError
+        """A stop where the sanitizer finds a rule broken: `races`, `wgmma-*`, `all`. Raises DebugError."""
+        try:
+            chosen("" if name == "all" else name)
+        except ValueError as error:
+            raise DebugError(str(error)) from None
+        return self._add(RULE, name)
 
     def delete(self, number: int) -> None:
         """Raises DebugError if there is no such breakpoint."""
-        raise NotImplementedError
+        self.items.remove(self[number])
+        self.changes += 1
+
+    def enable(self, number: int, enabled: bool = True) -> None:
+        """Raises DebugError if there is no such breakpoint."""
+        self[number].enabled = enabled
+        self.changes += 1
+
+    def change(self, number: int, condition: str) -> None:
+        """Another condition, or none. Raises DebugError."""
+        if condition:
+            expression(condition)
+        self[number].condition = condition
+        self.changes += 1
+
+    @property
+    def sanitized(self) -> bool:
+        """Whether some want the sanitizer."""
+        return any(b.kind == RULE and b.enabled for b in self.items)
+
+
+def question_of(element: str) -> object:
+    """An element as typed. Raises DebugError."""
+    try:
+        return question(element)
+    except LaunchError as error:
+        raise DebugError(error.message.removeprefix("why: "), hint=error.hint) from None
+
+
+def shared_place(text: str, kernel: CompiledKernel) -> int:
+    """Address in a block's shared memory of `0x400`, `bars+8` or `full[1]` (of 8 bytes each). Raises DebugError."""
+    found = _PLACE.fullmatch(text.strip())
+    if found is None:
+        raise DebugError(f"{shown(text)} is no place in shared memory", hint="0x400, bars+8, full[1]")
+    index, offset = found["index"], found["offset"]
+    more = 8 * int(index) if index else int(offset, 0) if offset else 0
+    if found["name"] is None:
+        return more
+    for name, address in kernel.shared.addresses.items():
+        if found["name"] in (name, base_name(name), base_name(name).rpartition("::")[2]):
+            return address + more
+    known = ", ".join(base_name(name) for name in kernel.shared.addresses) or "none"
+    raise DebugError(f"the kernel has no shared variable {found['name']}", hint=f"variables: {known}; or an address: 0x400")
+
+
+def shared_watch(text: str, kernel: CompiledKernel) -> tuple[int, str] | None:
+    """(address in shared memory, PTX type) of `shared 0x400:b32`; None for another element. Raises DebugError."""
+    found = _SHARED.fullmatch(text.strip())
+    return (shared_place(found["place"], kernel), found["type"] or "b32") if found else None

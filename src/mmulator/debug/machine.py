@@ -6,16 +6,29 @@ Everything is read when it is asked for. After the session went on, ask again: a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mmulator.debug.stops import DebugError
+from mmulator.diagnostics.whereabouts import of_warp
+from mmulator.isa.types import type_bits
+from mmulator.launch.arena import bytes_at, pointer
+from mmulator.native.matrix.tensor_state import TENSOR_COLUMNS, TENSOR_LANES, TENSOR_ROW
+from mmulator.native.state import LANES
+from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
+from mmulator.program.frames import slot_bytes
+from mmulator.record.trail import lanes_of
+
 if TYPE_CHECKING:
     from mmulator.compiler.compiled import CompiledKernel
     from mmulator.launch.grid import Grid
-    from mmulator.launch.resident import ResidentCta
+    from mmulator.launch.resident import Resident, ResidentCta
+    from mmulator.launch.shape import LaunchShape
+    from mmulator.program.frames import Frame
     from mmulator.ptx.tree import Instruction
 
 
@@ -65,56 +78,236 @@ class Machine:
 
     grid: what all blocks share.
     kernel: the compiled kernel: `executed` (instructions by site), `frames` (registers of each function), `shared`.
+    residents: memory of the clusters that the launch has had.
+    running: (block, warp) that executes the next step; None if none does.
+    at: lanes, site and frame of that step.
     """
 
-    grid: Grid
-    kernel: CompiledKernel
+    def __init__(
+        self, grid: Grid, residents: Sequence[Resident], running: tuple[int, int] | None = None,
+        at: tuple[int, int, int] = (0, -1, 0),
+    ) -> None:  # fmt: skip
+        self.grid, self.kernel = grid, grid.kernel
+        self.residents = [r for r in residents if r.begun[0]]
+        self.running, self.at = running, at
+        self.sites = site_numbers(grid.kernel)
 
-    def blocks(self) -> Sequence[ResidentCta]:
+    # blocks and warps -----------------------------------------------------------------------------------------------------
+    def blocks(self) -> list[ResidentCta]:
         """Blocks that have begun and are not over, by their number. `ResidentCta.state` is their `Cta` struct."""
-        raise NotImplementedError
+        every = (c for r in sorted(self.residents, key=lambda r: r.number) for c in r.each())
+        return sorted((c for c in every if c.warps["live"].any()), key=block_of)
 
     def cta(self, block: int) -> ResidentCta:
         """The memory of a block. Raises DebugError if the block has not begun or is over."""
-        raise NotImplementedError
+        for resident in self.residents:
+            for cta in resident.each():
+                if block_of(cta) == block:
+                    return cta
+        if not 0 <= block < self.grid.shape.ctas:
+            raise DebugError(f"there is no block {block}: the grid has {self.grid.shape.ctas}")
+        now = ", ".join(extent_text(c.state["ctaid"]) for c in self.blocks()[:4])
+        raise DebugError(f"block {self.extent(block)} has not begun, or is over", hint=f"on the machine: {now}")
+
+    def extent(self, block: int) -> str:
+        """A block's number as `(1,0,0)`."""
+        return self.extent_of(self.grid.shape, block)
+
+    @staticmethod
+    def extent_of(shape: LaunchShape, block: int) -> str:
+        """A block's number as `(1,0,0)`. shape: of its launch."""
+        x, y, _ = shape.grid
+        return extent_text((block % x, block // x % y, block // (x * y)))
 
     def warp(self, block: int, warp: int) -> WarpState:
-        """Raises DebugError if there is no such warp on the machine."""
-        raise NotImplementedError
+        """A warp. Raises DebugError if there is no such warp on the machine."""
+        cta = self.cta(block)
+        if not 0 <= warp < len(cta.warps):
+            raise DebugError(f"there is no warp {warp}: a block has {len(cta.warps)}")
+        return self._state(cta, warp)
 
     def warps(self, block: int | None = None) -> list[WarpState]:
         """Warps of a block, or of all blocks that have begun."""
-        raise NotImplementedError
+        ctas = self.blocks() if block is None else [self.cta(block)]
+        return [self._state(cta, n) for cta in ctas for n in range(len(cta.warps))]
+
+    def _state(self, cta: ResidentCta, number: int) -> WarpState:
+        w, block = cta.warps[number], block_of(cta)
+        places = []
+        lanes = 0
+        if self.running == (block, number):
+            lanes, site, frame = self.at
+            places.append(LanesAt(lanes, site, self.kernel.sites[site], "runs", "", self._function(site), frame))
+        for group in of_warp(self.kernel.program, cta, w):
+            rest = group.lanes & ~lanes
+            if rest:
+                first = (rest & -rest).bit_length() - 1
+                pc = int(w["lane_pc"][first])
+                site = self._site_at(pc, group.instruction)
+                name = self.kernel.program.blocks[pc].function.function.name
+                waits = "" if group.state == "runs" else str(replace(group, lanes=rest))
+                places.append(LanesAt(rest, site, group.instruction, group.state, waits, name, int(w["lane_frame"][first])))
+        return WarpState(cta, block, number, int(w["live"]), tuple(places))
+
+    def _site_at(self, pc: int, instruction: Instruction | None) -> int:
+        """The site of the instruction that lanes at a block of code execute next: the instruction itself, or one made from it."""
+        if instruction is None:
+            return -1
+        blocks, seen = self.kernel.program.blocks, set[int]()
+        while pc not in seen:
+            seen.add(pc)
+            block = blocks[pc]
+            for ins in (*block.body, *([block.last] if block.last is not None else [])):
+                if ins.original is instruction and ins in self.sites:
+                    return self.sites[ins]
+            if block.body or block.last is not None or not block.targets:
+                break
+            pc = block.targets[0]
+        return next((n for n, ins in enumerate(self.kernel.sites) if ins is instruction), -1)
+
+    def _function(self, site: int) -> str:
+        return function_names(self.kernel)[site] if site >= 0 else ""
+
+    # registers ------------------------------------------------------------------------------------------------------------
+    def _frame(self, warp: WarpState, frame: int | None) -> tuple[Frame, int]:
+        """The frame of a function with its registers, and its first byte in the register file."""
+        place = next((p for p in warp.places if frame is None or p.frame == frame), None)
+        if place is None:
+            raise DebugError(f"all threads of warp {warp.warp} of block {self.extent(warp.block)} have exited")
+        return self.kernel.frames[place.function], place.frame
 
     def types(self, warp: WarpState, frame: int | None = None) -> dict[str, str]:
         """Registers of the function that a warp executes: name (`%r5`) -> PTX type. frame: another of its frames (`LanesAt`)."""
-        raise NotImplementedError
+        found, _ = self._frame(warp, frame)
+        return {name: found.types[name] for name in sorted(found.slots, key=_by_number)}
 
     def register(self, warp: WarpState, name: str, frame: int | None = None) -> NDArray[np.uint64]:
         """A register's bits, uint64 [32 lanes]; of 128 bits, uint64 [32 lanes, 2]. Raises DebugError for an unknown name."""
-        raise NotImplementedError
+        found, base = self._frame(warp, frame)
+        if name not in found.slots:
+            from difflib import get_close_matches
+
+            near = ", ".join(get_close_matches(name, found.slots, 3)) or f"%r1; the kernel has {len(found.slots)} registers"
+            raise DebugError(f"there is no register {name} here", hint=f"such as {near}")
+        address = warp.cta.resident.warps["regs"][warp.cta.rank * len(warp.cta.warps) + warp.warp]
+        kind = found.types[name]
+        raw = bytes_at(int(address) + base + found.slots[name], slot_bytes(kind)).tobytes()
+        if type_bits(kind) == 128:
+            return np.frombuffer(raw, np.uint64).reshape(-1, 2)
+        return lanes_of(raw, kind)
 
     def registers(self, warp: WarpState, frame: int | None = None) -> dict[str, NDArray[np.uint64]]:
         """All registers of the function that a warp executes."""
-        raise NotImplementedError
+        return {name: self.register(warp, name, frame) for name in self.types(warp, frame)}
 
+    # memory ---------------------------------------------------------------------------------------------------------------
     def shared(self, block: int) -> NDArray[np.uint8]:
-        """Shared memory of a block, uint8 [bytes]; a copy."""
-        raise NotImplementedError
+        """Shared memory of a block, uint8 [bytes]; a copy. Byte 0 is at address SHARED_BASE (program/addresses.py)."""
+        cta = self.cta(block)
+        return bytes_at(cta.resident.shared_at(cta.rank), self.grid.shared).copy()
 
     def tensor(self, block: int) -> NDArray[np.uint32]:
         """Tensor memory of a block, uint32 [128 lanes, 512 columns]; a copy. Raises DebugError if the kernel has none."""
-        raise NotImplementedError
+        cta = self.cta(block)
+        if not self.kernel.matrix.tensor:
+            raise DebugError("the kernel uses no tensor memory")
+        at = cta.resident.arena.at("tensor") + cta.rank * TENSOR_LANES * TENSOR_ROW
+        return bytes_at(at, TENSOR_LANES * TENSOR_ROW).view(np.uint32).reshape(TENSOR_LANES, -1)[:, :TENSOR_COLUMNS].copy()
+
+    def host(self, address: int, size: int, block: int | None = None) -> int:
+        """Where the bytes at a generic address are on the host. Raises DebugError if nothing is there."""
+        slot, offset = address >> SLOT_SHIFT, address & (1 << SLOT_SHIFT) - 1
+        if slot in (0, SLOT_SHARED) and offset >= SHARED_BASE and (slot or block is not None):
+            rank, at = offset >> RANK_SHIFT, (offset & (1 << RANK_SHIFT) - 1) - SHARED_BASE
+            if block is not None and 0 <= at <= self.grid.shared - size:
+                cta = self.cta(block)
+                if slot and rank != cta.rank and rank < cta.resident.size:
+                    cta = cta.resident.each()[rank]
+                return cta.resident.shared_at(cta.rank) + at
+        if slot == SLOT_PARAM and offset + size <= self.grid.params.nbytes:
+            return pointer(self.grid.params) + offset
+        for region in self.grid.memory:
+            if region.start <= address and address + size <= region.end:
+                return region.host + address - region.start
+        raise DebugError(f"there is no memory at 0x{address:x} ({size} bytes)")
 
     def read(self, address: int, size: int, block: int | None = None) -> bytes:
         """Bytes at a generic address, which may be in global, constant, parameter or shared memory.
 
-        block: whose shared memory; a block's own window is at SHARED_BASE (program/addresses.py). None: of the block in focus.
+        block: whose shared memory; None: only memory outside of shared is found.
 
         Raises DebugError if nothing is there.
         """
-        raise NotImplementedError
+        return bytes_at(self.host(address, size, block), size).tobytes()
 
     def digest(self) -> str:
-        """A hash of all registers, shared and tensor memory, barriers and queues of all blocks, and of the device memory."""
-        raise NotImplementedError
+        """A hash of all registers, shared and tensor memory, places of lanes, barriers and what is in flight of all blocks on the
+        machine, and of the memory that the launch may write.
+        """
+        sha = sha256()
+        for cta in self.blocks():
+            resident = cta.resident
+            sha.update(str((block_of(cta), [int(cta.resident.cluster[name][0]) for name in COUNTS])).encode())
+            for name in OF_WARP:
+                sha.update(np.ascontiguousarray(cta.warps[name]).tobytes())
+            for name in OF_QUEUE:
+                sha.update(np.ascontiguousarray(cta.warps["queues"][name]).tobytes())
+            sha.update(cta.state["barriers"].tobytes())
+            sha.update(bytes_at(resident.shared_at(cta.rank), self.grid.shared).data)
+            first = int(cta.warps["regs"][0])
+            sha.update(bytes_at(first, self.kernel.frame_bytes * len(cta.warps)).data)
+            if self.kernel.local_bytes:
+                sha.update(bytes_at(int(cta.warps["local"][0]), self.kernel.local_bytes * LANES * len(cta.warps)).data)
+            if self.kernel.matrix.tensor:
+                sha.update(self.tensor(block_of(cta)).data)
+        for region in sorted(self.grid.memory, key=lambda r: r.start):
+            if region.writable:
+                sha.update(bytes_at(region.host, region.size).data)
+        return sha.hexdigest()
+
+
+COUNTS = ("rounds", "arrived", "generation", "newest", "under_way", "flips", "patience")
+OF_WARP = (
+    "lane_pc", "lane_frame", "live", "waiting", "held", "at_barrier", "turns", "bar_lanes", "bar_came", "napping", "naps_for",
+    "timed_out", "granted", "cluster_came", "retired", "registers",
+)  # fmt: skip
+OF_QUEUE = ("issued", "done", "committed", "filled")
+
+
+def block_of(cta: ResidentCta) -> int:
+    """Number of a block in the grid, x fastest."""
+    return int(cta.state["linear"])
+
+
+def extent_text(extent: Sequence[int]) -> str:
+    """`(1,0,0)`."""
+    return "(" + ",".join(str(int(n)) for n in extent) + ")"
+
+
+def _by_number(name: str) -> tuple[str, int]:
+    head = name.rstrip("0123456789")
+    return head, int(name[len(head) :] or 0)
+
+
+def site_numbers(kernel: CompiledKernel) -> dict[Instruction, int]:
+    """Site of each instruction as it is executed."""
+    return kernel.once(_site_numbers)
+
+
+def _site_numbers(kernel: CompiledKernel) -> dict[Instruction, int]:
+    return {ins: n for n, ins in reversed([*enumerate(kernel.executed)])}
+
+
+def function_names(kernel: CompiledKernel) -> list[str]:
+    """Name of the function of each site."""
+    return kernel.once(_function_names)
+
+
+def _function_names(kernel: CompiledKernel) -> list[str]:
+    owners = {
+        ins: name
+        for name, item in kernel.program.functions.items()
+        for block in item.blocks
+        for ins in (block.after, *block.body, block.last)
+    }
+    return [owners[ins] for ins in kernel.executed]

@@ -83,7 +83,7 @@ class Stopped:
     focus: Focus | None = None
     lanes: int = 0
     site: int = -1
-    instruction: Instruction | None = None
+    instruction: Instruction | None = field(default=None, repr=False)
     hits: tuple[int, ...] = ()
     text: str = ""
     error: ExecutionFault | None = field(default=None, compare=False)

@@ -61,10 +61,11 @@ def lanes_text(mask: int) -> str:
 
 def groups(grid: Grid, cta: ResidentCta) -> list[LaneGroup]:
     """The groups of all lanes of a CTA that have not exited, in the order of warps."""
-    return [g for w in cta.warps for g in _of_warp(grid.kernel.program, cta, w)]
+    return [g for w in cta.warps for g in of_warp(grid.kernel.program, cta, w)]
 
 
-def _of_warp(program: Program, cta: ResidentCta, w: Any) -> Iterator[LaneGroup]:
+def of_warp(program: Program, cta: ResidentCta, w: Any) -> Iterator[LaneGroup]:
+    """The groups of a warp's lanes that have not exited."""
     left = int(w["live"])
     frames, pcs = w["lane_frame"], w["lane_pc"]
     while left:

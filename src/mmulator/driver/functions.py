@@ -79,6 +79,12 @@ class Function:
             seed, seed if seed != settings.seed else None, settings.threads, settings.timeout, waits=True,
             progress=launching.counted, meanwhile=launching.look,
         )  # fmt: skip
+        if settings.debug:
+            from mmulator.driver.debugged import debugged
+
+            launching.close()
+            return debugged(settings, self, shape, Arguments(np.frombuffer(params, np.uint8), self.offsets, regions=regions),
+                            regions, how, arrays)  # fmt: skip
         observers: list[Observer] = []
         if settings.sanitize:
             observers.append(sanitizers()(chosen(settings.rules, settings.sanitize == STRICT)))

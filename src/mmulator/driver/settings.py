@@ -99,6 +99,15 @@ def _why_against(text: str) -> str:
     return text if text.isdigit() else as_device(text)
 
 
+def _debug(text: str) -> str:
+    from json import loads
+
+    said = loads(text)
+    if not isinstance(said, dict) or said.get("front") not in ("terminal", "dap"):
+        raise ValueError("what `mmulator debug` sets: JSON with a front end, terminal or dap")
+    return text
+
+
 def _why(text: str) -> str:
     from mmulator.record.asked import question
 
@@ -125,7 +134,8 @@ class Settings:
     capture, capture_to: `KERNEL:N`, a launch that is written as files, and their folder (captured.py). record: a file for what
     launches were given and left. replay: such a file, with which launches are compared (recorded.py).
     why: elements whose values are explained (record/asked.py), apart by `;`. why_depth: how many instructions an explanation has
-    behind each other. why_against: "", or a device or a seed with which they are compared. why_to: "", or a file for them."""
+    behind each other. why_against: "", or a device or a seed with which they are compared. why_to: "", or a file for them.
+    debug: "", or the debugger that launches come under, as JSON (debug/program.py)."""
 
     device: str = "sm_90"
     seed: int = 0
@@ -148,6 +158,7 @@ class Settings:
     capture_to: str = "capture"
     record: str = ""
     replay: str = ""
+    debug: str = ""
 
     @property
     def looks(self) -> bool:
@@ -180,5 +191,5 @@ _READ: dict[str, Callable[[str], Any]] = {
     "autotune": _autotune, "sanitize": _sanitize, "rules": _rules, "keep_going": _keep_going,
     "progress": _progress, "profile": _profile, "trace": _trace, "why": _why, "why_depth": _natural,
     "why_against": _why_against, "why_to": _why_to,
-    "capture": str, "capture_to": str, "record": str, "replay": str,
+    "capture": str, "capture_to": str, "record": str, "replay": str, "debug": _debug,
 }  # fmt: skip

@@ -326,6 +326,7 @@ class Kernel:
         trace: str | Path | None = None,
         memory: Sequence[Region] = (),
         waits: bool = False,
+        debug: Any = None,
     ) -> Report:
         """Run the kernel; arrays among `args` are device buffers and are updated in place.
 
@@ -351,6 +352,7 @@ class Kernel:
         trace: a file that receives what happened when, for Perfetto.
         memory: arrays at device addresses that they say themselves (launch/regions.py); others get addresses of their own.
         waits: an access to an accumulator of wgmma in flight waits, where ptxas makes it wait.
+        debug: a `mmulator.debug.program.Debugger`, under whose control the launch runs.
         workers: a distributed.Client, on whose Dask cluster the blocks run;
         blocks that write the same bytes or use each other's results are refused, and nothing is stored then.
 
@@ -385,6 +387,8 @@ class Kernel:
         shape, arguments = self.prepared(grid, block, args, shared, device, cluster, cooperative, memory)
         if workers is not None:
             return spread.launch(workers, self, device, shape, arguments, how)
+        if debug is not None:
+            return self._debugged(debug, shape, arguments, device, how, sanitize or keep_going, names or {})
         observers: list[Observer] = []
         if sanitize or keep_going:
             observers.append(sanitizers()(strict=sanitize == "strict"))
@@ -414,6 +418,22 @@ class Kernel:
             report.why = about.answers(watches, report)
         if sanitize == "raise" and (error := undefined(report.findings)):
             raise error
+        return report
+
+    def _debugged(
+        self, debug: Any, shape: LaunchShape, arguments: Arguments, device: str, how: How, sanitize: object,
+        named: Mapping[str, Any],
+    ) -> Report:  # fmt: skip
+        """A launch under a debugger."""
+        from mmulator.launch.arena import bytes_at
+        from mmulator.record.names import DeviceNames
+
+        names = partial(DeviceNames.of, arguments, [p.name for p in self.signature.params], named)
+        report: Report = debug.launch(
+            self, shape, arguments, device, how,
+            lambda: [sanitizers()(strict=sanitize == "strict")] if sanitize else [], names,
+            lambda: [(b.start, bytes_at(b.host, b.size)) for b in (*arguments.buffers, *arguments.regions) if b.writable],
+        )  # fmt: skip
         return report
 
     @property

@@ -1,0 +1,261 @@
+"""The motor of the debugger: the same state at a step from wherever one comes, and stops where they are due."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mmulator as mm
+from mmulator.debug.session import Session
+from mmulator.debug.stops import DebugError, Reason, StepScope
+from mmulator.errors import ExecutionFault
+from tests.support.sessions import GEMM, PIPELINE, launched, of_file
+
+HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
+# Two blocks of two warps: lanes part, a function is called, a barrier, an atomic operation.
+PARTED = (
+    HEAD
+    + """
+.global .align 4 .u32 total;
+.func (.reg .b32 out) twice(.reg .b32 in) {
+  .reg .b32 t;
+  add.u32 t, in, in;
+  mov.b32 out, t;
+  ret;
+}
+.visible .entry parted(.param .u64 p) {
+  .reg .b32 %r<12>; .reg .b64 %rd<8>; .reg .pred %p<4>; .shared .align 4 .b32 tile[64];
+  mov.u32 %r0, %tid.x;
+  mov.u32 %r1, %ctaid.x;
+  mov.u32 %r3, 0;
+  setp.lt.u32 %p0, %r0, 12;
+  @%p0 bra LOW;
+  call (%r3), twice, (%r0);
+  bra JOIN;
+LOW:
+  add.u32 %r3, %r3, %r0;
+  setp.lt.u32 %p1, %r3, 30;
+  @%p1 bra LOW_END;
+LOW_END:
+  add.u32 %r3, %r3, 100;
+JOIN:
+  mov.u32 %r4, tile;
+  mad.lo.u32 %r5, %r0, 4, %r4;
+  st.shared.u32 [%r5], %r3;
+  bar.sync 0;
+  xor.b32 %r6, %r0, 32;
+  mad.lo.u32 %r7, %r6, 4, %r4;
+  ld.shared.u32 %r8, [%r7];
+  mov.u64 %rd0, total;
+  atom.global.add.u32 %r9, [%rd0], 1;
+  ld.param.u64 %rd1, [p];
+  mad.lo.u32 %r10, %r1, 64, %r0;
+  mul.wide.u32 %rd2, %r10, 4;
+  add.u64 %rd3, %rd1, %rd2;
+  st.global.u32 [%rd3], %r8;
+  ret;
+}
+"""
+)
+
+
+def parted(use: Callable[[Session], None]) -> np.ndarray:
+    out = np.zeros(128, np.int32)
+    launched(mm.Module.load(PARTED)["parted"], use, 2, 64, [out], names={"out": out})
+    return out
+
+
+def expected() -> np.ndarray:
+    tid = np.arange(64)
+    return np.tile(np.where((tid ^ 32) < 12, (tid ^ 32) + 100, 2 * (tid ^ 32)), 2).astype(np.int32)
+
+
+def line(text: str) -> int:
+    return PARTED[: PARTED.index(text)].count("\n") + 1
+
+
+# the law ----------------------------------------------------------------------------------------------------------------
+def walk(session: Session, seed: int, moves: int) -> None:
+    """A random walk: at a step the machine is always the same, however one came there."""
+    chance = random.Random(seed)
+    seen: dict[int, tuple[str, object, int]] = {}
+    session.go()
+    assert session.stop.reason is Reason.EXITED
+    total = session.stop.step
+    for _ in range(moves):
+        match chance.randrange(6):
+            case 0:
+                session.goto(chance.randrange(total))
+            case 1 if session.stop.step > 0:
+                session.step(lines=False, back=True)
+            case 2 if session.stop.step > 0:
+                session.step(back=True)
+            case 3 if not session.stop.over:
+                session.step(chance.randrange(1, 4), lines=False)
+            case 4 if not session.stop.over:
+                session.step()
+            case 5 if seen:
+                session.goto(chance.choice([*seen]))
+        stop = session.stop
+        if not stop.over:
+            session.scope = chance.choice([*StepScope])
+            state = session.machine.digest(), (stop.focus and (stop.focus.block, stop.focus.warp)), stop.site
+            assert seen.setdefault(stop.step, state)[0] == state[0], f"seed {seed}, step {stop.step}"
+            assert seen[stop.step][2] == state[2]
+    assert len(seen) > moves // 3
+
+
+@pytest.mark.parametrize("file", [PIPELINE, GEMM], ids=["pipeline", "gemm"])
+def test_a_step_is_the_same_from_wherever_one_comes(file: Path) -> None:
+    report, arrays = of_file(file, lambda session: walk(session, 1, 30))
+    name = "D" if "D" in arrays else "C"
+    with np.load(file.parent / "expected.npz") as kept:
+        np.testing.assert_array_equal(arrays[name].view(np.uint16), kept[name].view(np.uint16))
+    assert report.threads == 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_so_it_is_where_lanes_part(seed: int) -> None:
+    np.testing.assert_array_equal(parted(lambda session: walk(session, seed, 40)), expected())
+
+
+def test_a_step_back_costs_less_than_fifty_milliseconds() -> None:
+    def use(session: Session) -> None:
+        session.goto(100_000)
+        for back, most in ((True, 0.05), (False, 0.01)):
+            took = []
+            for _ in range(9):
+                before = time.process_time()
+                session.step(lines=False, back=back)
+                took.append(time.process_time() - before)
+            assert sorted(took)[4] < most, took
+
+    of_file(GEMM, use)
+
+
+# stops ------------------------------------------------------------------------------------------------------------------
+def test_a_condition_chooses_lanes() -> None:
+    def use(session: Session) -> None:
+        session.breakpoints.add(f"ptx:{line('bar.sync')}", "tid.x == 40 && ctaid.x == 1 && %r3 > 7")
+        stop = session.go()
+        assert stop.reason is Reason.BREAKPOINT and stop.focus is not None and stop.hits == (1,)
+        assert (stop.focus.block, stop.focus.warp) == (1, 1) and stop.instruction is not None
+        assert stop.instruction.mnemonic == "bar.sync"
+        here = stop.step
+        assert session.machine.register(session.machine.warp(1, 1), "%r3")[8] == 80
+        assert session.go().reason is Reason.EXITED
+        assert session.go(back=True).step == here and session.stop.reason is Reason.BREAKPOINT
+        assert session.go(back=True).reason is Reason.BEGIN and session.stop.step == 0
+
+    np.testing.assert_array_equal(parted(use), expected())
+
+
+def test_an_element_that_is_stored_stops_it_in_both_directions() -> None:
+    def use(session: Session) -> None:
+        session.breakpoints.watch("out[70]:b32")
+        stop = session.go()
+        assert stop.reason is Reason.WATCHPOINT and "out[70]" in stop.text and "-> 0x0000004c" in stop.text
+        behind = stop.step
+        assert session.value("out[70]")[1] == 76
+        assert session.go().reason is Reason.EXITED
+        stop = session.go(back=True)
+        assert stop.reason is Reason.WATCHPOINT and stop.step == behind - 1 and session.value("out[70]")[1] == 0
+        assert stop.instruction is not None and stop.instruction.mnemonic == "st.global.u32"
+
+    parted(use)
+
+
+def test_words_of_shared_memory_are_watched_in_every_block() -> None:
+    def use(session: Session) -> None:
+        session.breakpoints.watch("shared tile+8")
+        found = []
+        while session.go().reason is Reason.WATCHPOINT:
+            found.append(session.stop.text.partition(";")[0])
+        assert found == [f"tile + 8 in block ({n},0,0): 0 -> 0x00000066" for n in range(2)]
+
+    parted(use)
+
+
+def test_a_step_over_a_call_and_out_of_it() -> None:
+    def use(session: Session) -> None:
+        session.breakpoints.add(f"ptx:{line('call (')}")
+        stop = session.go()
+        call = stop.step
+        stop = session.step(over=True)
+        assert stop.ptx_line == line("bra JOIN")
+        assert session.step(over=True, back=True).step == call
+        stop = session.step()
+        assert stop.ptx_line == line("add.u32 t")
+        assert session.machine.warp(0, 0).places[0].function == "twice"
+        assert session.finish().ptx_line == line("bra JOIN")
+        session.step(back=True)
+        assert session.stop.ptx_line == line("  ret;\n}\n.visible")
+        assert session.finish(back=True).step == call
+
+    parted(use)
+
+
+def test_scopes_say_whose_instructions_are_steps() -> None:
+    def use(session: Session) -> None:
+        session.goto(10)
+        session.scope = StepScope.BLOCK
+        first = session.stop.focus
+        warps = set()
+        for _ in range(60):
+            session.step(lines=False)
+            if session.stop.text:
+                assert session.stop.text == "all threads of the block (0,0,0) have exited"
+                break
+            assert session.stop.focus is not None and first is not None and session.stop.focus.block == first.block
+            warps.add(session.stop.focus.warp)
+        assert warps == {0, 1}
+
+    parted(use)
+
+
+def test_a_fault_stops_it_with_the_machine_to_look_at() -> None:
+    wrong = PARTED.replace("add.u64 %rd3, %rd1, %rd2;", "add.u64 %rd3, %rd1, %rd2; add.u64 %rd3, %rd3, 65536;")
+
+    def use(session: Session) -> None:
+        stop = session.go()
+        assert stop.reason is Reason.FAULT and stop.instruction is not None and stop.instruction.mnemonic == "st.global.u32"
+        assert stop.focus is not None
+        warp = session.machine.warp(stop.focus.block, stop.focus.warp)
+        assert session.machine.register(warp, "%r8")[0] == expected()[32 * warp.warp]
+        session.step(lines=False, back=True)
+        assert session.stop.step == stop.step - 1 and session.stop.instruction.mnemonic == "add.u64"
+        assert session.go().reason is Reason.FAULT and session.stop.step == stop.step
+        with pytest.raises(DebugError, match="has faulted"):
+            session.go()
+
+    out = np.zeros(128, np.int32)
+    with pytest.raises(ExecutionFault, match="which has 512"):
+        launched(mm.Module.load(wrong)["parted"], use, 2, 64, [out])
+
+
+def test_a_deadlock_stops_it() -> None:
+    hangs = PARTED.replace("bar.sync 0;", "setp.lt.u32 %p2, %r0, 32;\n  @%p2 bar.sync 1, 64;")
+
+    def use(session: Session) -> None:
+        stop = session.go()
+        assert stop.reason is Reason.DEADLOCK and "barrier 1" in stop.text
+        assert session.machine.warps(0)[0].places[0].state == "barrier"
+
+    with pytest.raises(ExecutionFault):
+        launched(mm.Module.load(hangs)["parted"], use, 2, 64, [np.zeros(128, np.int32)])
+
+
+def test_phases_of_mbarriers_stop_it() -> None:
+    def use(session: Session) -> None:
+        session.breakpoints.mbarrier("0x400")
+        stop = session.go()
+        assert stop.reason is Reason.MBARRIER, session.breakpoints.items
+        again = session.go().step
+        assert session.go(back=True).step == stop.step - 1 or session.stop.step == again - 1
+
+    of_file(PIPELINE, use)
