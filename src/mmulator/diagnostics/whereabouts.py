@@ -24,6 +24,8 @@ class LaneGroup:
 
     state: "held" if they wait for lanes of their own warp, "waits" for other warps of the warpgroup, "sleeps" for a phase of
         `mbarrier`.
+    pc: number of the block of code that they execute next.
+    frame: byte in the warp's register file at which the frame of their function begins.
     """
 
     warp: int
@@ -33,6 +35,8 @@ class LaneGroup:
     barrier: int = -1
     mbarrier: MbarrierState | None = None
     cta: ResidentCta | None = None
+    pc: int = -1
+    frame: int = 0
 
     def __str__(self) -> str:
         wait = "waits" if self.lanes.bit_count() == 1 else "wait"
@@ -74,11 +78,13 @@ def of_warp(program: Program, cta: ResidentCta, w: Any) -> Iterator[LaneGroup]:
         same = [n for n in range(LANES) if pcs[n] == pcs[lane] and frames[n] == frames[lane] and _state(w, n) == (state, barrier)]
         lanes = sum(1 << n for n in same) & left
         left &= ~lanes
-        ins = instruction_at(program, int(pcs[lane]), state)
-        if state == "sleeps":
-            yield LaneGroup(int(w["index"]), lanes, state, ins, -1, known(cta.resident, barrier), cta)
-        else:
-            yield LaneGroup(int(w["index"]), lanes, state, ins, barrier)
+        at = int(pcs[lane])
+        ins = instruction_at(program, at, state)
+        asleep = state == "sleeps"
+        yield LaneGroup(
+            int(w["index"]), lanes, state, ins, -1 if asleep else barrier, known(cta.resident, barrier) if asleep else None,
+            cta if asleep else None, at, int(frames[lane]),
+        )  # fmt: skip
 
 
 def _state(w: Any, lane: int) -> tuple[State, int]:

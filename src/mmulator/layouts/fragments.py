@@ -136,7 +136,7 @@ class Fragment:
             if value.dtype.kind not in "iu" or np.any((value < 0) | (value >= limit)):
                 raise OperandError(f"{name} {_place(value)} is outside 0..{limit - 1}")
         _check_broadcast(row=r, column=c, copy=k)
-        place = self._first[(k * self.rows + r) * self.columns + c]
+        place = self.first_places[(k * self.rows + r) * self.columns + c]
         rest, index = np.divmod(place, self.per_register)
         lane, register = np.divmod(rest, self.registers)
         return lane, register, index
@@ -154,7 +154,7 @@ class Fragment:
         return ((copy * self.rows + row) * self.columns + col).reshape(-1)
 
     @cached_property
-    def _first(self) -> Index:
+    def first_places(self) -> Index:
         """Lowest place that holds each position of the matrix."""
         out = np.full(self.copies * self.rows * self.columns, -1, np.int64)
         out[self.flat[::-1]] = np.arange(self.flat.size)[::-1]
@@ -205,5 +205,5 @@ class Fragment:
             values = parts.astype(np.uint8).reshape(*batch, -1)
         if self.width < self.bits:
             values = values >> values.dtype.type(self.shift) & values.dtype.type((1 << self.width) - 1)
-        out: Array = np.take(values, self._first, axis=-1)
+        out: Array = np.take(values, self.first_places, axis=-1)
         return out.reshape(*batch, *self.matrix_shape)

@@ -75,6 +75,12 @@ class TrailStep:
     before: tuple[bytes, ...]
 
 
+def functions_of(kernel: CompiledKernel) -> dict[Instruction, str]:
+    """The function that each instruction of a kernel belongs to, by its name."""
+    every = ((name, block) for name, item in kernel.program.functions.items() for block in item.blocks)
+    return {i: name for name, block in every for i in (block.after, *block.body, block.last) if i is not None}
+
+
 class Trail:
     """The steps of a launch in the CTAs of a cluster.
 
@@ -100,7 +106,6 @@ class Trail:
             )
         self.read: Callable[[int, int], bytes] | None = None
         self._sites: dict[int, TrailSite] = {}
-        self._functions: dict[Instruction, str] | None = None
 
     # recording ------------------------------------------------------------------------------------------------------
     def stepped(self, place: WarpPlace, lanes: int, site: int) -> None:
@@ -162,14 +167,7 @@ class Trail:
         return self._function_of(self.instruction(step))
 
     def _function_of(self, ins: Instruction) -> str:
-        if self._functions is None:
-            self._functions = {}
-            for name, item in self.kernel.program.functions.items():
-                for block in item.blocks:
-                    for i in (block.after, *block.body, block.last):
-                        if i is not None:
-                            self._functions[i] = name
-        return self._functions[ins]
+        return self.kernel.once(functions_of)[ins]
 
     # values ---------------------------------------------------------------------------------------------------------
     def instruction(self, step: TrailStep) -> Instruction:

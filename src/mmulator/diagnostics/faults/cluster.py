@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from mmulator.launch.grid import Grid
@@ -67,18 +69,21 @@ def waits_text(resident: Resident, cta: ResidentCta) -> str:
     if not arrived:
         return said
     ctas = resident.each()
-    missing = {str(c): int(c.state["live_threads"]) - _came(c, int(resident.cluster["generation"][0])) for c in ctas}
+    missing = {str(c): int(c.state["live_threads"]) - arrivals(c, int(resident.cluster["generation"][0])) for c in ctas}
     live = sum(int(c.state["live_threads"]) for c in ctas)
     lacks = ", ".join(f"{n} of {name}" for name, n in missing.items() if n)
     return f"{said}; {arrived} of {live} threads of the cluster have arrived at barrier.cluster, missing: {lacks}"
 
 
-def _came(cta: ResidentCta, generation: int) -> int:
-    """Number of threads of a block that have arrived at the current generation of the cluster's barrier."""
+def arrived_lanes(w: Any, generation: int) -> int:
+    """Mask of the lanes of a warp that have arrived at a generation of the cluster's barrier. w: its `Warp`."""
     lanes = 1 << np.arange(LANES)
-    return sum(
-        (int(w["cluster_came"]) & int(lanes[w["cluster_generation"] == generation].sum())).bit_count() for w in cta.warps
-    )
+    return int(w["cluster_came"]) & int(lanes[w["cluster_generation"] == generation].sum())
+
+
+def arrivals(cta: ResidentCta, generation: int) -> int:
+    """Number of threads of a block that have arrived at a generation of the cluster's barrier."""
+    return sum(arrived_lanes(w, generation).bit_count() for w in cta.warps)
 
 
 def texts(ins: Instruction, access: str, address: int, size: int) -> dict[FaultKind, str]:

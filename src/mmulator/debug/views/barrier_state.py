@@ -1,0 +1,260 @@
+"""Barriers: named ones, mbarriers and the cluster's, with who has arrived, who waits, and who is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mmulator.debug.views.scene import Scene, issuer
+from mmulator.diagnostics.faults.cluster import arrivals
+from mmulator.diagnostics.faults.mbarrier import missing_text
+from mmulator.diagnostics.mbarriers import MbarrierState, known, under_way
+from mmulator.diagnostics.whereabouts import lanes_text
+from mmulator.launch.resident import ResidentCta
+from mmulator.native.state import ACCOUNTS, LANES, NUM_BARRIERS, Account
+
+_ACCOUNT = np.dtype(Account.numpy_dtype())
+
+
+@dataclass(frozen=True)
+class NamedBarrier:
+    """A barrier of `bar` and `barrier` with arrivals.
+
+    cta: rank of its CTA in the cluster.
+    number: 0 to 15.
+    arrived, expected: threads that count as arrived, and threads with which it is complete.
+    counted: whether the instruction names the number of threads.
+    waiting: warp -> mask of lanes that wait at it.
+    came: warp -> mask of lanes that came, and count when all lanes of their warp are there.
+    missing: warp -> mask of lanes that have not come; with `counted` these are all lanes that are elsewhere.
+    """
+
+    cta: int
+    number: int
+    arrived: int
+    expected: int
+    counted: bool
+    waiting: dict[int, int]
+    came: dict[int, int]
+    missing: dict[int, int]
+
+    def text(self) -> str:
+        """The barrier in one sentence."""
+        said = f"barrier {self.number}: {self.arrived} of {self.expected} threads have arrived"
+        said += f"; {masks_text(self.waiting)} wait" if self.waiting else "; nobody waits"
+        part = {w: m for w, m in self.came.items() if m}
+        if part:
+            said += f"; {masks_text(part)} came, and count when all lanes of the warp are there"
+        missing = masks_text(self.missing)
+        if missing:
+            said += f"; not there: {missing}" if self.counted else f"; missing: {missing}"
+        return said
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "cta": self.cta, "number": self.number, "arrived": self.arrived, "expected": self.expected,
+            "counted": self.counted, "waiting": self.waiting, "came": self.came, "missing": self.missing,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sleeper:
+    """Lanes that wait at an mbarrier. cta, warp, lanes: who. parity: the parity of the phase whose end they wait for."""
+
+    cta: int
+    warp: int
+    lanes: int
+    parity: int
+
+
+
+@dataclass(frozen=True)
+class MbarrierView:
+    """An mbarrier.
+
+    state: what is known of it.
+    name: of the variable that it is in, and its address.
+    sleepers: who waits at it.
+    blocks: names of the cluster's CTAs.
+    here: the CTA of the reader.
+    """
+
+    state: MbarrierState
+    name: str
+    sleepers: tuple[Sleeper, ...]
+    blocks: tuple[str, ...]
+    here: ResidentCta
+
+    @property
+    def missing(self) -> str:
+        """What the phase lacks, in words."""
+        return missing_text(self.state)
+
+    def text(self) -> str:
+        """The mbarrier in a few sentences."""
+        k = self.state
+        if not k.valid:
+            return f"{self.name}: invalidated"
+        lines = [f"{self.name}: {k.phase_text} (parity {k.word.phase}), {self.missing}"]
+        if self.sleepers:
+            lines += self._waiting()
+        flying = under_way(k)
+        if flying:
+            more = f" and {len(flying) - 1} more" if len(flying) > 1 else ""
+            lines.append(f"in flight for it: of {issuer(flying[0], self.here)}{more}")
+        return "\n    ".join(lines)
+
+    def _waiting(self) -> Iterator[str]:
+        alike: dict[tuple[int, int], dict[int, int]] = {}
+        for s in self.sleepers:
+            alike.setdefault((s.cta, s.parity), {})[s.warp] = s.lanes
+        for (cta, parity), who in alike.items():
+            block = f" of {self.blocks[cta]}" * (len(self.blocks) > 1)
+            verb = "waits" if sum(m.bit_count() for m in who.values()) == 1 else "wait"
+            yield f"{masks_text(who)}{block} {verb} for the phase of parity {parity}"
+
+    def as_dict(self) -> dict[str, Any]:
+        k, events = self.state, {}
+        for name in ("made", "arrived", "asked", "brought"):
+            event = getattr(k, name)
+            if event is not None:
+                events[name] = issuer(event, self.here)
+        return {
+            "name": self.name, "cta": k.cta.rank, "byte": k.byte, "valid": k.valid, "phase": k.phases, "parity": k.word.phase,
+            "pending": k.word.pending, "expected": k.word.expected, "bytes": k.word.bytes, "expected_bytes": k.expected,
+            "came_bytes": k.came, "missing": self.missing, "events": events, "under_way": len(under_way(k)),
+            "waiting": [{"cta": s.cta, "warp": s.warp, "lanes": s.lanes, "parity": s.parity} for s in self.sleepers],
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ClusterBarrier:
+    """The barrier of the cluster.
+
+    arrived, expected: threads that have arrived, and all threads that have not exited.
+    generation: how often it was complete.
+    missing: rank of a CTA -> threads that have not arrived.
+    """
+
+    arrived: int
+    expected: int
+    generation: int
+    missing: dict[int, int]
+
+    def text(self, blocks: tuple[str, ...]) -> str:
+        """The barrier in one sentence. blocks: names of the cluster's CTAs."""
+        said = f"barrier.cluster: {self.arrived} of {self.expected} threads have arrived; complete {self.generation} times before"
+        lacks = ", ".join(f"{n} of {blocks[rank]}" for rank, n in self.missing.items() if n)
+        return said + (f"; missing: {lacks}" if self.arrived and lacks else "")
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"arrived": self.arrived, "expected": self.expected, "generation": self.generation, "missing": self.missing}
+
+
+@dataclass(frozen=True)
+class Barriers:
+    """All barriers of a cluster that something is known of."""
+
+    named: tuple[NamedBarrier, ...]
+    mbarriers: tuple[MbarrierView, ...]
+    cluster: ClusterBarrier | None
+    blocks: tuple[str, ...]
+
+    def text(self, width: int = 80) -> str:
+        """A paragraph for each barrier."""
+        from textwrap import wrap
+
+        said = [(f"{self.blocks[b.cta]}, " if len(self.blocks) > 1 else "") + b.text() for b in self.named]
+        said += [m.text() for m in self.mbarriers]
+        if self.cluster is not None:
+            said.append(self.cluster.text(self.blocks))
+        if not said:
+            return "no barrier has arrivals, and no mbarrier is initialised"
+        parts = [("  " * bool(n), part.strip()) for text in said for n, part in enumerate(text.split("\n"))]
+        lines = (wrap(part, width, initial_indent=lead, subsequent_indent="    ") for lead, part in parts)
+        return "\n".join(line for some in lines for line in some)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "named": [b.as_dict() for b in self.named], "mbarriers": [m.as_dict() for m in self.mbarriers],
+            "cluster": None if self.cluster is None else self.cluster.as_dict(),
+        }  # fmt: skip
+
+
+def masks_text(masks: dict[int, int]) -> str:
+    """Warps and lanes in words: `warps 0 to 3`, `warp 4 lanes 0 to 7`."""
+    whole = [w for w, m in masks.items() if m == (1 << LANES) - 1]
+    said = []
+    if whole:
+        text = lanes_text(sum(1 << w for w in whole))
+        said.append(text.replace("lane", "warp"))
+    said += [f"warp {w} {lanes_text(m)}" for w, m in masks.items() if m and w not in whole]
+    return ", ".join(said)
+
+
+def barriers(scene: Scene) -> Barriers:
+    """The barriers of the cluster."""
+    named = tuple(b for cta in scene.resident.each() for b in named_barriers(scene, cta))
+    return Barriers(named, tuple(mbarriers(scene)), _cluster(scene) if scene.resident.size > 1 else None, scene.blocks)
+
+
+def named_barriers(scene: Scene, cta: ResidentCta) -> Iterator[NamedBarrier]:
+    """The barriers of a CTA with arrivals."""
+    for number in range(NUM_BARRIERS):
+        row = cta.state["barriers"]
+        if not int(row["came"][number]):
+            continue
+        count = int(row["count"][number])
+        waiting = {n: int(w["bar_lanes"][number]) for n, w in enumerate(cta.warps)}
+        came = {n: int(w["bar_came"][number]) for n, w in enumerate(cta.warps)}
+        missing = {n: int(w["live"]) & ~(waiting[n] | came[n]) for n, w in enumerate(cta.warps)}
+        arrived = int(row["arrived"][number])
+        yield NamedBarrier(
+            cta.rank, number, arrived, count or int(cta.state["live_threads"]), bool(count),
+            {n: m for n, m in waiting.items() if m}, {n: m for n, m in came.items() if m & ~waiting[n] or m},
+            {n: m for n, m in missing.items() if m},
+        )  # fmt: skip
+
+
+def mbarriers(scene: Scene) -> list[MbarrierView]:
+    """The mbarriers of the cluster that are initialised, by block and address."""
+    if not scene.kernel.mbarriers:
+        return []
+    rows = scene.resident.arena.view("accounts", _ACCOUNT)[:ACCOUNTS]
+    count = int(scene.resident.cluster["account_count"][0])
+    places = sorted(int(r["at"]) for r in rows if r["at"] and r["valid"]) if count else []
+    asleep = sleepers(scene)
+    out = []
+    for at in places:
+        k = known(scene.resident, at)
+        out.append(MbarrierView(k, k.name(scene.cta), tuple(asleep.get(at, ())), scene.blocks, scene.cta))
+    return sorted(out, key=lambda m: (m.state.cta.rank, m.state.byte))
+
+
+def sleepers(scene: Scene) -> dict[int, list[Sleeper]]:
+    """Who waits at the mbarrier at each address of the host."""
+    out: dict[int, list[Sleeper]] = {}
+    for cta in scene.resident.each():
+        for number, w in enumerate(cta.warps):
+            lanes = int(w["waiting"]) & int(w["napping"]) & int(w["live"])
+            found: dict[tuple[int, int], int] = {}
+            for lane in (n for n in range(LANES) if lanes >> n & 1):
+                key = int(w["naps_at"][lane]), int(w["naps_for"]) >> lane & 1
+                found[key] = found.get(key, 0) | 1 << lane
+            for (at, parity), mask in found.items():
+                out.setdefault(at, []).append(Sleeper(cta.rank, number, mask, parity))
+    return out
+
+
+def _cluster(scene: Scene) -> ClusterBarrier:
+    row = scene.resident.cluster
+    generation = int(row["generation"][0])
+    missing = {c.rank: int(c.state["live_threads"]) - arrivals(c, generation) for c in scene.resident.each()}
+    live = sum(int(c.state["live_threads"]) for c in scene.resident.each())
+    return ClusterBarrier(int(row["arrived"][0]), live, generation, missing)

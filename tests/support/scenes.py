@@ -1,0 +1,74 @@
+"""Scenes of a launch: a function is called between two instructions of a warp, wherever a test wants to look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mmulator.conformance import cases, kernels
+from mmulator.conformance.subjects import Subject
+from mmulator.debug.views import Scene
+from mmulator.host.cpu import Cpu
+from mmulator.host.module import Kernel
+from mmulator.isa.targets import Target
+from mmulator.launch.arguments import Arguments
+from mmulator.launch.launch import How, Launch, compile_options
+from mmulator.launch.shape import LaunchShape
+from mmulator.record.steps import Steps, WarpPlace
+
+Look = Callable[[Scene], None]
+
+
+class Enough(Exception):
+    """A test has seen what it wanted."""
+
+
+class Watcher:
+    """The observer of a launch that a function looks at.
+
+    look: is called before each step.
+    reads: is called with a scene and the place of a warpgroup's first warp, when a wgmma reads its operands.
+    """
+
+    def __init__(self, look: Look, reads: Callable[[Scene, WarpPlace, int], None] | None = None) -> None:
+        self.look, self.reads = look, reads
+        self.steps = Steps(self._stepped, self._read if reads is not None else None)
+
+    def scene(self, place: WarpPlace, lanes: int = 0, site: int = -1) -> Scene:
+        return Scene(self.steps.grid, place, lanes, site, self.steps.count - 1)
+
+    def _stepped(self, place: WarpPlace, lanes: int, site: int) -> None:
+        self.look(self.scene(place, lanes, site))
+
+    def _read(self, place: WarpPlace, number: int, site: int) -> None:
+        assert self.reads is not None
+        self.reads(self.scene(place), place, site)
+
+
+def watched(kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], look: Look, *, shared: int = 0, device: str = "sm_90",
+            seed: int = 0, cluster: Any = None, reads: Any = None) -> None:  # fmt: skip
+    """Launch a kernel and look at each of its steps. `Enough` ends it."""
+    watcher = Watcher(look, reads)
+    shape, arguments = kernel.prepared(grid, block, args, shared, device, cluster)
+    try:
+        kernel.run(shape, arguments, device, How(seed=seed, threads=1, timeout=120), [watcher.steps])
+    except Enough:
+        pass
+
+
+def of_subject(subject: Subject, target: str, device: str, look: Look, reads: Any = None, seed: int = 1,
+               only: tuple[str, ...] = ()) -> cases.CaseBatch:  # fmt: skip
+    """Run the conformance kernel of a subject on random operands, and look at each of its steps."""
+    backend = Cpu(device)
+    batch = cases.build(subject, device, seed, 1, only=only)
+    arrays, _ = kernels.arguments(batch)
+    shape = LaunchShape((batch.count, 1, 1), (subject.form.lanes, 1, 1))
+    module = backend.load(kernels.module([subject], Target.parse(target)))
+    how, watcher = How(threads=1, timeout=120), Watcher(look, reads)
+    kernel = backend.compile(module, "k0", device, compile_options(shape, how, [watcher.steps]))
+    backend.launch(Launch(kernel, shape, Arguments.of_arrays(arrays)), how, [watcher.steps])
+    return batch
+
+
+def texts_fit(text: str, width: int = 80) -> bool:
+    return all(len(line) <= width for line in text.splitlines())
