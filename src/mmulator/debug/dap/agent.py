@@ -107,6 +107,7 @@ class Agent:
         self.settings = settings
         self.pausing = bool(settings["pause"] or settings["launch"].get("stopOnEntry"))
         self.book.sanitized = bool(settings["launch"].get("sanitize"))
+        self.texts.named({"path": settings["launch"]["program"]})
         self._begun.set()
 
     # answers --------------------------------------------------------------------------------------------------------------
@@ -119,6 +120,7 @@ class Agent:
         try:
             if self.cancelled(request):
                 raise Refused("the request was cancelled", "cancelled")
+            self.texts.named(given.get("source"))
             if command in SETTING:
                 places = self.standing.places if self.standing is not None else None
                 self.client.respond(request, {"breakpoints": self.book.set(command, given, numbers, places)})

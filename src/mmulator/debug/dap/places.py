@@ -5,12 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from mmulator.debug.dap.client import Refused
 from mmulator.debug.dap.messages import DisassembledInstruction, Source
-from mmulator.lazy import cached_property
 
 if TYPE_CHECKING:
     from mmulator.compiler.compiled import CompiledKernel
@@ -22,10 +21,29 @@ CODE, STRIDE = 1 << 40, 16  # address of a kernel's first instruction, and from 
 
 
 class Texts:
-    """PTX that is in no file, by numbers that a client can ask for."""
+    """PTX that is in no file, by numbers that a client can ask for, and the files that the client has.
+
+    paths: files that the client has named.
+    """
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
+        self.paths: set[str] = set()
+
+    def named(self, source: Source | None) -> None:
+        """The client has named a source."""
+        if source is not None and source.get("path"):
+            self.paths.add(str(Path(source["path"]).resolve()))
+
+    def file(self, location: Location) -> Source | None:
+        """The file of a line, if it is there. A compiler's cache may still name the place where the program was before: then a
+        file of the client's is meant that has the same name, and the same text if both are there.
+        """
+        found = next((path for path in location.paths if path.is_file()), None)
+        if found is None or str(found.resolve()) not in self.paths:
+            alike = (Path(path) for path in sorted(self.paths) if Path(path).name == PurePath(location.file).name)
+            found = next((path for path in alike if path.is_file() and (found is None or _same(path, found))), found)
+        return {"name": found.name, "path": str(found.resolve())} if found is not None else None
 
     def source(self, text: Text) -> Source:
         """The source of a PTX text: its file if it is there unchanged, else a number."""
@@ -46,12 +64,11 @@ class Texts:
         return found
 
 
-def source_of(location: Location) -> Source | None:
-    """The file of a line, if it is there."""
-    for path in location.paths:
-        if path.is_file():
-            return {"name": path.name, "path": str(path.resolve())}
-    return None
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.read_bytes() == other.read_bytes()
+    except OSError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -86,29 +103,34 @@ class Places:
     """
 
     def __init__(self, kernel: CompiledKernel, name: str, texts: Texts) -> None:
-        self.kernel, self.name = kernel, name
+        self.kernel, self.name, self.texts = kernel, name, texts
         self.text = kernel.sites[0].span.source
         self.ptx = texts.source(self.text)
         self.order = sorted(range(len(kernel.sites)), key=lambda n: kernel.sites[n].span.start)
         self._ranks = {site: rank for rank, site in enumerate(self.order)}
-        self._sources: dict[str, Source | None] = {}
+        self._sources: dict[tuple[str, int], Source | None] = {}
+        self._lines: tuple[int, dict[Line, list[int]]] = -1, {}
 
     def source(self, location: Location) -> Source | None:
         """The file of a line of the program, if it is there."""
-        if location.file not in self._sources:
-            self._sources[location.file] = source_of(location)
-        return self._sources[location.file]
+        key = location.file, len(self.texts.paths)
+        if key not in self._sources:
+            self._sources[key] = self.texts.file(location)
+        return self._sources[key]
 
-    @cached_property
+    @property
     def lines(self) -> dict[Line, list[int]]:
         """Line -> sites of its instructions, in the order of the text; a line where a function was inlined has those of the
         function, too.
         """
-        found: dict[Line, list[int]] = {}
-        for site in self.order:
-            for line in self._lines_of(self.kernel.sites[site]):
-                found.setdefault(line, []).append(site)
-        return found
+        known = len(self.texts.paths)
+        if self._lines[0] != known:
+            found: dict[Line, list[int]] = {}
+            for site in self.order:
+                for line in self._lines_of(self.kernel.sites[site]):
+                    found.setdefault(line, []).append(site)
+            self._lines = known, found
+        return self._lines[1]
 
     def _lines_of(self, instruction: Instruction) -> Iterator[Line]:
         yield Line(self.ptx.get("path", ""), instruction.span.line)
