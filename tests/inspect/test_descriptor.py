@@ -29,7 +29,6 @@ from mmulator.inspect import (
     descriptor_from_cute,
     make_tile,
 )
-from mmulator.inspect.descriptors.cute_layout import atom, tile_to_shape
 from mmulator.inspect.descriptors.from_cute import tile_of_layout
 from mmulator.inspect.descriptors.tile import canonical, tile_of
 from mmulator.inspect.tcgen05.descriptor import instruction_fields, instruction_word
@@ -37,6 +36,7 @@ from mmulator.inspect.views.tile import cells, draw_text
 from mmulator.instruction.wgmma import shared_matrix
 from mmulator.isa.names.mnemonic import parse_mnemonic
 from mmulator.layouts import SWIZZLES, MatrixDescriptor, operand_addresses
+from mmulator.layouts.cute_layout import atom, tile_to_shape
 from mmulator.layouts.descriptors import SharedDescriptor
 from mmulator.layouts.swizzle import SWIZZLES5
 from tests.support.places import ROOT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from mmulator.conformance import cases, kernels
@@ -11,10 +12,12 @@ from mmulator.debug.views import Scene
 from mmulator.host.cpu import Cpu
 from mmulator.host.module import Kernel
 from mmulator.isa.targets import Target
+from mmulator.jobs.job import kernel_name, load_job, resolve
 from mmulator.launch.arguments import Arguments
 from mmulator.launch.launch import How, Launch, compile_options
 from mmulator.launch.shape import LaunchShape
 from mmulator.record.steps import Steps, WarpPlace
+from tests.support import places
 
 Look = Callable[[Scene], None]
 
@@ -50,10 +53,20 @@ def watched(kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], look: Lo
     """Launch a kernel and look at each of its steps. `Enough` ends it."""
     watcher = Watcher(look, reads)
     shape, arguments = kernel.prepared(grid, block, args, shared, device, cluster)
-    try:
+    with suppress(Enough):
         kernel.run(shape, arguments, device, How(seed=seed, threads=1, timeout=120), [watcher.steps])
-    except Enough:
-        pass
+
+
+def of_example(name: str, look: Look, reads: Any = None, seed: int = 0) -> None:
+    """Run the launch file of an example, and look at each of its steps."""
+    job = load_job(places.ROOT / "examples" / name / "launch.toml")
+    module = job.load()
+    own = job.arrays()
+    values = [resolve(a.value, own) for a in job.arguments]
+    device = job.device or module.default_device
+    kernel = module[kernel_name(module, job)]
+    more = {"shared": job.shared, "device": device, "seed": seed, "cluster": job.cluster, "reads": reads}
+    watched(kernel, job.grid, job.block, values, look, **more)
 
 
 def of_subject(subject: Subject, target: str, device: str, look: Look, reads: Any = None, seed: int = 1,

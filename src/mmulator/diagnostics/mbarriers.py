@@ -242,10 +242,10 @@ def under_way(k: MbarrierState) -> list[MbarrierEvent]:
 def _transfers(resident: Resident, k: MbarrierState) -> Iterator[MbarrierEvent]:
     if not resident.grid.kernel.movers:
         return
-    for t in resident.arena.view("transfers", _TRANSFER)[:TRANSFERS]:
-        awaited = t["completes"] == Completes.BYTES and int(t["barriers"]) >> k.cta.rank & 1 and int(t["offset"]) == k.byte
-        if t["state"] == TransferState.UNDER_WAY and awaited:
-            yield _by(resident, int(t["warp"]), int(t["lane"]), int(t["site"]))
+    every = resident.arena.view("transfers", _TRANSFER)[:TRANSFERS]
+    flying = every[(every["state"] == int(TransferState.UNDER_WAY)) & (every["completes"] == int(Completes.BYTES))]
+    for t in flying[(flying["offset"] == k.byte) & (flying["barriers"] >> k.cta.rank & 1).astype(bool)]:
+        yield _by(resident, int(t["warp"]), int(t["lane"]), int(t["site"]))
 
 
 def _copies(resident: Resident, k: MbarrierState) -> Iterator[MbarrierEvent]:

@@ -11,7 +11,7 @@ from mmulator.inspect.descriptors.banks import (
     bank_conflicts as bank_conflicts,
 )
 from mmulator.inspect.descriptors.checks import Diagnostic as Diagnostic
-from mmulator.inspect.descriptors.cute_layout import CuteLayout as CuteLayout, tile_to_shape as tile_to_shape
+from mmulator.layouts.cute_layout import CuteLayout as CuteLayout, tile_to_shape as tile_to_shape
 from mmulator.inspect.descriptors.describe import (
     describe_descriptor as describe_descriptor,
     descriptor_fields as descriptor_fields,

@@ -30,11 +30,11 @@ def chosen(family: str) -> list[Form]:
     """A form for each way in which operands lie: shape, widths of types, order, sparsity, scales."""
     found: dict[Any, Form] = {}
     for f in matrix_forms(family):
-        if f.atype and f.btype and f.dtype and f.op in ("mma", "mma_async"):
-            key = (f.shape if family != "wgmma" or f.n in (8, 24, 64, 256) else "", f.atype.bits, f.btype.bits, f.atype.kind, f.dtype.bits,
-                   f.ctype.bits, f.kind, f.alayout, f.blayout, f.sparse, f.block_scale, f.scale_vec)  # fmt: skip
-            if key[0]:
-                found.setdefault(key, f)
+        few = family == "wgmma" and not (f.n in (8, 24) or (f.n == 256 and f.atype.name == "f16" and not f.sparse))
+        if f.atype and f.btype and f.dtype and f.op in ("mma", "mma_async") and not few:
+            key = (f.shape, f.atype.bits, f.btype.bits, f.atype.kind, f.dtype.bits, f.ctype.bits, f.kind, f.alayout, f.blayout,
+                   f.sparse, f.block_scale, f.scale_vec)  # fmt: skip
+            found.setdefault(key, f)
     return list(found.values())
 
 

@@ -4,7 +4,7 @@ from mmulator.debug.views.barrier_state import (
     NamedBarrier as NamedBarrier,
     barriers as barriers,
 )
-from mmulator.debug.views.in_flight import Flight as Flight, Flights as Flights, flights as flights
+from mmulator.debug.views.in_flight import InFlight as InFlight, Flights as Flights, flights as flights
 from mmulator.debug.views.instruction_matrices import matrices as matrices, operand as operand
 from mmulator.debug.views.matrix import MatrixView as MatrixView
 from mmulator.debug.views.register_table import (
@@ -20,5 +20,5 @@ from mmulator.debug.views.tiles import (
     by_shape as by_shape,
     by_tensor_map as by_tensor_map,
 )
-from mmulator.debug.views.wait_graph import Wait as Wait, Waits as Waits, Waker as Waker, waits as waits
+from mmulator.debug.views.wait_graph import LaneWait as LaneWait, Waits as Waits, Waker as Waker, waits as waits
 from mmulator.debug.views.warp_table import WarpTable as WarpTable, WarpsAt as WarpsAt, warps as warps

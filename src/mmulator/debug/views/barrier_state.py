@@ -78,15 +78,17 @@ class MbarrierView:
     state: what is known of it.
     name: of the variable that it is in, and its address.
     sleepers: who waits at it.
+    flying: asynchronous operations in flight that it hears of, in words.
+    events: `made`, `arrived`, `asked` and `brought`: who did it last, in words.
     blocks: names of the cluster's CTAs.
-    here: the CTA of the reader.
     """
 
     state: MbarrierState
     name: str
     sleepers: tuple[Sleeper, ...]
+    flying: tuple[str, ...]
+    events: dict[str, str]
     blocks: tuple[str, ...]
-    here: ResidentCta
 
     @property
     def missing(self) -> str:
@@ -101,10 +103,9 @@ class MbarrierView:
         lines = [f"{self.name}: {k.phase_text} (parity {k.word.phase}), {self.missing}"]
         if self.sleepers:
             lines += self._waiting()
-        flying = under_way(k)
-        if flying:
-            more = f" and {len(flying) - 1} more" if len(flying) > 1 else ""
-            lines.append(f"in flight for it: of {issuer(flying[0], self.here)}{more}")
+        if self.flying:
+            more = f" and {len(self.flying) - 1} more" if len(self.flying) > 1 else ""
+            lines.append(f"in flight for it: of {self.flying[0]}{more}")
         return "\n    ".join(lines)
 
     def _waiting(self) -> Iterator[str]:
@@ -117,15 +118,11 @@ class MbarrierView:
             yield f"{masks_text(who)}{block} {verb} for the phase of parity {parity}"
 
     def as_dict(self) -> dict[str, Any]:
-        k, events = self.state, {}
-        for name in ("made", "arrived", "asked", "brought"):
-            event = getattr(k, name)
-            if event is not None:
-                events[name] = issuer(event, self.here)
+        k = self.state
         return {
             "name": self.name, "cta": k.cta.rank, "byte": k.byte, "valid": k.valid, "phase": k.phases, "parity": k.word.phase,
             "pending": k.word.pending, "expected": k.word.expected, "bytes": k.word.bytes, "expected_bytes": k.expected,
-            "came_bytes": k.came, "missing": self.missing, "events": events, "under_way": len(under_way(k)),
+            "came_bytes": k.came, "missing": self.missing, "events": self.events, "in_flight": list(self.flying),
             "waiting": [{"cta": s.cta, "warp": s.warp, "lanes": s.lanes, "parity": s.parity} for s in self.sleepers],
         }  # fmt: skip
 
@@ -233,7 +230,10 @@ def mbarriers(scene: Scene) -> list[MbarrierView]:
     out = []
     for at in places:
         k = known(scene.resident, at)
-        out.append(MbarrierView(k, k.name(scene.cta), tuple(asleep.get(at, ())), scene.blocks, scene.cta))
+        flying = tuple(issuer(e, scene.cta) for e in under_way(k))
+        known_events = {name: getattr(k, name) for name in ("made", "arrived", "asked", "brought")}
+        events = {name: issuer(e, scene.cta) for name, e in known_events.items() if e is not None}
+        out.append(MbarrierView(k, k.name(scene.cta), tuple(asleep.get(at, ())), flying, events, scene.blocks))
     return sorted(out, key=lambda m: (m.state.cta.rank, m.state.byte))
 
 

@@ -29,7 +29,7 @@ AXES = {"a": ("m", "k"), "b": ("k", "n"), "c": ("m", "n"), "d": ("m", "n"), "r":
 
 
 @dataclass(frozen=True)
-class Holder:
+class FragmentWarp:
     """A warp that holds a part of a fragment.
 
     place: the warp.
@@ -42,9 +42,9 @@ class Holder:
     lanes: int
 
 
-def holders(scene: Scene, count: int) -> list[Holder]:
+def holders(scene: Scene, count: int) -> list[FragmentWarp]:
     """The warp whose turn it is; or, for a count of 128 lanes, the four warps of its warpgroup."""
-    own = Holder(scene.place, scene.place.frame, scene.lanes)
+    own = FragmentWarp(scene.place, scene.place.frame, scene.lanes)
     if count == LANES:
         return [own]
     first = scene.place.warp & ~3
@@ -52,7 +52,7 @@ def holders(scene: Scene, count: int) -> list[Holder]:
     return [own if w == scene.place.warp else _other(scene, w) for w in warps]
 
 
-def _other(scene: Scene, warp: int) -> Holder:
+def _other(scene: Scene, warp: int) -> FragmentWarp:
     """Another warp of the warpgroup, as far as it is in the function."""
     found = [g for g in scene.groups_of(scene.cta) if g.warp == warp]
     inside = [g for g in found if scene.function_of(g) == scene.function]
@@ -61,10 +61,10 @@ def _other(scene: Scene, warp: int) -> Holder:
     for g in here:
         lanes |= g.lanes
     frame = (here or inside)[0].frame if inside else -1
-    return Holder(scene.warp_at(scene.place.cta, warp), frame, lanes)
+    return FragmentWarp(scene.warp_at(scene.place.cta, warp), frame, lanes)
 
 
-def words(scene: Scene, operand: Operand, held: list[Holder], type_name: str = "b32") -> tuple[Words, NDArray[np.bool_]]:
+def words(scene: Scene, operand: Operand, held: list[FragmentWarp], type_name: str = "b32") -> tuple[Words, NDArray[np.bool_]]:
     """(registers of a vector operand, uint64 [lanes, registers]; which of them are known).
 
     operand: a register, or a vector of registers and constants.
@@ -130,7 +130,7 @@ def _bits(mask: int) -> NDArray[np.bool_]:
     return (mask >> np.arange(LANES) & 1).astype(bool)
 
 
-def _notes(scene: Scene, held: list[Holder]) -> list[str]:
+def _notes(scene: Scene, held: list[FragmentWarp]) -> list[str]:
     live = {h.place.warp: int(scene.cta.warps[h.place.warp]["live"]) for h in held}
     gone = [w for w, lanes in live.items() if not lanes]
     strangers = [h.place.warp for h in held if h.frame < 0 and live[h.place.warp]]

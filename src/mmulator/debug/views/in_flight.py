@@ -43,7 +43,7 @@ _NAMES = {COPIES.name: "cp.async", WGMMA.name: "wgmma"}
 
 
 @dataclass(frozen=True)
-class Flight:
+class InFlight:
     """An asynchronous operation that is not complete.
 
     cta, warp, lanes: who issued it: rank of the CTA in the cluster, number of the warp, mask of lanes.
@@ -86,7 +86,7 @@ class Flights:
     blocks: names of the cluster's CTAs.
     """
 
-    flights: tuple[Flight, ...]
+    flights: tuple[InFlight, ...]
     committed: dict[tuple[int, int, str], int]
     blocks: tuple[str, ...]
 
@@ -121,7 +121,7 @@ class Flights:
 
 def flights(scene: Scene) -> Flights:
     """All asynchronous operations in flight in the cluster."""
-    found: list[Flight] = []
+    found: list[InFlight] = []
     committed = {}
     for kind in KINDS:
         if kind in scene.kernel.queues:
@@ -135,7 +135,7 @@ def flights(scene: Scene) -> Flights:
 
 
 # queues of a warp ------------------------------------------------------------------------------------------------------------
-def _queued(scene: Scene, cta: ResidentCta, kind: OperationKind, warp: int) -> Iterator[Flight]:
+def _queued(scene: Scene, cta: ResidentCta, kind: OperationKind, warp: int) -> Iterator[InFlight]:
     queue = cta.warps[warp]["queues"][kind.queue]
     done, issued = int(queue["done"]), int(queue["issued"])
     if done == issued:
@@ -150,7 +150,7 @@ def _queued(scene: Scene, cta: ResidentCta, kind: OperationKind, warp: int) -> I
         group = numbers[at] if at < len(ends) else None
         waits, lanes = _told(scene, head, kind, group), int(entry["mask"]) if kind is COPIES else FULL
         touches = _copy_text(scene, cta, entry) if kind is COPIES else _wgmma_text(scene, entry)
-        yield Flight(cta.rank, warp, lanes or 1 << int(head["lane"]), _NAMES[kind.name], number, ins, group, waits, touches)
+        yield InFlight(cta.rank, warp, lanes or 1 << int(head["lane"]), _NAMES[kind.name], number, ins, group, waits, touches)
 
 
 def _groups(scene: Scene, cta: ResidentCta, kind: OperationKind, warp: int) -> tuple[list[int], list[int]]:
@@ -220,7 +220,7 @@ def host_text(scene: Scene, host: int) -> str:
 
 
 # the cluster's transfers --------------------------------------------------------------------------------------------------------
-def transfers(scene: Scene) -> list[Flight]:
+def transfers(scene: Scene) -> list[InFlight]:
     """Bulk operations and those of tensor memory that are in flight in the cluster, in the order of their issue."""
     if not scene.kernel.movers:
         return []
@@ -229,7 +229,7 @@ def transfers(scene: Scene) -> list[Flight]:
     return [_transfer(scene, t) for t in rows]
 
 
-def _transfer(scene: Scene, t: Any) -> Flight:
+def _transfer(scene: Scene, t: Any) -> InFlight:
     number = (int(t["warp"]) - scene.resident.arena.at("warps")) // Warp.size
     warps = scene.grid.shape.warps
     ins = scene.kernel.sites[int(t["site"])]
@@ -246,7 +246,7 @@ def _transfer(scene: Scene, t: Any) -> Flight:
     units = max(1, int(t["units"]))
     kind = "tcgen05" if pipe else "bulk"
     touches = _tensor_text(t, ins) if pipe else _bulk_text(scene, t, ins)
-    return Flight(number // warps, number % warps, 1 << int(t["lane"]), kind, int(t["number"]), ins, None, waits, touches,
+    return InFlight(number // warps, number % warps, 1 << int(t["lane"]), kind, int(t["number"]), ins, None, waits, touches,
                   int(t["done"]) / units, pipe)  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -95,24 +96,25 @@ class RegisterView:
         groups = self.groups
         if self.declared == "pred":
             on = sum(m for m, bits in groups if bits & 1)
-            return ["true" if on == self.lanes else f"true in {lanes_text(on)}" if on else "false"]
+            said = "true" if on == self.lanes else f"true in {lanes_text(on)}" if on else "false"
+            return wrap(said, width - used)
         if len(groups) == 1:
             return [self._text(groups[0][1], form)]
         formula = self._formula(form)
-        if formula:
+        if formula and used + len(formula) <= width:
             return [formula]
         if len(groups) <= _FEW:
             said = "; ".join(f"{lanes_text(m)}: {self._text(bits, form)}" for m, bits in groups)
             if used + len(said) <= width:
                 return [said]
-            return ["", *(f"{lanes_text(m)}: {self._text(bits, form)}" for m, bits in groups)]
+            return ["", *(part for m, bits in groups for part in wrap(f"{lanes_text(m)}: {self._text(bits, form)}", width - 4))]
         return ["", *self._table(form, width)]
 
     def _table(self, form: str, width: int) -> Iterator[str]:
         lanes = lanes_in(self.lanes)
         texts = _short_floats(form or self.shown, self.values[lanes]) or [self._text(int(self.values[n]), form) for n in lanes]
         cell = max(map(len, texts)) + 1
-        per = next((n for n in (16, 8, 4, 2) if 8 + n * cell <= width), 1)
+        per = next((n for n in (16, 8, 4, 2) if 9 + n * cell <= width), 1)
         for at in range(0, len(lanes), per):
             yield f"{f'[{lanes[at]}]':<5}" + "".join(f"{t:>{cell}}" for t in texts[at : at + per])
 
@@ -158,11 +160,9 @@ def _short_floats(kind: str, values: NDArray[np.uint64]) -> list[str]:
     if t is None or not t.is_float:
         return []
     size = type_bits(kind) // count
-    parts = [
-        element_texts(t, (values >> np.uint64(size * n) & np.uint64((1 << size) - 1)).astype(container(t)), digits=6 - 2 * (count > 1))
-        for n in range(count)
-    ]
-    each = [", ".join(one) for one in zip(*(p.tolist() for p in parts))]
+    mask, digits = np.uint64((1 << size) - 1), 6 if count == 1 else 4
+    raw = [(values >> np.uint64(size * n) & mask).astype(container(t)) for n in range(count)]
+    each = [", ".join(one) for one in zip(*(element_texts(t, part, digits=digits).tolist() for part in raw))]
     return [f"{{{text}}}" for text in each] if count > 1 else each
 
 
@@ -204,7 +204,7 @@ class RegisterTable:
         for alike in self._alike(form, width):
             first, own = alike[0], alike[0].text(form, width)
             if len(alike) > 1:
-                own[0] = f"{first.name} to {alike[-1].name}  {first.shown}  each {own[0][len(first.label) :]}"
+                own[0] = f"{first.name} to {alike[-1].name}  {first.shown}  {own[0][len(first.label) :]}"
             tail = f"  ({first.role})" * bool(first.role) + f"  {first.made}" * bool(first.made)
             if len(own[0]) + len(tail) <= width:
                 own[0] += tail

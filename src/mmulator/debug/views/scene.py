@@ -88,6 +88,15 @@ class Scene:
 
     def groups_of(self, cta: ResidentCta) -> list[LaneGroup]:
         """Lanes of a CTA that have not exited, those at one place together, in the order of warps."""
+        if cta.rank not in self._groups:
+            self._groups[cta.rank] = self._groups_of(cta)
+        return self._groups[cta.rank]
+
+    @cached_property
+    def _groups(self) -> dict[int, list[LaneGroup]]:
+        return {}
+
+    def _groups_of(self, cta: ResidentCta) -> list[LaneGroup]:
         found = groups(self.grid, cta)
         if not self.lanes or cta.rank != self.place.cta:
             return found

@@ -1,6 +1,6 @@
 """Memory as tiles: through a matrix descriptor, a tensor map, a CuTe layout, or as a plain array.
 
-Addresses come from layouts/ and the reader of CuTe layouts in inspect/; here bytes become elements.
+layouts/ gives the addresses; here bytes become elements.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from mmulator.debug.views.matrix import MatrixView
 from mmulator.debug.views.scene import Scene
 from mmulator.diagnostics.mbarriers import shared_name
 from mmulator.errors import OperandError
-from mmulator.inspect.descriptors.cute_layout import CuteLayout
 from mmulator.isa.types import MAP_BYTES, TYPES, ElementType
+from mmulator.layouts.cute_layout import CuteLayout
 from mmulator.layouts.descriptors import MatrixDescriptor, generation, operand_addresses
 from mmulator.layouts.tensormap import TensorMap, places
 from mmulator.numerics.formats import container

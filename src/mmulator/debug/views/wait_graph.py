@@ -38,7 +38,7 @@ class Waker:
 
 
 @dataclass(frozen=True)
-class Wait:
+class LaneWait:
     """Lanes that cannot go on.
 
     cta, warp, lanes: who waits.
@@ -104,12 +104,12 @@ class Waits:
     blocks: names of the cluster's CTAs.
     """
 
-    waits: tuple[Wait, ...]
+    waits: tuple[LaneWait, ...]
     ready: tuple[Node, ...]
     blocks: tuple[str, ...]
 
     @property
-    def stuck(self) -> tuple[Wait, ...]:
+    def stuck(self) -> tuple[LaneWait, ...]:
         """Waits that nothing can end any more."""
         return tuple(w for w in self.waits if w.for_ever)
 
@@ -163,7 +163,7 @@ class Waits:
 
     def _merged(self) -> list[str]:
         """Sentences, with warps of one CTA that wait alike named together."""
-        said: dict[Any, list[Wait]] = {}
+        said: dict[Any, list[LaneWait]] = {}
         for w in self.waits:
             said.setdefault((w.cta, w.lanes, w.instruction, w.what, w.why, w.flying, w.for_ever, _but(w)), []).append(w)
         out = []
@@ -187,7 +187,7 @@ def _of(blocks: tuple[str, ...], cta: int) -> str:
     return f" of {blocks[cta]}" if len(blocks) > 1 else ""
 
 
-def _but(w: Wait) -> Any:
+def _but(w: LaneWait) -> Any:
     return tuple((k.cta, k.warp, k.lanes, k.does) for k in w.wakers if k.node != w.node)
 
 
@@ -198,7 +198,7 @@ def _count(n: int, what: str) -> str:
 def waits(scene: Scene) -> Waits:
     """Who waits for whom in the cluster of the warp whose turn it is."""
     every = scene.cta_groups
-    found: list[Wait] = []
+    found: list[LaneWait] = []
     ready: dict[Node, None] = {}
     for cta, groups in every:
         for g in groups:
@@ -209,7 +209,7 @@ def waits(scene: Scene) -> Waits:
     return Waits(tuple(_judged(found, set(ready))), tuple(ready), scene.blocks)
 
 
-def _judged(found: list[Wait], ready: set[Node]) -> list[Wait]:
+def _judged(found: list[LaneWait], ready: set[Node]) -> list[LaneWait]:
     """The waits, with those marked that nothing can end: the greatest set of waits each of which needs another of the set."""
     stuck = set(range(len(found)))
     while True:
@@ -222,7 +222,7 @@ def _judged(found: list[Wait], ready: set[Node]) -> list[Wait]:
     return [replace(w, for_ever=n in stuck) for n, w in enumerate(found)]
 
 
-def _is_stuck(w: Wait, nodes: set[Node]) -> bool:
+def _is_stuck(w: LaneWait, nodes: set[Node]) -> bool:
     if w.flying:
         return False
     blocked = [k.node in nodes or (k.node == w.node and not k.lanes & ~w.lanes) for k in w.wakers]
@@ -233,26 +233,26 @@ def _is_stuck(w: Wait, nodes: set[Node]) -> bool:
 Every = list[tuple[ResidentCta, list[LaneGroup]]]
 
 
-def _at_barrier(scene: Scene, cta: ResidentCta, g: LaneGroup, every: Every) -> Wait:
+def _at_barrier(scene: Scene, cta: ResidentCta, g: LaneGroup, every: Every) -> LaneWait:
     known = next((b for b in named_barriers(scene, cta) if b.number == g.barrier), None)
     what = f"barrier {g.barrier}"
     if known is None:
-        return Wait(cta.rank, g.warp, g.lanes, g.instruction, what)
+        return LaneWait(cta.rank, g.warp, g.lanes, g.instruction, what)
     why = (f"{known.arrived} of {known.expected} threads have arrived",)
     if known.counted:
         reach = _reaching(scene, every, _arrives_at_barrier)
         wakers = tuple(k for k in reach if k.cta == cta.rank and k.warp in known.missing)
-        return Wait(cta.rank, g.warp, g.lanes, g.instruction, what, wakers, False, (), why)
+        return LaneWait(cta.rank, g.warp, g.lanes, g.instruction, what, wakers, False, (), why)
     does = "is not there" if sum(m.bit_count() for m in known.missing.values()) == 1 else "are not there"
     wakers = tuple(Waker(cta.rank, w, m, does) for w, m in known.missing.items())
-    return Wait(cta.rank, g.warp, g.lanes, g.instruction, what, wakers, True, (), why)
+    return LaneWait(cta.rank, g.warp, g.lanes, g.instruction, what, wakers, True, (), why)
 
 
 def _arrives_at_barrier(ins: Instruction) -> bool:
     return ins.effects.ends is Ends.BARRIER or (ins.opcode in ("bar", "barrier") and "arrive" in ins.modifiers)
 
 
-def _held(scene: Scene, cta: ResidentCta, g: LaneGroup, every: Every) -> Wait:
+def _held(scene: Scene, cta: ResidentCta, g: LaneGroup, every: Every) -> LaneWait:
     """Lanes that wait for lanes of their own warp."""
     w, ins = cta.warps[g.warp], g.instruction
     members = _members(scene, cta, g, ins) & int(w["live"]) if ins is not None else FULL
@@ -264,7 +264,7 @@ def _held(scene: Scene, cta: ResidentCta, g: LaneGroup, every: Every) -> Wait:
     )  # fmt: skip
     mask = f" of the member mask {members:#010x}" if ins is not None and ins.effects.together is not Together.WARP else ""
     what = f"{lanes_text(missing)}{mask}" if missing else "other lanes of its warp"
-    return Wait(cta.rank, g.warp, g.lanes, ins, what, wakers, True)
+    return LaneWait(cta.rank, g.warp, g.lanes, ins, what, wakers, True)
 
 
 def _members(scene: Scene, cta: ResidentCta, g: LaneGroup, ins: Instruction) -> int:
@@ -285,37 +285,38 @@ def _members(scene: Scene, cta: ResidentCta, g: LaneGroup, ins: Instruction) -> 
     return FULL
 
 
-def _for_others(scene: Scene, cta: ResidentCta, g: LaneGroup, every: Every) -> Wait:
+def _for_others(scene: Scene, cta: ResidentCta, g: LaneGroup, every: Every) -> LaneWait:
     """Lanes that wait for other warps: of the warpgroup, of the cluster, or for registers or columns."""
     ins = g.instruction
     make = (cta.rank, g.warp, g.lanes, ins)
     if ins is None:
-        return Wait(*make, "other warps")
+        return LaneWait(*make, "other warps")
     effects = ins.effects
     if effects.queue is Queue.WGMMA or effects.together is Together.WARPGROUP:
         first = g.warp & ~3
         others = [n for n in range(first, min(first + 4, len(cta.warps))) if n != g.warp]
         gone = [n for n in others if int(cta.warps[n]["live"]) != FULL]
         wakers = tuple(_elsewhere(cta, every, n) for n in others if n not in gone and not _alike(every, cta, n, ins))
-        why = (f"{masks_text(dict.fromkeys(gone, FULL))} of the warpgroup {'has' if len(gone) == 1 else 'have'} exited",) if gone else ()
-        return Wait(*make, f"the other warps of its warpgroup, {first} to {first + 3}", wakers, True, (), why)
+        have = "has" if len(gone) == 1 else "have"
+        why = (f"{masks_text(dict.fromkeys(gone, FULL))} of the warpgroup {have} exited",) if gone else ()
+        return LaneWait(*make, f"the other warps of its warpgroup, {first} to {first + 3}", wakers, True, (), why)
     if effects.holds:
         frees = _reaching(scene, every, lambda i: i.form.name == "tcgen05.dealloc", "may free some")
-        return Wait(*make, "free columns of tensor memory", tuple(k for k in frees if k.cta == cta.rank), False)
+        return LaneWait(*make, "free columns of tensor memory", tuple(k for k in frees if k.cta == cta.rank), False)
     if effects.resizes:
         free = int(cta.state["register_pool"]) * LANES
         reach = _reaching(scene, every, lambda i: i.effects.resizes and "dec" in i.modifiers, "may release some")
         own = tuple(k for k in reach if k.cta == cta.rank)
-        return Wait(*make, f"registers: {free} are free in the pool of the block", own, False)
+        return LaneWait(*make, f"registers: {free} are free in the pool of the block", own, False)
     if ins.opcode == "barrier" and "cluster" in ins.modifiers:
         generation = int(scene.resident.cluster["generation"][0])
         wakers = tuple(
             Waker(c.rank, n, m, "have not arrived") for c, _ in every for n, w in enumerate(c.warps)
             if (m := int(w["live"]) & ~arrived_lanes(w, generation))
         )  # fmt: skip
-        return Wait(*make, "the barrier of the cluster", wakers, True)
+        return LaneWait(*make, "the barrier of the cluster", wakers, True)
     flying = _flying(scene, cta, g)
-    return Wait(*make, "what it has issued", (), True, flying)
+    return LaneWait(*make, "what it has issued", (), True, flying)
 
 
 def _flying(scene: Scene, cta: ResidentCta, g: LaneGroup) -> tuple[str, ...]:
@@ -339,15 +340,15 @@ def _elsewhere(cta: ResidentCta, every: Every, warp: int) -> Waker:
     return Waker(cta.rank, warp, sum(g.lanes for g in own), f"is at {at}")
 
 
-def _asleep(scene: Scene, cta: ResidentCta, g: LaneGroup, every: Every) -> Wait:
+def _asleep(scene: Scene, cta: ResidentCta, g: LaneGroup, every: Every) -> LaneWait:
     """Lanes that sleep at an mbarrier."""
     k = g.mbarrier
     make = (cta.rank, g.warp, g.lanes, g.instruction)
     if k is None:
-        return Wait(*make, "an mbarrier")
+        return LaneWait(*make, "an mbarrier")
     what = f"{k.phase_text} of {k.name(cta)}"
     if not k.valid:
-        return Wait(*make, what, (), True, (), ("nothing is initialised there",))
+        return LaneWait(*make, what, (), True, (), ("nothing is initialised there",))
     issued = under_way(k)
     flying = tuple(f"{issuer(e, cta)}" for e in issued[:2])
     if len(issued) > 2:
@@ -360,7 +361,7 @@ def _asleep(scene: Scene, cta: ResidentCta, g: LaneGroup, every: Every) -> Wait:
     own = tuple(w for w in reach if not (w.node == (cta.rank, g.warp) and not w.lanes & ~g.lanes))
     sentence = likely(g)[1] if not own and not flying else ""
     why = (missing_text(k), *([sentence] if sentence else []))
-    return Wait(*make, what, own, False, flying if not k.word.pending or _by_copies(k) else (), why)
+    return LaneWait(*make, what, own, False, flying if not k.word.pending or _by_copies(k) else (), why)
 
 
 def _by_copies(k: MbarrierState) -> bool:
@@ -372,7 +373,7 @@ def _brings(ins: Instruction) -> bool:
     return ins.effects.queue is Queue.BULK and ins.effects.step is Step.ISSUE
 
 
-_KINDS: dict[str, Callable[[Scene, ResidentCta, LaneGroup, Every], Wait]] = {
+_KINDS: dict[str, Callable[[Scene, ResidentCta, LaneGroup, Every], LaneWait]] = {
     "barrier": _at_barrier, "held": _held, "waits": _for_others, "sleeps": _asleep,
 }
 

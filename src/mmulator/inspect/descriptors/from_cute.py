@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from mmulator.errors import MmulatorError, OperandError
 from mmulator.inspect.answer import Answer
-from mmulator.inspect.descriptors.cute_layout import CuteLayout, CuteSwizzle, show
 from mmulator.inspect.descriptors.tile import Tile, canonical, cute_swizzle, free_tile
+from mmulator.layouts.cute_layout import CuteLayout, CuteSwizzle, show
 from mmulator.layouts.descriptors import MatrixDescriptor
 from mmulator.layouts.swizzle import SWIZZLES, Swizzle
 

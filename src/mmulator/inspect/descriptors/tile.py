@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.errors import OperandError
-from mmulator.inspect.descriptors.cute_layout import CuteLayout, CuteSwizzle
 from mmulator.inspect.search import descriptor_of, text_of
 from mmulator.isa.form import Form
 from mmulator.isa.shapes import stored_bits
 from mmulator.isa.types import TYPES, ElementType
+from mmulator.layouts.cute_layout import CuteLayout, CuteSwizzle
 from mmulator.layouts.descriptors import MatrixDescriptor, SharedDescriptor, operand_addresses
 from mmulator.layouts.swizzle import Swizzle, swizzle
 from mmulator.lazy import cached_property

@@ -1,0 +1,64 @@
+"""All views at the steps of real kernels: none raises, texts are at most 80 columns wide, data is JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from mmulator.debug import views
+from mmulator.debug.views import Scene
+from tests.support import corpus
+from tests.support.scenes import of_example, texts_fit, watched
+
+EVERY = 997  # of how many further steps one is looked at
+
+
+def look_at_all(scene: Scene) -> None:
+    found: list[Any] = [
+        views.warps(scene, cluster=True), views.barriers(scene), views.flights(scene), views.waits(scene), views.registers(scene),
+        *views.matrices(scene),
+    ]  # fmt: skip
+    if scene.kernel.matrix.tensor:
+        found.append(views.tensor_memory(scene, range(0, 128, 37)))
+    for view in found:
+        text = view.text()
+        assert text and texts_fit(text), text
+        json.dumps(view.as_dict())
+    assert not views.waits(scene).stuck
+
+
+class Sample:
+    """Looks at the first three steps of each instruction's name, and at a part of all others."""
+
+    def __init__(self) -> None:
+        self.seen: Counter[str] = Counter()
+        self.looks = 0
+
+    def __call__(self, scene: Scene) -> None:
+        assert scene.instruction is not None
+        name = scene.instruction.mnemonic
+        self.seen[name] += 1
+        if self.seen[name] <= 3 or scene.step % EVERY == 0:
+            look_at_all(scene)
+            self.looks += 1
+
+
+@pytest.mark.parametrize("name", ["handwritten", "hopper_pipeline", "blackwell_gemm"])
+def test_examples(name: str) -> None:
+    sample = Sample()
+    of_example(name, sample)
+    assert sample.looks > 30
+
+
+@pytest.mark.parametrize("name", [n for n in corpus.manifest() if n.startswith(("gemm", "attention"))][::9])
+def test_kernels_of_the_corpus(name: str) -> None:
+    entry = corpus.manifest()[name]
+    kernel = corpus.module(entry["ptx"])[entry["entry"]]
+    args, _ = corpus.arguments(entry)
+    args += [0] * (len(kernel.function.params) - len(args))
+    sample = Sample()
+    watched(kernel, entry["grid"], entry["block"], args, sample, shared=entry["shared"])
+    assert sample.looks > 30
