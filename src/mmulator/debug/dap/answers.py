@@ -143,10 +143,8 @@ def _exception_info(at: Standing, given: Any) -> Answer:
     stop = at.session.stop
     if stop.reason not in (Reason.FAULT, Reason.DEADLOCK, Reason.FINDING):
         raise Refused("the launch did not stop at an exception")
-    name = type(stop.error).__name__ if stop.error is not None else stop.reason.value
-    text = str(stop.error) if stop.error is not None else stop.text
-    details = {"message": stop.text, "typeName": name, "stackTrace": text}
-    return {"exceptionId": name, "description": stop.text, "breakMode": "always", "details": details}
+    name, text = stop.reason.value, stop.text
+    return {"exceptionId": name, "description": text, "breakMode": "always", "details": {"message": text, "typeName": name}}
 
 
 # code ---------------------------------------------------------------------------------------------------------------------

@@ -67,9 +67,11 @@ def scene_at(at: Standing, frame: Frame) -> Scene:
 
 
 def scene_of(at: Standing, frame: Frame) -> Scene:
-    """The machine with the warp whose turn it is, if it is one of the frame's cluster; else without any."""
+    """The machine with the warp whose turn it is, if it is one of the frame's cluster; else, and where no warp can go on, without
+    any.
+    """
     top, cta = at.top(), frame.warp.cta
-    if top is not None and top.warp.cta.resident is cta.resident and at.session.stop.site >= 0:
+    if top is not None and top.warp.cta.resident is cta.resident and not at.session.stop.over:
         return scene_at(at, top)
     place = WarpPlace(cta.resident, cta.rank * at.machine.grid.shape.warps + frame.warp.warp)
     return Scene(at.machine.grid, place, step=at.session.stop.step)
@@ -300,7 +302,8 @@ def flight_members(f: InFlight) -> Iterator[Node]:
 def lanes(at: Standing, frame: Frame) -> Iterator[Node]:
     """Where the lanes of the warp are."""
     for p in frame.warp.places:
-        yield Node(lanes_text(p.lanes), f"{p.waits_for or p.state} at {line_text(p.instruction)}")
+        who = lanes_text(p.lanes)
+        yield Node(who, p.waits_for.removeprefix(f"{who} ") or f"{p.state} at {line_text(p.instruction)}")
 
 
 SCOPES: tuple[tuple[str, Callable[[Standing, Frame], Iterable[Node]], bool], ...] = (

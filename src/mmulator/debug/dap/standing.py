@@ -169,7 +169,7 @@ class Standing:
         at = frame.at
         text = lanes_text(at.lanes)
         lanes = "" if not several else f" [{text if len(text) < _LONG else f'lanes 0x{at.lanes:08x}'}]"
-        waits = f": {at.waits_for}" if at.waits_for else ""
+        waits = f": {at.waits_for.removeprefix(text + ' ')}" if at.waits_for else ""
         if at.instruction is None:
             yield lambda: self._frame(frame, f"{at.function}{lanes}{waits}", None, 0)
             return
