@@ -5,13 +5,16 @@ from __future__ import annotations
 import io
 import json
 import types
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints, is_typeddict
+from xml.etree import ElementTree
+from zipfile import ZipFile
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmulator.debug.dap import messages
+from mmulator.debug.dap import messages, vscode
 from mmulator.debug.dap.capabilities import SUPPORTED, capabilities
 from mmulator.debug.dap.framing import Garbled, encode, read
 from mmulator.debug.dap.messages import OWN, PROGRAM, fault_in
@@ -157,6 +160,23 @@ def test_capabilities_are_what_there_is() -> None:
 )  # fmt: skip
 def test_faults_in_arguments_name_their_place(kind: type, value: Any, told: str) -> None:
     assert fault_in(value, kind, "arguments") == told
+
+
+def test_the_extension_says_what_a_launch_may_have(tmp_path: Path) -> None:
+    vscode.write(tmp_path / "a.vsix")
+    with ZipFile(tmp_path / "a.vsix") as made:
+        assert sorted(made.namelist()) == ["[Content_Types].xml", "extension.vsixmanifest", "extension/package.json"]
+        package = json.loads(made.read("extension/package.json"))
+        for name in ("[Content_Types].xml", "extension.vsixmanifest"):
+            ElementTree.fromstring(made.read(name))
+    (debugger,) = package["contributes"]["debuggers"]
+    launch = debugger["configurationAttributes"]["launch"]
+    words = {"string": str, "integer": int, "boolean": bool, "array": list, "object": dict}
+    hints = get_type_hints(messages.LaunchRequestArguments)
+    assert {n: words[p["type"]] for n, p in launch["properties"].items()} == {n: get_origin(t) or t for n, t in hints.items()}
+    assert set(launch["required"]) == messages.LaunchRequestArguments.__required_keys__
+    assert all(p["description"].endswith(".") for p in launch["properties"].values())
+    assert Path(debugger["program"]).is_file()
 
 
 @given(VALUES)

@@ -42,6 +42,7 @@ class LaunchRequestArguments(TypedDict):
     seed: NotRequired[int]
     sanitize: NotRequired[bool]
     stopOnEntry: NotRequired[bool]
+    stopAtEnd: NotRequired[bool]
     kernel: NotRequired[str]
     noDebug: NotRequired[bool]
 
