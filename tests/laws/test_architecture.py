@@ -22,7 +22,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("twin",), ("instruction",),
     ("toolkit",), ("ptx",), ("program",), ("native",), ("sanitizer",), ("compiler",), ("launch",), ("diagnostics",), ("record",),
     ("host",), ("debug",),
-    ("hardware",), ("driver",), ("doors",), ("jobs",),
+    ("hardware",), ("driver",), ("doors",), ("jobs",), ("judging",),
     ("conformance",), ("inspect",), ("explore",), ("cli",), ("__main__",),
 )  # fmt: skip
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}

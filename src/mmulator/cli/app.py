@@ -25,10 +25,14 @@ def _rewritten(arguments: list[str]) -> list[str]:
     """
     if arguments[:1] == ["help"]:
         return [*arguments[1:], "--help"]
-    if arguments[:1] == ["exec"]:  # words behind exec's own options belong to the program
-        from mmulator.cli.program import own
+    if arguments[:1] in (["exec"], ["judge"], ["debug"]):  # words behind their own options belong to the program
+        from mmulator.cli.program import DEBUG, GDB, JUDGE, own
 
-        end = 1 + own(arguments[1:])
+        flags = {"judge": JUDGE, "debug": DEBUG}.get(arguments[0])
+        if arguments[0] == "debug":
+            end = 1 + own([GDB.get(word, word) for word in arguments[1:]], DEBUG)
+            arguments = [*(GDB.get(word, word) for word in arguments[:end]), *arguments[end:]]
+        end = 1 + (own(arguments[1:]) if flags is None else own(arguments[1:], flags))
         return [*arguments[:end], *(["--"] if end < len(arguments) else []), *arguments[end:]]
     if arguments[:1] == ["nvcc"] and arguments[1:] not in (["-h"], ["--help"]) and arguments[1:2] != ["--"]:
         return ["nvcc", "--", *arguments[1:]]

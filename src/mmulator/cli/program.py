@@ -15,6 +15,10 @@ from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
 
 _FLAGS = ("-h", "--help", "--sanitize", "--strict", "--keep-going", "--json", "--profile")  # options of ours without a value
 
+JUDGE = ("-h", "--help", "--json", "--no-sanitize", "--profile")  # those of judge
+DEBUG = ("-h", "--help", "--json", "--sanitize", "--batch")  # those of debug
+GDB = {"-ex": "--ex", "-x": "--commands", "-batch": "--batch"}  # gdb's spellings of some
+
 
 def begin(arguments: list[str]) -> None:
     """Run `exec` without options of mmulator's at once. Returns where there is anything to print or to complete."""
@@ -55,11 +59,12 @@ def hint_behind(program: list[str]) -> None:
         print(told, file=sys.stderr)
 
 
-def own(arguments: list[str]) -> int:
-    """Number of words behind `exec` that are options of mmulator's; the program begins behind them."""
+def own(arguments: list[str], flags: tuple[str, ...] = _FLAGS) -> int:
+    """Number of words behind `exec` that are options of mmulator's; the program begins behind them. flags: those without a value.
+    """
     at = 0
-    while at < len(arguments) and (arguments[at].startswith("--") or arguments[at] in _FLAGS) and arguments[at] != "--":
-        at += 1 if "=" in arguments[at] or arguments[at] in _FLAGS else 2
+    while at < len(arguments) and (arguments[at].startswith("--") or arguments[at] in flags) and arguments[at] != "--":
+        at += 1 if "=" in arguments[at] or arguments[at] in flags else 2
     return min(at, len(arguments))
 
 

@@ -39,6 +39,7 @@ class Breakpoint:
     ignore: how many more times it does not stop.
     sites: numbers of the instructions that it stands for in the launch at hand.
     line: of the program or the PTX, where the breakpoint stands; 0 if it is on no line.
+    once: it is the kernel's beginning, where the launch stops once, and not each warp.
     problem: why it stands for nothing in the launch at hand, or "".
     """
 
@@ -52,6 +53,7 @@ class Breakpoint:
     ignore: int = 0
     sites: tuple[int, ...] = ()
     line: int = 0
+    once: bool = False
     problem: str = ""
 
     @property
@@ -61,7 +63,7 @@ class Breakpoint:
 
     def bind(self, kernel: CompiledKernel, name: str) -> None:
         """Find its instructions in the kernel of a launch. name: the kernel's, as people write it."""
-        self.sites, self.line, self.problem = (), 0, ""
+        self.sites, self.line, self.problem, self.once = (), 0, "", False
         if self.kind == LINE:
             self._bind_line(kernel)
         elif self.kind == KERNEL:
@@ -94,8 +96,10 @@ class Breakpoint:
             known = name if function == entry else demangle(function)
             if self.place in (function, known, base_name(function), known.partition("(")[0]):
                 lines = lines_of(kernel)
-                self.sites = tuple(n for n in lines.order if lines.functions[n] == function)[:1]
+                first = next((n for n in lines.order if lines.functions[n] == function), None)
+                self.sites = tuple(lines.twins(first)) if first is not None else ()
                 self.line = lines.ptx[self.sites[0]] if self.sites else 0
+                self.once = function == entry
                 return
         self.problem = f"this kernel is {name}"
 

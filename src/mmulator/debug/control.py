@@ -265,15 +265,15 @@ class Control:
     def _at_site(self, place: WarpPlace, lanes: int, site: int) -> list[Hit]:
         hits = []
         for b in self._active():
-            if site not in b.sites:
+            if site not in b.sites or (b.once and self._execution is not None and self._execution.step > 1):
                 continue
-            test = b.test
+            test, mine = b.test, lanes
             if test is not None:
                 assert self._execution is not None
                 machine = self._machine_at(place, lanes, site)
-                if not test.mask(machine, machine.warp(place.block, place.warp), self._value) & lanes:
-                    continue
-            hits.append(Hit(b, Reason.BREAKPOINT, ""))
+                mine &= test.mask(machine, machine.warp(place.block, place.warp), self.value_of)
+            if mine:
+                hits.append(Hit(b, Reason.BREAKPOINT, "", lanes=mine))
         return hits
 
     def _to(self, step: int) -> None:
@@ -324,7 +324,8 @@ class Control:
         asked = self.element(text)
         return asked, int.from_bytes(self.read(asked.start, asked.size), "little")
 
-    def _value(self, text: str) -> Any:
+    def value_of(self, text: str) -> Any:
+        """An element as an int, float or bool. Raises DebugError."""
 
         asked, bits = self.value(text)
         return number_of(bits, asked.type)

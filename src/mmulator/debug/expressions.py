@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 NAMES = "tid.x ctaid.x ntid.x nctaid.x (also .y, .z), lane, warp, thread, block, %r5, %r5.f32, C[3,5]"
 _TOKEN = re.compile(
     r"\s*(?:(?P<element>[A-Za-z_]\w*\[[^\]]*\])|(?P<register>[%$][A-Za-z_$][\w$]*(?:\.(?!x\b|y\b|z\b)\w+)?)"
-    r"|(?P<special>%?(?:tid|ctaid|ntid|nctaid)\.[xyz]|\$?(?:lane|warp|thread|block|laneid|warpid)\b)"
+    r"|(?P<special>%?(?:tid|ctaid|ntid|nctaid|threadIdx|blockIdx|blockDim|gridDim)\.[xyz]|\$?(?:lane|warp|thread|block|laneid|warpid)\b)"
     r"|(?P<number>0[xX][0-9a-fA-F]+|\d+\.\d*(?:[eE][-+]?\d+)?|\d+(?:[eE][-+]?\d+)?)"
     r"|(?P<operator>&&|\|\||<<|>>|[<>=!]=|[-+*/%&|^~!<>()]))"
 )
+_OF_CUDA = {"threadIdx": "tid", "blockIdx": "ctaid", "blockDim": "ntid", "gridDim": "nctaid"}
 _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
     ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift, ast.Eq: operator.eq,
@@ -178,6 +179,7 @@ def _values(kind: str, text: str, machine: Machine, warp: WarpState, element: Ca
 def _special(text: str, machine: Machine, warp: WarpState) -> list[Any]:
     shape, state = machine.grid.shape, warp.cta.warps[warp.warp]
     name, _, axis = text.partition(".")
+    name = _OF_CUDA.get(name, name)
     n = "xyz".find(axis) if axis else 0
     match name:
         case "tid":

@@ -19,7 +19,15 @@ from mmulator.isa.types import type_bits
 from mmulator.launch.arena import bytes_at, pointer
 from mmulator.native.matrix.tensor_state import TENSOR_COLUMNS, TENSOR_LANES, TENSOR_ROW
 from mmulator.native.state import LANES
-from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
+from mmulator.program.addresses import (
+    HEADER_RETURN_FRAME,
+    HEADER_RETURN_PC,
+    RANK_SHIFT,
+    SHARED_BASE,
+    SLOT_PARAM,
+    SLOT_SHARED,
+    SLOT_SHIFT,
+)
 from mmulator.program.frames import slot_bytes
 from mmulator.record.trail import lanes_of
 
@@ -189,7 +197,7 @@ class Machine:
 
             near = ", ".join(get_close_matches(name, found.slots, 3)) or f"%r1; the kernel has {len(found.slots)} registers"
             raise DebugError(f"there is no register {name} here", hint=f"such as {near}")
-        address = warp.cta.resident.warps["regs"][warp.cta.rank * len(warp.cta.warps) + warp.warp]
+        address = warp.cta.warps["regs"][warp.warp]
         kind = found.types[name]
         raw = bytes_at(int(address) + base + found.slots[name], slot_bytes(kind)).tobytes()
         if type_bits(kind) == 128:
@@ -199,6 +207,14 @@ class Machine:
     def registers(self, warp: WarpState, frame: int | None = None) -> dict[str, NDArray[np.uint64]]:
         """All registers of the function that a warp executes."""
         return {name: self.register(warp, name, frame) for name in self.types(warp, frame)}
+
+    def caller(self, warp: WarpState, frame: int, lane: int) -> tuple[int, int]:
+        """Where the function of a frame returns to in a lane: (block of code, frame of the caller)."""
+        at = int(warp.cta.warps["regs"][warp.warp]) + frame
+        pc, back = (
+            int.from_bytes(bytes_at(at + n + 4 * lane, 4).tobytes(), "little") for n in (HEADER_RETURN_PC, HEADER_RETURN_FRAME)
+        )
+        return pc, back
 
     # memory ---------------------------------------------------------------------------------------------------------------
     def shared(self, block: int) -> NDArray[np.uint8]:
@@ -248,8 +264,13 @@ class Machine:
         for cta in self.blocks():
             resident = cta.resident
             sha.update(str((block_of(cta), [int(cta.resident.cluster[name][0]) for name in COUNTS])).encode())
+            sha.update(str((self.running, self.at)).encode())
             for name in OF_WARP:
-                sha.update(np.ascontiguousarray(cta.warps[name]).tobytes())
+                values = np.array(cta.warps[name])
+                if name in ("lane_pc", "lane_frame") and self.running is not None and self.running[0] == block_of(cta):
+                    running = np.array([self.at[0] >> n & 1 for n in range(LANES)], bool)
+                    values[self.running[1], running] = 0  # of lanes that run they are written when these stop: `at` is known
+                sha.update(values.tobytes())
             for name in OF_QUEUE:
                 sha.update(np.ascontiguousarray(cta.warps["queues"][name]).tobytes())
             sha.update(cta.state["barriers"].tobytes())
@@ -266,7 +287,7 @@ class Machine:
         return sha.hexdigest()
 
 
-COUNTS = ("rounds", "arrived", "generation", "newest", "under_way", "flips", "patience")
+COUNTS = ("rounds", "arrived", "generation", "newest", "under_way", "patience")  # flips go on from launch to launch
 OF_WARP = (
     "lane_pc", "lane_frame", "live", "waiting", "held", "at_barrier", "turns", "bar_lanes", "bar_came", "napping", "naps_for",
     "timed_out", "granted", "cluster_came", "retired", "registers",

@@ -35,6 +35,10 @@ class SiteLines:
         self.ptx = [span.line for span in spans]
         self.has_source = any(self.chains)
         self.functions = function_names(kernel)
+        self._twins: dict[object, list[int]] = {}  # an instruction may have several sites
+        for n, ins in enumerate(kernel.sites):
+            self._twins.setdefault(ins, []).append(n)
+        self._sites = kernel.sites
         self._known: dict[int, np.ndarray] = {}
 
     def keys(self, depth: int) -> np.ndarray:
@@ -73,12 +77,16 @@ class SiteLines:
         there = sorted({number for number in self.ptx if number >= line})
         return ([n for n in self.order if self.ptx[n] == there[0]], there[0]) if there else ([], 0)
 
+    def twins(self, site: int) -> list[int]:
+        """All sites of the instruction of a site."""
+        return self._twins[self._sites[site]]
+
     def _begins(self, on: Sequence[bool]) -> list[int]:
         """The sites on a line before which, in the text, stands one that is on another line."""
         found, before = [], False
         for n in self.order:
             if on[n] and not before:
-                found.append(n)
+                found += self.twins(n)
             before = on[n] or (before and not self.chains[n])
         return found
 

@@ -8,7 +8,8 @@ methods are called by one thread, which waits for the launch meanwhile; `interru
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,11 +20,17 @@ from mmulator.debug.machine import Machine, block_of
 from mmulator.debug.places import SiteLines, lines_of
 from mmulator.debug.stops import DebugError, Focus, Reason, StepScope, Stopped
 from mmulator.debug.watching import Hit
+from mmulator.demangle import demangle
 from mmulator.native.state import LANES
+from mmulator.program.uses import uses_and_defs
+from mmulator.record.steps import WarpPlace
 
 if TYPE_CHECKING:
+    from mmulator.debug.machine import LanesAt
     from mmulator.host.report import Report
     from mmulator.launch.resident import ResidentCta
+    from mmulator.location import Location
+    from mmulator.ptx.tree import Instruction
 
 NEAR = 8192  # steps that are looked through for the one that faulted
 
@@ -74,8 +81,9 @@ class Session(Control):
         if self._asked and not hits and reason is not Reason.STEP:
             reason = Reason.INTERRUPTED
         old = self.focus
-        same = (old.block, old.warp) == (place.block, place.warp) and lanes >> old.lane & 1
-        lane = old.lane if same else (lanes & -lanes).bit_length() - 1
+        mine = next((h.lanes for h in hits if h.lanes), lanes)
+        same = (old.block, old.warp) == (place.block, place.warp) and mine >> old.lane & 1
+        lane = old.lane if same else (mine & -mine).bit_length() - 1
         self.focus = Focus(place.block, place.warp, lane)
         ins = execution.watcher.kernel.sites[at.site]
         self.stop = Stopped(reason, at.step, self.focus, lanes, at.site, ins, numbers, text)
@@ -122,10 +130,10 @@ class Session(Control):
 
     # going on and back; each returns the new `stop`, and raises DebugError where a direction has no way on --------------------
     def start(self) -> Stopped:
-        """Run to the first instruction. Also when the launch has begun already: start over."""
+        """Run to the first instruction, also when the launch has begun already. The reason may be a breakpoint there."""
         self._begin()
         self._bind()
-        return self._stopped(Reason.ENTRY)
+        return self._stopped(Reason.ENTRY, self._first_hits())
 
     def go(self, back: bool = False) -> Stopped:
         """Continue to the next stop. back: to the one before."""
@@ -374,6 +382,77 @@ class Session(Control):
         self._memory.restore()
 
     # what there is to see ---------------------------------------------------------------------------------------------------
+    @property
+    def files(self) -> list[str]:
+        """Files of the program that the kernel has lines of, its own first."""
+        return self._lines.files() if self._execution is not None else []
+
+    @property
+    def ptx_lines(self) -> list[int]:
+        """Line of the PTX of each site."""
+        return self._lines.ptx
+
+    def instructions(self, sites: Sequence[int]) -> int:
+        """Number of instructions of some sites: an instruction may have several."""
+        return len({self._lines.twins(n)[0] for n in sites})
+
+    def bind(self) -> None:
+        """Find out what the breakpoints are in this launch, where they have changed."""
+        if self._execution is not None and not self._execution.over:
+            self._bind()
+
+    def calls(self, place: LanesAt) -> list[tuple[str, Instruction | None, Location | None]]:
+        """The functions that lanes are in, the innermost first: (name, next instruction, its line of the program)."""
+        ins = place.instruction
+        out = [(demangle(place.function), ins, ins.span.location if ins is not None else None)]
+        machine = self.machine
+        state, frame, block = machine.warp(self.focus.block, self.focus.warp), place.frame, None
+        while frame and len(out) < 64:
+            pc, frame = machine.caller(state, frame, self.focus.lane)
+            block = machine.kernel.program.blocks[pc]
+            called = block.after or (block.body[0] if block.body else block.last)
+            call = called.original if called is not None else None
+            out.append((demangle(block.function.function.name), call, call.span.location if call is not None else None))
+        return out
+
+    def line_registers(self, place: LanesAt) -> list[str]:
+        """Registers that the instructions of a lane's line name."""
+        lines, kernel = self._lines, self.machine.kernel
+        keys = lines.keys(0)
+        if place.site < 0:
+            return []
+        sites = [n for n in lines.order if keys[n] == keys[place.site] and lines.functions[n] == place.function]
+        known = kernel.frames[place.function].slots
+        return [r for r in dict.fromkeys(r for n in sites for r in _registers(kernel.executed[n])) if r in known]
+
+    def scene(self, focus: Focus | None = None) -> Any:
+        """What the views (debug/views/) look at: the machine, from a lane of a warp. focus: the lane; None: that in focus.
+
+        Raises DebugError where its warp is not on the machine.
+        """
+        Scene = import_module("mmulator.debug.views").Scene  # it knows layouts and instructions: who looks loads it
+        focus, machine = focus or self.focus, self.machine
+        state = machine.warp(focus.block, focus.warp)
+        at = next((p for p in state.places if p.lanes >> focus.lane & 1), None) or next(iter(state.places), None)
+        place = WarpPlace(state.cta.resident, state.cta.rank * len(state.cta.warps) + state.warp)
+        if at is None or at.site < 0:
+            return Scene(machine.grid, place, step=self.stop.step)
+        return Scene(machine.grid, place, at.lanes, at.site, self.stop.step)
+
     def why(self, element: str) -> str:
         """Why an element (`C[3,5]`) has the value that it has now: its store and what is behind it, in words."""
-        raise NotImplementedError
+        from mmulator.debug.asking import why
+
+        asked, stop, focus = self.element(element), self.stop, self.focus
+        self._drop()
+        try:
+            return why(self.launch, self._memory, asked, stop.step)
+        finally:
+            self._to(stop.step)
+            if stop.reason is not Reason.EXITED:
+                self.focus = focus
+
+
+def _registers(ins: Instruction) -> list[str]:
+    uses, defs = uses_and_defs(ins)
+    return sorted(uses | defs)

@@ -53,14 +53,18 @@ class WatchedWord:
 
 @dataclass(frozen=True)
 class Hit:
-    """A breakpoint that stops the launch. reason, text: as in `Stopped`. behind: whether what happened came before the step, so
-    that the step before it is where a way back ends.
+    """A breakpoint that stops the launch.
+
+    reason, text: as in `Stopped`.
+    behind: whether what happened came before the step, so that a way back ends at the step before it.
+    lanes: mask of the lanes that it is about; 0 where it is about none.
     """
 
     breakpoint: Breakpoint
     reason: Reason
     text: str
     behind: bool = False
+    lanes: int = 0
 
 
 @dataclass

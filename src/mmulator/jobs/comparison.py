@@ -56,6 +56,7 @@ class Comparison:
     got, want: values there.
     worst: largest difference, as a part of `largest`; the difference itself if `largest` is 0.
     largest: largest absolute value of the reference.
+    most: the largest distance of finite values, in steps of the type; for integers the largest difference.
     ulps: (distance, elements) pairs, in steps of the type; for integers the difference.
     specials: elements that are NaN or infinite on one side only.
     where: sentences about the places of the wrong elements.
@@ -74,6 +75,7 @@ class Comparison:
     specials: int = 0
     where: tuple[str, ...] = ()
     largest: float = 0.0
+    most: int = 0
 
 
 def check_expectation(expect: Expectation, given: Mapping[str, Array]) -> None:
@@ -133,6 +135,7 @@ def compare(
     return Comparison(
         name, got.size, wrong, first, got[first].item(), want[first].item(), worst, not beyond.any(), int(beyond.sum()),
         _histogram(steps[different & ~specials]), int(specials.sum()), where_wrong(shown, accumulators()), largest,
+        int(np.max(steps[different & ~specials], initial=0)),
     )  # fmt: skip
 
 

@@ -169,8 +169,8 @@ _KEYS = (
 )  # fmt: skip
 
 
-def load_job(path: str | Path) -> Job:
-    """Read a launch file (TOML). Raises LaunchError naming the file and the key."""
+def load_job(path: str | Path, expecting: bool = True) -> Job:
+    """Read a launch file (TOML). expecting: the reference is read, too. Raises LaunchError naming the file and the key."""
     path = Path(path)
     data = _toml(path)
     unknown = sorted(set(data) - set(_KEYS))
@@ -204,7 +204,7 @@ def load_job(path: str | Path) -> Job:
         from mmulator.jobs import suppressions
 
         job.suppress = suppressions.read(data["suppress"], path)
-    if "expect" in data:
+    if "expect" in data and expecting:
         job.expect = _expectation(data["expect"], path, job.outputs())
     return job
 
@@ -284,12 +284,13 @@ def run_job(
     job: Job, *, timeout: float | None = None, threads: int | None = None, progress: Progress | None = None,
     watch: Sequence[Watched] = (), sanitize: SanitizerOptions | None = None, workers: Any = None,
     profile: bool = False, trace: str | None = None, why: Sequence[str] = (),
-    against: str | int | None = None,
+    against: str | int | None = None, debug: Any = None, looked_at: bool = False,
 ) -> JobResult:  # fmt: skip
     """Load, launch, compare. Arrays of the job's arguments are updated in place. sanitize: what the sanitizer is asked for; of
     several seeds the first decides what is in the arrays. workers: a client of a Dask cluster. profile: what each line did is
     counted. trace: a file for what happened when. why: elements whose values the report explains.
-    against: a device or a seed that they are compared with."""
+    against: a device or a seed that they are compared with. debug: the debugger under whose control the launch runs;
+    looked_at: by the sanitizer, too."""
     if timeout is not None and not timeout > 0:
         raise LaunchError(f"a time limit of {timeout} s: it must be more than 0")
     module = job.load(timeout)
@@ -311,7 +312,9 @@ def run_job(
         names=own if why else None, against=against, memory=job.placed(), waits=job.waits,
     )  # fmt: skip
     judged = None
-    if sanitize is None:
+    if debug is not None:
+        report = launch(seed=job.seed, names=own, debug=debug, sanitize=looked_at)
+    elif sanitize is None:
         report = launch(seed=job.seed, progress=progress, watch=watch, workers=workers)
     else:
         from mmulator.jobs import sanitized

@@ -212,9 +212,24 @@ def launch(
 
     Raises what Compiled.launch raises.
     """
+    compiled, bound = _bound(fn, args, meta, as_device(device or driver.current().device.name))
+    size = grid(bound) if callable(grid) else grid
+    return compiled.launch(
+        size, *bound.values(), seed=seed, timeout=timeout, threads=threads, sanitize=sanitize, keep_going=keep_going,
+        profile=profile, trace=trace, why=why,
+    )  # fmt: skip
+
+
+def compiled_for(fn: Any, given: Mapping[str, Any], device: str) -> Compiled:
+    """The kernel that Triton makes for arguments. given: the arguments by name, constants and options such as num_warps among
+    them. Raises what Compiled.launch raises, but for the run."""
+    return _bound(fn, (), dict(given), as_device(device))[0]
+
+
+def _bound(fn: Any, args: Sequence[Any], meta: dict[str, Any], name: str) -> tuple[Compiled, dict[str, Any]]:
+    """(a kernel compiled for arguments, the arguments by name). name: of the device."""
     interface()
     fn, meta = _plain(fn, args, meta)
-    name = as_device(device or driver.current().device.name)
     backend, bind = _binder(fn, name)
     bound, found, options = bind(*[stand_in(a) for a in args], **{k: stand_in(v) for k, v in meta.items()})
     options.setdefault("debug", bool(fn.debug))
@@ -227,11 +242,7 @@ def launch(
         _check_options(fn, backend, options)
         source = _source(fn, backend, bound, found)
         compiled = _known[key] = Compiled(source, of_triton(source, target=backend.target, options=options), name)
-    size = grid(bound) if callable(grid) else grid
-    return compiled.launch(
-        size, *bound.values(), seed=seed, timeout=timeout, threads=threads, sanitize=sanitize, keep_going=keep_going,
-        profile=profile, trace=trace, why=why,
-    )  # fmt: skip
+    return compiled, bound
 
 
 _known: dict[tuple[str, ...], Compiled] = {}

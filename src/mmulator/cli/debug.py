@@ -1,0 +1,107 @@
+"""`mmulator debug`: a program, or the launch of a launch file, under the debugger."""
+
+from __future__ import annotations
+
+import os
+import sys
+from inspect import cleandoc
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from mmulator.cli.output import WrongUsage
+from mmulator.cli.words import Option, Positional
+
+if TYPE_CHECKING:
+    from mmulator.jobs.job import Job
+
+
+def debug(
+    program: Annotated[
+        list[str],
+        Positional(
+            metavar="PROGRAM [ARGS]...",
+            help="A launch file (.toml); or a Python script, -m MODULE, -c CODE, a program, or its .cu file.",
+            show_default=False,
+        ),
+    ],
+    ex: Annotated[list[str] | None, Option("--ex", metavar="COMMAND", help="Carry out a command first (also -ex).")] = None,
+    commands: Annotated[
+        Path | None, Option("--commands", metavar="FILE", help="Carry out the commands of a file first (also -x).")
+    ] = None,
+    batch: Annotated[
+        bool, Option("--batch", help="Ask nobody: where the commands end, the program goes on by itself (also -batch).")
+    ] = False,
+    kernel: Annotated[
+        str | None, Option(metavar="NAME", help="Stop first in a kernel with such a name. Default: in the first launch.")
+    ] = None,
+    device: Annotated[str | None, Option(metavar="DEVICE", help="Chip (H100) to compute as.")] = None,
+    seed: Annotated[int | None, Option(metavar="N", help="Seed of the scheduler's choices.", min=0)] = None,
+    sanitize: Annotated[bool, Option("--sanitize", help="Look for undefined behaviour, too.")] = False,
+    json: Annotated[bool, Option("--json", help="A line of JSON for each command.")] = False,
+) -> None:
+    """Debug kernels, forwards and backwards, in a terminal.
+
+    A launch stops between two instructions of a warp, and the program waits meanwhile. Commands are gdb's and cuda-gdb's words;
+    `help` at the prompt lists them.
+    """
+    settings: dict[str, Any] = {"front": "terminal", "commands": _commands(ex or [], commands), "batch": batch, "json": json}
+    settings["kernel"] = kernel or ""
+    if program[0].endswith(".toml"):
+        if len(program) > 1:
+            raise WrongUsage(f"{program[0]} is a launch file, which takes no arguments", hint="options stand before it")
+        sys.exit(_launch_file(Path(program[0]), settings, device, seed, sanitize))
+    from json import dumps
+
+    from mmulator.cli.program import check_program, start, surroundings
+
+    check_program(program)
+    if device is not None:
+        from mmulator.isa.chips import as_device
+
+        device = as_device(device)
+    for name, number in (("input", 0), ("output", 1)):  # a program, or pytest, may put others in their places
+        settings[name] = os.dup(number)
+        os.set_inheritable(settings[name], True)
+    given = {"device": device, "seed": seed, "sanitize": 1 if sanitize else None, "debug": dumps(settings)}
+    start(program, surroundings(given))
+
+
+def _commands(ex: list[str], file: Path | None) -> list[str]:
+    """The commands that are carried out first: those of a file, and then single ones."""
+    lines: list[str] = []
+    if file is not None:
+        try:
+            lines = file.read_text().splitlines()
+        except (OSError, UnicodeError) as error:
+            raise WrongUsage(f"cannot read {file}: {getattr(error, 'strerror', None) or 'no text'}") from None
+    return [line for line in (*(line.strip() for line in lines), *ex) if line and not line.startswith("#")]
+
+
+def _launch_file(file: Path, settings: dict[str, Any], device: str | None, seed: int | None, sanitize: bool) -> int:
+    """Debug the launch of a launch file, and compare with what it expects. Returns the exit code."""
+    from mmulator.debug.program import Debugger
+    from mmulator.debug.terminal import front
+    from mmulator.jobs.job import load_job, run_job
+
+    if not file.is_file():
+        raise WrongUsage(f"cannot read {file}: No such file or directory")
+    job: Job = load_job(file)
+    job.device = device or job.device
+    job.seed = job.seed if seed is None else seed
+    debugger = Debugger(lambda made: front(made, settings))
+    result = run_job(job, debug=debugger, looked_at=sanitize)
+    for c in result.comparisons:
+        print(f"{c.name}: {'as expected' if c.ok else 'not as expected: `mmulator run` tells more'}")
+    return 0 if result.ok else 1
+
+
+EXAMPLES = r"""
+mmulator debug examples/hopper_pipeline/launch.toml
+
+mmulator debug train.py --epochs 1
+
+mmulator debug --batch -ex "break ptx:120 if tid.x == 3" -ex continue -ex "info registers" gemm.py
+
+mmulator debug -x commands.txt ./gemm --m=512
+"""
+debug.__doc__ = "\n\n".join((cleandoc(debug.__doc__ or ""), r"[bold]Examples[/bold]", EXAMPLES.strip()))

@@ -1,0 +1,269 @@
+"""Commands of the terminal that move a launch, its breakpoints and the focus: gdb's and cuda-gdb's words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mmulator.debug import terminal_texts as texts
+from mmulator.debug.stops import DebugError, Focus, StepScope
+from mmulator.debug.terminal_words import COMMANDS, command, find, number_in
+from mmulator.errors import shown
+from mmulator.native.state import LANES
+
+if TYPE_CHECKING:
+    from mmulator.debug.terminal import Terminal
+
+
+# going on and back ---------------------------------------------------------------------------------------------------------
+@command("continue", "c", "cont", "fg")
+def go_on(t: Terminal, rest: str) -> None:
+    """continue [N]: go on to the next stop; the breakpoint that stopped last is passed N - 1 times."""
+    if t.session.stop.over:
+        t.leave = True
+        return
+    for b in t.breakpoints:
+        if b.number in t.session.stop.hits:
+            b.ignore = max(0, number_in(rest) - 1)
+    t.session.go()
+    t.show_stop()
+
+
+@command("reverse-continue", "rc")
+def go_back(t: Terminal, _: str) -> None:
+    """reverse-continue: go back to the stop before this one."""
+    t.session.go(back=True)
+    t.show_stop()
+
+
+def _steps(lines: bool, over: bool, back: bool) -> Callable[[Terminal, str], None]:
+    def act(t: Terminal, rest: str) -> None:
+        t.session.step(number_in(rest), lines=lines, over=over, back=back)
+        t.show_stop()
+
+    return act
+
+
+for _names, _lines, _over, _doc in (
+    (("step", "s"), True, False, "go on to another line, in called functions, too"),
+    (("next", "n"), True, True, "go on to another line; calls are part of their line"),
+    (("stepi", "si"), False, False, "go on by one PTX instruction"),
+    (("nexti", "ni"), False, True, "go on by one PTX instruction; a call is one"),
+):  # fmt: skip
+    for _back in (False, True):
+        _act = _steps(_lines, _over, _back)
+        _name, _short = (f"reverse-{_names[0]}", f"r{_names[1]}") if _back else _names
+        _text = _doc.replace("go on", "go back") if _back else _doc
+        _act.__doc__ = f"{_name} [N]: {_text}; N times. Whose instructions count, says `set scope warp|warpgroup|block`."
+        command(_name, _short)(_act)
+
+
+@command("finish", "fin")
+def finish(t: Terminal, _: str) -> None:
+    """finish: run until the function in focus returns, also one that the compiler inlined."""
+    t.session.finish()
+    t.show_stop()
+
+
+@command("reverse-finish")
+def finish_back(t: Terminal, _: str) -> None:
+    """reverse-finish: go back to the call of the function in focus."""
+    t.session.finish(back=True)
+    t.show_stop()
+
+
+@command("goto")
+def goto(t: Terminal, rest: str) -> None:
+    """goto STEP: stand before the step of this number; +N and -N count from here. `info line` says the number."""
+    here = t.session.stop.step
+    step = here + number_in(rest) if rest[:1] in ("+", "-") else number_in(rest, -1)
+    t.session.goto(step)
+    t.show_stop()
+
+
+@command("run", "r", "start")
+def run(t: Terminal, _: str) -> None:
+    """run: start the launch over, from its first instruction."""
+    t.session.start()
+    t.show_stop()
+
+
+@command("detach")
+def detach(t: Terminal, _: str) -> None:
+    """detach: let the program run to its end without the debugger."""
+    t.detached = t.leave = True
+
+
+@command("quit", "q", "exit", running=False)
+def quit(t: Terminal, _: str) -> None:
+    """quit: end the program."""
+    t.quit()
+
+
+@command("kill", "k")
+def kill(t: Terminal, rest: str) -> None:
+    """kill: end the program."""
+    t.quit()
+
+
+# breakpoints ---------------------------------------------------------------------------------------------------------------
+def _split(rest: str) -> tuple[str, str]:
+    place, _, condition = rest.partition(" if ")
+    if rest.startswith("if "):
+        place, condition = "", rest[3:]
+    return place.strip(), condition.strip()
+
+
+def _break(t: Terminal, rest: str, temporary: bool) -> None:
+    place, condition = _split(rest)
+    kind, _, what = place.partition(" ")
+    if kind == "mbarrier" and what:
+        made = t.breakpoints.mbarrier(what)
+    elif kind == "rule" and what:
+        made = t.breakpoints.rule(what)
+    else:
+        if not place:
+            place = f"ptx:{t.session.stop.ptx_line}"
+        made = t.breakpoints.add(place, condition, temporary)
+    t.bind()
+    where = f", ptx line {made.line}" if made.kind == "kernel" and made.line else f", line {made.line}" if made.line else ""
+    places = t.instructions(made.sites)
+    many = f", {places} places" if places > 1 else ""
+    problem = f" (waits for another launch: {made.problem})" if made.problem else ""
+    word = "Temporary breakpoint" if temporary else "Breakpoint"
+    t.say(*texts.filled(f"{word} {made.number}: {made.place}{where}{many}{problem}", "    "))
+
+
+@command("break", "b", "br", running=False)
+def break_(t: Terminal, rest: str) -> None:
+    """break PLACE [if CONDITION]: stop there. PLACE: FILE:LINE, LINE, ptx:LINE, KERNEL, *SITE; mbarrier ADDRESS|VARIABLE, where
+    a phase is completed; rule NAME, where the sanitizer finds it broken. CONDITION: over the lanes, tid.x == 3 && %r5 > 7."""
+    _break(t, rest, False)
+
+
+@command("tbreak", "tb", running=False)
+def tbreak(t: Terminal, rest: str) -> None:
+    """tbreak PLACE [if CONDITION]: as break, for one stop."""
+    _break(t, rest, True)
+
+
+@command("watch", running=False)
+def watch(t: Terminal, rest: str) -> None:
+    """watch ELEMENT: stop behind the step that changes it. ELEMENT: C[3,5], KERNEL:C[3,5], 0x7f00:f32; shared 0x400:f32,
+    shared tile+16 of each block."""
+    place, condition = _split(rest)
+    if condition:
+        raise DebugError("a watchpoint has no condition", hint="break PLACE if CONDITION has")
+    made = t.breakpoints.watch(place)
+    t.bind()
+    problem = f" (waits for another launch: {made.problem})" if made.problem else ""
+    t.say(*texts.filled(f"Watchpoint {made.number}: {made.place}{problem}", "    "))
+
+
+@command("delete", "d", "del", running=False)
+def delete(t: Terminal, rest: str) -> None:
+    """delete [N...]: remove breakpoints; without a number all."""
+    for number in [number_in(word) for word in rest.split()] or [b.number for b in t.breakpoints]:
+        t.breakpoints.delete(number)
+
+
+@command("enable", running=False)
+def enable(t: Terminal, rest: str) -> None:
+    """enable [N...]: breakpoints stop launches again."""
+    for number in [number_in(word) for word in rest.split()] or [b.number for b in t.breakpoints]:
+        t.breakpoints.enable(number)
+
+
+@command("disable", running=False)
+def disable(t: Terminal, rest: str) -> None:
+    """disable [N...]: breakpoints stop nothing until they are enabled."""
+    for number in [number_in(word) for word in rest.split()] or [b.number for b in t.breakpoints]:
+        t.breakpoints.enable(number, False)
+
+
+@command("condition", "cond", running=False)
+def condition(t: Terminal, rest: str) -> None:
+    """condition N [CONDITION]: another condition of a breakpoint, or none."""
+    number, _, text = rest.partition(" ")
+    t.breakpoints.change(number_in(number, 0), text.strip())
+
+
+@command("ignore", running=False)
+def ignore(t: Terminal, rest: str) -> None:
+    """ignore N COUNT: the breakpoint does not stop the next COUNT times."""
+    number, _, count = rest.partition(" ")
+    t.breakpoints[number_in(number, 0)].ignore = number_in(count)
+
+
+# focus -----------------------------------------------------------------------------------------------------------------------
+_FOCUS = re.compile(r"(block|thread|warp|lane)\s+\(?(\d+(?:\s*,\s*\d+)*)\)?", re.ASCII)
+
+
+@command("cuda")
+def cuda(t: Terminal, rest: str) -> None:
+    """cuda [block X,Y,Z] [thread X,Y,Z] [warp N] [lane N]: another lane in focus; without words, which it is."""
+    _set_focus(t, rest)
+
+
+@command("thread")
+def thread(t: Terminal, rest: str) -> None:
+    """thread [X,Y,Z]: another thread of the block in focus."""
+    _set_focus(t, f"thread {rest}" if rest else "")
+
+
+def _set_focus(t: Terminal, rest: str) -> None:
+    session = t.session
+    if rest and not re.fullmatch(rf"(\s*{_FOCUS.pattern})+\s*", rest):
+        raise DebugError(f"{shown(rest)}: no such focus", hint="cuda block 1,0 thread 32; cuda warp 3 lane 5")
+    machine, focus = session.machine, session.focus
+    for name, numbers in _FOCUS.findall(rest):
+        at = [int(n) for n in numbers.split(",")]
+        if name == "block":
+            number = at[0] if len(at) == 1 and session.grid[1] == session.grid[2] == 1 else _linear(at, session.grid, "block")
+            focus = Focus(number, 0, 0)
+        elif name == "thread":
+            number = _linear(at, session.block, "thread")
+            focus = Focus(focus.block, number // LANES, number % LANES)
+        elif name == "warp":
+            focus = Focus(focus.block, at[0], 0)
+        else:
+            focus = Focus(focus.block, focus.warp, at[0])
+    state = machine.warp(focus.block, focus.warp)
+    if not 0 <= focus.lane < LANES or not int(state.cta.warps[focus.warp]["lanes"]) >> focus.lane & 1:
+        raise DebugError(f"warp {focus.warp} has no lane {focus.lane}")
+    if rest and not {"lane", "thread"} & {name for name, _ in _FOCUS.findall(rest)} and state.places:
+        first = state.places[0].lanes
+        focus = Focus(focus.block, focus.warp, (first & -first).bit_length() - 1)
+    session.focus = focus
+    t.say(*texts.focus_lines(session))
+
+
+def _linear(at: list[int], extent: tuple[int, int, int], what: str) -> int:
+    x, y, z = [*at, 0, 0][:3]
+    if len(at) > 3 or not (x < extent[0] and y < extent[1] and z < extent[2]):
+        raise DebugError(f"there is no {what} {at}: the extents are {extent}")
+    return x + extent[0] * (y + extent[1] * z)
+
+
+@command("set", running=False)
+def set_(t: Terminal, rest: str) -> None:
+    """set scope warp|warpgroup|block: whose instructions are steps."""
+    words = rest.split()
+    if words[:1] != ["scope"] or words[1:] not in ([s.value] for s in StepScope):
+        raise DebugError(f"{shown(rest)}: nothing that can be set", hint="set scope warp, warpgroup or block")
+    t.scope = StepScope(words[1])
+    if t.running is not None:
+        t.running.scope = t.scope
+
+
+@command("help", "h", running=False)
+def help_(t: Terminal, rest: str) -> None:
+    """help [COMMAND]: what the commands do."""
+    if rest:
+        c = find(rest.split()[0])
+        t.say(*texts.filled(" ".join(c.help.split()), "    "), *([f"also: {', '.join(c.names[1:])}"] if c.names[1:] else []))
+        return
+    for c in COMMANDS:
+        first = " ".join(c.help.split()).partition(": ")
+        t.say(*texts.filled(f"{c.names[0]:17} {first[2].partition('. ')[0].rstrip('.')}", " " * 18))
