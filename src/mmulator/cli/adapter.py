@@ -26,10 +26,9 @@ def command(launch: LaunchRequestArguments) -> tuple[list[str], Mapping[str, str
     if not folder.is_dir():
         raise WrongUsage(f"cwd {folder} is no folder")
     device, name = launch.get("device"), launch["program"]
-    settings = {"device": as_device(device) if device else None, "seed": launch.get("seed")}
-    settings["sanitize"] = 1 if launch.get("sanitize") else None
+    chip, seed, sanitize = as_device(device) if device else None, launch.get("seed"), bool(launch.get("sanitize"))
     program = str((folder / name).absolute()) if (folder / name).exists() else name
-    environment = dict(surroundings(settings))
+    environment = dict(surroundings({"device": chip, "seed": seed, "sanitize": 1 if sanitize else None}))
     for variable, value in (launch.get("env") or {}).items():
         if value is None:
             environment.pop(variable, None)
@@ -38,16 +37,39 @@ def command(launch: LaunchRequestArguments) -> tuple[list[str], Mapping[str, str
     if Path(program).suffix == ".toml":
         if not os.access(program, os.R_OK):
             raise WrongUsage(f"cannot read {name}")
-        return [sys.executable, "-m", "mmulator", "debug", program, *(launch.get("args") or [])], environment
+        options = [f"--device={chip}"] * bool(chip) + [f"--seed={seed}"] * (seed is not None) + ["--sanitize"] * sanitize
+        return [sys.executable, "-m", "mmulator", "debug", *options, program, *(launch.get("args") or [])], environment
     words = [program, *(launch.get("args") or [])]
     check_program(words)
     return command_of(words, environment)
 
 
-def serve(port: int | None) -> None:
-    """Serve an editor: on standard streams, or on a port of this machine until Ctrl-C. Raises MmulatorError."""
-    from mmulator.debug.dap import serve
+def for_editors(program: list[str] | None, dap: bool, port: int | None, extension: Path | None) -> None:
+    """What `mmulator debug` does for an editor. Raises MmulatorError.
+
+    program: words of a program, which the editor has to say.
+    dap: serve the Debug Adapter Protocol.
+    port: of this machine, to which editors connect until Ctrl-C; None: standard input and output are the editor's.
+    extension: a file for an extension of Visual Studio Code.
+    """
+    from mmulator.cli.output import WrongUsage
     from mmulator.errors import MmulatorError
+
+    if not dap and extension is None:
+        hint = "mmulator debug PROGRAM, or --dap for an editor" if port is None else "--dap --port PORT"
+        raise WrongUsage("--port is for --dap" if port is not None else "which program?", hint=hint)
+    if program or (dap and extension is not None):
+        raise WrongUsage("--dap and --vscode take no program, and not each other", hint="an editor says which program it is")
+    if extension is not None:
+        from mmulator.debug.dap import vscode
+
+        try:
+            vscode.write(extension)
+        except OSError as error:
+            raise MmulatorError(f"cannot write {extension}: {error.strerror}") from None
+        print(f"{extension}: code --install-extension {extension}")
+        return
+    from mmulator.debug.dap import serve
 
     if port is None:
         serve.on_streams(command)

@@ -74,7 +74,8 @@ def test_requests_that_cannot_be_done_are_refused_and_the_next_is_answered() -> 
 
 def test_malformed_messages_are_told() -> None:
     process, client = started()
-    for message in ({"seq": 1, "type": "request"}, {"seq": "1", "type": "request", "command": "threads"}, {"type": "x", "seq": 7}):
+    wrong = {"seq": 1, "type": "request"}, {"seq": "1", "type": "request", "command": "threads"}, {"type": "x", "seq": 7}
+    for message in wrong:
         client.writes.write(encode(message))
     client.writes.write(b"Content-Length: 3\r\n\r\n{]}")
     client.writes.write(encode({"seq": 5, "type": "response", "request_seq": 1, "success": True, "command": "x"}))

@@ -67,8 +67,8 @@ def check(messages: list[Any]) -> None:
 
 
 def test_a_launch_file(tmp_path: Path) -> None:
-    ptx = HERE / "loop.ptx"
-    check(run(tmp_path, HERE / "loop.toml", ptx, line_of("add.f32 %f2"), ["continue", "continue", "next", "stepIn", "next"], "%f1"))
+    forward = ["continue", "continue", "next", "stepIn", "next"]
+    check(run(tmp_path, HERE / "loop.toml", HERE / "loop.ptx", line_of("add.f32 %f2"), forward, "%f1"))
 
 
 def test_a_warp_specialised_pipeline(tmp_path: Path) -> None:

@@ -30,7 +30,8 @@ ADD, STORE, BARRIER = line_of("add.f32 %f2"), line_of("st.global"), line_of("bar
 def seen(session: Session) -> tuple[Any, ...]:
     """All that a client sees at a stop, without the numbers by which it asks."""
     frames = [(f["name"], f["line"], f.get("instructionPointerReference")) for f in session.frames()]
-    scopes = {n: {v["name"]: v["value"] for v in session.scope(n).values()} for n in ("Registers", "Arguments", "Lanes", "Barriers")}
+    names = ("Registers", "Arguments", "Lanes", "Barriers")
+    scopes = {n: {v["name"]: v["value"] for v in session.scope(n).values()} for n in names}
     threads = [t["name"] for t in session.client("threads")["threads"]]
     return frames, scopes, threads, session.value("x[1]")
 
@@ -327,7 +328,7 @@ def test_variables_are_shown_by_lane_and_in_pages() -> None:
         assert x["indexedVariables"] == 128 and session.inside(x, start=100, count=1)["[100]"]["value"] == "100.0"
         tile = session.scope("Shared memory")["tile"]
         words = session.inside(tile, start=0, count=2, format={"hex": True})
-        assert [v["value"] for v in words.values()] == [f"0x{struct.unpack('<I', struct.pack('<f', f))[0]:08x}" for f in (6.0, 10.0)]
+        assert [v["value"] for v in words.values()] == ["0x40c00000", "0x41200000"], "6.0 and 10.0"
         data = session.client("readMemory", memoryReference=tile["memoryReference"], offset=4, count=8)
         assert struct.unpack("<2f", base64.b64decode(data["data"])) == (10.0, 14.0) and not data.get("unreadableBytes")
         end = session.client("readMemory", memoryReference=tile["memoryReference"], offset=252, count=16)
@@ -351,6 +352,25 @@ def test_expressions_are_evaluated() -> None:
         assert "no expression" in session.client.refused("evaluate", expression="what is it", frameId=session.frames()[0]["id"])
         found = session.client("completions", text="why x", column=6, frameId=session.frames()[0]["id"])["targets"]
         assert {"label": "x", "start": 4, "length": 1} in found
+
+
+def test_commands_of_the_terminal_are_carried_out_in_the_console() -> None:
+    with Session() as session:
+        session.breakpoints(PTX, ADD)
+        session.run(LOOP).stopped()
+        assert "%f2" in session.value("info registers %f2", context="repl")
+        assert "x[1]" in session.value("why x[1]", context="repl")
+        assert session.value("%f1 + 1", context="repl").startswith("1.0 (lane 0)")
+        assert "no expression" in session.client.refused("evaluate", expression="nonsense here", context="repl")
+        line = session.line()
+        session.value("stepi 2", context="repl")
+        assert session.stopped()["reason"] == "step" and session.line() == line + 2
+        session.value("reverse-stepi 2", context="repl")
+        session.stopped()
+        assert session.line() == line
+        assert "buttons" in session.client.refused("evaluate", expression="quit", context="repl")
+        found = session.client("completions", text="reverse-st", column=11)["targets"]
+        assert {"label": "reverse-stepi", "start": 0, "length": 10} in found
 
 
 def test_lines_are_gone_to_in_time() -> None:

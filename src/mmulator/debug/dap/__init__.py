@@ -17,4 +17,4 @@ def front(debugger: Debugger, said: dict[str, Any]) -> Agent:
     """The front end in a program that an adapter started. said: what MMULATOR_DEBUG says."""
     from mmulator.debug.dap.agent import Agent
 
-    return Agent(debugger.breakpoints, said["address"])
+    return Agent(debugger, said["address"])

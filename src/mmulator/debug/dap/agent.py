@@ -15,7 +15,7 @@ import time
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from mmulator.debug.dap.answers import ANSWERS, Motion, going, going_back, leave
+from mmulator.debug.dap.answers import ANSWERS, Motion, Moves, going, going_back, leave
 from mmulator.debug.dap.book import Book
 from mmulator.debug.dap.capabilities import DEADLOCKS, FAULTS
 from mmulator.debug.dap.client import Client, Refused, listen
@@ -28,7 +28,7 @@ from mmulator.debug.stops import DebugError, Reason, Stopped
 from mmulator.errors import MmulatorError
 
 if TYPE_CHECKING:
-    from mmulator.debug.breakpoints import Breakpoints
+    from mmulator.debug.program import Debugger
     from mmulator.debug.session import Session
 
 
@@ -38,15 +38,16 @@ AGAIN = 0.05  # seconds after which a launch that did not notice is interrupted 
 class Agent:
     """The front end of one process of a program.
 
-    breakpoints: the motor's.
+    debugger: of the process.
     address: path of the adapter's socket.
     """
 
-    def __init__(self, breakpoints: Breakpoints, address: str) -> None:
+    def __init__(self, debugger: Debugger, address: str) -> None:
+        self.debugger = debugger
         self.line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.line.connect(address)
         self.client = Client(self.line.makefile("wb"))
-        self.book = Book(breakpoints, False)
+        self.book = Book(debugger.breakpoints, False)
         self.texts = Texts()
         self.settings: dict[str, Any] = {}
         self.standing: Standing | None = None  # while a launch is under control
@@ -138,11 +139,11 @@ class Agent:
                 raise
             self.client.refuse(request, Refused(f"mmulator has a bug: {type(error).__name__}: {error}"))
         else:
-            if not callable(body):
+            if not isinstance(body, Moves):
                 self.client.respond(request, body)
                 return None
-            self.client.respond(request, {"allThreadsContinued": True} if command == "continue" else None)
-            return body
+            self.client.respond(request, body.body)
+            return body.motion
         finally:
             self._cancelled.discard(request["seq"])
         return None
@@ -154,7 +155,7 @@ class Agent:
 
     def launched(self, session: Session) -> None:
         """A launch stands before its first instruction: show it as long as the client wants."""
-        standing = Standing(session, self.texts, self.client)
+        standing = Standing(session, self.debugger, self.texts, self.client)
         with self._guard:
             self.standing, entered, self.pausing = standing, self.pausing, False
         try:
@@ -167,7 +168,7 @@ class Agent:
                     stop = self._move(standing, motion)
                     if stop.over and not self._shows_end(stop):
                         break
-                    self._tell(standing, stop, "goto" if motion.__name__ == "goto" else "")
+                    self._tell(standing, stop, "goto" if name_of(motion) == "goto" else "")
                 motion = self.answer(self._mail.get())
         finally:
             with self._guard:
@@ -205,7 +206,7 @@ class Agent:
                     continue
                 if stop.over or self._is_for_people(standing, stop):
                     return stop
-                motion = going if motion.__name__ != "going_back" else going_back
+                motion = going_back if motion is going_back else going
         finally:
             self.moving = False
 
@@ -235,6 +236,10 @@ class Agent:
             "threadId": standing.thread_of(stop.focus), "allThreadsStopped": True, "hitBreakpointIds": [w.number for w in mine],
         }  # fmt: skip
         self.client.event("stopped", {name: value for name, value in body.items() if value or name != "text"})
+
+
+def name_of(motion: Motion) -> str:
+    return getattr(motion, "__name__", "")
 
 
 REASONS = {

@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mmulator.debug.dap.client import Refused
+from mmulator.debug.dap.commands import MOVING, carry_out, completions, said_by, word_of
 from mmulator.debug.dap.scopes import data_of, parse_address, scopes_of
 from mmulator.debug.dap.standing import Frame, Standing
 from mmulator.debug.dap.variables import Node, evaluated
 from mmulator.debug.stops import DebugError, Reason, Stopped
+from mmulator.errors import MmulatorError
 
 if TYPE_CHECKING:
     from mmulator.debug.session import Session
 
 Motion = Callable[["Session"], Stopped]
-Answer = Mapping[str, Any] | None | Motion
+
+
+@dataclass(frozen=True)
+class Moves:
+    """An answer behind which the launch moves. motion: how. body: of the response."""
+
+    motion: Motion
+    body: Mapping[str, Any] | None = None
+
+
+Answer = Mapping[str, Any] | None | Moves
 MOST_BYTES = 1 << 20  # of memory at once
 
 
@@ -35,16 +48,16 @@ def leave(session: Session) -> Stopped:
     return session.stop
 
 
-def _moves(at: Standing, given: Any, motion: Motion, back: bool = False) -> Motion:
+def _moves(at: Standing, given: Any, motion: Motion, back: bool = False) -> Moves:
     if at.session.stop.over and not back:
-        return leave
+        return Moves(leave)
     if not at.session.stop.over:
         at.aim(given["threadId"])
-    return motion
+    return Moves(motion)
 
 
 def _continue(at: Standing, given: Any) -> Answer:
-    return _moves(at, given, going)
+    return replace(_moves(at, given, going), body={"allThreadsContinued": True})
 
 
 def _reverse_continue(at: Standing, given: Any) -> Answer:
@@ -117,11 +130,23 @@ def _variables(at: Standing, given: Any) -> Answer:
 def _evaluate(at: Standing, given: Any) -> Answer:
     frame = at.top(given.get("frameId"))
     at.hex = bool((given.get("format") or {}).get("hex"))
-    if given.get("context") == "repl":
-        from mmulator.debug.dap.commands import command
+    text = given["expression"]
+    if given.get("context") != "repl":
+        return value_of(evaluated(at, text, frame), at)
+    word = word_of(text)
+    try:
+        return value_of(evaluated(at, text, frame), at)
+    except (MmulatorError, Refused):
+        if word is None:
+            raise
+    if word in MOVING:
+        return Moves(partial(carry_out, at, text), {"result": "", "variablesReference": 0})
+    return {"result": said_by(at, text), "variablesReference": 0}
 
-        return command(at, given["expression"], frame)
-    shown = evaluated(at, given["expression"], frame).shown(at)
+
+def value_of(node: Node, at: Standing) -> dict[str, Any]:
+    """A variable as the result of an evaluation."""
+    shown = node.shown(at)
     return {"result": shown["value"], **{k: v for k, v in shown.items() if k not in ("name", "value", "evaluateName")}}
 
 
@@ -203,8 +228,6 @@ def readable(at: Standing, address: int, count: int, block: int) -> bytes:
 
 
 def _completions(at: Standing, given: Any) -> Answer:
-    from mmulator.debug.dap.commands import completions
-
     return {"targets": completions(at, given["text"], given["column"], at.top(given.get("frameId")))}
 
 

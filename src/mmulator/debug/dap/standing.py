@@ -25,6 +25,7 @@ from mmulator.program.addresses import HEADER_LOCAL, HEADER_RETURN_FRAME, HEADER
 
 if TYPE_CHECKING:
     from mmulator.debug.machine import LanesAt, Machine, WarpState
+    from mmulator.debug.program import Debugger
     from mmulator.debug.session import Session
 
 MOST_THREADS = 512  # threads that a client is told of
@@ -51,13 +52,14 @@ class Standing:
     """One launch under control.
 
     session: the motor.
+    debugger: of the process.
     places: of its kernel.
     texts: PTX without a file.
     client: who looks.
     """
 
-    def __init__(self, session: Session, texts: Texts, client: Client) -> None:
-        self.session, self.texts, self.client = session, texts, client
+    def __init__(self, session: Session, debugger: Debugger, texts: Texts, client: Client) -> None:
+        self.session, self.debugger, self.texts, self.client = session, debugger, texts, client
         self.places = Places(session.machine.kernel, session.kernel_name, texts)
         self.hex = False  # whether a client wants hexadecimal numbers
         self._numbers = count(1000)  # never twice in a launch: a client may still ask for what it saw before

@@ -30,7 +30,9 @@ _ATTRIBUTES: dict[str, dict[str, Any]] = {
     "kernel": {"type": "string", "description": "A part of a kernel's name: other launches are not stopped."},
     "noDebug": {"type": "boolean", "description": "Run without the debugger."},
 }
-_CONFIGURATION = {"type": "mmulator", "request": "launch", "name": "Debug kernels", "program": "${file}", "cwd": "${workspaceFolder}"}
+_CONFIGURATION = {
+    "type": "mmulator", "request": "launch", "name": "Debug kernels", "program": "${file}", "cwd": "${workspaceFolder}",
+}  # fmt: skip
 _TYPES = """<?xml version="1.0" encoding="utf-8"?>
 <Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension=".json"
 ContentType="application/json"/><Default Extension=".vsixmanifest" ContentType="text/xml"/></Types>
