@@ -160,9 +160,12 @@ class Agent:
             self.standing, entered, self.pausing = standing, self.pausing, False
         try:
             self._introduce(standing)
+            begins = any(session.stop.site in b.sites for b in self.debugger.breakpoints)
+            stop = session.start() if begins else session.stop  # breakpoints at the first instruction are known only now
+            entered |= stop.reason is Reason.BREAKPOINT and self._is_for_people(standing, stop)
             motion: Motion | None = None if entered else going
             if entered:
-                self._tell(standing, session.stop)
+                self._tell(standing, stop)
             while motion is not leave:
                 if motion is not None:
                     stop = self._move(standing, motion)
