@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -251,11 +252,59 @@ def test_a_deadlock_stops_it() -> None:
 
 
 def test_phases_of_mbarriers_stop_it() -> None:
+    """Of the first full mbarrier of both blocks of a pair; where tiles are, is none."""
+
     def use(session: Session) -> None:
+        session.breakpoints.mbarrier("memory+163840")
         session.breakpoints.mbarrier("0x400")
-        stop = session.go()
-        assert stop.reason is Reason.MBARRIER, session.breakpoints.items
-        again = session.go().step
-        assert session.go(back=True).step == stop.step - 1 or session.stop.step == again - 1
+        stops = []
+        while session.go().reason is Reason.MBARRIER:
+            stops.append((session.stop.step, session.stop.text.partition(";")[0]))
+        blocks = [re.search(r"in block (\S+): phase (\d) is complete", text).groups() for _, text in stops]  # type: ignore[union-attr]
+        for n in range(4):
+            phases = [int(phase) for block, phase in blocks if block == f"({n},0,0)"]
+            assert phases and phases == [*range(len(phases))]
+        assert session.breakpoints[2].hits == 0
+        assert session.go(back=True).reason is Reason.MBARRIER and session.stop.step == stops[-1][0] - 1
 
     of_file(PIPELINE, use)
+
+
+def test_steps_are_the_same_under_the_sanitizer() -> None:
+    """So a rule may be asked for at any stop."""
+
+    def use(session: Session) -> None:
+        def seen() -> list[tuple[int, object]]:
+            out = []
+            for step in range(100, 12_000, 700):
+                stop = session.goto(step)
+                out.append((stop.site, stop.focus))
+            return out
+
+        before = seen()
+        session.breakpoints.rule("all")
+        session.bind()
+        assert seen() == before
+
+    of_file(PIPELINE, use)
+
+
+def test_a_rule_that_is_broken_stops_it() -> None:
+    """Without the barrier the warps race for the words of shared memory."""
+    racing = PARTED.replace("bar.sync 0;", "")
+
+    def use(session: Session) -> None:
+        session.goto(20)
+        session.breakpoints.rule("races")
+        session.bind()
+        assert session.machine.running == (session.focus.block, session.focus.warp)
+        stop = session.go()
+        assert stop.reason is Reason.FINDING and "race" in stop.text and stop.hits == (1,)
+        behind = stop.step
+        while session.go().reason is Reason.FINDING:
+            behind = session.stop.step
+        assert session.go(back=True).step == behind - 1
+        assert session.stop.instruction is not None and "shared" in session.stop.instruction.mnemonic
+
+    report = launched(mm.Module.load(racing)["parted"], use, 2, 64, [np.zeros(128, np.int32)])
+    assert {f.rule for f in report.findings} >= {"race-shared"} or report.findings

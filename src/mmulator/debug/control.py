@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmulator.debug.breakpoints import RULE, WATCH, Breakpoint, Breakpoints, question_of
+from mmulator.debug.breakpoints import MBARRIER, RULE, WATCH, Breakpoint, Breakpoints, question_of
 from mmulator.debug.execution import STEPS, STOPS, Ended, Execution, Failed, History, Parked
 from mmulator.debug.expressions import number_of
 from mmulator.debug.machine import Machine, block_of
 from mmulator.debug.stops import DebugError, Focus, Reason
-from mmulator.debug.watching import Hit, WatchedWord, WatchedWords
+from mmulator.debug.watching import Hit, WatchedWord, WatchedWords, phase_of
 from mmulator.errors import LaunchError
 from mmulator.host.campaign import Snapshot
 from mmulator.launch.launch import How
@@ -238,10 +238,13 @@ class Control:
             return self._new_findings()
         before, word.before = word.before, word.read()
         where = f" in block {Machine.extent_of(self.launch.shape, block_of(word.cta))}" if word.cta is not None else ""
+        phase = phase_of(word) if b.kind == MBARRIER else None
+        if b.kind == MBARRIER and phase is None:  # other data, or an mbarrier that was initialised just now
+            return []
         if b.kind == WATCH:
             text = f"{word.name}{where}: {before} -> {word.before}; {self._storing(step)}"
             return [Hit(b, Reason.WATCHPOINT, text, True)]
-        return [Hit(b, Reason.MBARRIER, f"mbarrier {word.name}{where}: a phase is complete; {self._storing(step)}", True)]
+        return [Hit(b, Reason.MBARRIER, f"mbarrier {word.name}{where}: phase {phase} is complete; {self._storing(step)}", True)]
 
     def _storing(self, step: int) -> str:
         """The step that came last, in words."""

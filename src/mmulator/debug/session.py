@@ -8,8 +8,7 @@ methods are called by one thread, which waits for the launch meanwhile; `interru
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from mmulator.record.steps import WarpPlace
 
 if TYPE_CHECKING:
     from mmulator.debug.machine import LanesAt
+    from mmulator.debug.views import Scene
     from mmulator.host.report import Report
     from mmulator.launch.resident import ResidentCta
     from mmulator.location import Location
@@ -397,9 +397,17 @@ class Session(Control):
         return len({self._lines.twins(n)[0] for n in sites})
 
     def bind(self) -> None:
-        """Find out what the breakpoints are in this launch, where they have changed."""
-        if self._execution is not None and not self._execution.over:
-            self._bind()
+        """Find out what the breakpoints are in this launch, where they have changed. Where one wants the sanitizer, the launch
+        comes to this step again, under the sanitizer.
+        """
+        if self._execution is None or self._execution.over:
+            return
+        if self.breakpoints.sanitized and self._sanitizer is None:
+            focus = self.focus
+            self._begin()
+            self._to(self.stop.step)
+            self.focus = focus
+        self._bind()
 
     def calls(self, place: LanesAt) -> list[tuple[str, Instruction | None, Location | None]]:
         """The functions that lanes are in, the innermost first: (name, next instruction, its line of the program)."""
@@ -425,12 +433,13 @@ class Session(Control):
         known = kernel.frames[place.function].slots
         return [r for r in dict.fromkeys(r for n in sites for r in _registers(kernel.executed[n])) if r in known]
 
-    def scene(self, focus: Focus | None = None) -> Any:
+    def scene(self, focus: Focus | None = None) -> Scene:
         """What the views (debug/views/) look at: the machine, from a lane of a warp. focus: the lane; None: that in focus.
 
         Raises DebugError where its warp is not on the machine.
         """
-        Scene = import_module("mmulator.debug.views").Scene  # it knows layouts and instructions: who looks loads it
+        from mmulator.debug.views import Scene
+
         focus, machine = focus or self.focus, self.machine
         state = machine.warp(focus.block, focus.warp)
         at = next((p for p in state.places if p.lanes >> focus.lane & 1), None) or next(iter(state.places), None)

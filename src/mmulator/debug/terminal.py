@@ -20,7 +20,7 @@ from mmulator.errors import MmulatorError
 
 if TYPE_CHECKING:
     from mmulator.debug.breakpoints import Breakpoints
-    from mmulator.debug.machine import LanesAt
+    from mmulator.debug.machine import LanesAt, WarpState
     from mmulator.debug.program import Debugger
     from mmulator.debug.session import Session
     from mmulator.ptx.tree import Instruction
@@ -290,6 +290,10 @@ class Terminal:
         if found is None:
             raise DebugError("the thread in focus has exited", hint="cuda thread X chooses another")
         return found
+
+    def state(self) -> WarpState:
+        """The warp in focus."""
+        return self.session.machine.warp(self.session.focus.block, self.session.focus.warp)
 
     def instruction(self) -> Instruction:
         """The next instruction of the lane in focus."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mmulator.debug import terminal_texts as texts
+from mmulator.debug import views
 from mmulator.debug.expressions import expression
 from mmulator.debug.machine import extent_text
 from mmulator.debug.stops import DebugError
@@ -177,21 +177,25 @@ def _locals(t: Terminal, _: str) -> list[str]:
     return texts.register_lines(t.session, found)
 
 
-def _views() -> Any:
-    """Pictures of the machine; they know layouts and instructions, so they are loaded when one is wanted."""
-    return import_module("mmulator.debug.views")
+def _registers(t: Terminal, more: str) -> list[str]:
+    """Registers by name or pattern; without one those whose values are read later."""
+    names = " ".join("%" + word[1:] if word[0] == "$" else word for word in more.split()) or None
+    found = views.registers(t.session.scene(), names, t.place().lanes)
+    if names and not found.rows:
+        _ = t.session.machine.register(t.state(), names.split()[0])  # says which there are
+    return found.text(special=not names).splitlines()
 
 
 def _barriers(t: Terminal, _: str) -> list[str]:
-    return _views().barriers(t.session.scene()).text().splitlines()
+    return views.barriers(t.session.scene()).text().splitlines()
 
 
 def _waits(t: Terminal, _: str) -> list[str]:
-    return _views().waits(t.session.scene()).text().splitlines()
+    return views.waits(t.session.scene()).text().splitlines()
 
 
 def _flights(t: Terminal, _: str) -> list[str]:
-    return _views().flights(t.session.scene()).text().splitlines()
+    return views.flights(t.session.scene()).text().splitlines()
 
 
 INFOS: dict[str, Callable[[Terminal, str], list[str]]] = {
@@ -202,7 +206,7 @@ INFOS: dict[str, Callable[[Terminal, str], list[str]]] = {
     "lanes": lambda t, _: texts.lane_rows(t.session),
     "breakpoints": lambda t, _: texts.breakpoint_rows(t.breakpoints),
     "watchpoints": lambda t, _: texts.breakpoint_rows(t.breakpoints),
-    "registers": lambda t, more: texts.register_lines(t.session, more.split()),
+    "registers": _registers,
     "locals": _locals,
     "line": _line,
     "args": _args,
@@ -216,7 +220,6 @@ INFOS: dict[str, Callable[[Terminal, str], list[str]]] = {
 @command("matrix", "mat")
 def matrix(t: Terminal, rest: str) -> None:
     """matrix [A|B|C|D]: an operand of the next matrix instruction or copy as a matrix; without a name all of them."""
-    views = _views()
     scene = t.session.scene()
     found = [views.operand(scene, rest)] if rest else views.matrices(scene)
     if not found:
@@ -232,12 +235,14 @@ def tile(t: Terminal, rest: str) -> None:
     tile layout "LAYOUT" ADDRESS: through a CuTe layout."""
     import shlex
 
-    words, scene, views = shlex.split(rest), t.session.scene(), _views()
+    words, scene = shlex.split(rest), t.session.scene()
     match words:
         case ["desc", value, rows, columns, kind]:
             found = views.by_descriptor(scene, value, number_in(rows), number_in(columns), kind)
-        case ["layout", layout, address, *kind]:
-            found = views.by_layout(scene, layout, address, *kind)
+        case ["layout", layout, address]:
+            found = views.by_layout(scene, layout, address)
+        case ["layout", layout, address, kind]:
+            found = views.by_layout(scene, layout, address, kind)
         case [address, rows, columns, kind]:
             found = views.by_shape(scene, address, (number_in(rows), number_in(columns)), kind)
         case _:
@@ -252,4 +257,5 @@ def tensor(t: Terminal, rest: str) -> None:
     if len(words) not in (2, 3):
         raise DebugError("tensor: lanes and columns", hint="tensor 0:32 0:8 f32")
     lanes, columns = (range(*(number_in(n) for n in word.split(":"))) for word in words[:2])
-    t.say(*_views().tensor_memory(t.session.scene(), lanes, columns, *words[2:]).text().splitlines())
+    kind = words[2] if len(words) > 2 else "b32"
+    t.say(*views.tensor_memory(t.session.scene(), lanes, columns, kind).text().splitlines())

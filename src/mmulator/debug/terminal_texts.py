@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from mmulator.ptx.tree import Instruction
 
 WIDTH = 80
+_MANY = re.compile(r"\{([^,{}]+)((?:,[^,{}]+){8,}),([^,{}]+)\}")
 _REASONS = {
     Reason.ENTRY: "at its first instruction", Reason.STEP: "", Reason.INTERRUPTED: "interrupted",
     Reason.BEGIN: "at its first instruction: nothing is before it", Reason.FAULT: "fault", Reason.DEADLOCK: "deadlock",
@@ -66,8 +68,11 @@ def line_text(ins: Instruction | None) -> str:
 
 
 def instruction_text(ins: Instruction | None) -> str:
-    """An instruction as it is written, in one line."""
-    return printable(" ".join(ins.span.text.split())) if ins is not None else "?"
+    """An instruction as it is written, in one line; of many registers in braces the first and the last."""
+    text = printable(" ".join(ins.span.text.split())) if ins is not None else "?"
+    return re.sub(
+        r"\{([^,{}]+)((?:,[^,{}]+){8,}),([^,{}]+)\}", lambda m: f"{{{m[1]}, ... {m[2].count(',')} more, {m[3].strip()}}}", text
+    )
 
 
 def stop_lines(session: Session) -> list[str]:
@@ -193,7 +198,8 @@ def warp_rows(session: Session) -> list[str]:
     rows, stars = [], []
     for w in machine.warps(focus.block):
         for p in w.places:
-            state = p.state if p.state != "runs" or machine.running != (w.block, w.warp) else "next"
+            running = machine.running == (w.block, w.warp) and p is w.places[0]
+            state = "next" if running else p.state
             ins = p.instruction
             rows.append((w.warp, lanes_text(p.lanes).partition(" ")[2], state, line_text(ins), instruction_text(ins)))
             stars.append(w.warp == focus.warp and bool(p.lanes >> focus.lane & 1))

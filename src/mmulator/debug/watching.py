@@ -15,7 +15,7 @@ from mmulator.debug.stops import DebugError, Reason
 from mmulator.diagnostics.mbarriers import shared_name
 from mmulator.isa.types import TYPES, type_bits
 from mmulator.launch.arena import bytes_at, pointer
-from mmulator.native.state import Warp
+from mmulator.native.state import Account, Warp
 from mmulator.program.addresses import SHARED_BASE
 from mmulator.record.values import text_of
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 WARPS = 32  # of a block, at most
 LIVE, ALL = Warp.offset["live"], (1 << 32) - 1
+ACCOUNT = np.dtype(Account.numpy_dtype())
 PARITY = 1 << 63  # of an mbarrier's phase, in its word
 
 
@@ -39,6 +40,10 @@ class WatchedWord:
     at, mask: the aligned word, and its bits that count.
     read: gives the text of the whole value that these bytes are part of.
     cta: the block in whose shared memory they are, or None.
+    before: text of the value at the last change.
+    cluster: number of the cluster that had the memory then.
+    name: of the place.
+    zero: text of a value of zeros.
     """
 
     breakpoint: Breakpoint
@@ -49,6 +54,7 @@ class WatchedWord:
     before: str = ""
     cluster: int = -1
     name: str = ""
+    zero: str = ""
 
 
 @dataclass(frozen=True)
@@ -130,17 +136,17 @@ class WatchedWords:
                 at = resident.shared_at(cta.rank) + address - SHARED_BASE
                 bits = PARITY if b.kind == MBARRIER else -1
                 name = shared_name(self.grid, address) or f"0x{address:x}"
-                self._watch(b, at, size, partial(value_text, at, kind, size), bits, cta, name)
+                self._watch(b, at, size, partial(value_text, at, kind, size), bits, cta, name, text_of(0, kind))
 
     def _watch(
         self, b: Breakpoint, at: int, size: int, read: Callable[[], str], bits: int = -1, cta: ResidentCta | None = None,
-        name: str = "",
+        name: str = "", zero: str = "",
     ) -> None:  # fmt: skip
         for word in range(at & ~7, at + size, 8):
             low, high = max(at, word) - word, min(at + size, word + 8) - word
             mask = (1 << 8 * high) - (1 << 8 * low)
             cluster = cta.resident.number if cta is not None else -1
-            self.words.append(WatchedWord(b, word, mask & bits, read, cta, read(), cluster, name))
+            self.words.append(WatchedWord(b, word, mask & bits, read, cta, read(), cluster, name, zero))
 
     def _fill(self) -> None:
         """Tell native code."""
@@ -176,12 +182,21 @@ class WatchedWords:
             cells["changed"][n] = 0
             word = self.words[int(n)]
             if word.cta is not None and word.cluster != word.cta.resident.number:
-                word.cluster = word.cta.resident.number  # another cluster has begun, with zeroed memory
-                word.before = word.read()
-                continue
+                word.cluster, word.before = word.cta.resident.number, word.zero  # another one has begun, with zeroed memory
+                if not int(cells["old"][n]):
+                    continue
             yield word
 
 
 def value_text(at: int, type_name: str, size: int) -> str:
     """Bytes at an address of the host as a value of a PTX type."""
     return text_of(int.from_bytes(bytes_at(at, size).tobytes(), "little"), type_name)
+
+
+def phase_of(word: WatchedWord) -> int | None:
+    """The phase of a watched mbarrier that was completed last, counted from 0; None if no mbarrier is there, or none was."""
+    if word.cta is None or not word.cta.resident.grid.kernel.mbarriers:
+        return None
+    accounts = word.cta.resident.arena.view("accounts", ACCOUNT)
+    mine = accounts[(accounts["at"] == word.at) & (accounts["valid"] != 0)]
+    return int(mine["phase"][0]) - 1 if len(mine) and mine["phase"][0] else None

@@ -70,7 +70,6 @@ class Sleeper:
     parity: int
 
 
-
 @dataclass(frozen=True)
 class MbarrierView:
     """An mbarrier.

@@ -270,9 +270,7 @@ def _metadata(scene: Scene, d: InstructionDescriptor, layout: str, rows: int, ra
     return MatrixView("metadata of A", what, "u4", raw, ("m", "stored "), unread=outside)
 
 
-def _scales(
-    scene: Scene, d: InstructionDescriptor, side: str, layout: str, lines: int, count: int, rank: int
-) -> MatrixView:
+def _scales(scene: Scene, d: InstructionDescriptor, side: str, layout: str, lines: int, count: int, rank: int) -> MatrixView:
     """The scale factors of A [rows, count] or B [count, n] in tensor memory."""
     address = _address(scene, scene.operands[f"scale-{side}"])
     t, first = TYPES[d.stype], d.scale_a_id if side == "a" else d.scale_b_id
@@ -300,4 +298,3 @@ def tensor_copy(scene: Scene, form: Form) -> Iterator[MatrixView]:
     address = _address(scene, scene.operands["taddr"])
     what = f"{descriptor_text(scene, desc)}, to column {address & _COLUMN} of tensor memory"
     yield MatrixView("rows", what, "b8", raw, ("row ", "byte "), unread=None if inside.all() else ~inside)
-

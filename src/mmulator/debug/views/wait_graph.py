@@ -158,8 +158,10 @@ class Waits:
             return f"deadlock: {_count(len({w.node for w in self.stuck}), 'warp')} can never go on{more}"
         if not self.waits:
             return "no lane waits"
-        return f"{_count(len({w.node for w in self.waits}), 'warp')} wait{'s' * (len({w.node for w in self.waits}) == 1)}, " \
+        return (
+            f"{_count(len({w.node for w in self.waits}), 'warp')} wait{'s' * (len({w.node for w in self.waits}) == 1)}, "
             f"{_count(len(self.ready), 'warp')} can go on"
+        )
 
     def _merged(self) -> list[str]:
         """Sentences, with warps of one CTA that wait alike named together."""
@@ -374,14 +376,15 @@ def _brings(ins: Instruction) -> bool:
 
 
 _KINDS: dict[str, Callable[[Scene, ResidentCta, LaneGroup, Every], LaneWait]] = {
-    "barrier": _at_barrier, "held": _held, "waits": _for_others, "sleeps": _asleep,
+    "barrier": _at_barrier,
+    "held": _held,
+    "waits": _for_others,
+    "sleeps": _asleep,
 }
 
 
 # what can still be reached ----------------------------------------------------------------------------------------------------
-def _reaching(
-    scene: Scene, every: Every, is_one: Callable[[Instruction], bool], does: str = "may arrive"
-) -> tuple[Waker, ...]:
+def _reaching(scene: Scene, every: Every, is_one: Callable[[Instruction], bool], does: str = "may arrive") -> tuple[Waker, ...]:
     """Warps with lanes from whose place an instruction can be reached."""
     kernel = scene.kernel
     blocks = _with(kernel, is_one)
