@@ -16,7 +16,7 @@ import pytest
 
 import mmulator as mm
 from mmulator.debug.program import Debugger
-from mmulator.debug.terminal import Terminal
+from mmulator.debug.terminal import DebugTerminal
 from mmulator.debug.terminal_words import COMMANDS
 from tests.debug.test_session import HEAD, PARTED, expected, line
 from tests.support.nvcc import compiled
@@ -36,7 +36,7 @@ def talk(text: str, kernel: str = PARTED, *, typed: str | None = None, as_json: 
         raise Left(code)
 
     debugger = Debugger(
-        lambda made: Terminal(
+        lambda made: DebugTerminal(
             made, text.splitlines(), typed is None, as_json, source=io.StringIO(typed or ""), sink=sink, end=end  # type: ignore[arg-type]
         )
     )  # fmt: skip
@@ -130,7 +130,7 @@ def test_a_user_types() -> None:
 
 
 def test_words_are_completed() -> None:
-    terminal = Terminal(None, sink=io.StringIO(), source=io.StringIO())  # type: ignore[arg-type]
+    terminal = DebugTerminal(None, sink=io.StringIO(), source=io.StringIO())  # type: ignore[arg-type]
     assert terminal.endings([], "reverse-s") == ["reverse-step ", "reverse-stepi "]
     assert terminal.endings(["info"], "re") == ["registers"] and "warps" in terminal.endings(["info", "cuda"], "")
     assert terminal.endings(["set", "scope"], "w") == ["warp", "warpgroup"]

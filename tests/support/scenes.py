@@ -9,6 +9,7 @@ from typing import Any
 from mmulator.conformance import cases, kernels
 from mmulator.conformance.subjects import Subject
 from mmulator.debug.views import Scene
+from mmulator.errors import ExecutionFault
 from mmulator.host.cpu import Cpu
 from mmulator.host.module import Kernel
 from mmulator.isa.targets import Target
@@ -31,11 +32,14 @@ class Watcher:
 
     look: is called before each step.
     reads: is called with a scene and the place of a warpgroup's first warp, when a wgmma reads its operands.
+    hangs: is called with a scene of the first warp where no warp can go on.
     """
 
-    def __init__(self, look: Look, reads: Callable[[Scene, WarpPlace, int], None] | None = None) -> None:
-        self.look, self.reads = look, reads
-        self.steps = Steps(self._stepped, self._read if reads is not None else None)
+    def __init__(
+        self, look: Look, reads: Callable[[Scene, WarpPlace, int], None] | None = None, hangs: Look | None = None
+    ) -> None:
+        self.look, self.reads, self.hangs = look, reads, hangs
+        self.steps = _Steps(self)
 
     def scene(self, place: WarpPlace, lanes: int = 0, site: int = -1) -> Scene:
         return Scene(self.steps.grid, place, lanes, site, self.steps.count - 1)
@@ -48,10 +52,24 @@ class Watcher:
         self.reads(self.scene(place), place, site)
 
 
+class _Steps(Steps):
+    """Steps that a watcher is told of, and of the end too."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        super().__init__(watcher._stepped, watcher._read if watcher.reads is not None else None)
+        self.watcher = watcher
+
+    def failed(self, fault: ExecutionFault) -> None:
+        if self.error is None and self.watcher.hangs is not None:
+            first = min(self._places)
+            self.watcher.hangs(self.watcher.scene(self._places[first]))
+        super().failed(fault)
+
+
 def watched(kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], look: Look, *, shared: int = 0, device: str = "sm_90",
-            seed: int = 0, cluster: Any = None, reads: Any = None) -> None:  # fmt: skip
+            seed: int = 0, cluster: Any = None, reads: Any = None, hangs: Look | None = None) -> None:  # fmt: skip
     """Launch a kernel and look at each of its steps. `Enough` ends it."""
-    watcher = Watcher(look, reads)
+    watcher = Watcher(look, reads, hangs)
     shape, arguments = kernel.prepared(grid, block, args, shared, device, cluster)
     with suppress(Enough):
         kernel.run(shape, arguments, device, How(seed=seed, threads=1, timeout=120), [watcher.steps])
@@ -70,10 +88,10 @@ def of_example(name: str, look: Look, reads: Any = None, seed: int = 0) -> None:
 
 
 def of_subject(subject: Subject, target: str, device: str, look: Look, reads: Any = None, seed: int = 1,
-               only: tuple[str, ...] = ()) -> cases.CaseBatch:  # fmt: skip
+               wish: cases.Wish | None = None) -> cases.CaseBatch:  # fmt: skip
     """Run the conformance kernel of a subject on random operands, and look at each of its steps."""
     backend = Cpu(device)
-    batch = cases.build(subject, device, seed, 1, only=only)
+    batch = cases.build(subject, device, seed, 1, wish=wish)
     arrays, _ = kernels.arguments(batch)
     shape = LaunchShape((batch.count, 1, 1), (subject.form.lanes, 1, 1))
     module = backend.load(kernels.module([subject], Target.parse(target)))

@@ -16,6 +16,7 @@ from mmulator.layouts.tensor_memory import layout_id, place
 
 LANES = 128
 A_AT, B_AT, BARRIER, ADDRESS = 1024, 1024 + (64 << 10), 0, 8  # bytes of shared memory
+SHARED = B_AT + (64 << 10)
 
 
 @dataclass
@@ -156,14 +157,20 @@ def run(p: Product, image: np.ndarray, **how: Any) -> np.ndarray:
 
 def launched(p: Product, image: np.ndarray, **how: Any) -> tuple[np.ndarray, Report]:
     """What `run` gives, and the report."""
+    given, arguments, out = prepared(p, image)
+    report = given.launch(len(image), LANES, arguments, shared=SHARED, **how)
+    return out, report
+
+
+def prepared(p: Product, image: np.ndarray) -> tuple[Kernel, list[Any], np.ndarray]:
+    """(kernel, its arguments, the one that the words of tensor memory go to)."""
     out = np.zeros_like(image)
     scaled = p.scales is not None
     given = kernel(p.text, image.shape[-1], p.in_cells is not None, p.d.sparse, scaled, p.behind, p.after, p.instead, p.target)
     words = [np.uint32(x) for x in (p.in_cells or 0, p.metadata, *(p.scales or (0, 0)), encode(p.d), p.adds)]
     sizes = np.uint32(p.a.shape[1]), np.uint32(p.b.shape[1])
     arguments = [p.a, p.b, image, out, *sizes, np.uint64(p.a_desc), np.uint64(p.b_desc), *words]
-    report = given.launch(len(image), LANES, arguments, shared=B_AT + (64 << 10), **how)
-    return out, report
+    return given, arguments, out
 
 
 def shared_image(lines: np.ndarray, mode: str, across: bool) -> tuple[np.ndarray, int]:

@@ -29,7 +29,7 @@ from mmulator.program.addresses import (
     SLOT_SHIFT,
 )
 from mmulator.program.frames import slot_bytes
-from mmulator.record.trail import lanes_of
+from mmulator.record.trail import functions_of, lanes_of
 
 if TYPE_CHECKING:
     from mmulator.compiler.compiled import CompiledKernel
@@ -325,10 +325,5 @@ def function_names(kernel: CompiledKernel) -> list[str]:
 
 
 def _function_names(kernel: CompiledKernel) -> list[str]:
-    owners = {
-        ins: name
-        for name, item in kernel.program.functions.items()
-        for block in item.blocks
-        for ins in (block.after, *block.body, block.last)
-    }
+    owners = kernel.once(functions_of)
     return [owners[ins] for ins in kernel.executed]

@@ -22,7 +22,6 @@ from mmulator.debug.watching import Hit
 from mmulator.demangle import demangle
 from mmulator.native.state import LANES
 from mmulator.program.uses import uses_and_defs
-from mmulator.record.steps import WarpPlace
 
 if TYPE_CHECKING:
     from mmulator.debug.machine import LanesAt
@@ -440,13 +439,7 @@ class Session(Control):
         """
         from mmulator.debug.views import Scene
 
-        focus, machine = focus or self.focus, self.machine
-        state = machine.warp(focus.block, focus.warp)
-        at = next((p for p in state.places if p.lanes >> focus.lane & 1), None) or next(iter(state.places), None)
-        place = WarpPlace(state.cta.resident, state.cta.rank * len(state.cta.warps) + state.warp)
-        if at is None or at.site < 0:
-            return Scene(machine.grid, place, step=self.stop.step)
-        return Scene(machine.grid, place, at.lanes, at.site, self.stop.step)
+        return Scene.of(self.machine, focus or self.focus, self.stop.step)
 
     def why(self, element: str) -> str:
         """Why an element (`C[3,5]`) has the value that it has now: its store and what is behind it, in words."""

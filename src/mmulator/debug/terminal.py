@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
@@ -15,21 +15,18 @@ from mmulator.debug import terminal_texts as texts
 from mmulator.debug.machine import extent_text
 from mmulator.debug.stops import DebugError, Reason, StepScope
 from mmulator.debug.terminal_looks import INFOS
-from mmulator.debug.terminal_words import COMMANDS, find
+from mmulator.debug.terminal_words import COMMANDS, Console, find
 from mmulator.errors import MmulatorError
 
 if TYPE_CHECKING:
-    from mmulator.debug.breakpoints import Breakpoints
-    from mmulator.debug.machine import LanesAt, WarpState
     from mmulator.debug.program import Debugger
     from mmulator.debug.session import Session
-    from mmulator.ptx.tree import Instruction
 
 PROMPT = "(mmulator) "
 REPEATED = ("step", "next", "stepi", "nexti", "continue", "goto", "list", "x", "finish")  # by an empty line, and back as well
 
 
-class Terminal:
+class DebugTerminal(Console):
     """The front end of a terminal.
 
     debugger: whose sessions it shows.
@@ -44,14 +41,11 @@ class Terminal:
         self, debugger: Debugger, commands: Iterable[str] = (), batch: bool = False, as_json: bool = False, kernel: str = "",
         source: TextIO | None = None, sink: TextIO | None = None, end: Callable[[int], NoReturn] = os._exit,
     ) -> None:  # fmt: skip
-        self.debugger, self.batch, self.as_json, self.kernel = debugger, batch, as_json, kernel
+        super().__init__(debugger)
+        self.batch, self.as_json, self.kernel = batch, as_json, kernel
         self.commands = deque(commands)
         self.source, self.sink, self.end = source or sys.stdin, sink or sys.stdout, end
-        self.running: Session | None = None
-        self.scope = StepScope.WARP
-        self.detached = self.leave = self.seen = False
-        self.last = ""
-        self._said: list[str] = []
+        self.seen, self.last = False, ""
         self._reader: Callable[[str], str] | None = None
 
     # what the debugger calls --------------------------------------------------------------------------------------------------
@@ -92,17 +86,6 @@ class Terminal:
             self._flush("")
 
     # commands -----------------------------------------------------------------------------------------------------------------
-    @property
-    def breakpoints(self) -> Breakpoints:
-        return self.debugger.breakpoints
-
-    @property
-    def session(self) -> Session:
-        """The launch at hand. Raises DebugError if there is none."""
-        if self.running is None:
-            raise DebugError("no launch is under control", hint="the program has not launched a kernel, or goes on")
-        return self.running
-
     def loop(self) -> None:
         """Carry out commands until the program is to go on."""
         while not self.leave:
@@ -242,16 +225,8 @@ class Terminal:
         self._flush(line, failed)
 
     # showing ------------------------------------------------------------------------------------------------------------------
-    def say(self, *lines: str) -> None:
-        """Show lines, with the command that is being carried out."""
-        self._said += lines
-
-    def show_stop(self) -> None:
-        """Show where the launch stands."""
-        self.say(*texts.stop_lines(self.session))
-
     def _flush(self, line: str, failed: str = "") -> None:
-        said, self._said = self._said, []
+        said, self.said = self.said, []
         if self.as_json:
             wrong = {"error": failed} if failed else {}
             self._write(json.dumps({"command": line, "output": said, **wrong, **self._state()}) + "\n")
@@ -277,35 +252,7 @@ class Terminal:
         self.sink.write(text)
         self.sink.flush()
 
-    # what commands need ---------------------------------------------------------------------------------------------------------
-    def bind(self) -> None:
-        """Find out what new breakpoints are in the launch at hand."""
-        if self.running is not None:
-            self.running.bind()
-
-    def place(self) -> LanesAt:
-        """Where the lane in focus stands. Raises DebugError if it has exited."""
-        machine, focus = self.session.machine, self.session.focus
-        found = texts.place_of(machine.warp(focus.block, focus.warp), focus.lane)
-        if found is None:
-            raise DebugError("the thread in focus has exited", hint="cuda thread X chooses another")
-        return found
-
-    def state(self) -> WarpState:
-        """The warp in focus."""
-        return self.session.machine.warp(self.session.focus.block, self.session.focus.warp)
-
-    def instruction(self) -> Instruction:
-        """The next instruction of the lane in focus."""
-        found = self.place().instruction
-        if found is None:
-            raise DebugError("the thread in focus is at the end of a function")
-        return found
-
-    def instructions(self, sites: Sequence[int]) -> int:
-        """Number of instructions of some sites in the launch at hand."""
-        return self.running.instructions(sites) if self.running is not None else 0
-
+    # small things ---------------------------------------------------------------------------------------------------------
     def _file(self, session: Session) -> str:
         """The file that a line without a file is in."""
         files = session.files
@@ -319,11 +266,11 @@ class Terminal:
         self.end(0)
 
 
-def front(debugger: Debugger, settings: dict[str, Any]) -> Terminal:
+def front(debugger: Debugger, settings: dict[str, Any]) -> DebugTerminal:
     """The terminal of a program's process. settings: what `mmulator debug` says (cli/debug.py)."""
     source = os.fdopen(os.dup(settings["input"]), "r", encoding="utf-8", errors="replace") if "input" in settings else None
     sink = os.fdopen(os.dup(settings["output"]), "w", encoding="utf-8", errors="replace") if "output" in settings else None
-    return Terminal(
+    return DebugTerminal(
         debugger, settings.get("commands", ()), bool(settings.get("batch")), bool(settings.get("json")),
         str(settings.get("kernel", "")), source, sink,
     )  # fmt: skip

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from mmulator.debug import terminal_texts as texts
 from mmulator.debug.stops import DebugError, Focus, StepScope
-from mmulator.debug.terminal_words import COMMANDS, command, find, number_in
+from mmulator.debug.terminal_words import COMMANDS, Console, command, find, number_in
 from mmulator.errors import shown
 from mmulator.native.state import LANES
-
-if TYPE_CHECKING:
-    from mmulator.debug.terminal import Terminal
 
 
 # going on and back ---------------------------------------------------------------------------------------------------------
 @command("continue", "c", "cont", "fg")
-def go_on(t: Terminal, rest: str) -> None:
+def go_on(t: Console, rest: str) -> None:
     """continue [N]: go on to the next stop; the breakpoint that stopped last is passed N - 1 times."""
     if t.session.stop.over:
         t.leave = True
@@ -31,14 +27,14 @@ def go_on(t: Terminal, rest: str) -> None:
 
 
 @command("reverse-continue", "rc")
-def go_back(t: Terminal, _: str) -> None:
+def go_back(t: Console, _: str) -> None:
     """reverse-continue: go back to the stop before this one."""
     t.session.go(back=True)
     t.show_stop()
 
 
-def _steps(lines: bool, over: bool, back: bool) -> Callable[[Terminal, str], None]:
-    def act(t: Terminal, rest: str) -> None:
+def _steps(lines: bool, over: bool, back: bool) -> Callable[[Console, str], None]:
+    def act(t: Console, rest: str) -> None:
         t.session.step(number_in(rest), lines=lines, over=over, back=back)
         t.show_stop()
 
@@ -60,21 +56,21 @@ for _names, _lines, _over, _doc in (
 
 
 @command("finish", "fin")
-def finish(t: Terminal, _: str) -> None:
+def finish(t: Console, _: str) -> None:
     """finish: run until the function in focus returns, also one that the compiler inlined."""
     t.session.finish()
     t.show_stop()
 
 
 @command("reverse-finish")
-def finish_back(t: Terminal, _: str) -> None:
+def finish_back(t: Console, _: str) -> None:
     """reverse-finish: go back to the call of the function in focus."""
     t.session.finish(back=True)
     t.show_stop()
 
 
 @command("goto")
-def goto(t: Terminal, rest: str) -> None:
+def goto(t: Console, rest: str) -> None:
     """goto STEP: stand before the step of this number; +N and -N count from here. `info line` says the number."""
     here = t.session.stop.step
     step = here + number_in(rest) if rest[:1] in ("+", "-") else number_in(rest, -1)
@@ -83,26 +79,26 @@ def goto(t: Terminal, rest: str) -> None:
 
 
 @command("run", "r", "start")
-def run(t: Terminal, _: str) -> None:
+def run(t: Console, _: str) -> None:
     """run: start the launch over, from its first instruction."""
     t.session.start()
     t.show_stop()
 
 
 @command("detach")
-def detach(t: Terminal, _: str) -> None:
+def detach(t: Console, _: str) -> None:
     """detach: let the program run to its end without the debugger."""
     t.detached = t.leave = True
 
 
 @command("quit", "q", "exit", running=False)
-def quit(t: Terminal, _: str) -> None:
+def quit(t: Console, _: str) -> None:
     """quit: end the program."""
     t.quit()
 
 
 @command("kill", "k")
-def kill(t: Terminal, rest: str) -> None:
+def kill(t: Console, rest: str) -> None:
     """kill: end the program."""
     t.quit()
 
@@ -115,7 +111,7 @@ def _split(rest: str) -> tuple[str, str]:
     return place.strip(), condition.strip()
 
 
-def _break(t: Terminal, rest: str, temporary: bool) -> None:
+def _break(t: Console, rest: str, temporary: bool) -> None:
     place, condition = _split(rest)
     kind, _, what = place.partition(" ")
     if kind == "mbarrier" and what:
@@ -136,20 +132,20 @@ def _break(t: Terminal, rest: str, temporary: bool) -> None:
 
 
 @command("break", "b", "br", running=False)
-def break_(t: Terminal, rest: str) -> None:
+def break_(t: Console, rest: str) -> None:
     """break PLACE [if CONDITION]: stop there. PLACE: FILE:LINE, LINE, ptx:LINE, KERNEL, *SITE; mbarrier ADDRESS|VARIABLE, where
     a phase is completed; rule NAME, where the sanitizer finds it broken. CONDITION: over the lanes, tid.x == 3 && %r5 > 7."""
     _break(t, rest, False)
 
 
 @command("tbreak", "tb", running=False)
-def tbreak(t: Terminal, rest: str) -> None:
+def tbreak(t: Console, rest: str) -> None:
     """tbreak PLACE [if CONDITION]: as break, for one stop."""
     _break(t, rest, True)
 
 
 @command("watch", running=False)
-def watch(t: Terminal, rest: str) -> None:
+def watch(t: Console, rest: str) -> None:
     """watch ELEMENT: stop behind the step that changes it. ELEMENT: C[3,5], KERNEL:C[3,5], 0x7f00:f32; shared 0x400:f32,
     shared tile+16 of each block."""
     place, condition = _split(rest)
@@ -162,35 +158,35 @@ def watch(t: Terminal, rest: str) -> None:
 
 
 @command("delete", "d", "del", running=False)
-def delete(t: Terminal, rest: str) -> None:
+def delete(t: Console, rest: str) -> None:
     """delete [N...]: remove breakpoints; without a number all."""
     for number in [number_in(word) for word in rest.split()] or [b.number for b in t.breakpoints]:
         t.breakpoints.delete(number)
 
 
 @command("enable", running=False)
-def enable(t: Terminal, rest: str) -> None:
+def enable(t: Console, rest: str) -> None:
     """enable [N...]: breakpoints stop launches again."""
     for number in [number_in(word) for word in rest.split()] or [b.number for b in t.breakpoints]:
         t.breakpoints.enable(number)
 
 
 @command("disable", running=False)
-def disable(t: Terminal, rest: str) -> None:
+def disable(t: Console, rest: str) -> None:
     """disable [N...]: breakpoints stop nothing until they are enabled."""
     for number in [number_in(word) for word in rest.split()] or [b.number for b in t.breakpoints]:
         t.breakpoints.enable(number, False)
 
 
 @command("condition", "cond", running=False)
-def condition(t: Terminal, rest: str) -> None:
+def condition(t: Console, rest: str) -> None:
     """condition N [CONDITION]: another condition of a breakpoint, or none."""
     number, _, text = rest.partition(" ")
     t.breakpoints.change(number_in(number, 0), text.strip())
 
 
 @command("ignore", running=False)
-def ignore(t: Terminal, rest: str) -> None:
+def ignore(t: Console, rest: str) -> None:
     """ignore N COUNT: the breakpoint does not stop the next COUNT times."""
     number, _, count = rest.partition(" ")
     t.breakpoints[number_in(number, 0)].ignore = number_in(count)
@@ -201,18 +197,18 @@ _FOCUS = re.compile(r"(block|thread|warp|lane)\s+\(?(\d+(?:\s*,\s*\d+)*)\)?", re
 
 
 @command("cuda")
-def cuda(t: Terminal, rest: str) -> None:
+def cuda(t: Console, rest: str) -> None:
     """cuda [block X,Y,Z] [thread X,Y,Z] [warp N] [lane N]: another lane in focus; without words, which it is."""
     _set_focus(t, rest)
 
 
 @command("thread")
-def thread(t: Terminal, rest: str) -> None:
+def thread(t: Console, rest: str) -> None:
     """thread [X,Y,Z]: another thread of the block in focus."""
     _set_focus(t, f"thread {rest}" if rest else "")
 
 
-def _set_focus(t: Terminal, rest: str) -> None:
+def _set_focus(t: Console, rest: str) -> None:
     session = t.session
     if rest and not re.fullmatch(rf"(\s*{_FOCUS.pattern})+\s*", rest):
         raise DebugError(f"{shown(rest)}: no such focus", hint="cuda block 1,0 thread 32; cuda warp 3 lane 5")
@@ -247,7 +243,7 @@ def _linear(at: list[int], extent: tuple[int, int, int], what: str) -> int:
 
 
 @command("set", running=False)
-def set_(t: Terminal, rest: str) -> None:
+def set_(t: Console, rest: str) -> None:
     """set scope warp|warpgroup|block: whose instructions are steps."""
     words = rest.split()
     if words[:1] != ["scope"] or words[1:] not in ([s.value] for s in StepScope):
@@ -258,7 +254,7 @@ def set_(t: Terminal, rest: str) -> None:
 
 
 @command("help", "h", running=False)
-def help_(t: Terminal, rest: str) -> None:
+def help_(t: Console, rest: str) -> None:
     """help [COMMAND]: what the commands do."""
     if rest:
         c = find(rest.split()[0])

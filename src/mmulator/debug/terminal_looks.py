@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from mmulator.debug import terminal_texts as texts
 from mmulator.debug import views
 from mmulator.debug.expressions import expression
 from mmulator.debug.machine import extent_text
 from mmulator.debug.stops import DebugError
-from mmulator.debug.terminal_words import command, number_in
+from mmulator.debug.terminal_words import Console, command, number_in
 from mmulator.record.values import text_of
-
-if TYPE_CHECKING:
-    from mmulator.debug.terminal import Terminal
 
 COUNT = 10  # lines that `list` and `disassemble` show
 
 
 # looking ---------------------------------------------------------------------------------------------------------------------
 @command("print", "p", "inspect", "output")
-def print_(t: Terminal, rest: str) -> None:
+def print_(t: Console, rest: str) -> None:
     """print EXPRESSION: its value in the lane in focus: print %r5, print $r5.f32 * 2, print tid.x, print C[3,5]; print/l: in
     all lanes; print/x: in hexadecimal digits."""
     form, rest = _form(rest)
@@ -53,7 +49,7 @@ _SIZES = {"b": (1, "u8"), "h": (2, "u16"), "w": (4, "u32"), "g": (8, "u64")}
 
 
 @command("x")
-def examine(t: Terminal, rest: str) -> None:
+def examine(t: Console, rest: str) -> None:
     """x/NFU ADDRESS: memory, N numbers of format x, d, u or f and size b, h, w or g: x/8xw 0x400 (shared memory of the block in
     focus), x/4fw %rd5."""
     form, rest = _form(rest)
@@ -78,7 +74,7 @@ def examine(t: Terminal, rest: str) -> None:
 
 
 @command("list", "l")
-def list_(t: Terminal, rest: str) -> None:
+def list_(t: Console, rest: str) -> None:
     """list [LINE]: lines of the program around the stop, or a line; of the PTX where no program is known."""
     ins = t.instruction()
     location = texts.readable(ins.span.location) if ins.span.location is not None else None
@@ -90,7 +86,7 @@ def list_(t: Terminal, rest: str) -> None:
 
 
 @command("disassemble", "disas")
-def disassemble(t: Terminal, rest: str) -> None:
+def disassemble(t: Console, rest: str) -> None:
     """disassemble [LINE]: lines of the PTX around the next instruction, or around a line; B marks breakpoints."""
     ins = t.instruction()
     ptx = t.session.ptx_lines
@@ -99,7 +95,7 @@ def disassemble(t: Terminal, rest: str) -> None:
 
 
 @command("backtrace", "bt", "where")
-def backtrace(t: Terminal, _: str) -> None:
+def backtrace(t: Console, _: str) -> None:
     """backtrace: the functions that the lane in focus is in, also those that the compiler inlined."""
     place = t.place()
     out: list[str] = []
@@ -113,26 +109,26 @@ def backtrace(t: Terminal, _: str) -> None:
 
 
 @command("why")
-def why(t: Terminal, rest: str) -> None:
+def why(t: Console, rest: str) -> None:
     """why ELEMENT: which store gave it the value that it has now, and what that was computed from."""
     t.say(*t.session.why(rest).splitlines())
 
 
 @command("digest")
-def digest(t: Terminal, _: str) -> None:
+def digest(t: Console, _: str) -> None:
     """digest: a hash of the machine's state at this step, the same whichever way one came."""
     t.say(f"step {t.session.stop.step:,}: {t.session.machine.digest()}")
 
 
 @command("echo", running=False)
-def echo(t: Terminal, rest: str) -> None:
+def echo(t: Console, rest: str) -> None:
     """echo TEXT: print it."""
     t.say(rest)
 
 
 # info ------------------------------------------------------------------------------------------------------------------------
 @command("info", "i", running=False)
-def info(t: Terminal, rest: str) -> None:
+def info(t: Console, rest: str) -> None:
     """info cuda kernels|blocks|warps|threads|lanes; info breakpoints, registers [%r1 ...], locals, line, args, barriers, waits,
     async, launch."""
     word, _, more = rest.strip().partition(" ")
@@ -149,20 +145,20 @@ def info(t: Terminal, rest: str) -> None:
     t.say(*INFOS[known[0]](t, more.strip()))
 
 
-def _kernels(t: Terminal, _: str) -> list[str]:
+def _kernels(t: Console, _: str) -> list[str]:
     s = t.session
     extents = (extent_text(s.grid), extent_text(s.block), extent_text(s.cluster))
     head = "launch", "device", "grid", "block", "cluster", "kernel"
     return texts.table(head, [(s.number, s.device, *extents, s.kernel_name)], [True])
 
 
-def _line(t: Terminal, _: str) -> list[str]:
+def _line(t: Console, _: str) -> list[str]:
     s = t.session
     total = f" of {s.total:,}" if s.total is not None else ""
     return [f"step {s.stop.step:,}{total}, seed {s.seed}", *texts.focus_lines(s)]
 
 
-def _args(t: Terminal, _: str) -> list[str]:
+def _args(t: Console, _: str) -> list[str]:
     rows = []
     for a in t.session.names.arrays:
         shape = "x".join(map(str, a.shape)) if a.shape else f"{a.size} bytes"
@@ -170,14 +166,14 @@ def _args(t: Terminal, _: str) -> list[str]:
     return texts.table(("array", "address", "type", "shape"), rows)
 
 
-def _locals(t: Terminal, _: str) -> list[str]:
+def _locals(t: Console, _: str) -> list[str]:
     found = t.session.line_registers(t.place())
     if not found:
         return ["the line has no registers"]
     return texts.register_lines(t.session, found)
 
 
-def _registers(t: Terminal, more: str) -> list[str]:
+def _registers(t: Console, more: str) -> list[str]:
     """Registers by name or pattern; without one those whose values are read later."""
     names = " ".join("%" + word[1:] if word[0] == "$" else word for word in more.split()) or None
     found = views.registers(t.session.scene(), names, t.place().lanes)
@@ -186,19 +182,19 @@ def _registers(t: Terminal, more: str) -> list[str]:
     return found.text(special=not names).splitlines()
 
 
-def _barriers(t: Terminal, _: str) -> list[str]:
+def _barriers(t: Console, _: str) -> list[str]:
     return views.barriers(t.session.scene()).text().splitlines()
 
 
-def _waits(t: Terminal, _: str) -> list[str]:
+def _waits(t: Console, _: str) -> list[str]:
     return views.waits(t.session.scene()).text().splitlines()
 
 
-def _flights(t: Terminal, _: str) -> list[str]:
+def _flights(t: Console, _: str) -> list[str]:
     return views.flights(t.session.scene()).text().splitlines()
 
 
-INFOS: dict[str, Callable[[Terminal, str], list[str]]] = {
+INFOS: dict[str, Callable[[Console, str], list[str]]] = {
     "kernels": _kernels,
     "blocks": lambda t, _: texts.block_rows(t.session),
     "warps": lambda t, _: texts.warp_rows(t.session),
@@ -218,7 +214,7 @@ INFOS: dict[str, Callable[[Terminal, str], list[str]]] = {
 
 
 @command("matrix", "mat")
-def matrix(t: Terminal, rest: str) -> None:
+def matrix(t: Console, rest: str) -> None:
     """matrix [A|B|C|D]: an operand of the next matrix instruction or copy as a matrix; without a name all of them."""
     scene = t.session.scene()
     found = [views.operand(scene, rest)] if rest else views.matrices(scene)
@@ -229,7 +225,7 @@ def matrix(t: Terminal, rest: str) -> None:
 
 
 @command("tile")
-def tile(t: Terminal, rest: str) -> None:
+def tile(t: Console, rest: str) -> None:
     """tile ADDRESS ROWS COLUMNS TYPE: memory as an array: tile smem+1024 8 16 f32.
     tile desc VALUE ROWS COLUMNS TYPE: shared memory through a matrix descriptor: tile desc %rd4 64 16 f16.
     tile layout "LAYOUT" ADDRESS: through a CuTe layout."""
@@ -251,7 +247,7 @@ def tile(t: Terminal, rest: str) -> None:
 
 
 @command("tensor")
-def tensor(t: Terminal, rest: str) -> None:
+def tensor(t: Console, rest: str) -> None:
     """tensor LANES COLUMNS [TYPE]: tensor memory: tensor 0:32 0:8 f32."""
     words = rest.split()
     if len(words) not in (2, 3):

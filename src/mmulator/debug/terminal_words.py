@@ -1,17 +1,92 @@
-"""The table of the terminal's commands: names, what they do, and how a word finds its command."""
+"""The table of the terminal's commands: what they work on, their names, and how a word finds its command."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from inspect import cleandoc
 from typing import TYPE_CHECKING
 
-from mmulator.debug.stops import DebugError
+from mmulator.debug import terminal_texts as texts
+from mmulator.debug.stops import DebugError, StepScope
 from mmulator.errors import shown
 
 if TYPE_CHECKING:
-    from mmulator.debug.terminal import Terminal
+    from mmulator.debug.breakpoints import Breakpoints
+    from mmulator.debug.machine import LanesAt, WarpState
+    from mmulator.debug.program import Debugger
+    from mmulator.debug.session import Session
+    from mmulator.ptx.tree import Instruction
+
+
+class Console:
+    """What commands work on.
+
+    debugger: whose sessions it shows.
+    running: the launch at hand, or None.
+    scope: whose instructions are steps.
+    leave: the program is to go on.
+    detached: and without the debugger.
+    said: lines that the command at hand shows.
+    """
+
+    def __init__(self, debugger: Debugger) -> None:
+        self.debugger = debugger
+        self.running: Session | None = None
+        self.scope = StepScope.WARP
+        self.detached = self.leave = False
+        self.said: list[str] = []
+
+    @property
+    def breakpoints(self) -> Breakpoints:
+        return self.debugger.breakpoints
+
+    @property
+    def session(self) -> Session:
+        """The launch at hand. Raises DebugError if there is none."""
+        if self.running is None:
+            raise DebugError("no launch is under control", hint="the program has not launched a kernel, or goes on")
+        return self.running
+
+    def say(self, *lines: str) -> None:
+        """Show lines, with the command that is being carried out."""
+        self.said += lines
+
+    def show_stop(self) -> None:
+        """Show where the launch stands."""
+        self.say(*texts.stop_lines(self.session))
+
+    def bind(self) -> None:
+        """Find out what new breakpoints are in the launch at hand."""
+        if self.running is not None:
+            self.running.bind()
+
+    def place(self) -> LanesAt:
+        """Where the lane in focus stands. Raises DebugError if it has exited."""
+        machine, focus = self.session.machine, self.session.focus
+        found = texts.place_of(machine.warp(focus.block, focus.warp), focus.lane)
+        if found is None:
+            raise DebugError("the thread in focus has exited", hint="cuda thread X chooses another")
+        return found
+
+    def state(self) -> WarpState:
+        """The warp in focus."""
+        return self.session.machine.warp(self.session.focus.block, self.session.focus.warp)
+
+    def instruction(self) -> Instruction:
+        """The next instruction of the lane in focus."""
+        found = self.place().instruction
+        if found is None:
+            raise DebugError("the thread in focus is at the end of a function")
+        return found
+
+    def instructions(self, sites: Sequence[int]) -> int:
+        """Number of instructions of some sites in the launch at hand."""
+        return self.running.instructions(sites) if self.running is not None else 0
+
+    def quit(self) -> None:
+        """End the program's process."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -24,7 +99,7 @@ class Command:
     """
 
     names: tuple[str, ...]
-    act: Callable[[Terminal, str], None]
+    act: Callable[[Console, str], None]
     running: bool = True
 
     @property
@@ -36,10 +111,10 @@ class Command:
 COMMANDS: list[Command] = []
 
 
-def command(*names: str, running: bool = True) -> Callable[[Callable[[Terminal, str], None]], Callable[[Terminal, str], None]]:
+def command(*names: str, running: bool = True) -> Callable[[Callable[[Console, str], None]], Callable[[Console, str], None]]:
     """Decorator: a function that is a command of these names."""
 
-    def register(function: Callable[[Terminal, str], None]) -> Callable[[Terminal, str], None]:
+    def register(function: Callable[[Console, str], None]) -> Callable[[Console, str], None]:
         COMMANDS.append(Command(names, function, running))
         return function
 

@@ -18,7 +18,6 @@ from mmulator.record.addresses import addresses, elements, operands_of, value_of
 from mmulator.record.trail import Trail, TrailStep
 from mmulator.twin.moves import default_stride
 
-ROWS = 8  # of a matrix: lane 8 i + j has the address of row j of matrix i
 Index = NDArray[np.int64]
 
 
@@ -42,14 +41,13 @@ def moved(trail: Trail, step: TrailStep) -> tuple[list[Operand], Index, int] | N
     return None if places is None else (list(elements(r)), places, fragment(form, "r").bits)
 
 
-def _rows(form: Form, at: Index) -> Index | None:
-    """Places in rows that lanes have the addresses of."""
-    if (form.m, form.n) != (8, 8):
-        return None
-    copy, row, column = fragment(form, "r").maps
+def _rows(form: Form, at: Index) -> Index:
+    """Places in rows that lanes have the addresses of: the first lane of the first row of the first matrix, and so on."""
+    f = fragment(form, "r")
+    rows, (copy, row, column) = f.rows, f.maps
     if form["trans"]:  # the fragment is of the matrix after transposition
-        row, column = column, row
-    found: Index = at[ROWS * copy + row] + column * memory_bits(form) // 8
+        rows, row, column = f.columns, column, row
+    found: Index = at[rows * copy + row] + column * memory_bits(form) // 8
     return found
 
 

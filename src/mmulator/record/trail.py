@@ -108,11 +108,12 @@ class Trail:
         self._sites: dict[int, TrailSite] = {}
 
     # recording ------------------------------------------------------------------------------------------------------
-    def stepped(self, place: WarpPlace, lanes: int, site: int) -> None:
-        """Record a step that begins; as in `Steps`."""
+    def stepped(self, place: WarpPlace, lanes: int, site: int, frame: int | None = None) -> None:
+        """Record a step that begins; as in `Steps`. frame: byte at which its registers begin; None: as the warp says."""
         if self.cluster is not None and place.resident.number != self.cluster:
             return
-        base = place.registers + (frame := place.frame)
+        frame = place.frame if frame is None else frame
+        base = place.registers + frame
         steps = self.steps
         plan = (self._sites.get(site) or self.site(site)).plan
         steps.append(

@@ -1,6 +1,7 @@
 """What a stopped machine shows: pure functions from a `Scene` to frozen data with `as_dict()` and `text()`, 80 columns wide.
 
-    stop = Scene(grid, place, lanes, site, step)   # as `Steps` tells (record/steps.py): place, lanes and site of the next step
+    scene = Scene.of(session.machine, session.focus, step)   # of a debugged launch, from the lane in focus
+    scene = Scene(grid, place, lanes, site, step)            # between two steps, as `Steps` tells (record/steps.py)
 
     registers(scene, "%r1* %f*", lanes, warp)   registers with types and lines, equal lanes folded; special registers
     matrices(scene), operand(scene, "A")         the matrices of the next mma, wgmma, tcgen05, matrix move or tensor copy

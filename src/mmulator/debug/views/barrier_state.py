@@ -14,7 +14,7 @@ from mmulator.diagnostics.faults.mbarrier import missing_text
 from mmulator.diagnostics.mbarriers import MbarrierState, known, under_way
 from mmulator.diagnostics.whereabouts import lanes_text
 from mmulator.launch.resident import ResidentCta
-from mmulator.native.state import ACCOUNTS, LANES, NUM_BARRIERS, Account
+from mmulator.native.state import ACCOUNTS, FULL, LANES, NUM_BARRIERS, Account
 
 _ACCOUNT = np.dtype(Account.numpy_dtype())
 
@@ -44,7 +44,7 @@ class NamedBarrier:
     def text(self) -> str:
         """The barrier in one sentence."""
         said = f"barrier {self.number}: {self.arrived} of {self.expected} threads have arrived"
-        said += f"; {masks_text(self.waiting)} wait" if self.waiting else "; nobody waits"
+        said += f"; {masks_text(self.waiting)} {conjugated('wait', self.waiting)}" if self.waiting else "; nobody waits"
         part = {w: m for w, m in self.came.items() if m}
         if part:
             said += f"; {masks_text(part)} came, and count when all lanes of the warp are there"
@@ -68,6 +68,7 @@ class Sleeper:
     warp: int
     lanes: int
     parity: int
+
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,7 @@ class MbarrierView:
             alike.setdefault((s.cta, s.parity), {})[s.warp] = s.lanes
         for (cta, parity), who in alike.items():
             block = f" of {self.blocks[cta]}" * (len(self.blocks) > 1)
-            verb = "waits" if sum(m.bit_count() for m in who.values()) == 1 else "wait"
-            yield f"{masks_text(who)}{block} {verb} for the phase of parity {parity}"
+            yield f"{masks_text(who)}{block} {conjugated('wait', who)} for the phase of parity {parity}"
 
     def as_dict(self) -> dict[str, Any]:
         k = self.state
@@ -185,13 +185,21 @@ class Barriers:
 
 def masks_text(masks: dict[int, int]) -> str:
     """Warps and lanes in words: `warps 0 to 3`, `warp 4 lanes 0 to 7`."""
-    whole = [w for w, m in masks.items() if m == (1 << LANES) - 1]
+    whole = [w for w, m in masks.items() if m == FULL]
     said = []
     if whole:
         text = lanes_text(sum(1 << w for w in whole))
         said.append(text.replace("lane", "warp"))
     said += [f"warp {w} {lanes_text(m)}" for w, m in masks.items() if m and w not in whole]
     return ", ".join(said)
+
+
+def conjugated(verb: str, who: dict[int, int]) -> str:
+    """A verb in the number of what `masks_text` names: one whole warp or one lane is singular."""
+    masks = list(who.values())
+    if len(masks) == 1 and (masks[0] == FULL or masks[0].bit_count() == 1):
+        return {"are": "is", "have": "has", "may": "may"}.get(verb, verb + "s")
+    return verb
 
 
 def barriers(scene: Scene) -> Barriers:

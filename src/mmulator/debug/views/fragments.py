@@ -44,7 +44,7 @@ class FragmentWarp:
 
 def holders(scene: Scene, count: int) -> list[FragmentWarp]:
     """The warp whose turn it is; or, for a count of 128 lanes, the four warps of its warpgroup."""
-    own = FragmentWarp(scene.place, scene.place.frame, scene.lanes)
+    own = FragmentWarp(scene.place, scene.frame_at, scene.lanes)
     if count == LANES:
         return [own]
     first = scene.place.warp & ~3
@@ -164,17 +164,27 @@ def expanded(scene: Scene, form: Form, compressed: MatrixView, word: Operand, se
     word: the register of the metadata.
     selector: the sparsity selector.
     """
-    held = holders(scene, form.lanes)
-    have, _ = words(scene, word, held)
+    have, _ = words(scene, word, holders(scene, form.lanes))
     nibbles = metadata.from_registers(have[:, 0].astype(np.uint32), form, selector)
+    return dense(compressed, nibbles, form, f"metadata in {names_of(word)}, selector {selector}")
+
+
+def dense(compressed: MatrixView, nibbles: NDArray[np.uint8], form: Form, origin: str) -> MatrixView:
+    """A sparse A as the dense matrix that it stands for.
+
+    compressed: A as it is stored.
+    nibbles: its metadata, [rows, chunks].
+    form: the instruction.
+    origin: where the metadata is, in words.
+    """
     columns = metadata.indices(nibbles, form)
-    raw = np.zeros((form.m, form.k), compressed.raw.dtype)
-    rows = np.arange(form.m)[:, None]
+    raw = np.zeros((len(nibbles), form.k), compressed.raw.dtype)
+    rows = np.arange(len(nibbles))[:, None]
     raw[rows, columns] = compressed.raw
     left_out = np.ones(raw.shape, bool)
     left_out[rows, columns] = False
     odd = int(metadata.undefined(nibbles, form).sum())
-    notes = (*compressed.notes, f"metadata in {names_of(word)}, selector {selector}; .: not stored, so zero")
+    notes = (*compressed.notes, f"{origin}; .: not stored, so zero")
     if odd:
         notes += (f"{odd} chunks have metadata that the specification leaves undefined",)
     off = None

@@ -182,9 +182,10 @@ def _warp_move(scene: Scene, form: Form) -> Iterator[MatrixView]:
     if found is not None:
         _, places, _ = found
         bits = memory_bits(form) if form.family in ("ldmatrix", "stmatrix") else t.bits
-        element = t if bits == t.bits else TYPES[{4: "u4", 6: "e3m2"}.get(bits, f"b{bits}")]
+        element = TYPES[_STORED[form.src_fmt]] if form.src_fmt else t
         at = places.reshape(-1)[f.first_places]
-        low = 0 if bits >= 8 else (f.maps[2].reshape(-1)[f.first_places] * bits) % 8
+        across = f.maps[1 if form["trans"] else 2].reshape(-1)[f.first_places]
+        low = across * bits % 8 if bits < 8 else 0
         raw, inside, where = memory_elements(scene, at, element, low)
         shape = f.copies, f.rows, f.columns
         raw, inside = raw.reshape(shape), inside.reshape(shape)
@@ -195,6 +196,9 @@ def _warp_move(scene: Scene, form: Form) -> Iterator[MatrixView]:
             )  # fmt: skip
     for view in views:
         yield replace(view, notes=(*view.notes, "before the load writes it")) if loads else view
+
+
+_STORED = {"s4": "s4", "b4x16_p64": "e2m1", "b6x16_p32": "e3m2"}  # types that elements in memory are shown in
 
 
 def _moved_within(scene: Scene, form: Form) -> Iterator[MatrixView]:

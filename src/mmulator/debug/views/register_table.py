@@ -280,7 +280,7 @@ def registers(
 def _where(scene: Scene, warp: int | None, lanes: int | None) -> tuple[str, int, Instruction | None, int]:
     """(function, byte where its frame begins, next instruction, lanes) of a warp."""
     if warp is None and scene.site >= 0:
-        return scene.function, scene.place.frame, scene.kernel.executed[scene.site], scene.lanes if lanes is None else lanes
+        return scene.function, scene.frame_at, scene.kernel.executed[scene.site], scene.lanes if lanes is None else lanes
     found = [g for g in scene.groups_of(scene.cta) if g.warp == (scene.place.warp if warp is None else warp)]
     if not found:
         return scene.kernel.name, 0, None, FULL if lanes is None else lanes

@@ -31,6 +31,8 @@ from mmulator.record.trail import Trail, TrailStep, functions_of, lanes_of
 
 if TYPE_CHECKING:
     from mmulator.compiler.compiled import CompiledKernel
+    from mmulator.debug.machine import Machine
+    from mmulator.debug.stops import Focus
     from mmulator.launch.grid import Grid
     from mmulator.program.blocks import Block
     from mmulator.program.frames import Frame
@@ -40,13 +42,15 @@ _PLACE = re.compile(r"(?P<base>%?[\w$.]+)\s*(?:(?P<sign>[+-])\s*(?P<offset>\w+))
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """A launch that stands still.
+    """A launch that stands still, seen from lanes of a warp.
 
     grid: the launch.
-    place: the warp whose turn it is.
-    lanes: mask of its lanes that execute the next instruction; 0 if no warp can go on.
-    site: number of that instruction in the kernel; -1 if there is none.
+    place: the warp that is looked at: whose turn it is, or another one.
+    lanes: mask of its lanes at one instruction; 0 if only the cluster is looked at, as where no warp can go on.
+    site: number of the instruction that these lanes execute next; -1 if there is none.
     step: number of steps that the launch has done.
+    base: byte of the register file at which the frame of their function begins; -1: that of the warp's last step.
+    turn: (warp, lanes, site) whose turn it is, if that is not `place`.
     """
 
     grid: Grid
@@ -54,6 +58,24 @@ class Scene:
     lanes: int = 0
     site: int = -1
     step: int = 0
+    base: int = -1
+    turn: tuple[WarpPlace, int, int] | None = None
+
+    @classmethod
+    def of(cls, machine: Machine, focus: Focus, step: int = 0) -> Scene:
+        """The machine of a debugged launch, seen from a lane. Raises DebugError where its warp is not on the machine."""
+        state = machine.warp(focus.block, focus.warp)
+        at = next((p for p in state.places if p.lanes >> focus.lane & 1), None) or next(iter(state.places), None)
+        resident, warps = state.cta.resident, len(state.cta.warps)
+        turn = None
+        if machine.running is not None and machine.running != (focus.block, focus.warp):
+            cta = machine.cta(machine.running[0])
+            if cta.resident is resident:
+                turn = WarpPlace(resident, cta.rank * warps + machine.running[1]), machine.at[0], machine.at[1]
+        place = WarpPlace(resident, state.cta.rank * warps + state.warp)
+        if at is None or at.site < 0:
+            return cls(machine.grid, place, step=step, turn=turn)
+        return cls(machine.grid, place, at.lanes, at.site, step, at.frame, turn)
 
     # who --------------------------------------------------------------------------------------------------------------
     @property
@@ -98,17 +120,20 @@ class Scene:
 
     def _groups_of(self, cta: ResidentCta) -> list[LaneGroup]:
         found = groups(self.grid, cta)
-        if not self.lanes or cta.rank != self.place.cta:
+        place, lanes, site = self.turn or (self.place, self.lanes, self.site)
+        if not lanes or cta.rank != place.cta:
             return found
-        own, out = self.place.warp, []
-        running = LaneGroup(own, self.lanes, "runs", self.instruction, frame=self.place.frame)
+        # a block of code is under way, so the program counters of its lanes are those of its beginning
+        own, out, here = place.warp, [], 0
         for g in found:
-            if g.warp == own:
-                rest = g.lanes & ~self.lanes
-                if rest:
-                    out.append(replace(g, lanes=rest))
-            else:
-                out.append(g)
+            mine = g.lanes & lanes if g.warp == own and g.state == "runs" else 0
+            here |= mine
+            if g.lanes & ~mine:
+                out.append(replace(g, lanes=g.lanes & ~mine))
+        if not here:
+            return found
+        pc = self.kernel.once(_blocks)[self.kernel.executed[site]].index
+        running = LaneGroup(own, here, "runs", self.kernel.sites[site], pc=pc, frame=place.frame)
         at = next((n for n, g in enumerate(out) if g.warp >= own), len(out))
         return [*out[:at], running, *out[at:]]
 
@@ -124,16 +149,17 @@ class Scene:
 
     def function_of(self, group: LaneGroup) -> str:
         """Name of the function that lanes are in."""
-        if group.pc >= 0:
-            return self.kernel.program.blocks[group.pc].function.function.name
-        return self.function
+        return self.kernel.program.blocks[group.pc].function.function.name
 
     @property
     def function(self) -> str:
         """Name of the function that executes the next instruction; of the kernel if there is none."""
-        if self.site < 0:
-            return self.kernel.name
-        return self.kernel.once(functions_of)[self.kernel.executed[self.site]]
+        return self.kernel.once(functions_of)[self.kernel.executed[self.site]] if self.site >= 0 else self.kernel.name
+
+    @property
+    def frame_at(self) -> int:
+        """Byte of the register file at which the frame of the lanes' function begins."""
+        return self.base if self.base >= 0 else self.place.frame
 
     @cached_property
     def block(self) -> Block | None:
@@ -151,7 +177,7 @@ class Scene:
         watcher.grid, watcher.kernel, watcher.shape = self.grid, self.kernel, self.grid.shape
         watcher.memory["count"] = self.step + 1
         if self.site >= 0:
-            trail.stepped(self.place, self.lanes, self.site)
+            trail.stepped(self.place, self.lanes, self.site, self.frame_at)
         trail.index()
         trail.read = self.read
         return trail
@@ -201,7 +227,9 @@ class Scene:
         slot = found.slots.get(name)
         if slot is None:
             return None
-        at = place.registers + (place.frame if frame is None else frame) + slot
+        if frame is None:
+            frame = self.frame_at if place is self.place else place.frame
+        at = place.registers + frame + slot
         return lanes_of(bytes_at(at, slot_bytes(found.types[name])).tobytes(), found.types[name])
 
     # memory ----------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.debug.views.fragments import holders, names_of, words
+from mmulator.debug.views.fragments import dense, holders, names_of, words
 from mmulator.debug.views.matrix import MatrixView
 from mmulator.debug.views.scene import Scene
 from mmulator.debug.views.tiles import described, descriptor_text
@@ -18,6 +18,7 @@ from mmulator.isa.form import Form
 from mmulator.isa.types import TYPES, ElementType
 from mmulator.layouts.descriptors import SharedDescriptor
 from mmulator.layouts.instruction_descriptor import InstructionDescriptor
+from mmulator.layouts.sparse.metadata import granularity
 from mmulator.layouts.tensor_memory import (
     COLUMNS,
     LANES,
@@ -150,7 +151,9 @@ def tensor_product(scene: Scene, form: Form) -> Iterator[MatrixView]:
     compressed = _joined([_a_of(scene, form, d, layout, rows, rank) for rank in ranks])
     yield compressed
     if variant.sparse:
-        yield _joined([_metadata(scene, d, layout, rows, rank) for rank in ranks])
+        words = _joined([_metadata(scene, d, layout, rows, rank) for rank in ranks])
+        yield words
+        yield _dense(compressed, words, form, d)
     yield _joined([_b_of(scene, form, d, rank, len(ranks)) for rank in ranks], axis=1)
     yield _joined([tensor_accumulator(scene, _address(scene, named["d"]), d, layout, rank) for rank in ranks])
     if variant.scale_vec:
@@ -218,11 +221,11 @@ def _narrow(d: InstructionDescriptor, bits: int) -> bool:
 
 def _a_of(scene: Scene, form: Form, d: InstructionDescriptor, layout: str, rows: int, rank: int) -> MatrixView:
     """One CTA's rows of A."""
-    named, t = scene.operands, TYPES[d.atype]
-    stored, notes = _stored(d), ("compressed",) if d.sparse else ()
-    if "a" not in named:
+    t, stored, notes = TYPES[d.atype], _stored(d), ("compressed",) if d.sparse else ()
+    cells = scene.operands.get("a", scene.operands.get("a-desc"))
+    if not isinstance(cells, Address):
         return _of_shared(scene, d, "a", rows, stored, t, d.transpose_a, rank, d.negate_a, notes)
-    address, bits = _address(scene, named["a"]), 8 if _narrow(d, t.bits) else t.bits
+    address, bits = _address(scene, cells), 8 if _narrow(d, t.bits) else t.bits
     m, k = np.indices((rows, stored))
     lane, column, low = a_place(layout, bits, m, k)
     low = low + (2 if _narrow(d, t.bits) and t.bits == 4 else 0)
@@ -270,7 +273,20 @@ def _metadata(scene: Scene, d: InstructionDescriptor, layout: str, rows: int, ra
     return MatrixView("metadata of A", what, "u4", raw, ("m", "stored "), unread=outside)
 
 
-def _scales(scene: Scene, d: InstructionDescriptor, side: str, layout: str, lines: int, count: int, rank: int) -> MatrixView:
+def _dense(compressed: MatrixView, codes: MatrixView, form: Form, d: InstructionDescriptor) -> MatrixView:
+    """A sparse A as the dense matrix that it stands for. codes: the index of each stored element in its chunk."""
+    given = {"shape": f"m{d.m}n{d.n}k{d.k}", "dtype": d.dtype, "atype": d.atype, "btype": d.btype}
+    full = Form(form.row, (*form.modifiers, *given.items()))
+    g = granularity(full)
+    each = codes.raw[:, :: g.group]  # neighbours in a group share an index
+    nibbles = each if g.kept == 1 else each[:, ::2] | each[:, 1::2] << 2
+    plain = replace(compressed, notes=tuple(n for n in compressed.notes if n != "compressed"))
+    return dense(plain, nibbles.astype(np.uint8), full, f"metadata {codes.what}")
+
+
+def _scales(
+    scene: Scene, d: InstructionDescriptor, side: str, layout: str, lines: int, count: int, rank: int
+) -> MatrixView:
     """The scale factors of A [rows, count] or B [count, n] in tensor memory."""
     address = _address(scene, scene.operands[f"scale-{side}"])
     t, first = TYPES[d.stype], d.scale_a_id if side == "a" else d.scale_b_id
@@ -298,3 +314,4 @@ def tensor_copy(scene: Scene, form: Form) -> Iterator[MatrixView]:
     address = _address(scene, scene.operands["taddr"])
     what = f"{descriptor_text(scene, desc)}, to column {address & _COLUMN} of tensor memory"
     yield MatrixView("rows", what, "b8", raw, ("row ", "byte "), unread=None if inside.all() else ~inside)
+

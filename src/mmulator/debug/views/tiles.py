@@ -202,13 +202,13 @@ def by_layout(
     scene: Scene, layout: str | CuteLayout, at: int | str = 0, element: str = "", name: str = "tile", stage: int = 0,
     lane: int | None = None,
 ) -> MatrixView:  # fmt: skip
-    """Memory through a CuTe layout: its first mode down, its second across, a third chosen by `stage`.
+    """Memory through a CuTe layout: its first mode down, its second across.
 
     layout: as CuTe prints it: `Sw<3,4,3> o smem_ptr[16b](0x400) o ((8,8),64):((64,512),1)`; strides count elements.
     at: address of its first element, or what has it: `0x400`, `smem+1024`, `%rd4`; added to none that the layout names.
     element: PTX type of an element; default: bits as wide as the layout says.
     name: of the view.
-    stage: index of the third mode.
+    stage: index in the other modes, the first of them fastest.
     lane: whose registers and local memory are meant; None: the first lane of the next instruction.
     """
     found = CuteLayout.parse(layout) if isinstance(layout, str) else layout
@@ -216,10 +216,14 @@ def by_layout(
     if found.unit_bits and found.unit_bits != t.bits:
         found = found.upcast(t.bits // found.unit_bits) if t.bits > found.unit_bits else found
     start = scene.number(at, lane) if at or found.pointer is None else found.pointer
-    sizes = (*found.sizes, 1, 1)[:3]
-    if stage >= sizes[2]:
-        raise OperandError(f"stage {stage} of {sizes[2]}")
-    offsets = found.offsets(np.arange(sizes[0])[:, None], np.arange(sizes[1])[None, :], stage)
+    sizes = found.sizes
+    if not 0 <= stage < prod(sizes[2:]):
+        raise OperandError(f"stage {stage} is outside 0..{prod(sizes[2:]) - 1}", hint=f"{found} has the modes {sizes}")
+    if len(sizes) == 1:  # a row
+        offsets = found.offsets(np.arange(sizes[0])[None, :])
+    else:
+        others = [int(n) for n in np.unravel_index(stage, sizes[2:], order="F")] if sizes[2:] else []
+        offsets = found.offsets(np.arange(sizes[0])[:, None], np.arange(sizes[1])[None, :], *others)
     swizzle = found.swizzle
     if swizzle is not None and not found.on_address:
         offsets = swizzle(offsets)

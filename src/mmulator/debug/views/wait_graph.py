@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from mmulator.debug.views.barrier_state import masks_text, named_barriers
+from mmulator.debug.views.barrier_state import conjugated, masks_text, named_barriers
 from mmulator.debug.views.scene import Scene, issuer, spot
 from mmulator.diagnostics.faults.cluster import arrived_lanes
 from mmulator.diagnostics.faults.mbarrier import likely, missing_text
@@ -82,7 +82,9 @@ class LaneWait:
             names.setdefault(w.does, {}).setdefault(w.cta, {})[w.warp] = w.lanes
         for does, parts in names.items():
             who = " and ".join(masks_text(m) + _of(blocks, cta) for cta, m in parts.items())
-            said.append(f"{who} {does}")
+            verb, _, rest = does.partition(" ")
+            several = dict(enumerate(mask for m in parts.values() for mask in m.values()))
+            said.append(f"{who} {conjugated(verb, several)} {rest}")
         if not self.wakers and not self.flying:
             said.append("no warp can end this wait any more")
         return "; ".join(said)
@@ -158,10 +160,8 @@ class Waits:
             return f"deadlock: {_count(len({w.node for w in self.stuck}), 'warp')} can never go on{more}"
         if not self.waits:
             return "no lane waits"
-        return (
-            f"{_count(len({w.node for w in self.waits}), 'warp')} wait{'s' * (len({w.node for w in self.waits}) == 1)}, "
+        return f"{_count(len({w.node for w in self.waits}), 'warp')} wait{'s' * (len({w.node for w in self.waits}) == 1)}, " \
             f"{_count(len(self.ready), 'warp')} can go on"
-        )
 
     def _merged(self) -> list[str]:
         """Sentences, with warps of one CTA that wait alike named together."""
@@ -245,8 +245,7 @@ def _at_barrier(scene: Scene, cta: ResidentCta, g: LaneGroup, every: Every) -> L
         reach = _reaching(scene, every, _arrives_at_barrier)
         wakers = tuple(k for k in reach if k.cta == cta.rank and k.warp in known.missing)
         return LaneWait(cta.rank, g.warp, g.lanes, g.instruction, what, wakers, False, (), why)
-    does = "is not there" if sum(m.bit_count() for m in known.missing.values()) == 1 else "are not there"
-    wakers = tuple(Waker(cta.rank, w, m, does) for w, m in known.missing.items())
+    wakers = tuple(Waker(cta.rank, w, m, "are not there") for w, m in known.missing.items())
     return LaneWait(cta.rank, g.warp, g.lanes, g.instruction, what, wakers, True, (), why)
 
 
@@ -260,9 +259,8 @@ def _held(scene: Scene, cta: ResidentCta, g: LaneGroup, every: Every) -> LaneWai
     members = _members(scene, cta, g, ins) & int(w["live"]) if ins is not None else FULL
     missing = members & ~g.lanes
     wakers = tuple(
-        Waker(cta.rank, g.warp, o.lanes & missing, f"{'is' if (o.lanes & missing).bit_count() == 1 else 'are'} at "
-              f"{spot(o.instruction)}")
-        for _, groups in every if _ is cta or _.rank == cta.rank for o in groups if o.warp == g.warp and o.lanes & missing
+        Waker(cta.rank, g.warp, o.lanes & missing, f"are at {spot(o.instruction)}")
+        for c, groups in every if c.rank == cta.rank for o in groups if o.warp == g.warp and o.lanes & missing
     )  # fmt: skip
     mask = f" of the member mask {members:#010x}" if ins is not None and ins.effects.together is not Together.WARP else ""
     what = f"{lanes_text(missing)}{mask}" if missing else "other lanes of its warp"
@@ -339,7 +337,7 @@ def _elsewhere(cta: ResidentCta, every: Every, warp: int) -> Waker:
     groups = next(gs for c, gs in every if c.rank == cta.rank)
     own = [g for g in groups if g.warp == warp]
     at = spot(own[0].instruction) if own else "its end"
-    return Waker(cta.rank, warp, sum(g.lanes for g in own), f"is at {at}")
+    return Waker(cta.rank, warp, sum(g.lanes for g in own), f"are at {at}")
 
 
 def _asleep(scene: Scene, cta: ResidentCta, g: LaneGroup, every: Every) -> LaneWait:
@@ -376,15 +374,14 @@ def _brings(ins: Instruction) -> bool:
 
 
 _KINDS: dict[str, Callable[[Scene, ResidentCta, LaneGroup, Every], LaneWait]] = {
-    "barrier": _at_barrier,
-    "held": _held,
-    "waits": _for_others,
-    "sleeps": _asleep,
+    "barrier": _at_barrier, "held": _held, "waits": _for_others, "sleeps": _asleep,
 }
 
 
 # what can still be reached ----------------------------------------------------------------------------------------------------
-def _reaching(scene: Scene, every: Every, is_one: Callable[[Instruction], bool], does: str = "may arrive") -> tuple[Waker, ...]:
+def _reaching(
+    scene: Scene, every: Every, is_one: Callable[[Instruction], bool], does: str = "may arrive"
+) -> tuple[Waker, ...]:
     """Warps with lanes from whose place an instruction can be reached."""
     kernel = scene.kernel
     blocks = _with(kernel, is_one)
@@ -394,8 +391,7 @@ def _reaching(scene: Scene, every: Every, is_one: Callable[[Instruction], bool],
     out: dict[Node, int] = {}
     for cta, groups in every:
         for g in groups:
-            at = g.pc if g.pc >= 0 else (scene.block.index if scene.block is not None else -1)
-            if at < 0 or reach[at] & blocks:
+            if reach[g.pc] & blocks:
                 out[cta.rank, g.warp] = out.get((cta.rank, g.warp), 0) | g.lanes
     return tuple(Waker(c, w, m, does) for (c, w), m in out.items())
 

@@ -83,7 +83,8 @@ class WarpTable:
         ins = r.instruction
         where = r.source or (str(r.line) if ins is not None else "")
         text = " ".join(ins.span.text.split()) if ins is not None else ""
-        return star + numbers_text(r.warps), "all" if r.lanes == FULL else f"{r.lanes:08x}", r.state, where, text
+        lanes_shown = "all" if r.lanes == FULL else f"{r.lanes:08x}" if r.lanes else ""
+        return star + numbers_text(r.warps), lanes_shown, r.state, where, text
 
 
 def numbers_text(numbers: tuple[int, ...]) -> str:
