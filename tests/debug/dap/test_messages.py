@@ -24,7 +24,9 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 LEAVES = st.none() | st.booleans() | st.integers() | TEXTS
 VALUES = st.recursive(LEAVES, lambda v: st.lists(v) | st.dictionaries(TEXTS, v), max_leaves=8)
 NEWER = {"bytes", "asAddress"}  # members of DataBreakpointInfoArguments that debugpy's schema is too old for
-SPECS = {"Hint": "VariablePresentationHint", "StepArguments": "NextArguments", "ThreadOnly": "PauseArguments"}
+SPECS = {
+    "SourceFile": "Source", "ShownVariable": "Variable", "ShownBreakpoint": "Breakpoint", "ShownScope": "Scope",
+    "ShownModule": "Module", "Hint": "VariablePresentationHint", "StepArguments": "NextArguments", "ThreadOnly": "PauseArguments"}
 
 
 @given(st.lists(st.dictionaries(TEXTS, VALUES), max_size=4))

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from mmulator.debug.dap.capabilities import capabilities
-from mmulator.debug.dap.child import Child
-from mmulator.debug.dap.client import Body, Client, Refused, listen
+from mmulator.debug.dap.child import ProgramProcess
+from mmulator.debug.dap.client import Body, Client, RefusedRequest, listen
 from mmulator.debug.dap.framing import Message
 from mmulator.debug.dap.idle import idle, wanted_of
 from mmulator.debug.dap.messages import OWN, PROGRAM, SETTING, LaunchRequestArguments, fault_in
@@ -25,7 +25,7 @@ _SETTERS = tuple(SETTING)
 
 
 @dataclass
-class Link:
+class AgentLink:
     """The line to the debugger in a process of the program.
 
     process: what is said to it.
@@ -54,8 +54,8 @@ class Adapter:
         self.launch: LaunchRequestArguments | None = None
         self.command: tuple[Sequence[str], Mapping[str, str]] = ((), {})
         self.initialized = self.configured = self.ended = self.pausing = False
-        self.child: Child | None = None
-        self.link: Link | None = None
+        self.child: ProgramProcess | None = None
+        self.link: AgentLink | None = None
         self._kept: dict[str, Message] = {}  # what a client set, newest; programs that are started later get it, too
         self._numbers: dict[str, int] = {}  # breakpoint, as JSON -> its number
         self._guard = threading.RLock()  # of all that stands here
@@ -84,19 +84,19 @@ class Adapter:
         try:
             takes = OWN.get(command) or PROGRAM.get(command)
             if takes is None:
-                raise Refused(f"{command}: no request of this adapter; the capabilities of `initialize` say which there are")
+                raise RefusedRequest(f"{command}: no request of this adapter; `initialize` says what it can do")
             if fault := fault_in(given, takes, "arguments"):
-                raise Refused(f"{command}: {fault}")
+                raise RefusedRequest(f"{command}: {fault}")
             if not self.initialized and command != "initialize":
-                raise Refused(f"{command}: `initialize` comes first")
+                raise RefusedRequest(f"{command}: `initialize` comes first")
             if command in PROGRAM:
                 self._pass_on(request)
                 return
             body: Body = getattr(self, f"_{command}")(given)
-        except Refused as error:
+        except RefusedRequest as error:
             self.client.refuse(request, error)
         except MmulatorError as error:
-            self.client.refuse(request, Refused(" ".join(filter(None, (error.message, error.hint and f"({error.hint})")))))
+            self.client.refuse(request, RefusedRequest(" ".join(filter(None, (error.message, error.hint and f"({error.hint})")))))
         else:
             self.client.respond(request, body)
             self._behind(command)
@@ -110,15 +110,15 @@ class Adapter:
 
     def _initialize(self, given: Any) -> Body:
         if self.initialized:
-            raise Refused("initialize: it was called before")
+            raise RefusedRequest("initialize: it was called before")
         if given.get("pathFormat", "path") != "path":
-            raise Refused("initialize: pathFormat is path; this adapter knows no URIs")
+            raise RefusedRequest("initialize: pathFormat is path; this adapter knows no URIs")
         self.initialized, self.link_settings = True, given
         return capabilities()
 
     def _launch(self, given: LaunchRequestArguments) -> Body:
         if self.launch is not None:
-            raise Refused("launch: a program is under this adapter already; `restart` starts it anew")
+            raise RefusedRequest("launch: a program is under this adapter already; `restart` starts it anew")
         self.command = self.start(given)  # what cannot be started is told here
         self.launch = given
         return None
@@ -130,7 +130,7 @@ class Adapter:
     def _restart(self, given: Any) -> Body:
         wanted = given.get("arguments") or self.launch
         if self.launch is None or wanted is None:
-            raise Refused("restart: nothing was launched")
+            raise RefusedRequest("restart: nothing was launched")
         self.command, self.launch = self.start(wanted), wanted
         with self._guard:
             child, self.child = self.child, None
@@ -161,7 +161,7 @@ class Adapter:
         words, environment = self.command
         environment = {**environment, "PYTHONUNBUFFERED": environment.get("PYTHONUNBUFFERED", "1")}
         try:
-            child = Child(words, environment, self.launch.get("cwd"), self.client.output, self._join, self._over)
+            child = ProgramProcess(words, environment, self.launch.get("cwd"), self.client.output, self._join, self._over)
         except OSError as error:
             self.client.output(f"mmulator: cannot start {words[0]}: {error.strerror}\n", "stderr")
             self.client.event("terminated")
@@ -184,7 +184,7 @@ class Adapter:
             if self.link is not None or self.launch is None or self.launch.get("noDebug"):
                 line.close()
                 return
-            self.link = link = Link(Client(line.makefile("wb")), line)
+            self.link = link = AgentLink(Client(line.makefile("wb")), line)
             settings = {"launch": self.launch, "client": self.link_settings, "pause": self.pausing}
             self.pausing = False
             for request in self._kept.values():
@@ -192,7 +192,7 @@ class Adapter:
             link.process.ask({"type": "request", "seq": 0, "command": "begin", "arguments": settings})
         threading.Thread(target=self._hear, args=(link,), daemon=True).start()
 
-    def _hear(self, link: Link) -> None:
+    def _hear(self, link: AgentLink) -> None:
         """Pass on what the debugger in the program says."""
         from mmulator.debug.dap.framing import Garbled, read
 
@@ -206,7 +206,7 @@ class Adapter:
                 self.client.say(message)
         self._unlink("the program has ended", link)
 
-    def _unlink(self, why: str, link: Link | None = None) -> None:
+    def _unlink(self, why: str, link: AgentLink | None = None) -> None:
         with self._guard:
             if self.link is None or (link is not None and link is not self.link):
                 return
@@ -215,7 +215,7 @@ class Adapter:
             gone.waiting.clear()
         gone.close()
         for request in waiting:
-            self.client.refuse(request, Refused(why))
+            self.client.refuse(request, RefusedRequest(why))
 
     def _pass_on(self, request: Message) -> None:
         command, given = request["command"], request["arguments"]

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 from mmulator.debug.dap.answers import ANSWERS, Motion, Moves, going, going_back, leave
 from mmulator.debug.dap.book import Book
 from mmulator.debug.dap.capabilities import DEADLOCKS, FAULTS
-from mmulator.debug.dap.client import Client, Refused, listen
+from mmulator.debug.dap.client import Client, RefusedRequest, listen
 from mmulator.debug.dap.framing import Message
 from mmulator.debug.dap.idle import idle
 from mmulator.debug.dap.messages import SETTING
 from mmulator.debug.dap.places import Texts
+from mmulator.debug.dap.scopes import logged
 from mmulator.debug.dap.standing import Standing
 from mmulator.debug.stops import DebugError, Reason, Stopped
 from mmulator.errors import MmulatorError
@@ -120,7 +121,7 @@ class Agent:
         command, given, numbers = request["command"], request["arguments"], request.get("numbers", [])
         try:
             if self.cancelled(request):
-                raise Refused("the request was cancelled", "cancelled")
+                raise RefusedRequest("the request was cancelled", "cancelled")
             self.texts.named(given.get("source"))
             if command in SETTING:
                 places = self.standing.places if self.standing is not None else None
@@ -130,14 +131,14 @@ class Agent:
                 self.client.respond(request, idle(command, given, numbers))
                 return None
             body = ANSWERS[command](self.standing, given)
-        except Refused as error:
+        except RefusedRequest as error:
             self.client.refuse(request, error)
         except MmulatorError as error:
-            self.client.refuse(request, Refused(str(error)))
+            self.client.refuse(request, RefusedRequest(str(error)))
         except Exception as error:
             if os.environ.get("MMULATOR_TRACEBACK"):
                 raise
-            self.client.refuse(request, Refused(f"mmulator has a bug: {type(error).__name__}: {error}"))
+            self.client.refuse(request, RefusedRequest(f"mmulator has a bug: {type(error).__name__}: {error}"))
         else:
             if not isinstance(body, Moves):
                 self.client.respond(request, body)
@@ -221,7 +222,7 @@ class Agent:
         hit = [w for w in mine if w.hit(stop.step)]
         for wanted in hit:
             if wanted.log:
-                self.client.event("output", {"category": "console", **standing.logged(wanted.log)})
+                self.client.event("output", logged(standing, wanted.log))
         return any(not w.log for w in hit)
 
     def _shows_end(self, stop: Stopped) -> bool:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mmulator.debug.dap.client import Refused
+from mmulator.debug.dap.client import RefusedRequest
 from mmulator.debug.dap.commands import MOVING, carry_out, completions, said_by, word_of
-from mmulator.debug.dap.scopes import data_of, parse_address, scopes_of
-from mmulator.debug.dap.standing import Frame, Standing
-from mmulator.debug.dap.variables import Node, evaluated
+from mmulator.debug.dap.scopes import data_of, evaluated, parse_address, scopes_of
+from mmulator.debug.dap.standing import LanesFrame, Standing
+from mmulator.debug.dap.variables import VariableNode
 from mmulator.debug.stops import DebugError, Reason, Stopped
 from mmulator.errors import MmulatorError
 
@@ -115,14 +115,14 @@ def _stack_trace(at: Standing, given: Any) -> Answer:
 
 
 def _scopes(at: Standing, given: Any) -> Answer:
-    return {"scopes": scopes_of(at, at.shown(given["frameId"], Frame))}
+    return {"scopes": scopes_of(at, at.shown(given["frameId"], LanesFrame))}
 
 
 def _variables(at: Standing, given: Any) -> Answer:
-    node: Node = at.shown(given["variablesReference"], Node)
+    node: VariableNode = at.shown(given["variablesReference"], VariableNode)
     start, count = given.get("start") or 0, given.get("count") or 0
     if start < 0 or count < 0:
-        raise Refused("variables: start and count are not negative")
+        raise RefusedRequest("variables: start and count are not negative")
     at.hex = bool((given.get("format") or {}).get("hex"))
     return {"variables": [child.shown(at) for child in node.children(given.get("filter"), start, count)]}
 
@@ -136,7 +136,7 @@ def _evaluate(at: Standing, given: Any) -> Answer:
     word = word_of(text)
     try:
         return value_of(evaluated(at, text, frame), at)
-    except (MmulatorError, Refused):
+    except (MmulatorError, RefusedRequest):
         if word is None:
             raise
     if word in MOVING:
@@ -144,7 +144,7 @@ def _evaluate(at: Standing, given: Any) -> Answer:
     return {"result": said_by(at, text), "variablesReference": 0}
 
 
-def value_of(node: Node, at: Standing) -> dict[str, Any]:
+def value_of(node: VariableNode, at: Standing) -> dict[str, Any]:
     """A variable as the result of an evaluation."""
     shown = node.shown(at)
     return {"result": shown["value"], **{k: v for k, v in shown.items() if k not in ("name", "value", "evaluateName")}}
@@ -157,7 +157,7 @@ def _data_breakpoint_info(at: Standing, given: Any) -> Answer:
         data, about = f"0x{address:x}:b{8 * (given.get('bytes') or 4)}", f"{given.get('bytes') or 4} bytes at 0x{address:x}"
     else:
         number = given.get("variablesReference")
-        parent = at.shown(number, Node) if number else None
+        parent = at.shown(number, VariableNode) if number else None
         data, about = data_of(at, given["name"], parent, frame)
     if not data:
         return {"dataId": None, "description": about}
@@ -167,7 +167,7 @@ def _data_breakpoint_info(at: Standing, given: Any) -> Answer:
 def _exception_info(at: Standing, given: Any) -> Answer:
     stop = at.session.stop
     if stop.reason not in (Reason.FAULT, Reason.DEADLOCK, Reason.FINDING):
-        raise Refused("the launch did not stop at an exception")
+        raise RefusedRequest("the launch did not stop at an exception")
     name, text = stop.reason.value, stop.text
     return {"exceptionId": name, "description": text, "breakMode": "always", "details": {"message": text, "typeName": name}}
 
@@ -189,7 +189,7 @@ def _modules(at: Standing, given: Any) -> Answer:
 
 def _disassemble(at: Standing, given: Any) -> Answer:
     if not 0 <= given["instructionCount"] <= 1 << 16:
-        raise Refused("disassemble: instructionCount is at most 65536")
+        raise RefusedRequest("disassemble: instructionCount is at most 65536")
     rank = at.places.rank(given["memoryReference"], given.get("offset") or 0) + (given.get("instructionOffset") or 0)
     return {"instructions": at.places.disassembled(rank, given["instructionCount"])}
 
@@ -203,7 +203,7 @@ def _read_memory(at: Standing, given: Any) -> Answer:
     address = parse_address(given["memoryReference"]) + (given.get("offset") or 0)
     count, block = given["count"], at.session.focus.block
     if not 0 <= count <= MOST_BYTES:
-        raise Refused(f"readMemory: count is at most {MOST_BYTES}")
+        raise RefusedRequest(f"readMemory: count is at most {MOST_BYTES}")
     data = readable(at, address, count, block)
     return {"address": f"0x{address:x}", "data": base64.b64encode(data).decode(), "unreadableBytes": count - len(data)}
 

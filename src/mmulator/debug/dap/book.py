@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 
 from mmulator.debug.dap.capabilities import DEADLOCKS, FAULTS
-from mmulator.debug.dap.client import Refused
+from mmulator.debug.dap.client import RefusedRequest
 from mmulator.debug.dap.idle import PENDING, wanted_of
-from mmulator.debug.dap.messages import Breakpoint, Source
-from mmulator.debug.dap.places import Places
+from mmulator.debug.dap.messages import ShownBreakpoint, SourceFile
+from mmulator.debug.dap.places import KernelPlaces
 from mmulator.errors import MmulatorError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ HITS: dict[str, Callable[[int, int], bool]] = {
 }  # fmt: skip
 
 
-class Placed(TypedDict):
+class PlacedAt(TypedDict):
     """What is known of a breakpoint's place."""
 
     verified: bool
@@ -58,8 +58,8 @@ class Wanted:
     number: int
     kind: str
     given: Mapping[str, Any]
-    source: Source | None = None
-    told: Breakpoint | None = None
+    source: SourceFile | None = None
+    told: ShownBreakpoint | None = None
     motor: tuple[int, ...] = ()
     steps: set[int] = field(default_factory=set)
 
@@ -91,7 +91,7 @@ class Book:
     def all(self) -> list[Wanted]:
         return [w for wanted in self._sets.values() for w in wanted]
 
-    def set(self, kind: str, given: Any, numbers: list[int], places: Places | None) -> list[Breakpoint]:
+    def set(self, kind: str, given: Any, numbers: list[int], places: KernelPlaces | None) -> list[ShownBreakpoint]:
         """Take a request that sets breakpoints in place of those that the same request set before.
 
         kind: the request.
@@ -99,7 +99,7 @@ class Book:
         numbers: of the breakpoints.
         places: of the kernel at hand; None if there is none.
         """
-        source: Source | None = given.get("source")
+        source: SourceFile | None = given.get("source")
         key = f"{kind} {source and (source.get('path') or source.get('sourceReference'))}"
         for old in self._sets.get(key, ()):
             self._remove(old)
@@ -113,7 +113,7 @@ class Book:
             wanted.told = self._place(wanted, places)
         return [w.told for w in new if w.told is not None]
 
-    def place(self, places: Places) -> list[Breakpoint]:
+    def place(self, places: KernelPlaces) -> list[ShownBreakpoint]:
         """Place all breakpoints in a launch that begins; returns those of which a client must be told anew."""
         news = []
         for wanted in self.all():
@@ -136,8 +136,8 @@ class Book:
             self.motor.delete(number)
         wanted.motor = ()
 
-    def _place(self, wanted: Wanted, places: Places | None) -> Breakpoint:
-        at: Breakpoint = {"id": wanted.number, "verified": False}
+    def _place(self, wanted: Wanted, places: KernelPlaces | None) -> ShownBreakpoint:
+        at: ShownBreakpoint = {"id": wanted.number, "verified": False}
         if wanted.source is not None:
             at["source"], at["line"] = wanted.source, wanted.given["line"]
         hit = wanted.given.get("hitCondition")
@@ -150,16 +150,16 @@ class Book:
             if places is None:
                 return {**at, "reason": "pending", "message": PENDING}
             return {**at, **_PLACERS[wanted.kind](self, wanted, places)}
-        except (MmulatorError, Refused) as error:
+        except (MmulatorError, RefusedRequest) as error:
             return {**at, "reason": "failed", "message": str(error)}
 
-    def _take(self, wanted: Wanted, found: MotorBreakpoint, places: Places | None) -> Placed:
+    def _take(self, wanted: Wanted, found: MotorBreakpoint, places: KernelPlaces | None) -> PlacedAt:
         wanted.motor = (*wanted.motor, found.number)
         if places is not None:
             found.bind(places.kernel, places.name)
         return {"verified": False, "reason": "pending", "message": found.problem} if found.problem else {"verified": True}
 
-    def _line(self, wanted: Wanted, places: Places) -> Placed:
+    def _line(self, wanted: Wanted, places: KernelPlaces) -> PlacedAt:
         line, source = wanted.given["line"], wanted.source or {}
         found = places.from_line(source, line)
         if found is None:
@@ -172,10 +172,10 @@ class Book:
             told["message"] = f"moved from line {line}, of which there is no instruction"
         return {**told, "line": found.line, "instructionReference": places.address(places.lines[found][0])}
 
-    def _function(self, wanted: Wanted, places: Places) -> Placed:
+    def _function(self, wanted: Wanted, places: KernelPlaces) -> PlacedAt:
         return self._take(wanted, self.motor.add(wanted.given["name"], wanted.given.get("condition") or ""), places)
 
-    def _instruction(self, wanted: Wanted, places: Places) -> Placed:
+    def _instruction(self, wanted: Wanted, places: KernelPlaces) -> PlacedAt:
         reference = wanted.given["instructionReference"]
         rank = places.rank(reference, wanted.given.get("offset") or 0)
         if not 0 <= rank < len(places.order):
@@ -184,10 +184,10 @@ class Book:
         told = self._take(wanted, self.motor.add(f"*{site}", wanted.given.get("condition") or ""), places)
         return {**told, "instructionReference": places.address(site)}
 
-    def _data(self, wanted: Wanted, places: Places) -> Placed:
+    def _data(self, wanted: Wanted, places: KernelPlaces) -> PlacedAt:
         return self._take(wanted, self.motor.watch(wanted.given["dataId"], wanted.given.get("condition") or ""), places)
 
-    def _exception(self, wanted: Wanted, launched: bool) -> Placed:
+    def _exception(self, wanted: Wanted, launched: bool) -> PlacedAt:
         name = wanted.given["filterId"]
         if name in (FAULTS, DEADLOCKS):
             return {"verified": True}

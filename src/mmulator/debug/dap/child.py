@@ -20,7 +20,7 @@ _PATIENCE = 2.0  # seconds that a program has to end by itself, and that its las
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
-class Child:
+class ProgramProcess:
     """A started program.
 
     words, environment, folder: of the process.

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, BinaryIO
 
-from mmulator.debug.dap.framing import Garbled, Message, Stream, encode, read
+from mmulator.debug.dap.framing import ByteStream, Garbled, Message, encode, read
 
 Body = Mapping[str, Any] | None
 
 
-class Refused(Exception):
+class RefusedRequest(Exception):
     """A request that cannot be done. The text says why, for people. word: the protocol's short word for it, or ""."""
 
     def __init__(self, message: str, word: str = "") -> None:
@@ -34,7 +34,7 @@ class Client:
         """Answer a request that was done."""
         self.say({**_answer(request, True), **({} if body is None else {"body": body})})
 
-    def refuse(self, request: Message, error: Refused) -> None:
+    def refuse(self, request: Message, error: RefusedRequest) -> None:
         """Answer a request that was not done."""
         text = str(error)
         shown = {"id": 1, "format": text.replace("{", "(").replace("}", ")"), "showUser": False}  # braces name variables there
@@ -74,7 +74,7 @@ def _whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def listen(stream: Stream, client: Client, take: Callable[[Message], None]) -> None:
+def listen(stream: ByteStream, client: Client, take: Callable[[Message], None]) -> None:
     """Read messages until the stream ends, and give each request to a function; answer what is no request."""
     while True:
         try:
@@ -97,6 +97,6 @@ def listen(stream: Stream, client: Client, take: Callable[[Message], None]) -> N
             else ""
         )  # fmt: skip
         if wrong:
-            client.refuse(message, Refused(wrong))
+            client.refuse(message, RefusedRequest(wrong))
         else:
             take(message)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, NoReturn
 
-from mmulator.debug.dap.client import Refused
+from mmulator.debug.dap.client import RefusedRequest
 from mmulator.debug.dap.messages import CompletionItem
 from mmulator.debug.stops import DebugError, Stopped
-from mmulator.debug.terminal import Terminal
+from mmulator.debug.terminal import DebugTerminal
 from mmulator.debug.terminal_words import COMMANDS, find
 
 if TYPE_CHECKING:
-    from mmulator.debug.dap.standing import Frame, Standing
+    from mmulator.debug.dap.standing import LanesFrame, Standing
     from mmulator.debug.session import Session
 
 MOVING = (
@@ -30,17 +30,17 @@ def word_of(text: str) -> str | None:
     except DebugError:
         return None
     if name in _OTHERS:
-        raise Refused(f"{name}: here the buttons of the debugger end the program")
+        raise RefusedRequest(f"{name}: here the buttons of the debugger end the program")
     return name or None
 
 
 def said_by(at: Standing, text: str) -> str:
     """What a command of the terminal says."""
     def end(code: int) -> NoReturn:
-        raise Refused("the buttons of the debugger end the program")
+        raise RefusedRequest("the buttons of the debugger end the program")
 
     sink = io.StringIO()
-    terminal = Terminal(at.debugger, source=io.StringIO(), sink=sink, end=end)
+    terminal = DebugTerminal(at.debugger, source=io.StringIO(), sink=sink, end=end)
     terminal.running = at.session
     terminal.do(text)
     return sink.getvalue().rstrip("\n")
@@ -52,7 +52,7 @@ def carry_out(at: Standing, text: str, session: Session) -> Stopped:
     return session.stop
 
 
-def completions(at: Standing, text: str, column: int, frame: Frame | None) -> list[CompletionItem]:
+def completions(at: Standing, text: str, column: int, frame: LanesFrame | None) -> list[CompletionItem]:
     """Names that begin as the word before a column does."""
     before, _, word = text[: max(0, column - 1)].rpartition(" ")
     names = [*at.machine.types(frame.warp, frame.at.frame)] if frame is not None else []

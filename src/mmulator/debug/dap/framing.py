@@ -14,7 +14,7 @@ LONGEST_LINE, LONGEST = 4096, 1 << 26  # bytes of a line of a header, of a messa
 _FIELD = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:.*\r?\n")
 
 
-class Stream(Protocol):
+class ByteStream(Protocol):
     """What messages are read from."""
 
     def readline(self, size: int, /) -> bytes: ...
@@ -29,7 +29,7 @@ class Garbled(Exception):
         self.over = over
 
 
-def read(stream: Stream) -> Message | None:
+def read(stream: ByteStream) -> Message | None:
     """The next message; None at the end of the stream. Raises Garbled."""
     length: int | None = None
     first = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmulator.debug.dap.client import Body, Refused
+from mmulator.debug.dap.client import Body, RefusedRequest
 from mmulator.debug.dap.messages import SETTING
 
 PROGRAM = 1  # number of the thread that stands for the program outside of launches
@@ -33,7 +33,7 @@ def idle(command: str, given: Any, numbers: list[int]) -> Body:
         return {"breakpoints": [pending(number, given, i) for i, number in enumerate(numbers)]}
     if command in _EMPTY:
         return _EMPTY[command]
-    raise Refused(NOT_STOPPED, "notStopped")
+    raise RefusedRequest(NOT_STOPPED, "notStopped")
 
 
 def pending(number: int, given: Any, index: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, Literal, NotRequired, TypedDict, get_args, get_origin, g
 
 
 # what the adapter is asked -----------------------------------------------------------------------------------------------
-class Source(TypedDict):
+class SourceFile(TypedDict):
     name: NotRequired[str]
     path: NotRequired[str]
     sourceReference: NotRequired[int]
@@ -60,7 +60,7 @@ class SourceBreakpoint(TypedDict):
 
 
 class SetBreakpointsArguments(TypedDict):
-    source: Source
+    source: SourceFile
     breakpoints: NotRequired[list[SourceBreakpoint]]
     lines: NotRequired[list[int]]
     sourceModified: NotRequired[bool]
@@ -117,7 +117,7 @@ class SetExceptionBreakpointsArguments(TypedDict):
 
 
 class BreakpointLocationsArguments(TypedDict):
-    source: Source
+    source: SourceFile
     line: int
     endLine: NotRequired[int]
 
@@ -181,7 +181,7 @@ class CompletionsArguments(TypedDict):
 
 class SourceArguments(TypedDict):
     sourceReference: int
-    source: NotRequired[Source]
+    source: NotRequired[SourceFile]
 
 
 class ModulesArguments(TypedDict):
@@ -204,7 +204,7 @@ class ReadMemoryArguments(TypedDict):
 
 
 class GotoTargetsArguments(TypedDict):
-    source: Source
+    source: SourceFile
     line: int
     column: NotRequired[int]
 
@@ -255,12 +255,12 @@ PROGRAM: dict[str, type] = {
 
 
 # what the adapter says ---------------------------------------------------------------------------------------------------
-class Breakpoint(TypedDict):
+class ShownBreakpoint(TypedDict):
     id: int
     verified: bool
     message: NotRequired[str]
     reason: NotRequired[Literal["pending", "failed"]]
-    source: NotRequired[Source]
+    source: NotRequired[SourceFile]
     line: NotRequired[int]
     instructionReference: NotRequired[str]
 
@@ -275,13 +275,13 @@ class StackFrame(TypedDict):
     name: str
     line: int
     column: int
-    source: NotRequired[Source]
+    source: NotRequired[SourceFile]
     instructionPointerReference: NotRequired[str]
     moduleId: NotRequired[int | str]
     presentationHint: NotRequired[Literal["normal", "label", "subtle"]]
 
 
-class Scope(TypedDict):
+class ShownScope(TypedDict):
     name: str
     variablesReference: int
     expensive: bool
@@ -298,7 +298,7 @@ class Hint(TypedDict):
     lazy: NotRequired[bool]
 
 
-class Variable(TypedDict):
+class ShownVariable(TypedDict):
     name: str
     value: str
     variablesReference: int
@@ -314,7 +314,7 @@ class DisassembledInstruction(TypedDict):
     address: str
     instruction: str
     symbol: NotRequired[str]
-    location: NotRequired[Source]
+    location: NotRequired[SourceFile]
     line: NotRequired[int]
     presentationHint: NotRequired[Literal["normal", "invalid"]]
 
@@ -326,7 +326,7 @@ class GotoTarget(TypedDict):
     instructionPointerReference: NotRequired[str]
 
 
-class Module(TypedDict):
+class ShownModule(TypedDict):
     id: int | str
     name: str
     path: NotRequired[str]

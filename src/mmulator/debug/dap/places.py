@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from mmulator.debug.dap.client import Refused
-from mmulator.debug.dap.messages import DisassembledInstruction, Source
+from mmulator.debug.dap.client import RefusedRequest
+from mmulator.debug.dap.messages import DisassembledInstruction, SourceFile
 
 if TYPE_CHECKING:
     from mmulator.compiler.compiled import CompiledKernel
@@ -30,12 +30,12 @@ class Texts:
         self._numbers: dict[str, int] = {}
         self.paths: set[str] = set()
 
-    def named(self, source: Source | None) -> None:
+    def named(self, source: SourceFile | None) -> None:
         """The client has named a source."""
         if source is not None and source.get("path"):
             self.paths.add(str(Path(source["path"]).resolve()))
 
-    def file(self, location: Location) -> Source | None:
+    def file(self, location: Location) -> SourceFile | None:
         """The file of a line, if it is there. A compiler's cache may still name the place where the program was before: then a
         file of the client's is meant that has the same name, and the same text if both are there.
         """
@@ -45,7 +45,7 @@ class Texts:
             found = next((path for path in alike if path.is_file() and (found is None or _same(path, found))), found)
         return {"name": found.name, "path": str(found.resolve())} if found is not None else None
 
-    def source(self, text: Text) -> Source:
+    def source(self, text: Text) -> SourceFile:
         """The source of a PTX text: its file if it is there unchanged, else a number."""
         path = Path(text.name)
         try:
@@ -60,7 +60,7 @@ class Texts:
         """The text of a number. Raises Refused."""
         found = next((text for text, n in self._numbers.items() if n == number), None)
         if found is None:
-            raise Refused(f"sourceReference {number}: there is no such text")
+            raise RefusedRequest(f"sourceReference {number}: there is no such text")
         return found
 
 
@@ -72,7 +72,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class Line:
+class CodeLine:
     """A line that a kernel has instructions of.
 
     path: of its file; "" for a PTX text without one.
@@ -94,7 +94,7 @@ class Line:
         return f"ptx:{self.line}" if self.ptx else f"{self.file}:{self.line}"
 
 
-class Places:
+class KernelPlaces:
     """The places of a kernel.
 
     kernel: it.
@@ -108,10 +108,10 @@ class Places:
         self.ptx = texts.source(self.text)
         self.order = sorted(range(len(kernel.sites)), key=lambda n: kernel.sites[n].span.start)
         self._ranks = {site: rank for rank, site in enumerate(self.order)}
-        self._sources: dict[tuple[str, int], Source | None] = {}
-        self._lines: tuple[int, dict[Line, list[int]]] = -1, {}
+        self._sources: dict[tuple[str, int], SourceFile | None] = {}
+        self._lines: tuple[int, dict[CodeLine, list[int]]] = -1, {}
 
-    def source(self, location: Location) -> Source | None:
+    def source(self, location: Location) -> SourceFile | None:
         """The file of a line of the program, if it is there."""
         key = location.file, len(self.texts.paths)
         if key not in self._sources:
@@ -119,28 +119,28 @@ class Places:
         return self._sources[key]
 
     @property
-    def lines(self) -> dict[Line, list[int]]:
+    def lines(self) -> dict[CodeLine, list[int]]:
         """Line -> sites of its instructions, in the order of the text; a line where a function was inlined has those of the
         function, too.
         """
         known = len(self.texts.paths)
         if self._lines[0] != known:
-            found: dict[Line, list[int]] = {}
+            found: dict[CodeLine, list[int]] = {}
             for site in self.order:
                 for line in self._lines_of(self.kernel.sites[site]):
                     found.setdefault(line, []).append(site)
             self._lines = known, found
         return self._lines[1]
 
-    def _lines_of(self, instruction: Instruction) -> Iterator[Line]:
-        yield Line(self.ptx.get("path", ""), instruction.span.line)
+    def _lines_of(self, instruction: Instruction) -> Iterator[CodeLine]:
+        yield CodeLine(self.ptx.get("path", ""), instruction.span.line)
         location = instruction.span.location
         for at in location.chain if location is not None else ():
             source = self.source(at)
             if source is not None:
-                yield Line(source["path"], at.line, at.file)
+                yield CodeLine(source["path"], at.line, at.file)
 
-    def in_source(self, source: Source) -> list[Line]:
+    def in_source(self, source: SourceFile) -> list[CodeLine]:
         """Lines with instructions in a source of the client's, ascending."""
         number, path = source.get("sourceReference", 0), source.get("path", "")
         if number and number == self.ptx.get("sourceReference"):
@@ -148,7 +148,7 @@ class Places:
         path = str(Path(path).resolve()) if path else ""
         return sorted((n for n in self.lines if path and n.path == path), key=lambda n: n.line)
 
-    def from_line(self, source: Source, line: int) -> Line | None:
+    def from_line(self, source: SourceFile, line: int) -> CodeLine | None:
         """The first line with instructions from a line on; None if the source has none there."""
         found = self.in_source(source)
         at = bisect_left(found, line, key=lambda n: n.line)
@@ -168,9 +168,9 @@ class Places:
         try:
             rank, rest = divmod(int(reference, 0) + offset - CODE, STRIDE)
         except ValueError:
-            raise Refused(f"{reference!r} is no address of an instruction") from None
+            raise RefusedRequest(f"{reference!r} is no address of an instruction") from None
         if rest:
-            raise Refused(f"{reference}{offset:+d}: instructions are {STRIDE} bytes apart, and begin at 0x{CODE:x}")
+            raise RefusedRequest(f"{reference}{offset:+d}: instructions are {STRIDE} bytes apart, and begin at 0x{CODE:x}")
         return rank
 
     def disassembled(self, rank: int, count: int) -> list[DisassembledInstruction]:

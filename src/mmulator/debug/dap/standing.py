@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
@@ -10,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmulator.debug.dap.client import Client, Refused
+from mmulator.debug.dap.client import Client, RefusedRequest
 from mmulator.debug.dap.idle import PROGRAM
-from mmulator.debug.dap.messages import Module, Source, StackFrame, Thread
-from mmulator.debug.dap.places import Places, Texts
+from mmulator.debug.dap.messages import ShownModule, SourceFile, StackFrame, Thread
+from mmulator.debug.dap.places import KernelPlaces, Texts
 from mmulator.debug.stops import Focus, Reason, Stopped
 from mmulator.demangle import base_name
 from mmulator.diagnostics.whereabouts import lanes_text
-from mmulator.errors import MmulatorError
 from mmulator.isa.effects import Ends
 from mmulator.launch.arena import bytes_at
 from mmulator.lazy import cached_property
@@ -31,11 +29,10 @@ if TYPE_CHECKING:
 MOST_THREADS = 512  # threads that a client is told of
 _FIRST = PROGRAM + 1
 _LONG = 40  # characters of a list of lanes that becomes a mask
-_HOLE = re.compile(r"\{([^{}]+)\}")
 
 
 @dataclass(frozen=True)
-class Frame:
+class LanesFrame:
     """A frame of a stack: lanes of a warp at a place, in a function or where code was inlined.
 
     warp: the warp.
@@ -55,12 +52,12 @@ class Standing:
     debugger: of the process.
     places: of its kernel.
     texts: PTX without a file.
-    client: who looks.
+    client: who sees it.
     """
 
     def __init__(self, session: Session, debugger: Debugger, texts: Texts, client: Client) -> None:
         self.session, self.debugger, self.texts, self.client = session, debugger, texts, client
-        self.places = Places(session.machine.kernel, session.kernel_name, texts)
+        self.places = KernelPlaces(session.machine.kernel, session.kernel_name, texts)
         self.hex = False  # whether a client wants hexadecimal numbers
         self._numbers = count(1000)  # never twice in a launch: a client may still ask for what it saw before
         self._shown: dict[int, Any] = {}
@@ -81,7 +78,7 @@ class Standing:
         """What was shown under a number. Raises Refused."""
         found = self._shown.get(number)
         if not isinstance(found, kind):
-            raise Refused(f"{number}: shown at an earlier stop, or never")
+            raise RefusedRequest(f"{number}: shown at an earlier stop, or never")
         return found
 
     # warps ----------------------------------------------------------------------------------------------------------------
@@ -117,7 +114,7 @@ class Standing:
         if thread == PROGRAM:
             return None
         if thread not in self.warps:
-            raise Refused(f"thread {thread}: no warp of this number has lanes that run")
+            raise RefusedRequest(f"thread {thread}: no warp of this number has lanes that run")
         return self.warps[thread]
 
     def aim(self, thread: int) -> None:
@@ -145,11 +142,11 @@ class Standing:
             places.sort(key=lambda p: not p.lanes >> focus.lane & 1)
         several = len(places) > 1
         return [
-            shown for at in places for frame in (Frame(warp, at), *self._callers(warp, at))
+            shown for at in places for frame in (LanesFrame(warp, at), *self._callers(warp, at))
             for shown in self._frames(frame, several and frame.top)
         ]  # fmt: skip
 
-    def _callers(self, warp: WarpState, at: LanesAt) -> Iterator[Frame]:
+    def _callers(self, warp: WarpState, at: LanesAt) -> Iterator[LanesFrame]:
         """The frames of the functions that have called the one that lanes execute, innermost first."""
         kernel = self.machine.kernel
         registers = int(warp.cta.warps["regs"][warp.warp])
@@ -164,9 +161,9 @@ class Standing:
             back = int(header[HEADER_RETURN_FRAME // 4 + lane])
             name = caller.function.name
             at = replace(at, site=site, instruction=written, function=name, frame=back, state="runs", waits_for="")
-            yield Frame(replace(warp, places=(at,)), at, False)
+            yield LanesFrame(replace(warp, places=(at,)), at, False)
 
-    def _frames(self, frame: Frame, several: bool) -> Iterator[Callable[[], StackFrame]]:
+    def _frames(self, frame: LanesFrame, several: bool) -> Iterator[Callable[[], StackFrame]]:
         """A frame as the client sees it: the line of the program, those where it was inlined, and the line of PTX."""
         at = frame.at
         text = lanes_text(at.lanes)
@@ -188,7 +185,7 @@ class Standing:
         name = f"{kernel}, PTX{lanes}{waits}"
         yield lambda: self._frame(frame, name, self.places.ptx, span.line)
 
-    def _frame(self, frame: Frame, name: str, source: Source | None, line: int) -> StackFrame:
+    def _frame(self, frame: LanesFrame, name: str, source: SourceFile | None, line: int) -> StackFrame:
         shown: StackFrame = {"id": self.show(frame), "name": name, "line": line, "column": 1 if line else 0}
         shown["moduleId"] = self.session.number
         if source is not None:
@@ -198,7 +195,7 @@ class Standing:
         return shown
 
     # the launch -----------------------------------------------------------------------------------------------------------
-    def module(self) -> Module:
+    def module(self) -> ShownModule:
         """The launch as a module: its kernel, where it was compiled from, and the device."""
         s = self.session
         known = any(not line.ptx for line in self.places.lines)
@@ -208,7 +205,7 @@ class Standing:
             "version": f"{s.device}, seed {s.seed}, grid {s.grid}, block {s.block}",
         }  # fmt: skip
 
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[SourceFile]:
         """The PTX, and the files that it was compiled from."""
         paths = sorted({line.path for line in self.places.lines if not line.ptx})
         return [self.places.ptx, *({"name": path.rpartition("/")[2], "path": path} for path in paths)]  # type: ignore[list-item]
@@ -223,32 +220,13 @@ class Standing:
         }.get(stop.reason, f"step {stop.step}")  # fmt: skip
         return f"{what} of {self.session.kernel_name}{where}" if what.startswith("step") else f"{what}{where}"
 
-    def logged(self, text: str) -> dict[str, Any]:
-        """The body of an output event for a log point: expressions in braces are replaced by their values."""
-        from mmulator.debug.dap.variables import evaluated
-
-        def value(found: re.Match[str]) -> str:
-            try:
-                return evaluated(self, found[1], self.top()).value
-            except (MmulatorError, Refused) as error:
-                return f"<{error}>"
-
-        said: dict[str, Any] = {"output": _HOLE.sub(value, text) + "\n"}
-        top = self.top()
-        if top is not None and top.at.instruction is not None:
-            location = top.at.instruction.span.location
-            source = self.places.source(location) if location is not None else None
-            line = location.line if location is not None and source is not None else top.at.instruction.span.line
-            said |= {"source": source or self.places.ptx, "line": line}
-        return said
-
-    def top(self, number: int | None = None) -> Frame | None:
+    def top(self, number: int | None = None) -> LanesFrame | None:
         """A frame that was shown; without a number the innermost one of the lane in focus. Raises Refused."""
         if number is not None:
-            found: Frame = self.shown(number, Frame)
+            found: LanesFrame = self.shown(number, LanesFrame)
             return found
         focus = self.session.stop.focus
         warp = self.warps.get(self.thread_of(focus)) if focus is not None else None
         if warp is None or focus is None or not warp.places:
             return None
-        return Frame(warp, next((p for p in warp.places if p.lanes >> focus.lane & 1), warp.places[0]))
+        return LanesFrame(warp, next((p for p in warp.places if p.lanes >> focus.lane & 1), warp.places[0]))

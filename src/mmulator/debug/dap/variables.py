@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mmulator.debug.dap.client import Refused
-from mmulator.debug.dap.messages import Hint, Variable
-from mmulator.debug.stops import DebugError
+from mmulator.debug.dap.client import RefusedRequest
+from mmulator.debug.dap.messages import Hint, ShownVariable
 from mmulator.errors import MmulatorError
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ PAGE = 512  # children of a variable that a client gets without asking for more
 
 
 @dataclass(frozen=True)
-class Node:
+class VariableNode:
     """A variable.
 
     name, value, type: for people.
@@ -35,9 +34,9 @@ class Node:
     name: str
     value: str = ""
     type: str = ""
-    named: Callable[[], Iterable[Node]] | None = None
+    named: Callable[[], Iterable[VariableNode]] | None = None
     count: int = 0
-    element: Callable[[int], Node] | None = None
+    element: Callable[[int], VariableNode] | None = None
     memory: int | None = None
     watch: str = ""
     hint: Hint = field(default_factory=Hint)
@@ -46,27 +45,27 @@ class Node:
     def opens(self) -> bool:
         return self.named is not None or self.count > 0
 
-    def children(self, which: str | None, start: int, count: int) -> list[Node]:
+    def children(self, which: str | None, start: int, count: int) -> list[VariableNode]:
         """Members (`named`), elements (`indexed`) or both (None); a page of them. count: 0 for all that a page has."""
-        found: list[Node] = []
+        found: list[VariableNode] = []
         if which != "indexed" and self.named is not None:
             found = list(self.named())
         last = len(found) + (self.count if which != "named" else 0)
         numbers = range(start, min(last, start + (count or PAGE)))
         rest = [
-            Node(f"[{numbers.stop} to {last - 1}]", "more", named=lambda: self.children(which, numbers.stop, 0))
+            VariableNode(f"[{numbers.stop} to {last - 1}]", "more", named=lambda: self.children(which, numbers.stop, 0))
         ] if not count and numbers.stop < last else []  # fmt: skip
         return [found[n] if n < len(found) else self._element(n - len(found)) for n in numbers] + rest
 
-    def _element(self, number: int) -> Node:
+    def _element(self, number: int) -> VariableNode:
         if self.element is None:
-            raise Refused(f"{self.name} has no elements")
+            raise RefusedRequest(f"{self.name} has no elements")
         return self.element(number)
 
-    def shown(self, standing: Standing) -> Variable:
+    def shown(self, standing: Standing) -> ShownVariable:
         """The variable as the protocol has it."""
         value = self.value if len(self.value) <= LONGEST or "\n" in self.value else self.value[: LONGEST - 3] + "..."
-        out: Variable = {"name": self.name, "value": value, "variablesReference": standing.show(self) if self.opens else 0}
+        out: ShownVariable = {"name": self.name, "value": value, "variablesReference": standing.show(self) if self.opens else 0}
         if self.type:
             out["type"] = self.type
         if self.opens and self.count:
@@ -80,15 +79,15 @@ class Node:
         return out
 
 
-def group(name: str, members: Callable[[], Iterable[Node]], value: str = "") -> Node:
+def group(name: str, members: Callable[[], Iterable[VariableNode]], value: str = "") -> VariableNode:
     """A variable that has members alone."""
-    return Node(name, value, named=members)
+    return VariableNode(name, value, named=members)
 
 
 def array(
-    name: str, shape: Sequence[int], leaf: Callable[[tuple[int, ...]], Node], type: str, memory: int | None = None,
+    name: str, shape: Sequence[int], leaf: Callable[[tuple[int, ...]], VariableNode], type: str, memory: int | None = None,
     at: tuple[int, ...] = (),
-) -> Node:  # fmt: skip
+) -> VariableNode:  # fmt: skip
     """An array: its elements, or those of its first extent as arrays.
 
     name: of the array.
@@ -100,26 +99,16 @@ def array(
     """
     title = f"{type} [{' x '.join(map(str, shape))}]"
 
-    def element(number: int) -> Node:
+    def element(number: int) -> VariableNode:
         index = (*at, number)
         return array(f"[{','.join(map(str, index))}]", shape[1:], leaf, type, None, index) if len(shape) > 1 else leaf(index)
 
-    return Node(name, title, title, count=shape[0] if prod(shape) else 0, element=element, memory=memory)
+    return VariableNode(name, title, title, count=shape[0] if prod(shape) else 0, element=element, memory=memory)
 
 
-def safely(make: Callable[[], Iterable[Node]]) -> Iterable[Node]:
+def safely(make: Callable[[], Iterable[VariableNode]]) -> Iterable[VariableNode]:
     """Nodes, or one that says why there are none."""
     try:
         return list(make())
-    except (MmulatorError, Refused) as error:
-        return [Node("not known", str(error))]
-
-
-def evaluated(standing: Standing, text: str, frame: Any) -> Node:
-    """The value of an expression in a frame. Raises DebugError."""
-    from mmulator.debug.dap.scopes import find
-
-    found = find(standing, text.strip(), frame)
-    if found is None:
-        raise DebugError(f"{text.strip()!r} is not known here", hint="names: %r1, C[3,5], a variable")
-    return found
+    except (MmulatorError, RefusedRequest) as error:
+        return [VariableNode("not known", str(error))]
