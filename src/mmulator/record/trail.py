@@ -108,11 +108,13 @@ class Trail:
         self._sites: dict[int, TrailSite] = {}
 
     # recording ------------------------------------------------------------------------------------------------------
-    def stepped(self, place: WarpPlace, lanes: int, site: int, frame: int | None = None) -> None:
-        """Record a step that begins; as in `Steps`. frame: byte at which its registers begin; None: as the warp says."""
-        if self.cluster is not None and place.resident.number != self.cluster:
-            return
-        frame = place.frame if frame is None else frame
+    def stepped(self, place: WarpPlace, lanes: int, site: int) -> None:
+        """Record a step that begins; as in `Steps`."""
+        if self.cluster is None or place.resident.number == self.cluster:
+            self.record(place, lanes, site, place.frame)
+
+    def record(self, place: WarpPlace, lanes: int, site: int, frame: int) -> None:
+        """Record a step, as in `stepped`. frame: byte in the register file where its registers begin."""
         base = place.registers + frame
         steps = self.steps
         plan = (self._sites.get(site) or self.site(site)).plan

@@ -177,7 +177,7 @@ class Scene:
         watcher.grid, watcher.kernel, watcher.shape = self.grid, self.kernel, self.grid.shape
         watcher.memory["count"] = self.step + 1
         if self.site >= 0:
-            trail.stepped(self.place, self.lanes, self.site, self.frame_at)
+            trail.record(self.place, self.lanes, self.site, self.frame_at)
         trail.index()
         trail.read = self.read
         return trail
