@@ -125,6 +125,38 @@ def test_so_it_is_where_lanes_part(seed: int) -> None:
     np.testing.assert_array_equal(parted(lambda session: walk(session, seed, 40)), expected())
 
 
+@pytest.mark.parametrize("seed", [0, 3])
+def test_a_checkpoint_is_the_launch_as_it_was(seed: int) -> None:
+    """A launch of 4,000 blocks, with checkpoints and without: the same states, results and counts."""
+    states: list[list[str]] = []
+    left: list[tuple[np.ndarray, int]] = []
+    for apart in (20_000, 1 << 40):
+        found: list[str] = []
+
+        def use(session: Session) -> None:
+            session.checkpoints.apart = apart  # noqa: B023
+            chance = random.Random(seed)
+            session.go()
+            total = session.stop.step
+            for _ in range(25):
+                session.goto(chance.randrange(total))
+                found.append(session.machine.digest())  # noqa: B023
+                session.step(back=True)
+                found.append(session.machine.digest())  # noqa: B023
+            session.breakpoints.add(f"ptx:{line('bar.sync')}", "ctaid.x % 1500 == 3 && tid.x == 33")
+            session.goto(total - 1)
+            found.append(str(session.go(back=True)))  # noqa: B023
+            assert bool(session.checkpoints.points) == (apart < 1 << 40)  # noqa: B023
+
+        out = np.zeros(64 * 4000, np.int32)
+        report = launched(mm.Module.load(PARTED)["parted"], use, 4000, 64, [out], seed=seed)
+        left.append((out, report.total_instructions))
+        states.append(found)
+    assert states[0] == states[1]
+    np.testing.assert_array_equal(left[0][0], left[1][0])
+    assert left[0][1] == left[1][1]
+
+
 def test_a_step_back_costs_less_than_fifty_milliseconds() -> None:
     def use(session: Session) -> None:
         session.goto(100_000)

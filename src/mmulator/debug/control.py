@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmulator.debug.breakpoints import MBARRIER, RULE, WATCH, Breakpoint, Breakpoints, question_of
-from mmulator.debug.execution import STEPS, STOPS, Ended, Execution, Failed, History, Parked
+from mmulator.debug.execution import STEPS, STOPS, Checkpoints, Ended, Execution, Failed, History, Parked
 from mmulator.debug.expressions import number_of
 from mmulator.debug.machine import Machine, block_of
 from mmulator.debug.stops import DebugError, Focus, Reason
@@ -111,6 +111,7 @@ class Control:
         self.history = History()
         self.total: int | None = None
         self._memory = Snapshot(launch.memory)
+        self.checkpoints = Checkpoints(launch.memory)
         self._execution: Execution | None = None
         self._began = 0  # step at which the execution began
         self._goal = Goal()
@@ -120,10 +121,9 @@ class Control:
         self._sanitizer: Any = None
 
     # runs -----------------------------------------------------------------------------------------------------------------
-    def _begin(self) -> None:
-        """Run the launch anew, to its first step."""
+    def _begin(self, step: int = 0) -> None:
+        """Run the launch anew, from the last checkpoint before a step: to the first step from there."""
         self._drop()
-        self._memory.restore()
         others, self._sanitizer = self.launch.observers(), None
         for observer in others:
             if hasattr(observer, "logs"):
@@ -135,8 +135,12 @@ class Control:
             others.append(self._sanitizer)
         self._goal, self._bound, self._report = Goal(until=0, breaks=False), -1, None
         self._told = 0
+        mine = None if others or self.launch.shape.cooperative else self.checkpoints  # others have a memory of their own
+        begin = mine.before(step) if mine is not None else None
+        (begin.memory if begin is not None else self._memory).restore()
+        self._began = begin.step if begin is not None else 0
         self._execution = Execution(
-            self.launch.run, self.launch.how, others, self.history, self._judge, self._arrived, self._ready
+            self.launch.run, self.launch.how, others, self.history, self._judge, self._arrived, self._ready, mine, begin
         )
         self._words = WatchedWords(self.element, self._execution.watcher, self._sanitizer)
         self._landed(self._execution.wait(self.interrupt))
@@ -282,8 +286,10 @@ class Control:
     def _to(self, step: int) -> None:
         """Stand before a step, or at the end where there is no such step."""
         execution = self._execution
-        if execution is None or self._position() > step or execution.over:
-            self._begin()
+        near = self.checkpoints.before(step)
+        behind = near is not None and near.step > self._position() + self.checkpoints.apart  # far ahead
+        if execution is None or self._position() > step or execution.over or behind:
+            self._begin(step)
         if self._position() < step:
             self._run(Goal(until=step, breaks=False))
 
