@@ -23,8 +23,7 @@ from mmulator.numerics.formats import container
 from mmulator.program.frames import liveness
 from mmulator.program.uses import signature_of, uses_and_defs
 from mmulator.ptx.tree import Address, Instruction, Reg, SpecialRegister, flatten
-from mmulator.record.addresses import elements
-from mmulator.record.special import special_value
+from mmulator.record.addresses import elements, special_value
 from mmulator.record.trail import TrailStep
 from mmulator.record.values import bits_text, parts_of, text_of
 

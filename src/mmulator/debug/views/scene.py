@@ -24,8 +24,7 @@ from mmulator.native.state import LANES
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 from mmulator.program.frames import slot_bytes
 from mmulator.ptx.tree import Address, Instruction, Operand
-from mmulator.record.addresses import addresses, operands_of, value_of
-from mmulator.record.special import special_value
+from mmulator.record.addresses import addresses, operands_of, special_value, value_of
 from mmulator.record.steps import WarpPlace
 from mmulator.record.trail import Trail, TrailStep, functions_of, lanes_of
 
