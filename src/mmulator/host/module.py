@@ -326,6 +326,7 @@ class Kernel:
         trace: str | Path | None = None,
         memory: Sequence[Region] = (),
         waits: bool = False,
+        order: int | None = None,
         debug: Any = None,
     ) -> Report:
         """Run the kernel; arrays among `args` are device buffers and are updated in place.
@@ -374,8 +375,9 @@ class Kernel:
             name, value = ("keep_going", keep_going) if keep_going not in (True, False) else ("profile", profile)
             raise LaunchError(f"{name} is of type {type(value).__name__}, not True or False")
         how = How(
-            whole(seed, "seed"), None, None if threads is None else whole(threads, "threads", 1), seconds(timeout),
-            waits=waits, keep_going=keep_going, progress=(lambda done, total: progress("run", done, total)) if progress else None,
+            whole(seed, "seed"), None if order is None else whole(order, "order"),
+            None if threads is None else whole(threads, "threads", 1), seconds(timeout), waits=waits, keep_going=keep_going,
+            progress=(lambda done, total: progress("run", done, total)) if progress else None,
         )  # fmt: skip
         if workers is not None:
             from mmulator.host.spread import launch as spread

@@ -330,7 +330,13 @@ def run_job(
         from mmulator.jobs import sanitized
 
         again = partial(_shuffled, kernel, job, values, timeout)
-        looking = partial(launch, sanitize="strict", watch=watch, keep_going=sanitize.keep_going)
+
+        def looking(seed: int, progress: Progress | None) -> Report:
+            order = seed if seed != job.seed else None  # blocks begin in order under the job's own seed
+            return launch(
+                seed=seed, progress=progress, sanitize="strict", watch=watch, keep_going=sanitize.keep_going, order=order
+            )
+
         report, judged = sanitized.run(looking, kernel, arrays, job.seed, sanitize, job.suppress, again, progress)
     outputs = job.outputs()
     written = {name: a for name, a in arrays.items() if name in outputs or _digest(a) != before[name]}
