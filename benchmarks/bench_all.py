@@ -1,10 +1,13 @@
 """All figures of docs/speed.md about waiting, by one command: a row for each claim, each by its own program in this folder.
 
     python benchmarks/bench_all.py [cold ...] [--against SRC] [--objects FOLDER] [--objects-against FOLDER] [--suite FOLDER]
+        [--ttsem PYTHON] [--release FOLDER]
 
 SRC is the folder `src` of another commit, whose processes take turns with ours where a program can do that. --objects and
 --objects-against: what `python tools/ship.py FOLDER release` made of either. --suite: a folder with a public test suite; what
-is behind `--` goes to pytest. Rows without what they need are left out, with a line that says so. All of them take half an hour.
+is behind `--` goes to pytest. --ttsem: the Python of an environment with ttsem (bench_ttsem.py). --release: the folder `dist`
+of a build with MMULATOR_SHIP=release. Rows without what they need are left out, with a line that says so. All of them take
+half an hour.
 """
 
 from __future__ import annotations
@@ -14,11 +17,9 @@ import os
 import resource
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-INSTALL = ["-m", "pip", "install", "-q", "--no-deps", "--target", "{scratch}", str(FOLDER.parent)]
 # claim: (goal, command; what is in braces comes from the options)
 ROWS: dict[str, tuple[str, list[str]]] = {
     "cold": (
@@ -36,12 +37,15 @@ ROWS: dict[str, tuple[str, list[str]]] = {
         ["bench_start.py", "gemm1024:bf16", "gemm1024:fp8e5", "--parts", "--objects={objects}", "--against={against}"],
     ),
     "starts": ("0.05 s behind NumPy; run 0.1 s more; help 0.15 s", ["bench_start.py", "--goals", "--against={against}"]),
-    "install": ("20 s on 2 cores", INSTALL),
+    "install": ("20 s on 2 cores; a wheel of 25 MB, an sdist of 3", ["bench_install.py", "--release={release}"]),
     "sanitizer": ("10 times a plain launch, GEMM 3, one block 0.15 ms", ["bench_sanitize.py", "--against={against}"]),
     "random": ("randn 50 times faster than with NumPy; torch's CPU beside it", ["bench_random.py", "--against={against}"]),
     "products": ("small integers 2.5 times; NumPy beside them", ["bench_matmul.py", "--cpu-time", "--threads=1"]),
     "instruction": ("mmasim beside it", ["bench_mmasim.py"]),
-    "launches": ("NumPy and Triton's interpreter beside them", ["bench_table.py", "--interpreter", "--against={against}"]),
+    "launches": (
+        "NumPy, Triton's interpreter and ttsem beside them, mma.sync on sm_90 beside wgmma",
+        ["bench_table.py", "--cpu-time", "--interpreter", "--ttsem={ttsem}", "--against={against}"],
+    ),
     "suite": ("cold: at most Triton's compiler; warm: 0.3 of the rest", ["bench_suites.py", "{suite}", "--objects={objects}"]),
     "dask": ("2, 4, 8 workers", ["bench_dask.py"]),
 }
@@ -52,7 +56,7 @@ _NEEDED = {"cold": ("--objects=",)}  # options without which a row says nothing
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", default=[], help=f"of {', '.join(ROWS)}")
-    for name in ("against", "objects", "objects-against", "suite", "unseen"):
+    for name in ("against", "objects", "objects-against", "suite", "unseen", "ttsem", "release"):
         parser.add_argument(f"--{name}", default="")
     arguments, rest = sys.argv[1:], list[str]()
     if "--" in arguments:
@@ -61,20 +65,18 @@ def main() -> None:
     o = parser.parse_args(arguments)
     for row in o.rows or ROWS:
         goal, command = ROWS[row]
-        with tempfile.TemporaryDirectory() as scratch:
-            given = {**vars(o), "scratch": scratch}
-            words = [word.format(**given) for word in command]
-            missing = [word for word in words if word == "" or word in _NEEDED.get(row, ())]
-            print(f"\n{row}: {goal}" + ("; left out: an option for it is missing" if missing else ""), flush=True)
-            if missing:
-                continue
-            words = [word for word in words if not word.endswith("=")] + (rest if row == "suite" else [])
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            program = words if words[0] == "-m" else [str(FOLDER / words[0]), *words[1:]]
-            end = subprocess.run([sys.executable, *program], env={**os.environ, "PYTHONPATH": str(FOLDER.parent / "src")})
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-            print(f"{row}: {seconds:.1f} processor seconds in all" + (f"; exit code {end.returncode}" if end.returncode else ""))
+        words = [word.format(**vars(o)) for word in command]
+        missing = [word for word in words if word == "" or word in _NEEDED.get(row, ())]
+        print(f"\n{row}: {goal}" + ("; left out: an option for it is missing" if missing else ""), flush=True)
+        if missing:
+            continue
+        words = [word for word in words if not word.endswith("=")] + (rest if row == "suite" else [])
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        program = [sys.executable, str(FOLDER / words[0]), *words[1:]]
+        end = subprocess.run(program, env={**os.environ, "PYTHONPATH": str(FOLDER.parent / "src")})
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        print(f"{row}: {seconds:.1f} processor seconds in all" + (f"; exit code {end.returncode}" if end.returncode else ""))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,17 @@
 """Whole kernels against NumPy on the same cores, in turns: plain Triton (speed_kernels.py), compiled without a GPU.
 
-    python benchmarks/bench_table.py [vadd softmax ...] [--rounds 7] [--against SRC] [--interpreter] [--json FILE]
+    python benchmarks/bench_table.py [vadd softmax ...] [--cpu-time] [--rounds 7] [--against SRC] [--interpreter]
+        [--ttsem PYTHON] [--json FILE]
 
-ms: medians of second and later launches. of numpy: NumPy's time / ours with all threads, so 1 is NumPy's speed. second thread:
-how much faster two threads are than one. --against: the folder `src` of another commit, whose launches take turns with ours (in
-a process of its own). --interpreter: Triton's own interpreter too (it needs torch).
+ms: of second and later launches. of numpy: NumPy's time / ours with all threads, so 1 is NumPy's speed. second thread: how
+much faster two threads are than one. Seconds are medians of the clock on the wall; with --cpu-time the least of all rounds in
+seconds of the processor, where ratios are to one thread, NumPy has one thread, too, and `second thread` says what two
+threads take together: that is for machines on which others work, too.
+
+--against: the folder `src` of another commit, whose launches take turns with ours (in a process of its own; if its doors have
+other names, a folder that `pip install --no-deps --target` filled). noise: the other commit against itself, in two
+processes. --interpreter: Triton's own interpreter, too (it needs torch). --ttsem: as bench_ttsem.py says. sm_80@sm_90: PTX for
+sm_80 on device sm_90, where `mma.sync` has that chip's chunks.
 """
 
 from __future__ import annotations
@@ -16,12 +23,19 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+CPU_TIME = "--cpu-time" in sys.argv
+if CPU_TIME:
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy reads it once
+
+import numpy as np  # noqa: E402
 
 STILL = 0.2  # seconds until NumPy's threads sleep: OpenBLAS's wait busily for more, some 0.1 s after a product
+HERE = Path(__file__).parent
+clock = time.process_time if CPU_TIME else time.perf_counter
 
 
 def timed(call: Any, seconds: float = 0.1) -> float:
@@ -30,11 +44,11 @@ def timed(call: Any, seconds: float = 0.1) -> float:
     start = time.perf_counter()
     counted = start + seconds / 2
     while not times or time.perf_counter() < counted + seconds:
-        before = time.perf_counter()
+        begun, before = time.perf_counter(), clock()
         call()
-        after = time.perf_counter()
-        if before >= counted or after - before > 10 * seconds:
-            times.append(after - before)
+        took = clock() - before
+        if begun >= counted or took > 10 * seconds:
+            times.append(took)
     return statistics.median(times)
 
 
@@ -54,7 +68,9 @@ def ours(name: str, device: str, checked: bool) -> Any:
     import mmulator as mm
 
     case = speed_kernels.cases()[name]()
-    made = mm.triton.compile(case.kernel, case.signature, case.constants, device=device, num_warps=case.warps)
+    compiled, _, runs = device.partition("@")
+    made = mm.triton.compile(case.kernel, case.signature, case.constants, device=compiled, num_warps=case.warps)
+    made.device = runs or compiled
 
     def launch(threads: int) -> None:
         made.launch(case.grid, *case.arguments, threads=threads)
@@ -68,16 +84,6 @@ def ours(name: str, device: str, checked: bool) -> Any:
     return settled(launch), case.numpy
 
 
-def worker() -> None:
-    """Reads lines [name, device, threads], answers with seconds. The other commit, or Triton's interpreter."""
-    known: dict[Any, Any] = {}
-    for line in sys.stdin:
-        name, device, threads = json.loads(line)
-        if (name, device) not in known:
-            known[name, device] = interpreted(name) if device == "interpreter" else ours(name, device, False)[0]
-        print(json.dumps(timed(lambda: known[name, device](threads))), flush=True)  # noqa: B023
-
-
 def interpreted(name: str) -> Any:
     import speed_kernels
     import torch
@@ -87,28 +93,56 @@ def interpreted(name: str) -> Any:
     return lambda threads: case.kernel[case.grid](*tensors, **case.constants)
 
 
+def answer(seconds: Callable[..., float | None]) -> None:
+    """Read lines with the arguments of `seconds`, and print what it returns."""
+    for line in sys.stdin:
+        print(json.dumps(seconds(*json.loads(line))), flush=True)
+
+
+def worker() -> None:
+    """The other commit, or Triton's interpreter."""
+    import mmulator as mm
+
+    known: dict[Any, Any] = {}
+
+    def seconds(name: str, device: str, threads: int) -> float | None:
+        if (name, device) not in known:
+            try:
+                known[name, device] = interpreted(name) if device == "interpreter" else ours(name, device, False)[0]
+            except mm.errors.UnsupportedError:  # by an older commit
+                known[name, device] = None
+        return timed(lambda: known[name, device](threads)) if known[name, device] else None
+
+    answer(seconds)
+
+
 class Other:
     """A process of a benchmark that measures on demand."""
 
-    def __init__(self, script: str = __file__, **environment: str) -> None:
+    def __init__(self, script: str = __file__, python: str = sys.executable, **environment: str) -> None:
+        words = [python, script, "--worker", *(["--cpu-time"] if CPU_TIME else [])]
         self.process = subprocess.Popen(
-            [sys.executable, script, "--worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, **environment},
-        )  # fmt: skip
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}
+        )
 
     def __call__(self, *what: Any) -> Any:
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write(json.dumps(what) + "\n")
         self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"{' '.join(map(str, self.process.args))} ended at {what}")  # type: ignore[arg-type]
+        return json.loads(line)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--against", metavar="SRC")
     parser.add_argument("--interpreter", action="store_true")
+    parser.add_argument("--ttsem", metavar="PYTHON")
+    parser.add_argument("--cpu-time", action="store_true")
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--worker", action="store_true")
     o = parser.parse_args()
@@ -117,34 +151,41 @@ def main() -> None:
         return
     import speed_kernels
 
-    before = Other(PYTHONPATH=o.against, MMULATOR_CACHE=o.against + "/.cache") if o.against else None
-    peer = Other(TRITON_INTERPRET="1") if o.interpreter else None
-    print(f"{'':16}{'1 thread':>10}{'2 threads':>10}{'numpy':>10}{'of numpy':>9}{'2nd thread':>11}{'before':>8}{'interpr.':>9}")
+    base = {"PYTHONPATH": o.against, "MMULATOR_CACHE": f"{o.against}/.cache"}
+    before = {which: Other(**base) for which in ("before", "noise")} if o.against else {}
+    peers = {"interpr.": Other(TRITON_INTERPRET="1")} if o.interpreter else {}
+    if o.ttsem:
+        peers["ttsem"] = Other(str(HERE / "bench_ttsem.py"), o.ttsem, PYTHONPATH=str(HERE))
+    heads = {"1 thread": 10, "2 threads": 10, "numpy": 10, "of numpy": 9, "2nd thread": 11}
+    heads |= {"before": 8, "noise": 7, "interpr.": 9, "ttsem": 8}
+    print(" " * 20 + "".join(f"{head:>{width}}" for head, width in heads.items()))
     rows = []
+    best = min if CPU_TIME else statistics.median
+    threads, mine = (1, "one") if CPU_TIME else (2, "two")  # that ratios are to
     for name, make in speed_kernels.cases().items():
         if o.names and name not in o.names:
             continue
-        for device in make().devices:
+        devices = make().devices
+        for device in [*devices, *(["sm_80@sm_90"] if "sm_80" in devices else [])]:
             launch, numpy = ours(name, device, True)
-            if before:
-                before(name, device, 2)
-            if peer:
-                peer(name, "interpreter", 1)
+            there = {which: ask for which, ask in before.items() if ask(name, device, 2) is not None}
             times: dict[str, list[float]] = {}
             for _ in range(o.rounds):
                 time.sleep(STILL)
                 times.setdefault("two", []).append(timed(lambda: launch(2)))  # noqa: B023
                 times.setdefault("one", []).append(timed(lambda: launch(1)))  # noqa: B023
-                if before:
-                    times.setdefault("before", []).append(before(name, device, 2))
+                for which, ask in there.items():
+                    times.setdefault(which, []).append(ask(name, device, threads))
                 times.setdefault("numpy", []).append(timed(numpy))
-            if peer:
-                times["interpreter"] = [peer(name, "interpreter", 1)]
-            m = {key: statistics.median(values) for key, values in times.items()}
+            for which, ask in peers.items():
+                if device == devices[0]:
+                    times[which] = [ask(name, "interpreter", 1)]
+            m = {key: best(values) for key, values in times.items()}
             rows.append({"name": name, "device": device, **m})
-            more = "".join(f"{m[k] / m['two']:{w}.2f}" if k in m else " " * w for k, w in (("before", 8), ("interpreter", 9)))
-            print(f"{name + ' ' + device:16}{m['one'] * 1e3:10.3f}{m['two'] * 1e3:10.3f}{m['numpy'] * 1e3:10.3f}"
-                  f"{m['numpy'] / m['two']:9.3f}{m['one'] / m['two']:11.2f}{more}", flush=True)  # fmt: skip
+            given = {which: m[which] / m["before" if which == "noise" else mine] for which in (*before, *peers) if which in m}
+            more = "".join(f"{given[h]:{w}.2f}" if h in given else " " * w for h, w in [*heads.items()][5:])
+            print(f"{name + ' ' + device:20}{m['one'] * 1e3:10.3f}{m['two'] * 1e3:10.3f}{m['numpy'] * 1e3:10.3f}"
+                  f"{m['numpy'] / m[mine]:9.3f}{m['one'] / m['two']:11.2f}{more}", flush=True)  # fmt: skip
     if o.json:
         Path(o.json).write_text(json.dumps(rows, indent=1))
 

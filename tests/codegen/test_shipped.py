@@ -116,7 +116,7 @@ def test_an_installed_wheel_has_code_for_this_cpu() -> None:
     assert len(found) > 400
 
 
-OWN = """
+COUNTED = """
 import json, re, sys
 from pathlib import Path
 import mmulator as mm
@@ -130,6 +130,8 @@ def compiled(text, *more):
     found.update(name for name in names if not re.fullmatch(r"block\\d+", name))
     return real(text, *more)
 engine._compile = compiled
+"""
+OWN = COUNTED + """
 for path in sys.argv[1:]:
     if path.endswith(".toml"):
         sys.argv[1:] = ["run", path]
@@ -161,3 +163,51 @@ def test_a_first_launch_compiles_its_own_blocks_alone(release: bool, tmp_path: P
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+MATRICES = COUNTED + """
+from mmulator.codegen.loading import ensure
+from mmulator.conformance.kernels import module
+from mmulator.conformance.subjects import subjects
+from mmulator.isa.matrix import matrix_forms
+from mmulator.isa.targets import DEVICES, TARGETS
+from mmulator.twin.places import key_of
+from mmulator.twin.twin import twin_for
+from tools.ship import keys
+kernels, sums = 0, 0
+for device in DEVICES:
+    number = int(device[3:])
+    target = max((t for t in TARGETS if t.number == number), key=lambda t: t.suffix == "a")
+    forms = {(f.family, key_of(f, False)): f for f in matrix_forms() if f.atype and f.requires.admits(target)}
+    for form in forms.values():
+        try:
+            for kernel in mm.Module.load(module(subjects(form)[:1], target)).values():
+                kernel.compile(device)
+                kernels += 1
+        except mm.errors.UnsupportedError:
+            continue
+for key in keys():
+    for device in DEVICES:
+        try:
+            ensure(twin_for(key, device).natives.values())
+            sums += 1
+        except mm.errors.UnsupportedError:
+            continue
+print(kernels, sums, json.dumps(sorted(name for name in found if not name.startswith("stencil_"))))
+"""
+
+
+def test_a_first_matrix_instruction_of_any_chip_compiles_its_own_blocks_alone(tmp_path: Path) -> None:
+    """A kernel for each arithmetic of `mma`, `wgmma` and `wmma` on each chip, dense and sparse, and the sums of `tcgen05.mma`:
+    with a release nothing is compiled but code of the kernel itself, which is its blocks and their stencils."""
+    there = shipped.shipped()
+    if there is None or len(there) < RELEASE:
+        pytest.skip("a development tree, or a wheel that is no release")
+    done = subprocess.run(
+        [sys.executable, "-c", MATRICES], capture_output=True, text=True, cwd=ROOT,
+        env={**os.environ, "MMULATOR_CACHE": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    kernels, sums, compiled = done.stdout.split(maxsplit=2)
+    assert compiled.strip() == "[]"
+    assert int(kernels) > 1500 and int(sums) > 2000

@@ -18,15 +18,15 @@ PROGRAMS = find_spec("triton") is not None and find_spec("torch") is not None
 
 
 def told(bug: Planted, folder: Path, broken: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
-    """What the command prints."""
+    """What the command prints, without breaks of lines."""
     bug.write(folder, broken)
     words = shlex.split(bug.command)
     if words[0] == "exec":
         ran = subprocess.run([sys.executable, "-m", "mmulator", *words], cwd=folder, capture_output=True, text=True, check=False)
-        return ran.stdout + ran.stderr
+        return " ".join((ran.stdout + ran.stderr).split())
     monkeypatch.chdir(folder)
     run(words)
-    return "".join(capsys.readouterr())
+    return " ".join("".join(capsys.readouterr()).split())
 
 
 @pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name.replace(" ", "-"))

@@ -66,3 +66,21 @@ def test_a_thousand_blocks_that_count_themselves() -> None:
     report = mm.Module.load(text)["last_block"].launch(blocks, 64, [parts, count, out], sanitize=True, timeout=120)
     assert not report.findings and out[1] == sum(range(1, 64 * blocks, 64))
     assert not any(NO_ROOM in note for note in report.notes)
+
+
+def test_a_lock_without_a_fence_in_one_block_shows_where_that_block_has_it_second() -> None:
+    """The first block orders nothing by its acquire, so the order in which blocks begin decides what a run shows."""
+    text = breaches.text(breaches.ROOT / "races" / "order_lock.ptx")
+    take = "atom.acquire.gpu.global.cas.b32 %r3, [%rd2], 0, 1;"
+    assert text.count(take) == 1
+    weak = f"mov.u32 %r5, %ctaid.x; setp.ne.u32 %q, %r5, 0; @%q {take} @!%q {take.replace('acquire', 'relaxed')}"
+    import numpy as np
+
+    kernel = mm.Module.load(text.replace(take, weak))["lock"]
+    found = [
+        {f.rule for f in kernel.launch(
+            2, 32, [np.zeros(1, np.uint32), np.zeros(1, np.uint32)], sanitize=True, threads=1, seed=seed, order=seed or None
+        ).findings}
+        for seed in range(8)
+    ]  # fmt: skip
+    assert not found[0] and {"race-between-blocks"} in found and all(rules <= {"race-between-blocks"} for rules in found)

@@ -11,6 +11,7 @@ import numpy as np
 
 from mmulator.diagnostics.findings.memory import OF_CLUSTER, OF_LAUNCH, RENEWED, Memory
 from mmulator.diagnostics.findings.sentences import findings_of
+from mmulator.diagnostics.findings.shadows import leave
 from mmulator.diagnostics.stillness import Quiescence
 from mmulator.launch.arena import pointer
 from mmulator.launch.observers import Observer
@@ -26,10 +27,19 @@ if TYPE_CHECKING:
     from mmulator.launch.launch import Ran
     from mmulator.launch.resident import Resident
 
+LOST = {"lost": "{} findings more had no room", "forgotten": "{} orders had no room, races may be missed"}
 FOUND, LOG = Found.numpy_dtype(), Log.numpy_dtype()
 
 
-MEMORY = "sanitizer"  # of a resident cluster: its topics' arrays
+MEMORY = "sanitizer"  # of a resident cluster: its topics' arrays; of a grid: tables and logs without an entry
+
+
+def _tables(workers: int) -> tuple[np.ndarray, np.ndarray]:
+    """For each worker a table of entries, and the struct that native code knows the table by."""
+    tables, logs = np.zeros((workers, ROOM), FOUND), np.zeros(workers, LOG)
+    logs["entries"] = pointer(tables) + np.arange(workers) * tables.strides[0]
+    logs["entry_bytes"], logs["room"] = FOUND.itemsize, ROOM
+    return tables, logs
 
 
 def _point(state: np.ndarray, name: str, memory: Memory) -> None:
@@ -55,10 +65,10 @@ class Sanitizer(Observer):
 
     def begin(self, grid: Grid) -> None:
         self.grid, self.calm, self.livelock = grid, Quiescence(), False
-        self.tables = np.zeros((grid.workers, ROOM), FOUND)
-        self.logs = np.zeros(grid.workers, LOG)
-        self.logs["entries"] = pointer(self.tables) + np.arange(grid.workers) * self.tables.strides[0]
-        self.logs["entry_bytes"], self.logs["room"] = FOUND.itemsize, ROOM
+        self.tables, self.logs = grid.observed.pop(MEMORY, None) or _tables(grid.workers)
+        if len(self.logs) != grid.workers:
+            self.tables, self.logs = _tables(grid.workers)
+        self.counts = self.logs["count"]
         self.state = np.zeros(1, SanitizedLaunch.numpy_dtype())
         for name, make in OF_LAUNCH.items():
             self.kept.append(make(grid))
@@ -101,6 +111,11 @@ class Sanitizer(Observer):
         fault.findings = self.with_the_end(fault.findings)
 
     def tell(self, ran: Ran, grid: Grid) -> None:
+        leave(grid)
+        if not self.counts.any():
+            grid.observed[MEMORY] = self.tables, self.logs
+            if not any(self.state[field][0] for field in LOST):
+                return
         ran.findings = self.findings()
         ran.notes.extend(self.notes)
 
@@ -109,7 +124,7 @@ class Sanitizer(Observer):
         return tuple(f for f in self._all() if self._tells(f))
 
     def _all(self) -> tuple[Finding, ...]:
-        tables = self.tables[self.logs["count"] != 0]  # the others were never touched
+        tables = self.tables[self.counts != 0]  # the others were never touched
         found = tables[tables["rule"] != 0]
         raw = found.tobytes()
         if self.said is None or self.said[0] != raw:
@@ -135,8 +150,7 @@ class Sanitizer(Observer):
         """Sentences that a reader of the findings should know."""
         from mmulator.findings import at_places, places
 
-        said = {"lost": "{} findings more had no room", "forgotten": "{} orders had no room, races may be missed"}
-        notes = [text.format(n) for field, text in said.items() if (n := int(self.state[field][0]))]
+        notes = [text.format(n) for field, text in LOST.items() if (n := int(self.state[field][0]))]
         quiet = places(f for f in self._all() if f.severity == Severity.NOTE and not self._tells(f))
         notes += [f'{at_places(rule, n)}; sanitize="strict" tells where' for rule, n in quiet.items()]
         return [f"sanitizer: {note}" for note in notes]

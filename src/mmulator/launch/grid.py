@@ -10,6 +10,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -37,10 +38,11 @@ def cores() -> int:
 
 
 class Grid:
-    """One launch: what all its CTAs share."""
+    """One launch: what all its CTAs share. observed: memory that observers keep with it for the next launch, by their names."""
 
     def __init__(self, launch: Launch, how: How, observers: Sequence[Observer] = ()) -> None:
         self.kernel, self.shape = kernel, shape = launch.kernel, launch.shape
+        self.observed: dict[str, Any] = {}
         self.shared = kernel.shared.static + shape.shared  # bytes of a CTA
         self.heap = Heap.from_environment()
         self.atomic_bytes = kernel.atomic_bytes

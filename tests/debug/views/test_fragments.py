@@ -109,7 +109,7 @@ def look_at(subject: Subject) -> None:
             adds[0] = scale is None or bool(scene.value(scale))
         elif operand and ins.form.name == "wgmma.wait_group":
             for view in computed_so_far(scene, form, operand[0]):
-                if not view.notes and (view.unread is None or not view.unread[rows_of(scene)].any()):
+                if not any("issued" in n for n in view.notes) and (view.unread is None or not view.unread[rows_of(scene)].any()):
                     so_far[scene.place.warp] = view.raw[rows_of(scene)]
         elif operand and ins.opcode == "ld":
             if form.family != "wgmma":

@@ -150,7 +150,8 @@ def computed_so_far(scene: Scene, form: Form, registers: Operand) -> Iterator[Ma
         raw = flat[: form.m * form.n].reshape(form.m, form.n)
         done = np.repeat([not int(tile["live"]) >> w & 1 for w in range(4)], 16)[:, None] | np.zeros(raw.shape, bool)
         left = len(in_flight(scene, WGMMA, place))
-        notes = (f"{left} operations of warp {place.warp} are issued and not in it yet",) if left else ()
+        notes: tuple[str, ...] = (f"{left} operations of warp {place.warp} are issued and not in it yet",) if left else ()
+        notes += ("?: in the registers, which have been waited for",) if done.any() else ()
         yield MatrixView(
             "D so far", "what the machine has computed and the program cannot read yet", form.dtype.name, raw.copy(), AXES["d"],
             unread=done if done.any() else None, notes=notes,

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mmulator.debug.views.matrix import element_texts
 from mmulator.debug.views.scene import Scene, lanes_in
+from mmulator.demangle import base_name
 from mmulator.diagnostics.whereabouts import LaneGroup, lanes_text
 from mmulator.isa.types import TYPES, is_type, type_bits
 from mmulator.layouts.operands import element_of, fragment
@@ -22,8 +23,7 @@ from mmulator.numerics.formats import container
 from mmulator.program.frames import liveness
 from mmulator.program.uses import signature_of, uses_and_defs
 from mmulator.ptx.tree import Address, Instruction, Reg, SpecialRegister, flatten
-from mmulator.record.addresses import elements
-from mmulator.record.special import special_value
+from mmulator.record.addresses import elements, special_value
 from mmulator.record.trail import TrailStep
 from mmulator.record.values import bits_text, parts_of, text_of
 
@@ -201,8 +201,8 @@ class RegisterTable:
 
     def text(self, form: str = "", width: int = 80, special: bool = True) -> str:
         """A line for each register that is alike in all lanes, more for others. form: as in `RegisterView.value`."""
-        who = f"warp {self.warp}, {lanes_text(self.lanes) if self.lanes != FULL else 'all lanes'}, in {self.function}"
-        lines = [who]
+        lanes = lanes_text(self.lanes) if self.lanes != FULL else "all lanes"
+        lines = wrap(f"warp {self.warp}, {lanes}, in {base_name(self.function)}", width, subsequent_indent="    ")
         for alike in self._alike(form, width):
             first, own = alike[0], alike[0].text(form, width)
             if len(alike) > 1:

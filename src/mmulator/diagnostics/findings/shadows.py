@@ -5,6 +5,7 @@ memory.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +41,9 @@ CELL, GRANULE, POINTER = 8, 16, 8
 LEAST_RECORDS, LEAST_NODES = 1 << 20, 1 << 16
 SHARED_RECORDS = 1 << 17  # of a resident cluster; when they are used up, all of them are forgotten
 READERS = 3  # of a cell of global memory
+SHADOW = "shadow of global memory"  # that observers keep with a grid
+WRITTEN = 4  # arrays of it that native code changes, and that begin as they were made
+KEPT, KEPT_RECORDS = 1 << 16, 1 << 12  # bytes of global memory, and records, of which the shadow is kept
 
 
 def address_operands(kernel: CompiledKernel) -> np.ndarray:
@@ -92,14 +96,35 @@ def written_memory(grid: Grid) -> Set[int]:
 
 def of_launch(grid: Grid) -> Sequence[np.ndarray]:
     """Arrays for the shadow of global memory: an area for each slot of buffers and for each region, and cells for what can be
-    written.
+    written. Those of an earlier launch, if it had the memory and the parameters that this one has.
     """
     buffers = [b for b in grid.buffers if b.writable and b.size]
-    regions = [(r.start, r.size, r.writable) for r in grid.regions]
+    given = [(m.start, m.size, m.writable) for m in (*buffers, *grid.regions)]
+    launched = given, grid.arguments.params.tobytes()
+    kept: tuple[Any, list[np.ndarray], list[np.ndarray]] | None = grid.observed.get(SHADOW)
+    if kept is None or kept[0] != launched:
+        parts = _made(grid, given, len(buffers))
+        grid.observed[SHADOW] = launched, parts, [part.copy() for part in parts[:WRITTEN]]
+        return parts
+    for part, before in zip(kept[1], kept[2]):
+        part[:] = before
+    return kept[1]
+
+
+def leave(grid: Grid) -> None:
+    """Do not keep the shadow of global memory with the grid if it is large."""
+    watched = sum(size for _, size, _ in grid.observed[SHADOW][0][0])
+    if watched > KEPT or grid.observed[SHADOW][1][0]["taken"][0] > KEPT_RECORDS:
+        del grid.observed[SHADOW]
+
+
+def _made(grid: Grid, given: Sequence[tuple[int, int, bool]], buffers: int) -> list[np.ndarray]:
+    """New arrays for the shadow of global memory. given: (start, bytes, whether it is writable) of all buffers, then of all
+    regions. buffers: how many of those are buffers. Kernels write to the first WRITTEN arrays, and to memory that may be stale.
+    """
     written = written_memory(grid)
-    slots = max((b.start + b.size - 1 >> SLOT_SHIFT for b in buffers), default=0) + 1
-    by_slot, by_address = np.zeros(slots, Area.numpy_dtype()), np.zeros(1 + len(regions), Area.numpy_dtype())
-    given = [(b.start, b.size, b.writable) for b in buffers] + regions
+    slots = max((start + size - 1 >> SLOT_SHIFT for start, size, _ in given[:buffers]), default=0) + 1
+    by_slot, by_address = np.zeros(slots, Area.numpy_dtype()), np.zeros(1 + len(given) - buffers, Area.numpy_dtype())
     counts = [-(-(start % GRANULE + size) // (SHEET * GROUP)) * GROUP for start, size, _ in given]
     first = np.cumsum([0, *counts])
     cells, sheets = stale(int(first[-1]) * SHEET_CELLS * CELL), np.zeros(int(first[-1]) + 1, np.uint32)
@@ -109,11 +134,11 @@ def of_launch(grid: Grid) -> Sequence[np.ndarray]:
         if cells is not None and writable:
             from_ = int(first[n])
             row = *row[:3], pointer(cells) + from_ * SHEET_CELLS * CELL, pointer(sheets) + from_ * 4, start not in written
-        if n < len(buffers):
+        if n < buffers:
             for slot in range(start >> SLOT_SHIFT, (start + size - 1 >> SLOT_SHIFT) + 1):
                 by_slot[slot] = row
         else:
-            by_address[1 + n - len(buffers)] = row
+            by_address[1 + n - buffers] = row
     state = np.zeros(1, LaunchRaces.numpy_dtype())
     room, node_room = min(MOST - 1, max(LEAST_RECORDS, watched >> 4)), min((1 << 31) - 1, max(LEAST_NODES, watched >> 2))
     records, nodes = stale((room + 1) * Record.size), stale((node_room + 1) * Node.size)
