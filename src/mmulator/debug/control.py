@@ -20,6 +20,7 @@ from mmulator.debug.stops import DebugError, Focus, Reason
 from mmulator.debug.watching import Hit, WatchedWord, WatchedWords, phase_of
 from mmulator.errors import LaunchError
 from mmulator.host.campaign import Snapshot
+from mmulator.isa.effects import MemoryEffect
 from mmulator.launch.launch import How
 from mmulator.native.state import Warp
 from mmulator.record.asked import Asked, element_of
@@ -257,7 +258,9 @@ class Control:
         place = Machine.extent_of(self.launch.shape, int(entry["block"]))
         text = " ".join(ins.span.text.split()) if ins is not None else ""
         line = f"{PurePath(ins.span.source.name).name}:{ins.span.line}" if ins is not None else ""
-        return f"after step {step - 1}, block {place} warp {int(entry['warp'])} at {line}: {text}"
+        here = f"step {step - 1}, block {place} warp {int(entry['warp'])} at {line}: {text}"
+        plain = ins is not None and ins.effects.memory is MemoryEffect.NONE
+        return f"by an operation in flight, seen after {here}" if plain else f"after {here}"
 
     def _new_findings(self) -> list[Hit]:
         found = self._sanitizer.findings()

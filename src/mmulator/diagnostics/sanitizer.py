@@ -65,7 +65,8 @@ class Sanitizer(Observer):
 
     def begin(self, grid: Grid) -> None:
         self.grid, self.calm, self.livelock = grid, Quiescence(), False
-        self.tables, self.logs = grid.observed.pop(MEMORY, None) or _tables(grid.workers)
+        kept: tuple[np.ndarray, np.ndarray] | None = grid.observed.pop(MEMORY, None)
+        self.tables, self.logs = kept or _tables(grid.workers)
         if len(self.logs) != grid.workers:
             self.tables, self.logs = _tables(grid.workers)
         self.counts = self.logs["count"]
