@@ -211,6 +211,15 @@ def test_a_program_of_triton(words: str, tmp_path: Path, monkeypatch: pytest.Mon
     assert text.count("launch 1") == 2 and "launch 2" not in text
 
 
+@pytest.mark.skipif(find_spec("triton") is None or find_spec("torch") is None, reason="needs triton and torch")
+def test_a_process_that_the_program_starts_runs_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    (tmp_path / "prog.py").write_text(PROGRAM)
+    start = "import subprocess, sys; print(subprocess.run([sys.executable, 'prog.py'], capture_output=True, text=True).stdout)"
+    done = mmulator("debug", "--batch", "-ex", "continue", "-c", start, folder=tmp_path)
+    assert done.returncode == 0 and "x[99] = 396.0" in done.stdout and "(mmulator)" not in done.stdout, done.stdout + done.stderr
+
+
 CUDA = r"""
 #include <cstdio>
 __global__ void axpy(float a, const float* x, float* y, int n) {

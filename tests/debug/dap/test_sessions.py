@@ -307,7 +307,9 @@ def test_a_broken_rule_stops_where_it_is_broken(tmp_path: Path) -> None:
     with Session() as session:
         filters = {f["filter"] for f in session.capabilities["exceptionBreakpointFilters"]}
         assert {"faults", "deadlocks", "races", "mbarriers", "waits"} <= filters
-        told = session.client("setExceptionBreakpoints", filters=["races"])["breakpoints"]
+        wanted = ["races", "faults", "race-write-write", "nonsense"]
+        told = session.client("setExceptionBreakpoints", filters=wanted)["breakpoints"]
+        assert [b["verified"] for b in told] == [True, True, True, False]
         stop = session.run(file).stopped()
         assert stop["reason"] == "exception" and "race-read-write" in stop["text"] and stop["hitBreakpointIds"] == [told[0]["id"]]
         assert session.client("exceptionInfo", threadId=session.thread)["description"] == stop["text"]

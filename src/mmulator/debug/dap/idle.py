@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from mmulator.debug.dap.capabilities import DEADLOCKS, FAULTS
 from mmulator.debug.dap.client import Body, RefusedRequest
 from mmulator.debug.dap.messages import SETTING
+from mmulator.rules import RULES, TOPICS
 
 PROGRAM = 1  # number of the thread that stands for the program outside of launches
+EXCEPTIONS = {FAULTS, DEADLOCKS, *TOPICS, *RULES}
 PENDING = "set when its kernel is launched"
 _EMPTY: dict[str, Body] = {
     "threads": {"threads": [{"id": PROGRAM, "name": "the program, between launches"}]},
@@ -37,8 +40,10 @@ def idle(command: str, given: Any, numbers: list[int]) -> Body:
 
 
 def pending(number: int, given: Any, index: int) -> dict[str, Any]:
-    """A breakpoint whose place is not known yet."""
+    """A breakpoint whose place is not known yet; exceptions have none, and are known by their names."""
     wanted = wanted_of(given)[index]
+    if wanted.get("filterId") in EXCEPTIONS:
+        return {"id": number, "verified": True}
     place = {"source": given["source"]} if "source" in given else {}
     line = {"line": wanted["line"]} if "line" in wanted else {}
     return {"id": number, "verified": False, "message": PENDING, "reason": "pending", **place, **line}
