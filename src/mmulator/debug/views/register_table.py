@@ -101,7 +101,8 @@ class RegisterView:
             said = "true" if on == self.lanes else f"true in {lanes_text(on)}" if on else "false"
             return wrap(said, width - used)
         if len(groups) == 1:
-            return [self._text(groups[0][1], form) + f" = {self.points}" * bool(self.points)]
+            said = self._text(groups[0][1], form) + f" = {self.points}" * bool(self.points)
+            return [said if used + len(said) <= width else f"{said[: width - used - 3]}..."]
         formula = self._formula(form)
         if formula and used + len(formula) <= width:
             return [formula]
