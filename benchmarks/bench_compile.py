@@ -1,56 +1,41 @@
-"""Cold compile: processor time to load and compile kernels that were never compiled before, with all fixed code in place.
+"""Cold compile: processor time to load and compile a kernel that no process compiled before, by size.
 
-    python benchmarks/bench_compile.py [layernorm ...] [--rounds 5] [--against SRC]
-    python benchmarks/bench_compile.py --unseen FOLDER --objects FOLDER [--against SRC --objects-against FOLDER]
+    python benchmarks/bench_compile.py [layernorm ...] --objects FOLDER [--unseen FOLDER] [--against SRC --objects-against FOLDER]
 
-Milliseconds of processor time of all threads, and microseconds an instruction: the least of the rounds. Names are files of
-tests/kernels/ptx, whose kernels all are compiled. Fixed code is what a wheel has: native functions and stencils, which each
-process compiles first. --against: the folder `src` of another commit, whose processes take turns with ours.
-
---unseen: instead, each .ptx of a folder in a process of its own with an empty cache, behind one other small kernel. --objects:
-what `python tools/ship.py FOLDER release` made, as a wheel has it; what is not in it each process compiles, and that counts.
+Each kernel is loaded and compiled in a process of its own with an empty cache, behind one other small kernel, so that the start
+of the process does not count. Milliseconds of processor time of all threads: the least of the rounds. Names are files with PTX of
+the repository, whose kernels all are compiled; without names 60 are drawn. --unseen: a folder with PTX of other programs, of
+which 30 are drawn, too. --objects: what `python tools/ship.py FOLDER release` made, as a wheel has it; what it lacks each process
+compiles, and that counts. --against: the folder `src` of another commit, whose processes take turns with ours, twice each: how
+much the second times differ from the first is the noise. The table has the kernels that both commits take; after Ctrl-C, those
+that were measured.
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
+import random
 import re
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from os import environ
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).parents[1]
-NAMES = (
-    "layernorm", "softmax_online", "cross_entropy", "histogram", "transpose_u8", "casts", "random", "integers", "elementary",
-    "reductions_f32", "sort_f32", "gemm_f16_tn_sm90", "gemm_f16_odd_sm90", "gemm_f16_odd_sm80", "gemm_bf16_bits_sm90",
-    "gemm_w8_sm80", "attention_causal_sm90", "attention_odd_sm80",
-)  # fmt: skip
+KERNELS = ROOT / "tests" / "kernels" / "ptx", ROOT / "tests" / "kernels" / "handwritten", ROOT / "examples"
+FIRST = ROOT / "examples" / "handwritten" / "mma.ptx"
+DRAWN, UNSEEN, SEED = 60, 30, 28
+SIZES = 0, 100, 300, 1000, 1 << 30  # instructions
 PROGRAM = """
-import gc, json, os, sys, tempfile, time
-import mmulator as mm
-from mmulator.codegen import store
-
-texts, best = json.loads(sys.stdin.read()), {}
-for turn in range(3):
-    os.environ["MMULATOR_CACHE"] = tempfile.mkdtemp(dir=sys.argv[1])
-    store.store.cache_clear()
-    for name, text in texts.items():
-        gc.collect()
-        start = time.process_time()
-        for kernel in mm.Module.load(f"{text}// {turn}\\n").values():
-            kernel.compile()
-        if turn:
-            best[name] = min(best.get(name, 1e9), time.process_time() - start)
-print(json.dumps(best))
-"""
-UNSEEN = """
-import json, os, sys, time
+import json, sys, time
 import mmulator as mm
 
 text, first = json.loads(sys.stdin.read())
@@ -59,69 +44,105 @@ for kernel in mm.Module.load(first).values():
 start = time.process_time()
 for kernel in mm.Module.load(text).values():
     kernel.compile()
-print(json.dumps(time.process_time() - start))
+print(time.process_time() - start)
 """
 INSTRUCTION = re.compile(r"^\s+(?:@!?%\w+\s+)?[a-z][\w.:]*\s[^;]*;|^\s+(?:ret|exit);", re.MULTILINE)
 
 
-def said(program: str, src: str, given: object) -> Any:
-    """The JSON that a process prints, with an empty cache."""
+def seconds(src: str, text: str) -> float | None:
+    """None if the package does not take the kernel."""
     with tempfile.TemporaryDirectory() as scratch:
         done = subprocess.run(
-            [sys.executable, "-c", program, scratch], input=json.dumps(given), capture_output=True, text=True,
+            [sys.executable, "-c", PROGRAM], input=json.dumps([text, FIRST.read_text()]), capture_output=True, text=True,
             env={**environ, "PYTHONPATH": src, "MMULATOR_CACHE": scratch},
         )  # fmt: skip
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    return json.loads(done.stdout)
-
-
-def measured(src: str, texts: dict[str, str]) -> dict[str, float]:
-    return dict(said(PROGRAM, src, texts))
-
-
-def unseen(src: str, texts: dict[str, str]) -> dict[str, float]:
-    first = (ROOT / "examples" / "handwritten" / "mma.ptx").read_text()
-    return {name: said(UNSEEN, src, [text, first]) for name, text in texts.items()}
+    return None if done.returncode else float(done.stdout)
 
 
 def installed(src: str, objects: str, folder: Path) -> str:
     """A copy of a package with object code, as a wheel has it."""
     shutil.copytree(src, folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(objects, folder / "mmulator" / "objects", dirs_exist_ok=True)
+    compileall.compile_dir(folder, quiet=1)
     return str(folder)
 
 
+def drawn(paths: Iterable[Path], most: int) -> list[Path]:
+    found = sorted(paths)
+    return random.Random(SEED).sample(found, min(most, len(found)))
+
+
+class Kernel:
+    def __init__(self, path: Path, unseen: bool) -> None:
+        self.name, self.text, self.unseen = path.stem, path.read_text(), unseen
+        self.size = len(INSTRUCTION.findall(self.text))
+        self.least: dict[str, float] = {}
+
+    def run(self, sources: dict[str, str]) -> Kernel:
+        for which, src in sources.items():
+            found = seconds(src, self.text)
+            if found is None:
+                break
+            self.least[which] = min(self.least.get(which, found), found)
+        return self
+
+    def ratio(self, of: str = "ours") -> float:
+        return self.least["before"] / self.least[of]
+
+    def row(self) -> str:
+        figures = "".join(f"  {which} {1e3 * s:7.1f} ms {1e6 * s / self.size:5.0f} us/instr" for which, s in self.least.items())
+        ratio = f"  {self.ratio():5.2f} times faster" if "before" in self.least else ""  # which may not take it
+        return f"{self.name[:40]:40} {self.size:6} instr{figures}{ratio}"
+
+
+def table(kernels: list[Kernel], title: str) -> None:
+    """Medians of classes of size, as docs/speed.md has them."""
+    print(f"\n| {title}: instructions | kernels | before | now | times faster | from, to | noise |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for low, high in [*pairwise(SIZES), (0, SIZES[-1])]:
+        some = [k for k in kernels if low <= k.size < high]
+        if some:
+            name = "all" if not low and high == SIZES[-1] else f"{low} to {high - 1}" if high < SIZES[-1] else f"{low} and more"
+            before, now = (1e3 * statistics.median(k.least[which] for k in some) for which in ("before", "ours"))
+            ratios = sorted(k.ratio() for k in some)
+            noise = statistics.median(k.ratio("again") for k in some)
+            print(
+                f"| {name} | {len(some)} | {before:.0f} ms | {now:.0f} ms | {statistics.median(ratios):.2f} | "
+                f"{ratios[0]:.1f}, {ratios[-1]:.1f} | {noise:.2f} |"
+            )
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("names", nargs="*", default=NAMES)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=1, help="kernels at once")
     parser.add_argument("--against", metavar="SRC")
     parser.add_argument("--unseen", metavar="FOLDER", type=Path)
-    parser.add_argument("--objects", metavar="FOLDER")
+    parser.add_argument("--objects", metavar="FOLDER", required=True)
     parser.add_argument("--objects-against", metavar="FOLDER")
     o = parser.parse_args()
-    folder = ROOT / "tests" / "kernels" / "ptx"
-    paths = sorted(o.unseen.glob("*.ptx")) if o.unseen else [folder / f"{name}.ptx" for name in o.names]
-    texts = {path.stem: path.read_text() for path in paths}
-    sources = {"ours": str(ROOT / "src"), **({"before": o.against} if o.against else {})}
-    least: dict[str, dict[str, float]] = {}
+    every = [path for folder in KERNELS for path in folder.rglob("*.ptx")]
+    paths = [path for path in every if path.stem in o.names] if o.names else drawn(every, DRAWN)
+    kernels = [Kernel(path, False) for path in paths]
+    kernels += [Kernel(path, True) for path in (drawn(o.unseen.glob("*.ptx"), UNSEEN) if o.unseen else ())]
     with tempfile.TemporaryDirectory() as scratch:
-        for which, objects in (("ours", o.objects), ("before", o.objects_against)):
-            if objects:
-                sources[which] = installed(sources[which], objects, Path(scratch, which))
-        for _ in range(o.rounds):
-            for which, src in sources.items():
-                for name, seconds in (unseen if o.unseen else measured)(src, texts).items():
-                    row = least.setdefault(name, {})
-                    row[which] = min(row.get(which, seconds), seconds)
-    for name, row in least.items():
-        size = len(INSTRUCTION.findall(texts[name]))
-        figures = "".join(f"  {which} {1e3 * s:7.1f} ms {1e6 * s / size:6.0f} us/instr" for which, s in row.items())
-        ratio = f"  {row['before'] / row['ours']:5.2f} times faster" if o.against else ""
-        print(f"{name:24}{size:6} instr{figures}{ratio}", flush=True)
+        sources = {"ours": installed(str(ROOT / "src"), o.objects, Path(scratch, "ours"))}
+        if o.against:
+            sources["before"] = installed(o.against, o.objects_against, Path(scratch, "before"))
+            sources["again"] = sources["before"]
+        with ThreadPoolExecutor(o.jobs) as pool:
+            try:
+                for number in range(o.rounds):
+                    for n, kernel in enumerate(pool.map(lambda kernel: kernel.run(sources), kernels), 1):
+                        print(f"round {number + 1}, {n} of {len(kernels)}: {kernel.row()}", flush=True)
+            except KeyboardInterrupt:
+                pool.shutdown(cancel_futures=True)
+    kernels = [kernel for kernel in kernels if kernel.least.keys() == sources.keys()]  # an interrupted run has fewer
     if o.against:
-        print(f"median {statistics.median(row['before'] / row['ours'] for row in least.values()):.2f} times faster")
+        for title, unseen in (("kernels of the repository", False), ("unseen kernels", True)):
+            if some := [kernel for kernel in kernels if kernel.unseen is unseen]:
+                table(some, title)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@
 writes FOLDER/LEVEL.bin for each level of CPUs (mmulator/codegen/shipped.py); the build of a wheel calls it (hatch_build.py).
 Without `release` the only level is that of this machine, and the functions are those that a first run needs: those of the
 kernels in CHOSEN and of the examples. A release has, for every level, those of all kernels in FOLDERS, plain, sanitized, and as
-workers of a Dask cluster run them, the arithmetic of every matrix instruction on every chip, and random numbers.
+workers of a Dask cluster run them, pieces of their instructions, the arithmetic of every matrix instruction on every chip, and
+random numbers.
 Nothing that is made here is run here. Who edits the package meanwhile gets an error: nobody would use what was made of other
 files.
 """
@@ -47,6 +48,7 @@ class Collected:
         from mmulator.codegen import named
 
         self.entries: dict[tuple[int, str], tuple[bytes, list[str]]] = {}
+        self.pieces: dict[str, Any] = {}  # that may stand for the stencils of what is being compiled
         self._keep, self._find = named.keep, named.find
 
     def keep(self, name: str, code: bytes, links: Iterable[str] = (), level: int = 2) -> None:
@@ -61,9 +63,9 @@ class Collected:
         return found
 
 
-def collector(level: str) -> Collected:
+def collector(level: str, release: bool) -> Collected:
     """What collects all fixed code that this process makes from now on, which is for a level and is never run."""
-    from mmulator.codegen import cpus, engine, named
+    from mmulator.codegen import cpus, engine, named, stencils
     from mmulator.codegen.loading import ensure
     from mmulator.compiler import kernel as compiling
     from mmulator.compiler.code import BlockCode
@@ -79,8 +81,14 @@ def collector(level: str) -> Collected:
             join()
 
         def load(self, natives: Iterable[Any], done: Callable[[int], object], records: Any) -> None:
-            ensure([*natives, *records.stencils()])
+            ensure([*natives, *records.stencils(), *collected.pieces.values()])
+            collected.pieces.clear()
 
+    def whole(_: Any, split: Callable[[], Any]) -> None:
+        if release:
+            collected.pieces |= {stencil.name: stencil for _, stencil in split().parts}
+
+    stencils.chosen = whole
     compiling.BlockCode = Unwritten  # type: ignore[misc]
     return collected
 
@@ -171,6 +179,24 @@ def of_neighbours() -> None:
         ensure([kept_function(space), *(words_function(space, count) for count in range(2, MOST + 1))])
 
 
+def of_pieces() -> None:
+    """Operations on registers, loads and stores of every width."""
+    from mmulator.codegen.loading import ensure
+    from mmulator.codegen.stencils import common_pieces
+    from mmulator.isa.matrix import matrix_forms
+    from mmulator.native.matrix import matrix_move
+    from mmulator.native.memory import memory, uniform
+
+    natives: list[Any] = []
+    for space, size in product(("global", "shared", "generic"), (1, 2, 4, 8)):
+        counts = [count for count in (1, 2, 4, 8) if size * count <= 32]
+        natives += [f(space, size, count) for f in (memory.load_function, memory.store_function) for count in counts]
+        natives += [uniform.run_function(space, size), *(uniform.load_function(space, size, count) for count in counts)]
+    for family, move in (("ldmatrix", matrix_move.load_function), ("stmatrix", matrix_move.store_function)):
+        natives += [move("shared", form) for form in matrix_forms(family)]
+    ensure([*common_pieces(), *common_pieces({native.name: native for native in natives}.values())])
+
+
 def works(release: bool) -> list[Work]:
     """What is to be compiled, in pieces."""
     from mmulator.compiler.options import DEFAULT, CompileOptions
@@ -186,7 +212,7 @@ def works(release: bool) -> list[Work]:
     paths = sorted(path for folder in FOLDERS for path in folder.rglob("*.ptx"))
     forms = [form for family in ("mma", "wmma") for form in matrix_forms(family) if form.atype]
     kernels = [of_kernel(path, how) for how, path in product(ways, paths)]
-    return [of_arrays, of_neighbours, *kernels, *map(of_key, keys()), *map(of_form, forms)]
+    return [of_arrays, of_neighbours, of_pieces, *kernels, *map(of_key, keys()), *map(of_form, forms)]
 
 
 def mine(works: list[Work], number: int, count: int, claims: Path) -> Iterator[Work]:
@@ -213,7 +239,7 @@ def write(path: Path, level: str, release: bool, number: int, count: int) -> Non
     from mmulator.codegen import sources
 
     before = sources.fingerprint()
-    collected = collector(level)
+    collected = collector(level, release)
     for work in mine(works(release), number, count, path.parent):
         work()
     sources.fingerprint.cache_clear()

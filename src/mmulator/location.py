@@ -96,9 +96,14 @@ class Location:
             yield at
             at = at.inlined_at
 
+    @property
+    def paths(self) -> dict[Path, None]:
+        """Where the file may be: a relative name is meant from the working directory, or from the PTX file's folder."""
+        return dict.fromkeys((Path(self.file), Path(self._beside).parent / self.file))
+
     def quote(self) -> str | None:
         """The text of the line, if the file is there and is the one that was compiled, as far as `.file` tells."""
-        for name in dict.fromkeys((Path(self.file), Path(self._beside).parent / self.file)):
+        for name in self.paths:
             found = _line_of(name, self.line, self._stamp, Path(self._beside).parent)
             if found is not None:
                 return found
@@ -244,8 +249,7 @@ def _lines_of_asm(asm: str, begin: int, statement: Location) -> dict[int, int]:
     """
     names = [(m.start() + begin, m[1]) for m in re.finditer(_INSTRUCTION, asm)]
     beside = Path(statement._beside).parent
-    paths = dict.fromkeys((Path(statement.file), beside / statement.file))
-    rows = next((r for p in paths if (r := _rows_of(p, statement._stamp, beside)) is not None), None)
+    rows = next((r for p in statement.paths if (r := _rows_of(p, statement._stamp, beside)) is not None), None)
     if rows is None:
         return {}
     before, after = _STATEMENT

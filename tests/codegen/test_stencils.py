@@ -49,6 +49,16 @@ def block(number: int, factor: int, at: int) -> Builder:
     return b
 
 
+WAYS = {"whole": lambda *_: None, "pieces": lambda _, split: split()}
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Whether stencils are of whole instructions, or of their lines one by one."""
+    monkeypatch.setattr(stencils, "chosen", WAYS[request.param])
+    return str(request.param)
+
+
 def joined(blocks: dict[int, Builder]) -> tuple[stencils.Records, np.ndarray]:
     records = stencils.Records()
     assert records.take(blocks, {})
@@ -66,6 +76,7 @@ def run(function: int, w: int, mask: int, *more: int) -> tuple[int, list[int]]:
 
 @pytest.mark.parametrize("mask", [0xFFFFFFFF, 0x0000FFFF, 0xA0000001])
 @pytest.mark.parametrize("w", [5, 6])
+@pytest.mark.usefixtures("way")
 def test_joined_blocks_do_what_compiled_ones_do(w: int, mask: int) -> None:
     blocks = {0: block(0, 3, 70), 1: block(1, 1000, 80)}
     records, words = joined(blocks)
@@ -78,7 +89,10 @@ def test_joined_blocks_do_what_compiled_ones_do(w: int, mask: int) -> None:
 
 
 @pytest.mark.parametrize("factor, differ", [(5, 0), (4, 1)])  # LLVM is told powers of two, which it makes shifts
-def test_blocks_that_differ_in_numbers_have_one_set_of_stencils(factor: int, differ: int) -> None:
+def test_blocks_that_differ_in_numbers_have_one_set_of_stencils(
+    factor: int, differ: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stencils, "chosen", WAYS["whole"])
     one, other = stencils.Records(), stencils.Records()
     assert one.take({0: block(0, 3, 70)}, {}) and other.take({7: block(7, factor, 90)}, {})
     names = [[s.name for s in r.stencils()] for r in (one, other)]
@@ -104,7 +118,7 @@ def test_a_jump_between_instructions_has_no_records() -> None:
     assert not records.blocks and not records.words and not records.uses
 
 
-def test_a_register_is_read_apart_and_one_value_as_two_types_has_one_place() -> None:
+def test_a_register_is_read_apart_and_one_value_as_two_types_has_one_place(way: str) -> None:
     b = Builder("block0", i32, PARAMS)
     with b:
         _, regs, mask, _ = b.params
@@ -122,9 +136,61 @@ def test_a_register_is_read_apart_and_one_value_as_two_types_has_one_place() -> 
         b.cut()
         b.ret(1)
     records, words = joined({0: b})
-    assert len(records.uses) == 4  # the load, fma, the stores, ret
+    assert way == "pieces" or len(records.uses) == 4  # the load, fma, the stores, ret
     compiled, room = Library(module_text([b])), np.zeros(stencils.ROOM + 64, np.uint8)
     start = -(-room.ctypes.data // 64) * 64
     for lanes in (1, 0xFF00FF00, 0xFFFFFFFF):
         mine = run(int(words[0]), 0, lanes, start, words.ctypes.data)
         assert mine == run(compiled.address("block0"), 0, lanes)
+
+
+def squared(number: int, addend: int) -> Builder:
+    """regs[0:32] = its square, plus a number in lanes that the mask has."""
+    b = Builder(f"block{number}", i32, PARAMS)
+    with b:
+        _, regs, mask, _ = b.params
+        active = bits_mask(mask)
+        b.cut()
+        place = Value(b, ptr_to(U32), regs.text)
+        values = b.load(U32, place, align=4)
+        b.store(select(active, values * values + addend, values), place, align=4)
+        b.cut()
+        b.ret(1)
+    return b
+
+
+def test_pieces_stand_for_what_was_never_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel with an instruction that no kernel had before needs no compiler, if its lines were compiled."""
+    known: set[str] = set()
+    monkeypatch.setattr(stencils, "is_stored", known.__contains__)
+    monkeypatch.setattr(stencils, "_stencils", {})
+    whole, pieces = stencils.Records(), stencils.Records()
+    assert whole.take({0: squared(0, 11)}, {})
+    with monkeypatch.context() as forced:
+        forced.setattr(stencils, "chosen", WAYS["pieces"])
+        assert pieces.take({0: squared(0, 11)}, {})
+    names = [{s.name for s in records.stencils()} for records in (whole, pieces)]
+    for stored, taken in ((names[1], names[1]), (names[0] | names[1], names[0]), (names[1] - {*[*names[1]][:1]}, None)):
+        known.clear(), known.update(stored), stencils._stencils.clear()
+        records = stencils.Records()
+        assert records.take({0: squared(0, 12)}, {})
+        found = {s.name for s in records.stencils()}
+        assert found == taken if taken else not found <= known  # one that is missing is compiled
+
+
+def test_pieces_that_any_kernel_may_need_are_what_lines_are_taken_in() -> None:
+    common = {s.name for s in stencils.common_pieces()}
+    b = Builder("block0", i32, PARAMS)
+    with b:
+        _, regs, mask, _ = b.params
+        active = bits_mask(mask)
+        b.cut()
+        values = b.load(U32, Value(b, ptr_to(U32), regs.text), align=4)
+        b.cut()
+        sums = select(active & (values < 7), (values + values ^ 3) >> 2, 9)
+        b.cut()
+        b.store(sums, Value(b, ptr_to(U32), regs.text), align=4)
+        b.ret(1)
+    block = stencils._Block(b, {})
+    (part,) = [part for part, _ in block.joined() if "select" in part.lines]
+    assert {s.name for _, s in block._pieces(part, {*part.results}).parts} <= common

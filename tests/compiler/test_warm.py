@@ -222,7 +222,7 @@ def test_arrays_keep_what_they_refer_to() -> None:
     inner, outer = np.zeros(1, INNER.numpy_dtype()), np.zeros(2, OUTER.numpy_dtype())
     inner["count"], inner["values"] = 7, values.ctypes.data
     outer["inner"], outer["number"], outer["code"] = inner.ctypes.data, 5, 0x7F00_0000_1000
-    written = references.LinkedArrays([values, inner, outer], {0x7F00_0000_1000: "f"})
+    written = references.LinkedArrays([values, inner, outer], {0x7F00_0000_1000: "f"}.get)
     at = written.add(outer)
     assert written.add(outer) == at
     memory = references.memory_of(written.data, written.references, {"f": 0x7EEE_0000_2000})
@@ -240,6 +240,6 @@ def test_an_address_without_a_name_is_not_kept(field: str, value: int) -> None:
     outer = np.zeros(1, OUTER.numpy_dtype())
     outer[field] = value
     with pytest.raises(references.Unknown):
-        references.LinkedArrays([outer], {0x7F00_0000_1000: "f"}).add(outer)
+        references.LinkedArrays([outer], {0x7F00_0000_1000: "f"}.get).add(outer)
     with pytest.raises(references.Unknown):
-        references.LinkedArrays([], {}).add(np.array([0x7F00_0000_1000]))
+        references.LinkedArrays([], {}.get).add(np.array([0x7F00_0000_1000]))

@@ -15,7 +15,7 @@ import mmulator as mm
 from mmulator.debug.session import Session
 from mmulator.debug.stops import DebugError, Reason, StepScope
 from mmulator.errors import ExecutionFault
-from tests.support.sessions import GEMM, PIPELINE, launched, of_file
+from tests.support.sessions import BLACKWELL, GEMM, PIPELINE, launched, of_file
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
 # Two blocks of two warps: lanes part, a function is called, a barrier, an atomic operation.
@@ -111,18 +111,50 @@ def walk(session: Session, seed: int, moves: int) -> None:
     assert len(seen) > moves // 3
 
 
-@pytest.mark.parametrize("file", [PIPELINE, GEMM], ids=["pipeline", "gemm"])
+@pytest.mark.parametrize("file", [PIPELINE, GEMM, BLACKWELL], ids=["pipeline", "gemm", "tcgen05"])
 def test_a_step_is_the_same_from_wherever_one_comes(file: Path) -> None:
     report, arrays = of_file(file, lambda session: walk(session, 1, 30))
     name = "D" if "D" in arrays else "C"
     with np.load(file.parent / "expected.npz") as kept:
-        np.testing.assert_array_equal(arrays[name].view(np.uint16), kept[name].view(np.uint16))
+        np.testing.assert_array_equal(arrays[name].view(np.uint8), kept[name].view(np.uint8))
     assert report.threads == 1
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_so_it_is_where_lanes_part(seed: int) -> None:
     np.testing.assert_array_equal(parted(lambda session: walk(session, seed, 40)), expected())
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_a_checkpoint_is_the_launch_as_it_was(seed: int) -> None:
+    """A launch of 4,000 blocks, with checkpoints and without: the same states, results and counts."""
+    states: list[list[str]] = []
+    left: list[tuple[np.ndarray, int]] = []
+    for apart in (20_000, 1 << 40):
+        found: list[str] = []
+
+        def use(session: Session) -> None:
+            session.checkpoints.apart = apart  # noqa: B023
+            chance = random.Random(seed)
+            session.go()
+            total = session.stop.step
+            for _ in range(25):
+                session.goto(chance.randrange(total))
+                found.append(session.machine.digest())  # noqa: B023
+                session.step(back=True)
+                found.append(session.machine.digest())  # noqa: B023
+            session.breakpoints.add(f"ptx:{line('bar.sync')}", "ctaid.x % 1500 == 3 && tid.x == 33")
+            session.goto(total - 1)
+            found.append(str(session.go(back=True)))  # noqa: B023
+            assert bool(session.checkpoints.points) == (apart < 1 << 40)  # noqa: B023
+
+        out = np.zeros(64 * 4000, np.int32)
+        report = launched(mm.Module.load(PARTED)["parted"], use, 4000, 64, [out], seed=seed)
+        left.append((out, report.total_instructions))
+        states.append(found)
+    assert states[0] == states[1]
+    np.testing.assert_array_equal(left[0][0], left[1][0])
+    assert left[0][1] == left[1][1]
 
 
 def test_a_step_back_costs_less_than_fifty_milliseconds() -> None:

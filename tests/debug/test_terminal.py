@@ -6,8 +6,10 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -209,6 +211,15 @@ def test_a_program_of_triton(words: str, tmp_path: Path, monkeypatch: pytest.Mon
     assert text.count("launch 1") == 2 and "launch 2" not in text
 
 
+@pytest.mark.skipif(find_spec("triton") is None or find_spec("torch") is None, reason="needs triton and torch")
+def test_a_process_that_the_program_starts_runs_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    (tmp_path / "prog.py").write_text(PROGRAM)
+    start = "import subprocess, sys; print(subprocess.run([sys.executable, 'prog.py'], capture_output=True, text=True).stdout)"
+    done = mmulator("debug", "--batch", "-ex", "continue", "-c", start, folder=tmp_path)
+    assert done.returncode == 0 and "x[99] = 396.0" in done.stdout and "(mmulator)" not in done.stdout, done.stdout + done.stderr
+
+
 CUDA = r"""
 #include <cstdio>
 __global__ void axpy(float a, const float* x, float* y, int n) {
@@ -243,4 +254,30 @@ def test_a_program_of_cuda(tmp_path: Path) -> None:
 def test_what_is_no_program_is_said() -> None:
     assert "cannot read nothing.toml" in mmulator("debug", "nothing.toml").stderr
     assert "which takes no arguments" in mmulator("debug", str(PIPELINE), "more").stderr
-    assert HEAD
+
+
+def test_ctrl_c_stops_an_endless_loop(tmp_path: Path) -> None:
+    """The prompt comes back, at some step of the loop, and so does a step back."""
+    loop = ".visible .entry k() {\n.reg .b32 %r1;\nmov.u32 %r1, 0;\nL: add.u32 %r1, %r1, 1;\nbra L;\n}\n"
+    (tmp_path / "k.ptx").write_text(HEAD + loop)
+    (tmp_path / "k.toml").write_text('ptx = "k.ptx"\ngrid = 1\nblock = 32\n')
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-m", "mmulator", "debug", "k.toml"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, **pipes) as process:  # type: ignore[call-overload]
+        assert process.stdin is not None and process.stdout is not None
+        text = ""
+        while "(mmulator) " not in text:
+            text += process.stdout.read(1)
+        process.stdin.write("continue\n")
+        process.stdin.flush()
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        try:
+            said, _ = process.communicate("print %r1\nreverse-stepi 2\nprint %r1\nquit\n", timeout=120)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    assert "k: interrupted" in said and process.returncode == 0
+    values = [int(value) for value in re.findall(r"%r1 = (\d+)", said)]
+    assert len(values) == 2 and values[0] - values[1] == 1

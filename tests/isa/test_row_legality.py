@@ -113,7 +113,7 @@ def test_coordinates_of_a_tensor_are_in_the_tree() -> None:
     text = ".version 8.0\n.target sm_90\n.visible .entry k() { .reg .b64 %m; .reg .b32 %x, %y; .shared .b64 b, s[8];\n"
     body = "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [s], [%m, {%x, 5, %y}], [b]; ret; }\n"
     (function,) = parse_module(Source("t.ptx", text + body)).functions
-    copy = next(function.instructions)
+    copy = function.instructions[0]
     to, at, barrier = copy.operands
     assert isinstance(to, Address) and isinstance(at, Address) and isinstance(barrier, Address)
     assert [o.span.text for o in at.coordinates] == ["%x", "5", "%y"] and at.base.span.text == "%m"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mmulator.codegen import stencils
 from mmulator.codegen.stencils import Records
 from mmulator.compiler import warm
 from tests.support import corpus
@@ -23,13 +24,19 @@ def test_kernel_has_the_bits_of_an_h200(name: str) -> None:
     assert not outcome.differences, "; ".join(map(str, outcome.differences))
 
 
+@pytest.mark.parametrize("way", ["compiled", "pieces"])
 @pytest.mark.parametrize("name", [
     "gemm_f16_odd_sm90", "gemm_f16_odd_sm80", "attention_causal_sm90", "block_scan", "warp_lock", "barrier_bulk",
     "pipeline_roles", "boxes_nan", "made_here", "cluster_sums",
 ])  # fmt: skip
-def test_blocks_that_llvm_compiles_have_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other tests run blocks that are joined from stencils."""
-    monkeypatch.setattr(Records, "take", lambda *_: False)
+def test_blocks_that_are_compiled_or_joined_from_pieces_have_the_same_bits(
+    name: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other tests run blocks that are joined from the stencils of whole instructions."""
+    if way == "compiled":
+        monkeypatch.setattr(Records, "take", lambda *_: False)
+    else:
+        monkeypatch.setattr(stencils, "chosen", lambda _, split: split())
     monkeypatch.setattr(warm, "key", lambda *_: None)
     corpus.module.cache_clear()
     try:

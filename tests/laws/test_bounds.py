@@ -55,6 +55,7 @@ BOUNDS: dict[str, tuple[int, str]] = {
     "world.stride": (1 << 18, "agents of a cluster: findings/orders.py"),
     "p.group_count": (MAX_CLUSTER * WARPS // 4 * METS, "warpgroups of a cluster"),
     # of an instruction
+    "own.count": (256, "MOST_PLACES, sectors or words of a request"),
     "site.d_words": (256, "registers of D"), "table.d_words": (256, "registers of D"),
     "table.rival_count": (TEXT, "other accumulators of the kernel"), "table.a_rival_count": (TEXT, "the same, of A"),
     "table.places": (MATRIX, "elements of a matrix"), "tile_values.count": (MATRIX, "table.places"),
@@ -115,6 +116,7 @@ BOUNDS: dict[str, tuple[int, str]] = {
 READERS = 1 << 20  # shadows.py; readers.py drops the oldest where there are more
 AMORTISED = LONGEST  # operations that a warp has issued: an instruction has run for each, and each is walked over once
 WALKS: dict[str, tuple[int, str]] = {
+    "count_copy: done < u64(bytes)": (1 << 13, "lines of 128 bytes of a bulk copy, which has less than 1 MiB"),
     "run_warp: left > 0": (0, "stop[0]"),
     "of_one: first != 0 and u32(cta.unit_counts[first]) == 0": (16, "units of tensor memory"),
     "run_warp: pc >= 0 and left > 0 and (cta.fault == 0) and (stop[0] == 0) and (pauses(w) == 0)": (0, "stop[0]"),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mmulator.errors import PtxSyntaxError
 from mmulator.program.runnable import unsupported
 from mmulator.ptx.parser import parse_module
-from mmulator.ptx.resources import leaves, parameter_offsets
+from mmulator.ptx.resources import parameter_offsets
 from mmulator.ptx.tree import (
     Address,
     Immediate,
@@ -28,6 +28,7 @@ from mmulator.ptx.tree import (
     SpecialRegister,
     Symbol,
     f64_to_f32_bits,
+    flatten,
 )
 from mmulator.ptx.verify import verify
 from mmulator.source import Source, Span
@@ -71,7 +72,7 @@ def test_real_kernels(path: Path) -> None:
             assert re.sub(r"\s", "", statement.mnemonic_span.text) == statement.mnemonic
             for operand in statement.operands:
                 assert operand.span.text in statement.span.text
-                for leaf in leaves(operand):
+                for leaf in flatten((operand,)):
                     if isinstance(leaf, Reg):
                         assert function.registers[leaf.name] == leaf.type
                         assert leaf.span.text == leaf.name.partition("@")[0]

@@ -13,7 +13,7 @@ import mmulator as mm
 from mmulator.host.why import WhyAnswer
 from mmulator.jobs.job import load_job, run_job
 from mmulator.record.asked import question
-from mmulator.record.why import Cause
+from mmulator.record.cause import Cause
 from tests.jobs.test_tensor_maps import PTX
 from tests.support import corpus, one_block, places
 
@@ -166,6 +166,39 @@ def test_values_of_other_threads_are_found_in_shared_and_local_memory() -> None:
     mov.u32 r2, room; mad.lo.u32 r3, t, 4, r2; st.local.u32 [own+4], r1; ld.local.u32 r1, [own+4]; st.shared.u32 [r3], r1;
     bar.warp.sync -1; xor.b32 r4, t, 1; mad.lo.u32 r4, r4, 4, r2; ld.shared.u32 r0, [r4]; st.global.u32 [out], r0;"""
     assert leaf(why(body, words(4))).name == "given0[4]"
+
+
+def test_bytes_of_several_stores_are_told_apart() -> None:
+    """A word of two halves that other threads stored, one of which a third store wrote again in part."""
+    body = """.shared .align 4 .b8 room[256]; mov.u32 r2, room; mad.lo.u32 r3, t, 2, r2; ld.global.u32 r1, [in0];
+    cvt.u16.u32 h0, r1; st.shared.b16 [r3], h0; bar.warp.sync -1; setp.eq.u32 p0, t, 0; @p0 st.shared.b8 [r2+23], r1;
+    bar.warp.sync -1; mad.lo.u32 r4, t, 4, r2; ld.shared.u32 r0, [r4]; st.global.u32 [out], r0;"""
+    _, report = one_block.launch(body, words(6), why="results[5,0]:u32")
+    (answer,) = report.why
+    assert answer.sources[0] == "computed from given0[0], given0[10..11]"
+    named = [c.name for c in answer.cause.walk() if c.how == "as the launch found it"]  # type: ignore[union-attr]
+    assert named == ["given0[10]", "given0[11]", "given0[0]"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "redux.sync.add.s32 r0, r1, -1;", "setp.gt.u32 p0, r1, 5; vote.sync.ballot.b32 r0, p0, -1;",
+        "ld.param.u64 d0, [results]; red.global.add.u32 [d0+80], r1; ret;",
+        ".shared .align 4 .b8 room[4]; mov.u32 r2, room; st.shared.u32 [r2], 9; bar.warp.sync -1; red.shared.add.u32 [r2], r1;"
+        " bar.warp.sync -1; ld.shared.u32 r0, [r2];",
+    ],
+)  # fmt: skip
+def test_values_of_all_lanes_are_named(body: str) -> None:
+    """What a warp reduces, and what its lanes add to a place in memory: a few are told, and all are sources."""
+    x = words(6)
+    _, report = one_block.launch(f"ld.global.u32 r1, [in0]; {body} st.global.u32 [out], r0;", x, why="results[5,0]:u32")
+    (answer,) = report.why
+    assert answer.sources[0] == "computed from given0[0..31]"
+    assert any("32 lanes that take part" in r or "32 contributions of 32 threads" in r for r in remarks(answer))
+    if "shared" in body:
+        (before,) = (c for c in answer.cause.walk() if c.name == "what was there")  # type: ignore[union-attr]
+        assert before.bits == 9 and before.how == "st.shared.u32"
 
 
 def test_a_loop_is_told_twice_and_depth_ends_it() -> None:

@@ -111,21 +111,58 @@ def _are_joined(blocks: dict[int, Builder], natives: dict[str, Native]) -> None:
     and LLVM takes them."""
     records = stencils.Records()
     assert records.take(blocks, natives)
+    texts = {stencil.name: stencil for stencil in records.stencils()}
     for b in blocks.values():
         ends = [0, *b.cuts, len(b.lines)]
         lines = iter("\n".join(b.lines[start:stop]).removeprefix(f"{stencils._ACTIVE}\n") for start, stop in pairwise(ends))
-        parts, same = stencils._parts(b) or ((), {})
-        for part in parts:
+        block = stencils._Block(b, natives)
+        for part, _ in block.joined():
             back = _put_back(part)
-            assert back in lines, back
+            assert back == part.lines and back in lines, back
         casts = {line.split()[0]: line for line in b.lines if " = bitcast <32 x " in line}
-        for name, other in same.items():
+        for name, other in block.same.items():
             source = casts[name].split()[6]
-            assert source == other or same[source] == other
-    texts = {stencil.name: stencil for stencil in records.stencils()}
+            assert source == other or block.same[source] == other
+        for part, _ in block.joined():
+            pieces = block._pieces(part, {*part.results})
+            assert _in_one(pieces, block.same) == _named(_read_lines(part), block.same), part.lines
+            texts |= {stencil.name: stencil for _, stencil in pieces.parts}
     import llvmlite.binding
 
     llvmlite.binding.parse_assembly(module_text([*texts.values()])).verify()  # type: ignore[arg-type]
+
+
+def _in_one(pieces: Any, same: dict[str, str]) -> str:
+    """The lines of which a part's pieces are made: each piece with its own names, then without those that were new."""
+    lines: list[str] = []
+    new: dict[str, str] = {}
+    for piece, _ in reversed(pieces.parts):
+        back = _put_back(piece)
+        assert back == piece.lines
+        made = re.fullmatch(r"  (%k\d+) = freeze (?:<[^>]*>|\w+) (.*)", back)
+        if made:
+            new[made[1]] = made[2]
+        else:
+            lines.append(back)
+    return _without_marks(_named(_named("\n".join(lines), {**same, **new}), {**same, **new}))  # a second name of a constant
+
+
+def _named(lines: str, names: dict[str, str]) -> str:
+    return re.sub(r"%[\w.]+", lambda found: names.get(found[0], found[0]), lines)
+
+
+def _read_lines(part: Any) -> str:
+    """The lines of a part, without those of which it is said that nothing reads them."""
+    kept: list[str] = []
+    for line in reversed(part.lines.split("\n")):
+        made = re.match(r"  (%\w+) = (?!call)", line)
+        if made is None or made[1] in part.results or re.search(rf"{made[1]}\b", "\n".join(kept)):
+            kept.append(line)
+    return _without_marks("\n".join(kept[::-1]))
+
+
+def _without_marks(lines: str) -> str:
+    return re.sub(r"splat ?\(i(?:8|16|32|64) 0\)", "zeroinitializer", lines).replace("splat(", "splat (")
 
 
 def _put_back(part: Any) -> str:

@@ -16,6 +16,7 @@ from tests.support.places import ROOT
 
 Use = Callable[[Session], None]
 PIPELINE = ROOT / "examples" / "hopper_pipeline" / "launch.toml"
+BLACKWELL = ROOT / "examples" / "blackwell_gemm" / "launch.toml"
 GEMM = ROOT / "examples" / "hopper_gemm" / "launch.toml"
 
 

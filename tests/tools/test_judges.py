@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 from pathlib import Path
 
@@ -9,9 +10,10 @@ import pytest
 
 from mmulator.rules.choice import meant
 from tests.support.places import ROOT
-from tools.judges import common, consan
+from tools.judges import common, consan, judges, mutate
 
-RUNNERS = sorted(path.stem for path in (ROOT / "tools" / "judges").glob("*.py") if path.stem not in ("__init__", "common"))
+PARTS = ("__init__", "__main__", "common", "judges", "mutate")  # of the folder, that are no runners
+RUNNERS = sorted(path.stem for path in (ROOT / "tools" / "judges").glob("*.py") if path.stem not in PARTS)
 SOURCE = """
 #include <cstdio> /* { */
 #define TWO(x) { x; \\
@@ -25,9 +27,9 @@ int main() { host(nullptr); return 0; }
 
 
 def test_expectations_name_rules_that_exist() -> None:
-    judges = [importlib.import_module(f"tools.judges.{name}").JUDGE for name in RUNNERS]
-    assert [judge.name for judge in judges] == RUNNERS
-    for judge in judges:
+    found = [importlib.import_module(f"tools.judges.{name}").JUDGE for name in RUNNERS]
+    assert [judge.name for judge in found] == RUNNERS == sorted(runner.JUDGE.name for runner in judges.RUNNERS)
+    for judge in found:
         assert judge.expected and all(meant(word) for word in judge.rules)
 
 
@@ -56,3 +58,21 @@ def test_device_code_of_a_file() -> None:
     text = common.device_code(SOURCE)
     assert [word in text for word in ("TWO(x)", "constexpr int N", "kept[N] = {1, 2};", "p[0] = N; } }")] == [True] * 4
     assert [word in text for word in ("include", "host", "<<<", "main")] == [False] * 4
+
+
+def test_kept_results_are_the_expected_ones() -> None:
+    """Where a run is kept, its counts are those that the page has, and what is wrong has a reason."""
+    for runner in judges.RUNNERS:
+        if run := judges.result(runner.JUDGE):
+            assert {name: common.Count(**count) for name, count in run["counts"].items()} == runner.JUDGE.expected
+            assert not [one["case"] for one in run["answers"] if not one["reason"]]
+
+
+def test_changes_of_a_file_are_whole() -> None:
+    """Each change of a file of the model can be parsed, and is one: the tests of its chapter exist."""
+    for change in mutate.drawn()[:40]:
+        text = (mutate.PACKAGE / change.file).read_text()
+        assert text[change.begin : change.end] == change.old != change.new
+        changed = text[: change.begin] + change.new + text[change.end :]
+        assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(text))
+        assert mutate.tests_of(change), change.name

@@ -10,6 +10,7 @@ import numpy as np
 
 from mmulator import Module
 from mmulator.hardware import gpu as hardware
+from mmulator.launch.launch import Launch
 
 STACK = 16384  # bytes of a thread, for recursion
 
@@ -19,6 +20,7 @@ class Gpu(hardware.Gpu):
 
     def __init__(self, limit_s: float = 10.0) -> None:
         super().__init__(limit_s=limit_s)
+        self._modules: dict[Path, Any] = {}
         self._call("cuCtxSetLimit", self._driver.CUlimit.CU_LIMIT_STACK_SIZE, STACK)
 
     def module(self, image: bytes, level: int | None = None) -> Any:
@@ -62,5 +64,7 @@ class Gpu(hardware.Gpu):
         """Launch a kernel of a file with arguments as those of `Kernel.launch`; arrays are updated in place."""
         kernel = Module.load(ptx)[entry]
         device = self.chip.device
-        request = kernel.request(grid, block, args + [0] * (len(kernel.function.params) - len(args)), shared, device)
-        self.launch(self.compile(self.load(ptx.read_text()), entry, device), request)
+        if ptx not in self._modules:
+            self._modules[ptx] = self.load(ptx.read_text())
+        shape, given = kernel.prepared(grid, block, args + [0] * (len(kernel.function.params) - len(args)), shared, device)
+        self.launch(Launch(self.compile(self._modules[ptx], entry, device), shape, given))

@@ -1,4 +1,4 @@
-"""Compares the bits of random kernels under two versions of mmulator, and under three kinds of code of this one.
+"""Compares the bits of random kernels under two versions of mmulator, and under four kinds of code of this one.
 
     python -m tools.fuzz.versions --against /path/of/another/src --cases 1000 --seed 1
     python -m tools.fuzz.versions --seed 1 --case 47         # the text of one case
@@ -6,7 +6,7 @@
 Case N of a seed is always the same: up to twelve statements that ptxas accepts, with random bits in their registers, straight or
 in a loop or under branches that lanes take differently. The kernel then writes every register that it uses. A process for each
 kind of code says for each case the digest of all memory, or the sentence of the error: `before` is the other version, `stencils`
-joined code, `quick` and `better` LLVM's. Exit code 0: all are equal.
+joined code, `pieces` the same of the lines of instructions one by one, `quick` and `better` LLVM's. Exit code 0: all are equal.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 from tools.fuzz import cases
 
 ROOT = Path(__file__).parents[2]
-KINDS = ("stencils", "quick", "better")
+KINDS = ("stencils", "pieces", "quick", "better")
 THREADS = (32, 64, 100)
 WINDOW = 8192  # bytes of the array that statements address; what registers had at the end lies behind
 SLOTS = 250
@@ -146,10 +146,12 @@ def work(kind: str, seed: int, numbers: range) -> None:
     from mmulator.errors import MmulatorError
 
     if kind in KINDS[1:]:
-        from mmulator.codegen.stencils import Records
+        from mmulator.codegen import stencils
         from mmulator.compiler import code
 
-        Records.take = lambda self, builders, natives: False  # type: ignore[method-assign]
+        stencils.chosen = lambda whole, split: split()
+    if kind in ("quick", "better"):
+        stencils.Records.take = lambda self, builders, natives: False  # type: ignore[method-assign]
         code.QUICK = kind == "quick"
     for number in numbers:
         text, threads = case(seed, number)

@@ -54,7 +54,8 @@ class Count:
 @dataclass(frozen=True)
 class Judge:
     """A corpus. name: of its file here and of its JSON. title: for a table. source: where it is fetched, commit: which of it was
-    run. expected: the counts that a run of all of it has, by question. rules: names and patterns of those that it asks for."""
+    run. expected: the counts that a run of all of it has, by question. rules: names and patterns of those that it asks for.
+    beside: folders of further corpora, each an option of the runner."""
 
     name: str
     title: str
@@ -62,6 +63,7 @@ class Judge:
     commit: str
     expected: Mapping[str, Count]
     rules: tuple[str, ...]
+    beside: tuple[str, ...] = ()
 
 
 def counted(answers: Iterable[Answer]) -> dict[str, Count]:
@@ -105,8 +107,8 @@ def finish(judge: Judge, options: argparse.Namespace, answers: Sequence[Answer],
     if options.json:
         date = datetime.datetime.now(datetime.UTC).date().isoformat()
         options.json.write_text(json.dumps({
-            "judge": judge.name, "source": judge.source, "commit": commit(options.folder), "date": date, "versions": versions(),
-            **more, "counts": {question: asdict(count) for question, count in counts.items()},
+            "judge": judge.name, "source": judge.source, "commit": commit(options.folder) or judge.commit, "date": date,
+            "versions": versions(), **more, "counts": {question: asdict(count) for question, count in counts.items()},
             "answers": [asdict(answer) for answer in answers],
         }, indent=1) + "\n")  # fmt: skip
     if options.only:
@@ -115,6 +117,20 @@ def finish(judge: Judge, options: argparse.Namespace, answers: Sequence[Answer],
     for name in differ:
         print(f"expected of {name}: {judge.expected.get(name, 'nothing')}", file=sys.stderr)
     return int(bool(differ))
+
+
+def keep(kept: Path | None, line: dict[str, Any]) -> None:
+    """Append a result, {"case": name, "found": anything}, to the file from which an interrupted run goes on."""
+    if kept:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with kept.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def done(kept: Path | None) -> dict[str, Any]:
+    """What an interrupted run has found, by case."""
+    lines = kept.read_text().splitlines() if kept and kept.exists() else []
+    return {line["case"]: line["found"] for line in map(json.loads, lines)}
 
 
 def compiled(source: str, work: Path | None, options: tuple[str, ...] = OPTIONS) -> str:

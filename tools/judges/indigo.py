@@ -10,7 +10,6 @@ accesses out of bounds are findings behind which the launch goes on.
 from __future__ import annotations
 
 import ctypes
-import json
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -19,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tools.judges.common import Answer, Count, Judge, arguments, compiled, device_code, finish, sanitized
+from tools.judges.common import Answer, Count, Judge, arguments, compiled, device_code, done, finish, keep, sanitized
 
 BLOCKS, THREADS = 1024, 256
 GRAPHS = ("counterDAG_200n_1000e", "power_law_200n_1000e")
@@ -78,12 +77,6 @@ def answer(question: str, name: str, found: dict[str, tuple[tuple[str, ...], str
     return Answer(question, name, any(bug in name for bug in bugs), tuple(sorted(own)), error)
 
 
-def done(kept: Path | None) -> dict[str, dict[str, tuple[tuple[str, ...], str, float]]]:
-    """The findings that an interrupted run has left, by kernel."""
-    lines = kept.read_text().splitlines() if kept and kept.exists() else []
-    return {line["kernel"]: line["found"] for line in map(json.loads, lines)}
-
-
 def main() -> int:
     from mmulator.codegen.sources import fingerprint
 
@@ -91,18 +84,14 @@ def main() -> int:
     suite = options.folder / "indigo"
     sources = [path for path in sorted(suite.glob("indigo_sources/*/*.cu")) if options.only in path.stem]
     kept = options.work and options.work / f"done-{fingerprint()[:16]}.jsonl"  # of this mmulator
-    if kept:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-    all_found = done(kept)
+    all_found: dict[str, dict[str, tuple[tuple[str, ...], str, float]]] = done(kept)
     with ProcessPoolExecutor(options.jobs) as pool:
         tasks = {
             pool.submit(judged, path, suite / "input", options.work): path.stem for path in sources if path.stem not in all_found
         }
         for number, task in enumerate(as_completed(tasks), 1):
             all_found[tasks[task]] = task.result()
-            if kept:
-                with kept.open("a") as file:
-                    file.write(json.dumps({"kernel": tasks[task], "found": task.result()}) + "\n")
+            keep(kept, {"case": tasks[task], "found": task.result()})
             if number % 50 == 0:
                 print(f"{number} of {len(tasks)} kernels", file=sys.stderr, flush=True)
     given = [answer(question, path.stem, all_found[path.stem]) for question in QUESTIONS for path in sources]

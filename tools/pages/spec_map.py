@@ -13,7 +13,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -33,18 +33,13 @@ from mmulator.numerics import profiles
 from mmulator.variables import PREFIX, VARIABLES
 from tests.support.ptxas import differences as ptxas_differences
 from tests.support.ptxas.row_differences import DIFFERENCES as ROW_DIFFERENCES
-from tools.judges import compute_sanitizer, consan, indigo, scor
+from tools.judges import indigo, judges
 from tools.pages import rules, runtime_page
+from tools.pages.tables import table
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "mmulator"
 HEAD = "<!-- Made by tools/pages/spec_map.py from the tables; do not edit. -->\n\n"
-
-
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
-    lines += ["| " + " | ".join(str(c).replace("|", "\\|") for c in row) + " |" for row in rows]
-    return "\n".join(lines) + "\n"
 
 
 def code(words: Iterable[str]) -> str:
@@ -347,25 +342,6 @@ def row_differences() -> str:
     return table(("ptxas 13.5", "verdict"), ((d.reason, "accepts" if d.accepted else "rejects") for d in ROW_DIFFERENCES))
 
 
-def judges() -> str:
-    """The table of what a run of each judge finds, from its expectation."""
-    rows = [
-        (f"[{judge.title}](https://{judge.source}), {judge.commit}", f"`{judge.name}`", question, count)
-        for judge in (indigo.JUDGE, compute_sanitizer.JUDGE, consan.JUDGE, scor.JUDGE)
-        for question, count in judge.expected.items()
-    ]
-    shown = ((*row, f"{n.found} of {n.planted}", f"{n.flagged} of {n.clean}") for *row, n in rows)
-    return table(("corpus, commit", "runner", "programs", "defects found", "flagged without one"), shown)
-
-
-def races() -> str:
-    """Indigo's races, found by mmulator and by others."""
-    own = [indigo.JUDGE.expected[f"races, {graph}"] for graph in indigo.GRAPHS]
-    rows = [("`mmulator --sanitize`", *(f"{n.found}; {n.flagged} of {n.clean} clean kernels flagged" for n in own))]
-    rows += [(name, *map(str, found)) for name, found in indigo.PUBLISHED.items()]
-    return table(("races found, of 346", *indigo.GRAPHS), rows)
-
-
 REGIONS: dict[str, Callable[[], str]] = {
     "devices": devices,
     "arithmetic": arithmetic,
@@ -376,8 +352,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "rows": row_differences,
     "findings": rules.table,
     "variables": lambda: table(("variable", "what it says"), [(f"`{PREFIX}{n}`", text) for n, text in VARIABLES.items()]),
-    "judges": judges,
-    "races": races,
+    **judges.REGIONS,
 }
 PAGES: dict[str, Callable[[], str]] = {
     "docs/spec-map.md": spec_map, "docs/supported.md": supported, "docs/cuda-runtime.md": runtime_page.page,

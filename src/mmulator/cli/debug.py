@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 def debug(
     program: Annotated[
-        list[str],
+        list[str] | None,
         Positional(
             metavar="PROGRAM [ARGS]...",
             help="A launch file (.toml); or a Python script, -m MODULE, -c CODE, a program, or its .cu file.",
             show_default=False,
         ),
-    ],
+    ] = None,
     ex: Annotated[list[str] | None, Option("--ex", metavar="COMMAND", help="Carry out a command first (also -ex).")] = None,
     commands: Annotated[
         Path | None, Option("--commands", metavar="FILE", help="Carry out the commands of a file first (also -x).")
@@ -38,12 +38,22 @@ def debug(
     seed: Annotated[int | None, Option(metavar="N", help="Seed of the scheduler's choices.", min=0)] = None,
     sanitize: Annotated[bool, Option("--sanitize", help="Look for undefined behaviour, too.")] = False,
     json: Annotated[bool, Option("--json", help="A line of JSON for each command.")] = False,
+    dap: Annotated[bool, Option("--dap", help="Serve an editor by the Debug Adapter Protocol; it says which program.")] = False,
+    port: Annotated[
+        int | None, Option(metavar="PORT", help="With --dap: of this machine, where editors connect.", min=0, max=65535)
+    ] = None,
+    vscode: Annotated[Path | None, Option(metavar="FILE.vsix", help="Write an extension for Visual Studio Code.")] = None,
 ) -> None:
     """Debug kernels, forwards and backwards, in a terminal.
 
     A launch stops between two instructions of a warp, and the program waits meanwhile. Commands are gdb's and cuda-gdb's words;
     `help` at the prompt lists them.
     """
+    if dap or port is not None or vscode is not None or not program:
+        from mmulator.cli.adapter import for_editors
+
+        for_editors(program, dap, port, vscode)
+        return
     settings: dict[str, Any] = {"front": "terminal", "commands": _commands(ex or [], commands), "batch": batch, "json": json}
     settings["kernel"] = kernel or ""
     if program[0].endswith(".toml"):
@@ -79,7 +89,7 @@ def _commands(ex: list[str], file: Path | None) -> list[str]:
 
 def _launch_file(file: Path, settings: dict[str, Any], device: str | None, seed: int | None, sanitize: bool) -> int:
     """Debug the launch of a launch file, and compare with what it expects. Returns the exit code."""
-    from mmulator.debug.program import Debugger
+    from mmulator.debug.program import Debugger, current
     from mmulator.debug.terminal import front
     from mmulator.jobs.job import load_job, run_job
 
@@ -88,7 +98,8 @@ def _launch_file(file: Path, settings: dict[str, Any], device: str | None, seed:
     job: Job = load_job(file)
     job.device = device or job.device
     job.seed = job.seed if seed is None else seed
-    debugger = Debugger(lambda made: front(made, settings))
+    said = os.environ.get("MMULATOR_DEBUG")  # an adapter for editors has started this process
+    debugger = current(said) if said else Debugger(lambda made: front(made, settings))
     result = run_job(job, debug=debugger, looked_at=sanitize)
     for c in result.comparisons:
         print(f"{c.name}: {'as expected' if c.ok else 'not as expected: `mmulator run` tells more'}")
@@ -103,5 +114,7 @@ mmulator debug train.py --epochs 1
 mmulator debug --batch -ex "break ptx:120 if tid.x == 3" -ex continue -ex "info registers" gemm.py
 
 mmulator debug -x commands.txt ./gemm --m=512
+
+mmulator debug --dap
 """
 debug.__doc__ = "\n\n".join((cleandoc(debug.__doc__ or ""), r"[bold]Examples[/bold]", EXAMPLES.strip()))

@@ -54,11 +54,14 @@ def exec(
     ] = False,
     why: Annotated[
         list[str] | None,
-        _setting(metavar="NAME[INDEX]", help="Tell why an element has its value: z[999], KERNEL:z[999]; z[999]@3: of launch 3."),
+        _setting(
+            metavar="NAME[INDEX]",
+            help="Tell why z[999], KERNEL:z[999] or z[999]@3 (of launch 3) has its value; auto: what an assert rejects.",
+        ),
     ] = None,
     why_to: Annotated[str | None, _setting(metavar="FILE.html", help="Write that as a page, as the program ends.")] = None,
     against: Annotated[
-        str | None, _setting(metavar="DEVICE|SEED", help="Say where it parts from another device, or another seed.")
+        str | None, _setting(metavar="DEVICE|SEED|reference", help="Say where it parts from that device, seed or reference.")
     ] = None,
     why_depth: Annotated[int | None, _setting(metavar="N", help="Instructions that are told behind each other.", min=1)] = None,
     profile: Annotated[

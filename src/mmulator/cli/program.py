@@ -16,7 +16,7 @@ from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
 _FLAGS = ("-h", "--help", "--sanitize", "--strict", "--keep-going", "--json", "--profile")  # options of ours without a value
 
 JUDGE = ("-h", "--help", "--json", "--no-sanitize", "--profile")  # those of judge
-DEBUG = ("-h", "--help", "--json", "--sanitize", "--batch")  # those of debug
+DEBUG = ("-h", "--help", "--json", "--sanitize", "--batch", "--dap")  # those of debug
 GDB = {"-ex": "--ex", "-x": "--commands", "-batch": "--batch"}  # gdb's spellings of some
 
 

@@ -35,7 +35,7 @@ def check_why(why: Sequence[str] | None, to: str | Path | None, against: str | N
         raise WrongUsage(f"--why-to {to}", hint="the name ends in .html")
     if to is not None:
         check_writable(str(to))
-    if against is not None and not against.isdigit():
+    if against is not None and not against.isdigit() and against != "reference":
         from mmulator.isa.chips import as_device
 
         as_device(against)

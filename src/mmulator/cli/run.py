@@ -89,10 +89,12 @@ def run(
     save: Annotated[Path | None, _look(metavar="FILE.npz", help="Write the arrays that the kernel wrote.")] = None,
     print_: Annotated[Texts, _look("--print", metavar="NAME", help="Print an array after the run.")] = None,
     watch: Annotated[Texts, _look(metavar="NAME[ROW,COL]", help="List the stores to an element.")] = None,
-    why: Annotated[Texts, _look(metavar="NAME[ROW,COL]", help="Tell why an element has its value.")] = None,
+    why: Annotated[
+        Texts, _look(metavar="NAME[ROW,COL]", help="Tell why an element has its value; auto: the first wrong one.")
+    ] = None,
     why_to: Annotated[Path | None, _look(metavar="FILE.html", help="Write that as a page.")] = None,
     against: Annotated[
-        str | None, _look(metavar="DEVICE|SEED", help="Say where it parts from another device, or another seed.")
+        str | None, _look(metavar="DEVICE|SEED|reference", help="Say where it parts from that device, seed or reference.")
     ] = None,
     profile: Annotated[bool, _look("--profile", help="Say what each line did: lanes, sectors, bank conflicts.")] = False,
     profile_to: Annotated[str | None, _look(metavar="FILE", help="Write it: .html, .json, .txt, .info (lcov).")] = None,
@@ -416,7 +418,7 @@ def _as_text(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]
         print(r.profile)
     _stores(result, job, watched)
     for answer in r.why:
-        print(f"why {answer}")
+        print(f"why {answer.wrapped(width())}")
     for note in r.notes:
         print_line(f"note: {note}", hang=2)
     for name, array in result.shown.items():

@@ -27,6 +27,8 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
+from functools import cache
+from types import CodeType
 from typing import Any, overload
 
 from mmulator.codegen.types import CodeError, Ty, i64, void
@@ -52,6 +54,11 @@ def source_of(function: Callable[..., Any]) -> str:
     last = max((end or 0 for _, end, _, _ in code.co_positions()), default=0)
     lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 : last]
     return "".join(lines) or inspect.getsource(function)
+
+
+@cache
+def _read(annotation: str) -> CodeType:
+    return compile(annotation, "<annotation>", "eval")
 
 
 class Native:
@@ -82,7 +89,7 @@ class Native:
 
     @cached_property
     def nonlocals(self) -> dict[str, Any]:
-        return dict(inspect.getclosurevars(self.function).nonlocals)
+        return {n: cell.cell_contents for n, cell in zip(self.function.__code__.co_freevars, self.function.__closure__ or ())}
 
     @cached_property
     def scope(self) -> ChainMap[str, Any]:
@@ -90,19 +97,20 @@ class Native:
 
     @cached_property
     def returns(self) -> Ty:
-        return self._annotation(self.tree.returns) if self.tree.returns else void
+        return self._annotation("return", "None")
 
     @cached_property
     def params(self) -> list[tuple[str, Ty]]:
-        return [(a.arg, self._annotation(a.annotation)) for a in self.tree.args.args]
+        code = self.function.__code__
+        return [(name, self._annotation(name)) for name in code.co_varnames[: code.co_argcount]]
 
-    def _annotation(self, node: ast.expr | None) -> Ty:
-        if node is None:
+    def _annotation(self, name: str, missing: str | None = None) -> Ty:
+        """The type of a parameter or of the result, from the function alone: its source is read only where it is compiled."""
+        said = self.function.__annotations__.get(name, missing)
+        if said is None and missing is None:
             raise CodeError(f"{self.name}: every parameter needs a type")
-        if isinstance(node, ast.Constant) and node.value is None:
-            return void
-        code = compile(ast.Expression(node), self.name, "eval")
-        return eval(code, self.function.__globals__, self.nonlocals)
+        found = eval(_read(said), self.function.__globals__, self.nonlocals) if isinstance(said, str) else said
+        return void if found is None else found
 
     def build(self) -> tuple[Builder, list[Native]]:
         """(the LLVM function, the native functions that it calls)."""

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _loaded: dict[str, int] = {}
 _functions: dict[str, Native] = {}  # by name: one function has it
+_names: dict[int, str] = {}  # of those that are loaded, by address
+_asked: dict[str, named.NamedCode] = {}  # found, and not loaded yet
 _memory: list[Linked] = []  # one, from the first function on
 _lock = Lock()
 
@@ -52,7 +54,25 @@ def _enter(codes: dict[str, bytes]) -> None:
         if not _memory:
             _memory.append(code_memory())
         _memory[0].add(codes.values())
-        _loaded.update({name: _memory[0].address(name) for name in codes})
+        found = {name: _memory[0].address(name) for name in codes}
+        _loaded.update(found)
+        _names.update({at: name for name, at in found.items()})
+        _asked.clear()
+
+
+def is_stored(name: str) -> bool:
+    """Whether the code of a function of the package is loaded or stored, or linked to what may still be compiled."""
+    return name in _loaded or _stored(name) is not None
+
+
+def _stored(name: str) -> named.NamedCode | None:
+    """The stored code of a function of the package, read once although several callers need it before it is loaded."""
+    entry = _asked.get(name)
+    if entry is None:
+        entry = named.find(name)
+        if entry is not None:
+            _asked[name] = entry
+    return entry
 
 
 def ensure_named(names: Iterable[str]) -> bool:
@@ -104,7 +124,7 @@ class _Found:
         """
         if name in _loaded or name in self.codes:
             return True
-        entry = named.find(name)
+        entry = _stored(name)
         if entry is None or not all(self.by_name(link) for link in entry.links):
             return False
         self.codes[name] = entry.code
@@ -127,6 +147,7 @@ def symbols(names: Iterable[str]) -> dict[str, int]:
     return {n: _loaded[n] for n in names if n in _loaded}
 
 
-def names_of_own() -> dict[int, str]:
-    """Names of the package's own loaded functions, by address."""
-    return {at: name for name, at in _loaded.items() if name not in _functions or says_all(_functions[name])}
+def name_of_own(address: int) -> str | None:
+    """The name of the package's own loaded function at an address."""
+    name = _names.get(address)
+    return name if name and (name not in _functions or says_all(_functions[name])) else None

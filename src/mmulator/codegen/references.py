@@ -6,7 +6,7 @@ number is that large, or an address is unknown, nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,8 @@ def _aligned(size: int) -> int:
 class LinkedArrays:
     """Arrays in contiguous memory, `data`, and the addresses to insert into it: (offset, target)."""
 
-    def __init__(self, reachable: Iterable[np.ndarray], functions: Mapping[int, str]) -> None:
-        """reachable: all arrays whose addresses may occur. functions: names of native functions by address."""
+    def __init__(self, reachable: Iterable[np.ndarray], functions: Callable[[int], str | None]) -> None:
+        """reachable: all arrays whose addresses may occur. functions: the name of the native function at an address."""
         self._arrays = {a.ctypes.data: a for a in reachable}
         self._functions = functions
         self._offsets: dict[int, int] = {}
@@ -80,8 +80,9 @@ class LinkedArrays:
         """The array or function at an address. Raises Unknown."""
         if address in self._arrays:
             return "at", self.add(self._arrays[address])
-        if address in self._functions:
-            return "function", self._functions[address]
+        name = self._functions(address)
+        if name is not None:
+            return "function", name
         raise Unknown(f"0x{address:x}")
 
 

@@ -5,38 +5,43 @@ lines with names and numbers left open are a stencil: a native function that is 
 made of its text. A record has what was left open: the address of the stencil, then for each value its place in the block's room,
 and for each number the number. A stencil ends with a jump to that of the next record, so that a block is records in memory, which
 run_records (native/threads/scheduler.py) begins. A stencil has no meaning of its own: the same lines pass through the same
-compiler, and between stencils values go through memory.
+compiler, and between stencils values go through memory. Lines whose stencil was never compiled are taken in pieces (pieces.py),
+if these were.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from mmulator.codegen.lang import Native
+from mmulator.codegen.loading import is_stored
+from mmulator.codegen.pieces import PieceLines, calls, common
 from mmulator.codegen.values import WIDE, Builder
 from mmulator.digests import digest_of
 from mmulator.errors import must_be
+from mmulator.lazy import cached_property
 
 ROOM = 1 << 17  # bytes of a block's room, on the stack
 _UNIT = 64  # bytes to which a value's place is aligned
 _ACTIVE = "  %v1 = bitcast i32 %mask to <32 x i1>"  # the first line of a block; each stencil that needs it has its own
 _GIVEN = {"%w": "%w", "%regs": "%regs", "%mask": "%mask"}
+_GIVEN_ACTIVE = {**_GIVEN, "%v1": "%active"}
 # Each way begins with a letter, which makes the search fast.
 _VECTORS = r"%[\w.]+|\n\w+:$|<i\d+ [^>\n]*>|splat\([^)]*\)|splat \(i(?:8|16|32|64) -?\d+\)|, i64 -?\d+$"
 _SOME = re.compile(f"({_VECTORS})", re.MULTILINE)
 _ALL = re.compile(
-    rf"({_VECTORS}|i(?:8|16|32|64) %[\w.]+, -?\d+$|i(?:32|64) -?\d+(?=[,)])|ret i32 -?\d+$)", re.MULTILINE
+    rf"({_VECTORS}|i(?:8|16|32|64) %[\w.]+, -?\d+$|i(?:32|64) -?\d+(?=[,)])"
+    r"|(?:ret|freeze) i(?:8|16|32|64) -?\d+$)", re.MULTILINE
 )
-_NEED_NUMBERS = "@llvm.", "extractvalue", " asm "  # where LLVM itself needs numbers
-_ACTS = " store ", " call ", "  ret ", "  br ", "  fence ", " atomicrmw ", " cmpxchg "
-_NUMBER = re.compile(r"(splat \(|ret |, )?i(\d+) (?:(%[\w.]+), )?(-?\d+)(\)?)")
+_NUMBER = re.compile(r"(splat \(|ret |freeze |, )?i(\d+) (?:(%[\w.]+), )?(-?\d+)(\)?)")
 _SYMBOL = re.compile(r"@([\w.]+)")
 # One value as another type of its size; a register that is read
 _SAME = re.compile(r"  (%\w+) = bitcast <32 x (?:i32|float)> (%\w+) to <32 x (?:i32|float)>")
@@ -45,7 +50,7 @@ _LOCAL = re.compile(r"%([vsxc])[\w.]*")
 
 
 class Stencil(Native):
-    """A native function made of LLVM lines. Its name is made of its text.
+    """A native function made of LLVM lines. Its name is made of them and of the names of its results: they say all of it.
 
     lines: the lines, with `%v0` for a value that they are given, `%s0` for stack memory, `%c32.0` for a number of 32 bits and
         `%x32.0` for one in each lane.
@@ -60,10 +65,19 @@ class Stencil(Native):
     def __init__(
         self, lines: str, types: Mapping[str, str], results: Sequence[str], declared: dict[str, str], calls: Sequence[Native]
     ) -> None:
-        self.declared, self.calls = declared, calls
-        self.body = _body(lines, types, results)
-        digest = digest_of("\n".join([*declared.values(), self.body]).encode()).hexdigest()
+        self.lines, self.types, self.results, self.declared, self.calls = lines, types, results, declared, calls
+        digest = digest_of("\n".join([lines, *results]).encode()).hexdigest()
         super().__init__(_body, f"stencil_{digest[:40]}")
+        self.ready = False  # whether it is known to be compiled, or is going to be
+
+    def is_stored(self) -> bool:
+        """Whether it is compiled already."""
+        self.ready = self.ready or is_stored(self.name)
+        return self.ready
+
+    @cached_property
+    def body(self) -> str:
+        return _body(self.lines, self.types, self.results)
 
     def build(self) -> tuple[Any, list[Native]]:
         return self, [*self.calls]
@@ -128,15 +142,17 @@ def _align(ty: str) -> int:
 
 @dataclass
 class _Part:
-    """Lines between two cuts, with names and numbers left open.
+    """Lines between two cuts.
 
-    text: the lines.
+    lines: the lines as they stand in the block.
+    text: the lines, with names and numbers left open.
     given: what a record has: numbers, and names of values and of stack memory.
     defined: name of each computed value -> its name in the text.
     local: name -> its name in the text.
     acts: whether it does more than compute values.
     """
 
+    lines: str
     text: str
     given: list[int | str]
     defined: dict[str, str]
@@ -146,9 +162,22 @@ class _Part:
     ended: list[str] = field(default_factory=list)  # values that nothing reads from here on
 
 
-def _part(text: str, rooms: Mapping[str, Any], known: dict[str, str]) -> _Part | None:
+def _needs_numbers(text: str) -> bool:
+    """Whether LLVM itself needs some of the numbers."""
+    return "@llvm." in text or "extractvalue" in text or " asm " in text
+
+
+def _acts(text: str) -> bool:
+    """Whether lines do more than compute values. (A search for any of these words takes five times as long.)"""
+    return (
+        " store " in text or " call " in text or "  br " in text or "  ret " in text or "  fence " in text
+        or " atomicrmw " in text or " cmpxchg " in text
+    )  # fmt: skip
+
+
+def _part(text: str, rooms: Mapping[str, Any], known: Mapping[str, str]) -> _Part | None:
     """The lines with names and numbers left open; None if they jump to other lines. known: names with one meaning everywhere."""
-    pieces = (_SOME if any(word in text for word in _NEED_NUMBERS) else _ALL).split(f"\n{text}")
+    pieces = (_SOME if _needs_numbers(text) else _ALL).split(f"\n{text}")
     local, defined = dict(known), dict[str, str]()
     given: list[int | str] = []
     labels: dict[str, bool] = {}
@@ -186,7 +215,7 @@ def _part(text: str, rooms: Mapping[str, Any], known: dict[str, str]) -> _Part |
                 given.append(int(number))
     if not all(labels.values()):
         return None
-    return _Part("".join(pieces)[1:], given, defined, local, any(word in text for word in _ACTS))
+    return _Part(text, "".join(pieces)[1:], given, defined, local, _acts(text))
 
 
 _stencils: dict[tuple[str, ...], Stencil] = {}  # by the text of a part, and the names of its results
@@ -216,19 +245,15 @@ class Records:
         return False
 
     def _add(self, number: int, b: Builder, natives: Mapping[str, Native]) -> bool:
-        found = _parts(b)
-        if found is None:
+        block = _Block(b, natives)
+        if block.parts is None:
             return False
-        parts, same = found
-        places = _Places(b, same)
+        joined = block.joined()
+        places = _Places(b, block.same)
         words: list[int] = []
         uses = []
         start = len(self.words)
-        for part in parts:
-            key = part.text, *[part.defined[name] for name in part.results]
-            stencil = _stencils.get(key)
-            if stencil is None:
-                stencil = _stencils[key] = _stencil(part, key, b, natives)
+        for part, stencil in joined:
             uses.append((start + len(words), stencil))
             words.append(0)
             words += [places.of(item) if isinstance(item, str) else item & (1 << 64) - 1 for item in part.given]
@@ -254,38 +279,108 @@ class Records:
         return head.encode() + b"\n" + np.array(self.words, np.uint64).tobytes() + np.array(uses, np.uint32).tobytes()
 
 
-def _parts(b: Builder) -> tuple[list[_Part], dict[str, str]] | None:
-    """The parts of a block, without those whose values nothing reads, and for each value that is another one's bits as another
-    type, that one.
+@dataclass
+class _Pieces:
+    """Pieces that stand for a part. needed: what they and the parts behind them read. parts: the last first."""
+
+    needed: set[str]
+    parts: list[tuple[_Part, Stencil]] = field(default_factory=list)
+
+
+def chosen(whole: Stencil, split: Callable[[], _Pieces]) -> _Pieces | None:
+    """The pieces that stand for a part whose stencil was never compiled, if they were; else that is going to be."""
+    if whole.is_stored():
+        return None
+    pieces = split()
+    if all(stencil.is_stored() for _, stencil in pieces.parts):
+        return pieces
+    whole.ready = True
+    return None
+
+
+class _Block:
+    """A block's parts.
+
+    parts: the parts; None if it jumps between instructions.
+    same: for each value that is another one's bits as another type, or under another name, that one.
     """
-    lines, known = b.lines, dict(_GIVEN)
-    if lines and lines[0] == _ACTIVE:
-        known["%v1"] = "%active"
-    cuts = [int("%v1" in known), *b.cuts, len(lines)]
-    parts: list[_Part] = []
-    same: dict[str, str] = {}
-    for start, stop in pairwise(cuts):
-        if start == stop:
-            continue
-        if stop == start + 1 and (found := _SAME.fullmatch(lines[start])) and found[2] not in known:
-            same[found[1]] = same.get(found[2], found[2])
-            continue
-        loaded = stop == start + 2 and _LOADED.fullmatch(f"{lines[start]}\n{lines[start + 1]}")
-        part = _load(loaded) if loaded else _part("\n".join(lines[start:stop]), b.rooms, known)
-        if part is None:
-            return None
-        parts.append(part)
-    needed: set[str] = set()
-    kept = []
-    for part in reversed(parts):
-        part.results = [name for name in part.defined if name in needed]
-        if part.results or part.acts:
-            read = {same.get(name, name) for name in part.given if isinstance(name, str)}
-            part.ended = [name for name in read if name not in needed and name not in b.rooms]
-            needed.difference_update(part.results)
-            needed |= read
-            kept.append(part)
-    return kept[::-1], same
+
+    def __init__(self, b: Builder, natives: Mapping[str, Native]) -> None:
+        self._b, self._natives = b, natives
+        self._known = _GIVEN_ACTIVE if b.lines and b.lines[0] == _ACTIVE else _GIVEN
+        self.same: dict[str, str] = {}
+        self.parts = self._parts()
+
+    def _parts(self) -> list[_Part] | None:
+        lines, known, same = self._b.lines, self._known, self.same
+        cuts = [int("%v1" in known), *self._b.cuts, len(lines)]
+        parts: list[_Part] = []
+        for start, stop in pairwise(cuts):
+            if start == stop:
+                continue
+            if stop == start + 1 and (found := _SAME.fullmatch(lines[start])) and found[2] not in known:
+                same[found[1]] = same.get(found[2], found[2])
+                continue
+            loaded = stop == start + 2 and _LOADED.fullmatch(f"{lines[start]}\n{lines[start + 1]}")
+            part = _load(loaded) if loaded else _part("\n".join(lines[start:stop]), self._b.rooms, known)
+            if part is None:
+                return None
+            parts.append(part)
+        return parts
+
+    def joined(self) -> list[tuple[_Part, Stencil]]:
+        """The parts with their stencils, without those whose values nothing reads."""
+        needed: set[str] = set()
+        kept: list[tuple[_Part, Stencil]] = []
+        for part in reversed(self.parts or []):
+            part.results = [name for name in part.defined if name in needed]
+            if not (part.results or part.acts):
+                continue
+            stencil = self._stencil(part)
+            pieces = chosen(stencil, partial(self._pieces, part, needed))
+            if pieces is None:
+                self._settle(part, needed)
+                kept.append((part, stencil))
+            else:
+                needed = pieces.needed
+                kept += pieces.parts
+        return kept[::-1]
+
+    def _settle(self, part: _Part, needed: set[str]) -> None:
+        """Change `needed` from what the parts behind this one read to what it and they read."""
+        same, rooms = self.same, self._b.rooms
+        read = {same.get(name, name) for name in part.given if isinstance(name, str)}
+        part.ended = [name for name in read if name not in needed and name not in rooms]
+        needed.difference_update(part.results)
+        needed |= read
+
+    def _pieces(self, part: _Part, needed: set[str]) -> _Pieces:
+        """The pieces of a part. needed: what the parts behind it read."""
+        found = PieceLines(part.lines.split("\n"), self._b, self._known.keys() - {"%w"})
+        self.same |= {other: self.same.get(name, name) for other, name in found.others.items()}
+        pieces = _Pieces({*needed})
+        for text in reversed(found.texts):
+            piece = must_be(_part(text, self._b.rooms, self._known), _Part)
+            piece.results = [name for name in piece.defined if name in pieces.needed]
+            if piece.results or piece.acts:
+                self._settle(piece, pieces.needed)
+                pieces.parts.append((piece, self._stencil(piece)))
+        return pieces
+
+    def _stencil(self, part: _Part) -> Stencil:
+        key = part.text, *[part.defined[name] for name in part.results]
+        found = _stencils.get(key)
+        if found is None:
+            found = _stencils[key] = _stencil(part, key, self._b, self._natives)
+        return found
+
+
+def common_pieces(natives: Collection[Native] = ()) -> list[Stencil]:
+    """Stencils of pieces that any kernel may need: calls of these native functions; without them, operations."""
+    b = calls(natives) if natives else common()
+    pieces = [must_be(_part(line, {}, _GIVEN_ACTIVE), _Part) for line in b.lines[1:]]
+    named = {native.name: native for native in natives}
+    return [_stencil(part, (part.text, *part.defined.values()), b, named) for part in pieces]
 
 
 def _load(found: re.Match[str]) -> _Part:
@@ -293,7 +388,7 @@ def _load(found: re.Match[str]) -> _Part:
     place, at, value, ty, align = found.groups()
     names = {place: "%d0", value: "%d1"}
     text = f"  %d0 = getelementptr i8, ptr %regs, i64 %c64.0\n  %d1 = load {ty}, ptr %d0, align {align}"
-    return _Part(text, [int(at)], names, names, False)
+    return _Part(found[0], text, [int(at)], names, names, False)
 
 
 class _Places:
@@ -329,6 +424,6 @@ class _Places:
 
 def _stencil(part: _Part, key: tuple[str, ...], b: Builder, natives: Mapping[str, Native]) -> Stencil:
     types = {short: b.types[name].llvm for name, short in part.local.items() if name in b.types}
-    symbols = sorted(set(_SYMBOL.findall(part.text)))
+    symbols = sorted({*_SYMBOL.findall(part.text)}) if "@" in part.text else []
     declared = {s: b.declared[s] for s in symbols if s in b.declared}
     return Stencil(part.text, types, key[1:], declared, [natives[s] for s in symbols if s in natives])

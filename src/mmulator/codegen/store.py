@@ -153,8 +153,11 @@ class Store:
 
     def _write_file(self, name: str, data: bytes, mode: int = 0o600) -> None:
         file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN, mode, dir_fd=self.folder)
-        with os.fdopen(file, "wb") as stream:
-            stream.write(data)
+        try:
+            while data:
+                data = data[os.write(file, data) :]
+        finally:
+            os.close(file)
 
     def _files(self, pattern: str, folders: bool = False) -> Iterator[tuple[str, os.stat_result]]:
         """Names and status of the cache's files, or of its folders. A folder with the name of a file is not one of them."""

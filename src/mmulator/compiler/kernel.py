@@ -252,7 +252,6 @@ class Jit:
                     profile = profile_for(dot_key(ins.form), self.device)
                     if profile.confidence == "inferred":
                         inferred[f"{ins.mnemonic} on {self.device}: {profile.note or 'not observed'}"] = None
-        tables, measured = tables_for(self.device)
         said = [*inferred, *(f"inferred: {sentence}" for sentence in said_of)]
         if unseen:
             said.append(f"{', '.join(unseen)}: as the PTX ISA describes them; no chip that has them was asked")
@@ -269,11 +268,13 @@ class Jit:
         if self.options.clusters and any(_of_halves_elsewhere(i) for i in every):
             said.append("sums of f16x2 and bf16x2 by atomics in the shared memory of another block: as the PTX ISA has them; "
                         "ptxas 13.0 makes an H200 add such words as integers")  # fmt: skip
-        if approximate and not measured:
-            said.append(
-                f"{', '.join(sorted(approximate))}: approximate functions with the tables of {tables.device}; "
-                f"none were captured on {self.device}"
-            )
+        if approximate:
+            tables, measured = tables_for(self.device)
+            if not measured:
+                said.append(
+                    f"{', '.join(sorted(approximate))}: approximate functions with the tables of {tables.device}; "
+                    f"none were captured on {self.device}"
+                )
         return said
 
     def _write(self, block: Block, natives: dict[str, Native]) -> Builder:

@@ -72,7 +72,7 @@ def _entry(kernel: CompiledKernel) -> bytes:
 
 def memory_of(matrix: MatrixTables) -> references.LinkedArrays:
     """The places of tables, and of everything to which they refer, for storing."""
-    return references.LinkedArrays([*matrix.tables, *_arrays(matrix.keep)], loading.names_of_own())
+    return references.LinkedArrays([*matrix.tables, *_arrays(matrix.keep)], loading.name_of_own)
 
 
 def _arrays(items: Iterable[Any]) -> list[np.ndarray]:

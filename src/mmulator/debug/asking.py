@@ -36,10 +36,10 @@ class TrailUntil(Trail):
         self.end = end
         self.observer.first = min(self.observer.first, end)
 
-    def stepped(self, place: WarpPlace, lanes: int, site: int, frame: int | None = None) -> None:
+    def stepped(self, place: WarpPlace, lanes: int, site: int) -> None:
         if self.observer.count > self.end:
             raise Enough
-        super().stepped(place, lanes, site, frame)
+        super().stepped(place, lanes, site)
 
 
 def why(launch: Controlled, memory: Snapshot, asked: Asked, end: int) -> str:

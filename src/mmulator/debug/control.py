@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmulator.debug.breakpoints import MBARRIER, RULE, WATCH, Breakpoint, Breakpoints, question_of
-from mmulator.debug.execution import STEPS, STOPS, Ended, Execution, Failed, History, Parked
+from mmulator.debug.execution import STEPS, STOPS, Checkpoints, Ended, Execution, Failed, History, Parked
 from mmulator.debug.expressions import number_of
 from mmulator.debug.machine import Machine, block_of
 from mmulator.debug.stops import DebugError, Focus, Reason
 from mmulator.debug.watching import Hit, WatchedWord, WatchedWords, phase_of
 from mmulator.errors import LaunchError
 from mmulator.host.campaign import Snapshot
+from mmulator.isa.effects import MemoryEffect
 from mmulator.launch.launch import How
 from mmulator.native.state import Warp
 from mmulator.record.asked import Asked, element_of
@@ -111,6 +112,7 @@ class Control:
         self.history = History()
         self.total: int | None = None
         self._memory = Snapshot(launch.memory)
+        self.checkpoints = Checkpoints(launch.memory)
         self._execution: Execution | None = None
         self._began = 0  # step at which the execution began
         self._goal = Goal()
@@ -120,10 +122,9 @@ class Control:
         self._sanitizer: Any = None
 
     # runs -----------------------------------------------------------------------------------------------------------------
-    def _begin(self) -> None:
-        """Run the launch anew, to its first step."""
+    def _begin(self, step: int = 0) -> None:
+        """Run the launch anew, from the last checkpoint before a step: to the first step from there."""
         self._drop()
-        self._memory.restore()
         others, self._sanitizer = self.launch.observers(), None
         for observer in others:
             if hasattr(observer, "logs"):
@@ -135,8 +136,12 @@ class Control:
             others.append(self._sanitizer)
         self._goal, self._bound, self._report = Goal(until=0, breaks=False), -1, None
         self._told = 0
+        mine = None if others or self.launch.shape.cooperative else self.checkpoints  # others have a memory of their own
+        begin = mine.before(step) if mine is not None else None
+        (begin.memory if begin is not None else self._memory).restore()
+        self._began = begin.step if begin is not None else 0
         self._execution = Execution(
-            self.launch.run, self.launch.how, others, self.history, self._judge, self._arrived, self._ready
+            self.launch.run, self.launch.how, others, self.history, self._judge, self._arrived, self._ready, mine, begin
         )
         self._words = WatchedWords(self.element, self._execution.watcher, self._sanitizer)
         self._landed(self._execution.wait(self.interrupt))
@@ -253,7 +258,9 @@ class Control:
         place = Machine.extent_of(self.launch.shape, int(entry["block"]))
         text = " ".join(ins.span.text.split()) if ins is not None else ""
         line = f"{PurePath(ins.span.source.name).name}:{ins.span.line}" if ins is not None else ""
-        return f"after step {step - 1}, block {place} warp {int(entry['warp'])} at {line}: {text}"
+        here = f"step {step - 1}, block {place} warp {int(entry['warp'])} at {line}: {text}"
+        plain = ins is not None and ins.effects.memory is MemoryEffect.NONE
+        return f"by an operation in flight, seen after {here}" if plain else f"after {here}"
 
     def _new_findings(self) -> list[Hit]:
         found = self._sanitizer.findings()
@@ -282,8 +289,10 @@ class Control:
     def _to(self, step: int) -> None:
         """Stand before a step, or at the end where there is no such step."""
         execution = self._execution
-        if execution is None or self._position() > step or execution.over:
-            self._begin()
+        near = self.checkpoints.before(step)
+        behind = near is not None and near.step > self._position() + self.checkpoints.apart  # far ahead
+        if execution is None or self._position() > step or execution.over or behind:
+            self._begin(step)
         if self._position() < step:
             self._run(Goal(until=step, breaks=False))
 

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mmulator.host.campaign import Snapshot
 from mmulator.launch.arena import pointer
-from mmulator.launch.launch import How
+from mmulator.launch.launch import How, Resumption
 from mmulator.native.state import Cell as CellStruct
 from mmulator.native.state import StepEntry
-from mmulator.record.steps import NEVER, Steps, WarpPlace
+from mmulator.record.steps import Steps, WarpPlace
 
 if TYPE_CHECKING:
     from mmulator.codegen.lang import Instrument
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 STOPS, STEPS = 1, 2  # marks of native/hooks/debugger.py
 CELLS = 256  # watched words at once
+APART, ROOM = 1 << 19, 256 << 20  # steps between two checkpoints, bytes of all of them
 ENTRIES = 1 << 20  # newest steps that are known
 CELL, ENTRY = CellStruct.numpy_dtype(), StepEntry.numpy_dtype()
 
@@ -58,6 +60,44 @@ class Failed:
     error: ExecutionFault
     residents: Sequence[Resident]
     step: int
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A moment between two clusters to go on from. step: number of the step that comes next. memory: the device memory then."""
+
+    step: int
+    moment: Resumption
+    memory: Snapshot
+
+
+class Checkpoints:
+    """The checkpoints of a launch, so that a way back into a long launch does not begin at its first step.
+
+    memory: what the launch may write, as (address, array).
+    apart: steps between two, at least; it grows as their memory does.
+    """
+
+    def __init__(self, memory: Sequence[tuple[int, np.ndarray]], apart: int = APART) -> None:
+        self.memory, self.apart = memory, apart
+        self.bytes = sum(array.nbytes for _, array in memory)
+        self.most = max(2, ROOM // max(self.bytes, 1))
+        self.points: list[Checkpoint] = []
+
+    def due(self, step: int) -> bool:
+        """Whether the launch is far enough behind the last one."""
+        return step >= (self.points[-1].step if self.points else 0) + self.apart
+
+    def add(self, step: int, moment: Resumption) -> None:
+        """The launch stands between two clusters, before a step."""
+        if len(self.points) >= self.most:  # every other one goes
+            del self.points[::2]
+            self.apart *= 2
+        self.points.append(Checkpoint(step, moment, Snapshot(self.memory)))
+
+    def before(self, step: int) -> Checkpoint | None:
+        """The last one that is not behind a step."""
+        return next((c for c in reversed(self.points) if c.step <= step), None)
 
 
 class GivenUp(BaseException):
@@ -95,13 +135,18 @@ class Watcher(Steps):
     judge: is called with (place, lanes, site) where native code stops; true to stand still.
     arrived: is called with each cluster's memory when it is new.
     failing: is called with a fault or deadlock and the clusters that it ends.
+    ready: gives the marks of sites, when the grid is known.
+    checkpoints: receives moments to go on from, or None.
+    begin: number of the first step.
     """
 
     def __init__(
         self, judge: Callable[[WarpPlace, int, int], None], history: History, arrived: Callable[[Resident], None],
         failing: Callable[[ExecutionFault, Sequence[Resident]], None], ready: Callable[[Grid], np.ndarray],
+        checkpoints: Checkpoints | None = None, begin: int = 0,
     ) -> None:  # fmt: skip
         super().__init__(judge, None, 0)
+        self.checkpoints, self.begins = checkpoints, begin
         self.history, self.arrived, self.failing, self.ready = history, arrived, failing, ready
         self.cells = np.zeros(CELLS, CELL)
 
@@ -115,14 +160,34 @@ class Watcher(Steps):
         super().begin(grid)
         self.residents: list[Resident] = []
         row = self.memory
+        row["count"] = self.begins
         row["log"], row["room"] = pointer(self.history.ring), len(self.history.ring)
         row["cells"], row["cell_count"] = pointer(self.cells), 0
         self.marks = self.ready(grid)
         row["stops"] = pointer(self.marks)
 
+    def run_by(self, workers: Any) -> None:
+        self.workers = workers
+
+    @property
+    def apart(self) -> bool:  # type: ignore[override]
+        """Whether it is time for a checkpoint."""
+        wanted = self.checkpoints is not None and not self.kernel.prints  # the text so far is kept nowhere
+        return wanted and self.checkpoints is not None and self.checkpoints.due(self.step)
+
+    @property
+    def step(self) -> int:
+        """Number of steps of the launch so far."""
+        return int(self.memory["count"][0])
+
     def attach(self, resident: Resident) -> None:
         self.residents.append(resident)
         self.arrived(resident)
+
+    def take(self, resident: Resident, worker: int) -> None:
+        if self.apart and self.checkpoints is not None and (moment := self.workers.moment) is not None:
+            self.checkpoints.add(self.step, moment)
+        super().take(resident, worker)
 
     def stopped(self, error: ExecutionFault, residents: Sequence[Resident]) -> None:
         if self.error is None:
@@ -135,21 +200,25 @@ class Execution:
     run: launches with a How and observers.
     how: of the launch.
     others: further observers.
-    judge: is called between steps, as in `Watcher`; what it decides is `hold`.
+    judge: is called between steps, as in `Watcher`; true to stand still.
+    history, arrived, ready, checkpoints: as in `Watcher`.
+    begin: where it begins; None: at the launch's beginning.
     """
 
     def __init__(
         self, run: Callable[[How, Sequence[Observer]], Report], how: How, others: Sequence[Observer], history: History,
         judge: Callable[[WarpPlace, int, int], bool], arrived: Callable[[Resident], None], ready: Callable[[Grid], np.ndarray],
+        checkpoints: Checkpoints | None = None, begin: Checkpoint | None = None,
     ) -> None:  # fmt: skip
-        self.watcher = Watcher(self._between, history, arrived, self._failing, ready)
+        first = 0 if begin is None else begin.step
+        self.watcher = Watcher(self._between, history, arrived, self._failing, ready, checkpoints, first)
         self.judge = judge
         self._news: SimpleQueue[Parked | Failed | Ended] = SimpleQueue()
         self._go = threading.Semaphore(0)
         self._dropped = False
         self.over = False
         self.at: Parked | Failed | Ended | None = None
-        how = replace(how, threads=1, progress=None, meanwhile=None, timeout=None)
+        how = replace(how, threads=1, progress=None, meanwhile=None, timeout=None, resume=begin.moment if begin else None)
         observers = [self.watcher, *others]
         self._thread = threading.Thread(target=self._launch, args=(run, how, observers), name="mmulator debug", daemon=True)
         self._thread.start()
@@ -183,7 +252,7 @@ class Execution:
     @property
     def step(self) -> int:
         """Number of steps so far."""
-        return int(self.watcher.memory["count"][0])
+        return self.watcher.step
 
     def wait(self, interrupted: Callable[[], Any]) -> Parked | Failed | Ended:
         """Until the launch stands still or is over. interrupted: is called at Ctrl-C, and the wait goes on."""
@@ -211,6 +280,3 @@ class Execution:
                 pass
             self.over = True
         self._thread.join()
-
-
-FOREVER = NEVER

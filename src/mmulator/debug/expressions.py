@@ -28,6 +28,7 @@ NAMES = "tid.x ctaid.x ntid.x nctaid.x (also .y, .z), lane, warp, thread, block,
 _TOKEN = re.compile(
     r"\s*(?:(?P<element>[A-Za-z_]\w*\[[^\]]*\])|(?P<register>[%$][A-Za-z_$][\w$]*(?:\.(?!x\b|y\b|z\b)\w+)?)"
     r"|(?P<special>%?(?:tid|ctaid|ntid|nctaid|threadIdx|blockIdx|blockDim|gridDim)\.[xyz]|\$?(?:lane|warp|thread|block|laneid|warpid)\b)"
+    r"|(?P<bare>[A-Za-z_]\w*)"  # a register without a mark, as a person names it
     r"|(?P<number>0[xX][0-9a-fA-F]+|\d+\.\d*(?:[eE][-+]?\d+)?|\d+(?:[eE][-+]?\d+)?)"
     r"|(?P<operator>&&|\|\||<<|>>|[<>=!]=|[-+*/%&|^~!<>()]))"
 )
@@ -65,7 +66,7 @@ class Expression:
     @property
     def registers(self) -> list[str]:
         """Names of the registers in it, without types."""
-        return [_register(text)[0] for kind, text in self.names if kind == "register"]
+        return [_register(text)[0] for kind, text in self.names if kind == "register"] + [t for k, t in self.names if k == "bare"]
 
     def lanes(self, machine: Machine, warp: WarpState, element: Callable[[str], Any]) -> list[Any]:
         """The value in each of the 32 lanes: an int, float or bool. element: gives the value of `C[3,5]`.
@@ -165,7 +166,7 @@ def _values(kind: str, text: str, machine: Machine, warp: WarpState, element: Ca
         return [element(text)] * LANES
     if kind == "special":
         return _special(text.lstrip("%$"), machine, warp)
-    name, wanted = _register(text)
+    name, wanted = (text, "") if kind == "bare" else _register(text)
     types = machine.types(warp)
     if name not in types and text in types:
         name = text

@@ -173,15 +173,20 @@ class Session(Control):
         return self._back_to(step, Reason.BREAKPOINT, hits)
 
     def _search(self, here: int) -> Goal:
-        """Run from the beginning to before a step, and keep the last breakpoint on the way."""
-        self._begin()
-        goal = Goal(until=here, searching=True, breaks=False)
-        self._bind()
-        first = self._first_hits()
-        if first and here > 0:
-            goal.found = 0, first
-        self._run(goal)
-        return goal
+        """The last breakpoint before a step: the launch is run from one checkpoint to the next, the last ones first."""
+        end = here
+        while True:
+            self._begin(end - 1)
+            goal = Goal(until=end, searching=True, breaks=False)
+            self._bind()
+            first = self._first_hits()
+            if first and self._began < end:
+                goal.found = self._began, first
+            if self._position() < end:
+                self._run(goal)
+            if goal.found is not None or not self._began:
+                return goal
+            end = self._began
 
     def _first_hits(self) -> list[Hit]:
         at = self._execution.at if self._execution is not None else None

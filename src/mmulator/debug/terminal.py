@@ -268,9 +268,16 @@ class DebugTerminal(Console):
 
 def front(debugger: Debugger, settings: dict[str, Any]) -> DebugTerminal:
     """The terminal of a program's process. settings: what `mmulator debug` says (cli/debug.py)."""
-    source = os.fdopen(os.dup(settings["input"]), "r", encoding="utf-8", errors="replace") if "input" in settings else None
-    sink = os.fdopen(os.dup(settings["output"]), "w", encoding="utf-8", errors="replace") if "output" in settings else None
-    return DebugTerminal(
+    source = sink = None
+    try:
+        if "input" in settings:
+            source = os.fdopen(os.dup(settings["input"]), "r", encoding="utf-8", errors="replace")
+            sink = os.fdopen(os.dup(settings["output"]), "w", encoding="utf-8", errors="replace")
+    except OSError:  # a process that the program started, without its files: it runs as without a debugger
+        settings = {**settings, "detached": True}
+    made = DebugTerminal(
         debugger, settings.get("commands", ()), bool(settings.get("batch")), bool(settings.get("json")),
         str(settings.get("kernel", "")), source, sink,
     )  # fmt: skip
+    made.detached = bool(settings.get("detached"))
+    return made

@@ -45,6 +45,15 @@ def _form(rest: str) -> tuple[str, str]:
     return (found[1], rest[found.end() :].strip()) if found else ("", rest.strip())
 
 
+def _address(t: Console, text: str) -> int:
+    """An address as typed: a shared variable with an offset, or an expression; of an element its own."""
+    found = re.fullmatch(r"([A-Za-z_]\w*)\s*(?:\+\s*(\w+))?", text)
+    if found is not None and found[1] in t.session.machine.kernel.shared.addresses:
+        return t.session.machine.kernel.shared.addresses[found[1]] + number_in(found[2] or "", 0)
+    machine, focus = t.session.machine, t.session.focus
+    return int(expression(text).lanes(machine, t.state(), lambda name: t.session.element(name).start)[focus.lane])
+
+
 _SIZES = {"b": (1, "u8"), "h": (2, "u16"), "w": (4, "u32"), "g": (8, "u64")}
 
 
@@ -60,8 +69,7 @@ def examine(t: Console, rest: str) -> None:
     size, type_name = _SIZES[unit]
     type_name = {"d": "s", "f": "f"}.get(kind, "u") + type_name[1:]
     machine, focus = t.session.machine, t.session.focus
-    values = expression(rest).lanes(machine, machine.warp(focus.block, focus.warp), lambda text: t.session.element(text).start)
-    start = int(values[focus.lane])
+    start = _address(t, rest)
     out: list[str] = []
     each = max(1, {"x": 32, "d": 24, "u": 24, "f": 32}[kind] // size // 2)
     for n in range(0, count, each):
@@ -170,7 +178,7 @@ def _locals(t: Console, _: str) -> list[str]:
     found = t.session.line_registers(t.place())
     if not found:
         return ["the line has no registers"]
-    return texts.register_lines(t.session, found)
+    return views.registers(t.session.scene(), " ".join(found), t.place().lanes).text(special=False).splitlines()
 
 
 def _registers(t: Console, more: str) -> list[str]:

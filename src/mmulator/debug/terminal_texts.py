@@ -14,7 +14,6 @@ from mmulator.debug.stops import DebugError, Focus, Reason
 from mmulator.diagnostics.whereabouts import lanes_text
 from mmulator.location import Location, printable
 from mmulator.native.state import LANES
-from mmulator.record.values import text_of
 
 if TYPE_CHECKING:
     from mmulator.debug.breakpoints import Breakpoints
@@ -268,28 +267,6 @@ def breakpoint_rows(breakpoints: Breakpoints) -> list[str]:
         rows.append((b.number, b.kind, "y" if b.enabled else "n", b.hits, what))
     out = table(("num", "kind", "on", "hits", "what"), rows) if rows else ["there are no breakpoints"]
     return out + [line for b in breakpoints if b.problem for line in filled(f"  {b.number}: {b.problem}", "     ")]
-
-
-def register_lines(session: Session, names: list[str]) -> list[str]:
-    """Registers of the warp in focus in the lane in focus: all of the function, or some."""
-    machine, focus = session.machine, session.focus
-    w = machine.warp(focus.block, focus.warp)
-    place = place_of(w, focus.lane)
-    frame = place.frame if place is not None else None
-    types = machine.types(w, frame)
-    wanted = [name if name in types else "%" + name.lstrip("$%") for name in names] or [*types]
-    rows = []
-    for name in wanted:
-        value = machine.register(w, name, frame)
-        kind = types.get(name, "b32")
-        if value.ndim == 2:
-            bits, same = int(value[focus.lane, 1]) << 64 | int(value[focus.lane, 0]), bool((value == value[0]).all())
-        else:
-            bits, same = int(value[focus.lane]), bool((value == value[0]).all())
-        said = text_of(bits, kind)
-        hexed = f"0x{bits:x}" if kind != "pred" and not said.startswith("0x") else ""
-        rows.append((name, kind, said, hexed, "all lanes" if same else ""))
-    return table(("register", "type", f"lane {focus.lane}", "", ""), rows)
 
 
 def lanes_lines(values: list[Any]) -> list[str]:

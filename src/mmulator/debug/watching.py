@@ -15,7 +15,7 @@ from mmulator.debug.stops import DebugError, Reason
 from mmulator.diagnostics.mbarriers import shared_name
 from mmulator.isa.types import TYPES, type_bits
 from mmulator.launch.arena import bytes_at, pointer
-from mmulator.native.state import Account, Warp
+from mmulator.native.state import Account, Log, Warp
 from mmulator.program.addresses import SHARED_BASE
 from mmulator.record.values import text_of
 
@@ -104,8 +104,7 @@ class WatchedWords:
         for resident in residents:
             self._of_cluster(resident)
         if self.sanitizer is not None:
-            logs = self.sanitizer.logs
-            at = pointer(logs) + int(logs.dtype.fields["count"][1])
+            at = pointer(self.sanitizer.logs) + Log.offset["count"]
             self.words.append(WatchedWord(Breakpoint(0, RULE, "all"), at & ~7, (1 << 32) - 1 << 8 * (at % 8), str))
         self._fill()
 

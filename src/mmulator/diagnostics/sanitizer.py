@@ -66,9 +66,9 @@ class Sanitizer(Observer):
     def begin(self, grid: Grid) -> None:
         self.grid, self.calm, self.livelock = grid, Quiescence(), False
         kept: tuple[np.ndarray, np.ndarray] | None = grid.observed.pop(MEMORY, None)
-        if kept is None or len(kept[1]) != grid.workers:
-            kept = _tables(grid.workers)
-        self.tables, self.logs = kept
+        self.tables, self.logs = kept or _tables(grid.workers)
+        if len(self.logs) != grid.workers:
+            self.tables, self.logs = _tables(grid.workers)
         self.counts = self.logs["count"]
         self.state = np.zeros(1, SanitizedLaunch.numpy_dtype())
         for name, make in OF_LAUNCH.items():

@@ -101,7 +101,7 @@ class Watches(StoreLog):
 
     watched: elements of arguments.
     args, arguments: of the launch.
-    more: other places, whose stores `last` gives.
+    more: other places, whose stores `to` gives.
     """
 
     def __init__(
@@ -128,11 +128,11 @@ class Watches(StoreLog):
             self.dtypes.append(array.dtype)
         super().__init__([*places, *more])
 
-    def last(self, number: int) -> np.void | None:
-        """The last store (WatchEntry) to the place `number` of `more`; None if there was none."""
+    def to(self, number: int) -> np.ndarray:
+        """The stores (WatchEntry) to the place `number` of `more`, in the order in which they happened."""
         found = self.entries()
         hits: np.ndarray = found[found["watch"] == len(self.elements) + number]
-        return hits[-1] if len(hits) else None
+        return hits
 
     def tell(self, ran: Ran, grid: Grid) -> None:
         ran.stores = self.stores(grid.shape, grid.kernel.sites)

@@ -49,11 +49,13 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     group.addoption("--mmulator-sarif", metavar="FILE", help="Write what is found as SARIF 2.1.0; includes --sanitize.")
     group.addoption("--mmulator-baseline", metavar="FILE",
                     help="An earlier SARIF file: only what is new fails a test and is told; includes --sanitize.")  # fmt: skip
-    group.addoption("--why", "--mmulator-why", dest="mmulator_why", action="append", type=_why, metavar="NAME[INDEX]",
-                    help="A test that fails says why an element has its value: z[999], add:z[999].")  # fmt: skip
+    group.addoption("--why", "--mmulator-why", dest="mmulator_why", action="append", nargs="?", const="auto",
+                    type=_why, metavar="NAME[INDEX]",
+                    help="A test that fails says why an element has its value: z[999], add:z[999]; auto, or behind all other "
+                         "words alone: the first one that an assert rejects.")  # fmt: skip
     group.addoption("--mmulator-why-to", metavar="FILE.html", help="Write that as a page.")
-    group.addoption("--mmulator-against", type=_against, metavar="DEVICE|SEED",
-                    help="Say where it parts from another device, or another seed.")  # fmt: skip
+    group.addoption("--mmulator-against", type=_against, metavar="DEVICE|SEED|reference",
+                    help="Say where it parts from that device, seed or reference.")  # fmt: skip
     group.addoption("--mmulator-profile", action="store_true",
                     help="At the end, lines and branches of kernels that no launch reached.")  # fmt: skip
     group.addoption("--mmulator-profile-to", metavar="FILE",
@@ -93,11 +95,14 @@ def _rules(text: str) -> str:
 
 def _why(text: str) -> str:
     from mmulator.errors import LaunchError
-    from mmulator.record.asked import question
+    from mmulator.record.asked import AUTO, question
 
     try:
-        question(text)
+        if text != AUTO:
+            question(text)
     except LaunchError as error:
+        if Path(text.partition("::")[0]).exists():
+            raise argparse.ArgumentTypeError(f"{text} is a file: write --why auto, or --why behind it") from None
         raise argparse.ArgumentTypeError(f"{error.message}; {error.hint}") from None
     return text
 
@@ -107,7 +112,7 @@ def _against(text: str) -> str:
     from mmulator.isa.chips import as_device
 
     try:
-        return text if text.isdigit() else as_device(text)
+        return text if text.isdigit() or text == "reference" else as_device(text)
     except UnsupportedError as error:
         raise argparse.ArgumentTypeError(f"{error.message}; {error.hint}") from None
 

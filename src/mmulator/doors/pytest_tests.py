@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from mmulator.doors import asserts
 from mmulator.doors.imports import environment, open_doors
 from mmulator.doors.pytest_findings import Findings, paragraphs
 from mmulator.doors.pytest_profiles import Coverage
@@ -25,7 +26,7 @@ from mmulator.driver import Driver, Settings, current, progress, told, use
 from mmulator.driver.report import Totals
 from mmulator.driver.settings import RAISE, REPORT, STRICT
 from mmulator.errors import LimitReached, MmulatorError
-from mmulator.findings import Finding, union
+from mmulator.findings import WIDTH, Finding, union
 from mmulator.host.report import Report
 from mmulator.isa.chips import as_device
 from mmulator.rules.choice import chosen
@@ -315,6 +316,9 @@ class Tests:
             settings = self._settings(item, before)
             self.this = ThisTest(settings.seed, limit=settings.timeout)
             driver.change(settings)
+            if settings.keeps:
+                asserts.install()
+                asserts.asked().begin()
         except (pytest.UsageError, MmulatorError) as error:
             self.problem = str(error)
         driver.listeners.append(self.this)
@@ -371,6 +375,8 @@ class Tests:
         whole = self.option.fulltrace or os.environ.get("MMULATOR_TRACEBACK")
         if call.excinfo is not None and fault is call.excinfo.value and not whole:
             call.excinfo = pytest.ExceptionInfo.from_exception(fault.with_traceback(_shortened(fault.__traceback__)))
+        if call.excinfo is not None and call.excinfo.errisinstance(AssertionError) and current().settings.keeps:
+            asserts.look_at_refused()
         report = yield
         if report.failed and call.excinfo is not None and (fault is not None or self.this.launches):
             shown = fault is call.excinfo.value and self.option.tbstyle in _SHOWN
@@ -389,8 +395,11 @@ class Tests:
             yield f"launches that ended well: {len(this.launches)}, the last: {this.launches[-1].head}"
         answers = {a.name: a for launch in this.launches for a in launch.why if a.cause is not None}
         for answer in answers.values():
-            yield f"why {answer}"
-        self.pages += [element("h2", item.nodeid) + answer._repr_html_() for answer in answers.values()]
+            yield f"why {answer.wrapped(WIDTH)}"
+        rejected = asserts.asked().rejected if settings.keeps else []
+        yield from map(str, rejected)
+        told = [*answers.values(), *(r.answer for r in rejected if r.answer is not None)]
+        self.pages += [element("h2", item.nodeid) + answer._repr_html_() for answer in told]
         if this.limit is not None:
             yield f"launches of this test may take {this.limit:g} s together; those before took {this.used:.2g} s"
         more = f" and {settings.seeds - 1} more" if settings.seeds > 1 else ""

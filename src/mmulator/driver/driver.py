@@ -48,7 +48,7 @@ class Driver:
 
             from mmulator.driver.why import asking
 
-            atexit.register(asking(self.settings.why, self.settings.why_depth, self.settings.why_to).tell)
+            atexit.register(asking(*self.settings.asked).tell)
         if self.settings.profile:
             from mmulator.driver import profiled
 

@@ -137,7 +137,7 @@ class Function:
 
             every = partial(self.kernel.run, shape, arguments)
             other = other_of(int(against) if against.isdigit() else against, self.loaded.device, how.seed, every)
-        questions = asking(settings.why, settings.why_depth, settings.why_to)
+        questions = asking(*settings.asked)
         about = questions.about(self, shape, arguments, regions, how, run, arrays, other)
         if about is None:
             return run(how, observers, compiled)

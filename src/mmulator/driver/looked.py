@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from mmulator.driver.captured import capturing
+from mmulator.driver.kept import keeping
 from mmulator.driver.recorded import following
 from mmulator.driver.seen import Seen
 from mmulator.driver.why import device_arrays
@@ -24,7 +26,7 @@ def looked_at(
 ) -> Report:  # fmt: skip
     """A launch, looked at for what the settings ask.
 
-    settings: with `capture`, `record` or `replay`.
+    settings: with `capture`, `record` or `replay`, or with `why` of what comparisons reject.
     function, shape, arguments, how: of the launch.
     observers: of the launch; one is added.
     arrays: gives what the door knows of arrays among the parameters.
@@ -35,6 +37,8 @@ def looked_at(
         wanting += capturing(settings.capture, settings.capture_to).wants(function)
     if settings.record or settings.replay:
         wanting += following(settings.record, settings.replay).wants(function)
+    if settings.keeps:
+        wanting.append(partial(keeping(settings.why_depth, settings.why_against).take, how))
     if not wanting:
         return run()
     seen = Seen(function, shape, arguments, how.seed, device_arrays(function, arguments, arrays()))

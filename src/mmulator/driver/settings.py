@@ -96,7 +96,7 @@ def _why_to(text: str) -> str:
 
 
 def _why_against(text: str) -> str:
-    return text if text.isdigit() else as_device(text)
+    return text if text.isdigit() or text == "reference" else as_device(text)
 
 
 def _debug(text: str) -> str:
@@ -109,10 +109,10 @@ def _debug(text: str) -> str:
 
 
 def _why(text: str) -> str:
-    from mmulator.record.asked import question
+    from mmulator.record.asked import AUTO, question
 
     for part in text.split(";"):
-        if part.strip():
+        if part.strip() not in ("", AUTO):
             question(part)
     return text
 
@@ -163,7 +163,17 @@ class Settings:
     @property
     def looks(self) -> bool:
         """Whether it is noted what launches are given, and what they leave."""
-        return bool(self.capture or self.record or self.replay)
+        return bool(self.capture or self.record or self.replay or self.keeps)
+
+    @property
+    def asked(self) -> tuple[str, int, str, str]:
+        """What decides about questions why elements have their values."""
+        return self.why, self.why_depth, self.why_to, self.why_against
+
+    @property
+    def keeps(self) -> bool:
+        """Whether launches are kept, to explain what a comparison rejects."""
+        return "auto" in self.why.split(";")
 
     def __post_init__(self) -> None:
         """A chip's name stands for its device. Raises UnsupportedError for one that is not known."""

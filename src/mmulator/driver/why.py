@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mmulator.demangle import demangle
 from mmulator.errors import LaunchError, MmulatorError
+from mmulator.findings import WIDTH
 from mmulator.host.report import Report
 from mmulator.host.why import About, Other, Run, WhyAnswer
 from mmulator.isa.effects import MemoryEffect
@@ -25,11 +26,13 @@ from mmulator.launch.launch import How
 from mmulator.launch.regions import Regions
 from mmulator.launch.shape import LaunchShape
 from mmulator.program.calls import reached
-from mmulator.record.asked import Asked, Question, element_of, question
+from mmulator.record.asked import AUTO, Asked, Question, element_of, question
+from mmulator.record.beside.reference import Reference
 from mmulator.record.names import DeviceArray, DeviceNames
 
 if TYPE_CHECKING:
     from mmulator.diagnostics.watch import Watches
+    from mmulator.driver.kept import Keeping
 
 
 @dataclass
@@ -43,6 +46,7 @@ class Asking:
     refused: question -> why a launch has no such element.
     missed: question -> why the newest launch did not store the element.
     answers: question -> (kernel, number of the launch, answer).
+    kept: launches that are kept, to explain what comparisons reject; None: that was not asked.
     """
 
     questions: list[Question]
@@ -52,6 +56,7 @@ class Asking:
     refused: dict[str, str] = field(default_factory=dict)
     missed: dict[str, tuple[str, ...]] = field(default_factory=dict)
     answers: dict[str, tuple[str, int, WhyAnswer]] = field(default_factory=dict)
+    kept: Keeping | None = None
 
     def about(
         self,
@@ -62,7 +67,7 @@ class Asking:
         how: How,
         run: Run,
         arrays: Callable[[], Sequence[DeviceArray]],
-        other: Other | None = None,
+        other: Other | Reference | None = None,
     ) -> LaunchAsked | None:
         """The questions that a launch is asked; None if it is asked none. Parameters are as in `host.why.About`."""
         name = demangle(function.name)
@@ -98,20 +103,23 @@ class Asking:
         for q in self.questions:
             if q.text in self.answers:
                 kernel, number, answer = self.answers[q.text]
-                say(f"mmulator: why {q.text}, launch {number} of {kernel}:\n{answer}\n")
+                say(f"mmulator: why {q.text}, launch {number} of {kernel}:\n{answer.wrapped(WIDTH)}\n")
             elif self.launches.get(q.text):
                 count = self.launches[q.text]
                 said = "".join(f"; {note}" for note in self.missed.get(q.text, ()))
                 say(f"mmulator: why {q.text}: {count:,} launch{'es' * (count != 1)}, and none stored it{said}\n")
             else:
                 say(f"mmulator: why {q.text}: {self.refused.get(q.text, 'no launch has such an array')}\n")
-        if self.to and self.answers:
+        told = [(kernel, answer) for kernel, _, answer in self.answers.values()]
+        for lines, kernel, found in self.kept.told() if self.kept is not None else ():
+            say(f"mmulator: {lines}\n")
+            told += [(kernel, found)] if found is not None else []
+        if self.to and told:
             from mmulator.record.page import write_page
 
-            told = self.answers.values()
-            kernels = ", ".join(sorted({kernel for kernel, _, _ in told}))
+            kernels = ", ".join(sorted({kernel for kernel, _ in told}))
             try:
-                write_page(Path(self.to), [a._repr_html_() for _, _, a in told], kernels)
+                write_page(Path(self.to), [a._repr_html_() for _, a in told], kernels)
             except MmulatorError as error:
                 say(f"mmulator: {error}\n")
 
@@ -139,9 +147,15 @@ class LaunchAsked:
 
 
 @cache
-def asking(text: str, depth: int, to: str = "") -> Asking:
+def asking(text: str, depth: int, to: str = "", against: str = "") -> Asking:
     """The questions of this process. Raises LaunchError for what is no question."""
-    return Asking([question(part) for part in text.split(";") if part.strip()], depth, to)
+    parts = [part.strip() for part in text.split(";") if part.strip()]
+    made = Asking([question(part) for part in parts if part != AUTO], depth, to)
+    if AUTO in parts:
+        from mmulator.driver.kept import keeping
+
+        made.kept = keeping(depth, against)
+    return made
 
 
 def device_arrays(function: Any, arguments: Arguments, known: Sequence[DeviceArray]) -> list[DeviceArray]:

@@ -321,11 +321,12 @@ class Kernel:
         keep_going: bool = False,
         why: Any = None,
         names: Mapping[str, Any] | None = None,
-        against: str | int | None = None,
+        against: Any = None,
         profile: bool = False,
         trace: str | Path | None = None,
         memory: Sequence[Region] = (),
         waits: bool = False,
+        order: int | None = None,
         debug: Any = None,
     ) -> Report:
         """Run the kernel; arrays among `args` are device buffers and are updated in place.
@@ -340,7 +341,8 @@ class Kernel:
         index), whose stores the report lists, in order; on one thread of the host unless `threads` says more. why: an element, as
         "C[3,5]" or (number of the argument, index), or several: `report.why` tells which store gave it its value, and back
         through all instructions what that was computed from. names: arrays that `why` calls by these names.
-        against: a device, or a seed, under which the block is run, too: the answer says where the values part. cluster: blocks
+        against: a device, or a seed, under which the block is run, too: the answer says where the values part; or an array of
+        expected values, several by name, or "reference" for the exact sum: it says what would make them. cluster: blocks
         of a cluster (int, or up to three, which divide the grid; sm_90 and later), default: what .reqnctapercluster says, or
         no clusters (PTX ISA 9.1, Programming Model: Cluster of Cooperative Thread Arrays). cooperative: all blocks are
         resident at once, and may wait for each other (CUDA C++ Programming Guide, Cooperative Groups: grid.sync()).
@@ -373,8 +375,9 @@ class Kernel:
             name, value = ("keep_going", keep_going) if keep_going not in (True, False) else ("profile", profile)
             raise LaunchError(f"{name} is of type {type(value).__name__}, not True or False")
         how = How(
-            whole(seed, "seed"), None, None if threads is None else whole(threads, "threads", 1), seconds(timeout),
-            waits=waits, keep_going=keep_going, progress=(lambda done, total: progress("run", done, total)) if progress else None,
+            whole(seed, "seed"), None if order is None else whole(order, "order"),
+            None if threads is None else whole(threads, "threads", 1), seconds(timeout), waits=waits, keep_going=keep_going,
+            progress=(lambda done, total: progress("run", done, total)) if progress else None,
         )  # fmt: skip
         if workers is not None:
             from mmulator.host.spread import launch as spread

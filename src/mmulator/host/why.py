@@ -6,9 +6,9 @@ memory is afterwards as the launch left it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ import numpy as np
 from mmulator.errors import ExecutionFault, InternalError, UnsupportedError
 from mmulator.host.campaign import Snapshot
 from mmulator.host.report import Report
+from mmulator.interop import as_array
 from mmulator.isa.chips import as_device
 from mmulator.launch.arena import bytes_at
 from mmulator.launch.arguments import Arguments
@@ -26,19 +27,24 @@ from mmulator.launch.observers import Observer
 from mmulator.launch.shape import LaunchShape
 from mmulator.program.addresses import SLOT_PARAM, SLOT_SHIFT
 from mmulator.record.asked import Asked, asked
-from mmulator.record.beside import BesideAnother, beside
+from mmulator.record.beside.another import BesideAnother, beside
+from mmulator.record.beside.reference import EXACT, BesideReference, Reference, ReferenceArrays, beside_reference
+from mmulator.record.cause import Cause, span_text
 from mmulator.record.detours import Arrived, Detours
 from mmulator.record.memory import last_write, left_out, stores_words
 from mmulator.record.names import DeviceNames
 from mmulator.record.sources import Sources
 from mmulator.record.trail import Trail
-from mmulator.record.why import DEPTH, Cause, Explainer
+from mmulator.record.values import text_of
+from mmulator.record.why import DEPTH, Explainer
 
 if TYPE_CHECKING:
     from mmulator.diagnostics.watch import Watches
     from mmulator.program.image import ModuleImage
 
+REFERENCE = "reference"
 NOTHING = "no store came to its address: no thread computes it, or all that do branch around the store"
+EARLIER = 2  # stores to an element, before the last one, that are told besides the first
 PATIENCE, SLOWER = 2.0, 100  # seconds that one cluster may take alone: at least, and for each second of the launch
 Run = Callable[[How, Sequence[Observer]], Report]
 Read = Callable[[int, int], bytes]
@@ -51,20 +57,28 @@ class WhyAnswer:
     name: of the element.
     cause: the store and what is behind it; None if nothing was stored there.
     notes: what a reader should know of how it was found out.
-    beside: the element in another run, if one was asked for.
+    beside: the element in another run or in a reference, if one was asked for.
     sources: what it was computed from, however far back, and indices that overflowed on the way.
+    leaves: address -> name of each element of device memory that the launch found and that it was computed from.
     """
 
     name: str
     cause: Cause | None
     notes: tuple[str, ...] = ()
-    beside: BesideAnother | None = None
+    beside: BesideAnother | BesideReference | None = None
     sources: tuple[str, ...] = ()
+    leaves: Mapping[int, str] = field(default_factory=dict, repr=False, compare=False)
 
     def __str__(self) -> str:
         from mmulator.record.telling import text
 
         return "\n".join([text(self.cause) if self.cause is not None else self._nothing, *self._more()])
+
+    def wrapped(self, width: int) -> str:
+        """The answer in lines of at most so many columns; tables may be wider."""
+        from mmulator.record.telling import wrapped
+
+        return wrapped(str(self), width)
 
     @property
     def _nothing(self) -> str:
@@ -85,12 +99,14 @@ class WhyAnswer:
         from mmulator.record.telling import as_dict
 
         other = self.beside
+        pair = (other.cause, other.here, other.there) if isinstance(other, BesideAnother) else (None, None, None)
+        cause, here, there = (as_dict(one) if one else None for one in pair)
         return {
             "element": self.name, "cause": as_dict(self.cause) if self.cause else None, "notes": list(self.notes),
             "sources": list(self.sources),
             **({"beside": {
-                "label": other.label, "cause": as_dict(other.cause) if other.cause else None, "said": str(other),
-                "here": as_dict(other.here) if other.here else None, "there": as_dict(other.there) if other.there else None,
+                "label": other.label, "cause": cause, "said": str(other), "here": here, "there": there,
+                **({"want": other.want} if isinstance(other, BesideReference) else {}),
             }} if other else {}),
         }  # fmt: skip
 
@@ -111,13 +127,21 @@ class Other:
     seed: int
 
 
-def other_of(against: str | int, device: str, seed: int, run: Callable[..., Report]) -> Other:
-    """The run that a launch is compared with. Raises UnsupportedError or LaunchError.
+def other_of(against: object, device: str, seed: int, run: Callable[..., Report]) -> Other | Reference:
+    """The run or the reference that a launch is compared with. Raises UnsupportedError or LaunchError.
 
-    against: another device, or another seed.
+    against: another device, another seed, an array of expected values, several by name, or "reference": the exact sum.
     device, seed: of the launch.
     run: launches with a device, a How and observers.
     """
+    if isinstance(against, Reference):
+        return against
+    if isinstance(against, str) and against == REFERENCE:
+        return Reference(EXACT)
+    if isinstance(against, Mapping):
+        return Reference(REFERENCE, {name: as_array(name, array) for name, array in against.items()})
+    if not isinstance(against, str | int):
+        return Reference(REFERENCE, {"": as_array("against", against)})
     if isinstance(against, int):
         return Other(f"seed {against}", partial(run, device), device, whole(against, "against"))
     name = as_device(against)
@@ -135,7 +159,7 @@ class Again:
     read: bytes of device memory at a generic address.
     names: of what it was given.
     device: whose arithmetic it has.
-    other: another run to compare with.
+    other: another run, or a reference, to compare with.
     """
 
     run: Run
@@ -145,26 +169,32 @@ class Again:
     read: Read
     names: DeviceNames
     device: str
-    other: Other | None = None
+    other: Other | Reference | None = None
 
     def answers(
-        self, asked: Sequence[Asked], stores: Sequence[np.void | None], seconds: float, depth: int = DEPTH
+        self, asked: Sequence[Asked], stores: Sequence[np.ndarray], seconds: float, depth: int = DEPTH
     ) -> list[WhyAnswer]:
-        """The answer for each element. stores: the last store to each (WatchEntry), or None. seconds: of the launch."""
+        """The answer for each element. stores: those to each (WatchEntry), in order. seconds: of the launch."""
         values = [self.read(a.start, a.size) for a in asked]
         trails: dict[int, tuple[Trail, tuple[str, ...]]] = {}
         out = []
         try:
             for a, store, value in zip(asked, stores, values):
-                if store is None:
+                if not len(store):
                     out.append(WhyAnswer(a.name, None, self._left_out(a, seconds)))
                     continue
-                cluster = self.shape.cluster_of(int(store["cta"]))
+                cluster = self.shape.cluster_of(int(store[-1]["cta"]))
                 if cluster not in trails:
                     trails[cluster] = self._trail(cluster, a, value, seconds)
                 trail, notes = trails[cluster]
                 answer = self._answer(trail, a, value, notes, depth)
-                if self.other is not None and answer.cause is not None:
+                answer = replace(answer, sources=(*answer.sources, *self._stores_before(trail, a, store[:-1])))
+                if isinstance(self.other, Reference) and answer.cause is not None:
+                    arrays = ReferenceArrays(self.names.arrays, self.read)
+                    answer = replace(
+                        answer, beside=beside_reference(answer.cause, self.other.want(a.name), self.other.label, arrays)
+                    )
+                elif isinstance(self.other, Other) and answer.cause is not None:
                     answer = self._with(self.other, answer, cluster, a, answer.cause, depth)
                 out.append(answer)
         finally:
@@ -212,7 +242,22 @@ class Again:
         bits = int.from_bytes(value, "little")
         explainer = Explainer(trail, self.names, self.device, depth)
         cause = explainer.written(found, a.name, bits, a.type, a.size, ())
-        return WhyAnswer(a.name, cause, notes, sources=tuple(Sources(explainer).gather(found, a.type, a.size).sentences()))
+        sources = Sources(explainer).gather(found, a.type, a.size)
+        return WhyAnswer(a.name, cause, notes, sources=tuple(sources.sentences()), leaves=sources.leaves)
+
+    def _stores_before(self, trail: Trail, a: Asked, stores: np.ndarray) -> Iterator[str]:
+        """Sentences about stores to an element before the last one: the first of them and the newest."""
+        if not len(stores):
+            return
+        kinds = np.flatnonzero(np.diff(stores["cta"]) | np.diff(stores["site"]) | (stores["value"][1:] != stores["value"][:-1]))
+        told = stores[np.concatenate([[0], kinds + 1])]  # of stores that are alike the first
+        some = [*told[:1], *told[1:][-EARLIER:]]
+        yield f"stored {len(stores) + 1:,} times in this launch; before" + (", among others:" if len(some) < len(stores) else ":")
+        for entry in some:
+            ins = trail.kernel.sites[int(entry["site"])].original
+            block, thread = self.shape.block_at(int(entry["cta"])), self.shape.thread_at(int(entry["thread"]))
+            value = text_of(int(entry["value"]), a.type)
+            yield f"  {value} by {ins.mnemonic} at {span_text(ins.span)}, block {block}, thread {thread}"
 
     def _with(self, other: Other, answer: WhyAnswer, cluster: int, a: Asked, cause: Cause, depth: int) -> WhyAnswer:
         """An answer with what another run says of the element; a note where that run is impossible."""
@@ -255,12 +300,12 @@ class About:
     names: of what it was given.
     image: memory of the module's variables.
     memory: what the launch may write, besides the variables.
-    other: another run to compare with.
+    other: another run, or a reference, to compare with.
     """
 
     def __init__(
         self, asked: Sequence[Asked], run: Run, how: How, shape: LaunchShape, arguments: Arguments, device: str,
-        names: DeviceNames, image: ModuleImage, memory: Iterable[tuple[int, np.ndarray]], other: Other | None = None,
+        names: DeviceNames, image: ModuleImage, memory: Iterable[tuple[int, np.ndarray]], other: Other | Reference | None = None,
     ) -> None:  # fmt: skip
         self.asked, self.arguments = asked, arguments
         self.memory = Snapshot([*memory, *((start, a) for start, a, writable in image.buffers if writable)])
@@ -277,7 +322,7 @@ class About:
     def answers(self, watches: Watches, report: Report, depth: int = DEPTH) -> list[WhyAnswer]:
         """The answers, when the launch is over. depth: how many instructions are told one behind the other."""
         self.memory.keep()
-        stores = [watches.last(n) for n in range(len(self.asked))]
+        stores = [watches.to(n) for n in range(len(self.asked))]
         return self.again.answers(self.asked, stores, report.seconds["run"], depth)
 
     def _read(self, address: int, size: int) -> bytes:
@@ -292,7 +337,7 @@ class About:
 
 def about_arrays(
     why: object, run: Run, how: How, shape: LaunchShape, arguments: Arguments, device: str, parameters: Sequence[str],
-    named: Mapping[str, np.ndarray], image: ModuleImage, other: Other | None = None,
+    named: Mapping[str, np.ndarray], image: ModuleImage, other: Other | Reference | None = None,
 ) -> About:  # fmt: skip
     """Questions about a launch whose arguments are arrays.
 

@@ -313,5 +313,5 @@ def _resolved(o: OperandSpec, taken: Mapping[str, str]) -> OperandSpec:
     space = taken.get(o.space, "") if o.kind == "addr" and o.space not in FIXED_SPACES else o.space
     if o.per:  # v4, 4d, x8, cta_group::2
         number = int("".join(filter(str.isdigit, taken.get(o.per, ""))) or 0)
-        return replace(o, type=type, count=number * o.times - o.fewer if number else 1)
-    return o if (type, space) == (o.type, o.space) else replace(o, type=type, space=space)
+        return o.but(type=type, count=number * o.times - o.fewer if number else 1)
+    return o if (type, space) == (o.type, o.space) else o.but(type=type, space=space)

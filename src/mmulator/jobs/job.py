@@ -84,6 +84,8 @@ if TYPE_CHECKING:
     from mmulator.jobs.suppressions import Suppression
 
 Progress = Callable[[str, int, int], None]
+AUTO, REFERENCE = "auto", "reference"  # record/asked.py, host/why.py
+FEW = 3  # elements that are explained by themselves
 SLICE = 16  # instructions of a warp's turn at most, where a proof is looked for
 
 
@@ -284,13 +286,13 @@ def run_job(
     job: Job, *, timeout: float | None = None, threads: int | None = None, progress: Progress | None = None,
     watch: Sequence[Watched] = (), sanitize: SanitizerOptions | None = None, workers: Any = None,
     profile: bool = False, trace: str | None = None, why: Sequence[str] = (),
-    against: str | int | None = None, debug: Any = None, looked_at: bool = False,
+    against: object = None, debug: Any = None, looked_at: bool = False,
 ) -> JobResult:  # fmt: skip
     """Load, launch, compare. Arrays of the job's arguments are updated in place. sanitize: what the sanitizer is asked for; of
     several seeds the first decides what is in the arrays. workers: a client of a Dask cluster. profile: what each line did is
-    counted. trace: a file for what happened when. why: elements whose values the report explains.
-    against: a device or a seed that they are compared with. debug: the debugger under whose control the launch runs;
-    looked_at: by the sanitizer, too."""
+    counted. trace: a file for what happened when. why: elements whose values the report explains; "auto": the first that each
+    comparison rejects. against: a device, a seed or "reference" that they are compared with. debug: the debugger under whose
+    control the launch runs; looked_at: by the sanitizer, too."""
     if timeout is not None and not timeout > 0:
         raise LaunchError(f"a time limit of {timeout} s: it must be more than 0")
     module = job.load(timeout)
@@ -304,13 +306,21 @@ def run_job(
         check_expectation(job.expect, arrays)
     shown = {found: arrays[found] for name in job.show for found in [choose(arrays, name, "there is no array")]}
     before = {name: _digest(a) for name, a in arrays.items()}
+    asked = [element for element in why if element != AUTO]
+    if len(asked) < len(why) and job.expect is None:
+        raise LaunchError("why auto: there is no reference to compare with", hint="[expect] of the launch file, or --expect")
+    reference = _reference(job.expect) if why and job.expect is not None else None
+    against = reference if against == REFERENCE and reference is not None else against
+    found = {name: a.copy() for name, a in arrays.items()} if len(asked) < len(why) else {}
     timeout = None if timeout == math.inf else timeout
     values = [a.value for a in job.arguments]
     launch = partial(
         kernel.launch, job.grid, job.block, values, job.shared, job.device, timeout=timeout, threads=threads,
-        cluster=job.cluster, cooperative=job.cooperative, profile=profile, trace=trace, why=why or None,
-        names=own if why else None, against=against, memory=job.placed(), waits=job.waits,
+        cluster=job.cluster, cooperative=job.cooperative, memory=job.placed(), waits=job.waits,
     )  # fmt: skip
+    repeat = partial(launch, seed=job.seed, names=own, against=against or reference)
+    more = {"why": asked, "names": own, "against": against} if asked else {}
+    launch = partial(launch, profile=profile, trace=trace, **more)
     judged = None
     if debug is not None:
         report = launch(seed=job.seed, names=own, debug=debug, sanitize=looked_at)
@@ -320,7 +330,13 @@ def run_job(
         from mmulator.jobs import sanitized
 
         again = partial(_shuffled, kernel, job, values, timeout)
-        looking = partial(launch, sanitize="strict", watch=watch, keep_going=sanitize.keep_going)
+
+        def looking(seed: int, progress: Progress | None) -> Report:
+            order = seed if seed != job.seed else None  # blocks begin in order under the job's own seed
+            return launch(
+                seed=seed, progress=progress, sanitize="strict", watch=watch, keep_going=sanitize.keep_going, order=order
+            )
+
         report, judged = sanitized.run(looking, kernel, arrays, job.seed, sanitize, job.suppress, again, progress)
     outputs = job.outputs()
     written = {name: a for name, a in arrays.items() if name in outputs or _digest(a) != before[name]}
@@ -329,7 +345,37 @@ def run_job(
     held = cache(lambda: accumulators(_matrix_forms(module, kernel)))
     comparisons = [compare(name, arrays[name], want, job.expect.tolerance, held) for name, want in job.expect.arrays.items()]
     missing = tuple(name for name in written if name not in job.expect.arrays)
+    if found:
+        report.why += _rejected(comparisons, arrays, found, repeat)
     return JobResult(report, comparisons, written, shown, missing, judged)
+
+
+def _reference(expect: Expectation) -> Any:
+    """The expected arrays as what elements are compared with."""
+    from mmulator.record.beside.reference import Reference
+
+    return Reference(expect.source or Path(expect.file).name, expect.arrays)
+
+
+def _rejected(
+    comparisons: Sequence[Comparison], arrays: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray],
+    again: Callable[..., Report],
+) -> list[Any]:  # fmt: skip
+    """Answers about the first element that each comparison rejects, of a launch from the memory that the first one found.
+
+    arrays: of the job, as the launch left them; they are so afterwards. found: as it found them. again: launches.
+    """
+    elements = [f"{c.name}[{','.join(map(str, c.first))}]" for c in comparisons if not c.ok and c.first is not None]
+    if not elements:
+        return []
+    left = {name: a.copy() for name, a in arrays.items()}
+    try:
+        for name, a in found.items():
+            arrays[name][...] = a
+        return list(again(why=elements[:FEW]).why)
+    finally:
+        for name, a in left.items():
+            arrays[name][...] = a
 
 
 def _shuffled(kernel: Kernel, job: Job, values: Sequence[Any], timeout: float | None, seed: int, way: Way) -> None:

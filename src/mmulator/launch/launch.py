@@ -44,6 +44,24 @@ class Launch:
 
 
 @dataclass(slots=True)
+class Resumption:
+    """A moment of a launch on one thread at which no cluster is half-done, to go on from.
+
+    finished: clusters that are over.
+    next: number of requests for a cluster so far (state.Line).
+    taken: clusters that were taken while others waited.
+    clock: the fields of the worker's clock of blocks (workers.Counted), and whether a cluster was running at its last tick.
+    counts: executions of each block of code.
+    """
+
+    finished: int
+    next: int
+    taken: int
+    clock: tuple[int, int, int, bool]
+    counts: np.ndarray
+
+
+@dataclass(slots=True)
 class How:
     """How a launch runs on the CPU: what may be chosen freely for a kernel in order. A GPU reads nothing of it.
 
@@ -59,6 +77,7 @@ class How:
     watched: global memory may have no value yet; needs an observer that follows values.
     progress: is called with CTAs that are done, and all.
     meanwhile: is called every few milliseconds with a function that says where the warps are; what it raises ends the launch.
+    resume: where another run of the launch stood, which goes on here; the caller has brought its memory back.
     """
 
     seed: int = 0
@@ -73,6 +92,7 @@ class How:
     watched: bool = False
     progress: Progress | None = None
     meanwhile: Meanwhile | None = None
+    resume: Resumption | None = None
 
 
 @dataclass(slots=True)

@@ -46,6 +46,10 @@ class Line:
         numbers = 0 if self._numbers is None else pointer(self._numbers)
         _WORDS.pack_into(self._words, 0, taken, clusters, len(first), clusters - len(last), numbers)
 
+    def skip(self, taken: int) -> None:
+        """So many have begun already."""
+        _WORD.pack_into(self._words, 0, taken)
+
     @property
     def taken(self) -> int:
         """How many have begun, or never will."""

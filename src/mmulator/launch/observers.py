@@ -19,9 +19,10 @@ class Observer:
 
     calls: native functions of the instrument call Python.
     alone: the launch has one thread of the host, unless it says how many.
+    apart: the worker comes back to Python when a cluster ends.
     """
 
-    calls = alone = False
+    calls = alone = apart = False
 
     @property
     def instrument(self) -> Instrument:
@@ -30,6 +31,9 @@ class Observer:
 
     def begin(self, grid: Any) -> None:
         """Before the launch runs: give native code the memory that it needs. Another launch may have left the grid."""
+
+    def run_by(self, workers: Any) -> None:
+        """Before the launch runs: the Workers that run it."""
 
     def attach(self, resident: Any) -> None:
         """Before a cluster runs in it: prepare the memory of a cluster."""

@@ -24,7 +24,7 @@ from mmulator.errors import ExecutionFault, LaunchError, LimitReached
 from mmulator.launch import crew
 from mmulator.launch.arena import pointer
 from mmulator.launch.grid import Grid
-from mmulator.launch.launch import How
+from mmulator.launch.launch import How, Resumption
 from mmulator.launch.limits import check_host
 from mmulator.launch.line import order
 from mmulator.launch.observers import instrument_of
@@ -52,6 +52,7 @@ FIRST_MACS = 1 << 20  # and multiply-accumulates at first
 SHARE, MOST_SHARED = 200e-6, 256  # seconds of work that a worker takes at once, and clusters
 WORDS = 16  # in two lines of the cache, which are fetched together
 ROUND = 0.05  # seconds until who waits looks up
+_OVER = None, -1  # a cluster that is over
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
 
 
@@ -96,7 +97,7 @@ class Counted:
     def __init__(self, longest: int) -> None:
         self.longest = self.left = longest  # blocks of code of a turn; until the next tick
         self.shorter = 0  # by how many fifths turns are shorter, since clusters end seldom
-        self.running: tuple[Resident, int] | None = None  # at the last tick: its memory, its number
+        self.running: tuple[Resident | None, int] | None = None  # at the last tick: its memory, its number
         self.finished = 0  # clusters, until then
 
     def begin(self, resident: Resident, new: int) -> None:
@@ -191,6 +192,29 @@ class Workers:
             if grid.kernel.pace:
                 self._pace(grid.kernel.pace)
         self.native = _runner(instrument_of(observers) if observers else None)
+        if how.resume is not None:
+            self._resume(how.resume)
+        for observer in observers:
+            observer.run_by(self)
+
+    @property
+    def moment(self) -> Resumption | None:
+        """Where the launch stands, if one worker runs it and no cluster is half-done."""
+        clock = self.counted
+        if clock is None or self.waiting or any(r.begun[0] for r in self.residents):
+            return None
+        times = clock.left, clock.shorter, clock.finished, clock.running is not None
+        return Resumption(self.finished, self.line.taken, self.taken, times, self.counts[0].copy())
+
+    def _resume(self, at: Resumption) -> None:
+        """Stand where another run stood."""
+        assert self.counted is not None
+        self.finished, self.taken = at.finished, at.taken
+        self.line.skip(at.next)
+        self.counts[0] = at.counts
+        self.counted.left, self.counted.shorter, self.counted.finished, running = at.clock
+        if running:  # at the last tick, and over since
+            self.counted.running = _OVER
 
     def _pace(self, seconds: float) -> None:
         """A cluster takes so long: workers take as many neighbours as are work for a while."""
@@ -266,7 +290,7 @@ class Workers:
         while True:
             budget = self.piece if counted is None else min(self.piece, counted.left)
             resident.others[0] = self.finished + 1 < self.clusters
-            resident.single[0] = bool(self.waiting)
+            resident.single[0] = bool(self.waiting) or any(o.apart for o in observers)
             result = native(cluster, budget)
             now = time.perf_counter()
             if number != resident.number:  # another has begun meanwhile

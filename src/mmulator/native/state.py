@@ -115,14 +115,14 @@ WatchEntry = Struct("WatchEntry", [
 
 # Executed instructions of a launch that may be stopped between any two (native/hooks/steps.py).
 # count: instructions of warps that were executed, or tried. next: the count from which on each calls Python. stops: a byte for
-# each site; not 0: it calls Python. stepped, reads, steered: host functions.
+# each site; not 0: it calls Python. stepped, reads, carried, steered: host functions.
 # The rest is the debugger's (native/hooks/debugger.py). low, high: addresses of warps in range; lanes: of which one takes part,
 # unless all have exited; deepest: greatest frame, in range. cells, cell_count: watched memory. log: a ring of entries, room of
 # them (a power of two), by their counts.
 Cell = Struct("Cell", [("at", ptr_to(u64)), ("mask", u64), ("old", u64), ("changed", u64)])
 StepEntry = Struct("StepEntry", [("site", u32), ("lanes", u32), ("block", u32), ("warp", u32), ("frame", u32)])
 Steps = Struct("Steps", [
-    ("count", u64), ("next", u64), ("stops", ptr_to(u8)), ("stepped", u64), ("reads", u64), ("steered", u64),
+    ("count", u64), ("next", u64), ("stops", ptr_to(u8)), ("stepped", u64), ("reads", u64), ("carried", u64), ("steered", u64),
     ("low", u64), ("high", u64), ("lanes", u32), ("deepest", u32), ("cells", ptr_to(Cell)), ("cell_count", u64),
     ("log", ptr_to(StepEntry)), ("room", u64),
 ])  # fmt: skip

@@ -14,6 +14,7 @@ from mmulator.tables import element as tag
 from mmulator.tables import html_table, text_table
 
 FEW = 2  # steps that are all shown in full
+ROWS = 12  # steps of a longer sum that the overview of a text has
 MANY = 10**15  # sums from here on are not written as integers
 OVERVIEW = ("step", "adds", "largest exponent", "cut", "rounded off", "result", "bits")
 
@@ -104,6 +105,22 @@ def overview(e: ElementSum) -> Iterator[tuple[str, ...]]:
         yield str(n), f"{adds(e, s)}", largest(e, s), *small, decimal(s.value), bits
 
 
+def _shortened_overview(e: ElementSum) -> Iterator[tuple[str, ...]]:
+    """A row for each step; of a long sum the first ones, those around the one that lost most, and the last ones."""
+    rows = [*overview(e)]
+    if len(rows) <= ROWS + 2:
+        yield from rows
+        return
+    part = ROWS // 3
+    middle = chosen(e)[0]
+    keep = {*range(part), *range(max(0, middle - part // 2), middle + part // 2), *range(len(rows) - part, len(rows))}
+    for n, row in enumerate(rows):
+        if n in keep:
+            yield row
+        elif n - 1 in keep:
+            yield ("...", *[""] * (len(OVERVIEW) - 1))
+
+
 def table(e: ElementSum, s: SumStep) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """The columns and rows of one step: its terms."""
     atype, btype = element_type(e.key.atype), element_type(e.key.btype)
@@ -184,7 +201,7 @@ def text(e: ElementSum, steps: Sequence[int] | None = None) -> str:
     """The record as text. steps: those that are shown in full; default: all if there are few, else the one that lost most."""
     out = [head(e)]
     if len(e.steps) > FEW:
-        out += ["", *text_table(OVERVIEW, overview(e))]
+        out += ["", *text_table(OVERVIEW, _shortened_overview(e))]
     shown = steps if steps is not None else [*range(len(e.steps))] if len(e.steps) <= FEW else chosen(e)
     for n in shown:
         before, after = ends(e, e.steps[n])

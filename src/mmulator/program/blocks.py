@@ -223,7 +223,7 @@ class _Splitter:
             self.end(ins)
         else:
             self.current.body.append(ins)
-            self.weight += 2 + sum(1 for o in flatten(ins.operands) if isinstance(o, Reg))
+            self.weight += 2 + sum(isinstance(o, Reg) for o in flatten(ins.operands))
             if effects.together is Together.MEETING and self.current.sync and len(self.current.body) == 1:
                 self.fall()  # its lanes may come to several of them, and go on from each
                 self.together = Here.SOME
@@ -288,5 +288,5 @@ def _split(item: FunctionBlocks, blocks: list[Block], longest: int) -> None:
 def _jumped_to(function: Function) -> set[str]:
     """Labels at which control may arrive by a branch."""
     listed = (label for targets in function.targets.values() for label in targets.targets)
-    named = (o for ins in function.instructions for o in flatten(ins.operands))
+    named = (o for ins in function.instructions for o in ins.operands)
     return {o.name for o in (*listed, *named) if isinstance(o, LabelRef)}

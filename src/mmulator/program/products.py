@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from mmulator.isa.effects import Ends, Together
@@ -187,7 +187,7 @@ class _ProductFinder:
         return tuple((token, self.version[token] if isinstance(token, str) else 0) for token in _tokens(operands))
 
 
-def _tokens(operands: Iterable[Operand]) -> Tokens:
+def _tokens(operands: Sequence[Operand]) -> Tokens:
     """Operands without their places in the text: registers as names."""
     return tuple(o.name if isinstance(o, Reg) else (type(o), getattr(o, "value", id(o))) for o in flatten(operands))
 

@@ -77,7 +77,15 @@ def _of(module: ParsedModule, functions: Iterable[Function]) -> Iterator[Unsuppo
     for function in functions:
         yield from _predicates(function)
         for ins in function.instructions:
-            yield from reasons(ins, function, module)
+            if not _is_plain(ins):
+                yield from reasons(ins, function, module)
+
+
+def _is_plain(ins: Instruction) -> bool:
+    """Whether an instruction has no reason: its row runs, it is no matrix instruction, and names nothing."""
+    form = ins.found
+    runs = isinstance(form, Form) and form.status.runs and not form.is_matrix
+    return runs and not any(isinstance(o, Symbol) for o in flatten(ins.operands))
 
 
 def _predicates(function: Function) -> Iterator[Unsupported]:

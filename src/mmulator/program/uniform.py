@@ -76,19 +76,20 @@ def takes_one_lane(ins: Instruction) -> bool:
 def _depends(ins: Instruction, local: Collection[str]) -> frozenset[str] | None:
     """Registers that make the results of an instruction uniform if they are uniform; None if the results are never uniform."""
     effects = ins.effects
-    if takes_one_lane(ins):
+    if effects.flow is Flow.LANES and takes_one_lane(ins):
         return frozenset() if ins.guard is None else None
     waits = effects.ends is Ends.WAIT and effects.memory is MemoryEffect.READ  # for an mbarrier
     if not ((is_still(ins) and not effects.carry) or is_plain_load(ins) or waits):
         return None
     for o in flatten(ins.operands):
-        match o:
-            case SpecialRegister(name=name) if name.startswith(_PER_LANE):
+        if isinstance(o, Reg):
+            if type_bits(o.type) > 64:
                 return None
-            case Symbol(name=name) if name in local:
+        elif isinstance(o, SpecialRegister):
+            if o.name.startswith(_PER_LANE):
                 return None
-            case Reg(type=type_name) if type_bits(type_name) > 64:
-                return None
+        elif isinstance(o, Symbol) and o.name in local:
+            return None
     return uses_and_defs(ins)[0]
 
 

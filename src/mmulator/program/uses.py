@@ -41,11 +41,12 @@ def _uses_and_defs(ins: Instruction) -> tuple[frozenset[str], frozenset[str]]:
         uses.update(n for o in ins.operands if isinstance(o, Reg) for n in registers_of(o))
     else:
         for access, operand in accesses(ins):
-            names = set(registers_of(operand))
-            if "w" in access and not isinstance(operand, Address):
-                defs |= names
-            if "r" in access or isinstance(operand, Address):
-                uses |= names
+            names = [operand.name] if isinstance(operand, Reg) else [*registers_of(operand)]
+            is_address = isinstance(operand, Address)
+            if "w" in access and not is_address:
+                defs.update(names)
+            if "r" in access or is_address:
+                uses.update(names)
     if effects.carry:
         if "r" in effects.carry:
             uses.add(CARRY)
@@ -73,11 +74,12 @@ def pinned_by(ins: Instruction) -> Iterator[str]:
 
 def signature_of(form: Form, operands: tuple[Operand, ...]) -> tuple[OperandSpec, ...]:
     """The operand list of a form in which these operands are written."""
-    for signature in form.signatures if len(form.signatures) > 1 else ():
+    signatures = form.signatures
+    for signature in signatures if len(signatures) > 1 else ():
         if (len(signature) == len(operands) or not form.is_matrix) and all(
             (spec.kind in ("registers", "group")) == isinstance(o, VectorOperand)
             and (spec.kind == "addr") <= isinstance(o, Address)
             for spec, o in zip(signature, operands)
         ):
             return signature
-    return form.operands
+    return signatures[0]

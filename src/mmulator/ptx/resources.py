@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from mmulator.isa.matrix import FAMILIES
 from mmulator.ptx.declared import parameter_bytes as parameter_bytes
 from mmulator.ptx.declared import parameter_offsets as parameter_offsets
-from mmulator.ptx.tree import (
-    Address,
-    ArgumentList,
-    Function,
-    Immediate,
-    Instruction,
-    NegatedPredicate,
-    Operand,
-    ParsedModule,
-    PredicatePair,
-    Reg,
-    Symbol,
-    Variable,
-    VectorOperand,
-)
+from mmulator.ptx.tree import Function, ParsedModule, Reg, Symbol, Variable, flatten
 
 
 @dataclass(frozen=True)
@@ -50,27 +36,6 @@ class Resources:
     calls: tuple[str, ...]
 
 
-_PLAIN = (Reg, Immediate, Symbol)  # what most operands are
-
-
-def leaves(operand: Operand) -> Iterator[Operand]:
-    """The registers, symbols, constants and so on from which an operand is built."""
-    if isinstance(operand, VectorOperand | ArgumentList):
-        for element in operand.elements:
-            yield from leaves(element)
-    elif isinstance(operand, Address):
-        yield operand.base
-        for element in operand.extra:
-            yield from leaves(element)
-    elif isinstance(operand, PredicatePair):
-        yield operand.p
-        yield operand.q
-    elif isinstance(operand, NegatedPredicate):
-        yield operand.register
-    else:
-        yield operand
-
-
 def _extent(variables: Iterable[Variable]) -> int:
     end = 0
     for v in variables:
@@ -78,21 +43,9 @@ def _extent(variables: Iterable[Variable]) -> int:
     return end
 
 
-def _leaves_of(instruction: Instruction) -> list[Operand]:
-    found: list[Operand] = [instruction.guard[0]] if instruction.guard else []
-    for operand in instruction.operands:
-        if isinstance(operand, _PLAIN):
-            found.append(operand)
-        else:
-            found += leaves(operand)
-    return found
-
-
 def named_symbols(functions: Iterable[Function]) -> frozenset[str]:
     """All names in the instructions of the functions, except registers."""
-    return frozenset(
-        leaf.name for f in functions for i in f.instructions for leaf in _leaves_of(i) if isinstance(leaf, Symbol)
-    )
+    return frozenset[str]().union(*(f.symbols for f in functions))
 
 
 def resources(module: ParsedModule, function: Function) -> Resources:
@@ -110,7 +63,8 @@ def resources(module: ParsedModule, function: Function) -> Resources:
         for instruction in current.instructions:
             if current is function and instruction.opcode in FAMILIES:
                 matrix[instruction.mnemonic] += 1
-            for leaf in _leaves_of(instruction):
+            guard = instruction.guard[:1] if instruction.guard else ()
+            for leaf in (*guard, *flatten(instruction.operands)):
                 if isinstance(leaf, Reg) and current is function:
                     registers[leaf.name] = leaf.type
                 elif isinstance(leaf, Symbol):

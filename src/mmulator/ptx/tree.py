@@ -7,7 +7,7 @@ State Spaces, Types, and Variables; Instruction Operands (PTX ISA 9.1).
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -220,6 +220,7 @@ class Instruction:
         the text.
     used_bytes: bytes of a load that `.pragma "used_bytes_mask n"` says are used, a bit for each; None without it.
     accessed: a cache of program/uses.py.
+    effects: the effects that its row in isa/ declares, besides computing.
     """
 
     opcode: str
@@ -232,6 +233,10 @@ class Instruction:
     made_from: Instruction | None = None
     used_bytes: int | None = None
     accessed: tuple[frozenset[str], frozenset[str]] | None = field(default=None, init=False, repr=False, compare=False)
+    effects: Effects = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "effects", self.found.effects)  # which is asked for forty times
 
     @property
     def form(self) -> Form:
@@ -239,11 +244,6 @@ class Instruction:
         if isinstance(self.found, Form):
             return self.found
         raise self.found.error(self.mnemonic_span)
-
-    @property
-    def effects(self) -> Effects:
-        """The effects that its row in isa/ declares, besides computing."""
-        return self.found.effects
 
     @property
     def original(self) -> Instruction:
@@ -308,9 +308,14 @@ class Function:
     is_defined: bool
     span: Span
 
-    @property
-    def instructions(self) -> Iterator[Instruction]:
-        return (s for s in self.body if isinstance(s, Instruction))
+    @cached_property
+    def instructions(self) -> tuple[Instruction, ...]:
+        return tuple(s for s in self.body if isinstance(s, Instruction))
+
+    @cached_property
+    def symbols(self) -> frozenset[str]:
+        """All names in its instructions, except registers."""
+        return frozenset(o.name for i in self.instructions for o in flatten(i.operands) if isinstance(o, Symbol))
 
     @cached_property
     def _variables(self) -> dict[str, Variable]:
@@ -370,21 +375,25 @@ class ParsedModule:
         return {v.name: v for some in last for v in reversed(some)}
 
 
-def flatten(operands: Iterable[Operand]) -> Iterator[Operand]:
+_WHOLE = frozenset((Reg, Immediate, Symbol, LabelRef, SpecialRegister, Sink))
+
+
+def flatten(operands: Sequence[Operand]) -> Sequence[Operand]:
     """Operands, with vectors, arguments, pairs and addresses replaced by their parts."""
+    if _WHOLE.issuperset(map(type, operands)):  # as in most instructions
+        return operands
+    found: list[Operand] = []
     for o in operands:
-        if isinstance(o, Reg):  # as most are
-            yield o
-            continue
         match o:
             case VectorOperand(elements=elements) | ArgumentList(elements=elements):
-                yield from flatten(elements)
+                found += flatten(elements)
             case PredicatePair(p=p, q=q):
-                yield from (p, q)
+                found += p, q
             case Address(base=base, extra=extra):
-                yield base
-                yield from flatten(extra)
+                found.append(base)
+                found += flatten(extra)
             case NegatedPredicate(register=register):
-                yield register
+                found.append(register)
             case _:
-                yield o
+                found.append(o)
+    return found

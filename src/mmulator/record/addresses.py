@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.isa.types import TYPES, type_bits
 from mmulator.native.state import LANES
-from mmulator.program.addresses import SHARED_BASE, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
+from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 from mmulator.program.uses import signature_of
 from mmulator.ptx.tree import (
     Address,
@@ -22,18 +23,28 @@ from mmulator.ptx.tree import (
     Symbol,
     VectorOperand,
 )
-from mmulator.record.special import special_value
 from mmulator.record.trail import LOCAL, Trail, TrailStep
+
+if TYPE_CHECKING:
+    from mmulator.launch.shape import LaunchShape
 
 U64 = NDArray[np.uint64]
 SPACES = {SLOT_SHARED: "shared", SLOT_LOCAL: "local", SLOT_CONST: "const", SLOT_PARAM: "param"}
 _SLOTS = {name: slot for slot, name in SPACES.items()}
+_AXES = {"x": 0, "y": 1, "z": 2}
 _OFFSET = (1 << SLOT_SHIFT) - 1
 
 
 def space_of(address: int) -> str:
     """State space of a generic address."""
     return SPACES.get(address >> SLOT_SHIFT, "global")
+
+
+def space_text(address: int) -> str:
+    """A generic address in no array, as people read it: `shared+128`, `shared+128 of CTA 1` in a cluster."""
+    space, offset = space_of(address), address & _OFFSET
+    rank = offset >> RANK_SHIFT if space == "shared" else 0
+    return f"{space}+{offset & (1 << RANK_SHIFT) - 1 if space == 'shared' else offset}" + (f" of CTA {rank}" if rank else "")
 
 
 def elements(operand: Operand) -> tuple[Operand, ...]:
@@ -65,6 +76,36 @@ def value_of(trail: Trail, step: TrailStep, lane: int, operand: Operand | None, 
         case SpecialRegister(name=name):
             return special_value(trail.shape, step, lane, name)
     return None
+
+
+def special_value(shape: LaunchShape, step: TrailStep, lane: int, name: str) -> int | None:
+    """The value of a special register for a lane of a step; None for those that change while a kernel runs (PTX ISA 9.1, Special
+    Registers).
+    """
+    family, _, axis = name.partition(".")
+    number = _AXES.get(axis)
+    if number is not None:
+        at = shape.block_at(step.block)
+        if family == "cluster_ctaid":
+            return at[number] % shape.cluster[number]
+        if family == "clusterid":
+            return at[number] // shape.cluster[number]
+        if family == "nclusterid":
+            return shape.grid[number] // shape.cluster[number]
+        sizes = {"ntid": shape.block, "nctaid": shape.grid, "cluster_nctaid": shape.cluster}
+        if family in sizes:
+            return sizes[family][number]
+        if family == "tid":
+            return shape.thread_at(step.place.warp * LANES + lane)[number]
+        if family == "ctaid":
+            return at[number]
+        return None
+    ones = (1 << 32) - 1
+    return {
+        "laneid": lane, "warpid": step.place.warp, "nwarpid": shape.warps, "cluster_ctarank": step.place.cta,
+        "cluster_nctarank": shape.cluster_size, "lanemask_eq": 1 << lane, "lanemask_lt": (1 << lane) - 1,
+        "lanemask_le": (2 << lane) - 1, "lanemask_gt": ones & ~((2 << lane) - 1), "lanemask_ge": ones & ~((1 << lane) - 1),
+    }.get(name)  # fmt: skip
 
 
 def signed32(bits: int) -> int:

@@ -17,6 +17,7 @@ _TEXT = re.compile(
     r"(?:(?P<kernel>(?!0x)[^:\[\]@]+):)?(?P<name>[^\[\]@:]+?)(?:\[(?P<index>[^\]]*)\])?(?::(?P<type>\w+))?(?:@(?:launch)?\s*(?P<launch>\d+))?"
 )
 FORMS = "C[3,5], KERNEL:C[3,5], z[999], z[999]:f32, 0x7f00:f32; with @3 behind it of the third launch"
+AUTO = "auto"  # in place of an element: the first ones that a comparison rejects
 _BY_NUMPY = {t.numpy: t.name for t in reversed(TYPES.values()) if t.numpy and t.name != "tf32"}
 
 

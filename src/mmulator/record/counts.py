@@ -56,10 +56,12 @@ class Counting(Observer):
 
     def begin(self, grid: Grid) -> None:
         from mmulator.native.hooks.profile import KINDS, ProfileMemory, ProfileSite, ProfileTable
+        from mmulator.record.serving import all_serving
 
         sites, workers = len(grid.kernel.sites), grid.workers
         self.missing = np.zeros((workers, len(grid.kernel.code)), np.uint64)
         self.sites = np.zeros((workers, sites), ProfileSite.numpy_dtype())
+        self.sites["serves"] = grid.kernel.once(all_serving)
         self.memory = np.zeros((workers, sites, KINDS), ProfileMemory.numpy_dtype())
         self.tables = np.zeros(workers, ProfileTable.numpy_dtype())
         for worker, table in enumerate(self.tables):

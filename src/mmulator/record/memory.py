@@ -10,7 +10,7 @@ from mmulator.isa.effects import MemoryEffect, Queue, Step, Stored
 from mmulator.isa.types import type_bits
 from mmulator.native.state import FULL, LANES
 from mmulator.ptx.tree import Address, Immediate, Instruction, NegatedPredicate, Operand, Reg
-from mmulator.record.addresses import U64, MemoryWrite, addresses, elements, value_of
+from mmulator.record.addresses import U64, MemoryWrite, addresses, elements, operands_of, value_of
 from mmulator.record.bulk import bulk_write
 from mmulator.record.matrices import stored_at
 from mmulator.record.trail import Trail, TrailStep
@@ -48,6 +48,27 @@ def left_out(trail: Trail, address: int) -> tuple[TrailStep, int] | None:
         if hit:
             return step, (hit & -hit).bit_length() - 1
     return None
+
+
+def combined(trail: Trail, found: MemoryWrite, address: int) -> tuple[list[tuple[TrailStep, int]], MemoryWrite | None]:
+    """Contributions of atomic operations to an element, in order, and what wrote it before them; nothing of another write.
+
+    found: the newest write to the byte at `address`.
+    """
+    done: list[tuple[TrailStep, int]] = []
+    write: MemoryWrite | None = found
+    while write is not None and write.byte == found.byte and combines(trail.instruction(write.step)):
+        hit = lanes_at(trail, write.step, address) & trail.guard(write.step)
+        done += [(write.step, lane) for lane in reversed(range(LANES)) if hit >> lane & 1]
+        write = last_write(trail, write.step.number, address)
+    return done[::-1], write
+
+
+def combines(ins: Instruction) -> bool:
+    """Whether an instruction combines a value with what is in memory, at each lane's address."""
+    effects = ins.effects
+    plain = effects.stored is Stored.COMBINED and effects.queue is Queue.NONE and bool(ins.form["type"])
+    return plain and ins.form["op"] not in ("exch", "cas")
 
 
 def lanes_at(trail: Trail, step: TrailStep, address: int) -> int:
@@ -94,6 +115,8 @@ def _write_of(trail: Trail, step: TrailStep, ins: Instruction, address: int, lan
     effects = ins.effects
     if effects.memory is MemoryEffect.COPY and effects.queue is Queue.COPIES and effects.step is Step.ISSUE:
         return _copied(trail, step, ins, address)
+    if effects.queue is Queue.BULK and "b" in operands_of(ins):  # st.async and red.async
+        return _stored(trail, step, ins, address, lanes)
     if effects.queue is Queue.BULK and effects.memory in (MemoryEffect.COPY, MemoryEffect.REDUCE):
         return bulk_write(trail, step, ins, address)
     if effects.stored in (Stored.ROWS, Stored.TILE):
@@ -102,6 +125,11 @@ def _write_of(trail: Trail, step: TrailStep, ins: Instruction, address: int, lan
     if effects.stored in (Stored.VALUES, Stored.COMBINED) and ins.form["type"]:
         return _stored(trail, step, ins, address, lanes)
     return None
+
+
+def values_of(ins: Instruction) -> tuple[Operand, ...]:
+    """The registers or constants that an instruction stores at an address."""
+    return elements(ins.operands[_target(ins)[0] + 1])
 
 
 def _hit(trail: Trail, step: TrailStep, at: U64 | None, bytes: int, address: int, lanes: int = FULL) -> tuple[int, int] | None:

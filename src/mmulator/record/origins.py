@@ -6,8 +6,8 @@ An origin is the element in device memory that was copied unchanged, or the inst
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from mmulator.isa.effects import Flow
@@ -16,28 +16,14 @@ from mmulator.record.addresses import space_of
 from mmulator.record.matrices import loaded_from
 from mmulator.record.memory import last_write, loads
 from mmulator.record.parts import part_of
+from mmulator.record.places import InCell, InRegister, Place
+from mmulator.record.tensor.cells import CopiedCell, MovedCell, StoredCell, cells_of, loads_cells
+from mmulator.record.tensor.products import copied_from
 from mmulator.record.trail import Trail, TrailStep
 
 FAR = 64  # copies from place to place that are followed
 PARTS = 6  # ranges that a summary names
 _NAME = re.compile(r"(.*)\[([-\d,]+)\]")
-
-
-@dataclass(frozen=True)
-class InRegister:
-    """An element in a register. lane, name, low: the lane, the register and the element's lowest bit."""
-
-    lane: int
-    name: str
-    low: int
-
-
-@dataclass(frozen=True)
-class InMemory:
-    """An element in memory. address: generic address. before: number of the step before which it was read."""
-
-    address: int
-    before: int
 
 
 @dataclass(frozen=True)
@@ -57,13 +43,35 @@ class Origins:
 
     def __init__(self, trail: Trail, names: Callable[[int], str]) -> None:
         self.trail, self.names = trail, names
-        self._known: dict[tuple[object, ...], OperandOrigin] = {}
+        self._known: dict[object, OperandOrigin] = {}
 
-    def of(self, place: InRegister | InMemory, step: TrailStep, bits: int) -> OperandOrigin:
+    def of(self, place: Place, step: TrailStep, bits: int) -> OperandOrigin:
         """The origin of an element of `bits` bits that a step reads at a place."""
         if isinstance(place, InRegister):
             return self._register(step, place.lane, place.name, place.low, bits, 0)
+        if isinstance(place, InCell):
+            return self._cell(place, bits, 0)
         return self._memory(step, 0, place.address, place.before, bits, 0)
+
+    def _cell(self, place: InCell, bits: int, far: int) -> OperandOrigin:
+        if place not in self._known:
+            self._known[place] = self._made_cell(place, bits, far)
+        return self._known[place]
+
+    def _made_cell(self, place: InCell, bits: int, far: int) -> OperandOrigin:
+        found = cells_of(self.trail).last(place) if far < FAR else None
+        match found:
+            case None:
+                return OperandOrigin("tensor memory that was never written")
+            case StoredCell():
+                return self._operand(found.step, found.lane, found.operand, found.low + place.low, bits, far + 1)
+            case MovedCell():
+                return self._cell(replace(found.place, low=place.low), bits, far + 1)
+            case CopiedCell():
+                (at, *_), *_ = copied_from(found, self.trail.kernel.executed[found.operation.site], place.low, bits)
+                assert found.operation.step is not None
+                return self._memory(found.operation.step, 0, at.address, at.before, bits, far + 1)
+        return OperandOrigin(_computed(self.trail.kernel.executed[found.operation.site]))
 
     def _register(self, step: TrailStep, lane: int, name: str, low: int, bits: int, far: int) -> OperandOrigin:
         writer = self.trail.writer(step, name, lane)
@@ -88,6 +96,11 @@ class Origins:
             for target, at, _, _ in loads(self.trail, step):
                 if isinstance(target, Reg) and target.name == name:
                     return self._memory(step, lane, int(at[lane]) + low // 8, step.number, bits, far + 1)
+        if loads_cells(ins):
+            cells = cells_of(self.trail).loaded(step, lane, name)
+            if cells:
+                cell = cells[low // 16 if len(cells) > 1 else 0]
+                return self._cell(replace(cell, low=low % 16 if len(cells) > 1 else low), bits, far + 1)
         return OperandOrigin(_computed(ins))
 
     def _operand(self, step: TrailStep, lane: int, operand: Operand, low: int, bits: int, far: int) -> OperandOrigin:
@@ -115,35 +128,86 @@ def _computed(ins: Instruction) -> str:
 
 
 def summary(names: Sequence[str]) -> str:
-    """Names of neighbours as ranges: `A[3,0..15], A[3,32..47]`; a range of one index that grows by one."""
-    runs: list[tuple[str, list[tuple[int, ...]]]] = []
-    for name, group in groupby(names):
-        count = len(list(group))
-        found = _NAME.fullmatch(name)
-        if found is None:
-            runs.append((name if count == 1 else f"{name} ({count} times)", []))
-            continue
-        at = tuple(int(n) for n in found[2].split(","))
-        for index in [at] * count:
-            if runs and runs[-1][0] == found[1] and runs[-1][1] and _continues(runs[-1][1], index):
-                runs[-1][1].append(index)
-            else:
-                runs.append((found[1], [index]))
-    said = [name if not found else f"{name}[{_range(found)}]" for name, found in runs]
+    """Names of neighbours as ranges: `A[3,0..15], A[3,32..47]`, `A[3,0..62 by 2]`; one index grows in a range."""
+    said = [_said(run) for run in _joined(_runs(names))]
     more = f" and {len(said) - PARTS} more ranges" if len(said) > PARTS else ""
     return ", ".join(said[:PARTS]) + more
 
 
+@dataclass
+class _Run:
+    """Elements of one array at equal steps of one index; without indices the name says all."""
+
+    name: str
+    at: list[tuple[int, ...]]
+
+
+def _runs(names: Sequence[str]) -> Iterator[_Run]:
+    """Runs of neighbours. Further bytes of an element are that element."""
+    run = None
+    for name, group in groupby(names):
+        count = len(list(group))
+        found = _NAME.fullmatch(name.partition(", byte ")[0])
+        at = tuple(int(n) for n in found[2].split(",")) if found else ()
+        known = found is not None and run is not None and run.name == found[1]
+        if found is not None and ", byte " in name:
+            if known and run is not None and run.at[-1:] == [at]:
+                continue
+            found = None
+        if found is None:
+            if run is not None:
+                yield run
+            run = _Run(name if count == 1 else f"{name} ({count} times)", [])
+            continue
+        for _ in range(count):
+            if known and run is not None and run.at and _continues(run.at, at):
+                run.at.append(at)
+                continue
+            if run is not None:
+                yield run
+            run, known = _Run(found[1], [at]), True
+    if run is not None:
+        yield run
+
+
+def _joined(runs: Iterator[_Run]) -> list[_Run]:
+    """Runs, where three or more single elements at equal steps are one."""
+    found: list[_Run] = []
+    for run in runs:
+        last = found[-1] if found else None
+        if last is not None and len(run.at) == 1 and last.name == run.name and last.at:
+            step = _step_between(last.at[-1], run.at[0])
+            if len(last.at) > 1 and step == _step_between(last.at[-2], last.at[-1]) and _single(step):
+                last.at += run.at
+                continue
+            before = found[-2] if len(found) > 1 else None
+            alike = before is not None and len(last.at) == len(before.at) == 1 and before.name == run.name and _single(step)
+            if alike and before is not None and step == _step_between(before.at[0], last.at[0]):
+                before.at += last.at + run.at
+                del found[-1]
+                continue
+        found.append(run)
+    return found
+
+
 def _step_between(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(y - x for x, y in zip(a, b))
+    return tuple(y - x for x, y in zip(a, b)) if len(a) == len(b) else ()
+
+
+def _single(step: tuple[int, ...]) -> int:
+    """The step of the only index that changes; 0 if several do, or none."""
+    moving = [n for n in step if n]
+    return moving[0] if len(moving) == 1 else 0
 
 
 def _continues(run: list[tuple[int, ...]], index: tuple[int, ...]) -> bool:
     step = _step_between(run[-1], index)
-    if sorted(map(abs, step))[-1:] != [1] or sum(map(abs, step)) != 1:
-        return False
-    return len(run) == 1 or step == _step_between(run[-2], run[-1])
+    return abs(_single(step)) == 1 and (len(run) == 1 or step == _step_between(run[-2], run[-1]))
 
 
-def _range(run: list[tuple[int, ...]]) -> str:
-    return ",".join(str(a) if a == b else f"{a}..{b}" for a, b in zip(run[0], run[-1]))
+def _said(run: _Run) -> str:
+    if not run.at:
+        return run.name
+    by = _single(_step_between(run.at[0], run.at[1])) if len(run.at) > 1 else 0
+    at = ",".join(str(a) if a == b else f"{a}..{b}" for a, b in zip(run.at[0], run.at[-1]))
+    return f"{run.name}[{at}{f' by {abs(by)}' if abs(by) > 1 else ''}]"

@@ -8,8 +8,8 @@ from pathlib import Path
 from mmulator.errors import MmulatorError
 from mmulator.isa.types import type_bits
 from mmulator.numerics.telling import html as html_of_sum
+from mmulator.record.cause import Cause, place_text, thread_text
 from mmulator.record.values import bits_text
-from mmulator.record.why import Cause, place_text, thread_text
 from mmulator.tables import element, escape
 
 STYLE = (

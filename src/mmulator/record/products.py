@@ -10,16 +10,19 @@ from numpy.typing import NDArray
 
 from mmulator.instruction.wgmma import shared_matrix
 from mmulator.isa.form import Form
+from mmulator.isa.types import ElementType
 from mmulator.layouts import MatrixDescriptor, operand_addresses
 from mmulator.layouts.operands import fragment
 from mmulator.layouts.scales import BYTE_IDS, THREADS
 from mmulator.layouts.scales import places as scale_places
 from mmulator.layouts.sparse import metadata
 from mmulator.native.state import LANES
+from mmulator.numerics.formats import element_type
+from mmulator.numerics.profiles import DotKey, dot_key
 from mmulator.program.addresses import SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import Immediate, Operand, Reg
 from mmulator.record.addresses import elements, operands_of, signed32, value_of
-from mmulator.record.origins import InMemory, InRegister
+from mmulator.record.places import InMemory, InRegister, Place
 from mmulator.record.trail import Trail, TrailStep
 
 Words = NDArray[np.uint64]
@@ -27,35 +30,54 @@ Words = NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class ProductElement:
-    """One element of D of a matrix instruction that a warp or warpgroup executed.
+    """One element of D of a matrix instruction that was executed.
 
-    form: the instruction.
+    key: the instruction's arithmetic.
+    k: elements along k of one instruction, in the dense matrices.
     row, column: of the element.
     a, b: raw elements along k that are multiplied.
     c: the raw element of C; None where nothing is added.
-    sign: 1 or -1, by imm-scale-a and imm-scale-b.
-    c_register: (register, lowest bit) of the element of C in the lane that has D; None where nothing is added.
+    sign: 1 or -1: whether products are negated.
+    c_at: where the element of C was read; None where nothing is added.
     positions: k of each product in the dense matrices.
     a_at, b_at: where each of these elements was read.
     scale_a, scale_b: raw scale factors along k, in block scaling.
     scale_a_at, scale_b_at: where each of these was read.
+    halved: how often C is halved before the sum.
     """
 
-    form: Form
+    key: DotKey
+    k: int
     row: int
     column: int
     a: tuple[int, ...]
     b: tuple[int, ...]
     c: int | None
     sign: int
-    c_register: tuple[str, int] | None
+    c_at: Place | None
     positions: tuple[int, ...]
-    a_at: tuple[InRegister | InMemory, ...]
-    b_at: tuple[InRegister | InMemory, ...]
+    a_at: tuple[Place, ...]
+    b_at: tuple[Place, ...]
     scale_a: tuple[int, ...] = ()
     scale_b: tuple[int, ...] = ()
-    scale_a_at: tuple[InRegister, ...] = ()
-    scale_b_at: tuple[InRegister, ...] = ()
+    scale_a_at: tuple[Place, ...] = ()
+    scale_b_at: tuple[Place, ...] = ()
+    halved: int = 0
+
+    @property
+    def a_type(self) -> ElementType:
+        """Type of an element of A."""
+        return element_type(self.key.atype)
+
+    @property
+    def b_type(self) -> ElementType:
+        """Type of an element of B."""
+        return element_type(self.key.btype)
+
+    @property
+    def d_bits(self) -> int:
+        """Bits of an element of D."""
+        return element_type(self.key.dtype).bits
 
 
 def product_element(trail: Trail, step: TrailStep, lane: int, register: str, low: int) -> ProductElement | None:
@@ -95,8 +117,8 @@ def product_element(trail: Trail, step: TrailStep, lane: int, register: str, low
     raw = [tuple(_byte(trail, step, place) for place in side) for side in factors]
     sign = -1 if [signed32(x) for x in scales].count(-1) == 1 else 1
     return ProductElement(
-        form, row, column, tuple(map(int, line)), tuple(map(int, other)), c, sign,
-        (c_register.name, low) if isinstance(c_register, Reg) else None, tuple(positions.tolist()),
+        dot_key(form), form.k, row, column, tuple(map(int, line)), tuple(map(int, other)), c, sign,
+        InRegister(lane, c_register.name, low) if isinstance(c_register, Reg) else None, tuple(positions.tolist()),
         a_at, b_at, raw[0], raw[1], factors[0], factors[1],
     )  # fmt: skip
 
@@ -187,3 +209,12 @@ def _kept(trail: Trail, step: TrailStep, form: Form, named: dict[str, Operand], 
     nibbles = metadata.from_registers(words[:, 0].astype(np.uint32), form, selector.value)
     found: NDArray[Any] = metadata.indices(nibbles, form)[row]
     return found
+
+
+def halved(bits: int, size: int, times: int) -> int:
+    """An element of C of f16 or f32 that is divided by a power of two, as scale-input-d says. size: its bits."""
+    if not times:
+        return bits
+    stored, kind = (np.uint16, np.float16) if size == 16 else (np.uint32, np.float32)
+    value = np.array([bits], stored).view(kind).astype(np.float32) * np.float32(0.5**times)
+    return int(value.astype(kind).view(stored)[0])

@@ -16,11 +16,14 @@ from mmulator.program.blocks import Block, Program, instructions
 from mmulator.program.counts import instruction_macs
 from mmulator.ptx.tree import Function, Instruction, Label
 from mmulator.record.counts import SUMS, Counts
-from mmulator.record.profile_data import SPACES, Executed, Occupancy, ProfileData, Tally, Traffic
+from mmulator.record.matrix_loads import as_loaded, descriptor_bytes
+from mmulator.record.profile_data import KINDS, Executed, Occupancy, ProfileData, Tally, Traffic
 from mmulator.record.profile_page import body
 from mmulator.record.profile_text import table
 
 WARP = 32
+WARPGROUP = 4  # warps
+WAVEFRONT = 128  # bytes of shared memory
 REGISTERS = 1 << 16  # of a multiprocessor
 
 
@@ -72,11 +75,17 @@ def _works(counts: Counts) -> dict[Instruction, Tally]:
         for ins in own:
             found[ins] = found.get(ins, Tally()) + Tally(times, lanes)
         for ins in {i.original for i in instructions(block) if instruction_macs(i)}:
-            found[ins] = found.get(ins, Tally()) + Tally(macs=times * instruction_macs(ins))
+            found[ins] = found.get(ins, Tally()) + Tally(macs=times * instruction_macs(ins), traffic=_matrices(ins, times))
     for ins, work in _of_sites(counts):
         if ins in found:
             found[ins] = found[ins] + work
     return {i: replace(w, polls=w.executions - w.met) if _waits(i) else w for i, w in found.items()}
+
+
+def _matrices(ins: Instruction, times: int) -> dict[str, Traffic]:
+    """What warps that execute an instruction read through descriptors; no swizzle has bank conflicts."""
+    bytes = descriptor_bytes(ins) * times // WARPGROUP
+    return {"matrix": Traffic(times, WARP * times, bytes, bytes // WAVEFRONT, bytes // WAVEFRONT)} if bytes else {}
 
 
 def _waits(ins: Instruction) -> bool:
@@ -90,7 +99,7 @@ def _of_sites(counts: Counts) -> Iterator[tuple[Instruction, Tally]]:
     for n, ins in enumerate(counts.kernel.sites):
         branch = ins.effects.ends is Ends.BRANCH
         taken = {name: sites[name][n] for name in ("taken", "passed", "parted")} if branch else {}
-        kinds = {s: Traffic(*(memory[name][n][k] for name in SUMS)) for k, s in enumerate(SPACES)}
+        kinds = {s: as_loaded(ins, Traffic(*(memory[name][n][k] for name in SUMS))) for k, s in enumerate(KINDS)}
         work = Tally(
             off=0 if branch else sites["off"][n], met=sites["met"][n], macs=sites["macs"][n], **taken,
             traffic={s: t for s, t in kinds.items() if t.requests},

@@ -9,17 +9,18 @@ from typing import Any, Self, TypeVar
 
 from mmulator.record.counts import SUMS
 
-SPACES = ("global", "shared", "local", "bulk")  # rows of native/hooks/profile.py: Kind
+KINDS = ("global", "shared", "local", "bulk")  # rows of native/hooks/profile.py: Kind
+SPACES = (*KINDS, "matrix")  # matrix: shared memory that wgmma reads through descriptors
 
 
 @dataclass(frozen=True)
 class Traffic:
     """Accesses of instructions to one kind of memory.
 
-    requests: accesses of warps; of bulk copies pieces.
+    requests: accesses of warps; in local memory one for each word of a lane; of bulk copies pieces; of matrices wgmma of warps.
     lanes: lanes that took part.
     bytes: bytes that lanes asked for.
-    units: sectors of 32 bytes; of shared memory wavefronts.
+    units: sectors of 32 bytes; of shared memory and matrices wavefronts.
     ideal: wavefronts that it would be without bank conflicts; of other memory 0.
     """
 

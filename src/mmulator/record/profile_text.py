@@ -13,7 +13,7 @@ from mmulator.tables import short
 WIDTH = 80
 ROWS = 20  # of lines, those with most executed instructions
 COLUMNS = ("line", "executed", "share", "lanes", "sectors", "conflicts")
-_UNITS = {"global": "sectors", "shared": "wavefronts", "local": "sectors", "bulk": "sectors"}
+_UNITS = {"global": "sectors", "shared": "wavefronts", "local": "sectors", "bulk": "sectors", "matrix": "wavefronts"}
 
 
 def head(profile: ProfileData) -> list[str]:
@@ -29,8 +29,8 @@ def head(profile: ProfileData) -> list[str]:
         if t.requests:
             each = f"{t.requests:,} requests, {t.units / t.requests:.1f} {_UNITS[space]} each, {t.bytes:,} bytes"
             conflicts = f"; bank conflicts {t.units - t.ideal:,} of {t.units:,} wavefronts" * (space == "shared")
-            bulk = f"bulk copies: {t.bytes:,} bytes, {t.units:,} sectors"
-            said.append(bulk if space == "bulk" else f"{space}: {each}{conflicts}")
+            moved = {"bulk": "bulk copies", "matrix": "matrices through descriptors"}.get(space)
+            said.append(f"{moved}: {t.bytes:,} bytes, {t.units:,} {_UNITS[space]}" if moved else f"{space}: {each}{conflicts}")
     if total.macs:
         said.append(f"multiply-accumulates: {total.macs:,}")
     if total.met or total.polls:

@@ -14,11 +14,13 @@ from typing import Any
 from mmulator.isa.types import TYPES, type_bits
 from mmulator.ptx.tree import Address, Instruction, Reg
 from mmulator.record.addresses import MemoryWrite, space_of, value_of
+from mmulator.record.cause import Cause, place_text
 from mmulator.record.memory import last_write
-from mmulator.record.origins import InMemory, InRegister, summary
-from mmulator.record.products import product_element
+from mmulator.record.origins import summary
+from mmulator.record.places import InCell, InMemory, InRegister, Place
+from mmulator.record.products import ProductElement
 from mmulator.record.trail import TrailStep
-from mmulator.record.why import Cause, Explainer, place_text
+from mmulator.record.why import Explainer
 
 MOST = 30_000  # values that are looked at
 FAR = 48  # instructions of an address that are looked at
@@ -34,6 +36,8 @@ class Sources(Explainer):
     whole: whether all was looked at.
     """
 
+    shortens = False
+
     def __init__(self, explainer: Explainer) -> None:
         super().__init__(explainer.trail, explainer.names, explainer.device, MOST)
         self.origins = explainer.origins
@@ -41,7 +45,7 @@ class Sources(Explainer):
         self.parameters: dict[str, None] = {}
         self.wrapped: dict[str, None] = {}
         self._queue: deque[Callable[[], Any]] = deque()
-        self._seen: set[tuple[object, ...]] = set()
+        self._seen: set[object] = set()
 
     def gather(self, found: MemoryWrite, type_name: str, size: int) -> Sources:
         """Go back from a write to the ends. type_name, size: of the value in memory."""
@@ -62,7 +66,7 @@ class Sources(Explainer):
         yield from self.wrapped
 
     # what why.py tells, as items of a queue -------------------------------------------------------------------------------
-    def _put(self, key: tuple[object, ...], item: Callable[[], Any]) -> Cause:
+    def _put(self, key: object, item: Callable[[], Any]) -> Cause:
         if key not in self._seen:
             self._seen.add(key)
             self._queue.append(item)
@@ -76,10 +80,17 @@ class Sources(Explainer):
         return self._put(key, partial(super().register, step, lane, name, type_name, low, width))
 
     def memory(
-        self, step: TrailStep, lane: int, address: int, bits: int, type_name: str, size: int, path: tuple[int, ...]
-    ) -> Cause:
+        self, step: TrailStep, lane: int, address: int, bits: int, type_name: str, size: int, path: tuple[int, ...],
+        before: int | None = None,
+    ) -> Cause:  # fmt: skip
         space = space_of(address)
-        found = last_write(self.trail, step.number, address, (step, lane) if space == "local" else None)
+        moment = step.number if before is None else before
+        own = (step, lane) if space == "local" else None
+        found = last_write(self.trail, moment, address, own)
+        if self._is_split(found, moment, address, size, own):
+            for at in range(size):
+                self.memory(step, lane, address + at, 0, "b8", 1, (), before)
+            return _STUB
         if found is not None:
             key = "written", found.step.number, found.lane, address
             return self._put(key, partial(self._written, found, type_name, size))
@@ -96,29 +107,38 @@ class Sources(Explainer):
         self.parameters[super()._parameter(step, ins, cause).name] = None
         return _STUB
 
-    def _product(self, step: TrailStep, lane: int, name: str, low: int, cause: Cause, path: tuple[int, ...]) -> Cause:
-        found = product_element(self.trail, step, lane, name, low)
-        if found is None:
-            return cause
-        for operands, kind in ((found.a_at, found.form.atype), (found.b_at, found.form.btype)):
+    def cell(self, place: InCell, bits: int, type_name: str, width: int, path: tuple[int, ...]) -> Cause:
+        return self._put(place, partial(super().cell, place, bits, type_name, width, ()))
+
+    def _product(self, step: TrailStep, product: ProductElement, cause: Cause, path: tuple[int, ...]) -> Cause:
+        for operands, kind in ((product.a_at, product.a_type), (product.b_at, product.b_type)):
             for place in operands:
                 self._operand_of(step, place, kind.name, kind.bits)
-        for place in (*found.scale_a_at, *found.scale_b_at):
+        for place in (*product.scale_a_at, *product.scale_b_at):
             self._operand_of(step, place, "b8", 8)
-        if found.c_register is not None:
-            register, at = found.c_register
-            self.register(step, lane, register, str(found.form.ctype or found.form.dtype), at, found.form.dtype.bits)
+        if product.c_at is not None:
+            self._go_on(step, product.c_at, product.key.ctype, product.d_bits)
         return cause
 
-    def _operand_of(self, step: TrailStep, place: InRegister | InMemory, type_name: str, bits: int) -> None:
+    def _operand_of(self, step: TrailStep, place: Place, type_name: str, bits: int) -> None:
         origin = self.origins.of(place, step, bits)
         if origin.address is not None:
             self.leaves[origin.address] = origin.name
-        elif isinstance(place, InRegister):
-            self.register(step, place.lane, place.name, type_name, place.low, bits)
-        elif (found := last_write(self.trail, place.before, place.address)) is not None:
-            key = "written", found.step.number, found.lane, place.address
-            self._put(key, partial(self._written, found, type_name, max(1, bits // 8)))
+        else:
+            self._go_on(step, place, type_name, bits)
+
+    def _go_on(self, step: TrailStep, place: Place, type_name: str, bits: int) -> None:
+        """Go back from an element of a product."""
+        match place:
+            case InRegister():
+                self.register(step, place.lane, place.name, type_name, place.low, bits)
+            case InCell():
+                self.cell(place, 0, type_name, bits, ())
+            case InMemory():
+                found = last_write(self.trail, place.before, place.address)
+                if found is not None:
+                    key = "written", found.step.number, found.lane, place.address
+                    self._put(key, partial(self._written, found, type_name, max(1, bits // 8)))
 
     # index arithmetic -----------------------------------------------------------------------------------------------------
     def _look_at_address(self, step: TrailStep, lane: int) -> None:

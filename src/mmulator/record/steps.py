@@ -14,7 +14,7 @@ import numpy as np
 
 from mmulator.launch.arena import pointer
 from mmulator.launch.observers import Observer
-from mmulator.native.state import Cta, Warp
+from mmulator.native.state import Cta, Transfer, Warp
 from mmulator.native.state import Steps as Struct
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 NEVER = (1 << 64) - 1
 STEPPED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32)
+CARRIED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32)
 READS = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32)
+TRANSFER = Transfer.numpy_dtype()
 _FRAME = Warp.offset["frame"]
 _LINEAR = Cta.offset["linear"]
 
@@ -64,6 +66,8 @@ class Steps(Observer):
 
     stepped: is called with (place, lanes, site) before lanes (a mask of 32 bits) of a warp execute the instruction of a site.
     reads: is called with (place of a warpgroup's first warp, number, site) before operation `number` of wgmma reads its operands.
+    carried: is called with (place of a warp of the CTA that issued it, Transfers of instructions that are carried out together)
+        before tcgen05.mma, cp or shift reads its operands.
     next: number of the first step of which `stepped` is told; NEVER: of none but `stops`.
     stops: gives, when the grid is known, sites of whose steps it is always told.
 
@@ -75,12 +79,13 @@ class Steps(Observer):
     def __init__(
         self, stepped: Callable[[WarpPlace, int, int], None], reads: Callable[[WarpPlace, int, int], None] | None = None,
         next: int = 0, stops: Callable[[Grid], Iterable[int]] | None = None,
+        carried: Callable[[WarpPlace, list[np.void]], None] | None = None,
     ) -> None:  # fmt: skip
-        self.stepped, self.reads, self.first, self.stops = stepped, reads, next, stops
+        self.stepped, self.reads, self.carried, self.first, self.stops = stepped, reads, carried, next, stops
         self.error: BaseException | None = None
         self.memory = np.zeros(1, Struct.numpy_dtype())
         self._places: dict[int, WarpPlace] = {}
-        self._stepped, self._reads = STEPPED(self._on_step), READS(self._on_read)
+        self._stepped, self._reads, self._carried = STEPPED(self._on_step), READS(self._on_read), CARRIED(self._on_work)
 
     @property
     def instrument(self) -> Instrument:
@@ -103,6 +108,7 @@ class Steps(Observer):
         row["count"], row["next"], row["stops"] = 0, self.first, pointer(sites)
         row["stepped"] = ctypes.cast(self._stepped, ctypes.c_void_p).value
         row["reads"] = ctypes.cast(self._reads, ctypes.c_void_p).value
+        row["carried"] = ctypes.cast(self._carried, ctypes.c_void_p).value
         grid.launch["steps"] = pointer(row)
         self._places.clear()
 
@@ -111,6 +117,10 @@ class Steps(Observer):
         if first not in self._places:
             for number in range(len(resident.warps)):
                 self._places[first + number * Warp.size] = WarpPlace(resident, number)
+
+    def place(self, warp: int) -> WarpPlace:
+        """The warp whose struct is at an address."""
+        return self._places[warp]
 
     def stop_at(self, step: int) -> None:
         """`stepped` is told of the step of this number, and of all behind it."""
@@ -127,6 +137,15 @@ class Steps(Observer):
         if self.error is None and self.reads is not None:
             try:
                 self.reads(self._places[first], number, site)
+            except BaseException as error:
+                self._end(error)
+
+    def _on_work(self, w: int, work: int, count: int) -> None:
+        if self.error is None and self.carried is not None:
+            try:
+                at = (ctypes.c_uint64 * count).from_address(work)
+                read = [np.frombuffer(ctypes.string_at(one, TRANSFER.itemsize), TRANSFER)[0] for one in at]
+                self.carried(self._places[w], read)
             except BaseException as error:
                 self._end(error)
 

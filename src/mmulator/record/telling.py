@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from mmulator.isa.types import type_bits
 from mmulator.numerics.telling import text as text_of_sum
+from mmulator.record.cause import Cause, CauseAt, place_text, thread_text
 from mmulator.record.values import bits_text
-from mmulator.record.why import Cause, CauseAt, place_text, thread_text
+
+_COLUMNS = re.compile(r"\S {2,}\S")
 
 
 def _leaf(cause: Cause) -> bool:
@@ -22,7 +26,7 @@ def _used(cause: Cause) -> str:
 
 
 def lines(cause: Cause, indent: int = 0, seen: CauseAt | None = None) -> Iterator[str]:
-    """The lines of a cause and of all behind it."""
+    """The lines of a cause and of all behind it. seen: the place of the cause that is told before it."""
     margin = "  " * indent
     head = f"{margin}{cause.name} = {cause.text}"
     if cause.at is None:
@@ -31,7 +35,8 @@ def lines(cause: Cause, indent: int = 0, seen: CauseAt | None = None) -> Iterato
         inputs = ", ".join(map(_used, cause.inputs))
         made = f"{cause.how}({inputs})" if inputs else cause.how
         yield f"{head} <- {made}"
-        quoted = f"  {cause.at.quoted}" if cause.at.quoted else ""
+        again = seen is not None and (seen.source, seen.quoted) == (cause.at.source, cause.at.quoted)
+        quoted = f"  {cause.at.quoted}" if cause.at.quoted and not again else ""
         where = "" if seen is not None and _same_thread(seen, cause.at) else f", {thread_text(cause.at)}"
         yield f"{margin}    at {place_text(cause.at)}{where}{quoted}"
     for remark in cause.remarks:
@@ -49,6 +54,28 @@ def lines(cause: Cause, indent: int = 0, seen: CauseAt | None = None) -> Iterato
 
 def _same_thread(a: CauseAt, b: CauseAt) -> bool:
     return (a.block, a.thread) == (b.block, b.thread)
+
+
+def wrapped(text: str, width: int) -> str:
+    """Text whose lines have at most some columns; a line that goes on is indented, and tables stay as they are."""
+    out: list[str] = []
+    for line in text.splitlines():
+        body = line.strip()
+        margin = line[: len(line) - len(line.lstrip())]
+        head, _, quoted = body.partition("  ") if body.startswith("at ") else (body, "", "")
+        if len(line) <= width or (_COLUMNS.search(line) and not quoted):
+            out.append(line)
+        elif quoted:
+            out += [*_folded(head, margin, width), *_folded(quoted, f"{margin}  ", width)]
+        else:
+            out += _folded(body, margin, width)
+    return "\n".join(out)
+
+
+def _folded(body: str, margin: str, width: int) -> list[str]:
+    return textwrap.wrap(
+        body, width, initial_indent=margin, subsequent_indent=f"{margin}    ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def as_dict(cause: Cause) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from mmulator.program.frames import slot_bytes
 from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.tree import Address, Instruction, Symbol, flatten
 from mmulator.record.steps import NEVER, Steps, WarpPlace
+from mmulator.record.tensor.pipe import Images, Issued, TensorPipe, stores_cells
 
 if TYPE_CHECKING:
     from mmulator.compiler.compiled import CompiledKernel
@@ -88,17 +89,20 @@ class Trail:
     only: says which instructions are recorded; None: all.
     sites: the kernel's instructions.
     steps: what was executed, in order.
+    pipe: operations of tensor memory.
+    reads: (number of a step, first warp's place, number of the operation, image of shared memory) when a wgmma read its operands.
     read: gives bytes of device memory at a generic address, for tensor maps.
-    images: (number of a step, CTA in the cluster, first warp's place, number of the operation) -> shared memory when a wgmma
-        read its operands.
     """
 
     def __init__(self, cluster: int | None = None, only: Callable[[Instruction], bool] | None = None) -> None:
         self.cluster = cluster
         self.steps: list[TrailStep] = []
-        self.reads: list[tuple[int, WarpPlace, int, int, bytes]] = []
+        self.images = Images()
+        self.pipe = TensorPipe(self.images)
+        self._seen = 0  # steps that were looked at for tcgen05.st
+        self.reads: list[tuple[int, WarpPlace, int, tuple[bytes, ...]]] = []
         if only is None:
-            self.observer = Steps(self.stepped, self._read)
+            self.observer = Steps(self.stepped, self._read, carried=self._carried)
         else:
             chosen = only  # for the function below
             self.observer = Steps(
@@ -108,11 +112,13 @@ class Trail:
         self._sites: dict[int, TrailSite] = {}
 
     # recording ------------------------------------------------------------------------------------------------------
-    def stepped(self, place: WarpPlace, lanes: int, site: int, frame: int | None = None) -> None:
-        """Record a step that begins; as in `Steps`. frame: byte at which its registers begin; None: as the warp says."""
-        if self.cluster is not None and place.resident.number != self.cluster:
-            return
-        frame = place.frame if frame is None else frame
+    def stepped(self, place: WarpPlace, lanes: int, site: int) -> None:
+        """Record a step that begins; as in `Steps`."""
+        if self.cluster is None or place.resident.number == self.cluster:
+            self.record(place, lanes, site, place.frame)
+
+    def record(self, place: WarpPlace, lanes: int, site: int, frame: int) -> None:
+        """Record a step, as in `stepped`. frame: byte in the register file where its registers begin."""
         base = place.registers + frame
         steps = self.steps
         plan = (self._sites.get(site) or self.site(site)).plan
@@ -130,10 +136,18 @@ class Trail:
     def _read(self, place: WarpPlace, number: int, site: int) -> None:
         if self.cluster is not None and place.resident.number != self.cluster:
             return
-        image = _at(place.resident.shared_at(place.cta), place.resident.grid.shared)
-        if self.reads and self.reads[-1][4] == image:
-            image = self.reads[-1][4]
-        self.reads.append((self.observer.count, place, number, site, image))
+        self.reads.append((self.observer.count, place, number, self.images.take(place, place.cta)))
+
+    def _carried(self, place: WarpPlace, transfers: list[np.void]) -> None:
+        if self.cluster is not None and place.resident.number != self.cluster:
+            return
+        stored = any(stores_cells(self.instruction(step)) for step in self.steps[self._seen :])
+        self._seen = len(self.steps)
+        issued = [
+            Issued(t, self.observer.place(int(t["warp"])), self.kernel.executed[int(t["site"])].effects.multiplies)
+            for t in transfers
+        ]  # fmt: skip
+        self.pipe.carried(self.observer.count, place, issued, stored)
 
     @property
     def kernel(self) -> CompiledKernel:
@@ -200,6 +214,7 @@ class Trail:
         self._stores: list[int] = []
         self._spans: NDArray[np.uint64] | None = None
         self.places: dict[tuple[int, int], NDArray[np.uint64] | None] = {}  # a cache of record/memory.py
+        self.tensor: Any = None  # of record/tensor/cells.py
         for n, step in enumerate(self.steps):
             site = self.site(step.site)
             if site.instruction.effects.memory in WRITES:
@@ -256,9 +271,9 @@ class Trail:
             1 for n in self._issues(step.place.address) if self.steps[n].number < step.number
         )  # operations of a warp are numbered from 0
         first = step.place.address - step.place.warp % 4 * Warp.size
-        for time, place, read, _, image in self.reads:
+        for time, place, read, image in self.reads:
             if place.address == first and read == number:
-                return time, image
+                return time, b"".join(image)
         return None
 
     def _issues(self, warp: int) -> list[int]:

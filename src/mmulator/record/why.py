@@ -7,16 +7,14 @@ and the model's result has to be the machine's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from mmulator.errors import InternalError
 from mmulator.isa.effects import Ends, Flow
 from mmulator.isa.types import TYPES, type_bits
 from mmulator.native.state import LANES
-from mmulator.numerics.element import ElementSum, explain_element
-from mmulator.program.addresses import SLOT_SHIFT
 from mmulator.program.operands import call_operands
 from mmulator.program.uses import accesses, signature_of
 from mmulator.ptx.tree import (
@@ -29,77 +27,25 @@ from mmulator.ptx.tree import (
     Symbol,
     flatten,
 )
-from mmulator.record.addresses import MemoryWrite, elements, space_of, value_of
+from mmulator.record.addresses import MemoryWrite, addresses, elements, space_of, space_text, value_of
+from mmulator.record.cause import Cause, CauseAt, place_text, span_text, thread_text
+from mmulator.record.chains import ProductChain
 from mmulator.record.matrices import loaded_from
-from mmulator.record.memory import last_write, loads
-from mmulator.record.origins import Origins, summary
+from mmulator.record.memory import combined, combines, last_write, loads, values_of
+from mmulator.record.origins import Origins
 from mmulator.record.parts import part_of, shuffle_lane
+from mmulator.record.places import InCell, InRegister
 from mmulator.record.products import ProductElement, product_element
+from mmulator.record.tensor.cells import CopiedCell, MovedCell, ProductCell, StoredCell, cells_of, loads_cells
+from mmulator.record.tensor.products import copied_from, tensor_product
 from mmulator.record.trail import Trail, TrailStep
 from mmulator.record.values import parts_of, text_of
-from mmulator.source import Span
 
 DEPTH = 6  # instructions between the stored value and the last one that is told
 AGAIN = 2  # times that one instruction is told on one way, as in a loop
+SHOWN = 4  # values of lanes, or contributions to a sum, that are told
 LEFT_OUT = 4  # instructions without effect that are told for one value
 Named = Callable[[int], str]
-
-
-@dataclass(frozen=True)
-class CauseAt:
-    """Where an instruction of a thread is.
-
-    file, line: of the PTX.
-    source, quoted: line of the program, `mm.py:17`, and its text; "" where it is not known.
-    block, thread: (x, y, z).
-    step: number of the step in the launch.
-    """
-
-    file: str
-    line: int
-    source: str
-    quoted: str
-    block: tuple[int, int, int]
-    thread: tuple[int, int, int]
-    step: int
-
-
-@dataclass(frozen=True)
-class Cause:
-    """A value and what it was computed from.
-
-    name: register, element or constant, as the instruction that used it has it.
-    bits, type: the value, and the PTX type by which it was used.
-    how: instruction or other origin: `add.f32`, `argument 0 (x)`, `as the launch found it`.
-    at: where the instruction is, if there is one.
-    inputs: the values that it read.
-    remarks: sentences about it: what was left out under a predicate, which of two was selected.
-    element: the sum, of a matrix product.
-    products: how many matrix products follow each other in this sum.
-    more: whether its causes exist and are not told.
-    """
-
-    name: str
-    bits: int
-    type: str
-    how: str
-    at: CauseAt | None = None
-    inputs: tuple[Cause, ...] = ()
-    remarks: tuple[str, ...] = ()
-    element: ElementSum | None = field(default=None, compare=False)
-    products: int = 0
-    more: bool = False
-
-    @property
-    def text(self) -> str:
-        """The value in its type."""
-        return text_of(self.bits, self.type)
-
-    def walk(self) -> Iterator[Cause]:
-        """This cause and all behind it, each before its inputs."""
-        yield self
-        for one in self.inputs:
-            yield from one.walk()
 
 
 class Explainer:
@@ -110,6 +56,8 @@ class Explainer:
     device: whose arithmetic products have.
     depth: how many instructions are told one behind the other.
     """
+
+    shortens = True  # of many values beside each other a few are told
 
     def __init__(self, trail: Trail, names: Named, device: str, depth: int = DEPTH) -> None:
         self.trail, self.names, self.device, self.depth = trail, names, device, depth
@@ -216,7 +164,12 @@ class Explainer:
             return replace(cause, more=True)
         path = (*path, step.site)
         if ins.effects.multiplies and ins.form.is_matrix:
-            return self._product(step, lane, name, low, cause, path)
+            product = product_element(self.trail, step, lane, name, low)
+            if product is None:
+                return replace(cause, remarks=(*cause.remarks, "its operands are not told"))
+            return self._product(step, product, cause, path)
+        if loads_cells(ins):
+            return self._from_cells(step, lane, name, low, width, cause, path)
         teller = _TELLERS.get(flow)
         return (teller(self, step, lane, name, low, width, cause, path) if teller else None) or self._lanewise(
             step, lane, cause, path
@@ -326,21 +279,43 @@ class Explainer:
 
     # memory ---------------------------------------------------------------------------------------------------------
     def memory(
-        self, step: TrailStep, lane: int, address: int, bits: int, type_name: str, size: int, path: tuple[int, ...]
-    ) -> Cause:
+        self, step: TrailStep, lane: int, address: int, bits: int, type_name: str, size: int, path: tuple[int, ...],
+        before: int | None = None,
+    ) -> Cause:  # fmt: skip
         """The cause of bytes in memory.
 
         step, lane: who reads them.
         address: generic address of the first.
         bits, type_name, size: their value, its type and their number.
+        before: number of the step before which they are read; None: when the step executes.
         """
         space = space_of(address)
-        name = self.names(address) if space == "global" else f"{space}+{address & ((1 << SLOT_SHIFT) - 1)}"
-        found = last_write(self.trail, step.number, address, (step, lane) if space == "local" else None)
+        name = self.names(address) if space == "global" else space_text(address)
+        moment = step.number if before is None else before
+        own = (step, lane) if space == "local" else None
+        found = last_write(self.trail, moment, address, own)
+        if self._is_split(found, moment, address, size, own):
+            half = size // 2
+            parts = (
+                self.memory(step, lane, address + at, bits >> 8 * at & (1 << 8 * half) - 1, f"b{8 * half}", half, path, before)
+                for at in (0, half)
+            )
+            return Cause(name, bits, type_name, "bytes of several stores", self.at(step, lane), tuple(parts))
         if found is None:
             how = "as the launch found it" if space in ("global", "const") else "not written by what was recorded"
             return Cause(name, bits, type_name, how)
         return self.written(found, name, bits, type_name, size, path)
+
+    def _is_split(
+        self, first: MemoryWrite | None, moment: int, address: int, size: int, own: tuple[TrailStep, int] | None
+    ) -> bool:
+        """Whether the first and the last of some bytes were not written together. first: the write to the first."""
+        if size not in (2, 4, 8):
+            return False
+        last = last_write(self.trail, moment, address + size - 1, own)
+        if last is None or first is None:
+            return last is not first
+        return (last.step, last.lane) != (first.step, first.lane)
 
     def written(self, found: MemoryWrite, name: str, bits: int, type_name: str, size: int, path: tuple[int, ...]) -> Cause:
         """The cause of bytes that a step wrote."""
@@ -358,106 +333,121 @@ class Explainer:
         if found.operand is None:
             return replace(cause, remarks=(*cause.remarks, "filled with zeros: outside of what is copied"))
         type_at = type_name if type_bits(type_name) == 8 * size else found.type
+        if combines(self.trail.instruction(step)):
+            return self._contributions(found, cause, type_at, size, path)
         given = self._followed(step, lane, found.operand, type_at, 8 * found.byte, 8 * size, path)
         return replace(cause, inputs=(given,))
 
-    # matrix products ------------------------------------------------------------------------------------------------
-    def _product(self, step: TrailStep, lane: int, name: str, low: int, cause: Cause, path: tuple[int, ...]) -> Cause:
-        """A matrix product, with those before it in the accumulator."""
-        chain: list[tuple[TrailStep, ProductElement]] = []
-        here, register, at = step, name, low
-        first: Cause | None = None
-        while True:
-            found = product_element(self.trail, here, lane, register, at)
-            if found is None:
-                break
-            chain.append((here, found))
-            if found.c_register is None:
-                break
-            register, at = found.c_register
-            before = self.trail.writer(here, register, lane)
-            if before is None or not self._adds(before, found):
-                first = self.register(here, lane, register, str(found.form.ctype or found.form.dtype), at, low_bits(found), path)
-                break
-            here = before
-        if not chain:
-            return replace(cause, remarks=(*cause.remarks, "its operands are not told"))
-        chain.reverse()
-        form = chain[0][1].form
-        a, b, scale_a, scale_b = (
-            tuple(x for _, e in chain for x in getattr(e, part)) for part in ("a", "b", "scale_a", "scale_b")
-        )
-        k = form.k
-        places = tuple(p + n * k for n, (_, e) in enumerate(chain) for p in e.positions)
-        element = explain_element(
-            form, self.device, a, b, chain[0][1].c or 0, imm_scale_a=chain[0][1].sign, positions=places,
-            scale_a=scale_a, scale_b=scale_b,
-        )  # fmt: skip
-        _, last = chain[-1]
-        if element.bits != cause.bits & (1 << low_bits(last)) - 1:
-            raise InternalError(
-                f"{form} on {self.device}: the model gives {element.bits:#x} for row {last.row}, column {last.column} of D, "
-                f"and the machine {cause.bits:#x}"
-            )
-        remarks = [f"row {last.row}, column {last.column} of D", *self._sources(chain)]
-        return replace(
-            cause, element=element, products=len(chain), inputs=(first,) if first is not None else (),
-            remarks=(*cause.remarks, *remarks),
-        )  # fmt: skip
+    def _contributions(self, found: MemoryWrite, cause: Cause, type_name: str, size: int, path: tuple[int, ...]) -> Cause:
+        """An element that atomic operations have combined: the first and the last of what they were given."""
+        address = self._target_of(found)
+        each, before = combined(self.trail, found, address)
+        shown = each if len(each) <= SHOWN else [*each[: SHOWN // 2], *each[-SHOWN // 2 :]]
+        inputs = []
+        for step, lane in shown if self.shortens else each:
+            operand = values_of(self.trail.instruction(step))[0]
+            inputs.append(self._followed(step, lane, operand, type_name, 8 * found.byte, 8 * size, path))
+        stored = None if before is None else value_of(self.trail, before.step, before.lane, before.operand, before.type)
+        if before is not None and stored is not None:
+            bits = stored >> 8 * before.byte & (1 << 8 * size) - 1
+            inputs.append(self.written(before, "what was there", bits, type_name, size, path))
+        threads = {(s.block, s.place.warp, lane) for s, lane in each}
+        said = f"{len(each):,} contributions of {len(threads):,} threads of this block" if len(each) > 1 else ""
+        said += f"; told are the first {SHOWN // 2} and the last {SHOWN // 2}" if len(each) > SHOWN else ""
+        said += f"{'; ' if said else ''}combined with what was there" if before is None else ""
+        return replace(cause, inputs=tuple(inputs), remarks=(*cause.remarks, said) if said else cause.remarks)
 
-    def _sources(self, chain: list[tuple[TrailStep, ProductElement]]) -> Iterator[str]:
-        """Sentences about where the row of A and the column of B come from, and whether they had arrived."""
-        for side in "ab":
-            names: list[str] = []
-            late: list[str] = []
-            for n, (step, e) in enumerate(chain):
-                bits = (e.form.atype if side == "a" else e.form.btype).bits
-                places, raw = (e.a_at, e.a) if side == "a" else (e.b_at, e.b)
-                for k, place, value in zip(e.positions, places, raw):
-                    origin = self.origins.of(place, step, bits)
-                    names.append(origin.name)
-                    if origin.address is not None and bits >= 8 and self._differs(origin.address, value, bits):
-                        late.append(f"k[{k + n * e.form.k}]")
-            yield f"{'row of A' if side == 'a' else 'column of B'}: {summary(names)}"
-            if late:
-                yield (
-                    f"at {summary(late)} the machine read other bits than these have: the copy had not arrived, or they were "
-                    "written since"
-                )
-            factors = [(step, place) for step, e in chain for place in (e.scale_a_at if side == "a" else e.scale_b_at)]
-            if factors:
-                yield f"scale factors of {side.upper()}: {summary([self.origins.of(at, step, 8).name for step, at in factors])}"
+    def _target_of(self, found: MemoryWrite) -> int:
+        """The address of the byte that a write of a register wrote."""
+        ins = self.trail.instruction(found.step)
+        operand = next(o for o in ins.operands if isinstance(o, Address))
+        at = addresses(self.trail, found.step, operand, ins.form["space"])
+        assert at is not None
+        return int(at[found.lane]) + found.byte
 
-    def _differs(self, address: int, value: int, bits: int) -> bool:
-        """Whether device memory has other bits at an address than a product read."""
-        if self.trail.read is None:
-            return False
-        return int.from_bytes(self.trail.read(address, bits // 8), "little") != value
-
-    def _adds(self, step: TrailStep, behind: ProductElement) -> bool:
-        """Whether a step is a product of one arithmetic with the one behind it, into whose sum it goes."""
+    def _of_all(
+        self, step: TrailStep, lane: int, name: str, low: int, width: int, cause: Cause, path: tuple[int, ...]
+    ) -> Cause | None:
+        """redux, vote and match: the values of all lanes that take part, told of a few."""
         ins = self.trail.instruction(step)
-        return ins.effects.multiplies and ins.form.is_matrix and ins.form == behind.form
+        source = next((o for o in ins.operands[1:] if isinstance(o, (Reg, NegatedPredicate))), None)
+        if source is None:
+            return None
+        taking = self.trail.guard(step)
+        members = value_of(self.trail, step, lane, ins.operands[-1], "b32")
+        lanes = [n for n in range(LANES) if taking >> n & 1 and (members is None or members >> n & 1)]
+        shown = [lane, *(n for n in lanes if n != lane)][: SHOWN if self.shortens else LANES]
+        type_name = _known_type(signature_of(ins.form, ins.operands)[1].type, source)
+        given = [self._followed(step, n, source, type_name, 0, type_bits(type_name), path) for n in shown]
+        more = f"; told are {len(shown)} of them" if len(shown) < len(lanes) else ""
+        said = f"of the {len(lanes)} lanes that take part{more}"
+        return replace(cause, inputs=tuple(given), remarks=(*cause.remarks, said))
 
+    # matrix products and tensor memory ------------------------------------------------------------------------------
+    def _product(self, step: TrailStep, product: ProductElement, cause: Cause, path: tuple[int, ...]) -> Cause:
+        """A matrix product, with those before it in the accumulator. step: that issued it."""
+        chain = ProductChain.behind(self.trail, step, product)
+        element = chain.explain(self.device)
+        if element.bits != cause.bits & (1 << product.d_bits) - 1:
+            raise InternalError(
+                f"{cause.how} on {self.device}: the model gives {element.bits:#x} for row {product.row}, column {product.column} "
+                f"of D, and the machine {cause.bits:#x}"
+            )
+        names = [tuple(origin.name for origin in side) for side in chain.operands(self.origins)]
+        here, begin = chain.first
+        added = begin.c_at
+        inputs: tuple[Cause, ...] = ()
+        if isinstance(added, InRegister):
+            inputs = (self.register(here, added.lane, added.name, begin.key.ctype, added.low, begin.d_bits, path),)
+        elif isinstance(added, InCell):
+            inputs = (self.cell(added, begin.c or 0, begin.key.ctype, begin.d_bits, path),)
+        return replace(
+            cause, element=element, products=len(chain.links), inputs=inputs, operands=(names[0], names[1]),
+            remarks=(*cause.remarks, *chain.sentences(self.origins, self.trail.read)),
+        )  # fmt: skip
 
-def low_bits(element: ProductElement) -> int:
-    """Bits of an element of D."""
-    return element.form.dtype.bits
+    def _from_cells(
+        self, step: TrailStep, lane: int, name: str, low: int, width: int, cause: Cause, path: tuple[int, ...]
+    ) -> Cause:
+        """tcgen05.ld: a cell, or the low halves of two."""
+        cells = cells_of(self.trail).loaded(step, lane, name)
+        if not cells:
+            return replace(cause, remarks=(*cause.remarks, "the least or greatest of what the warp loads here"))
+        if len(cells) == 1:
+            return replace(cause, inputs=(self.cell(replace(cells[0], low=low), cause.bits, cause.type, width, path),))
+        first, last = low // 16, (low + width - 1) // 16
+        if first == last:
+            return replace(cause, inputs=(self.cell(replace(cells[first], low=low % 16), cause.bits, cause.type, width, path),))
+        halves = ((n, cause.bits >> 16 * n & 0xFFFF) for n in range(2))
+        return replace(cause, inputs=tuple(self.cell(cells[n], bits, "b16", 16, path) for n, bits in halves))
 
-
-def thread_text(at: CauseAt) -> str:
-    """`block (0, 0, 0), thread (14, 0, 0)`."""
-    return f"block {at.block}, thread {at.thread}"
-
-
-def place_text(at: CauseAt) -> str:
-    """`k.ptx:81 (add.py:9)`."""
-    return f"{at.file}:{at.line}" + (f" ({at.source})" if at.source else "")
-
-
-def span_text(span: Span) -> str:
-    """`k.ptx:81 (add.py:9)` of a place in a text."""
-    return f"{span.source.name}:{span.line}" + (f" ({span.brief})" if span.brief else "")
+    def cell(self, place: InCell, bits: int, type_name: str, width: int, path: tuple[int, ...]) -> Cause:
+        """The cause of bits in tensor memory. bits, type_name, width: their value, its type and their number."""
+        found = cells_of(self.trail).last(place)
+        if found is None:
+            return Cause(place.text, bits, type_name, "never written: whatever was there")
+        step, lane = (found.step, found.lane) if isinstance(found, StoredCell) else (found.operation.step, found.operation.lane)
+        assert step is not None
+        ins = self.trail.instruction(step)
+        cause = Cause(place.text, bits, type_name, ins.original.mnemonic, self.at(step, lane))
+        if len(path) >= self.depth:
+            return replace(cause, more=True)
+        path = (*path, step.site)
+        match found:
+            case ProductCell():
+                return self._product(step, tensor_product(found), cause, path)
+            case StoredCell():
+                given = self._followed(step, lane, found.operand, type_name, found.low + place.low, width, path)
+            case MovedCell():
+                given = self.cell(replace(found.place, low=place.low), bits, type_name, width, path)
+            case CopiedCell():
+                parts = copied_from(found, ins, place.low, width)
+                types = [type_name] if len(parts) == 1 else [f"b{8 * size}" for *_, size in parts]
+                return replace(cause, inputs=tuple(
+                    self.memory(step, lane, at.address, value, t, size, path, at.before)
+                    for (at, value, size), t in zip(parts, types)
+                ))
+        return replace(cause, inputs=(given,))
 
 
 def _known_type(given: str, operand: Operand) -> str:
@@ -496,5 +486,6 @@ def _converted(
 
 _TELLERS: dict[Flow, Any] = {
     Flow.CHOICE: Explainer._choice, Flow.LANES: Explainer._shuffled, Flow.LOADED: Explainer._loaded,
+    Flow.REDUCED: Explainer._of_all, Flow.WARP: Explainer._of_all,
     Flow.ROWS: Explainer._rows, Flow.TILE: Explainer._rows, Flow.BESIDE: _converted,
 }  # fmt: skip

@@ -53,7 +53,11 @@ def test_examples(name: str) -> None:
     assert sample.looks > 30
 
 
-@pytest.mark.parametrize("name", [n for n in corpus.manifest() if n.startswith(("gemm", "attention"))][::9])
+GEMMS = [n for n in corpus.manifest() if n.startswith(("gemm", "attention"))]
+NAMES = [*GEMMS[::9], "numba_histogram", "block_reductions_debug"]  # long names, calls
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_kernels_of_the_corpus(name: str) -> None:
     entry = corpus.manifest()[name]
     kernel = corpus.module(entry["ptx"])[entry["entry"]]

@@ -16,7 +16,7 @@ import pytest
 from mmulator.conformance.subjects import Subject, subjects
 from mmulator.debug.views import MatrixView, Scene, matrices
 from mmulator.debug.views.fragments import gathered
-from mmulator.debug.views.instruction_matrices import accumulator
+from mmulator.debug.views.instruction_matrices import accumulator, computed_so_far
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
 from mmulator.numerics.arrays import model_matmul
@@ -87,6 +87,7 @@ def look_at(subject: Subject) -> None:
     before: dict[str, MatrixView] = {}
     after: dict[str, np.ndarray] = {}
     parts: dict[int, np.ndarray] = {}
+    so_far: dict[int, np.ndarray] = {}
     signs = int(np.prod([v for k, v in subject.immediates if k.startswith("imm_scale")] or [1]))
     adds = [True]
     operand: list[Any] = []
@@ -106,6 +107,10 @@ def look_at(subject: Subject) -> None:
             operand[:] = [scene.operands["d"]]
             scale = scene.operands.get("scale-d")
             adds[0] = scale is None or bool(scene.value(scale))
+        elif operand and ins.form.name == "wgmma.wait_group":
+            for view in computed_so_far(scene, form, operand[0]):
+                if not any("issued" in n for n in view.notes) and (view.unread is None or not view.unread[rows_of(scene)].any()):
+                    so_far[scene.place.warp] = view.raw[rows_of(scene)]
         elif operand and ins.opcode == "ld":
             if form.family != "wgmma":
                 after.update({v.name: v.raw for v in gathered(scene, form, "d", operand[0])})
@@ -118,6 +123,7 @@ def look_at(subject: Subject) -> None:
     seen = before
     if parts:
         after["D"] = np.concatenate([parts[n] for n in range(4)])
+        assert all(np.array_equal(rows, parts[n]) for n, rows in so_far.items())
     if form.shape == "m8n8k4" and form.atype.name == "f16":
         for n in range(4):
             part = {x: seen[f"{x}{n}"] for x in "ABCD"}

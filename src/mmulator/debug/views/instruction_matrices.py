@@ -81,6 +81,7 @@ def _warpgroup_product(scene: Scene, form: Form) -> Iterator[MatrixView]:
             compressed = replace(_of_descriptor(scene, form, "a"), notes=())
             yield expanded(scene, form, compressed, named["sp-meta"], selector.value if isinstance(selector, Immediate) else 0)
     yield accumulator(scene, form, named["d"])
+    yield from computed_so_far(scene, form, named["d"])
 
 
 def _of_descriptor(scene: Scene, form: Form, side: str) -> MatrixView:
@@ -126,6 +127,35 @@ def accumulator(scene: Scene, form: Form, registers: Operand) -> MatrixView:
     note = "?: a wgmma in flight writes these registers; they are readable behind the wgmma.wait_group that covers it"
     unread = flying if view.unread is None else flying | view.unread
     return replace(view, unread=unread, notes=(*view.notes, note))
+
+
+def computed_so_far(scene: Scene, form: Form, registers: Operand) -> Iterator[MatrixView]:
+    """The accumulator of wgmma in flight as the machine has it, which the program cannot read yet; none if none is in flight.
+
+    form: a wgmma.
+    registers: its operand `d`.
+    """
+    slots = scene.frame().slots
+    wanted = [slots.get(r.name, -1) for r in elements(registers) if isinstance(r, Reg)]
+    place, memory = scene.place, scene.resident.arena
+    if WGMMA not in scene.kernel.queues:
+        return
+    for number, tile in enumerate(_tiles(scene, place)):
+        table = bytes_at(int(tile["table"]), _TABLE.itemsize).view(_TABLE)[0] if tile["live"] else None
+        if table is None or table["d_slots"][: int(table["d_words"])].tolist() != wanted:
+            continue
+        size = scene.kernel.matrix.tile_bytes
+        at = ((place.cta * scene.grid.warpgroups + place.warp // 4) * scene.grid.tiles + number) * size
+        flat = memory.view("tile_memory", np.uint8)[at : at + size].view(f"<u{form.dtype.bits // 8}")
+        raw = flat[: form.m * form.n].reshape(form.m, form.n)
+        done = np.repeat([not int(tile["live"]) >> w & 1 for w in range(4)], 16)[:, None] | np.zeros(raw.shape, bool)
+        left = len(in_flight(scene, WGMMA, place))
+        notes: tuple[str, ...] = (f"{left} operations of warp {place.warp} are issued and not in it yet",) if left else ()
+        notes += ("?: in the registers, which have been waited for",) if done.any() else ()
+        yield MatrixView(
+            "D so far", "what the machine has computed and the program cannot read yet", form.dtype.name, raw.copy(), AXES["d"],
+            unread=done if done.any() else None, notes=notes,
+        )  # fmt: skip
 
 
 def _columns(f: object, warp: int, busy: list[bool], columns: int) -> np.ndarray:

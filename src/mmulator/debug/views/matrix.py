@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -148,8 +149,7 @@ class MatrixView:
         lines = []
         for panel in panels:
             lines.append(" " * label + "".join(f"{part.column_names[c]:>{cell}}" for c in panel))
-            for r, name in enumerate(part.row_names):
-                lines.append(f"{name:>{label - 1}} " + "".join(f"{texts[r, c]:>{cell}}" for c in panel))
+            lines += _rows(part.row_names, [[texts[r, c] for c in panel] for r in range(down)], label, cell)
         hidden = self.shape[0] - down, self.shape[1] - (panels[-1].stop if panels else 0)
         more = [f"{n} more {what}" for n, what in zip(hidden, ("rows", "columns")) if n > 0]
         return [*lines, "  ... " + " and ".join(more)] if cut and more else lines
@@ -172,6 +172,18 @@ class MatrixView:
         body = [(self.row_name(r), *texts[r]) for r in range(rows)]
         notes = "".join(element("p", note) for note in self.notes)
         return element("p", self.title) + html_table(("", *(self.column_name(c) for c in range(columns))), body) + notes
+
+
+def _rows(names: tuple[str, ...], texts: list[list[str]], label: int, cell: int) -> list[str]:
+    """Lines of rows; of neighbours that are nothing but `?`, one line."""
+    lines: list[str] = []
+    for unread, group in groupby(zip(names, texts), key=lambda row: set(row[1]) == {"?"}):
+        rows = list(group)
+        if unread and len(rows) > 2:
+            lines.append(f"{rows[0][0]:>{label - 1}} " + f"to {rows[-1][0]}: ?")
+        else:
+            lines += [f"{name:>{label - 1}} " + "".join(f"{t:>{cell}}" for t in row) for name, row in rows]
+    return lines
 
 
 def element_texts(t: ElementType, raw: NDArray[Any], bits: bool = False, digits: int | None = None) -> NDArray[Any]:

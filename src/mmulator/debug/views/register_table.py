@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mmulator.debug.views.matrix import element_texts
 from mmulator.debug.views.scene import Scene, lanes_in
+from mmulator.demangle import base_name
 from mmulator.diagnostics.whereabouts import LaneGroup, lanes_text
 from mmulator.isa.types import TYPES, is_type, type_bits
 from mmulator.layouts.operands import element_of, fragment
@@ -22,8 +23,7 @@ from mmulator.numerics.formats import container
 from mmulator.program.frames import liveness
 from mmulator.program.uses import signature_of, uses_and_defs
 from mmulator.ptx.tree import Address, Instruction, Reg, SpecialRegister, flatten
-from mmulator.record.addresses import elements
-from mmulator.record.special import special_value
+from mmulator.record.addresses import elements, special_value
 from mmulator.record.trail import TrailStep
 from mmulator.record.values import bits_text, parts_of, text_of
 
@@ -46,6 +46,7 @@ class RegisterView:
     lanes: mask of the lanes that are asked for.
     role: what the next instruction does with it: `read`, `written`, `read, written`, or "".
     made: the line of the program that computes it, where there is one such line.
+    points: what it is the address of, if all lanes have one address.
     """
 
     name: str
@@ -55,6 +56,7 @@ class RegisterView:
     lanes: int = FULL
     role: str = ""
     made: str = ""
+    points: str = ""
 
     def value(self, lane: int, form: str = "") -> str:
         """The text of a lane's value. form: `hex`, `int`, `uint`, `float` or a PTX type; "": as `shown`."""
@@ -99,7 +101,8 @@ class RegisterView:
             said = "true" if on == self.lanes else f"true in {lanes_text(on)}" if on else "false"
             return wrap(said, width - used)
         if len(groups) == 1:
-            return [self._text(groups[0][1], form)]
+            said = self._text(groups[0][1], form) + f" = {self.points}" * bool(self.points)
+            return [said if used + len(said) <= width else f"{said[: width - used - 3]}..."]
         formula = self._formula(form)
         if formula and used + len(formula) <= width:
             return [formula]
@@ -142,8 +145,8 @@ class RegisterView:
         lanes = lanes_in(self.lanes)
         return {
             "name": self.name, "declared": self.declared, "shown": self.shown, "lanes": self.lanes, "role": self.role,
-            "made": self.made, "uniform": len(self.groups) == 1, "bits": [int(self.values[n]) for n in lanes],
-            "values": [self.value(n) for n in lanes],
+            "made": self.made, "points": self.points, "uniform": len(self.groups) == 1,
+            "bits": [int(self.values[n]) for n in lanes], "values": [self.value(n) for n in lanes],
         }  # fmt: skip
 
 
@@ -199,8 +202,8 @@ class RegisterTable:
 
     def text(self, form: str = "", width: int = 80, special: bool = True) -> str:
         """A line for each register that is alike in all lanes, more for others. form: as in `RegisterView.value`."""
-        who = f"warp {self.warp}, {lanes_text(self.lanes) if self.lanes != FULL else 'all lanes'}, in {self.function}"
-        lines = [who]
+        lanes = lanes_text(self.lanes) if self.lanes != FULL else "all lanes"
+        lines = wrap(f"warp {self.warp}, {lanes}, in {base_name(self.function)}", width, subsequent_indent="    ")
         for alike in self._alike(form, width):
             first, own = alike[0], alike[0].text(form, width)
             if len(alike) > 1:
@@ -270,11 +273,22 @@ def registers(
         value = scene.register(name, place, function, frame)
         if value is not None:
             role = ", ".join(["read"] * (name in reads) + ["written"] * (name in writes))
-            rows.append(
-                RegisterView(name, known.types[name], types.get(name, known.types[name]), value, asked, role, made.get(name, ""))
-            )
+            shown, points = types.get(name, known.types[name]), _points(scene, known.types[name], value, asked)
+            shown = "b64" if points else shown
+            rows.append(RegisterView(name, known.types[name], shown, value, asked, role, made.get(name, ""), points))
     special = tuple(_special(scene, place.warp, asked, function)) if not patterns else ()
     return RegisterTable(place.warp, function, asked, tuple(rows), special, hidden)
+
+
+def _points(scene: Scene, declared: str, values: NDArray[np.uint64], lanes: int) -> str:
+    """What a register of 64 bits is the address of, if all lanes have one; "" for other numbers."""
+    value = int(values[(lanes & -lanes).bit_length() - 1])
+    if type_bits(declared) != 64 or value < 1 << 32 or any(int(values[n]) != value for n in lanes_in(lanes)):
+        return ""
+    found = next((r for r in scene.grid.memory if r.start <= value < r.start + r.size), None)
+    if found is None:
+        return ""
+    return found.label + f" + {value - found.start}" * (value > found.start)
 
 
 def _where(scene: Scene, warp: int | None, lanes: int | None) -> tuple[str, int, Instruction | None, int]:
@@ -367,7 +381,9 @@ def _typed(ins: Instruction) -> Iterator[tuple[str, str]]:
             yield operand.base.name, _POINTER
     for spec, operand in zip(signature_of(form, ins.operands), ins.operands):
         kind = _fragment_type(form, spec.name) if form.is_matrix and spec.kind == "registers" else spec.type
-        if kind and is_type(kind):
+        if spec.name.endswith("-desc"):  # a matrix descriptor
+            kind = _POINTER
+        if kind == _POINTER or (kind and is_type(kind)):
             for part in elements(operand):
                 if isinstance(part, Reg):
                     yield part.name, kind
@@ -408,7 +424,9 @@ def _special(scene: Scene, warp: int, lanes: int, function: str) -> Iterator[Reg
     place = scene.warp_at(scene.place.cta, warp)
     step = TrailStep(scene.step, place, place.block, lanes, scene.site, place.frame, ())
     read = scene.kernel.once(_special_names)[function]
-    for name in dict.fromkeys((*ALWAYS, *sorted(read))):
+    extents = {"tid": scene.grid.shape.block, "ctaid": scene.grid.shape.grid}
+    flat = {f"{who}.{axis}" for who, extent in extents.items() for axis, n in zip("yz", extent[1:]) if n == 1}
+    for name in dict.fromkeys((*(a for a in ALWAYS if a not in flat), *sorted(read))):
         found = [special_value(scene.grid.shape, step, lane, name) for lane in range(LANES)]
         if found[0] is not None:
             yield RegisterView("%" + name, "u32", "u32", np.array(found, np.uint64), lanes)

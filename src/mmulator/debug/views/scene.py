@@ -24,8 +24,7 @@ from mmulator.native.state import LANES
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 from mmulator.program.frames import slot_bytes
 from mmulator.ptx.tree import Address, Instruction, Operand
-from mmulator.record.addresses import addresses, operands_of, value_of
-from mmulator.record.special import special_value
+from mmulator.record.addresses import addresses, operands_of, special_value, value_of
 from mmulator.record.steps import WarpPlace
 from mmulator.record.trail import Trail, TrailStep, functions_of, lanes_of
 
@@ -50,7 +49,7 @@ class Scene:
     site: number of the instruction that these lanes execute next; -1 if there is none.
     step: number of steps that the launch has done.
     base: byte of the register file at which the frame of their function begins; -1: that of the warp's last step.
-    turn: (warp, lanes, site) whose turn it is, if that is not `place`.
+    turn: (warp, lanes, site) whose turn it is, if these are not the lanes that are looked at.
     """
 
     grid: Grid
@@ -68,7 +67,8 @@ class Scene:
         at = next((p for p in state.places if p.lanes >> focus.lane & 1), None) or next(iter(state.places), None)
         resident, warps = state.cta.resident, len(state.cta.warps)
         turn = None
-        if machine.running is not None and machine.running != (focus.block, focus.warp):
+        looked = focus.block, focus.warp
+        if machine.running is not None and (machine.running != looked or at is None or at.lanes != machine.at[0]):
             cta = machine.cta(machine.running[0])
             if cta.resident is resident:
                 turn = WarpPlace(resident, cta.rank * warps + machine.running[1]), machine.at[0], machine.at[1]
@@ -177,7 +177,7 @@ class Scene:
         watcher.grid, watcher.kernel, watcher.shape = self.grid, self.kernel, self.grid.shape
         watcher.memory["count"] = self.step + 1
         if self.site >= 0:
-            trail.stepped(self.place, self.lanes, self.site, self.frame_at)
+            trail.record(self.place, self.lanes, self.site, self.frame_at)
         trail.index()
         trail.read = self.read
         return trail

@@ -55,7 +55,7 @@ class WarpsAt:
 
 @dataclass(frozen=True)
 class WarpTable:
-    """The warps of some CTAs. rows: groups of warps. current: (CTA, warp, mask of lanes) of those that execute next."""
+    """The warps of some CTAs. rows: groups of warps. current: (CTA, warp, mask of lanes) of those that are looked at."""
 
     rows: tuple[WarpsAt, ...]
     current: tuple[int, int, int]
@@ -64,7 +64,7 @@ class WarpTable:
         return {"rows": [r.as_dict() for r in self.rows], "current": list(self.current)}
 
     def text(self, width: int = 80) -> str:
-        """A table, with a star at the warp that executes next."""
+        """A table, with a star at the lanes that are looked at."""
         lines: list[str] = []
         for block in dict.fromkeys(r.block for r in self.rows):
             own = [r for r in self.rows if r.block == block]
@@ -122,8 +122,9 @@ def _of_cta(scene: Scene, cta: ResidentCta) -> list[WarpsAt]:
 def state_text(scene: Scene, cta: ResidentCta, g: LaneGroup) -> str:
     """What lanes do, in a few words: `ready`, `at barrier 1`, `full[2] phase 3`."""
     if g.state == "runs":
-        mine = (cta.rank, g.warp) == (scene.place.cta, scene.place.warp) and g.lanes == scene.lanes
-        return "next" if mine and scene.site >= 0 else "ready"
+        place, lanes, site = scene.turn or (scene.place, scene.lanes, scene.site)
+        mine = (cta.rank, g.warp) == (place.cta, place.warp) and g.lanes == lanes
+        return "next" if mine and site >= 0 else "ready"
     if g.state == "barrier":
         return f"at barrier {g.barrier}"
     if g.state == "held":

@@ -16,7 +16,7 @@ from mmulator.codegen.ops import (
     cast_ptr,
     iota,
     load,
-    mask_bits,
+    minimum,
     popcount,
     select,
     stack,
@@ -25,14 +25,23 @@ from mmulator.codegen.ops import (
 )
 from mmulator.codegen.types import Struct, i32, ptr, ptr_to, u32, u64
 from mmulator.codegen.values import Value
-from mmulator.native.hooks.events import ATOMIC, PROXY_SHIFT, READ, WRITE, Proxy
+from mmulator.native.hooks.events import BOTH, PROXY_SHIFT, READ, Proxy
+from mmulator.native.hooks.serving import (
+    BANKS,
+    LINE,
+    SECTOR,
+    Serves,
+    atomic_sectors,
+    bypass_sectors,
+    distinct_values,
+    shared_wavefronts,
+)
 from mmulator.native.memory.tables import window_of
 from mmulator.native.state import FULL, Warp
-from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
+from mmulator.program.addresses import RANK_SHIFT, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 
 U64 = u64.vec(32)
-SECTOR = 5  # bits of an address within a sector of 32 bytes
-BANKS = 32  # of shared memory, of 4 bytes each
+ACCESS = BOTH  # bits of an access without its proxy and time
 
 
 class Kind(IntEnum):
@@ -46,10 +55,10 @@ class Kind(IntEnum):
 
 KINDS = len(Kind)
 
-# off: lanes whose guard was false. taken, passed, parted: branches that some lanes took, that some did not, and both.
-# met: waits that found their phase complete. macs: multiply-accumulates of tcgen05.mma.
+# serves: Serves. off: lanes whose guard was false. taken, passed, parted: branches that some lanes took, that some did not, and
+# both. met: waits that found their phase complete. macs: multiply-accumulates of tcgen05.mma.
 ProfileSite = Struct("ProfileSite", [
-    ("off", u64), ("taken", u64), ("passed", u64), ("parted", u64), ("met", u64), ("macs", u64),
+    ("serves", u64), ("off", u64), ("taken", u64), ("passed", u64), ("parted", u64), ("met", u64), ("macs", u64),
 ])  # fmt: skip
 # requests: of warps. units: sectors, of shared memory wavefronts. ideal: wavefronts without bank conflicts. From `mask` on: the
 # last access, with its addresses less the first, and its result.
@@ -57,9 +66,13 @@ ProfileMemory = Struct("ProfileMemory", [
     ("requests", u64), ("lanes", u64), ("bytes", u64), ("units", u64), ("ideal", u64),
     ("mask", u32), ("low", u32), ("last_units", u32), ("last_ideal", u32), ("apart", u64, 32),
 ])  # fmt: skip
+MOST_PLACES = 256  # of a register of a fragment
 # Of a worker. missing: for each block of code the lanes that were elsewhere. sites, memory: rows of instructions, KINDS each.
+# targets, from_, from_bytes: the other side of a copy: addresses of lanes, or place and size of a piece. lane, places, count: the
+# last lane of a request whose lanes come one by one, and its sectors or words so far.
 ProfileTable = Struct("ProfileTable", [
     ("missing", ptr_to(u64)), ("sites", ptr_to(ProfileSite)), ("memory", ptr_to(ProfileMemory)),
+    ("targets", u64, 32), ("from_", u64), ("from_bytes", u64), ("lane", u32), ("count", u32), ("places", u64, MOST_PLACES),
 ])  # fmt: skip
 
 
@@ -115,88 +128,23 @@ def count_macs(w: ptr_to(Warp), macs: u64, site: u32) -> None:
 
 # memory -------------------------------------------------------------------------------------------------------------
 @native
-def distinct_values(values: ptr_to(u64), mask: u32) -> u32:
-    """How many different values lanes have."""
-    v = load(U64, values)
-    left = mask
-    count = u32(0)
-    while left != 0:
-        left = left & ~mask_bits(v == values[trailing_zeros(left)])
-        count = count + 1
-    return count
+def weigh_access(
+    row: ptr_to(ProfileMemory), kind: u32, mask: u32, at: ptr_to(u64), origin: u64, bytes: u32, access: u32, serves: u64
+) -> None:
+    """Compute the work of an access, for this time and the next ones.
 
-
-@native
-def most_in_a_bank(places: ptr_to(u64), mask: u32, groups: u64) -> u32:
-    """How many different places lanes have in one of `groups` groups of banks, at most."""
-    v = load(U64, places)
-    counts = stack(u32, BANKS)
-    store(u32.vec(BANKS)(0), counts)
-    left = mask
-    most = u32(0)
-    while left != 0:
-        place = places[trailing_zeros(left)]
-        left = left & ~mask_bits(v == place)
-        group = place & (groups - 1)
-        count = counts[group] + 1
-        counts[group] = count
-        if count > most:
-            most = count
-    return most
-
-
-@native
-def neighbours_agree(places: ptr_to(u64), mask: u32, step: u32) -> u32:
-    """1 if lanes whose numbers differ in the bit `step` have one place, where both are active."""
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
-        other = lane ^ step
-        if ((mask >> other) & 1) != 0 and places[lane] != places[other]:
-            return 0
-    return 1
-
-
-@native
-def shared_wavefronts(at: ptr_to(u64), mask: u32, bytes: u32, access: u32, ideal: ptr_to(u32)) -> u32:
-    """The wavefronts of an access to shared memory; `ideal` receives those that it would be without bank conflicts.
-
-    Lanes of 8 bytes are served in halves of the warp, of 16 bytes in quarters; two of them together in a load in which the
-    lanes of each pair have one address.
+    row: receives it.
+    kind: Kind.
+    mask, at, bytes: lanes, their addresses, and bytes of each.
+    origin: of the memory, where on a chip a sector begins.
+    access: as in the hook `accessed`.
+    serves: Serves.
     """
-    shift = u64(2)
-    span = u32(32)
-    if bytes == 8:
-        shift = u64(3)
-        span = u32(16)
-    if bytes >= 16:
-        shift = u64(4)
-        span = u32(8)
-    places = stack(u64, 32)
-    store(load(U64, at) >> shift, places)
-    if span != 32 and (access & (READ | WRITE | ATOMIC)) == READ:
-        if neighbours_agree(places, mask, 1) != 0 or neighbours_agree(places, mask, 2) != 0:
-            span = span * 2
-    total = u32(0)
-    begin = u32(0)
-    while begin < 32:
-        lanes = mask & ((u32(FULL) >> ((32 - span) & 31)) << (begin & 31))
-        if lanes != 0:
-            total = total + most_in_a_bank(places, lanes, u64(BANKS) >> ((shift - 2) & 31))
-            ideal[0] = ideal[0] + 1
-        begin = begin + span
-    return total
-
-
-@native
-def weigh_access(row: ptr_to(ProfileMemory), kind: u32, mask: u32, at: ptr_to(u64), origin: u64, bytes: u32, access: u32) -> None:
-    """Compute the work of an access, for this time and the next ones. origin: of the memory, where on a chip a sector begins."""
     row.last_ideal = 0
     if kind == Kind.SHARED:
         ideal = stack(u32)
         ideal[0] = u32(0)
-        row.last_units = shared_wavefronts(at, mask, bytes, access, ideal)
+        row.last_units = shared_wavefronts(at, mask, bytes, serves, ideal)
         row.last_ideal = ideal[0]
     else:
         values = stack(u64, 32)
@@ -208,33 +156,54 @@ def weigh_access(row: ptr_to(ProfileMemory), kind: u32, mask: u32, at: ptr_to(u6
                 words = bytes >> 2
                 shift = u64(trailing_zeros(bytes))
             store(((load(U64, at) >> shift) << 2) | (iota(U64) >> 3), values)
-        row.last_units = distinct_values(values, mask) * words
+        elif bytes > (1 << SECTOR):  # a tensor map
+            words = bytes >> SECTOR
+        if kind == Kind.GLOBAL and (access & ACCESS) == BOTH:
+            row.last_units = atomic_sectors(at, values, mask)
+        else:
+            row.last_units = distinct_values(values, mask) * words
+
+
+@native
+def memory_kind(address: u64) -> u32:
+    """The Kind of memory at a generic address, KINDS for parameters and constants."""
+    slot = address >> SLOT_SHIFT
+    if slot == SLOT_SHARED:
+        return u32(Kind.SHARED)
+    if slot == SLOT_LOCAL:
+        return u32(Kind.LOCAL)
+    return select((slot == SLOT_PARAM) | (slot == SLOT_CONST), u32(KINDS), u32(Kind.GLOBAL))
 
 
 @native
 def count_request(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
     if mask != 0 and (access >> PROXY_SHIFT) == Proxy.GENERIC:
         first = at[trailing_zeros(mask)]
-        slot = (first | base) >> SLOT_SHIFT
-        if slot != SLOT_PARAM and slot != SLOT_CONST:
-            kind = u32(Kind.GLOBAL)
-            if slot == SLOT_SHARED:
-                kind = u32(Kind.SHARED)
-            elif slot == SLOT_LOCAL:
-                kind = u32(Kind.LOCAL)
-            row = table(w.cta.cluster.profile).memory + (site * KINDS + kind)
+        kind = memory_kind(first | base)
+        if kind != KINDS:
+            own = table(w.cta.cluster.profile)
+            serves = own.sites[site].serves
+            row = own.memory + (site * KINDS + kind)
             origin = u64(0)
             if kind == Kind.GLOBAL:
                 origin = window_of(w.cta, first, site).start
             low = u32(first - origin) & 31
+            if kind == Kind.SHARED and base == 0 and u32((first & ((1 << SLOT_SHIFT) - 1)) >> RANK_SHIFT) != w.cta.rank:
+                serves = Serves.ALONE  # of another CTA
+                low = low | 32
             apart = select(bits_mask(mask), load(U64, at) - first, 0)
             if row.mask != mask or row.low != low or any_lane(apart != load(U64, row.apart)):
                 row.mask = mask
                 row.low = low
                 store(apart, row.apart)
-                weigh_access(row, kind, mask, at, origin, bytes, access)
+                weigh_access(row, kind, mask, at, origin, bytes, access, serves)
+            if kind == Kind.SHARED and (serves == Serves.COPY or serves == Serves.BYPASS):  # told before the other side
+                store(load(U64, at), own.targets)
+                own.count = 0
+            elif serves == Serves.BYPASS:
+                row.last_units = bypass_sectors(at, own.targets, mask)
             lanes = u64(popcount(mask))
-            row.requests = row.requests + 1
+            row.requests = row.requests + select((kind == Kind.LOCAL) & (bytes > 4), u64(bytes >> 2), 1)
             row.lanes = row.lanes + lanes
             row.bytes = row.bytes + lanes * u64(bytes)
             row.units = row.units + u64(row.last_units)
@@ -242,20 +211,86 @@ def count_request(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes:
 
 
 @native
-def count_piece(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
-    """An access of one lane, or a piece of a bulk copy."""
-    slot = at >> SLOT_SHIFT
-    if (access >> PROXY_SHIFT) == Proxy.GENERIC:
-        places = stack(u64, 32)
-        places[lane] = at
-        count_request(w, u32(1) << lane, places, 0, bytes, access, site)
-    elif (access >> PROXY_SHIFT) == Proxy.ASYNC and slot != SLOT_SHARED and bytes != 0:
-        row = table(w.cta.cluster.profile).memory + (site * KINDS + u32(Kind.BULK))
+def count_part(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, site: u32) -> None:
+    """Count what one lane accesses: lanes of a request come in their order, some of them several times, one after the other."""
+    own = table(w.cta.cluster.profile)
+    kind = memory_kind(at)
+    if kind != KINDS:
+        row = own.memory + (site * KINDS + kind)
+        shared = kind == Kind.SHARED
+        place = at >> 2
+        if not shared:
+            place = (at - window_of(w.cta, at, site).start) >> SECTOR
+        if lane < own.lane or own.count == 0:
+            row.requests = row.requests + 1
+            own.count = 0
+        if lane != own.lane or own.count == 0:
+            row.lanes = row.lanes + 1
+        own.lane = lane
+        row.bytes = row.bytes + u64(bytes)
+        known = u32(0)
+        in_bank = u32(1)
+        for i in range(own.count):
+            other = own.places[i]
+            known = known | u32(other == place)
+            in_bank = in_bank + u32(((other ^ place) & (BANKS - 1)) == 0)
+        if known == 0:
+            if own.count == 0 or not shared or in_bank > row.last_units:
+                row.units = row.units + 1
+                row.last_units = in_bank
+            if shared and own.count == 0:
+                row.ideal = row.ideal + 1
+            if own.count < MOST_PLACES:
+                own.places[own.count] = place
+                own.count = own.count + 1
+
+
+@native
+def count_copy(w: ptr_to(Warp), at: u64, bytes: u32, access: u32, site: u32) -> None:
+    """Count a piece of a copy by the asynchronous proxy, of which one side is in global memory."""
+    own = table(w.cta.cluster.profile)
+    row = own.memory + (site * KINDS + u32(Kind.BULK))
+    lines = own.sites[site].serves == Serves.BULK
+    place = at
+    kind = memory_kind(at)
+    if kind == Kind.GLOBAL:
+        place = at - window_of(w.cta, at, site).start
         row.requests = row.requests + 1
         row.lanes = row.lanes + 1
         row.bytes = row.bytes + u64(bytes)
-        place = at - window_of(w.cta, at, site).start
-        row.units = row.units + (((place + u64(bytes) - 1) >> SECTOR) - (place >> SECTOR) + 1)
+    if lines and (access & ACCESS) == READ:  # told before the other side
+        own.from_ = place
+        own.from_bytes = select(kind == Kind.GLOBAL, u64(bytes), 0)
+    elif kind == Kind.GLOBAL or (kind == Kind.SHARED and lines and own.from_bytes != 0):
+        outside = place
+        inside = own.from_
+        if kind == Kind.SHARED:
+            outside = own.from_
+            inside = place
+        own.from_bytes = 0
+        done = u64(0)
+        while done < u64(bytes):
+            end = u64(bytes)
+            if lines:
+                end = minimum(end, done + (1 << LINE) - ((inside + done) & ((1 << LINE) - 1)))
+            row.units = row.units + (((outside + end - 1) >> SECTOR) - ((outside + done) >> SECTOR) + 1)
+            done = end
+
+
+@native
+def count_piece(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
+    """An access of one lane, or a piece of a bulk copy."""
+    proxy = access >> PROXY_SHIFT
+    if proxy == Proxy.GENERIC:
+        serves = table(w.cta.cluster.profile).sites[site].serves
+        if serves == Serves.FRAGMENT or serves == Serves.COPY or serves == Serves.BYPASS:
+            count_part(w, lane, at, bytes, site)
+        else:
+            places = stack(u64, 32)
+            places[lane] = at
+            count_request(w, u32(1) << lane, places, 0, bytes, access, site)
+    elif proxy == Proxy.ASYNC and bytes != 0:
+        count_copy(w, at, bytes, access, site)
 
 
 PROFILE = Instrument("profile", {

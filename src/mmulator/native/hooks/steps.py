@@ -27,4 +27,11 @@ def tell_of_operands(first: ptr_to(Warp), number: u64, site: u32) -> None:
     call_host(first.cta.launch.steps.reads, first, number, site)
 
 
-STEPS = Instrument("steps", {"stepped": count_step, "wgmma_reads": tell_of_operands})
+@native
+def tell_of_work(w: ptr_to(Warp), work: ptr_to(ptr), count: u32) -> None:
+    call_host(w.cta.launch.steps.carried, w, work, count)
+
+
+STEPS = Instrument(
+    "steps", {"stepped": count_step, "wgmma_reads": tell_of_operands, "tensor_carried": tell_of_work}
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from mmulator.codegen.lang import hook
-from mmulator.codegen.types import ptr_to, u32, u64
+from mmulator.codegen.types import ptr, ptr_to, u32, u64
 from mmulator.native.state import Transfer, Warp
 
 
@@ -66,3 +66,12 @@ def tensor_committed(t: ptr_to(Transfer)) -> None:
 @hook
 def tensor_multiplied(w: ptr_to(Warp), macs: u64, site: u32) -> None:
     """Called when tcgen05.mma is issued. macs: its multiply-accumulates."""
+
+
+@hook
+def tensor_carried(w: ptr_to(Warp), work: ptr_to(ptr), count: u32) -> None:
+    """Called when tcgen05.mma, cp or shift is about to read its operands.
+
+    w: a warp of the CTA that issued it.
+    work: a Transfer of each of `count` instructions that are carried out together, in the order of their issue.
+    """

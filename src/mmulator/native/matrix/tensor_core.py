@@ -19,7 +19,7 @@ from mmulator.native.asynchrony.payloads import TensorWork, payload_of
 from mmulator.native.asynchrony.transfers import heard_at, is_over, new_transfer, next_of_pipe, start
 from mmulator.native.hooks.events import PayloadShape, moves_alone
 from mmulator.native.hooks.faults import fault
-from mmulator.native.hooks.tensor import TensorTask, tensor_committed, tensor_issued, tensor_multiplied
+from mmulator.native.hooks.tensor import TensorTask, tensor_carried, tensor_committed, tensor_issued, tensor_multiplied
 from mmulator.native.matrix.tensor_memory import COLUMN_BITS, LANE, allocated, cell, peer_of
 from mmulator.native.matrix.tensor_operands import matrix_bytes, shift_rows, unpack_elements, warp_of
 from mmulator.native.matrix.tensor_products import compute_products
@@ -197,6 +197,14 @@ def pair_of(w: ptr_to(Warp), pair: u32, odd: u32) -> ptr_to(Cta):
     return cast_ptr(Cta, cta.cluster.ctas) + ((cta.rank & ~u32(1)) | odd)
 
 
+@native(inline=True)
+def carried_alone(w: ptr_to(Warp), t: ptr_to(Transfer)) -> None:
+    """Tell an instrument about one instruction that is carried out."""
+    work = stack(ptr, 1)
+    work[0] = cast_ptr(u8, t)
+    tensor_carried(w, work, u32(1))
+
+
 @native
 def reads_apart(table: ptr_to(TensorTable), work: ptr_to(TensorWork)) -> boolean:
     """Whether an instruction does not read what it writes: A is in shared memory, or in other columns than D."""
@@ -246,6 +254,7 @@ def move_mma(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
                     steps[count] = cast_ptr(u8, last)
                     count = count + 1
                     alone[0] = 0
+    tensor_carried(w, steps, count)
     compute_products(w.cta, pair_of(w, work.pair, u32(0)), pair_of(w, work.pair, u32(1)), steps, count)
     for step in range(u32(1), count):
         done = cast_ptr(Transfer, steps[step])
@@ -274,6 +283,7 @@ def copy_function(shape: str, unpack: Unpack) -> Native:
 
     def copy(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
         work = payload_of(t, PayloadShape.TENSOR)
+        carried_alone(w, t)
         for part in range(u32(1) + work.pair):
             cta = pair_of(w, work.pair, part)
             raw = w.cta.scratch
@@ -345,6 +355,7 @@ SHIFTED = 8  # columns that tcgen05.shift moves
 def move_shift(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
     """Carry out tcgen05.shift.down in the quarter of the address: inferred from the text, "the rows of the matrix for a warp"."""
     work = payload_of(t, PayloadShape.TENSOR)
+    carried_alone(w, t)
     for part in range(u32(1) + work.pair):
         first = (work.d >> LANE) & (TENSOR_LANES - QUARTER)
         shift_rows(pair_of(w, work.pair, part), first, work.d & COLUMN_BITS, u64(4 * SHIFTED))

@@ -10,8 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Any
 
 from mmulator.errors import UnsupportedError
@@ -101,8 +100,8 @@ def load_tables(device: str) -> Tables:
     return parse_tables(_file(device).read_text())
 
 
-def _file(device: str) -> Traversable:
-    return files(__package__).joinpath(f"{device}.json")
+def _file(device: str) -> Path:
+    return Path(__file__).with_name(f"{device}.json")
 
 
 @cache

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from mmulator.isa.effects import Algebra
 from mmulator.program.as_ptxas.facts import FunctionFacts
 from mmulator.program.as_ptxas.products import HeldProduct, Multiplication, is_product, is_sum
-from mmulator.program.as_ptxas.reaching import Walk
+from mmulator.program.as_ptxas.reaching import Walk, carries_product
 from mmulator.program.as_ptxas.rewrite import Rewriter
 from mmulator.program.as_ptxas.scale import may_scale
-from mmulator.ptx.tree import Function, Instruction, Reg
+from mmulator.ptx.tree import Function, Reg
 
 
 def contract(function: Function) -> Function:
@@ -24,13 +24,33 @@ def contract(function: Function) -> Function:
     The `mul` stays; compilation drops it if nothing reads it. New registers have names that PTX cannot write. The function is
     pure, and takes time linear in the size of its argument.
     """
-    instructions = [s for s in function.body if isinstance(s, Instruction)]
-    if not any(map(is_product, instructions)) or not any(is_sum(i) or may_scale(i) for i in instructions):
+    if not _may_fuse(function):
         return function
     finder = Finder(function)
     fused = finder.choose()
     scaled = finder.choose_scalings(fused)
     return Rewriter(finder, fused, scaled).function() if fused or scaled else function
+
+
+def _may_fuse(function: Function) -> bool:
+    """Whether a sum, or a product by a power of two, reads a register to which a product, or a copy of one, is written."""
+    made: set[str] = set()
+    copies: list[tuple[str, set[str]]] = []  # to a register, from registers
+    read: set[str] = set()
+    for ins in function.instructions:
+        if ins.effects.algebra is Algebra.NONE or not isinstance(target := ins.operands[0], Reg):
+            continue
+        sources = {o.name for o in ins.operands[1:] if isinstance(o, Reg)}
+        if is_sum(ins) or may_scale(ins):
+            read |= sources
+        if is_product(ins):
+            made.add(target.name)
+        elif carries_product(ins):
+            copies.append((target.name, sources))
+    before = -1
+    while before < (before := len(made)):
+        made.update(target for target, sources in copies if not sources.isdisjoint(made))
+    return not made.isdisjoint(read)
 
 
 class Finder(FunctionFacts):

@@ -20,11 +20,15 @@ from mmulator.program.as_ptxas.products import (
 )
 from mmulator.program.as_ptxas.quotient import scales
 from mmulator.program.as_ptxas.scale import POWERS, may_scale
-from mmulator.program.uses import registers_of
-from mmulator.ptx.tree import Instruction, Operand, Reg
+from mmulator.ptx.tree import Instruction, Operand, Reg, flatten
 
 _CARRIES_PRODUCT = (Algebra.NEGATION, Algebra.MAGNITUDE, Algebra.PRODUCT, Algebra.QUOTIENT, Algebra.RECIPROCAL)
 _SEVERAL = -1  # in place of a definition: it depends on the way there
+
+
+def carries_product(ins: Instruction) -> bool:
+    """Whether the result of an instruction may be a product, or a product that it reads, as `Walk` has it."""
+    return is_copy(ins) or form_of(ins, *_CARRIES_PRODUCT) is not None
 
 
 class Walk:
@@ -82,7 +86,7 @@ class Walk:
             if may_scale(ins):
                 self._scaling(n, ins)
             if held is None or held.product.at == n:  # no copy
-                for name in {r for o in ins.operands for r in registers_of(o)} & reads:
+                for name in reads.intersection([o.name for o in flatten(ins.operands) if isinstance(o, Reg)]):
                     self._block(self._definition(name))
         for name in writes:
             if guarded:  # what it may leave is read, too
@@ -152,8 +156,10 @@ class Walk:
         """
         f = self.f
         accesses, successors = f.regions.accesses, f.regions.successors
-        holders = (n for _, n in f.order if any(is_(f.instruction(n)) for is_ in (is_product, is_copy, is_negation)))
-        names = {name for n in holders for name in accesses[n][1] if f.only(name) is None}
+        names = {
+            name for _, n in f.order for name in accesses[n][1]
+            if f.only(name) is None and any(is_(f.instruction(n)) for is_ in (is_product, is_copy, is_negation))
+        }  # fmt: skip
         if not names:
             return {}, set()
         reads: dict[int, set[str]] = defaultdict(set)

@@ -7,8 +7,8 @@ from itertools import zip_longest
 
 from mmulator.isa.types import type_bits
 from mmulator.numerics.element import parted
+from mmulator.record.cause import Cause, place_text
 from mmulator.record.values import bits_text
-from mmulator.record.why import Cause, place_text
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,254 @@
+"""The adapter as a client meets it: it starts the program, keeps what was set, and passes requests on to the debugger that runs
+inside the program (agent.py).
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from mmulator.debug.dap.capabilities import capabilities
+from mmulator.debug.dap.child import ProgramProcess
+from mmulator.debug.dap.client import Body, Client, RefusedRequest, listen
+from mmulator.debug.dap.framing import Message
+from mmulator.debug.dap.idle import idle, wanted_of
+from mmulator.debug.dap.messages import OWN, PROGRAM, SETTING, LaunchRequestArguments, fault_in
+from mmulator.errors import MmulatorError
+
+Start = Callable[[LaunchRequestArguments], tuple[Sequence[str], Mapping[str, str]]]
+_SETTERS = tuple(SETTING)
+
+
+@dataclass
+class AgentLink:
+    """The line to the debugger in a process of the program.
+
+    process: what is said to it.
+    waiting: number of a request -> the request, until it is answered.
+    """
+
+    process: Client
+    line: socket.socket
+    waiting: dict[int, Message] = field(default_factory=dict)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self.line.shutdown(socket.SHUT_RDWR)
+        self.line.close()
+
+
+class Adapter:
+    """One client, and the program that it debugs.
+
+    reads, writes: the client's streams.
+    start: gives the words and the environment with which a program starts, or raises MmulatorError.
+    """
+
+    def __init__(self, reads: BinaryIO, writes: BinaryIO, start: Start) -> None:
+        self.reads, self.client, self.start = reads, Client(writes), start
+        self.launch: LaunchRequestArguments | None = None
+        self.command: tuple[Sequence[str], Mapping[str, str]] = ((), {})
+        self.initialized = self.configured = self.ended = self.pausing = False
+        self.child: ProgramProcess | None = None
+        self.link: AgentLink | None = None
+        self._kept: dict[str, Message] = {}  # what a client set, newest; programs that are started later get it, too
+        self._numbers: dict[str, int] = {}  # breakpoint, as JSON -> its number
+        self._guard = threading.RLock()  # of all that stands here
+
+    def serve(self) -> None:
+        """Answer the client until it disconnects or goes away; then nothing of the program is left."""
+        try:
+            listen(_Until(self.reads, lambda: self.ended), self.client, self.take)
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """End the program."""
+        with self._guard:
+            self.ended = True
+            child, self.child = self.child, None
+        if child is not None:
+            child.kill()
+        self._unlink("the program was ended")
+
+    # requests -------------------------------------------------------------------------------------------------------------
+    def take(self, request: Message) -> None:
+        """Answer a request, or pass it on."""
+        command = request["command"]
+        given = request["arguments"] = request.get("arguments") or {}
+        try:
+            takes = OWN.get(command) or PROGRAM.get(command)
+            if takes is None:
+                raise RefusedRequest(f"{command}: no request of this adapter; `initialize` says what it can do")
+            if fault := fault_in(given, takes, "arguments"):
+                raise RefusedRequest(f"{command}: {fault}")
+            if not self.initialized and command != "initialize":
+                raise RefusedRequest(f"{command}: `initialize` comes first")
+            if command in PROGRAM:
+                self._pass_on(request)
+                return
+            body: Body = getattr(self, f"_{command}")(given)
+        except RefusedRequest as error:
+            self.client.refuse(request, error)
+        except MmulatorError as error:
+            self.client.refuse(request, RefusedRequest(" ".join(filter(None, (error.message, error.hint and f"({error.hint})")))))
+        else:
+            self.client.respond(request, body)
+            self._behind(command)
+
+    def _behind(self, command: str) -> None:
+        """What follows the response to a request."""
+        if command == "initialize":
+            self.client.event("initialized")
+        elif command in ("launch", "configurationDone", "restart") and self.launch is not None and self.configured:
+            self._begin()
+
+    def _initialize(self, given: Any) -> Body:
+        if self.initialized:
+            raise RefusedRequest("initialize: it was called before")
+        if given.get("pathFormat", "path") != "path":
+            raise RefusedRequest("initialize: pathFormat is path; this adapter knows no URIs")
+        self.initialized, self.link_settings = True, given
+        return capabilities()
+
+    def _launch(self, given: LaunchRequestArguments) -> Body:
+        if self.launch is not None:
+            raise RefusedRequest("launch: a program is under this adapter already; `restart` starts it anew")
+        self.command = self.start(given)  # what cannot be started is told here
+        self.launch = given
+        return None
+
+    def _configurationDone(self, given: Any) -> Body:
+        self.configured = True
+        return None
+
+    def _restart(self, given: Any) -> Body:
+        wanted = given.get("arguments") or self.launch
+        if self.launch is None or wanted is None:
+            raise RefusedRequest("restart: nothing was launched")
+        self.command, self.launch = self.start(wanted), wanted
+        with self._guard:
+            child, self.child = self.child, None
+        if child is not None:
+            child.kill()
+        self._unlink("the program was started anew")
+        return None
+
+    def _terminate(self, given: Any) -> Body:
+        if self.child is not None:
+            self.child.terminate()
+        return None
+
+    def _disconnect(self, given: Any) -> Body:
+        self.end()
+        return None
+
+    def _cancel(self, given: Any) -> Body:
+        with self._guard:
+            if self.link is not None and given.get("requestId") in self.link.waiting:
+                self.link.process.ask({"type": "request", "command": "cancel", "seq": 0, "arguments": given})
+        return None
+
+    # the program ----------------------------------------------------------------------------------------------------------
+    def _begin(self) -> None:
+        if self.launch is None:
+            return
+        words, environment = self.command
+        environment = {**environment, "PYTHONUNBUFFERED": environment.get("PYTHONUNBUFFERED", "1")}
+        try:
+            child = ProgramProcess(words, environment, self.launch.get("cwd"), self.client.output, self._join, self._over)
+        except OSError as error:
+            self.client.output(f"mmulator: cannot start {words[0]}: {error.strerror}\n", "stderr")
+            self.client.event("terminated")
+            return
+        with self._guard:
+            self.child = child
+        about = {"name": self.launch["program"], "systemProcessId": child.process.pid, "isLocalProcess": True}
+        self.client.event("process", {**about, "startMethod": "launch", "pointerSize": 64})
+
+    def _over(self, code: int) -> None:
+        self._unlink("the program has ended")
+        with self._guard:
+            self.child = None
+        self.client.event("exited", {"exitCode": code})
+        self.client.event("terminated")
+
+    def _join(self, line: socket.socket) -> None:
+        """A process of the program asks for its debugger. While one is under control, others run without."""
+        with self._guard:
+            if self.link is not None or self.launch is None or self.launch.get("noDebug"):
+                line.close()
+                return
+            self.link = link = AgentLink(Client(line.makefile("wb")), line)
+            settings = {"launch": self.launch, "client": self.link_settings, "pause": self.pausing}
+            self.pausing = False
+            for request in self._kept.values():
+                link.process.ask({**request, "internal": True})
+            link.process.ask({"type": "request", "seq": 0, "command": "begin", "arguments": settings})
+        threading.Thread(target=self._hear, args=(link,), daemon=True).start()
+
+    def _hear(self, link: AgentLink) -> None:
+        """Pass on what the debugger in the program says."""
+        from mmulator.debug.dap.framing import Garbled, read
+
+        with suppress(Garbled, OSError, ValueError), link.line.makefile("rb") as stream:
+            while (message := read(stream)) is not None:
+                if message["type"] == "response":
+                    with self._guard:
+                        known = link.waiting.pop(message["request_seq"], None)
+                    if known is None:
+                        continue
+                self.client.say(message)
+        self._unlink("the program has ended", link)
+
+    def _unlink(self, why: str, link: AgentLink | None = None) -> None:
+        with self._guard:
+            if self.link is None or (link is not None and link is not self.link):
+                return
+            gone, self.link = self.link, None
+            waiting = list(gone.waiting.values())
+            gone.waiting.clear()
+        gone.close()
+        for request in waiting:
+            self.client.refuse(request, RefusedRequest(why))
+
+    def _pass_on(self, request: Message) -> None:
+        command, given = request["command"], request["arguments"]
+        numbers = [self._number(command, given, wanted) for wanted in wanted_of(given)] if command in _SETTERS else []
+        request["numbers"] = numbers
+        with self._guard:
+            if command in _SETTERS:
+                self._kept[command + json.dumps(given.get("source", {}).get("path"))] = request
+            if self.link is not None:
+                self.link.waiting[request["seq"]] = request
+                self.link.process.ask(request)
+                return
+            if command == "pause":
+                self.pausing = True
+                self.client.respond(request)
+                return
+        self.client.respond(request, idle(command, given, numbers))
+
+    def _number(self, command: str, given: Any, wanted: Mapping[str, Any]) -> int:
+        """The number of a breakpoint, which stays while a client sets the same one again."""
+        place = given.get("source", {})
+        name = json.dumps([command, place.get("path"), place.get("sourceReference"), wanted], sort_keys=True)
+        return self._numbers.setdefault(name, len(self._numbers) + 1)
+
+
+class _Until:
+    """A stream that ends when a condition holds."""
+
+    def __init__(self, stream: BinaryIO, ended: Callable[[], bool]) -> None:
+        self.stream, self.ended = stream, ended
+
+    def readline(self, size: int) -> bytes:
+        return b"" if self.ended() else self.stream.readline(size)
+
+    def read(self, size: int) -> bytes:
+        return self.stream.read(size)

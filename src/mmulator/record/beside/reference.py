@@ -1,0 +1,327 @@
+"""An element beside a reference's: what would make the reference of the operands that the machine read, or of their arrays.
+
+A value and its causes come in, and the value that somebody expects; sentences leave. A sum that ends in the reference up to
+rounding says what the kernel leaves out, counts twice, or reads in place of something else.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.isa.types import TYPES
+from mmulator.numerics.element import ElementSum
+from mmulator.record.cause import Cause, place_text
+from mmulator.record.names import DeviceArray
+from mmulator.record.origins import summary
+from mmulator.record.values import dtype_of
+
+EXACT = "the exact sum"  # label of a reference that nobody gave
+_NAME = re.compile(r"(.*)\[([\d,]+)\]")
+_SAME = ("mov", "ld", "st", "cvt", "shfl", "tcgen05", "bytes of", "cp", "red", "selp")  # that hand a value on, rounded at most
+_SIMPLE = (2.0, 0.5, 4.0, 0.25, 8.0, 0.125, 16.0, 0.0625, -1.0)
+Vector = NDArray[np.float64]
+Wanted = tuple[float, float]  # a value, and the unit of its last place in the reference's type
+
+
+@dataclass(frozen=True)
+class BesideReference:
+    """An element beside the one of a reference.
+
+    label: where the reference comes from: `expected.npz`, `assert_close`, or EXACT.
+    want: its value.
+    said: sentences about the difference, the most telling one first.
+    """
+
+    label: str
+    want: float
+    said: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n  ".join([f"beside {self.label}: {_text(self.want)} there", *self.said])
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Values that somebody expects.
+
+    label: where they come from: `expected.npz`, `assert_close`.
+    arrays: by the names of the launch's arrays; under "" for elements of any name.
+    """
+
+    label: str
+    arrays: Mapping[str, Any] = field(default_factory=dict)
+
+    def want(self, name: str) -> Wanted | None:
+        """The value of an element, `C[3,5]`; None where there is none."""
+        found = _NAME.fullmatch(name)
+        array = self.arrays.get(found[1] if found else name, self.arrays.get(""))
+        if array is None:
+            return None
+        array = np.asarray(array)
+        index = tuple(int(n) for n in found[2].split(",")) if found and array.ndim else ()
+        try:
+            value = float(array.reshape(-1)[index[0]] if len(index) == 1 else array[index])
+        except (IndexError, TypeError):
+            return None
+        return value, last_place(value, array.dtype)
+
+
+@dataclass(frozen=True)
+class ReferenceArrays:
+    """Arrays of a launch by their names, to look for what a reference was computed from.
+
+    arrays: of the launch. read: gives bytes of device memory at a generic address.
+    """
+
+    arrays: Sequence[DeviceArray]
+    read: Callable[[int, int], bytes]
+
+    def values(self, name: str) -> NDArray[Any] | None:
+        """The values of an array of two dimensions or more; None where they are not known."""
+        found = next((a for a in self.arrays if a.name == name), None)
+        if found is None or found.dtype is None or len(found.shape) < 2:
+            return None
+        raw = np.frombuffer(self.read(found.start, found.size), np.uint8)
+        if found.strides:
+            return np.lib.stride_tricks.as_strided(raw.view(found.dtype), found.shape, found.strides)
+        return raw[: math.prod(found.shape) * found.itemsize].view(found.dtype).reshape(found.shape)
+
+
+def beside_reference(cause: Cause, wanted: Wanted | None, label: str, arrays: ReferenceArrays) -> BesideReference | None:
+    """An element beside a reference's.
+
+    cause: the element.
+    wanted: the reference's value; None: nobody gave one, and the exact sum of the operands that were read counts.
+    label: where it comes from.
+    arrays: of the launch.
+
+    None where the element is no number, or no sum whose exact value is known and nobody gave a reference.
+    """
+    got = number_of(cause)
+    product = product_of(cause)
+    if got is None or (wanted is None and (product is None or product.element is None)):
+        return None
+    if wanted is None:
+        assert product is not None and product.element is not None
+        wanted, label = (float(product.element.exact), 0.0), EXACT
+    want, unit = wanted
+    told = [_apart(got, want, cause.type)]
+    if product is not None and product.element is not None:
+        told += _of_sum(product, product.element, want, max(unit, last_place(want, dtype_of(cause.type))), cause, arrays)
+    return BesideReference(label, want, tuple(told))
+
+
+def number_of(cause: Cause) -> float | None:
+    """The value of a cause as a number; None for bits and predicates."""
+    t = TYPES.get(cause.type)
+    if t is None or t.kind not in ("float", "signed", "unsigned"):
+        return None
+    raw = cause.bits.to_bytes(max(1, dtype_of(t.name).itemsize), "little")
+    return float(np.frombuffer(raw, dtype_of(t.name))[0])
+
+
+def product_of(cause: Cause) -> Cause | None:
+    """The matrix product whose result the element is, but for copies and conversions."""
+    while cause.element is None:
+        if len(cause.inputs) != 1 or not cause.how.startswith(_SAME):
+            return None
+        cause = cause.inputs[0]
+    return cause
+
+
+def _text(value: float) -> str:
+    return f"{value:.9g}"
+
+
+def _apart(got: float, want: float, type_name: str) -> str:
+    if got == want or (math.isnan(got) and math.isnan(want)):
+        return "the values are equal"
+    off = got - want
+    dtype = dtype_of(type_name)
+    said = f"here {_text(got)}"
+    if not math.isfinite(off):
+        return said
+    near = last_place(want, dtype)
+    parts = [f"{100 * abs(off / want):.3g} %"] if want else []
+    parts += [f"{abs(off / near):.4g} ULP"] if near and abs(off / near) < 1e6 else []
+    return f"{said}: {'more' if off > 0 else 'less'} by {abs(off):.6g}" + (f" ({', '.join(parts)})" if parts else "")
+
+
+def last_place(value: float, dtype: np.dtype[Any]) -> float:
+    """The unit of the last place of a value in a type; 0 of integers and where it is not finite."""
+    if dtype.kind not in "fV":
+        return 0.0
+    if not math.isfinite(value):
+        return 0.0
+    import ml_dtypes
+
+    info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    exponent = max(math.frexp(value)[1] - 1, int(info.minexp)) if value else int(info.minexp)
+    return math.ldexp(1.0, exponent - int(info.nmant))
+
+
+def _of_sum(
+    product: Cause, e: ElementSum, want: float, unit: float, cause: Cause, arrays: ReferenceArrays
+) -> Iterator[str]:
+    """Sentences about a sum: rounding, else products too many, too few, or others. unit: of the reference's last place."""
+    terms = np.array([float(p) for p in e.products()])
+    begin = float(_begin(e))
+    if not np.isfinite(terms).all() or not math.isfinite(begin) or not math.isfinite(want):
+        first = next((n for n, p in enumerate(terms) if not math.isfinite(p)), None)
+        if first is not None and math.isfinite(want):
+            yield f"k {e.positions[first]} is {_text(float(terms[first]))}: {_pair(product, first)}"
+        return
+    spread = float(np.sqrt(np.sum(terms**2) * max(1, len(terms))))
+    room = 1.5 * unit + spread * 2.0**-21
+    exact = float(e.exact)
+    if abs(exact - want) <= room:
+        yield from _rounding(e, want, cause, exact)
+        return
+    yield from _other_sum(product, e, want, cause, arrays, terms, begin, room)
+
+
+def _begin(e: ElementSum) -> Any:
+    from mmulator.numerics.element import number
+    from mmulator.numerics.formats import element_type
+
+    return number(element_type(e.key.ctype), e.c)
+
+
+def _rounding(e: ElementSum, want: float, cause: Cause, exact: float) -> Iterator[str]:
+    """The operands are the reference's: the step from which on rounding makes the difference."""
+    got = number_of(cause) or 0.0
+    here, there = (f"{value - exact:+.3g}" if value != exact else "exact" for value in (got, want))
+    yield f"the exact sum of what was read is {_text(exact)}: the difference is rounding"
+    yield f"off the exact sum: {here} here, {there} in the reference"
+    half = abs(got - want) / 2
+    if not half or abs(got - exact) < half:
+        return
+    products, total = [float(p) for p in e.products()], float(_begin(e))
+    sums = e.running()
+    done, parted = 0, None
+    for count in sorted(sums):
+        total += sum(products[done:count])
+        done = count
+        off = float(sums[count].value) - total
+        if abs(off) <= half:
+            parted = None
+        elif parted is None:
+            parted = count, off
+    if parted is None:
+        yield f"here it comes from the rounding to {cause.type} at the end"
+    else:
+        yield f"here the sum is off from k {e.positions[parted[0] - 1]} on: {parted[1]:+.3g} behind {parted[0]} products"
+
+
+def _other_sum(
+    product: Cause, e: ElementSum, want: float, cause: Cause, arrays: ReferenceArrays, terms: Vector, begin: float, room: float
+) -> Iterator[str]:
+    """What would make the reference: another row or column, a chunk less or more, no C, another scale."""
+    exact = float(e.exact)
+    found = _arrays_that_make(product, want, cause, arrays, begin, room)
+    if found is not None:
+        yield from found
+        return
+    if begin and abs(exact - begin - want) <= room:
+        yield f"without what was in the accumulator, {_text(begin)}, it is the reference's"
+        return
+    for factor in _SIMPLE:
+        if abs(exact * factor - want) <= room:
+            yield f"times {factor:g} the sum is the reference: a scale differs"
+            return
+    chunk = e.key.products
+    ends = range(0, len(terms) + 1, chunk)
+    sums = {end: float(np.sum(terms[:end])) for end in ends}
+    for size in range(chunk, len(terms) + 1, chunk):
+        for at in range(0, len(terms) - size + 1, chunk):
+            part = sums[at + size] - sums[at]
+            if abs(exact - part - want) <= room:
+                yield f"without k {_between(e, at, size)} it is the reference's: {_ranges(product, at, size)} counted too much"
+                return
+            if abs(exact + part - want) <= room:
+                yield f"with k {_between(e, at, size)} twice it is the reference's: {_ranges(product, at, size)}"
+                return
+    yield f"at {place_text(product.at)} the operands differ: no part of their sum is the reference" if product.at else ""
+
+
+def _between(e: ElementSum, at: int, size: int) -> str:
+    return f"{e.positions[at]}..{e.positions[at + size - 1]}"
+
+
+def _ranges(product: Cause, at: int, size: int) -> str:
+    return ", ".join(summary(names[at : at + size]) for names in product.operands if names)
+
+
+def _pair(product: Cause, n: int) -> str:
+    a, b = product.operands
+    return f"{a[n]} times {b[n]}" if n < min(len(a), len(b)) else "a product"
+
+
+# rows and columns of the operands' arrays -----------------------------------------------------------------------------------
+def _arrays_that_make(
+    product: Cause, want: float, cause: Cause, arrays: ReferenceArrays, begin: float, room: float
+) -> list[str] | None:
+    """Sentences about a row of one array and a column of the other whose product is the reference; None if there is none."""
+    asked = _NAME.fullmatch(cause.name)
+    names = [_main_array(side) for side in product.operands]
+    if asked is None or None in names:
+        return None
+    index = tuple(int(n) for n in asked[2].split(","))
+    lines = [list(_lines(name, arrays, index)) for name in names if name is not None]
+    if len(lines) != 2:
+        return None
+    read = set(zip(*product.operands))
+    best: tuple[int, list[str], list[str]] | None = None  # of several, the one with most of what was read
+    for a_names, a in lines[0]:
+        for b_names, b in lines[1]:
+            total = float(a @ b) if len(a) == len(b) else math.nan
+            if min(abs(total - want), abs(total + begin - want)) <= room:
+                alike = len(read.intersection(zip(a_names, b_names)))
+                best = (alike, a_names, b_names) if best is None or alike > best[0] else best
+    return None if best is None else list(_against(product, *best[1:]))
+
+
+def _main_array(names: Sequence[str]) -> str | None:
+    """The array of most elements."""
+    found = [match[1] for name in names if (match := _NAME.match(name))]
+    return max(set(found), key=found.count) if found else None
+
+
+def _lines(name: str, arrays: ReferenceArrays, index: tuple[int, ...]) -> Iterator[tuple[list[str], Vector]]:
+    """Lines of an array along each of its axes, at some of the asked element's indices: (names of elements, values)."""
+    values = arrays.values(name)
+    if values is None:
+        return
+    axes = values.ndim
+    for axis in reversed(range(axes)):
+        for at in dict.fromkeys(permutations(index, axes - 1)):
+            rest: list[Any] = [*at[:axis], slice(None), *at[axis:]]
+            if all(isinstance(i, slice) or i < values.shape[n] for n, i in enumerate(rest)):
+                line = values[tuple(rest)].astype(np.float64)
+                places = ([*at[:axis], k, *at[axis:]] for k in range(len(line)))
+                yield [f"{name}[{','.join(map(str, place))}]" for place in places], line
+
+
+def _against(product: Cause, a_names: Sequence[str], b_names: Sequence[str]) -> Iterator[str]:
+    """How the pairs that the machine multiplied differ from those that make the reference."""
+    wanted, got = list(zip(a_names, b_names)), list(zip(*product.operands))
+    yield f"the reference is {summary(a_names)} times {summary(b_names)}"
+    left = set(wanted)
+    at = next((n for n, pair in enumerate(got) if pair not in left), None)
+    missing = [pair for pair in wanted if pair not in set(got)]
+    extra = len(got) - len(set(got))
+    if at is not None:
+        yield f"the first product that is not in it: number {at}, {got[at][0]} times {got[at][1]}"
+    if missing:
+        yield f"not multiplied here: {summary([a for a, _ in missing])} by {summary([b for _, b in missing])}"
+    if extra:
+        twice = [pair for n, pair in enumerate(got) if pair in set(got[:n])]
+        yield f"multiplied more than once here: {summary([a for a, _ in twice])} by {summary([b for _, b in twice])}"

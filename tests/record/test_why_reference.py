@@ -1,0 +1,130 @@
+"""An element beside a reference: what would make its value, of the operands that the machine read or of their arrays."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mmulator as mm
+from mmulator.errors import LaunchError
+from mmulator.host.why import WhyAnswer
+from mmulator.jobs.job import load_job, run_job
+from mmulator.record.origins import summary
+from tests.support import places
+
+EXAMPLES = places.ROOT / "examples"
+GEMM = (EXAMPLES / "handwritten/mma.ptx").read_text()
+rng = np.random.default_rng(1)
+A, B = (rng.standard_normal(shape).astype(np.float16) for shape in ((64, 64), (32, 64)))
+C64 = A.astype(np.float64) @ B.astype(np.float64).T
+
+
+def beside(want: Any, text: str = GEMM, a: np.ndarray = A, b: np.ndarray = B, k: int = 64, c: str = "C[3,5]") -> WhyAnswer:
+    out = np.zeros((64, 32), np.float32)
+    kernel = mm.Module.load(text)["gemm"]
+    names = {"A": a, "B": b, "C": out}
+    (answer,) = kernel.launch((4, 4), 32, [a, b, out, 32, k], device="sm_80", why=c, against=want, names=names).why
+    assert answer.beside is not None and json.loads(json.dumps(answer.as_dict()))["beside"]["want"] == answer.beside.want
+    return answer
+
+
+CASES: dict[str, tuple[Any, list[str]]] = {
+    "rounding": (lambda: beside(C64), ["the difference is rounding", "exact in the reference", "behind"]),
+    "the exact sum": (lambda: beside("reference"), ["beside the exact sum", "the difference is rounding"]),
+    "a reference that is rounded more": (
+        lambda: beside(C64.astype(np.float16)), ["off the exact sum", "in the reference"],
+    ),
+    "swapped registers": (
+        lambda: beside(C64, GEMM.replace("{a0, a1, a2, a3}", "{a0, a2, a1, a3}")),
+        ["the reference is A[3,0..63] times B[5,0..63]", "number 8, A[11,0] times B[5,8]", "not multiplied here: A[3,8..15]"],
+    ),
+    "a scale": (lambda: beside(C64 * 2), ["times 2 the sum is the reference: a scale differs"]),
+    "k 16 to 31 twice": (
+        lambda: beside(C64 + A[:, 16:32].astype(np.float64) @ B[:, 16:32].astype(np.float64).T),
+        ["with k 16..31 twice it is the reference's: A[3,16..31], B[5,16..31]"],
+    ),
+    "k 0 to 15 too much": (
+        lambda: beside(A[:, 16:].astype(np.float64) @ B[:, 16:].astype(np.float64).T),
+        ["without k 0..15 it is the reference's: A[3,0..15], B[5,0..15] counted too much"],
+    ),
+    "nothing known": (lambda: beside(C64 * 0 + 1234.5), ["the operands differ"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_would_make_the_reference(name: str) -> None:
+    make, wanted = CASES[name]
+    said = str(make().beside)
+    for part in wanted:
+        assert part in said, said
+
+
+def test_an_array_that_was_transposed() -> None:
+    a, b = np.ascontiguousarray(A[:, :32]), np.ascontiguousarray(B[:, :32])
+    want = a.astype(np.float64) @ b.astype(np.float64)
+    said = str(beside(want, a=a, b=b, k=32).beside)
+    assert "the reference is A[3,0..31] times B[0..31,5]" in said and "number 0, A[3,0] times B[5,0]" in said
+
+
+def test_values_that_are_not_finite() -> None:
+    a = A.copy()
+    a[3, 7] = np.inf
+    said = str(beside(C64, a=a).beside)
+    assert "k 7 is" in said and "A[3,7] times B[5,7]" in said
+
+
+def test_an_element_that_is_no_product() -> None:
+    text = """.version 8.0
+.target sm_80
+.address_size 64
+.entry k(.param .u64 x, .param .u64 y) { .reg .b64 a; .reg .f32 f; .reg .b32 t;
+  ld.param.u64 a, [x]; ld.global.f32 f, [a+4]; add.f32 f, f, 0f3F800000; ld.param.u64 a, [y]; st.global.f32 [a], f; ret; }
+"""
+    x, y = np.array([1, 2], np.float32), np.zeros(1, np.float32)
+    (answer,) = mm.Module.load(text)["k"].launch(1, 1, [x, y], why="y[0]", against=np.array([2.5])).why
+    assert str(answer.beside) == "beside reference: 2.5 there\n  here 3: more by 0.5 (20 %)"
+    (answer,) = mm.Module.load(text)["k"].launch(1, 1, [x, y], why="y[0]", against="reference").why
+    assert answer.beside is None
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_launch_file_explains_what_its_reference_rejects(wrong: bool, tmp_path: Path) -> None:
+    """The first element, of a launch again from the memory that the first found; arrays are as the first launch left them."""
+    for file in (EXAMPLES / "handwritten").iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    if wrong:
+        (tmp_path / "mma.ptx").write_text(GEMM.replace("{a0, a1, a2, a3}", "{a0, a2, a1, a3}"))
+    job = load_job(tmp_path / "launch.toml")
+    result = run_job(job, why=["auto"])
+    plain = run_job(load_job(tmp_path / "launch.toml"))
+    assert result.ok == plain.ok == (not wrong)
+    assert all(np.array_equal(result.written[name], plain.written[name]) for name in plain.written)
+    assert len(result.report.why) == wrong
+    if wrong:
+        (answer,) = result.report.why
+        (comparison,) = result.comparisons
+        assert answer.cause.bits == np.float32(comparison.got).view(np.uint32) and answer.beside.want == comparison.want
+        assert "the reference is A[0,0..255] times B[0,0..255]" in str(answer.beside)
+
+
+def test_auto_needs_a_reference(tmp_path: Path) -> None:
+    job = load_job(EXAMPLES / "handwritten/launch.toml")
+    job.expect = None
+    with pytest.raises(LaunchError, match="there is no reference to compare with"):
+        run_job(job, why=["auto"])
+
+
+def test_summaries_of_names() -> None:
+    cases = {
+        "A[3,0..2]": ["A[3,0]", "A[3,1]", "A[3,2]"], "B[0..6 by 2]": ["B[0]", "B[2]", "B[4]", "B[6]"], "x (2 times)": ["x", "x"],
+        "C[1,2..3]": ["C[1,2]", "C[1,2], byte 2", "C[1,3]", "C[1,3], byte 2"], "D[5], byte 1": ["D[5], byte 1"],
+        "A[3,0], A[11,0], A[3,0]": ["A[3,0]", "A[11,0]", "A[3,0]"], "E[5], E[8..10]": ["E[5]", "E[8]", "E[9]", "E[10]"],
+        "F[4..2]": ["F[4]", "F[3]", "F[2]"], "G[0..1], G[8..9]": ["G[0]", "G[1]", "G[8]", "G[9]"],
+    }  # fmt: skip
+    for said, names in cases.items():
+        assert summary(names) == said
+    assert summary([f"H[{n * n}]" for n in range(9)]).endswith("H[36] and 2 more ranges")

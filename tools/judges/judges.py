@@ -1,0 +1,112 @@
+"""All judges, their results as data, and the tables of docs/judges.md."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.support import breaches
+from tools.judges import compute_sanitizer, consan, dracc, gsan, indigo, mutate, order, scor, warp_types
+from tools.judges.common import Judge
+from tools.pages.tables import table
+
+RESULTS = Path(__file__).parent / "results"
+RUNNERS = (indigo, compute_sanitizer, scor, dracc, warp_types, order, consan, gsan)
+MOST_NAMES = 3  # of the cases of a reason
+
+
+def small(run: dict[str, Any]) -> dict[str, Any]:
+    """A run without the answers that are as the corpus has them."""
+    return run | {"answers": [one for one in run["answers"] if one["planted"] != bool(one["found"])]}
+
+
+def result(judge: Judge) -> dict[str, Any]:
+    """What the last run of all of a corpus found; {}: none was kept."""
+    path = RESULTS / f"{judge.name}.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def judges() -> str:
+    """What a run of each judge finds."""
+    rows = [
+        (f"[{judge.title}](https://{judge.source}), {judge.commit}", f"`{judge.name}`", question, f"{n.found} of {n.planted}",
+         f"{n.flagged} of {n.clean}")
+        for judge in (runner.JUDGE for runner in RUNNERS) for question, n in judge.expected.items()
+    ]  # fmt: skip
+    return table(("corpus, commit", "runner", "what is asked for", "found", "flagged without it"), rows)
+
+
+def _named(cases: Iterable[str]) -> str:
+    names = sorted(cases)
+    shown = ", ".join(f"`{name}`" for name in names[:MOST_NAMES])
+    return shown + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
+
+
+def misses() -> str:
+    """Each miss and each false alarm of the kept runs, by its reason."""
+    def rows() -> Iterator[tuple[str, ...]]:
+        for runner in RUNNERS:
+            found: dict[tuple[str, bool, str], list[str]] = defaultdict(list)
+            for one in result(runner.JUDGE).get("answers", ()):
+                found[one["question"], one["planted"], one["reason"]].append(one["case"])
+            for (question, planted, reason), cases in found.items():
+                what = "missed" if planted else "flagged"
+                yield f"`{runner.JUDGE.name}`", question, f"{len(cases)} {what}", reason or "not known", _named(cases)
+
+    return table(("runner", "programs", "", "reason", "cases"), rows())
+
+
+def runs() -> str:
+    """When each judge was run, and with what."""
+    rows = []
+    for runner in RUNNERS:
+        if run := result(runner.JUDGE):
+            versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items() if version)
+            rows.append((f"`{run['judge']}`", run["date"], versions, str(len(run.get("out_of_reach", ())))))
+    return table(("runner", "run", "versions", "cases out of reach"), rows)
+
+
+def races() -> str:
+    """Indigo's races, found by mmulator and by others."""
+    own = [indigo.JUDGE.expected[f"races, {graph}"] for graph in indigo.GRAPHS]
+    rows = [("`mmulator --sanitize`", *(f"{n.found}; {n.flagged} of {n.clean} clean kernels flagged" for n in own))]
+    rows += [(name, *map(str, found)) for name, found in indigo.PUBLISHED.items()]
+    return table(("races found, of 346", *indigo.GRAPHS), rows)
+
+
+def mutants() -> str:
+    """Changes of the model's source that the tests were tried on, and those that survived."""
+    run = json.loads((RESULTS / "mutate.json").read_text())
+    counts = table(("outcome", f"of {run['run']} changes"), ((what, str(count)) for what, count in run["counts"].items()))
+    survivors = [one for one in run["changes"] if one["outcome"] == mutate.SURVIVED]
+    if not survivors:
+        return counts
+    rows = []
+    for one in survivors:
+        place = f"{one['file']}:{one['line']}"
+        rows.append((f"`{place}`", f"`{one['old']}` becomes `{one['new']}`", mutate.EXPLAINED.get(place, "not examined yet")))
+    return counts + "\n" + table(("survivor", "change", ""), rows)
+
+
+_THREAD = re.compile(r"As in (https://github\.com/[\w.-]+/([\w.-]+)/(?:issues|pull)/(\d+)): (.*)", re.S)
+
+
+def threads() -> str:
+    """Kernels of the sanitizer's tests that were rebuilt from what others reported, and the rules that their changes break."""
+    rows = []
+    for file in sorted(breaches.ROOT.glob("*/*.ptx"), key=lambda file: file.stem):
+        said = " ".join(line[3:] for line in file.read_text().splitlines()[:5] if line.startswith("// "))
+        if found := _THREAD.match(said):
+            rules = sorted({rule for change in breaches.changes(file) for rule in change.rules})
+            rows.append((f"[{found[2]} #{found[3]}]({found[1]})", found[4], ", ".join(f"`{rule}`" for rule in rules)))
+    return table(("thread", "kernel", "its changes are found as"), rows)
+
+
+REGIONS: dict[str, Callable[[], str]] = {
+    "judges": judges, "races": races, "misses": misses, "runs": runs, "mutants": mutants,
+    "threads": threads,
+}  # fmt: skip

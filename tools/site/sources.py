@@ -1,0 +1,103 @@
+"""Pages of docs/ as Sphinx reads them: copied, with links to other pages of the site, in the order of docs/README.md."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from mmulator import __version__
+
+ROOT = Path(__file__).parents[2]
+TOP = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+CONFIGURATION: dict[str, Any] = {
+    "project": "mmulator", "author": "The mmulator authors", "copyright": "The mmulator authors", "version": __version__,
+    "release": __version__, "extensions": ["myst_parser", "sphinx.ext.autodoc", "tools.site.docstrings"],
+    "source_suffix": {".md": "markdown"}, "html_theme": "furo", "html_title": f"mmulator {__version__}",
+    "html_show_sourcelink": False, "html_copy_source": False, "html_show_sphinx": False, "default_role": "code",
+    "myst_heading_anchors": 4, "myst_links_external_new_tab": False, "autodoc_typehints": "signature",
+    "autodoc_member_order": "bysource",
+    "suppress_warnings": ["myst.header", "misc.highlighting_failure"], "html_last_updated_fmt": None,
+    "html_theme_options": {"top_of_page_buttons": []}, "highlight_language": "none", "language": "en",
+    "toc_object_entries": False,
+}  # fmt: skip
+_LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
+_GROUP = re.compile(r"^## (.*)$|^\| (\[.*?)\|", re.MULTILINE)
+
+
+def copy_pages(source: Path) -> dict[str, list[str]]:
+    """Copy pages and pictures; the names of the pages by the headings of docs/README.md, in its order."""
+    docs = ROOT / "docs"
+    shutil.copytree(docs / "images", source / "images")
+    for page in sorted(docs.rglob("*.md")):
+        if page != docs / "README.md":
+            place = source / page.relative_to(docs)
+            place.parent.mkdir(exist_ok=True)
+            place.write_text(_with_links(page.read_text(), page, docs))
+    for name in TOP:
+        (source / name).write_text(_with_links((ROOT / name).read_text(), ROOT / name, docs))
+    groups = _groups((docs / "README.md").read_text())
+    groups["Project"] = ["glossary", *(name.removesuffix(".md") for name in TOP)]
+    told = {name for names in groups.values() for name in names}
+    lost = [p.relative_to(source).as_posix() for p in source.rglob("*.md") if str(p.relative_to(source))[:-3] not in told]
+    if lost:
+        raise SystemExit(f"docs/README.md has no {', '.join(lost)}")
+    return groups
+
+
+def _groups(text: str) -> dict[str, list[str]]:
+    """Pages by heading."""
+    found: dict[str, list[str]] = {}
+    heading = ""
+    for match in _GROUP.finditer(text):
+        if match[1]:
+            heading = match[1]
+        else:
+            pages = re.findall(r"\]\(([\w./-]+)\.md\)", match[2])
+            found.setdefault(heading, []).extend(p for p in pages if not p.startswith(".."))
+    return found
+
+
+def _with_links(text: str, page: Path, docs: Path) -> str:
+    """A page whose links lead to pages of the site; links to files that the site lacks become their words."""
+
+    def turned(match: re.Match[str]) -> str:
+        picture, words, path, anchor = match[1], match[2], match[3], match[4] or ""
+        if not path or re.match(r"[a-z]+:", path):
+            return match[0]
+        target = (page.parent / path).resolve()
+        if target == ROOT / "README.md" or target == docs / "README.md":
+            name = "index.md"
+        elif target.parent == ROOT and target.name in TOP:
+            name = target.name
+        elif target.is_relative_to(docs) and target.is_file():
+            name = target.relative_to(docs).as_posix()
+        else:
+            return words
+        depth = len(page.parent.relative_to(docs).parts) if page.is_relative_to(docs) else 0
+        return f"{picture}[{words}]({'../' * depth}{name}{anchor})"
+
+    parts = re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
+    return "".join(part if part.startswith("```") else _LINK.sub(turned, part) for part in parts)
+
+
+_WAYS = (
+    ("You write Triton", "tutorials/triton", "Run a kernel that faults, find the line, mend it, and test it without a GPU."),
+    ("You write CUDA C++ or PTX", "tutorials/cuda", "Compile, run, and find the race that a GPU's luck hides."),
+    ("You learn the instructions", "tutorials/instructions", "Which lane holds which element, and what a descriptor says."),
+    ("You study the arithmetic", "tutorials/numerics", "Why an A100 and an H100 add up the same numbers to different sums."),
+)
+
+
+def index(groups: dict[str, list[str]]) -> str:
+    """The first page: what this is, four ways in, and the lists of pages."""
+    lines = [
+        "# mmulator", "", "mmulator runs NVIDIA tensor-core kernels on a CPU and gives the GPU's bits. It takes PTX from Triton,",
+        "nvcc and others, and says what is wrong with it. It needs no GPU, driver or CUDA toolkit.", "",
+        "| way in | ten minutes |", "| --- | --- |",
+        *(f"| [{name}]({page}.md) | {said} |" for name, page, said in _WAYS), "",
+    ]  # fmt: skip
+    for heading, names in groups.items():
+        lines += ["```{toctree}", f":caption: {heading}", ":hidden:", "", *dict.fromkeys(names), "```", ""]
+    return "\n".join(lines)
