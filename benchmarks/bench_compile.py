@@ -25,7 +25,6 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from itertools import pairwise
 from os import environ
 from pathlib import Path
@@ -132,11 +131,13 @@ def main() -> None:
         if o.against:
             sources["before"] = installed(o.against, o.objects_against, Path(scratch, "before"))
             sources["again"] = sources["before"]
-        with ThreadPoolExecutor(o.jobs) as pool, suppress(KeyboardInterrupt):
-            for number in range(o.rounds):
-                for n, kernel in enumerate(pool.map(lambda kernel: kernel.run(sources), kernels), 1):
-                    print(f"round {number + 1}, {n} of {len(kernels)}: {kernel.row()}", flush=True)
-            pool.shutdown(cancel_futures=True)
+        with ThreadPoolExecutor(o.jobs) as pool:
+            try:
+                for number in range(o.rounds):
+                    for n, kernel in enumerate(pool.map(lambda kernel: kernel.run(sources), kernels), 1):
+                        print(f"round {number + 1}, {n} of {len(kernels)}: {kernel.row()}", flush=True)
+            except KeyboardInterrupt:
+                pool.shutdown(cancel_futures=True)
     kernels = [kernel for kernel in kernels if kernel.least.keys() == sources.keys()]  # an interrupted run has fewer
     if o.against:
         for title, unseen in (("kernels of the repository", False), ("unseen kernels", True)):
