@@ -117,6 +117,7 @@ def test_loads_that_reduce(op: str, kind: str) -> None:
     words = given.view(np.uint32)
     names = ", ".join(f"%x{n}" for n in range(8))
     body = TAKE + loads(8) + f"  tcgen05.st.sync.aligned.32x32b.x8.b32 [%at], {{{names}}};\n  tcgen05.wait::st.sync.aligned;\n"
+    body += "".join(f"  mov.b32 %x{n}, 0;\n" for n in range(8))  # what is loaded is what was stored, and no register's old value
     body += f"  tcgen05.ld.red.sync.aligned.32x32b.x8.{op}.{kind} {{{names}}}, %x8, [%at];\n  tcgen05.wait::ld.sync.aligned;\n"
     got = np.zeros((128, 9), np.uint32)
     launch(body + stores(9), words, got)

@@ -84,3 +84,33 @@ def test_a_lock_without_a_fence_in_one_block_shows_where_that_block_has_it_secon
         for seed in range(8)
     ]  # fmt: skip
     assert not found[0] and {"race-between-blocks"} in found and all(rules <= {"race-between-blocks"} for rules in found)
+
+
+def test_strong_stores_to_many_words_take_no_room_from_releases() -> None:
+    """A word that nothing was released at needs no place among the locations of the grid."""
+    import numpy as np
+
+    text = """.version 8.3
+.target sm_90
+.address_size 64
+.visible .entry many(.param .u64 flags, .param .u64 out) {
+    .reg .b32 %r<4>; .reg .b64 %rd<6>;
+    ld.param.u64 %rd1, [flags];
+    ld.param.u64 %rd2, [out];
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r2, %ctaid.x;
+    mad.lo.u32 %r3, %r2, 128, %r1;
+    mul.wide.u32 %rd3, %r3, 4;
+    add.u64 %rd3, %rd3, %rd2;
+    red.release.gpu.global.add.u32 [%rd1], 1;
+    st.relaxed.gpu.global.u32 [%rd3], %r3;
+    mul.wide.u32 %rd4, %r2, 4;
+    add.u64 %rd4, %rd4, %rd1;
+    red.release.gpu.global.add.u32 [%rd4+4], 1;
+    ret;
+}
+"""
+    blocks = 160  # 20,480 words: more than there is room for
+    arrays = [np.zeros(blocks + 1, np.uint32), np.zeros(128 * blocks, np.uint32)]
+    report = mm.Module.load(text)["many"].launch(blocks, 128, arrays, sanitize=True, timeout=120)
+    assert not report.findings and not any(NO_ROOM in note for note in report.notes)

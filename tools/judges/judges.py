@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import breaches
-from tools.judges import compute_sanitizer, consan, dracc, gsan, indigo, order, scor, warp_types
+from tools.judges import compute_sanitizer, consan, dracc, gsan, indigo, mutate, order, scor, warp_types
 from tools.judges.common import Judge
 from tools.pages.tables import table
 
@@ -79,9 +79,17 @@ def races() -> str:
 
 
 def mutants() -> str:
-    """Changes of the model's source that the tests were tried on."""
+    """Changes of the model's source that the tests were tried on, and those that survived."""
     run = json.loads((RESULTS / "mutate.json").read_text())
-    return table(("outcome", "changes"), ((what, str(count)) for what, count in run["counts"].items()))
+    counts = table(("outcome", f"of {run['run']} changes"), ((what, str(count)) for what, count in run["counts"].items()))
+    survivors = [one for one in run["changes"] if one["outcome"] == mutate.SURVIVED]
+    if not survivors:
+        return counts
+    rows = []
+    for one in survivors:
+        place = f"{one['file']}:{one['line']}"
+        rows.append((f"`{place}`", f"`{one['old']}` becomes `{one['new']}`", mutate.EXPLAINED.get(place, "not examined yet")))
+    return counts + "\n" + table(("survivor", "change", ""), rows)
 
 
 _THREAD = re.compile(r"As in (https://github\.com/[\w.-]+/([\w.-]+)/(?:issues|pull)/(\d+)): (.*)", re.S)
