@@ -179,7 +179,10 @@ def test_pieces_stand_for_what_was_never_compiled(monkeypatch: pytest.MonkeyPatc
 
 
 def test_pieces_that_any_kernel_may_need_are_what_lines_are_taken_in() -> None:
-    common = {s.name for s in stencils.common_pieces()}
+    import llvmlite.binding
+
+    common = {s.name: s for s in stencils.common_pieces()}
+    llvmlite.binding.parse_assembly(module_text([*common.values()])).verify()  # type: ignore[arg-type]
     b = Builder("block0", i32, PARAMS)
     with b:
         _, regs, mask, _ = b.params
@@ -193,4 +196,4 @@ def test_pieces_that_any_kernel_may_need_are_what_lines_are_taken_in() -> None:
         b.ret(1)
     block = stencils._Block(b, {})
     (part,) = [part for part, _ in block.joined() if "select" in part.lines]
-    assert {s.name for _, s in block._pieces(part, {*part.results}).parts} <= common
+    assert {s.name for _, s in block._pieces(part, {*part.results}).parts} <= common.keys()

@@ -48,6 +48,7 @@ BOUNDS: dict[str, tuple[int, str]] = {
     "cluster.span_count": (TEXT, "kinds of memory of a cluster: resident.py"),
     "cta.launch.tiles": (TEXT, "accumulators of a kernel's wgmma"),
     "launch.noisy_count": (TEXT, "blocks of code of the kernel that access memory"),
+    "steps.cell_count": (TEXT, "words that the user watches: debug/watching.py"),
     "launch.watch_count": (TEXT, "names that the user watches"),
     "o.bound": (1 << 18, "agents of a cluster: findings/orders.py"),
     "o.planes": (2 * PLANES, "a constant of the kernel"),

@@ -109,13 +109,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run_mmulator(command: str) -> tuple[int, str]:
     """Exit code and standard output."""
-    if command.startswith(("mmulator exec ", "mmulator cache ")):  # a process that becomes the program; with a cache of its own
+    if command.startswith(("mmulator exec ", "mmulator cache ", "mmulator debug ")):  # a process that becomes the program; with a cache of its own
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
         with tempfile.TemporaryDirectory() as own:
             if command.startswith("mmulator cache "):
                 environment["MMULATOR_CACHE"] = own
             words = [sys.executable, "-m", *shlex.split(command)]
-            done = subprocess.run(words, env=environment, capture_output=True, text=True)
+            done = subprocess.run(words, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         return done.returncode, done.stdout
     from mmulator.cli.app import run
 

@@ -175,7 +175,7 @@ def common() -> Builder:
                 b.emit(ty, f"freeze {ty.llvm} 7")
             else:
                 b.emit(ty, f"freeze {ty.llvm} splat ({ty.element.llvm} 7)")
-        for condition in truths if ty.lanes else truths[:1]:
+        for condition in truths if ty.lanes == _LANES else truths[:1]:
             ops.select(new(condition), a, c)
         if ty.lanes:
             extract(a, 0)
