@@ -90,7 +90,7 @@ def test_a_program_that_calls_nothing_starts_no_python(program: Path) -> None:
 def test_errors_have_cudas_codes(program: Path) -> None:
     done = run(program, "errors")
     first, second = done.stdout.splitlines()
-    assert first == "400 cudaErrorInvalidResourceHandle invalid resource handle 0 801 2 101 9 "
+    assert first == "400 cudaErrorInvalidResourceHandle invalid resource handle 0 801 2 101 1 "
     assert second == "0 0 700 700 0 700 0 0 0 "  # a fault comes with the next call, and ends the context
     assert done.stderr.count("null pointer") == 1 and "cudaMallocArray" in done.stderr
 

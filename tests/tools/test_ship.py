@@ -33,7 +33,7 @@ from pathlib import Path
 from mmulator.codegen import cpus, shipped
 from mmulator.compiler.options import DEFAULT
 from tools.ship import collector, of_arrays, of_kernel
-made = collector(cpus.level_of(*shipped.target_cpu()))
+made = collector(cpus.level_of(*shipped.target_cpu()), False)
 of_kernel(Path(sys.argv[1]), DEFAULT)()
 of_arrays()
 shipped.write(Path(sys.argv[2]), made.entries)
@@ -85,7 +85,7 @@ def test_objects_of_files_that_change_are_not_made(when: str, tmp_path: Path, mo
         if when == "meanwhile":
             edited.write_text("#")
 
-    monkeypatch.setattr(ship, "collector", lambda level: made)
+    monkeypatch.setattr(ship, "collector", lambda level, release: made)
     monkeypatch.setattr(ship, "works", lambda release: [work])
     path = tmp_path / "level" / "0.part"
     path.parent.mkdir()

@@ -13,11 +13,9 @@ from mmulator.doors.libcuda import abi, clusters, launches, modules
 from mmulator.doors.libcuda.abi import Refused, put, put_bytes, put_int
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import LEGACY, CudaKernel, state
-from mmulator.errors import LaunchError
-from mmulator.launch import limits
 
 Extent = tuple[int, int, int]
-_INVALID_CONFIGURATION, _MISSING_CONFIGURATION = 9, 52
+_MISSING_CONFIGURATION = 52
 _DIM, _WORD = struct.Struct("<QI"), struct.Struct("<Q")
 _LOW = 0xFFFFFFFF
 
@@ -43,18 +41,7 @@ def launched(run: Any, *args: Any) -> None:
         abi.tell(error)
 
 
-def possible(grid: Extent, block: Extent) -> None:
-    """Raises RuntimeRefused where no chip has room for such a grid or block: an invalid value for the driver; the runtime has a
-    code of its own."""
-    try:
-        limits.dimensions(grid, "grid", limits.MAX_GRID)
-        limits.check_block(limits.dimensions(block, "block", limits.MAX_BLOCK))
-    except LaunchError as error:
-        raise RuntimeRefused(_INVALID_CONFIGURATION, error) from None
-
-
 def launch(host: int, grid: Extent, block: Extent, arguments: int, shared: int, stream: int, cooperative: bool = False) -> None:
-    possible(grid, block)
     launched(launches.launch, kernel(host), grid, block, shared & _LOW, stream, arguments, 0, cooperative)
 
 
@@ -76,7 +63,6 @@ def launch_kernel_ex(config: int, host: int, arguments: int) -> None:
 
 def _launch_ex(config: int, handle: int, arguments: int) -> None:
     c = runtime_configuration(config)
-    possible(c.grid, c.block)
     launches.launch(handle, c.grid, c.block, c.shared, c.stream, arguments, 0, c.cooperative, c.cluster)
     for event in c.events:
         launches.event_record(event, c.stream)
