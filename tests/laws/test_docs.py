@@ -109,7 +109,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run_mmulator(command: str) -> tuple[int, str]:
     """Exit code and standard output."""
-    if command.startswith(("mmulator exec ", "mmulator cache ", "mmulator debug ")):  # a process that becomes the program; with a cache of its own
+    # a process that becomes the program; a cache of its own; no standard input
+    if command.startswith(("mmulator exec ", "mmulator cache ", "mmulator debug ")):
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
         with tempfile.TemporaryDirectory() as own:
             if command.startswith("mmulator cache "):

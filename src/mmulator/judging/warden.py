@@ -50,6 +50,9 @@ def main(words: list[str]) -> int:
         if ended == child:
             break
     end_all_below(os.getpid())
+    with suppress(ChildProcessError):  # so that none of them is left to the next ancestor
+        while True:
+            os.wait()
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 

@@ -355,7 +355,7 @@ def logged(at: Standing, text: str) -> dict[str, Any]:
         try:
             return evaluated(at, found[1], top).value
         except (MmulatorError, RefusedRequest) as error:
-            return f"<{error}>"
+            return f"<{str(error).splitlines()[0]}>"
 
     said: dict[str, Any] = {"category": "console", "output": _HOLE.sub(value, text) + "\n"}
     if top is not None and top.at.instruction is not None:
