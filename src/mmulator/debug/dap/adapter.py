@@ -22,6 +22,7 @@ from mmulator.errors import MmulatorError
 
 Start = Callable[[LaunchRequestArguments], tuple[Sequence[str], Mapping[str, str]]]
 _SETTERS = tuple(SETTING)
+_LAST_WORDS = 2.0  # seconds in which the answers of a process that has ended are waited for
 
 
 @dataclass
@@ -30,11 +31,13 @@ class AgentLink:
 
     process: what is said to it.
     waiting: number of a request -> the request, until it is answered.
+    heard: is set when all that it said was passed on.
     """
 
     process: Client
     line: socket.socket
     waiting: dict[int, Message] = field(default_factory=dict)
+    heard: threading.Event = field(default_factory=threading.Event)
 
     def close(self) -> None:
         with suppress(OSError):
@@ -172,6 +175,9 @@ class Adapter:
         self.client.event("process", {**about, "startMethod": "launch", "pointerSize": 64})
 
     def _over(self, code: int) -> None:
+        link = self.link
+        if link is not None:  # its last answers may still be on the line, which a child of the program may hold open
+            link.heard.wait(_LAST_WORDS)
         self._unlink("the program has ended")
         with self._guard:
             self.child = None
@@ -204,6 +210,7 @@ class Adapter:
                     if known is None:
                         continue
                 self.client.say(message)
+        link.heard.set()
         self._unlink("the program has ended", link)
 
     def _unlink(self, why: str, link: AgentLink | None = None) -> None:
