@@ -93,7 +93,7 @@ def _run(where: Path, said: Mapping[str, Any], answer: dict[str, Any]) -> None:
         memory.restore()
         for name in outputs:
             poison(arrays[name], run)
-        before = {name: a.tobytes() for name, a in own.items() if name not in said["outputs"]}
+        before = {} if run else {name: a.tobytes() for name, a in own.items() if name not in said["outputs"]}
         report = kernel.launch(
             job.grid, job.block, [a.value for a in job.arguments], job.shared, job.device, sanitize=said["sanitize"] and not run,
             seed=seed, threads=said["threads"], cluster=job.cluster, cooperative=job.cooperative, memory=job.placed(),
