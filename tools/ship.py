@@ -197,6 +197,11 @@ def of_pieces() -> None:
     ensure([*common_pieces(), *common_pieces({native.name: native for native in natives}.values())])
 
 
+def chosen() -> list[Path]:
+    """Kernels that every wheel is made with, besides the examples."""
+    return [KERNELS / f"{name}.ptx" for name in CHOSEN]
+
+
 def works(release: bool) -> list[Work]:
     """What is to be compiled, in pieces."""
     from mmulator.compiler.options import DEFAULT, CompileOptions
@@ -206,8 +211,8 @@ def works(release: bool) -> list[Work]:
 
     clusters = CompileOptions(clusters=True)
     if not release:
-        chosen = *(KERNELS / f"{name}.ptx" for name in CHOSEN), *sorted((ROOT / "examples").rglob("*.ptx"))
-        return [of_kernel(path, how) for path in chosen for how in (DEFAULT, clusters)[: 1 + (path.stem in CLUSTERED)]]
+        some = *chosen(), *sorted((ROOT / "examples").rglob("*.ptx"))
+        return [of_kernel(path, how) for path in some for how in (DEFAULT, clusters)[: 1 + (path.stem in CLUSTERED)]]
     ways = DEFAULT, clusters, CompileOptions(events=SANITIZE), CompileOptions(events=TOUCHED)
     paths = sorted(path for folder in FOLDERS for path in folder.rglob("*.ptx"))
     forms = [form for family in ("mma", "wmma") for form in matrix_forms(family) if form.atype]
@@ -271,8 +276,8 @@ def main(folder: Path, release: bool, levels: Iterable[str]) -> None:
     """Several processes, beside each other, with the sources of this tree. What is there of them stays."""
     from mmulator.codegen import shipped, sources
 
-    if missing := [str(path) for path in FOLDERS if not path.is_dir()]:
-        raise SystemExit(f"kernels that object code is made for are not there: {', '.join(missing)}")
+    if missing := [str(path) for path in (FOLDERS if release else chosen()) if not path.exists()]:
+        raise SystemExit(f"kernels that object code is made for are not there (a clone has them): {', '.join(missing)}")
     levels = [level for level in levels if not made(folder / f"{level}.bin")]
     if not levels:
         return
