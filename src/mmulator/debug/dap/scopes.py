@@ -13,6 +13,7 @@ from mmulator.debug.dap.messages import ShownScope
 from mmulator.debug.dap.standing import LanesFrame, Standing
 from mmulator.debug.dap.variables import LONGEST, VariableNode, array, group, safely
 from mmulator.debug.expressions import expression, number_of
+from mmulator.debug.machine import line_text
 from mmulator.debug.stops import DebugError
 from mmulator.debug.views import (
     InFlight,
@@ -27,7 +28,6 @@ from mmulator.debug.views import (
     waits,
 )
 from mmulator.debug.views.register_table import shown_types
-from mmulator.debug.views.scene import line_text
 from mmulator.diagnostics.whereabouts import lanes_text
 from mmulator.errors import MmulatorError
 from mmulator.isa.types import type_bits
