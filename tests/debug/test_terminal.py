@@ -248,7 +248,7 @@ def test_a_program_of_cuda(tmp_path: Path) -> None:
     words = [word for c in commands for word in ("-ex", c)]
     done = mmulator("debug", "--batch", *words, "axpy.cu", folder=tmp_path)
     assert done.returncode == 0 and "h[99] = 396" in done.stdout, done.stdout + done.stderr
-    assert "[block (1,0,0), thread (35,0,0), warp 1 lane 3" in done.stdout and "=>    6" in done.stdout
+    assert "[block (1,0,0), thread (35,0,0), warp 1 lane 3" in done.stdout and "=>    6      y[i] = a" in done.stdout
 
 
 def test_what_is_no_program_is_said() -> None:

@@ -66,7 +66,7 @@ class Controlled:
 
 @dataclass
 class Goal:
-    """What a run is for.
+    """The aim of a run.
 
     until: number of the step before which it stops in any case.
     marks: sites that stop warps in range; None for none.
@@ -236,7 +236,7 @@ class Control:
         return step >= goal.until or self._asked
 
     def _changed(self, word: WatchedWord, step: int) -> list[Hit]:
-        """What a change of a watched word means."""
+        """The hits that a change of a watched word makes."""
         b: Breakpoint = word.breakpoint
         if b.kind == RULE:
             return self._new_findings()

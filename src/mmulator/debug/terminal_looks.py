@@ -40,7 +40,7 @@ def print_(t: Console, rest: str) -> None:
 
 
 def _form(rest: str) -> tuple[str, str]:
-    """What stands behind a slash, and the rest: ("8xw", "0x400") of `/8xw 0x400`."""
+    """The format behind a slash, and the rest: ("8xw", "0x400") of `/8xw 0x400`."""
     found = re.match(r"/(\w*)\s*", rest)
     return (found[1], rest[found.end() :].strip()) if found else ("", rest.strip())
 

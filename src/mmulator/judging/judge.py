@@ -271,7 +271,7 @@ def _expected(reference: Reference, given: Arguments, tolerance: Tolerance) -> E
 
 
 def _compile(wish: dict[str, Any], limits: Limits, where: Path) -> dict[str, Any] | Verdict:
-    """What the compiling child answers, or why there is nothing."""
+    """The answer of the compiling child, or the verdict where there is none."""
     (where / "source.json").write_text(json.dumps(wish))
     ended = run(python("mmulator.judging.compile_child", str(where)), limits, where)
     blank = Verdict(VerdictKind.REFUSED, "", seconds={"compile": ended.seconds}, output=ended.told)

@@ -12,7 +12,7 @@ SCHEMA = "mmulator.judge/1"
 
 
 class VerdictKind(StrEnum):
-    """What a verdict says. RIGHT alone is good."""
+    """The kinds of verdicts. RIGHT alone is good."""
 
     RIGHT = "right"  # it ran to its end, and what was compared is equal
     WRONG = "wrong"  # an output differs from the reference

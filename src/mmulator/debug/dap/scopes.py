@@ -1,4 +1,4 @@
-"""What there is to see of a frame: registers, operands, matrices, arguments, memory, barriers, and what is in flight."""
+"""The scopes of a frame: registers, operands, matrices, arguments, memory, barriers, and operations in flight."""
 
 from __future__ import annotations
 
@@ -318,7 +318,7 @@ SCOPES: tuple[tuple[str, Callable[[Standing, LanesFrame], Iterable[VariableNode]
 
 # names --------------------------------------------------------------------------------------------------------------------
 def find(at: Standing, text: str, frame: LanesFrame | None) -> VariableNode | None:
-    """What an expression names: a register, a special register, an element, an argument, shared memory, a matrix, an address."""
+    """The value of an expression: a register, an element, an argument, shared memory, a matrix, an address."""
     if frame is not None:
         types = at.machine.types(frame.warp, frame.at.frame)
         for name in (text, f"%{text}", "%" + text[1:]):

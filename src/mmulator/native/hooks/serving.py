@@ -123,7 +123,9 @@ def loop_wavefronts(places: ptr_to(u64), mask: u32, span: u32, groups: u64, idea
     store(v & (groups - 1), banks)
     left = mask
     total = u32(0)
-    while left != 0:
+    for _ in range(32):  # a lane ends in each round
+        if left == 0:
+            break
         total = total + wavefront_passes(places, left, lanes_together(places, left, span), groups, 0, ideal)
         ended = u32(0)
         begin = u32(0)
@@ -178,7 +180,9 @@ def atomic_sectors(at: ptr_to(u64), sectors: ptr_to(u64), mask: u32) -> u32:
     """The sectors of an atomic operation: lanes with one address are served one after the other."""
     left = mask
     total = u32(0)
-    while left != 0:
+    for _ in range(32):  # a lane ends in each round
+        if left == 0:
+            break
         lanes = lowest_lanes(at, left)
         total = total + distinct_values(sectors, lanes)
         left = left & ~lanes
