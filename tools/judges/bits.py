@@ -63,8 +63,8 @@ EXPLAINED = (
 def of_mmasim(options: argparse.Namespace) -> Iterator[Compared]:
     """Random operands through every arithmetic that mmasim models, on every architecture. NaNs of f64 count as equal."""
     import torch
-    from mmasim import nv_ptx  # type: ignore[import-not-found]
-    from mmasim.nv_ptx import isa_mma, isa_tcgen05mma, isa_wgmma
+    from mmasim import nv_ptx  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    from mmasim.nv_ptx import isa_mma, isa_tcgen05mma, isa_wgmma  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     names = {
         "MMA": isa_mma.mma_shape_and_type, "MMABlockScale": isa_mma.mma_block_scale_shape_and_type,
@@ -180,7 +180,7 @@ TERMS = (16, 32, 64)
 def of_orders(options: argparse.Namespace) -> Iterator[Compared]:
     """FPRev's algorithm on products of f16: each inner node of the tree that it finds adds so many terms as its paper prints."""
     sys.path.insert(0, str(options.folder / "FPRev"))
-    from fprev import AccumImpl, fprev  # type: ignore[import-not-found]
+    from fprev import AccumImpl, fprev  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     class Products(AccumImpl):  # type: ignore[misc]
         """A row times ones, as its TorchF16GEMM: units so small that a mask swallows them."""
