@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mmulator.codegen.cpus import chosen, machine
+from mmulator.codegen.cpus import ARM, LEVELS, X86, architecture_of, chosen, machine, own_architecture
 from mmulator.codegen.linking import HERE, Linked
 from mmulator.codegen.locks import TimeUp, no_fork, remaining
 from mmulator.codegen.store import store
@@ -77,6 +77,16 @@ def _cpu() -> tuple[str, str]:
     return chosen(os.environ.get("MMULATOR_CPU", ""), name, features)
 
 
+def architecture() -> str:
+    """The architecture for which code is compiled: this machine's, but while objects for another are made (tools/ship.py)."""
+    return architecture_of(_cpu()[0])
+
+
+def rounds_halves() -> bool:
+    """Whether the CPU for which code is compiled converts between f16 and f32."""
+    return architecture() == ARM or has_feature("f16c")
+
+
 def has_feature(name: str) -> bool:
     """Whether the CPU for which code is compiled has a feature of LLVM's, such as avx512f."""
     return f"+{name}" in _cpu()[1].split(",")
@@ -87,10 +97,22 @@ def target_cpu() -> tuple[str, str]:
     return _cpu()
 
 
+@cache
+def _triple() -> str:
+    """What LLVM calls the system for which code is compiled."""
+    binding, wanted = _binding(), architecture()
+    if wanted == own_architecture():
+        return str(binding.get_default_triple())
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    return f"{wanted}-unknown-linux-gnu"
+
+
 def _new_target_machine(level: int) -> Any:
-    binding = _binding()
     cpu, features = _cpu()
-    target = binding.Target.from_default_triple()
+    if architecture() != X86 and cpu in LEVELS:
+        cpu = "generic"  # LLVM has no names for these levels
+    target = _binding().Target.from_triple(_triple())
     return target.create_target_machine(cpu=cpu, features=features, opt=level, codemodel="jitdefault", jit=True)
 
 
@@ -108,7 +130,7 @@ def cache_folder() -> Path | None:
 def key_of(*parts: str) -> str:
     """The key in the store of a result that depends on these texts, on this CPU and on this version of LLVM."""
     cpu, features = _cpu()
-    return digest_of("\0".join((_FORMAT, _host()[2], cpu, features, *parts)).encode()).hexdigest()
+    return digest_of("\0".join((_FORMAT, _host()[2], architecture(), cpu, features, *parts)).encode()).hexdigest()
 
 
 def _optimise(module: Any, level: int, quick: bool) -> None:
@@ -229,7 +251,7 @@ def _compile(text: str, level: int, quick: bool = False) -> bytes:
     with no_fork:
         binding = _binding()
         module = binding.parse_assembly(_keep_masks(text))
-        module.triple = binding.get_default_triple()
+        module.triple = _triple()
         module.data_layout = str(_target_machine(level).target_data)
         _optimise(module, level, quick)
         code = bytes(_target_machine(0 if quick else level).emit_object(module))
