@@ -30,7 +30,7 @@ class Ship(BuildHookInterface):  # type: ignore[type-arg]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.named and not self.wanted:
-            raise SystemExit(f"MMULATOR_SHIP names {self.architecture}: there is object code for Linux on x86_64 and aarch64 alone")
+            raise SystemExit(f"MMULATOR_SHIP names {self.architecture}; object code is for Linux on x86_64 and aarch64")
         if version == "editable" or not self.wanted:
             return
         which = [self.architecture] if self.ship == "release" else []

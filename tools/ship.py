@@ -4,9 +4,9 @@
 
 writes FOLDER/LEVEL.bin for each level of CPUs (mmulator/codegen/shipped.py); the build of a wheel calls it (hatch_build.py).
 Without an architecture the only level is that of this machine, and the functions are those that a first run needs: those of the
-kernels in CHOSEN and of the examples. A release for x86_64 or aarch64, made on either, has, for every level, those of all kernels in FOLDERS, plain, sanitized, and as
-workers of a Dask cluster run them, pieces of their instructions, the arithmetic of every matrix instruction on every chip, and
-random numbers.
+kernels in CHOSEN and of the examples. A release for x86_64 or aarch64, made on either, has, for every level, those of all kernels
+in FOLDERS, plain, sanitized, and as workers of a Dask cluster run them, pieces of their instructions, the arithmetic of every
+matrix instruction on every chip, and random numbers.
 Nothing that is made here is run here. Who edits the package meanwhile gets an error: nobody would use what was made of other
 files.
 """

@@ -10,11 +10,11 @@ from pathlib import Path
 from mmulator.errors import UnsupportedError
 
 _V3 = ["avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse4.2", "ssse3", "xsave"]
-_V8 = ["fp-armv8", "lse", "neon"]
 X86, ARM = "x86_64", "aarch64"
 LEVELS_OF: Mapping[str, Mapping[str, list[str]]] = {
     X86: {"x86-64-v4": [*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"], "x86-64-v3": _V3},
-    ARM: {"armv9-a": [*_V8, "dotprod", "fullfp16", "sve", "sve2"], "armv8.2-a": [*_V8, "dotprod", "fullfp16"]},
+    # fullfp16 and dotprod make the code 0.03 % shorter, SVE2 0.8 %: no level of their own
+    ARM: {"armv8.1-a": ["fp-armv8", "lse", "neon"]},
 }
 """What a CPU of a level has, by LLVM's names, for each architecture; the best level first."""
 LEVELS: Mapping[str, list[str]] = {level: needs for levels in LEVELS_OF.values() for level, needs in levels.items()}

@@ -19,7 +19,17 @@ from __future__ import annotations
 from typing import Any
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import atomic_rmw, cast_ptr, compare_exchange, fill_bytes, keep_order, minimum, null, select, trailing_zeros
+from mmulator.codegen.ops import (
+    atomic_rmw,
+    cast_ptr,
+    compare_exchange,
+    fill_bytes,
+    keep_order,
+    minimum,
+    null,
+    select,
+    trailing_zeros,
+)
 from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
 from mmulator.native.state import Warp
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
