@@ -32,6 +32,10 @@ def _address(image: bytearray, at: int, value: int, base: int) -> None:
     struct.pack_into("<Q", image, at, value)
 
 
+def _distance(image: bytearray, at: int, value: int, base: int) -> None:
+    struct.pack_into("<q", image, at, value - base - at)
+
+
 def _put(image: bytearray, at: int, field: int, mask: int) -> None:
     """Write a field of an instruction of aarch64, where it lies in the word."""
     (word,) = struct.unpack_from("<I", image, at)
@@ -63,10 +67,11 @@ _CALLS = frozenset((282, 283))  # R_AARCH64_JUMP26, R_AARCH64_CALL26
 # How an address is written, by the machine of the ELF header and the kind of the relocation.
 _WRITES: dict[int, dict[int, Callable[[bytearray, int, int, int], None]]] = {
     62: {1: _address},  # R_X86_64_64
-    # R_AARCH64_ABS64; MOVW_UABS_G0 to G3, with and without a check of the bits above; calls; ADR_PREL_PG_HI21; ADD_ABS_LO12_NC,
-    # and those of loads and stores of 8 to 128 bits
+    # R_AARCH64_ABS64; PREL64, of tables for unwinding; MOVW_UABS_G0 to G3, with and without a check of the bits above; calls;
+    # ADR_PREL_PG_HI21; ADD_ABS_LO12_NC, and those of loads and stores of 8 to 128 bits
     (_AARCH64 := 183): {
-        257: _address, **{kind: partial(_quarter, (kind - 263) // 2) for kind in range(263, 270)}, **dict.fromkeys(_CALLS, _call),
+        257: _address, 260: _distance, **{kind: partial(_quarter, (kind - 263) // 2) for kind in range(263, 270)},
+        **dict.fromkeys(_CALLS, _call),
         275: _page, **{kind: partial(_within, shift) for kind, shift in {277: 0, 278: 0, 284: 1, 285: 2, 286: 3, 299: 4}.items()},
     },
 }  # fmt: skip
