@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Mapping
 from pathlib import Path
@@ -42,7 +41,7 @@ def machine() -> str:
         read = read.partition("\n\n")[0]
     said = {line: None for line in read.splitlines()[:-1] if line.partition("\t")[0].strip() in _IDENTITY}  # one core as another
     whole = any(line.startswith(("flags", "Features")) for line in said)
-    return "\n".join([os.uname().release, *said]) if whole else ""
+    return "\n".join([platform.release(), *said]) if whole else ""
 
 
 def architecture_of(cpu: str) -> str:

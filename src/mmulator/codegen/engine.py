@@ -25,17 +25,24 @@ from typing import Any
 
 from mmulator.codegen.cpus import ARM, LEVELS, X86, architecture_of, chosen, machine, own_architecture
 from mmulator.codegen.linking import HERE, Linked
-from mmulator.codegen.locks import TimeUp, no_fork, remaining
+from mmulator.codegen.locks import TimeUp, at_fork, no_fork, remaining
 from mmulator.codegen.store import store
 from mmulator.digests import digest_of
+from mmulator.errors import UnsupportedError
 
 _FORMAT, _FORMAT_QUICK = "3", "2"  # another number where other code is made of a text
 
 
 @cache
 def _binding() -> Any:
+    """LLVM. Raises UnsupportedError where it cannot be used."""
+    if sys.platform == "win32":
+        raise UnsupportedError("no kernel is compiled or run on Windows", hint="WSL 2 has a Linux that runs all of it")
     with no_fork:
-        import llvmlite.binding as binding
+        try:
+            import llvmlite.binding as binding
+        except ImportError as error:
+            raise UnsupportedError(f"kernels are compiled by llvmlite: {error}", hint="pip install llvmlite") from None
 
         binding.initialize_native_target()
         binding.initialize_native_asmprinter()
@@ -65,7 +72,11 @@ def _host() -> list[str]:
 
 def _llvm_file() -> str:
     """The identity of LLVM's library."""
-    import llvmlite
+    try:
+        import llvmlite
+    except ImportError:
+        _binding()  # says what to do
+        raise
 
     found = [(f.name, f.stat()) for f in os.scandir(f"{llvmlite.__path__[0]}/binding") if f.name.startswith("libllvm")]
     return f"{llvmlite.__version__} {[(name, info.st_size, info.st_mtime_ns) for name, info in found]}"
@@ -385,7 +396,7 @@ def _in_child() -> None:
     _after_fork()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
+at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
 
 
 class _LinkedByLlvm(Linked):

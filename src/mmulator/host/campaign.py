@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,15 @@ from mmulator.launch.written import Written
 
 CHUNK = 1 << 20  # bytes that are compared, and kept where they changed
 
-_compare = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(("memcmp", ctypes.CDLL(None)))
+
+@cache
+def _compare() -> Callable[[int, int, int], int]:
+    return ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(("memcmp", ctypes.CDLL(None)))
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether two arrays of one size have the same bytes."""
-    return _compare(pointer(a), pointer(b), a.nbytes) == 0
+    return _compare()(pointer(a), pointer(b), a.nbytes) == 0
 
 
 @dataclass
