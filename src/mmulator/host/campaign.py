@@ -8,6 +8,7 @@ jobs (jobs/sanitized.py) look for more findings, and for a seed that shows the d
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -31,6 +32,8 @@ def _compare() -> Callable[[int, int, int], int]:
 
 def _same(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether two arrays of one size have the same bytes."""
+    if sys.platform == "win32":  # whose library has no such name
+        return bool(np.array_equal(a, b))
     return _compare()(pointer(a), pointer(b), a.nbytes) == 0
 
 

@@ -42,7 +42,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / f"{name}.ptx").write_text(kernel(body))
     (folder / "first.ll").write_text(FIRST)
     environment = {**os.environ, "MMULATOR_CACHE": str(folder / "cache")}
-    command = [sys.executable, "-m", "tests.support.for_aarch64", str(folder)]
+    command = [sys.executable, "-m", "tests.tools.for_aarch64", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return folder

@@ -1,4 +1,4 @@
-"""Objects for aarch64, made on any machine: `python -m tests.support.for_aarch64 FOLDER`, in a process of its own.
+"""Objects for aarch64, made on any machine: `python -m tests.tools.for_aarch64 FOLDER`, in a process of its own.
 
 For each X.ptx of the folder it writes X.s, the assembly of the kernel's own code, and for each X.ll an object file, X.o. All that
 the kernels call is compiled and linked too, with products of f16 and of s8 beside.
