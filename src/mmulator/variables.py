@@ -39,7 +39,7 @@ VARIABLES: dict[str, str] = {
     "TRACEBACK": "`1` shows the way through mmulator in tracebacks",
     "QUOTE_SOURCE": "`1` quotes lines of any source file in errors, `0` of none",
     "FORCE": "`1` opens torch's door where torch has a GPU",
-    "SHIP": "what a wheel is built with: `release`, compiled code for every machine of this architecture, or of that of `release-aarch64`; `0`, none",
+    "SHIP": "what a wheel is built with: `release`, compiled code for every machine (also `release-aarch64`); `0`, none",
     "GUARD": "`left` or `right`: pages that trap around all memory of kernels, for tests of mmulator",
     "GOLDEN": "a folder of further hardware vectors, for tests of mmulator",
     "QEMU": "a command that runs Python on aarch64, for tests of mmulator",

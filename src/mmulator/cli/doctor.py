@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from mmulator.cli.words import Option
-from mmulator.codegen.cpus import ARM, X86, own_architecture
 from mmulator.errors import MmulatorError
 
 HERE, MISSING, WRONG = "here", "missing", "wrong"
@@ -66,6 +65,8 @@ def _version(package: str) -> str | None:
 
 
 def _python() -> Iterator[Part]:
+    from mmulator.codegen.cpus import ARM, X86, own_architecture
+
     version = ".".join(map(str, sys.version_info[:3]))
     yield Part("Python", HERE, f"{version}, {sys.executable}")
     here = platform.system(), platform.machine()
@@ -84,7 +85,7 @@ def _compiler() -> Iterator[Part]:
     except ImportError as error:
         yield Part("LLVM", WRONG, f"llvmlite {version}: {error}", "pip install --force-reinstall llvmlite")
         return
-    from mmulator.codegen.cpus import LEVELS_OF, level_of
+    from mmulator.codegen.cpus import LEVELS_OF, level_of, own_architecture
     from mmulator.codegen.engine import target_cpu
     from mmulator.codegen.shipped import shipped
 
