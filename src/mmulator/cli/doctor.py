@@ -191,7 +191,7 @@ def parts() -> list[Part]:
 
 
 def doctor(json: Annotated[bool, Option("--json", help="Print JSON.")] = False) -> None:
-    """What this machine has of what mmulator can use.
+    """A report on this machine: the libraries and devices that mmulator can use.
 
     A part that is missing has a line with what it would be for, and what to install. Nothing is installed or changed.
 
