@@ -1,6 +1,7 @@
 """What holds for all tests: lines are as long as they come, and the garbage collector leaves the tests themselves alone."""
 
 import gc
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,12 @@ EVERYWHERE = ("laws", "isa")  # folders whose tests may notice any change of a c
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--chapter", metavar="NAME", help="tests that may notice a change of a chapter (isa/NAME.py)")
+
+
+def pytest_configure() -> None:
+    """Ctrl-C reaches what tests start, also where a shell started pytest in its background: there it is ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
