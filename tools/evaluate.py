@@ -115,7 +115,7 @@ def modules(options: Options) -> tuple[str, bool]:
     size = ("--modules", "10000", "--launches", "500", "--seconds", "240", "--jobs", str(options.jobs))
     code, text = said("tools.fuzz.modules", "--seed", str(options.seed), *size, "--out", str(options.work / "fuzz"), "--quiet")
     found = json.loads(text[text.index("{") : text.rindex("}") + 1])
-    words = ", ".join(f"{value:,} {name}" for name, value in found.items() if isinstance(value, int))
+    words = ", ".join(f"{value:,} {name}" for name, value in found.items() if isinstance(value, int) and name != "seed")
     return words, code == 0
 
 
