@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import struct
 import sys
 from pathlib import Path
@@ -214,3 +215,24 @@ def test_descriptors_of_a_launch() -> None:
     words = [struct.pack("<i", 8), struct.pack("<i", 64), struct.pack("<q", 64), struct.pack("<q", 1), struct.pack("<i", 7)]
     assert found.params[:6] == [made, *words]
     assert found.extents == [(x.ctypes.data, 1024)]
+
+
+def test_operators_that_differ_by_more_than_rounding_are_told() -> None:
+    torch = pytest.importorskip("torch")
+    from tools.suites.operators import compare, kept
+
+    def of(*values: float, dtype: Any = torch.float32) -> tuple[str, Any]:
+        return "value", kept(torch.tensor(values, dtype=dtype))
+
+    pairs = {
+        "equal": (of(1.0, math.nan), of(1.0, math.nan)), "rounded": (of(1.0, 3e-7), of(1.0000001, 4e-7)),
+        "apart": (of(1.0, 2.0), of(1.0, 2.001)), "infinite": (of(1.0, 3e38), of(1.0, math.inf)),
+        "integers": (of(7, dtype=torch.int64), of(8, dtype=torch.int64)), "raised": (of(1.0), ("error", "TypeError", "no")),
+        "turned": (("value", kept(torch.ones(2, 3))), ("value", kept(torch.ones(3, 2).t()))),
+    }  # fmt: skip
+    gpu, other = ({f"{name} | float32 | sample 0 | forward": pair[n] for name, pair in pairs.items()} for n in (0, 1))
+    counts, lines = compare(gpu, other)
+    assert {line["operator"]: line["kind"] for line in lines} == {
+        "apart": "value", "infinite": "not finite", "integers": "value", "raised": "raises here", "turned": "strides",
+    }  # fmt: skip
+    assert counts["equal, or rounded"] == 2

@@ -96,6 +96,19 @@ def histograms() -> Iterator[tuple[str, str]]:
         yield f"histc {dtype}", "" if right else str(got)
 
 
+def nan_gradients() -> Iterator[tuple[str, str]]:
+    """Gradients that a GPU passes on where the input is NaN, as an H100 does; elsewhere they are the CPU's."""
+    f = torch.nn.functional
+    for dtype in (torch.float32, torch.float16):
+        for name, function in (("relu6", f.relu6), ("hardtanh", f.hardtanh), ("hardshrink", f.hardshrink)):
+            x = torch.tensor([float("nan"), -7.0, 0.1, 0.9, 7.0], dtype=dtype)
+            own, other = x.cuda().requires_grad_(), x.clone().requires_grad_()
+            for t in (own, other):
+                function(t).backward(torch.full_like(t, 0.25))
+            want = [0.25, *other.grad.tolist()[1:]]
+            yield f"gradient of {name} {dtype}", "" if own.grad.tolist() == want else f"{own.grad} and {want}"
+
+
 def refusals() -> Iterator[tuple[str, str]]:
     """An operator without an answer is refused in words."""
     _, error = attempt(lambda x: x >> 1, torch.ones(4, device="cuda").to(torch.uint16))
@@ -105,5 +118,5 @@ def refusals() -> Iterator[tuple[str, str]]:
 
 def others() -> dict[str, Any]:
     """How many were tried, and of those that are not as they should be, what they are."""
-    found = [*moves(), *histograms(), *refusals(), *of_torch()]
+    found = [*moves(), *histograms(), *nan_gradients(), *refusals(), *of_torch()]
     return {"tried": len({name for name, _ in found}), "other": {name: what for name, what in found if what}}
