@@ -1,12 +1,12 @@
 """Object code of native functions, to be shipped with the package: what kernels call, and products of matrices.
 
-    python tools/ship.py FOLDER [release]
+    python tools/ship.py FOLDER [ARCHITECTURE]
 
 writes FOLDER/LEVEL.bin for each level of CPUs (mmulator/codegen/shipped.py); the build of a wheel calls it (hatch_build.py).
-Without `release` the only level is that of this machine, and the functions are those that a first run needs: those of the
-kernels in CHOSEN and of the examples. A release has, for every level, those of all kernels in FOLDERS, plain, sanitized, and as
-workers of a Dask cluster run them, pieces of their instructions, the arithmetic of every matrix instruction on every chip, and
-random numbers.
+Without an architecture the only level is that of this machine, and the functions are those that a first run needs: those of the
+kernels in CHOSEN and of the examples. A release for x86_64 or aarch64, made on either, has, for every level, those of all kernels
+in FOLDERS, plain, sanitized, and as workers of a Dask cluster run them, pieces of their instructions, the arithmetic of every
+matrix instruction on every chip, and random numbers.
 Nothing that is made here is run here. Who edits the package meanwhile gets an error: nobody would use what was made of other
 files.
 """
@@ -258,13 +258,15 @@ def made(path: Path) -> bool:
         return False
 
 
-def levels_of(release: bool) -> list[str]:
-    """The levels of CPUs that code is made for."""
-    from mmulator.codegen.cpus import LEVELS, level_of
+def levels_of(architecture: str) -> list[str]:
+    """The levels of CPUs that code is made for: those of an architecture, or for "" this machine's own."""
+    from mmulator.codegen.cpus import LEVELS_OF, level_of
     from mmulator.codegen.engine import target_cpu
 
+    if architecture:
+        return [*LEVELS_OF[architecture]]
     own = level_of(*target_cpu())
-    return [*LEVELS] if release else [own] if own else []
+    return [own] if own else []
 
 
 def main(folder: Path, release: bool, levels: Iterable[str]) -> None:
@@ -305,5 +307,5 @@ if __name__ == "__main__":
     if sys.argv[1] == "--part":
         write(Path(sys.argv[2]), sys.argv[3], *(int(word) for word in sys.argv[4:]))  # type: ignore[arg-type]
     else:
-        release = sys.argv[2:] == ["release"]
-        main(Path(sys.argv[1]), release, levels_of(release))
+        wanted = "".join(sys.argv[2:])
+        main(Path(sys.argv[1]), bool(wanted), levels_of(wanted))

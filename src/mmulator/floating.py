@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import sys
 from collections.abc import Callable
 from functools import cache, wraps
 from typing import ParamSpec, TypeVar
@@ -21,7 +22,10 @@ _DEFAULT = ctypes.c_void_p(-1)  # FE_DFL_ENV
 @cache
 def _library() -> ctypes.CDLL | None:
     """C's library with fegetenv and fesetenv; None where there is none."""
-    library = ctypes.CDLL(ctypes.util.find_library("m") or None)
+    name = ctypes.util.find_library("m")
+    if name is None and sys.platform == "win32":
+        return None
+    library = ctypes.CDLL(name)
     return library if hasattr(library, "fesetenv") else None
 
 

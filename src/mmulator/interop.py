@@ -6,6 +6,7 @@ No library is imported: a caller with a tensor has imported its library. `readab
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -203,6 +204,17 @@ def as_array(name: str, value: Any) -> Array:
 def is_float(dtype: np.dtype[Any]) -> bool:
     """Whether a dtype is floating point, those of ml_dtypes included."""
     return dtype.kind == "f" or (dtype.kind == "V" and dtype.names is None and dtype.name.startswith(("bfloat", "float")))
+
+
+@cache
+def named_dtype(name: str) -> np.dtype[Any]:
+    """The dtype that has a name in NumPy, or else in ml_dtypes. Raises TypeError for other names."""
+    try:
+        return np.dtype(name)
+    except TypeError:
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, name, name))
 
 
 def _torch_of(value: Any) -> Any:

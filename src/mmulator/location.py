@@ -103,11 +103,17 @@ class Location:
 
     def quote(self) -> str | None:
         """The text of the line, if the file is there and is the one that was compiled, as far as `.file` tells."""
-        for name in self.paths:
-            found = _line_of(name, self.line, self._stamp, Path(self._beside).parent)
-            if found is not None:
-                return found
-        return None
+        row = self._row()
+        return printable(row.replace("\t", " ")).strip()[:100] if row is not None else None
+
+    def indented(self) -> str | None:
+        """The text of the line with the spaces in front of it, where `quote` has the text."""
+        row = self._row()
+        return printable(row.expandtabs(4)).rstrip() if row is not None else None
+
+    def _row(self) -> str | None:
+        found = (_line_of(name, self.line, self._stamp, Path(self._beside).parent) for name in self.paths)
+        return next((row for row in found if row is not None), None)
 
     def lines(self) -> list[str]:
         """Lines of a message: each location of the chain, and its text where it can be read."""
@@ -146,7 +152,7 @@ def _readable(path: Path, beside: Path) -> bool:
 
 def _line_of(path: Path, line: int, stamp: tuple[int, int] | None, beside: Path) -> str | None:
     rows = _rows_of(path, stamp, beside)
-    return printable(rows[line - 1].replace("\t", " ")).strip()[:100] if rows is not None and 0 < line <= len(rows) else None
+    return rows[line - 1] if rows is not None and 0 < line <= len(rows) else None
 
 
 def _rows_of(path: Path, stamp: tuple[int, int] | None, beside: Path) -> list[str] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import field
+from pathlib import PurePath
 
 from mmulator.classes import dataclass
 from mmulator.lazy import cached_property
@@ -71,6 +72,16 @@ class Span:
         """The line of the program as `mm.py:17`, or ""."""
         location = self.location
         return location.brief if location else ""
+
+    @property
+    def row(self) -> str:
+        """The line of the text as `gemm.ptx:120`: the file without its folder."""
+        return f"{PurePath(self.source.name).name}:{self.line}"
+
+    @property
+    def rows(self) -> str:
+        """The lines of the program and of the text: `gemm.py:31, gemm.ptx:120`, or `gemm.ptx:120` where no program is named."""
+        return f"{self.brief}, {self.row}" if self.brief else self.row
 
     def __str__(self) -> str:
         line, column = self.source.position(self.start)

@@ -35,13 +35,14 @@ VARIABLES: dict[str, str] = {
     "DEBUG": "the debugger that launches come under, as `mmulator debug` sets it",
     "CACHE": "the folder of compiled code",
     "NVCC": "the nvcc that compiles CUDA C++, unless it is on `PATH`, in `CUDA_HOME` or among Python's packages",
-    "CPU": "the level of CPUs that code is made for, as `x86-64-v3`",
+    "CPU": "the level of CPUs that code is made for, as `x86-64-v3` or `armv8.1-a`",
     "TRACEBACK": "`1` shows the way through mmulator in tracebacks",
     "QUOTE_SOURCE": "`1` quotes lines of any source file in errors, `0` of none",
     "FORCE": "`1` opens torch's door where torch has a GPU",
-    "SHIP": "what a wheel is built with: `release`, compiled code for every machine; `0`, none",
+    "SHIP": "what a wheel is built with: `release`, compiled code for every machine (also `release-aarch64`); `0`, none",
     "GUARD": "`left` or `right`: pages that trap around all memory of kernels, for tests of mmulator",
     "GOLDEN": "a folder of further hardware vectors, for tests of mmulator",
+    "QEMU": "a command that runs Python on aarch64, for tests of mmulator",
     "PTXAS": "a ptxas to compare with, for tools of mmulator",
 }
 # Variables by which mmulator's own processes talk to each other.

@@ -14,7 +14,7 @@ import pytest
 
 from mmulator.cli.app import run
 from mmulator.cli.program import own
-from tests.support.places import ROOT
+from tests.support.places import PACKAGE
 
 EXEC = [sys.executable, "-m", "mmulator", "exec"]
 
@@ -25,7 +25,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, st
     monkeypatch.chdir(tmp_path)
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text("import builtins; builtins.mine = __name__\n")
-    return os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{tmp_path / 'site'}"}
+    return os.environ | {"PYTHONPATH": f"{PACKAGE}{os.pathsep}{tmp_path / 'site'}"}
 
 
 def both(environment: dict[str, str], *words: str) -> tuple[subprocess.CompletedProcess[str], subprocess.CompletedProcess[str]]:

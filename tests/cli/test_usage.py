@@ -23,7 +23,7 @@ from mmulator.cli.tree import command_tree
 from mmulator.cli.words import command_of
 from mmulator.cli.words import plain as plain_line
 from mmulator.errors import InternalError
-from tests.support.places import ROOT
+from tests.support.places import PACKAGE, ROOT
 
 
 def commands(node: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -288,7 +288,7 @@ def test_run_folds_its_lines_on_a_terminal(tmp_path: Path) -> None:
     launch = ["run", path.name, "--entry", "gemm<float>", "--grid", "1", "--block", "1", "--arg", "C=out:f32:8x8", "--arg", "1"]
     launch += ["--expect", str(tmp_path / "want.npz"), "--watch", "C[0,0]", "--watch", "C[7,7]"]
     environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
-    environment["PYTHONPATH"] = str(ROOT / "src")
+    environment["PYTHONPATH"] = str(PACKAGE)
     command = [sys.executable, "-m", "mmulator", *launch]
     piped = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
     assert piped.returncode == 1, piped.stderr
@@ -311,7 +311,7 @@ def test_errors_fit_the_terminal_and_the_caret_stays_below_what_it_shows(tmp_pat
     text = f"{head}\n{{\n.reg .f32 c0; .reg .b32 a;\n{long}\nret;\n}}\n"
     (tmp_path / "a-file-with-a-name-that-takes-room.ptx").write_text(text)
     environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
-    environment["PYTHONPATH"] = str(ROOT / "src")
+    environment["PYTHONPATH"] = str(PACKAGE)
     for words in (["check"], ["run", "--grid", "1", "--block", "32"]):
         command = [sys.executable, "-m", "mmulator", words[0], "a-file-with-a-name-that-takes-room.ptx", *words[1:]]
         main, other = pty.openpty()

@@ -22,7 +22,7 @@ from mmulator.debug.terminal import DebugTerminal
 from mmulator.debug.terminal_words import COMMANDS
 from tests.debug.test_session import HEAD, PARTED, expected, line
 from tests.support.nvcc import compiled
-from tests.support.places import ROOT
+from tests.support.places import PACKAGE, ROOT
 from tests.support.sessions import PIPELINE
 
 
@@ -145,7 +145,7 @@ def test_every_command_has_help_and_no_name_twice() -> None:
 
 # launch files and programs ---------------------------------------------------------------------------------------------------
 def mmulator(*words: str, folder: Path = ROOT, **more: object) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "PYTHONWARNINGS": "ignore"}
+    environment = {**os.environ, "PYTHONPATH": f"{PACKAGE}{os.pathsep}{ROOT}", "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-m", "mmulator", *words]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, **more)  # type: ignore[call-overload, no-any-return]
 
@@ -248,7 +248,7 @@ def test_a_program_of_cuda(tmp_path: Path) -> None:
     words = [word for c in commands for word in ("-ex", c)]
     done = mmulator("debug", "--batch", *words, "axpy.cu", folder=tmp_path)
     assert done.returncode == 0 and "h[99] = 396" in done.stdout, done.stdout + done.stderr
-    assert "[block (1,0,0), thread (35,0,0), warp 1 lane 3" in done.stdout and "=>    6" in done.stdout
+    assert "[block (1,0,0), thread (35,0,0), warp 1 lane 3" in done.stdout and "=>    6      y[i] = a" in done.stdout
 
 
 def test_what_is_no_program_is_said() -> None:
@@ -261,7 +261,7 @@ def test_ctrl_c_stops_an_endless_loop(tmp_path: Path) -> None:
     loop = ".visible .entry k() {\n.reg .b32 %r1;\nmov.u32 %r1, 0;\nL: add.u32 %r1, %r1, 1;\nbra L;\n}\n"
     (tmp_path / "k.ptx").write_text(HEAD + loop)
     (tmp_path / "k.toml").write_text('ptx = "k.ptx"\ngrid = 1\nblock = 32\n')
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "mmulator", "debug", "k.toml"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=tmp_path, env=environment, **pipes) as process:  # type: ignore[call-overload]
@@ -271,7 +271,7 @@ def test_ctrl_c_stops_an_endless_loop(tmp_path: Path) -> None:
             text += process.stdout.read(1)
         process.stdin.write("continue\n")
         process.stdin.flush()
-        time.sleep(1)
+        time.sleep(0.3)
         process.send_signal(signal.SIGINT)
         try:
             said, _ = process.communicate("print %r1\nreverse-stepi 2\nprint %r1\nquit\n", timeout=120)

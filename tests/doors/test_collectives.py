@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.places import ROOT
+from tests.support.places import PACKAGE, ROOT
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 PROGRAM = Path(__file__).parent / "programs" / "collectives.py"
@@ -19,7 +19,7 @@ PROGRAM = Path(__file__).parent / "programs" / "collectives.py"
 
 def start(*words: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "mmulator", "exec", str(PROGRAM), *words]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(PACKAGE), str(ROOT)))}
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

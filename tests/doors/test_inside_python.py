@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mmulator.doors.library import files
-from tests.support.places import ROOT
+from tests.support.places import PACKAGE, ROOT
 
 CC = shutil.which("cc")
 NVRTC = [path for folder in sys.path for path in Path(folder or ".").glob("nvidia/cu*/lib/libnvrtc.so.*")]
@@ -35,7 +35,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(folder: Path, program: str, *words: str) -> subprocess.CompletedProcess[str]:
     """A run of a script of Python by exec."""
     (folder / "prog.py").write_text(program)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "CUDA_LAUNCH_BLOCKING": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "CUDA_LAUNCH_BLOCKING": "1"}
     command = [sys.executable, "-m", "mmulator", "exec", "prog.py", *words]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, env=environment, check=False)
 

@@ -15,7 +15,7 @@ import pytest
 from mmulator.doors import pytest_plugin
 from mmulator.doors.pytest_tests import seed_of, where
 from mmulator.isa.targets import DEVICES
-from tests.support.places import ROOT
+from tests.support.places import PACKAGE, ROOT
 
 SUITE = '''
 import struct
@@ -150,7 +150,7 @@ def run(folder: Path, *options: str, **more: str) -> list[str]:
     installed = any(e.name == "mmulator" for e in importlib.metadata.entry_points(group="pytest11"))
     plugin = [] if installed else ["-p", "mmulator.doors.pytest_plugin"]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "MMULATOR_")) or k == "MMULATOR_CACHE"}
-    environment |= {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{folder}", "COLUMNS": "100"}
+    environment |= {"PYTHONPATH": f"{PACKAGE}{os.pathsep}{folder}", "COLUMNS": "100"}
     environment |= {"TRITON_CACHE_DIR": str(folder / "triton"), **more}  # it would remember where its sources were
     command = [sys.executable, "-m", "pytest", *plugin, "-p", "no:cacheprovider", *options]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)

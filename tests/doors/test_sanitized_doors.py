@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.places import ROOT
+from tests.support.places import PACKAGE, ROOT
 
 NUMBA = """
 import numpy as np
@@ -56,7 +56,7 @@ def run(folder: Path, program: str, *words: str, code: int = 0, **more: str) -> 
     """Standard output, and the lines of standard error that are ours. code: the exit code that the program has."""
     (folder / "prog.py").write_text(program)
     environment = {n: v for n, v in os.environ.items() if not n.startswith("MMULATOR_") or n == "MMULATOR_CACHE"}
-    environment |= {"PYTHONPATH": str(ROOT / "src"), "TRITON_CACHE_DIR": str(folder / "triton"), "PYTHONWARNINGS": "ignore"}
+    environment |= {"PYTHONPATH": str(PACKAGE), "TRITON_CACHE_DIR": str(folder / "triton"), "PYTHONWARNINGS": "ignore"}
     environment |= more
     words = words or ("-m", "mmulator", "exec", "--sanitize", "prog.py")
     done = subprocess.run([sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.places import ROOT
+from tests.support.places import PACKAGE
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 
@@ -118,7 +118,7 @@ def profiler():
 def started(program: str, folder: Path, *options: str) -> dict[str, Any]:
     """The facts of a program that exec runs."""
     (folder / "prog.py").write_text(program)
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
+    environment = os.environ | {"PYTHONPATH": str(PACKAGE), "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
     words = [sys.executable, "-m", "mmulator", "exec", *options, "prog.py"]
     done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -279,6 +279,6 @@ print(json.dumps(["late", torch.cuda.device_count()]))
 
 def test_the_door_may_open_late(tmp_path: Path) -> None:
     """Where torch is there already, as in a notebook."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    environment = os.environ | {"PYTHONPATH": str(PACKAGE)}
     done = subprocess.run([sys.executable, "-c", LATE], env=environment, capture_output=True, text=True)
     assert done.stdout == '["late", 1]\n', done.stderr

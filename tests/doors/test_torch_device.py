@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.places import ROOT
+from tests.support.places import PACKAGE, ROOT
 
 PROGRAMS = Path(__file__).parent / "programs"
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
@@ -23,7 +23,7 @@ pytestmark = needs_torch
 
 def run(program: str, *words: str) -> list[Any]:
     """What a program printed, a line of JSON each."""
-    path = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
+    path = os.pathsep.join((str(PACKAGE), str(ROOT)))
     command = [sys.executable, str(PROGRAMS / program), *words]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-4000:]
@@ -101,4 +101,4 @@ def test_random_numbers_are_a_gpus() -> None:
 @pytest.mark.parametrize("line", ["import mmulator.doors.torch", "import mmulator.doors.torch as t; assert not t.installed()"])
 def test_nothing_is_imported_before_it_is_wanted(line: str) -> None:
     code = f"{line}; import sys; assert not {{'torch', 'llvmlite', 'numpy'}} & sys.modules.keys()"
-    subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, check=True)
+    subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(PACKAGE)}, check=True)

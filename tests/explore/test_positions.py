@@ -43,14 +43,14 @@ def maps_of(grid: dict[str, Any]) -> tuple[np.ndarray, ...]:
     """Copy, row and column of every (lane, register, index), from the cells of a grid."""
     registers = 1 + max(register for _, register, _ in grid["items"])
     shape = grid["lanes"], registers, len(grid["items"]) // registers
-    maps = tuple(np.full(shape, -1, np.int64) for _ in range(3))
-    for copy, rows in enumerate(grid["cells"]):
-        for row, cells in enumerate(rows):
-            for column, cell in enumerate(cells):
-                for place in cell if isinstance(cell, list) else [cell]:
-                    for axis, value in zip(maps, (copy, row, column)):
-                        axis[np.unravel_index(place, shape)] = value
-    return maps
+    found = [
+        (place, copy, row, column) for copy, rows in enumerate(grid["cells"]) for row, cells in enumerate(rows)
+        for column, cell in enumerate(cells) for place in (cell if isinstance(cell, list) else [cell])
+    ]  # fmt: skip
+    places, *axes = np.array(found).T
+    maps = np.full((3, *shape), -1, np.int64)
+    maps.reshape(3, -1)[:, places] = axes
+    return tuple(maps)
 
 
 @pytest.mark.slow

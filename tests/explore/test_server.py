@@ -83,7 +83,7 @@ def test_it_listens_to_this_machine_alone(server: Server) -> None:
 def start(*words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "mmulator", "explore", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        cwd=places.ROOT, env=os.environ | {"PYTHONPATH": str(places.ROOT / "src")},
+        cwd=places.ROOT, env=os.environ | {"PYTHONPATH": str(places.PACKAGE)},
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,49 @@ def test_another_kernel_in_a_launch_file(tmp_path: Path, capsys: pytest.CaptureF
     (other := tmp_path / "mine.ptx").write_text(text.replace("{a0, a1, a2, a3}", "{a0, a2, a1, a3}"))
     assert run(["judge", "--kernel", str(other), "examples/handwritten/launch.toml"]) == 1
     assert capsys.readouterr().out.startswith("wrong: C differs from the reference")
+
+
+# damaged files: options of a command about examples/handwritten, in a folder with the files; exit code; what is said
+DAMAGED = {
+    "no reference": ("--reference none.npz LAUNCH", 1, "launch error: cannot read none.npz: No such file or directory"),
+    "empty reference": ("--reference empty.npz LAUNCH", 1, "launch error: cannot read empty.npz: it is damaged"),
+    "folder as reference": ("--reference folder LAUNCH", 1, "launch error: cannot read folder: Is a directory"),
+    "dtype": ("--reference ints.npz LAUNCH", 1, "is int32 (64, 32), C is float32 (64, 32)*hint: save it as float32"),
+    "shape": ("--reference flat.npz LAUNCH", 1, "is float32 (3,), C is float32 (64, 32)*hint: shapes must be equal"),
+    "name": ("--reference other.npz LAUNCH", 1, "has an array 'Q', but no array argument has*hint: array arguments: A, B, C"),
+    "cut kernel": ("--kernel cut.ptx LAUNCH", 1, "refused: *cut.ptx:19:1: the function's body is not closed*hint: a '}'"),
+    "folder as kernel": ("--kernel folder LAUNCH", 1, "refused: cannot read *folder: Is a directory"),
+    "kernel without launch": ("cut.ptx", 2, "cut.ptx is a kernel*hint: mmulator judge --kernel cut.ptx LAUNCH.toml"),
+    "no launch": ("none.toml", 1, "launch error: cannot read none.toml: No such file or directory"),
+    "folder as launch": ("folder.toml", 1, "launch error: cannot read folder.toml: Is a directory"),
+    "no program": ("none.py", 2, "cannot read none.py: No such file or directory*hint: "),
+    "folder as program": ("folder", 1, "failed: the program ended with exit code 1*it printed last: *can't find"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damaged_files_are_told(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is wrong, where, and what to do; no traceback."""
+    folder = Path("examples/handwritten").absolute()
+    monkeypatch.chdir(tmp_path)
+    Path("cut.ptx").write_bytes((folder / "mma.ptx").read_bytes()[:700])
+    Path("empty.npz").touch()
+    Path("folder").mkdir(), Path("folder.toml").mkdir()
+    np.savez("ints.npz", C=np.zeros((64, 32), np.int32))
+    np.savez("flat.npz", C=np.zeros(3, np.float32))
+    np.savez("other.npz", Q=np.zeros(3, np.float32))
+    words, code, said = DAMAGED[name]
+    assert run(["judge", "--seeds", "1", *words.replace("LAUNCH", str(folder / "launch.toml")).split()]) == code
+    text = " ".join("".join(capsys.readouterr()).split())
+    assert fnmatch(text, "*" + said.replace("[", "[[]") + "*") and "Traceback" not in text, text
+
+
+@pytest.mark.parametrize("wrong", ["none.py", "none.toml"])
+def test_files_that_are_not_there(wrong: str) -> None:
+    with pytest.raises(mm.errors.LaunchError, match=f"cannot read {wrong}: No such file"):
+        mm.judge(wrong)
 
 
 # sources and programs -------------------------------------------------------------------------------------------------

@@ -33,14 +33,33 @@ def layer(path: Path) -> str:
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
+def runs(node: ast.AST) -> Iterator[ast.AST]:
+    """All of a file but what is for types alone."""
+    for child in ast.iter_child_nodes(node):
+        if not (isinstance(child, ast.If) and any(getattr(n, "id", "") == "TYPE_CHECKING" for n in ast.walk(child.test))):
+            yield child
+            yield from runs(child)
+
+
+Imports = tuple[ast.Import | ast.ImportFrom, ...]
+
+
+@cache
+def statements(path: Path) -> tuple[Imports, Imports]:
+    """The imports of a file, inside functions too: all, and those that are not for types alone."""
+    tree = ast.parse(path.read_text())
+    every, running = ([n for n in nodes if isinstance(n, ast.Import | ast.ImportFrom)] for nodes in (ast.walk(tree), runs(tree)))
+    return tuple(every), tuple(running)
+
+
 def imported(path: Path) -> set[str]:
     """First component below mmulator of everything a file imports, inside functions too."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in statements(path)[0]:
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [a.name for a in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        elif node.module and not node.level:
             names = [f"{node.module}.{a.name}" for a in node.names] if node.module == "mmulator" else [node.module]
         found |= {n.split(".")[1] for n in names if n.startswith("mmulator.")}
     return found
@@ -69,23 +88,14 @@ def name_of(path: Path) -> str:
 MODULES = {name_of(path): path for path in FILES}
 
 
-def runs(node: ast.AST) -> Iterator[ast.AST]:
-    """All of a file but what is for types alone."""
-    for child in ast.iter_child_nodes(node):
-        if not (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)):
-            yield child
-            yield from runs(child)
-
-
 @cache
 def imports(module: str, for_types: bool = True) -> set[str]:
     """Modules of the package that a module imports, inside functions and perhaps for types alone too."""
     found: set[str] = set()
-    tree = ast.parse(MODULES[module].read_text())
-    for node in ast.walk(tree) if for_types else runs(tree):
+    for node in statements(MODULES[module])[not for_types]:
         if isinstance(node, ast.Import):
             found |= {a.name for a in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
+        elif node.module:
             for a in node.names:
                 whole = f"{node.module}.{a.name}"
                 found.add(whole if whole in MODULES else node.module)
@@ -206,11 +216,8 @@ def test_tests_do_not_use_tools() -> None:
     tests = places.ROOT / "tests"
     found = []
     for path in sorted(p for p in tests.rglob("*.py") if p.relative_to(tests).parts[0] != "tools"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Import):
-                names = [a.name for a in node.names]
-            else:
-                names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        for node in statements(path)[0]:
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
             found += [f"{path.relative_to(tests)}: {n}" for n in names if n.split(".")[0] == "tools" and not n.startswith(PAGES)]
     assert not found
 

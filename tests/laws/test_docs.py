@@ -29,7 +29,7 @@ from mmulator.isa.targets import DEVICES, TARGETS, Target
 from mmulator.variables import INTERNAL, VARIABLES
 from tests.laws.test_architecture import RANK
 from tests.laws.test_rows import EXCUSES
-from tests.support.places import ROOT
+from tests.support.places import PACKAGE, ROOT
 from tools.pages import spec_map
 
 TUTORIAL, OBSERVERS = TUTORIALS = ("docs/adding-an-instruction.md", "docs/observers.md")  # carried out in a copy
@@ -111,7 +111,7 @@ def run_mmulator(command: str) -> tuple[int, str]:
     """Exit code and standard output."""
     # a process that becomes the program; a cache of its own; no standard input
     if command.startswith(("mmulator exec ", "mmulator cache ", "mmulator debug ")):
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+        environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
         with tempfile.TemporaryDirectory() as own:
             if command.startswith("mmulator cache "):
                 environment["MMULATOR_CACHE"] = own
@@ -205,7 +205,7 @@ def run_shell(folder: Path, command: str) -> str:
     """What a command prints; a Python in it is this one, with mmulator's plug-in for pytest."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     plugin = "" if any(e.name == "mmulator" for e in entry_points(group="pytest11")) else "-p mmulator.doors.pytest_plugin"
-    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "src"), "MMULATOR_TRACEBACK": ""}
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(PACKAGE), "MMULATOR_TRACEBACK": ""}
     environment |= {"PYTEST_ADDOPTS": plugin, "PYTHONWARNINGS": "ignore"}  # warnings of Triton's next version
     environment = {n: v for n, v in environment.items() if n not in ("CI", "BUILD_NUMBER")}  # there pytest prints more
     done = subprocess.run(command, shell=True, cwd=folder, env=environment, capture_output=True, text=True)
@@ -219,7 +219,7 @@ def skeleton(output: str) -> list[str]:
 
 
 def run_pytest(folder: Path, name: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "MMULATOR_TRACEBACK": ""}
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "MMULATOR_TRACEBACK": ""}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", name]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -382,6 +382,7 @@ class Copy:
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "PYTHONPATH": str(self.folder / "src")}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # the next command finds what this one compiled
         words = [sys.executable, *command]
         return subprocess.run(words, cwd=self.folder, env=environment, capture_output=True, text=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 
 from tests.support import places
 
@@ -30,8 +31,13 @@ UNCLEAR = (
 TWICE = {"Function", "Instruction", "Memory", "Part"}
 
 
-def docstrings() -> Iterator[tuple[str, str]]:
+@cache
+def docstrings() -> list[tuple[str, str]]:
     """(place, docstring) of every module, class and function."""
+    return [*_docstrings()]
+
+
+def _docstrings() -> Iterator[tuple[str, str]]:
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):

@@ -11,21 +11,12 @@ import pytest
 
 from mmulator.errors import ExecutionFault
 from mmulator.launch.tensor_tables import key_of
-from mmulator.layouts.instruction_descriptor import KINDS, SCALED, InstructionDescriptor
+from mmulator.layouts.instruction_descriptor import KINDS, InstructionDescriptor
 from mmulator.layouts.tensor_variants import Variant
 from mmulator.numerics.profiles import DotKey
 from mmulator.twin.matrices import twin_matmul
-from tests.support.tensor_cases import codes, draw, in_bytes, make, stored_bits
+from tests.support.tensor_cases import codes, draw, in_bytes, make, scale_factors, stored_bits
 from tests.support.tensor_kernels import A_AT, B_AT, Product, cells, launched, run, shared_image
-
-FACTORS = {"mxf8f6f4": (1,), "mxf4": (2,), "mxf4nvf4": (2, 4)}
-
-
-def vector(rng: Any, d: InstructionDescriptor) -> int:
-    if d.kind not in SCALED:
-        return 0
-    sizes = [n for n in FACTORS[d.kind] if (d.stype == "ue8m0" or n == 4) and d.scale_a_id % n == d.scale_b_id % n == 0]
-    return int(rng.choice(sizes))
 
 
 @pytest.mark.parametrize("number", range(6))
@@ -35,7 +26,7 @@ def test_random_products(kind: str, number: int) -> None:
     rng = np.random.default_rng([number, KINDS.index(kind)])
     d = draw(rng, kind=kind)
     in_cells = not d.ws and not d.transpose_a and bool(rng.integers(4) == 0)
-    case = make(rng, d, vector(rng, d), in_cells)
+    case = make(rng, d, scale_factors(rng, d), in_cells)
     after, report = launched(case.product, case.before, seed=number)
     assert np.array_equal(after, case.behind), (case.product.text, d)
     assert report.macs == d.m * d.n * d.k

@@ -441,10 +441,10 @@ ret;
 """
 
 
-def outcome(text: str, n: int) -> tuple[str, list[int]]:
+def outcome(loaded: Module, n: int) -> tuple[str, list[int]]:
     out, data = np.zeros((40, 4), np.uint32), np.arange(0x81, 0x81 + 32, dtype=np.uint8)
     try:
-        Module.load(text, name="load.ptx")["k"].launch(1, 40, [out, data, n], timeout=20)
+        loaded["k"].launch(1, 40, [out, data, n], timeout=20)
     except ExecutionFault as fault:
         return str(fault), out.tolist()
     return "", out.tolist()
@@ -459,8 +459,9 @@ def test_a_load_from_one_place(what: str, space: str) -> None:
     faults = 0
     for offset in (0, 8, 16, 24, 28, 31, 32, 4096, -8):
         for guard in ("", "@%q", "@!%q", "@!%p"):
+            loaded = [Module.load(loading(what, space, offset, guard, hidden), name="load.ptx") for hidden in (False, True)]
             for n in (3, 60):
-                one, lanes = (outcome(loading(what, space, offset, guard, hidden), n) for hidden in (False, True))
+                one, lanes = (outcome(module, n) for module in loaded)
                 assert one == (lanes[0].replace(HIDE, ""), lanes[1]), (offset, guard, n)
                 faults += bool(one[0])
     assert faults
@@ -492,8 +493,9 @@ OFFSETS = (0, 8, 16, 24), (24, 0, 8, 16), (0, 8, 4096, 64), (0, 3, 8, 4096), (40
 def test_loads_that_are_done_together(what: str, space: str, across: bool) -> None:
     faults = set()
     for offsets in OFFSETS:
+        loaded = [Module.load(several(what, space, offsets, across, hidden), name="load.ptx") for hidden in (False, True)]
         for n in (3, 60):
-            one, lanes = (outcome(several(what, space, offsets, across, hidden), n) for hidden in (False, True))
+            one, lanes = (outcome(module, n) for module in loaded)
             assert one == lanes, (offsets, n)
             faults.add(one[0])
     assert len(faults) > 3

@@ -13,7 +13,7 @@ import pytest
 from mmulator.cli.app import run
 from tests.record.test_profile import HEAD, LOOP
 from tests.record.test_trace import checked
-from tests.support.places import ROOT
+from tests.support.places import PACKAGE
 
 PROGRAM = f'''
 import struct, subprocess, sys
@@ -36,7 +36,7 @@ if __name__ == "__main__":
 
 def mmulator(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_loop.py").write_text(PROGRAM)
-    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}", "MMULATOR_PROGRESS": "never"}
+    environment = os.environ | {"PYTHONPATH": str(PACKAGE), "MMULATOR_PROGRESS": "never"}
     return subprocess.run([sys.executable, "-m", *words], cwd=folder, env=environment, capture_output=True, text=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from mmulator.jobs.job import load_job, run_job
 from mmulator.record.profile import LaunchProfile
 from mmulator.record.profile_data import Traffic, added_up, lcov, unreached
 from mmulator.record.profile_file import written
-from mmulator.record.profile_text import annotated, runs
+from mmulator.record.profile_text import annotated, never, runs
 from tests.support.places import ROOT
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
@@ -181,6 +182,9 @@ def test_a_loop_that_lanes_leave_at_different_times() -> None:
     assert work(profile, "st.global.u32 [p], t").executions == 0
     missed = unreached([profile])
     assert missed.lines == (("<ptx>", 21),) and missed.branches == (("<ptx>", 20, "not taken"),)
+    twice = replace(missed, branches=missed.branches * 2)
+    assert never(missed)[1:] == ["<ptx>:20: branch taken by all warps that came here"]
+    assert never(twice)[1:] == ["<ptx>:20: 2 branches taken by all warps that came here"]
     assert "DA:21,0\n" in lcov([profile]) and "BRDA:17,0,0,6\nBRDA:17,0,1,8\n" in lcov([profile])
 
 

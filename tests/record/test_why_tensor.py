@@ -14,15 +14,14 @@ import pytest
 
 import mmulator as mm
 from mmulator.host.why import WhyAnswer
-from mmulator.layouts.instruction_descriptor import KINDS, SCALED, InstructionDescriptor
+from mmulator.layouts.instruction_descriptor import KINDS, InstructionDescriptor
 from mmulator.layouts.tensor_memory import MOVES, columns_of
 from mmulator.record.cause import Cause
 from tests.native.test_tensor_memory import HEAD, TAKE, loads, stores
-from tests.support.tensor_cases import draw, make
+from tests.support.tensor_cases import draw, make, scale_factors
 from tests.support.tensor_chains import A_CELLS, TYPES, chain
 from tests.support.tensor_kernels import Product, cells, launched, shared_image
 
-FACTORS = {"mxf8f6f4": (1,), "mxf4": (2,), "mxf4nvf4": (2, 4)}
 Cell = tuple[int, int, int]
 
 
@@ -51,10 +50,7 @@ def test_products_of_every_kind(kind: str, number: int) -> None:
     rng = np.random.default_rng([number, KINDS.index(kind)])
     d = draw(rng, kind=kind)
     in_cells = not d.ws and not d.transpose_a and bool(rng.integers(3) == 0)
-    vec = 0
-    if kind in SCALED:
-        fitting = (n for n in FACTORS[kind] if (d.stype == "ue8m0" or n == 4) and d.scale_a_id % n == d.scale_b_id % n == 0)
-        vec = int(rng.choice([*fitting]))
+    vec = scale_factors(rng, d)
     case = make(rng, d, vec, in_cells)
     lane, column = cells(d)
     some = []

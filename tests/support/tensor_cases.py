@@ -18,6 +18,7 @@ from tests.support.tensor_kernels import Product, cells, shared_image
 
 FLOATS8 = ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1")
 ELEMENTS = {"f16": ("f16", "bf16"), "tf32": ("tf32",), "i8": ("s8", "u8"), "f8f6f4": FLOATS8, "mxf8f6f4": FLOATS8}
+FACTORS = {"mxf8f6f4": (1,), "mxf4": (2,), "mxf4nvf4": (2, 4)}  # scale factors of a row, for each chunk of K
 NAN = {"e4m3": 0x7F, "e5m2": 0x7C}  # no number has all of these bits
 COLUMNS, A_CELLS, METADATA, SCALE_A, SCALE_B = 512, 256, 300, 310, 330
 Array = np.ndarray[Any, Any]
@@ -51,12 +52,20 @@ def draw(rng: Any, **given: Any) -> InstructionDescriptor:
     some |= {f"negate_{side}": kind != "i8" and bool(rng.integers(2)) for side in "ab"}
     some["selector"] = int(rng.integers(2)) if some["sparse"] and kind in ("f16", "tf32") else 0
     if kind in SCALED:
-        vec = int(rng.choice({"mxf8f6f4": (1,), "mxf4": (2,)}.get(kind, (2, 4))))
+        vec = int(rng.choice(FACTORS[kind]))
         some["stype"] = "ue4m3" if vec == 4 and rng.integers(2) else "ue8m0"
         some |= {f"scale_{side}_id": int(rng.choice(range(0, 4, vec))) for side in "ab"}
     some |= given
     first = InstructionDescriptor(**some, n=128)  # type: ignore[arg-type]
     return replace(first, n=int(rng.choice([n for n in known_n(first) if n <= 256])))
+
+
+def scale_factors(rng: Any, d: InstructionDescriptor) -> int:
+    """A number of scale factors of a row that goes with an instruction descriptor; 0 where it has none."""
+    if d.kind not in SCALED:
+        return 0
+    fitting = [n for n in FACTORS[d.kind] if (d.stype == "ue8m0" or n == 4) and d.scale_a_id % n == d.scale_b_id % n == 0]
+    return int(rng.choice(fitting))
 
 
 def codes(rng: Any, kind: str, shape: tuple[int, ...]) -> Array:

@@ -10,7 +10,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from tests.support.places import ROOT
+from tests.support.places import PACKAGE, ROOT
 
 PROGRAMS = ROOT / "tests" / "doors" / "programs"
 _RUN = """
@@ -42,7 +42,7 @@ def tries(program: str) -> list[str]:
 @cache
 def outcome(door: str, program: str) -> tuple[dict[str, str], str]:
     """What went wrong in each of them, "" for nothing, and what was printed."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "MMULATOR_DEVICE": "sm_90", "PYTHONWARNINGS": "ignore"}
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "MMULATOR_DEVICE": "sm_90", "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-c", _RUN, f"mmulator.doors.{door}", str(Path(PROGRAMS / program))]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     printed, mark, told = done.stdout.rpartition("\x1e")

@@ -12,7 +12,7 @@ from mmulator.rules.choice import meant
 from tests.support.places import ROOT
 from tools.judges import common, consan, judges, mutate
 
-PARTS = ("__init__", "__main__", "common", "judges", "mutate")  # of the folder, that are no runners
+PARTS = ("__init__", "__main__", "bits", "common", "judges", "mutate")  # of the folder, that are no runners
 RUNNERS = sorted(path.stem for path in (ROOT / "tools" / "judges").glob("*.py") if path.stem not in PARTS)
 SOURCE = """
 #include <cstdio> /* { */

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from tests.support.places import ROOT
+from tests.support.places import PACKAGE
 from tools.suites import page, run, shadow
 from tools.suites.known import LIMIT, OPEN, PASSED, SKIPPED, TIME, UNSUPPORTED, WRONG, classified
 from tools.suites.outcomes import chosen
@@ -167,7 +167,7 @@ class Launcher:
 
 
 def test_each_launch_has_a_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
+    monkeypatch.setenv("PYTHONPATH", str(PACKAGE))
     monkeypatch.setattr(shadow, "LAUNCHES", 5)
     out = tmp_path / "out.jsonl"
     behind = shadow.Shadow(str(out), Host())

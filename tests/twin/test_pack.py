@@ -76,7 +76,7 @@ def values_and_rest(plan: Plan, packed: np.ndarray, which: int, lines: int, k: i
     return np.concatenate(values), np.concatenate(rest)
 
 
-@pytest.mark.skipif(not pack.has_feature("f16c"), reason="the CPU has no conversion of f16")
+@pytest.mark.skipif(not pack.rounds_halves(), reason="the CPU has no conversion of f16")
 @pytest.mark.parametrize("which", range(3), ids=NAMES)
 @pytest.mark.parametrize("name", FORMS)
 def test_codes_of_short_elements(name: str, which: int) -> None:

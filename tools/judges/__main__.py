@@ -62,6 +62,10 @@ def main() -> int:
                 out.write_text(before)
         elif out.exists():
             out.write_text(json.dumps(judges.small(json.loads(out.read_text())), indent=1) + "\n")
+    if not options.page and (not options.only or "bits" in only):
+        out = judges.RESULTS / "bits.json"
+        code = subprocess.run([sys.executable, "-m", "tools.judges.bits", str(options.corpora), "--json", str(out)], check=False)
+        failed += ["bits"] * bool(code.returncode)
     from tools.pages import spec_map
 
     for path, text in spec_map.pages():

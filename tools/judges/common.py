@@ -100,10 +100,23 @@ def arguments(doc: str) -> argparse.ArgumentParser:
     return parser
 
 
-def finish(judge: Judge, options: argparse.Namespace, answers: Sequence[Answer], **more: Any) -> int:
-    """Print the table, write the JSON; 0 if the counts are the expected ones, 1 if not. more: for the JSON."""
+def finish(
+    judge: Judge, options: argparse.Namespace, answers: Sequence[Answer], beyond: Mapping[str, str] | None = None, **more: Any
+) -> int:
+    """Print the table, write the JSON; 0 if the counts are the expected ones, 1 if not.
+
+    judge: the corpus.
+    options: of the command line.
+    answers: of the programs that were run.
+    beyond: why others are out of reach, by name: a line each, and in the JSON.
+    more: for the JSON alone.
+    """
     counts = counted(answers)
     print(table(answers))
+    if beyond is not None:
+        more["out_of_reach"] = dict(beyond)
+        for name, why in beyond.items():
+            print(f"  out of reach: {name}: {why}")
     if options.json:
         date = datetime.datetime.now(datetime.UTC).date().isoformat()
         options.json.write_text(json.dumps({

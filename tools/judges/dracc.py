@@ -95,10 +95,7 @@ def main() -> int:
         work = (options.work or Path(scratch)).resolve()
         kept = work / f"done-{fingerprint()[:16]}.jsonl"
         given = list(pool.map(partial(once, work=work, kept=kept, finished=done(kept)), sources))
-    code = finish(JUDGE, options, given, out_of_reach=OUT_OF_REACH)
-    for name, why in OUT_OF_REACH.items():
-        print(f"  out of reach: {name}: {why}")
-    return code
+    return finish(JUDGE, options, given, OUT_OF_REACH)
 
 
 if __name__ == "__main__":

@@ -107,16 +107,13 @@ def main() -> int:
         command += ["-k", options.only] * bool(options.only)
         subprocess.run(command, cwd=options.folder, env={**os.environ, "PYTHONPATH": path, OUT: str(out)}, stdout=sys.stderr)
         found = done(out)
-    skipped = {case: line["skipped"].removeprefix("Skipped: ") for case, line in found.items() if "skipped" in line}
+    skipped = {case: line["skipped"].removeprefix("Skipped: ") for case, line in sorted(found.items()) if "skipped" in line}
     given = []
     for case, line in sorted(found.items()):
         if case not in skipped:
             wrong = line["planted"] != bool(line["rules"])
             given.append(Answer(QUESTION, case, line["planted"], tuple(line["rules"]), line["error"] if wrong else ""))
-    code = finish(JUDGE, options, given, out_of_reach=skipped)
-    for case, why in sorted(skipped.items()):
-        print(f"  out of reach: {case}: {why}")
-    return code
+    return finish(JUDGE, options, given, skipped)
 
 
 if __name__ == "__main__":

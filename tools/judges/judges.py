@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from tests.support import breaches
+from tools.judges import bits as sums
 from tools.judges import compute_sanitizer, consan, dracc, gsan, indigo, mutate, order, scor, warp_types
 from tools.judges.common import Judge
 from tools.pages.tables import table
@@ -92,6 +93,21 @@ def mutants() -> str:
     return counts + "\n" + table(("survivor", "change", ""), rows)
 
 
+def bits() -> str:
+    """What was compared with the sums of others, by source."""
+    path = RESULTS / "bits.json"
+    run = json.loads(path.read_text()) if path.exists() else {"rows": []}
+    rows, notes = [], Counter[str]()
+    for name, (_, _, title, url, what) in sums.SOURCES.items():
+        of = [row for row in run["rows"] if row["source"] == name]
+        parts = ", ".join(dict.fromkeys(row["part"].replace(",", ":") for row in of)) or "not run"
+        compared, differ, explained = (sum(row[column] for row in of) for column in ("compared", "differ", "explained"))
+        notes[sums.EXPLAINED] += explained
+        rows.append((f"[{title}]({url})", what, parts, f"{compared:,}", f"{differ:,}"))
+    said = [f"- {count:,} that differ: {note}\n" for note, count in notes.items() if count]
+    return "\n".join([table(("source", "what is compared", "parts", "compared", "differ"), rows), *said])
+
+
 _THREAD = re.compile(r"As in (https://github\.com/[\w.-]+/([\w.-]+)/(?:issues|pull)/(\d+)): (.*)", re.S)
 
 
@@ -108,5 +124,5 @@ def threads() -> str:
 
 REGIONS: dict[str, Callable[[], str]] = {
     "judges": judges, "races": races, "misses": misses, "runs": runs, "mutants": mutants,
-    "threads": threads,
+    "threads": threads, "bits": bits,
 }  # fmt: skip

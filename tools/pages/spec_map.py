@@ -250,6 +250,7 @@ def arithmetic() -> str:
         floors = f"{r.floor_f32}" + ("" if r.floor_f16 is None else f" / {r.floor_f16}")
         how = {"fused": "", "halves": "two halves", "groups": "groups of 16"}.get(r.method, r.method)
         notes = "; ".join(x for x in (how, f"{r.keep} bits kept" if r.keep != 23 else "", r.note) if x)
+        name += f" k{r.k}" if r.k else ""
         cells = (spans(r.devices), name, " ".join(r.types), r.chunk, r.fraction, floors, r.confidence, notes)
         rows.append(cells)
     return table(("device", "instruction", "types", "L", "F", "floor f32 / f16", "confidence", "notes"), rows)

@@ -1,4 +1,4 @@
-"""What a launch configuration of an editor starts: `mmulator debug --dap`."""
+"""The adapter that a launch configuration of an editor starts: `mmulator debug --dap`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def command(launch: LaunchRequestArguments) -> tuple[list[str], Mapping[str, str
 
 
 def for_editors(program: list[str] | None, dap: bool, port: int | None, extension: Path | None) -> None:
-    """What `mmulator debug` does for an editor. Raises MmulatorError.
+    """Serve an editor, for `mmulator debug --dap`. Raises MmulatorError.
 
     program: words of a program, which the editor has to say.
     dap: serve the Debug Adapter Protocol.

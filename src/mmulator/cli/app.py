@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
 import warnings
 from contextlib import suppress
@@ -12,11 +13,13 @@ from typing import Any
 from mmulator import variables
 from mmulator.cli.output import Terminal, WrongUsage, print_error
 from mmulator.cli.words import COMMANDS, command_of, plain
-from mmulator.errors import InternalError, MmulatorError
+from mmulator.errors import InternalError, MmulatorError, UnsupportedError
 from mmulator.source import printable
 
 _INTERRUPTED = 130  # exit code after Ctrl-C
 _COMPLETING = "_MMULATOR_COMPLETE"
+_OF_LINUX = frozenset(("fcntl", "resource", "termios", "pty", "pwd"))  # modules that Python has where the system has POSIX
+_ELSEWHERE = "it runs on Linux (on Windows in WSL 2); instructions, layouts and descriptors are explained anywhere"
 
 
 def _rewritten(arguments: list[str]) -> list[str]:
@@ -105,6 +108,10 @@ def _run(arguments: list[str]) -> int:
             raise
         if os.environ.get("MMULATOR_TRACEBACK"):
             raise
+        if isinstance(error, ModuleNotFoundError) and error.name in _OF_LINUX:
+            said = UnsupportedError(f"this command needs {error.name}, which {platform.system()} does not have", hint=_ELSEWHERE)
+            print_error(said, as_json="--json" in arguments)
+            return 1
         what = error if isinstance(error, InternalError) else f"{type(error).__name__}: {error}"
         bug = MmulatorError(f"mmulator has a bug: {what}", hint="set MMULATOR_TRACEBACK=1 to see where, and report it")
         bug.kind = InternalError.kind

@@ -65,11 +65,13 @@ def _version(package: str) -> str | None:
 
 
 def _python() -> Iterator[Part]:
+    from mmulator.codegen.cpus import ARM, X86, own_architecture
+
     version = ".".join(map(str, sys.version_info[:3]))
     yield Part("Python", HERE, f"{version}, {sys.executable}")
     here = platform.system(), platform.machine()
-    fits = here == ("Linux", "x86_64")
-    todo = "" if fits else "programs run on Linux on x86-64; instructions, layouts and numbers are explained anywhere"
+    todo = "" if (fits := here[0] == "Linux" and own_architecture() in (X86, ARM)) else (
+        "kernels run on Linux (on Windows in WSL 2); instructions and layouts are explained anywhere")  # fmt: skip
     yield Part("system", HERE if fits else WRONG, f"{here[0]} {platform.release()} on {here[1]}", todo)
 
 
@@ -78,19 +80,27 @@ def _compiler() -> Iterator[Part]:
     if version is None:
         yield Part("LLVM", MISSING, "runs kernels", "pip install llvmlite")
         return
-    from llvmlite.binding import llvm_version_info
-
-    from mmulator.codegen.cpus import LEVELS, level_of
+    try:
+        from llvmlite.binding import llvm_version_info
+    except ImportError as error:
+        yield Part("LLVM", WRONG, f"llvmlite {version}: {error}", "pip install --force-reinstall llvmlite")
+        return
+    from mmulator.codegen.cpus import LEVELS_OF, level_of, own_architecture
     from mmulator.codegen.engine import target_cpu
     from mmulator.codegen.shipped import shipped
 
     yield Part("LLVM", HERE, f"{'.'.join(map(str, llvm_version_info))} (llvmlite {version})")
-    name, features = target_cpu()
-    level = level_of(name, features)
+    try:
+        name, features = target_cpu()
+    except MmulatorError as error:
+        yield Part("processor", WRONG, error.message, error.hint or "")
+        return
+    level, levels = level_of(name, features), [*LEVELS_OF.get(own_architecture(), ())]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    todo = "" if level == next(iter(LEVELS)) else "products of matrices take half as long with AVX-512" if level else (
-        "kernels run without AVX2, and more slowly")  # fmt: skip
-    yield Part("processor", HERE, f"{name}, {level or 'below x86-64-v3'}, {cores} {'core' if cores == 1 else 'cores'}", todo)
+    todo = "" if [level] == levels[:1] or not levels else "products of matrices take half as long with AVX-512" if level else (
+        f"kernels run without what {levels[-1]} has, and more slowly")  # fmt: skip
+    below = f"below {levels[-1]}" if levels else "of no level"
+    yield Part("processor", HERE, f"{name}, {level or below}, {cores} {'core' if cores == 1 else 'cores'}", todo)
     made = shipped()
     if made is not None:
         yield Part("object code", HERE, f"{len(made):,} functions came with the package")
@@ -181,7 +191,7 @@ def parts() -> list[Part]:
 
 
 def doctor(json: Annotated[bool, Option("--json", help="Print JSON.")] = False) -> None:
-    """What this machine has of what mmulator can use.
+    """A report on this machine: the libraries and devices that mmulator can use.
 
     A part that is missing has a line with what it would be for, and what to install. Nothing is installed or changed.
 

@@ -51,6 +51,7 @@ def judge(
     The exit code is 0 if the verdict is right, 3 if it is undefined, else 1.
     """
     from mmulator.cli.output import WrongUsage, print_json, print_line
+    from mmulator.cli.program import check_program
     from mmulator.judging.child import Limits
     from mmulator.judging.judge import judge as ask
 
@@ -60,6 +61,11 @@ def judge(
     given: dict[str, Any] = {"--kernel": kernel, "--reference": reference, "--inout": inout}
     if not launch and (named := [name for name, value in given.items() if value]):
         raise WrongUsage(f"{named[0]} goes with a launch file")
+    if not launch and Path(candidate[0]).suffix in (".ptx", ".cuh"):
+        hint = f"mmulator judge --kernel {candidate[0]} LAUNCH.toml"
+        raise WrongUsage(f"{candidate[0]} is a kernel, and nothing says how it is launched", hint=hint)
+    if not launch:
+        check_program(candidate)
     verdict = ask(
         candidate[0] if launch else candidate, reference=reference, kernel=kernel, inout=tuple(inout or ()), device=device,
         seeds=seeds, sanitize=not no_sanitize, profile=profile, rtol=rtol or 0.0, atol=atol or 0.0, ulp=ulp or 0,

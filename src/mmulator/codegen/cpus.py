@@ -2,32 +2,51 @@
 
 from __future__ import annotations
 
-import os
+import platform
 from collections.abc import Mapping
 from pathlib import Path
 
 from mmulator.errors import UnsupportedError
 
 _V3 = ["avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse4.2", "ssse3", "xsave"]
-LEVELS: Mapping[str, list[str]] = {
-    "x86-64-v4": [*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"],
-    "x86-64-v3": _V3,
+X86, ARM = "x86_64", "aarch64"
+LEVELS_OF: Mapping[str, Mapping[str, list[str]]] = {
+    X86: {"x86-64-v4": [*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"], "x86-64-v3": _V3},
+    # fullfp16 and dotprod make the code 0.03 % shorter, SVE2 0.8 %: no level of their own
+    ARM: {"armv8.1-a": ["fp-armv8", "lse", "neon"]},
 }
-"""What a CPU of a level has, by LLVM's names; the best first."""
+"""What a CPU of a level has, by LLVM's names, for each architecture; the best level first."""
+LEVELS: Mapping[str, list[str]] = {level: needs for levels in LEVELS_OF.values() for level, needs in levels.items()}
 _UNSET = "code is made for this machine's own CPU where it is not set"
 
-_IDENTITY = ("vendor_id", "cpu family", "model", "model name", "stepping", "microcode", "flags")
+_IDENTITY = ("vendor_id", "cpu family", "model", "model name", "stepping", "microcode", "flags",
+             "Features", "CPU implementer", "CPU variant", "CPU part", "CPU revision")  # fmt: skip
+_NAMES = {"amd64": X86, "x64": X86, "arm64": ARM}
+
+
+def own_architecture() -> str:
+    """The architecture of this machine: X86, ARM, or another's name."""
+    name = platform.machine().lower()
+    return _NAMES.get(name, name)
 
 
 def machine() -> str:
     """A text that determines name and features of this machine's own CPU for LLVM; "" where the system does not say."""
     try:
         with Path("/proc/cpuinfo").open("rb", buffering=0) as file:  # a part: the system asks every core for its clock
-            lines = file.read(1 << 13).decode().partition("\n\n")[0].splitlines()[:-1]
+            read = file.read(1 << 13).decode()
     except (OSError, ValueError):
         return ""
-    said = [line for line in lines if line.partition("\t")[0].strip() in _IDENTITY]
-    return "\n".join([os.uname().release, *said]) if said[-1:] and said[-1].startswith("flags") else ""
+    if own_architecture() == X86:
+        read = read.partition("\n\n")[0]
+    said = {line: None for line in read.splitlines()[:-1] if line.partition("\t")[0].strip() in _IDENTITY}  # one core as another
+    whole = any(line.startswith(("flags", "Features")) for line in said)
+    return "\n".join([platform.release(), *said]) if whole else ""
+
+
+def architecture_of(cpu: str) -> str:
+    """The architecture of a level; this machine's for any other CPU."""
+    return next((name for name, levels in LEVELS_OF.items() if cpu in levels), own_architecture())
 
 
 def features(level: str) -> str:

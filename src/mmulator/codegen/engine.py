@@ -23,19 +23,26 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mmulator.codegen.cpus import chosen, machine
+from mmulator.codegen.cpus import ARM, LEVELS, X86, architecture_of, chosen, machine, own_architecture
 from mmulator.codegen.linking import HERE, Linked
-from mmulator.codegen.locks import TimeUp, no_fork, remaining
+from mmulator.codegen.locks import TimeUp, at_fork, no_fork, remaining
 from mmulator.codegen.store import store
 from mmulator.digests import digest_of
+from mmulator.errors import UnsupportedError
 
 _FORMAT, _FORMAT_QUICK = "3", "2"  # another number where other code is made of a text
 
 
 @cache
 def _binding() -> Any:
+    """LLVM. Raises UnsupportedError where it cannot be used."""
+    if sys.platform == "win32":
+        raise UnsupportedError("no kernel is compiled or run on Windows", hint="WSL 2 has a Linux that runs all of it")
     with no_fork:
-        import llvmlite.binding as binding
+        try:
+            import llvmlite.binding as binding
+        except ImportError as error:
+            raise UnsupportedError(f"kernels are compiled by llvmlite: {error}", hint="pip install llvmlite") from None
 
         binding.initialize_native_target()
         binding.initialize_native_asmprinter()
@@ -65,7 +72,11 @@ def _host() -> list[str]:
 
 def _llvm_file() -> str:
     """The identity of LLVM's library."""
-    import llvmlite
+    try:
+        import llvmlite
+    except ImportError:
+        _binding()  # says what to do
+        raise
 
     found = [(f.name, f.stat()) for f in os.scandir(f"{llvmlite.__path__[0]}/binding") if f.name.startswith("libllvm")]
     return f"{llvmlite.__version__} {[(name, info.st_size, info.st_mtime_ns) for name, info in found]}"
@@ -75,6 +86,16 @@ def _llvm_file() -> str:
 def _cpu() -> tuple[str, str]:
     name, features, _ = _host()
     return chosen(os.environ.get("MMULATOR_CPU", ""), name, features)
+
+
+def architecture() -> str:
+    """The architecture for which code is compiled: this machine's, but while objects for another are made (tools/ship.py)."""
+    return architecture_of(_cpu()[0])
+
+
+def rounds_halves() -> bool:
+    """Whether the CPU for which code is compiled converts between f16 and f32."""
+    return architecture() == ARM or has_feature("f16c")
 
 
 def has_feature(name: str) -> bool:
@@ -87,10 +108,22 @@ def target_cpu() -> tuple[str, str]:
     return _cpu()
 
 
+@cache
+def _triple() -> str:
+    """What LLVM calls the system for which code is compiled."""
+    binding, wanted = _binding(), architecture()
+    if wanted == own_architecture():
+        return str(binding.get_default_triple())
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    return f"{wanted}-unknown-linux-gnu"
+
+
 def _new_target_machine(level: int) -> Any:
-    binding = _binding()
     cpu, features = _cpu()
-    target = binding.Target.from_default_triple()
+    if architecture() != X86 and cpu in LEVELS:
+        cpu = "generic"  # LLVM has no names for these levels
+    target = _binding().Target.from_triple(_triple())
     return target.create_target_machine(cpu=cpu, features=features, opt=level, codemodel="jitdefault", jit=True)
 
 
@@ -108,7 +141,7 @@ def cache_folder() -> Path | None:
 def key_of(*parts: str) -> str:
     """The key in the store of a result that depends on these texts, on this CPU and on this version of LLVM."""
     cpu, features = _cpu()
-    return digest_of("\0".join((_FORMAT, _host()[2], cpu, features, *parts)).encode()).hexdigest()
+    return digest_of("\0".join((_FORMAT, _host()[2], architecture(), cpu, features, *parts)).encode()).hexdigest()
 
 
 def _optimise(module: Any, level: int, quick: bool) -> None:
@@ -229,7 +262,7 @@ def _compile(text: str, level: int, quick: bool = False) -> bytes:
     with no_fork:
         binding = _binding()
         module = binding.parse_assembly(_keep_masks(text))
-        module.triple = binding.get_default_triple()
+        module.triple = _triple()
         module.data_layout = str(_target_machine(level).target_data)
         _optimise(module, level, quick)
         code = bytes(_target_machine(0 if quick else level).emit_object(module))
@@ -363,7 +396,7 @@ def _in_child() -> None:
     _after_fork()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
+at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
 
 
 class _LinkedByLlvm(Linked):

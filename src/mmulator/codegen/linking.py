@@ -1,7 +1,8 @@
-"""Object code of LLVM (ELF for x86-64) placed in memory and linked by symbol.
+"""Object code of LLVM (ELF for x86-64 and aarch64) placed in memory and linked by symbol.
 
 LLVM has a linker of its own, but LLVM takes longer to load than all else of a start from stored code. The code model of a
-just-in-time compiler is the large one: every reference is an address of 64 bits, whatever the distance.
+just-in-time compiler is the large one: every reference is an address of 64 bits, whatever the distance. Calls of aarch64 are the
+exception: a call that leads further than its instruction reaches goes through an island, a jump behind the code.
 """
 
 from __future__ import annotations
@@ -13,18 +14,69 @@ import struct
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from mmulator.errors import InternalError
 
-HERE = sys.platform == "linux" and platform.machine() == "x86_64"
-"""Whether this machine has such object code."""
 _SECTION, _SYMBOL, _RELOCATION = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ"), struct.Struct("<QQq")
 _NOBITS, _RELA, _SYMTAB, _UNWIND = 8, 4, 2, 0x70000001  # kinds of sections; nothing unwinds our code
 _WRITABLE, _ALLOCATED = 1, 2  # flags of sections
-_ADDRESS = 1  # R_X86_64_64
 _LOCAL = 0  # binding of a symbol
+_ISLAND = struct.Struct("<IIQ")  # ldr x16, [the address behind the next instruction]; br x16; the address
+_TO_X16, _BY_X16 = 0x58000050, 0xD61F0200
+_REACH = 1 << 27  # bytes: of a call of aarch64
+
+
+def _address(image: bytearray, at: int, value: int, base: int) -> None:
+    struct.pack_into("<Q", image, at, value)
+
+
+def _distance(image: bytearray, at: int, value: int, base: int) -> None:
+    struct.pack_into("<q", image, at, value - base - at)
+
+
+def _put(image: bytearray, at: int, field: int, mask: int) -> None:
+    """Write a field of an instruction of aarch64, where it lies in the word."""
+    (word,) = struct.unpack_from("<I", image, at)
+    struct.pack_into("<I", image, at, word & ~mask | field & mask)
+
+
+def _quarter(number: int, image: bytearray, at: int, value: int, base: int) -> None:
+    """16 bits of an address in a movz or movk, number 0 the lowest."""
+    _put(image, at, value >> 16 * number << 5, 0xFFFF << 5)
+
+
+def _call(image: bytearray, at: int, value: int, base: int) -> None:
+    """The distance in a bl or b, in words."""
+    _put(image, at, (value - base - at) >> 2, 0x03FFFFFF)
+
+
+def _page(image: bytearray, at: int, value: int, base: int) -> None:
+    """The distance in an adrp, in pages of 4096 bytes: two low bits and 19 others."""
+    pages = (value >> 12) - (base + at >> 12)
+    _put(image, at, (pages & 3) << 29 | pages >> 2 << 5, 3 << 29 | 0x7FFFF << 5)
+
+
+def _within(shift: int, image: bytearray, at: int, value: int, base: int) -> None:
+    """The place in a page, in units of 1 << shift bytes."""
+    _put(image, at, (value & 0xFFF) >> shift << 10, 0xFFF << 10)
+
+
+_CALLS = frozenset((282, 283))  # R_AARCH64_JUMP26, R_AARCH64_CALL26
+# How an address is written, by the machine of the ELF header and the kind of the relocation.
+_WRITES: dict[int, dict[int, Callable[[bytearray, int, int, int], None]]] = {
+    62: {1: _address},  # R_X86_64_64
+    # R_AARCH64_ABS64; PREL64, of tables for unwinding; MOVW_UABS_G0 to G3, with and without a check of the bits above; calls;
+    # ADR_PREL_PG_HI21; ADD_ABS_LO12_NC, and those of loads and stores of 8 to 128 bits
+    (_AARCH64 := 183): {
+        257: _address, 260: _distance, **{kind: partial(_quarter, (kind - 263) // 2) for kind in range(263, 270)},
+        **dict.fromkeys(_CALLS, _call),
+        275: _page, **{kind: partial(_within, shift) for kind, shift in {277: 0, 278: 0, 284: 1, 285: 2, 286: 3, 299: 4}.items()},
+    },
+}  # fmt: skip
+HERE = sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64")
+"""Whether this machine has such object code."""
 
 
 class Linked:
@@ -44,11 +96,11 @@ class Linked:
             self._places |= piece.defined(base)
         known = {**(symbols or {}), **self._places}
         for piece in pieces:
-            for at, value in piece.references(base, known):
-                struct.pack_into("<Q", image, at, value)
+            piece.link(image, base, known)
         ctypes.memmove(base, bytes(image), len(image))
         if _libc().mprotect(base, len(image), mmap.PROT_READ | mmap.PROT_EXEC):
             raise InternalError("memory of machine code cannot be made executable")
+        _seen_by_the_cpu(base, len(image))
 
     def address(self, name: str) -> int:
         """The address of a function."""
@@ -70,6 +122,8 @@ class _ObjectFile:
         (first,), (count,) = struct.unpack_from("<Q", code, 40), struct.unpack_from("<H", code, 60)
         self.sections = [_SECTION.unpack_from(code, first + _SECTION.size * n) for n in range(count)]
         self.at: dict[int, int] = {}  # offsets in the image, by number of the section
+        self.islands: dict[int, int] = {}  # offsets in the image, by number of the symbol
+        self.writes = _WRITES.get(struct.unpack_from("<H", code, 18)[0], {})
         self.symbols: list[tuple[str, int, int, int]] = []  # name, binding, section, value
         for _, kind, _, _, offset, size, link, *_ in self.sections:
             if kind == _SYMTAB:
@@ -88,6 +142,11 @@ class _ObjectFile:
                 image += bytes(-len(image) % max(alignment, 1))
                 self.at[number] = len(image)
                 image += self.code[offset : offset + size]
+        if self.writes is _WRITES[_AARCH64]:
+            far = dict.fromkeys(n for _, kind, n, _ in self.references() if kind in _CALLS and self.symbols[n][2] not in self.at)
+            image += bytes(-len(image) % _ISLAND.size)
+            self.islands = {number: len(image) + _ISLAND.size * n for n, number in enumerate(far)}
+            image += bytes(_ISLAND.size * len(far))
 
     def defined(self, base: int) -> dict[str, int]:
         """Addresses of the symbols that other pieces see, by name. base: of the image."""
@@ -96,16 +155,25 @@ class _ObjectFile:
             for name, binding, section, value in self.symbols if section in self.at and binding != _LOCAL
         }  # fmt: skip
 
-    def references(self, base: int, known: dict[str, int]) -> Iterator[tuple[int, int]]:
-        """(offset in the image, the address that belongs there). known: addresses of symbols."""
+    def link(self, image: bytearray, base: int, known: dict[str, int]) -> None:
+        """Write the addresses that the image refers to. known: addresses of symbols."""
+        for at, kind, number, addend in self.references():
+            write = self.writes.get(kind)
+            if write is None:
+                raise InternalError(f"machine code with a relocation of kind {kind}")
+            name, _, section, value = self.symbols[number]
+            own = base + self.at[section] + value if section in self.at else known.get(name) or _of_process(name)
+            if number in self.islands and not -_REACH <= own + addend - base - at < _REACH:
+                _ISLAND.pack_into(image, self.islands[number], _TO_X16, _BY_X16, own)
+                own = base + self.islands[number]
+            write(image, at, own + addend, base)
+
+    def references(self) -> Iterator[tuple[int, int, int, int]]:
+        """(offset in the image, kind, number of the symbol, addend) of each relocation."""
         for _, kind, _, _, offset, size, _, target, *_ in self.sections:
             if kind == _RELA and target in self.at:
                 for place, info, addend in _RELOCATION.iter_unpack(self.code[offset : offset + size]):
-                    name, _, section, value = self.symbols[info >> 32]
-                    if info & 0xFFFFFFFF != _ADDRESS:
-                        raise InternalError(f"machine code with a relocation of kind {info & 0xFFFFFFFF}")
-                    own = base + self.at[section] + value if section in self.at else known.get(name) or _of_process(name)
-                    yield self.at[target] + place, own + addend
+                    yield self.at[target] + place, info & 0xFFFFFFFF, info >> 32, addend
 
 
 @cache
@@ -116,6 +184,21 @@ def _libc() -> Any:
     library.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     library.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     return library
+
+
+@cache
+def _synchronise() -> Any:
+    """The function that makes new code known to the instruction caches, where the processor does not do so itself."""
+    if platform.machine() == "x86_64":
+        return None
+    function = ctypes.CDLL("libgcc_s.so.1").__clear_cache
+    function.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    return function
+
+
+def _seen_by_the_cpu(base: int, size: int) -> None:
+    if (synchronise := _synchronise()) is not None:
+        synchronise(base, base + size)
 
 
 def _unmap(munmap: Any, base: int, size: int, ending: Callable[[], bool] = sys.is_finalizing) -> None:

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 no_fork = threading.RLock()
@@ -116,4 +116,10 @@ def _in_child() -> None:
         gc.enable()
 
 
-os.register_at_fork(after_in_child=_in_child)
+def at_fork(**functions: Callable[[], object]) -> None:
+    """os.register_at_fork, on systems whose processes fork."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(**functions)
+
+
+at_fork(after_in_child=_in_child)

@@ -277,6 +277,20 @@ def atomic_rmw(op: str, pointer: Value, value: Value) -> Value:
     return value.b.emit(value.ty, f"atomicrmw {op} ptr {pointer.text}, {value.typed} seq_cst, align {value.ty.size}")
 
 
+def keep_order(order: str) -> None:
+    """Macro: order accesses to memory that the host's other threads see, as x86 orders all of its own: there the compiler alone
+    has to be told.
+
+    order: "release" before a store that another thread may wait for; "acquire" behind a load of what another thread has stored;
+        "acq_rel" for both.
+    """
+    from mmulator.codegen.cpus import X86
+    from mmulator.codegen.engine import architecture
+
+    scope = 'syncscope("singlethread") ' if architecture() == X86 else ""
+    Builder.current().line(f"fence {scope}{order}")
+
+
 def compare_exchange(pointer: Value, expected: Value, new: Value) -> Value:
     """A compare and exchange, LLVM's cmpxchg; returns the old value."""
     b, ty = expected.b, expected.ty.llvm

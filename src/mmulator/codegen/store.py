@@ -69,6 +69,8 @@ def _refusal(info: os.stat_result) -> str:
 
 def _open_folder(path: Path, own: bool) -> tuple[int, str]:
     """(descriptor of the folder, which is created if necessary, ""), or (-1, the reason for the failure)."""
+    if not hasattr(os, "geteuid"):
+        return -1, "this system does not say whose a file is"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):

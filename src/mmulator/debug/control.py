@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,7 +66,7 @@ class Controlled:
 
 @dataclass
 class Goal:
-    """What a run is for.
+    """The aim of a run.
 
     until: number of the step before which it stops in any case.
     marks: sites that stop warps in range; None for none.
@@ -237,7 +236,7 @@ class Control:
         return step >= goal.until or self._asked
 
     def _changed(self, word: WatchedWord, step: int) -> list[Hit]:
-        """What a change of a watched word means."""
+        """The hits that a change of a watched word makes."""
         b: Breakpoint = word.breakpoint
         if b.kind == RULE:
             return self._new_findings()
@@ -257,7 +256,7 @@ class Control:
         ins = self._execution.watcher.kernel.sites[int(entry["site"])] if self._execution is not None else None
         place = Machine.extent_of(self.launch.shape, int(entry["block"]))
         text = " ".join(ins.span.text.split()) if ins is not None else ""
-        line = f"{PurePath(ins.span.source.name).name}:{ins.span.line}" if ins is not None else ""
+        line = ins.span.row if ins is not None else ""
         here = f"step {step - 1}, block {place} warp {int(entry['warp'])} at {line}: {text}"
         plain = ins is not None and ins.effects.memory is MemoryEffect.NONE
         return f"by an operation in flight, seen after {here}" if plain else f"after {here}"

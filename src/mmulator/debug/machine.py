@@ -327,3 +327,8 @@ def function_names(kernel: CompiledKernel) -> list[str]:
 def _function_names(kernel: CompiledKernel) -> list[str]:
     owners = kernel.once(functions_of)
     return [owners[ins] for ins in kernel.executed]
+
+
+def line_text(ins: Instruction | None) -> str:
+    """The line of the instruction at which lanes stand: `gemm.py:31, k.ptx:120`, or `k.ptx:120` where no program is named."""
+    return ins.span.rows if ins is not None else "the end of a function"

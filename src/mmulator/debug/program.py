@@ -31,7 +31,7 @@ FRONT_ENDS = {"terminal": "mmulator.debug.terminal", "dap": "mmulator.debug.dap"
 
 
 class FrontEnd(Protocol):
-    """What shows sessions to a user: a terminal, or an adapter for editors. It is called in the program's thread."""
+    """A front end, which shows sessions to a user: a terminal, or an adapter for editors. The program's thread calls it."""
 
     def wants(self, kernel: str, number: int) -> bool:
         """Whether launch `number` of the program, of this kernel, is to come under control. Others run as without a debugger."""

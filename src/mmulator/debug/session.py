@@ -438,7 +438,7 @@ class Session(Control):
         return [r for r in dict.fromkeys(r for n in sites for r in _registers(kernel.executed[n])) if r in known]
 
     def scene(self, focus: Focus | None = None) -> Scene:
-        """What the views (debug/views/) look at: the machine, from a lane of a warp. focus: the lane; None: that in focus.
+        """The scene of the views (debug/views/): the machine, from a lane of a warp. focus: the lane; None: that in focus.
 
         Raises DebugError where its warp is not on the machine.
         """

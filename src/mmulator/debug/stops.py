@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class DebugError(MmulatorError):
-    """What a user asked of the debugger cannot be done: the message says why, the hint what can."""
+    """A request to the debugger that cannot be carried out: the message says why, the hint what can."""
 
     kind = "debugger"
 

@@ -40,7 +40,7 @@ def print_(t: Console, rest: str) -> None:
 
 
 def _form(rest: str) -> tuple[str, str]:
-    """What stands behind a slash, and the rest: ("8xw", "0x400") of `/8xw 0x400`."""
+    """The format behind a slash, and the rest: ("8xw", "0x400") of `/8xw 0x400`."""
     found = re.match(r"/(\w*)\s*", rest)
     return (found[1], rest[found.end() :].strip()) if found else ("", rest.strip())
 
@@ -112,7 +112,7 @@ def backtrace(t: Console, _: str) -> None:
         for at in chain[:-1]:
             out.append(f"#{len(out):<2} {at.function or name} (inlined) at {at}")
         last = chain[-1] if chain else None
-        out.append(f"#{len(out):<2} {name} at {f'{last} ' if last else ''}{texts.line_text(ins).split()[-1]}")
+        out.append(f"#{len(out):<2} {name} at {f'{last} ' if last else ''}{ins.span.row if ins is not None else '?'}")
     t.say(*out)
 
 

@@ -6,10 +6,9 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from mmulator.debug.machine import LanesAt, Machine, WarpState, block_of, extent_text
+from mmulator.debug.machine import LanesAt, Machine, WarpState, block_of, extent_text, line_text
 from mmulator.debug.stops import DebugError, Focus, Reason
 from mmulator.diagnostics.whereabouts import lanes_text
 from mmulator.location import Location, printable
@@ -58,14 +57,6 @@ def thread_text(machine: Machine, focus: Focus) -> str:
     return f"block {machine.extent(focus.block)}, thread {at}, warp {focus.warp} lane {focus.lane}"
 
 
-def line_text(ins: Instruction | None) -> str:
-    """`gemm.ptx:120`, with the line of the program in front where it is known: `gemm.cu:31 gemm.ptx:120`."""
-    if ins is None:
-        return "?"
-    ptx = f"{PurePath(ins.span.source.name).name}:{ins.span.line}"
-    return f"{ins.span.brief} {ptx}" if ins.span.brief else ptx
-
-
 def instruction_text(ins: Instruction | None) -> str:
     """An instruction as it is written, in one line; of many registers in braces the first and the last."""
     text = printable(" ".join(ins.span.text.split())) if ins is not None else "?"
@@ -103,7 +94,7 @@ def focus_lines(session: Session) -> list[str]:
     out += source_line(place.instruction)
     ins = place.instruction
     if ins is not None:
-        out += filled(f"{PurePath(ins.span.source.name).name}:{ins.span.line}  {instruction_text(ins)}", "    ")
+        out += filled(f"{ins.span.row}  {instruction_text(ins)}", "    ")
     guard = guard_text(machine, state, place, focus.lane)
     return [*out, *([guard] if guard else []), *(filled(place.waits_for, "    ") if place.waits_for else [])]
 
@@ -161,7 +152,7 @@ def listing(location: Location, first: int, count: int, marked: int) -> list[str
     """Lines of a file of the program, that of the stop with an arrow."""
     out = []
     for number in range(max(1, first), max(1, first) + count):
-        text = replace(location, line=number).quote()
+        text = replace(location, line=number).indented()
         if text is not None:
             out.append(f"{'=>' if number == marked else '  '}{number:5}  {text}".rstrip()[:WIDTH])
     return out

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Console:
-    """What commands work on.
+    """The debugger as commands see it.
 
     debugger: whose sessions it shows.
     running: the launch at hand, or None.
@@ -104,7 +104,7 @@ class Command:
 
     @property
     def help(self) -> str:
-        """What it does, in words."""
+        """The help of a command."""
         return cleandoc(self.act.__doc__ or "")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import weakref
 from collections import deque
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.codegen.locks import Lock
+from mmulator.codegen.locks import Lock, at_fork
 from mmulator.driver.pieces import Allocation as Allocation
 from mmulator.driver.pieces import Pieces
 from mmulator.errors import LaunchError
@@ -45,7 +44,7 @@ class Memory:
         self._pieces, self._lock = Pieces(), Lock()  # both, but for those whose owner has died since
         self.watched = False  # there are, or were, allocations of which it is followed what has been written
         self._launches: dict[object, int] = {}  # under way, and the thread of each
-        os.register_at_fork(after_in_child=self._launches.clear)
+        at_fork(after_in_child=self._launches.clear)
         self._next = self._last_hidden = 0  # addresses that are reserved for hidden memory
         self._hides = False  # there are, or were, allocations whose bytes are elsewhere on the host
         self._dead: deque[Allocation] = deque()  # these: owners die at any time, in any thread

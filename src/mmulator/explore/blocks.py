@@ -86,7 +86,7 @@ def _numbers(layout: Layout) -> list[Any]:
     element = ((copy * layout.rows + row) * layout.columns + column)[places]
     order = np.argsort(element, kind="stable")
     starts = np.flatnonzero(np.diff(element[order], prepend=-1))
-    held = [part.tolist() for part in np.split(places[order], starts[1:])]
-    flat = [part[0] if len(part) == 1 else part for part in held]
+    held, ends = places[order].tolist(), [*starts[1:].tolist(), len(order)]
+    flat = [held[begin] if end == begin + 1 else held[begin:end] for begin, end in zip(starts.tolist(), ends)]
     lines = [flat[at : at + layout.columns] for at in range(0, len(flat), layout.columns)]
     return [lines[at : at + layout.rows] for at in range(0, len(lines), layout.rows)]

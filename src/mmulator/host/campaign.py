@@ -8,8 +8,10 @@ jobs (jobs/sanitized.py) look for more findings, and for a seed that shows the d
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,12 +24,17 @@ from mmulator.launch.written import Written
 
 CHUNK = 1 << 20  # bytes that are compared, and kept where they changed
 
-_compare = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(("memcmp", ctypes.CDLL(None)))
+
+@cache
+def _compare() -> Callable[[int, int, int], int]:
+    return ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(("memcmp", ctypes.CDLL(None)))
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether two arrays of one size have the same bytes."""
-    return _compare(pointer(a), pointer(b), a.nbytes) == 0
+    if sys.platform == "win32":  # whose library has no such name
+        return bool(np.array_equal(a, b))
+    return _compare()(pointer(a), pointer(b), a.nbytes) == 0
 
 
 @dataclass

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mmulator.errors import LaunchError, MmulatorError, must_be
+from mmulator.interop import named_dtype
 from mmulator.isa.types import TYPES
 from mmulator.jobs.maps import MapOf, read_options, tensor_map
 from mmulator.launch.regions import Region, pointer, room_behind
@@ -53,12 +54,7 @@ def dtype_of(name: str, where: str) -> np.dtype[Any]:
     t = TYPES.get("s" + name[1:] if name[:1] == "i" else name)
     if t is None or not t.numpy or t.kind == "pred":
         raise LaunchError(f"{where}: {name!r} is no element type", hint="such as f16, bf16, f32, e4m3, i32, u8")
-    try:
-        return np.dtype(t.numpy)
-    except TypeError:  # none of NumPy's own
-        import ml_dtypes
-
-        return np.dtype(getattr(ml_dtypes, t.numpy))
+    return named_dtype(t.numpy)
 
 
 def is_integer(dtype: np.dtype[Any]) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 
 from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
 from mmulator.host.module import Module
-from mmulator.judging.kernel_child import dtype_or_raw
+from mmulator.interop import named_dtype
 
 
 def main(folder: str) -> None:
@@ -45,7 +45,7 @@ def _triton(said: Mapping[str, Any]) -> dict[str, Any]:
     kernel = runpy.run_path(said["source"], run_name="__judged__").get(said["entry"])
     if kernel is None:
         raise LaunchError(f"{said['source']} has no {said['entry']}", hint="entry is the name of the function below @triton.jit")
-    given = {a["name"]: np.zeros(a["shape"], dtype_or_raw(a["type"])) if "shape" in a else a["value"] for a in said["args"]}
+    given = {a["name"]: np.zeros(a["shape"], named_dtype(a["type"])) if "shape" in a else a["value"] for a in said["args"]}
     made = compiled_for(kernel, given, said["device"])
     metadata = made.metadata
     if getattr(metadata, "tensordesc_meta", None):

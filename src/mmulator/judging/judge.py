@@ -93,6 +93,8 @@ def _program(candidate: Any, grid: Any, entry: str | None) -> list[str] | None:
     if grid is not None or entry is not None or not isinstance(candidate, str | Path) or "\n" in str(candidate):
         return None
     path = Path(candidate)
+    if path.suffix == ".py" and not path.exists():
+        raise LaunchError(f"cannot read {path}: No such file or directory")
     if path.suffix == ".py" or (path.is_file() and path.suffix != ".toml" and path.read_bytes()[:4].startswith(_STARTS)):
         return [str(path)]
     return None
@@ -122,7 +124,7 @@ def _judge_program(words: list[str], device: str | None, sanitize: bool, limits:
 def _of_program(verdict: Verdict, said: Mapping[str, Any], ended: ChildEnd) -> Verdict:
     errors = [f for f in verdict.findings if f["severity"] == "error"]
     if "exit_code" not in said:
-        return replace(verdict, outcome=VerdictKind.CRASHED, message=f"it ended without an answer, with code {ended.code}")
+        return replace(verdict, outcome=VerdictKind.CRASHED, message=_silent("it", ended))
     if said["exit_code"]:
         return replace(verdict, outcome=VerdictKind.FAILED, message=f"the program ended with exit code {said['exit_code']}")
     return _undefined(verdict, errors) if errors else verdict
@@ -269,7 +271,7 @@ def _expected(reference: Reference, given: Arguments, tolerance: Tolerance) -> E
 
 
 def _compile(wish: dict[str, Any], limits: Limits, where: Path) -> dict[str, Any] | Verdict:
-    """What the compiling child answers, or why there is nothing."""
+    """The answer of the compiling child, or the verdict where there is none."""
     (where / "source.json").write_text(json.dumps(wish))
     ended = run(python("mmulator.judging.compile_child", str(where)), limits, where)
     blank = Verdict(VerdictKind.REFUSED, "", seconds={"compile": ended.seconds}, output=ended.told)
@@ -277,7 +279,7 @@ def _compile(wish: dict[str, Any], limits: Limits, where: Path) -> dict[str, Any
         made: dict[str, Any] = json.loads((where / "compiled.json").read_text())
     except (OSError, ValueError):
         return _limited(blank, ended, limits) or replace(
-            blank, outcome=VerdictKind.CRASHED, message=f"the compiler ended without an answer, with code {ended.code}"
+            blank, outcome=VerdictKind.CRASHED, message=_silent("the compiler", ended)
         )
     if "message" in made:
         return replace(blank, message=made["message"])
@@ -310,7 +312,7 @@ def _finish(
         answer = json.loads((where / "answer.json").read_text())
     except (OSError, ValueError):
         return _limited(verdict, ended, limits) or replace(
-            verdict, outcome=VerdictKind.CRASHED, message=f"the run ended without an answer, with code {ended.code}"
+            verdict, outcome=VerdictKind.CRASHED, message=_silent("the run", ended)
         )
     verdict = replace(
         verdict, device=answer.get("device", ""), findings=tuple(answer.get("findings", ())), report=answer.get("report", {})
@@ -368,6 +370,12 @@ def _row(c: Comparison, seed: int) -> JudgedOutput:
 def _undefined(verdict: Verdict, errors: Sequence[Mapping[str, Any]]) -> Verdict:
     rules = ", ".join(dict.fromkeys(str(f["rule"]) for f in errors))
     return replace(verdict, outcome=VerdictKind.UNDEFINED, message=f"undefined behaviour: {rules}")
+
+
+def _silent(who: str, ended: ChildEnd) -> str:
+    """A sentence about a child that left no answer, with the last line that it printed."""
+    last = ended.told.strip().rpartition("\n")[2][:200]
+    return f"{who} ended without an answer, with code {ended.code}" + (f": {last}" if last else "")
 
 
 def _limited(verdict: Verdict, ended: ChildEnd, limits: Limits) -> Verdict | None:

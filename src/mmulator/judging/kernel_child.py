@@ -18,6 +18,7 @@ from mmulator.errors import ExecutionFault, LimitReached, MmulatorError
 from mmulator.findings import union
 from mmulator.host.campaign import Snapshot
 from mmulator.host.module import Module
+from mmulator.interop import named_dtype
 from mmulator.jobs.inputs import Argument
 from mmulator.jobs.job import Job, kernel_name, load_job, set_variables
 from mmulator.jobs.maps import resolve
@@ -57,21 +58,11 @@ def job_of(where: Path, said: Mapping[str, Any]) -> Job:
     for item in said["args"]:
         value = item.get("value")
         if "array" in item:
-            value = np.load(where / item["array"], allow_pickle=False).view(dtype_or_raw(item["type"])).reshape(item["shape"])
+            value = np.load(where / item["array"], allow_pickle=False).view(named_dtype(item["type"])).reshape(item["shape"])
         elif "scratch" in item:
             value = np.zeros(item["scratch"], np.uint8)
         job.arguments.append(Argument(item["name"], value))
     return job
-
-
-def dtype_or_raw(name: str) -> np.dtype[Any]:
-    """A dtype by NumPy's name, or by that of ml_dtypes."""
-    try:
-        return np.dtype(name)
-    except TypeError:
-        import ml_dtypes
-
-        return np.dtype(getattr(ml_dtypes, name))
 
 
 def _run(where: Path, said: Mapping[str, Any], answer: dict[str, Any]) -> None:

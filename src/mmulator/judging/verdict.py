@@ -6,11 +6,13 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from mmulator.location import printable
+
 SCHEMA = "mmulator.judge/1"
 
 
 class VerdictKind(StrEnum):
-    """What a verdict says. RIGHT alone is good."""
+    """The kinds of verdicts. RIGHT alone is good."""
 
     RIGHT = "right"  # it ran to its end, and what was compared is equal
     WRONG = "wrong"  # an output differs from the reference
@@ -105,5 +107,7 @@ class Verdict:
         lines += [f"  {line}" for line in self.outputs]
         told = [f"  {f['location']}: {f['severity']}: {f['message']} [{f['rule']}]" for f in self.findings]
         lines += dict.fromkeys(told)
+        last = printable(self.output.strip().rpartition("\n")[2][:200])
+        lines += [f"  it printed last: {last}"] if last and self.outcome is VerdictKind.FAILED else []
         lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)

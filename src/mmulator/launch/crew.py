@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
+
+from mmulator.codegen.locks import at_fork
 
 Work = Callable[[], None]
 MOST = 64  # that wait
@@ -29,4 +30,4 @@ def _serve(queue: SimpleQueue[Work]) -> None:
         _idle.append(queue)
 
 
-os.register_at_fork(after_in_child=_idle.clear)  # a child has no threads
+at_fork(after_in_child=_idle.clear)  # a child has no threads

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-_NORESERVE = 0x4000  # Linux: address space alone, of which pages are there when they are touched
+_NORESERVE = 0x4000 if sys.platform == "linux" else 0  # address space alone, of which pages are there when they are touched
 _LARGE = 1 << 18  # bytes: from here on pages of its own are cheaper
 _SHARED, _SLAB = 1 << 23, 1 << 26  # bytes of what has part of a mapping, and of such a mapping
 _MOST = 1 << 28  # touched bytes of all mappings that are kept

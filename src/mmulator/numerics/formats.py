@@ -10,14 +10,13 @@ Fundamental Types; Alternate Floating-Point Data Formats; Packed Floating Point 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.errors import OperandError
-from mmulator.interop import as_array
+from mmulator.interop import as_array, named_dtype
 from mmulator.isa.types import TYPES, ElementType
 
 Array = NDArray[Any]
@@ -139,14 +138,7 @@ def numpy_dtype(t: ElementType) -> np.dtype[Any]:
     """The dtype of NumPy or ml_dtypes whose elements are this type (uint8 for b1, float32 for tf32)."""
     if not t.numpy:
         raise OperandError(f".{t} has no NumPy dtype")
-    return _dtype(t.numpy)
-
-
-@cache
-def _dtype(name: str) -> np.dtype[Any]:
-    import ml_dtypes
-
-    return np.dtype(getattr(ml_dtypes, name, None) or name)
+    return named_dtype(t.numpy)
 
 
 def to_raw(t: ElementType, array: Any, name: str = "") -> Array:

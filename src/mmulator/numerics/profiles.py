@@ -126,7 +126,10 @@ class Profile:
 
 @dataclass(frozen=True)
 class ProfileRow:
-    """A row of the table: Profile's numbers for devices, families and types of A and B, with floors for f32 and f16 results."""
+    """A row of the table: Profile's numbers for devices, families and types of A and B, with floors for f32 and f16 results.
+
+    k: only for instructions with so many elements along k; 0: for any.
+    """
 
     devices: tuple[str, ...]
     families: tuple[str, ...]
@@ -139,6 +142,7 @@ class ProfileRow:
     keep: int = 23
     method: Method = "fused"
     kinds: tuple[str | None, ...] = (None,)
+    k: int = 0
     note: str = ""
 
     def matches(self, device: str, key: DotKey) -> bool:
@@ -148,6 +152,7 @@ class ProfileRow:
             and key.atype in self.types
             and key.btype in self.types
             and key.kind in self.kinds
+            and self.k in (0, key.k)
             and (self.method != "groups" or key.products == self.chunk)
             and (key.dtype == "f32" or (key.dtype == "f16" and self.floor_f16 is not None))
         )
@@ -176,6 +181,7 @@ _TCGEN05 = (
 _ROWS: tuple[ProfileRow, ...] = (
     # devices, families, types, L, F, floor f32, floor f16
     ProfileRow(_VOLTA, _WARP, ("f16",), 4, 23, -131, -19, "published"),
+    ProfileRow(("sm_75",), ("mma",), ("f16",), 4, 23, -131, -19, "published", k=4, note="m8n8k4 as on sm_70"),
     ProfileRow(("sm_75",), _WARP, ("f16",), 8, 24, -132, -20, "published"),
     ProfileRow(_AMPERE, _WARP, _HALF, 8, 24, -132, -20, "published"),
     ProfileRow(_AMPERE, _WARP, ("tf32",), 4, 24, -132, None, "published"),
@@ -236,8 +242,6 @@ def profile_for(key: DotKey, device: str) -> Profile:
     if key.sparse and device not in _HOPPER and key.family != "tcgen05":
         confidence = "inferred"
         note = _join(note, "sparse: selected products fused as on sm_90, not observed on this device")
-    elif key.family == "mma" and key.k == 4 and key.atype == "f16" and device not in _VOLTA:
-        confidence, note = "inferred", _join(note, "m8n8k4 as one chunk of 4, not observed on this device")
     elif key.ctype != key.dtype and device not in _HOPPER:
         confidence, note = "inferred", _join(note, "C and D of two types as on sm_90, not observed on this device")
     return Profile(

@@ -22,7 +22,7 @@ def descriptor_bytes(ins: Instruction) -> int:
 
 
 def as_loaded(ins: Instruction, traffic: Traffic) -> Traffic:
-    """What ptxas makes of the accesses of a wmma, of which `traffic` has one for each register.
+    """The accesses that ptxas makes of those of a wmma, of which `traffic` has one for each register.
 
     It loads once what a fragment holds several times, has one access for two registers that lie side by side in a row, and one
     for each byte where bytes of a register are in different rows.

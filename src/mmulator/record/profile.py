@@ -83,7 +83,7 @@ def _works(counts: Counts) -> dict[Instruction, Tally]:
 
 
 def _matrices(ins: Instruction, times: int) -> dict[str, Traffic]:
-    """What warps that execute an instruction read through descriptors; no swizzle has bank conflicts."""
+    """The traffic of reads through descriptors by the warps that execute an instruction; no swizzle has bank conflicts."""
     bytes = descriptor_bytes(ins) * times // WARPGROUP
     return {"matrix": Traffic(times, WARP * times, bytes, bytes // WAVEFRONT, bytes // WAVEFRONT)} if bytes else {}
 

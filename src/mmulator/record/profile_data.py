@@ -217,7 +217,7 @@ class Unreached:
 
 
 def unreached(profiles: Sequence[ProfileData]) -> Unreached:
-    """What no launch of these reached, in the lines of the program where the text names them, else in those of the PTX text."""
+    """The lines and branches that no launch reached: of the program where the PTX text names its lines, else of that text."""
     lines: Counter[tuple[str, int]] = Counter()
     ways: Counter[tuple[str, int, int, str]] = Counter()
     for profile in profiles:

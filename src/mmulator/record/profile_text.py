@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import PurePath
@@ -88,8 +89,9 @@ def never(found: Unreached) -> list[str]:
     for file, group in groupby(found.lines, key=lambda at: at[0]):
         numbers = runs([line for _, line in group])
         out += _wrapped(f"not reached in {PurePath(file).name}: line{'s' * (',' in numbers or '-' in numbers)} {numbers}")
-    for file, line, way in found.branches:
-        out.append(f"{PurePath(file).name}:{line}: branch {'not ' * (way == 'taken')}taken by all warps that came here")
+    for (file, line, way), times in Counter(found.branches).items():
+        which = "branch" if times == 1 else f"{times} branches"
+        out.append(f"{PurePath(file).name}:{line}: {which} {'not ' * (way == 'taken')}taken by all warps that came here")
     return out
 
 

@@ -1,4 +1,4 @@
-"""What a value was computed from, however far back: elements that the launch found in device memory, and parameters.
+"""The sources of a value, however far back: elements that the launch found in device memory, and parameters.
 
 A tree of causes (why.py) ends at a depth; this goes on to the end, to each value once. On its way it looks at the index
 arithmetic of what is read: a product of which only the low bits are left is told.
@@ -56,7 +56,7 @@ class Sources(Explainer):
         return self
 
     def sentences(self) -> Iterator[str]:
-        """What is told of it."""
+        """The sentences about a value and its sources."""
         arrays: dict[str, list[str]] = {}
         for _, name in sorted(self.leaves.items()):
             arrays.setdefault(name.partition("[")[0], []).append(name)

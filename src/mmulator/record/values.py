@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
 
+from mmulator.interop import named_dtype
 from mmulator.isa.types import TYPES, type_bits
 
 _PACKED = {"x2": 2, "x4": 4}
 
 
-@cache
 def dtype_of(name: str) -> np.dtype[Any]:
     """NumPy's dtype of a PTX type."""
-    import ml_dtypes
-
-    numpy = TYPES[name].numpy
-    return np.dtype(getattr(ml_dtypes, numpy) if hasattr(ml_dtypes, numpy) else numpy)
+    return named_dtype(TYPES[name].numpy)
 
 
 def parts_of(type_name: str) -> tuple[str, int]:

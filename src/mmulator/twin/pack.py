@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmulator.codegen.engine import has_feature
+from mmulator.codegen.engine import rounds_halves
 from mmulator.codegen.lang import Native, unrolled
 from mmulator.codegen.ops import (
     any_lane,
@@ -190,7 +190,7 @@ class Short:
 
     @staticmethod
     def serves(plan: Plan, t: ElementType) -> bool:
-        return t.bits <= 16 and plan.emin(t) == t.emin and (t.exponent == 8 or has_feature("f16c"))
+        return t.bits <= 16 and plan.emin(t) == t.emin and (t.exponent == 8 or rounds_halves())
 
     def exponents(self) -> Value:
         """Exponents of the finite non-zero elements; -999 for others."""

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from mmulator.codegen.engine import has_feature
+from mmulator.codegen.engine import rounds_halves
 from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import (
     absolute,
@@ -171,7 +171,7 @@ def nearest_half(exact: Value) -> Value:
 
 def as_half(value: Value) -> Value:
     """f32 to the nearest f16, ties to even, as f32, where the rounding mode is to nearest; a tiny negative number gives -0."""
-    if has_feature("f16c"):
+    if rounds_halves():
         return F(f16.vec(16)(value))
     return copysign(nearest_half(D(value)), value)
 

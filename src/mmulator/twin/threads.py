@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mmulator.codegen.locks import at_fork
 from mmulator.floating import in_plain_floats
 
 CORES = os.cpu_count() or 1
@@ -77,7 +78,7 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="mmulator")
 
 
-os.register_at_fork(after_in_child=_pool.cache_clear)  # its threads do not exist there
+at_fork(after_in_child=_pool.cache_clear)  # its threads do not exist there
 
 _room = threading.local()
 

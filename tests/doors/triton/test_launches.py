@@ -15,7 +15,7 @@ import triton
 from mmulator.driver import use
 from mmulator.errors import ExecutionFault, LaunchError
 from tests.doors.triton import kernels
-from tests.support.places import ROOT
+from tests.support.places import PACKAGE
 
 
 def pair(n: int = 64) -> tuple[torch.Tensor, torch.Tensor]:
@@ -147,7 +147,7 @@ def test_options() -> None:
 def run(tmp_path: Path, text: str, **environment: str) -> subprocess.CompletedProcess[str]:
     (tmp_path / "script.py").write_text(text)
     (tmp_path / "kernels.py").write_text(Path(kernels.__file__).read_text())
-    variables = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TRITON_CACHE_DIR": str(tmp_path / "cache"), **environment}
+    variables = {**os.environ, "PYTHONPATH": str(PACKAGE), "TRITON_CACHE_DIR": str(tmp_path / "cache"), **environment}
     words = [sys.executable, "script.py"]
     return subprocess.run(words, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=120)
 

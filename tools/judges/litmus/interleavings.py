@@ -243,23 +243,25 @@ def has_race(events: Sequence[Event], test: Test) -> bool:
             if events[read].kind == "U":
                 observes[n] |= observes[read]
     # the first operation of a release pattern, and its write; the read of an acquire pattern, and its last operation
-    releases, acquires = [], []
-    for n in memory:
-        e = events[n]
-        earlier = [m for m in range(n) if events[m].thread == e.thread]
-        later = [m for m in range(n + 1, size) if events[m].thread == e.thread]
-        if e.kind in "WU" and strong(e):
-            firsts = [n] if e.op.sem in ("release", "acq_rel") else []
-            firsts += [m for m in earlier if m in fences]
-            firsts += [m for m in earlier if m in observes and events[m].kind in "WU" and events[m].op.place == e.op.place
-                       and events[m].op.sem in ("release", "acq_rel")]  # fmt: skip
-            releases += [(m, n) for m in firsts]
-        if e.kind in "RU" and strong(e):
-            lasts = [n] if e.op.sem in ("acquire", "acq_rel") else []
-            lasts += [m for m in later if m in fences]
-            lasts += [m for m in later if m in observes and events[m].kind in "RU" and events[m].op.place == e.op.place
-                      and events[m].op.sem in ("acquire", "acq_rel")]  # fmt: skip
-            acquires += [(n, m) for m in lasts]
+    def ends(n: int, others: range, kinds: str, half: str) -> list[int]:
+        """The operations that a release or acquire pattern around an operation can begin or end with.
+
+        n: the operation.
+        others: the operations before it, or behind it.
+        kinds: of writes, or of reads.
+        half: `release` or `acquire`.
+        """
+        e, half_or_both = events[n], (half, "acq_rel")
+        if e.kind not in kinds or not strong(e):
+            return []
+        own = [m for m in others if events[m].thread == e.thread]
+        found = [n] if e.op.sem in half_or_both else []
+        found += [m for m in own if m in fences]
+        return found + [m for m in own if m in observes and events[m].kind in kinds and events[m].op.place == e.op.place
+                        and events[m].op.sem in half_or_both]  # fmt: skip
+
+    releases = [(m, n) for n in memory for m in ends(n, range(n), "WU", "release")]
+    acquires = [(n, m) for n in memory for m in ends(n, range(n + 1, size), "RU", "acquire")]
     edges: list[set[int]] = [set() for _ in range(size)]
     for first, write in releases:
         for read, last in acquires:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mmulator.codegen.ops import mask_bits, trailing_zeros
+from mmulator.codegen.ops import keep_order, mask_bits, trailing_zeros
 from mmulator.codegen.types import u32
 from mmulator.codegen.values import constant, extract
 from mmulator.compiler.emit.block import LANES
@@ -15,11 +15,6 @@ from mmulator.program.skips import is_aligned_barrier
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
 
 U32 = u32.vec(LANES)
-
-# Among the threads of a block, which one thread of the host runs, the order of the code is enough; what others see of it is
-# ordered as on every x86, and by fences and atomics where more is wanted.
-ORDERED = 'fence syncscope("singlethread") seq_cst'
-
 
 @means("bar", "barrier")
 def barrier(e: Emitter, ins: Instruction) -> None:
@@ -37,7 +32,7 @@ def barrier(e: Emitter, ins: Instruction) -> None:
         vectors = [U32(e.source(o, "u32")) for o in numbers]
         arrive, values = rt.barrier_named, [e.spill(v) for v in [*vectors, constant(b, U32, 0)][:2]]
     e.flush()
-    b.line(ORDERED)
+    keep_order("acq_rel")  # one thread of the host runs the block; the threads of other blocks see its stores in this order
     aligned = is_aligned_barrier(ins)
     if e.hears(barrier_here):
         number = values[0] if arrive is rt.barrier else extract(U32(e.source(numbers[0], "u32")), trailing_zeros(e.mask))
@@ -70,4 +65,4 @@ def barrier_parts(ins: Instruction) -> tuple[int, Operand | None, list[Operand]]
 def warp_barrier(e: Emitter, ins: Instruction) -> None:
     """Write bar.warp.sync: its lanes have met at the start of the block, and their earlier stores are visible."""
     e.call(warp_met, e.w, e.mask, e.site)
-    e.b.line(ORDERED)
+    e.b.line('fence syncscope("singlethread") seq_cst')  # one thread of the host runs the lanes

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from mmulator.codegen.ops import cast_ptr
+from mmulator.codegen.ops import cast_ptr, keep_order
 from mmulator.codegen.types import Ty, u8, u16, u32, u64, u128
 from mmulator.codegen.values import Value, constant
 from mmulator.compiler.emit.block import LANES, shaped, vector_type
@@ -65,7 +65,8 @@ _DOES = {MemoryEffect.READ: events.LOADS, MemoryEffect.WRITE: events.STORES}
 
 @contextmanager
 def ordering(e: Emitter, ins: Instruction, space: str, at: Value) -> Iterator[None]:
-    """A context around an access that reports its semantics to an instrument, unless it is weak.
+    """A context around an access that orders it for the threads of other blocks, and reports its semantics to an instrument,
+    unless it is weak.
 
     e, ins: the emitter and the instruction.
     space: state space.
@@ -82,7 +83,12 @@ def ordering(e: Emitter, ins: Instruction, space: str, at: Value) -> Iterator[No
     does = _DOES.get(ins.effects.memory, events.LOADS | events.STORES)
     told = e.w, e.lanes_of(ins), e.spill(at) if at.ty.lanes else at, base, order_of(sem, form["scope"] or "gpu") | does
     e.call(events.ordered, *told, 0, e.site)
+    others = space in ("global", "generic") and ins.effects.memory is not MemoryEffect.ATOMIC  # an atomic operation orders itself
+    if others and does & events.STORES:
+        keep_order("release")
     yield
+    if others and does & events.LOADS:
+        keep_order("acquire")
     e.call(events.ordered, *told, 1, e.site)
 
 

@@ -105,7 +105,7 @@ class Adapter:
             self._behind(command)
 
     def _behind(self, command: str) -> None:
-        """What follows the response to a request."""
+        """The event or the run that follows the response to a request."""
         if command == "initialize":
             self.client.event("initialized")
         elif command in ("launch", "configurationDone", "restart") and self.launch is not None and self.configured:

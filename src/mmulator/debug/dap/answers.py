@@ -209,7 +209,7 @@ def _read_memory(at: Standing, given: Any) -> Answer:
 
 
 def readable(at: Standing, address: int, count: int, block: int) -> bytes:
-    """As many bytes from an address on as there are, at most `count`."""
+    """The bytes from an address on, `count` of them or as many as there are."""
     low, high = 0, count + 1  # `low` bytes can be read, `high` cannot
     while high - low > 1:
         size = high - 1 if not low else (low + high) // 2

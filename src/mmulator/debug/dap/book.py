@@ -33,7 +33,7 @@ HITS: dict[str, Callable[[int, int], bool]] = {
 
 
 class PlacedAt(TypedDict):
-    """What is known of a breakpoint's place."""
+    """The place of a breakpoint, as far as it is known."""
 
     verified: bool
     message: NotRequired[str]

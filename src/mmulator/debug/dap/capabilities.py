@@ -1,4 +1,4 @@
-"""What `initialize` says that the adapter can do."""
+"""The capabilities of the adapter, as `initialize` says them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SUPPORTED: dict[str, str | None] = {
 
 
 def filters() -> list[dict[str, Any]]:
-    """What a client can choose to stop at: the ends of launches, and each topic of the sanitizer's rules."""
+    """The filters of exceptions that a client can stop at: the ends of launches, and each topic of the sanitizer's rules."""
     ends = (
         (FAULTS, "Faults", "a launch that cannot go on: an access out of bounds, a trap, an illegal instruction"),
         (DEADLOCKS, "Deadlocks", "a launch in which no warp can go on"),

@@ -1,4 +1,4 @@
-"""What is said to a client of the Debug Adapter Protocol, and how its messages are taken in."""
+"""The client of the Debug Adapter Protocol: messages to it, and how its own are taken in."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def word_of(text: str) -> str | None:
 
 
 def said_by(at: Standing, text: str) -> str:
-    """What a command of the terminal says."""
+    """The text that a command of the terminal says."""
     def end(code: int) -> NoReturn:
         raise RefusedRequest("the buttons of the debugger end the program")
 

@@ -15,7 +15,7 @@ _FIELD = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:.*\r?\n")
 
 
 class ByteStream(Protocol):
-    """What messages are read from."""
+    """A stream that messages are read from."""
 
     def readline(self, size: int, /) -> bytes: ...
     def read(self, size: int, /) -> bytes: ...

@@ -50,7 +50,7 @@ def pending(number: int, given: Any, index: int) -> dict[str, Any]:
 
 
 def wanted_of(given: Any) -> list[dict[str, Any]]:
-    """What breakpoints a request sets, as objects."""
+    """The breakpoints that a request sets, as objects."""
     if "filters" in given:
         options = given.get("filterOptions") or []
         return [{"filterId": name} for name in given["filters"]] + list(options)

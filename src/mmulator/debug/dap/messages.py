@@ -353,7 +353,7 @@ _WORDS = {str: "a text", int: "a whole number", bool: "true or false", float: "a
 
 
 def fault_in(value: Any, kind: Any, name: str) -> str:
-    """What is wrong with a value as a type of the protocol; "" if nothing. name: of the value, for people."""
+    """The reason why a value is not of a type of the protocol; "" if it is. name: of the value, for people."""
     origin, parts = get_origin(kind), get_args(kind)
     if kind is Any:
         return ""

@@ -1,4 +1,4 @@
-"""What there is to see of a frame: registers, operands, matrices, arguments, memory, barriers, and what is in flight."""
+"""The scopes of a frame: registers, operands, matrices, arguments, memory, barriers, and operations in flight."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mmulator.debug.dap.messages import ShownScope
 from mmulator.debug.dap.standing import LanesFrame, Standing
 from mmulator.debug.dap.variables import LONGEST, VariableNode, array, group, safely
 from mmulator.debug.expressions import expression, number_of
+from mmulator.debug.machine import line_text
 from mmulator.debug.stops import DebugError
 from mmulator.debug.views import (
     InFlight,
@@ -27,7 +28,6 @@ from mmulator.debug.views import (
     waits,
 )
 from mmulator.debug.views.register_table import shown_types
-from mmulator.debug.views.scene import line_text
 from mmulator.diagnostics.whereabouts import lanes_text
 from mmulator.errors import MmulatorError
 from mmulator.isa.types import type_bits
@@ -318,7 +318,7 @@ SCOPES: tuple[tuple[str, Callable[[Standing, LanesFrame], Iterable[VariableNode]
 
 # names --------------------------------------------------------------------------------------------------------------------
 def find(at: Standing, text: str, frame: LanesFrame | None) -> VariableNode | None:
-    """What an expression names: a register, a special register, an element, an argument, shared memory, a matrix, an address."""
+    """The value of an expression: a register, an element, an argument, shared memory, a matrix, an address."""
     if frame is not None:
         types = at.machine.types(frame.warp, frame.at.frame)
         for name in (text, f"%{text}", "%" + text[1:]):

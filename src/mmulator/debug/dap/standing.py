@@ -75,7 +75,7 @@ class Standing:
         return number
 
     def shown(self, number: int, kind: type) -> Any:
-        """What was shown under a number. Raises Refused."""
+        """The thing that was shown under a number. Raises Refused."""
         found = self._shown.get(number)
         if not isinstance(found, kind):
             raise RefusedRequest(f"{number}: shown at an earlier stop, or never")

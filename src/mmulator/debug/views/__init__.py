@@ -1,4 +1,4 @@
-"""What a stopped machine shows: pure functions from a `Scene` to frozen data with `as_dict()` and `text()`, 80 columns wide.
+"""Views of a stopped machine: pure functions from a `Scene` to frozen data with `as_dict()` and `text()`, 80 columns wide.
 
     scene = Scene.of(session.machine, session.focus, step)   # of a debugged launch, from the lane in focus
     scene = Scene(grid, place, lanes, site, step)            # between two steps, as `Steps` tells (record/steps.py)

@@ -92,7 +92,7 @@ class MbarrierView:
 
     @property
     def missing(self) -> str:
-        """What the phase lacks, in words."""
+        """The arrivals and bytes that the phase lacks, in words."""
         return missing_text(self.state)
 
     def text(self) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.debug.views.scene import Scene, line_text
+from mmulator.debug.machine import line_text
+from mmulator.debug.views.scene import Scene
 from mmulator.diagnostics.mbarriers import known, shared_name
 from mmulator.diagnostics.whereabouts import lanes_text
 from mmulator.launch.arena import bytes_at

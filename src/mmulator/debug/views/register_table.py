@@ -281,7 +281,7 @@ def registers(
 
 
 def _points(scene: Scene, declared: str, values: NDArray[np.uint64], lanes: int) -> str:
-    """What a register of 64 bits is the address of, if all lanes have one; "" for other numbers."""
+    """The name of the memory that a register of 64 bits addresses in all lanes; "" for other numbers."""
     value = int(values[(lanes & -lanes).bit_length() - 1])
     if type_bits(declared) != 64 or value < 1 << 32 or any(int(values[n]) != value for n in lanes_in(lanes)):
         return ""

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mmulator.debug.machine import line_text
 from mmulator.diagnostics.mbarriers import MbarrierEvent
 from mmulator.diagnostics.whereabouts import LaneGroup, groups
 from mmulator.errors import OperandError
@@ -305,14 +305,6 @@ def _blocks(kernel: CompiledKernel) -> dict[Instruction, Block]:
 def lanes_in(mask: int) -> list[int]:
     """The numbers of the lanes in a mask."""
     return [n for n in range(LANES) if mask >> n & 1]
-
-
-def line_text(ins: Instruction | None) -> str:
-    """The line of an instruction: `gemm.py:31, k.ptx:120`, or `k.ptx:120` where nothing else is known."""
-    if ins is None:
-        return "the end of a function"
-    line = f"{PurePath(ins.span.source.name).name}:{ins.span.line}"
-    return f"{ins.span.brief}, {line}" if ins.span.brief else line
 
 
 def spot(ins: Instruction | None) -> str:

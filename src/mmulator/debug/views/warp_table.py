@@ -120,7 +120,7 @@ def _of_cta(scene: Scene, cta: ResidentCta) -> list[WarpsAt]:
 
 
 def state_text(scene: Scene, cta: ResidentCta, g: LaneGroup) -> str:
-    """What lanes do, in a few words: `ready`, `at barrier 1`, `full[2] phase 3`."""
+    """The state of lanes in a few words: `ready`, `at barrier 1`, `full[2] phase 3`."""
     if g.state == "runs":
         place, lanes, site = scene.turn or (scene.place, scene.lanes, scene.site)
         mine = (cta.rank, g.warp) == (place.cta, place.warp) and g.lanes == lanes

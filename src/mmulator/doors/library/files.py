@@ -105,7 +105,7 @@ def folder() -> Path:
 
 @cache
 def _folder() -> Path:
-    machine = os.uname().machine
+    machine = platform.machine()
     if sys.platform != "linux" or machine != MACHINE:
         raise UnsupportedError(f"programs of C++ do not run on {platform.system()} {machine}", hint="Linux on x86-64")
     about = "\0".join([fingerprint(_FOLDERS), sys.prefix, *packages(), sys.version])

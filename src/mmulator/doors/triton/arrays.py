@@ -9,10 +9,10 @@ import ctypes
 from functools import cache
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from mmulator.errors import LaunchError
+from mmulator.interop import named_dtype
 from mmulator.launch.regions import kept, pointer, room_behind
 
 # Types of elements as Triton's and torch's people write them; ml_dtypes uses the same names.
@@ -28,7 +28,7 @@ class Dtype(str):
 
     @property
     def itemsize(self) -> int:
-        return np.dtype(self if hasattr(np, self) else getattr(ml_dtypes, self)).itemsize
+        return named_dtype(self).itemsize
 
     @property
     def is_floating_point(self) -> bool:

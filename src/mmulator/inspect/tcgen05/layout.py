@@ -83,8 +83,8 @@ def _empty(lanes: int, registers: int, per: int) -> Maps:
 
 
 def _fill(maps: Maps, at: tuple[int, int, int], row: int, column: int) -> None:
-    for target, value in zip(maps, (0, row, column)):
-        target[at] = value
+    copies, rows, columns = maps
+    copies[at], rows[at], columns[at] = 0, row, column
 
 
 def _whose(d: InstructionDescriptor) -> tuple[str, ...]:

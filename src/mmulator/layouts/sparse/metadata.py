@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.errors import OperandError, shown
-from mmulator.interop import as_array
+from mmulator.interop import as_array, named_dtype
 from mmulator.isa.form import Form
 from mmulator.isa.names.instruction import parse_instruction
 from mmulator.isa.types import ElementType
@@ -99,9 +99,7 @@ def element_bits(element: ElementType) -> int:
 
 def element_dtype(element: ElementType) -> np.dtype[Any]:
     """NumPy or ml_dtypes dtype of A's elements."""
-    import ml_dtypes
-
-    return np.dtype(getattr(ml_dtypes, element.numpy, None) or element.numpy)
+    return named_dtype(element.numpy)
 
 
 # Lanes and bits ------------------------------------------------------------------------------------------------------

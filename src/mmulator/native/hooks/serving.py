@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import load, mask_bits, stack, store, trailing_zeros
+from mmulator.codegen.ops import load, mask_bits, popcount, stack, store, trailing_zeros
 from mmulator.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.native.state import FULL
 
@@ -30,15 +30,22 @@ class Serves(IntEnum):
 
 
 @native
-def distinct_values(values: ptr_to(u64), mask: u32) -> u32:
-    """How many different values lanes have."""
+def lowest_lanes(values: ptr_to(u64), mask: u32) -> u32:
+    """The mask of the lowest lane with each of the values that lanes have."""
     v = load(U64, values)
     left = mask
-    count = u32(0)
+    lowest = u32(0)
     while left != 0:
-        left = left & ~mask_bits(v == values[trailing_zeros(left)])
-        count = count + 1
-    return count
+        lane = trailing_zeros(left)
+        lowest = lowest | (u32(1) << lane)
+        left = left & ~mask_bits(v == values[lane])
+    return lowest
+
+
+@native(inline=True)
+def distinct_values(values: ptr_to(u64), mask: u32) -> u32:
+    """How many different values lanes have."""
+    return popcount(lowest_lanes(values, mask))
 
 
 @native
@@ -112,6 +119,8 @@ def loop_wavefronts(places: ptr_to(u64), mask: u32, span: u32, groups: u64, idea
     word.
     """
     v = load(U64, places)
+    banks = stack(u64, 32)
+    store(v & (groups - 1), banks)
     left = mask
     total = u32(0)
     for _ in range(32):  # a lane ends in each round
@@ -125,15 +134,12 @@ def loop_wavefronts(places: ptr_to(u64), mask: u32, span: u32, groups: u64, idea
             if lanes != 0:
                 total = total + 2
                 ideal[0] = ideal[0] + 2
-            taken = u32(0)
+            lanes = lowest_lanes(banks, lanes)
             while lanes != 0:
                 lane = trailing_zeros(lanes)
                 lanes = lanes & (lanes - 1)
-                bank = u32(1) << (u32(places[lane] & (groups - 1)) & (BANKS - 1))
-                if (taken & bank) == 0:
-                    taken = taken | bank
-                    if (mask_bits(v == places[lane]) & ended) == 0:
-                        ended = ended | (u32(1) << lane)
+                if (mask_bits(v == places[lane]) & ended) == 0:
+                    ended = ended | (u32(1) << lane)
             begin = begin + span
         left = left & ~ended
     return total
@@ -172,18 +178,12 @@ def shared_wavefronts(at: ptr_to(u64), mask: u32, bytes: u32, serves: u64, ideal
 @native
 def atomic_sectors(at: ptr_to(u64), sectors: ptr_to(u64), mask: u32) -> u32:
     """The sectors of an atomic operation: lanes with one address are served one after the other."""
-    v = load(U64, at)
     left = mask
     total = u32(0)
     for _ in range(32):  # a lane ends in each round
         if left == 0:
             break
-        lanes = u32(0)
-        rest = left
-        while rest != 0:
-            lane = trailing_zeros(rest)
-            lanes = lanes | (u32(1) << lane)
-            rest = rest & ~mask_bits(v == at[lane])
+        lanes = lowest_lanes(at, left)
         total = total + distinct_values(sectors, lanes)
         left = left & ~lanes
     return total

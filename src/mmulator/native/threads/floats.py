@@ -4,25 +4,23 @@ arithmetic must not depend on it, so native code runs in the default environment
 
 from __future__ import annotations
 
-import platform
-
+from mmulator.codegen.cpus import ARM, X86
+from mmulator.codegen.engine import architecture
 from mmulator.codegen.ops import load, store
 from mmulator.codegen.types import u64, void
 from mmulator.codegen.values import Value, constant
 
-X86 = platform.machine().lower() in ("x86_64", "amd64", "i686")
-ARM = platform.machine().lower() in ("aarch64", "arm64")
 MXCSR = 0x1F80  # round to nearest, subnormals as they are, nothing traps
 
 
 def enter(kept: Value) -> None:
     """Macro: switch to the default environment. kept: 16 bytes for the previous one."""
     b = kept.b
-    if X86:
+    if architecture() == X86:
         store(constant(b, u64, MXCSR), kept + 1)
         b.call("llvm.x86.sse.stmxcsr", void, [kept])
         b.call("llvm.x86.sse.ldmxcsr", void, [kept + 1])
-    elif ARM:
+    elif architecture() == ARM:
         store(b.call("llvm.aarch64.get.fpcr", u64, []), kept)
         b.call("llvm.aarch64.set.fpcr", void, [constant(b, u64, 0)])
 
@@ -30,7 +28,7 @@ def enter(kept: Value) -> None:
 def leave(kept: Value) -> None:
     """Macro: restore the previous environment."""
     b = kept.b
-    if X86:
+    if architecture() == X86:
         b.call("llvm.x86.sse.ldmxcsr", void, [kept])
-    elif ARM:
+    elif architecture() == ARM:
         b.call("llvm.aarch64.set.fpcr", void, [load(u64, kept)])

@@ -224,7 +224,7 @@ def _rounding(e: ElementSum, want: float, cause: Cause, exact: float) -> Iterato
 def _other_sum(
     product: Cause, e: ElementSum, want: float, cause: Cause, arrays: ReferenceArrays, terms: Vector, begin: float, room: float
 ) -> Iterator[str]:
-    """What would make the reference: another row or column, a chunk less or more, no C, another scale."""
+    """Explanations that would make the reference: another row or column, a chunk less or more, no C, another scale."""
     exact = float(e.exact)
     found = _arrays_that_make(product, want, cause, arrays, begin, room)
     if found is not None:

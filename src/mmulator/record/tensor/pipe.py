@@ -103,7 +103,7 @@ class Issued:
 
 
 class TensorPipe:
-    """What a launch's tensor memory went through. operations: in the order in which they were carried out."""
+    """The history of a launch's tensor memory. operations: in the order in which they were carried out."""
 
     def __init__(self, images: Images) -> None:
         self.operations: list[TensorOperation] = []

@@ -126,7 +126,7 @@ def _in_shared(
 
 
 def _window(place: WarpPlace, cta: int) -> int:
-    """What is added to an address of a matrix descriptor to have a generic address in a CTA."""
+    """The offset that is added to an address of a matrix descriptor to have a generic address in a CTA."""
     return (SLOT_SHARED << SLOT_SHIFT) + int(place.resident.ctas["shared_base"][cta]) - SHARED_BASE
 
 

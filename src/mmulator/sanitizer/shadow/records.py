@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Any
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import atomic_rmw, cast_ptr, fill_bytes
+from mmulator.codegen.ops import atomic_rmw, cast_ptr, fill_bytes, keep_order
 from mmulator.codegen.types import Struct, boolean, ptr, ptr_to, u32, u64
 from mmulator.native.hooks.events import Access
 from mmulator.native.state import Cluster, Warp
@@ -244,6 +244,7 @@ def record_of(a: ptr_to(Actor), lanes: u32, since: u32) -> u32:
     new.warp = a.w.index
     new.all = a.mask
     new.since = since
+    keep_order("release")
     slot[0] = u64(number) | (u64(spread) << 32)
     return number
 
@@ -265,6 +266,7 @@ def new_node(s: ptr_to(Races), store: ptr_to(Store), item: u32, next: u32) -> u3
     node = store.nodes + number
     node.entry = item
     node.next = next
+    keep_order("release")
     return number
 
 

@@ -19,7 +19,17 @@ from __future__ import annotations
 from typing import Any
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import atomic_rmw, cast_ptr, compare_exchange, fill_bytes, minimum, null, select, trailing_zeros
+from mmulator.codegen.ops import (
+    atomic_rmw,
+    cast_ptr,
+    compare_exchange,
+    fill_bytes,
+    keep_order,
+    minimum,
+    null,
+    select,
+    trailing_zeros,
+)
 from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
 from mmulator.native.state import Warp
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
@@ -116,6 +126,7 @@ def granule_of(cells: ptr_to(u64), sheets: ptr_to(u32), number: u64, place: u32,
         need = u32(2)
     sheet = sheets + number
     mode = sheet[0]
+    keep_order("acquire")
     if mode - 1 <= need:
         return mode - 1
     to = cells + cells_of(number, need)
@@ -140,6 +151,7 @@ def granule_of(cells: ptr_to(u64), sheets: ptr_to(u32), number: u64, place: u32,
 def touch_piece(a: ptr_to(Actor), cells: ptr_to(u64), sheets: ptr_to(u32), number: u64, place: u32, bytes: u32) -> None:
     """Check and record an access to bytes of one sheet, from a place in it on."""
     granule = sheets[number] - 1
+    keep_order("acquire")
     if granule != COARSEST or ((place | bytes) & ((1 << COARSEST) - 1)) != 0:
         granule = granule_of(cells, sheets, number, place, bytes, a.store.foreign)
     visit(a, cells + cells_of(number, granule) + (place >> granule), bytes >> granule)
