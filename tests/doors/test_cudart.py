@@ -133,11 +133,18 @@ def test_a_forked_child_has_no_context(program: Path) -> None:
 
 @here
 def test_interrupts_end_a_spinning_kernel(program: Path) -> None:
-    spinning = subprocess.Popen([*EXEC, str(program), "spin"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert spinning.stdout is not None and spinning.stdout.readline() == b"begin\n"
-    time.sleep(0.5)
-    spinning.send_signal(signal.SIGINT)
-    assert spinning.wait(20) == -signal.SIGINT
+    def heard() -> None:  # what a shell starts in the background, ignores SIGINT, and so would this program
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    command = [*EXEC, str(program), "spin"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heard) as spinning:
+        try:
+            assert spinning.stdout is not None and spinning.stdout.readline() == b"begin\n"
+            time.sleep(0.5)
+            spinning.send_signal(signal.SIGINT)
+            assert spinning.wait(20) == -signal.SIGINT
+        finally:
+            spinning.kill()
 
 
 @here

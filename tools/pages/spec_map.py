@@ -33,6 +33,7 @@ from mmulator.numerics import profiles
 from mmulator.variables import PREFIX, VARIABLES
 from tests.support.ptxas import differences as ptxas_differences
 from tests.support.ptxas.row_differences import DIFFERENCES as ROW_DIFFERENCES
+from tools import evaluate
 from tools.judges import indigo, judges
 from tools.pages import rules, runtime_page
 from tools.pages.tables import table
@@ -346,6 +347,7 @@ def row_differences() -> str:
 REGIONS: dict[str, Callable[[], str]] = {
     "devices": devices,
     "arithmetic": arithmetic,
+    "evaluation": evaluate.page,
     "evidence": evidence,
     "summary": summary,
     "followed": lambda: differences(ptxas_differences.FOLLOWED),

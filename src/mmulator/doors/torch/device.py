@@ -9,7 +9,7 @@ def open() -> list[Any]:
     """Create the device; returns all objects that must live as long as it. Raises UnsupportedError."""
     import torch
 
-    from mmulator.doors.torch import collectives, cuda, dispatch, hooks, kernels, memory, precision, random, raw, retyped
+    from mmulator.doors.torch import collectives, cuda, dispatch, hooks, kernels, memory, precision, random, raw, retyped, steps
     from mmulator.driver.addresses import watch
     from mmulator.driver.memory import lenders
 
@@ -17,7 +17,8 @@ def open() -> list[Any]:
     guard = raw.guard()
     raw.find()
     hooks.answer(guard, raw.memory.answers)
-    kept = dispatch.register({**kernels.SPECIAL, **precision.kernels(), **retyped.kernels()}, kernels.BUILT_FOR_CUDA)
+    special = {**kernels.SPECIAL, **precision.kernels(), **steps.kernels(), **retyped.kernels()}
+    kept = dispatch.register(special, kernels.BUILT_FOR_CUDA)
     kept += collectives.register()
     watch(torch)
     lenders.append(raw.memory.blocks)

@@ -2,13 +2,15 @@
 
 torch's kernels for CUDA compute in `opmath_t` or `acc_type`, which is f32 for both. Most of the CPU's do; those below sum in
 bf16, or round on the way, with errors of up to hundreds of units in the last place. So they are run on f32 copies.
-Operators that round on the way on a GPU, too (tanh_backward, sigmoid_backward, mse_loss), are not among them.
+Operators that round on the way on a GPU, too (sigmoid_backward, mse_loss), are not among them; steps.py has those that take
+other steps there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,7 +27,8 @@ def _always(values: list[Any], named: dict[str, Any]) -> bool:
 
 
 def _scaled(values: list[Any], named: dict[str, Any]) -> bool:
-    return named.get("alpha", 1) != 1
+    """Whether a number is among the operands, which a GPU does not round to the tensors' type."""
+    return named.get("alpha", 1) != 1 or any(not isinstance(v, _Tensor) or v.dim() == 0 for v in values[:2])
 
 
 def _accumulating(values: list[Any], named: dict[str, Any]) -> bool:
@@ -60,6 +63,9 @@ RULES: dict[str, PrecisionRule] = {
     "_index_put_impl_": PrecisionRule(when=_accumulating),
     "add.Tensor": PrecisionRule(when=_scaled), "add_.Tensor": PrecisionRule(when=_scaled), "add.out": PrecisionRule(when=_scaled),
     "sub.Tensor": PrecisionRule(when=_scaled), "sub_.Tensor": PrecisionRule(when=_scaled), "sub.out": PrecisionRule(when=_scaled),
+    "rsub.Scalar": PrecisionRule(), "rsub.Tensor": PrecisionRule(when=_scaled),
+    "erf": PrecisionRule(), "erf_": PrecisionRule(), "logit": PrecisionRule(), "logit_": PrecisionRule(),
+    "logit_backward": PrecisionRule(),
 }  # fmt: skip
 # Normalisations over a dimension. The last argument: whether f32 comes out of f16, or of which type the input had.
 SOFTMAX = ("_softmax", "_log_softmax")
@@ -86,17 +92,18 @@ class WideOperator(dispatch.Operator):
 
     def __init__(self, op: torch._ops.OpOverload, rule: PrecisionRule) -> None:
         super().__init__(op)
-        self.plain, self.rule, self.run = self.run, rule, self.run_wide
+        self.rule, plain, with_numbers = rule, self.run, self.with_numbers
+        self.run, self.with_numbers = partial(self.run_wide, plain), partial(self.run_wide, with_numbers)
         self.kept = frozenset((*self.written, *rule.writes))
         self.names = [a.name for a in op._schema.arguments]
 
-    def run_wide(self, keys: Any, *values: Any, **named: Any) -> Any:
-        """Run the operator on CPU tensors."""
+    def run_wide(self, plain: dispatch.Kernel, keys: Any, *values: Any, **named: Any) -> Any:
+        """Run the operator on CPU tensors. plain: its kernel."""
         given = list(values)
         if not any(map(_narrow, (*given, *named.values()))) or not self.rule.when(given, named):
-            return self.plain(keys, *values, **named)
+            return plain(keys, *values, **named)
         wide, wide_named = [widen(v) for v in given], {name: widen(v) for name, v in named.items()}
-        result = self.plain(keys, *wide, **wide_named)
+        result = plain(keys, *wide, **wide_named)
         targets: dict[int, Any] = {}
         for n in self.kept:
             own: Any

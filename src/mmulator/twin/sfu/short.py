@@ -1,7 +1,8 @@
-"""The unit's datapath in 32 bits, for functions whose result is the highest bits of the sum.
+"""The unit's datapath in 32 bits.
 
-With x = high * 2**9 + low the sum is ((C1 * low + C2 * square + K >> 9) + C1 * high >> c0_shift - 9) + C0 in units of
-2**c0_shift: nested floors, so nothing is lost. With permutations of words (AVX-512), coefficients are looked up and the square
+With x = high * 2**9 + low the sum without its lowest n bits, up to 9, is C0 * 2**(c0_shift - n) and a rest, (C1 * low + C2 *
+square + K >> n) + (C1 * high << 9 - n), which has 32 bits. The highest bits of the sum are C0 + (rest >> c0_shift - n). Nested
+floors, so nothing is lost. With permutations of words (AVX-512), coefficients are looked up and the square
 is computed for 32 lanes at a time in 16 bits; otherwise C0, and C1 together with C2, are words of 32 bits.
 """
 
@@ -77,19 +78,29 @@ def _table(name: str, q: Quadratic) -> _Table:
 
 def short(name: str, q: Quadratic, index: Value, x: Value) -> Value:
     """The datapath's sum shifted right by the least c0_shift, in i32 lanes. index, x: u32 lanes."""
+    c0, rest, up = split_sum(name, q, index, x, _LOW)
+    return c0 + (rest >> up)
+
+
+def split_sum(name: str, q: Quadratic, index: Value, x: Value, dropped: int) -> tuple[Value, Value, int]:
+    """(C0, rest, n): the datapath's sum without its lowest `dropped` bits is C0 * 2**n + rest. C0 and rest are i32 lanes; a rest
+    of 32 bits is to be read as u32.
+
+    index, x: u32 lanes.
+    """
     table = _table(name, q)
+    up = table.base + table.scale - dropped
     x = x << table.scale if table.scale else x
     if has_word_permutes() and index.ty.lanes == 32:
-        return _in_words(name, table, index, x)
+        return *_in_words(name, table, index, x, dropped), up
     c0 = to(i32, table_word(f"approx_{name}_0", table.c0, index))
     packed = table_word(f"approx_{name}_1", [(c2 & 0xFFFF) << 16 | abs(c1) for c1, c2 in zip(table.c1, table.c2)], index)
     slope, c2 = to(i32, packed & 0xFFFF), to(i32, packed) >> 16
     high, low = to(i32, x >> _LOW), to(i32, x & (1 << _LOW) - 1)
-    rest = c2 * to(i32, square(x)) + table.constant
-    shift = table.base + table.scale - _LOW
+    near, far = c2 * to(i32, square(x)) + table.constant, slope * high << _LOW - dropped
     if table.sign < 0:
-        return c0 + ((rest - slope * low >> _LOW) - slope * high >> shift)
-    return c0 + ((rest + slope * low >> _LOW) + slope * high >> shift)
+        return c0, (near - slope * low >> dropped) - far, up
+    return c0, (near + slope * low >> dropped) + far, up
 
 
 # in words of 16 bits -------------------------------------------------------------------------------------------------
@@ -110,8 +121,8 @@ def _unpack(low: Value, high: Value) -> tuple[Value, Value]:
     return first, second
 
 
-def _in_words(name: str, table: _Table, index: Value, x: Value) -> Value:
-    """The datapath with C1 less its bias in a signed word, so that one instruction computes C1 * low + C2 * square."""
+def _in_words(name: str, table: _Table, index: Value, x: Value, dropped: int) -> tuple[Value, Value]:
+    """(C0, rest) with C1 less its bias in a signed word, so that one instruction computes C1 * low + C2 * square."""
     xs, indices = ([shuffle(v, None, range(at, at + 16)) for at in (0, 16)] for v in (x, index))
     high, low = _pack([v >> _LOW for v in xs]), _pack([v & (1 << _LOW) - 1 for v in xs])
     at = _pack(indices)
@@ -120,13 +131,13 @@ def _in_words(name: str, table: _Table, index: Value, x: Value) -> Value:
     c0_low, c0_high, c1, c2 = half_word(f"approx_{name}", columns, at)
     zero = constant(x.b, low.ty, 0)
     parts = zip(xs, _unpack(c0_low, c0_high), _unpack(c1, c2), _unpack(low, _square(high, low)), _unpack(high, zero))
-    sums = []
+    found = []
     for v, c0, c, near, far in parts:
-        rest = (_products(c, near) + table.constant >> _LOW) + _products(c, far)
-        biased = to(i32, v << 15 - _LOW)
-        rest = rest + biased if bias > 0 else rest - biased
-        sums.append(bitcast(rest.ty, c0) + (rest >> table.base + table.scale - _LOW))
-    return shuffle(sums[0], sums[1], range(32))
+        rest = (_products(c, near) + table.constant >> dropped) + (_products(c, far) << _LOW - dropped)
+        biased = to(i32, v << 15 - dropped)
+        found.append((bitcast(rest.ty, c0), rest + biased if bias > 0 else rest - biased))
+    c0, rest = (shuffle(first, second, range(32)) for first, second in zip(*found))
+    return c0, rest
 
 
 def _products(a: Value, b: Value) -> Value:

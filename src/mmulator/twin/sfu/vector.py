@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mmulator.codegen.lookup import constant_table
-from mmulator.codegen.ops import bitcast, gather, is_nan, minimum, select
+from mmulator.codegen.ops import bitcast, fma, gather, is_nan, minimum, select
 from mmulator.codegen.types import boolean, f16, f32, f64, i32, i64, ptr_to, u16, u32, u64
 from mmulator.codegen.values import Builder, Value, constant
 from mmulator.numerics.sfu.tables import Quadratic, Row, Tables, TanhTable
 from mmulator.numerics.sfu.unit import FRACTION, HIDDEN, INFINITY, INFINITY64, NAN, NAN16, NAN64, SIGN
-from mmulator.twin.sfu.short import lanes, short, square, to
+from mmulator.twin.sfu.short import lanes, short, split_sum, square, to
 
 # Field widths of C1 and C2 in a packed row; C0 has the rest.
 _WIDTHS = (19, 18)
@@ -62,10 +62,10 @@ def _evaluate(
     return total + added if added else total
 
 
-def _quadratic(name: str, q: Quadratic, index: Value, x: Value) -> Value:
-    """The datapath before its last shift, i64 lanes, for a unit whose shifts do not depend on the parity."""
-    words = _rows(name, [pack(row) for row in q.rows], to(u64, index))
-    return _evaluate(words, q.c0_shift[0], x, square(x << q.square_shift if q.square_shift else x), q.constant)
+def _sum(name: str, q: Quadratic, index: Value, x: Value) -> Value:
+    """The datapath's result, all its bits, in f64 lanes, for a unit whose shifts do not depend on the parity."""
+    c0, rest, up = split_sum(name, q, index, x, q.out_shift[0])
+    return fma(to(f64, c0), 2.0**up, to(f64, to(u32, rest)))
 
 
 def _fraction(bits: Value) -> tuple[Value, Value]:
@@ -75,9 +75,13 @@ def _fraction(bits: Value) -> tuple[Value, Value]:
 
 def _truncated(number: Value, scale: int) -> Value:
     """i64 lanes >= 0, below 2**53, times 2**-scale, as bits of f32 truncated to 24 bits. In range, or zero."""
-    exact = bitcast(lanes(u64, number), to(f64, number))
-    short = bitcast(lanes(f64, number), exact & ~0x1FFFFFFF)
-    return bitcast(lanes(u32, number), to(f32, short) * 2.0**-scale)
+    return _bits_of(to(f64, number), scale)
+
+
+def _bits_of(exact: Value, scale: int) -> Value:
+    """f64 lanes >= 0 times 2**-scale, as bits of f32 truncated to 24 bits. In range, or zero."""
+    short = bitcast(lanes(f64, exact), bitcast(lanes(u64, exact), exact) & ~0x1FFFFFFF)
+    return bitcast(lanes(u32, exact), to(f32, short) * 2.0**-scale)
 
 
 def _parts(bits: Value) -> tuple[Value, Value, Value]:
@@ -147,11 +151,10 @@ def ex2(bits: Value, tables: Tables) -> Value:
 
 def lg2(bits: Value, tables: Tables) -> Value:
     e = bits >> 23 & 0xFF
-    v = _quadratic("lg2", tables.lg2, *_fraction(bits)) >> tables.lg2.out_shift[0]
-    total = (to(i64, e) - 127 << 36) + v
-    total = select(bits == 127 << 23, 0, total)
-    sign = total >> 63
-    result = _truncated(total ^ sign, 36) | to(u32, sign) & SIGN
+    total = fma(to(f64, to(i32, e) - 127), 2.0**36, _sum("lg2", tables.lg2, *_fraction(bits)))
+    total = select(bits == 127 << 23, 0.0, total)
+    negative = total < 0.0
+    result = _bits_of(select(negative, -1.0 - total, total), 36) | select(negative, SIGN, constant(bits.b, bits.ty, 0))
     return _root_specials(bits, result, SIGN | INFINITY, INFINITY)
 
 
@@ -162,9 +165,8 @@ SINE_SCALE = 37  # fraction bits of what sine_of_turns returns
 def sine_of_turns(turns: Value, tables: Tables) -> Value:
     """Sines of u32 lanes of turns in units of 2**-25, as f32 times 2**SINE_SCALE. Whole turns count for nothing."""
     fraction = select(turns & HIDDEN != 0, ~turns, turns)
-    v = _quadratic("sin", tables.sin, *_fraction(fraction)) >> tables.sin.out_shift[0]
     negative = turns << 7 & SIGN  # bit 24: the quadrants 2 and 3
-    return bitcast(lanes(f32, turns), _truncated(v, 0) | negative)
+    return bitcast(lanes(f32, turns), _bits_of(_sum("sin", tables.sin, *_fraction(fraction)), 0) | negative)
 
 
 def _sine(bits: Value, sign: Value, ahead: int, tables: Tables) -> Value:

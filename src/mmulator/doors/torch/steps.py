@@ -1,0 +1,161 @@
+"""Operators whose kernels for CUDA take other steps than the CPU's: each formula has the steps of CUDA's kernel.
+
+The formulas were compared with an NVIDIA H100, on all numbers of f16 and bf16 and on 16,000 of f32: no bit differs
+(tests/doors/test_torch_steps.py), but for elu_backward, whose exponential is the CPU's.
+A formula is given tensors of the CPU, and returns None where the CPU's kernel has the bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import inf
+from typing import Any
+
+import torch
+
+from mmulator.doors.torch import dispatch
+
+_NARROW = frozenset((torch.float16, torch.bfloat16))
+_SINGLE = torch.float32
+_Tensor = torch.Tensor
+SIXTH = 1 / torch.tensor(6.0)
+
+
+def _number(value: Any) -> bool:
+    """Whether an operand is a number, or a tensor of one number that the program has on the CPU. Aliases of cuda's memory
+    cannot be resized.
+    """
+    return not isinstance(value, _Tensor) or (value.dim() == 0 and value.untyped_storage().resizable())
+
+
+def divided(x: Any, by: Any) -> Any:
+    """By a number: times its inverse."""
+    if not isinstance(x, _Tensor) or not x.is_floating_point() or not _number(by) or _number(x):
+        return None
+    wide = torch.float64 if x.dtype == torch.float64 else _SINGLE
+    divisor = by if isinstance(by, _Tensor) else torch.tensor(by)
+    if divisor.is_complex():
+        return None
+    inverse = 1 / divisor.to(wide)
+    return (x.to(wide) * inverse).to(x.dtype)
+
+
+def tanh_backward(grad: Any, y: Any) -> Any:
+    if y.dtype in _NARROW:
+        return grad * (1 - y * y)
+    if y.dtype == _SINGLE:  # one fused multiply-add
+        return grad * (1 - y.double() * y.double()).float()
+    return None
+
+
+def rounded(x: Any, *, decimals: int) -> Any:
+    if x.dtype not in _NARROW or not decimals:
+        return None
+    scale = torch.tensor(10.0 ** abs(decimals)).to(x.dtype)
+    return (x * scale).round() / scale if decimals > 0 else (x / scale).round() * scale
+
+
+def power(x: Any, exponent: Any) -> Any:
+    if exponent == -0.5:
+        return inverse_root(x)
+    if x.dtype in _NARROW and exponent == 3:
+        return x * x * x
+    if x.dtype in _NARROW and exponent == -2:
+        return (x * x).reciprocal()
+    return None
+
+
+def inverse_root(x: Any) -> Any:
+    """By rsqrt.approx.f32."""
+    if x.dtype not in (*_NARROW, _SINGLE):
+        return None
+    from mmulator.twin.sfu.arrays import evaluate
+
+    bits = x.float().contiguous().view(torch.int32).numpy().view("u4")
+    return torch.from_numpy(evaluate("rsqrt", bits).view("f4")).view(x.shape).to(x.dtype)
+
+
+def _clamped(x: Any) -> Any:
+    return (x + 3).clamp(0, 6)
+
+
+def hardsigmoid(x: Any) -> Any:
+    return _clamped(x) * SIXTH if x.dtype == _SINGLE else None
+
+
+def hardswish(x: Any) -> Any:
+    return x * _clamped(x) * SIXTH if x.dtype == _SINGLE else None
+
+
+def _fused(x: Any, a: Any, b: Any) -> Any:
+    """x + a * b, rounded once, to the type of x."""
+    return (x.double() + a.double() * b.double()).to(_SINGLE).to(x.dtype)
+
+
+def _floats(*tensors: Any) -> bool:
+    return all(isinstance(t, _Tensor) and t.dtype in (*_NARROW, _SINGLE) for t in tensors)
+
+
+def addcmul(x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
+    if not _floats(x, a, b):
+        return None
+    return _fused(x, a, b) if value == 1 else _fused(x, torch.tensor(value, dtype=_SINGLE), a.float() * b.float())
+
+
+def addcdiv(x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
+    return _fused(x, torch.tensor(value, dtype=_SINGLE), a.float() / b.float()) if _floats(x, a, b) else None
+
+
+# gradients that pass a NaN: (number of the input among the arguments, a value that the gradient passes as it passes a NaN)
+PASSING: dict[str, tuple[int, Callable[..., float]]] = {
+    "hardtanh_backward": (1, lambda grad, x, low, high: (low + high) / 2), "hardswish_backward": (1, lambda *_: 6.0),
+    "hardshrink_backward": (1, lambda *_: inf), "softshrink_backward": (1, lambda *_: inf), "elu_backward": (5, lambda *_: 1.0),
+}  # fmt: skip
+
+
+def _passing(name: str, at: int, value: Callable[..., float]) -> Callable[..., Any]:
+    def formula(*given: Any) -> Any:
+        values, x = list(given), given[at]
+        nans = x.isnan()
+        if not nans.any():
+            return None
+        values[at] = x.masked_fill(nans, value(*given))
+        return getattr(torch.ops.aten, name)(*values)
+
+    return formula
+
+
+FORMULAS: dict[str, Callable[..., Any]] = {
+    "div.Tensor": divided, "div_.Tensor": divided, "div.Scalar": divided, "div_.Scalar": divided, "tanh_backward": tanh_backward,
+    "round.decimals": rounded, "round_.decimals": rounded, "pow.Tensor_Scalar": power, "pow_.Scalar": power,
+    "rsqrt": inverse_root, "rsqrt_": inverse_root, "hardsigmoid": hardsigmoid, "hardsigmoid_": hardsigmoid,
+    "hardswish": hardswish, "hardswish_": hardswish, "addcmul": addcmul, "addcmul_": addcmul,
+    "addcdiv": addcdiv, "addcdiv_": addcdiv,
+    **{name: _passing(name, *how) for name, how in PASSING.items()},
+}  # fmt: skip
+
+
+class StepwiseOperator(dispatch.Operator):
+    """An operator's kernel for tensors of cuda that takes the steps of CUDA's."""
+
+    def __init__(self, op: torch._ops.OpOverload, formula: Callable[..., Any]) -> None:
+        super().__init__(op)
+        self.formula, plain, with_numbers = formula, self.run, self.with_numbers
+        self.run, self.with_numbers = partial(self.run_steps, plain), partial(self.run_steps, with_numbers)
+
+    def run_steps(self, plain: dispatch.Kernel, keys: Any, *values: Any, **named: Any) -> Any:
+        """Run the operator on CPU tensors. plain: the CPU's kernel."""
+        result = self.formula(*values, **named)
+        if result is None:
+            return plain(keys, *values, **named)
+        return values[0].copy_(result) if self.written else result
+
+
+def kernels() -> dict[str, Callable[..., Any]]:
+    """Kernels by the names of operators."""
+    return {
+        f"aten::{name}": dispatch.kernel(f"aten::{name}", partial(StepwiseOperator, formula=formula))
+        for name, formula in FORMULAS.items()
+        if torch._C._dispatch_has_kernel(f"aten::{name}")
+    }
