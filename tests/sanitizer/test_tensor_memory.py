@@ -12,9 +12,8 @@ import mmulator as mm
 from mmulator.layouts.instruction_descriptor import KINDS
 from mmulator.rules import RULES
 from mmulator.rules import tensor_memory as rules
-from tests.native.test_tensor_core import vector
 from tests.support import breaches, places
-from tests.support.tensor_cases import draw, make
+from tests.support.tensor_cases import draw, make, scale_factors
 from tests.support.tensor_kernels import run
 
 FILES = {file.stem: file for file in breaches.files("tensor_memory")}
@@ -24,7 +23,7 @@ FILES = {file.stem: file for file in breaches.files("tensor_memory")}
 def test_products_have_no_findings(kind: str) -> None:
     rng = np.random.default_rng([0, KINDS.index(kind)])
     d = draw(rng, kind=kind)
-    case = make(rng, d, vector(rng, d), not d.ws and not d.transpose_a)
+    case = make(rng, d, scale_factors(rng, d), not d.ws and not d.transpose_a)
     assert np.array_equal(run(case.product, case.before, seed=1, sanitize="raise"), case.behind)
 
 

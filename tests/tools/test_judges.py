@@ -70,9 +70,24 @@ def test_kept_results_are_the_expected_ones() -> None:
 
 def test_changes_of_a_file_are_whole() -> None:
     """Each change of a file of the model can be parsed, and is one: the tests of its chapter exist."""
-    for change in mutate.drawn()[:40]:
+    for change in mutate.drawn():
         text = (mutate.PACKAGE / change.file).read_text()
         assert text[change.begin : change.end] == change.old != change.new
         changed = text[: change.begin] + change.new + text[change.end :]
         assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(text))
         assert mutate.tests_of(change), change.name
+
+
+def test_a_change_is_noticed_by_tests_that_pass_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that fails here in any case is left out, and so is one that was too slow; the next one that fails counts."""
+    def once(source: Path, tests: list[str], work: Path, limit: int, cache: Path | None = None) -> mutate.Run:
+        if source == mutate.PACKAGE.parent:
+            return mutate.Run(int(tests == ["a::everywhere"]), "", 1)
+        left = [test for test in given if test not in tests]
+        return mutate.Run(int(bool(left)), f"FAILED {left[0]} - {given[left[0]]}\n" if left else "", 2)
+
+    monkeypatch.setattr(mutate, "once", once)
+    given = {"a::everywhere": "no such file", "a::slow": "was not compiled within 5 s", "a::true": "1 == 2"}
+    assert mutate.Tests(tmp_path).outcome(tmp_path, ["a"], 9) == (mutate.KILLED, "a::true", 6)
+    del given["a::true"]
+    assert mutate.Tests(tmp_path).outcome(tmp_path, ["a"], 9) == (mutate.SURVIVED, "", 6)

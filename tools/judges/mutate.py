@@ -1,11 +1,12 @@
 """Mutation score of the model: small changes to its source, drawn by a seed, and whether the tests notice them.
 
-    python -m tools.judges.mutate --work /tmp/mutants --first 30 --json mutants.json
+    python -m tools.judges.mutate --work /tmp/mutants --jobs 2 --json mutants.json
 
 A change is one operator, one number, one condition or one call, in a file of AREAS. SEED, COUNT and the sources fix the drawing.
 Each change is made in a copy of the package, and the tests of its chapter run until the first of them fails, for LIMIT seconds of
-the processor. The native code of a changed package is compiled anew, in that time. Finished changes are kept in --work, so an
-interrupted run goes on; a new drawing is made where the sources have changed. Nothing of the repository is written.
+the processor. The native code of a changed package is compiled anew, in that time. A test that fails without a change, too, is
+left out, and named in the JSON. Finished changes are kept, so an interrupted run goes on; a new drawing is made where the sources
+have changed. Nothing of the repository is written.
 """
 
 from __future__ import annotations
@@ -22,35 +23,39 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from tools.judges.common import done, keep
 from tools.suites.run import ROOT, versions
 
 SEED, COUNT, LIMIT = 30, 200, 90
-MOST_SLOW = 3  # tests that may be left out because they ran out of time
-_SLOW = re.compile(r"was not compiled within|time limit|TimeoutExpired")
+MOST_LEFT_OUT = 12  # tests of a change
+WALL = 3  # times the limit, for a change that makes tests wait
+_SLOW = re.compile(r"was not compiled within|TimeoutExpired")  # what fails so, fails because this machine is slow
 PACKAGE = ROOT / "src" / "mmulator"
 # Folders of the package, and what pytest is given for a file of each, behind the tests that have the file's name. {}: that name.
+# The folders whose tests take longest come first, and so do their changes.
 AREAS: dict[str, tuple[str, ...]] = {
-    "numerics/sfu": ("tests/twin/test_sfu.py", "tests/twin/test_sfu_golden.py", "tests/chapters/test_float.py"),
-    "numerics": ("tests/numerics", "tests/chapters/test_mma.py", "tests/twin"),
-    "layouts": ("tests/layouts", "tests/inspect", "tests/chapters/test_tensor.py", "tests/chapters/test_mma.py"),
-    "compiler/meaning": ("--chapter", "{}", "tests/chapters", "tests/sanitizer", "tests/native"),
     "native/asynchrony": (
-        "tests/native", "tests/chapters/test_mbarrier.py", "tests/chapters/test_bulk.py", "tests/chapters/test_tensor.py",
-        "tests/chapters/test_copies.py", "tests/sanitizer/test_corpus.py",
+        "tests/chapters/test_mbarrier.py", "tests/chapters/test_bulk.py", "tests/chapters/test_tensor.py",
+        "tests/chapters/test_copies.py", "tests/native", "tests/sanitizer/test_corpus.py",
     ),
     "native/threads": (
-        "tests/native", "tests/chapters/test_barrier.py", "tests/chapters/test_warp.py", "tests/chapters/test_control.py",
-        "tests/chapters/test_cluster.py", "tests/launch", "tests/sanitizer/test_waits.py",
+        "tests/chapters/test_barrier.py", "tests/chapters/test_warp.py", "tests/chapters/test_control.py",
+        "tests/chapters/test_cluster.py", "tests/sanitizer/test_waits.py", "tests/native", "tests/launch",
     ),
     "sanitizer/order": ("tests/sanitizer/test_orders.py", "tests/sanitizer/test_corpus.py"),
+    "compiler/meaning": ("--chapter", "{}", "tests/chapters", "tests/sanitizer", "tests/native"),
+    "layouts": ("tests/layouts", "tests/inspect", "tests/chapters/test_tensor.py", "tests/chapters/test_mma.py"),
+    "numerics/sfu": ("tests/twin/test_sfu.py", "tests/twin/test_sfu_golden.py", "tests/chapters/test_float.py"),
+    "numerics": ("tests/numerics", "tests/chapters/test_mma.py", "tests/twin"),
 }  # fmt: skip
 # Changes that survived, by place, and why that is right, or what was done.
 EXPLAINED = {
@@ -147,86 +152,164 @@ def drawing() -> str:
     return found.hexdigest()[:16]
 
 
+def area_of(change: Change) -> str:
+    return next(area for area in AREAS if change.file.startswith(f"{area}/"))
+
+
 def tests_of(change: Change) -> list[str]:
-    area = next(area for area in AREAS if change.file.startswith(f"{area}/"))
-    stem = Path(change.file).stem
-    named = sorted({path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob(f"test_{stem}*.py")})
-    chapters = area != "compiler/meaning" or (ROOT / f"tests/chapters/test_{stem}.py").exists()
-    return [*named, *(name.format(stem) for name in AREAS[area] if chapters and name not in named)]
+    """What pytest is given: tests that have the name of the changed file, its chapter's first, then those of its folder."""
+    area, stem = area_of(change), Path(change.file).stem
+    named = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob(f"test_{stem}*.py"))
+    named.sort(key=lambda name: not name.startswith("tests/chapters"))
+    others = [*AREAS[area]]
+    if "--chapter" in others and not (ROOT / f"tests/chapters/test_{stem}.py").exists():
+        others = others[2:]
+    return [*named, *(name.format(stem) for name in others if name not in named)]
 
 
 def limited(seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
 
 
-def once(source: Path, tests: list[str], work: Path) -> subprocess.CompletedProcess[str]:
+@dataclass(frozen=True)
+class Run:
+    """Tests that have run: the exit code of pytest (less than 0: a signal), what it wrote, and seconds of the processor."""
+
+    code: int
+    text: str
+    seconds: float
+
+    @property
+    def failures(self) -> list[str]:
+        return re.findall(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", self.text, re.M)
+
+    @property
+    def last(self) -> str:
+        """The test that had begun."""
+        return next((line.split(" ")[0] for line in reversed(self.text.splitlines()) if line.startswith("tests/")), "")
+
+
+def once(source: Path, tests: list[str], work: Path, limit: int, cache: Path | None = None) -> Run:
+    """Run tests with a package. work: a folder for what they write. limit: seconds of the processor. cache: of mmulator's; None:
+    one in work."""
+    (work / "site").mkdir(parents=True, exist_ok=True)  # tests see two processors, whatever this machine has
+    (work / "site" / "sitecustomize.py").write_text("import os\nos.cpu_count = lambda: 2\n")
+    site = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     environment = {
-        **os.environ, "PYTHONPATH": os.pathsep.join([str(source), str(ROOT)]), "MMULATOR_CACHE": str(work / "cache"),
-        "PYTHONDONTWRITEBYTECODE": "1",
+        **os.environ, "PYTHONPATH": os.pathsep.join([str(work / "site"), str(source), str(ROOT), *site]),
+        "MMULATOR_CACHE": str(cache or work / "cache"), "PYTHONDONTWRITEBYTECODE": "1",
     }  # fmt: skip
-    options = ("-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow", "--tb=line")
-    command = [sys.executable, "-m", "pytest", *options, *tests]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, preexec_fn=partial(limited, LIMIT))
+    options = ("-x", "-vv", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow", "--tb=line", "--color=no")
+    with (work / "out").open("w") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pytest", *options, *tests], cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT,
+            preexec_fn=partial(limited, limit), start_new_session=True,
+        )  # fmt: skip
+        end, status = time.monotonic() + WALL * limit, None
+        while status is None:
+            time.sleep(0.05)
+            ended, found, usage = os.wait4(process.pid, os.WNOHANG)
+            status = os.waitstatus_to_exitcode(found) if ended else None
+            if status is None and time.monotonic() > end:
+                end = float("inf")
+                os.killpg(process.pid, signal.SIGKILL)
+        process.returncode = status
+    return Run(status, (work / "out").read_text(errors="replace"), round(usage.ru_utime + usage.ru_stime, 1))
 
 
-def run(source: Path, tests: list[str], work: Path) -> tuple[str, str, float]:
-    """(what became of the tests with a package, the first that failed, processor seconds). A test that fails because
-    this machine is slow is left out, and the others are run again."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    process, slow = once(source, tests, work), 0
-    while _SLOW.search(process.stdout) and slow < MOST_SLOW:
-        slow += 1
-        tests = [*tests, *(word for name in failures(process) for word in ("--deselect", name))]
-        process = once(source, tests, work)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    seconds = round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 1)
-    if process.returncode == 0:
-        return SURVIVED, "", seconds
-    if -process.returncode in (signal.SIGXCPU, signal.SIGKILL) or _SLOW.search(process.stdout):
-        return LATE, "", seconds
-    if process.returncode < 0:
-        return KILLED, f"the process ended by signal {-process.returncode}", seconds
-    failed = failures(process)
-    return (KILLED if re.search(r"^FAILED ", process.stdout, re.M) else BROKEN), (failed or [process.stdout[-300:]])[0], seconds
+class Tests:
+    """Tests with and without changes. left_out: tests that fail without a change, here."""
+
+    def __init__(self, work: Path) -> None:
+        self.work, self.left_out = work, set[str]()
+        self.plain = cache(self._plain)
+        self._own = threading.local()
+
+    def folder(self) -> Path:
+        """One of this thread."""
+        if not hasattr(self._own, "folder"):
+            self._own.folder = self.work / str(threading.get_ident())
+        return self._own.folder
+
+    def _plain(self, test: str) -> bool:
+        """Whether a test, or a file that does not import, passes without a change; True if it cannot be found by its name."""
+        return once(PACKAGE.parent, [test], self.folder(), 2 * LIMIT, self.work / "plain").code not in (1, 2)
+
+    def outcome(self, source: Path, tests: list[str], limit: int) -> tuple[str, str, float]:
+        """(what became of the tests with a package, the test that failed or had begun, seconds of the processor)."""
+        seconds = 0.0
+        for _ in range(MOST_LEFT_OUT):
+            but = [word for name in sorted(self.left_out) for word in ("--deselect" if "::" in name else "--ignore", name)]
+            run = once(source, [*tests, *but], self.folder(), limit)
+            seconds = round(seconds + run.seconds, 1)
+            if run.code == 0:
+                return SURVIVED, "", seconds
+            if -run.code in (signal.SIGXCPU, signal.SIGKILL):
+                return LATE, run.last, seconds
+            if run.code < 0:
+                return KILLED, f"{run.last}: signal {-run.code}", seconds
+            if not run.failures:
+                return BROKEN, run.text[-300:], seconds
+            test = run.failures[0]
+            if not _SLOW.search(run.text) and self.plain(test):
+                return KILLED if run.code == 1 else BROKEN, test, seconds
+            self.left_out.add(test)
+        return LATE, "too many tests fail without a change", seconds
 
 
-def failures(process: subprocess.CompletedProcess[str]) -> list[str]:
-    return re.findall(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", process.stdout, re.M)
+def tried(change: Change, tests: Tests, limit: int) -> dict[str, object]:
+    """What becomes of a change."""
+    work = tests.folder()
+    source = work / "src"
+    shutil.rmtree(source, ignore_errors=True)
+    shutil.rmtree(work / "cache", ignore_errors=True)
+    shutil.copytree(PACKAGE, source / "mmulator", ignore=shutil.ignore_patterns("__pycache__"))
+    changed = source / "mmulator" / change.file
+    text = changed.read_text()
+    changed.write_text(text[: change.begin] + change.new + text[change.end :])
+    outcome, test, seconds = tests.outcome(source, tests_of(change), limit)
+    return {"outcome": outcome, "test": test, "seconds": seconds, "limit": limit, **asdict(change)}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, required=True, help="a folder for the copy of the package and for what is done")
+    parser.add_argument("--work", type=Path, required=True, help="a folder for copies of the package")
+    parser.add_argument("--kept", type=Path, help="the file of what is done; default: in --work")
     parser.add_argument("--first", type=int, default=COUNT, help="so many of the drawing")
-    parser.add_argument("--part", default="0/1", metavar="M/N", help="every N-th change; parts may run at once")
-    parser.add_argument("--json", type=Path, help="what all parts have done so far")
+    parser.add_argument("--only", default="", help="changes with this in their names, again")
+    parser.add_argument("--limit", type=int, default=LIMIT, help="seconds of the processor; what took longer is tried again")
+    parser.add_argument("--until", type=float, default=float("inf"), help="seconds after which no change is begun")
+    parser.add_argument("--jobs", type=int, default=1, help="changes at once")
+    parser.add_argument("--json", type=Path, help="what has been done so far")
     options = parser.parse_args()
-    kept = options.work / f"done-{drawing()}.jsonl"
-    own, parts = map(int, options.part.split("/"))
-    finished, work = done(kept), options.work / str(own)
-    source = work / "src"
-    asked = drawn()[: options.first]
-    for number, change in enumerate(asked, 1):
-        if change.name in finished or number % parts != own:
-            continue
-        shutil.rmtree(source, ignore_errors=True)
-        shutil.copytree(PACKAGE, source / "mmulator", ignore=shutil.ignore_patterns("__pycache__"))
-        changed = source / "mmulator" / change.file
-        text = changed.read_text()
-        changed.write_text(text[: change.begin] + change.new + text[change.end :])
-        begun = time.time()
-        outcome, test, seconds = run(source, tests_of(change), work)
-        shutil.rmtree(work / "cache", ignore_errors=True)
-        finished[change.name] = {"outcome": outcome, "test": test, "seconds": seconds, **asdict(change)}
-        keep(kept, {"case": change.name, "found": finished[change.name]})
-        print(f"{number} of {len(asked)}: {change.name}: {outcome} {test} ({seconds} s, {time.time() - begun:.0f})", flush=True)
+    kept = options.kept or options.work / f"done-{drawing()}.jsonl"
+    finished, tests, begun = done(kept), Tests(options.work), time.monotonic()
+    asked = [change for change in drawn()[: options.first] if options.only in change.name]
+
+    def again(change: Change) -> bool:
+        found = finished.get(change.name)
+        return not found or bool(options.only) or (found["outcome"] == LATE and found["limit"] < options.limit)
+
+    def one(change: Change) -> None:
+        if time.monotonic() - begun < options.until:
+            found = tried(change, tests, options.limit)
+            finished[change.name] = found
+            keep(kept, {"case": change.name, "found": found})
+            print(f"{change.name}: {found['outcome']} {found['test']} ({found['seconds']} s)", flush=True)
+
+    order = [*AREAS]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for _ in pool.map(one, sorted(filter(again, asked), key=lambda change: order.index(area_of(change)))):
+            pass
     found = [finished[change.name] for change in asked if change.name in finished]
     counts = Counter(one["outcome"] for one in found)
     print(", ".join(f"{count} {what}" for what, count in counts.most_common()))
+    if tests.left_out:
+        print("left out, as they fail without a change:", *sorted(tests.left_out), sep="\n  ")
     if options.json:
         options.json.write_text(json.dumps({
             "judge": "mutate", "seed": SEED, "drawn": COUNT, "run": len(found), "limit": LIMIT, "versions": versions(),
-            "counts": dict(counts), "changes": found,
+            "counts": dict(counts), "left out": sorted(tests.left_out), "changes": found,
         }, indent=1) + "\n")  # fmt: skip
     return 0
 
