@@ -25,7 +25,7 @@ from tools.release.facts import Facts, notes, obstacles
 
 ROOT = Path(__file__).parents[2]
 # wheel: MMULATOR_SHIP of its build (hatch_build.py)
-WHEELS = {"x86_64": "release", "any": "0"}
+WHEELS = {"x86_64": "release-x86_64", "aarch64": "release-aarch64", "any": "0"}
 LIMITS = {".gz": 3_000_000, ".whl": 25_000_000}  # bytes
 UNWANTED = ("vectors/", "build/", "dist/", "tests/laws/", "tests/data/", "tests/chapters/")  # in an sdist
 SHIPPED = "from mmulator.codegen.shipped import shipped; assert shipped(), 'no object code'"
