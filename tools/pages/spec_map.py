@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from mmulator.conformance import vectors
+from mmulator.conformance import vectors as stored_vectors
 from mmulator.inspect import chips
 from mmulator.inspect.chips import KINDS, LETTERS
 from mmulator.inspect.explanation.arithmetic import runs_on, spans
@@ -285,7 +285,7 @@ def figures() -> dict[str, int]:
 @cache
 def evidence() -> str:
     n = figures()
-    executions, words, stored = vectors.extent(ROOT / "vectors")
+    executions, words, stored = stored_vectors.extent(ROOT / "vectors")
     sources = Counter(e["source"].split()[0] for e in json.loads((ROOT / "tests/kernels/manifest.json").read_text()).values())
     makers = {"nvcc": "nvcc", "triton": "Triton", "numba": "Numba", "by": "by hand"}
     by = ", ".join(f"{makers.get(k, k)} {v}" for k, v in sources.most_common())
@@ -323,8 +323,13 @@ def summary() -> str:
     cases, launches = core["counts"], beside["launches"]
     ran = sum(launches[verdict] for verdict in ("same", "differ", "not deterministic", "fault"))
     races = [indigo.JUDGE.expected[f"races, {graph}"] for graph in indigo.GRAPHS]
+    sums = json.loads((judges.RESULTS / "bits.json").read_text())["rows"]
+    random, vectors = ([row for row in sums if row["source"] == name] for name in ("mmasim", "vectors"))
+    other = sum(row["differ"] - row["explained"] for row in (*random, *vectors))
     return table(("compared", "with", "result"), (
         ("single instructions, registers", "an H200", f"{run['words']:,} words of {run['forms']:,} forms: {run['wrong']} differ"),
+        ("sums of seven architectures", "mmasim; vectors of 8 GPUs", f"{sum(row['compared'] for row in random):,} and "
+         f"{sum(row['compared'] for row in vectors):,}: {other} differ unexplained"),
         ("real kernels, bytes", "an H200", f"{n['launches']} launches, replayed by the tests"),
         ("what is legal", "ptxas", f"{n['verdicts']:,} statements"),
         ("Triton's `test_core.py`, sm_90", "its own results", f"{cases['passed']:,} of {sum(cases.values()):,} pass, "
