@@ -15,6 +15,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from tools.judges import judges
@@ -63,9 +64,13 @@ def main() -> int:
         elif out.exists():
             out.write_text(json.dumps(judges.small(json.loads(out.read_text())), indent=1) + "\n")
     if not options.page and (not options.only or "bits" in only):
-        out = judges.RESULTS / "bits.json"
-        code = subprocess.run([sys.executable, "-m", "tools.judges.bits", str(options.corpora), "--json", str(out)], check=False)
-        failed += ["bits"] * bool(code.returncode)
+        command_of_bits = [sys.executable, "-m", "tools.judges.bits", str(options.corpora)]
+        with tempfile.TemporaryDirectory() as work:
+            out = Path(work, "bits.json")
+            code = subprocess.run([*command_of_bits, "--json", str(out)], check=False).returncode
+            if out.exists() and (options.keep or not code):
+                (judges.RESULTS / out.name).write_text(out.read_text())
+        failed += ["bits"] * bool(code)
     from tools.pages import spec_map
 
     for path, text in spec_map.pages():

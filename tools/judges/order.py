@@ -113,6 +113,16 @@ def ran(test: program.Test, stuck: bool) -> Ran:
     return Ran(runs, seen, tuple(sorted(rules)), tuple(sorted(ends)))
 
 
+def races(test: program.Test, seed: int) -> set[str]:
+    """Rules about races that a strict sanitizer finds in four launches of a test, in one of its layouts. seed: says in which."""
+    from mmulator.diagnostics.sanitizer import Sanitizer
+
+    ways = kernel.ways(test)
+    layout = Layout(test, ways[seed % len(ways)])
+    reports = [layout.launch(launch, 24, True, [Sanitizer(strict=True)])[2] for launch in range(4)]
+    return {finding.rule for report in reports for finding in report.findings if finding.rule.startswith("race-")}
+
+
 def to_the_end(test: program.Test) -> Ran:
     """Run a test that the corpus asks to end, with its threads as warps and as lanes."""
     ends, runs = set(), 0

@@ -154,18 +154,6 @@ class SoftmaxBackward(dispatch.Operator):
         return narrow(self.plain(keys, widen(grad), widen(output), dim, wide), input_dtype)
 
 
-class NanPasses(dispatch.Operator):
-    """Backward of hardshrink and hardtanh (relu6 is one). Where the input is NaN, a GPU passes the gradient on; the CPU gives 0.
-    """
-
-    def __init__(self, op: torch._ops.OpOverload) -> None:
-        super().__init__(op)
-        self.plain, self.run = self.run, self.run_passing
-
-    def run_passing(self, keys: Any, grad: Any, x: Any, *bounds: Any) -> Any:
-        return torch.where(x.isnan(), grad, self.plain(keys, grad, x, *bounds))
-
-
 def _of(rule: PrecisionRule) -> Callable[[torch._ops.OpOverload], dispatch.Operator]:
     return lambda op: WideOperator(op, rule)
 
@@ -173,7 +161,6 @@ def _of(rule: PrecisionRule) -> Callable[[torch._ops.OpOverload], dispatch.Opera
 def kernels() -> dict[str, Callable[..., Any]]:
     """Kernels by the names of operators."""
     made: dict[str, Callable[[torch._ops.OpOverload], dispatch.Operator]] = {name: _of(rule) for name, rule in RULES.items()}
-    made |= dict.fromkeys(("hardshrink_backward", "hardtanh_backward"), NanPasses)
     made |= dict.fromkeys(SOFTMAX, Softmax) | dict.fromkeys(SOFTMAX_BACKWARD, SoftmaxBackward)
     names = {"aten::" + name: make for name, make in made.items()}
     return {name: dispatch.kernel(name, make) for name, make in names.items() if torch._C._dispatch_has_kernel(name)}
