@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from mmulator.errors import MmulatorError
-from mmulator.schemas import document
 from mmulator.source import printable
 
 
@@ -132,6 +131,8 @@ def print_json(name: str, data: dict[str, Any]) -> None:
 
     name: of its schema.
     """
+    from mmulator.schemas import document
+
     print(json.dumps(_plain(document(name, data)), indent=1, ensure_ascii=True, default=str, allow_nan=False))
 
 

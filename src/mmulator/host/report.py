@@ -6,7 +6,6 @@ from dataclasses import asdict, field, fields
 from typing import TYPE_CHECKING, Any
 
 from mmulator.classes import dataclass
-from mmulator.schemas import document
 from mmulator.tables import element, html_table, text_table
 
 if TYPE_CHECKING:
@@ -149,6 +148,8 @@ class Report:
 
     def as_dict(self, profile: bool = True) -> dict[str, Any]:
         """The report as JSON data. profile: whether with the profile, if there is one; it is long."""
+        from mmulator.schemas import document
+
         return document("report", {
             "kernel": self.kernel, "device": self.device, "grid": list(self.grid), "block": list(self.block),
             "cluster": list(self.cluster), "shared": self.shared, "seed": self.seed, "threads": self.threads,
