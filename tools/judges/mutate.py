@@ -221,11 +221,10 @@ def once(source: Path, tests: list[str], work: Path, limit: int, cache: Path | N
         **os.environ, "PYTHONPATH": os.pathsep.join([str(work / "site"), str(source), str(ROOT), *site]),
         "MMULATOR_CACHE": str(cache or work / "cache"), "PYTHONDONTWRITEBYTECODE": "1",
     }  # fmt: skip
-    options = ("-x", "-vv", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow", "--tb=line", "--color=no")
-    plugin = ("-p", "tools.judges.mutate")
+    options = ("-ptools.judges.mutate", "-x", "-vv", "-n0", "-pno:cacheprovider", "-m", "not slow", "--tb=line", "--color=no")
     with (work / "out").open("w") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", *plugin, *options, *tests], cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT,
+            [sys.executable, "-m", "pytest", *options, *tests], cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT,
             preexec_fn=partial(limited, limit), start_new_session=True,
         )  # fmt: skip
         end, status = time.monotonic() + WALL * limit, None
