@@ -441,20 +441,34 @@ def demangle(name: str) -> str:
 
     A name that is not mangled, or that this module cannot read, stays as it is.
     """
-    found = _read(name)
-    return found[0] if found else name
+    return (_read(name) or (name, name))[0]
 
 
 def base_name(name: str) -> str:
     """The qualified C++ name alone: `ns::gemm`."""
-    found = _read(name)
-    return found[1] if found else name
+    return (_read(name) or (name, name))[1]
 
 
 def readable(name: str) -> str:
     """A name for messages: the C++ name with the mangled one behind it; a name that is not mangled stands alone."""
     full = demangle(name)
     return f"{full} ({name})" if full != name else name
+
+
+_BRACKET = re.compile(r"operator(?:\(\)|->\*?|[<>=]+)|->|\(anonymous namespace\)|(?P<open>[<(])|(?P<close>[>)])|.", re.DOTALL)
+
+
+def shorter(name: str, room: int) -> str:
+    """A C++ name of at most `room` characters if possible: `...` for template arguments and parameters, the deepest first."""
+    for kept in (4, 3, 2, 1, 0):
+        out, depth = "", 0
+        for part in _BRACKET.finditer(name if len(name) > room else ""):
+            depth -= part["close"] is not None
+            out += part[0] if depth <= kept else ""
+            depth += part["open"] is not None
+            out += "..." if part["open"] and depth == kept + 1 else ""
+        name = out or name
+    return name
 
 
 def choose(names: Iterable[str], wanted: str, missing: str) -> str:
