@@ -134,6 +134,7 @@ def _as_json(
     from mmulator.cli.output import error_data, print_json
 
     print_json(
+        "check",
         {
             "ok": not errors and not missing and not any(f.is_error for f in findings),
             "file": module.source.name,
@@ -153,7 +154,7 @@ def _as_json(
                 for u in missing
             ],
             "findings": [f.as_dict() for f in findings],
-        }
+        },
     )
 
 
