@@ -47,9 +47,9 @@ def check(
     from mmulator.cli.findings import baseline as read
     from mmulator.cli.findings import check_sarif, code_of, write_sarif
     from mmulator.cli.output import exclude, read_bytes
-    from mmulator.demangle import choose
     from mmulator.host.text import loading_within
     from mmulator.isa.targets import default_device
+    from mmulator.names import choose
     from mmulator.program.runnable import unsupported
     from mmulator.program.static import static_findings
     from mmulator.ptx.parser import parse_module

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
-from mmulator.demangle import demangle, shorter
+from mmulator.demangle import demangle
+from mmulator.names import shorter
 
 PATIENCE = 2.0  # seconds that a launch takes without a word
 _EVERY, _EVERY_LINE = 0.2, 10.0  # seconds between two states of the bar, and between lines where there is none

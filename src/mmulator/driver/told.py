@@ -10,10 +10,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 
-from mmulator.demangle import demangle, shorter
+from mmulator.demangle import demangle
 from mmulator.driver.gathered import VARIABLE, Gathering
 from mmulator.errors import MmulatorError
 from mmulator.findings import WIDTH, Finding, counted, group_key, paragraphs
+from mmulator.names import shorter
 from mmulator.sarif import Baseline
 
 _NAME = 160  # characters of a kernel's name

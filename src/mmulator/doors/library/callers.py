@@ -10,7 +10,8 @@ from functools import cache
 from itertools import dropwhile
 from pathlib import Path
 
-from mmulator.demangle import demangle, shorter
+from mmulator.demangle import demangle
+from mmulator.names import shorter
 
 _DEEPEST = 128  # frames, most of them Python's
 _NAME = 160  # characters of a function's name
