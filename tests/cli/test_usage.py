@@ -134,7 +134,8 @@ def test_the_overview_has_what_typer_knows(capsys: pytest.CaptureFixture[str], m
     for columns in ("80", "45"):
         monkeypatch.setenv("COLUMNS", columns)
         text = said(capsys, "--help")
-        assert text == said(capsys, code=2) and {len(line) for line in text.splitlines() if line and line[0] in "╭│╰"} == {int(columns)}
+        assert text == said(capsys, code=2)
+        assert {len(line) for line in text.splitlines() if line and line[0] in "╭│╰"} == {int(columns)}
         told = plain(text)
         for option in root.params:
             assert all(name in told for name in option.opts) and plain(option.help) in told, option.name

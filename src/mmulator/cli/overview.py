@@ -1,4 +1,4 @@
-"""The help of `mmulator` itself: its options and commands. typer, which writes the help of each command, loads too slowly for it."""
+"""The help of `mmulator` itself: its options and commands. typer writes the help of each command; to load it takes longer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def print_overview() -> None:
 
 
 def _print_frame(title: str, rows: Mapping[str, str], columns: int) -> None:
-    """Print names with their texts, framed as typer does. A name for which the column of names has no room has a line of its own."""
+    """Print names with their texts, framed as typer frames them. A name too long for its column has a line of its own."""
     frame, shown = _STYLES if colours() else ("{}", "{}")
     names = max(len(name) for name in rows if len(name) <= columns // 3)
     inside = columns - 4  # a border and a space on each side

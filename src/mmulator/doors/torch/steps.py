@@ -152,7 +152,8 @@ def _passing(name: str, at: int, value: Callable[..., float]) -> Callable[..., A
 
 FORMULAS: dict[str, Callable[..., Any]] = {
     "div.Tensor": divided, "div_.Tensor": divided, "div.Scalar": divided, "div_.Scalar": divided, "tanh_backward": tanh_backward,
-    **dict.fromkeys((f"{name}_mode" for name in ("div.Tensor", "div_.Tensor", "div.Scalar", "div_.Scalar", "div.out")), quotient),
+    "div.Tensor_mode": quotient, "div_.Tensor_mode": quotient, "div.Scalar_mode": quotient, "div_.Scalar_mode": quotient,
+    "div.out_mode": quotient,
     "lcm": lcm, "lcm_": lcm, "lcm.out": lcm, "round.decimals": rounded, "round_.decimals": rounded, "pow.Tensor_Scalar": power, "pow_.Scalar": power,
     "rsqrt": inverse_root, "rsqrt_": inverse_root, "hardsigmoid": hardsigmoid, "hardsigmoid_": hardsigmoid,
     "hardswish": hardswish, "hardswish_": hardswish, "addcmul": addcmul, "addcmul_": addcmul,
