@@ -55,5 +55,39 @@ PROJECTS = {
     "lmdeploy": pypi("lmdeploy", "0.18.0", "lmdeploy"),
     "mamba": github("state-spaces/mamba", "e9594ce"),
     "tritonbench": github("meta-pytorch/tritonbench", "db2155c"),
-    "pytorch-inductor": pypi("torch", ""),
+    "pytorch-inductor": pypi("torch", "2.11.0"),
 }  # fmt: skip
+
+# Why a case of a project fails, by what the case compares: (project, start of the case's name).
+EXPLAINED = {
+    ("applied-ai", "softmax"): "the project's: the backward pass gives the kernel probabilities and gradients in each other's place",
+    ("accelerated-scan", "a linear"): "the project's: an access out of bounds, below",
+    ("flashinfer", "GEMM"): "the project's: with beta = 0 the kernel reads C, which nothing has written; here it holds NaN",
+    ("fused-turboquant", "Hadamard"): "the project's: races, below; the result depends on the order of the warps",
+}
+
+# What the findings are: (project, rule, line): verdict and proof.
+JUDGED = {
+    ("accelerated-scan", "memory-out-of-bounds", "scalar.py:81"):
+        "true: `tl.load(states + offset - 1, mask=t > 0)` has no upper limit, and a block has 2048 elements",
+    ("fused-turboquant", "race-read-write", "triton_rht.py:66"):
+        "true: a warp loads its partner's element, the partner stores a new one, and no barrier lies between",
+    ("fused-turboquant", "race-within-warp", "triton_rht.py:66"): "true: as above, where both are lanes of one warp",
+    ("lightllm", "race-within-warp", "softmax_topk.py:60"):
+        "true: one thread stores the weights, other lanes load them, and nothing orders the two",
+    ("lightllm", "race-within-warp", "softmax_topk.py:62"): "true: as above, the second store",
+    ("mamba", "bulk-result-read-early", "mamba3_siso_fwd.py:389"):
+        "true: a tensor store, then a tensor load of these bytes; Triton 3.6 waits with `wait_group.read`, Triton 3.9 without `.read`",
+    ("mamba", "bulk-result-read-early", "mamba3_siso_fwd.py:390"): "true: as above",
+}  # fmt: skip
+
+# Launches that a GPU does not repeat, or that differ: what lies behind, by project.
+BESIDE = {
+    "applied-ai": "f16 atomics of a split product",
+    "accelerated-scan": "the access out of bounds",
+    "torchnorm": "f32 atomics of the weight's gradient",
+    "moe-ops": "atomics give rows their places",
+    "fused-turboquant": "its races",
+    "mlstm-kernels": "more than 64 launches: an autotuner repeats them",
+    "pytorch-inductor": "more than 64 launches: an autotuner repeats them",
+}
