@@ -337,8 +337,8 @@ def summary() -> str:
         ("Triton's `test_core.py`, sm_90", "its own results", f"{cases['passed']:,} of {sum(cases.values()):,} pass, "
          f"{cases['skipped by the suite']} skipped, {cases.get('wrong', 0)} wrong"),
         ("its launches", "an H100, beside", f"{launches['same']:,} of {ran:,} leave the same bytes"),
-        (f"kernels of {len(public)} public projects", "an H100, beside", f"{launched['same']} of {compared} launches leave the same "
-         f"bytes; {launched['not deterministic']} the GPU does not repeat, the others are [defects](docs/found.md)"),
+        (f"kernels of {len(public)} public projects", "an H100, beside", f"{launched['same']} of {compared} launches leave the "
+         f"same bytes; {launched['not deterministic']} the GPU does not repeat, the others are [defects](docs/found.md)"),
         (f"Indigo's {races[0].planted} planted races", "its authors", f"{min(r.found for r in races)} found; "
          f"{max(r.flagged for r in races)} of {races[0].clean} clean kernels flagged"),
     ))  # fmt: skip

@@ -60,7 +60,7 @@ PROJECTS = {
 
 # Why a case of a project fails, by what the case compares: (project, start of the case's name).
 EXPLAINED = {
-    ("applied-ai", "softmax"): "the project's: the backward pass gives the kernel probabilities and gradients in each other's place",
+    ("applied-ai", "softmax"): "the project's: its backward pass exchanges probabilities and gradients",
     ("accelerated-scan", "a linear"): "the project's: an access out of bounds, below",
     ("flashinfer", "GEMM"): "the project's: with beta = 0 the kernel reads C, which nothing has written; here it holds NaN",
     ("fused-turboquant", "Hadamard"): "the project's: races, below; the result depends on the order of the warps",
@@ -77,7 +77,7 @@ JUDGED = {
         "true: one thread stores the weights, other lanes load them, and nothing orders the two",
     ("lightllm", "race-within-warp", "softmax_topk.py:62"): "true: as above, the second store",
     ("mamba", "bulk-result-read-early", "mamba3_siso_fwd.py:389"):
-        "true: a tensor store, then a tensor load of these bytes; Triton 3.6 waits with `wait_group.read`, Triton 3.9 without `.read`",
+        "true: a tensor store, then a tensor load of these bytes; Triton 3.6 waits with `wait_group.read`, 3.9 without `.read`",
     ("mamba", "bulk-result-read-early", "mamba3_siso_fwd.py:390"): "true: as above",
 }  # fmt: skip
 
