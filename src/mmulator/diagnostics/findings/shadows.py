@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mmulator.compiler.compiled import CompiledKernel
-from mmulator.isa.effects import MemoryEffect
+from mmulator.isa.effects import Algebra, MemoryEffect
 from mmulator.launch.arena import pointer
 from mmulator.launch.grid import Grid
 from mmulator.launch.pages import blank, stale
@@ -71,7 +71,7 @@ def _true_everywhere(kernel: CompiledKernel) -> set[str]:
     """Predicates to which nothing but constants is written, each of them true (`mov.pred %p1, -1`)."""
     constant: dict[str, bool] = {}
     for ins in (ins for item in kernel.program.functions.values() for ins in item.function.instructions):
-        is_true = ins.form.opcode == "mov" and isinstance(ins.operands[1], Immediate) and ins.operands[1].value != 0
+        is_true = ins.effects.algebra is Algebra.COPY and isinstance(ins.operands[1], Immediate) and ins.operands[1].value != 0
         for name in uses_and_defs(ins)[1]:
             constant[name] = constant.get(name, True) and is_true
     return {name for name, is_true in constant.items() if is_true}
