@@ -57,9 +57,8 @@ def conformance(
     for name, value in (("--cases", cases), ("--seed", seed)):
         if value is not None and not gpu:
             raise MmulatorError(f"{name} goes with --gpu: vectors have their own operands")
-    settings = RunSettings(
-        1 if seed is None else seed, cases or 10_000, filter, processes=processes, capture=capture is not None, limit=seconds or 0,
-    )  # fmt: skip
+    settings = RunSettings(1 if seed is None else seed, cases or 10_000, filter, processes=processes, capture=capture is not None)
+    settings = replace(settings, limit=seconds or 0.0)
     if gpu:
         outcomes = [(settings, _run(settings, _state(settings), resume, json))]
     else:
