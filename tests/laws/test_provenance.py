@@ -42,7 +42,8 @@ def test_pages_with_figures_have_a_row() -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0][:40])
 def test_what_a_row_names_exists(row: list[str]) -> None:
-    _, source, kept, where, compared = row
+    _, source, where, compared = row
+    source, _, kept = source.partition("; kept in ")
     for word in re.findall(r"`([^`]+)`", f"{source} {kept}"):
         if word.startswith("tools."):
             path = ROOT / word.replace(".", "/")
