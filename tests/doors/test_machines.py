@@ -30,7 +30,7 @@ class Processor:
         """Execute from a place on; returns the place outside to which the code jumps."""
         while at < len(self.memory):
             (word,) = struct.unpack_from("<I", self.memory, at)
-            mask, value, step = next(row for row in ROWS if word & row[0] == row[1])
+            step = next(step for mask, value, step in ROWS if word & mask == value)
             at = step(self, at, word) or at + 4
         return at
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mmulator.doors.library import boot
-from mmulator.doors.library.machines import Machine
+from mmulator.doors.library.machines import MachineCode
 
 TABLE, COUNT, RING, ENDED = "mmulator_table", "mmulator_count", "mmulator_ring", "mmulator_ended"
 LOGGED, LOG, STATE = "mmulator_logged", "mmulator_log", "mmulator_state"
@@ -55,7 +55,7 @@ class Exports:
     strings: Mapping[str, str] | None = None
 
 
-def library(exports: Exports, host: Machine) -> bytes:
+def library(exports: Exports, host: MachineCode) -> bytes:
     """The bytes of a shared library for a processor.
 
     The library also exports ENDED, a function that returns CUDA_ERROR_DEINITIALIZED, and the places that Python reads and writes.

@@ -9,7 +9,7 @@ from typing import Protocol
 from mmulator.doors.library import aarch64, x86_64
 
 
-class Machine(Protocol):
+class MachineCode(Protocol):
     """Machine code of a processor, at `at`, and numbers of its ELF files."""
 
     MACHINE: int
@@ -27,5 +27,5 @@ class Machine(Protocol):
     def note(self, at: int, count: int, ring: int) -> bytes: ...
 
 
-MACHINES: dict[str, Machine] = {"x86_64": x86_64, "aarch64": aarch64}
+MACHINES: dict[str, MachineCode] = {"x86_64": x86_64, "aarch64": aarch64}
 HERE = MACHINES.get(platform.machine()) if sys.platform == "linux" else None  # None: no library can be made
