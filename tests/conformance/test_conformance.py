@@ -43,6 +43,7 @@ from mmulator.ptx.tree import Parameter
 from mmulator.ptx.verify import verify
 from mmulator.source import Source
 from tests.support.places import ROOT
+from tests.support.schemas import checked
 
 HOPPER = Target(90, "a")
 DEVICE = "sm_90"
@@ -426,6 +427,7 @@ def test_capture_and_replay(captured: Path, capsys: pytest.CaptureFixture[str]) 
     ]  # fmt: skip
     assert mmulator(["conformance", "--vectors", str(captured), "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
+    assert checked(data) == "conformance"
     assert data["ok"] and data["runs"][0]["totals"]["forms"] == 23 and data["runs"][0]["totals"]["wrong"] == 0
     assert mmulator(["conformance", "--vectors", str(captured), "--filter", "no such form"]) == 1
 

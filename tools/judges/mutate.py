@@ -31,6 +31,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 from tools.judges.common import done, keep
 from tools.suites.run import ROOT, versions
@@ -40,18 +41,20 @@ MOST_LEFT_OUT = 12  # tests of a change
 WALL = 3  # times the limit, for a change that makes tests wait
 _SLOW = re.compile(r"was not compiled within|TimeoutExpired")  # what fails so, fails because this machine is slow
 PACKAGE = ROOT / "src" / "mmulator"
-# Folders of the package, and what pytest is given for a file of each, behind the tests that have the file's name. {}: that name.
+# Folders of the package, and what pytest is given for a file of each, beside the tests that have the file's name. {}: that name.
 # The folders whose tests take longest come first, and so do their changes.
+_NOT = "--ignore=tests/sanitizer/test_static.py"  # runs no native code
 AREAS: dict[str, tuple[str, ...]] = {
     "native/asynchrony": (
         "tests/chapters/test_mbarrier.py", "tests/chapters/test_bulk.py", "tests/chapters/test_tensor.py",
-        "tests/chapters/test_copies.py", "tests/native", "tests/sanitizer/test_corpus.py",
+        "tests/chapters/test_copies.py", "tests/chapters/test_tensormap.py", "tests/native", "tests/sanitizer",
+        "tests/kernels", _NOT,
     ),
     "native/threads": (
         "tests/chapters/test_barrier.py", "tests/chapters/test_warp.py", "tests/chapters/test_control.py",
-        "tests/chapters/test_cluster.py", "tests/sanitizer/test_waits.py", "tests/native", "tests/launch",
+        "tests/chapters/test_cluster.py", "tests/sanitizer", "tests/native", "tests/launch", "tests/kernels", _NOT,
     ),
-    "sanitizer/order": ("tests/sanitizer/test_orders.py", "tests/sanitizer/test_corpus.py"),
+    "sanitizer/order": ("tests/sanitizer",),
     "compiler/meaning": ("--chapter", "{}", "tests/chapters", "tests/sanitizer", "tests/native"),
     "layouts": ("tests/layouts", "tests/inspect", "tests/chapters/test_tensor.py", "tests/chapters/test_mma.py"),
     "numerics/sfu": ("tests/twin/test_sfu.py", "tests/twin/test_sfu_golden.py", "tests/chapters/test_float.py"),
@@ -157,14 +160,33 @@ def area_of(change: Change) -> str:
 
 
 def tests_of(change: Change) -> list[str]:
-    """What pytest is given: tests that have the name of the changed file, its chapter's first, then those of its folder."""
+    """What pytest is given: tests that have the name of the changed file, and those of its folder."""
     area, stem = area_of(change), Path(change.file).stem
     named = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob(f"test_{stem}*.py"))
-    named.sort(key=lambda name: not name.startswith("tests/chapters"))
     others = [*AREAS[area]]
     if "--chapter" in others and not (ROOT / f"tests/chapters/test_{stem}.py").exists():
         others = others[2:]
-    return [*named, *(name.format(stem) for name in others if name not in named)]
+    return [f"--first={stem}", *named, *(name.format(stem) for name in others if name not in named)]
+
+
+def pytest_addoption(parser: Any) -> None:
+    parser.addoption("--first", help="the name of the file whose tests come first")
+
+
+def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
+    """The file of --first; then of every other test function one case, then another of each.
+
+    The cases of a function behind its first are in an order that SEED makes, because neighbours are alike.
+    """
+    cases: dict[tuple[Path, str], list[Any]] = {}
+    for item in items:
+        cases.setdefault((item.path, getattr(item, "originalname", item.name)), []).append(item)
+    turns: dict[Any, int] = {}
+    for (path, _), [first, *rest] in cases.items():
+        random.Random(SEED).shuffle(rest)
+        own = path.stem == f"test_{config.getoption('--first')}"
+        turns.update((item, -1 if own else turn) for turn, item in enumerate([first, *rest]))
+    items.sort(key=turns.__getitem__)
 
 
 def limited(seconds: int) -> None:
@@ -199,7 +221,7 @@ def once(source: Path, tests: list[str], work: Path, limit: int, cache: Path | N
         **os.environ, "PYTHONPATH": os.pathsep.join([str(work / "site"), str(source), str(ROOT), *site]),
         "MMULATOR_CACHE": str(cache or work / "cache"), "PYTHONDONTWRITEBYTECODE": "1",
     }  # fmt: skip
-    options = ("-x", "-vv", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow", "--tb=line", "--color=no")
+    options = ("-ptools.judges.mutate", "-x", "-vv", "-n0", "-pno:cacheprovider", "-m", "not slow", "--tb=line", "--color=no")
     with (work / "out").open("w") as out:
         process = subprocess.Popen(
             [sys.executable, "-m", "pytest", *options, *tests], cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT,
@@ -299,7 +321,7 @@ def main() -> int:
 
     order = [*AREAS]
     with ThreadPoolExecutor(options.jobs) as pool:
-        for _ in pool.map(one, sorted(filter(again, asked), key=lambda change: order.index(area_of(change)))):
+        for _ in pool.map(one, sorted(filter(again, asked), key=lambda one: (one.name in finished, order.index(area_of(one))))):
             pass
     found = [finished[change.name] for change in asked if change.name in finished]
     counts = Counter(one["outcome"] for one in found)

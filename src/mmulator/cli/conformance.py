@@ -67,7 +67,7 @@ def conformance(
         for path in reports.write_vectors(capture, outcomes[0][1], settings):
             print(f"wrote {path}", file=sys.stderr)
     if json:
-        print_json(reports.as_data(outcomes))
+        print_json("conformance", reports.as_data(outcomes))
     else:
         _print(outcomes)
     if any(not o.complete for _, o in outcomes):

@@ -17,7 +17,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 # Commands. Each is the function (or application) of that name, in the module of that name or the one in _MODULES.
 COMMANDS: tuple[str, ...] = (
     "run", "exec", "debug", "nvcc", "check", "explain", "list", "why", "layout", "descriptor", "tensormap", "sparse", "explore",
-    "conformance", "judge", "doctor", "cache",
+    "conformance", "judge", "schema", "doctor", "cache",
 )  # fmt: skip
 _MODULES = {"list": "listing"}  # a module `list` would hide the builtin in this package
 _WHOLE, _NUMBER = re.compile(r"\d{1,9}", re.ASCII), re.compile(r"\d+(\.\d+)?(e-?\d+)?", re.ASCII)
