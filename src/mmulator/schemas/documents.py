@@ -209,7 +209,8 @@ DOCUMENTS: dict[str, Shape] = {
     "tensormap-box": BOX,
     "profiles": record(profiles=many(PROFILE)),
     "conformance": record("flag: ok", runs=many(record(
-        "flag: ok complete", "text: mmulator date", gpu=_GPU, run=by_name(ANY), seconds=NUMBER, totals=by_name(WHOLE),
+        "flag: ok complete", "whole: left", "text: mmulator date", gpu=_GPU, run=by_name(ANY), seconds=NUMBER,
+        totals=by_name(WHOLE),
         groups=many(record("text: group verdict", "whole: forms cases words wrong different errors", seconds=NUMBER)),
         forms=many(by_name(ANY)), observations=many(record("text: probe question error", answer=by_name(WHOLE))),
         not_on_this_gpu=ANY,
