@@ -27,7 +27,7 @@ STARTS = {
         "mmulator.diagnostics",
     )),
     "check": ("from mmulator.cli.app import run; run(['check', 'examples/handwritten/mma.ptx'])", 144, ("typer", "ml_dtypes")),
-    "help": ("from mmulator.cli.app import run; run(['--help'])", 43, ("numpy", "ml_dtypes", "mmulator.codegen")),
+    "help": ("from mmulator.cli.app import run; run(['--help'])", 13, ("numpy", "typer", "rich", "mmulator.codegen")),
 }  # fmt: skip
 NEVER = ("llvmlite.binding", "pydantic", "mmulator.ptx.parser", "mmulator.twin", "mmulator.sanitizer", "mmulator.inspect")
 
