@@ -1,11 +1,11 @@
-"""The Hopper part of Triton's test_consan.py, with mmulator's sanitizer in the place of ConSan.
+"""Triton's test_consan.py on Hopper and on Blackwell, with mmulator's sanitizer in the place of ConSan.
 
     python -m tools.judges.consan ~/triton --work /tmp/consan --jobs 2 --json consan.json
 
 Kernels of Gluon, each with a defect and without, as the test's parameters say. The test itself judges: it asks for a failure
 and for a message of ConSan's, and gets the messages that stand for the rules that were broken. It is run twice: first with an
-answer that nothing is wrong, which it accepts only where nothing is planted; then with the kernel. What needs another chip,
-pytest skips. Tests of ConSan's own switches are left out.
+answer that nothing is wrong, which it accepts only where nothing is planted; then with the kernel. Blackwell is
+asked for the tests that Hopper skips. Tests of ConSan's own switches are left out.
 
 As a plug-in of pytest (`-p tools.judges.consan`) this file has the second half of that.
 """
@@ -27,12 +27,14 @@ import pytest
 from tools.judges.common import Answer, Count, Judge, arguments, finish
 from tools.suites.run import ROOT
 
-OUT = "JUDGE_OUT"
+OUT, BEFORE = "JUDGE_OUT", "JUDGE_BEFORE"
+CHIPS = {"Hopper": "sm_90", "Blackwell": "sm_100"}
 TEST = "python/test/gluon/test_consan.py"
 SWITCHES = ("test_cache_miss_knob", "test_cache_miss_env", "test_consan_uses_profile_scratch")
 _ORDER = (
     "race-*", "tma-*", "async-*", "bulk-source-reused", "bulk-result-read-early", "wgmma-operand-overwritten", "cluster-*",
-    "mbarrier-init-not-visible", "mbarrier-inval-in-use",
+    "mbarrier-init-not-visible", "mbarrier-inval-in-use", "tensor-operand-overwritten", "tensor-read-early",
+    "tensor-written-early", "tensor-race", "tensor-dealloc-early",
 )  # fmt: skip
 MESSAGES = {
     "Buffer being accessed has outstanding writes": _ORDER,
@@ -132,6 +134,8 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[Any]) -> None:
     if OUT in os.environ:
         done = {line["case"] for line in lines(Path(os.environ[OUT]))}
+        if BEFORE in os.environ:
+            done |= {line["case"] for line in lines(Path(os.environ[BEFORE])) if "skipped" not in line}
         items[:] = [item for item in items if item.originalname not in SWITCHES and item.name not in done]
 
 
@@ -165,14 +169,14 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def answers(found: Iterable[dict[str, Any]]) -> Generator[Answer, None, None]:
+def answers(chip: str, found: Iterable[dict[str, Any]]) -> Generator[Answer, None, None]:
     for line in sorted(found, key=lambda line: line["case"]):
         if "skipped" not in line:
             planted = line["planted"]
             agrees = not line["refused"]  # with what the test asks for
             rules = (tuple(line["rules"]) or (line["error"] or line["refused"],)) if planted == agrees else ()
             reason = "" if agrees else REASONS.get(line["case"].partition("[")[0], line["error"] or line["refused"])
-            yield Answer("Hopper", line["case"], planted, rules, reason)
+            yield Answer(chip, line["case"], planted, rules, reason)
 
 
 def main() -> int:
@@ -181,17 +185,23 @@ def main() -> int:
     from mmulator.codegen.sources import fingerprint
 
     options = arguments(__doc__ or "").parse_args()
+    given: list[Answer] = []
+    skipped: dict[str, str] = {}
+    before: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as scratch:
-        out = (options.work or Path(scratch)).resolve() / f"done-{fingerprint()[:16]}.jsonl"
-        out.parent.mkdir(parents=True, exist_ok=True)
-        path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT / "src"), str(ROOT)]))
-        command = [sys.executable, "-m", "pytest", "-p", "tools.judges.consan", "-p", "no:cacheprovider", "-q", "--tb=short"]
-        command += ["--mmulator=sm_90", "--sanitize", "--mmulator-timeout=300", TEST]
-        command += ["-n", str(options.jobs)] * (options.jobs > 1) + ["-k", options.only] * bool(options.only)
-        subprocess.run(command, cwd=options.folder, env={**os.environ, "PYTHONPATH": path, OUT: str(out)}, stdout=sys.stderr)
-        found = lines(out)
-    skipped = {line["case"]: line["skipped"] for line in found if "skipped" in line}
-    code = finish(JUDGE, options, [*answers(found)], out_of_reach=skipped)
+        for chip, device in CHIPS.items():
+            out = (options.work or Path(scratch)).resolve() / f"{device}-{fingerprint()[:16]}.jsonl"
+            out.parent.mkdir(parents=True, exist_ok=True)
+            path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT / "src"), str(ROOT)]))
+            command = [sys.executable, "-m", "pytest", "-p", "tools.judges.consan", "-p", "no:cacheprovider", "-q", "--tb=short"]
+            command += [f"--mmulator={device}", "--sanitize", "--mmulator-timeout=300", TEST]
+            command += ["-n", str(options.jobs)] * (options.jobs > 1) + ["-k", options.only] * bool(options.only)
+            environment = {**os.environ, "PYTHONPATH": path, OUT: str(out), **before}
+            subprocess.run(command, cwd=options.folder, env=environment, stdout=sys.stderr)
+            found, before = lines(out), {BEFORE: str(out)}
+            given += answers(chip, found)
+            skipped = {line["case"]: line["skipped"] for line in found if "skipped" in line}
+    code = finish(JUDGE, options, given, out_of_reach=skipped)
     for name in sorted({case.partition("[")[0] for case in skipped}):
         reasons = {why.removeprefix("Skipped: ") for case, why in skipped.items() if case.partition("[")[0] == name}
         print(f"  out of reach: {name}: {'; '.join(sorted(reasons))}")
