@@ -20,7 +20,7 @@ from tests.data import tensormap_vectors as vectors
 
 THREADS = 128
 TENSOR = FIRST_GLOBAL_SLOT + 2 << SLOT_SHIFT  # address of the memory that the tensor lies in
-# %r1 the window, %r2 the box in it, %r3 the mbarrier behind it; %r10... coordinates, %h0... offsets: of thread 0 alone, which copies
+# %r1 the window, %r2 the box in it, %r3 the mbarrier behind it; %r10... coordinates, %h0... offsets, of thread 0, which copies
 _BEGIN = """
 .version 8.8
 .target sm_100a
