@@ -1,12 +1,13 @@
 """Answers of this processor as digests, and whether another processor's are the same.
 
-    python -m tools.processors FILE [--every N] [--seconds S] [--against OTHER]
+    python -m tools.processors FILE [--only REGEX] [--every N] [--seconds S] [--against OTHER]
 
 computes every lane-wise instruction that has a recorded vector, on its recorded operands and on random bits; a product of every
-form of mma, wgmma and wmma on operands of every kind; and for every arithmetic of tcgen05.mma a product of matrices. FILE gets a
-line of JSON for each: name, digest of the operands, digest of the results. What FILE has already is not computed again, so the
-work can be done in parts.
+form of mma, wgmma and wmma on operands of every kind; for every arithmetic of tcgen05.mma a product of matrices; and every launch
+of tests/kernels, whose result is what differs from the H200. FILE gets a line of JSON for each: name, digest of the operands,
+digest of the results. What FILE has already is not computed again, so the work can be done in parts.
 
+--only: questions whose name this regular expression finds, such as ^launch.
 --every: only each Nth, of every kind.
 --seconds: ends after this time.
 --against: compares with the file of another processor; the exit code is 1 if a name is in both with other results.
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -107,6 +109,21 @@ def tensor_products() -> Iterator[Question]:
             yield f"{key} on sm_100", lambda k=key: product(k, "sm_100")
 
 
+def launches() -> Iterator[Question]:
+    from tests.kernels.test_kernels import EXCEPT
+    from tests.support import corpus
+
+    def launched(name: str) -> Answer:
+        differences = corpus.launch(name, timeout=3000).differences
+        for difference in differences:
+            print(f"not as on an H200: {difference}")
+        return [np.frombuffer(name.encode(), np.uint8)], [np.frombuffer(str(d).encode(), np.uint8) for d in differences]
+
+    names = sorted(corpus.manifest().keys() - EXCEPT.keys(), key=lambda name: digest([np.frombuffer(name.encode(), np.uint8)]))
+    for name in names:  # drawn, so that a part of them has all kinds
+        yield f"launch {name}", lambda n=name: launched(n)
+
+
 def compared(mine: dict[str, Any], others: dict[str, Any]) -> int:
     """How many answers differ; each is told."""
     common = [name for name in mine if name in others]
@@ -128,12 +145,14 @@ def read(path: Path) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
+    parser.add_argument("--only", default="")
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--against", type=Path)
     args = parser.parse_args()
     done, end = read(args.file), time.monotonic() + args.seconds
-    asked = [question for kind in (lanewise, products, tensor_products) for question in [*kind()][:: args.every]]
+    kinds = [[q for q in kind() if re.search(args.only, q[0])] for kind in (lanewise, products, tensor_products, launches)]
+    asked = [question for kind in kinds for question in kind[:: args.every]]
     with args.file.open("a") as out:
         for name, answer in asked:
             if name in done:

@@ -1,5 +1,4 @@
-"""C++ names of the Itanium ABI, as nvcc, clang and Numba write them into PTX, in readable form; and names found by a part of
-them.
+"""C++ names of the Itanium ABI, as nvcc, clang and Numba write them into PTX, in readable form.
 
 Names of kernels, functions and variables are covered: namespaces, templates with types and literals, packs, function and array
 types, local names, lambdas, ABI tags, substitutions. A name with anything else stays as it is.
@@ -11,8 +10,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
-
-from mmulator.errors import LaunchError
 
 _BUILTIN = {
     "v": "void", "w": "wchar_t", "b": "bool", "c": "char", "a": "signed char", "h": "unsigned char", "s": "short",
@@ -33,6 +30,7 @@ _OPERATORS = {
     "lS": "<<=", "rS": ">>=", "eq": "==", "ne": "!=", "lt": "<", "gt": ">", "le": "<=", "ge": ">=", "nt": "!",
     "aa": "&&", "oo": "||", "pp": "++", "mm": "--", "cm": ",", "pm": "->*", "pt": "->", "cl": "()", "ix": "[]",
 }  # fmt: skip
+_BETWEEN = ("pl", "mi", "ml", "dv", "rm", "an", "or", "eo", "ls", "rs", "eq", "ne", "lt", "gt", "le", "ge", "aa", "oo")
 _SPECIAL = {"TV": "vtable", "TT": "VTT", "TI": "typeinfo", "TS": "typeinfo name"}
 _DEEPEST = 200
 _LONGEST = 1 << 15  # characters of a name, mangled or not, and of each part: substitutions can double it again and again
@@ -132,8 +130,8 @@ class _SymbolReader:
         return found[0]
 
     # names ------------------------------------------------------------------------------------------------------
-    def encoding(self) -> _Name:
-        """A name, with its parameters if it is a function's."""
+    def encoding(self, returns: bool = True) -> _Name:
+        """A name, with its parameters if it is a function's. returns: also with the type that it returns."""
         for code, what in _SPECIAL.items():
             if self.take(code):
                 full = str(self.type())
@@ -144,7 +142,7 @@ class _SymbolReader:
         result = self.type() if name.template and not name.special else None
         params = self.parameters("E.")
         full = f"{name.full}({params}){name.suffix}"
-        if result is not None:
+        if result is not None and returns:
             full = f"{result.left}{'' if result.left.endswith(('*', '&')) and result.right else ' '}{full}{result.right}"
         return _Name(str(_Type(full)), name.base, name.template, name.special, "", name.last)
 
@@ -211,7 +209,9 @@ class _SymbolReader:
         return _Name(full, base, template, special, suffix, last)
 
     def local(self) -> _Name:
-        outer = self.encoding()
+        outside, self.depth = self.depth, 0  # template arguments of the function are those that its parameters name
+        outer = self.encoding(False)
+        self.depth = outside
         self.need("E")
         if self.take("s"):
             self.discriminator()
@@ -290,12 +290,15 @@ class _SymbolReader:
             raise _Unknown
         return self.known[number]
 
-    def template_parameter(self) -> _Type:
+    def parameter(self) -> _Type:
         self.need("T")
         number = self.sequence()
         if number >= len(self.arguments):
             raise _Unknown
-        return self.remember(self.arguments[number])
+        return self.arguments[number]
+
+    def template_parameter(self) -> _Type:
+        return self.remember(self.parameter())
 
     def template_arguments(self) -> str:
         self.need("I")
@@ -313,12 +316,28 @@ class _SymbolReader:
             while not self.take("E"):
                 parts.append(self.argument())
             return _Type("", parts=tuple(parts))
-        if self.take("X"):  # of expressions, the address of something
-            self.need("ad")
-            found = self.literal()
+        if self.take("X"):
+            found = self.expression()
             self.need("E")
-            return _Type(f"&({found})")
+            return found
         return self.literal() if self.peek("L") else self.type()
+
+    def expression(self) -> _Type:
+        """A literal, a template parameter, an address, a size of a type, or an operator between two of these."""
+        if self.peek("L"):
+            return self.literal()
+        self.take("sp")  # a pack in its place
+        if self.peek("T"):
+            return self.parameter()
+        if self.take("st"):
+            return _Type(f"sizeof ({self.type()})")
+        if self.take("ad"):
+            return _Type(f"&({self.literal()})")
+        code = self.match("[a-z][a-zA-Z]")
+        if code not in _BETWEEN:
+            raise _Unknown
+        text = f"({self.expression()}){_OPERATORS[code]}({self.expression()})"
+        return _Type(f"({text})" if code == "gt" else text)
 
     def literal(self) -> _Type:
         self.need("L")
@@ -374,11 +393,15 @@ class _SymbolReader:
             self.need("E")
             return self.remember(_Type(f"{result}", f"({params})", True))
         if self.take("A"):
-            size = self.match(r"\d*")
+            size = self.match(r"\d*") or ("" if self.peek("_") else str(self.expression()))
             self.need("_")
             inner = self.type()
             gap = "" if inner.right.startswith("[") else " "
             return self.remember(_Type(inner.left, f"{gap}[{size}]{inner.right.lstrip()}", True))
+        if self.take("Dt") or self.take("DT"):
+            found = _Type(f"decltype ({self.expression()})")
+            self.need("E")
+            return self.remember(found)
         if self.take("Dp"):
             pack = self.type()
             return pack if pack.parts is not None else _Type(f"{pack}...")
@@ -441,45 +464,9 @@ def demangle(name: str) -> str:
 
     A name that is not mangled, or that this module cannot read, stays as it is.
     """
-    found = _read(name)
-    return found[0] if found else name
+    return (_read(name) or (name, name))[0]
 
 
 def base_name(name: str) -> str:
     """The qualified C++ name alone: `ns::gemm`."""
-    found = _read(name)
-    return found[1] if found else name
-
-
-def readable(name: str) -> str:
-    """A name for messages: the C++ name with the mangled one behind it; a name that is not mangled stands alone."""
-    full = demangle(name)
-    return f"{full} ({name})" if full != name else name
-
-
-def choose(names: Iterable[str], wanted: str, missing: str) -> str:
-    """The one of `names` that is meant: by itself, by its C++ name with or without what stands in `<>` and `()`, or by a part
-    of either
-    that no other name has.
-
-    missing: how the error begins, `k.ptx has no kernel`. Raises LaunchError where none fits, or several do.
-    """
-    known = list(names)
-    if wanted in known:
-        return wanted
-    squeezed = wanted.replace(" ", "")
-    for said in (demangle, base_name, lambda n: base_name(n).rpartition("::")[2]):
-        found = [n for n in known if said(n).replace(" ", "") == squeezed]
-        if found:
-            break
-    else:
-        found = [n for n in known if squeezed and (wanted in n or squeezed in demangle(n).replace(" ", ""))]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise LaunchError(
-            f"{wanted!r} is a part of {len(found)} names",
-            hint="say more of one: " + "; ".join(readable(n) for n in found[:8]) + "; ..." * (len(found) > 8),
-        )
-    listed = ", ".join(readable(n) for n in known[:8]) + ", ..." * (len(known) > 8)
-    raise LaunchError(f"{missing} {wanted!r}; it has {listed or 'none'}")
+    return (_read(name) or (name, name))[1]

@@ -212,7 +212,10 @@ def paragraph(group: Sequence[Finding], width: int | None, runs: int = 1) -> lis
     first = group[0]
     own = {(c := f.conflict) and c.location for f in group} | {first.location}
     others = list(dict.fromkeys(f.location for f in group if f.location not in own))
-    conflicts = list({c.source or c.location: c for f in group if (c := f.conflict) is not None}.values())
+    told: dict[str, Place] = {}
+    for conflict in (f.conflict for f in group if f.conflict is not None):
+        told.setdefault(conflict.source or conflict.location, conflict)  # the first one's threads are those of `first`
+    conflicts = list(told.values())
     count = sum(f.count for f in group)
     rules = ", ".join(dict.fromkeys(f.rule for f in group))
     lines = _fold(f"{_place(first)}: {first.severity}: {first.message} [{rules}]", width, 4)
@@ -281,7 +284,7 @@ def _quoted(record: Place | Finding, width: int | None, indent: str) -> list[str
         return []
     lines = record.span.caret(*(() if width is None else (width - len(indent),))).split("\n")
     location = record.span.location
-    lines += location.lines() if location else []
+    lines += location.lines(None if width is None else width - len(indent)) if location else []
     return [indent + (line if width is None else line[: width - len(indent)]) for line in lines]
 
 

@@ -61,6 +61,9 @@ class Mark(NamedTuple):
     call: tuple[int, int, int] | None = None
 
 
+_INNER, _OUTER = 3, 2  # of a long chain of calls: how many are always told
+
+
 @dataclass(frozen=True)
 class Location:
     """A line of the program that PTX was compiled from. `str` gives `mm.py:17`.
@@ -115,13 +118,27 @@ class Location:
         found = (_line_of(name, self.line, self._stamp, Path(self._beside).parent) for name in self.paths)
         return next((row for row in found if row is not None), None)
 
-    def lines(self) -> list[str]:
-        """Lines of a message: each location of the chain, and its text where it can be read."""
-        out = []
-        for n, at in enumerate(self.chain):
-            name = f"{at.file}:{at.line}" + (f", in {at.function}" if at.function else "")
-            out.append(f"{'inlined at' if n else 'source:'} {name}")
+    def lines(self, width: int | None = None) -> list[str]:
+        """Lines of a message: each location of the chain, and its text where it can be read.
+
+        width: columns; longer lines lose the front of their path, then the end of the function's name, and of a long chain
+            those in the middle are left out whose text cannot be read.
+        """
+        out, chain = [], list(self.chain)
+        for n, at in enumerate(chain):
             text = at.quote()
+            if width is not None and _INNER <= n < len(chain) - _OUTER and not text:
+                if n == _INNER:
+                    out.append("inlined at ...")
+                continue
+            lead, function = "inlined at " if n else "source: ", f", in {at.function}" if at.function else ""
+            whole = f"{lead}{at.file}:{at.line}{function}"
+            if width is not None and len(whole) > width:
+                parts = PurePath(at.file).parts
+                names = ["/".join(("...", *parts[-kept:])) for kept in range(len(parts) - 1, 0, -1)]
+                fits = (found for name in names if len(found := f"{lead}{name}:{at.line}{function}") <= width)
+                whole = next(fits, f"{lead}{at}{function}")
+            out.append(whole if width is None or len(whole) <= width else f"{whole[: width - 3]}...")
             if text:
                 out.append(f"  {text}")
         return out
@@ -136,8 +153,7 @@ def _readable(path: Path, beside: Path) -> bool:
     """Whether a line of this file may be quoted.
 
     Only files of programs are, and, unless asked for, only files in or below the working directory or the folder of the PTX, in
-    no
-    hidden folder.
+    no hidden folder.
     """
     wanted = os.environ.get("MMULATOR_QUOTE_SOURCE", "")
     if path.suffix.lower() not in _SUFFIXES or wanted == "0":

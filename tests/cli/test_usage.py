@@ -20,7 +20,7 @@ import pytest
 from mmulator.cli.app import run
 from mmulator.cli.output import print_table
 from mmulator.cli.tree import command_tree
-from mmulator.cli.words import command_of
+from mmulator.cli.words import COMMANDS, command_of
 from mmulator.cli.words import plain as plain_line
 from mmulator.errors import InternalError
 from tests.support.places import PACKAGE, ROOT
@@ -126,6 +126,20 @@ def test_help_fits_the_terminal_and_shows_flags_as_flags(capsys: pytest.CaptureF
             continue
         for line, following in pairwise(lines):
             assert len(line) + 1 + len(following.split()[0]) > 79, f"broken early: {line!r}"
+
+
+def test_the_overview_has_what_typer_knows(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    root = ALL[()]
+    assert {name: command.help.partition("\n\n")[0] for name, command in root.commands.items()} == COMMANDS
+    for columns in ("80", "45"):
+        monkeypatch.setenv("COLUMNS", columns)
+        text = said(capsys, "--help")
+        assert text == said(capsys, code=2)
+        assert {len(line) for line in text.splitlines() if line and line[0] in "╭│╰"} == {int(columns)}
+        told = plain(text)
+        for option in root.params:
+            assert all(name in told for name in option.opts) and plain(option.help) in told, option.name
+        assert all(f"{name} {plain(summary)}" in told for name, summary in COMMANDS.items())
 
 
 def pages() -> dict[str, str]:

@@ -43,6 +43,7 @@ from mmulator.ptx.tree import Parameter
 from mmulator.ptx.verify import verify
 from mmulator.source import Source
 from tests.support.places import ROOT
+from tests.support.schemas import checked
 
 HOPPER = Target(90, "a")
 DEVICE = "sm_90"
@@ -373,11 +374,27 @@ def test_interrupted_runs_go_on(tmp_path: Path) -> None:
     seen.append("again")
     second = run.run(FEW, state, stop)
     assert second.ok and len(second.rows) == 20 and len(set(seen)) == len(seen) == 21
-    assert [r.item.name for r in second.rows][:3] == sorted(seen[:3], key=seen.index)
+    assert [r.item.name for r in second.rows] == [i.name for i in run.items(second.chip, FEW)[0]]
     state.write_text(state.read_text()[:-40])  # a line cut short
     assert run.run(FEW, state).ok
     other = run.run(replace(FEW, seed=9), state)  # another run's state is not its own
     assert other.ok and json.loads(state.read_text().splitlines()[0])["run"]["seed"] == 9
+
+
+def test_a_part_has_forms_of_every_group_and_goes_on(tmp_path: Path) -> None:
+    """A replay that a time limit ends, and another that takes what is left."""
+    settings = run.RunSettings(replay=str(ROOT / "vectors" / DEVICE), processes=1, limit=1e-9)
+    todo = run.stored_items(settings)[0]
+    order, groups = run.in_turn(todo), {i.group for i in todo}
+    assert {i.group for i in order[: len(groups)]} == groups and sorted(map(str, order)) == sorted(map(str, todo))
+    state, few = tmp_path / "state.jsonl", replace(settings, filter="movmatrix|(ld|st)matrix.*x1")
+    part = run.run(few, state)
+    assert part.ok and len(part.rows) == 1 and part.left == 12 and list(report.lines(part, few))[-1].endswith(" s, 12 forms left")
+    rest = run.run(replace(few, limit=0), state)
+    assert rest.ok and len(rest.rows) == 13 and not rest.left and len(state.read_text().splitlines()) == 14
+    head, *rows = state.read_text().splitlines()
+    state.write_text("\n".join([json.dumps({**json.loads(head), "code": "other"}), *rows]))
+    assert len(run.run(few, state).rows) == 1  # what other code did is done again
 
 
 def test_reports(tmp_path: Path) -> None:
@@ -426,6 +443,7 @@ def test_capture_and_replay(captured: Path, capsys: pytest.CaptureFixture[str]) 
     ]  # fmt: skip
     assert mmulator(["conformance", "--vectors", str(captured), "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
+    assert checked(data) == "conformance"
     assert data["ok"] and data["runs"][0]["totals"]["forms"] == 23 and data["runs"][0]["totals"]["wrong"] == 0
     assert mmulator(["conformance", "--vectors", str(captured), "--filter", "no such form"]) == 1
 
@@ -469,7 +487,6 @@ def test_errors_of_files(tmp_path: Path) -> None:
     [
         (["--device", "sm_90", "--gpu"], "--device goes with a replay"),
         (["--capture", "x"], "--capture goes with --gpu"),
-        (["--resume"], "--resume goes with --gpu"),
         (["--report", "x.txt"], "must end in .json or .html"),
         (["--filter", "("], "--filter ("),
     ],

@@ -23,6 +23,7 @@ from mmulator.debug.terminal_words import COMMANDS
 from tests.debug.test_session import HEAD, PARTED, expected, line
 from tests.support.nvcc import compiled
 from tests.support.places import PACKAGE, ROOT
+from tests.support.schemas import checked
 from tests.support.sessions import PIPELINE
 
 
@@ -117,6 +118,7 @@ def test_what_cannot_be_done_is_said() -> None:
 def test_lines_of_json() -> None:
     text, _ = talk("break ptx:8\ncontinue\nprint tid.x\nfoo", as_json=True)
     rows = [json.loads(row) for row in text.splitlines()]
+    assert {checked(row) for row in rows} == {"debug"}
     assert rows[0]["stop"]["reason"] == "entry" and rows[2]["stop"]["reason"] == "breakpoint"
     assert rows[2]["command"] == "continue" and rows[2]["stop"]["breakpoints"] == [1]
     assert "foo" in rows[4]["error"]

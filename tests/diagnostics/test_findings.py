@@ -145,6 +145,8 @@ def test_a_pair_of_lines_is_one_finding() -> None:
     (lines,) = paragraphs(pair, 80)
     assert "[race-read-write, race-within-warp]" in " ".join(lines[:2])
     assert "  also: the same at k.ptx:2, 3, 4, 5, 6, 7, 8" in lines and sum("against" in line for line in lines) == 2
+    told = [line.partition("k.ptx:")[2].partition(" ")[0] for line in lines if "against" in line]
+    assert told == ["101", "105"]  # of each line of the program the first, whose threads are those of `by`
 
 
 def test_hints_are_in_the_language_of_the_lines() -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import signal
 import subprocess
 import sys
 import sysconfig
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mmulator.doors.cudart import binaries, device, rows, table
 from mmulator.doors.library import callers, elf, files
+from mmulator.doors.library.machines import MACHINES
 from mmulator.errors import UnsupportedError
 from tests.support.places import ROOT
 
@@ -176,7 +179,7 @@ def test_findings_decide_the_exit_code(program: Path) -> None:
 def test_without_python_there_is_one_clear_error(program: Path, tmp_path: Path) -> None:
     words = {**files.strings("libcudart.so.13"), "libpython": "/nowhere/libpython.so"}
     made = files.made("libcudart.so.13")
-    data = elf.library(elf.Exports(made.soname, made.plain, (), made.logged, made.texts, made.version, words), "x86_64")
+    data = elf.library(replace(made, strings=words), MACHINES[platform.machine()])
     (tmp_path / "libcudart.so.13").write_bytes(data)
     environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
     done = subprocess.run([str(program), "errors"], capture_output=True, text=True, env=environment, check=False)

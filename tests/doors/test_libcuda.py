@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import platform
 import struct
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from mmulator.doors.libcuda import caller
 from mmulator.doors.libcuda.abi import Refused, code_of, get, put, text
 from mmulator.doors.libcuda.codes import FAULTS, Code
 from mmulator.doors.libcuda.images import ptx_at
-from mmulator.doors.library.elf import MACHINES
+from mmulator.doors.library.machines import HERE
 from mmulator.errors import ExecutionFault, LaunchError, LimitReached
 from mmulator.host.module import Module
 from mmulator.native.state import FaultKind
@@ -25,9 +24,7 @@ from mmulator.toolkit.cubin import elf_size, ptx_within, with_ptx
 from mmulator.toolkit.joining import join
 from tests.support.tours import outcome, tries
 
-here = pytest.mark.skipif(
-    platform.machine() not in MACHINES or sys.platform != "linux", reason="the library is made for Linux on x86-64"
-)
+here = pytest.mark.skipif(HERE is None, reason="the library is made for Linux on x86-64 and aarch64")
 
 
 @here
@@ -59,7 +56,7 @@ def test_nothing_is_loaded_over_a_driver_that_is_there() -> None:
     code = (
         "from mmulator.doors.libcuda import loading\n"
         "from mmulator.doors.library.elf import STATE, Exports, library\n"
-        "data = library(Exports(loading.SONAME, ['cuInit']), 'x86_64').replace(STATE.encode(), b'x' * len(STATE))\n"
+        "data = library(Exports(loading.SONAME, ['cuInit']), loading.HERE).replace(STATE.encode(), b'x' * len(STATE))\n"
         "other = loading._open(data)\n"
         "try: loading.install()\n"
         "except Exception as error: print(type(error).__name__, error)"

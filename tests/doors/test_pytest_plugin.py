@@ -12,10 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from mmulator.doors import pytest_plugin
 from mmulator.doors.pytest_tests import seed_of, where
-from mmulator.isa.targets import DEVICES
-from tests.support.places import PACKAGE, ROOT
+from tests.support.places import PACKAGE
 
 SUITE = '''
 import struct
@@ -282,17 +280,3 @@ def test_without_the_option_nothing_happens(tmp_path: Path) -> None:
     assert not any(line.startswith("sanitizer: ") for line in lines)
     lines = run(tmp_path, "-k", "needs", "--sanitize", "test_none.py", MMULATOR_EXEC=sys.prefix)
     assert any(line.startswith("sanitizer: no launches; ") for line in lines)
-
-
-def test_the_workflow_of_the_page_is_one() -> None:
-    """YAML of GitHub's form, whose commands have options that there are."""
-    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
-    (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "pytest.md").read_text(), re.DOTALL)
-    workflow = yaml.safe_load(text)
-    (job,) = workflow["jobs"].values()
-    assert job["runs-on"] and {*job["strategy"]["matrix"]["device"]} <= {*DEVICES}
-    assert all(step.keys() & {"uses", "run"} for step in job["steps"])
-    assert all(re.fullmatch(r"[\w-]+/[\w-]+@v\d+", step["uses"]) for step in job["steps"] if "uses" in step)
-    (command,) = (step["run"] for step in job["steps"] if step.get("run", "").startswith("pytest "))
-    options = {word.partition("=")[0] for word in command.split() if word.startswith("--mm")}
-    assert options <= {*re.findall(r"--mmulator[\w-]*", Path(pytest_plugin.__file__).read_text())}

@@ -17,9 +17,11 @@ from urllib.parse import urlencode
 
 import pytest
 
+from mmulator.cli.app import run
 from mmulator.explore import fragments, site
 from mmulator.explore.server import HOST, Server
 from tests.support import places
+from tests.support.schemas import checked
 
 A = {"family": "mma", "instruction": fragments.FIRST, "operand": "a", "variant": "as it is"}
 
@@ -91,7 +93,8 @@ def test_the_address_as_json() -> None:
     process = start("--json")
     assert process.stdout
     said = "".join(iter(process.stdout.readline, "}\n")) + "}"
-    assert json.loads(said)["url"].startswith("http://127.0.0.1:")
+    data = json.loads(said)
+    assert checked(data) == "explore" and data["url"].startswith("http://127.0.0.1:")
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) == 0
     process.communicate()
@@ -114,10 +117,15 @@ def test_a_port_that_is_taken(server: Server) -> None:
     assert process.returncode == 1 and "cannot be used" in said and "--port 0" in said
 
 
-def test_export_writes_what_the_server_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_export_writes_what_the_server_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     few = {family: dict([*forms.items()][:2]) for family, forms in fragments.choices().items()}
     monkeypatch.setattr(site, "VIEWS", {"layout": replace(fragments.VIEW, choices=lambda: few)})
-    count, size = site.export(tmp_path)
+    assert run(["explore", "--export", str(tmp_path), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert checked(data) == "explore-export"
+    count, size = data["files"], data["bytes"]
     written = [p for p in tmp_path.rglob("*") if p.is_file()]
     assert count == len(written) and size == sum(p.stat().st_size for p in written)
     assert 'data-tables="files"' in (tmp_path / "index.html").read_text()

@@ -15,8 +15,9 @@ import pytest
 
 import mmulator as mm
 from mmulator.cli.app import run
-from mmulator.judging.verdict import SCHEMA, Verdict, VerdictKind
+from mmulator.judging.verdict import Verdict, VerdictKind
 from mmulator.judging.warden import below
+from tests.support.schemas import checked
 
 TWICE = """.version 8.0
 .target sm_90
@@ -75,7 +76,7 @@ def test_outcomes(name: str) -> None:
     if name not in ("loop", "text"):
         assert verdict.drawn is not None and verdict.device == "sm_90"
     data = json.loads(json.dumps(verdict.as_dict(), default=str))
-    assert data["schema"] == SCHEMA and data["outcome"] == outcome
+    assert checked(data) == "judge" and data["outcome"] == outcome
 
 
 def test_the_first_difference_is_told_with_the_seed_that_shows_it_again() -> None:

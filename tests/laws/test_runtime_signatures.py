@@ -16,8 +16,7 @@ HANDLES = re.compile(
     r"^(cuda(Stream|Event|Graph|GraphNode|GraphExec|MemPool|Library|Kernel|Function|UserObject|Array|MipmappedArray|Host|"
     r"LogsCallbackHandle|StreamCallback|HostFn|AsyncCallbackHandle)(_t|Handle)?|cudaAsyncCallback|CUstream|cudaLogsCallback_t)$"
 )
-WORDS = {"cudaExtent": 3, "cudaPitchedPtr": 4}  # structs of more than 16 bytes, by value: words on the stack
-SMALL = {"dim3": "qq", "cudaMemLocation": "q"}  # smaller ones: registers
+STRUCTS = {"dim3": "qq", "cudaMemLocation": "q", "cudaExtent": "E", "cudaPitchedPtr": "P"}  # by value
 NUMBERS = {
     "size_t": "q", "unsigned long long": "q", "unsigned int": "u", "int": "i", "unsigned": "u",
     "cudaStreamAttrID": "e", "cudaKernelNodeAttrID": "e", "cudaLaunchAttributeID": "e",
@@ -29,23 +28,21 @@ def header() -> Path | None:
     return next((p / "cuda_runtime_api.h" for p in places if (p / "cuda_runtime_api.h").exists()), None)
 
 
-def letters(argument: str) -> tuple[str, int]:
-    """(letters of registers, words on the stack) of an argument of C: `e` for an enumeration, whose sign is open."""
+def letters(argument: str) -> str:
+    """The letters of an argument of C: `e` for an enumeration, whose sign is open."""
     text = re.sub(r"__dv\([^)]*\)|=.*", "", argument).strip()
     if "*" in text or "[" in text or "&" in text:
-        return "p", 0
+        return "p"
     words = [w for w in text.split() if w not in ("const", "struct")]
     if words[0] == "enum":
-        return "e", 0
+        return "e"
     kind = " ".join(words[:-1]) or words[0]
-    if kind in WORDS:
-        return "", WORDS[kind]
-    if kind in SMALL:
-        return SMALL[kind], 0
+    if kind in STRUCTS:
+        return STRUCTS[kind]
     if kind in NUMBERS:
-        return NUMBERS[kind], 0
+        return NUMBERS[kind]
     assert HANDLES.match(kind), f"{argument}: what is {kind}?"
-    return "p", 0
+    return "p"
 
 
 def prototypes(path: Path, names: set[str]) -> dict[str, set[str]]:
@@ -56,12 +53,11 @@ def prototypes(path: Path, names: set[str]) -> dict[str, set[str]]:
         if name not in names:
             continue
         parts = [letters(a) for a in re.split(r",(?![^(]*\))", arguments) if a.strip() not in ("", "void")]
-        registers, stack = "".join(r for r, _ in parts), sum(n for _, n in parts)
-        found.setdefault(name, set()).add(registers.ljust(6, "q") + "q" * stack if stack else registers)
+        found.setdefault(name, set()).add("".join(parts))
     return found
 
 
-SIZES = {"p": "8", "q": "8", "u": "u", "i": "i", "e": "e"}
+SIZES = {"p": "8", "q": "8", "u": "u", "i": "i", "e": "e", "E": "E", "P": "P"}
 
 
 def agree(mine: str, c: str, wider: set[int]) -> bool:

@@ -22,12 +22,12 @@ STARTS = {
         "typer", "rich", "ml_dtypes", "html", "shutil", "shlex", "random", "mmulator.cli", "mmulator.demangle",
         "mmulator.diagnostics",
     )),
-    "run": ("from mmulator.cli.app import run; run(['run', 'examples/handwritten/launch.toml'])", 86, (
+    "run": ("from mmulator.cli.app import run; run(['run', 'examples/handwritten/launch.toml'])", 87, (
         "typer", "rich", "ml_dtypes", "mmulator.jobs.sanitized", "mmulator.findings", "mmulator.rules", "mmulator.layouts",
         "mmulator.diagnostics",
     )),
     "check": ("from mmulator.cli.app import run; run(['check', 'examples/handwritten/mma.ptx'])", 144, ("typer", "ml_dtypes")),
-    "help": ("from mmulator.cli.app import run; run(['--help'])", 42, ("numpy", "ml_dtypes", "mmulator.codegen")),
+    "help": ("from mmulator.cli.app import run; run(['--help'])", 13, ("numpy", "typer", "rich", "mmulator.codegen")),
 }  # fmt: skip
 NEVER = ("llvmlite.binding", "pydantic", "mmulator.ptx.parser", "mmulator.twin", "mmulator.sanitizer", "mmulator.inspect")
 

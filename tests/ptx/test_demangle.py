@@ -6,8 +6,9 @@ import random
 
 import pytest
 
-from mmulator.demangle import base_name, choose, demangle, readable
+from mmulator.demangle import base_name, demangle
 from mmulator.errors import LaunchError
+from mmulator.names import choose, readable, shorter
 from tests.support.places import DATA
 
 # name, a blank, what binutils 2.40 makes of it. The names are those of g++ for a small program, of nvcc and of Numba.
@@ -29,6 +30,22 @@ def test_other_names_stay_as_they_are() -> None:
             at = generator.randrange(2, len(name))
             for other in (name[:at], name[:at] + generator.choice("ZNIESTLPK0_9") + name[at + 1 :]):
                 assert isinstance(demangle(other), str) and isinstance(base_name(other), str)
+
+
+def test_long_names_lose_what_lies_deepest() -> None:
+    name = "void a::k<b::F<c<d<int> >, int*>, s<e<f>> >(g<h>, (anonymous namespace)::x, bool (*)(int)) const"
+    assert [shorter(name, room) for room in (len(name), 95, 93, 84, 0)] == [
+        name,
+        "void a::k<b::F<c<...>, int*>, s<e<...>> >(g<h>, (anonymous namespace)::x, bool (*)(int)) const",
+        "void a::k<b::F<...>, s<...> >(g<...>, (anonymous namespace)::x, bool (...)(...)) const",
+        "void a::k<...>(...) const",
+        "void a::k<...>(...) const",
+    ]
+    assert shorter("bool operator<< <int>(A, B)", 0) == "bool operator<< <...>(...)"
+    assert shorter("A::operator()(int)", 0) == "A::operator()(...)" and shorter("f<(A)->b>", 0) == "f<...>"
+    for full in (text for text in TABLE.values() if ")>(" not in text):  # greater than
+        found = [shorter(full, room) for room in range(len(full) + 1)]
+        assert found[-1] == full and all(text.count("(") == text.count(")") for text in found)
 
 
 FLOAT, HALF = "_ZN2ns4gemmIfEEvPKfPT_", "_ZN2ns4gemmI6__halfEEvPKfPT_"

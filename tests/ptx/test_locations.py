@@ -11,6 +11,7 @@ import pytest
 
 import mmulator as mm
 from mmulator.cli.app import run
+from mmulator.location import Location
 from mmulator.ptx.parser import parse_module
 from mmulator.source import Source
 
@@ -113,9 +114,7 @@ def test_rewritten_instructions_keep_their_lines() -> None:
     assert all(i.span.location for i in blocks)
 
 
-def test_the_line_is_quoted_where_the_file_is_the_one_that_was_compiled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_line_is_quoted_where_the_file_is_the_one_that_was_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     source = tmp_path / "mm.py"
     source.write_text(SOURCE)
@@ -242,3 +241,23 @@ def test_inline_assembly_is_found_in_the_program_or_is_its_statement(
     (function,) = parse_module(Source("k.ptx", text)).functions
     inside = [i for i in function.instructions if i.opcode in ("setp", "st")]
     assert [i.span.location and i.span.location.line for i in inside] == lines
+
+
+def test_long_chains_of_calls_fit_the_columns() -> None:
+    """The path loses its front, a function its end; of a long chain the middle goes, but not a line that can be read."""
+    at: Location | None = None
+    for n in range(9, -1, -1):
+        at = Location(f"/opt/include/library/part/file{n}.h", n, function=f"f{n}<{'x' * (40 if n == 1 else 3)}>", inlined_at=at)
+    assert (
+        at is not None
+        and len(at.lines()) == 10
+        and at.lines()[1].startswith("inlined at /opt/include/library/part/file1.h:1, in f1<xx")
+    )
+    assert at.lines(48) == [
+        "source: .../library/part/file0.h:0, in f0<xxx>",
+        "inlined at file1.h:1, in f1<xxxxxxxxxxxxxxxxx...",
+        "inlined at .../part/file2.h:2, in f2<xxx>",
+        "inlined at ...",
+        "inlined at .../part/file8.h:8, in f8<xxx>",
+        "inlined at .../part/file9.h:9, in f9<xxx>",
+    ]

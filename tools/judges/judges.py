@@ -14,6 +14,7 @@ from tools.judges import bits as sums
 from tools.judges import compute_sanitizer, consan, dracc, gsan, indigo, mutate, order, scor, warp_types
 from tools.judges.common import Judge
 from tools.pages.tables import table
+from tools.projects.table import BESIDE, EXPLAINED, JUDGED
 
 RESULTS = Path(__file__).parent / "results"
 RUNNERS = (indigo, compute_sanitizer, scor, dracc, warp_types, order, consan, gsan)
@@ -108,6 +109,39 @@ def bits() -> str:
     return "\n".join([table(("source", "what is compared", "parts", "compared", "differ"), rows), *said])
 
 
+def of_projects() -> dict[str, Any]:
+    kept: dict[str, Any] = json.loads((RESULTS / "projects.json").read_text())["projects"]
+    return kept
+
+
+def beside_a_gpu() -> Counter[str]:
+    """Launches of public projects whose bytes were compared with a GPU's, by verdict."""
+    return sum((Counter(run.get("beside", {}).get("launches", {})) for run in of_projects().values()), Counter())
+
+
+def projects() -> str:
+    """Each public project: cases that pass, findings, and launches whose bytes were compared with a GPU's."""
+    rows = []
+    for name, run in of_projects().items():
+        good = sum(case["verdict"] == "pass" for case in run["cases"])
+        why = [reason for (project, _), reason in EXPLAINED.items() if project == name and good < len(run["cases"])]
+        launches = run.get("beside", {}).get("launches", {})
+        other = ", ".join(f"{count} {verdict}" for verdict, count in sorted(launches.items()) if verdict != "same")
+        shown = f"{launches.get('same', 0)} equal" + (f"; {other}: {BESIDE[name]}" if other else "") if launches else "not run"
+        triton = run["versions"]["triton"]
+        rows.append((f"[{name}]({run['source']}) {run['version']}", triton, f"{good} of {len(run['cases'])}", "; ".join(why),
+                     str(len(run["findings"])), shown))  # fmt: skip
+    return table(("project", "Triton", "cases that pass", "why others do not", "findings", "launches beside an H100"), rows)
+
+
+def proofs() -> str:
+    """What the sanitizer found in public projects, each judged by its source."""
+    return table(("project", "rule", "where", "verdict"), (
+        (name, f"`{one['rule']}`", f"`{one['source']}`", JUDGED[name, one["rule"], one["source"]])
+        for name, run in of_projects().items() for one in run["findings"]
+    ))  # fmt: skip
+
+
 _THREAD = re.compile(r"As in (https://github\.com/[\w.-]+/([\w.-]+)/(?:issues|pull)/(\d+)): (.*)", re.S)
 
 
@@ -124,5 +158,5 @@ def threads() -> str:
 
 REGIONS: dict[str, Callable[[], str]] = {
     "judges": judges, "races": races, "misses": misses, "runs": runs, "mutants": mutants,
-    "threads": threads, "bits": bits,
+    "threads": threads, "bits": bits, "projects": projects, "proofs": proofs,
 }  # fmt: skip

@@ -59,7 +59,8 @@ depend on the version of NumPy.
 | `--filter REGEX` | only these forms |
 | `--cases N`, `--seed N` | how many operands, and which |
 | `--processes N` | how many processes share the work |
-| `--resume` | continue an interrupted run |
+| `--seconds S` | end after this time; forms of every group are taken in turn, so a part of them has all kinds |
+| `--resume` | continue a run that was interrupted or that `--seconds` ended; the rows are in the [code cache](caches.md) |
 | `--report FILE.html` | write what is printed, for every form |
 | `--json` | print the report as JSON |
 | `--dask ADDRESS` | spread the forms over a [Dask cluster](dask.md) |

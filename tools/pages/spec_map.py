@@ -325,6 +325,8 @@ def summary() -> str:
     races = [indigo.JUDGE.expected[f"races, {graph}"] for graph in indigo.GRAPHS]
     sums = json.loads((judges.RESULTS / "bits.json").read_text())["rows"]
     random, vectors = ([row for row in sums if row["source"] == name] for name in ("mmasim", "vectors"))
+    public, launched = judges.of_projects(), judges.beside_a_gpu()
+    compared = launched.total() - launched["not compared"]
     other = sum(row["differ"] - row["explained"] for row in (*random, *vectors))
     return table(("compared", "with", "result"), (
         ("single instructions, registers", "an H200", f"{run['words']:,} words of {run['forms']:,} forms: {run['wrong']} differ"),
@@ -335,6 +337,8 @@ def summary() -> str:
         ("Triton's `test_core.py`, sm_90", "its own results", f"{cases['passed']:,} of {sum(cases.values()):,} pass, "
          f"{cases['skipped by the suite']} skipped, {cases.get('wrong', 0)} wrong"),
         ("its launches", "an H100, beside", f"{launches['same']:,} of {ran:,} leave the same bytes"),
+        (f"kernels of {len(public)} public projects", "an H100, beside", f"{launched['same']} of {compared} launches leave the "
+         f"same bytes; {launched['not deterministic']} the GPU does not repeat, the others are [defects](docs/found.md)"),
         (f"Indigo's {races[0].planted} planted races", "its authors", f"{min(r.found for r in races)} found; "
          f"{max(r.flagged for r in races)} of {races[0].clean} clean kernels flagged"),
     ))  # fmt: skip

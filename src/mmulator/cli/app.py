@@ -92,6 +92,11 @@ def _say_interrupted() -> None:
 def _run(arguments: list[str]) -> int:
     try:
         arguments = _rewritten(arguments)
+        if arguments in ([], ["--help"], ["-h"]) and _COMPLETING not in os.environ:
+            from mmulator.cli.overview import print_overview
+
+            print_overview()
+            return 0 if arguments else 2
         code = 0 if _plain(arguments) else _by_typer(arguments)
     except MmulatorError as error:
         print_error(error, as_json="--json" in arguments)

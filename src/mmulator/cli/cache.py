@@ -32,7 +32,7 @@ def show(context: typer.Context, json: _Json = False) -> None:
     if json:
         path = str(place.path) if place.path else None
         data = {"folder": path, "used": store is not None, "reason": place.reason, "entries": entries, "bytes": size}
-        print_json({"ok": True, **data})
+        print_json("cache", {"ok": True, **data})
         return
     print(f"folder   {place.path}")
     if store is None:
@@ -49,7 +49,7 @@ def clear(json: _Json = False) -> None:
     store = _store()
     removed, size = store.clear()
     if json:
-        print_json({"ok": True, "folder": str(store.path), "removed": removed, "bytes": size})
+        print_json("cache-clear", {"ok": True, "folder": str(store.path), "removed": removed, "bytes": size})
     else:
         print(f"removed {removed} files, {size} bytes ({_mebibytes(size)}), from {store.path}")
 

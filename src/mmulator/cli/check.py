@@ -47,9 +47,9 @@ def check(
     from mmulator.cli.findings import baseline as read
     from mmulator.cli.findings import check_sarif, code_of, write_sarif
     from mmulator.cli.output import exclude, read_bytes
-    from mmulator.demangle import choose
     from mmulator.host.text import loading_within
     from mmulator.isa.targets import default_device
+    from mmulator.names import choose
     from mmulator.program.runnable import unsupported
     from mmulator.program.static import static_findings
     from mmulator.ptx.parser import parse_module
@@ -134,6 +134,7 @@ def _as_json(
     from mmulator.cli.output import error_data, print_json
 
     print_json(
+        "check",
         {
             "ok": not errors and not missing and not any(f.is_error for f in findings),
             "file": module.source.name,
@@ -153,7 +154,7 @@ def _as_json(
                 for u in missing
             ],
             "findings": [f.as_dict() for f in findings],
-        }
+        },
     )
 
 

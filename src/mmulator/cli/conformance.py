@@ -25,7 +25,10 @@ def conformance(
     seed: Annotated[int | None, Option(help="With --gpu: of the operands. Default: 1.")] = None,
     report: Annotated[list[Path] | None, Option(help="Write a report: FILE.json or FILE.html.")] = None,
     capture: Annotated[Path | None, Option(help="Write what the GPU answers as vectors to this folder.")] = None,
-    resume: Annotated[bool, Option("--resume", help="Go on with a run that was interrupted.")] = False,
+    resume: Annotated[bool, Option("--resume", help="Go on with a run that was interrupted, or that --seconds ended.")] = False,
+    seconds: Annotated[
+        float | None, Option(help="End after this time; forms of every group are taken in turn. --resume goes on.", min=1)
+    ] = None,
     processes: Annotated[int, Option(help="Processes to use. Default: all cores.", min=0)] = 0,
     dask: Annotated[str | None, Option(metavar="ADDRESS", help="Replay on the workers of a Dask cluster.")] = None,
     json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
@@ -38,7 +41,9 @@ def conformance(
 
     mmulator conformance --gpu --cases 10000 --report conformance.html
 
-    The exit code is 0 only if everything was compared and no bit differs.
+    mmulator conformance --seconds 600
+
+    The exit code is 0 only if everything was compared that --filter and --seconds ask for, and no bit differs.
     """
     from mmulator.cli.output import exclude, print_json
     from mmulator.conformance import report as reports
@@ -46,13 +51,14 @@ def conformance(
     from mmulator.errors import MmulatorError
     from mmulator.hosts import cluster_at
 
-    _check(gpu, vectors, device, capture, resume, filter, report or [])
+    _check(gpu, vectors, device, capture, filter, report or [])
     exclude({"--dask": dask, "--gpu": gpu}, "the GPU is that of this machine")
     exclude({"--dask": dask, "--processes": processes or None}, "the cluster has its own")
     for name, value in (("--cases", cases), ("--seed", seed)):
         if value is not None and not gpu:
             raise MmulatorError(f"{name} goes with --gpu: vectors have their own operands")
     settings = RunSettings(1 if seed is None else seed, cases or 10_000, filter, processes=processes, capture=capture is not None)
+    settings = replace(settings, limit=seconds or 0.0)
     if gpu:
         outcomes = [(settings, _run(settings, _state(settings), resume, json))]
     else:
@@ -60,14 +66,14 @@ def conformance(
         with cluster_at(dask) as client:
             for folder in _folders(vectors, device):
                 each = replace(settings, replay=str(folder))
-                outcomes.append((each, _run(each, None, False, json, client)))
+                outcomes.append((each, _run(each, _state(each), resume, json, client)))
     for path in report or []:
         reports.write(path, outcomes)
     if capture is not None:
         for path in reports.write_vectors(capture, outcomes[0][1], settings):
             print(f"wrote {path}", file=sys.stderr)
     if json:
-        print_json(reports.as_data(outcomes))
+        print_json("conformance", reports.as_data(outcomes))
     else:
         _print(outcomes)
     if any(not o.complete for _, o in outcomes):
@@ -77,7 +83,7 @@ def conformance(
 
 
 def _check(
-    gpu: bool, vectors: Path | None, device: str | None, capture: Path | None, resume: bool, filter: str, paths: list[Path]
+    gpu: bool, vectors: Path | None, device: str | None, capture: Path | None, filter: str, paths: list[Path]
 ) -> None:
     import re
 
@@ -86,9 +92,8 @@ def _check(
     for given, name in ((vectors, "--vectors"), (device, "--device")):
         if gpu and given is not None:
             raise MmulatorError(f"{name} goes with a replay, not with --gpu")
-    for wanted, name in ((capture is not None, "--capture"), (resume, "--resume")):
-        if wanted and not gpu:
-            raise MmulatorError(f"{name} goes with --gpu")
+    if capture is not None and not gpu:
+        raise MmulatorError("--capture goes with --gpu")
     for path in paths:
         if path.suffix not in (".json", ".html"):
             raise MmulatorError(f"--report {path}: the name must end in .json or .html")
@@ -115,7 +120,8 @@ def _state(settings: RunSettings) -> Path | None:
     from mmulator.codegen.engine import cache_folder
 
     folder = cache_folder()
-    return folder / "conformance" / f"gpu{settings.gpu}.jsonl" if folder else None
+    name = f"replay-{Path(settings.replay).name}" if settings.replay else f"gpu{settings.gpu}"
+    return folder / "conformance" / f"{name}.jsonl" if folder else None
 
 
 def _run(settings: RunSettings, state: Path | None, resume: bool, quiet: bool, client: Any = None) -> RunOutcome:

@@ -203,7 +203,7 @@ def doctor(json: Annotated[bool, Option("--json", help="Print JSON.")] = False) 
     found = parts()
     wrong = any(part.state == WRONG for part in found)
     if json:
-        print_json({"ok": not wrong, "version": __version__, "parts": [part._asdict() for part in found]})
+        print_json("doctor", {"ok": not wrong, "version": __version__, "parts": [part._asdict() for part in found]})
     else:
         _tell(found)
     if wrong:

@@ -79,7 +79,7 @@ def explain(
         error.hint = "; ".join(filter(None, (error.hint, *meant)))
         raise
     if json:
-        print_json({"ok": True, **found.to_dict()})
+        print_json("explain", {"ok": True, **found.to_dict()})
     elif cuda_only and not any(snippet.cuda for snippet in found.snippets):
         raise UnsupportedError(f"there is no CUDA function for {found.mnemonic}", hint="--ptx-only prints a statement")
     elif ptx_only or cuda_only:
@@ -92,7 +92,7 @@ def _of_topic(topic: Topic, json: bool) -> None:
     from mmulator.cli.output import print_heading, print_json, print_text
 
     if json:
-        print_json({"ok": True, **topic.to_dict()})
+        print_json("topic", {"ok": True, **topic.to_dict()})
         return
     print_heading(topic.name)
     for paragraph in topic.text:

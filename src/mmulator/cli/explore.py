@@ -38,7 +38,7 @@ def explore(
     with server:
         try:
             if json:
-                print_json({"ok": True, "url": server.url})
+                print_json("explore", {"ok": True, "url": server.url})
             else:
                 print(f"{server.url}\nCtrl-C ends it")
             sys.stdout.flush()
@@ -57,6 +57,6 @@ def _export(folder: Path, json: bool) -> None:
     except OSError as error:
         raise MmulatorError(f"cannot write {error.filename}: {error.strerror}") from None
     if json:
-        print_json({"ok": True, "folder": str(folder), "files": count, "bytes": size})
+        print_json("explore-export", {"ok": True, "folder": str(folder), "files": count, "bytes": size})
         return
     print(f"{folder / 'index.html'}: {count} files, {size / 1e6:.1f} MB; open it in a browser, or serve the folder")

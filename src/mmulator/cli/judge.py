@@ -72,7 +72,7 @@ def judge(
         limits=Limits(seconds, _bytes(bytes)),
     )  # fmt: skip
     if json:
-        print_json(verdict.as_dict())
+        print_json("judge", verdict.as_dict())
     else:
         for line in str(verdict).splitlines():
             print_line(line, 4)

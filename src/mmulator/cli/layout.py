@@ -136,7 +136,7 @@ class _Wanted:
         elif self.cute:
             _print_cute(found, self.json)
         elif self.json:
-            print_json({"ok": True, **found.to_dict()})
+            print_json("layout", {"ok": True, **found.to_dict()})
         else:
             _print_all(instruction, found, self.by or "matrix", self.full, self.csv, self.markdown)
 
@@ -324,7 +324,7 @@ def _print_elements(
         about["elements"] = [e.to_dict() for e in elements]
         if other:
             about["otherwise"] = {"instruction": other[0].instruction, "elements": [e.to_dict() for e in other[1]]}
-        print_json({"ok": True, **about})
+        print_json("layout-element", {"ok": True, **about})
         return
     if words:
         print(found.instruction)
@@ -357,7 +357,7 @@ def _print_cute(found: Layout, json: bool) -> None:
         raise UnsupportedError(found.cute_note)
     if json:
         data = {"instruction": found.instruction, "operand": found.operand, "cute": found.cute, "meaning": found.cute_note}
-        print_json({"ok": True, **data})
+        print_json("layout-cute", {"ok": True, **data})
     else:
         print(found.cute)
         print(found.cute_note)

@@ -66,7 +66,7 @@ def list(
         groups = [
             {"pattern": g.pattern, "forms": len(g.mnemonics), **asdict(g), "choices": dict(g.choices)} for g in group(forms)
         ]
-        print_json({"ok": True, "forms": len(forms), "groups": groups})
+        print_json("list", {"ok": True, "forms": len(forms), "groups": groups})
     elif full:
         print("\n".join(form.mnemonic for form in forms))
     else:
@@ -138,7 +138,7 @@ def _devices(json: bool) -> None:
     from mmulator.inspect.chips import KINDS, LETTERS, devices
 
     if json:
-        print_json({"ok": True, "devices": [d.to_dict() for d in devices()]})
+        print_json("devices", {"ok": True, "devices": [d.to_dict() for d in devices()]})
         return
     rows = [(d.sm, *(LETTERS.get(d.evidence.get(kind, ""), "") for kind in KINDS), ", ".join(d.chips)) for d in devices()]
     print_columns(("device", *KINDS, "chips"), rows, breaks=" ")

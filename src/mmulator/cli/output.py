@@ -68,7 +68,7 @@ def error_data(error: MmulatorError) -> dict[str, Any]:
 def print_error(error: MmulatorError, as_json: bool) -> None:
     """Print one error: on standard error for people, on standard output as JSON."""
     if as_json:
-        print_json({"ok": False, "errors": [error_data(error)]})
+        print_json("error", {"ok": False, "errors": [error_data(error)]})
     else:
         print(error_text(error, _error_width() if sys.stderr.isatty() else None), file=sys.stderr)
 
@@ -126,9 +126,14 @@ def misused(why: str, where: str) -> Exception:
     return typer.BadParameter(why, param_hint=where)
 
 
-def print_json(data: Any) -> None:
-    """Print JSON. NaN, Infinity and -Infinity, which JSON does not have, are written as texts."""
-    print(json.dumps(_plain(data), indent=1, ensure_ascii=True, default=str, allow_nan=False))
+def print_json(name: str, data: dict[str, Any]) -> None:
+    """Print a JSON document. NaN, Infinity and -Infinity, which JSON does not have, are written as texts.
+
+    name: of its schema.
+    """
+    from mmulator.schemas import document
+
+    print(json.dumps(_plain(document(name, data)), indent=1, ensure_ascii=True, default=str, allow_nan=False))
 
 
 def _plain(data: Any) -> Any:

@@ -34,7 +34,7 @@ def tell(names: tuple[str, ...], several: bool, json: bool) -> None:
     """Print everything about one rule, or a list of several."""
     if json:
         data = [_data(RULES[name]) for name in names]
-        print_json({"ok": True, "rules": data} if several else {"ok": True, **data[0]})
+        print_json("rules" if several else "rule", {"ok": True, **({"rules": data} if several else data[0])})
     elif several:
         _list(names)
     else:

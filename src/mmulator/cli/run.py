@@ -189,7 +189,7 @@ def _stopped(error: MmulatorError, json: bool, sarif: str | None, strict: bool, 
     judged = judged.against(known)
     error.findings = ()  # the findings follow
     if json:
-        print_json({"ok": False, "errors": [error_data(error)], "sanitizer": judged.as_dict()})
+        print_json("error", {"ok": False, "errors": [error_data(error)], "sanitizer": judged.as_dict()})
     else:
         print_error(error, as_json=False)
         sys.stderr.flush()
@@ -376,7 +376,7 @@ def _as_json(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]
         data["sanitizer"] = judged.as_dict()
         del data["report"]["findings"]  # before rules were chosen, and others suppressed
     for info, found in gpus:
-        print_json(data | {"gpu": info.as_dict(), "arrays": [asdict(a) for a in found]})
+        print_json("run", data | {"gpu": info.as_dict(), "arrays": [asdict(a) for a in found]})
         return
     data["comparisons"] = [asdict(c) for c in result.comparisons]
     data["not_compared"] = list(result.uncompared)
@@ -389,7 +389,7 @@ def _as_json(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]
         data["arrays"] = {
             name: {"dtype": str(a.dtype), "shape": list(a.shape), "values": a.tolist()} for name, a in result.shown.items()
         }
-    print_json(data)
+    print_json("run", data)
 
 
 def _stores_to(result: JobResult, number: int, index: tuple[int, ...]) -> list[WatchedStore]:

@@ -65,7 +65,7 @@ def check(file: Matrix, instruction: For, type: Type = None, json: Json = False)
     form = _form(instruction)
     report = pattern_report(_matrix(file, form, type), form)
     if json:
-        print_json(report.to_dict())
+        print_json("sparse-check", report.to_dict())
     else:
         print(f"{file}: {report.dtype} {list(report.shape)}, {report.zeros:.1%} zeros")
         print(f"{form}\n{report.rule}")
@@ -184,7 +184,7 @@ def lanes(
     if lane is not None:
         words = tuple(w for w in words if w.lane == lane) or (metadata_word(form, lane, selector),)
     if json:
-        print_json({"ok": True, "instruction": str(form), "lanes": [w.to_dict() for w in words]})
+        print_json("sparse-lanes", {"ok": True, "instruction": str(form), "lanes": [w.to_dict() for w in words]})
         return
     _heading(form, selector, f"tile {tile} of {file}; rows and columns are the tile's" if one is not None else "")
     if lane is None:
@@ -218,7 +218,7 @@ def decode(
         raise OperandError(f"{word!r} is no number", hint="0xe4e4e4e4, or decimal, or 0b...") from None
     found = metadata_word(form, lane, selector, value)
     if json:
-        print_json({"ok": found.defined, **found.to_dict()})
+        print_json("sparse-word", {"ok": found.defined, **found.to_dict()})
     else:
         _heading(form, selector, "")
         _print_word(found)
@@ -318,7 +318,7 @@ def _written(json: bool, output: Path, remark: str, **arrays: Any) -> None:
     about = {k: {"dtype": str(a.dtype), "shape": list(a.shape)} for k, a in arrays.items() if hasattr(a, "dtype")}
     rest = {k: v for k, v in arrays.items() if k not in about}
     if json:
-        print_json({"ok": True, "file": str(output), "arrays": about, **rest})
+        print_json("sparse-file", {"ok": True, "file": str(output), "arrays": about, **rest})
         return
     print(f"{output}: " + ", ".join(f"{k} {a['dtype']} {a['shape']}" for k, a in about.items()))
     if remark:

@@ -78,7 +78,7 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
     ended = code or int(other) or (FOUND if any(wanted.strict or r["level"] == "error" for r in new) else 0)
     if wanted.json:
         groups = enumerate(_new(rows, data))
-        print_json({
+        print_json("exec", {
             "ok": not ended, "exit_code": code, "kernels": kernels, "sanitized_launches": launches,
             "known": sum(r.get("baselineState") == "unchanged" for r in results),
             "findings": [f | {"kernel": row["kernel"], "group": n} for n, row in groups for f in row["findings"]],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from inspect import cleandoc
 from types import FunctionType
@@ -13,6 +13,7 @@ import typer
 
 from mmulator import __version__
 from mmulator.cli import completion
+from mmulator.cli.overview import ABOUT, VERSION
 from mmulator.cli.words import COMMANDS, Option, command_of
 
 
@@ -23,12 +24,15 @@ def _version(wanted: bool) -> None:
 
 
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help=VERSION)] = False,
 ) -> None:
-    """NVIDIA tensor-core kernels without the GPU, bit for bit."""
+    pass
 
 
-def application(names: Sequence[str] = COMMANDS) -> typer.Typer:
+_root.__doc__ = ABOUT
+
+
+def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
     """The application with its commands, or some of them."""
     # `--show-completion SHELL` rather than a guess from the parent process, which is wrong in scripts and containers
     os.environ.setdefault("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
@@ -71,7 +75,7 @@ _METAVARS = {
 _HELP = {"help_option_names": ["-h", "--help"]}
 
 
-def command_tree(names: Sequence[str] = COMMANDS) -> Any:
+def command_tree(names: Iterable[str] = COMMANDS) -> Any:
     """The application as a tree of commands, with help as people read it: paragraphs fill the terminal, `-h` works, and
     options without a value show none."""
     root = typer.main.get_command(application(names))

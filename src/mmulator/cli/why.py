@@ -54,7 +54,7 @@ def why(
     C = None if c is None else _array(c)
     found = explained(i, A, B, C, row, col, devices=devices.split(",") if devices else None, **more)
     if json:
-        print_json({"ok": True, **found.to_dict()})
+        print_json("why", {"ok": True, **found.to_dict()})
     else:
         print(found)
 

@@ -55,6 +55,7 @@ def run_data(outcome: RunOutcome, settings: RunSettings) -> dict[str, Any]:
     return {
         "ok": outcome.ok,
         "complete": outcome.complete,
+        "left": outcome.left,
         "mmulator": __version__,
         "date": datetime.now(UTC).date().isoformat(),
         "gpu": outcome.chip.as_dict(),
@@ -103,7 +104,7 @@ def lines(outcome: RunOutcome, settings: RunSettings, limit: int = 8) -> Iterato
     if not outcome.rows:
         yield "no form has that name" if settings.filter else "nothing was compared"
     t = totals(outcome.rows)
-    state = "" if outcome.complete else ", interrupted"
+    state = f", {outcome.left} forms left" if outcome.left else "" if outcome.complete else ", interrupted"
     yield (
         f"{t['forms']:,} forms, {t['cases']:,} cases, {t['words']:,} words: {t['wrong']:,} differ; "
         f"{t['errors']} errors; {outcome.seconds:.0f} s{state}"

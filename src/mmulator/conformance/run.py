@@ -10,6 +10,7 @@ import os
 import re
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import closing
@@ -20,12 +21,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mmulator import hosts
+from mmulator.codegen.sources import fingerprint
 from mmulator.conformance import cases, compare, kernels, vectors
 from mmulator.conformance.edges import EDGES
 from mmulator.conformance.probes import PROBES, Observation, observe
 from mmulator.conformance.subjects import Subject, forms, group, subjects
 from mmulator.conformance.suites import SUITES
 from mmulator.conformance.vectors import Vector
+from mmulator.digests import digest_of
 from mmulator.errors import MmulatorError
 from mmulator.hardware.gpu import Gpu
 from mmulator.host.backend import Backend, Chip
@@ -89,6 +92,7 @@ class RunSettings:
     machine: run the model in place of the GPU.
     replay: a folder with vectors of one device, used instead of a GPU.
     capture: keep the GPU's answers as vectors.
+    limit: seconds after which no further form is begun, 0 for all forms; those of every group are taken in turn then.
     """
 
     seed: int = 1
@@ -100,6 +104,7 @@ class RunSettings:
     capture: bool = False
     processes: int = 0
     edges: bool = True
+    limit: float = 0.0
 
     @property
     def key(self) -> dict[str, Any]:
@@ -254,7 +259,11 @@ def _compare(row: ItemResult, batch: cases.CaseBatch, backend: Backend, module: 
 # All of them ---------------------------------------------------------------------------------------------------------
 @dataclass
 class RunOutcome:
-    """Rows in the order of the items, forms that the GPU lacks, observations of probes, and the chip."""
+    """Rows in the order of the items, forms that the GPU lacks, observations of probes, and the chip.
+
+    complete: False after a keyboard interrupt.
+    left: number of items that the time limit left.
+    """
 
     chip: Chip
     rows: list[ItemResult] = field(default_factory=list)
@@ -262,6 +271,7 @@ class RunOutcome:
     observations: list[Observation] = field(default_factory=list)
     seconds: float = 0.0
     complete: bool = True
+    left: int = 0
 
     @property
     def ok(self) -> bool:
@@ -349,7 +359,7 @@ def run(
     # what was captured before an interruption is not in the state: then all of it runs again
     done = read_state(state, settings, info) if state and not settings.capture else {}
     outcome = RunOutcome(info, missing=missing)
-    rest = [i for i in todo if i.name not in done]
+    rest = [i for i in (in_turn(todo) if settings.limit else largest_first(todo)) if i.name not in done]
     write = _Writer(state, settings, info, fresh=not done)
     results = dict(done)
     progress(len(todo) - len(rest), len(todo), None)
@@ -358,12 +368,15 @@ def run(
             results[row.item.name] = row
             write(row)
             progress(len([1 for i in todo if i.name in results]), len(todo), row)
+            if 0 < settings.limit < time.perf_counter() - start:
+                break
     except KeyboardInterrupt:
         outcome.complete = False
     else:
-        if settings.edges and not settings.replay:
+        if settings.edges and not settings.replay and not settings.limit:
             outcome.observations = _observe(settings)
     outcome.rows = [results[i.name] for i in todo if i.name in results]
+    outcome.left = len(todo) - len(outcome.rows) if outcome.complete else 0
     outcome.seconds = time.perf_counter() - start
     return outcome
 
@@ -374,13 +387,10 @@ def _rows(rest: list[WorkItem], settings: RunSettings, workers: int) -> Iterator
         for item in rest:
             yield _work(item, settings, backend)
         return
-    # large shapes first, so that none is left for the end
-    order = sorted(rest, key=lambda i: -_size(i.mnemonic))
     pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_begin, initargs=(settings,))
     try:
         waiting: set[Future[ItemResult]] = set()
-        queue = iter(order)
-        for item in queue:
+        for item in rest:
             waiting.add(pool.submit(_work, item, settings))
             if len(waiting) < 3 * workers:
                 continue
@@ -395,9 +405,8 @@ def _rows(rest: list[WorkItem], settings: RunSettings, workers: int) -> Iterator
 
 def _rows_there(rest: list[WorkItem], settings: RunSettings, client: Any) -> Iterator[ItemResult]:
     """Rows of the items, checked on the workers of a Dask cluster, which are sent the vectors."""
-    order = sorted(rest, key=lambda i: -_size(i.mnemonic))
     read = cache(vectors.read)
-    given = [(i, stored_vectors(i, settings, read) if settings.replay else None) for i in order]
+    given = [(i, stored_vectors(i, settings, read) if settings.replay else None) for i in rest]
     calls = hosts.Calls(client, f"mmulator-{uuid.uuid4().hex}", _check_there, settings, given)
     with closing(calls.results()) as results:
         yield from (row for _, row in results)
@@ -407,18 +416,38 @@ def _check_there(settings: RunSettings, key: str, item: WorkItem, stored: list[V
     return check_vectors(item, settings, stored) if settings.replay else check(item, make_backend(settings), settings)
 
 
+def largest_first(todo: list[WorkItem]) -> list[WorkItem]:
+    """Items by the size of their shape, so that no large one is left for the end."""
+    return sorted(todo, key=lambda i: -_size(i.mnemonic))
+
+
+def in_turn(todo: list[WorkItem]) -> list[WorkItem]:
+    """Items of every group in turn, drawn without regard to their shape, so that each part of them has all kinds."""
+    places = Counter[str]()
+    ranked = []
+    for item in sorted(todo, key=lambda i: digest_of(i.name.encode()).digest()):
+        ranked.append((places[item.group], item))
+        places[item.group] += 1
+    return [item for _, item in sorted(ranked, key=lambda r: r[0])]
+
+
 def _size(mnemonic: str) -> int:
     found = re.search(r"m(\d+)n(\d+)(?:k(\d+))?", mnemonic)
     return int(found[1]) * int(found[2]) if found else 0
 
 
 # State ---------------------------------------------------------------------------------------------------------------
+def _head(settings: RunSettings, info: Chip) -> dict[str, Any]:
+    """What the rows of a state file depend on."""
+    return {"run": settings.key, "gpu": info.as_dict(), "code": fingerprint()}
+
+
 class _Writer:
     def __init__(self, path: Path | None, settings: RunSettings, info: Chip, fresh: bool) -> None:
         self.path = path
         if path is not None and fresh:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps({"run": settings.key, "gpu": info.as_dict()}) + "\n")
+            path.write_text(json.dumps(_head(settings, info)) + "\n")
 
     def __call__(self, row: ItemResult) -> None:
         if self.path is not None:
@@ -427,7 +456,7 @@ class _Writer:
 
 
 def read_state(path: Path, settings: RunSettings, info: Chip) -> dict[str, ItemResult]:
-    """Rows by item name; empty for a new file, or for one of another run. A line cut short is left out."""
+    """Rows by item name; empty for a new file, or for one of another run or other code. A line cut short is left out."""
     if not path.exists():
         return {}
     rows: dict[str, ItemResult] = {}
@@ -437,7 +466,7 @@ def read_state(path: Path, settings: RunSettings, info: Chip) -> dict[str, ItemR
         except ValueError:
             continue
         if number == 0:
-            if data.get("run") != settings.key or data.get("gpu") != info.as_dict():
+            if data != _head(settings, info):
                 return {}
             continue
         row = ItemResult.of(data)

@@ -17,6 +17,7 @@ from mmulator.debug.stops import DebugError, Reason, StepScope
 from mmulator.debug.terminal_looks import INFOS
 from mmulator.debug.terminal_words import COMMANDS, Console, find
 from mmulator.errors import MmulatorError
+from mmulator.schemas import document
 
 if TYPE_CHECKING:
     from mmulator.debug.program import Debugger
@@ -229,7 +230,7 @@ class DebugTerminal(Console):
         said, self.said = self.said, []
         if self.as_json:
             wrong = {"error": failed} if failed else {}
-            self._write(json.dumps({"command": line, "output": said, **wrong, **self._state()}) + "\n")
+            self._write(json.dumps(document("debug", {"command": line, "output": said, **wrong, **self._state()})) + "\n")
         elif said:
             self._write("\n".join(said) + "\n")
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from mmulator.demangle import demangle
+from mmulator.names import shorter
 
 PATIENCE = 2.0  # seconds that a launch takes without a word
 _EVERY, _EVERY_LINE = 0.2, 10.0  # seconds between two states of the bar, and between lines where there is none
@@ -124,7 +125,7 @@ class Launching:
             told = where()
         except Exception:  # warps go on meanwhile, and what is read of them need not fit together
             told = f"{self.done} of {self.total} {self.what}"
-        text = f"mmulator: {demangle(self.kernel)}, {clock(time.monotonic() - self.begin)}: {told}"
+        text = f"mmulator: {shorter(demangle(self.kernel), 2 * WIDTH)}, {clock(time.monotonic() - self.begin)}: {told}"
         say("\n".join(textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)))
 
     def close(self) -> None:

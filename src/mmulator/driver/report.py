@@ -18,6 +18,7 @@ from typing import Any
 from mmulator.demangle import demangle
 from mmulator.errors import LaunchError
 from mmulator.host.report import Report
+from mmulator.schemas import document
 from mmulator.tables import short, text_table
 
 WIDTH = 80
@@ -192,7 +193,7 @@ class Lines:
             self.count += 1
             number = self.count
         row = {"process": os.getpid(), "launch": number, "finished": round(time.time(), 6), "name": demangle(report.kernel)}
-        data = json.dumps(row | report.as_dict(profile=False), separators=(",", ":")).encode() + b"\n"
+        data = json.dumps(document("report", row | report.as_dict(profile=False)), separators=(",", ":")).encode() + b"\n"
         try:
             while data:  # all at once but where the disk is full
                 data = data[os.write(self.file, data) :]

@@ -14,7 +14,10 @@ from mmulator.demangle import demangle
 from mmulator.driver.gathered import VARIABLE, Gathering
 from mmulator.errors import MmulatorError
 from mmulator.findings import WIDTH, Finding, counted, group_key, paragraphs
+from mmulator.names import shorter
 from mmulator.sarif import Baseline
+
+_NAME = 160  # characters of a kernel's name
 
 places: list[Callable[[], str]] = []  # says from which line of a program of C++ the kernel is launched
 
@@ -43,7 +46,8 @@ class Told:
             new = new if self.known is None else self.known.new(new)
             self.found |= {(kernel, *group_key(f)): f for f in reversed(new)}
         for lines in paragraphs(new, WIDTH):
-            say("\n".join([f"mmulator: {demangle(kernel)}{launched()}:", *lines, ""]))
+            name = shorter(demangle(kernel), _NAME)
+            say("\n".join([f"mmulator: {name}{launched()}:", *lines, ""]))
 
     def finish(self) -> None:
         if self.launches and self.process == os.getpid():

@@ -148,7 +148,7 @@ class Module(Mapping[str, "Kernel"]):
 
     def _chosen(self, entry: object) -> str:
         """The full name of a kernel."""
-        from mmulator.demangle import choose
+        from mmulator.names import choose
 
         name = self.source.name
         if not isinstance(entry, str):

@@ -148,14 +148,16 @@ class Report:
 
     def as_dict(self, profile: bool = True) -> dict[str, Any]:
         """The report as JSON data. profile: whether with the profile, if there is one; it is long."""
-        return {
+        from mmulator.schemas import document
+
+        return document("report", {
             "kernel": self.kernel, "device": self.device, "grid": list(self.grid), "block": list(self.block),
             "cluster": list(self.cluster), "shared": self.shared, "seed": self.seed, "threads": self.threads,
             "instructions": self.instructions, "macs": self.macs, "seconds": self.seconds, "cached": self.cached,
             "notes": self.notes, "output": self.output, "stores": [{**asdict(s), "value": s.value.item()} for s in self.stores],
             "findings": [f.as_dict() for f in self.findings], "why": [a.as_dict() for a in self.why],
             **({"profile": self.profile.as_dict()} if profile and self.profile else {}),
-        }  # fmt: skip
+        })  # fmt: skip
 
 
 def _size(shape: tuple[int, int, int]) -> str:

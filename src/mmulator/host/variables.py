@@ -44,7 +44,7 @@ class Variables(Mapping[str, np.ndarray]):
     def _name(self, name: object) -> str:
         if not isinstance(name, str):
             raise LaunchError(f"a variable is found by its name, not by {type(name).__name__}")
-        from mmulator.demangle import choose
+        from mmulator.names import choose
 
         return choose(self._arrays, name, f"{self._file} has no .const or .global variable")
 

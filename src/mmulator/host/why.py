@@ -37,6 +37,7 @@ from mmulator.record.sources import Sources
 from mmulator.record.trail import Trail
 from mmulator.record.values import text_of
 from mmulator.record.why import DEPTH, Explainer
+from mmulator.schemas import document
 
 if TYPE_CHECKING:
     from mmulator.diagnostics.watch import Watches
@@ -101,14 +102,14 @@ class WhyAnswer:
         other = self.beside
         pair = (other.cause, other.here, other.there) if isinstance(other, BesideAnother) else (None, None, None)
         cause, here, there = (as_dict(one) if one else None for one in pair)
-        return {
+        return document("cause", {
             "element": self.name, "cause": as_dict(self.cause) if self.cause else None, "notes": list(self.notes),
             "sources": list(self.sources),
             **({"beside": {
                 "label": other.label, "cause": cause, "said": str(other), "here": here, "there": there,
                 **({"want": other.want} if isinstance(other, BesideReference) else {}),
             }} if other else {}),
-        }  # fmt: skip
+        })  # fmt: skip
 
 
 @dataclass(frozen=True)

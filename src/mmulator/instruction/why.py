@@ -20,6 +20,7 @@ from mmulator.isa.form import Form
 from mmulator.numerics import telling
 from mmulator.numerics.element import ElementSum, explain_element, parted, ulps, ulps_off
 from mmulator.numerics.formats import container, from_raw, to_raw
+from mmulator.schemas import document
 from mmulator.tables import html_table, text_table
 
 Array = NDArray[Any]
@@ -83,10 +84,10 @@ class ElementOnDevices:
 
     def to_dict(self) -> dict[str, Any]:
         """The element as JSON can hold it."""
-        return {
+        return document("why", {
             "instruction": self.instruction, "row": self.row, "col": self.col, "numpy": self.numpy, "groups": self.groups,
             "devices": {device: e.to_dict() for device, e in self.sums.items()}, "apart": self._apart(),
-        }  # fmt: skip
+        })  # fmt: skip
 
 
 @short_traceback
@@ -192,7 +193,8 @@ class DeviceComparison:
     def to_dict(self) -> dict[str, Any]:
         """The counts as JSON can hold them, and why the first element differs."""
         rows = [dict(zip(DIFFERENCES, row)) for row in self._rows()]
-        return {"instruction": self.instruction, "devices": rows, "why": self.why.to_dict() if self.why else None}
+        told = self.why.to_dict() if self.why else None
+        return document("compare", {"instruction": self.instruction, "devices": rows, "why": told})
 
 
 def _bits(d: Array) -> Array:

@@ -58,7 +58,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmulator.demangle import choose, readable
 from mmulator.errors import LaunchError, MmulatorError
 from mmulator.host.module import Kernel, Module
 from mmulator.host.report import Report
@@ -76,6 +75,7 @@ from mmulator.jobs.maps import resolve
 from mmulator.jobs.pattern import accumulators
 from mmulator.launch.launch import How
 from mmulator.launch.regions import Region
+from mmulator.names import choose, readable
 
 if TYPE_CHECKING:
     from mmulator.diagnostics.watch import Watched

@@ -18,6 +18,7 @@ from mmulator.jobs.suppressions import Suppression, sorted_out
 from mmulator.rules import RULES
 from mmulator.rules.choice import NOTES, chosen
 from mmulator.sarif import Baseline
+from mmulator.schemas import document
 
 Progress = Callable[[str, int, int], None]
 
@@ -93,14 +94,14 @@ class Judged:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {
+        return document("findings", {
             "errors": self.errors, "warnings": self._of("warning"), "seeds": list(self.seeds),
             "rules": sorted(self.rules),
             "findings": [f.as_dict() | {"group": n} for n, group in enumerate(grouped(self.findings)) for f in group],
             "known": len(grouped(self.known)),
             "suppressed": [f.as_dict() | {"reason": s.reason} for f, s in self.suppressed],
             "unused_suppressions": [str(s) for s in self.idle], "not_told": places(self.quiet),
-        }  # fmt: skip
+        })  # fmt: skip
 
 
 def run(

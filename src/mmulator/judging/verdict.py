@@ -7,8 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from mmulator.location import printable
-
-SCHEMA = "mmulator.judge/1"
+from mmulator.schemas import document
 
 
 class VerdictKind(StrEnum):
@@ -100,7 +99,7 @@ class Verdict:
 
     def as_dict(self) -> dict[str, Any]:
         """The verdict as JSON can hold it."""
-        return {"schema": SCHEMA, "ok": self.ok, **asdict(self), "outcome": str(self.outcome)}
+        return document("judge", {"ok": self.ok, **asdict(self), "outcome": str(self.outcome)})
 
     def __str__(self) -> str:
         lines = [f"{self.outcome}: {self.message}"]

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self, TypeVar
 
 from mmulator.record.counts import SUMS
+from mmulator.schemas import document
 
 KINDS = ("global", "shared", "local", "bulk")  # rows of native/hooks/profile.py: Kind
 SPACES = (*KINDS, "matrix")  # matrix: shared memory that wgmma reads through descriptors
@@ -145,7 +146,7 @@ class ProfileData:
 
     def as_dict(self) -> dict[str, Any]:
         """The profile as JSON data."""
-        return {**asdict(self), "total": asdict(self.total)}
+        return document("profile", {**asdict(self), "total": asdict(self.total)})
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> Self:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import PurePath
 
 from mmulator.record.profile_data import ProfileData, lcov
+from mmulator.schemas import document
 
 
 def _json(profiles: Sequence[ProfileData]) -> str:
-    return json.dumps({"profiles": [p.as_dict() for p in profiles]}, indent=1) + "\n"
+    return json.dumps(document("profiles", {"profiles": [p.as_dict() for p in profiles]}), indent=1) + "\n"
 
 
 def _html(profiles: Sequence[ProfileData]) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from mmulator.demangle import choose, readable
 from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
 from mmulator.isa.targets import DEVICES
+from mmulator.names import choose, readable
 from mmulator.toolkit import fatbin
 from mmulator.toolkit.cubin import number_of, ptx_within
 from mmulator.toolkit.joining import join, read

@@ -384,6 +384,31 @@ def generators_are_told_apart() -> None:
     assert torch.equal(a, torch.rand(3))
 
 
+def the_smallest_integer_is_divided_as_on_a_gpu() -> None:
+    def same(found: torch.Tensor, *wanted: int) -> None:
+        assert found.tolist() == [*wanted] and found.dtype == kind, found
+
+    trunc = {"rounding_mode": "trunc"}
+    for kind in (torch.int32, torch.int64):
+        least, most = torch.iinfo(kind).min, torch.iinfo(kind).max
+        x, y, left, right = (
+            torch.tensor(values, dtype=kind, device=CUDA)
+            for values in ([least, 7, -7, least], [-1, 2, -1, 3], [least, most, 0, 4, least], [most, least, 3, 6, 0])
+        )
+        wanted = least, 3, 7, -(-least // 3)
+        for by in (-1, torch.tensor(-1)):
+            same(torch.div(x, by, **trunc), *(-x).tolist())
+        for size in (0, 4):
+            out = torch.empty(size, dtype=kind, device=CUDA)
+            assert torch.div(x, y, out=out, **trunc) is out
+            same(out, *wanted)
+        same(torch.div(x, y, **trunc), *wanted)
+        same(torch.div(x[:, None], y, **trunc)[0], least, least // 2, least, wanted[3])
+        same(x.div_(y, **trunc), *wanted)
+        same(torch.lcm(left, right), least, least, 0, 12, 0)
+        same(left.lcm_(right), least, least, 0, 12, 0)
+
+
 def what_is_not_there_says_so() -> None:
     from mmulator.errors import UnsupportedError
 

@@ -78,7 +78,7 @@ def _by_itself(word: int, said: bool, access: list[str] | None, json: bool) -> N
         raise OperandError("which matrix does it describe?", hint=hint)
     fields, found = descriptor_fields(word), _conflicts(None, access, None)
     if json:
-        print_json({"ok": True, **fields.to_dict(), "accesses": [c.to_dict() for c in found]})
+        print_json("descriptor", {"ok": True, **fields.to_dict(), "accesses": [c.to_dict() for c in found]})
         return
     if said:
         text.print_verdict(word, None, fields.findings)
@@ -96,7 +96,7 @@ def _of_a_matrix(
     answer = described(word, tile, start, window[0], window[1] or 0)
     found = _conflicts(answer, *accesses)
     if json:
-        print_json(as_data(descriptor_fields(word, tile.generation), answer, [], [], found, None))
+        print_json("descriptor", as_data(descriptor_fields(word, tile.generation), answer, [], [], found, None))
     else:
         text.print_verdict(word, tile, answer.findings)
         text.print_conflicts(found)

@@ -44,7 +44,7 @@ def tell(word: str | None, instruction: str | None, json: bool, verdict: bool = 
         raise OperandError("no instruction descriptor is given", hint="its 32 bits, such as 0x8100010")
     found = instruction_fields(number("WORD", word) or 0, _needed(instruction))
     if json:
-        print_json(found.to_dict())
+        print_json("instruction-descriptor", found.to_dict())
     else:
         text.print_instruction_fields(found, verdict)
     if not found.ok:

@@ -57,7 +57,7 @@ def tell(word: int, tile: Tile | None, base: int | None, wanted: DescriptorQuest
             hint = "--for INSTRUCTION --operand a|b, or --type TYPE --mn M --k K"
             raise OperandError("which matrix does it describe?", hint=hint)
         if wanted.json:
-            print_json({"ok": True, **fields.to_dict(), "accesses": []})
+            print_json("descriptor", {"ok": True, **fields.to_dict(), "accesses": []})
         else:
             text.print_fields(fields)
         return
@@ -66,7 +66,7 @@ def tell(word: int, tile: Tile | None, base: int | None, wanted: DescriptorQuest
     elements = [(a, answer.element(number("--address", a) or 0)) for a in wanted.address or ()]
     _draw(answer, wanted)
     if wanted.json:
-        print_json(as_data(fields, answer, places, elements, [], derived))
+        print_json("descriptor", as_data(fields, answer, places, elements, [], derived))
     elif wanted.cute:
         print(canonical_text(answer))
     else:

@@ -104,8 +104,10 @@ def _tell(map: TensorMap, copy: Copy | None, findings: tuple[Diagnostic, ...], j
 
     ok = not any(f.level == "error" for f in findings)
     if json:
-        print_json({"ok": ok, "map": repr(map), "instruction": copy.form.mnemonic if copy else None,
-                    "box_bytes": map.box_bytes, "findings": [f.to_dict() for f in findings]})  # fmt: skip
+        print_json("tensormap-check", {
+            "ok": ok, "map": repr(map), "instruction": copy.form.mnemonic if copy else None, "box_bytes": map.box_bytes,
+            "findings": [f.to_dict() for f in findings],
+        })  # fmt: skip
     else:
         print_item("map", repr(map))
         print_item("copy", copy.form.mnemonic if copy else "none given: only the map is checked")

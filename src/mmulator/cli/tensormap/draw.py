@@ -59,7 +59,7 @@ def draw(
     bytes_ = [(o.number("--byte", b), found.element(o.number("--byte", b))) for b in byte or ()]
     taken = draw_files(found, svg, html, png, theme or "auto")
     if json:
-        print_json({
+        print_json("tensormap-box", {
             "ok": True, "map": repr(found.map), **found.to_dict(),
             "elements": [{"element": e, "addresses": a} for e, a in elements],
             "bytes": [{"address": b, "elements": e} for b, e in bytes_],

@@ -29,7 +29,7 @@ def print_item(label: str, text: str) -> None:
 def tell_map(found: TensorMapFields, json: bool) -> None:
     """Print the fields of a map. Ends with exit code 1 where CUDA's driver would refuse the map."""
     if json:
-        print_json({"ok": found.ok, **found.to_dict()})
+        print_json("tensormap", {"ok": found.ok, **found.to_dict()})
     else:
         print(repr(found.map))
         for at in range(0, 128, 32):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mmulator.compiler.compiled import CompiledKernel
-from mmulator.isa.effects import MemoryEffect
+from mmulator.isa.effects import Algebra, MemoryEffect
 from mmulator.launch.arena import pointer
 from mmulator.launch.grid import Grid
 from mmulator.launch.pages import blank, stale
@@ -18,7 +18,8 @@ from mmulator.launch.resident import Resident
 from mmulator.program.addresses import SLOT_SHIFT
 from mmulator.program.butterflies import stored_sums
 from mmulator.program.provenance import stored_through
-from mmulator.ptx.tree import Address, Reg
+from mmulator.program.uses import uses_and_defs
+from mmulator.ptx.tree import Address, Immediate, Reg
 from mmulator.sanitizer.shadow.records import (
     JOINS,
     MEMO,
@@ -50,9 +51,10 @@ def address_operands(kernel: CompiledKernel) -> np.ndarray:
     """A number for each site [sites], u32: twice the number of the first site with the same address operand, plus a bit.
 
     The bit is 1 if a compiler may make several lanes access one place like this: a read that is not of wmma (programs write
-    those themselves), or a write under a guard.
+    those themselves), or a write under a guard that may leave threads out.
     """
     known: dict[tuple[str, int], int] = {}
+    always = _true_everywhere(kernel)
     found = []
     for number, ins in enumerate(kernel.sites):
         place = next((o for o in ins.operands if isinstance(o, Address)), None)
@@ -60,8 +62,19 @@ def address_operands(kernel: CompiledKernel) -> np.ndarray:
             number = known.setdefault((place.base.name, place.offset), number)
         kind = ins.effects.counted_as
         writes = kind in ("memory", "atomic") and ins.effects.memory is not MemoryEffect.READ
-        found.append(number * 2 + int(ins.guard is not None if writes else not kind.startswith("wmma")))
+        guarded = ins.guard is not None and (ins.guard[1] or ins.guard[0].name not in always)
+        found.append(number * 2 + int(guarded if writes else not kind.startswith("wmma")))
     return np.array(found or [0], np.uint32)
+
+
+def _true_everywhere(kernel: CompiledKernel) -> set[str]:
+    """Predicates to which nothing but constants is written, each of them true (`mov.pred %p1, -1`)."""
+    constant: dict[str, bool] = {}
+    for ins in (ins for item in kernel.program.functions.values() for ins in item.function.instructions):
+        is_true = ins.effects.algebra is Algebra.COPY and isinstance(ins.operands[1], Immediate) and ins.operands[1].value != 0
+        for name in uses_and_defs(ins)[1]:
+            constant[name] = constant.get(name, True) and is_true
+    return {name for name, is_true in constant.items() if is_true}
 
 
 def steady_reads(kernel: CompiledKernel) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mmulator.doors.cudart.binaries import RuntimeRefused, variable
-from mmulator.doors.cudart.rows import api
+from mmulator.doors.cudart.rows import ByteExtent, Pitched, api
 from mmulator.doors.graphs import operations
 from mmulator.doors.graphs.operations import CopyWork
 from mmulator.doors.libcuda import memory as driver
@@ -66,14 +66,12 @@ def malloc_pitch(out: int, pitch: int, width: int, height: int) -> None:
     _allocated(out, line * height, driver.DEVICE_KIND)
 
 
-# A struct of more than 16 bytes is passed by value on the stack, behind the arguments in registers (System V ABI, x86-64).
-@api("cudaMalloc3D", "pqqqqqqqq")
-def malloc_3d(out: int, *words: int) -> None:
-    """Write a cudaPitchedPtr for a cudaExtent on the stack."""
-    width, height, depth = words[5:]
-    line = -(-width // _ROW) * _ROW
-    _allocated(out, line * height * depth, driver.DEVICE_KIND)
-    for n, value in enumerate((line, width, height), 1):
+@api("cudaMalloc3D", "pE")
+def malloc_3d(out: int, size: ByteExtent) -> None:
+    """Write a cudaPitchedPtr."""
+    line = -(-size.width // _ROW) * _ROW
+    _allocated(out, line * size.height * size.depth, driver.DEVICE_KIND)
+    for n, value in enumerate((line, size.width, size.height), 1):
         put(out + 8 * n, value)
 
 
@@ -353,15 +351,13 @@ def memset_2d_async(address: int, pitch: int, value: int, width: int, height: in
     perform(stream, operations.Fill(address, pitch, value, 1, width, height))
 
 
-@api("cudaMemset3D", "iqqqqqqqqqqqq")
-def memset_3d(value: int, *words: int) -> None:
-    """Fill a box: a cudaPitchedPtr and a cudaExtent on the stack."""
-    memset_3d_async(value, 0, *words)
+@api("cudaMemset3D", "PiE")
+def memset_3d(to: Pitched, value: int, size: ByteExtent) -> None:
+    memset_3d_async(to, value, size, 0)
 
 
-@api("cudaMemset3DAsync", "ipqqqqqqqqqqq")
-def memset_3d_async(value: int, stream: int, *words: int) -> None:
+@api("cudaMemset3DAsync", "PiEp")
+def memset_3d_async(to: Pitched, value: int, size: ByteExtent, stream: int) -> None:
     """Fill a box on a stream."""
-    address, pitch, _, lines, width, height, depth = words[-7:]
-    for plane in range(depth):
-        memset_2d_async(address + plane * pitch * lines, pitch, value, width, height, stream)
+    for plane in range(size.depth):
+        memset_2d_async(to.address + plane * to.pitch * to.height, to.pitch, value, size.width, size.height, stream)

@@ -32,9 +32,26 @@ SUCCESS, FORKED, NOT_READY = 0, 3, 600
 _VARIADIC = 4  # flag of a code object whose function has `*args`
 VERSIONS = {12: 12090, 13: 13000}  # of CUDA, as cudaRuntimeGetVersion says
 DOES, ACCEPTS, REFUSES = "does", "accepts", "refuses"
-_LETTERS = {"p": ctypes.c_uint64, "q": ctypes.c_uint64, "u": ctypes.c_uint32, "i": ctypes.c_int32}
 _SUFFIXES = ("_ptsz", "_ptds")
 _ASIDE = {SUCCESS, NOT_READY}  # codes that are no errors
+
+
+class ByteExtent(ctypes.Structure):
+    """cudaExtent, as of memory without elements: bytes of a line, lines of a plane, planes."""
+
+    _fields_ = [("width", ctypes.c_uint64), ("height", ctypes.c_uint64), ("depth", ctypes.c_uint64)]
+
+
+class Pitched(ctypes.Structure):
+    """cudaPitchedPtr: an address, bytes from line to line, bytes of a line, lines of a plane."""
+
+    _fields_ = [("address", ctypes.c_uint64), ("pitch", ctypes.c_uint64), ("width", ctypes.c_uint64), ("height", ctypes.c_uint64)]
+
+
+# The structs are passed by value, and too long for registers: where they lie then depends on the processor.
+_LETTERS: dict[str, type[ctypes._SimpleCData[int]] | type[ctypes.Structure]] = {
+    "p": ctypes.c_uint64, "q": ctypes.c_uint64, "u": ctypes.c_uint32, "i": ctypes.c_int32, "E": ByteExtent, "P": Pitched,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -42,7 +59,7 @@ class RuntimeRow:
     """A function of the runtime.
 
     name: exported.
-    signature: a letter an argument, as `abi.api` has them.
+    signature: a letter an argument (_LETTERS).
     kind: DOES, ACCEPTS (success without an effect) or REFUSES (cudaErrorNotSupported).
     why: the reason, for ACCEPTS and REFUSES.
     call: the Python function that takes the arguments and returns a code.

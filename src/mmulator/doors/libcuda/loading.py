@@ -30,8 +30,9 @@ from mmulator.doors.libcuda.abi import (
     unsupported,
 )  # fmt: skip
 from mmulator.doors.libcuda.codes import Code
-from mmulator.doors.library.elf import COUNT, ENDED, ENTRIES_OF_RING, ENTRY, MACHINES, RING, STATE, TABLE, Exports, library
+from mmulator.doors.library.elf import COUNT, ENDED, ENTRIES_OF_RING, ENTRY, RING, STATE, TABLE, Exports, library
 from mmulator.doors.library.loaded import resident
+from mmulator.doors.library.machines import HERE
 from mmulator.errors import UnsupportedError
 
 SONAME = "libcuda.so.1"
@@ -72,7 +73,8 @@ class Loaded:
 
     def __init__(self, there: ctypes.CDLL | None = None) -> None:
         self.names, self.noted = names()
-        self.library = there or _open(library(Exports(SONAME, self.names, self.noted), platform.machine()))
+        assert HERE is not None
+        self.library = there or _open(library(Exports(SONAME, self.names, self.noted), HERE))
         self.table = (ctypes.c_void_p * len(self.names)).in_dll(self.library, TABLE)
         self.count = ctypes.c_uint64.in_dll(self.library, COUNT)
         self.ring = ctypes.addressof(ctypes.c_char.in_dll(self.library, RING))
@@ -155,7 +157,7 @@ def install() -> None:
     with _lock:
         if _loaded:
             return
-        if not hasattr(os, "memfd_create") or platform.machine() not in MACHINES:
+        if HERE is None:
             raise UnsupportedError(f"CUDA's driver cannot be stood in for on {platform.system()} {platform.machine()}")
         there = resident(SONAME)
         if there is not None and not hasattr(there, STATE):

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import address, cast_ptr, compare_exchange
+from mmulator.codegen.ops import address, cast_ptr, compare_exchange, keep_order
 from mmulator.codegen.types import Struct, i32, ptr, ptr_to, u8, u32, u64, void
 from mmulator.codegen.values import Builder, Value, as_value, constant
 from mmulator.errors import InternalError
@@ -89,6 +89,7 @@ def boot(door: ptr_to(Door)) -> None:
                 else:
                     held = call(call(find, u64, library, text(door, door.ensure)), i32)
                 if call(call(find, u64, library, text(door, door.run)), i32, text(door, door.script)) == 0:
+                    keep_order("release")
                     door.state = READY
                 if own == 1:
                     call(call(find, u64, library, text(door, door.save)), u64)
@@ -100,12 +101,15 @@ def boot(door: ptr_to(Door)) -> None:
                     slots[n] = u64(door) - door.failed
                 for n in range(door.texts):
                     slots[door.slots - 1 - n] = u64(door) - door.failed_text
+                keep_order("release")
                 door.state = FAILED
+    keep_order("acquire")
 
 
 @cache
-def code() -> tuple[bytes, int]:
-    """(machine code, offset of `boot` in it): position-independent, for every CPU of this machine's architecture."""
+def code(triple: str, cpu: str) -> tuple[bytes, int]:
+    """(machine code, offset of `boot` in it): position-independent. triple, cpu: LLVM's names of an architecture and its least
+    CPU."""
     import llvmlite.binding as binding
 
     from mmulator.codegen.engine import llvm_version
@@ -117,10 +121,8 @@ def code() -> tuple[bytes, int]:
         raise InternalError(f"boot calls {[o.name for o in others]}, and is to be one function")
     builder.attributes = "nounwind"
     module = binding.parse_assembly(module_text([builder]))
-    machine = binding.Target.from_default_triple().create_target_machine(
-        cpu="x86-64", features="", opt=1, reloc="pic", codemodel="small"
-    )
-    module.triple, module.data_layout = binding.get_default_triple(), str(machine.target_data)
+    machine = binding.Target.from_triple(triple).create_target_machine(cpu=cpu, opt=1, reloc="pic", codemodel="small")
+    module.triple, module.data_layout = triple, str(machine.target_data)
     return text_of(machine.emit_object(module), boot.name)
 
 

@@ -11,8 +11,11 @@ from itertools import dropwhile
 from pathlib import Path
 
 from mmulator.demangle import demangle
+from mmulator.names import shorter
 
 _DEEPEST = 128  # frames, most of them Python's
+_NAME = 160  # characters of a function's name
+_LIBRARIES = ("thrust::", "cub::", "cuda::", "std::", "cutlass::", "cute::")  # of templates that launch what a program asks for
 _STUB, _BETWEEN = re.compile(r"__device_stub_(\w+)"), ("cudaLaunch", "cudaError ", "cuda_runtime.h")
 
 
@@ -25,12 +28,14 @@ class _Info(ctypes.Structure):
 def place() -> str:
     """Where the program has called, such as `main at tile.cu:32`; "" where that cannot be told.
 
-    Functions that nvcc and CUDA's headers put between are left out: the kernel's stub, what calls the stub, templates.
+    Functions that nvcc and CUDA's headers put between are left out: the kernel's stub, what calls the stub, templates; those
+    of libraries of templates, if a function of the program called them.
     """
     libc = ctypes.CDLL(None)
     frames = (ctypes.c_void_p * _DEEPEST)()
     own = [found for frame in frames[: libc.backtrace(frames, _DEEPEST)] for found in _of_program(int(frame or 0))]
-    return next((found for found in behind(own) if not any(word in found for word in _BETWEEN)), "")
+    found = [frame for frame in behind(own) if not any(word in frame for word in _BETWEEN)]
+    return next((frame for frame in found if not _qualified(frame).startswith(_LIBRARIES)), found[0] if found else "")
 
 
 def behind(frames: list[str]) -> list[str]:
@@ -44,6 +49,11 @@ def behind(frames: list[str]) -> list[str]:
     kernel, frames = _bare(frames[stubs[-1]]), frames[stubs[-1] + 1 :]
     found = list(dropwhile(lambda frame: _bare(frame) == kernel, frames))
     return found if len(found) < len(frames) else [frame.partition(" at ")[0] for frame in found[:1]] + found[1:]
+
+
+def _qualified(frame: str) -> str:
+    """The name of a function with its namespaces, without return type, template arguments and parameters."""
+    return shorter(frame.partition(" at ")[0], 0).partition("(...")[0].partition("<...")[0].rpartition(" ")[2]
 
 
 def _bare(frame: str) -> str:
@@ -78,4 +88,5 @@ def _of_program(address: int) -> tuple[str, ...]:
 
 def _text(name: str, line: str) -> str:
     file, _, number = line.partition(" ")[0].rpartition(":")
+    name = shorter(name, _NAME)
     return f"{name} at {Path(file).name}:{number}" if file not in ("", "??") and number.isdigit() and number != "0" else name

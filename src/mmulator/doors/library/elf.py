@@ -17,9 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mmulator.doors.library import boot
+from mmulator.doors.library.machines import MachineCode
 
-PAGE = 4096
-MACHINES = {"x86_64": 62}
 TABLE, COUNT, RING, ENDED = "mmulator_table", "mmulator_count", "mmulator_ring", "mmulator_ended"
 LOGGED, LOG, STATE = "mmulator_logged", "mmulator_log", "mmulator_state"
 ENTRIES_OF_RING, ENTRY = 1 << 16, 32  # an entry: the number of the function, from 1 on, and two arguments
@@ -31,7 +30,6 @@ _NEEDED, _DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_RELA, _DT_RELASZ, _DT_RELAENT = 1
 _DT_STRSZ, _DT_SYMENT, _DT_SONAME = 10, 11, 14
 _DT_VERSYM, _DT_VERDEF, _DT_VERDEFNUM = 0x6FFFFFF0, 0x6FFFFFFC, 0x6FFFFFFD
 _FUNCTION, _OBJECT = 0x12, 0x11  # global symbols
-_ADDRESS_OF_SYMBOL = 1  # R_X86_64_64
 _IMPORTS = ("dlopen", "dlsym")
 _LIBRARIES = ("libdl.so.2", "libc.so.6")
 
@@ -57,8 +55,8 @@ class Exports:
     strings: Mapping[str, str] | None = None
 
 
-def library(exports: Exports, machine: str) -> bytes:
-    """The bytes of a shared library. machine: one of MACHINES.
+def library(exports: Exports, host: MachineCode) -> bytes:
+    """The bytes of a shared library for a processor.
 
     The library also exports ENDED, a function that returns CUDA_ERROR_DEINITIALIZED, and the places that Python reads and writes.
     """
@@ -66,7 +64,7 @@ def library(exports: Exports, machine: str) -> bytes:
     slots = len(plain) + len(logged) + len(texts_of)
     names = [*plain, *logged, *texts_of, *noted, ENDED, TABLE, COUNT, RING, LOGGED, LOG, STATE]
     strings, places = _strings([exports.soname, *_LIBRARIES, *_IMPORTS, *names, *([exports.version] if exports.version else [])])
-    native, entry = boot.code()
+    native, entry = boot.code(host.TRIPLE, host.CPU)
     symbols = 1 + len(_IMPORTS) + len(names)
     # read-only and executable: header, segments, symbols, strings, hash, versions, relocations, code
     symtab = _HEADER + 4 * _SEGMENT
@@ -81,7 +79,7 @@ def library(exports: Exports, machine: str) -> bytes:
     native_at = common + 256
     end = native_at + len(native)
     # then, on pages of its own, what is written: table, counters, the struct that native code reads, its strings, dynamic section
-    table = _up(end, PAGE)
+    table = _up(end, host.PAGE)
     count = table + 8 * slots
     door = count + 16
     words = {name: value.encode() + b"\0" for name, value in {**boot.UNSAID, **boot.NAMES, **(exports.strings or {})}.items()}
@@ -102,8 +100,8 @@ def library(exports: Exports, machine: str) -> bytes:
 
     image = bytearray(total)
     segments = [
-        (_LOAD, _READ | _EXECUTE, 0, end, end, PAGE),
-        (_LOAD, _READ | _WRITE, table, total - table, log + LOG_ENTRY * ENTRIES_OF_LOG - table, PAGE),
+        (_LOAD, _READ | _EXECUTE, 0, end, end, host.PAGE),
+        (_LOAD, _READ | _WRITE, table, total - table, log + LOG_ENTRY * ENTRIES_OF_LOG - table, host.PAGE),
         (_DYNAMIC, _READ | _WRITE, dynamic, total - dynamic, total - dynamic, 8),
         (_STACK, _READ | _WRITE, 0, 0, 0, 16),
     ]
@@ -114,23 +112,22 @@ def library(exports: Exports, machine: str) -> bytes:
     start, keep, note = common, common + 96, common + 176
     for n in range(slots):
         at = code + _STEP * n
-        _write(image, at, _stub(at, n, table + 8 * n, keep if len(plain) <= n < len(plain) + len(logged) else start))
+        _write(image, at, host.stub(at, n, table + 8 * n, keep if len(plain) <= n < len(plain) + len(logged) else start))
         where.append((_FUNCTION, at, _STEP))
     for n in range(len(noted)):
         at = code + _STEP * (slots + n)
-        _write(image, at, b"\xb8" + struct.pack("<I", n + 1) + b"\xe9" + struct.pack("<i", note - (at + 10)))  # mov $n, %eax; jmp
+        _write(image, at, host.numbered(at, n + 1, note))
         where.append((_FUNCTION, at, _STEP))
     ended, failed, failed_text = (common - n * _STEP for n in (3, 2, 1))
-    _write(image, ended, b"\xb8\x04\0\0\0\xc3")  # mov $4, %eax; ret
-    _write(image, failed, b"\xb8\x03\0\0\0\xc3")
-    says = _to(texts["failed_says"], failed_text + 7)
-    _write(image, failed_text, b"\x48\x8d\x05" + says + b"\xc3")  # lea text(%rip), %rax; ret
+    _write(image, ended, host.returns(4))
+    _write(image, failed, host.returns(3))
+    _write(image, failed_text, host.returns_place(failed_text, texts["failed_says"]))
     where += [(_FUNCTION, ended, _STEP), (_OBJECT, table, 8 * slots), (_OBJECT, count, 8)]
     where += [(_OBJECT, ring, ENTRY * ENTRIES_OF_RING), (_OBJECT, count + 8, 8), (_OBJECT, log, LOG_ENTRY * ENTRIES_OF_LOG)]
     where.append((_OBJECT, door + boot.Door.offset["state"], 4))
-    _write(image, start, _start(start, table, door, native_at + entry))
-    _write(image, keep, _keep(keep, count + 8, log, len(plain), start))
-    _write(image, note, _note(note, count, ring))
+    _write(image, start, host.start(start, table, door, native_at + entry))
+    _write(image, keep, host.keep(keep, count + 8, log, ENTRIES_OF_LOG, len(plain), start))
+    _write(image, note, host.note(note, count, ring))
     _write(image, native_at, native)
 
     values = {"slots": slots, "table": door - table, "failed": door - failed, "texts": len(texts_of),
@@ -142,7 +139,7 @@ def library(exports: Exports, machine: str) -> bytes:
     for n, name in enumerate(_IMPORTS):
         struct.pack_into("<IBBHQQ", image, symtab + _SYMBOL * (1 + n), places[name], _FUNCTION, 0, 0, 0, 0)
         at = door + boot.Door.offset[name]
-        struct.pack_into("<QQq", image, rela + _RELOCATION * n, at, (1 + n) << 32 | _ADDRESS_OF_SYMBOL, 0)
+        struct.pack_into("<QQq", image, rela + _RELOCATION * n, at, (1 + n) << 32 | host.ADDRESS_OF_SYMBOL, 0)
     for n, (name, (kind, at, size)) in enumerate(zip(names, where), 1 + len(_IMPORTS)):
         struct.pack_into("<IBBHQQ", image, symtab + _SYMBOL * n, places[name], kind, 0, 1, at, size)
     _write(image, strtab, strings)
@@ -163,13 +160,13 @@ def library(exports: Exports, machine: str) -> bytes:
         (".text", 1, _READ | _EXECUTE, code, end - code, 0, 0, 0), (".data", 1, _READ | _WRITE, table, dynamic - table, 0, 0, 0),
         (".dynamic", 6, _READ | _WRITE, dynamic, total - dynamic, 2, 0, 16),
     ]  # fmt: skip
-    return _with_sections(image, sections, machine)
+    return _with_sections(image, sections, host.MACHINE)
 
 
 _SHF = {_READ: 2, _READ | _EXECUTE: 6, _READ | _WRITE: 3}  # flags of a section, by those of its segment
 
 
-def _with_sections(image: bytearray, sections: Sequence[tuple[str, int, int, int, int, int, int, int]], machine: str) -> bytes:
+def _with_sections(image: bytearray, sections: Sequence[tuple[str, int, int, int, int, int, int, int]], machine: int) -> bytes:
     """The library with its header and a table of sections behind it, which linkers read."""
     titles, places = _strings([*(s[0] for s in sections), ".shstrtab"])
     names_at = len(image)
@@ -177,65 +174,13 @@ def _with_sections(image: bytearray, sections: Sequence[tuple[str, int, int, int
     ident = b"\x7fELF" + bytes([2, 1, 1]) + bytes(9)
     number = len(sections) + 2
     image[:_HEADER] = struct.pack(
-        "<16sHHIQQQIHHHHHH", ident, 3, MACHINES[machine], 1, 0, _HEADER, headers, 0, _HEADER, _SEGMENT, 4, _SECTION, number,
+        "<16sHHIQQQIHHHHHH", ident, 3, machine, 1, 0, _HEADER, headers, 0, _HEADER, _SEGMENT, 4, _SECTION, number,
         number - 1,
     )  # fmt: skip
     out = bytearray(image) + titles + bytes(headers - names_at - len(titles)) + bytes(_SECTION)
     for title, kind, access, at, size, link, info, entry in sections:
         out += struct.pack("<IIQQQQIIQQ", places[title], kind, _SHF[access], at, at, size, link, info, 8, entry)
     return bytes(out + struct.pack("<IIQQQQIIQQ", places[".shstrtab"], 3, 0, 0, names_at, len(titles), 0, 0, 1, 0))
-
-
-# machine code of x86-64 -----------------------------------------------------------------------------------------------
-def _to(place: int, behind: int) -> bytes:
-    """The distance of an address from the end of an instruction."""
-    return struct.pack("<i", place - behind)
-
-
-def _stub(at: int, number: int, slot: int, otherwise: int) -> bytes:
-    """A function: jump to what the slot has; while it is empty, to `otherwise` with the number of the slot in %eax."""
-    code = b"\x4c\x8b\x1d" + _to(slot, at + 7)  # mov slot(%rip), %r11
-    code += b"\x4d\x85\xdb\x74\x03\x41\xff\xe3"  # test %r11, %r11; jz +3; jmp *%r11
-    code += b"\xb8" + struct.pack("<I", number)  # mov $number, %eax
-    return code + b"\xe9" + _to(otherwise, at + len(code) + 5)
-
-
-def _start(at: int, table: int, door: int, function: int) -> bytes:
-    """Keep the arguments, call `boot`, and jump to what the slot %eax has then."""
-    code = b"\x57\x56\x52\x51\x41\x50\x41\x51\x50"  # push rdi, rsi, rdx, rcx, r8, r9, rax
-    code += b"\x48\x8d\x3d" + _to(door, at + len(code) + 7)  # lea door(%rip), %rdi
-    code += b"\xe8" + _to(function, at + len(code) + 5)  # call boot
-    code += b"\x58\x41\x59\x41\x58\x59\x5a\x5e\x5f"  # pop
-    code += b"\x4c\x8d\x1d" + _to(table, at + len(code) + 7)  # lea table(%rip), %r11
-    return code + b"\x89\xc0\x41\xff\x24\xc3"  # mov %eax, %eax; jmp *(%r11,%rax,8)
-
-
-def _keep(at: int, count: int, log: int, first: int, full: int) -> bytes:
-    """Write a call into the log: last the number of the function, from 1 behind `first` slots. A full log goes to `full`."""
-    code = b"\x41\xba\x01\0\0\0"  # mov $1, %r10d
-    code += b"\xf0\x4c\x0f\xc1\x15" + _to(count, at + len(code) + 9)  # lock xadd %r10, count(%rip)
-    code += b"\x49\x81\xfa" + struct.pack("<I", ENTRIES_OF_LOG)  # cmp $room, %r10
-    code += b"\x0f\x83" + _to(full, at + len(code) + 6)  # jae full
-    code += b"\x49\xc1\xe2\x06"  # shl $6, %r10
-    code += b"\x4c\x8d\x1d" + _to(log, at + len(code) + 7)  # lea log(%rip), %r11
-    code += b"\x4d\x01\xd3"  # add %r10, %r11
-    code += b"\x49\x89\x7b\x08\x49\x89\x73\x10\x49\x89\x53\x18\x49\x89\x4b\x20"  # mov %rdi, 8(%r11); rsi, 16; rdx, 24; rcx, 32
-    code += b"\x4d\x89\x43\x28\x4d\x89\x4b\x30"  # mov %r8, 40(%r11); r9, 48
-    code += b"\x2d" + struct.pack("<i", first - 1)  # sub $(first - 1), %eax
-    return code + b"\x49\x89\x03\x48\x89\xf8\xc3"  # mov %rax, (%r11); mov %rdi, %rax; ret
-
-
-def _note(at: int, count: int, ring: int) -> bytes:
-    """The code that notes a call: function %eax, arguments %rdi and %rsi. The number is written last: then the entry is whole."""
-    code = b"\xb9\x01\0\0\0"  # mov $1, %ecx
-    code += b"\xf0\x48\x0f\xc1\x0d" + _to(count, at + len(code) + 9)  # lock xadd %rcx, count(%rip)
-    code += b"\x0f\xb7\xc9"  # movzwl %cx, %ecx
-    code += b"\x48\xc1\xe1\x05"  # shl $5, %rcx
-    code += b"\x48\x8d\x15" + _to(ring, at + len(code) + 7)  # lea ring(%rip), %rdx
-    code += b"\x48\x01\xca"  # add %rcx, %rdx
-    code += b"\x48\x89\x7a\x08\x48\x89\x72\x10"  # mov %rdi, 8(%rdx); mov %rsi, 16(%rdx)
-    code += b"\x48\x89\x02"  # mov %rax, (%rdx)
-    return code + b"\x31\xc0\xc3"  # xor %eax, %eax; ret
 
 
 # tables of the dynamic loader -----------------------------------------------------------------------------------------

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 from mmulator.codegen.sources import fingerprint
 from mmulator.codegen.store import store
 from mmulator.doors.library.loaded import RUNTIMES
+from mmulator.doors.library.machines import HERE
 from mmulator.errors import UnsupportedError
 
 if TYPE_CHECKING:  # what makes libraries knows all of the compiler: it is imported when one is made
     from mmulator.doors.library.elf import Exports
 
-MACHINE = "x86_64"
 DRIVER = "libcuda.so.1"
 LINKS = {"libcuda.so": DRIVER, "libcudart.so": RUNTIMES[13]}
 _FOLDERS = ("doors/library", "doors/cudart", "doors/graphs", "doors/libcuda")  # their files say what the libraries export
@@ -105,9 +105,9 @@ def folder() -> Path:
 
 @cache
 def _folder() -> Path:
-    machine = platform.machine()
-    if sys.platform != "linux" or machine != MACHINE:
-        raise UnsupportedError(f"programs of C++ do not run on {platform.system()} {machine}", hint="Linux on x86-64")
+    if HERE is None:
+        system = f"{platform.system()} {platform.machine()}"
+        raise UnsupportedError(f"programs of C++ do not run on {system}", hint="Linux on x86-64 or aarch64")
     about = "\0".join([fingerprint(_FOLDERS), sys.prefix, *packages(), sys.version])
     name = f"libraries-{hashlib.sha256(about.encode()).hexdigest()[:16]}"
     kept = store()
@@ -118,7 +118,7 @@ def _folder() -> Path:
         from mmulator.doors.library.elf import library
 
         for soname in (*RUNTIMES.values(), DRIVER):
-            _write(place / soname, library(made(soname), machine))
+            _write(place / soname, library(made(soname), HERE))
         for link, target in LINKS.items():
             with suppress(FileExistsError):
                 (place / link).symlink_to(target)

@@ -107,6 +107,30 @@ def addcdiv(x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
     return _fused(x, torch.tensor(value, dtype=_SINGLE), a.float() / b.float()) if _floats(x, a, b) else None
 
 
+def _quotient(x: Any, by: Any) -> Any:
+    """x / by of integers, cut. The smallest integer divided by -1 is itself: the CPU's kernel ends the process there."""
+    minus = by == -1
+    return torch.where(minus, -x, torch.div(x, by.masked_fill(minus, 1), rounding_mode="trunc"))
+
+
+_WRAPPING = frozenset((torch.int32, torch.int64))  # smaller integers are divided as integers of 32 bits
+
+
+def quotient(x: Any, by: Any, *, rounding_mode: str | None) -> Any:
+    if rounding_mode != "trunc" or torch.result_type(x, by) not in _WRAPPING:
+        return None
+    by = torch.as_tensor(by)
+    return _quotient(torch.as_tensor(x), by).to(torch.result_type(x, by)) if (by == -1).any() else None
+
+
+def lcm(x: Any, y: Any) -> Any:
+    x, y = torch.broadcast_tensors(x, y)
+    divisor, kind = torch.gcd(x, y), torch.result_type(x, y)  # -1 for the smallest and the largest integer
+    if kind not in _WRAPPING or not (divisor == -1).any():
+        return None
+    return (_quotient(x.to(kind), divisor.masked_fill(divisor == 0, 1)) * y).abs()
+
+
 # gradients that pass a NaN: (number of the input among the arguments, a value that the gradient passes as it passes a NaN)
 PASSING: dict[str, tuple[int, Callable[..., float]]] = {
     "hardtanh_backward": (1, lambda grad, x, low, high: (low + high) / 2), "hardswish_backward": (1, lambda *_: 6.0),
@@ -128,6 +152,9 @@ def _passing(name: str, at: int, value: Callable[..., float]) -> Callable[..., A
 
 FORMULAS: dict[str, Callable[..., Any]] = {
     "div.Tensor": divided, "div_.Tensor": divided, "div.Scalar": divided, "div_.Scalar": divided, "tanh_backward": tanh_backward,
+    "div.Tensor_mode": quotient, "div_.Tensor_mode": quotient, "div.Scalar_mode": quotient, "div_.Scalar_mode": quotient,
+    "div.out_mode": quotient,
+    "lcm": lcm, "lcm_": lcm, "lcm.out": lcm,
     "round.decimals": rounded, "round_.decimals": rounded, "pow.Tensor_Scalar": power, "pow_.Scalar": power,
     "rsqrt": inverse_root, "rsqrt_": inverse_root, "hardsigmoid": hardsigmoid, "hardsigmoid_": hardsigmoid,
     "hardswish": hardswish, "hardswish_": hardswish, "addcmul": addcmul, "addcmul_": addcmul,
@@ -146,9 +173,12 @@ class StepwiseOperator(dispatch.Operator):
 
     def run_steps(self, plain: dispatch.Kernel, keys: Any, *values: Any, **named: Any) -> Any:
         """Run the operator on CPU tensors. plain: the CPU's kernel."""
-        result = self.formula(*values, **named)
+        out = {name: named[name] for _, name in self.outs}
+        result = self.formula(*values, **{name: value for name, value in named.items() if name not in out})
         if result is None:
             return plain(keys, *values, **named)
+        for target in out.values():
+            return target.resize_(result.shape).copy_(result)
         return values[0].copy_(result) if self.written else result
 
 

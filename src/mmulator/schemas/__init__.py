@@ -1,0 +1,26 @@
+"""JSON documents that commands and functions write: their names and versions. documents.py has what they hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# name: major and minor number. A new field raises the minor number; a field that goes, or holds something else, the major one.
+VERSIONS: dict[str, tuple[int, int]] = dict.fromkeys((
+    "report", "findings", "why", "cause", "profile", "judge",  # a launch, and what is known of it
+    "run", "exec", "check", "profiles", "conformance", "debug",  # commands that run kernels or read them
+    "list", "devices", "explain", "topic", "rules", "rule", "compare",  # instructions
+    "layout", "layout-element", "layout-cute", "descriptor", "instruction-descriptor",
+    "tensormap", "tensormap-check", "tensormap-box",
+    "sparse-check", "sparse-file", "sparse-lanes", "sparse-word",
+    "explore", "explore-export", "doctor", "cache", "cache-clear", "schemas", "error",
+), (1, 0))  # fmt: skip
+
+
+def named(name: str) -> str:
+    """The value of the field `schema`: `mmulator.judge/1.0`."""
+    return f"mmulator.{name}/{'.'.join(map(str, VERSIONS[name]))}"
+
+
+def document(name: str, data: dict[str, Any]) -> dict[str, Any]:
+    """A document: its schema, and its fields. name: of the schema."""
+    return {"schema": named(name), **{key: value for key, value in data.items() if key != "schema"}}

@@ -1,0 +1,1 @@
+"""The programs: one function a case, by what the kernels compute."""
