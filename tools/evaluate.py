@@ -69,8 +69,11 @@ def replay(options: Options) -> tuple[str, bool]:
     file = options.work / "replay.json"
     with file.open("w") as out:
         command = [sys.executable, "-m", "mmulator", "conformance", "--json"]
-        subprocess.run(command, stdout=out, stderr=subprocess.DEVNULL, check=False)
-    totals = json.loads(file.read_text())["runs"][0]["totals"]
+        ended = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, check=False)
+    if not (text := file.read_text()).strip():
+        said = ended.stderr.strip().splitlines() or ["no message"]
+        return f"mmulator conformance --json wrote nothing and ended with code {ended.returncode}: {said[-1]}", False
+    totals = json.loads(text)["runs"][0]["totals"]
     wrong = totals["wrong"] + totals["errors"]
     return f"{totals['words']:,} words of {totals['forms']:,} forms, {wrong:,} differ", not wrong and totals["words"] > 10**8
 

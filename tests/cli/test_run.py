@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -159,6 +160,12 @@ def test_time_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "did not finish within 0.2 s: 0 of 1 blocks are done; block (0, 0, 0) is at warp 0: lanes 0 to 31 at" in said
 
 
+def processor_seconds(process: int) -> float:
+    """Seconds of a processor that a process has used."""
+    user, system = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 def test_ctrl_c(tmp_path: Path) -> None:
     """An endless kernel stops at Ctrl-C: at once, with exit code 130; it says where its warps were."""
     endless = tmp_path / "endless.ptx"
@@ -169,7 +176,9 @@ def test_ctrl_c(tmp_path: Path) -> None:
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     assert "compiling instructions" in process.stderr.readline()
-    time.sleep(0.3)
+    begun = processor_seconds(process.pid)
+    while process.poll() is None and processor_seconds(process.pid) < begun + 1:  # code may be loaded and compiled first
+        time.sleep(0.02)
     start = time.monotonic()
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=30)[1]

@@ -73,6 +73,7 @@ def test_every_chip_is_among_them() -> None:
 
 
 # by hand ------------------------------------------------------------------------------------------------------------------
+@cache
 def read(written: str) -> Fraction | float:
     """A hexadecimal float of any length."""
     if written in ("NaN", "Infinity", "-Infinity"):
@@ -83,6 +84,7 @@ def read(written: str) -> Fraction | float:
     return sign * Fraction(int(whole + rest, 16), 16 ** len(rest)) * Fraction(2) ** int(exponent)
 
 
+@cache
 def number(t: str, bits: int) -> Fraction | float:
     """The value of raw bits, as NumPy and ml_dtypes have it."""
     if t == "tf32":

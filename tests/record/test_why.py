@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import mmulator as mm
 from mmulator.host.why import WhyAnswer
 from mmulator.jobs.job import load_job, run_job
+from mmulator.record import memory, origins
 from mmulator.record.asked import question
 from mmulator.record.cause import Cause
 from tests.jobs.test_tensor_maps import PTX
@@ -22,6 +24,16 @@ EXAMPLES = places.ROOT / "examples"
 
 def remarks(answer: WhyAnswer) -> list[str]:
     return [r for c in (answer.cause.walk() if answer.cause else ()) for r in c.remarks]
+
+
+def counted(function: Callable[..., Any], counts: dict[str, int]) -> Callable[..., Any]:
+    """A function that counts its calls, by its name."""
+
+    def call(*args: Any) -> Any:
+        counts[function.__name__] += 1
+        return function(*args)
+
+    return call
 
 
 def asked_of_example(name: str, *elements: str) -> list[WhyAnswer]:
@@ -75,9 +87,16 @@ def test_kernels_of_the_corpus(name: str) -> None:
         ("hopper_pipeline", "D[200,77]", "A[200,0..199]", "B[77,0..199]"),
     ],
 )
-def test_rows_and_columns_of_a_product_are_named(name: str, element: str, a: str, b: str) -> None:
-    """Through cp.async, tensor copies of one block for two, ldmatrix and descriptors."""
+def test_rows_and_columns_of_a_product_are_named(
+    name: str, element: str, a: str, b: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through cp.async, tensor copies of one block for two, ldmatrix and descriptors; of each byte few writes are looked at."""
+    looked = {"last_write": 0, "_write_of": 0}
+    for function in looked:
+        monkeypatch.setattr(memory, function, counted(getattr(memory, function), looked))
+    monkeypatch.setattr(origins, "last_write", memory.last_write)
     (answer,) = asked_of_example(name, element)
+    assert 0 < looked["_write_of"] < 3 * looked["last_write"], looked
     said = remarks(answer)
     assert any(r.startswith(f"row of A: {a}") for r in said) and any(r.startswith(f"column of B: {b}") for r in said), said
     product = next(c for c in answer.cause.walk() if c.element is not None)  # type: ignore[union-attr]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import importlib
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from mmulator.rules.choice import meant
 from tests.support.places import ROOT
+from tools import evaluate
 from tools.judges import common, consan, judges, mutate
 
 PARTS = ("__init__", "__main__", "bits", "common", "judges", "mutate")  # of the folder, that are no runners
@@ -31,6 +33,13 @@ def test_expectations_name_rules_that_exist() -> None:
     assert [judge.name for judge in found] == RUNNERS == sorted(runner.JUDGE.name for runner in judges.RUNNERS)
     for judge in found:
         assert judge.expected and all(meant(word) for word in judge.rules)
+
+
+def test_evaluation_tells_that_conformance_wrote_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = subprocess.CompletedProcess([], 2, "", "first\nmmulator: error: no vectors\n")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: ended)
+    words, holds = evaluate.replay(evaluate.Options(seed=0, corpora=None, work=tmp_path, jobs=1))
+    assert words == "mmulator conformance --json wrote nothing and ended with code 2: mmulator: error: no vectors" and not holds
 
 
 def test_messages_of_consan() -> None:

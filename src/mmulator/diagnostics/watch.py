@@ -101,7 +101,7 @@ class Watches(StoreLog):
 
     watched: elements of arguments.
     args, arguments: of the launch.
-    more: other places, whose stores `to` gives.
+    more: other places, whose stores `others` gives.
     """
 
     def __init__(
@@ -128,11 +128,12 @@ class Watches(StoreLog):
             self.dtypes.append(array.dtype)
         super().__init__([*places, *more])
 
-    def to(self, number: int) -> np.ndarray:
-        """The stores (WatchEntry) to the place `number` of `more`, in the order in which they happened."""
+    def others(self) -> list[np.ndarray]:
+        """The stores (WatchEntry) to each place of `more`, in the order in which they happened."""
         found = self.entries()
-        hits: np.ndarray = found[found["watch"] == len(self.elements) + number]
-        return hits
+        found = found[np.argsort(found["watch"], kind="stable")]
+        first = len(self.elements)
+        return np.split(found, np.searchsorted(found["watch"], np.arange(first, len(self.table) + 1)))[1:-1]
 
     def tell(self, ran: Ran, grid: Grid) -> None:
         ran.stores = self.stores(grid.shape, grid.kernel.sites)

@@ -323,8 +323,7 @@ class About:
     def answers(self, watches: Watches, report: Report, depth: int = DEPTH) -> list[WhyAnswer]:
         """The answers, when the launch is over. depth: how many instructions are told one behind the other."""
         self.memory.keep()
-        stores = [watches.to(n) for n in range(len(self.asked))]
-        return self.again.answers(self.asked, stores, report.seconds["run"], depth)
+        return self.again.answers(self.asked, watches.others(), report.seconds["run"], depth)
 
     def _read(self, address: int, size: int) -> bytes:
         if address >> SLOT_SHIFT == SLOT_PARAM:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -49,7 +50,8 @@ class Term:
     @property
     def value(self) -> Fraction | float:
         """The exact value; NaN or an infinity as a float."""
-        return self.special or Fraction(self.significand) * Fraction(2) ** (self.exponent - self.fraction)
+        shift = self.exponent - self.fraction
+        return self.special or Fraction(self.significand << max(shift, 0), 1 << max(-shift, 0))
 
     def _sign(self) -> float:
         """The part of the value that decides a special product: its sign, 0 for zero, or the special value."""
@@ -73,6 +75,7 @@ class Term:
         return Term(-self.significand, self.exponent, self.fraction, -self.special if self.special else 0.0)
 
 
+@lru_cache(maxsize=1 << 14)
 def term(t: ElementType, bits: int) -> Term:
     """One raw element of a float type."""
     f = decode(t, np.asarray(bits))

@@ -14,6 +14,7 @@ from typing import Any
 from mmulator.distance import distances
 from mmulator.isa.form import Form
 from mmulator.isa.types import F16, F32, ElementType
+from mmulator.lazy import cached_property
 from mmulator.numerics.dot import Origin, SumStep, Term, converted, group_scales, steps, term
 from mmulator.numerics.formats import SCALE_OF_ONE, container, element_type, from_raw, integers
 from mmulator.numerics.profiles import GROUP, DotKey, Profile, dot_key, profile_for
@@ -66,7 +67,7 @@ class ElementSum:
         """The value of the result."""
         return self.steps[-1].value
 
-    @property
+    @cached_property
     def exact(self) -> Number:
         """The sum without any rounding; NaN or an infinity where it is special."""
         finite, special = Fraction(0), 0.0

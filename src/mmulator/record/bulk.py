@@ -5,7 +5,7 @@ Data Movement and Conversion Instructions: cp.async.bulk, cp.async.bulk.tensor (
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -35,6 +35,14 @@ def bulk_write(trail: Trail, step: TrailStep, ins: Instruction, address: int) ->
     return None
 
 
+def bulk_span(trail: Trail, step: TrailStep, ins: Instruction) -> tuple[int, int] | None:
+    """(first address, address behind the last) of all that a bulk copy may write, with gaps; None if it writes nothing."""
+    named, lanes = operands_of(ins), trail.guard(step)
+    spans = _tensor_spans if "tensorMap" in named else _plain_spans
+    found = [span for lane in range(32) if lanes >> lane & 1 for span in spans(trail, step, ins, named, lane)]
+    return (min(low for low, _ in found), max(high for _, high in found)) if found else None
+
+
 def _place(trail: Trail, step: TrailStep, operand: Operand | None, space: str, lane: int) -> int | None:
     at = addresses(trail, step, operand, space) if isinstance(operand, Address) else None
     return None if at is None else int(at[lane])
@@ -48,50 +56,108 @@ def _ways(trail: Trail, step: TrailStep, named: dict[str, Operand], at: int, lan
     return [at & ~_RANK_MASK | rank << RANK_SHIFT for rank in range(16) if mask >> rank & 1]
 
 
-def _plain(
-    trail: Trail, step: TrailStep, ins: Instruction, named: dict[str, Operand], lane: int, address: int
-) -> MemoryWrite | None:
+def _plain_copy(
+    trail: Trail, step: TrailStep, ins: Instruction, named: dict[str, Operand], lane: int
+) -> tuple[int, int, int] | None:
+    """(destination, source, bytes) of a copy without a tensor map; None where they are not known."""
     to = _place(trail, step, named.get("dstMem"), ins.form["dst"], lane)
     source = _place(trail, step, named.get("srcMem"), ins.form["src"], lane)
     size = value_of(trail, step, lane, named.get("size"))
-    if to is None or source is None or size is None:
+    return None if to is None or source is None or size is None else (to, source, size)
+
+
+def _plain_spans(trail: Trail, step: TrailStep, ins: Instruction, named: dict[str, Operand], lane: int) -> list[tuple[int, int]]:
+    copy = _plain_copy(trail, step, ins, named, lane)
+    return [] if copy is None else [(way, way + copy[2]) for way in _ways(trail, step, named, copy[0], lane)]
+
+
+def _plain(
+    trail: Trail, step: TrailStep, ins: Instruction, named: dict[str, Operand], lane: int, address: int
+) -> MemoryWrite | None:
+    copy = _plain_copy(trail, step, ins, named, lane)
+    if copy is None:
         return None
+    to, source, size = copy
     for way in _ways(trail, step, named, to, lane):
         if way <= address < way + size:
             return MemoryWrite(step, lane, None, 0, "b8", source + address - way)
     return None
 
 
-def _tensor(
-    trail: Trail, step: TrailStep, ins: Instruction, named: dict[str, Operand], lane: int, address: int
-) -> MemoryWrite | None:
+@dataclass(frozen=True)
+class _Box:
+    """The box of a tensor copy.
+
+    places: of its units.
+    base: address of the tensor.
+    shared: generic address of the box in shared memory.
+    coordinates: of its corner, with signs.
+    """
+
+    places: Places
+    base: int
+    shared: int
+    coordinates: tuple[int, ...]
+
+
+def _box(trail: Trail, step: TrailStep, ins: Instruction, named: dict[str, Operand], lane: int) -> _Box | None:
+    """The box that a lane copies; None where it is not known."""
     store = "srcMem" in named
     operand = named["tensorMap"]
     if trail.read is None or not isinstance(operand, Address):
         return None
     at = _place(trail, step, operand, "", lane)
-    coordinates = [value_of(trail, step, lane, o) for o in operand.coordinates]
+    given = [value_of(trail, step, lane, o) for o in operand.coordinates]
     info = named.get("im2colOffsets") or named.get("im2colInfo")
     offsets = [value_of(trail, step, lane, o) for o in elements(info)] if info is not None else []
     shared = _place(trail, step, named.get("srcMem" if store else "dstMem"), "shared", lane)
-    if at is None or shared is None or None in coordinates or None in offsets:
+    if at is None or shared is None or None in given or None in offsets:
         return None
+    coordinates = tuple(signed32(c) for c in given if c is not None)
     try:
         found, base = _boxes(
-            trail.read(at, MAP_BYTES), tuple(signed32(c) for c in coordinates if c is not None),
-            tuple(c for c in offsets if c is not None), shared & 0xFFFFFFFF & ~_RANK_MASK, ins.form["mode"] or None, store,
+            trail.read(at, MAP_BYTES), coordinates, tuple(c for c in offsets if c is not None),
+            shared & 0xFFFFFFFF & ~_RANK_MASK, ins.form["mode"] or None, store,
         )  # fmt: skip
     except OperandError:
         return None
-    if store:
+    return _Box(found, base, shared, coordinates)
+
+
+def _tensor_spans(trail: Trail, step: TrailStep, ins: Instruction, named: dict[str, Operand], lane: int) -> list[tuple[int, int]]:
+    box = _box(trail, step, ins, named, lane)
+    if box is None:
+        return []
+    store, found = "srcMem" in named, box.places
+    units = found.memory[found.inside] if store else found.shared
+    if not units.size:
+        return []
+    low, high = int(units.min()), int(units.max()) + found.size
+    ways = [box.base] if store else [_window(way) for way in _ways(trail, step, named, box.shared, lane)]
+    return [(way + low, way + high) for way in ways]
+
+
+def _window(shared: int) -> int:
+    """The generic address of a CTA's first byte of shared memory, from the address of another byte of it."""
+    return shared & ~0xFFFFFFFF | shared & _RANK_MASK
+
+
+def _tensor(
+    trail: Trail, step: TrailStep, ins: Instruction, named: dict[str, Operand], lane: int, address: int
+) -> MemoryWrite | None:
+    box = _box(trail, step, ins, named, lane)
+    if box is None:
+        return None
+    found, base = box.places, box.base
+    if "srcMem" in named:
         hit = np.argwhere((found.memory + base <= address) & (address < found.memory + base + found.size) & found.inside)
         if not len(hit):
             return None
         unit = tuple(hit[0])
         byte = address - base - int(np.broadcast_to(found.memory, found.shared.shape)[unit])
-        return MemoryWrite(step, lane, None, 0, "b8", shared & ~0xFFFFFFFF | shared & _RANK_MASK | int(found.shared[unit]) + byte)
-    for way in _ways(trail, step, named, shared, lane):
-        if address & ~0xFFFFFFFF | address & _RANK_MASK != way & ~0xFFFFFFFF | way & _RANK_MASK:
+        return MemoryWrite(step, lane, None, 0, "b8", _window(box.shared) + int(found.shared[unit]) + byte)
+    for way in _ways(trail, step, named, box.shared, lane):
+        if _window(address) != _window(way):
             continue
         offset = address & 0xFFFFFFFF & ~_RANK_MASK
         hit = np.argwhere((found.shared <= offset) & (offset < found.shared + found.size))
@@ -100,7 +166,7 @@ def _tensor(
             memory = int(np.broadcast_to(found.memory, found.shared.shape)[unit])
             source = None if memory == OUTSIDE else base + memory + offset - int(found.shared[unit])
             where = ", ".join(str(int(np.broadcast_to(c, found.shared.shape)[unit])) for c in found.coordinates)
-            said = f"box at ({', '.join(map(str, map(signed32, coordinates)))}), element ({where}) of the tensor"  # type: ignore[arg-type]
+            said = f"box at ({', '.join(map(str, box.coordinates))}), element ({where}) of the tensor"
             return MemoryWrite(step, lane, None, 0, "b8", source, said)
     return None
 

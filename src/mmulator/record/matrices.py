@@ -74,6 +74,12 @@ def loaded_from(trail: Trail, step: TrailStep, lane: int, register: str, low: in
     return int(places[lane, names.index(register), low // bits]) + low % bits // 8
 
 
+def stored_span(trail: Trail, step: TrailStep) -> tuple[int, int] | None:
+    """(first address, address behind the last) of all that a matrix store writes, with gaps; None where it is not known."""
+    found = moved(trail, step)
+    return None if found is None else (int(found[1].min()), int(found[1].max()) + found[2] // 8)
+
+
 def stored_at(trail: Trail, step: TrailStep, address: int) -> tuple[int, Operand, int] | None:
     """(lane, register, byte of the register) that a matrix store writes at an address; None if it writes elsewhere."""
     found = moved(trail, step)

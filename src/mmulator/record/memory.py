@@ -11,8 +11,8 @@ from mmulator.isa.types import type_bits
 from mmulator.native.state import FULL, LANES
 from mmulator.ptx.tree import Address, Immediate, Instruction, NegatedPredicate, Operand, Reg
 from mmulator.record.addresses import U64, MemoryWrite, addresses, elements, operands_of, value_of
-from mmulator.record.bulk import bulk_write
-from mmulator.record.matrices import stored_at
+from mmulator.record.bulk import bulk_span, bulk_write
+from mmulator.record.matrices import stored_at, stored_span
 from mmulator.record.trail import Trail, TrailStep
 
 
@@ -81,7 +81,7 @@ def lanes_at(trail: Trail, step: TrailStep, address: int) -> int:
     return sum(1 << int(lane) for lane in hit)
 
 
-EVERYWHERE = 0, (1 << 64) - 1
+NOWHERE = 1, 0
 
 
 def _span(trail: Trail, step: TrailStep) -> tuple[int, int]:
@@ -92,17 +92,21 @@ def _span(trail: Trail, step: TrailStep) -> tuple[int, int]:
         to, _, size, *_ = ins.operands
         known = isinstance(to, Address) and isinstance(size, Immediate)
         at, bytes = (addresses(trail, step, to, "shared"), size.value) if known else (None, 0)  # type: ignore[arg-type, union-attr]
-    elif effects.stored in (Stored.VALUES, Stored.COMBINED) and effects.queue is Queue.NONE and ins.form["type"]:
+    elif effects.queue is Queue.BULK and "b" not in operands_of(ins):
+        return bulk_span(trail, step, ins) or NOWHERE if effects.memory in (MemoryEffect.COPY, MemoryEffect.REDUCE) else NOWHERE
+    elif effects.stored in (Stored.ROWS, Stored.TILE):
+        return stored_span(trail, step) or NOWHERE
+    elif effects.queue is Queue.BULK or (effects.stored in (Stored.VALUES, Stored.COMBINED) and ins.form["type"]):
         where, operand = _target(ins)
         at = addresses(trail, step, operand, ins.form["space"])
         bytes = type_bits(ins.form["type"]) // 8 * len(elements(ins.operands[where + 1]))
     else:
-        return EVERYWHERE
+        return NOWHERE
     if at is None:
-        return EVERYWHERE
+        return NOWHERE
     taking = trail.guard(step)
     used = at[[n for n in range(LANES) if taking >> n & 1]]
-    return (int(used.min()), int(used.max()) + bytes) if len(used) else (1, 0)
+    return (int(used.min()), int(used.max()) + bytes) if len(used) else NOWHERE
 
 
 def _target(ins: Instruction) -> tuple[int, Address]:
