@@ -242,7 +242,8 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert run(["cache", "--json"]) == 0
     folder = str(tmp_path)
     said = json.loads(capsys.readouterr().out)
-    assert said == {"schema": "mmulator.cache/1.0", "ok": True, "folder": folder, "used": True, "reason": "", "entries": 3, "bytes": size}
+    assert said.pop("schema") == "mmulator.cache/1.0"
+    assert said == {"ok": True, "folder": folder, "used": True, "reason": "", "entries": 3, "bytes": size}
     assert run(["cache"]) == 0
     assert f"entries  3\nbytes    {size} " in capsys.readouterr().out
     assert run(["cache", "clear", "--json"]) == 0
