@@ -110,7 +110,6 @@ def tensor_products() -> Iterator[Question]:
 
 
 def launches() -> Iterator[Question]:
-    from tests.kernels.test_kernels import EXCEPT
     from tests.support import corpus
 
     def launched(name: str) -> Answer:
@@ -119,8 +118,8 @@ def launches() -> Iterator[Question]:
             print(f"not as on an H200: {difference}")
         return [np.frombuffer(name.encode(), np.uint8)], [np.frombuffer(str(d).encode(), np.uint8) for d in differences]
 
-    names = sorted(corpus.manifest().keys() - EXCEPT.keys(), key=lambda name: digest([np.frombuffer(name.encode(), np.uint8)]))
-    for name in names:  # drawn, so that a part of them has all kinds
+    names = corpus.manifest().keys() - corpus.EXCEPT.keys()
+    for name in sorted(names, key=lambda n: digest([np.frombuffer(n.encode(), np.uint8)])):  # drawn: a part of them has all kinds
         yield f"launch {name}", lambda n=name: launched(n)
 
 

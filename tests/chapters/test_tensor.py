@@ -123,6 +123,17 @@ def test_small_elements(kind: str, size: int) -> None:
     assert (window == want).all()
 
 
+@pytest.mark.parametrize("swizzle", ["none", "64B"])
+def test_a_box_that_is_wider_than_its_tensor(swizzle: str) -> None:
+    """As much of it lies outside on the left as on the right."""
+    fields = Encoded(BY_NAME["f16"], (16, 40), (32,), (1, 1), box=(32, 8), swizzle=swizzle)
+    memory, window = vectors.data(5, 4096, "f16").copy(), vectors.data(6, 4096, "raw").copy()
+    want = window.copy()
+    model.load(fields, places(fields, (-8, 3), shared=2048), memory[256:], want, 1024)
+    copies.launch(copies.load_kernel(2, "tile"), fields, window, memory, 256, 1024, (-8, 3), bytes=fields.transaction_bytes)
+    assert (window == want).all()
+
+
 # several blocks -------------------------------------------------------------------------------------------------------
 MULTICAST = """
 .version 8.6
@@ -210,6 +221,9 @@ def test_maps_that_cannot_be_used() -> None:
     assert refused + "box[1] is 32 elements of f16, 64 bytes: with" in faults(encoded(box=(32, 2), swizzle="32B"), (0, 0))
     assert refused + "box[1] is 20 elements of f16, 40 bytes: a row" in faults(encoded(box=(20, 2)), (0, 0))
     assert refused + "address is 0x1200000008: it must be a multiple of 16" in faults(encoded(), (0, 0), offset=8)
+    assert refused + "address is 0x1200000001: it must be a multiple of 16" in faults(encoded(), (0, 0), offset=1)
+    large = replace(IMAGES, sizes=(256, 9, 7, 3), channels=256, pixels=1024, swizzle="none")
+    assert refused + "pixels is 1024: a column of 524288 bytes" in faults(large, (0, 0, 0, 0), rank=4, mode="im2col")
     assert refused + "pixels is 1025: it must be" in faults(replace(IMAGES, pixels=1025), (0, 0, 0, 0), rank=4, mode="im2col")
     assert "128 must divide the address" in faults(encoded(), (0, 0), box=64)
     assert "begins within 16 bytes of its row" in faults(encoded(), (4, 0))

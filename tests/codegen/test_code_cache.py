@@ -240,12 +240,15 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     (libraries / "libcuda.so.1").write_bytes(b"12345")
     size = sum(p.stat().st_size for p in tmp_path.glob("*.o")) + 5
     assert run(["cache", "--json"]) == 0
+    folder = str(tmp_path)
     said = json.loads(capsys.readouterr().out)
-    assert said == {"ok": True, "folder": str(tmp_path), "used": True, "reason": "", "entries": 3, "bytes": size}
+    assert said.pop("schema") == "mmulator.cache/1.0"
+    assert said == {"ok": True, "folder": folder, "used": True, "reason": "", "entries": 3, "bytes": size}
     assert run(["cache"]) == 0
     assert f"entries  3\nbytes    {size} " in capsys.readouterr().out
     assert run(["cache", "clear", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"ok": True, "folder": str(tmp_path), "removed": 3, "bytes": size}
+    said = json.loads(capsys.readouterr().out)
+    assert said == {"schema": "mmulator.cache-clear/1.0", "ok": True, "folder": folder, "removed": 3, "bytes": size}
     assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
 
 

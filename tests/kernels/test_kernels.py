@@ -9,17 +9,11 @@ from mmulator.codegen.stencils import Records
 from mmulator.compiler import warm
 from tests.support import corpus
 
-# The H200's output is not what the PTX says, or depends on more than the PTX.
-EXCEPT = {
-    "f32_library_edges": "ptxas makes a selection of a branch, and with a neg.f32 in it flips the sign of one NaN (lgammaf)",
-    "atomics": "cas at and behind index n races with a store of another thread",
-}
-
 
 @pytest.mark.parametrize("name", list(corpus.manifest()))
 def test_kernel_has_the_bits_of_an_h200(name: str) -> None:
-    if name in EXCEPT:
-        pytest.skip(EXCEPT[name])
+    if name in corpus.EXCEPT:
+        pytest.skip(corpus.EXCEPT[name])
     outcome = corpus.launch(name)
     assert not outcome.differences, "; ".join(map(str, outcome.differences))
 

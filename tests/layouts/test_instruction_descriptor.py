@@ -18,6 +18,7 @@ from mmulator.layouts.instruction_descriptor import (
     check_scales,
     decode,
     encode,
+    implied_k,
     known_m,
     known_n,
 )
@@ -220,3 +221,9 @@ def test_what_no_source_says_is_named() -> None:
     assert "sparsity selector 2" in replace(start("f16", sparse=True), selector=2).unknown
     assert not replace(start("f16", sparse=True), selector=1).unknown
     assert not D("mxf4", "f32", "e2m1", "e2m1", "ue8m0", k=96).unknown
+
+
+def test_k_of_a_kind() -> None:
+    """The shapes of tcgen05.mma: 32 bytes of A; a narrow element takes a whole one, but half a one in the kinds of mxf4."""
+    k = {"tf32": 8, "f16": 16, "i8": 32, "f8f6f4": 32, "mxf8f6f4": 32, "mxf4": 64, "mxf4nvf4": 64}
+    assert {kind: (implied_k(kind, False), implied_k(kind, True)) for kind in k} == {kind: (n, 2 * n) for kind, n in k.items()}

@@ -18,6 +18,11 @@ from tests.support.inputs import DTYPE, argument_bytes, digest
 from tests.support.places import KERNELS
 
 FOLDER = KERNELS
+# The H200's output is not what the PTX says, or depends on more than the PTX.
+EXCEPT = {
+    "f32_library_edges": "ptxas makes a selection of a branch, and with a neg.f32 in it flips the sign of one NaN (lgammaf)",
+    "atomics": "cas at and behind index n races with a store of another thread",
+}
 
 
 @cache

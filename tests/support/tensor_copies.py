@@ -20,7 +20,7 @@ from tests.data import tensormap_vectors as vectors
 
 THREADS = 128
 TENSOR = FIRST_GLOBAL_SLOT + 2 << SLOT_SHIFT  # address of the memory that the tensor lies in
-# %r1 the window, %r2 the box in it, %r3 the mbarrier behind it; %r10... coordinates, %h0... offsets
+# %r1 the window, %r2 the box in it, %r3 the mbarrier behind it; %r10... coordinates, %h0... offsets, of thread 0, which copies
 _BEGIN = """
 .version 8.8
 .target sm_100a
@@ -39,7 +39,9 @@ _BEGIN = """
 IN: setp.ge.u32 %p2, %r9, %r4; @%p2 bra READY;
   cvt.u64.u32 %rd3, %r9; add.u64 %rd3, %rd2, %rd3; ld.global.v4.u32 {%r20, %r21, %r22, %r23}, [%rd3];
   add.u32 %r15, %r1, %r9; st.shared.v4.u32 [%r15], {%r20, %r21, %r22, %r23}; add.u32 %r9, %r9, 2048; bra IN;
-READY: @!%p1 mbarrier.init.shared.b64 [%r3], 1; fence.proxy.async; bar.sync 0; @%p1 bra DONE;
+READY: @%p1 not.b32 %r10, %r10; @%p1 not.b32 %r11, %r11; @%p1 not.b32 %r12, %r12; @%p1 not.b32 %r13, %r13;
+  @%p1 not.b32 %r14, %r14; @%p1 not.b16 %h0, %h0; @%p1 not.b16 %h1, %h1; @%p1 not.b16 %h2, %h2;
+  @!%p1 mbarrier.init.shared.b64 [%r3], 1; fence.proxy.async; bar.sync 0; @%p1 bra DONE;
 """
 _AWAIT = "\nWAIT: mbarrier.try_wait.parity.shared.b64 %p3, [%r3], 0; @!%p3 bra WAIT;"
 _OUT = """

@@ -18,7 +18,7 @@ from mmulator.codegen.lookup import has_permutes
 from mmulator.codegen.ops import load, shuffle, store
 from mmulator.codegen.types import ptr
 from mmulator.errors import OperandError, UnsupportedError
-from mmulator.numerics.sfu import unit
+from mmulator.numerics.sfu import constants, unit
 from mmulator.numerics.sfu.operations import BINARY, UNARY, Key
 from mmulator.numerics.sfu.tables import Tables, parse_tables, tables_for
 from mmulator.twin.sfu.arrays import ArrayFunction, evaluate
@@ -252,6 +252,13 @@ def test_error_is_what_the_hardware_shows(operation: str, ftz: bool) -> None:
     assert error[usable].max() <= fact["max ulp"] * (1 + 1e-6)
     if operation not in ("lg2", "sin", "cos"):  # these lose all relative precision beside a zero
         assert error[usable].max() > 0.8 * fact["max ulp"]
+
+
+def test_a_folded_function_has_the_edges_of_the_unit() -> None:
+    """Zeros and infinities of either sign, where the operand is a constant."""
+    for name in ("rcp", "rsqrt", "sqrt", "lg2", "ex2"):
+        for x in (0, unit.SIGN, unit.INFINITY, unit.SIGN | unit.INFINITY):
+            assert constants.unit(name, x) == getattr(unit, name)(x, TABLES), (name, hex(x))
 
 
 # tables and errors ---------------------------------------------------------------------------------------------------

@@ -1,11 +1,11 @@
-"""The Hopper part of Triton's test_consan.py, with mmulator's sanitizer in the place of ConSan.
+"""Triton's test_consan.py on Hopper and on Blackwell, with mmulator's sanitizer in the place of ConSan.
 
     python -m tools.judges.consan ~/triton --work /tmp/consan --jobs 2 --json consan.json
 
 Kernels of Gluon, each with a defect and without, as the test's parameters say. The test itself judges: it asks for a failure
 and for a message of ConSan's, and gets the messages that stand for the rules that were broken. It is run twice: first with an
-answer that nothing is wrong, which it accepts only where nothing is planted; then with the kernel. What needs another chip,
-pytest skips. Tests of ConSan's own switches are left out.
+answer that nothing is wrong, which it accepts only where nothing is planted; then with the kernel. Blackwell is
+asked for the tests that Hopper skips. Tests of ConSan's own switches are left out.
 
 As a plug-in of pytest (`-p tools.judges.consan`) this file has the second half of that.
 """
@@ -27,12 +27,14 @@ import pytest
 from tools.judges.common import Answer, Count, Judge, arguments, finish
 from tools.suites.run import ROOT
 
-OUT = "JUDGE_OUT"
+OUT, BEFORE = "JUDGE_OUT", "JUDGE_BEFORE"
+CHIPS = {"Hopper": "sm_90", "Blackwell": "sm_100"}
 TEST = "python/test/gluon/test_consan.py"
 SWITCHES = ("test_cache_miss_knob", "test_cache_miss_env", "test_consan_uses_profile_scratch")
 _ORDER = (
     "race-*", "tma-*", "async-*", "bulk-source-reused", "bulk-result-read-early", "wgmma-operand-overwritten", "cluster-*",
-    "mbarrier-init-not-visible", "mbarrier-inval-in-use",
+    "mbarrier-init-not-visible", "mbarrier-inval-in-use", "tensor-operand-overwritten", "tensor-read-early",
+    "tensor-written-early", "tensor-race", "tensor-dealloc-early",
 )  # fmt: skip
 MESSAGES = {
     "Buffer being accessed has outstanding writes": _ORDER,
@@ -52,17 +54,25 @@ MESSAGES = {
     "Shared memory reused before barrier invalidation": ("mbarrier-stored-to", "mbarrier-read-as-data"),
 }  # fmt: skip
 _MOVED = "Triton's PTX moves accumulators that wgmma.wait_group 1 leaves in flight: undefined, and ptxas waits where it sees that"
+_UNWRITTEN = "the product reads shared memory and columns of tensor memory that nobody has written"
 REASONS = {
+    "test_aliasing_tensor_visibility_outstanding_read": "columns of tensor memory are read that nobody has written",
     "test_async_copy_mbarrier_arrive_requires_init": "128 arrivals at an mbarrier whose phase awaits one",
     "test_async_shared_store_proxy_handoff": "the specification does not say through which proxy st.async writes",
+    "test_clc_double_try_cancel_result_overwrite": "both answers are written to one place, and nothing orders them",
+    "test_disjoint_noncontiguous_tmem_subslices": "columns of tensor memory are read that nobody has written",
     "test_multibuffered_wgmma_loop": _MOVED,
+    "test_tcgen5_mma": _UNWRITTEN,
+    "test_tcgen5_mma_multibar": _UNWRITTEN,
+    "test_tma_tcgen05_mma_missing_multicast": "a copy to both pairs of blocks overwrites what the other may still read",
     "test_tma_store": "both tensor stores write one tile of global memory, and nothing orders them",
     "test_warpgroup_mma2": _MOVED,
     "test_ws_join_publishes_proxy_generation": "no two accesses conflict: what was written has its fence, all else reads",
     "test_ws_wgmma_wait_visibility": _MOVED,
 }
 JUDGE = Judge(
-    "consan", "Triton\'s test_consan.py", "github.com/triton-lang/triton", "5f153979", {"Hopper": Count(183, 186, 13, 155)},
+    "consan", "Triton\'s test_consan.py", "github.com/triton-lang/triton", "5f153979",
+    {"Hopper": Count(183, 186, 13, 155), "Blackwell": Count(54, 55, 40, 67)},
     tuple(rule for rules in MESSAGES.values() for rule in rules),
 )  # fmt: skip
 
@@ -132,6 +142,8 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[Any]) -> None:
     if OUT in os.environ:
         done = {line["case"] for line in lines(Path(os.environ[OUT]))}
+        if BEFORE in os.environ:
+            done |= {line["case"] for line in lines(Path(os.environ[BEFORE])) if "skipped" not in line}
         items[:] = [item for item in items if item.originalname not in SWITCHES and item.name not in done]
 
 
@@ -165,14 +177,14 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def answers(found: Iterable[dict[str, Any]]) -> Generator[Answer, None, None]:
+def answers(chip: str, found: Iterable[dict[str, Any]]) -> Generator[Answer, None, None]:
     for line in sorted(found, key=lambda line: line["case"]):
         if "skipped" not in line:
             planted = line["planted"]
             agrees = not line["refused"]  # with what the test asks for
             rules = (tuple(line["rules"]) or (line["error"] or line["refused"],)) if planted == agrees else ()
             reason = "" if agrees else REASONS.get(line["case"].partition("[")[0], line["error"] or line["refused"])
-            yield Answer("Hopper", line["case"], planted, rules, reason)
+            yield Answer(chip, line["case"], planted, rules, reason)
 
 
 def main() -> int:
@@ -181,17 +193,23 @@ def main() -> int:
     from mmulator.codegen.sources import fingerprint
 
     options = arguments(__doc__ or "").parse_args()
+    given: list[Answer] = []
+    skipped: dict[str, str] = {}
+    before: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as scratch:
-        out = (options.work or Path(scratch)).resolve() / f"done-{fingerprint()[:16]}.jsonl"
-        out.parent.mkdir(parents=True, exist_ok=True)
-        path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT / "src"), str(ROOT)]))
-        command = [sys.executable, "-m", "pytest", "-p", "tools.judges.consan", "-p", "no:cacheprovider", "-q", "--tb=short"]
-        command += ["--mmulator=sm_90", "--sanitize", "--mmulator-timeout=300", TEST]
-        command += ["-n", str(options.jobs)] * (options.jobs > 1) + ["-k", options.only] * bool(options.only)
-        subprocess.run(command, cwd=options.folder, env={**os.environ, "PYTHONPATH": path, OUT: str(out)}, stdout=sys.stderr)
-        found = lines(out)
-    skipped = {line["case"]: line["skipped"] for line in found if "skipped" in line}
-    code = finish(JUDGE, options, [*answers(found)], out_of_reach=skipped)
+        for chip, device in CHIPS.items():
+            out = (options.work or Path(scratch)).resolve() / f"{device}-{fingerprint()[:16]}.jsonl"
+            out.parent.mkdir(parents=True, exist_ok=True)
+            path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT / "src"), str(ROOT)]))
+            command = [sys.executable, "-m", "pytest", "-p", "tools.judges.consan", "-p", "no:cacheprovider", "-q", "--tb=short"]
+            command += [f"--mmulator={device}", "--sanitize", "--mmulator-timeout=300", TEST]
+            command += ["-n", str(options.jobs)] * (options.jobs > 1) + ["-k", options.only] * bool(options.only)
+            environment = {**os.environ, "PYTHONPATH": path, OUT: str(out), **before}
+            subprocess.run(command, cwd=options.folder, env=environment, stdout=sys.stderr)
+            found, before = lines(out), {BEFORE: str(out)}
+            given += answers(chip, found)
+            skipped = {line["case"]: line["skipped"] for line in found if "skipped" in line}
+    code = finish(JUDGE, options, given, out_of_reach=skipped)
     for name in sorted({case.partition("[")[0] for case in skipped}):
         reasons = {why.removeprefix("Skipped: ") for case, why in skipped.items() if case.partition("[")[0] == name}
         print(f"  out of reach: {name}: {'; '.join(sorted(reasons))}")

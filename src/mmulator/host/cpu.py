@@ -10,7 +10,7 @@ import numpy as np
 
 from mmulator.codegen.locks import Lock, no_collection, no_fork
 from mmulator.compiler import warm
-from mmulator.compiler.compiled import CompiledKernel
+from mmulator.compiler.compiled import CompiledKernel, Lowered
 from mmulator.compiler.options import DEFAULT, CompileOptions
 from mmulator.errors import ExecutionFault, LaunchError
 from mmulator.host.backend import HOW, Chip
@@ -135,13 +135,19 @@ def _compile(module: CpuModule, key: tuple[str, str, CompileOptions], progress: 
         check_local(reached(tree, function).functions.values())
         return jit(tree, function, module.image, device, options)
 
+    def again() -> Lowered:
+        return lowering().written()
+
     text = module.text
     place = warm.key(text.source.text, entry, device, options) if text.known else None
-    compiled = warm.find(place, module.image, lambda: lowering().written()) if place else None
+    compiled = warm.find(place, module.image, again) if place else None
     if compiled is None:
         compiled = lowering().compile(progress)
         if place:
             warm.keep(place, compiled)
+            if options == DEFAULT:  # seldom asked for its source
+                compiled.lower = again
+                text.forget_tree()
     elif progress:
         progress(compiled.instructions, compiled.instructions)
     module.compiled[key] = compiled

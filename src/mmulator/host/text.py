@@ -71,6 +71,13 @@ class Text:
                 self._tree = verified(self.source)
             return self._tree
 
+    def forget_tree(self) -> None:
+        """Let go of a tree that can be made again. Each has tens of thousands of objects, and Python looks through all that are
+        alive when it searches for garbage.
+        """
+        if self.known:
+            self._tree = None
+
 
 def _key(source: Source) -> str:
     own = fingerprint()

@@ -23,7 +23,8 @@ INCOMPLETE = Rule(
 DIVERGED = Rule(
     602, "warpgroup-diverged", Severity.ERROR, "the warps of a warpgroup execute different instructions", _WARPGROUP,
     "All warps of a warpgroup execute the same wgmma.fence, wgmma.mma_async, wgmma.commit_group, wgmma.wait_group and "
-    "setmaxnreg, one after the other. Two places of the text are two instructions, also if they read alike.",
+    "setmaxnreg, one after the other. Two places of the text are two instructions, also if they read alike; but chips count the "
+    "registers of each warp alone, so setmaxnreg of one count at two places is not reported.",
     "let the four warps of a warpgroup take the same branches: decide by the number of the warpgroup, not of the warp",
 )  # fmt: skip
 RESIZE = Rule(

@@ -38,9 +38,9 @@ def release_registers(w: ptr_to(Warp), mask: u32, count: u32, site: u32) -> None
     if count > w.registers:
         misused(w, mask, count, site)
         return
-    resized(w, site)
     cta.register_pool = cta.register_pool + (whole_units(w.registers) - count)
     w.registers = count
+    resized(w, site)
     warps = cast_ptr(Warp, cta.warps)
     for i in range(cta.launch.warps):
         (warps + i).waiting = 0
@@ -60,7 +60,7 @@ def take_registers(w: ptr_to(Warp), mask: u32, count: u32, here: i32, next: i32,
         more = u32(0)
     if more > cta.register_pool:
         return wait_for_lanes(w, mask, here)
-    resized(w, site)
     cta.register_pool = cta.register_pool - more
     w.registers = count
+    resized(w, site)
     return next

@@ -193,14 +193,15 @@ def begins(cluster: ptr_to(Cluster)) -> None:
 
 @native
 def resizes(w: ptr_to(Warp), site: u32) -> None:
-    """Record a setmaxnreg of a warp, and report it if another warp of its group has executed another one in its place."""
+    """Record a setmaxnreg of a warp, and report it if another warp of its group has one of another count in its place."""
     if u64(of_cluster(w.cta.cluster).execution) != 0:
+        first = cast_ptr(Warp, w.cta.warps) + (w.index & ~u32(WARPS - 1))
         group = steps_of(w)
         own = w.index % WARPS
         group.resizes[own] = group.resizes[own] + 1
         group.resize[own] = site
         for i in range(u32(WARPS)):
-            if group.resizes[i] == group.resizes[own] and group.resize[i] != site:
+            if group.resizes[i] == group.resizes[own] and (first + i).registers != w.registers:
                 parted(w, site, group.resize[i], (w.index & ~u32(WARPS - 1)) + i)
                 return
 
