@@ -64,9 +64,7 @@ def test_registers_and_matrices_convert_both_ways() -> None:
         assert np.array_equal(f.to_matrix(registers), bits)
         one = f.holders(f.rows - 1, f.columns - 1)[0]
         word = int(registers[(0, *one[:2])] if f.copies == 1 else f.to_registers(bits)[(0, *one[:2])])
-        assert word >> (one[2] * f.bits + f.shift) & ((1 << f.width) - 1) == int(
-            bits[0, ..., f.rows - 1, f.columns - 1].flat[0]
-        )
+        assert word >> (one[2] * f.bits + f.shift) & ((1 << f.width) - 1) == int(bits[0, ..., f.rows - 1, f.columns - 1].flat[0])
 
 
 def _lane(form: str, name: str, lane: int) -> list[tuple[int, int]]:
@@ -134,6 +132,11 @@ def test_outside_a_fragment() -> None:
     ):
         with pytest.raises(OperandError, match=r"outside 0\.\."):
             wrong()
+    for one, other in (((0, 1), (0, 1, 2)), ((0, 1, 2), (0, 1))):
+        with pytest.raises(OperandError, match="do not broadcast"):
+            f.locate(np.array(one), np.array(other))
+        with pytest.raises(OperandError, match="do not broadcast"):
+            f.element(np.array(one), np.array(other))
     with pytest.raises(OperandError, match="16x16 is needed"):
         f.to_registers(np.zeros((16, 8), np.uint16))
     with pytest.raises(OperandError, match="32, 4"):

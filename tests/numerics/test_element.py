@@ -222,7 +222,11 @@ def record_of(e: ElementSum) -> Record:
 def random_element(key: DotKey, device: str, seed: int, name: str) -> tuple[ElementSum, int]:
     """A record, and the bits that the array form of the model gives. Odd seeds: two instructions."""
     k = key.k * (1 + seed % 2)
-    (A, B, C), more = operands(key, 1, 1, k, seed, (name, name, "wide" if seed % 3 else name))
+    drawn = "bits" if name == "zeros" else name
+    (A, B, C), more = operands(key, 1, 1, k, seed, (drawn, drawn, "wide" if seed % 3 else drawn))
+    if name == "zeros":  # all products have the sign of seed's bit 1, C that of bit 2
+        signs = ((A, key.atype, seed >> 1 & 1), (B, key.btype, 0), (C, key.ctype, seed >> 2 & 1))
+        A, B, C = (np.full_like(x, sign << (TYPES[t].bits - 1)) for x, t, sign in signs)
     rows = more["indices"][0] if key.sparse else np.arange(k)
     scales = {n: more[n].reshape(-1).tolist() for n in ("scale_a", "scale_b") if n in more}
     signs = {n: more[n] for n in ("imm_scale_a", "imm_scale_b") if n in more}
@@ -242,6 +246,23 @@ def test_sums_by_hand(device: str) -> None:
             if first == device or seed == number % 3:
                 e, model = random_element(key, device, seed, name)
                 assert add_again(record_of(e)) == e.bits == model, (key, device, seed, name)
+
+
+def test_signs_of_zeros() -> None:
+    """Sums of zeros have the model's sign; those of integers and bits have their own kind of step."""
+    seen = set()
+    for (key, device), first in arithmetics().items():
+        if device != first:
+            continue
+        if TYPES[key.ctype].is_float:
+            for seed in range(0, 8, 2):
+                e, model = random_element(key, device, seed, "zeros")
+                assert e.bits == model and model in (0, 1 << (TYPES[key.dtype].bits - 1)), (key, device, seed)
+                seen.add((key.family, model))
+        else:
+            steps = record_of(random_element(key, device, 0, "bits")[0])["steps"]
+            assert {s["operation"] for s in steps} <= {"bits" if key.atype == "b1" else "integers", "addition"}, (key, device)
+    assert {1 << 15, 1 << 63, 0} == {bits for _, bits in seen}
 
 
 # what is derived ----------------------------------------------------------------------------------------------------------
@@ -318,6 +339,8 @@ def test_reasons() -> None:
     def why(a: list[int], b: list[int], c: int = 0) -> str:
         return text(explain_element(KEY, "sm_90", a, b, c))
 
+    special = [line for line in why([inf, *ones[1:]], ones).splitlines() if line.startswith(("k ", "C "))]
+    assert len(special) == 17 and all(line.split()[-2:] == ["-", "-"] for line in special)  # nothing is cut
     assert "k 0 is NaN" in why([inf, *ones[1:]], [0, *ones[1:]])
     assert "k 3 is NaN" in why([*ones[:3], nan, *ones[4:]], ones)
     assert "Inf and -Inf: k 0, C" in why([inf, *ones[1:]], ones, 0xFF800000)
