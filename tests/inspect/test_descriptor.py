@@ -451,6 +451,8 @@ def test_why_a_layout_has_no_descriptor(layout: str, text: str, says: str) -> No
         ("Sw<3,4> o 8:1", 9, "three numbers"), ("Sw<3,4,2> o 8:1", 11, "no swizzle"), ("(8,8):(8,1) x", 13, "follows"),
         ("Layout_K_SW128_Atom", 19, "needs an element type"), ("Layout_K_SW128_Atom<int>", 21, "no element type 'int'"),
         ("(8,0):(1,8)", 6, "extents are 1 or more"), ("(8;8):(1,8)", 3, "has no place"), ("", 0, "expected"),
+        ("Sw<3,4,3> 8:1", 11, "'o' is expected"), ("Sw<3,4,3> o smem_ptr[16b](0x0) 8:1", 32, "'o' is expected"),
+        ("smem_ptr[16b](0x0) 8:1", 20, "'o' is expected"), ("Sw<3,3,3> o 64 8:1", 16, "':' and the strides"),
         ("tile_to_shape((8,8):(8,1), (8,8))", 15, "named atom"), ("(8,E<0>):(1,1)", 4, "a whole number is expected"),
     ],
 )  # fmt: skip
@@ -459,6 +461,13 @@ def test_texts_that_are_no_layout(layout: str, column: int, says: str) -> None:
         CuteLayout.parse(layout)
     assert says in caught.value.message
     assert (caught.value.span.column if caught.value.span else 0) == column
+
+
+def test_an_offset_stands_between_swizzle_and_layout() -> None:
+    text = "Sw<3,3,3> o 192 o (8,64):(64,1)"
+    layout, row, column = CuteLayout.parse(text), np.arange(8)[:, None], np.arange(64)[None, :]
+    assert str(layout) == text and not layout.on_address and layout.offset == 192
+    assert np.array_equal(layout.offsets(row, column), 192 + 64 * row + column)
 
 
 def test_an_atom_does_not_fill_a_smaller_shape() -> None:

@@ -225,8 +225,8 @@ def random_element(key: DotKey, device: str, seed: int, name: str) -> tuple[Elem
     drawn = "bits" if name == "zeros" else name
     (A, B, C), more = operands(key, 1, 1, k, seed, (drawn, drawn, "wide" if seed % 3 else drawn))
     if name == "zeros":  # all products have the sign of seed's bit 1, C that of bit 2
-        signs = ((A, key.atype, seed >> 1 & 1), (B, key.btype, 0), (C, key.ctype, seed >> 2 & 1))
-        A, B, C = (np.full_like(x, sign << (TYPES[t].bits - 1)) for x, t, sign in signs)
+        zeros = ((A, key.atype, seed >> 1 & 1), (B, key.btype, 0), (C, key.ctype, seed >> 2 & 1))
+        A, B, C = (np.full_like(x, sign << (TYPES[t].bits - 1)) for x, t, sign in zeros)
     rows = more["indices"][0] if key.sparse else np.arange(k)
     scales = {n: more[n].reshape(-1).tolist() for n in ("scale_a", "scale_b") if n in more}
     signs = {n: more[n] for n in ("imm_scale_a", "imm_scale_b") if n in more}
