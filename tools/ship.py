@@ -90,12 +90,15 @@ def collector(level: str, release: bool) -> Collected:
     return collected
 
 
-def of_kernel(path: Path, how: Any) -> Work:
+def of_kernel(path: Path, how: Any, name: str = "") -> Work:
+    """Compile the kernels of a file of PTX, or the one of a name, with options."""
+
     def work() -> None:
         import mmulator as mm
 
         for kernel in mm.Module.load(path).values():
-            kernel.compile(options=how)
+            if name in ("", kernel.name):
+                kernel.compile(options=how)
 
     return work
 
@@ -201,10 +204,11 @@ def works(release: bool) -> list[Work]:
     from mmulator.native.hooks.touched import TOUCHED
     from mmulator.sanitizer.instrument import SANITIZE
 
-    if not release:
+    clusters = CompileOptions(clusters=True)
+    if not release:  # the last of these is that of the example of a pipeline
         chosen = *(KERNELS / f"{name}.ptx" for name in CHOSEN), *sorted((ROOT / "examples").rglob("*.ptx"))
-        return [of_kernel(path, DEFAULT) for path in chosen]
-    ways = DEFAULT, CompileOptions(clusters=True), CompileOptions(events=SANITIZE), CompileOptions(events=TOUCHED)
+        return [*(of_kernel(path, DEFAULT) for path in chosen), of_kernel(KERNELS / "gemm_pipelines.ptx", clusters, "gemm_tma")]
+    ways = DEFAULT, clusters, CompileOptions(events=SANITIZE), CompileOptions(events=TOUCHED)
     paths = sorted(path for folder in FOLDERS for path in folder.rglob("*.ptx"))
     forms = [form for family in ("mma", "wmma") for form in matrix_forms(family) if form.atype]
     kernels = [of_kernel(path, how) for how, path in product(ways, paths)]
