@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -79,3 +80,14 @@ def test_a_class_name_stands_once() -> None:
     found = {name: sorted(where) for name, where in files.items() if len(where) > 1}
     assert not {name: where for name, where in found.items() if name not in TWICE}, "give one of them another name"
     assert not TWICE - set(found), "no longer double: take it from the list"
+
+
+def test_no_file_names_a_package_registry_host() -> None:
+    """Packages have names; where they are fetched from is up to who installs."""
+    hosts = re.compile("|".join(("pypi" + r"\.org", "python" + "hosted", "registry" + r"\.npmjs", "ana" + r"conda\.org")))
+    found = []
+    for folder in ("src", "docs", "tests", "tools", "benchmarks", "examples", ".github", "recipe", ".devcontainer"):
+        for path in (places.ROOT / folder).rglob("*"):
+            if path.suffix in (".py", ".md", ".json", ".toml", ".yml", ".yaml", ".txt", ".cfg"):
+                found += [f"{path}: {hit}" for hit in hosts.findall(path.read_text(errors="replace"))]
+    assert found == []

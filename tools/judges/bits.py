@@ -216,7 +216,7 @@ def of_orders(options: argparse.Namespace) -> Iterator[Compared]:
 
 # name: (runner, module or folder that it needs, title, its source, what is compared)
 SOURCES: dict[str, tuple[Callable[[argparse.Namespace], Iterator[Compared]], tuple[str, ...], str, str, str]] = {
-    "mmasim": (of_mmasim, ("mmasim", "torch"), "mmasim 2.1.1, a model", "https://pypi.org/project/mmasim/", "random elements"),
+    "mmasim": (of_mmasim, ("mmasim", "torch"), "mmasim 2.1.1, a model", "https://arxiv.org/abs/2511.10909", "random elements"),
     "vectors": (of_vectors, ("MATLAB-tensor-core",), "Khattak and Mikaitis, vectors of 8 GPUs",
                 "https://github.com/north-numerical-computing/MATLAB-tensor-core", "dot products"),
     "programs": (of_programs, ("tensor-cores-numerical-behavior",), "Fasi et al., programs with what they measured",

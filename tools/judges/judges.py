@@ -129,7 +129,8 @@ def projects() -> str:
         other = ", ".join(f"{count} {verdict}" for verdict, count in sorted(launches.items()) if verdict != "same")
         shown = f"{launches.get('same', 0)} equal" + (f"; {other}: {BESIDE[name]}" if other else "") if launches else "not run"
         triton = run["versions"]["triton"]
-        rows.append((f"[{name}]({run['source']}) {run['version']}", triton, f"{good} of {len(run['cases'])}", "; ".join(why),
+        place = f"[{name}]({run['source']})" if run["source"].startswith("https:") else name
+        rows.append((f"{place} {run['version']}", triton, f"{good} of {len(run['cases'])}", "; ".join(why),
                      str(len(run["findings"])), shown))  # fmt: skip
     return table(("project", "Triton", "cases that pass", "why others do not", "findings", "launches beside an H100"), rows)
 

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Project:
-    """Where a project is from. version: a commit, or of a package. paths: folders of its modules, in the folder of the projects;
-    a package of PyPI lies in `site` there."""
+    """Where a project is from.
+
+    source: an address, or `PyPI: name`.
+    version: a commit, or the version of a package.
+    paths: folders of its modules, in the folder of the projects; a package of PyPI lies in `site` there.
+    """
 
     source: str
     version: str
@@ -22,7 +26,7 @@ def github(name: str, commit: str, *paths: str) -> Project:
 
 
 def pypi(name: str, version: str, *paths: str) -> Project:
-    return Project(f"https://pypi.org/project/{name}/", version, paths)
+    return Project(f"PyPI: {name}", version, paths)
 
 
 PROJECTS = {
