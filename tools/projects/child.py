@@ -83,7 +83,7 @@ def outcome(case: kit.Case, count: list[int]) -> dict[str, Any]:
                 line |= {"verdict": "differs", "reason": f"{name}: {error:.3g}, tolerance {tolerance:g}"}
     except Exception as raised:
         traceback.print_exc()
-        line |= {"verdict": "failed", "reason": f"{type(raised).__name__}: {str(raised).strip()[:300]}"}
+        line |= {"verdict": "failed", "reason": f"{type(raised).__name__}: {str(raised).strip().partition(chr(10))[0][:300]}"}
     return line | {"launches": count[0] - before, "seconds": round(time.process_time() - started, 2)}
 
 
