@@ -92,7 +92,7 @@ class Finding:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What tells findings apart: rule, location, location of the conflict."""
+        """The key that tells findings apart: rule, location, location of the conflict."""
         return self.rule, self.location, self.conflict.location if self.conflict else ""
 
     def __str__(self) -> str:

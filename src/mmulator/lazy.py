@@ -1,4 +1,4 @@
-"""What is made on first use: a property (`cached_property` without a lock), and the names of a package (`face`).
+"""Things that are made on first use: a property (`cached_property` without a lock), and the names of a package (`face`).
 
 Python 3.11 computes a `cached_property` under a lock of its class. A fork in another thread leaves it locked in the child, which
 then waits for ever. Computing a value twice is harmless: all cached properties here are functions of frozen data.

@@ -11,8 +11,8 @@ from functools import cache
 from tests.support import places
 
 PACKAGE = places.ROOT / "src" / "mmulator"
-# Docstrings that begin with a pronoun, or with "Of" and no noun of their own, in the whole package: fewer each time.
-VAGUE = ("It ", "Its ", "They ", "Those ", "Of ", "That ")
+# Docstrings that begin with a pronoun, or with "Of" or "What" and no noun of their own, in the whole package: fewer each time.
+VAGUE = ("It ", "Its ", "They ", "Those ", "Of ", "That ", "What ")
 MOST_VAGUE = 0
 # Phrases that are no English, or make a reader look for their noun.
 DIALECT = (

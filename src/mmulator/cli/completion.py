@@ -1,4 +1,4 @@
-"""What shells may offer while a command line is typed. Typer calls these; they must be quick and never fail."""
+"""Words that shells may offer while a command line is typed. Typer calls these functions; they must be quick and never fail."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def decode(
     selector: Selector = 0,
     json: Json = False,
 ) -> None:
-    """What every nibble of a metadata register says.
+    """The meaning of every nibble of a metadata register.
 
     Example: mmulator sparse decode 0xe9c84eed --for "mma.sp m16n8k32 f16" --lane 5
 

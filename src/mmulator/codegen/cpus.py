@@ -15,7 +15,7 @@ LEVELS_OF: Mapping[str, Mapping[str, list[str]]] = {
     # fullfp16 and dotprod make the code 0.03 % shorter, SVE2 0.8 %: no level of their own
     ARM: {"armv8.1-a": ["fp-armv8", "lse", "neon"]},
 }
-"""What a CPU of a level has, by LLVM's names, for each architecture; the best level first."""
+"""Features of a CPU of a level, by LLVM's names, for each architecture; the best level first."""
 LEVELS: Mapping[str, list[str]] = {level: needs for levels in LEVELS_OF.values() for level, needs in levels.items()}
 _UNSET = "code is made for this machine's own CPU where it is not set"
 

@@ -110,7 +110,7 @@ def target_cpu() -> tuple[str, str]:
 
 @cache
 def _triple() -> str:
-    """What LLVM calls the system for which code is compiled."""
+    """LLVM's name of the system for which code is compiled."""
     binding, wanted = _binding(), architecture()
     if wanted == own_architecture():
         return str(binding.get_default_triple())

@@ -438,7 +438,7 @@ def _size(mnemonic: str) -> int:
 
 # State ---------------------------------------------------------------------------------------------------------------
 def _head(settings: RunSettings, info: Chip) -> dict[str, Any]:
-    """What the rows of a state file depend on."""
+    """The key of all that the rows of a state file depend on."""
     return {"run": settings.key, "gpu": info.as_dict(), "code": fingerprint()}
 
 

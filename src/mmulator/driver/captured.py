@@ -47,7 +47,7 @@ class Capturing:
         atexit.register(self.finish)
 
     def wants(self, function: Any) -> list[Take]:
-        """What a launch is given to, if it is the one."""
+        """The function that gets a launch, if the launch is the one."""
         name = demangle(function.name)
         self.others[name] = self.others.get(name, 0) + 1
         self.count += self.kernel in name

@@ -1,4 +1,4 @@
-"""What a cubin says of its kernels, as NVIDIA's assembler allocated them: registers, local memory, threads.
+"""Facts of a cubin about its kernels, as NVIDIA's assembler allocated them: registers, local memory, threads.
 
 A cubin is an ELF file; its sections `.nv.info` (of all kernels) and `.nv.info.NAME` (of one) are lists of attributes (a byte of
 format, a byte of kind, 16 bits of length, then the value), as `cuobjdump -elf` shows them.

@@ -64,7 +64,7 @@ class Driver:
 
     @cached_property
     def memory(self) -> Memory:
-        """What was allocated, and what the program has the address of."""
+        """Memory that was allocated, and memory whose address the program has."""
         from mmulator.driver.memory import Memory
 
         return vars(self).setdefault("memory", Memory())  # the same for threads that ask at once

@@ -244,8 +244,8 @@ class Memory:
         return self._pieces
 
     def regions(self, given: Sequence[Region] = ()) -> Regions:
-        """What a kernel may touch: what it is given, and all that the program has the address of. Where they overlap (views of
-        one memory) they are one. Raises LaunchError for memory that cannot be a kernel's."""
+        """Memory that a kernel may touch: what it is given, and all that the program has the address of. Where they overlap
+        (views of one memory) they are one. Raises LaunchError for memory that cannot be a kernel's."""
         if not self._allocated and not self._exposed:
             return self._with(given, NONE).for_launch(given)
         if not given and not self._exposed and not self._dead and (known := self._pieces.whole) is not None:

@@ -98,7 +98,7 @@ class Pieces:
         self.whole = None
 
     def find(self, address: int) -> Allocation | None:
-        """What an address lies in; what was allocated rather than what is someone else's."""
+        """The memory that an address lies in; allocations go before memory of others."""
         at = bisect_right(self._starts, address) - 1
         found = [a for a in self._parts[at] if a.start <= address < a.end] if at >= 0 else []
         return min(found, key=lambda a: a.foreign, default=None)

@@ -45,7 +45,7 @@ class Following:
         atexit.register(self.finish)
 
     def wants(self, function: Any) -> list[Callable[[Seen, BaseException | None], None]]:
-        """What launches are given to."""
+        """The function that gets launches."""
         return [self.take]
 
     def take(self, seen: Seen, error: BaseException | None) -> None:
@@ -101,7 +101,7 @@ def following(record: str, replay: str) -> Following:
 
 
 def difference(number: int, row: str, before: str) -> str:
-    """What differs in a launch from the recorded one; "" for nothing. row, before: a name and digests."""
+    """The difference of a launch from the recorded one; "" for none. row, before: a name and digests."""
     if not before:
         return f"launch {number}, {row.rsplit(' ', len(PARTS))[0]}, is not in the record"
     (name, *new), (old_name, *old) = row.rsplit(" ", len(PARTS)), before.rsplit(" ", len(PARTS))

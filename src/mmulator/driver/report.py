@@ -1,4 +1,4 @@
-"""What a user sees of launches: a few lines for each, or lines of JSON, and a table of kernels as the process ends."""
+"""Launches as a user sees them: a few lines for each, or lines of JSON, and a table of kernels as the process ends."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _wrapped(text: str, indent: str = "  ") -> list[str]:
 # all launches -------------------------------------------------------------------------------------------------------
 @dataclass
 class KernelTotals:
-    """What the launches of a kernel took: seconds, warp instructions, multiply-accumulates."""
+    """Costs of a kernel's launches: seconds, warp instructions, multiply-accumulates."""
 
     launches: int = 0
     run: float = 0.0
@@ -97,7 +97,7 @@ class Totals:
         return kernel.launches
 
     def add(self, others: Iterable[Mapping[str, Any]]) -> None:
-        """What `as_list` of another process gave."""
+        """Totals from the `as_list` of another process."""
         for row in others:
             values = dict(row)
             self.kernels.setdefault((values.pop("kernel"), values.pop("device")), KernelTotals()).add(KernelTotals(**values))

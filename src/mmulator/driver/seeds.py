@@ -42,7 +42,7 @@ def _memory(function: Function, regions: Regions) -> Iterator[tuple[Region, np.n
 
 
 def agreed(function: Function, regions: Regions, seeds: Sequence[int], run: Callable[[int], Report]) -> Report:
-    """What the first seed's launch reports. Its stores are what memory has afterwards, whatever is raised of the others.
+    """The report of the first seed's launch. Its stores are what memory has afterwards, whatever is raised of the others.
 
     run(seed) launches. Raises UnstableResult if another seed leaves other bits; what `run` raises, which says under which
     seed if it was not the first.

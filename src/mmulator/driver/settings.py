@@ -1,4 +1,4 @@
-"""What the environment says of launches that no line of the program speaks of."""
+"""Settings of launches, from the environment."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class Settings:
 
     @property
     def asked(self) -> tuple[str, int, str, str]:
-        """What decides about questions why elements have their values."""
+        """Settings of questions why elements have their values."""
         return self.why, self.why_depth, self.why_to, self.why_against
 
     @property

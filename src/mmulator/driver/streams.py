@@ -56,7 +56,7 @@ class Stream(Finished):
             self._seconds = self.seconds
 
     def wait(self, event: Event) -> None:
-        """What comes next begins when an event has happened; one that was never recorded has."""
+        """Later work begins when an event has happened; an event that was never recorded has."""
         self.seconds = max(self.seconds, event.at or 0.0)
 
 

@@ -1,4 +1,4 @@
-"""What a user sees of findings in a program that launches through a door: each once, when its launch is over, and a last line."""
+"""Findings as a user of a program that launches through a door sees them: each once, when its launch is over, and a last line."""
 
 from __future__ import annotations
 

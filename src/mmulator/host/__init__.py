@@ -1,4 +1,4 @@
-"""What a host program holds: modules, kernels, variables, the backends that run them, and their reports.
+"""Objects of a host program: modules, kernels, variables, the backends that run them, and their reports.
 
 backend.py says what a backend does, cpu.py is the CPU as one; spread/ runs a launch on a Dask cluster.
 """

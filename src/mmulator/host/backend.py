@@ -79,7 +79,7 @@ class Backend(Protocol):
         """Run a launch and wait. Raises ExecutionFault or the like; buffers keep what was stored until then."""
 
     def read(self, module: Any, variable: str) -> bytes:
-        """What a .global or .const variable of the module holds. Raises LaunchError if there is none."""
+        """The value of a .global or .const variable of the module. Raises LaunchError if there is none."""
 
     def write(self, module: Any, variable: str, data: bytes) -> None:
         """All bytes of a variable, for the launches that follow. Raises LaunchError."""

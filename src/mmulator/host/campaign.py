@@ -87,7 +87,7 @@ class Snapshot:
             written.take(0, held)
 
     def keep(self) -> None:
-        """What is there now is what the first seed left."""
+        """Note that memory has now what the first seed left."""
         for piece in self.pieces:
             piece.first = None if _same(piece.live, piece.before) else piece.live.copy()
 

@@ -119,7 +119,7 @@ def diagnosis() -> Diagnosis:
 
 
 def _notes(shape: LaunchShape) -> list[str]:
-    """What a reader should know of the launch, whatever the kernel."""
+    """Notes on the launch, whatever the kernel."""
     if shape.cluster_size <= PORTABLE_CLUSTER:
         return []
     return [f"a cluster of {shape.cluster_size} blocks is not portable: a GPU runs it only where the kernel has the attribute "
@@ -156,7 +156,7 @@ def _compile(module: CpuModule, key: tuple[str, str, CompileOptions], progress: 
 
 @cache
 def _compiler() -> tuple[Any, Any]:
-    """What writes code, with all that it knows: imported by who needs it. A forked child cannot wait for an import."""
+    """The compiler with all its tables: imported by who needs it. A forked child cannot wait for an import."""
     with no_fork:
         from mmulator.compiler.kernel import Jit
         from mmulator.program.calls import reached

@@ -1,4 +1,4 @@
-"""What a launch did."""
+"""Reports of launches."""
 
 from __future__ import annotations
 

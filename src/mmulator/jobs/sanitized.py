@@ -25,8 +25,13 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class SanitizerOptions:
-    """What is asked for. seeds: under how many the kernel runs, from the job's on. rules: what is looked for. prove: of how many
-    seeds one is looked for under which the results differ. keep_going: behind an access out of bounds the launch goes on."""
+    """Questions to a sanitized job.
+
+    seeds: under how many the kernel runs, from the job's on.
+    rules: what is looked for.
+    prove: of how many seeds one is looked for under which the results differ.
+    keep_going: behind an access out of bounds the launch goes on.
+    """
 
     seeds: int = 1
     rules: frozenset[str] = chosen("")
@@ -36,7 +41,7 @@ class SanitizerOptions:
 
 @dataclass(frozen=True)
 class Judged:
-    """What a sanitized job found. suppressed: what the launch file expects. idle: what it expects and is not there. seeds: that
+    """Findings of a sanitized job. suppressed: what the launch file expects. idle: what it expects and is not there. seeds: that
     were run. quiet: of rules of severity note that were not asked for. known: what a baseline has, which is not told again."""
 
     findings: tuple[Finding, ...]
@@ -213,7 +218,7 @@ def _bytes(array: np.ndarray) -> np.ndarray:
 
 
 def _doubts(kernel: Kernel, errors: int) -> Iterator[str]:
-    """What else it may come from."""
+    """Further causes."""
     if errors > 1:
         yield f"; it may come from another of the {errors} errors"
     from mmulator.driver.seeds import reasons

@@ -75,7 +75,7 @@ def read_string(warp: int, lane: int, address: int) -> str:
 
 @dataclass(frozen=True)
 class Heap:
-    """What allocates the memory of a launch. edge: of the pages that trap, or "" for ordinary memory."""
+    """The allocator of the memory of a launch. edge: of the pages that trap, or "" for ordinary memory."""
 
     edge: str = ""
 

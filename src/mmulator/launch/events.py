@@ -1,4 +1,4 @@
-"""What instruments of a kernel wrote down, brought to Python: a log for each worker, taken away whenever it is full."""
+"""Events that instruments of a kernel wrote down, brought to Python: a log for each worker, taken away whenever it is full."""
 
 from __future__ import annotations
 

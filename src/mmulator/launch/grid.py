@@ -136,7 +136,7 @@ class Grid:
             _ROW.pack_into(rows, slot * _ROW.size, host, slot << SLOT_SHIFT, size, writable)
 
     def _launch(self) -> np.ndarray:
-        """What is the same for all launches of a kernel in blocks of one shape."""
+        """State that all launches of a kernel in blocks of one shape share."""
         k, s = self.kernel, self.shape
         launch = np.zeros(1, LAUNCH)
         launch["code"] = pointer(self.code)

@@ -1,4 +1,4 @@
-"""What a launch leaves for the next of the same kernel in blocks of the same shape: its tables, and memory of clusters."""
+"""Things that a launch leaves for the next launch of a kernel in blocks of one shape: its tables, and memory of clusters."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ Meanwhile = Callable[[Callable[[], str]], None]
 
 @dataclass(slots=True)
 class Launch:
-    """What runs: the same on every backend.
+    """The description of a launch, for every backend.
 
     kernel: what the backend's `compile` gave.
     shape: CTAs, threads, clusters, dynamic shared memory.
@@ -97,7 +97,7 @@ class How:
 
 @dataclass(slots=True)
 class Ran:
-    """What came of a launch. A GPU says `seconds` alone.
+    """The result of a launch. A GPU says `seconds` alone.
 
     seconds: of the run.
     threads: threads of the host that it ran on.

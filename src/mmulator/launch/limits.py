@@ -1,4 +1,4 @@
-"""What a chip allows a launch (CUDA C++ Programming Guide, Technical Specifications per Compute Capability)."""
+"""Limits of a launch on a chip (CUDA C++ Programming Guide, Technical Specifications per Compute Capability)."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def order(clusters: int, most: int, seed: int) -> tuple[list[int], list[int]]:
 
 
 class Line:
-    """What a launch has of it; the next launch begins anew."""
+    """The part of one launch; the next launch begins anew."""
 
     def __init__(self, heap: Heap) -> None:
         assert Struct.size == _WORDS.size

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # a launch of a kernel that is in the cache needs no code gen
 
 
 class Observer:
-    """What looks at one launch. `grid`, `resident` and `ran` are a Grid, a Resident and a Ran, which know this file.
+    """An observer of one launch. `grid`, `resident` and `ran` are a Grid, a Resident and a Ran, which know this file.
 
     calls: native functions of the instrument call Python.
     alone: the launch has one thread of the host, unless it says how many.
@@ -26,7 +26,7 @@ class Observer:
 
     @property
     def instrument(self) -> Instrument:
-        """What the kernel is compiled for (CompileOptions.events)."""
+        """Events that the kernel is compiled for (CompileOptions.events)."""
         raise NotImplementedError
 
     def begin(self, grid: Any) -> None:

@@ -110,7 +110,7 @@ class Resident:
         self.hints.fill(0)
 
     def _describe(self) -> None:
-        """What is the same for all clusters; the rest each finds as new (native/threads/renewal.py)."""
+        """State that all clusters share; the rest each finds as new (native/threads/renewal.py)."""
         g, a, s, k = self.grid, self.arena, self.grid.shape, self.grid.kernel
         cluster, warps = self.cluster, self.warps
         launch = pointer(g.launch)
@@ -179,6 +179,6 @@ class ResidentCta:
         return self.resident.arena.at("warps") + (self.rank * len(self.warps) + number) * Warp.size
 
     def operation(self, kind: OperationKind, warp: int, number: int) -> Any:
-        """What a warp keeps of the asynchronous operation `number` of a kind."""
+        """The state that a warp keeps of the asynchronous operation `number` of a kind."""
         entries = self.resident.arena.view(kind.name, np.dtype(kind.entry.numpy_dtype())).reshape(-1, kind.room)
         return entries[self.rank * len(self.warps) + warp, number % kind.room]

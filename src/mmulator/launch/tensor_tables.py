@@ -157,7 +157,7 @@ def _mask(questions: list[str], asked: Iterator[str]) -> int:
 
 
 def _of_sums(d: InstructionDescriptor, key: DotKey, device: str, layout: str) -> Iterator[str]:
-    """What is inferred of a product, whatever A is in."""
+    """Inferred properties of a product, whatever A is in."""
     profile = profile_for(key, device)
     if profile.confidence == "inferred":
         yield f"tcgen05.mma.kind::{d.kind} on {device}: {profile.note or 'not observed'}"
@@ -168,7 +168,7 @@ def _of_sums(d: InstructionDescriptor, key: DotKey, device: str, layout: str) ->
 
 
 def _of_cells(unpack: Unpack) -> Iterator[str]:
-    """What is inferred of A in tensor memory."""
+    """Inferred properties of A in tensor memory."""
     bits = {Unpack.SHIFTED_4: "4 bits are bits 2 to 5", Unpack.LOW_6: "6 bits are bits 0 to 5"}
     if unpack in bits:
         yield f"elements of A in tensor memory of {bits[unpack]} of a byte"

@@ -1,4 +1,4 @@
-"""What a caller may pass for a parameter, brought to a few kinds: NumPy arrays, numbers, bytes, aggregates."""
+"""Values that a caller may pass for a parameter, brought to a few kinds: NumPy arrays, numbers, bytes, aggregates."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ _RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
 
 @cache
 def _runner(instrument: Instrument | None) -> Callable[[int, int], int]:
-    """What runs clusters, under an instrument; with a kernel's code it has been loaded."""
+    """The function that runs clusters, under an instrument; it has been loaded with a kernel's code."""
     name = "run_clusters"
     if instrument is None and (known := loading.symbols([name])):
         return _RUN(known[name])
@@ -68,8 +68,8 @@ def _runner(instrument: Instrument | None) -> Callable[[int, int], int]:
 
 
 class Diagnosis(Protocol):
-    """What says in words why clusters do not go on: the error to raise, or where their warps are and the instruction of the first
-    lanes that run."""
+    """The function that says in words why clusters do not go on: the error to raise, or where their warps are and the
+    instruction of the first lanes that run."""
 
     def describe_fault(self, grid: Grid, resident: Resident) -> ExecutionFault: ...
     def describe_deadlock(self, grid: Grid, resident: Resident) -> ExecutionFault: ...
@@ -349,7 +349,7 @@ class Workers:
                 raise
 
     def work(self, worker: int) -> None:
-        """What such a thread does."""
+        """The work of such a thread."""
         with self.lock:
             if worker not in self.called:
                 return
@@ -378,7 +378,7 @@ class Workers:
         self.grid.stop[0] = 1
 
     def look(self, now: float) -> None:
-        """What the caller looks at between two pieces of work: whether there is enough to do for more threads, and its time."""
+        """The check of the caller between two pieces of work: whether there is enough to do for more threads, and its time."""
         if self.joined < now and self.grid.workers > 1:
             more = min(self.grid.workers - 1, self.line.left + len(self.waiting))
             if more > 0:

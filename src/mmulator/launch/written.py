@@ -14,8 +14,8 @@ from mmulator.native.state import BY_HOST
 
 
 class Written:
-    """What has been written of one allocation. marks: a byte for each of its bytes: 0: nobody has written it, BY_HOST, BY_KERNEL;
-    None: all of them have values, and nothing is followed any more."""
+    """Bytes of one allocation that have been written. marks: a byte for each of its bytes: 0: nobody has written it, BY_HOST,
+    BY_KERNEL; None: all of them have values, and nothing is followed any more."""
 
     def __init__(self, marks: np.ndarray) -> None:
         """marks: zeros, that cost nothing until they are touched (arena.py: blank)."""

@@ -88,7 +88,7 @@ FORMATS: dict[str, tuple[Field, ...]] = {kind: _format(kind) for kind in KINDS}
 
 @dataclass(frozen=True)
 class InstructionDescriptor:
-    """What a tcgen05.mma with a given instruction descriptor computes. Instruction descriptor (PTX ISA 9.1).
+    """The product that a tcgen05.mma with a given instruction descriptor computes. Instruction descriptor (PTX ISA 9.1).
 
     kind: `f16`, `tf32`, `f8f6f4`, `i8`, `mxf8f6f4`, `mxf4` or `mxf4nvf4`; not in the descriptor, but in the instruction's name.
     dtype, atype, btype: types of D, A and B. stype: of the scale factors, `ue8m0` or `ue4m3`, or ``.
@@ -133,7 +133,7 @@ class InstructionDescriptor:
 
     @property
     def unknown(self) -> str:
-        """What no source says about this descriptor's execution, or ``."""
+        """Behaviour of this descriptor that no source states; "" if there is none."""
         return unknown_selector(self.selector)
 
 
@@ -271,7 +271,7 @@ def _word(value: Any) -> int:
 def decode(
     word: int, kind: str, *, pair: bool = False, ws: bool = False, sparse: bool = False, scale_vec: int = 0
 ) -> InstructionDescriptor:
-    """What a word says to a tcgen05.mma.
+    """Fields of a word that a tcgen05.mma reads.
 
     word: the 32 bits.
     kind: without `kind::`.

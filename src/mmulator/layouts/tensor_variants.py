@@ -13,7 +13,7 @@ BLOCKS = {"mxf8f6f4": {32: 1}, "mxf4": {32: 2}, "mxf4nvf4": {32: 2, 16: 4}}  # f
 
 @dataclass(frozen=True)
 class Variant:
-    """What the name of a tcgen05.mma says.
+    """Properties that the name of a tcgen05.mma states.
 
     kind: without `kind::`.
     pair: whether it has .cta_group::2.
@@ -51,5 +51,5 @@ class Variant:
         )  # fmt: skip
 
     def decode(self, word: int) -> InstructionDescriptor:
-        """What an instruction descriptor says to this variant. Raises OperandError for one that it does not take."""
+        """Fields of an instruction descriptor for this variant. Raises OperandError for one that it does not take."""
         return decode(word, self.kind, pair=self.pair, ws=self.ws, sparse=self.sparse, scale_vec=self.scale_vec)

@@ -200,7 +200,7 @@ def number(t: ElementType, bits: int) -> Number:
 
 
 def cut(t: Term, s: SumStep) -> Number:
-    """What truncation took from a term of a step."""
+    """The part that truncation took from a term of a step."""
     value = t.value
     if s.special or not isinstance(value, Fraction):
         return Fraction(0)

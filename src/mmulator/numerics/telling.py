@@ -52,7 +52,7 @@ def label(e: ElementSum, source: Origin) -> str:
 
 
 def adds(e: ElementSum, s: SumStep) -> str:
-    """What a step adds: `k 0..15, C`."""
+    """Names of the terms of a step: `k 0..15, C`."""
     ks = [e.positions[source.number] for source in s.sources if source.kind == "product"]
     parts = []
     if ks:
@@ -77,7 +77,7 @@ def largest(e: ElementSum, s: SumStep) -> str:
 
 
 def lost(s: SumStep) -> tuple[Fraction, Fraction]:
-    """What truncation took from the terms of a step, and what the rounding added; 0 for NaN and infinities."""
+    """The parts that truncation took from the terms of a step, and that the rounding added; 0 for NaN and infinities."""
     value, total = s.value, s.total * Fraction(2) ** s.quantum
     if not isinstance(value, Fraction) or s.bits is None:
         return Fraction(0), Fraction(0)

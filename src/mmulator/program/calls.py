@@ -59,7 +59,7 @@ def defined(module: ParsedModule, name: str) -> Function | None:
 
 
 def aim_of(module: ParsedModule, function: Function, ins: Instruction) -> Aim:
-    """What a call through a pointer in a function says of the functions that it reaches."""
+    """Conditions that a call through a pointer sets for the functions that the call reaches."""
     name = must_be(ins.operands[-1], Symbol).name
     if name in function.prototypes:
         return prototype_abi(function.prototypes[name])

@@ -1,4 +1,4 @@
-"""What no source says for certain of an instruction, and mmulator has inferred (docs/tensor-memory.md)."""
+"""Properties of an instruction that no source states for certain, and that mmulator has inferred (docs/tensor-memory.md)."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ DIRECTIVES: Mapping[str, _Directive] = {
 
 @dataclass(frozen=True)
 class Clusters:
-    """What a kernel's directives require of its clusters.
+    """Clusters as a kernel's directives require them.
 
     shape: number of blocks in x, y, z (.reqnctapercluster); None leaves the shape to the launch.
     explicit: whether the launch or the kernel must give a shape (.explicitcluster).

@@ -14,7 +14,7 @@ from mmulator.ptx.tree import Function, ParsedModule, Reg, Symbol, Variable, fla
 
 @dataclass(frozen=True)
 class Resources:
-    """What a kernel or function uses, callees included.
+    """Resources that a kernel or function uses, callees included.
 
     registers: type -> number of registers.
     shared, const, local: bytes of the variables that it names; shared and const are laid out in order, with alignment.

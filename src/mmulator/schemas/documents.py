@@ -1,4 +1,4 @@
-"""What each JSON document holds, and its JSON Schema."""
+"""Fields of each JSON document, and its JSON Schema."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def compile_program(path: str | Path, flags: Sequence[str] = (), target: Target 
 
 
 def _built(path: str | Path, flags: Sequence[str]) -> Path:
-    """What nvcc makes of a source: kept, or, where nothing can be kept, in a new folder of its own."""
+    """Files that nvcc makes of a source: kept, or, where nothing can be kept, in a new folder of its own."""
     name = str(path) if not str(path).startswith("-") else f"./{path}"
     if not Path(name).is_file():
         raise MmulatorError(f"cannot read {path}: {'Is a directory' if Path(name).is_dir() else 'No such file or directory'}")

@@ -101,7 +101,7 @@ def _keeping(value: str, known: set[str]) -> str:
 
 
 def _codes(value: str) -> list[str]:
-    """What stands behind `code=` in a value of -gencode."""
+    """The text behind `code=` in a value of -gencode."""
     return re.findall(r"\b(?:sm|compute|lto)_\w+", re.sub(r"arch=\w+", "", value))
 
 

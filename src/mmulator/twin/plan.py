@@ -51,17 +51,17 @@ class Parts:
 
     @property
     def of_a(self) -> Any:
-        """What packing A depends on."""
+        """The key of all that packing A depends on."""
         return self
 
     @property
     def of_b(self) -> Any:
-        """What packing B depends on."""
+        """The key of all that packing B depends on."""
         return self
 
     @property
     def of_dot(self) -> Any:
-        """What the product of packed operands depends on."""
+        """The key of all that the product of packed operands depends on."""
         return self
 
     @cached_property
@@ -131,13 +131,13 @@ class Plan(Parts):
 
     @property
     def of_sum(self) -> Plan:
-        """What a chunk's sum depends on."""
+        """The key of all that a chunk's sum depends on."""
         k = self.chunk << self.sparse + self.halves
         return replace(self, c=F32, d=self.state, k=k, widen_c=False, narrow_d=False)
 
     @property
     def of_c(self) -> Plan:
-        """What loading the accumulator depends on."""
+        """The key of all that loading the accumulator depends on."""
         return replace(self.of_sum, sparse=False, halves=False, k=16, chunk=16, floor=0, fraction=25, keep=23)
 
     @property

@@ -87,7 +87,7 @@ def tell(word: int, tile: Tile | None, base: int | None, wanted: DescriptorQuest
 def described(
     word: int, tile: Tile, base: int | None, shared: int | None = None, shared_base: int = 0
 ) -> DescriptorAnswer:
-    """What a word means for a tile."""
+    """The meaning of a word for a tile."""
     from mmulator.inspect.descriptors.describe import describe_descriptor
 
     return describe_descriptor(

@@ -1,4 +1,4 @@
-"""What the commands of `mmulator descriptor` print for people."""
+"""Texts that the commands of `mmulator descriptor` print for people."""
 
 from __future__ import annotations
 

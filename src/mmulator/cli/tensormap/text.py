@@ -1,4 +1,4 @@
-"""What the commands of `mmulator tensormap` print for people."""
+"""Texts that the commands of `mmulator tensormap` print for people."""
 
 from __future__ import annotations
 

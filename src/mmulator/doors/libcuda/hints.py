@@ -21,7 +21,7 @@ _SOURCE_ORDERS = (1, 2, 3)  # CUmemcpySrcAccessOrder: of the stream, during the 
 
 @dataclass
 class Hints:
-    """What a program has said of an allocation: mostly read, where it should be, whether the device uses it, where it was put."""
+    """Advice of a program about an allocation: mostly read, where it should be, whether the device uses it, where it was put."""
 
     read: bool = False
     preferred: tuple[int, int] = NOWHERE

@@ -61,7 +61,7 @@ def own_memory(address: int) -> tuple[range, str] | None:
 
 
 def told(address: int) -> str:
-    """What is said of an access of the host; "" for memory that is not the device's."""
+    """The message about an access of the host; "" for memory that is not the device's."""
     from mmulator.doors.libcuda.state import state
 
     found = state().driver.memory.find(address)

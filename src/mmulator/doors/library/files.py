@@ -67,7 +67,7 @@ def check_libpython() -> None:
 
 
 def strings(soname: str) -> dict[str, str]:
-    """What a library knows of this Python (boot.UNSAID)."""
+    """Facts of this Python that a library knows (boot.UNSAID)."""
     home = sys.base_prefix if sys.base_prefix == sys.base_exec_prefix else f"{sys.base_prefix}:{sys.base_exec_prefix}"
     script = _SCRIPT.format(version=tuple(sys.version_info[:2]), path=packages(), soname=soname)
     return {"libpython": str(libpython()), "home": home, "script": script}
@@ -80,7 +80,7 @@ def packages() -> list[str]:
 
 
 def made(soname: str) -> Exports:
-    """What a library exports."""
+    """Names that a library exports."""
     from mmulator.doors.library.elf import Exports
 
     if soname == DRIVER:

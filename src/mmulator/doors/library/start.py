@@ -1,4 +1,4 @@
-"""What the first call of a shared library runs: Python in a program of C++ is prepared, and the library's table is filled."""
+"""Code that the first call of a shared library runs: Python is prepared in a program of C++, and the library's table filled."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ class _Known(threading.local):
 
 
 class _AtEnd:
-    """What runs as a thread ends: before keys of the C library lose their values, among them Python's (destructors of keys run
-    after that)."""
+    """Code that runs as a thread ends: before keys of the C library lose their values, among them Python's (destructors
+    of keys run after that)."""
 
     def __init__(self) -> None:
         self.calls = np.zeros(1, ThreadCalls.numpy_dtype())

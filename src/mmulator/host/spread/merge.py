@@ -1,4 +1,4 @@
-"""What ranges of clusters read and wrote: whether each kept to itself, so that any order of them leaves the same bytes."""
+"""Memory that ranges of clusters read and wrote: whether each kept to itself, so that any order of them leaves the same bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mmulator.diagnostics.touched import Runs
 
 @dataclass(frozen=True)
 class Traces:
-    """What one range of clusters touched. owner: the range's number."""
+    """Memory that one range of clusters touched. owner: the range's number."""
 
     owner: int
     read: Runs

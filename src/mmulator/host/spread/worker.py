@@ -61,7 +61,7 @@ class Package:
 
 @dataclass
 class Part:
-    """What came of a range. data: the bytes of `written`. error: what ended it. stopped: how far it was when it was told to end,
+    """The result of a range. data: the bytes of `written`. error: what ended it. stopped: how far it was when it was told to end,
     or its time was up. compile: seconds."""
 
     read: Runs = field(default_factory=lambda: NONE)

@@ -78,7 +78,7 @@ class InstructionFields(Answer):
 
 
 def instruction_fields(word: int, instruction: str) -> InstructionFields:
-    """What a 32-bit word says as the instruction descriptor of a tcgen05.mma.
+    """Fields of a 32-bit word as the instruction descriptor of a tcgen05.mma.
 
     instruction: its name, or words such as `tcgen05 m128n64 f16`; shape and types that words say are compared with the word's.
 

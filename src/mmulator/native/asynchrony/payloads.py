@@ -1,4 +1,4 @@
-"""What a transfer carries beside what all have (Transfer.payload): a struct for each shape of the bytes that it is for."""
+"""Data of a transfer beside the fields of all transfers (Transfer.payload): a struct for each shape of its bytes."""
 
 from __future__ import annotations
 
