@@ -125,7 +125,7 @@ def test_small_elements(kind: str, size: int) -> None:
 
 @pytest.mark.parametrize("swizzle", ["none", "64B"])
 def test_a_box_that_is_wider_than_its_tensor(swizzle: str) -> None:
-    """As much of it lies outside on the left as on the right."""
+    """The box lies outside by as much on the left as on the right."""
     fields = Encoded(BY_NAME["f16"], (16, 40), (32,), (1, 1), box=(32, 8), swizzle=swizzle)
     memory, window = vectors.data(5, 4096, "f16").copy(), vectors.data(6, 4096, "raw").copy()
     want = window.copy()

@@ -72,7 +72,7 @@ def linked(p: Processor, at: int, word: int) -> int:
 
 
 def booted(p: Processor) -> int:
-    """What Python does as the library is made ready: all registers are others then that a call may change."""
+    """Registers that a call may change, all with other values, as after Python's work while the library is made ready."""
     assert p.x[0] == DOOR
     for n in range(19):
         p.x[n] = 0xDEAD

@@ -136,7 +136,7 @@ def projects() -> str:
 
 
 def proofs() -> str:
-    """What the sanitizer found in public projects, each judged by its source."""
+    """Findings of the sanitizer in public projects, each judged by its source."""
     return table(("project", "rule", "where", "verdict"), (
         (name, f"`{one['rule']}`", f"`{one['source']}`", JUDGED[name, one["rule"], one["source"]])
         for name, run in of_projects().items() for one in run["findings"]

@@ -167,7 +167,7 @@ def area_of(change: Change) -> str:
 
 
 def tests_of(change: Change) -> list[str]:
-    """What pytest is given: tests that have the name of the changed file, and those of its folder."""
+    """Arguments of pytest: tests that have the name of the changed file, and those of its folder."""
     area, stem = area_of(change), Path(change.file).stem
     named = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob(f"test_{stem}*.py"))
     others = [*AREAS[area]]
@@ -303,7 +303,7 @@ class Tests:
 
 
 def tried(change: Change, tests: Tests, limit: int) -> dict[str, object]:
-    """What becomes of a change."""
+    """The outcome of a change."""
     work = tests.folder()
     source = work / "src"
     shutil.rmtree(source, ignore_errors=True)

@@ -29,6 +29,7 @@ from tools.suites.run import versions
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "tools" / "judges" / "results" / "projects.json"
+ABSENT = ("ModuleNotFoundError", "ImportError")  # a case that could not import its project
 PLAIN, SANITIZED = ("--autotune", "first"), ("--autotune", "first", "--sanitize", "--keep-going", "--json")
 
 
@@ -115,18 +116,26 @@ def main() -> int:
     kept: dict[str, Any] = json.loads(RESULTS.read_text())["projects"] if RESULTS.exists() else {}
     if options.beside:
         beside(*options.beside, options.about, kept)
-    elif options.folder is None:
-        parser.error("where are the projects? --folder FOLDER")
-    else:
-        names = options.only.split(",") if options.only else list(PROJECTS)
-        with ThreadPoolExecutor(options.jobs) as pool:
-            for name, found in zip(names, pool.map(lambda name: run(name, options), names), strict=True):
-                if "beside" in kept.get(name, {}):
-                    found["beside"] = kept[name]["beside"]
-                kept[name] = found
-                keep(kept)
-    keep(kept)
-    return 0
+        keep(kept)
+        return 0
+    names = options.only.split(",") if options.only else list(PROJECTS)
+    if unknown := [name for name in names if name not in PROJECTS]:
+        parser.error(f"no project has the name {', '.join(unknown)}: --list names all")
+    if options.folder is None or not options.folder.is_dir():
+        parser.error("where are the projects? --folder FOLDER, with what --list names cloned or installed in it")
+    absent = []
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for name, found in zip(names, pool.map(lambda name: run(name, options), names), strict=True):
+            if not found["cases"] or any(case["reason"].startswith(ABSENT) for case in found["cases"]):
+                absent.append(name)
+                continue
+            if "beside" in kept.get(name, {}):
+                found["beside"] = kept[name]["beside"]
+            kept[name] = found
+            keep(kept)
+    if absent:
+        print(f"not run to their end, and their results not kept: {', '.join(absent)}", file=sys.stderr)
+    return 1 if absent else 0
 
 
 def keep(kept: dict[str, Any]) -> None:

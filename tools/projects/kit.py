@@ -1,4 +1,4 @@
-"""What a case is made of: fixed inputs, outputs, what is expected of them, and the list of all cases."""
+"""Parts of a case: fixed inputs, outputs, what is expected of them, and the list of all cases."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import importlib
 import pkgutil
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,7 +90,7 @@ def error(got: Any, want: Any) -> float:
 
 
 def digest(tensor: Any) -> str:
-    """Of a tensor's bytes."""
+    """The digest of a tensor's bytes."""
     import torch
 
     return hashlib.sha256(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()).hexdigest()[:16]
@@ -128,13 +128,13 @@ def attention(q: Any, k: Any, v: Any, scale: float | None = None, causal: bool =
 
 
 def rms_norm(x: Any, weight: Any, eps: float) -> Any:
-    """In double precision."""
+    """RMS normalisation in double precision."""
     x = x.double()
     return x * (x.square().mean(-1, keepdim=True) + eps).rsqrt() * weight.double()
 
 
 def silu(x: Any) -> Any:
-    """In double precision."""
+    """SiLU in double precision."""
     return x.double() * x.double().sigmoid()
 
 
@@ -144,6 +144,23 @@ def leaf(*tensors: Any) -> tuple[Any, ...]:
 
 
 def gradients(output: Any, gradient: Any, *inputs: Any) -> tuple[Any, ...]:
+    """Gradients of the inputs, from that of an output."""
     import torch
 
     return torch.autograd.grad(output, inputs, gradient.to(output))
+
+
+def gradients_beside(
+    names: Iterable[str], out: Any, given: Sequence[Any], wanted: Any, exact: Sequence[Any], gradient: Any, tolerance: float
+) -> Iterator[Output]:
+    """Gradients of a kernel's inputs beside those that are expected, as outputs of a case.
+
+    names: of the outputs, one for each input.
+    out, given: what the kernel made, from inputs on the device.
+    wanted, exact: what is expected, from inputs in double precision.
+    gradient: of out.
+    tolerance: as `error` measures.
+    """
+    got, want = gradients(out, gradient.cuda(), *given), gradients(wanted, gradient, *exact)
+    for name, *pair in zip(names, got, want, strict=True):
+        yield name, *pair, tolerance

@@ -23,8 +23,7 @@ def trifast(make: Inputs) -> Iterator[Output]:
     scores = scores.masked_fill(mask[:, None, :, None], -1e30)
     wanted = torch.einsum("bhijk,bhikd->bhijd", scores.softmax(-1), exact[2])
     yield "out", out, wanted, 2e-2
-    for name, *pair in zip("qkvb", kit.gradients(out, g.cuda(), *given), kit.gradients(wanted, g, *exact), strict=True):
-        yield f"d{name}", *pair, 3e-2
+    yield from kit.gradients_beside(("dq", "dk", "dv", "db"), out, given, wanted, exact, g, 3e-2)
 
 
 @case("lightning-attn", "linear attention with decay and gradients")
@@ -41,8 +40,7 @@ def lightning(make: Inputs) -> Iterator[Output]:
     factor = torch.where(distance >= 0, torch.exp(-decay.double()[:, None, None] * distance.clamp_min(0)), 0.0)
     wanted = (exact[0] @ exact[1].transpose(-1, -2) * factor) @ exact[2]
     yield "out", out, wanted, 2e-2
-    for name, *pair in zip("qkv", kit.gradients(out, g.cuda(), *given), kit.gradients(wanted, g, *exact), strict=True):
-        yield f"d{name}", *pair, 3e-2
+    yield from kit.gradients_beside(("dq", "dk", "dv"), out, given, wanted, exact, g, 3e-2)
 
 
 @case("triton-sigmoid", "sigmoid attention with gradients")
@@ -58,8 +56,7 @@ def sigmoid(make: Inputs) -> Iterator[Output]:
     weights = (a @ b.transpose(-1, -2) * 32**-0.5 - torch.tensor(70.0).double().log()).sigmoid().tril()
     wanted = (weights @ c).transpose(1, 2)
     yield "out", out, wanted, 5e-3
-    for name, *pair in zip("qkv", kit.gradients(out, g.cuda(), *given), kit.gradients(wanted, g, *exact), strict=True):
-        yield f"d{name}", *pair, 5e-3
+    yield from kit.gradients_beside(("dq", "dk", "dv"), out, given, wanted, exact, g, 5e-3)
 
 
 @case("ring-attention-pytorch", "flash attention with gradients")
@@ -95,8 +92,7 @@ def jvp(make: Inputs) -> Iterator[Output]:
     exact = [x.double().requires_grad_() for x in (q, k, v)]
     wanted = kit.attention(*exact, causal=True)
     yield "out", out, wanted, 5e-3
-    for name, *pair in zip("qkv", kit.gradients(out, g.cuda(), *given), kit.gradients(wanted, g, *exact), strict=True):
-        yield f"d{name}", *pair, 5e-3
+    yield from kit.gradients_beside(("dq", "dk", "dv"), out, given, wanted, exact, g, 5e-3)
     import torch.autograd.forward_ad as forward
 
     with forward.dual_level():
@@ -131,8 +127,7 @@ def mlstm(make: Inputs) -> Iterator[Output]:
     exact = [x.requires_grad_() for x in (q, k, v, i, f)]
     wanted = mlstm_parallel__native_stablef_custbw(*exact)  # like the kernel, it takes the normalizer for a constant
     yield "out", out, wanted, 1e-2
-    for name, *pair in zip("qkvif", kit.gradients(out, g.cuda(), *given), kit.gradients(wanted, g, *exact), strict=True):
-        yield f"d{name}", *pair, 2e-2
+    yield from kit.gradients_beside(("dq", "dk", "dv", "di", "df"), out, given, wanted, exact, g, 2e-2)
 
 
 @case("flash-linear-attention", "gated delta rule in chunks, with gradients")
@@ -156,6 +151,5 @@ def fla(make: Inputs) -> Iterator[Output]:
         rows.append(torch.einsum("bhk,bhkv->bhv", a * 32**-0.5, state))
     wanted = torch.stack(rows, 1)
     yield "out", out, wanted, 2e-2
-    for name, *pair in zip(("q", "k", "v", "decay", "beta"), kit.gradients(out, g.cuda(), *given),
-                           kit.gradients(wanted, g, *exact), strict=True):  # fmt: skip
-        yield f"d {name}", *pair, 4e-2
+    names = "d q", "d k", "d v", "d decay", "d beta"
+    yield from kit.gradients_beside(names, out, given, wanted, exact, g, 4e-2)

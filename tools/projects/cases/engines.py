@@ -10,7 +10,7 @@ from tools.projects.kit import Inputs, Output, case
 
 
 class _Cuda:
-    """What vLLM's kernels ask of the platform."""
+    """A stand-in for the questions of vLLM's kernels about the platform."""
 
     def __getattr__(self, name: str) -> Any:
         import torch

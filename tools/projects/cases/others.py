@@ -158,5 +158,4 @@ def inductor(make: Inputs) -> Iterator[Output]:
     exact = [part.double().requires_grad_() for part in (x, w, b)]
     out, wanted = torch.compile(function)(*given), function(*exact)
     yield "out", out, wanted, 1e-5
-    for n, pair in enumerate(zip(kit.gradients(out, g.cuda(), *given), kit.gradients(wanted, g, *exact), strict=True)):
-        yield f"gradient {n}", *pair, 1e-5
+    yield from kit.gradients_beside([f"gradient {n}" for n in range(len(given))], out, given, wanted, exact, g, 1e-5)

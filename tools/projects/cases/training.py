@@ -71,8 +71,7 @@ def accelerated(make: Inputs) -> Iterator[Output]:
     c, d = forget.double().requires_grad_(), x.double().requires_grad_()
     want = plain(c, d)
     yield "states", out, want, 1e-5
-    for name, got, wanted in zip(("df", "dx"), kit.gradients(out, g.cuda(), a, b), kit.gradients(want, g, c, d), strict=True):
-        yield name, got, wanted, 1e-5
+    yield from kit.gradients_beside(("df", "dx"), out, (a, b), want, (c, d), g, 1e-5)
 
 
 # torchnorm ---------------------------------------------------------------------------------------------------------------
@@ -94,8 +93,8 @@ def torchnorm(make: Inputs) -> Iterator[Output]:
         given, exact = kit.leaf(*inputs), [part.double().requires_grad_() for part in inputs]
         out, wanted = got(*given), want(*exact)
         yield name, out, wanted, 1e-5
-        for n, pair in enumerate(zip(kit.gradients(out, g.cuda(), *given), kit.gradients(wanted, g, *exact), strict=True)):
-            yield f"{name}, gradient {n}", *pair, 1e-5
+        names = [f"{name}, gradient {n}" for n in range(len(given))]
+        yield from kit.gradients_beside(names, out, given, wanted, exact, g, 1e-5)
 
 
 # triton-muon-adamw -------------------------------------------------------------------------------------------------------
@@ -166,7 +165,5 @@ def liger(make: Inputs) -> Iterator[Output]:
         given, exact = kit.leaf(*inputs), [part.double().requires_grad_() for part in inputs]
         out, wanted = got(*given), want(*exact)
         yield name, out, wanted, tolerance
-        for n, pair in enumerate(
-            zip(kit.gradients(out, gradient.cuda(), *given), kit.gradients(wanted, gradient, *exact), strict=True)
-        ):
-            yield f"{name}, gradient {n}", *pair, tolerance
+        names = [f"{name}, gradient {n}" for n in range(len(given))]
+        yield from kit.gradients_beside(names, out, given, wanted, exact, gradient, tolerance)
