@@ -2,11 +2,12 @@
 
     python -m tools.judges.mutate --work /tmp/mutants --jobs 2 --json mutants.json
 
-A change is one operator, one number, one condition or one call, in a file of AREAS. SEED, COUNT and the sources fix the drawing.
+A change is one operator, one number, one condition or one call, in a file of AREAS. SEED, COUNT and the code fix the drawing:
+comments, docstrings and places of lines have no part in it, and an edit of one function leaves the changes of the others.
 Each change is made in a copy of the package, and the tests of its chapter run until the first of them fails, for LIMIT seconds of
 the processor. The native code of a changed package is compiled anew, in that time. A test that fails without a change, too, is
-left out, and named in the JSON. Finished changes are kept, so an interrupted run goes on; a new drawing is made where the sources
-have changed. Nothing of the repository is written.
+left out, and named in the JSON. Finished changes are kept, so an interrupted run goes on, until code of the files has changed.
+Nothing of the repository is written.
 """
 
 from __future__ import annotations
@@ -85,7 +86,11 @@ _OPAQUE = (ast.Assert, ast.Raise, ast.JoinedStr, ast.AnnAssign, ast.arguments, a
 
 @dataclass(frozen=True)
 class Change:
-    """Text of a file that another takes the place of. begin, end: its characters in the file."""
+    """Text of a file that another takes the place of.
+
+    begin, end: its characters in the file.
+    name: file, function, text, and how many changes with these names there were up to this one. Lines have no part in it.
+    """
 
     file: str
     begin: int
@@ -93,72 +98,80 @@ class Change:
     old: str
     new: str
     line: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.file}:{self.line} at {self.begin}: {self.old} -> {self.new}"
+    name: str
 
 
-def changes(path: Path) -> Iterator[Change]:
+def changes(path: Path, source: str) -> Iterator[Change]:
     """Every change of a file."""
-    source = path.read_text()
     starts = [0]
     for row in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(row))
+    file, seen = path.relative_to(PACKAGE).as_posix(), Counter[str]()
 
     def at(line: int, column: int) -> int:  # of bytes in a line, as ast has them
         row = source[starts[line - 1] : starts[line]]
         return starts[line - 1] + len(row.encode()[:column].decode())
 
-    def made(begin: int, end: int, new: str, line: int) -> Change:
-        return Change(path.relative_to(PACKAGE).as_posix(), begin, end, source[begin:end], new, line)
+    def made(begin: int, end: int, new: str, line: int, function: str, words: str = "") -> Change:
+        old = source[begin:end]
+        which = f"{file} {function}: {words or old} -> {new or 'nothing'}"
+        seen[which] += 1
+        return Change(file, begin, end, old, new, line, which if seen[which] == 1 else f"{which}, {seen[which]}")
 
-    def between(left: ast.expr, right: ast.expr, operator: ast.AST) -> Iterator[Change]:
+    def between(left: ast.expr, right: ast.expr, operator: ast.AST, function: str) -> Iterator[Change]:
         if type(operator) in SWAPS:
             old, new = SWAPS[type(operator)]
             begin, end = at(left.end_lineno or 0, left.end_col_offset or 0), at(right.lineno, right.col_offset)
             found = re.search(rf"(?<![<>=!*/]){re.escape(old)}(?![<>=*/])", source[begin:end])
             if found:
-                yield made(begin + found.start(), begin + found.end(), new, left.end_lineno or 0)
+                yield made(begin + found.start(), begin + found.end(), new, left.end_lineno or 0, function)
 
-    def visit(node: ast.AST, inside: bool) -> Iterator[Change]:
+    def visit(node: ast.AST, function: str) -> Iterator[Change]:
         if isinstance(node, _OPAQUE):
             return
-        if inside:
+        if function and isinstance(node, ast.expr | ast.Expr):
+            place = at(node.lineno, node.col_offset), at(node.end_lineno or 0, node.end_col_offset or 0)
             if isinstance(node, ast.Compare) and len(node.ops) == 1:
-                yield from between(node.left, node.comparators[0], node.ops[0])
+                yield from between(node.left, node.comparators[0], node.ops[0], function)
             elif isinstance(node, ast.BinOp):
-                yield from between(node.left, node.right, node.op)
+                yield from between(node.left, node.right, node.op, function)
             elif isinstance(node, ast.BoolOp):
-                yield from between(node.values[0], node.values[1], node.op)
+                yield from between(node.values[0], node.values[1], node.op, function)
             elif isinstance(node, ast.Constant) and type(node.value) in (int, bool):
                 new = str(node.value + 1) if type(node.value) is int else str(not node.value)
-                place = at(node.lineno, node.col_offset), at(node.end_lineno or 0, node.end_col_offset or 0)
-                yield made(*place, new, node.lineno)
+                yield made(*place, new, node.lineno, function)
             elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-                place = at(node.lineno, node.col_offset), at(node.end_lineno or 0, node.end_col_offset or 0)
-                yield made(*place, "pass", node.lineno)
+                yield made(*place, "pass", node.lineno, function, ast.unparse(node))
             elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.Invert):
-                place = at(node.lineno, node.col_offset), at(node.operand.lineno, node.operand.col_offset)
-                yield made(*place, "", node.lineno)
-        body = node.body if isinstance(node, ast.FunctionDef) else list(ast.iter_child_nodes(node))
-        for child in body:
-            yield from visit(child, inside or isinstance(node, ast.FunctionDef))
+                word = "not" if isinstance(node.op, ast.Not) else "~"
+                yield made(place[0], place[0] + len(word), "", node.lineno, function)
+        inside = isinstance(node, ast.FunctionDef)
+        named = f"{function}.{node.name}".lstrip(".") if inside else function
+        for child in node.body if inside else ast.iter_child_nodes(node):
+            yield from visit(child, named)
 
-    yield from visit(ast.parse(source), False)
-
-
-def drawn() -> list[Change]:
-    """The changes of the drawing, in its order."""
-    files = sorted({path for area in AREAS for path in (PACKAGE / area).rglob("*.py")})
-    return random.Random(SEED).sample([change for path in files for change in changes(path)], COUNT)
+    yield from visit(ast.parse(source), "")
 
 
-def drawing() -> str:
-    """What says whether two drawings are of the same sources."""
+def sources() -> dict[Path, str]:
+    return {path: path.read_text() for area in AREAS for path in sorted((PACKAGE / area).rglob("*.py"))}
+
+
+def drawn(texts: dict[Path, str]) -> list[Change]:
+    """The changes of the drawing: those whose names have the least digests."""
+    found = (change for path, text in texts.items() for change in changes(path, text))
+    return sorted(found, key=lambda one: hashlib.sha256(f"{SEED} {one.name}".encode()).digest())[:COUNT]
+
+
+def drawing(texts: dict[Path, str]) -> str:
+    """What says whether two drawings are of the same code."""
     found = hashlib.sha256()
-    for path in sorted({path for area in AREAS for path in (PACKAGE / area).rglob("*.py")}):
-        found.update(path.read_bytes())
+    for text in texts.values():
+        tree = ast.parse(text)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+                del node.body[0]
+        found.update(ast.dump(tree).encode())
     return found.hexdigest()[:16]
 
 
@@ -327,9 +340,10 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="changes at once")
     parser.add_argument("--json", type=Path, help="what has been done so far")
     options = parser.parse_args()
-    kept = options.kept or options.work / f"done-{drawing()}.jsonl"
+    texts = sources()
+    kept = options.kept or options.work / f"done-{drawing(texts)}.jsonl"
     finished, tests, begun = done(kept), Tests(options.work), time.monotonic()
-    asked = [change for change in drawn()[: options.first] if options.only in change.name]
+    asked = [change for change in drawn(texts)[: options.first] if options.only in change.name]
 
     def again(change: Change) -> bool:
         found = finished.get(change.name)
