@@ -5,9 +5,9 @@
 A change is one operator, one number, one condition or one call, in a file of AREAS. SEED, COUNT and the code fix the drawing:
 comments, docstrings and places of lines have no part in it, and an edit of one function leaves the changes of the others.
 Each change is made in a copy of the package, and the tests of its chapter run until the first of them fails, for LIMIT seconds of
-the processor. The native code of a changed package is compiled anew, in that time. A test that fails without a change, too, is
-left out, and named in the JSON. Finished changes are kept, so an interrupted run goes on, until code of the files has changed.
-Nothing of the repository is written.
+the processor. All these tests run once without a change before: those that fail are left out, and named in the JSON, and the code
+that they compiled is there for every change, which so compiles only what it changes. Finished changes are kept, so an interrupted
+run goes on, until code of the files has changed. Nothing of the repository is written.
 """
 
 from __future__ import annotations
@@ -247,9 +247,15 @@ class Run:
         return next((line.split(" ")[0] for line in reversed(self.text.splitlines()) if line.startswith("tests/")), "")
 
 
-def once(source: Path, tests: list[str], work: Path, limit: int, cache: Path | None = None) -> Run:
-    """Run tests with a package. work: a folder for what they write. limit: seconds of the processor. cache: of mmulator's; None:
-    one in work."""
+def once(source: Path, tests: list[str], work: Path, limit: int, cache: Path | None = None, workers: int = 0) -> Run:
+    """Run tests with a package, until one fails.
+
+    tests: arguments of pytest.
+    work: a folder for what they write.
+    limit: seconds of the processor, of each process.
+    cache: mmulator's; None: one in work.
+    workers: processes; with them all tests run, whatever fails.
+    """
     (work / "site").mkdir(parents=True, exist_ok=True)  # tests see two processors, whatever this machine has
     (work / "site" / "sitecustomize.py").write_text("import os\nos.cpu_count = lambda: 2\n")
     site = os.environ.get("PYTHONPATH", "").split(os.pathsep)
@@ -257,7 +263,8 @@ def once(source: Path, tests: list[str], work: Path, limit: int, cache: Path | N
         **os.environ, "PYTHONPATH": os.pathsep.join([str(work / "site"), str(source), str(ROOT), *site]),
         "MMULATOR_CACHE": str(cache or work / "cache"), "PYTHONDONTWRITEBYTECODE": "1",
     }  # fmt: skip
-    options = ("-ptools.judges.mutate", "-x", "-vv", "-n0", "-pno:cacheprovider", "-m", "not slow", "--tb=line", "--color=no")
+    options = ("-ptools.judges.mutate", "-vv", "-pno:cacheprovider", "-m", "not slow", "--tb=line", "--color=no")
+    options += (f"-n{workers}",) if workers else ("-n0", "-x")
     with (work / "out").open("w") as out:
         process = subprocess.Popen(
             [sys.executable, "-m", "pytest", *options, *tests], cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT,
@@ -293,6 +300,17 @@ class Tests:
         """Whether a test, or a file that does not import, passes without a change; True if it cannot be found by its name."""
         return once(PACKAGE.parent, [test], self.folder(), 2 * LIMIT, self.work / "plain").code not in (1, 2)
 
+    def before(self, tests: list[str], jobs: int) -> None:
+        """Run tests without a change: what fails alone, too, is left out. A file says that they have run."""
+        ran = self.work / "before.json"
+        if not ran.exists():
+            run = once(PACKAGE.parent, tests, self.folder(), 20 * LIMIT, self.work / "plain", jobs)
+            with ThreadPoolExecutor(jobs) as pool:
+                failed = [test for test, passes in zip(run.failures, pool.map(self.plain, run.failures)) if not passes]
+            print(f"without a change: {len(failed)} fail ({run.seconds} s)", *run.text.splitlines()[-1:], sep="\n", flush=True)
+            ran.write_text(json.dumps(failed))
+        self.left_out.update(json.loads(ran.read_text()))
+
     def outcome(self, source: Path, tests: list[str], limit: int) -> tuple[str, str, float]:
         """(what became of the tests with a package, the test that failed or had begun, seconds of the processor)."""
         seconds = 0.0
@@ -321,6 +339,7 @@ def tried(change: Change, tests: Tests, limit: int) -> dict[str, object]:
     source = work / "src"
     shutil.rmtree(source, ignore_errors=True)
     shutil.rmtree(work / "cache", ignore_errors=True)
+    shutil.copytree(tests.work / "plain", work / "cache", copy_function=os.link)  # what is there is replaced, never written
     shutil.copytree(PACKAGE, source / "mmulator", ignore=shutil.ignore_patterns("__pycache__"))
     changed = source / "mmulator" / change.file
     text = changed.read_text()
@@ -356,9 +375,12 @@ def main() -> int:
             keep(kept, {"case": change.name, "found": found})
             print(f"{change.name}: {found['outcome']} {found['test']} ({found['seconds']} s)", flush=True)
 
-    order = [*AREAS]
+    order, to_do = [*AREAS], [*filter(again, asked)]
+    if to_do:
+        paths = {name for change in to_do for name in tests_of(change) if name.startswith("tests/")}
+        tests.before(sorted(paths), options.jobs)
     with ThreadPoolExecutor(options.jobs) as pool:
-        for _ in pool.map(one, sorted(filter(again, asked), key=lambda one: (one.name in finished, order.index(area_of(one))))):
+        for _ in pool.map(one, sorted(to_do, key=lambda one: (one.name in finished, order.index(area_of(one))))):
             pass
     found = [finished[change.name] for change in asked if change.name in finished]
     counts = Counter(one["outcome"] for one in found)
