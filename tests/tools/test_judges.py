@@ -116,3 +116,18 @@ def test_a_change_is_noticed_by_tests_that_pass_without_it(tmp_path: Path, monke
     assert mutate.Tests(tmp_path).outcome(tmp_path, ["a"], 9) == (mutate.KILLED, "a::true", 6)
     del given["a::true"]
     assert mutate.Tests(tmp_path).outcome(tmp_path, ["a"], 9) == (mutate.SURVIVED, "", 6)
+
+
+@pytest.mark.parametrize(("with_it", "without", "noticed"), [(-24, 5, True), (-24, 7, False), (0, 5, False), (1, 5, False)])
+def test_a_change_is_noticed_by_a_test_that_no_longer_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_it: int, without: float, noticed: bool
+) -> None:
+    """The test that had begun when time was up counts if it alone takes the time, too, and is short without the change."""
+    def once(source: Path, tests: list[str], work: Path, limit: int, cache: Path | None = None) -> mutate.Run:
+        if source == mutate.PACKAGE.parent:
+            return mutate.Run(0, "", without)
+        return mutate.Run(with_it, "", 60) if tests == ["tests/a::last"] else mutate.Run(-24, "tests/a::last \n", 90)
+
+    monkeypatch.setattr(mutate, "once", once)
+    found = mutate.Tests(tmp_path).outcome(tmp_path, ["tests/a"], 9)
+    assert found == ((mutate.KILLED, "tests/a::last: does not end", 90) if noticed else (mutate.LATE, "tests/a::last", 90))

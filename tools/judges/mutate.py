@@ -7,7 +7,8 @@ comments, docstrings and places of lines have no part in it, and an edit of one 
 Each change is made in a copy of the package, and the tests of its chapter run until the first of them fails, for LIMIT seconds of
 the processor. All these tests run once without a change before: those that fail are left out, and named in the JSON, and the code
 that they compiled is there for every change, which so compiles only what it changes. Finished changes are kept, so an interrupted
-run goes on, until code of the files has changed. Nothing of the repository is written.
+run goes on, until code of the files has changed. A test that does not end, and ended soon without the change, notices it.
+Nothing of the repository is written.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from tools.suites.run import ROOT, versions
 
 SEED, COUNT, LIMIT = 30, 200, 90
 MOST_LEFT_OUT = 12  # tests of a change
+ENDLESS = 60  # seconds of the processor for a test that, as it seems, does not end
 WALL = 3  # times the limit, for a change that makes tests wait
 _SLOW = re.compile(r"was not compiled within|TimeoutExpired")  # what fails so, fails because this machine is slow
 PACKAGE = ROOT / "src" / "mmulator"
@@ -242,6 +244,10 @@ class Run:
         return re.findall(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", self.text, re.M)
 
     @property
+    def out_of_time(self) -> bool:
+        return -self.code in (signal.SIGXCPU, signal.SIGKILL)
+
+    @property
     def last(self) -> str:
         """The test that had begun."""
         return next((line.split(" ")[0] for line in reversed(self.text.splitlines()) if line.startswith("tests/")), "")
@@ -287,7 +293,7 @@ class Tests:
 
     def __init__(self, work: Path) -> None:
         self.work, self.left_out = work, set[str]()
-        self.plain = cache(self._plain)
+        self.unchanged = cache(self._unchanged)
         self._own = threading.local()
 
     def folder(self) -> Path:
@@ -296,9 +302,18 @@ class Tests:
             self._own.folder = self.work / str(threading.get_ident())
         return self._own.folder
 
-    def _plain(self, test: str) -> bool:
+    def _unchanged(self, test: str) -> Run:
+        return once(PACKAGE.parent, [test], self.folder(), 2 * LIMIT, self.work / "plain")
+
+    def plain(self, test: str) -> bool:
         """Whether a test, or a file that does not import, passes without a change; True if it cannot be found by its name."""
-        return once(PACKAGE.parent, [test], self.folder(), 2 * LIMIT, self.work / "plain").code not in (1, 2)
+        return self.unchanged(test).code not in (1, 2)
+
+    def endless(self, source: Path, test: str) -> bool:
+        """Whether a test alone takes ENDLESS seconds with a package, and not a tenth of them without a change."""
+        if not test or self.unchanged(test).code or self.unchanged(test).seconds > ENDLESS / 10:
+            return False
+        return once(source, [test], self.folder(), ENDLESS).out_of_time
 
     def before(self, tests: list[str], jobs: int) -> None:
         """Run tests without a change: what fails alone, too, is left out. A file says that they have run."""
@@ -320,7 +335,9 @@ class Tests:
             seconds = round(seconds + run.seconds, 1)
             if run.code == 0:
                 return SURVIVED, "", seconds
-            if -run.code in (signal.SIGXCPU, signal.SIGKILL):
+            if run.out_of_time:
+                if self.endless(source, run.last):
+                    return KILLED, f"{run.last}: does not end", seconds
                 return LATE, run.last, seconds
             if run.code < 0:
                 return KILLED, f"{run.last}: signal {-run.code}", seconds
