@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 GROUP = 160  # PTX instructions compiled together
 LEVEL = 1
 QUICK = True
-# Seconds of running, in all launches together, from which on better code pays: at least, and for each word of the blocks' records.
+# Seconds of running, in all launches together, from which on better code pays: at least, and for each word of the records.
 # LLVM takes 50 to 100 microseconds a word, and better code saves at most half of the running.
 LONG, LONG_WORD = 0.1, 1e-4
 

@@ -94,7 +94,7 @@ def results_go_where_they_should() -> None:
 
 
 def results_for_an_empty_tensor() -> None:
-    x = torch.randn(1000, device="cuda")
+    x = torch.randn(1024, device="cuda")
     wanted = x.cpu().abs()
     before = torch.cuda.memory_allocated()
     alone = torch.empty(0, device="cuda")
@@ -103,7 +103,7 @@ def results_for_an_empty_tensor() -> None:
     shared = torch.empty(0, device="cuda")
     view = shared.detach()
     torch.abs(x, out=shared)
-    assert view.shape == (0,) and torch.equal(view.set_(view.untyped_storage(), 0, (1000,)).cpu(), wanted)
+    assert view.shape == (0,) and torch.equal(view.set_(view.untyped_storage(), 0, (1024,)).cpu(), wanted)
 
 
 def devices_do_not_mix() -> None:
