@@ -209,7 +209,8 @@ def order_fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32,
             know_acquired(o, k, mask, ACQUIRED_WIDE)
     released = mask
     if kind == Fence.MBARRIER_INIT:  # one that covers no mbarrier.init orders nothing
-        released = mask & k.inits
+        if (mask & k.inits) == 0:
+            released = 0
         k.inits = k.inits & ~mask
     elif kind != Fence.MEMORY or (order & Order.RELEASE) == 0:
         released = 0
