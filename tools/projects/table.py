@@ -60,6 +60,11 @@ PROJECTS = {
     "mamba": github("state-spaces/mamba", "e9594ce"),
     "tritonbench": github("meta-pytorch/tritonbench", "db2155c"),
     "pytorch-inductor": pypi("torch", "2.11.0"),
+    "attorch": github("BobMcDear/attorch", "67c2772"),
+    "unsloth": github("unslothai/unsloth", "015bdef0"),
+    "flash-attention": github("Dao-AILab/flash-attention", "0251105a"),
+    "xformers": github("facebookresearch/xformers", "ca6d2aa0"),
+    "bitsandbytes": pypi("bitsandbytes", "0.50.2"),
 }  # fmt: skip
 
 # Why a case of a project fails, by what the case compares: (project, start of the case's name).
