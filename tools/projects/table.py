@@ -65,6 +65,20 @@ PROJECTS = {
     "flash-attention": github("Dao-AILab/flash-attention", "0251105a"),
     "xformers": github("facebookresearch/xformers", "ca6d2aa0"),
     "bitsandbytes": pypi("bitsandbytes", "0.50.2"),
+    "deepseek-v3": github("deepseek-ai/DeepSeek-V3", "9b4e978", "inference"),
+    "torchao": pypi("torchao", "0.18.0"),
+    "gemlite": github("mobiusml/gemlite", "1a6815d"),
+    "sageattention": github("thu-ml/SageAttention", "d1a57a5"),
+    "batch-invariant-ops": github("thinking-machines-lab/batch_invariant_ops", "f22b1fb"),
+    "gpt-oss": github("openai/gpt-oss", "7b58334"),
+    "native-sparse-attention": github("fla-org/native-sparse-attention", "bd67af5"),
+    "native-sparse-attention-triton": github("XunhaoLai/native-sparse-attention-triton", "9bea856"),
+    "stk": github("stanford-futuredata/stk", "7363137"),
+    "megablocks": github("databricks/megablocks", "78eea65"),
+    "scattermoe": github("shawntan/scattermoe", "47b5e15"),
+    "ml-cross-entropy": github("apple/ml-cross-entropy", "d42911f"),
+    "triton-kernels": pypi("tokenspeed-triton-kernels", "1.0.0.post20260510"),
+    "sglang": pypi("sglang", "0.5.23", "sglang"),
 }  # fmt: skip
 
 # Why a case of a project fails, by what the case compares: (project, start of the case's name).
