@@ -77,7 +77,11 @@ PROJECTS = {
     "megablocks": github("databricks/megablocks", "78eea65"),
     "scattermoe": github("shawntan/scattermoe", "47b5e15"),
     "ml-cross-entropy": github("apple/ml-cross-entropy", "d42911f"),
-    "triton-kernels": pypi("tokenspeed-triton-kernels", "1.0.0.post20260510"),
+    "triton-kernels": github("triton-lang/triton", "4b184ccc", "python/triton_kernels"),
+    "gluon-tutorials": github("triton-lang/triton", "4b184ccc", "python/tutorials/gluon"),
+    "tilelang": pypi("tilelang", "0.1.15", "site-tilelang"),
+    "quack": pypi("quack-kernels", "0.6.5", "site-quack"),
+    "spargeattn": github("thu-ml/SpargeAttn", "bfd980b"),
     "sglang": pypi("sglang", "0.5.23", "sglang"),
 }  # fmt: skip
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from tools.projects import kit
@@ -42,9 +45,9 @@ def deepseek(make: Inputs) -> Iterator[Output]:
         powers = kernel.act_quant(x.cuda(), scale_fmt="ue8m0")[1]
         yield "powers of two", powers, 2 ** (tiles(x, 1, 128).abs().amax((1, 3)) / 448).log2().ceil(), 0.0
         other, other_scales = quantized(w, 128, 128)
-        yield "weights", kernel.weight_dequant(other.cuda(), other_scales.float().cuda()), wide(other, other_scales, 128, 128), 4e-3
-        got = kernel.fp8_gemm(values, scales, other.cuda(), other_scales.float().cuda())
-        yield "product", got, wide(values, scales, 1, 128) @ wide(other, other_scales, 128, 128).T, 5e-3
+        given, exact = (other.cuda(), other_scales.float().cuda()), wide(other, other_scales, 128, 128)
+        yield "weights", kernel.weight_dequant(*given), exact, 4e-3
+        yield "product", kernel.fp8_gemm(values, scales, *given), wide(values, scales, 1, 128) @ exact.T, 5e-3
     finally:
         torch.set_default_dtype(torch.float32)
 
@@ -79,11 +82,10 @@ def torchao_rows(make: Inputs) -> Iterator[Output]:
 
 @case("gemlite", "products with weights of 4 bits, and with 8 bits on both sides")
 def gemlite(make: Inputs) -> Iterator[Output]:
-    from gemlite import DType, GemLiteLinear, set_autotune  # type: ignore
+    from gemlite import DType, GemLiteLinear  # type: ignore
     from gemlite.helper import A8W8_int8_dynamic  # type: ignore
 
     torch = make.torch
-    set_autotune(False)
     weights, zeros = make.integers(0, 16, 128, 256), make.integers(0, 16, 256, 1)
     scales = make.uniform(256, 1, low=0.01, high=0.1, dtype="float16")
     exact = ((weights.view(256, 128).double() - zeros) * scales.double()).view(128, 256)
@@ -95,6 +97,17 @@ def gemlite(make: Inputs) -> Iterator[Output]:
     dense, x = make.normal(128, 256, dtype="float16"), make.normal(20, 256, dtype="float16")
     layer = A8W8_int8_dynamic(device="cuda:0", dtype=torch.float16).from_weights(dense.cuda())
     yield "8 bits", layer.forward_manual(x.cuda(), matmul_type="GEMM"), x.double() @ dense.double().T, 1.5e-2
+
+
+@case("gemlite", "a row times weights of 8 bits, without tuning")
+def gemlite_default(make: Inputs) -> Iterator[Output]:
+    from gemlite import set_autotune  # type: ignore
+    from gemlite.helper import A16W8_INT8  # type: ignore
+
+    set_autotune(False)
+    dense, x = make.normal(64, 768, dtype="float16"), make.normal(1, 768, dtype="float16")
+    layer = A16W8_INT8(device="cuda:0", dtype=make.torch.float16).from_weights(dense.cuda())
+    yield "product", layer(x.cuda()), x.double() @ dense.double().T, 1.5e-2
 
 
 # SageAttention, SpargeAttn -----------------------------------------------------------------------------------------------
@@ -127,6 +140,34 @@ def sage(make: Inputs) -> Iterator[Output]:
     row = torch.arange(150)
     yield "q by threads", qi.double() * qs.double()[..., row // 32 * 8 + row % 8].unsqueeze(-1), q, 6e-3
     yield "k by threads", ki.double() * ks.double()[..., row // 64 * 4 + row % 8 // 2].unsqueeze(-1), k, 6e-3
+
+
+@case("spargeattn", "attention that leaves out blocks of keys")
+def sparge(make: Inputs) -> Iterator[Output]:
+    kit.bare("spas_sage_attn")
+    stand = "spas_sage_attn.triton_kernel_example"
+    spec = importlib.util.spec_from_file_location(stand, example())
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    from spas_sage_attn.utils import get_block_map_meansim  # type: ignore
+
+    torch = make.torch
+    q, k, v = make.normal(1, 2, 256, 64, dtype="float16"), *(make.normal(1, 2, 256, 64, dtype="float16") for _ in range(2))
+    smooth = k - k.mean(-2, keepdim=True)
+    for causal in (False, True):
+        blocks = get_block_map_meansim(q.cuda(), smooth.cuda(), is_causal=causal, simthreshd1=-1.0, cdfthreshd=0.6)
+        out = module.spas_sage_attn_meansim(q.cuda(), k.cuda(), v.cuda(), is_causal=causal, simthreshd1=-1.0, cdfthreshd=0.6)
+        keep = blocks.cpu().bool().repeat_interleave(128, -2).repeat_interleave(64, -1)
+        if causal:
+            keep = keep & torch.ones(256, 256, dtype=torch.bool).tril()
+        scores = (q.double() @ smooth.double().transpose(-1, -2) / 8).masked_fill(~keep, -torch.inf)
+        yield "causal" if causal else "all", out, scores.softmax(-1).nan_to_num() @ v.double(), 3e-2
+
+
+def example() -> Path:
+    """The file of SpargeAttn's kernel in Triton, which is not in its package."""
+    return next(found for path in sys.path if (found := Path(path, "Triton_SpargeAttn/triton_kernel_example.py")).exists())
 
 
 @case("batch-invariant-ops", "torch's products, log softmax and mean, replaced")
