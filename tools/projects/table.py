@@ -91,12 +91,19 @@ EXPLAINED = {
     ("accelerated-scan", "a linear"): "the project's: an access out of bounds, below",
     ("flashinfer", "GEMM"): "the project's: with beta = 0 the kernel reads C, which nothing has written; here it holds NaN",
     ("fused-turboquant", "Hadamard"): "the project's: races, below; the result depends on the order of the warps",
+    ("torchao", "FP8 for training"): "the project's: scales are read out of bounds, below",
+    ("gemlite", "a row"): "the project's: weights are read out of bounds, below",
+    ("gpt-oss", "attention"): "the project's: with keys before the queries the first keys are left out",
 }
 
 # What the findings are: (project, rule, line): verdict and proof.
 JUDGED = {
     ("accelerated-scan", "memory-out-of-bounds", "scalar.py:81"):
         "true: `tl.load(states + offset - 1, mask=t > 0)` has no upper limit, and a block has 2048 elements",
+    ("torchao", "memory-out-of-bounds", "kernels.py:250"):
+        "true: `tl.load(a_s_base_ptr + ...)` has no mask, and a tile has more rows than the array",
+    ("gemlite", "memory-out-of-bounds", "gemv_splitK_kernels.py:346"):
+        "true: `tl.load(b_ptrs)` has no mask; without tuning a block has 2048 rows, since Triton prunes no single configuration",
     ("fused-turboquant", "race-read-write", "triton_rht.py:66"):
         "true: a warp loads its partner's element, the partner stores a new one, and no barrier lies between",
     ("fused-turboquant", "race-within-warp", "triton_rht.py:66"): "true: as above, where both are lanes of one warp",

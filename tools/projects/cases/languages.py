@@ -109,7 +109,7 @@ def kernels(make: Inputs) -> Iterator[Output]:
 
 
 # TileLang, CuTe DSL ------------------------------------------------------------------------------------------------------
-@case("tilelang", "a product on tensor cores in a pipeline, a softmax")
+@case("tilelang", "a product on tensor cores, in a pipeline")
 def tilelang(make: Inputs) -> Iterator[Output]:
     import tilelang  # type: ignore
     import tilelang.language as T  # type: ignore
