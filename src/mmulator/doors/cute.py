@@ -86,7 +86,7 @@ def call_here(module: Any) -> None:
 
 
 def ptx_of(cubin: bytes) -> str | None:
-    """The PTX of a cubin that CuTe DSL has kept, here or in an earlier process (programs keep their compiled kernels), or None."""
+    """The PTX of a cubin that CuTe DSL has kept, in this process or an earlier one (programs keep compiled kernels), or None."""
     kept, key = store(), digest_of(b"PTX of a cubin of CuTe DSL" + cubin).hexdigest()
     for path in (path for place in (os.environ[_DUMPED], *_folders) for path in Path(place).glob("*.cubin")):
         ptx = path.with_suffix(".ptx")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -260,3 +261,53 @@ def bitsandbytes(make: Inputs) -> Iterator[Output]:
     yield "momentum", given[2], m2, 1e-6
     yield "squares", given[3], v2, 1e-6
     yield "Adam", given[1], moved * (1 - 1e-2 * 0.01), 1e-5
+
+
+# FlagGems, chalk ---------------------------------------------------------------------------------------------------------
+@case("flag-gems", "torch's operators, replaced: elements, reductions, scans, places")
+def gems(make: Inputs) -> Iterator[Output]:
+    os.environ["GEMS_VENDOR"] = "nvidia"  # it would ask nvidia-smi
+    import flag_gems  # type: ignore
+
+    torch = make.torch
+    functional = torch.nn.functional
+    x, y, at = make.normal(7, 100), make.normal(100, 30), make.integers(0, 100, 7, 9)
+    operators = {
+        "gelu": lambda t, u, n: functional.gelu(t), "tanh": lambda t, u, n: t.tanh(),
+        "power": lambda t, u, n: (t.abs() + 1) ** 1.5, "where": lambda t, u, n: torch.where(t > 0, t, t * 0.5), "flip": lambda t, u, n: t.flip(1),
+        "softmax": lambda t, u, n: t.softmax(-1), "log softmax": lambda t, u, n: t.log_softmax(0),
+        "sum": lambda t, u, n: t.sum(-1), "largest": lambda t, u, n: t.amax(0), "place": lambda t, u, n: t.argmax(-1),
+        "variance": lambda t, u, n: t.var(-1), "running sum": lambda t, u, n: t.cumsum(-1),
+        "layer norm": lambda t, u, n: functional.layer_norm(t, (100,)), "gather": lambda t, u, n: t.gather(1, n),
+        "scatter": lambda t, u, n: t.scatter_add(1, n, t[:, :9]), "cat": lambda t, u, n: torch.cat([t, t * 2], 0),
+        "sort": lambda t, u, n: t.sort(-1).values, "rows": lambda t, u, n: u.index_select(0, n[0]),
+    }  # fmt: skip
+    for name, operator in operators.items():
+        given = x.cuda(), y.cuda(), at.cuda()
+        with flag_gems.use_gems(exclude=["copy_"]):
+            out = operator(*given)
+        yield name, out, operator(x.double(), y.double(), at), 1e-5
+
+
+@case("chalk", "RMS norm, SwiGLU and cross entropy of a product, with gradients")
+def chalk(make: Inputs) -> Iterator[Output]:
+    from chalk.ops import flce, rmsnorm, swiglu  # type: ignore
+
+    functional = make.torch.nn.functional
+    x, weight, g = make.normal(2, 9, 192), make.normal(192), make.normal(2, 9, 192)
+    for name, plus in (("norm", 0), ("Gemma's norm", 1)):
+        given, exact = kit.leaf(x, weight), [y.double().requires_grad_() for y in (x, weight)]
+        out, wanted = rmsnorm._build_kernels(gemma=bool(plus))(*given, 1e-6), kit.rms_norm(exact[0], plus + exact[1], 1e-6)
+        yield name, out, wanted, 1e-5
+        yield from kit.gradients_beside((f"{name}: dx", f"{name}: dw"), out, given, wanted, exact, g, 1e-5)
+    pair = make.normal(2, 9, 192), make.normal(2, 9, 192)
+    given, exact = kit.leaf(*pair), [y.double().requires_grad_() for y in pair]
+    out, wanted = swiglu._build_kernels()(*given), kit.silu(exact[0]) * exact[1]
+    yield "SwiGLU", out, wanted, 1e-5
+    yield from kit.gradients_beside(("d gate", "d up"), out, given, wanted, exact, g, 1e-5)
+    hidden, table, labels = make.normal(20, 64, scale=0.5), make.normal(300, 64, scale=0.5), make.integers(0, 300, 20)
+    labels[3] = -100
+    given, exact = kit.leaf(hidden, table), [y.double().requires_grad_() for y in (hidden, table)]
+    out, wanted = flce._build_kernels()(*given, labels.cuda()), functional.cross_entropy(exact[0] @ exact[1].T, labels)
+    yield "loss", out, wanted, 1e-5
+    yield from kit.gradients_beside(("dh", "dt"), out, given, wanted, exact, make.torch.ones(()), 1e-4)
