@@ -274,9 +274,11 @@ def gems(make: Inputs) -> Iterator[Output]:
     x, y, at = make.normal(7, 100), make.normal(100, 30), make.integers(0, 100, 7, 9)
     operators = {
         "gelu": lambda t, u, n: functional.gelu(t), "tanh": lambda t, u, n: t.tanh(),
-        "power": lambda t, u, n: (t.abs() + 1) ** 1.5, "where": lambda t, u, n: torch.where(t > 0, t, t * 0.5), "flip": lambda t, u, n: t.flip(1),
+        "power": lambda t, u, n: (t.abs() + 1) ** 1.5, "where": lambda t, u, n: torch.where(t > 0, t, t * 0.5),
+        "flip": lambda t, u, n: t.flip(1),
         "softmax": lambda t, u, n: t.softmax(-1), "log softmax": lambda t, u, n: t.log_softmax(0),
-        "sum": lambda t, u, n: t.sum(-1), "largest": lambda t, u, n: t.amax(0), "place": lambda t, u, n: t.argmax(-1),
+        "sum": lambda t, u, n: t.sum(-1), "largest": lambda t, u, n: t.amax(0),
+        "place": lambda t, u, n: t.argmax(-1),
         "variance": lambda t, u, n: t.var(-1), "running sum": lambda t, u, n: t.cumsum(-1),
         "layer norm": lambda t, u, n: functional.layer_norm(t, (100,)), "gather": lambda t, u, n: t.gather(1, n),
         "scatter": lambda t, u, n: t.scatter_add(1, n, t[:, :9]), "cat": lambda t, u, n: torch.cat([t, t * 2], 0),
