@@ -79,12 +79,28 @@ def test_kept_results_are_the_expected_ones() -> None:
 
 def test_changes_of_a_file_are_whole() -> None:
     """Each change of a file of the model can be parsed, and is one: the tests of its chapter exist."""
-    for change in mutate.drawn():
-        text = (mutate.PACKAGE / change.file).read_text()
+    for change in mutate.drawn(sources := mutate.sources()):
+        text = sources[mutate.PACKAGE / change.file]
         assert text[change.begin : change.end] == change.old != change.new
         changed = text[: change.begin] + change.new + text[change.end :]
         assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(text))
         assert mutate.tests_of(change), change.name
+
+
+def test_words_have_no_part_in_the_drawing() -> None:
+    """Other comments, docstrings and lines leave a drawing as it was; other code leaves the changes of other functions."""
+    path = mutate.PACKAGE / "layouts" / "a.py"
+    text = 'def f(a):\n    """Half."""\n    g(a, # why\n      1)\n    return a < 1 and not a < 2\n\ndef h(a):\n    return a < 1\n'
+    words = '"""File."""\n\n' + text.replace("Half", "Another\n\n    half").replace("why", "as").replace("a < 1 and", "a<1  and")
+    code = text.replace("return a < 1 and", "return 3 < a < 2 or")
+
+    def names(source: str) -> list[str]:
+        return [change.name for change in mutate.drawn({path: source})]
+
+    assert names(words) == names(text) and mutate.drawing({path: words}) == mutate.drawing({path: text})
+    assert len(set(names(text))) == len(names(text)) == 10
+    assert names(code) != names(text) and mutate.drawing({path: code}) != mutate.drawing({path: text})
+    assert [one for one in names(code) if " h: " in one] == [one for one in names(text) if " h: " in one]
 
 
 def test_a_change_is_noticed_by_tests_that_pass_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,3 +116,18 @@ def test_a_change_is_noticed_by_tests_that_pass_without_it(tmp_path: Path, monke
     assert mutate.Tests(tmp_path).outcome(tmp_path, ["a"], 9) == (mutate.KILLED, "a::true", 6)
     del given["a::true"]
     assert mutate.Tests(tmp_path).outcome(tmp_path, ["a"], 9) == (mutate.SURVIVED, "", 6)
+
+
+@pytest.mark.parametrize(("with_it", "without", "noticed"), [(-24, 5, True), (-24, 7, False), (0, 5, False), (1, 5, False)])
+def test_a_change_is_noticed_by_a_test_that_no_longer_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_it: int, without: float, noticed: bool
+) -> None:
+    """The test that had begun when time was up counts if it alone takes the time, too, and is short without the change."""
+    def once(source: Path, tests: list[str], work: Path, limit: int, cache: Path | None = None) -> mutate.Run:
+        if source == mutate.PACKAGE.parent:
+            return mutate.Run(0, "", without)
+        return mutate.Run(with_it, "", 60) if tests == ["tests/a::last"] else mutate.Run(-24, "tests/a::last \n", 90)
+
+    monkeypatch.setattr(mutate, "once", once)
+    found = mutate.Tests(tmp_path).outcome(tmp_path, ["tests/a"], 9)
+    assert found == ((mutate.KILLED, "tests/a::last: does not end", 90) if noticed else (mutate.LATE, "tests/a::last", 90))

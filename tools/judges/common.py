@@ -8,13 +8,15 @@ import hashlib
 import json
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tools.suites.run import commit, versions
+from tools.suites.run import ROOT, commit, versions
 
 OPTIONS = ("--gpu-architecture=compute_80", "-lineinfo")
 
@@ -199,3 +201,30 @@ def sanitized(launch: Callable[[], Any]) -> tuple[tuple[str, ...], str]:
     except MmulatorError as raised:
         findings, error = raised.findings, f"{type(raised).__name__}: {raised}".split("\n")[0]
     return tuple(sorted({finding.rule for finding in findings})), error
+
+
+_RULES = re.compile(r"\[([a-z]+(?:-[a-z]+)+(?:,\s+[a-z]+(?:-[a-z]+)+)*)\]")
+
+
+def program(
+    sources: Sequence[str], name: str, work: Path, options: Sequence[str] = (), given: str = "", seconds: int = 120
+) -> tuple[set[str], subprocess.CompletedProcess[str]]:
+    """Compile a whole CUDA program with nvcc and run it with the sanitizer: (rules that it breaks, the process that ended).
+
+    sources: files, named from work.
+    name: of the executable.
+    work: the folder in which nvcc and the program run.
+    options: further options of nvcc.
+    given: the program's standard input.
+    seconds: limit for a launch.
+    """
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    run = partial(subprocess.run, cwd=work, env=environment, capture_output=True, text=True)
+    mmulator = [sys.executable, "-m", "mmulator"]
+    made = run([*mmulator, "nvcc", "-arch=sm_80", "-lineinfo", *options, *sources, "-o", name])
+    if made.returncode:
+        raise RuntimeError(made.stderr)
+
+    command = [*mmulator, "exec", "--device", "sm_80", "--sanitize", "--timeout", str(seconds), f"./{name}"]
+    ended = run(command, input=given)
+    return {rule.strip() for found in _RULES.findall(ended.stderr) for rule in found.split(",")}, ended

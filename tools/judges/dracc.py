@@ -9,9 +9,7 @@ prints itself, has been found too.
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -19,8 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tools.judges.common import Answer, Count, Judge, arguments, done, finish, keep
-from tools.suites.run import ROOT
+from tools.judges.common import Answer, Count, Judge, arguments, done, finish, keep, program
 
 QUESTION = "whole programs"
 _RESULT = r"cudaErrorCheck\( cudaMalloc\(&d_c, C\*sizeof\(int\)\)\);"
@@ -47,7 +44,6 @@ REASONS = {
     "012_MxV_outdated_Data_yes": _BACK, "013_MxV_partially_outdated_Data_yes": _BACK, "024_MxV_copy_missing_wait_yes": _HOST,
     "025_MxV_Kernel_missing_wait_yes": _HOST, "026_MxV_Kernel_wrong_update_yes": _HOST,
 }  # fmt: skip
-_RULES = re.compile(r"\[([a-z]+(?:-[a-z]+)+(?:,\s+[a-z]+(?:-[a-z]+)+)*)\]")
 
 
 def judged(source: Path, work: Path) -> Answer:
@@ -57,14 +53,7 @@ def judged(source: Path, work: Path) -> Answer:
         text = re.sub(pattern, replacement, text) if files in name else text
     work.mkdir(parents=True, exist_ok=True)
     (code := work / source.name).write_text(text)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    run = partial(subprocess.run, cwd=work, env=environment, capture_output=True, text=True)
-    mmulator = [sys.executable, "-m", "mmulator"]
-    made = run([*mmulator, "nvcc", "-arch=sm_80", "-lineinfo", code.name, "-o", code.stem])
-    if made.returncode:
-        raise RuntimeError(made.stderr)
-    done = run([*mmulator, "exec", "--device", "sm_80", "--sanitize", "--timeout", "120", f"./{code.stem}"])
-    rules = {rule.strip() for found in _RULES.findall(done.stderr) for rule in found.split(",")}
+    rules, done = program([code.name], code.stem, work)
     codes = set(re.findall(r"CUDA Error - .*?: '(.*?)'", done.stdout))
     died = {f"ended by signal {-done.returncode}"} if done.returncode < 0 else set()
     planted = name.endswith("_yes")

@@ -11,13 +11,15 @@ from typing import Any
 
 from tests.support import breaches
 from tools.judges import bits as sums
-from tools.judges import compute_sanitizer, consan, dracc, gsan, indigo, mutate, order, scor, warp_types
+from tools.judges import (
+    compute_sanitizer, consan, dracc, gpuverify, gsan, indigo, mutate, order, scor, scor_applications, warp_types,
+)  # fmt: skip
 from tools.judges.common import Judge
 from tools.pages.tables import table
 from tools.projects.table import BESIDE, EXPLAINED, JUDGED
 
 RESULTS = Path(__file__).parent / "results"
-RUNNERS = (indigo, compute_sanitizer, scor, dracc, warp_types, order, consan, gsan)
+RUNNERS = (indigo, gpuverify, compute_sanitizer, scor, scor_applications, dracc, warp_types, order, consan, gsan)
 MOST_NAMES = 3  # of the cases of a reason
 
 
@@ -50,6 +52,7 @@ def _named(cases: Iterable[str]) -> str:
 
 def misses() -> str:
     """Each miss and each false alarm of the kept runs, by its reason."""
+
     def rows() -> Iterator[tuple[str, ...]]:
         for runner in RUNNERS:
             found: dict[tuple[str, bool, str], list[str]] = defaultdict(list)

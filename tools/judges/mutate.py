@@ -2,11 +2,13 @@
 
     python -m tools.judges.mutate --work /tmp/mutants --jobs 2 --json mutants.json
 
-A change is one operator, one number, one condition or one call, in a file of AREAS. SEED, COUNT and the sources fix the drawing.
+A change is one operator, one number, one condition or one call, in a file of AREAS. SEED, COUNT and the code fix the drawing:
+comments, docstrings and places of lines have no part in it, and an edit of one function leaves the changes of the others.
 Each change is made in a copy of the package, and the tests of its chapter run until the first of them fails, for LIMIT seconds of
-the processor. The native code of a changed package is compiled anew, in that time. A test that fails without a change, too, is
-left out, and named in the JSON. Finished changes are kept, so an interrupted run goes on; a new drawing is made where the sources
-have changed. Nothing of the repository is written.
+the processor. All these tests run once without a change before: those that fail are left out, and named in the JSON, and the code
+that they compiled is there for every change, which so compiles only what it changes. Finished changes are kept, so an interrupted
+run goes on, until code of the files has changed. A test that does not end, and ended soon without the change, notices it.
+Nothing of the repository is written.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from tools.suites.run import ROOT, versions
 
 SEED, COUNT, LIMIT = 30, 200, 90
 MOST_LEFT_OUT = 12  # tests of a change
+ENDLESS = 60  # seconds of the processor for a test that, as it seems, does not end
 WALL = 3  # times the limit, for a change that makes tests wait
 _SLOW = re.compile(r"was not compiled within|TimeoutExpired")  # what fails so, fails because this machine is slow
 PACKAGE = ROOT / "src" / "mmulator"
@@ -85,7 +88,11 @@ _OPAQUE = (ast.Assert, ast.Raise, ast.JoinedStr, ast.AnnAssign, ast.arguments, a
 
 @dataclass(frozen=True)
 class Change:
-    """Text of a file that another takes the place of. begin, end: its characters in the file."""
+    """Text of a file that another takes the place of.
+
+    begin, end: its characters in the file.
+    name: file, function, text, and how many changes with these names there were up to this one. Lines have no part in it.
+    """
 
     file: str
     begin: int
@@ -93,72 +100,80 @@ class Change:
     old: str
     new: str
     line: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.file}:{self.line} at {self.begin}: {self.old} -> {self.new}"
+    name: str
 
 
-def changes(path: Path) -> Iterator[Change]:
+def changes(path: Path, source: str) -> Iterator[Change]:
     """Every change of a file."""
-    source = path.read_text()
     starts = [0]
     for row in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(row))
+    file, seen = path.relative_to(PACKAGE).as_posix(), Counter[str]()
 
     def at(line: int, column: int) -> int:  # of bytes in a line, as ast has them
         row = source[starts[line - 1] : starts[line]]
         return starts[line - 1] + len(row.encode()[:column].decode())
 
-    def made(begin: int, end: int, new: str, line: int) -> Change:
-        return Change(path.relative_to(PACKAGE).as_posix(), begin, end, source[begin:end], new, line)
+    def made(begin: int, end: int, new: str, line: int, function: str, words: str = "") -> Change:
+        old = source[begin:end]
+        which = f"{file} {function}: {words or old} -> {new or 'nothing'}"
+        seen[which] += 1
+        return Change(file, begin, end, old, new, line, which if seen[which] == 1 else f"{which}, {seen[which]}")
 
-    def between(left: ast.expr, right: ast.expr, operator: ast.AST) -> Iterator[Change]:
+    def between(left: ast.expr, right: ast.expr, operator: ast.AST, function: str) -> Iterator[Change]:
         if type(operator) in SWAPS:
             old, new = SWAPS[type(operator)]
             begin, end = at(left.end_lineno or 0, left.end_col_offset or 0), at(right.lineno, right.col_offset)
             found = re.search(rf"(?<![<>=!*/]){re.escape(old)}(?![<>=*/])", source[begin:end])
             if found:
-                yield made(begin + found.start(), begin + found.end(), new, left.end_lineno or 0)
+                yield made(begin + found.start(), begin + found.end(), new, left.end_lineno or 0, function)
 
-    def visit(node: ast.AST, inside: bool) -> Iterator[Change]:
+    def visit(node: ast.AST, function: str) -> Iterator[Change]:
         if isinstance(node, _OPAQUE):
             return
-        if inside:
+        if function and isinstance(node, ast.expr | ast.Expr):
+            place = at(node.lineno, node.col_offset), at(node.end_lineno or 0, node.end_col_offset or 0)
             if isinstance(node, ast.Compare) and len(node.ops) == 1:
-                yield from between(node.left, node.comparators[0], node.ops[0])
+                yield from between(node.left, node.comparators[0], node.ops[0], function)
             elif isinstance(node, ast.BinOp):
-                yield from between(node.left, node.right, node.op)
+                yield from between(node.left, node.right, node.op, function)
             elif isinstance(node, ast.BoolOp):
-                yield from between(node.values[0], node.values[1], node.op)
+                yield from between(node.values[0], node.values[1], node.op, function)
             elif isinstance(node, ast.Constant) and type(node.value) in (int, bool):
                 new = str(node.value + 1) if type(node.value) is int else str(not node.value)
-                place = at(node.lineno, node.col_offset), at(node.end_lineno or 0, node.end_col_offset or 0)
-                yield made(*place, new, node.lineno)
+                yield made(*place, new, node.lineno, function)
             elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-                place = at(node.lineno, node.col_offset), at(node.end_lineno or 0, node.end_col_offset or 0)
-                yield made(*place, "pass", node.lineno)
+                yield made(*place, "pass", node.lineno, function, ast.unparse(node))
             elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.Invert):
-                place = at(node.lineno, node.col_offset), at(node.operand.lineno, node.operand.col_offset)
-                yield made(*place, "", node.lineno)
-        body = node.body if isinstance(node, ast.FunctionDef) else list(ast.iter_child_nodes(node))
-        for child in body:
-            yield from visit(child, inside or isinstance(node, ast.FunctionDef))
+                word = "not" if isinstance(node.op, ast.Not) else "~"
+                yield made(place[0], place[0] + len(word), "", node.lineno, function)
+        inside = isinstance(node, ast.FunctionDef)
+        named = f"{function}.{node.name}".lstrip(".") if inside else function
+        for child in node.body if inside else ast.iter_child_nodes(node):
+            yield from visit(child, named)
 
-    yield from visit(ast.parse(source), False)
-
-
-def drawn() -> list[Change]:
-    """The changes of the drawing, in its order."""
-    files = sorted({path for area in AREAS for path in (PACKAGE / area).rglob("*.py")})
-    return random.Random(SEED).sample([change for path in files for change in changes(path)], COUNT)
+    yield from visit(ast.parse(source), "")
 
 
-def drawing() -> str:
-    """What says whether two drawings are of the same sources."""
+def sources() -> dict[Path, str]:
+    return {path: path.read_text() for area in AREAS for path in sorted((PACKAGE / area).rglob("*.py"))}
+
+
+def drawn(texts: dict[Path, str]) -> list[Change]:
+    """The changes of the drawing: those whose names have the least digests."""
+    found = (change for path, text in texts.items() for change in changes(path, text))
+    return sorted(found, key=lambda one: hashlib.sha256(f"{SEED} {one.name}".encode()).digest())[:COUNT]
+
+
+def drawing(texts: dict[Path, str]) -> str:
+    """What says whether two drawings are of the same code."""
     found = hashlib.sha256()
-    for path in sorted({path for area in AREAS for path in (PACKAGE / area).rglob("*.py")}):
-        found.update(path.read_bytes())
+    for text in texts.values():
+        tree = ast.parse(text)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+                del node.body[0]
+        found.update(ast.dump(tree).encode())
     return found.hexdigest()[:16]
 
 
@@ -229,14 +244,24 @@ class Run:
         return re.findall(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", self.text, re.M)
 
     @property
+    def out_of_time(self) -> bool:
+        return -self.code in (signal.SIGXCPU, signal.SIGKILL)
+
+    @property
     def last(self) -> str:
         """The test that had begun."""
         return next((line.split(" ")[0] for line in reversed(self.text.splitlines()) if line.startswith("tests/")), "")
 
 
-def once(source: Path, tests: list[str], work: Path, limit: int, cache: Path | None = None) -> Run:
-    """Run tests with a package. work: a folder for what they write. limit: seconds of the processor. cache: of mmulator's; None:
-    one in work."""
+def once(source: Path, tests: list[str], work: Path, limit: int, cache: Path | None = None, workers: int = 0) -> Run:
+    """Run tests with a package, until one fails.
+
+    tests: arguments of pytest.
+    work: a folder for what they write.
+    limit: seconds of the processor, of each process.
+    cache: mmulator's; None: one in work.
+    workers: processes; with them all tests run, whatever fails.
+    """
     (work / "site").mkdir(parents=True, exist_ok=True)  # tests see two processors, whatever this machine has
     (work / "site" / "sitecustomize.py").write_text("import os\nos.cpu_count = lambda: 2\n")
     site = os.environ.get("PYTHONPATH", "").split(os.pathsep)
@@ -244,7 +269,8 @@ def once(source: Path, tests: list[str], work: Path, limit: int, cache: Path | N
         **os.environ, "PYTHONPATH": os.pathsep.join([str(work / "site"), str(source), str(ROOT), *site]),
         "MMULATOR_CACHE": str(cache or work / "cache"), "PYTHONDONTWRITEBYTECODE": "1",
     }  # fmt: skip
-    options = ("-ptools.judges.mutate", "-x", "-vv", "-n0", "-pno:cacheprovider", "-m", "not slow", "--tb=line", "--color=no")
+    options = ("-ptools.judges.mutate", "-vv", "-pno:cacheprovider", "-m", "not slow", "--tb=line", "--color=no")
+    options += (f"-n{workers}",) if workers else ("-n0", "-x")
     with (work / "out").open("w") as out:
         process = subprocess.Popen(
             [sys.executable, "-m", "pytest", *options, *tests], cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT,
@@ -267,7 +293,7 @@ class Tests:
 
     def __init__(self, work: Path) -> None:
         self.work, self.left_out = work, set[str]()
-        self.plain = cache(self._plain)
+        self.unchanged = cache(self._unchanged)
         self._own = threading.local()
 
     def folder(self) -> Path:
@@ -276,9 +302,29 @@ class Tests:
             self._own.folder = self.work / str(threading.get_ident())
         return self._own.folder
 
-    def _plain(self, test: str) -> bool:
+    def _unchanged(self, test: str) -> Run:
+        return once(PACKAGE.parent, [test], self.folder(), 2 * LIMIT, self.work / "plain")
+
+    def plain(self, test: str) -> bool:
         """Whether a test, or a file that does not import, passes without a change; True if it cannot be found by its name."""
-        return once(PACKAGE.parent, [test], self.folder(), 2 * LIMIT, self.work / "plain").code not in (1, 2)
+        return self.unchanged(test).code not in (1, 2)
+
+    def endless(self, source: Path, test: str) -> bool:
+        """Whether a test alone takes ENDLESS seconds with a package, and not a tenth of them without a change."""
+        if not test or self.unchanged(test).code or self.unchanged(test).seconds > ENDLESS / 10:
+            return False
+        return once(source, [test], self.folder(), ENDLESS).out_of_time
+
+    def before(self, tests: list[str], jobs: int) -> None:
+        """Run tests without a change: what fails alone, too, is left out. A file says that they have run."""
+        ran = self.work / "before.json"
+        if not ran.exists():
+            run = once(PACKAGE.parent, tests, self.folder(), 20 * LIMIT, self.work / "plain", jobs)
+            with ThreadPoolExecutor(jobs) as pool:
+                failed = [test for test, passes in zip(run.failures, pool.map(self.plain, run.failures)) if not passes]
+            print(f"without a change: {len(failed)} fail ({run.seconds} s)", *run.text.splitlines()[-1:], sep="\n", flush=True)
+            ran.write_text(json.dumps(failed))
+        self.left_out.update(json.loads(ran.read_text()))
 
     def outcome(self, source: Path, tests: list[str], limit: int) -> tuple[str, str, float]:
         """(what became of the tests with a package, the test that failed or had begun, seconds of the processor)."""
@@ -289,7 +335,9 @@ class Tests:
             seconds = round(seconds + run.seconds, 1)
             if run.code == 0:
                 return SURVIVED, "", seconds
-            if -run.code in (signal.SIGXCPU, signal.SIGKILL):
+            if run.out_of_time:
+                if self.endless(source, run.last):
+                    return KILLED, f"{run.last}: does not end", seconds
                 return LATE, run.last, seconds
             if run.code < 0:
                 return KILLED, f"{run.last}: signal {-run.code}", seconds
@@ -308,6 +356,7 @@ def tried(change: Change, tests: Tests, limit: int) -> dict[str, object]:
     source = work / "src"
     shutil.rmtree(source, ignore_errors=True)
     shutil.rmtree(work / "cache", ignore_errors=True)
+    shutil.copytree(tests.work / "plain", work / "cache", copy_function=os.link)  # what is there is replaced, never written
     shutil.copytree(PACKAGE, source / "mmulator", ignore=shutil.ignore_patterns("__pycache__"))
     changed = source / "mmulator" / change.file
     text = changed.read_text()
@@ -327,9 +376,10 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="changes at once")
     parser.add_argument("--json", type=Path, help="what has been done so far")
     options = parser.parse_args()
-    kept = options.kept or options.work / f"done-{drawing()}.jsonl"
+    texts = sources()
+    kept = options.kept or options.work / f"done-{drawing(texts)}.jsonl"
     finished, tests, begun = done(kept), Tests(options.work), time.monotonic()
-    asked = [change for change in drawn()[: options.first] if options.only in change.name]
+    asked = [change for change in drawn(texts)[: options.first] if options.only in change.name]
 
     def again(change: Change) -> bool:
         found = finished.get(change.name)
@@ -342,9 +392,12 @@ def main() -> int:
             keep(kept, {"case": change.name, "found": found})
             print(f"{change.name}: {found['outcome']} {found['test']} ({found['seconds']} s)", flush=True)
 
-    order = [*AREAS]
+    order, to_do = [*AREAS], [*filter(again, asked)]
+    if to_do:
+        paths = {name for change in to_do for name in tests_of(change) if name.startswith("tests/")}
+        tests.before(sorted(paths), options.jobs)
     with ThreadPoolExecutor(options.jobs) as pool:
-        for _ in pool.map(one, sorted(filter(again, asked), key=lambda one: (one.name in finished, order.index(area_of(one))))):
+        for _ in pool.map(one, sorted(to_do, key=lambda one: (one.name in finished, order.index(area_of(one))))):
             pass
     found = [finished[change.name] for change in asked if change.name in finished]
     counts = Counter(one["outcome"] for one in found)
