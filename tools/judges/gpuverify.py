@@ -53,9 +53,10 @@ _ALONE = ("__invariant", "__global_invariant", "__ensures", "__requires_fresh_ar
 _CALL = re.compile(r"\b(__\w+)\s*\(")
 _TWO = re.compile(r"\b__(other|distinct|uniform|all|no|read|write|ptr|return|same|mod|enabled|old|at)\w*\s*\(")
 RACES, ASSERTS, FAULTS, BARRIERS = "races", "assertions", "writes of constants and through null", "divergent barriers"
+TRAP = "trap"  # no rule: a fault, in which a false __assert ends here
 RULES = {
-    RACES: ("race-*", "store-lanes-differ"), ASSERTS: ("trap",), FAULTS: ("memory-*",),
-    BARRIERS: ("barrier-*", "aligned-*", "membermask-*", "deadlock", "livelock"),
+    RACES: ("race-*", "store-lanes-differ"), ASSERTS: (TRAP,), FAULTS: ("memory-*",),
+    BARRIERS: ("barrier-*", "aligned-*", "membermask-*", "deadlock-*", "livelock"),
 }  # fmt: skip
 _CALLER = "the verifier says that a caller could pass a null pointer or any address; here a pointer is that of an array"
 _VERIFIER = "the verifier reports a limit of its own: "
@@ -84,7 +85,7 @@ REASONS = {
 JUDGE = Judge(
     "gpuverify", "GPUVerify's tests, CUDA", "github.com/mc-imperial/gpuverify", "49219770",
     {RACES: Count(17, 23, 4, 104), ASSERTS: Count(4, 4, 0, 0), FAULTS: Count(5, 5, 0, 0), BARRIERS: Count(1, 3, 0, 0)},
-    tuple(dict.fromkeys(rule for rules in RULES.values() for rule in rules)),
+    tuple(rule for rules in RULES.values() for rule in rules if rule != TRAP),
 )  # fmt: skip
 
 
@@ -163,7 +164,7 @@ def judged(path: Path, work: Path) -> tuple[list[str], str]:
             continue  # refused by the kernel's own __requires
         launched += 1
         rules |= {finding.rule for finding in findings}
-        rules |= {"trap"} if "trap executed" in ended else set()
+        rules |= {TRAP} if "trap executed" in ended else set()
     return sorted(rules), "" if launched else "no argument that was tried meets __requires: the address of a function"
 
 
@@ -231,7 +232,7 @@ def once(path: Path, folder: Path, work: Path, kept: Path, finished: dict[str, A
     rules, why = finished[name]
     if why:
         return name, _CURAND if name.startswith("curand") else why
-    asked = JUDGE.rules if accepted else RULES[row]
+    asked = (*JUDGE.rules, TRAP) if accepted else RULES[row]
     found = tuple(rule for rule in rules if any(fnmatch(rule, pattern) for pattern in asked))
     reason = next((why for pattern, why in REASONS.items() if fnmatch(name, pattern)), "") if accepted == bool(found) else ""
     return name, Answer(row, name, not accepted, found, reason)

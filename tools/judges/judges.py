@@ -12,7 +12,17 @@ from typing import Any
 from tests.support import breaches
 from tools.judges import bits as sums
 from tools.judges import (
-    compute_sanitizer, consan, dracc, gpuverify, gsan, indigo, mutate, order, scor, scor_applications, warp_types,
+    compute_sanitizer,
+    consan,
+    dracc,
+    gpuverify,
+    gsan,
+    indigo,
+    mutate,
+    order,
+    scor,
+    scor_applications,
+    warp_types,
 )  # fmt: skip
 from tools.judges.common import Judge
 from tools.pages.tables import table
