@@ -59,7 +59,7 @@ PROJECTS = {
     "lmdeploy": pypi("lmdeploy", "0.18.0", "lmdeploy"),
     "mamba": github("state-spaces/mamba", "e9594ce"),
     "tritonbench": github("meta-pytorch/tritonbench", "db2155c"),
-    "pytorch-inductor": pypi("torch", "2.11.0"),
+    "pytorch-inductor": pypi("torch", "2.13.0"),
     "attorch": github("BobMcDear/attorch", "67c2772"),
     "unsloth": github("unslothai/unsloth", "015bdef0"),
     "flash-attention": github("Dao-AILab/flash-attention", "0251105a"),
