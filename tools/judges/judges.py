@@ -22,14 +22,15 @@ from tools.judges import (
     order,
     scor,
     scor_applications,
+    simulee,
     warp_types,
-)  # fmt: skip
+)
 from tools.judges.common import Judge
 from tools.pages.tables import table
 from tools.projects.table import BESIDE, EXPLAINED, JUDGED
 
 RESULTS = Path(__file__).parent / "results"
-RUNNERS = (indigo, gpuverify, compute_sanitizer, scor, scor_applications, dracc, warp_types, order, consan, gsan)
+RUNNERS = (indigo, gpuverify, compute_sanitizer, scor, scor_applications, simulee, dracc, warp_types, order, consan, gsan)
 MOST_NAMES = 3  # of the cases of a reason
 
 

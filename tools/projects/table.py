@@ -125,7 +125,6 @@ BESIDE = {
     "moe-ops": "atomics give rows their places",
     "fused-turboquant": "its races",
     "mlstm-kernels": "more than 64 launches: an autotuner repeats them",
-    "pytorch-inductor": "more than 64 launches: an autotuner repeats them",
     "gemlite": "f16 atomics of split sums, and the access out of bounds",
     "torchao": "the access out of bounds",
     "tilelang": "only launches of Triton are compared",
