@@ -1,10 +1,10 @@
-"""Triton's tests of GSan (python/test/gsan) on Hopper, with mmulator's sanitizer in the place of GSan.
+"""Triton's tests of GSan (python/test/gsan) on Hopper and on Blackwell, with mmulator's sanitizer in the place of GSan.
 
     python -m tools.judges.gsan ~/triton --work /tmp/gsan --json gsan.json
 
 Kernels of Triton and Gluon that pass data between blocks through atomic operations. Those of test_gsan_failures.py have a race;
 those of test_gsan.py have none. What the tests assert of GSan's own shadow memory cannot hold here, and is left out: a case is
-its launches. What needs Blackwell or two devices, pytest skips.
+its launches. What needs Blackwell, pytest skips on Hopper.
 
 As a plug-in of pytest (`-p tools.judges.gsan`) this file has the part that runs there.
 """
@@ -26,10 +26,10 @@ from tools.suites.run import ROOT
 
 OUT = "JUDGE_GSAN_OUT"
 RACY, CLEAN = "test_gsan_failures.py", "test_gsan.py"
-QUESTION = "Hopper"
+CHIPS = {"Hopper": "sm_90", "Blackwell": "sm_100"}
 JUDGE = Judge(
-    "gsan", "Triton's tests of GSan", "github.com/triton-lang/triton", "9d9a2d7a", {QUESTION: Count(22, 22, 0, 58)},
-    ("race-*", "tma-*", "bulk-*"),
+    "gsan", "Triton's tests of GSan", "github.com/triton-lang/triton", "9d9a2d7a",
+    {"Hopper": Count(22, 22, 0, 58), "Blackwell": Count(24, 24, 0, 60)}, ("race-*", "tma-*", "bulk-*"),
 )  # fmt: skip
 
 
@@ -97,22 +97,25 @@ def main() -> int:
     import tempfile
 
     options = arguments(__doc__ or "").parse_args()
-    with tempfile.TemporaryDirectory() as scratch:
-        out = (options.work or Path(scratch)).resolve() / "gsan.jsonl"
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.unlink(missing_ok=True)
-        path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT / "src"), str(ROOT)]))
-        command = [sys.executable, "-m", "pytest", "-p", "tools.judges.gsan", "-p", "no:cacheprovider", "-q", "--tb=short"]
-        command += ["--mmulator=sm_90", "--sanitize", "--mmulator-timeout=300", *(f"python/test/gsan/{f}" for f in (RACY, CLEAN))]
-        command += ["-k", options.only] * bool(options.only)
-        subprocess.run(command, cwd=options.folder, env={**os.environ, "PYTHONPATH": path, OUT: str(out)}, stdout=sys.stderr)
-        found = done(out)
-    skipped = {case: line["skipped"].removeprefix("Skipped: ") for case, line in sorted(found.items()) if "skipped" in line}
-    given = []
-    for case, line in sorted(found.items()):
-        if case not in skipped:
-            wrong = line["planted"] != bool(line["rules"])
-            given.append(Answer(QUESTION, case, line["planted"], tuple(line["rules"]), line["error"] if wrong else ""))
+    given: list[Answer] = []
+    skipped: dict[str, str] = {}
+    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT / "src"), str(ROOT)]))
+    for chip, device in CHIPS.items():
+        with tempfile.TemporaryDirectory() as scratch:
+            out = (options.work or Path(scratch)).resolve() / f"gsan-{device}.jsonl"
+            out.parent.mkdir(parents=True, exist_ok=True)
+            out.unlink(missing_ok=True)
+            command = [sys.executable, "-m", "pytest", "-p", "tools.judges.gsan", "-p", "no:cacheprovider", "-q", "--tb=short"]
+            command += [f"--mmulator={device}", "--sanitize", "--mmulator-timeout=300"]
+            command += [*(f"python/test/gsan/{file}" for file in (RACY, CLEAN)), *["-k", options.only] * bool(options.only)]
+            subprocess.run(command, cwd=options.folder, env={**os.environ, "PYTHONPATH": path, OUT: str(out)}, stdout=sys.stderr)
+            found = done(out)
+        for case, line in sorted(found.items()):
+            if "skipped" in line:
+                skipped[f"{case} on {chip}"] = line["skipped"].removeprefix("Skipped: ")
+            else:
+                wrong = line["planted"] != bool(line["rules"])
+                given.append(Answer(chip, case, line["planted"], tuple(line["rules"]), line["error"] if wrong else ""))
     return finish(JUDGE, options, given, skipped)
 
 

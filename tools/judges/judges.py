@@ -11,13 +11,26 @@ from typing import Any
 
 from tests.support import breaches
 from tools.judges import bits as sums
-from tools.judges import compute_sanitizer, consan, dracc, gsan, indigo, mutate, order, scor, scor_applications, warp_types
+from tools.judges import (
+    compute_sanitizer,
+    consan,
+    dracc,
+    gpuverify,
+    gsan,
+    indigo,
+    mutate,
+    order,
+    scor,
+    scor_applications,
+    simulee,
+    warp_types,
+)
 from tools.judges.common import Judge
 from tools.pages.tables import table
 from tools.projects.table import BESIDE, EXPLAINED, JUDGED
 
 RESULTS = Path(__file__).parent / "results"
-RUNNERS = (indigo, compute_sanitizer, scor, scor_applications, dracc, warp_types, order, consan, gsan)
+RUNNERS = (indigo, gpuverify, compute_sanitizer, scor, scor_applications, simulee, dracc, warp_types, order, consan, gsan)
 MOST_NAMES = 3  # of the cases of a reason
 
 

@@ -207,11 +207,18 @@ def order_fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32,
         know_acquired(o, k, mask, ACQUIRED)
         if wide:
             know_acquired(o, k, mask, ACQUIRED_WIDE)
-    if (kind == Fence.MEMORY and (order & Order.RELEASE) != 0) or kind == Fence.MBARRIER_INIT:
+    released = mask
+    if kind == Fence.MBARRIER_INIT:  # one that covers no mbarrier.init orders nothing
+        if (mask & k.inits) == 0:
+            released = 0
+        k.inits = k.inits & ~mask
+    elif kind != Fence.MEMORY or (order & Order.RELEASE) == 0:
+        released = 0
+    if released != 0:
         o.planes = PLANES
-        fence_plane(o, k, mask, RELEASED)
+        fence_plane(o, k, released, RELEASED)
         if wide:
-            fence_plane(o, k, mask, RELEASED_WIDE)
+            fence_plane(o, k, released, RELEASED_WIDE)
     k.clock = k.clock + 1
 
 
@@ -224,6 +231,8 @@ def order_of_mbarrier(w: ptr_to(Warp), order: u32, site: u32) -> None:
 @native
 def order_made(w: ptr_to(Warp), lane: u32, barrier: u64, count: u64, site: u32) -> None:
     first_phase(w.cta.cluster, barrier)
+    k = knower_of(orders_of(w.cta.cluster), w)
+    k.inits = k.inits | (1 << lane)
 
 
 @native

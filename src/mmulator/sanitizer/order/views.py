@@ -46,9 +46,11 @@ Knowledge = Struct("Knowledge", [("views", u32, PLANES * 32), ("own", u32, PLANE
 # first: agent of lane 0.
 # order: semantics of the current operation on mbarriers.
 # shown: views made for other agents.
+# inits: lanes that have initialised an mbarrier since their last fence.mbarrier_init.
 # stranger: each lane's foreign agent + 1 (world.py).
 WarpClocks = Struct("WarpClocks", [
-    ("clock", u32), ("first", u32), ("order", u32), ("shown", u32, PROXIES), ("now", Knowledge), ("stranger", u32, 32),
+    ("clock", u32), ("first", u32), ("order", u32), ("inits", u32), ("shown", u32, PROXIES), ("now", Knowledge),
+    ("stranger", u32, 32),
 ])  # fmt: skip
 
 # Views that are being joined, for example at a barrier. views: may be changed. seen: the view joined last, held.

@@ -183,6 +183,8 @@ def issue_level(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) ->
             v.key = key
             v.observers = a.issuers
             v.lanes = issue_lanes(a, r, u32(views.FENCED) + a.store.foreign)
+            if v.lanes != 0 and orders_of(a.cluster).planes == views.PLANES:
+                v.lanes = v.lanes & issue_lanes(a, r, views.KNOWN)  # what is relaxed passes on more proxy fences than actions
         a.seen_fenced = v.lanes
         a.seen_known = v.lanes
         if (r.all & ~v.lanes) == 0:
