@@ -93,6 +93,19 @@ def results_go_where_they_should() -> None:
     assert kept is wide and torch.nonzero(x, out=places).shape == (12, 2) and places.shape == (12, 2)
 
 
+def results_for_an_empty_tensor() -> None:
+    x = torch.randn(1024, device="cuda")
+    wanted = x.cpu().abs()
+    before = torch.cuda.memory_allocated()
+    alone = torch.empty(0, device="cuda")
+    torch.abs(x, out=alone)
+    assert torch.equal(alone.cpu(), wanted) and torch.cuda.memory_allocated() - before == alone.untyped_storage().nbytes()
+    shared = torch.empty(0, device="cuda")
+    view = shared.detach()
+    torch.abs(x, out=shared)
+    assert view.shape == (0,) and torch.equal(view.set_(view.untyped_storage(), 0, (1024,)).cpu(), wanted)
+
+
 def devices_do_not_mix() -> None:
     x, c = ones(3), torch.ones(3)
     assert (x + torch.tensor(2.0)).is_cuda and (torch.tensor(2.0) * x).is_cuda and x[torch.tensor([0, 1])].is_cuda
