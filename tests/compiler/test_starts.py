@@ -55,6 +55,7 @@ def test_better_code_takes_the_place_of_quick_code_while_a_kernel_is_used(
 ) -> None:
     ptx = kernel(f"mov.u32 %r2, %laneid; add.u32 %r1, %r2, {os.getpid()};" + STORE_R1)  # nobody has it in a cache
     monkeypatch.setattr(code, "LONG", 0.0)
+    monkeypatch.setattr(code, "LONG_WORD", 0.0)
     loaded = mm.Module.load(ptx)["k"]
     compiled = loaded.compile()
     first = compiled.code.tolist()
@@ -73,6 +74,22 @@ def test_better_code_takes_the_place_of_quick_code_while_a_kernel_is_used(
     assert not set(first) & set(compiled.code.tolist())
     again = mm.Module.load(ptx)["k"].compile()  # the store has it
     assert again.from_cache and again.blocks.patience == float("inf")
+
+
+def test_better_code_waits_until_the_running_has_paid_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLVM's time grows with the records, which one long launch of a long kernel does not pay back."""
+    blocks = mm.Module.load(kernel(MANY))["k"].compile().blocks
+    if blocks.patience == float("inf"):
+        blocks = code.BlockCode(1)
+        blocks._pieces, blocks._words = [object()], 100  # type: ignore[list-item]
+    words, begun = blocks._words, [False]
+    monkeypatch.setattr(blocks, "improve", lambda: begun.__setitem__(0, True))
+    monkeypatch.setattr(code, "LONG_WORD", 1.0)
+    assert words > 10 and blocks.patience == words
+    blocks.ran(words - 1.0)
+    assert not begun[0] and blocks.patience == 1.0
+    blocks.ran(1.0)
+    assert begun[0] and not blocks.patience
 
 
 START = """

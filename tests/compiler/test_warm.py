@@ -202,6 +202,7 @@ def test_a_second_start_takes_the_better_code_and_makes_it_if_there_is_none(ptx:
     assert again.from_cache and again.blocks.patience < float("inf")
     first = again.code.tolist()
     monkeypatch.setattr(code, "LONG", 0.0)
+    monkeypatch.setattr(code, "LONG_WORD", 0.0)
     again.blocks.improve()
     for _ in range(1000):
         if again.blocks.patience == float("inf"):

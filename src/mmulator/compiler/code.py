@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 GROUP = 160  # PTX instructions compiled together
 LEVEL = 1
 QUICK = True
-LONG = 0.1  # seconds of running, in all launches together, from which on better code pays
+# Seconds of running, in all launches together, from which on better code pays: at least, and for each word of the records.
+# LLVM takes 50 to 100 microseconds a word, and better code saves at most half of the running.
+LONG, LONG_WORD = 0.1, 1e-4
 
 
 def _key_of_records(keys: Iterable[str]) -> str:
@@ -67,7 +69,7 @@ class BlockCode:
         self._kept: list[Any] = []  # all that was ever in the tables
         self._linked: dict[str, int] = {}
         self._improver = 0  # the process in which better code is on its way
-        self._seconds = 0.0
+        self._seconds, self._words = 0.0, 0  # of running; of records
 
     def take(self, text: str, group: range, join: Callable[[], bool]) -> None:
         """Add the LLVM text of a group of blocks, to be compiled. Raises TimeUp (codegen/locks.py).
@@ -137,6 +139,7 @@ class BlockCode:
         if joined is not None:
             words = joined.placed(symbols(joined.names))
             self._kept.append(words)
+            self._words = len(words)
             (at,) = symbols([BEGIN]).values()
             for n, position in joined.blocks:
                 self.records[n], self.table[n] = words.ctypes.data + 8 * position, at
@@ -166,12 +169,12 @@ class BlockCode:
     @property
     def patience(self) -> float:
         """Seconds of running after which `improve` should be called."""
-        return max(0.0, LONG - self._seconds) if self._pieces else float("inf")
+        return max(0.0, LONG - self._seconds, LONG_WORD * self._words - self._seconds) if self._pieces else float("inf")
 
     def ran(self, seconds: float) -> None:
-        """Record that the code ran for a number of seconds, and start better code after LONG seconds."""
+        """Record that the code ran for a number of seconds, and start better code if it pays now."""
         self._seconds += seconds
-        if self._pieces and self._seconds >= LONG:
+        if not self.patience:
             self.improve()
 
     def improve(self) -> None:

@@ -145,7 +145,7 @@ def _compile(module: CpuModule, key: tuple[str, str, CompileOptions], progress: 
         compiled = lowering().compile(progress)
         if place:
             warm.keep(place, compiled)
-            if options == DEFAULT:  # seldom asked for its source
+            if options.events is None and not options.step:  # seldom asked for its source
                 compiled.lower = again
                 text.forget_tree()
     elif progress:

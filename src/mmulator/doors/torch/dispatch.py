@@ -26,6 +26,8 @@ _address_of = torch._C.StorageBase.data_ptr
 _as_strided = torch.ops.aten.as_strided.default._handle.redispatch_boxed
 _empty = torch.ops.aten.empty.memory_format._handle.redispatch_boxed
 _set = torch.ops.aten.set_.source_Storage_storage_offset._handle.redispatch_boxed
+_users_of = torch._C._storage_Use_Count
+_ONE_TENSOR = 2  # users of a storage that one tensor and its Python object have
 _functions_are_watched = torch._C._len_torch_function_stack
 
 # aliases ------------------------------------------------------------------------------------------------------------------
@@ -367,7 +369,13 @@ def _fresh(own: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 
 
 def _settle(target: torch.Tensor, written: torch.Tensor) -> None:
+    """Make a result that lies in memory of its own, or has another shape, the contents of the program's tensor."""
     if not target.is_cuda:
+        return
+    own, made = _storage_of(target), _storage_of(written)
+    if not own.nbytes() and made.nbytes() and _users_of(own._cdata) == _ONE_TENSOR and made.resizable():
+        raw.to_cuda(written, made)  # no other tensor sees that the memory is another one
+        _set(KEYS, target, made, written.storage_offset(), written.size(), written.stride())
         return
     if target.size() != written.size() or target.stride() != written.stride():
         resize(target, written.size(), written.stride())
