@@ -140,7 +140,8 @@ def projects() -> str:
         why = [reason for (project, _), reason in EXPLAINED.items() if project == name and good < len(run["cases"])]
         launches = run.get("beside", {}).get("launches", {})
         other = ", ".join(f"{count} {verdict}" for verdict, count in sorted(launches.items()) if verdict != "same")
-        shown = f"{launches.get('same', 0)} equal" + (f"; {other}: {BESIDE[name]}" if other else "") if launches else "not run"
+        shown = f"{launches.get('same', 0)} equal" + (f"; {other}: {BESIDE[name]}" if other else "")
+        shown = shown if launches else ": ".join(["not run", *filter(None, [BESIDE.get(name)])])
         triton = run["versions"]["triton"]
         place = f"[{name}]({run['source']})" if run["source"].startswith("https:") else name
         rows.append((f"{place} {run['version']}", triton, f"{good} of {len(run['cases'])}", "; ".join(why),

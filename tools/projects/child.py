@@ -29,8 +29,11 @@ def paths(name: str, folder: Path) -> None:
 
 
 def tuned_first() -> None:
-    """Let Triton's autotuner take the first configuration that runs, without timing the others."""
+    """Let Triton's autotuner, and PyTorch's, take the first configuration that runs, without timing the others."""
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
     from triton.runtime.autotuner import Autotuner
+
+    CachingAutotuner.bench = lambda self, *args, **kwargs: 1.0
 
     bench = Autotuner._bench
 
@@ -95,6 +98,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--shadow", type=Path, help="where launches beside a GPU are written to")
     options = parser.parse_args()
+    if options.shadow:
+        os.environ["TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER"] = "0"  # so that PyTorch launches as Triton does
     sys.path.insert(0, str(options.folder / "site"))
     paths(options.project, options.folder)
     import torch

@@ -59,7 +59,32 @@ PROJECTS = {
     "lmdeploy": pypi("lmdeploy", "0.18.0", "lmdeploy"),
     "mamba": github("state-spaces/mamba", "e9594ce"),
     "tritonbench": github("meta-pytorch/tritonbench", "db2155c"),
-    "pytorch-inductor": pypi("torch", "2.11.0"),
+    "pytorch-inductor": pypi("torch", "2.13.0"),
+    "attorch": github("BobMcDear/attorch", "67c2772"),
+    "unsloth": github("unslothai/unsloth", "015bdef0"),
+    "flash-attention": github("Dao-AILab/flash-attention", "0251105a"),
+    "xformers": github("facebookresearch/xformers", "ca6d2aa0"),
+    "bitsandbytes": pypi("bitsandbytes", "0.50.2"),
+    "flag-gems": pypi("flag-gems", "5.0.2"),
+    "chalk": pypi("freesolo-chalk", "0.5.7"),
+    "deepseek-v3": github("deepseek-ai/DeepSeek-V3", "9b4e978", "inference"),
+    "torchao": pypi("torchao", "0.18.0"),
+    "gemlite": github("mobiusml/gemlite", "1a6815d"),
+    "sageattention": github("thu-ml/SageAttention", "d1a57a5"),
+    "batch-invariant-ops": github("thinking-machines-lab/batch_invariant_ops", "f22b1fb"),
+    "gpt-oss": github("openai/gpt-oss", "7b58334"),
+    "native-sparse-attention": github("fla-org/native-sparse-attention", "bd67af5"),
+    "native-sparse-attention-triton": github("XunhaoLai/native-sparse-attention-triton", "9bea856"),
+    "stk": github("stanford-futuredata/stk", "7363137"),
+    "megablocks": github("databricks/megablocks", "78eea65"),
+    "scattermoe": github("shawntan/scattermoe", "47b5e15"),
+    "ml-cross-entropy": github("apple/ml-cross-entropy", "d42911f"),
+    "triton-kernels": github("triton-lang/triton", "4b184ccc", "python/triton_kernels"),
+    "gluon-tutorials": github("triton-lang/triton", "4b184ccc", "python/tutorials/gluon"),
+    "tilelang": pypi("tilelang", "0.1.15", "site-tilelang"),
+    "quack": pypi("quack-kernels", "0.6.5", "site-quack"),
+    "spargeattn": github("thu-ml/SpargeAttn", "bfd980b"),
+    "sglang": pypi("sglang", "0.5.23", "sglang"),
 }  # fmt: skip
 
 # Why a case of a project fails, by what the case compares: (project, start of the case's name).
@@ -68,12 +93,19 @@ EXPLAINED = {
     ("accelerated-scan", "a linear"): "the project's: an access out of bounds, below",
     ("flashinfer", "GEMM"): "the project's: with beta = 0 the kernel reads C, which nothing has written; here it holds NaN",
     ("fused-turboquant", "Hadamard"): "the project's: races, below; the result depends on the order of the warps",
+    ("torchao", "FP8 for training"): "the project's: scales are read out of bounds, below",
+    ("gemlite", "a row"): "the project's: weights are read out of bounds, below",
+    ("gpt-oss", "attention"): "the project's: with keys before the queries the first keys are left out",
 }
 
 # What the findings are: (project, rule, line): verdict and proof.
 JUDGED = {
     ("accelerated-scan", "memory-out-of-bounds", "scalar.py:81"):
         "true: `tl.load(states + offset - 1, mask=t > 0)` has no upper limit, and a block has 2048 elements",
+    ("torchao", "memory-out-of-bounds", "kernels.py:250"):
+        "true: `tl.load(a_s_base_ptr + ...)` has no mask, and a tile has more rows than the array",
+    ("gemlite", "memory-out-of-bounds", "gemv_splitK_kernels.py:346"):
+        "true: `tl.load(b_ptrs)` has no mask; without tuning a block has 2048 rows, since Triton prunes no single configuration",
     ("fused-turboquant", "race-read-write", "triton_rht.py:66"):
         "true: a warp loads its partner's element, the partner stores a new one, and no barrier lies between",
     ("fused-turboquant", "race-within-warp", "triton_rht.py:66"): "true: as above, where both are lanes of one warp",
@@ -93,5 +125,8 @@ BESIDE = {
     "moe-ops": "atomics give rows their places",
     "fused-turboquant": "its races",
     "mlstm-kernels": "more than 64 launches: an autotuner repeats them",
-    "pytorch-inductor": "more than 64 launches: an autotuner repeats them",
+    "gemlite": "f16 atomics of split sums, and the access out of bounds",
+    "torchao": "the access out of bounds",
+    "tilelang": "only launches of Triton are compared",
+    "quack": "only launches of Triton are compared",
 }

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from mmulator.codegen.store import store
+from mmulator.digests import digest_of
 from mmulator.doors.imports import after_import
 from mmulator.doors.libcuda import images
 from mmulator.doors.library.files import folder
@@ -85,12 +86,17 @@ def call_here(module: Any) -> None:
 
 
 def ptx_of(cubin: bytes) -> str | None:
-    """The PTX of a cubin that CuTe DSL has kept, or None."""
+    """The PTX of a cubin that CuTe DSL has kept, in this process or an earlier one (programs keep compiled kernels), or None."""
+    kept, key = store(), digest_of(b"PTX of a cubin of CuTe DSL" + cubin).hexdigest()
     for path in (path for place in (os.environ[_DUMPED], *_folders) for path in Path(place).glob("*.cubin")):
         ptx = path.with_suffix(".ptx")
         if path.stat().st_size == len(cubin) and ptx.is_file() and path.read_bytes() == cubin:
-            return ptx.read_text(errors="replace").rstrip("\0")
-    return None
+            found = ptx.read_text(errors="replace").rstrip("\0")
+            if kept:
+                kept.write(key, found.encode())
+            return found
+    earlier = kept.read(key) if kept else None
+    return None if earlier is None else earlier.decode()
 
 
 def watch_folders(compiler: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import inspect
 import io
 import json
@@ -420,6 +421,21 @@ def the_smallest_integer_is_divided_as_on_a_gpu() -> None:
         same(x.div_(y, **trunc), *wanted)
         same(torch.lcm(left, right), least, least, 0, 12, 0)
         same(left.lcm_(right), least, least, 0, 12, 0)
+
+
+def libraries_get_the_stream_by_dlpack() -> None:
+    """Libraries in C (tvm_ffi) take torch's table of functions for DLPack, and ask it for the stream that work is put on."""
+    capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+    if capsule is None:
+        return  # an older torch, of which they ask Python
+    address = ctypes.pythonapi.PyCapsule_GetPointer
+    address.restype, address.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    table = (ctypes.c_void_p * 7).from_address(address(capsule, b"dlpack_exchange_api"))  # version, the table before, functions
+    ask = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))(table[6])
+    for used in (torch.cuda.default_stream(), torch.cuda.Stream()):
+        with torch.cuda.stream(used):
+            stream = ctypes.c_void_p(1)
+            assert ask(2, 0, ctypes.byref(stream)) == 0 and stream.value is None, stream  # work is done in order, on stream 0
 
 
 def what_is_not_there_says_so() -> None:

@@ -80,6 +80,25 @@ def test_protocols() -> None:
     assert torch.equal(y, p)
 
 
+class Part:
+    """A part of a tensor, with no more than what Triton's launcher asks for and, some, with the whole tensor's storage."""
+
+    def __init__(self, tensor: torch.Tensor, offset: int, *also: str) -> None:
+        self.dtype, self.data_ptr = tensor.dtype, lambda: tensor.data_ptr() + offset * tensor.element_size()
+        for name in also:
+            setattr(self, name, getattr(tensor, name))
+
+
+@pytest.mark.parametrize("also", [(), ("untyped_storage",), ("untyped_storage", "element_size", "device")], ids=len)
+def test_parts_of_tensors_by_their_address(also: tuple[str, ...]) -> None:
+    x, o = torch.rand(2 * N), torch.zeros(2 * N)
+    kernels.copy[(1,)](Part(x, N, *also), Part(o, 3, *also), N, BLOCK=128)
+    assert torch.equal(o[3 : N + 3], x[N:]) and not o[:3].any() and not o[N + 3 :].any()
+    if also:
+        with pytest.raises(ExecutionFault, match=rf"argument 1 \(\w+\), which has {8 * N}"):
+            kernels.copy[(1,)](x, Part(o, 2 * N - 1, *also), N, BLOCK=128)
+
+
 def test_tuples_and_constants_in_them() -> None:
     x, y, o = torch.rand(64), torch.rand(64), torch.zeros(64)
     kernels.pair[(1,)]((x, y), o, 2.0, BLOCK=64)

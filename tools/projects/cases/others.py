@@ -1,11 +1,10 @@
-"""Kernels of state space models, quantization, points and clusters, and what PyTorch's compiler writes."""
+"""Kernels of state space models, quantization, points and clusters."""
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from tools.projects import kit
 from tools.projects.kit import Inputs, Output, case
@@ -142,20 +141,3 @@ def tritonbench(make: Inputs) -> Iterator[Output]:
 
     a, w = make.normal(40, 512, dtype="bfloat16"), make.integers(-8, 8, 512, 64)
     yield "int4", matmul(a.cuda(), pack_2xint4(w).cuda()), a.double() @ w.double(), 1e-2
-
-
-@case("pytorch-inductor", "kernels that torch.compile writes: norm, softmax, a product, sums, with gradients")
-def inductor(make: Inputs) -> Iterator[Output]:
-    import torch
-
-    def function(x: Any, w: Any, b: Any) -> Any:
-        y = torch.nn.functional.layer_norm(x, (96,), w, b)
-        z = torch.nn.functional.gelu(y).cumsum(-1) * y.softmax(-1)
-        return z + y.var(-1, keepdim=True) + y.argmax(-1, keepdim=True)
-
-    x, w, b, g = make.normal(40, 96), make.normal(96), make.normal(96), make.normal(40, 96)
-    given = kit.leaf(x, w, b)
-    exact = [part.double().requires_grad_() for part in (x, w, b)]
-    out, wanted = torch.compile(function)(*given), function(*exact)
-    yield "out", out, wanted, 1e-5
-    yield from kit.gradients_beside([f"gradient {n}" for n in range(len(given))], out, given, wanted, exact, g, 1e-5)

@@ -110,7 +110,7 @@ _OF_GUARD = {
     "one": ("type", "exchangeDevice", "getDevice", "deviceCount", "queryEvent", "queryStream"),  # cuda:0 is a 1, too
     "zero": (
         "setDevice", "uncheckedSetDevice", "record", "block", "synchronizeStream", "synchronizeEvent", "synchronizeDevice",
-        "recordDataPtrOnStream", "destroyEvent",
+        "recordDataPtrOnStream", "destroyEvent", "getStreamNativeHandle",
     ),
     "stream": ("getStream", "getDefaultStream", "getStreamFromGlobalPool", "getNewStream", "exchangeStream"),
 }  # fmt: skip

@@ -59,7 +59,7 @@ def address_of(value: Any, label: str, number: int, regions: Regions) -> int:
             _give(Region(value.start, value.size, label, value.writable, value.room, value.owner), regions)
         return value.address
     try:
-        memory = value.untyped_storage()  # most others are tensors
+        memory, offset = value.untyped_storage(), value.storage_offset()  # most others are tensors
     except AttributeError:
         return _address_of_other(value, label, number, regions)
     start: int = memory.data_ptr()
@@ -72,7 +72,6 @@ def address_of(value: Any, label: str, number: int, regions: Regions) -> int:
     made = Region(start, size, label, True, room, memory)
     if regions.setdefault(start, made) is not made:
         _give(made, regions)
-    offset: int = value.storage_offset()
     return start + offset * value.element_size() if offset else start
 
 
@@ -90,7 +89,10 @@ def _address_of_other(value: Any, label: str, number: int, regions: Regions) -> 
             return _address_of_other(other, label, number, regions)
         raise LaunchError(f"{label} is of type {type(value).__name__}: a pointer wants a tensor, an array, an address or None")
     address, size = int(value.data_ptr()), getattr(value, "nbytes", 0)
-    if isinstance(size, int) and size:
+    if hasattr(value, "untyped_storage"):  # an object of a program for a part of a tensor's memory
+        memory = value.untyped_storage()
+        _give(Region(memory.data_ptr(), memory.nbytes(), label, owner=memory), regions)
+    elif isinstance(size, int) and size:
         _give(Region(address, size, label, owner=value), regions)
     return address
 
