@@ -81,7 +81,7 @@ EXPLAINED = {
     "numerics/element.py _step: True -> False": "nothing changes: the lists have one length",
     "native/asynchrony/tensor.py tensor_load: 0 -> 1, 4": "nothing changes: the words of this fault do not have the number",
     "compiler/meaning/wgmma.py _goes_on: not -> nothing": "a gap: a race of stores with a wgmma would show it",
-    "compiler/meaning/misc.py setmaxnreg: e.flush() -> pass": "nothing changes: setmaxnreg.inc is alone in its block, which writes nothing",
+    "compiler/meaning/misc.py setmaxnreg: e.flush() -> pass": "nothing changes: setmaxnreg.inc is alone in its block",
     "native/asynchrony/boxes.py along_row: 1 -> 2, 3": "a gap: no test has a row of an odd number of elements of 4 bits",
     "compiler/meaning/cluster.py _comes: 0 -> 1": "a gap: no kernel has a barrier.cluster without .aligned behind a skipped one",
     "layouts/fragments.py _copy: + -> -, 2": "nothing changes: it is multiplied by 0",
