@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.names.mnemonic import parse_mnemonic
 from mmulator.layouts import SWIZZLES, Fragment, MatrixDescriptor, fragment, operand_addresses
+from mmulator.layouts.tensor_variants import KINDS, Variant
 
 FRAGMENTS: dict[Fragment, tuple[Form, str]] = {
     fragment(form, o.name): (form, o.name)
@@ -234,3 +236,9 @@ def test_words_that_are_no_descriptor(word: Any, says: str) -> None:
     for function in (MatrixDescriptor.decode, MatrixDescriptor.unused_bits):
         with pytest.raises(OperandError, match=says):
             function(word)
+
+
+def test_variants_of_tcgen05_survive_their_numbers() -> None:
+    yes = (False, True)
+    every = [Variant(*fields) for fields in itertools.product(KINDS, yes, yes, yes, range(5))]
+    assert [Variant.of_number(one.number) for one in every] == every

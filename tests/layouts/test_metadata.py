@@ -13,6 +13,7 @@ from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.names.mnemonic import parse_mnemonic
 from mmulator.layouts import sparse
+from mmulator.layouts.sparse import metadata
 
 SPARSE = [f for f in matrix_forms() if f.sparse]
 # one form for each way of placing and reading metadata
@@ -125,6 +126,17 @@ def test_refusals() -> None:
         sparse.compress(np.zeros((16, 6)), F16)
     with pytest.raises(OperandError, match="needs"):
         sparse.to_registers(np.zeros((16, 3), np.uint8), F16)
+
+
+def test_masks_of_refused_nibbles_are_what_is_undefined() -> None:
+    """Of all 16 nibbles, in both places that say it; what only the order excludes has two different indices."""
+    nibbles = np.arange(16, dtype=np.uint8)
+    for form in KINDS:
+        undefined = sparse.undefined(np.resize(nibbles, (form.m, form.k // sparse.granularity(form).chunk)), form).ravel()[:16]
+        bad, order = metadata.refused_nibbles(form)
+        assert bad == sum(1 << n for n in range(16) if undefined[n]), form
+        ordered = form.ordered_metadata and sparse.granularity(form) is not sparse.granularity(TF32)
+        assert order == sum(1 << n for n in range(16) if ordered and undefined[n] and n & 3 != n >> 2), form
 
 
 @pytest.mark.parametrize("shape", [(0, 1), (1, 0), (0, 0), (0, 1, 1), (2, 0, 1)])

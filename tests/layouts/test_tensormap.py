@@ -12,7 +12,7 @@ import torch
 
 import mmulator as mm
 from mmulator.errors import OperandError
-from mmulator.layouts.tensormap import Encoded, fields, modes, rules, types
+from mmulator.layouts.tensormap import Encoded, fields, legal, modes, rules, types
 from mmulator.layouts.tensormap.fields import StoredField
 
 TYPES = [t for t in types.TYPES if t.elements == 1]
@@ -248,3 +248,14 @@ def test_people_see_what_a_map_says() -> None:
     html = im2col._repr_html_()
     assert "<td>pixels</td><td>8</td>" in html
     assert m == mm.TensorMap.tiled(X.copy(), (8, 64), swizzle="128B")
+
+
+@pytest.mark.parametrize(("lower", "upper", "reasons"), [(0, 0, 0), (-1, 0, 1), (0, 1, 1), (1, -1, 0), (-1, 1, 1)])
+def test_a_box_is_written_inside_the_tensor(lower: int, upper: int, reasons: int) -> None:
+    """im2col: no corner of the bounding box is beyond the tensor's."""
+    maps = (random_map(seed) for seed in range(1000))
+    found = next(m for m in maps if m.lower and not m.type.padded and not m.swizzle.endswith("flip_8B"))
+    for n in range(len(found.lower)):
+        low, high = [0] * len(found.lower), [0] * len(found.upper)
+        low[n], high[n] = lower, upper
+        assert len(list(legal.cannot_be_written(replace(found, lower=tuple(low), upper=tuple(high))))) == reasons

@@ -12,7 +12,7 @@ from mmulator.errors import OperandError, UnsupportedError
 from mmulator.isa.targets import DEVICES
 from mmulator.isa.types import TYPES
 from mmulator.numerics import DotKey, model_matmul, profile_for
-from mmulator.numerics.dot import dot
+from mmulator.numerics.dot import Rounding, dot
 from mmulator.numerics.formats import container, element_type
 from mmulator.numerics.profiles import ROWS
 from tests.support.numerics_cases import DISTRIBUTIONS, operands
@@ -361,3 +361,12 @@ def test_shapes_that_do_not_fit_are_said() -> None:
         model_matmul(key, "sm_90", A, B, C, indices=np.zeros((16, 16), int))
     with pytest.raises(OperandError, match=r"scale_a and scale_b come with block-scaled"):
         model_matmul(key, "sm_90", A, B, C, scale_a=np.zeros((16, 1), np.uint8), scale_b=np.zeros((1, 8), np.uint8))
+
+
+@pytest.mark.parametrize(("dtype", "mode", "two", "sign"), [("f32", "rz", 0x40000000, 1 << 31), ("f16", "rn", 0x4000, 1 << 15)])
+def test_sums_that_vanish_have_the_sign_of_the_rounding(dtype: str, mode: str, two: int, sign: int) -> None:
+    """A negative sum that is too small becomes -0 or +0; no other number becomes 0."""
+    for signed in (False, True):
+        rounding = Rounding(dtype, mode, signed_zero=signed)
+        totals = ((2, 0), (-2, 0), (0, 0), (1, -400), (-1, -400))
+        assert [rounding.bits(*each) for each in totals] == [two, two | sign, 0, 0, sign if signed else 0]

@@ -261,6 +261,20 @@ def test_a_folded_function_has_the_edges_of_the_unit() -> None:
             assert constants.unit(name, x) == getattr(unit, name)(x, TABLES), (name, hex(x))
 
 
+def test_a_folded_function_is_rounded_to_nearest() -> None:
+    """Constants of both signs: NumPy's double-precision functions, rounded to f32; no number where there is none."""
+    values = np.float32([1.5, 3.0, 0.3, 7.25, 2.0**-20, 100.0, -0.7, -3.5, -100.0])
+    exact = {
+        "rcp": np.reciprocal, "sqrt": np.sqrt, "rsqrt": lambda v: 1 / np.sqrt(v), "lg2": np.log2, "ex2": np.exp2,
+        "sin": np.sin, "cos": np.cos,
+    }  # fmt: skip
+    for name, function in exact.items():
+        with np.errstate(invalid="ignore"):
+            wanted = function(values.astype(np.float64)).astype(np.float32)
+        found = np.array([constants.unit(name, int(x)) for x in values.view(np.uint32)], np.uint32).view(np.float32)
+        assert np.array_equal(found, wanted, equal_nan=True), name
+
+
 # tables and errors ---------------------------------------------------------------------------------------------------
 def test_tables_survive_their_text() -> None:
     assert parse_tables(write_tables(TABLES)) == TABLES

@@ -98,14 +98,13 @@ def mutants() -> str:
     """Changes of the model's source that the tests were tried on, and those that survived."""
     run = json.loads((RESULTS / "mutate.json").read_text())
     counts = table(("outcome", f"of {run['run']} changes"), ((what, str(count)) for what, count in run["counts"].items()))
-    survivors = [one for one in run["changes"] if one["outcome"] == mutate.SURVIVED]
-    if not survivors:
-        return counts
+    left = [one for one in run["changes"] if one["outcome"] != mutate.KILLED]
     rows = []
-    for one in survivors:
+    for one in sorted(left, key=lambda one: (one["outcome"] != mutate.SURVIVED, one["name"])):
         place = f"{one['file']}:{one['line']}"
-        rows.append((f"`{place}`", f"`{one['old']}` becomes `{one['new']}`", mutate.EXPLAINED.get(place, "not examined yet")))
-    return counts + "\n" + table(("survivor", "change", ""), rows)
+        said = mutate.EXPLAINED.get(one["name"], "not examined yet")
+        rows.append((f"`{place}`", f"`{one['old']}` becomes `{one['new'] or 'nothing'}`", one["outcome"], said))
+    return counts + "\n" + table(("place", "change", "outcome", ""), rows) if left else counts
 
 
 def bits() -> str:
