@@ -149,8 +149,9 @@ def on_the_driver(file: Path, change: str | None, seed: int, said: dict[str, Any
             size = int(found[2]) if found else value.nbytes
             memory.bytes()[:size] = value.view(np.uint8).ravel()[:size]
             driver.memory.wrote(memory.address, size)
-            value = memory.address
-        size = 8 if value >> 32 else 4
+            value, size = memory.address, 8
+        else:
+            size = 8 if value >> 32 else 4
         params += bytes(-len(params) % size) + value.to_bytes(size, "little")
     loaded = driver.load(text(file, change))
     extents = [((said[name], 1, 1) if isinstance(said[name], int) else tuple(said[name])) for name in ("grid", "block")]

@@ -39,8 +39,9 @@ class Touched(Observer):
         self.rows = np.zeros(slots, Row.numpy_dtype())
         self.read, self.written = (blank(-(-size // 64) + 1, np.dtype(np.uint64)) for _ in range(2))
         for start, n, first in windows:
-            if start >> SLOT_SHIFT >= FIRST_GLOBAL_SLOT and n:
-                own = self.rows[start >> SLOT_SHIFT : (start + n - 1 >> SLOT_SHIFT) + 1]
+            slot = start >> SLOT_SHIFT
+            if (slot >= FIRST_GLOBAL_SLOT or slot == 0) and n:  # the host has memory below 4 GiB if Python is no PIE
+                own = self.rows[slot : (start + n - 1 >> SLOT_SHIFT) + 1]
                 own["start"], own["first"], own["read"], own["written"] = start, first, pointer(self.read), pointer(self.written)
 
     @property

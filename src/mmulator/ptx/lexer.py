@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 from itertools import islice
 
@@ -11,7 +12,7 @@ from mmulator.errors import PtxSyntaxError
 from mmulator.source import Source, Span
 
 # Possessive quantifiers (`*+`): no backtracking, so no input takes more than linear time. None around a choice inside
-# another: Python 3.11.0 to 3.11.2 get that wrong.
+# another, where Python is older than 3.11.5, which gets that wrong.
 _TOKEN = re.compile(
     r"""(?:[ \t\r\n\f\v]++|//[^\n]*+|/\*[\s\S]*?\*/|^[ \t]*+\#[^\n]*+)*+
     (?:
@@ -31,7 +32,8 @@ _TOKEN = re.compile(
 
 _NUMBER = r"-?+(?:0[xX][0-9a-fA-F]{1,16}+|[1-9][0-9]{0,17}+|0)(?=[ \t\r\n]*+[,}])"
 # Behind a brace, so many plain integers in a row are one token, of kind `numbers`: initialisers have millions.
-_NUMBERS = re.compile(rf"[ \t\r\n]*+({_NUMBER}(?:[ \t\r\n]*+,[ \t\r\n]*+{_NUMBER}){{63,}}+)")
+_MANY = "{63,}+" if sys.version_info >= (3, 11, 5) else "{63,}"
+_NUMBERS = re.compile(rf"[ \t\r\n]*+({_NUMBER}(?:[ \t\r\n]*+,[ \t\r\n]*+{_NUMBER}){_MANY})")
 _AT_ONCE = 4096  # tokens between two checks of the clock
 
 
