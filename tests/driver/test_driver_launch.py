@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from mmulator.driver import Driver, Region, Settings
 from mmulator.errors import ExecutionFault, LaunchError
 from mmulator.host.module import Module
+from mmulator.jobs.job import load_job, run_job
 from mmulator.launch.regions import FROM
 from mmulator.native.state import HINTS
 from tests.support.places import ROOT
@@ -230,7 +232,12 @@ def low() -> Iterator[np.ndarray]:
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
     libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-    place = libc.mmap(0x20000000, 8192, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+    how = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0
+    for wish in range(0x20000000, 0xF0000000, 0x8000000):  # this Python's own heap may lie there
+        place = libc.mmap(wish, 8192, *how)
+        if 0 < place < 1 << 32:
+            break
+        libc.munmap(place, 8192)
     assert 0 < place < 1 << 32, "no memory below 4 GiB"
     yield np.frombuffer((ctypes.c_uint8 * 8192).from_address(place), np.uint32)
     libc.munmap(place, 8192)
@@ -246,6 +253,16 @@ def test_memory_below_four_gigabytes(low: np.ndarray) -> None:
     assert (x == np.arange(1024) + 6).all()
     with pytest.raises(ExecutionFault, match=r"out of bounds: .*byte 4096 of argument 0 \(x_ptr\), which has 4096"):
         add(at(x), at(y), 2048, [given[0], Region(at(y), 8192, "y")], 64)
+
+
+def test_a_launch_on_memory_below_four_gigabytes_is_captured(low: np.ndarray, tmp_path: Path) -> None:
+    x, y = low[:64], low[1024:1088]
+    x[:], y[:] = 3, 4
+    own = Driver(Settings(device="sm_90", capture="add", capture_to=str(tmp_path)))
+    params = struct.pack("<QQi", at(x), at(y), 64)
+    own.launch(own.load(ADD).function("add"), 1, 64, params, [region(x, "x"), region(y, "y")])
+    result = run_job(load_job(tmp_path / "launch.toml"))
+    assert result.ok and [c.name for c in result.comparisons] == ["y_ptr"] and not result.uncompared
 
 
 def test_a_null_pointer_is_one_all_the_same(low: np.ndarray) -> None:
