@@ -94,8 +94,8 @@ FORMS = [f for f in matrix_forms() if small_formats(f)]
 
 
 def covering() -> list[Form]:
-    """Of forms that differ in the types of A and B alone, those in which each type occurs once on either side; of the next such
-    forms another choice, so that each pair of types occurs in some."""
+    """Chosen forms: of each group of forms that differ in the types of A and B alone, as many as there are types, each type once
+    on either side. The next group has another choice, so that each pair of types occurs in some group."""
     alike: dict[str, list[Form]] = {}
     for form in FORMS:
         alike.setdefault(form.mnemonic.replace(f".{form.atype}.{form.btype}.", "."), []).append(form)

@@ -129,7 +129,7 @@ def test_refusals() -> None:
 
 
 def test_masks_of_refused_nibbles_are_what_is_undefined() -> None:
-    """Of all 16 nibbles, in both places that say it; what only the order excludes has two different indices."""
+    """Undefined nibbles, of all 16, in both places that name them; one that only the order excludes has two different indices."""
     nibbles = np.arange(16, dtype=np.uint8)
     for form in KINDS:
         undefined = sparse.undefined(np.resize(nibbles, (form.m, form.k // sparse.granularity(form).chunk)), form).ravel()[:16]

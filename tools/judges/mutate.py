@@ -176,7 +176,7 @@ def drawn(texts: dict[Path, str]) -> list[Change]:
 
 
 def drawing(texts: dict[Path, str]) -> str:
-    """What says whether two drawings are of the same code."""
+    """A digest by which two drawings of one code are told from others."""
     found = hashlib.sha256()
     for text in texts.values():
         tree = ast.parse(text)

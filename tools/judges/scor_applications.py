@@ -37,7 +37,7 @@ REASONS = {
 
 
 def inputs(name: str) -> str:
-    """What an application reads: sizes, then numbers."""
+    """The input file of an application: sizes, then numbers."""
     draw = random.Random(1)
 
     def numbers(count: int, most: int) -> list[int]:

@@ -169,7 +169,7 @@ class BlockCode:
     @property
     def patience(self) -> float:
         """Seconds of running after which `improve` should be called."""
-        return max(0.0, LONG - self._seconds, LONG_WORD * self._words - self._seconds) if self._pieces else float("inf")
+        return max(0.0, max(LONG, LONG_WORD * self._words) - self._seconds) if self._pieces else float("inf")
 
     def ran(self, seconds: float) -> None:
         """Record that the code ran for a number of seconds, and start better code if it pays now."""

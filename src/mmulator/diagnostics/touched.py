@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from mmulator.launch.arena import pointer
 from mmulator.launch.observers import Observer
 from mmulator.launch.pages import blank
+from mmulator.launch.regions import BELOW, FROM
 from mmulator.native.state import Touched as Row
-from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SLOT_SHIFT
+from mmulator.program.addresses import SLOT_SHIFT
 
 if TYPE_CHECKING:
     from mmulator.codegen.lang import Instrument
@@ -39,9 +40,8 @@ class Touched(Observer):
         self.rows = np.zeros(slots, Row.numpy_dtype())
         self.read, self.written = (blank(-(-size // 64) + 1, np.dtype(np.uint64)) for _ in range(2))
         for start, n, first in windows:
-            slot = start >> SLOT_SHIFT
-            if (slot >= FIRST_GLOBAL_SLOT or slot == 0) and n:  # the host has memory below 4 GiB if Python is no PIE
-                own = self.rows[slot : (start + n - 1 >> SLOT_SHIFT) + 1]
+            if n and not BELOW <= start < FROM:
+                own = self.rows[start >> SLOT_SHIFT : (start + n - 1 >> SLOT_SHIFT) + 1]
                 own["start"], own["first"], own["read"], own["written"] = start, first, pointer(self.read), pointer(self.written)
 
     @property

@@ -24,6 +24,9 @@ def sinks(make: Inputs) -> Iterator[Output]:
         yield name, out, attention_ref(q, k, v, sink, 0.125, window, first), 8e-3
 
 
+LENGTH, HEADS, GROUPS, BLOCK = 100, 32, 2, 16  # of the sequence, of queries, of keys, of a block of keys
+
+
 def native() -> None:
     """Let the project find what its version of FLA had in another module."""
     import fla.ops.utils.index as index  # type: ignore
@@ -32,16 +35,20 @@ def native() -> None:
     kit.stand_in("fla.ops.common.utils", **{name: value for name, value in vars(index).items() if name.startswith("prepare_")})
 
 
+def operands(make: Inputs, rows: int) -> Iterator[Any]:
+    """Queries, the gradient of the output, keys and values. rows: of keys and values."""
+    for length, heads in ((LENGTH, HEADS), (LENGTH, HEADS), (rows, GROUPS), (rows, GROUPS)):
+        yield make.normal(1, length, heads, 32, dtype="bfloat16")
+
+
 @case("native-sparse-attention", "chosen blocks with gradients")
 def nsa(make: Inputs) -> Iterator[Output]:
     native()
     from native_sparse_attention.ops.parallel import parallel_nsa  # type: ignore
 
-    torch = make.torch
-    length, heads, groups, block = 100, 32, 2, 16
-    q, g = (make.normal(1, length, heads, 32, dtype="bfloat16") for _ in range(2))
-    k, v = (make.normal(1, length, groups, 32, dtype="bfloat16") for _ in range(2))
-    gate = make.uniform(1, length, heads, dtype="bfloat16")
+    torch, length, groups, block = make.torch, LENGTH, GROUPS, BLOCK
+    q, g, k, v = operands(make, length)
+    gate = make.uniform(1, length, HEADS, dtype="bfloat16")
     blocks = torch.full((1, length, groups, 4), length, dtype=torch.long)  # a block that is not there, and one past the row count
     keep = torch.zeros(length, groups, length, dtype=torch.bool)
     for t in range(length):
@@ -65,10 +72,8 @@ def nsa_compressed(make: Inputs) -> Iterator[Output]:
     native()
     from native_sparse_attention.ops.parallel import parallel_nsa_compression, parallel_nsa_topk  # type: ignore
 
-    torch = make.torch
-    length, heads, groups, block = 100, 32, 2, 16
-    q, g = (make.normal(1, length, heads, 32, dtype="bfloat16") for _ in range(2))
-    k, v = (make.normal(1, 7, groups, 32, dtype="bfloat16") for _ in range(2))
+    torch, length, groups, block = make.torch, LENGTH, GROUPS, BLOCK
+    q, g, k, v = operands(make, LENGTH // BLOCK + 1)
     given = kit.leaf(q, k, v)
     out, sums = parallel_nsa_compression(*given, block_size=block, scale=0.2)
     exact = [x.double().requires_grad_() for x in (q, k, v)]
