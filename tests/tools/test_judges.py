@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import subprocess
 from pathlib import Path
 
@@ -33,6 +34,17 @@ def test_expectations_name_rules_that_exist() -> None:
     assert [judge.name for judge in found] == RUNNERS == sorted(runner.JUDGE.name for runner in judges.RUNNERS)
     for judge in found:
         assert judge.expected and all(meant(word) for word in judge.rules)
+
+
+def test_a_folder_without_the_corpus_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out.json"
+    for words, said in (([str(tmp_path)], "is in .*: is that "), ([str(tmp_path), "--only", "sums"], "has 'sums' in its name")):
+        options = common.arguments("").parse_args([*words, "--json", str(out)])
+        assert common.finish(judges.RUNNERS[0].JUDGE, options, ()) == 1 and not out.exists()
+        assert re.search(said, capsys.readouterr().err)
+    with pytest.raises(SystemExit):
+        common.arguments("").parse_args([str(tmp_path / "absent")])
+    assert "there is no folder" in capsys.readouterr().err
 
 
 def test_evaluation_tells_that_conformance_wrote_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

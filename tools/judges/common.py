@@ -91,10 +91,16 @@ def table(answers: Sequence[Answer]) -> str:
     return "\n".join(text)
 
 
+def _folder(text: str) -> Path:
+    if not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {text}: fetch the corpus first (docs/judges.md says from where)")
+    return Path(text)
+
+
 def arguments(doc: str) -> argparse.ArgumentParser:
     """The parser that all runners have."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="the corpus, as it was fetched")
+    parser.add_argument("folder", type=_folder, help="the corpus, as it was fetched")
     parser.add_argument("--work", type=Path, help="a folder for PTX and for what is done, from which an interrupted run goes on")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--only", default="", help="programs with this in their names; nothing is expected then")
@@ -113,6 +119,10 @@ def finish(
     beyond: why others are out of reach, by name: a line each, and in the JSON.
     more: for the JSON alone.
     """
+    if not answers:
+        what = f"has {options.only!r} in its name" if options.only else f"is in {options.folder}: is that {judge.source}?"
+        print(f"no program of {judge.title} {what}", file=sys.stderr)
+        return 1
     counts = counted(answers)
     print(table(answers))
     if beyond is not None:
