@@ -152,8 +152,9 @@ def condensed(path: Path, suite: str) -> Run:
 COMPARED = """
 Each launch ran on the GPU, and in mmulator on a copy of the same memory; then all bytes were
 compared, also those of NaNs. *not compared*: launches of one test beyond the first 64. *too large*:
-over 64 MB of memory. *timeout*: longer in mmulator than a launch may take. *not deterministic*: the GPU, asked again, differs from itself (sums of
-floats by atomics, clocks, the number of a multiprocessor). *fault*: mmulator stops the kernel.
+over 64 MB of memory. *timeout*: longer in mmulator than a launch may take. *not deterministic*:
+the GPU, asked again, differs from itself (sums of floats by atomics, clocks, the number of a
+multiprocessor). *fault*: mmulator stops the kernel.
 """
 # What differs or stops, where somebody has looked.
 EXPLAINED = {
