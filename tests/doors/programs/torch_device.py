@@ -331,6 +331,50 @@ def fresh_memory_is_poisoned_and_apart() -> None:
     assert all(b - (a + size) >= min(max(size, 512), 4096) for (a, size), (b, _) in pairwise(spans))
 
 
+def what_fills_its_memory_does_so_once() -> None:
+    from mmulator.doors.torch import kernels, raw
+
+    poisoned, fill = [], raw.memory.fill
+    raw.memory.fill = lambda *args: (poisoned.append(args), fill(*args))
+    try:
+        x = torch.full((3, 4), 2.0, device=CUDA)
+        made = {"full": x, "zeros": torch.zeros(3, 4, device=CUDA), "ones": ones(3, 4), "clone": x.clone(), "half": x.half()}
+        made |= {name: getattr(torch, name)(x) for name in kernels.FILLED if name.endswith("_like") and name != "full_like"}
+        made |= {"full_like": torch.full_like(x, 5), "rand": torch.rand(3, 4, device=CUDA), "randn": torch.randn(3, 4, device=CUDA)}
+        assert not poisoned
+        torch.empty(3, 4, device=CUDA)
+        assert len(poisoned) == 1
+    finally:
+        raw.memory.fill = fill
+    assert all(t.is_cuda and t.shape == (3, 4) and not t.isnan().any() for t in made.values())
+    assert made["clone"].eq(2).all() and made["zeros_like"].eq(0).all() and made["full_like"].eq(5).all()
+    assert x.t().clone().stride() == (1, 4) and torch.zeros(2, dtype=torch.int8, device=CUDA).dtype == torch.int8
+
+
+def large_memory_is_used_again() -> None:
+    from mmulator.doors.torch import spare
+
+    torch.cuda.empty_cache()
+    size = spare.LEAST // 4
+    x = torch.empty(size, device=CUDA)
+    at = x.data_ptr()
+    del x
+    assert spare.kept[2] >= 4 * size
+    y = torch.empty(size - 100, device=CUDA)
+    assert y.data_ptr() == at and y.isnan().all() and not spare.kept[2]
+    small, other = torch.empty(size // 2, device=CUDA), torch.empty(2 * size, device=CUDA)
+    del small, y
+    assert spare.LEAST <= spare.kept[2] < 2 * spare.LEAST  # the small one is not kept
+    z = torch.empty(3 * size, device=CUDA)
+    assert z.data_ptr() != at  # far larger
+    many = [torch.empty(size * (n % 5 + 1), dtype=torch.int32, device=CUDA) for n in range(3 * spare.PLACES)]
+    del many, other, z
+    assert spare.MOST // 2 < spare.kept[2] <= spare.MOST
+    assert spare.kept[2] == sum(spare.kept[4::2]) and sum(map(bool, spare.kept[3::2])) <= spare.PLACES
+    torch.cuda.empty_cache()
+    assert not any(spare.kept[2:])
+
+
 def memory_is_counted() -> None:
     from mmulator.doors.torch.cuda_memory import account
 

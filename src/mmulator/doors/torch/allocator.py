@@ -5,6 +5,7 @@ that runs over the end of one tensor does not reach the next. Results of operato
 change
 their device, so the CPU's tensors have such blocks too. A block of cuda is counted while it lives, and linked into a list, by
 which the driver finds the blocks whose addresses libraries of C++ give to kernels.
+Large blocks are kept when they are freed (spare.py).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 import torch
 
 from mmulator.codegen.engine import Library
-from mmulator.doors.torch import hooks
+from mmulator.doors.torch import hooks, spare
 from mmulator.errors import UnsupportedError
 from mmulator.launch.regions import Region, room_behind
 
@@ -24,6 +25,7 @@ ALIGN = 512
 LEAST_GAP, MOST_GAP = 512, 4096  # bytes behind a block: as many as it has, within these
 LARGE = 1 << 20  # bytes from which on torch's statistics call an allocation large
 PINNED = 1 << 14  # blocks of pinned memory at a time
+_PAGE, _HUGE_PAGES = 1 << 12, 14  # MADV_HUGEPAGE: new blocks that are large are mapped 2 MiB at a time where the system can
 
 # Counters for all, large and small blocks: number, bytes rounded up, bytes as asked for.
 POOLS = ("all", "large_pool", "small_pool")
@@ -45,6 +47,7 @@ declare void @mm_torch_original_allocate(ptr sret({{ptr, ptr, ptr, i16}}), ptr, 
 declare i32 @mm_torch_posix_memalign(ptr, i64, i64)
 declare i64 @mm_torch_malloc_usable_size(ptr)
 declare void @mm_torch_free(ptr)
+declare i32 @mm_torch_madvise(i64, i64, i32)
 
 ; What torch asks of a device that has nothing to do: yes, no, and the only stream.
 define i64 @one() {{
@@ -82,9 +85,31 @@ try:
   %few = icmp ult i64 %gap0, {least}
   %gap = select i1 %few, i64 {least}, i64 %gap0
   %whole = add i64 %size, %gap
+  %kept = call ptr @take_spare(i64 %whole)
+  store ptr %kept, ptr %room
+  %is_kept = icmp ne ptr %kept, null
+  br i1 %is_kept, label %done, label %make
+make:
   %failed = call i32 @mm_torch_posix_memalign(ptr %room, i64 {align}, i64 %whole)
   %good = icmp eq i32 %failed, 0
-  br i1 %good, label %done, label %refuse
+  br i1 %good, label %made, label %again
+again:
+  call void @free_spare()
+  %failed_again = call i32 @mm_torch_posix_memalign(ptr %room, i64 {align}, i64 %whole)
+  %good_now = icmp eq i32 %failed_again, 0
+  br i1 %good_now, label %made, label %refuse
+made:
+  %is_large = icmp uge i64 %whole, {spare}
+  br i1 %is_large, label %advise, label %done
+advise:
+  %new = load i64, ptr %room
+  %last = add i64 %new, %whole
+  %up = add i64 %new, {page_rest}
+  %from = and i64 %up, {page_mask}
+  %to = and i64 %last, {page_mask}
+  %length = sub i64 %to, %from
+  %told = call i32 @mm_torch_madvise(i64 %from, i64 %length, i32 {huge_pages})
+  br label %done
 done:
   %block = load ptr, ptr %room
   %usable = call i64 @mm_torch_malloc_usable_size(ptr %block)
@@ -110,7 +135,7 @@ define void @allocate(ptr sret({{ptr, ptr, ptr, i16}}) %out, ptr %self, i64 %siz
 }}
 
 define void @free_plain(ptr %block) {{
-  call void @mm_torch_free(ptr %block)
+  call void @let_go(ptr %block)
   ret void
 }}
 
@@ -178,7 +203,7 @@ forget:
   store atomic i64 0, ptr %at seq_cst, align 8
   br label %go
 go:
-  call void @mm_torch_free(ptr %block)
+  call void @let_go(ptr %block)
   ret void
 }}
 
@@ -324,7 +349,7 @@ define void @free_of_cuda(ptr %block) {{
   call void @unlink(ptr %block)
   %size = call i64 @size_of(ptr %block)
   call void @count(i64 %size, i64 -1)
-  call void @mm_torch_free(ptr %block)
+  call void @let_go(ptr %block)
   ret void
 }}
 
@@ -417,19 +442,21 @@ class Allocator:
             most=MOST_GAP, least=LEAST_GAP, align=ALIGN, context=context, deleter=deleter, cpu=-256, pinned=PINNED,
             round=ALIGN - 1, mask=-ALIGN, large=LARGE, stride=len(KINDS) * len(SERIES), keys=keys, device=device,
             flip=flip, storage=storage, storage_data=storage - 24, storage_deleter=storage - 24 + deleter,
+            spare=spare.LEAST, page_rest=_PAGE - 1, page_mask=-_PAGE, huge_pages=_HUGE_PAGES,
         )  # fmt: skip
-        functions = ("posix_memalign", "malloc_usable_size", "free")
+        functions = ("posix_memalign", "malloc_usable_size", "free", "madvise")
         symbols = {f"mm_torch_{f}": ctypes.cast(libc[f], ctypes.c_void_p).value or 0 for f in functions}
         symbols |= {"mm_torch_original": original, "mm_torch_original_allocate": own["allocate"]}
         symbols |= {"mm_torch_counters": ctypes.addressof(counters), "mm_torch_pinned": ctypes.addressof(pinned)}
         symbols["mm_torch_pinned_allocator"] = ctypes.addressof(_pinned_allocator)
-        symbols["mm_torch_blocks"] = ctypes.addressof(_blocks)
-        code = Library(text, 2, symbols, unwound=True)  # c10::Error passes through
-        for kept in (code, counters, pinned, _pinned_allocator, _blocks, self):  # torch frees memory after Python has gone
+        symbols |= {"mm_torch_blocks": ctypes.addressof(_blocks), "mm_torch_spare": ctypes.addressof(spare.kept)}
+        code = Library(text + spare.TEXT, 2, symbols, unwound=True)  # c10::Error passes through
+        for kept in (code, counters, pinned, _pinned_allocator, _blocks, spare.kept, self):  # torch frees memory after Python has gone
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
         i64 = ctypes.c_int64
         self.take = code.function("take", None, i64, i64)
         self.fill = code.function("fill", None, i64, i64, ctypes.c_uint64)
+        self.free_spare = code.function("free_spare", None)
         self._list, self._room = code.function("blocks", i64, i64, i64), np.zeros((64, 2), np.uint64)
         self._found: tuple[bytes, list[Region]] = b"", []
         self.answers = {n: code.address(n) for n in ("one", "zero", "stream", "is_pinned", "pinned_allocator")}

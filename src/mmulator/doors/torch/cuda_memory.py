@@ -24,7 +24,8 @@ def account() -> dict[str, Account]:
 
 
 def statistics(device: int = 0) -> dict[str, Any]:
-    """The result of `torch._C._cuda_memoryStats`. No memory is kept in reserve, so reserved is allocated memory."""
+    """The result of `torch._C._cuda_memoryStats`. Blocks that are kept for who asks next count as freed, so reserved is
+    allocated memory."""
     check_device(device)
     known = account()
     counts, blocks, requests = known.values()
@@ -63,13 +64,20 @@ def information(device: int = 0) -> tuple[int, int]:
     return max(total - account()["rounded"]["all"]["current"], 0), total
 
 
+def empty() -> None:
+    """Give the system the blocks that are kept for who asks next."""
+    from mmulator.doors.torch import raw
+
+    raw.memory.free_spare()
+
+
 def functions() -> dict[str, Any]:
     """Functions that torch._C has in a build for CUDA, by name."""
     return {
         "_cuda_memoryStats": statistics,
         "_cuda_resetPeakMemoryStats": reset_peak,
         "_cuda_resetAccumulatedMemoryStats": reset_accumulated,
-        "_cuda_emptyCache": lambda: None,
+        "_cuda_emptyCache": empty,
         "_cuda_getAllocatorBackend": lambda: "native",
         "_cuda_cudaCachingAllocator_raw_alloc": lambda size, stream: current().memory.allocate(size, "raw memory").address,
         "_cuda_cudaCachingAllocator_raw_delete": lambda address: current().memory.free(address),

@@ -61,6 +61,16 @@ def empty_strided(
     return memory.poison(dispatch.adopt(made))
 
 
+def _composed(name: str) -> Callable[..., Any]:
+    """An operator that asks for new memory and fills it, as torch composes it of others on the device that it is given."""
+    run = getattr(_aten, name).default._handle.redispatch_boxed
+    return lambda *args, **kwargs: run(KEYS, *args, **kwargs)
+
+
+FILLED = ("zeros", "ones", "full", "rand", "randn", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "clone")
+SPECIAL.update({f"aten::{name}": memory.filled(_composed(name)) for name in FILLED})
+
+
 @kernel("resize_")
 def resize_(self: Any, size: Any, *, memory_format: Any = None) -> Any:
     stride = None
@@ -116,6 +126,7 @@ _format = _aten.empty_like.default
 
 
 @kernel("_to_copy")
+@memory.filled
 def to_copy(
     self: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None, non_blocking: bool = False,
     memory_format: Any = None,

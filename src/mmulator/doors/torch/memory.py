@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
@@ -21,8 +23,32 @@ POISON = {dtype: int(word * (16 // len(word)), 16) for dtype, word in _WORDS.ite
 _PLAIN = int("cd" * 8, 16)
 
 
+class _Filling(threading.local):
+    """Whether an operator of this thread fills all memory that it asks for."""
+
+    on = False
+
+
+_filling = _Filling()
+
+
+def filled(run: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which fills new tensors of cuda itself, before anybody sees them."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        before, _filling.on = _filling.on, True
+        try:
+            return run(*args, **kwargs)
+        finally:
+            _filling.on = before
+
+    return call
+
+
 def poison(tensor: torch.Tensor) -> torch.Tensor:
-    """Fill the whole storage of a new tensor of cuda with a value that looks wrong."""
+    """Fill the whole storage of a new tensor of cuda with a value that looks wrong, unless the program cannot see it."""
+    if _filling.on:
+        return tensor
     storage = dispatch._storage_of(tensor)
     raw.memory.fill(dispatch._address_of(storage), storage.nbytes(), POISON.get(tensor.dtype, _PLAIN))
     return tensor
