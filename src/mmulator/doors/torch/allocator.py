@@ -451,7 +451,7 @@ class Allocator:
         symbols["mm_torch_pinned_allocator"] = ctypes.addressof(_pinned_allocator)
         symbols |= {"mm_torch_blocks": ctypes.addressof(_blocks), "mm_torch_spare": ctypes.addressof(spare.kept)}
         code = Library(text + spare.TEXT, 2, symbols, unwound=True)  # c10::Error passes through
-        for kept in (code, counters, pinned, _pinned_allocator, _blocks, spare.kept, self):  # torch frees memory after Python has gone
+        for kept in (code, counters, pinned, _pinned_allocator, _blocks, spare.kept, self):  # torch frees after Python has gone
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
         i64 = ctypes.c_int64
         self.take = code.function("take", None, i64, i64)
