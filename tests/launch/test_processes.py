@@ -224,3 +224,24 @@ def test_the_command_ends_soon_after_ctrl_c(tmp_path: Path) -> None:
     said = process.communicate(timeout=60)[1]
     assert (process.returncode, said.splitlines()[-1]) == (130, "interrupted")
     assert time.monotonic() - began < 3
+
+
+def test_a_text_is_loaded_while_llvm_works(tmp_path: Path) -> None:
+    """The first text waits for a lock that LLVM's thread holds, since it imports what reads texts; later ones do not."""
+    code = """
+from mmulator.codegen.locks import no_fork
+mm.Module.load(body(1, 9))
+held, over = threading.Event(), threading.Event()
+def hold():
+    with no_fork:
+        held.set()
+        over.wait(50)
+threading.Thread(target=hold, daemon=True).start()
+held.wait()
+module = mm.Module.load(body(2, 9))
+assert not over.is_set()
+over.set()
+launch(module, 2, 9)
+print("ok")
+"""
+    assert finish(start(code, tmp_path), 40) == "ok\n"

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from mmulator.codegen.locks import Lock, TimeUp, no_collection, no_fork, time_limit
 from mmulator.codegen.sources import fingerprint
@@ -60,9 +61,7 @@ class Text:
     @classmethod
     def of(cls, tree: Tree) -> Text:
         """The text of a verified tree."""
-        with no_fork:
-            from mmulator.program.shared import outline_of
-        return cls(tree.source, outline_of(tree), tree, known=False)
+        return cls(tree.source, _reader()[2](tree), tree, known=False)
 
     @property
     def tree(self) -> Tree:
@@ -91,11 +90,21 @@ def _outline(data: bytes | None, source: Source) -> Outline | None:
         return None
 
 
-def verified(source: Source) -> Tree:
-    """The tree of a text. Raises what is wrong with it first."""
-    with no_fork:  # a forked child cannot wait for an import
+@cache
+def _reader() -> tuple[Any, Any, Any]:
+    """The functions that read texts, imported at the first: a forked child cannot wait for an import. Later texts do not wait
+    for LLVM, which works under that lock, too.
+    """
+    with no_fork:
+        from mmulator.program.shared import outline_of
         from mmulator.ptx.parser import parse_module
         from mmulator.ptx.verify import verify
+    return parse_module, verify, outline_of
+
+
+def verified(source: Source) -> Tree:
+    """The tree of a text. Raises what is wrong with it first."""
+    parse_module, verify, _ = _reader()
     with no_collection():
         tree = parse_module(source)
         errors = verify(tree)

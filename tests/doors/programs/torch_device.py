@@ -340,7 +340,8 @@ def what_fills_its_memory_does_so_once() -> None:
         x = torch.full((3, 4), 2.0, device=CUDA)
         made = {"full": x, "zeros": torch.zeros(3, 4, device=CUDA), "ones": ones(3, 4), "clone": x.clone(), "half": x.half()}
         made |= {name: getattr(torch, name)(x) for name in kernels.FILLED if name.endswith("_like") and name != "full_like"}
-        made |= {name: getattr(torch, name)(3, 4, device=CUDA) for name in ("rand", "randn")} | {"full_like": torch.full_like(x, 5)}
+        made |= {name: getattr(torch, name)(3, 4, device=CUDA) for name in ("rand", "randn")}
+        made["full_like"] = torch.full_like(x, 5)
         assert not poisoned
         torch.empty(3, 4, device=CUDA)
         assert len(poisoned) == 1
