@@ -376,6 +376,23 @@ def large_memory_is_used_again() -> None:
     assert not any(spare.kept[2:])
 
 
+def gradients_of_softmax_are_summed_in_pieces() -> None:
+    from mmulator.doors.torch import precision
+
+    whole, precision._PIECE = precision._PIECE, 1000
+    try:
+        grad, output = torch.randn(31, 7, 50, device=CUDA), torch.rand(31, 7, 50, device=CUDA)
+        for name in precision.SOFTMAX_BACKWARD:
+            op = getattr(torch.ops.aten, name)
+            for dim in (0, 1, 2, -1, -3):
+                for g in (grad, grad.transpose(0, 1).contiguous().transpose(0, 1)):
+                    found = op(g, output, dim, torch.float32)
+                    wanted = op(g.cpu().double(), output.cpu().double(), dim, torch.float64).float()
+                    assert found.cpu().equal(wanted) and found.is_contiguous() and found.dtype == torch.float32, (name, dim)
+    finally:
+        precision._PIECE = whole
+
+
 def memory_is_counted() -> None:
     from mmulator.doors.torch.cuda_memory import account
 

@@ -19,6 +19,7 @@ from mmulator.doors.torch import dispatch
 
 _NARROW = frozenset((torch.float16, torch.bfloat16))
 _WIDE = torch.float32
+_PIECE = 1 << 16  # elements
 _Tensor = torch.Tensor
 
 
@@ -149,9 +150,21 @@ class SoftmaxBackward(dispatch.Operator):
 
     def run_wide(self, keys: Any, grad: Any, output: Any, dim: int, input_dtype: torch.dtype) -> Any:
         if grad.dtype == input_dtype == torch.float32:
-            return self.plain(keys, grad.double(), output.double(), dim, torch.float64).float()
+            return self.in_pieces(keys, grad, output, dim % max(grad.dim(), 1))
         wide = _WIDE if input_dtype in _NARROW else input_dtype
         return narrow(self.plain(keys, widen(grad), widen(output), dim, wide), input_dtype)
+
+    def in_pieces(self, keys: Any, grad: Any, output: Any, dim: int) -> Any:
+        """The result in f64, a number of rows at a time, so that wide copies stay in the processor's caches."""
+        if not dim or not grad.numel() or grad.size() != output.size():
+            return self.plain(keys, grad.double(), output.double(), dim, torch.float64).float()
+        made = torch.empty(grad.size(), dtype=torch.float32, device=dispatch.CPU)
+        g, o, out = (t.contiguous().flatten(0, dim - 1) for t in (grad, output, made))
+        rows = max(1, _PIECE * g.size(0) // g.numel())
+        for first in range(0, g.size(0), rows):
+            at = slice(first, first + rows)
+            out[at] = self.plain(keys, g[at].double(), o[at].double(), 1, torch.float64)
+        return made
 
 
 def _of(rule: PrecisionRule) -> Callable[[torch._ops.OpOverload], dispatch.Operator]:
