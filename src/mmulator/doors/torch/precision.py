@@ -133,7 +133,10 @@ class Softmax(dispatch.Operator):
         super().__init__(op)
         self.plain, self.run = self.run, self.run_wide
 
-    def run_wide(self, keys: Any, x: Any, dim: int, half_to_float: bool) -> Any:
+    def run_wide(self, keys: Any, *values: Any) -> Any:
+        x, dim, half_to_float = values
+        if not _narrow(x):
+            return self.plain(keys, *values)
         result = self.plain(keys, widen(x), dim, False)
         return result if half_to_float else narrow(result, x.dtype)
 
@@ -163,7 +166,8 @@ class SoftmaxBackward(dispatch.Operator):
         rows = max(1, _PIECE * g.size(0) // g.numel())
         for first in range(0, g.size(0), rows):
             at = slice(first, first + rows)
-            out[at] = self.plain(keys, g[at].double(), o[at].double(), 1, torch.float64)
+            wide = g[at].double(), o[at].double()
+            out[at] = self.plain(keys, *wide, 1, torch.float64)
         return made
 
 
