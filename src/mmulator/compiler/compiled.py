@@ -61,6 +61,7 @@ class KernelFacts:
     prints: whether native code may call Python for printf.
     mbarriers: whether it initialises mbarriers.
     reserved: whether it may use the system's part of shared memory.
+    independent: whether no cluster can hear of another: it has no atomics, and no access with an order beyond its cluster.
     notes: differences from the device that are not excluded, in words.
     """
 
@@ -78,6 +79,7 @@ class KernelFacts:
     prints: bool
     mbarriers: bool
     reserved: bool
+    independent: bool
     notes: list[str]
 
 

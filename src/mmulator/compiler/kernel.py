@@ -205,7 +205,7 @@ class Jit:
             [b.index for b in self.program.blocks if accesses_memory(b)],
             [(f.entry, *astuple(places[n])) for n, f in self.program.functions.items()],
             frame_bytes, local, max(widest, default=1), entry_registers(every[0], every),
-            "vprintf" in named, self.mbarriers, self.reserved, self.notes(),
+            "vprintf" in named, self.mbarriers, self.reserved, not any(map(_heard_elsewhere, self.sites)), self.notes(),
         )  # fmt: skip
         source = self._source([])
         seconds = time.perf_counter() - start
@@ -284,6 +284,15 @@ class Jit:
             self.meaning.write_block(e)
         natives |= e.natives
         return b
+
+
+_BEYOND = frozenset(("volatile", "mmio", "cv", "gl", "gpu", "sys"))
+
+
+def _heard_elsewhere(ins: Instruction) -> bool:
+    """Whether other clusters may wait for an instruction, or it for them."""
+    shared = ins.effects.memory in (MemoryEffect.ATOMIC, MemoryEffect.REDUCE)
+    return shared or ins.opcode == "clusterlaunchcontrol" or not _BEYOND.isdisjoint(ins.modifiers)
 
 
 def _of_halves_elsewhere(ins: Instruction) -> bool:

@@ -7,6 +7,7 @@ autotuner chooses the same configuration everywhere.
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from mmulator.driver.chips import CHIPS, DeviceProperties
@@ -14,6 +15,9 @@ from mmulator.launch.limits import KIB, MULTIPROCESSOR
 
 if TYPE_CHECKING:
     from mmulator.host.report import Report
+
+measuring: ContextVar[bool] = ContextVar("measuring", default=False)
+"""Whether launches are made for this clock alone: nobody reads what they leave, so a sample of their blocks will do."""
 
 LAUNCH = 2e-6  # seconds that a launch takes, whatever it does
 SCHEDULERS = 4  # of a multiprocessor: each issues an instruction a cycle

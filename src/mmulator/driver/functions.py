@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from mmulator.driver.clock import measuring
 from mmulator.driver.progress import Launching
 from mmulator.driver.settings import STRICT, Settings
 from mmulator.errors import LaunchError
@@ -77,7 +78,7 @@ class Function:
         # What other people's compilers write relies on ptxas: Triton reads accumulators in flight, so such an access waits.
         how = How(
             seed, seed if seed != settings.seed else None, settings.threads, settings.timeout, waits=True,
-            progress=launching.counted, meanwhile=launching.look,
+            sampled=measuring.get() and settings.only_runs, progress=launching.counted, meanwhile=launching.look,
         )  # fmt: skip
         if settings.debug:
             from mmulator.driver.debugged import debugged

@@ -166,6 +166,12 @@ class Settings:
         return bool(self.capture or self.record or self.replay or self.keeps)
 
     @property
+    def only_runs(self) -> bool:
+        """Whether nothing is looked for in launches, noted or told, but what they executed."""
+        asks = self.sanitize or self.profile or self.trace or self.why or self.debug or self.looks
+        return not asks and self.seeds == 1
+
+    @property
     def asked(self) -> tuple[str, int, str, str]:
         """Settings of questions why elements have their values."""
         return self.why, self.why_depth, self.why_to, self.why_against

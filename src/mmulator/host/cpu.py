@@ -79,10 +79,8 @@ class Cpu:
             raise LaunchError("this machine has not enough memory for the launch", hint="fewer threads of the host") from None
         text = grid.printer.text()
         work = Work(kernel, outcome.counts)
-        ran = Ran(
-            outcome.seconds, outcome.workers, work, kernel.from_cache,
-            [*kernel.notes, *_questions(kernel, work), *_notes(launch.shape), *([CUT] if grid.printer.cut else ())], text,
-        )  # fmt: skip
+        notes = [*kernel.notes, *_questions(kernel, work), *_notes(launch.shape, workers), *([CUT] if grid.printer.cut else ())]
+        ran = Ran(outcome.seconds, outcome.workers, work, kernel.from_cache, notes, text)
         for observer in observers:
             observer.tell(ran, grid)
         if not how.slice:
@@ -118,12 +116,15 @@ def diagnosis() -> Diagnosis:
     return faults
 
 
-def _notes(shape: LaunchShape) -> list[str]:
+def _notes(shape: LaunchShape, workers: Workers) -> list[str]:
     """Notes on the launch, whatever the kernel."""
-    if shape.cluster_size <= PORTABLE_CLUSTER:
-        return []
-    return [f"a cluster of {shape.cluster_size} blocks is not portable: a GPU runs it only where the kernel has the attribute "
-            "CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED"]  # fmt: skip
+    said = []
+    if workers.sample is not None:
+        said.append(f"{workers.clusters * shape.cluster_size} of {shape.ctas} blocks ran, to measure: counts are as if all had")
+    if shape.cluster_size > PORTABLE_CLUSTER:
+        said.append(f"a cluster of {shape.cluster_size} blocks is not portable: a GPU runs it only where the kernel has the "
+                    "attribute CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED")  # fmt: skip
+    return said
 
 
 def _compile(module: CpuModule, key: tuple[str, str, CompileOptions], progress: Progress | None) -> CompiledKernel:

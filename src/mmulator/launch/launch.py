@@ -71,6 +71,7 @@ class How:
     timeout: seconds that the run may take; None: no limit.
     slice: blocks of code, at most, after which another warp or CTA has its turn; 0: no limit.
     part: the clusters that run, from the first to before the second; None: all.
+    sampled: a sample of the clusters runs, if none can wait for another; counts are as if all had (sample.py).
     step: every instruction is a block of code of its own.
     waits: an access to an accumulator of wgmma in flight waits, where ptxas makes it wait.
     keep_going: lanes whose access is out of bounds or misaligned are left out; needs an observer that hears of them.
@@ -86,6 +87,7 @@ class How:
     timeout: float | None = None
     slice: int = 0
     part: tuple[int, int] | None = None
+    sampled: bool = False
     step: bool = False
     waits: bool = False
     keep_going: bool = False

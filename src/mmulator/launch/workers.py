@@ -21,7 +21,7 @@ from mmulator.classes import dataclass
 from mmulator.codegen import loading
 from mmulator.codegen.locks import no_fork
 from mmulator.errors import ExecutionFault, LaunchError, LimitReached
-from mmulator.launch import crew
+from mmulator.launch import crew, sample
 from mmulator.launch.arena import pointer
 from mmulator.launch.grid import Grid
 from mmulator.launch.launch import How, Resumption
@@ -141,7 +141,7 @@ class Workers:
         """Workers of a grid that has not begun.
 
         grid: what all CTAs of the launch share.
-        how: order, part, slice, progress and meanwhile of the launch; threads and seed are the grid's already.
+        how: order, part, sampled, slice, progress and meanwhile of the launch; threads and seed are the grid's already.
         diagnosis: gives what says why a run ends; it is loaded when there is something to say.
         spare: memory of clusters that nobody uses.
         """
@@ -151,14 +151,17 @@ class Workers:
         self.news: threading.Condition | None = None  # a cluster may be taken, or a thread is done; where there are threads
         size = grid.shape.cluster_size
         begin, end = part or (0, grid.shape.clusters)
-        self.size, self.clusters = size, end - begin
+        self.sample = sample.of_launch(grid.kernel, grid.shape) if how.sampled else None
+        self.size, self.clusters = size, end - begin if self.sample is None else len(self.sample)
         room = check_host(grid.cluster_bytes, grid.workers)
         if grid.shape.cooperative and room < self.clusters:
             held = f"{room * size} of the {grid.shape.ctas} blocks"
             raise LaunchError(f"the memory of this machine holds {held} of a cooperative grid")
         self.most = self.clusters if grid.shape.cooperative else min(max(1, MAX_RESIDENT // size), room)
         self.line = grid.line  # of those that have not begun
-        if how.order is not None:
+        if self.sample is not None:
+            self.line.begin(self.clusters, self.sample.tolist())
+        elif how.order is not None:
             self.line.begin(self.clusters, *order(self.clusters, self.most, how.order))
         elif part is not None:
             self.line.begin(end, taken=begin)
@@ -447,7 +450,10 @@ class Workers:
         seconds = time.perf_counter() - start
         grid.kernel.piece = 0 if self.meet else self.piece
         grid.kernel.pace = seconds * (1 if self.joined < float("inf") else grid.workers) / self.clusters
-        return Outcome(self.counts.sum(axis=0) if grid.workers > 1 else self.counts[0], seconds, grid.workers)
+        counts = self.counts.sum(axis=0) if grid.workers > 1 else self.counts[0]
+        if self.sample is not None:
+            counts = sample.scaled(counts, self.clusters, grid.shape.clusters)
+        return Outcome(counts, seconds, grid.workers)
 
     def _halt(self) -> None:
         """All threads leave what they do."""

@@ -186,3 +186,8 @@ def persistent(a_ptr, b_ptr, c_ptr, m, n, length, M: tl.constexpr, N: tl.constex
 @triton.jit
 def summed(x_ptr, o_ptr, N: tl.constexpr):
     tl.store(o_ptr + tl.program_id(0), tl.sum(tl.load(x_ptr + tl.program_id(0) * N + tl.arange(0, N))))
+
+
+@triton.jit
+def counted(count_ptr, BLOCK: tl.constexpr):
+    tl.atomic_add(count_ptr, 1)

@@ -118,3 +118,29 @@ def test_streams_and_events() -> None:
     device.synchronize()
     assert 1e3 * clock.LAUNCH < start.elapsed_time(end) < 1
     assert device.current_device() == 0 and device.get_device_properties().multi_processor_count == 132
+
+
+def test_a_configuration_is_measured_by_a_sample_of_its_blocks() -> None:
+    x, o = torch.rand(64 * 10_000 + 5), torch.zeros(64 * 10_000 + 5)
+    reports: list[Report] = []
+    listeners = current().listeners
+    listeners.append(reports.append)
+    try:
+        kernel = triton.autotune([triton.Config({"BLOCK": n}) for n in (64, 128, 4096)], key=["n"])(kernels.copy)
+        kernel[lambda meta: (triton.cdiv(len(x), meta["BLOCK"]),)](x, o, len(x))
+        assert torch.equal(x, o)
+        sampled = [any("to measure" in note for note in report.notes) for report in reports]
+        assert sampled == [True, True, False, False]  # few blocks run all, and so does what was chosen
+        o.zero_()
+        for config, measured in zip(kernel.configs, reports):
+            kernels.copy[measured.grid](x, o, len(x), **config.kwargs)
+            assert clock.seconds(measured) == pytest.approx(clock.seconds(reports[-1]), rel=1e-3)
+            assert measured.total_instructions == pytest.approx(reports[-1].total_instructions, rel=1e-3)
+        reports.clear()
+        do_bench(lambda: kernels.copy[(10_001,)](x, o, len(x), BLOCK=64))  # whose result the program may read
+        count = torch.zeros(1, dtype=torch.int32)
+        kernel = triton.autotune([triton.Config({"BLOCK": n}) for n in (1, 2)], key=[])(kernels.counted)
+        kernel[(3000,)](count)
+        assert count == 9000 and not any("to measure" in note for report in reports for note in report.notes)
+    finally:
+        listeners.remove(reports.append)
