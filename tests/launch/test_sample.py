@@ -33,4 +33,5 @@ def test_what_blocks_do_in_turn_has_its_part(period: int) -> None:
 
 def test_counts_are_scaled() -> None:
     counts = np.array([0, 1, 10, 2**40], np.uint64)
-    assert sample.scaled(counts, 3, 24).tolist() == [0, 8, 80, 2**43] and sample.scaled(counts, 3, 24).dtype == np.uint64
+    found = sample.Sample(np.arange(3), 24).scaled(counts)
+    assert found.tolist() == [0, 8, 80, 2**43] and found.dtype == np.uint64

@@ -291,8 +291,8 @@ _BEYOND = frozenset(("volatile", "mmio", "cv", "gl", "gpu", "sys"))
 
 def _heard_elsewhere(ins: Instruction) -> bool:
     """Whether other clusters may wait for an instruction, or it for them."""
-    shared = ins.effects.memory in (MemoryEffect.ATOMIC, MemoryEffect.REDUCE)
-    return shared or ins.opcode == "clusterlaunchcontrol" or not _BEYOND.isdisjoint(ins.modifiers)
+    together = ins.effects.memory in (MemoryEffect.ATOMIC, MemoryEffect.REDUCE)
+    return together or not _BEYOND.isdisjoint(ins.modifiers)
 
 
 def _of_halves_elsewhere(ins: Instruction) -> bool:

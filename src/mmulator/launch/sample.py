@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mmulator.classes import dataclass
 from mmulator.compiler.compiled import CompiledKernel
 from mmulator.launch.shape import LaunchShape
 
@@ -28,13 +29,22 @@ def numbers(clusters: int) -> np.ndarray | None:
     return found
 
 
-def of_launch(kernel: CompiledKernel, shape: LaunchShape) -> np.ndarray | None:
+@dataclass(frozen=True)
+class Sample:
+    """numbers: of the clusters that run. clusters: of the launch."""
+
+    numbers: np.ndarray
+    clusters: int
+
+    def scaled(self, counts: np.ndarray) -> np.ndarray:
+        """Counts as if all clusters had run."""
+        found: np.ndarray = np.rint(counts * (self.clusters / len(self.numbers))).astype(np.uint64)
+        return found
+
+
+def of_launch(kernel: CompiledKernel, shape: LaunchShape) -> Sample | None:
     """The sample of a launch; None if all clusters run: there are few, or one may wait for another."""
     if shape.cooperative or kernel.prints or not kernel.facts.independent:
         return None
-    return numbers(shape.clusters)
-
-
-def scaled(counts: np.ndarray, ran: int, clusters: int) -> np.ndarray:
-    """Counts as if all clusters had run, of which some did."""
-    return np.rint(counts * (clusters / ran)).astype(np.uint64)
+    found = numbers(shape.clusters)
+    return None if found is None else Sample(found, shape.clusters)

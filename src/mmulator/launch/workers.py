@@ -21,7 +21,7 @@ from mmulator.classes import dataclass
 from mmulator.codegen import loading
 from mmulator.codegen.locks import no_fork
 from mmulator.errors import ExecutionFault, LaunchError, LimitReached
-from mmulator.launch import crew, sample
+from mmulator.launch import crew
 from mmulator.launch.arena import pointer
 from mmulator.launch.grid import Grid
 from mmulator.launch.launch import How, Resumption
@@ -35,6 +35,9 @@ from mmulator.native.state import Share, Stop
 
 if TYPE_CHECKING:
     from mmulator.codegen.lang import Instrument
+    from mmulator.compiler.compiled import CompiledKernel
+    from mmulator.launch.sample import Sample
+    from mmulator.launch.shape import LaunchShape
     from mmulator.ptx.tree import Instruction
 
 MAX_RESIDENT = 264  # CTAs kept half-done while they wait for others
@@ -65,6 +68,14 @@ def _runner(instrument: Instrument | None) -> Callable[[int, int], int]:
     with no_fork:
         from mmulator.native.threads.scheduler import run_clusters
     return _RUN(loading.address(run_clusters.under(instrument) or run_clusters))
+
+
+@cache
+def _sampler() -> Callable[[CompiledKernel, LaunchShape], Sample | None]:
+    """What chooses the clusters that run: few programs measure, so others do not import it."""
+    with no_fork:
+        from mmulator.launch.sample import of_launch
+    return of_launch
 
 
 class Diagnosis(Protocol):
@@ -151,8 +162,8 @@ class Workers:
         self.news: threading.Condition | None = None  # a cluster may be taken, or a thread is done; where there are threads
         size = grid.shape.cluster_size
         begin, end = part or (0, grid.shape.clusters)
-        self.sample = sample.of_launch(grid.kernel, grid.shape) if how.sampled else None
-        self.size, self.clusters = size, end - begin if self.sample is None else len(self.sample)
+        self.sample = _sampler()(grid.kernel, grid.shape) if how.sampled else None
+        self.size, self.clusters = size, end - begin if self.sample is None else len(self.sample.numbers)
         room = check_host(grid.cluster_bytes, grid.workers)
         if grid.shape.cooperative and room < self.clusters:
             held = f"{room * size} of the {grid.shape.ctas} blocks"
@@ -160,7 +171,7 @@ class Workers:
         self.most = self.clusters if grid.shape.cooperative else min(max(1, MAX_RESIDENT // size), room)
         self.line = grid.line  # of those that have not begun
         if self.sample is not None:
-            self.line.begin(self.clusters, self.sample.tolist())
+            self.line.begin(self.clusters, self.sample.numbers.tolist())
         elif how.order is not None:
             self.line.begin(self.clusters, *order(self.clusters, self.most, how.order))
         elif part is not None:
@@ -452,7 +463,7 @@ class Workers:
         grid.kernel.pace = seconds * (1 if self.joined < float("inf") else grid.workers) / self.clusters
         counts = self.counts.sum(axis=0) if grid.workers > 1 else self.counts[0]
         if self.sample is not None:
-            counts = sample.scaled(counts, self.clusters, grid.shape.clusters)
+            counts = self.sample.scaled(counts)
         return Outcome(counts, seconds, grid.workers)
 
     def _halt(self) -> None:
