@@ -26,7 +26,7 @@ def uses_and_defs(ins: Instruction) -> tuple[frozenset[str], frozenset[str]]:
     found = ins.accessed
     if found is None:
         found = _uses_and_defs(ins)
-        object.__setattr__(ins, "accessed", found)  # a cache: computed many times otherwise
+        ins.accessed = found  # type: ignore[misc] # a cache: computed many times otherwise
     return found
 
 

@@ -1,6 +1,6 @@
 """The tree of a PTX module: the parser builds it, the verifier checks it, and the compiler translates it.
 
-All nodes are frozen data, and each has a `span`: the characters from which it was read.
+All nodes are data that nobody changes, and each has a `span`: the characters from which it was read.
 State Spaces, Types, and Variables; Instruction Operands (PTX ISA 9.1).
 """
 
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from mmulator.classes import node
 from mmulator.isa.effects import Effects
 from mmulator.isa.fit import NoForm
 from mmulator.isa.form import Form
@@ -27,7 +28,7 @@ from mmulator.source import Source, Span
 # Operands
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class Reg:
     """A declared register.
 
@@ -44,7 +45,7 @@ class Reg:
     negated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class Immediate:
     """A constant; `bits` converts it to the type of an operand.
 
@@ -90,7 +91,7 @@ def f64_to_f32_bits(bits: int) -> int:
         return 0xFF800000 if number < 0 else 0x7F800000
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class Symbol:
     """A name that is not a register: a variable, parameter, function, prototype or branch-target list.
 
@@ -106,7 +107,7 @@ class Symbol:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class LabelRef:
     """A label of the function, by its unique name."""
 
@@ -114,7 +115,7 @@ class LabelRef:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class SpecialRegister:
     """A predefined read-only register. name: without the percent sign, `tid.x`, `laneid`, `clock64`."""
 
@@ -122,14 +123,14 @@ class SpecialRegister:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class Sink:
     """The operand `_`, for a result that is discarded."""
 
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class NegatedPredicate:
     """The source operand `!p`."""
 
@@ -137,7 +138,7 @@ class NegatedPredicate:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class PredicatePair:
     """The destination `p|q`. p: the first result. q: the second result."""
 
@@ -146,7 +147,7 @@ class PredicatePair:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class VectorOperand:
     """The operand `{a, b, ...}`."""
 
@@ -154,7 +155,7 @@ class VectorOperand:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class Address:
     """The operand `[base + offset]`. offset: bytes.
 
@@ -172,7 +173,7 @@ class Address:
         return self.extra[0].elements if self.extra and isinstance(self.extra[0], VectorOperand) else ()
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class ArgumentList:
     """`(a, b, ...)` of a call: its results or its arguments."""
 
@@ -198,7 +199,7 @@ Operand: TypeAlias = (
 # Statements
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class Label:
     """A label in a function's body. name: unique in the function."""
 
@@ -206,7 +207,7 @@ class Label:
     span: Span
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node(frozen=True, slots=True, eq=False)
 class Instruction:
     """One instruction of a function, equal to itself alone: tables are keyed by it.
 
@@ -236,7 +237,7 @@ class Instruction:
     effects: Effects = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "effects", self.found.effects)  # which is asked for forty times
+        self.effects = self.found.effects  # type: ignore[misc] # which is asked for forty times
 
     @property
     def form(self) -> Form:
@@ -262,7 +263,7 @@ Statement: TypeAlias = Label | Instruction
 # Declarations
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class Prototype:
     """A .callprototype: parameters and results of an indirect call."""
 
@@ -272,7 +273,7 @@ class Prototype:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class TargetList:
     """A list of .branchtargets (labels) or .calltargets (functions)."""
 
