@@ -197,22 +197,23 @@ def _part(text: str, rooms: Mapping[str, Any], known: Mapping[str, str]) -> _Par
 
     for n in range(1, len(pieces), 2):
         token = pieces[n]
-        match token[0]:
-            case "%":
-                pieces[n] = local.get(token) or name_of(token, n)
-            case "<":
-                pass
-            case "\n":
-                label = f"%{token[1:-1]}"
-                pieces[n] = f"\n{local.setdefault(label, f'%l{len(local)}')[1:]}:"
-                labels[label] = True
-            case _ if token[:6] != "splat(":
-                before, bits, name, number, after = must_be(_NUMBER.fullmatch(token), re.Match).groups()
-                if name:
-                    name = f"{local.get(name) or name_of(name, n)}, "
-                where = f"%x{bits}" if after else f"{before or ''}i{bits} {name or ''}%c{bits}"
-                pieces[n] = f"{where}.{len(given)}"
-                given.append(int(number))
+        first = token[0]
+        if first == "%":
+            pieces[n] = local.get(token) or name_of(token, n)
+        elif first == ",":  # the commonest number: ", i64 16" ends a line
+            pieces[n] = f", i64 %c64.{len(given)}"
+            given.append(int(token[6:]))
+        elif first == "\n":
+            label = f"%{token[1:-1]}"
+            pieces[n] = f"\n{local.setdefault(label, f'%l{len(local)}')[1:]}:"
+            labels[label] = True
+        elif first != "<" and token[:6] != "splat(":
+            before, bits, name, number, after = must_be(_NUMBER.fullmatch(token), re.Match).groups()
+            if name:
+                name = f"{local.get(name) or name_of(name, n)}, "
+            where = f"%x{bits}" if after else f"{before or ''}i{bits} {name or ''}%c{bits}"
+            pieces[n] = f"{where}.{len(given)}"
+            given.append(int(number))
     if not all(labels.values()):
         return None
     return _Part(text, "".join(pieces)[1:], given, defined, local, _acts(text))

@@ -46,6 +46,11 @@ class Ty:
     def __hash__(self) -> int:
         return hash(self.name)
 
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Ty) and self.name == other.name and self.to == other.to
+
     @cached_property
     def llvm(self) -> str:
         scalar = "ptr" if self.kind == "ptr" else "void" if self.kind == "void" else self._scalar()

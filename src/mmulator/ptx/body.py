@@ -46,6 +46,7 @@ _COMPONENTS = {2: "xy", 4: "xyzw", 8: "01234567"}
 _SELECTOR = re.compile("[bh][0-7]{1,4}")  # of a video instruction
 _NUMBER = re.compile("0[xX][0-9a-fA-F]+|[1-9][0-9]*")
 _LISTS = frozenset((".callprototype", ".branchtargets", ".calltargets"))
+_NESTING = frozenset((":", "{", "}"))
 _STATIC = frozenset(("shared", "global", "const"))
 
 
@@ -113,15 +114,16 @@ class Body:
         kinds, texts = self.c.kinds, self.c.texts
         found: dict[int, dict[str, int]] = {}
         open_blocks: list[int] = []
-        at = self.c.at
-        while True:
+        for at in range(self.c.at, len(kinds)):
             kind = kinds[at]
-            if kind == "word":
-                if kinds[at + 1] == ":" and open_blocks:
-                    labels = found[open_blocks[-1]]
-                    if texts[at] in labels and kinds[at - 1] != "?":
-                        self.c.fail(f"the label {texts[at]} is there twice", at=at)
-                    labels[texts[at]] = at
+            if kind not in _NESTING:
+                continue
+            if kind == ":":
+                if open_blocks and kinds[at - 1] == "word":
+                    labels, name = found[open_blocks[-1]], texts[at - 1]
+                    if name in labels and kinds[at - 2] != "?":
+                        self.c.fail(f"the label {name} is there twice", at=at - 1)
+                    labels[name] = at - 1
             elif kind == "{":
                 open_blocks.append(at)
                 found[at] = {}
@@ -129,9 +131,7 @@ class Body:
                 open_blocks.pop()
                 if not open_blocks:
                     return found
-            elif kind == "end":
-                self.c.fail("the function's body is not closed", "a '}' is missing", self.c.at)
-            at += 1
+        raise self.c.error("the function's body is not closed", "a '}' is missing")
 
     def _open(self) -> None:
         at = self.c.at

@@ -59,7 +59,7 @@ _WORDS: dict[type, str] = {
 }  # fmt: skip
 _BRACES = ("ld", "ld.proxy::readonly", "st", "ldu", "mov")
 _READ_BY = ("mov", "cvt")  # instructions that may read a special register
-_NO_CONSTANT = BITS_ONLY - {"tf32", "e4m3x4", "e5m2x4", "e2m3x4", "e3m2x4", "e2m1x4"} | {"f16", "f16x2", "bf16"}
+NO_CONSTANT = BITS_ONLY - {"tf32", "e4m3x4", "e5m2x4", "e2m3x4", "e3m2x4", "e2m1x4"} | {"f16", "f16x2", "bf16"}
 _VARIABLES = frozenset(("global", "const", "shared", "local", "param"))
 _GENERIC = frozenset(("global", "shared", "local"))  # what a generic address may name
 _NARROW_ADDRESS = frozenset(("shared", "local", "const", "param"))
@@ -107,7 +107,7 @@ def _register(operand: Reg, type: str, wider: bool, name: str) -> Problems:
 
 def _constant(operand: Immediate, type: str, spec: OperandSpec, context: OperandContext) -> Problems:
     kind = type_class(type)
-    if type in _NO_CONSTANT:
+    if type in NO_CONSTANT:
         yield OperandProblem(
             f"operand {spec.name} of type .{type} cannot be a constant", operand.span, "move it into a register"
         )
