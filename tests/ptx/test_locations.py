@@ -268,7 +268,8 @@ def test_long_chains_of_calls_fit_the_columns() -> None:
 
 def test_a_loc_that_is_a_statement_is_one_token_and_a_section_two_braces() -> None:
     body = (
-        ".loc 1 2 3\n mov.b32 %r, 1; .loc 1 4 0 // a comment\n$L: .loc 1 30 26, function_name $L__info_string3+8, inlined_at 1 9 12\n"
+        ".loc 1 2 3\n mov.b32 %r, 1; .loc 1 4 0 // a comment\n"
+        "$L: .loc 1 30 26, function_name $L__info_string3+8, inlined_at 1 9 12\n"
         ".loc 1 5 6\r\n mov.b32 %r, 2; .loc 1 7\n .loc 1 07 1\n ret;"
     )
     section = ".section .debug_str { $L__info_string3:\n.b8 107 // }} \n.b8 0 }\n"
