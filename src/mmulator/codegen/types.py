@@ -61,7 +61,7 @@ class Ty:
             return f"i{self.bits}"
         return {16: "half", 32: "float", 64: "double"}[self.bits]
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Bytes in memory."""
         return max(self.lanes, 1) * self.bits // 8 if self.bits >= 8 else max(self.lanes, 8) // 8
@@ -71,7 +71,7 @@ class Ty:
         """Alignment that every load and store assumes: that of the scalar type."""
         return max(1, self.bits // 8) if self.bits >= 8 else 1
 
-    @property
+    @cached_property
     def element(self) -> Ty:
         return scalar(self.name.split("x")[0]) if self.lanes and self.kind != "ptr" else self
 

@@ -47,6 +47,7 @@ _SELECTOR = re.compile("[bh][0-7]{1,4}")  # of a video instruction
 _NUMBER = re.compile("0[xX][0-9a-fA-F]+|[1-9][0-9]*")
 _LISTS = frozenset((".callprototype", ".branchtargets", ".calltargets"))
 _NESTING = frozenset((":", "{", "}"))
+_ENDS = frozenset((",", ";"))  # behind an operand
 _STATIC = frozenset(("shared", "global", "const"))
 
 
@@ -316,11 +317,18 @@ class Body:
             if opcode == "call":
                 operands = self._call_operands()
             else:
+                kinds, texts = c.kinds, c.texts
                 while True:
                     at = c.at
-                    operands.append(self._operand())
-                    if not c.accept(","):
+                    known = self._lookup(texts[at]) if kinds[at] == "word" and kinds[at + 1] in _ENDS else None
+                    if known is not None and known.space == "reg" and known.vector == 1 and texts[at] != "WARP_SZ":
+                        operands.append(Reg(known.name, known.type, c.tokens.span(at)))  # as nearly all are
+                        c.at = at + 1
+                    else:
+                        operands.append(self._operand())
+                    if kinds[c.at] != ",":
                         break
+                    c.at += 1
                 last = operands[-1]
                 if opcode == "mov" and isinstance(last, Address) and isinstance(last.base, Symbol) and c.kinds[at] != "[":
                     operands[-1] = Symbol(last.base.name, last.offset, last.base.space, last.span)  # the address of a[3]

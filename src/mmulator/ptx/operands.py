@@ -12,7 +12,7 @@ from mmulator.isa.row import OperandSpec
 from mmulator.isa.special_registers import SPECIAL_REGISTERS
 from mmulator.isa.types import type_bits
 from mmulator.ptx.fits import BITS_ONLY, fits, joined, suggestion, type_class, vector_fits
-from mmulator.ptx.resources import parameter_bytes, parameter_offsets
+from mmulator.ptx.resources import parameter_bytes
 from mmulator.ptx.tree import (
     Address,
     ArgumentList,
@@ -418,8 +418,8 @@ def _within_parameters(operand: Address, base: Symbol, context: OperandContext) 
     start, size, what = 0, 0, base.name
     local = [v for v in function.variables if v.space == "param" and v.name == base.name]
     if function.is_entry and not local:
-        places = dict(zip((p.name for p in function.params), parameter_offsets(function.params)))
-        start, size, what = places.get(base.name, 0), parameter_bytes(function.params), f"the parameters of {function.name}"
+        start, size = function.places.get(base.name, 0), parameter_bytes(function.params)
+        what = f"the parameters of {function.name}"
     else:
         size = next((x.size for group in (local, function.params, function.returns) for x in group if x.name == base.name), 0)
     first = start + base.offset + operand.offset

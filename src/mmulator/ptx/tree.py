@@ -1,6 +1,6 @@
 """The tree of a PTX module: the parser builds it, the verifier checks it, and the compiler translates it.
 
-All nodes are data that nobody changes, and each has a `span`: the characters from which it was read.
+All nodes are frozen data (`node` of classes.py), and each has a `span`: the characters from which it was read.
 State Spaces, Types, and Variables; Instruction Operands (PTX ISA 9.1).
 """
 
@@ -23,6 +23,7 @@ from mmulator.ptx.declared import Parameter as Parameter
 from mmulator.ptx.declared import Space as Space
 from mmulator.ptx.declared import SymbolReference as SymbolReference
 from mmulator.ptx.declared import Variable as Variable
+from mmulator.ptx.declared import parameter_offsets
 from mmulator.source import Source, Span
 
 # Operands
@@ -221,6 +222,7 @@ class Instruction:
         the text.
     used_bytes: bytes of a load that `.pragma "used_bytes_mask n"` says are used, a bit for each; None without it.
     accessed: a cache of program/uses.py.
+    flat: a cache of `leaves`.
     effects: the effects that its row in isa/ declares, besides computing.
     """
 
@@ -234,6 +236,7 @@ class Instruction:
     made_from: Instruction | None = None
     used_bytes: int | None = None
     accessed: tuple[frozenset[str], frozenset[str]] | None = field(default=None, init=False, repr=False, compare=False)
+    flat: Sequence[Operand] | None = field(default=None, init=False, repr=False, compare=False)
     effects: Effects = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -245,6 +248,14 @@ class Instruction:
         if isinstance(self.found, Form):
             return self.found
         raise self.found.error(self.mnemonic_span)
+
+    @property
+    def leaves(self) -> Sequence[Operand]:
+        """The operands, flattened; asked for eight times."""
+        found = self.flat
+        if found is None:
+            found = self.flat = flatten(self.operands)  # type: ignore[misc]
+        return found
 
     @property
     def original(self) -> Instruction:
@@ -314,9 +325,14 @@ class Function:
         return tuple(s for s in self.body if isinstance(s, Instruction))
 
     @cached_property
+    def places(self) -> dict[str, int]:
+        """Offset of each parameter in the parameter memory, by its name."""
+        return dict(zip((p.name for p in self.params), parameter_offsets(self.params)))
+
+    @cached_property
     def symbols(self) -> frozenset[str]:
         """All names in its instructions, except registers."""
-        return frozenset(o.name for i in self.instructions for o in flatten(i.operands) if isinstance(o, Symbol))
+        return frozenset(o.name for i in self.instructions for o in i.leaves if isinstance(o, Symbol))
 
     @cached_property
     def _variables(self) -> dict[str, Variable]:
