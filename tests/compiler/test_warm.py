@@ -177,10 +177,10 @@ def test_a_text_is_read_once_for_all_its_kernels(monkeypatch: pytest.MonkeyPatch
     read: list[Source] = []
     monkeypatch.setattr("mmulator.host.text.verified", lambda source: read.append(source) or verified(source))
     module = mm.Module.load(f".version 8.0\n.target sm_80\n.address_size 64\n{kernels}")
-    for n, kernel in enumerate(module.values()):
+    for n, one in enumerate(module.values()):
         assert module.text._tree is not None, n
-        kernel.compile()
-        kernel.compile()
+        one.compile()
+        one.compile()
     assert len(read) == 1 and module.text._tree is None
 
 
