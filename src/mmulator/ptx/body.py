@@ -46,7 +46,6 @@ _COMPONENTS = {2: "xy", 4: "xyzw", 8: "01234567"}
 _SELECTOR = re.compile("[bh][0-7]{1,4}")  # of a video instruction
 _NUMBER = re.compile("0[xX][0-9a-fA-F]+|[1-9][0-9]*")
 _LISTS = frozenset((".callprototype", ".branchtargets", ".calltargets"))
-_NESTING = frozenset((":", "{", "}"))
 _ENDS = frozenset((",", ";"))  # behind an operand
 _STATIC = frozenset(("shared", "global", "const"))
 
@@ -99,7 +98,7 @@ class Body:
         self._count = 0
         self._used: int | None = None  # bytes that the next load uses
         self._lists: set[str] = set()  # labels that name a prototype or a list of targets
-        self._labels = self._scan_labels()
+        self._labels = declarations.labels(c)
         self._open()
         for parameter in params:
             if parameter.name == "_":
@@ -109,30 +108,6 @@ class Body:
             self._declare(NameInScope(parameter.name, parameter.space, parameter.type), c.at)
 
     # Scopes
-
-    def _scan_labels(self) -> dict[int, dict[str, int]]:
-        """Labels of each `{ }`, by the index of its `{`. They are collected first, because a branch may precede its label."""
-        kinds, texts = self.c.kinds, self.c.texts
-        found: dict[int, dict[str, int]] = {}
-        open_blocks: list[int] = []
-        for at in range(self.c.at, len(kinds)):
-            kind = kinds[at]
-            if kind not in _NESTING:
-                continue
-            if kind == ":":
-                if open_blocks and kinds[at - 1] == "word":
-                    labels, name = found[open_blocks[-1]], texts[at - 1]
-                    if name in labels and kinds[at - 2] != "?":
-                        self.c.fail(f"the label {name} is there twice", at=at - 1)
-                    labels[name] = at - 1
-            elif kind == "{":
-                open_blocks.append(at)
-                found[at] = {}
-            elif kind == "}":
-                open_blocks.pop()
-                if not open_blocks:
-                    return found
-        raise self.c.error("the function's body is not closed", "a '}' is missing")
 
     def _open(self) -> None:
         at = self.c.at
