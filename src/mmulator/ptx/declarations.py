@@ -351,8 +351,9 @@ _NESTING = frozenset((":", "{", "}"))
 
 
 def labels(c: Cursor) -> dict[int, dict[str, int]]:
-    """Labels of each `{ }` of the function body at the cursor, by the index of its `{`, each with its own index. They are collected
-    first, because a branch may precede its label."""
+    """Labels of each `{ }` of the function body at the cursor, by the index of its `{`, each with its own index. They are
+    collected first, because a branch may precede its label.
+    """
     kinds, texts = c.kinds, c.texts
     found: dict[int, dict[str, int]] = {}
     open_blocks: list[int] = []
