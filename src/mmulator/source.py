@@ -6,7 +6,7 @@ from bisect import bisect_right
 from dataclasses import field
 from pathlib import PurePath
 
-from mmulator.classes import dataclass
+from mmulator.classes import dataclass, node
 from mmulator.lazy import cached_property
 from mmulator.location import LineTable, Location
 from mmulator.location import printable as printable
@@ -42,7 +42,7 @@ class Source:
         return self.text[start:end].rstrip("\r")
 
 
-@dataclass(frozen=True)
+@node(frozen=True, slots=True)
 class Span:
     """Characters `start` up to `end` of a source."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mmulator.codegen import cpus, engine
-from mmulator.codegen.linking import HERE, Linked
+from mmulator.codegen.linking import HERE, Linked, flattened
 from mmulator.errors import InternalError
 
 pytestmark = pytest.mark.skipif(not HERE, reason="object code of another kind")
@@ -75,6 +75,23 @@ def test_code_is_linked_as_llvm_links_it(level: int) -> None:
     found = answers(Linked(), codes)
     assert found == answers(Linked(), codes[::-1]) == answers(engine._LinkedByLlvm(level), codes)
     assert found[0] == (35 * 2 * 3 + 3) ^ 0x0101010101010101 and len(set(found)) == 8
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_flattened_code_is_linked_as_llvm_links_it(level: int) -> None:
+    codes = [engine.compile_object(text, level)[0] for text in (FIRST, SECOND)]
+    flat = [flattened(code) for code in codes]
+    on_x86 = engine.architecture() == cpus.X86
+    assert all((f[:4] == b"flat" and len(f) < len(code)) if on_x86 else f == code for f, code in zip(flat, codes))
+    found = answers(Linked(), codes)
+    assert found == answers(Linked(), flat) == answers(Linked(), [flat[1], codes[0]]) == answers(Linked(), [codes[1], flat[0]])
+    memory = Linked()
+    memory.add(flat[1:])
+    assert memory.address("second") % 16 == 0 and memory.find("same") == 0
+    assert answers(memory, flat[:1]) == found
+    assert flattened(b"no code") == b"no code"
+    with pytest.raises(InternalError, match="calls outside, which nobody has"):
+        Linked().add(flat)
 
 
 def test_pieces_come_one_after_the_other_and_all_go() -> None:

@@ -172,6 +172,18 @@ def test_a_text_whose_outline_does_not_fit_is_parsed_as_if_there_were_none(ptx: 
         assert (Text.load(source)._tree is not None) == (data != whole), how
 
 
+def test_a_text_is_read_once_for_all_its_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = "".join(f".visible .entry several{n}() {{ .reg .b32 %r; mov.b32 %r, {n}; ret; }}\n" for n in range(3))
+    read: list[Source] = []
+    monkeypatch.setattr("mmulator.host.text.verified", lambda source: read.append(source) or verified(source))
+    module = mm.Module.load(f".version 8.0\n.target sm_80\n.address_size 64\n{kernels}")
+    for n, one in enumerate(module.values()):
+        assert module.text._tree is not None, n
+        one.compile()
+        one.compile()
+    assert len(read) == 1 and module.text._tree is None
+
+
 def test_an_outline_is_what_the_tree_says(tmp_path: Path) -> None:
     for path in sorted(corpus.FOLDER.glob("*/*.ptx")):
         text = Text.of(verified(Source(path.name, path.read_text())))

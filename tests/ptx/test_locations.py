@@ -11,9 +11,12 @@ import pytest
 
 import mmulator as mm
 from mmulator.cli.app import run
+from mmulator.errors import PtxSyntaxError
 from mmulator.location import Location
+from mmulator.ptx.lexer import tokenize
 from mmulator.ptx.parser import parse_module
 from mmulator.source import Source
+from tests.support.ptx_text import HEAD
 
 HELPER = "_Z6helperPf"
 STRING = ",".join(str(b) for b in HELPER.encode())
@@ -261,3 +264,40 @@ def test_long_chains_of_calls_fit_the_columns() -> None:
         "inlined at .../part/file8.h:8, in f8<xxx>",
         "inlined at .../part/file9.h:9, in f9<xxx>",
     ]
+
+
+def test_a_loc_that_is_a_statement_is_one_token_and_a_section_two_braces() -> None:
+    body = (
+        ".loc 1 2 3\n mov.b32 %r, 1; .loc 1 4 0 // a comment\n"
+        "$L: .loc 1 30 26, function_name $L__info_string3+8, inlined_at 1 9 12\n"
+        ".loc 1 5 6\r\n mov.b32 %r, 2; .loc 1 7\n .loc 1 07 1\n ret;"
+    )
+    section = ".section .debug_str { $L__info_string3:\n.b8 107 // }} \n.b8 0 }\n"
+    tokens = tokenize(Source("k.ptx", f"{HEAD}.visible .entry k() {{ .reg .b32 %r;\n{body}\n}}\n{section}"))
+    assert [mark[1:] for mark in tokens.marks.values()] == [
+        (1, 2, 3, "", 0, None), (1, 4, 0, "", 0, None), (1, 30, 26, "$L__info_string3", 8, (1, 9, 12)), (1, 5, 6, "", 0, None),
+    ]  # fmt: skip
+    assert tokens.kinds[-5:] == ["dot", "dot", "{", "}", "end"]
+    text, marks = tokens.source.text, parse_module(tokens.source).source.lines.marks[-3:]
+    places = [text.index(words) for words in (".loc 1 5 6", ".loc 1 7", ".loc 1 07")]
+    assert [mark[:4] for mark in marks] == [(places[0], 1, 5, 6), (places[1], 1, 7, 0), (places[2], 1, 7, 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [
+        ("mov.b32 %r, 1 .loc 1 2 3\n;", "expected ',' or ';', found '.loc'"), ("mov.b32 .loc 1 2 3\n;", "expected"),
+        (".loc 1 2 3, function_name, inlined_at 1 2 3\n", "expected a label"), (".loc 1 2 3 4\n", "expected"),
+    ]
+)  # fmt: skip
+def test_a_loc_elsewhere_is_read_word_by_word(text: str, said: str) -> None:
+    with pytest.raises(PtxSyntaxError, match=said):
+        parse_module(Source("k.ptx", f"{HEAD}.visible .entry k() {{ .reg .b32 %r;\n{text} ret; }}"))
+
+
+@pytest.mark.parametrize("inside", ['"', "{ }", "#", ". ", "`"])
+def test_a_section_that_no_compiler_writes_is_read_word_by_word(inside: str) -> None:
+    source = Source("k.ptx", f"{HEAD}.section .s {{ .b8 1, {inside} }}\n")
+    try:
+        assert len(tokenize(source).kinds) > 13
+    except PtxSyntaxError as error:
+        assert "closed" in error.message or "cannot stand here" in error.message

@@ -3,6 +3,9 @@
 LLVM has a linker of its own, but LLVM takes longer to load than all else of a start from stored code. The code model of a
 just-in-time compiler is the large one: every reference is an address of 64 bits, whatever the distance. Calls of aarch64 are the
 exception: a call that leads further than its instruction reaches goes through an island, a jump behind the code.
+
+A wheel has the code for x86-64 `flattened`: the bytes as they lie in memory, and what is to be written into them. That is read in
+a fifth of the time that ELF's tables take, and has a third of the bytes.
 """
 
 from __future__ import annotations
@@ -66,7 +69,7 @@ def _within(shift: int, image: bytearray, at: int, value: int, base: int) -> Non
 _CALLS = frozenset((282, 283))  # R_AARCH64_JUMP26, R_AARCH64_CALL26
 # How an address is written, by the machine of the ELF header and the kind of the relocation.
 _WRITES: dict[int, dict[int, Callable[[bytearray, int, int, int], None]]] = {
-    62: {1: _address},  # R_X86_64_64
+    (_X86_64 := 62): {1: _address},  # R_X86_64_64
     # R_AARCH64_ABS64; PREL64, of tables for unwinding; MOVW_UABS_G0 to G3, with and without a check of the bits above; calls;
     # ADR_PREL_PG_HI21; ADD_ABS_LO12_NC, and those of loads and stores of 8 to 128 bits
     (_AARCH64 := 183): {
@@ -87,14 +90,14 @@ class Linked:
 
     def add(self, codes: Iterable[bytes], symbols: dict[str, int] | None = None) -> None:
         """Add pieces of object code. symbols: addresses of external symbols to which they refer."""
-        image, pieces = bytearray(), [_ObjectFile(code) for code in codes]
+        image, pieces = bytearray(), [_Flat(code) if code[:4] == _FLAT else _ObjectFile(code) for code in codes]
         for piece in pieces:
             piece.place(image)
         base = _mapped(len(image))
         weakref.finalize(self, _unmap, _libc().munmap, base, len(image)).atexit = False
         for piece in pieces:
-            self._places |= piece.defined(base)
-        known = {**(symbols or {}), **self._places}
+            self._places.update(piece.defined(base))
+        known = {**symbols, **self._places} if symbols else self._places
         for piece in pieces:
             piece.link(image, base, known)
         ctypes.memmove(base, bytes(image), len(image))
@@ -174,6 +177,71 @@ class _ObjectFile:
             if kind == _RELA and target in self.at:
                 for place, info, addend in _RELOCATION.iter_unpack(self.code[offset : offset + size]):
                     yield self.at[target] + place, info & 0xFFFFFFFF, info >> 32, addend
+
+
+_FLAT = b"flat"  # where an ELF file has 7f 45 4c 46
+_FLAT_HEAD = struct.Struct("<4sHHHHII")  # that, alignment, numbers of names, own and other references, bytes of names and image
+_OWN, _OTHER = struct.Struct("<Ii"), struct.Struct("<IHxxq")  # where; where it leads in the image; number of a name, and addend
+
+
+def flattened(code: bytes) -> bytes:
+    """Object code for x86-64 without ELF's tables, as `Linked.add` takes it, too; other code unchanged.
+
+    After the head: the names, those that it defines first; where these lie; references in the image; others; the image.
+    """
+    if code[:4] != b"\x7fELF" or struct.unpack_from("<H", code, 18)[0] != _X86_64:
+        return code
+    piece, image = _ObjectFile(code), bytearray()
+    piece.place(image)
+    defined = piece.defined(0)
+    others = {name: n for n, name in enumerate(defined)}
+    own, other = [], []
+    for at, kind, number, addend in piece.references():
+        if _WRITES[_X86_64].get(kind) is not _address:
+            return code  # which is refused when it is linked
+        name, _, section, value = piece.symbols[number]
+        if section in piece.at:
+            own.append(_OWN.pack(at, piece.at[section] + value + addend))
+        else:
+            other.append(_OTHER.pack(at, others.setdefault(name, len(others)), addend))
+    names = "\0".join(others).encode()
+    alignment = max([section[8] for n, section in enumerate(piece.sections) if n in piece.at], default=1)
+    places = struct.pack(f"<{len(defined)}I", *defined.values())
+    head = _FLAT_HEAD.pack(_FLAT, alignment, len(defined), len(own), len(other), len(names), len(image))
+    return b"".join((head, names, places, *own, *other, image))
+
+
+class _Flat:
+    """A piece of flattened code."""
+
+    def __init__(self, code: bytes) -> None:
+        self.code = code
+        _, self.alignment, self.count, self.own, self.other, size, self.size = _FLAT_HEAD.unpack_from(code)
+        self.places = _FLAT_HEAD.size + size
+        self.names = code[_FLAT_HEAD.size : self.places].decode().split("\0")
+
+    def place(self, image: bytearray) -> None:
+        """Add the code to an image."""
+        image += bytes(-len(image) % self.alignment)
+        self.at = len(image)
+        image += self.code[len(self.code) - self.size :]
+
+    def defined(self, base: int) -> dict[str, int]:
+        """As of an object file."""
+        base += self.at
+        return {name: base + at for name, at in zip(self.names, struct.unpack_from(f"<{self.count}I", self.code, self.places))}
+
+    def link(self, image: bytearray, base: int, known: dict[str, int]) -> None:
+        """As an object file's."""
+        if not self.own and not self.other:
+            return
+        code, here, start = self.code, self.at, self.places + 4 * self.count
+        others = start + _OWN.size * self.own
+        for at, to in _OWN.iter_unpack(code[start:others]):
+            _address(image, here + at, base + here + to, base)
+        for at, number, addend in _OTHER.iter_unpack(code[others : others + _OTHER.size * self.other]):
+            name = self.names[number]
+            _address(image, here + at, (known.get(name) or _of_process(name)) + addend, base)
 
 
 @cache

@@ -5,8 +5,9 @@ The project's build makes the files (tools/ship.py) from the sources, whose fing
 or a damaged one, is not used. A development tree has none: everything is compiled on demand.
 
     head:     magic, fingerprint, number of entries
+    buckets:  for each first byte of a digest the number of its first entry
     entries:  digest of level and name; digest of them and the piece; offset of the piece, length of its links and of its code
-    pieces:   names of the functions that are called, one a line; object code
+    pieces:   names of the functions that are called, one a line; object code (linking.py: `flattened`)
 
 Entries are ordered by their first digest, so a process reads of the file only what it looks for.
 """
@@ -22,11 +23,14 @@ from pathlib import Path
 
 from mmulator.codegen.cpus import level_of
 from mmulator.codegen.engine import target_cpu
+from mmulator.codegen.linking import flattened
 from mmulator.codegen.sources import PACKAGE, fingerprint
 from mmulator.digests import digest_of
 
-_HEAD, _ENTRY = struct.Struct("<8s64sQ"), struct.Struct("<16s32sQII")
-_MAGIC = b"mmuship2"
+_HEAD, _BUCKETS, _ENTRY = struct.Struct("<8s64sQ"), struct.Struct("<257I"), struct.Struct("<16s32sQII")
+_BEGIN = _HEAD.size + _BUCKETS.size  # of the entries
+_BOUNDS = struct.Struct("<2I")  # of a bucket
+_MAGIC = b"mmuship3"
 Entries = Mapping[tuple[int, str], tuple[bytes, Sequence[str]]]
 """(object code, names of called functions) by level of optimisation and name."""
 
@@ -47,16 +51,18 @@ def write(path: Path, entries: Entries) -> None:
     """Write a file."""
     places: dict[bytes, int] = {}
     index = []
-    size = _HEAD.size + _ENTRY.size * len(entries)
+    size = _BEGIN + _ENTRY.size * len(entries)
     for (level, name), (code, links) in entries.items():
-        text = "\n".join(links).encode()
+        text, code = "\n".join(links).encode(), flattened(code)
         piece, key = text + code, _key(level, name)
         if piece not in places:
             places[piece] = size
             size += len(piece)
         index.append(_ENTRY.pack(key, _digest(key, text, code), places[piece], len(text), len(code)))
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"".join((_HEAD.pack(_MAGIC, fingerprint().encode(), len(index)), *sorted(index), *places)))
+    index.sort()
+    buckets = _BUCKETS.pack(*(bisect_left(index, bytes([n])) for n in range(256)), len(index))
+    path.write_bytes(b"".join((_HEAD.pack(_MAGIC, fingerprint().encode(), len(index)), buckets, *index, *places)))
 
 
 class Shipped:
@@ -69,7 +75,7 @@ class Shipped:
         if len(self._data) < _HEAD.size:
             raise ValueError("too short")
         magic, made_of, self._count = _HEAD.unpack_from(self._data)
-        if magic != _MAGIC or len(self._data) < _HEAD.size + self._count * _ENTRY.size:
+        if magic != _MAGIC or len(self._data) < _BEGIN + self._count * _ENTRY.size:
             raise ValueError("damaged")
         if not fingerprint() or made_of != fingerprint().encode():
             raise ValueError("of other sources")
@@ -77,17 +83,14 @@ class Shipped:
     def __len__(self) -> int:
         return self._count
 
-    def _key_at(self, number: int) -> bytes:
-        at = _HEAD.size + number * _ENTRY.size
-        return self._data[at : at + 16]
-
     def find(self, name: str, level: int) -> tuple[bytes, list[str]] | None:
         """(object code, names of called functions); None if it is absent or damaged."""
         key = _key(level, name)
-        number = bisect_left(range(self._count), key, key=self._key_at)
-        if number == self._count or self._key_at(number) != key:
+        first, end = _BOUNDS.unpack_from(self._data, _HEAD.size + 4 * key[0])
+        entry = self._data.find(key, _BEGIN + _ENTRY.size * first, _BEGIN + _ENTRY.size * min(end, self._count))
+        if entry < 0:
             return None
-        _, digest, at, links, code = _ENTRY.unpack_from(self._data, _HEAD.size + number * _ENTRY.size)
+        _, digest, at, links, code = _ENTRY.unpack_from(self._data, entry)
         text, piece = self._data[at : at + links], self._data[at + links : at + links + code]
         if _digest(key, text, piece) != digest:
             return None

@@ -30,6 +30,7 @@ from mmulator.errors import must_be
 from mmulator.lazy import cached_property
 
 ROOM = 1 << 17  # bytes of a block's room, on the stack
+_WORD = (1 << 64) - 1
 _UNIT = 64  # bytes to which a value's place is aligned
 _ACTIVE = "  %v1 = bitcast i32 %mask to <32 x i1>"  # the first line of a block; each stencil that needs it has its own
 _GIVEN = {"%w": "%w", "%regs": "%regs", "%mask": "%mask"}
@@ -197,22 +198,23 @@ def _part(text: str, rooms: Mapping[str, Any], known: Mapping[str, str]) -> _Par
 
     for n in range(1, len(pieces), 2):
         token = pieces[n]
-        match token[0]:
-            case "%":
-                pieces[n] = local.get(token) or name_of(token, n)
-            case "<":
-                pass
-            case "\n":
-                label = f"%{token[1:-1]}"
-                pieces[n] = f"\n{local.setdefault(label, f'%l{len(local)}')[1:]}:"
-                labels[label] = True
-            case _ if token[:6] != "splat(":
-                before, bits, name, number, after = must_be(_NUMBER.fullmatch(token), re.Match).groups()
-                if name:
-                    name = f"{local.get(name) or name_of(name, n)}, "
-                where = f"%x{bits}" if after else f"{before or ''}i{bits} {name or ''}%c{bits}"
-                pieces[n] = f"{where}.{len(given)}"
-                given.append(int(number))
+        first = token[0]
+        if first == "%":
+            pieces[n] = local.get(token) or name_of(token, n)
+        elif first == ",":  # the commonest number: ", i64 16" ends a line
+            pieces[n] = f", i64 %c64.{len(given)}"
+            given.append(int(token[6:]))
+        elif first == "\n":
+            label = f"%{token[1:-1]}"
+            pieces[n] = f"\n{local.setdefault(label, f'%l{len(local)}')[1:]}:"
+            labels[label] = True
+        elif first != "<" and token[:6] != "splat(":
+            before, bits, name, number, after = must_be(_NUMBER.fullmatch(token), re.Match).groups()
+            if name:
+                name = f"{local.get(name) or name_of(name, n)}, "
+            where = f"%x{bits}" if after else f"{before or ''}i{bits} {name or ''}%c{bits}"
+            pieces[n] = f"{where}.{len(given)}"
+            given.append(int(number))
     if not all(labels.values()):
         return None
     return _Part(text, "".join(pieces)[1:], given, defined, local, _acts(text))
@@ -250,15 +252,16 @@ class Records:
             return False
         joined = block.joined()
         places = _Places(b, block.same)
+        of = places.of
         words: list[int] = []
         uses = []
         start = len(self.words)
         for part, stencil in joined:
             uses.append((start + len(words), stencil))
             words.append(0)
-            words += [places.of(item) if isinstance(item, str) else item & (1 << 64) - 1 for item in part.given]
+            words += [of(item) if isinstance(item, str) else item & _WORD for item in part.given]
             places.end(part.ended)
-            words += [places.of(name) for name in part.results]
+            words += map(of, part.results)
         if places.end_ > ROOM:
             return False
         self.blocks.append((number, start))
@@ -397,29 +400,29 @@ class _Places:
     def __init__(self, b: Builder, same: Mapping[str, str]) -> None:
         self._b, self._same, self.end_ = b, same, 0
         self._at: dict[str, int] = {}
-        self._free: dict[int, list[int]] = {}
-
-    def _size(self, name: str) -> int:
-        size = self._b.rooms.get(name) or self._b.types[name].size
-        return -(-size // _UNIT) * _UNIT
+        self._free: dict[int, list[int]] = {}  # by their size
+        self._ends: dict[str, list[int]] = {}  # where the place of a value goes that has ended
 
     def of(self, name: str) -> int:
         name = self._same.get(name, name)
         at = self._at.get(name)
-        if at is None:
-            size = self._size(name)
-            free = self._free.get(size)
-            if free:
-                at = free.pop()
-            else:
-                at = self.end_
-                self.end_ += size
-            self._at[name] = at
+        return self._new(name) if at is None else at
+
+    def _new(self, name: str) -> int:
+        size = self._b.rooms.get(name) or self._b.types[name].size
+        size = -(-size // _UNIT) * _UNIT
+        free = self._ends[name] = self._free.setdefault(size, [])
+        if free:
+            at = free.pop()
+        else:
+            at = self.end_
+            self.end_ += size
+        self._at[name] = at
         return at
 
     def end(self, names: list[str]) -> None:
         for name in names:
-            self._free.setdefault(self._size(name), []).append(self._at[name])
+            self._ends[name].append(self._at[name])
 
 
 def _stencil(part: _Part, key: tuple[str, ...], b: Builder, natives: Mapping[str, Native]) -> Stencil:

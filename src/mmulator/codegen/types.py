@@ -46,6 +46,11 @@ class Ty:
     def __hash__(self) -> int:
         return hash(self.name)
 
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Ty) and self.name == other.name and self.to == other.to
+
     @cached_property
     def llvm(self) -> str:
         scalar = "ptr" if self.kind == "ptr" else "void" if self.kind == "void" else self._scalar()
@@ -56,7 +61,7 @@ class Ty:
             return f"i{self.bits}"
         return {16: "half", 32: "float", 64: "double"}[self.bits]
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Bytes in memory."""
         return max(self.lanes, 1) * self.bits // 8 if self.bits >= 8 else max(self.lanes, 8) // 8
@@ -66,7 +71,7 @@ class Ty:
         """Alignment that every load and store assumes: that of the scalar type."""
         return max(1, self.bits // 8) if self.bits >= 8 else 1
 
-    @property
+    @cached_property
     def element(self) -> Ty:
         return scalar(self.name.split("x")[0]) if self.lanes and self.kind != "ptr" else self
 

@@ -12,7 +12,6 @@ import json
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -56,7 +55,7 @@ def _entry(kernel: CompiledKernel) -> bytes:
     written = memory_of(matrix)
     known = {t.ctypes.data for t in matrix.wgmma}
     head = {
-        "facts": asdict(kernel.facts),
+        "facts": vars(kernel.facts),
         "blocks": len(kernel.code),
         "code": kernel.blocks.keys,
         "natives": kernel.blocks.natives,

@@ -40,6 +40,7 @@ class CpuModule:
         self.image.initialise()
         self.compiled: dict[tuple[str, str, CompileOptions], CompiledKernel] = {}
         self.compiling = {f.name: Lock() for f in text.outline.entries}
+        self.uncompiled = {f.name for f in text.outline.entries}  # kernels that need the tree, for some device
 
 
 class Cpu:
@@ -148,7 +149,9 @@ def _compile(module: CpuModule, key: tuple[str, str, CompileOptions], progress: 
             warm.keep(place, compiled)
             if options.events is None and not options.step:  # seldom asked for its source
                 compiled.lower = again
-                text.forget_tree()
+                module.uncompiled.discard(entry)
+                if not module.uncompiled:  # not before: the text would be read again for each of its kernels
+                    text.forget_tree()
     elif progress:
         progress(compiled.instructions, compiled.instructions)
     module.compiled[key] = compiled

@@ -8,7 +8,7 @@ modifiers.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 from typing import Any, Literal
 
@@ -194,6 +194,7 @@ class Effects:
     resizes: whether it changes the number of registers of its warp's threads.
     holds: whether it takes columns of tensor memory, for which it may wait.
     variants: (modifier, effects of forms with this modifier); the first match counts.
+    still: whether there are none, besides the results: follows from the others.
     """
 
     ends: Ends = Ends.NO
@@ -221,6 +222,12 @@ class Effects:
     resizes: bool = False
     holds: bool = False
     variants: tuple[tuple[str, Effects], ...] = ()
+    still: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        alone = self.together is Together.ALONE and self.memory is MemoryEffect.NONE and self.ends is Ends.NO
+        waits = self.queue is not Queue.NONE or self.step is not Step.NONE
+        object.__setattr__(self, "still", alone and self.pure and not self.allocates and not waits)
 
     def but(self, **changes: Any) -> Effects:
         return replace(self, **changes)

@@ -14,7 +14,7 @@ from typing import Any
 from mmulator.errors import must_be
 from mmulator.isa.effects import Effects, Ends, MemoryEffect, Queue, Step, Together
 from mmulator.program.calls import Aim, cycles, reached
-from mmulator.ptx.tree import Function, Immediate, Instruction, Label, LabelRef, Operand, ParsedModule, Reg, Symbol, flatten
+from mmulator.ptx.tree import Function, Immediate, Instruction, Label, LabelRef, Operand, ParsedModule, Reg, Symbol
 
 WGMMA_BLOCK = 32  # wgmma.mma_async in one basic block, at most: half of what a warp may be ahead of the others
 # Registers that the instructions of a block name, repetitions counted. LLVM's time grows faster than the length of a function,
@@ -223,7 +223,7 @@ class _Splitter:
             self.end(ins)
         else:
             self.current.body.append(ins)
-            self.weight += 2 + sum(isinstance(o, Reg) for o in flatten(ins.operands))
+            self.weight += 2 + sum(isinstance(o, Reg) for o in ins.leaves)
             if effects.together is Together.MEETING and self.current.sync and len(self.current.body) == 1:
                 self.fall()  # its lanes may come to several of them, and go on from each
                 self.together = Here.SOME

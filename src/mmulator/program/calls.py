@@ -17,7 +17,7 @@ from mmulator.isa.effects import Ends
 from mmulator.program.image import Abi, abi_of, prototype_abi
 from mmulator.program.operands import callee_of
 from mmulator.program.runnable import Unsupported, first_unsupported
-from mmulator.ptx.tree import Function, Instruction, ParsedModule, Reg, Symbol, flatten
+from mmulator.ptx.tree import Function, Instruction, ParsedModule, Reg, Symbol
 
 MAX_DEPTH = 64  # calls of a recursion
 MAX_FRAMES = 1 << 31  # bytes of all frames
@@ -89,7 +89,7 @@ def addressed(module: ParsedModule) -> tuple[Function, ...]:
         names = {reference.symbol for v in every for reference in v.symbols}
         for ins in (i for f in module.functions for i in f.instructions):
             callee = callee_of(ins) if ins.effects.ends is Ends.CALL else None
-            names.update(o.name for o in flatten(ins.operands) if isinstance(o, Symbol) and o.space == "func" and o is not callee)
+            names.update(o.name for o in ins.leaves if isinstance(o, Symbol) and o.space == "func" and o is not callee)
         found = {f.name: f for n in sorted(names) if (f := defined(module, n)) is not None and not f.is_entry}
         module.known["addressed"] = tuple(found.values())
     return cast("tuple[Function, ...]", module.known["addressed"])

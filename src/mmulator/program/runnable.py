@@ -17,7 +17,7 @@ from mmulator.isa.form import Form
 from mmulator.isa.targets import DEVICES, Target, default_device
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.program.uses import signature_of
-from mmulator.ptx.tree import Function, Immediate, Instruction, ParsedModule, Symbol, VectorOperand, flatten
+from mmulator.ptx.tree import Function, Immediate, Instruction, ParsedModule, Symbol, VectorOperand
 from mmulator.source import Span
 
 ASSERT, ASSERT_BYTES = "__assertfail", 48  # and the bytes of its arguments
@@ -85,7 +85,7 @@ def _is_plain(ins: Instruction) -> bool:
     """Whether an instruction has no reason: its row runs, it is no matrix instruction, and names nothing."""
     form = ins.found
     runs = isinstance(form, Form) and form.status.runs and not form.is_matrix
-    return runs and not any(isinstance(o, Symbol) for o in flatten(ins.operands))
+    return runs and not any(isinstance(o, Symbol) for o in ins.leaves)
 
 
 def _predicates(function: Function) -> Iterator[Unsupported]:
@@ -107,7 +107,7 @@ def reasons(ins: Instruction, function: Function, module: ParsedModule) -> Itera
         yield Unsupported(form.name, form.status.reason, form.section.title, ins.mnemonic_span)
     elif form.is_matrix:
         yield from _matrix(ins, form, module.target)
-    for operand in flatten(ins.operands):
+    for operand in ins.leaves:
         if isinstance(operand, Symbol):
             yield from _symbol(ins, operand, function, module)
 

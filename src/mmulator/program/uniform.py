@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from mmulator.errors import must_be
-from mmulator.isa.effects import Ends, Flow, MemoryEffect, Queue, Step, Together
+from mmulator.isa.effects import Ends, Flow, MemoryEffect
 from mmulator.isa.types import type_bits
 from mmulator.program.blocks import Block, FunctionBlocks, Here, partners
 from mmulator.program.uses import uses_and_defs
@@ -24,9 +24,10 @@ _SPACES = ("global", "shared", "const", "param")  # in which one address is one 
 
 def is_plain_load(ins: Instruction) -> bool:
     """Whether lanes that load from one address get one value, at once and without ordering other accesses."""
+    if ins.effects.flow is not Flow.LOADED or ins.effects.memory is not MemoryEffect.READ:
+        return False
     form = ins.form
-    loads = ins.effects.flow is Flow.LOADED and ins.effects.memory is MemoryEffect.READ
-    return loads and form["sem"] in ("", "weak") and form["space"].partition("::")[0] in _SPACES
+    return form["sem"] in ("", "weak") and form["space"].partition("::")[0] in _SPACES
 
 
 def runs(block: Block, uniform: Collection[str]) -> list[list[Instruction]]:
@@ -59,9 +60,7 @@ def _differ(run: list[Instruction], ins: Instruction) -> bool:
 
 def is_still(ins: Instruction) -> bool:
     """Whether executing an instruction has no effect besides its results."""
-    e = ins.effects
-    alone = e.together is Together.ALONE and e.memory is MemoryEffect.NONE and e.ends is Ends.NO
-    return alone and e.pure and not e.allocates and e.queue is Queue.NONE and e.step is Step.NONE
+    return ins.effects.still
 
 
 def takes_one_lane(ins: Instruction) -> bool:
@@ -81,7 +80,7 @@ def _depends(ins: Instruction, local: Collection[str]) -> frozenset[str] | None:
     waits = effects.ends is Ends.WAIT and effects.memory is MemoryEffect.READ  # for an mbarrier
     if not ((is_still(ins) and not effects.carry) or is_plain_load(ins) or waits):
         return None
-    for o in flatten(ins.operands):
+    for o in ins.leaves:
         if isinstance(o, Reg):
             if type_bits(o.type) > 64:
                 return None

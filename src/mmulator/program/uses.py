@@ -8,7 +8,7 @@ from mmulator.isa.effects import Ends
 from mmulator.isa.form import Form
 from mmulator.isa.row import OperandSpec
 from mmulator.program.operands import call_operands
-from mmulator.ptx.tree import Address, Instruction, Operand, Reg, VectorOperand, flatten
+from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, VectorOperand, flatten
 
 CARRY = "%CC"  # the condition code register of add.cc and its kin, as a predicate register of each function
 
@@ -26,7 +26,7 @@ def uses_and_defs(ins: Instruction) -> tuple[frozenset[str], frozenset[str]]:
     found = ins.accessed
     if found is None:
         found = _uses_and_defs(ins)
-        object.__setattr__(ins, "accessed", found)  # a cache: computed many times otherwise
+        ins.accessed = found  # type: ignore[misc] # a cache: computed many times otherwise
     return found
 
 
@@ -41,12 +41,19 @@ def _uses_and_defs(ins: Instruction) -> tuple[frozenset[str], frozenset[str]]:
         uses.update(n for o in ins.operands if isinstance(o, Reg) for n in registers_of(o))
     else:
         for access, operand in accesses(ins):
-            names = [operand.name] if isinstance(operand, Reg) else [*registers_of(operand)]
-            is_address = isinstance(operand, Address)
-            if "w" in access and not is_address:
-                defs.update(names)
-            if "r" in access or is_address:
-                uses.update(names)
+            if isinstance(operand, Reg):
+                if "w" in access:
+                    defs.add(operand.name)
+                if "r" in access:
+                    uses.add(operand.name)
+            elif isinstance(operand, Address):
+                uses.update(registers_of(operand))
+            elif not isinstance(operand, Immediate):
+                names = [*registers_of(operand)]
+                if "w" in access:
+                    defs.update(names)
+                if "r" in access:
+                    uses.update(names)
     if effects.carry:
         if "r" in effects.carry:
             uses.add(CARRY)

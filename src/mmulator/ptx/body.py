@@ -46,6 +46,7 @@ _COMPONENTS = {2: "xy", 4: "xyzw", 8: "01234567"}
 _SELECTOR = re.compile("[bh][0-7]{1,4}")  # of a video instruction
 _NUMBER = re.compile("0[xX][0-9a-fA-F]+|[1-9][0-9]*")
 _LISTS = frozenset((".callprototype", ".branchtargets", ".calltargets"))
+_ENDS = frozenset((",", ";"))  # behind an operand
 _STATIC = frozenset(("shared", "global", "const"))
 
 
@@ -97,7 +98,7 @@ class Body:
         self._count = 0
         self._used: int | None = None  # bytes that the next load uses
         self._lists: set[str] = set()  # labels that name a prototype or a list of targets
-        self._labels = self._scan_labels()
+        self._labels = declarations.labels(c)
         self._open()
         for parameter in params:
             if parameter.name == "_":
@@ -107,31 +108,6 @@ class Body:
             self._declare(NameInScope(parameter.name, parameter.space, parameter.type), c.at)
 
     # Scopes
-
-    def _scan_labels(self) -> dict[int, dict[str, int]]:
-        """Labels of each `{ }`, by the index of its `{`. They are collected first, because a branch may precede its label."""
-        kinds, texts = self.c.kinds, self.c.texts
-        found: dict[int, dict[str, int]] = {}
-        open_blocks: list[int] = []
-        at = self.c.at
-        while True:
-            kind = kinds[at]
-            if kind == "word":
-                if kinds[at + 1] == ":" and open_blocks:
-                    labels = found[open_blocks[-1]]
-                    if texts[at] in labels and kinds[at - 1] != "?":
-                        self.c.fail(f"the label {texts[at]} is there twice", at=at)
-                    labels[texts[at]] = at
-            elif kind == "{":
-                open_blocks.append(at)
-                found[at] = {}
-            elif kind == "}":
-                open_blocks.pop()
-                if not open_blocks:
-                    return found
-            elif kind == "end":
-                self.c.fail("the function's body is not closed", "a '}' is missing", self.c.at)
-            at += 1
 
     def _open(self) -> None:
         at = self.c.at
@@ -316,11 +292,18 @@ class Body:
             if opcode == "call":
                 operands = self._call_operands()
             else:
+                kinds, texts = c.kinds, c.texts
                 while True:
                     at = c.at
-                    operands.append(self._operand())
-                    if not c.accept(","):
+                    known = self._lookup(texts[at]) if kinds[at] == "word" and kinds[at + 1] in _ENDS else None
+                    if known is not None and known.space == "reg" and known.vector == 1 and texts[at] != "WARP_SZ":
+                        operands.append(Reg(known.name, known.type, c.tokens.span(at)))  # as nearly all are
+                        c.at = at + 1
+                    else:
+                        operands.append(self._operand())
+                    if kinds[c.at] != ",":
                         break
+                    c.at += 1
                 last = operands[-1]
                 if opcode == "mov" and isinstance(last, Address) and isinstance(last.base, Symbol) and c.kinds[at] != "[":
                     operands[-1] = Symbol(last.base.name, last.offset, last.base.space, last.span)  # the address of a[3]

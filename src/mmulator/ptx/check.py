@@ -4,12 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mmulator.isa.form import Form
 from mmulator.isa.row import OperandSpec
 from mmulator.ptx import fragments, operands, selectors
 from mmulator.ptx.calls import check_call
-from mmulator.ptx.operands import OperandContext, OperandProblem
+from mmulator.ptx.fits import fits, type_class
+from mmulator.ptx.operands import NO_CONSTANT, OperandContext, OperandProblem
+from mmulator.ptx.tree import Address, Immediate, LabelRef, Operand, Reg
 
 CHECKS = {**operands.CHECKS, **selectors.CHECKS, **fragments.CHECKS}
+_REGISTERS = frozenset(("dst", "src", "reg", "move"))  # kinds whose check of a register is `fits`
+_PREDICATES = frozenset(("pred", "dstpred"))  # whose check is that it is a predicate
+_CONSTANTS = frozenset(("src", "imm", "move"))
+_ADDRESSES = frozenset(("b64", "u64", "s64"))
+
+
+def are_plain(form: Form, given: tuple[Operand, ...]) -> bool:
+    """Whether it takes one look to see that the operands have no problem, as nearly all do: a form with one signature, which has
+    nothing optional, and registers, integers, labels and addresses in registers where these are taken.
+    """
+    signatures = form.signatures
+    if len(signatures) > 1 or len(given) != len(signatures[0]) or form.opcode == "cvta":
+        return False
+    return all(map(_is_plain, given, signatures[0]))
+
+
+def _is_plain(operand: Operand, spec: OperandSpec) -> bool:
+    kind = spec.kind
+    if spec.optional:
+        return False
+    match operand:
+        case Reg():
+            if operand.component or operand.negated:
+                return False
+            if kind in _PREDICATES:
+                return operand.type == "pred"
+            return kind in _REGISTERS and spec.count == 1 and not spec.types and fits(operand.type, spec.type, spec.wider)
+        case Address(base=Reg() as base):
+            return kind == "addr" and base.type in _ADDRESSES and not operand.extra and spec.space != "tensor"
+        case Immediate(literal="int"):
+            taken = kind in _CONSTANTS and spec.count == 1 and spec.type not in NO_CONSTANT
+            anything = not spec.values and spec.lo is spec.hi is None and not spec.later
+            return taken and anything and type_class(spec.type) not in ("f32", "f64")
+    return kind == "label" and isinstance(operand, LabelRef)
 
 
 def check_operands(context: OperandContext) -> Iterator[OperandProblem]:

@@ -12,8 +12,11 @@ DIRECTIVES = frozenset((".loc", ".file", ".section"))
 
 def skip_debug(c: Cursor) -> None:
     """Skip .file and .section, and record .loc in the source. The cursor is at one of DIRECTIVES."""
-    directive = c.texts[c.at]
+    directive, known = c.texts[c.at], c.tokens.marks.get(c.at)
     c.at += 1
+    if known is not None:
+        c.tokens.source.lines.marks.append(known)
+        return
     if directive == ".section":
         if not (c.accept("dot") or c.accept("word")):
             c.expect("string", "the section's name")

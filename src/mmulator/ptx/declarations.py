@@ -345,3 +345,33 @@ def registers(c: Cursor, limit: int) -> tuple[DeclarationHead, list[tuple[list[s
             break
     c.expect(";")
     return head, found
+
+
+_NESTING = frozenset((":", "{", "}"))
+
+
+def labels(c: Cursor) -> dict[int, dict[str, int]]:
+    """Labels of each `{ }` of the function body at the cursor, by the index of its `{`, each with its own index. They are
+    collected first, because a branch may precede its label.
+    """
+    kinds, texts = c.kinds, c.texts
+    found: dict[int, dict[str, int]] = {}
+    open_blocks: list[int] = []
+    for at in range(c.at, len(kinds)):
+        kind = kinds[at]
+        if kind not in _NESTING:
+            continue
+        if kind == ":":
+            if open_blocks and kinds[at - 1] == "word":
+                those, name = found[open_blocks[-1]], texts[at - 1]
+                if name in those and kinds[at - 2] != "?":
+                    c.fail(f"the label {name} is there twice", at=at - 1)
+                those[name] = at - 1
+        elif kind == "{":
+            open_blocks.append(at)
+            found[at] = {}
+        elif kind == "}":
+            open_blocks.pop()
+            if not open_blocks:
+                return found
+    raise c.error("the function's body is not closed", "a '}' is missing")

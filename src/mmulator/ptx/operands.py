@@ -12,7 +12,7 @@ from mmulator.isa.row import OperandSpec
 from mmulator.isa.special_registers import SPECIAL_REGISTERS
 from mmulator.isa.types import type_bits
 from mmulator.ptx.fits import BITS_ONLY, fits, joined, suggestion, type_class, vector_fits
-from mmulator.ptx.resources import parameter_bytes, parameter_offsets
+from mmulator.ptx.resources import parameter_bytes
 from mmulator.ptx.tree import (
     Address,
     ArgumentList,
@@ -59,7 +59,7 @@ _WORDS: dict[type, str] = {
 }  # fmt: skip
 _BRACES = ("ld", "ld.proxy::readonly", "st", "ldu", "mov")
 _READ_BY = ("mov", "cvt")  # instructions that may read a special register
-_NO_CONSTANT = BITS_ONLY - {"tf32", "e4m3x4", "e5m2x4", "e2m3x4", "e3m2x4", "e2m1x4"} | {"f16", "f16x2", "bf16"}
+NO_CONSTANT = BITS_ONLY - {"tf32", "e4m3x4", "e5m2x4", "e2m3x4", "e3m2x4", "e2m1x4"} | {"f16", "f16x2", "bf16"}
 _VARIABLES = frozenset(("global", "const", "shared", "local", "param"))
 _GENERIC = frozenset(("global", "shared", "local"))  # what a generic address may name
 _NARROW_ADDRESS = frozenset(("shared", "local", "const", "param"))
@@ -107,7 +107,7 @@ def _register(operand: Reg, type: str, wider: bool, name: str) -> Problems:
 
 def _constant(operand: Immediate, type: str, spec: OperandSpec, context: OperandContext) -> Problems:
     kind = type_class(type)
-    if type in _NO_CONSTANT:
+    if type in NO_CONSTANT:
         yield OperandProblem(
             f"operand {spec.name} of type .{type} cannot be a constant", operand.span, "move it into a register"
         )
@@ -418,8 +418,8 @@ def _within_parameters(operand: Address, base: Symbol, context: OperandContext) 
     start, size, what = 0, 0, base.name
     local = [v for v in function.variables if v.space == "param" and v.name == base.name]
     if function.is_entry and not local:
-        places = dict(zip((p.name for p in function.params), parameter_offsets(function.params)))
-        start, size, what = places.get(base.name, 0), parameter_bytes(function.params), f"the parameters of {function.name}"
+        start, size = function.places.get(base.name, 0), parameter_bytes(function.params)
+        what = f"the parameters of {function.name}"
     else:
         size = next((x.size for group in (local, function.params, function.returns) for x in group if x.name == base.name), 0)
     first = start + base.offset + operand.offset

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mmulator.isa.matrix import FAMILIES
 from mmulator.ptx.declared import parameter_bytes as parameter_bytes
 from mmulator.ptx.declared import parameter_offsets as parameter_offsets
-from mmulator.ptx.tree import Function, ParsedModule, Reg, Symbol, Variable, flatten
+from mmulator.ptx.tree import Function, ParsedModule, Reg, Symbol, Variable
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def resources(module: ParsedModule, function: Function) -> Resources:
             if current is function and instruction.opcode in FAMILIES:
                 matrix[instruction.mnemonic] += 1
             guard = instruction.guard[:1] if instruction.guard else ()
-            for leaf in (*guard, *flatten(instruction.operands)):
+            for leaf in (*guard, *instruction.leaves):
                 if isinstance(leaf, Reg) and current is function:
                     registers[leaf.name] = leaf.type
                 elif isinstance(leaf, Symbol):

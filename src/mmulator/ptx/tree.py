@@ -1,6 +1,6 @@
 """The tree of a PTX module: the parser builds it, the verifier checks it, and the compiler translates it.
 
-All nodes are frozen data, and each has a `span`: the characters from which it was read.
+All nodes are frozen data (`node` of classes.py), and each has a `span`: the characters from which it was read.
 State Spaces, Types, and Variables; Instruction Operands (PTX ISA 9.1).
 """
 
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from mmulator.classes import node
 from mmulator.isa.effects import Effects
 from mmulator.isa.fit import NoForm
 from mmulator.isa.form import Form
@@ -22,12 +23,13 @@ from mmulator.ptx.declared import Parameter as Parameter
 from mmulator.ptx.declared import Space as Space
 from mmulator.ptx.declared import SymbolReference as SymbolReference
 from mmulator.ptx.declared import Variable as Variable
+from mmulator.ptx.declared import parameter_offsets
 from mmulator.source import Source, Span
 
 # Operands
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class Reg:
     """A declared register.
 
@@ -44,7 +46,7 @@ class Reg:
     negated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class Immediate:
     """A constant; `bits` converts it to the type of an operand.
 
@@ -90,7 +92,7 @@ def f64_to_f32_bits(bits: int) -> int:
         return 0xFF800000 if number < 0 else 0x7F800000
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class Symbol:
     """A name that is not a register: a variable, parameter, function, prototype or branch-target list.
 
@@ -106,7 +108,7 @@ class Symbol:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class LabelRef:
     """A label of the function, by its unique name."""
 
@@ -114,7 +116,7 @@ class LabelRef:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class SpecialRegister:
     """A predefined read-only register. name: without the percent sign, `tid.x`, `laneid`, `clock64`."""
 
@@ -122,14 +124,14 @@ class SpecialRegister:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class Sink:
     """The operand `_`, for a result that is discarded."""
 
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class NegatedPredicate:
     """The source operand `!p`."""
 
@@ -137,7 +139,7 @@ class NegatedPredicate:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class PredicatePair:
     """The destination `p|q`. p: the first result. q: the second result."""
 
@@ -146,7 +148,7 @@ class PredicatePair:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class VectorOperand:
     """The operand `{a, b, ...}`."""
 
@@ -154,7 +156,7 @@ class VectorOperand:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class Address:
     """The operand `[base + offset]`. offset: bytes.
 
@@ -172,7 +174,7 @@ class Address:
         return self.extra[0].elements if self.extra and isinstance(self.extra[0], VectorOperand) else ()
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class ArgumentList:
     """`(a, b, ...)` of a call: its results or its arguments."""
 
@@ -198,7 +200,7 @@ Operand: TypeAlias = (
 # Statements
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class Label:
     """A label in a function's body. name: unique in the function."""
 
@@ -206,7 +208,7 @@ class Label:
     span: Span
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node(frozen=True, slots=True, eq=False)
 class Instruction:
     """One instruction of a function, equal to itself alone: tables are keyed by it.
 
@@ -220,6 +222,7 @@ class Instruction:
         the text.
     used_bytes: bytes of a load that `.pragma "used_bytes_mask n"` says are used, a bit for each; None without it.
     accessed: a cache of program/uses.py.
+    flat: a cache of `leaves`.
     effects: the effects that its row in isa/ declares, besides computing.
     """
 
@@ -233,10 +236,11 @@ class Instruction:
     made_from: Instruction | None = None
     used_bytes: int | None = None
     accessed: tuple[frozenset[str], frozenset[str]] | None = field(default=None, init=False, repr=False, compare=False)
+    flat: Sequence[Operand] | None = field(default=None, init=False, repr=False, compare=False)
     effects: Effects = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "effects", self.found.effects)  # which is asked for forty times
+        self.effects = self.found.effects  # type: ignore[misc] # which is asked for forty times
 
     @property
     def form(self) -> Form:
@@ -244,6 +248,14 @@ class Instruction:
         if isinstance(self.found, Form):
             return self.found
         raise self.found.error(self.mnemonic_span)
+
+    @property
+    def leaves(self) -> Sequence[Operand]:
+        """The operands, flattened; asked for eight times."""
+        found = self.flat
+        if found is None:
+            found = self.flat = flatten(self.operands)  # type: ignore[misc]
+        return found
 
     @property
     def original(self) -> Instruction:
@@ -262,7 +274,7 @@ Statement: TypeAlias = Label | Instruction
 # Declarations
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class Prototype:
     """A .callprototype: parameters and results of an indirect call."""
 
@@ -272,7 +284,7 @@ class Prototype:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@node(frozen=True, slots=True)
 class TargetList:
     """A list of .branchtargets (labels) or .calltargets (functions)."""
 
@@ -313,9 +325,14 @@ class Function:
         return tuple(s for s in self.body if isinstance(s, Instruction))
 
     @cached_property
+    def places(self) -> dict[str, int]:
+        """Offset of each parameter in the parameter memory, by its name."""
+        return dict(zip((p.name for p in self.params), parameter_offsets(self.params)))
+
+    @cached_property
     def symbols(self) -> frozenset[str]:
         """All names in its instructions, except registers."""
-        return frozenset(o.name for i in self.instructions for o in flatten(i.operands) if isinstance(o, Symbol))
+        return frozenset(o.name for i in self.instructions for o in i.leaves if isinstance(o, Symbol))
 
     @cached_property
     def _variables(self) -> dict[str, Variable]:

@@ -16,7 +16,7 @@ from mmulator.errors import InvalidInstructionError
 from mmulator.isa.form import Form
 from mmulator.isa.match import unavailable
 from mmulator.isa.targets import TARGETS
-from mmulator.ptx.check import check_operands
+from mmulator.ptx.check import are_plain, check_operands
 from mmulator.ptx.directives import check_directives
 from mmulator.ptx.operands import OperandContext, OperandProblem
 from mmulator.ptx.pairs import check_pairs
@@ -93,6 +93,7 @@ def _function(module: ParsedModule, function: Function) -> Iterator[InvalidInstr
     yield from _parameters(module, function)
     yield from check_directives(module, function)
     yield from check_pairs(module, function)
+    available: set[Form] = set()
     for instruction in function.instructions:
         remaining()
         if instruction.guard is not None and instruction.guard[0].type != "pred":
@@ -101,7 +102,23 @@ def _function(module: ParsedModule, function: Function) -> Iterator[InvalidInstr
                 f"the guard {register.name} is a .{register.type} register", span=register.span,
                 rule="Predicated Execution (PTX ISA 9.1)", hint="a guard is a .pred register",
             )  # fmt: skip
-        yield from check_instruction(module, function, instruction)
+        if not (_is_there(instruction, module, available) and are_plain(instruction.form, instruction.operands)):
+            yield from check_instruction(module, function, instruction)
+
+
+def _is_there(instruction: Instruction, module: ParsedModule, available: set[Form]) -> bool:
+    """Whether the module's target and version have an instruction, whatever its modifiers. available: forms that they are known
+    to have.
+    """
+    form = instruction.found
+    if form in available:
+        return True
+    if not isinstance(form, Form) or form.row.implied_once is not None:
+        return False
+    found = unavailable(form, instruction.modifiers, module.target, module.version) is None
+    if found:
+        available.add(form)
+    return found
 
 
 def check_instruction(

@@ -22,7 +22,7 @@ from mmulator.native.state import FULL, LANES
 from mmulator.numerics.formats import container
 from mmulator.program.frames import liveness
 from mmulator.program.uses import signature_of, uses_and_defs
-from mmulator.ptx.tree import Address, Instruction, Reg, SpecialRegister, flatten
+from mmulator.ptx.tree import Address, Instruction, Reg, SpecialRegister
 from mmulator.record.addresses import elements, special_value
 from mmulator.record.trail import TrailStep
 from mmulator.record.values import bits_text, parts_of, text_of
@@ -435,7 +435,7 @@ def _special(scene: Scene, warp: int, lanes: int, function: str) -> Iterator[Reg
 def _special_names(kernel: CompiledKernel) -> dict[str, set[str]]:
     return {
         name: {
-            o.name for b in item.blocks for i in (*b.body, b.last) if i is not None for o in flatten(i.operands)
+            o.name for b in item.blocks for i in (*b.body, b.last) if i is not None for o in i.leaves
             if isinstance(o, SpecialRegister)
         } for name, item in kernel.program.functions.items()
     }  # fmt: skip

@@ -15,6 +15,7 @@ U32, I32 = u32.vec(32), i32.vec(32)
 LOWEST = 0x80000000
 
 
+@cache
 def shfl_sources(mode: str, by: int, clamp: int) -> list[tuple[int, bool]]:
     """For each lane (its source lane, whether that was in range), when all lanes give the same numbers."""
     by, segment, limit = by & 31, clamp >> 8 & 31, clamp & 31

@@ -46,10 +46,10 @@ def _starts(ins: Instruction) -> bool:
 
 
 def _acts_on(ins: Instruction) -> bool:
-    if ins.form is None or ins.form.effects.algebra not in _ACTS_ON:  # most are not: not even a call
+    if ins.effects.algebra not in _ACTS_ON:  # most are not: not even a call
         return False
-    form = form_of(ins, *_ACTS_ON)
-    if form is None or form["type"] != "f32" or form["rnd"] or not isinstance(ins.operands[0], Reg):
+    form = ins.form
+    if form["type"] != "f32" or form["rnd"] or not isinstance(ins.operands[0], Reg):
         return False
     if form.effects.algebra is Algebra.PRODUCT:
         return _is_plain_product(ins) and _ONE in map(_bits, ins.operands[1:])

@@ -56,8 +56,7 @@ class HeldProduct:
 
 def form_of(ins: Instruction, *wanted: Algebra) -> Form | None:
     """The form of an instruction that computes one of these kinds of arithmetic; None for other instructions."""
-    form = ins.form
-    return form if form.effects.algebra in wanted else None
+    return ins.form if ins.effects.algebra in wanted else None
 
 
 def is_sum(ins: Instruction) -> bool:

@@ -20,7 +20,7 @@ from mmulator.program.as_ptxas.products import (
 )
 from mmulator.program.as_ptxas.quotient import scales
 from mmulator.program.as_ptxas.scale import POWERS, may_scale
-from mmulator.ptx.tree import Instruction, Operand, Reg, flatten
+from mmulator.ptx.tree import Instruction, Operand, Reg
 
 _CARRIES_PRODUCT = (Algebra.NEGATION, Algebra.MAGNITUDE, Algebra.PRODUCT, Algebra.QUOTIENT, Algebra.RECIPROCAL)
 _SEVERAL = -1  # in place of a definition: it depends on the way there
@@ -86,7 +86,7 @@ class Walk:
             if may_scale(ins):
                 self._scaling(n, ins)
             if held is None or held.product.at == n:  # no copy
-                for name in reads.intersection([o.name for o in flatten(ins.operands) if isinstance(o, Reg)]):
+                for name in reads.intersection([o.name for o in ins.leaves if isinstance(o, Reg)]):
                     self._block(self._definition(name))
         for name in writes:
             if guarded:  # what it may leave is read, too

@@ -14,7 +14,7 @@ from mmulator.program.frames import pinned_registers
 from mmulator.program.inline_assembly import moved_by_compiler
 from mmulator.program.static.flow import certain, forward, found
 from mmulator.program.uses import registers_of, uses_and_defs
-from mmulator.ptx.tree import Immediate, Instruction, Reg, VectorOperand, flatten
+from mmulator.ptx.tree import Immediate, Instruction, Reg, VectorOperand
 from mmulator.rules.accumulators import A_OVERWRITTEN, A_READ, FENCE_MISSING, READ_EARLY, WRITTEN_EARLY
 from mmulator.rules.rule import Rule
 
@@ -92,7 +92,7 @@ def step(pinned: set[str], state: RegisterState, ins: Instruction) -> RegisterSt
 
 def _touched(pinned: set[str], ins: Instruction) -> set[str]:
     """Registers of wgmma that an instruction accesses whenever control reaches it."""
-    named = any(isinstance(o, Reg) and o.name in pinned for o in flatten(ins.operands))
+    named = any(isinstance(o, Reg) and o.name in pinned for o in ins.leaves)
     if not named or not certain(ins) or moved_by_compiler(ins):
         return set()
     return set().union(*uses_and_defs(ins)) & pinned
