@@ -72,7 +72,7 @@ def _runner(instrument: Instrument | None) -> Callable[[int, int], int]:
 
 @cache
 def _sampler() -> Callable[[CompiledKernel, LaunchShape], Sample | None]:
-    """What chooses the clusters that run: few programs measure, so others do not import it."""
+    """The function that chooses the clusters that run; few programs measure, so others do not import it."""
     with no_fork:
         from mmulator.launch.sample import of_launch
     return of_launch
