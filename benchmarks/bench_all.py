@@ -47,7 +47,7 @@ ROWS: dict[str, tuple[str, list[str]]] = {
         ["bench_table.py", "--cpu-time", "--interpreter", "--ttsem={ttsem}", "--against={against}"],
     ),
     "suite": ("cold: at most Triton's compiler; warm: 0.3 of the rest", ["bench_suites.py", "{suite}", "--objects={objects}"]),
-    "dask": ("2, 4, 8 workers", ["bench_dask.py"]),
+    "dask": ("2, 4, 8 workers, where there are cores for them", ["bench_dask.py"]),
 }
 
 _NEEDED = {"cold": ("--objects=",)}  # options without which a row says nothing
