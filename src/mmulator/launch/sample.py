@@ -12,7 +12,7 @@ from mmulator.classes import dataclass
 from mmulator.compiler.compiled import CompiledKernel
 from mmulator.launch.shape import LaunchShape
 
-OF, LEAST = 8, 264  # one of so many runs, and at least so many: two for each multiprocessor of an H100
+OF, LEAST = 32, 264  # one of so many runs, and at least so many: two for each multiprocessor of an H100
 _GOLDEN = 0x9E3779B97F4A7C15  # of 2**64
 
 

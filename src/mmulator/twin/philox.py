@@ -168,13 +168,21 @@ def function(kind: str, stored: str, tables: Tables) -> Native:
             thread = (group - r * groups) * LANES
             start = r * each * width + thread
             if start < count:
-                numbers = made(philox(seed, place + u64(r), iota(u64.vec(LANES)) + u64(thread)), a, b, c)
-                for n in unrolled(each):
-                    at = start + n * width
-                    if at + LANES <= count:
-                        store(numbers[n], target, at)
-                    elif at < count:
-                        masked_store(numbers[n], target + at, iota(i64.vec(LANES)) < count - at)
+                words = philox(seed, place + u64(r), iota(u64.vec(LANES)) + u64(thread))
+                if start + width < count:
+                    numbers = made(words, a, b, c)
+                    for n in unrolled(each):
+                        at = start + n * width
+                        if at + LANES <= count:
+                            store(numbers[n], target, at)
+                        elif at < count:
+                            masked_store(numbers[n], target + at, iota(i64.vec(LANES)) < count - at)
+                else:  # a small tensor, or the end of one: of each thread's numbers the first
+                    number = made(words, a, b, c)[0]
+                    if start + LANES <= count:
+                        store(number, target, start)
+                    else:
+                        masked_store(number, target + start, iota(i64.vec(LANES)) < count - start)
 
     return Native(draw, f"philox_{kind}{stored and '_' + stored}{'_' + tables.device if depends else ''}")
 

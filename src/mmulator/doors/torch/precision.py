@@ -166,8 +166,7 @@ class SoftmaxBackward(dispatch.Operator):
         rows = max(1, _PIECE * g.size(0) // g.numel())
         for first in range(0, g.size(0), rows):
             at = slice(first, first + rows)
-            wide = g[at].double(), o[at].double()
-            out[at] = self.plain(keys, *wide, 1, torch.float64)
+            out[at] = self.plain(keys, g[at].double(), o[at].double(), 1, torch.float64)
         return made
 
 
