@@ -251,7 +251,7 @@ class Instruction:
 
     @property
     def leaves(self) -> Sequence[Operand]:
-        """The operands, flattened once for all who read them."""
+        """The operands, flattened."""
         found = self.flat
         if found is None:
             found = self.flat = flatten(self.operands)  # type: ignore[misc]
