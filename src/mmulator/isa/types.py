@@ -113,11 +113,13 @@ _PACKED_BITS: Mapping[str, int] = {
 }  # fmt: skip
 
 
+_BITS: Mapping[str, int] = {**{t.name: t.bits for t in TYPES.values()}, **_PACKED_BITS}
+
+
 def type_bits(name: str) -> int:
     """Size in bits of a PTX type, packed types included; `pred` is 1. Raises KeyError for an unknown name."""
-    packed = _PACKED_BITS.get(name)
-    return TYPES[name].bits if packed is None else packed
+    return _BITS[name]
 
 
 def is_type(name: str) -> bool:
-    return name in TYPES or name in _PACKED_BITS
+    return name in _BITS

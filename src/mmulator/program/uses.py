@@ -41,7 +41,7 @@ def _uses_and_defs(ins: Instruction) -> tuple[frozenset[str], frozenset[str]]:
         uses.update(n for o in ins.operands if isinstance(o, Reg) for n in registers_of(o))
     else:
         for access, operand in accesses(ins):
-            if isinstance(operand, Reg):
+            if type(operand) is Reg:
                 if "w" in access:
                     defs.add(operand.name)
                 if "r" in access:

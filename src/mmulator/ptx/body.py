@@ -286,7 +286,7 @@ class Body:
         if len(rest) > MAX_MODIFIERS:
             c.fail(f"{opcode} has {len(rest)} modifiers; no instruction has as many", at=start)
         modifiers = tuple(rest)
-        mnemonic_span = c.span_from(start)
+        mnemonic_span = c.tokens.span(start) if c.at == start + 1 else c.span_from(start)
         operands: list[Operand] = []
         if c.kinds[c.at] != ";":
             if opcode == "call":

@@ -39,6 +39,7 @@ _MANY = "{63,}+" if sys.version_info >= (3, 11, 5) else "{63,}"
 _NUMBERS = re.compile(rf"[ \t\r\n]*+({_NUMBER}(?:[ \t\r\n]*+,[ \t\r\n]*+{_NUMBER}){_MANY})")
 # All that compilers write into a .section, where nothing is looked for: labels, sizes, numbers and comments.
 _SECTION = re.compile(r"(?:[\w$:,+\s-]++|\.(?=[\w$])|//[^\n]*+)*+\}", re.ASCII)
+_PLAIN = frozenset(("word", "int", "dot", "float", "string"))  # most tokens
 _BEGINS = frozenset((";", "}", ":"))  # kinds behind which a statement begins
 _AT_ONCE = 4096  # tokens between two checks of the clock
 
@@ -95,6 +96,11 @@ def _some(found: Tokens, at: int) -> int:
         kind = match.lastgroup or "bad"
         start, end = match.span(match.lastindex or 0)
         text = whole[start:end]
+        if kind in _PLAIN:
+            kinds.append(kind)
+            texts.append(text)
+            starts.append(start)
+            continue
         if kind == "op":
             kind = text
         elif kind == "bad":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, Protocol
 
 from mmulator.codegen.lang import Instrument, Native
@@ -48,6 +49,7 @@ def known(value: Value) -> int | None:
     return number if value.ty.signed else number % (1 << value.ty.bits)
 
 
+@cache
 def vector_type(type_name: str) -> Ty:
     """The 32-lane type in which a PTX type is computed; formats other than f32 and f64 are raw bits."""
     if type_name == "pred":
@@ -60,6 +62,7 @@ def vector_type(type_name: str) -> Ty:
     return _UNSIGNED[bits].vec(LANES)
 
 
+@cache
 def storage_type(type_name: str) -> Ty:
     """The 32-lane type of a register's bits."""
     if type_name == "pred":
