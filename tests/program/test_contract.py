@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -257,3 +259,32 @@ def test_a_debug_build_divides() -> None:
     got = launch(divide, ", debug")
     np.testing.assert_array_equal(got, evaluate("div.full", PAIRS[0], divisor))
     assert (got != launch(divide)).any()
+
+
+def steps_of(branches: int) -> int:
+    """Calls of C functions while products are looked for in a text with so many branches, around each of which another register
+    gets another product, and which are all added up at the end.
+    """
+    names = [f"%g{n}" for n in range(branches)]
+    first = "".join(f"  mul.f32 {name}, %f1, %f2;\n" for name in names)
+    around = "".join(f"  @%p bra $A{n};\n  mul.f32 {name}, %f2, %f3;\n$A{n}:\n" for n, name in enumerate(names))
+    sums = "".join(f"  add.f32 %f9, %f9, {name};\n" for name in names)
+    text = kernel(f".reg .f32 %g<{branches}>;\n{LOAD}{SPLIT}mov.f32 %f9, %f1;\n{first}{around}{sums}{STORE}")
+    (function,) = parse_module(Source("k.ptx", text)).entries
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "c_call"
+
+    sys.setprofile(count)
+    try:
+        contract(function)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_many_branches_are_walked_over_once() -> None:
+    """Each register passes each branch once, so twice as many of both take four times the steps, and not eight."""
+    assert steps_of(120) < 5 * steps_of(60)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 from mmulator.errors import must_be
 from mmulator.isa.effects import Ends, MemoryEffect
@@ -207,21 +208,19 @@ def _assign(
     slots: dict[str, int] = {}
     at = HEADER_BYTES
     free: dict[int, list[int]] = defaultdict(list)
-    active: list[tuple[int, str]] = []
-    for r in sorted(ranges, key=lambda name: (ranges[name][0], name)):
+    active: list[tuple[int, int, str]] = []  # a heap: last block, number, register
+    for number, r in enumerate(sorted(ranges, key=lambda name: (ranges[name][0], name))):
         low, high = ranges[r]
-        still = []
-        for end, other in active:
-            if end < low:
-                free[slot_bytes(types[other])].append(slots[other])
-            else:
-                still.append((end, other))
-        active = still
+        ended = []
+        while active and active[0][0] < low:
+            ended.append(heappop(active)[1:])
+        for _, other in sorted(ended):
+            free[slot_bytes(types[other])].append(slots[other])
         size = slot_bytes(types[r])
         if not free[size]:
             room = -(-size // LINE) * LINE
             free[size] += range(at + room - size, at - 1, -size)
             at += room
         slots[r] = free[size].pop()
-        active.append((high, r))
+        heappush(active, (high, number, r))
     return slots

@@ -179,17 +179,20 @@ class Walk:
                 into = set().union(*(live[s] for s in successors.get(r, ()))).difference(last[r])
                 changed |= not into <= live[r]
                 live[r] |= into
-        waiting = list(order)
+        waiting = set(order)
         while waiting:
-            r = waiting.pop()
-            for s in successors.get(r, ()):
-                for name, definition in leaves[r].items():
-                    if name in live[s] and entry[s].get(name) not in (definition, _SEVERAL):
-                        meets = name in entry[s]
-                        entry[s][name] = _SEVERAL if meets else definition
-                        if name not in last[s]:
-                            leaves[s][name] = entry[s][name]
-                            waiting.append(s)
+            for r in order:  # forwards: what a loop brings back takes another turn
+                if r not in waiting:
+                    continue
+                waiting.remove(r)
+                for s in successors.get(r, ()):
+                    for name, definition in leaves[r].items():
+                        if name in live[s] and entry[s].get(name) not in (definition, _SEVERAL):
+                            meets = name in entry[s]
+                            entry[s][name] = _SEVERAL if meets else definition
+                            if name not in last[s]:
+                                leaves[s][name] = entry[s][name]
+                                waiting.add(s)
         meetings = {
             leaves[r][name]
             for r in order
