@@ -11,6 +11,7 @@ from mmulator.isa.effects import Ends, MemoryEffect
 from mmulator.isa.types import type_bits
 from mmulator.program.addresses import HEADER_BYTES
 from mmulator.program.blocks import Block, FunctionBlocks
+from mmulator.program.steps import steps_of
 from mmulator.program.uses import CARRY, pinned_by, registers_of, uses_and_defs
 from mmulator.ptx.tree import Reg
 
@@ -29,6 +30,7 @@ class Frame:
     uniform: registers with one value for all lanes (uniform.py).
     words: uniform register that lives across blocks -> byte offset.
     unread: results of atomic operations that nothing reads.
+    steps: by how much registers probably rise from lane to lane (steps.py).
     """
 
     slots: dict[str, int]
@@ -38,6 +40,7 @@ class Frame:
     uniform: frozenset[str] = frozenset()
     words: dict[str, int] = field(default_factory=dict)
     unread: frozenset[str] = frozenset()
+    steps: dict[str, int] = field(default_factory=dict)
 
 
 def slot_bytes(type_name: str) -> int:
@@ -186,6 +189,7 @@ def allocate(
         uniform,
         words,
         unread - pinned,
+        steps_of(function, uniform) if uniform else {},
     )
 
 
