@@ -123,6 +123,13 @@ def test_bytes_and_faults_are_those_of_lanes_of_which_nothing_is_known(space: st
     assert faults > 3
 
 
-def test_the_two_kernels_differ_in_what_is_known() -> None:
-    known, unknown = (kernel("global", "v4.b32", False, way, False).compile().blocks.natives for way in (KNOWN, UNKNOWN))
-    assert "load_row_global_4x4" in known and "load_row_global_4x4" not in unknown
+@pytest.mark.parametrize("store", [False, True], ids=["load", "store"])
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("space", ["global", "shared"])
+def test_the_two_kernels_differ_in_what_is_known(space: str, name: str, store: bool) -> None:
+    known, unknown = ({*kernel(space, name, store, way, False).compile().blocks.natives} for way in (KNOWN, UNKNOWN))
+    vector, _, element = name.rpartition(".")
+    form = "word_" + space if (name, store) == ("b32", False) else f"{space}_{int(element[1:]) // 8}x{vector[1:] or 1}"
+    expected = f"{'store' if store else 'load'}_row_{form}"
+    assert expected in known
+    assert expected not in unknown or (space, name) == ("shared", "b8")  # as what is copied there

@@ -1,4 +1,4 @@
-"""Steps of registers: by how much the value probably rises from one lane of a warp to the next.
+"""Steps of addresses: by how much they probably rise from one lane of a warp to the next.
 
 Addresses that rise by the bytes of an access lie side by side. This is a guess, from the text alone, by one pass: code that
 relies on it asks the addresses themselves first (native/memory/straight.py).
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from mmulator.errors import must_be
 from mmulator.isa.effects import Algebra, Pointer
 from mmulator.program.blocks import FunctionBlocks
-from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg, SpecialRegister, Symbol, flatten
+from mmulator.program.uses import uses_and_defs
+from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, SpecialRegister, Symbol
 
 _LANES = 31
 _SPECIAL = {"tid.x": 1, "laneid": 1}
@@ -51,8 +53,12 @@ def _and(operands: list[Operand], steps: list[Step]) -> Step:
     return 0 if steps == [0, 0] else None
 
 
-def _xor(operands: list[Operand], steps: list[Step]) -> Step:
-    return _sum(steps) if 0 in steps else None
+def _beside(operands: list[Operand], steps: list[Step]) -> Step:
+    """Bits that are set or changed beside those in which lanes differ keep the step."""
+    for other, step, its in zip(operands[::-1], steps, steps[::-1]):
+        if step and its == 0:
+            return None if (_LANES * step) & (_number(other) or 0) else step
+    return 0 if steps == [0, 0] else None
 
 
 def _shifted(operands: list[Operand], steps: list[Step]) -> Step:
@@ -70,21 +76,24 @@ _OF_POINTERS: dict[Pointer, Rule] = {
 }
 _OF_NUMBERS: dict[Algebra, Rule] = {
     Algebra.AND: _and,
-    Algebra.OR: lambda _, steps: _sum(steps),
-    Algebra.XOR: _xor,
+    Algebra.OR: _beside,
+    Algebra.XOR: _beside,
     Algebra.SHIFT: _shifted,
     Algebra.MULTIPLE: _product,
 }
 
 
-def steps_of(function: FunctionBlocks, uniform: Collection[str]) -> dict[str, int]:
-    """The steps that are guessed, by register. uniform: registers with one value for all lanes."""
-    found: dict[str, int] = {}
+def steps_of(function: FunctionBlocks, uniform: Collection[str]) -> dict[Instruction, int]:
+    """The steps that are guessed, by instruction, of the first address in a register. uniform: registers with one value for all
+    lanes.
+    """
+    known: dict[str, int] = {}
+    found: dict[Instruction, int] = {}
 
     def step(operand: Operand) -> Step:
         match operand:
             case Reg(name=name):
-                return 0 if name in uniform else found.get(name)
+                return 0 if name in uniform else known.get(name)
             case Immediate() | Symbol():
                 return 0
             case SpecialRegister(name=name):
@@ -93,20 +102,23 @@ def steps_of(function: FunctionBlocks, uniform: Collection[str]) -> dict[str, in
 
     for block in function.blocks:
         for ins in block.body:
-            _note(ins, step, found)
+            address = next((o.base for o in ins.operands if isinstance(o, Address)), None)
+            its = step(address) if isinstance(address, Reg) else None
+            if its is not None:
+                found[ins] = its
+            _note(ins, step, known)
     return found
 
 
-def _note(ins: Instruction, step: Callable[[Operand], Step], found: dict[str, int]) -> None:
+def _note(ins: Instruction, step: Callable[[Operand], Step], known: dict[str, int]) -> None:
+    """Record the step of an instruction's result."""
     if not ins.operands:
         return
     effects, target, sources = ins.effects, ins.operands[0], [*ins.operands[1:]]
     rule = _OF_POINTERS.get(effects.pointer) or _OF_NUMBERS.get(effects.algebra)
-    if rule is not None and isinstance(target, Reg):
-        made = rule(sources, [step(o) for o in sources])
-        if made is not None:
-            found[target.name] = made
-            return
-    if found:
-        for name in (o.name for o in flatten([target]) if isinstance(o, Reg)):
-            found.pop(name, None)
+    made = rule(sources, [step(o) for o in sources]) if rule is not None and isinstance(target, Reg) else None
+    if made is not None:
+        known[must_be(target, Reg).name] = made
+    elif known:
+        for name in uses_and_defs(ins)[1]:
+            known.pop(name, None)
