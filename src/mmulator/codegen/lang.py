@@ -66,10 +66,14 @@ class Native:
 
     inline: whether it is inlined into its callers instead of being linked; only native functions can call it.
     quick: whether it is compiled through few of LLVM's passes.
+    straight: the same, inlined: better code of kernels has it in place of a call (straight.py).
+    other: the one native function that `straight` calls, for what is not common.
     """
 
     instrument: Instrument | None = None
     inline = quick = False
+    straight: Native | None = None
+    other: Native | None = None
 
     def __init__(
         self, function: Callable[..., Any], name: str | None = None, attributes: str = "", inline: bool = False

@@ -267,6 +267,11 @@ def prefetch(pointer: Value, write: bool = False) -> None:
     b.call("llvm.prefetch.p0", void, [ptr(pointer), *(constant(b, u32, n) for n in (int(write), 3, 1))])
 
 
+def rarely(condition: Value) -> Value:
+    """A condition, with the hint that it seldom holds."""
+    return condition.b.call("llvm.expect.i1", boolean, [condition, constant(condition.b, boolean, 0)])
+
+
 def cycles() -> Value:
     """The host's cycle counter (u64), or its other time counter."""
     return Builder.current().call("llvm.readcyclecounter", u64, [])

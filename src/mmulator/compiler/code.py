@@ -17,6 +17,7 @@ from mmulator.codegen.engine import CompiledObject, afterwards, code_memory, key
 from mmulator.codegen.loading import ensure, ensure_named, symbols
 from mmulator.codegen.locks import remaining
 from mmulator.codegen.records import BEGIN, StoredRecords
+from mmulator.codegen.sources import fingerprint
 from mmulator.codegen.store import store
 from mmulator.errors import MmulatorError
 
@@ -30,6 +31,25 @@ QUICK = True
 # Seconds of running, in all launches together, from which on better code pays: at least, and for each word of the records.
 # LLVM takes 50 to 100 microseconds a word, and better code saves at most half of the running.
 LONG, LONG_WORD = 0.1, 1e-4
+
+
+Texts = Callable[[], tuple[Sequence[str], Iterable["Native"]]]  # what writes texts, with the native functions that they call
+
+
+def _no_texts() -> tuple[list[str], list[Native]]:
+    return [], []
+
+
+def _with_files(text: str) -> str:
+    """A text that says which files its natives are from: better code contains parts of them."""
+    return f"; of {fingerprint()}\n{text}"
+
+
+def _straight(text: str, natives: Iterable[Native]) -> str:
+    """The text of better code: native functions have their straight paths, if it is known of what files these are."""
+    from mmulator.codegen.straight import straightened  # which a launch of kept code does not need
+
+    return straightened(text, natives) if fingerprint() else text
 
 
 def _key_of_records(keys: Iterable[str]) -> str:
@@ -64,7 +84,7 @@ class BlockCode:
         self.keys: list[str] = []
         self.natives: list[str] = []
         self._pieces: list[CompiledObject] = []
-        self._texts: Callable[[], Sequence[str]] = list  # of the pieces
+        self._texts: Texts = _no_texts  # of the pieces
         self._taken: list[tuple[str, range]] = []  # texts, and their blocks
         self._kept: list[Any] = []  # all that was ever in the tables
         self._linked: dict[str, int] = {}
@@ -79,9 +99,10 @@ class BlockCode:
         join: called if there is no better code; says whether the blocks have records, which `load` is given.
         """
         remaining()
-        piece = CompiledObject(text, LEVEL, QUICK, later=True)
+        said = _with_files(text)
+        piece = CompiledObject(said, LEVEL, QUICK, later=True)
         if not piece.cached and not join():
-            piece = CompiledObject(text, LEVEL, QUICK)
+            piece = CompiledObject(said, LEVEL, QUICK)
         self._pieces.append(piece)
         self._taken.append((text, group))
         self.cached &= piece.cached
@@ -106,16 +127,16 @@ class BlockCode:
             joined = StoredRecords(data)
             if kept:
                 kept.write(_key_of_records(piece.key for piece in self._pieces), data)
-        self._loaded([f.name for f in natives], codes, lambda: texts, joined)
+        self._loaded([f.name for f in natives], codes, lambda: (texts, natives), joined)
 
     @classmethod
-    def kept(cls, blocks: int, keys: Sequence[str], natives: Iterable[str], texts: Callable[[], Sequence[str]]) -> BlockCode:
+    def kept(cls, blocks: int, keys: Sequence[str], natives: Iterable[str], texts: Texts) -> BlockCode:
         """The code of texts that were compiled before. Raises LookupError if some of it is no longer stored.
 
         blocks: number of blocks.
         keys: keys of the texts.
         natives: names of the native functions that they call.
-        texts: a function that writes the texts again, called if better code is made.
+        texts: a function that writes the texts again and tells whom they call, called if better code is made.
         """
         code = cls(blocks)
         code._pieces = [CompiledObject.found(key) for key in keys]
@@ -132,7 +153,7 @@ class BlockCode:
         return code
 
     def _loaded(
-        self, natives: list[str], codes: list[bytes], texts: Callable[[], Sequence[str]], joined: StoredRecords | None
+        self, natives: list[str], codes: list[bytes], texts: Texts, joined: StoredRecords | None
     ) -> None:
         self.natives, self.keys = natives, [piece.key for piece in self._pieces]
         self._linked = symbols(natives)
@@ -186,12 +207,12 @@ class BlockCode:
     def _write(self) -> None:
         """Write the texts, again if necessary, in a thread, so that LLVM's own thread never waits for them."""
         try:
-            texts = self._texts()
+            texts, natives = self._texts()
         except (MmulatorError, RuntimeError):  # as if there were no better code; the second: at the end of the process
             return
-        both = list(zip(self._pieces, texts, strict=True))
+        both = list(zip(self._pieces, map(_with_files, texts), strict=True))
         if all(piece.is_of(text, LEVEL) for piece, text in both):
-            self._next([], both)
+            self._next([], [(piece, _straight(text, natives)) for piece, text in both])
 
     def _next(self, codes: list[bytes], rest: list[tuple[CompiledObject, str]]) -> None:
         def work() -> bytes:
@@ -202,7 +223,7 @@ class BlockCode:
             else:
                 self._enter(codes, every=True)
                 self._pieces.clear()
-                self._texts = list
+                self._texts = _no_texts
             return b""
 
         afterwards(work)

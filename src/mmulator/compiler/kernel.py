@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, field
 from functools import cache, partial
 from types import ModuleType
+from typing import Any
 
 from mmulator.codegen.engine import target_cpu
 from mmulator.codegen.lang import Native
@@ -68,7 +69,9 @@ Progress = Callable[[int, int], None]
 
 @dataclass
 class KernelSource:
-    """The source of a kernel's code, and its LLVM texts. sites, executed, frames, locals: as in compiled.Lowered."""
+    """The source of a kernel's code, its LLVM texts, and the native functions that these call. sites, executed, frames, locals:
+    as in compiled.Lowered.
+    """
 
     program: Program
     sites: list[Instruction]
@@ -76,6 +79,7 @@ class KernelSource:
     frames: dict[str, Frame]
     locals: dict[str, LocalFrame]
     texts: list[str] = field(default_factory=list)
+    natives: list[Native] = field(default_factory=list)
 
 
 @cache
@@ -192,6 +196,7 @@ class Jit:
                 code.take(module_text(builders), group, partial(records.take, blocks, natives) if joins else bool)
             self.meaning.wgmma.find_rivals(self.matrix)
             runs = run_clusters.under(self.options.events) or run_clusters
+            natives |= {f.other.name: f.other for f in [*natives.values()] if f.other}
             fixed = [*natives.values(), runs, *([run_records] if records.blocks else [])]
             code.load(fixed, lambda done: progress and progress(sum(sizes[:done]), sum(sizes)), records)
         except BaseException:
@@ -207,7 +212,7 @@ class Jit:
             frame_bytes, local, max(widest, default=1), entry_registers(every[0], every),
             "vprintf" in named, self.mbarriers, self.reserved, not any(map(_heard_elsewhere, self.sites)), self.notes(),
         )  # fmt: skip
-        source = self._source([])
+        source = self._source()
         seconds = time.perf_counter() - start
         return CompiledKernel(
             facts, self.image, self.matrix, self.queues, self.movers, code, lambda: source, seconds, code.cached
@@ -227,10 +232,12 @@ class Jit:
     def written(self) -> KernelSource:
         """The source and texts that `compile` writes, without compiling them."""
         sizes = [sum(c.values()) for c in self.classes()]
-        return self._source([module_text(builders) for builders, _ in self._groups(sizes, {})])
+        natives: dict[str, Native] = {}
+        texts = [module_text(builders) for builders, _ in self._groups(sizes, natives)]
+        return self._source(texts, [*natives.values()])
 
-    def _source(self, texts: list[str]) -> KernelSource:
-        return KernelSource(self.program, self.sites, self.executed, self.frames, self.locals, texts)
+    def _source(self, *texts: Any) -> KernelSource:
+        return KernelSource(self.program, self.sites, self.executed, self.frames, self.locals, *texts)
 
     def notes(self) -> list[str]:
         """Sentences about parts of the kernel whose bits may differ from the device's."""

@@ -101,10 +101,9 @@ class _Again:
             made: Lowered = self._made
             return made
 
-    def texts(self) -> list[str]:
+    def texts(self) -> tuple[list[str], list[Any]]:
         with self._lock:
-            texts: list[str] = self._made.texts
-            return texts
+            return self._made.texts, self._made.natives
 
 
 def find(key: str, image: ModuleImage, write: Writer) -> CompiledKernel | None:

@@ -112,6 +112,8 @@ class Algebra(Enum):
     OR = "a or b"
     XOR = "a xor b"
     NOT = "not a"
+    MULTIPLE = "a * b of integers"
+    SHIFT = "a << b"
 
 
 class Flow(Enum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmulator.isa.effects import LANEWISE, PARTS, Effects, Pointer, Ptxas
+from mmulator.isa.effects import LANEWISE, PARTS, Algebra, Effects, Pointer, Ptxas
 from mmulator.isa.pieces import (
     BITS32_64,
     D_A,
@@ -65,6 +65,7 @@ _DIVIDES = Effects(ptxas=Ptxas.EXPANDED).where("u32", ptxas=Ptxas.SELECTED).wher
 _SUM = Effects(pointer=Pointer.SUM)
 _DIFFERENCE = Effects(pointer=Pointer.DIFFERENCE, cancels=True)
 _ADDEND = Effects(pointer=Pointer.ADDEND)
+_MULTIPLE = Effects(algebra=Algebra.MULTIPLE)
 _CARRIES = Effects(carry="w", ptxas=Ptxas.GUARDED)
 _TAKES_CARRY = Effects(carry="r").where("cc", carry="rw", ptxas=Ptxas.GUARDED)
 _POSITION, _LENGTH = src("b", "u32", lo=0, hi=255), src("c", "u32", lo=0, hi=255)
@@ -81,8 +82,8 @@ ROWS: tuple[Row, ...] = (
     _integer("sub", type_(*INT16_64), operands=D_A_B, effects=_DIFFERENCE),
     _integer("sub", SAT, type_("s32"), operands=D_A_B, effects=_DIFFERENCE),
     _integer("sub", maybe("sat"), type_(*_X4), operands=D_A_B, effects=_DIFFERENCE, **_PACKED),
-    _integer("mul", _HALVES, type_(*INT16_64), operands=D_A_B),
-    _integer("mul", one("mode", "wide"), type_(*_NARROW), operands=_WIDE),
+    _integer("mul", _HALVES, type_(*INT16_64), operands=D_A_B, effects=_MULTIPLE),
+    _integer("mul", one("mode", "wide"), type_(*_NARROW), operands=_WIDE, effects=_MULTIPLE),
     _integer("mad", _HALVES, type_(*INT16_64), operands=D_A_B_C, effects=_ADDEND),
     _integer("mad", one("mode", "hi"), SAT, type_("s32"), operands=D_A_B_C, effects=_ADDEND),
     _integer("mad", one("mode", "wide"), type_(*_NARROW), operands=_WIDE_C, effects=_ADDEND),

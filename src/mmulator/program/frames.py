@@ -12,8 +12,9 @@ from mmulator.isa.effects import Ends, MemoryEffect
 from mmulator.isa.types import type_bits
 from mmulator.program.addresses import HEADER_BYTES
 from mmulator.program.blocks import Block, FunctionBlocks
+from mmulator.program.steps import steps_of
 from mmulator.program.uses import CARRY, pinned_by, registers_of, uses_and_defs
-from mmulator.ptx.tree import Reg
+from mmulator.ptx.tree import Instruction, Reg
 
 WORD = 8  # bytes that a uniform register has
 LINE = 64  # bytes of a line of the cache: vectors begin with one, and small registers share one
@@ -30,6 +31,7 @@ class Frame:
     uniform: registers with one value for all lanes (uniform.py).
     words: uniform register that lives across blocks -> byte offset.
     unread: results of atomic operations that nothing reads.
+    steps: access to memory -> by how much its address probably rises from lane to lane (steps.py).
     """
 
     slots: dict[str, int]
@@ -39,6 +41,7 @@ class Frame:
     uniform: frozenset[str] = frozenset()
     words: dict[str, int] = field(default_factory=dict)
     unread: frozenset[str] = frozenset()
+    steps: dict[Instruction, int] = field(default_factory=dict)
 
 
 def slot_bytes(type_name: str) -> int:
@@ -187,6 +190,7 @@ def allocate(
         uniform,
         words,
         unread - pinned,
+        steps_of(function, uniform) if uniform else {},
     )
 
 

@@ -19,7 +19,7 @@ from mmulator.isa.types import type_bits
 from mmulator.native.hooks import events
 from mmulator.native.hooks.events import order_of
 from mmulator.native.memory import memory as rt
-from mmulator.native.memory import uniform, windows
+from mmulator.native.memory import straight, uniform, windows
 from mmulator.native.memory.sums import settle_of
 from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 from mmulator.program.neighbours import neighbours
@@ -111,17 +111,25 @@ def ld(e: Emitter, ins: Instruction) -> None:
         write_result(e, names[0], _as_type(_load_neighbour(e, ins, space, where), type_name), ins)
         return
     if size == 4 and count == 1 and space != "local":
+        function = straight.load_row_word_function(space) if _in_row(e, ins, space, 4) else rt.load_word_function(space)
         with ordering(e, ins, space, where):
-            word = e.call(rt.load_word_function(space), e.w, e.lanes_of(ins), where, e.site)
+            word = e.call(function, e.w, e.lanes_of(ins), where, e.site)
         write_result(e, names[0], _as_type(word, type_name), ins)
         return
     place = e.room(ty, count)
+    load = straight.load_row_function if _in_row(e, ins, space, size * count) else rt.load_function
     with ordering(e, ins, space, spilled := e.spill(where)):
-        e.call(rt.load_function(space, size, count), e.w, e.lanes_of(ins), spilled, place, e.site)
+        e.call(load(space, size, count), e.w, e.lanes_of(ins), spilled, place, e.site)
     values = [e.fetch(place, ty, n) for n in range(count)]
     for n, operand in enumerate(names):
         value = values[n] if parts == 1 else _join(values[2 * n], values[2 * n + 1])
         write_result(e, operand, _as_type(value, type_name), ins)
+
+
+def _in_row(e: Emitter, ins: Instruction, space: str, bytes: int) -> bool:
+    """Whether lanes are expected to access memory side by side, without ordering other accesses."""
+    weak = e.events is None and space in straight.SPACES and (ins.form["sem"] or "weak") == "weak"
+    return weak and e.frame.steps.get(ins) == bytes
 
 
 def prepare_runs(e: Emitter) -> None:
@@ -254,8 +262,9 @@ def st(e: Emitter, ins: Instruction) -> None:
         bits = e.source(operand, f"b{max(type_bits(type_name), 8)}")
         values += [ty(bits)] if parts == 1 else list(_halves(bits))
     place = e.spill(*values)
+    store = straight.store_row_function if _in_row(e, ins, space, size * len(values)) else rt.store_function
     with ordering(e, ins, space, spilled := e.spill(where)):
-        e.call(rt.store_function(space, size, len(values)), e.w, e.lanes_of(ins), spilled, place, e.site)
+        e.call(store(space, size, len(values)), e.w, e.lanes_of(ins), spilled, place, e.site)
     if space != "local" and (ins.form["sem"] or "weak") == "weak" and e.hears(events.lanes_stored):
         if len(values) > 1:
             place = e.room(ty, len(values))

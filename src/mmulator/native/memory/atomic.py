@@ -36,8 +36,9 @@ from mmulator.codegen.values import Value
 from mmulator.native.asynchrony.waiting import fall_asleep
 from mmulator.native.hooks.events import BOTH
 from mmulator.native.memory.combine import OWN, RMW
+from mmulator.native.memory.shapes import Shape, origin_function
 from mmulator.native.memory.sums import WORD, settle_sums
-from mmulator.native.memory.windows import NAMES, SPACES, U64, Shape, origin_function
+from mmulator.native.memory.windows import NAMES, SPACES, U64
 from mmulator.native.state import FULL, PART, Warp
 
 U32 = u32.vec(32)

@@ -28,12 +28,13 @@ from mmulator.codegen.types import Ty, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.codegen.values import Value, extract, splat
 from mmulator.native.hooks.events import READ, WRITE
 from mmulator.native.memory.rows import apart
-from mmulator.native.memory.windows import NAMES, SPACES, Shape, local_function, origin_function
+from mmulator.native.memory.shapes import Shape, local_function, origin_function
+from mmulator.native.memory.windows import NAMES, SPACES
 from mmulator.native.state import FULL, Warp
 
-_ELEMENT: dict[int, Ty] = {1: u8, 2: u16, 4: u32, 8: u64}
+ELEMENT: dict[int, Ty] = {1: u8, 2: u16, 4: u32, 8: u64}
 U64, U32, HALF = u64.vec(32), u32.vec(32), u32.vec(16)
-_WORD = {**_ELEMENT, 16: u64.vec(2), 32: u64.vec(4)}
+_WORD = {**ELEMENT, 16: u64.vec(2), 32: u64.vec(4)}
 
 
 # Of a vector the elements of a lane lie together in memory, and those of all lanes in the register file.
@@ -66,7 +67,7 @@ def put(values: list[Value], place: Value) -> None:
 
 
 LINE = 64  # bytes of the host's caches
-AHEAD = 6144  # bytes
+AHEAD = 2048  # bytes: with three arrays, less than a fifth of the host's first cache
 
 
 def ahead(place: Value, bytes: int, write: bool = False) -> None:
@@ -152,7 +153,7 @@ def load_function(space: str, size: int, count: int) -> Native:
     """A function that loads `count` elements of `size` bytes for each lane; element c of lane l goes to dst[32 * c + l]. The
     result of idle lanes is arbitrary.
     """
-    translate, element, bytes = SPACES[space], _ELEMENT[size], size * count
+    translate, element, bytes = SPACES[space], ELEMENT[size], size * count
     word, vector, far, local = _WORD[bytes], element.vec(32), space in ("global", "generic"), space == "local"
     look: Any = look_up(space, bytes, READ)
     masked = count == 1 and size >= 4  # what is read in one piece with a mask
@@ -317,7 +318,7 @@ def store_function(space: str, size: int, count: int) -> Native:
     """A function that stores `count` elements of `size` bytes for each lane. If lanes store to one address, the highest lane
     wins.
     """
-    translate, element, bytes = SPACES[space], _ELEMENT[size], size * count
+    translate, element, bytes = SPACES[space], ELEMENT[size], size * count
     word, vector, far, local = _WORD[bytes], element.vec(32), space in ("global", "generic"), space == "local"
     look: Any = look_up(space, bytes, WRITE)
     masked = count == 1 and size >= 4

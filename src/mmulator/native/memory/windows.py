@@ -3,9 +3,9 @@
 Every instruction uses it, whatever its proxy: bounds, alignment and write permission are checked for all lanes before a pointer
 is given out, faults are recorded, and an instrument is told about the access (events.py). After a fault no more pointers are
 given out, so that no store of a later instruction goes to a wrong address. `access` is the kind of access.
+Lanes that are in one window have a file of their own, which belongs to the door (shapes.py).
 
     translate     addresses of the lanes of a warp, a function for each state space (SPACES)
-    origin        addresses of lanes that are contiguous: one pointer for all, or null without a fault
     find_host     one address, for locate.py
     operand       a piece of a matrix that a descriptor selects
     parameter     a kernel's parameter whose place was known when the module was read
@@ -16,19 +16,17 @@ given out, so that no store of a later instruction goes to a wrong address. `acc
 
 from __future__ import annotations
 
-from enum import IntEnum
-from functools import cache
 from typing import Any
 
 from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import cast_ptr, copy_bytes, iota, leading_zeros, load, mask_bits, null, stack, store, trailing_zeros
+from mmulator.codegen.ops import cast_ptr, copy_bytes, load, mask_bits, null, stack, store, trailing_zeros
 from mmulator.codegen.types import boolean, i64, ptr, ptr_to, u8, u32, u64
-from mmulator.codegen.values import Value, constant, extract
+from mmulator.codegen.values import Value, constant
 from mmulator.native.hooks.events import ATOMIC, READ, WRITE, accessed, accessed_one
 from mmulator.native.hooks.faults import fault
 from mmulator.native.memory.sums import give_way, settled
 from mmulator.native.memory.tables import search, window_of
-from mmulator.native.state import PART, PARTS, WORD, Cluster, Cta, FaultKind, Warp
+from mmulator.native.state import WORD, Cluster, Cta, FaultKind, Warp
 from mmulator.program.addresses import (
     FIRST_GLOBAL_SLOT,
     RANK_SHIFT,
@@ -314,100 +312,6 @@ SPACES: dict[str, Native] = {
     "const": _offsets_into(SLOT_CONST, "const"), "param": _offsets_into(SLOT_PARAM, "param"),
 }  # fmt: skip
 NAMES = {space: space.rpartition("::")[2] for space in SPACES}  # in names of native functions
-
-
-# lanes in one window --------------------------------------------------------------------------------------------------
-class Shape(IntEnum):
-    """The arrangement of the bytes of lanes."""
-
-    UNKNOWN = 0
-    ROW = 1  # side by side, in the order of the lanes
-    ONE = 2  # all in one place
-    SPREAD = 3
-
-
-@cache
-def origin_function(space: str, bytes: int, access: int, sums: bool = False, align: int = 0) -> Native:
-    """A function that returns the shape, if all lanes of `mask` (not 0) may access `bytes` each in one window; UNKNOWN if not,
-    or if only `translate` can tell. No fault is recorded. For contiguous lanes, two addresses decide for all.
-
-    a, first: the addresses, and that of lane `low`, the lowest of `mask`. sums: for sums that wait (sums.py), of small arrays.
-    align: of the addresses, if not `bytes`. out: receives the host place of address 0, of the window's begin and of its end.
-    """
-    slots = {"shared": SLOT_SHARED, "shared::cluster": SLOT_SHARED, "const": SLOT_CONST, "param": SLOT_PARAM}
-    base, align = slots.get(space, 0) << SLOT_SHIFT, align or bytes  # base: what an address lacks to be generic
-    only_shared, any_space, writes = base == SHARED, space == "generic", (access & WRITE) != 0
-
-    def origin(w: ptr_to(Warp), mask: u32, low: u64, first: u64, a: U64, site: u32, out: ptr_to(ptr)) -> u32:
-        cta = w.cta
-        start = cta.shared_base
-        size = u64(cta.launch.shared_bytes)
-        host = u64(cta.shared)
-        if not only_shared:
-            slot = (first + base) >> SLOT_SHIFT
-            own = (slot == SLOT_SHARED or slot == SLOT_LOCAL) if base == 0 else slot != base >> SLOT_SHIFT
-            if own:
-                if not any_space:
-                    return u32(Shape.UNKNOWN)
-                start = start | SHARED
-            else:
-                window = window_of(cta, first + base, site)
-                start = window.start - base
-                size = window.size
-                host = window.host
-                if writes:
-                    if window.writable == 0:
-                        return u32(Shape.UNKNOWN)
-                if sums:
-                    if host + size - (host & ~u64(PART - 1)) > PART * PARTS:
-                        return u32(Shape.UNKNOWN)
-                elif base == 0:
-                    give_way(cta.cluster, host, size, u32(writes))
-        place = first - start
-        if size < bytes or (first & (align - 1)) != 0:
-            return u32(Shape.UNKNOWN)
-        shape = u32(Shape.ROW)
-        apart = mask
-        if (mask & 3) != 3 or extract(a, 1) != first:
-            apart = mask & mask_bits((a - iota(U64, 0, bytes)) != (first - low * bytes))
-        if apart == 0:
-            span = (u64(32 - leading_zeros(mask)) - low) * bytes
-            if span > size or place > size - span:
-                return u32(Shape.UNKNOWN)
-        elif (mask & mask_bits(a != first)) == 0:
-            shape = u32(Shape.ONE)
-            if place > size - bytes:
-                return u32(Shape.UNKNOWN)
-        else:
-            shape = u32(Shape.SPREAD)
-            if (mask & mask_bits(((a - start) > (size - bytes)) | ((a & (align - 1)) != 0))) != 0:
-                return u32(Shape.UNKNOWN)
-        at = stack(u64, 32)
-        store(a, at)
-        accessed(w, mask, at, base, bytes, access, site)
-        out[0] = ptr(host - start)
-        out[1] = ptr(host)
-        out[2] = ptr(host + size)
-        return shape
-
-    return Native(origin, f"origin_{NAMES[space]}_{bytes}_{access}{'_sums' * sums}{f'_{align}' * (align != bytes)}", inline=True)
-
-
-@cache
-def local_function(bytes: int, access: int) -> Native:
-    """A function that returns the shape of lanes' addresses of .local: SPREAD or UNKNOWN. places: what to add to `out`."""
-
-    def origin_local(w: ptr_to(Warp), mask: u32, a: U64, site: u32, out: ptr_to(ptr), places: ptr_to(u64)) -> u32:
-        size = w.cta.launch.local_bytes
-        if size < bytes or (mask & mask_bits((a > (size - bytes)) | ((a & (bytes - 1)) != 0))) != 0:
-            return u32(Shape.UNKNOWN)
-        store(a, places)
-        accessed(w, mask, places, SLOT_LOCAL << SLOT_SHIFT, bytes, access, site)
-        store(a + iota(U64) * size, places)
-        out[0] = w.local
-        return u32(Shape.SPREAD)
-
-    return Native(origin_local, f"origin_local_{bytes}_{access}", inline=True)
 
 
 # where the address is known or made here ----------------------------------------------------------------------------
