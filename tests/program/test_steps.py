@@ -52,6 +52,9 @@ def step(lines: str) -> int | None:
     ("mul.wide.u32 %x, %a, 4; xor.b64 %x, %x, %x;", None),
     ("mov.u32 %b, %tid.y; mul.wide.u32 %x, %b, 4;", None),
     ("shr.u32 %b, %a, 1; mul.wide.u32 %x, %b, 4;", None),
+    ("mul.wide.u32 %x, %a, 65536; shl.b64 %x, %x, 16;", 1 << 32),
+    ("mul.wide.u32 %x, %a, 65536; shl.b64 %x, %x, 17;", None),  # no access is so large, and steps are numbers of any length
+    ("mov.b32 %b, %a;" + "mad.lo.u32 %b, %b, 1000003, 1;" * 4000 + "mul.wide.u32 %x, %b, 4;", None),
 ])  # fmt: skip
 def test_a_step_is_guessed(lines: str, wanted: int | None) -> None:
     assert step(lines) == wanted

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from mmulator.errors import must_be
-from mmulator.isa.effects import Algebra, Pointer
+from mmulator.isa.effects import Algebra, MemoryEffect, Pointer
 from mmulator.program.blocks import FunctionBlocks
 from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, SpecialRegister, Symbol
 
 _LANES = 31
+_MOST = 1 << 32  # bytes; a larger step is that of no access, and a long chain of products would make numbers of any length
 _SPECIAL = {"tid.x": 1, "laneid": 1}
 _VARYING = ("tid", "lane", "clock", "globaltimer")
 
@@ -102,10 +103,11 @@ def steps_of(function: FunctionBlocks, uniform: Collection[str]) -> dict[Instruc
 
     for block in function.blocks:
         for ins in block.body:
-            address = next((o.base for o in ins.operands if isinstance(o, Address)), None)
-            its = step(address) if isinstance(address, Reg) else None
-            if its is not None:
-                found[ins] = its
+            if ins.effects.memory is not MemoryEffect.NONE:
+                address = next((o.base for o in ins.operands if isinstance(o, Address)), None)
+                its = step(address) if isinstance(address, Reg) else None
+                if its is not None:
+                    found[ins] = its
             _note(ins, step, known)
     return found
 
@@ -114,10 +116,13 @@ def _note(ins: Instruction, step: Callable[[Operand], Step], known: dict[str, in
     """Record the step of an instruction's result."""
     if not ins.operands:
         return
-    effects, target, sources = ins.effects, ins.operands[0], [*ins.operands[1:]]
-    rule = _OF_POINTERS.get(effects.pointer) or _OF_NUMBERS.get(effects.algebra)
-    made = rule(sources, [step(o) for o in sources]) if rule is not None and isinstance(target, Reg) else None
-    if made is not None:
+    effects, target, made = ins.effects, ins.operands[0], None
+    if effects.pointer is not Pointer.OTHER or effects.algebra is not Algebra.NONE:
+        rule = _OF_POINTERS.get(effects.pointer) or _OF_NUMBERS.get(effects.algebra)
+        if rule is not None and isinstance(target, Reg):
+            sources = [*ins.operands[1:]]
+            made = rule(sources, [step(o) for o in sources])
+    if made is not None and abs(made) <= _MOST:
         known[must_be(target, Reg).name] = made
     elif known:
         for name in uses_and_defs(ins)[1]:
