@@ -12,7 +12,7 @@ from typing import Any
 
 from mmulator.codegen.engine import target_cpu
 from mmulator.codegen.lang import Native
-from mmulator.codegen.locks import no_fork
+from mmulator.codegen.locks import no_fork, remaining
 from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.stencils import Records
 from mmulator.codegen.types import i32, u64
@@ -106,8 +106,10 @@ class Jit:
         functions = [f.function for f in self.program.functions.values()]
         self.unfenced: set[Instruction] = set().union(*(unfenced(f) for f in functions))
         self.numbers = {name: number for number, name in enumerate(self.program.functions)}
+        remaining()  # each of these walks a kernel of many instructions for a while
         require_supported(module, functions)
         self.shared = shared_layout(module, functions)
+        remaining()
         live = {n: liveness(f) for n, f in self.program.functions.items()}
         self.doubtful: dict[str, MaybeUndefined] = {}
         self.variables: dict[str, dict[str, Variable]] = {}
@@ -117,6 +119,7 @@ class Jit:
             both = {n: (f.function, variables_of(module, f.function)) for n, f in self.program.functions.items()}
             self.variables = {n: v for n, (_, v) in both.items()}
             self.origins = {n: origins(f, v) for n, (f, v) in both.items()}
+        remaining()
         self.skips = skips_of(self.program) if barrier_passed.under(options.events) is not None else Skips()
         self.stack = STACK_BYTES if any(i.effects.allocates for f in functions for i in f.instructions) else 0
         self.locals: dict[str, LocalFrame] = {f.name: local_frame(f, self.stack) for f in functions}
