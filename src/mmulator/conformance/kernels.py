@@ -101,7 +101,7 @@ def run_kernel(
     back: arrays of the arguments that are wanted afterwards; None: all.
     """
     kernel = backend.compile(module, entry, backend.chip.device, compile_options(shape, How()))
-    backend.launch(Launch(kernel, shape, arguments, back))
+    backend.launch(Launch(kernel, shape, arguments, back=back))
 
 
 # Text ----------------------------------------------------------------------------------------------------------------
