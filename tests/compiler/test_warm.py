@@ -71,7 +71,7 @@ def ptx(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_kernels_of_another_process_have_the_bits_of_an_h200(tmp_path: Path) -> None:
     program = "import sys\nfrom tests.support import corpus\nfor n in sys.argv[1:]: assert not corpus.launch(n).differences, n"
     assert set(KERNELS) <= set(corpus.manifest())
@@ -84,7 +84,7 @@ def test_a_second_start_knows_no_instruction(tmp_path: Path, ptx: Path) -> None:
     assert first.startswith("False") and second == first.replace("False", "True")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_kernels_that_other_processes_compile_at_once(tmp_path: Path, ptx: Path) -> None:
     environment = {**os.environ, "MMULATOR_CACHE": str(tmp_path / "cache")}
     words = [sys.executable, "-c", RUN, str(ptx), str(os.getpid())]

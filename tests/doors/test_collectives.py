@@ -23,7 +23,7 @@ def start(*words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_processes_exchange_tensors_of_cuda(tmp_path: Path) -> None:
     both = [start(str(rank), str(tmp_path / "meeting")) for rank in range(2)]
     for process in both:

@@ -151,14 +151,14 @@ def test_interrupts_end_a_spinning_kernel(program: Path) -> None:
 
 
 @here
-@pytest.mark.slow
+@pytest.mark.full
 def test_programs_end_while_threads_launch(program: Path) -> None:
     codes = {run(program, "exit", str(n % 10)).returncode for n in range(15)}
     assert codes == {3}
 
 
 @here
-@pytest.mark.slow
+@pytest.mark.full
 def test_programs_end_while_llvm_works(program: Path, tmp_path: Path) -> None:
     codes = []
     for wait in range(200, 1000, 100):

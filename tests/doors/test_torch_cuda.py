@@ -252,7 +252,7 @@ fact("dynamic", dynamic)
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed")
-@pytest.mark.slow
+@pytest.mark.full
 def test_torch_compile_runs_inductors_kernels_here(tmp_path: Path) -> None:
     report = tmp_path / "report.jsonl"
     facts = started(HEAD + COMPILED, tmp_path, "--report", str(report))

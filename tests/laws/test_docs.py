@@ -425,7 +425,7 @@ PARTS = dict(zip(("lane-wise", "memory", "matrix", "lanes", "shape", "observer")
 
 
 @pytest.mark.parametrize("part", PARTS)
-@pytest.mark.slow
+@pytest.mark.full
 def test_tutorial(part: str, tmp_path: Path) -> None:
     """An instruction or an observer, added to a copy as the page says, with a test and with what the laws want."""
     copy = Copy(tmp_path)

@@ -451,7 +451,7 @@ def outcome(loaded: Module, n: int) -> tuple[str, list[int]]:
 
 
 @pytest.mark.parametrize(("what", "space"), [
-    pytest.param(what, space, marks=pytest.mark.slow if (m - n) % 3 else (), id=f"{what}-{space}")
+    pytest.param(what, space, marks=pytest.mark.full if (m - n) % 3 else (), id=f"{what}-{space}")
     for n, what in enumerate(LOADS) for m, space in enumerate(("global", "shared", "const"))
 ])  # fmt: skip
 def test_a_load_from_one_place(what: str, space: str) -> None:

@@ -82,7 +82,7 @@ def test_a_kernel_whose_blocks_wait_for_each_other_is_refused(client: Client) ->
         corpus.launch("spin_flag", workers=client, timeout=60)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_worker_that_is_killed(started: Started, client: Client) -> None:
     """By SIGKILL, in the middle: its blocks run again elsewhere."""
     x, y = np.arange(256, dtype=np.uint32), np.zeros(256, np.uint32)
