@@ -11,8 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support import quick
+
+# the same examples each time, however long they take: a commit's tests pass or fail, on a loaded machine too
+settings.register_profile("mmulator", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("mmulator")
 
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a GPU of this machine is no part of a test, nor of the processes that it starts
 EVERYWHERE = ("laws", "isa")  # folders whose tests may notice any change of a chapter

@@ -31,6 +31,7 @@ from mmulator.source import Source
 from tests.support import corpus
 from tests.support.places import ROOT
 from tests.support.ptx_text import STORE_R1, kernel
+from tests.support.waiting import wait_until
 
 # Of each kind of table, operation, variable and call some: products one by one and as one, sparse and scaled ones, wgmma, copies,
 # bulk operations, tensor maps, clusters, indirect branches and calls, device printf, variables with addresses in them.
@@ -216,10 +217,7 @@ def test_a_second_start_takes_the_better_code_and_makes_it_if_there_is_none(ptx:
     monkeypatch.setattr(code, "LONG", 0.0)
     monkeypatch.setattr(code, "LONG_WORD", 0.0)
     again.blocks.improve()
-    for _ in range(1000):
-        if again.blocks.patience == float("inf"):
-            break
-        time.sleep(0.01)
+    wait_until(lambda: again.blocks.patience == float("inf"), "better code")
     assert not set(first) & set(again.code.tolist())
     third = run(text)
     assert third.from_cache and third.blocks.patience == float("inf")

@@ -25,7 +25,7 @@ def run(program: str, *words: str) -> list[Any]:
     """What a program printed, a line of JSON each."""
     path = os.pathsep.join((str(PACKAGE), str(ROOT)))
     command = [sys.executable, str(PROGRAMS / program), *words]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-4000:]
     return [json.loads(line) for line in done.stdout.splitlines()]
 

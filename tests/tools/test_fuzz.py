@@ -21,7 +21,7 @@ def fuzz(out: Path, *arguments: str, plant: str = "", what: str = "modules") -> 
         command,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         cwd=ROOT,
         check=False,
         env={**os.environ, "MMULATOR_FUZZ_PLANT": plant},
