@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
-import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from functools import cache
-from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,18 +13,15 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from mmulator.cli.app import run
-from tests.support import places
+from tests.support import forks, places
 from tests.support.planted import PLANTED, Planted
-
-PROGRAMS = find_spec("triton") is not None and find_spec("torch") is not None
-
 
 def told(bug: Planted, folder: Path, broken: bool) -> str:
     """Output of a bug's command, without breaks of lines."""
     bug.write(folder, broken)
     words = shlex.split(bug.command)
     if words[0] == "exec":
-        ran = subprocess.run([sys.executable, "-m", "mmulator", *words], cwd=folder, capture_output=True, text=True, check=False)
+        ran = forks.run(["-m", "mmulator", *words], folder)
         return " ".join((ran.stdout + ran.stderr).split())
     said = StringIO()
     with chdir(folder), redirect_stdout(said), redirect_stderr(said):
@@ -48,7 +42,7 @@ def of_right_programs(file: str) -> str:
 @pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name.replace(" ", "-"))
 def test_a_command_names_it(bug: Planted, tmp_path: Path) -> None:
     program = bug.command.startswith("exec")
-    if program and not PROGRAMS:
+    if program and not forks.THERE:
         pytest.skip("Triton or torch is not installed")
     said = told(bug, tmp_path, True)
     missing = [words for words in bug.said if words.strip() not in said]
