@@ -45,7 +45,7 @@ def everything(config: pytest.Config) -> bool:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Files without quick tests are not read; those that are named on the command line are, by pytest's own rule."""
-    if everything(config) or not quick.whole(os.path.relpath(collection_path, config.rootpath / "tests")):
+    if everything(config) or quick.step(os.path.relpath(collection_path, config.rootpath / "tests")):
         return None
     LEFT_OUT["files"] += len(list(collection_path.rglob("test_*.py"))) or collection_path.match("test_*.py")
     return True
@@ -60,7 +60,8 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     cases: Counter[str] = Counter()
     for item in items:
         function = name_of(item)
-        if quick.whole(function) or cases[function] % quick.step(function):
+        step = quick.step(function)
+        if not step or cases[function] % step:
             item.add_marker("full")
         cases[function] += 1
     chosen = items[:]
@@ -113,7 +114,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     terminal: Any = session.config.pluginmanager.get_plugin("terminalreporter")
     if session.config.option.costs:
         terminal.write_line(table())
-    if LEFT_OUT.total():
+    if LEFT_OUT["tests"] or (any(Path(word).is_dir() for word in session.config.args) and LEFT_OUT["files"]):
         terminal.write_line(
             f"left out: {LEFT_OUT['tests']:,} tests that are marked `full` and {LEFT_OUT['files']} files of such tests; "
             "`pytest --full` runs all"

@@ -270,7 +270,9 @@ def test_ctrl_c_stops_an_endless_loop(tmp_path: Path) -> None:
         assert process.stdin is not None and process.stdout is not None
         text = ""
         while "(mmulator) " not in text:
-            text += process.stdout.read(1)
+            more = process.stdout.read(1)
+            assert more, f"it has ended: {text}"
+            text += more
         process.stdin.write("continue\n")
         process.stdin.flush()
         wait_for_work(process.pid, 0.2)

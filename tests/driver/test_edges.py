@@ -6,7 +6,6 @@ import struct
 
 import numpy as np
 import pytest
-import torch
 
 from mmulator.doors.triton.arguments import address_of
 from mmulator.doors.triton.arrays import stand_in
@@ -68,8 +67,10 @@ def test_nothing_else_reaches_behind_memory(body: str, size: int, room: int) -> 
     assert not memory.any()
 
 
+@pytest.mark.full
 def test_who_rounds_up() -> None:
     """Allocations and torch's own blocks do, a piece of somebody's array does not; of pieces that overlap the last one says."""
+    torch = pytest.importorskip("torch")
     driver = Driver()
     sizes = {a.size: a.address for a in map(driver.memory.allocate, (5, 8))}
     found = {r.start: r.room for r in driver.memory.regions()}

@@ -109,6 +109,8 @@ def child(work):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_fork_while_a_property_is_computed(tmp_path: Path) -> None:
     code = FORKED + """
+import warnings
+warnings.simplefilter("ignore", DeprecationWarning)
 from mmulator.lazy import cached_property
 begun, over, parent = threading.Event(), threading.Event(), os.getpid()
 class Slow:

@@ -158,7 +158,12 @@ def test_command_runs(command: str, code: int, folder: Path) -> None:
     assert found == code, output
 
 
-@pytest.mark.parametrize("page", PAGES)
+def starts_programs(page: str) -> bool:
+    """Whether a page needs `[full]`, or processes of their own."""
+    return any(step.needs or step.directive in ("run", "pytest") for step in steps(read(page)))
+
+
+@pytest.mark.parametrize("page", [pytest.param(p, marks=pytest.mark.full if starts_programs(p) else ()) for p in PAGES])
 def test_snippets_run_and_output_is_as_shown(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python blocks of a page, one after the other. A block under `<!-- output: COMMAND -->` is what that prints, under
     `excerpt: COMMAND` a part of it, under `output: python` what the snippet before it printed. `file: NAME` is a file that later

@@ -16,6 +16,7 @@ from mmulator.cli.app import run
 from tests.support import forks, places
 from tests.support.planted import PLANTED, Planted
 
+
 def told(bug: Planted, folder: Path, broken: bool) -> str:
     """Output of a bug's command, without breaks of lines."""
     bug.write(folder, broken)
@@ -39,7 +40,13 @@ def of_right_programs(file: str) -> str:
         return told(replace(bugs[0], command=f"exec --keep-going {asked} {file}"), Path(folder), False)
 
 
-@pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name.replace(" ", "-"))
+CASES = [
+    pytest.param(bug, id=bug.name.replace(" ", "-"), marks=pytest.mark.full if bug.command.startswith("exec") else ())
+    for bug in PLANTED
+]
+
+
+@pytest.mark.parametrize("bug", CASES)
 def test_a_command_names_it(bug: Planted, tmp_path: Path) -> None:
     program = bug.command.startswith("exec")
     if program and not forks.THERE:

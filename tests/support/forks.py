@@ -19,7 +19,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
-from io import open_code
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import ModuleType
@@ -128,7 +127,7 @@ def become(words: list[str], environment: Mapping[str, str]) -> NoReturn:
     kind, rest = (words[0], words[2:]) if words[0] in ("-m", "-c") else ("", words[1:])
     doors = Path(startup.__file__).parent
     given = [p for p in environment.get("PYTHONPATH", "").split(os.pathsep) if p and Path(p) != doors]
-    first = {"-m": os.getcwd(), "-c": ""}.get(kind, str(Path(words[0]).resolve().parent))
+    first = {"-m": str(Path.cwd()), "-c": ""}.get(kind, str(Path(words[0]).resolve().parent))
     sys.path[:] = [first, *given, *PATHS]
     sys.argv[:] = [kind or words[0], *rest]
     sys.modules["__main__"] = main = ModuleType("__main__")
@@ -139,7 +138,7 @@ def become(words: list[str], environment: Mapping[str, str]) -> NoReturn:
         if kind == "-m":
             runpy._run_module_as_main(words[1])
         main.__file__ = words[0]
-        text = words[1].encode() if kind else open_code(words[0]).read()
+        text = words[1].encode() if kind else Path(words[0]).read_bytes()
         exec(compile(text, "<string>" if kind else words[0], "exec"), main.__dict__)
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
@@ -158,6 +157,6 @@ def become(words: list[str], environment: Mapping[str, str]) -> NoReturn:
 
 if __name__ == "__main__":
     execvpe, posix_spawnp = os.execvpe, os.posix_spawnp
-    own = {str(PACKAGE), str(ROOT), os.getcwd(), ""}
+    own = {str(PACKAGE), str(ROOT), str(Path.cwd()), ""}
     PATHS = [p for p in sys.path if p not in own]
     serve(socket.socket(fileno=int(sys.argv[1])))
