@@ -124,7 +124,7 @@ def test_reductions_by_many_blocks_at_once() -> None:
 def test_what_is_wrong_is_named(body: str, size: int, offset: int, skip: int, message: str) -> None:
     body = f"add.u64 %rd0, %rd0, {skip};\n{body}"
     with pytest.raises(ExecutionFault, match=message) as caught:
-        run(body, np.zeros(1024, np.uint8), np.zeros(2048, np.uint8), size, offset, timeout=20)
+        run(body, np.zeros(1024, np.uint8), np.zeros(2048, np.uint8), size, offset, timeout=60)
     assert "thread (0, 0, 0)" in caught.value.message and "bulk.ptx:" in str(caught.value)
 
 
@@ -143,7 +143,7 @@ def test_what_is_wrong_is_named(body: str, size: int, offset: int, skip: int, me
 )  # fmt: skip
 def test_addresses_that_are_wrong_are_named(body: str, message: str) -> None:
     with pytest.raises(ExecutionFault, match=message):
-        run(f"mov.u64 %rd9, 0;\n{body}", np.zeros(1024, np.uint8), np.zeros(2048, np.uint8), 16, timeout=20)
+        run(f"mov.u64 %rd9, 0;\n{body}", np.zeros(1024, np.uint8), np.zeros(2048, np.uint8), 16, timeout=60)
 
 
 # clusters ---------------------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def of_cluster(body: str, size: int, seed: int) -> np.ndarray:
     text = kernel(CLUSTER.format(body=body), ".param .u64 in, .param .u64 out").replace(".version 8.0", ".version 8.6")
     out = np.zeros((size, 256), np.uint32)
     Module.load(text, name="cluster.ptx")["k"].launch(
-        size, 1, [np.arange(256, dtype=np.uint32), out], cluster=size, seed=seed, timeout=20
+        size, 1, [np.arange(256, dtype=np.uint32), out], cluster=size, seed=seed, timeout=60
     )
     return out
 
@@ -289,5 +289,5 @@ A: cp.async.bulk.global.shared::cta.bulk_group [%rd0], [%r12], 16; add.u64 %rd0,
     for seed in range(4):
         out = np.zeros(8192, np.uint8)
         with pytest.raises(ExecutionFault, match=r"misaligned: cp\.async\.bulk.*byte 4808 of argument 0"):
-            framed(body, 4096).launch(1, 128, [out, np.ones(4096, np.uint8), 0, 0, 300], seed=seed, timeout=20)
+            framed(body, 4096).launch(1, 128, [out, np.ones(4096, np.uint8), 0, 0, 300], seed=seed, timeout=60)
         assert not out[4800:].any() and set(out.tolist()) <= {0, 1}

@@ -20,6 +20,7 @@ from mmulator.compiler.kernel import CompiledKernel
 from mmulator.native.threads.scheduler import run_warp
 from tests.support.places import ROOT
 from tests.support.ptx_text import STORE_R1, kernel
+from tests.support.waiting import wait_until
 
 # NaNs with payloads, zeros of both signs, infinities, subnormals, and what is cut when it is rounded
 EDGES = np.array([0, 0x80000000, 1, 0x807FFFFF, 0x7F800000, 0xFF800000, 0x7F800001, 0xFFC12345, 0x7FC00000, 0x3F800001,
@@ -62,15 +63,14 @@ def test_better_code_takes_the_place_of_quick_code_while_a_kernel_is_used(
     assert compiled.blocks.patience == 0
     out = np.zeros(32, np.uint32)
     wanted = np.arange(32) + os.getpid()
-    for _ in range(1000):
+
+    def better() -> bool:
         loaded.launch(1, 32, [out])
         assert (out == wanted).all()
         out[:] = 0
-        if compiled.blocks.patience == float("inf"):
-            break
-        time.sleep(0.01)
-    else:
-        pytest.fail("it never came")
+        return compiled.blocks.patience == float("inf")
+
+    wait_until(better, "better code")
     assert not set(first) & set(compiled.code.tolist())
     again = mm.Module.load(ptx)["k"].compile()  # the store has it
     assert again.from_cache and again.blocks.patience == float("inf")

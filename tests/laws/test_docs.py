@@ -158,7 +158,12 @@ def test_command_runs(command: str, code: int, folder: Path) -> None:
     assert found == code, output
 
 
-@pytest.mark.parametrize("page", PAGES)
+def starts_programs(page: str) -> bool:
+    """Whether a page needs `[full]`, or processes of their own."""
+    return any(step.needs or step.directive in ("run", "pytest") for step in steps(read(page)))
+
+
+@pytest.mark.parametrize("page", [pytest.param(p, marks=pytest.mark.full if starts_programs(p) else ()) for p in PAGES])
 def test_snippets_run_and_output_is_as_shown(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python blocks of a page, one after the other. A block under `<!-- output: COMMAND -->` is what that prints, under
     `excerpt: COMMAND` a part of it, under `output: python` what the snippet before it printed. `file: NAME` is a file that later
@@ -346,7 +351,7 @@ def run_alone(form: Form) -> None:
         f".visible .entry k() {{\n.reg .b64 %cells;\n{chr(10).join(declared)}\nmov.u64 %cells, cells;\n"
         f"{form.mnemonic} {', '.join(operands)};\n{wait}\nret;\n}}\n"
     )
-    Module.load(text)["k"].launch(1, 128, [], device=device, timeout=20)
+    Module.load(text)["k"].launch(1, 128, [], device=device, timeout=60)
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -425,7 +430,7 @@ PARTS = dict(zip(("lane-wise", "memory", "matrix", "lanes", "shape", "observer")
 
 
 @pytest.mark.parametrize("part", PARTS)
-@pytest.mark.slow
+@pytest.mark.full
 def test_tutorial(part: str, tmp_path: Path) -> None:
     """An instruction or an observer, added to a copy as the page says, with a test and with what the laws want."""
     copy = Copy(tmp_path)
