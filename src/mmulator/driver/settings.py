@@ -68,7 +68,7 @@ def _progress(text: str) -> str:
 
 def _keep_going(text: str) -> bool:
     if text not in ("0", "1"):
-        raise ValueError("1 to go on behind an access out of bounds, 0 to end the launch there")
+        raise ValueError("1 to go on after an access out of bounds, 0 to end the launch there")
     return text == "1"
 
 

@@ -87,7 +87,7 @@ def _chains(
         w = waits.get(place)
         if w is not None and (apart or w.ins is not s.ins):  # a counter of a block's own passes nothing on
             lacks = [*_lacks(s, _within(fences, begin, s.at), apart, "release", "before"),
-                     *_lacks(w, _within(fences, w.at, end), apart, "acquire", "behind")]  # fmt: skip
+                     *_lacks(w, _within(fences, w.at, end), apart, "acquire", "after")]  # fmt: skip
             yield place[0], [*dict.fromkeys(lacks)]
 
 

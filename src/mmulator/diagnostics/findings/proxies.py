@@ -61,7 +61,7 @@ def _read_before_wait(c: FindingContext) -> str:
     barrier, phase, waited = c.words[:3]
     if not barrier:
         return f"bytes are read that {_other(c)} may not have written yet"
-    said = f"phase {phase - 1} of it" if 0 < waited == phase else f"phase {waited - 1} of it" if waited else "none of its phases"
+    said = f"phase {waited - 1} of it" if waited else "none of its phases"
     where = memory_text(c.grid, barrier, 8)
     return (
         f"bytes are read that {_other(c)} may not have written yet: that is so when phase {phase} (parity {phase & 1}) of the "
@@ -75,7 +75,7 @@ def _map_fence_missing(c: FindingContext) -> str:
     if missing == UNORDERED:
         return f"{begin}, and nothing orders the change before this copy"
     if missing == NO_RELEASE:
-        return f"{begin} with no fence.proxy.tensormap::generic.release behind the change and before the acquire"
+        return f"{begin} with no fence.proxy.tensormap::generic.release after the change and before the acquire"
     return f"{begin}, and no fence.proxy.tensormap::generic.acquire of this map lies between the change and this copy"
 
 

@@ -68,7 +68,7 @@ def _wait(c: FindingContext) -> tuple[str, str]:
 
 
 def _fence(c: FindingContext) -> tuple[str, str]:
-    side = {AFTER: "after_thread_sync before this one", BEFORE: "before_thread_sync behind the other one's wait"}
+    side = {AFTER: "after_thread_sync before this one", BEFORE: "before_thread_sync after the other one's wait"}
     said = side[c.words[1]]
     own = c.instruction.mnemonic
     return f"{own} and {_other(c)} of another warp or thread access the same cells, with no tcgen05.fence::{said}", _where(c)
@@ -115,7 +115,7 @@ def _held(c: FindingContext) -> tuple[str, str]:
 
 def _grows(c: FindingContext) -> tuple[str, str]:
     columns, before, *_ = c.words
-    return f"{columns} columns are allocated, behind an allocation of {before}", ""
+    return f"{columns} columns are allocated, after an allocation of {before}", ""
 
 
 def _quarter(c: FindingContext) -> tuple[str, str]:
@@ -137,7 +137,7 @@ SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
     rules.WAIT_MISSING.number: _wait,
     rules.FENCE_MISSING.number: _fence,
     rules.COMMIT_FENCE_MISSING.number: _at_cells(
-        "{own} uses what {other} wrote, with no tcgen05.fence::after_thread_sync behind the wait for its tcgen05.commit"
+        "{own} uses what {other} wrote, with no tcgen05.fence::after_thread_sync after the wait for its tcgen05.commit"
     ),
     rules.RACE.number: _at_cells("nothing orders {own} and {other}, which access the same cells"),
     rules.UNORDERED.number: _unordered,

@@ -24,7 +24,7 @@ def ignored(program: Program) -> Iterator[Finding]:
             ins = must_be(block.last, Instruction)
             names = set(registers_of(ins.operands[0]))
             if not names & out[block.index - item.entry]:
-                what = f"nothing reads {', '.join(sorted(names))} behind it" if names else "its result is thrown away"
+                what = f"nothing reads {', '.join(sorted(names))} after it" if names else "its result is thrown away"
                 yield found(WAIT_IGNORED, ins, f"nobody looks at what {ins.mnemonic} says: {what}")
 
 
