@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mmulator.isa.effects import Together
 from mmulator.layouts.operands import fragment
 from mmulator.ptx.tree import Instruction, VectorOperand
 from mmulator.record.profile_data import Traffic
@@ -13,7 +14,7 @@ _LANES = 32
 
 def descriptor_bytes(ins: Instruction) -> int:
     """Bytes of A and B that a wgmma of four warps reads from shared memory."""
-    if not ins.effects.multiplies or ins.effects.counted_as != "wgmma":
+    if not ins.effects.multiplies or ins.effects.together is not Together.WARPGROUP:
         return 0
     form = ins.form
     row = form.k * form.atype.bits // 8

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from mmulator.diagnostics.mbarriers import operates
 from mmulator.isa.effects import Ends
 from mmulator.launch.limits import MULTIPROCESSOR
 from mmulator.launch.shape import LaunchShape
@@ -89,7 +90,7 @@ def _matrices(ins: Instruction, times: int) -> dict[str, Traffic]:
 
 
 def _waits(ins: Instruction) -> bool:
-    return ins.opcode == "mbarrier" and ins.effects.ends is Ends.WAIT
+    return operates(ins) and ins.effects.ends is Ends.WAIT
 
 
 def _of_sites(counts: Counts) -> Iterator[tuple[Instruction, Tally]]:
