@@ -66,20 +66,20 @@ def test_better_code_takes_the_place_of_quick_code_while_a_kernel_is_used(
         loaded.launch(1, 32, [out])
         assert (out == wanted).all()
         out[:] = 0
-        if compiled.blocks.patience == float("inf"):
+        if compiled.blocks.best:
             break
         time.sleep(0.01)
     else:
         pytest.fail("it never came")
     assert not set(first) & set(compiled.code.tolist())
     again = mm.Module.load(ptx)["k"].compile()  # the store has it
-    assert again.from_cache and again.blocks.patience == float("inf")
+    assert again.from_cache and again.blocks.best
 
 
 def test_better_code_waits_until_the_running_has_paid_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """LLVM's time grows with the records, which one long launch of a long kernel does not pay back."""
     blocks = mm.Module.load(kernel(MANY))["k"].compile().blocks
-    if blocks.patience == float("inf"):
+    if blocks.best:
         blocks = code.BlockCode(1)
         blocks._pieces, blocks._words = [object()], 100  # type: ignore[list-item]
     words, begun = blocks._words, [False]
@@ -123,9 +123,9 @@ def test_another_version_of_the_package_has_other_code(tmp_path: Path, monkeypat
     found = named.find(name)
     assert found == named.NamedCode(b"code", ("other",))
     assert named.find(name + "x") is None and named.find(name, level=1) is None
-    monkeypatch.setattr(named, "fingerprint", lambda: "changed")
+    monkeypatch.setattr(named, "of_natives", lambda: "changed")
     assert named.find(name) is None
-    monkeypatch.setattr(named, "fingerprint", lambda: "")  # the package is not there as files
+    monkeypatch.setattr(named, "of_natives", lambda: "")  # the package is not there as files
     named.keep(name, b"code")
     assert named.find(name) is None
 
