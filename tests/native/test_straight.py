@@ -68,7 +68,7 @@ def kernel(space: str, name: str, store: bool, way: str, better: bool) -> Kernel
     if better:
         blocks = made.compile().blocks
         blocks.improve()
-        wait_until(lambda: blocks.patience == float("inf"), "better code")
+        wait_until(lambda: blocks.best, "better code")
     return made
 
 

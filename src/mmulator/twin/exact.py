@@ -391,7 +391,7 @@ def kernel_function(e: Exact, name: str, pitch: int, columns: int, height: int) 
             for r, v in tile:
                 final(sums[tile.index((r, v))], d, ldd, r, v, n)
 
-    return Native(kernel, f"{name}_{columns}of{pitch}x{height}", OUTLINED)
+    return Native(kernel, f"{name}_{columns}of{pitch}x{height}", OUTLINED, inner=True)
 
 
 def any_nan(values: list[Value]) -> Value:

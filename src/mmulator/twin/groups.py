@@ -233,7 +233,7 @@ def rows_function(g: Groups, name: str) -> Native:
                 result = cut_to_single(whole.get_one(0) * power_of_two(top - g.fraction)) + 0.0
                 store(select(result == result, result, bitcast(F, U(NAN))), state + COLUMNS * at[n])
 
-    return Native(rows_of, name, OUTLINED)
+    return Native(rows_of, name, OUTLINED, inner=True)
 
 
 def dot_groups(g: Groups, name: str) -> Native:
