@@ -50,7 +50,7 @@ def place_of(grid: Grid, address: int, ins: Instruction) -> tuple[bool, str, str
     if own := own_memory(grid, address):
         return False, own, OWN
     said = "which is in no buffer" + (f"; nearest: {_nearest(nearest, address)}" if nearest is not None else "")
-    return False, said, "no argument leads to this address: look where it is computed, or loaded from"
+    return False, said, "no single argument leads to this address: look where it is computed, or loaded from"
 
 
 def own_memory(grid: Grid, address: int) -> str:
@@ -123,10 +123,10 @@ def _beside(m: Region, address: int) -> str:
     """A nearby buffer in words: `512 bytes before argument 0 (out)`."""
     if address < m.start:
         return f"{m.start - address} bytes before {m.label}"
-    behind = address - m.start - m.size
-    if behind < 0:
+    beyond = address - m.start - m.size
+    if beyond < 0:
         return f"byte {address - m.start} of {m.label}"
-    return f"{behind} bytes behind {m.label}" if behind else f"right behind {m.label}"
+    return f"{beyond} bytes after {m.label}" if beyond else f"right after {m.label}"
 
 
 def _nearest(m: Region, address: int) -> str:
