@@ -28,7 +28,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 KERNELS = ROOT / "tests" / "kernels" / "ptx"
-FOLDERS = KERNELS, ROOT / "tests" / "kernels" / "handwritten", ROOT / "tests" / "sanitizer" / "kernels", ROOT / "examples"
+FOLDERS = KERNELS, ROOT / "tests" / "kernels" / "handwritten", ROOT / "tests" / "ub", ROOT / "examples"
 # Common kernels with most of what common kernels need. Other functions are compiled by the first kernel that calls them, some
 # milliseconds each: all functions of the corpus take three times as long, and who installs waits for them.
 CHOSEN = (
