@@ -37,6 +37,7 @@ import ml_dtypes
 import numpy as np
 
 import mmulator as mm
+from mmulator.compiler.options import CompileOptions
 from mmulator.diagnostics.faults.memory import host_memory
 from mmulator.driver import Driver, Region, Settings
 from mmulator.findings import WIDTH, paragraphs
@@ -125,7 +126,7 @@ def text(file: Path, change: str | None = None) -> str:
 
 
 def launch_of(file: Path, change: str | None = None) -> dict[str, Any]:
-    said = (_LAUNCH.fullmatch(line) for line in file.read_text().splitlines())
+    said = (_LAUNCH.fullmatch(SAID.split(line)[0]) for line in file.read_text().splitlines())
     own = [found[2] for found in said if found and (not found[1] or change in found[1].split(", "))]
     return {key: value for one in own for key, value in eval(f"dict({one})", {"__builtins__": {"dict": dict}}).items()}
 
@@ -172,7 +173,10 @@ def launch(file: Path, change: str | None = None, seed: int = 0, **more: Any) ->
             chance = np.random.default_rng(0)
             module, args = module_of(file, change), [_argument(a, chance) for a in said.pop("args")]
             said["memory"] = [Region.of(at, _argument(array, chance), name) for at, array, name in said.get("memory", ())]
-            result = module[said.pop("entry", next(iter(module)))].launch(args=args, **said)
+            kernel = module[said.pop("entry", next(iter(module)))]
+            if not said["timeout"]:
+                kernel.compile(options=CompileOptions(clusters="cluster" in said))  # which takes longer
+            result = kernel.launch(args=args, **said)
     except mm.errors.MmulatorError as error:
         result = error
     return without(result, habits) if habits else result
