@@ -1,6 +1,7 @@
 """Small programs that are wrong, with what is said of them: tests/ub.
 
-A file TOPIC/NAME.ptx has comments that say the launch, its revisions, and which line a finding points at:
+A file TOPIC/NAME.ptx has comments that say the launch, its revisions, and which line a finding points at; programs/NAME.cu and
+NAME.py are whole programs, for `mmulator exec --sanitize`:
 
     //! grid=1, block=128, args=["f16[64,16]", "f32[64,8] 0", "u32 16"], shared=4096
     fence.proxy.async;               //@ no_fence:
@@ -25,11 +26,16 @@ launch has instead for these revisions.
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
+from shutil import copy
+from subprocess import PIPE, STDOUT, run
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
@@ -44,6 +50,7 @@ from mmulator.findings import WIDTH, paragraphs
 from mmulator.program.static import static_findings
 from mmulator.rules import RULES, Severity
 from tests.support import places
+from tests.support.nvcc import nvcc
 
 ROOT = places.ROOT / "tests" / "ub"
 # The body of a kernel with one finding, of this rule (tests/support/ptx_text.py: kernel).
@@ -92,6 +99,10 @@ class Change:
 @cache
 def files(topic: str) -> tuple[Path, ...]:
     return tuple(sorted((ROOT / topic).glob("*.ptx")))
+
+
+def every() -> list[Path]:
+    return sorted(file for ending in ("ptx", "cu", "py") for file in ROOT.glob(f"*/*.{ending}"))
 
 
 def changes(file: Path) -> list[Change]:
@@ -235,18 +246,46 @@ def said(result: Any) -> str:
     return "".join(f"{text}\n" for text in (*whole, *("\n".join(lines) for lines in paragraphs(result.findings, WIDTH))))
 
 
+@cache
+def output(file: Path) -> tuple[str, frozenset[Mark]]:
+    """What a user reads who runs a program of CUDA C++ or Python under `mmulator exec --sanitize`, and the lines that it names.
+
+    Addresses and lines of PTX are left out: an allocator and a compiler choose them.
+    """
+    environment = {"COLUMNS": f"{WIDTH}", "PYTHONWARNINGS": "ignore", "TRITON_DEFAULT_FP_FUSION": "1"}
+    with TemporaryDirectory() as folder:
+        copy(file, folder)
+        command = [sys.executable, file.name]
+        if file.suffix == ".cu":
+            nvcc("-arch=sm_90", "-lineinfo", "-cudart", "shared", "-o", file.stem, file.name, cwd=folder, check=True)
+            command = [str(Path(folder, file.stem))]
+        command = [sys.executable, "-m", "mmulator", "exec", "--sanitize", *command]
+        done = run(command, cwd=folder, env=os.environ | environment, stdout=PIPE, stderr=STDOUT, text=True, timeout=300)
+    text = re.sub(rf"/\S*/(?={file.name})", "", re.sub(r"\b0x[0-9a-f]{9,}", "0x...", done.stdout))
+    told = re.findall(rf"\({file.name}:(\d+)\): (?:error|warning|note): (?:(?!\n\n)[^\[])*\[([\w,\s-]+)\]", text)
+    marks = frozenset((int(line), rule) for line, rules in told for rule in re.split(r",\s+", rules))
+    return re.sub(r"(\.ptx|<ptx>):\d+(:\d+)?", r"\1:N", text), marks
+
+
+def golden_of(file: Path) -> Path:
+    return file.with_suffix(".txt" if file.suffix == ".ptx" else f"{file.suffix}.txt")
+
+
 def texts(file: Path) -> dict[str, str]:
     """The texts of NAME.txt, by revision; an empty one is left out."""
-    golden = file.with_suffix(".txt")
+    golden = golden_of(file)
     found = _SECTION.split(golden.read_text())[1:] if golden.exists() else []
     return dict(zip(found[::2], found[1::2]))
 
 
 def bless(file: Path) -> bool:
     """Write NAME.txt anew. Returns whether it was another text."""
-    golden, new = file.with_suffix(".txt"), {c.name: said(launch(file, c.name, threads=1)) for c in revisions(file)}
-    whole = "".join(f"== {name}\n{text}" for name, text in new.items() if text)
-    if not whole or (golden.exists() and golden.read_text() == whole):
+    if file.suffix == ".ptx":
+        new = {c.name: said(launch(file, c.name, threads=1)) for c in revisions(file)}
+    else:
+        new = {"": output(file)[0]}
+    golden, whole = golden_of(file), "".join(f"== {name}\n{text}" for name, text in new.items() if text)
+    if whole == (golden.read_text() if golden.exists() else ""):
         return False
     golden.write_text(whole)
     return True

@@ -13,7 +13,7 @@ if __name__ == "__main__":
     _, wish, *names = (*sys.argv, "")[: max(len(sys.argv), 2)]
     if wish != "--bless":
         sys.exit(__doc__)
-    for file in sorted(breaches.ROOT.glob("*/*.ptx")):
-        name = f"{file.parent.name}/{file.stem}"
+    for file in breaches.every():
+        name = f"{file.parent.name}/{file.name}"
         if (not names or any(part in name for part in names)) and breaches.bless(file):
             print(name)

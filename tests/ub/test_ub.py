@@ -8,9 +8,10 @@ import pytest
 
 from mmulator.rules import RULES
 from tests.support import breaches
+from tests.support.nvcc import compiled
 
 SEEDS = 0, 1, 2
-FILES = [file for topic in sorted(breaches.ROOT.iterdir()) for file in breaches.files(topic.name)]
+FILES = [file for file in breaches.every() if file.suffix == ".ptx"]
 
 
 @pytest.mark.parametrize("program", [p for file in FILES for p in breaches.revisions(file)], ids=str)
@@ -23,7 +24,17 @@ def test_what_is_wrong_is_found_and_told(program: breaches.Change) -> None:
         assert {rule for _, rule in breaches.marks_found(program.file, result)} == program.rules, breaches.said(result)
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
+@pytest.mark.slow
+@compiled
+@pytest.mark.parametrize("file", [file for file in breaches.every() if file.suffix != ".ptx"], ids=lambda file: file.name)
+def test_a_program_is_told_of_its_own_lines(file: Path) -> None:
+    pytest.importorskip("triton" if file.suffix == ".py" else "mmulator")
+    (program,), (text, marks) = breaches.revisions(file), breaches.output(file)
+    assert marks == program.marks, text
+    assert text == breaches.texts(file)[""], "python -m tests.ub --bless"
+
+
+@pytest.mark.parametrize("file", breaches.every(), ids=lambda file: f"{file.parent.name}/{file.name}")
 def test_each_text_is_of_a_program(file: Path) -> None:
     assert breaches.texts(file).keys() <= {revision.name for revision in breaches.revisions(file)}
 
