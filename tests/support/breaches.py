@@ -75,7 +75,7 @@ _FILLED = re.compile(r"(.*) filled=(\d+)")
 _MAP = re.compile(r"(.*) box=([\d,]+) swizzle=(\w+)")
 _TYPES: dict[str, Any] = {
     "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64, "e4m3": ml_dtypes.float8_e4m3fn,
-    "e5m2": ml_dtypes.float8_e5m2,
+    "e5m2": ml_dtypes.float8_e5m2, "c128": np.complex128,
     **{f"{s}{b}": np.dtype(f"{n}{b}").type for s, n in (("s", "int"), ("u", "uint")) for b in (8, 16, 32, 64)},
 }  # fmt: skip
 
@@ -241,9 +241,10 @@ def marks_found(file: Path, result: Any) -> frozenset[Mark]:
 
 
 def said(result: Any) -> str:
-    """What a user reads of a launch: the error that ended it, and the findings."""
+    """What a user reads of a launch: the error that ended it, the findings, and the sanitizer's notes."""
     whole = [str(result)] if isinstance(result, mm.errors.MmulatorError) else []
-    return "".join(f"{text}\n" for text in (*whole, *("\n".join(lines) for lines in paragraphs(result.findings, WIDTH))))
+    notes = [note for note in getattr(result, "notes", ()) if note.startswith("sanitizer: ")]
+    return "".join(f"{text}\n" for text in (*whole, *("\n".join(n) for n in paragraphs(result.findings, WIDTH)), *notes))
 
 
 @cache

@@ -102,7 +102,7 @@ _HINTS = {
     FaultKind.OUT_OF_BOUNDS: _INDEX, FaultKind.LOCAL_OUT_OF_BOUNDS: _INDEX,
     FaultKind.SHARED_OUT_OF_BOUNDS: "check the shared bytes of the launch and the address arithmetic",
     FaultKind.BEYOND_SPACE: "an address of this state space is an offset into it; cvta.to makes one of a generic address",
-    FaultKind.WRONG_SPACE: "give it an address of global memory; loads, stores and atomics without .global take any generic address",
+    FaultKind.WRONG_SPACE: "give it an address of global memory; a load, store or atomic without .global takes others, too",
     FaultKind.NOT_SHARED: "this instruction works on shared memory alone: check which pointer it is given",
     FaultKind.WGMMA_ADDRESS: faults_cells.MATRIX,
     FaultKind.MISALIGNED: "an access of n bytes needs an address that is a multiple of n",

@@ -159,7 +159,7 @@ def _describe_held(cta: ResidentCta, found: Sequence[LaneGroup], held: LaneGroup
 
 # CTAs that do not end ------------------------------------------------------------------------------------------------
 def unfinished(grid: Grid, residents: Sequence[Resident]) -> tuple[str, Instruction | None]:
-    """The places of the warps of the first CTA that has begun, as `; block (0, 0, 0) is at ...`; its first running instruction."""
+    """The places of the warps of the first CTA that has begun, `; block (0, 0, 0) is at ...`; what runs first there."""
     begun = sorted((c for r in residents for c in r.each()), key=lambda c: int(c.state["linear"]))
     if not begun:
         return "", None
