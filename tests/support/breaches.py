@@ -242,7 +242,7 @@ def marks_found(file: Path, result: Any) -> frozenset[Mark]:
 
 def said(result: Any) -> str:
     """What a user reads of a launch: the error that ended it, the findings, and the sanitizer's notes."""
-    whole = [str(result)] if isinstance(result, mm.errors.MmulatorError) else []
+    whole = [*getattr(result, "asserted", ()), str(result)] if isinstance(result, mm.errors.MmulatorError) else []
     notes = [note for note in getattr(result, "notes", ()) if note.startswith("sanitizer: ")]
     return "".join(f"{text}\n" for text in (*whole, *("\n".join(n) for n in paragraphs(result.findings, WIDTH)), *notes))
 

@@ -21,7 +21,6 @@ from mmulator.diagnostics.faults.wgmma import describe_warpgroup
 from mmulator.errors import ExecutionFault, LimitReached
 from mmulator.launch.arena import bytes_at, read, read_string
 from mmulator.launch.grid import Grid
-from mmulator.launch.regions import Region
 from mmulator.launch.resident import Resident, ResidentCta
 from mmulator.native.state import LANES, NUM_BARRIERS, STACK_BYTES, FaultKind
 from mmulator.program.addresses import (
@@ -59,17 +58,8 @@ def describe_address(grid: Grid, address: int, cta: ResidentCta | None = None) -
     near = [m for m in grid.memory if -(1 << 31) < address - m.start < m.size + (1 << 32)]
     if not near:
         return faults_memory.own_memory(grid, address) or "memory that no argument owns"
-    nearest = min(near, key=lambda m: _distance(m, address))
+    nearest = min(near, key=lambda m: faults_memory.apart(m, address))
     return f"byte {address - nearest.start} of {nearest.label}, which has {nearest.size}"
-
-
-def _distance(m: Region, address: int) -> int:
-    """Bytes between a buffer and an address; addresses before the buffer count as farther away, since overruns are
-    more common.
-    """
-    if address < m.start:
-        return 2 * (m.start - address)
-    return max(0, address - m.start - m.size + 1)
 
 
 def _assertion(cta: ResidentCta, lane: int) -> tuple[str, str, int, str]:

@@ -232,7 +232,7 @@ def _unexpected_bytes(k: MbarrierState, here: ResidentCta) -> str:
 
 
 def _part_of_the_arrivals(k: MbarrierState, here: ResidentCta) -> str:
-    if not 0 < k.word.pending < _size(k):
+    if k.word.pending == _size(k):
         return ""
     came = _size(k) - k.word.pending
     return (

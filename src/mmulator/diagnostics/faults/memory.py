@@ -34,17 +34,16 @@ def place_of(grid: Grid, address: int, ins: Instruction) -> tuple[bool, str, str
         said = f"which is in no buffer: these are the low 32 bits of byte {address - (cut.start & _LOW)} of {cut.label}"
         return False, said, "compute addresses in 64 bits: an instruction that takes or leaves 32 has cut this one off"
     memory = _given(grid, argument[0]) if argument is not None else None
-    others = sorted((m for m in grid.memory if m is not memory), key=lambda m: _apart(m, address))
+    others = sorted((m for m in grid.memory if m is not memory), key=lambda m: apart(m, address))
     nearest = others[0] if others else None
     if memory is not None:
         said = f"byte {address - memory.start} of {memory.label}, which has {memory.size}"
-        if nearest is not None and _apart(nearest, address) < min(_apart(memory, address), _NEAR):
+        if nearest is not None and apart(nearest, address) < min(apart(memory, address), _NEAR):
             said += f"; {_beside(nearest, address)}"
         return False, said, None
     if address < NULL:
         return True, f"byte {address} of the null page", None
-    shared = grid.shared
-    if SHARED_BASE <= address < SHARED_BASE + shared:
+    if address < SHARED_BASE + grid.shared:
         said = f"which is in no buffer; as an offset it would be byte {address - SHARED_BASE} of shared memory"
         return False, said, "an address of .shared is an offset: access it with .shared, or make it generic with cvta.shared"
     if own := own_memory(grid, address):
@@ -114,7 +113,7 @@ def _given(grid: Grid, value: int) -> Region | None:
     )
 
 
-def _apart(m: Region, address: int) -> int:
+def apart(m: Region, address: int) -> int:
     """Distance between a piece of memory and an address, in bytes; 0 inside."""
     return m.start - address if address < m.start else max(0, address - m.start - m.size)
 
@@ -130,6 +129,6 @@ def _beside(m: Region, address: int) -> str:
 
 
 def _nearest(m: Region, address: int) -> str:
-    if _apart(m, address) < _FAR:
+    if apart(m, address) < _FAR:
         return f"byte {address - m.start} of {m.label}, which has {m.size}"
     return f"{m.label}, {m.size} bytes at 0x{m.start:x}"
