@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import quick
+from tests.support import forks, quick
 
 # the same examples each time, however long they take: a commit's tests pass or fail, on a loaded machine too
 settings.register_profile("mmulator", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -90,8 +90,8 @@ def of_chapter(chapter: str) -> Callable[[pytest.Item], bool]:
 
 # the end of a run -----------------------------------------------------------------------------------------------------
 def spent() -> float:
-    """Processor seconds of this process and of those that it has waited for."""
-    return sum(os.times()[:4])
+    """Processor seconds of this process, of those that it has waited for, and of forks of its server."""
+    return sum(os.times()[:4]) + forks.COSTS[0]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -120,6 +120,17 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
             "`pytest --full` runs all"
         )
     return outcome
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `-n` a file's tests run in one process, which makes once what they share; files begin in their order."""
+    if config.option.dist != "load":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    config.option.loadscopereorder = False
+    return LoadFileScheduling(config, log)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import forks
 from tests.support.places import PACKAGE, ROOT
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -24,8 +25,7 @@ pytestmark = needs_torch
 def run(program: str, *words: str) -> list[Any]:
     """What a program printed, a line of JSON each."""
     path = os.pathsep.join((str(PACKAGE), str(ROOT)))
-    command = [sys.executable, str(PROGRAMS / program), *words]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    done = forks.run([str(PROGRAMS / program), *words], ROOT, {**os.environ, "PYTHONPATH": path})
     assert done.returncode == 0, done.stderr[-4000:]
     return [json.loads(line) for line in done.stdout.splitlines()]
 
