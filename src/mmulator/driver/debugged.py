@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any
 
 from mmulator.debug.program import current
-from mmulator.driver.settings import STRICT, Settings
 from mmulator.driver.why import device_arrays, stored_type
 from mmulator.host.module import sanitizers
 from mmulator.host.report import Report
@@ -19,6 +18,7 @@ from mmulator.launch.regions import Regions
 from mmulator.launch.shape import LaunchShape
 from mmulator.record.names import DeviceArray, DeviceNames
 from mmulator.rules.choice import chosen
+from mmulator.settings import STRICT, Settings
 
 
 def debugged(
