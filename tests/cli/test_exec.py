@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from mmulator.cli.app import run
-from mmulator.cli.program import own
 from tests.support.places import PACKAGE
 from tests.support.waiting import PATIENCE
 
@@ -39,7 +38,7 @@ def both(environment: dict[str, str], *words: str) -> tuple[subprocess.Completed
 PROGRAM = """
 import os, sys, inspect
 print(sys.argv, sys.path, __name__, __file__, __spec__ and __spec__.name, sys.flags, mine, sys.orig_argv[1:])
-print([m for m in ("torch", "numpy", "typer", "llvmlite") if m in sys.modules], inspect.getsource(sys.modules["__main__"])[:9])
+print([m for m in ("torch", "numpy", "argparse", "llvmlite") if m in sys.modules], inspect.getsource(sys.modules["__main__"])[:9])
 def inner():
     raise ValueError("as ever")
 if "--fail" in sys.argv:
@@ -91,15 +90,6 @@ def test_ctrl_c_is_pythons(environment: dict[str, str]) -> None:
     assert said.splitlines()[0] == "Traceback (most recent call last):" and "mmulator" not in said
 
 
-@pytest.mark.parametrize(
-    ("words", "count"),
-    [("prog.py --seed 1", 0), ("--seed 1 prog.py", 2), ("--seed=1 --device H100 -m x --seed 2", 3), ("-h", 1), ("--seed", 1),
-     ("-c code --threads 2", 0), ("--threads 2 - --seed 3", 2)],
-)  # fmt: skip
-def test_options_end_where_the_program_begins(words: str, count: int) -> None:
-    assert own(words.split()) == count
-
-
 def test_settings_are_those_of_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Of the driver, for child processes too; a relative file is where the command was given."""
     asked: list[tuple[list[str], dict[str, str]]] = []
@@ -127,7 +117,7 @@ def test_settings_are_those_of_the_environment(monkeypatch: pytest.MonkeyPatch, 
         ("--report out.txt -c pass", 2, "a file that ends in .jsonl"),
         ("--autotune slowly -c pass", 2, "measure, or first"),
         ("--seeds 0 -c pass", 2, "--seeds"),
-        ("", 2, "Missing argument"),
+        ("", 2, "PROGRAM [ARGS]... is missing"),
     ],
 )
 def test_wrong_use_is_one_message(capsys: pytest.CaptureFixture[str], words: str, code: int, message: str) -> None:

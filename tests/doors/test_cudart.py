@@ -18,7 +18,7 @@ from mmulator.doors.cudart import binaries, device, rows, table
 from mmulator.doors.library import callers, elf, files
 from mmulator.doors.library.machines import MACHINES
 from mmulator.errors import UnsupportedError
-from tests.support.places import ROOT
+from tests.support.places import PACKAGE, ROOT
 from tests.support.waiting import PATIENCE, wait_for_work
 
 CC = shutil.which("cc")
@@ -185,6 +185,21 @@ def test_without_python_there_is_one_clear_error(program: Path, tmp_path: Path) 
     done = subprocess.run([str(program), "errors"], capture_output=True, text=True, env=environment, check=False)
     assert done.stdout.startswith("3 initialization error initialization error 3")
     assert done.stderr.count("Python cannot be started in this program: /nowhere/libpython.so") == 1
+
+
+@here
+def test_a_program_has_the_mmulator_that_made_its_libraries(program: Path, tmp_path: Path) -> None:
+    """Another one that PYTHONPATH names before it is not imported."""
+    (tmp_path / "mmulator").mkdir()
+    (tmp_path / "mmulator" / "__init__.py").write_text("raise SystemExit('another mmulator')")
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(files.folder()), "PYTHONPATH": f"{tmp_path}{os.pathsep}{PACKAGE}"}
+    done = subprocess.run([str(program), "errors"], capture_output=True, text=True, env=environment, check=False)
+    assert "another mmulator" not in done.stderr and not done.stdout.startswith("3 initialization error"), done.stderr
+
+
+def test_two_rows_with_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="two rows have the name cudaMalloc"):
+        rows.refuses("twice", "cudaMalloc")
 
 
 def test_every_exported_name_has_a_row() -> None:

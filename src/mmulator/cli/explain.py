@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from mmulator.cli.words import Option, Positional
+from mmulator.cli.parser import Json, Option, Positional
 
 if TYPE_CHECKING:
     from mmulator.inspect import Explanation
@@ -17,20 +17,20 @@ def explain(
     instruction: Annotated[
         list[str],
         Positional(
-            help="A name, a pasted statement, words; a rule of the sanitizer; or a concept, such as swizzle.", show_default=False,
-            autocompletion="explained_words",
+            help="A name, a pasted statement, words; a rule of the sanitizer; or a concept, such as swizzle.",
+            offer="explained_words",
         ),
     ],
     target: Annotated[
-        str | None, Option(help="Only what this .target has, such as sm_90a.", autocompletion="target_names")
+        str | None, Option(metavar="sm_NN", help="Only what this .target has, such as sm_90a.", offer="target_names")
     ] = None,
-    ptx: Annotated[str | None, Option(help="Only what this .version has, such as 8.0.")] = None,
+    ptx: Annotated[str | None, Option(metavar="VERSION", help="Only what this .version has, such as 8.0.")] = None,
     device: Annotated[str | None, Option(help="The arithmetic of one device, such as sm_90. Default: all.")] = None,
     brief: Annotated[bool, Option("--brief", help="Without the text to paste: the default.")] = False,
     full: Annotated[bool, Option("--full", help="With PTX and a CUDA function to paste.")] = False,
     ptx_only: Annotated[bool, Option("--ptx-only", help="Print the PTX to paste, nothing else.")] = False,
     cuda_only: Annotated[bool, Option("--cuda-only", help="Print the CUDA function, nothing else.")] = False,
-    json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Explain a matrix instruction: operands, legal targets, each device's arithmetic, rules, text to paste. Or a rule of the
     sanitizer (`run --sanitize`): what must hold, and an example; `explain rules` lists them. Or one of the words swizzle,
@@ -38,17 +38,13 @@ def explain(
 
     Words narrow: a family, a shape or part of one, types, qualifiers. The likeliest form is explained, others are named.
 
-    Examples: mmulator explain wgmma m64n128 bf16
-
-    mmulator explain mma.sp f8f6f4 e2m1 --full
-
-    mmulator explain mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 --device sm_90
-
-    mmulator explain ldmatrix x4 trans --cuda-only > ldmatrix.cuh
-
-    mmulator explain wgmma-fence-missing
-
-    mmulator explain swizzle
+    Examples:
+        mmulator explain wgmma m64n128 bf16
+        mmulator explain mma.sp f8f6f4 e2m1 --full
+        mmulator explain mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 --device sm_90
+        mmulator explain ldmatrix x4 trans --cuda-only > ldmatrix.cuh
+        mmulator explain wgmma-fence-missing
+        mmulator explain swizzle
     """
     from mmulator.cli import rules
     from mmulator.cli.output import exclude, print_json

@@ -6,11 +6,12 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from mmulator.cli.words import Option
+from mmulator.cli.parser import Option
+from mmulator.settings.readers import whole
 
 
 def explore(
-    port: Annotated[int, Option(metavar="PORT", help="0, the default, takes a free one.", min=0, max=65535)] = 0,
+    port: Annotated[int, Option(metavar="PORT", help="0, the default, takes a free one.", read=whole(0, 65535))] = 0,
     export: Annotated[
         Path | None, Option(metavar="DIR", help="Write the pages as files, which need no server, and stop.")
     ] = None,
@@ -20,9 +21,9 @@ def explore(
 
     The pages are served to this machine alone until Ctrl-C. They load nothing from elsewhere.
 
-    Examples: mmulator explore
-
-    mmulator explore --export site
+    Examples:
+        mmulator explore
+        mmulator explore --export site
     """
     if export is not None:
         _export(export, json)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mmulator.cli.output import exclude, misused, print_json, print_line, print_text, width, write_file
-from mmulator.cli.words import Option, Positional
+from mmulator.cli.parser import Json, Option, Positional
 
 if TYPE_CHECKING:
     from mmulator.inspect.layouts.answer import Element, Layout
@@ -20,8 +20,8 @@ def layout(
             metavar="INSTRUCTION [OPERAND]",
             help="The instruction as in PTX or in words (mma m16n8k16 bf16), then the operand: a, b, c, d; r of a load or "
             "store; e (wgmma: sp_meta), the metadata; scale_a, scale_b. Of tcgen05, no operand: all that have a layout.",
-            show_default=False,
-            autocompletion="instruction_words",
+
+            offer="instruction_words",
         ),
     ],
     element: Annotated[str | None, Option(metavar="ROW,COL[,COPY]", help="Who holds this element.")] = None,
@@ -44,17 +44,15 @@ def layout(
     csv: Annotated[bool, Option("--csv", help="Print CSV, a line for each place in the registers.")] = False,
     markdown: Annotated[bool, Option("--markdown", help="Print a Markdown table.")] = False,
     cute: Annotated[bool, Option("--cute", help="Print the CuTe layout from (thread, value) to an element.")] = False,
-    json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Which lane and register holds which element of a matrix, its metadata or its scale factors.
 
-    Examples: mmulator layout mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 a
-
-    mmulator layout wgmma m64n256 bf16 d --element 17,200
-
-    mmulator layout mma.sp m16n8k32 f16 e --selector 1 --svg metadata.svg
-
-    mmulator layout tcgen05 m128n64 f16
+    Examples:
+        mmulator layout mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 a
+        mmulator layout wgmma m64n256 bf16 d --element 17,200
+        mmulator layout mma.sp m16n8k32 f16 e --selector 1 --svg metadata.svg
+        mmulator layout tcgen05 m128n64 f16
 
     Elements are named as in the specification's figures: a5 is a lane's element number 5.
     """

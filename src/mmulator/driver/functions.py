@@ -12,7 +12,6 @@ import numpy as np
 
 from mmulator.driver.clock import measuring
 from mmulator.driver.progress import Launching
-from mmulator.driver.settings import STRICT, Settings
 from mmulator.errors import LaunchError
 from mmulator.host.module import Kernel, Module, observing
 from mmulator.host.report import Report
@@ -24,6 +23,7 @@ from mmulator.launch.regions import Regions
 from mmulator.launch.shape import Extent, LaunchShape
 from mmulator.record.names import DeviceArray
 from mmulator.rules.choice import chosen
+from mmulator.settings import STRICT, Settings
 
 Arrays: TypeAlias = Callable[[], Sequence[DeviceArray]]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +11,6 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from mmulator import variables
 from mmulator.codegen.locks import TimeUp, no_fork, time_limit
 from mmulator.compiler.compiled import CompiledKernel
 from mmulator.compiler.options import DEFAULT, CompileOptions
@@ -138,7 +138,10 @@ class Module(Mapping[str, "Kernel"]):
         Raises PtxSyntaxError, InvalidInstructionError or UnsupportedError, with line, column and caret; LimitReached;
         MmulatorError if the file cannot be read or compiled; OperandError for neither a path nor a text.
         """
-        variables.check()
+        if any(name.startswith("MMULATOR_") for name in os.environ):
+            from mmulator.settings import check_variables
+
+            check_variables()
         device = as_device(device) if device is not None else None
         flags = nvcc
         if isinstance(nvcc, str):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
 from mmulator.cli.descriptor import idesc
 from mmulator.cli.descriptor import options as o
-from mmulator.cli.output import print_json
+from mmulator.cli.output import misused, print_json
 
 if TYPE_CHECKING:
     from mmulator.inspect.descriptors.answer import DescriptorAnswer
@@ -40,15 +38,14 @@ def check(
 
     WORD, or fields as for encode. The exit code is 0 only if the hardware reads the matrix that is meant.
 
-    Examples: mmulator descriptor check 0x4000004000010048 wgmma m64n64 f16
-
-    mmulator descriptor check --type f16 --swizzle 64B --access ldmatrix
-
-    mmulator descriptor check --access @addresses.txt:4
+    Examples:
+        mmulator descriptor check 0x4000004000010048 wgmma m64n64 f16
+        mmulator descriptor check --type f16 --swizzle 64B --access ldmatrix
+        mmulator descriptor check --access @addresses.txt:4
     """
     for name, value, needs, other in (("--at", at, "--access", access), ("--shared-base", shared_base, "--shared", shared)):
         if value is not None and not other:
-            raise typer.BadParameter(f"it goes with {needs}", param_hint=name)
+            raise misused(f"it goes with {needs}", name)
     word, rest = o.split(words)
     of_matrices = {"--swizzle": swizzle, "--major": major, "--type": type, "--base": base, "--access": access}
     if idesc.is_asked(operand, of_matrices):
@@ -101,7 +98,7 @@ def _of_a_matrix(
         text.print_verdict(word, tile, answer.findings)
         text.print_conflicts(found)
     if not answer.ok:
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 def _conflicts(answer: DescriptorAnswer | None, access: list[str] | None, at: str | None) -> list[BankConflicts]:

@@ -30,13 +30,11 @@ def decode(
     The fields alone, or with an instruction (or --type, --mn, --k) which addresses are read and where an element lies.
     Numbers may be hexadecimal. The exit code is 1 if a check fails.
 
-    Examples: mmulator descriptor decode 0x4000004000010040
-
-    mmulator descriptor decode 0x4000004000010040 wgmma m64n128 f16
-
-    mmulator descriptor decode 0x4000004000010040 --type f16 --element 3,40
-
-    mmulator descriptor decode 0x8100490 tcgen05 bf16 --operand idesc
+    Examples:
+        mmulator descriptor decode 0x4000004000010040
+        mmulator descriptor decode 0x4000004000010040 wgmma m64n128 f16
+        mmulator descriptor decode 0x4000004000010040 --type f16 --element 3,40
+        mmulator descriptor decode 0x8100490 tcgen05 bf16 --operand idesc
     """
     from mmulator.cli.descriptor.tell import DescriptorQuestions, tell
 

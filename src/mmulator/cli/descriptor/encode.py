@@ -36,13 +36,11 @@ def encode(
     Fields that are left out are those of WORD, or else of the packed layout of the matrix that an instruction (or
     --type, --mn, --k) says. Numbers may be hexadecimal. The exit code is 1 if a check fails.
 
-    Examples: mmulator descriptor encode wgmma m64n128 f16 --swizzle 128B
-
-    mmulator descriptor encode --type bf16 --mn 128 --swizzle 64B --svg tile.svg
-
-    mmulator descriptor encode --lbo 16 --sbo 1024 --swizzle 128B
-
-    mmulator descriptor encode tcgen05 m128n64 bf16 --operand idesc --set transpose_b=1
+    Examples:
+        mmulator descriptor encode wgmma m64n128 f16 --swizzle 128B
+        mmulator descriptor encode --type bf16 --mn 128 --swizzle 64B --svg tile.svg
+        mmulator descriptor encode --lbo 16 --sbo 1024 --swizzle 128B
+        mmulator descriptor encode tcgen05 m128n64 bf16 --operand idesc --set transpose_b=1
     """
     from mmulator.cli.descriptor.tell import DescriptorQuestions, tell
 

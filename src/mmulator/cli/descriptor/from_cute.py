@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from mmulator.cli.descriptor import options as o
+from mmulator.cli.parser import Positional
 
 if TYPE_CHECKING:
     from mmulator.inspect.descriptors.from_cute import CuteAnswer
 
 _Layout = Annotated[
-    str, typer.Argument(metavar="LAYOUT", help="As CuTe prints it: first mode M or N, second K.", show_default=False)
+    str, Positional(metavar="LAYOUT", help="As CuTe prints it: first mode M or N, second K.")
 ]
 _Units = Annotated[
     o.Text, o.what("UNIT", "Of the layout's strides: elements (default), bytes or bits.", offer="elements bytes bits")
@@ -41,9 +40,9 @@ def from_cute(
     It reads what CuTe prints, the notation of the specification, and CUTLASS's atoms. The exit code is 1 if no
     descriptor has the layout's addresses.
 
-    Examples: mmulator descriptor from-cute "Sw<3,4,3> o (64,64):(64,1)"
-
-    mmulator descriptor from-cute "Layout_K_SW128_Atom<half_t>" wgmma m64n8 f16
+    Examples:
+        mmulator descriptor from-cute "Sw<3,4,3> o (64,64):(64,1)"
+        mmulator descriptor from-cute "Layout_K_SW128_Atom<half_t>" wgmma m64n8 f16
     """
     from mmulator.cli.descriptor.tell import DescriptorQuestions, tell
     from mmulator.cli.output import exclude

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
-import typer
-
-from mmulator.cli.completion import instruction_words
+from mmulator.cli.output import misused
+from mmulator.cli.parser import Positional, grouped
+from mmulator.settings.readers import whole
 
 if TYPE_CHECKING:
     from mmulator.inspect.descriptors.tile import Tile
@@ -16,38 +15,27 @@ if TYPE_CHECKING:
 Text = str | None
 Texts = list[str] | None
 
+_field = grouped("Fields, in bytes")
+what = grouped("The matrix that it describes")
+_ask = grouped("Questions")
+_check = grouped("Checks")
+_out = grouped("Output")
 
-def _offer(values: str) -> Any:
-    """For completion: those of `values` that begin like what is typed."""
-    return lambda incomplete: [v for v in values.split() if v.startswith(incomplete)]
-
-
-def _option(panel: str, metavar: str | None, help: str, *names: str, offer: str = "", **more: Any) -> Any:
-    more |= {"autocompletion": _offer(offer)} if offer else {}
-    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel, **more)
-
-
-_field = partial(_option, "Fields, in bytes")
-what = partial(_option, "The matrix that it describes")
-_ask = partial(_option, "Questions")
-_check = partial(_option, "Checks")
-_out = partial(_option, "Output")
-
-Word = Annotated[str, typer.Argument(metavar="WORD", help="A descriptor's 64 bits as a number.", show_default=False)]
+Word = Annotated[str, Positional(metavar="WORD", help="A descriptor's 64 bits as a number.")]
 _INSTRUCTION = "The wgmma or tcgen05.mma that reads it, as with --for."
 Instruction = Annotated[
-    Texts, typer.Argument(metavar="INSTRUCTION", help=_INSTRUCTION, show_default=False, autocompletion=instruction_words)
+    Texts, Positional(metavar="INSTRUCTION", help=_INSTRUCTION, offer="instruction_words")
 ]
 Words = Annotated[
     Texts,
-    typer.Argument(
-        metavar="WORD INSTRUCTION", show_default=False, autocompletion=instruction_words,
+    Positional(
+        metavar="WORD INSTRUCTION", offer="instruction_words",
         help="A word whose fields are taken where none is given; what reads it, as with --for.",
     ),
 ]  # fmt: skip
 
 For = Annotated[
-    Text, what("INSTRUCTION", "What reads it: a name, or words: wgmma m64n128 f16, tcgen05 m128n64 f16.", "--for")
+    Text, what("INSTRUCTION", "What reads it: a name, or words: wgmma m64n128 f16, tcgen05 m128n64 f16.", "--for", phrase=True)
 ]
 Operand = Annotated[Text, what("a|b|idesc", "Which operand; idesc: of tcgen05. Default: b.", offer="a b idesc")]
 Major = Annotated[Text, what("k|mn", "The contiguous dimension. Default: k.", offer="k mn")]
@@ -64,7 +52,7 @@ Swizzle = Annotated[
     Text, _field("MODE", "none, 32B, 64B, 128B; tcgen05: 128B_atom_32B.", offer="none 32B 64B 128B 128B_atom_32B")
 ]
 
-Set = Annotated[Texts, _option("Fields of --operand idesc", "NAME=VALUE", "Such as transpose_b=1. May be repeated.", "--set")]
+Set = Annotated[Texts, grouped("Fields of --operand idesc")("NAME=VALUE", "Such as transpose_b=1. May be repeated.", "--set")]
 
 Element = Annotated[Texts, _ask("ROW,COL", "Its address. Of A: m,k; of B: k,n. May be repeated.")]
 Address = Annotated[Texts, _ask("ADDRESS", "The element that lies there. May be repeated.")]
@@ -77,12 +65,12 @@ Access = Annotated[
 ]  # fmt: skip
 At = Annotated[Text, _check("ROW,COL", "Of --access: the one that begins here.")]
 
-Cute = Annotated[bool, _out(None, "Print the CuTe layout alone.", "--cute")]
+Cute = Annotated[bool, _out("", "Print the CuTe layout alone.", "--cute")]
 Svg = Annotated[Text, _out("FILE", "Draw the tile.")]
 Png = Annotated[Text, _out("FILE", "Draw it as PNG (extra draw).")]
 Theme = Annotated[Text, _out("THEME", "auto, the default, light or dark.", offer="auto light dark")]
-Lines = Annotated[int, _out("N", "Lines of the map that is printed; 0: no map.", min=0)]
-Json = Annotated[bool, _out(None, "Print JSON.", "--json")]
+Lines = Annotated[int, _out("N", "Lines of the map that is printed; 0: no map.", read=whole(0))]
+Json = Annotated[bool, _out("", "Print JSON.")]
 
 
 # what is given --------------------------------------------------------------------------------------------------------
@@ -103,7 +91,7 @@ def instruction_of(words: list[str] | None, given: str | None) -> str | None:
     text = " ".join(words or ())
     exclude({"INSTRUCTION": text or None, "--for": given}, "say it once")
     if text and not is_word(text):
-        raise typer.BadParameter(f"{text!r} is no instruction", param_hint="INSTRUCTION")
+        raise misused(f"{text!r} is no instruction", "INSTRUCTION")
     return text or given
 
 
@@ -128,7 +116,7 @@ def tile_of(
     if instruction is None and type is None:
         for option, given in ({"--operand": operand, "--major": major, "--mn": mn, "--k": k} | dict(rest)).items():
             if given is not None:
-                raise typer.BadParameter("it goes with --for or --type, which say what is described", param_hint=option)
+                raise misused("it goes with --for or --type, which say what is described", option)
         return None
     return make_tile(
         instruction, operand or "b", mn_major=major == "mn", type=type or "f16", mn=64 if mn is None else mn,

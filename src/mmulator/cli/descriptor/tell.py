@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from mmulator.cli.descriptor.options import number, pair
-from mmulator.cli.output import exclude, print_json, print_text, write_file
+from mmulator.cli.output import exclude, misused, print_json, print_text, write_file
 
 if TYPE_CHECKING:
     from mmulator.inspect.descriptors.answer import DescriptorAnswer, DescriptorFields
@@ -34,10 +32,10 @@ class DescriptorQuestions:
         """Raise WrongUsage where options contradict each other, or would have no effect."""
         exclude({"--cute": self.cute, "--json": self.json}, "one form of output at a time")
         if self.theme is not None and not (self.svg or self.png):
-            raise typer.BadParameter("it goes with --svg or --png", param_hint="--theme")
+            raise misused("it goes with --svg or --png", "--theme")
         for name, path in (("--svg", self.svg), ("--png", self.png)):
             if path == "-":
-                raise typer.BadParameter("standard output has the text: name a file", param_hint=name)
+                raise misused("standard output has the text: name a file", name)
 
     @property
     def of_a_matrix(self) -> bool:
@@ -81,7 +79,7 @@ def tell(word: int, tile: Tile | None, base: int | None, wanted: DescriptorQuest
             print_text(f"{a} holds {names or 'no element of this matrix'}", hang=2)
         text.print_findings(answer.findings)
     if not answer.ok:
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 def described(

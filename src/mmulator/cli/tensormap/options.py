@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from functools import partial, wraps
-from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from mmulator.cli.output import misused
+from mmulator.cli.parser import Positional, grouped
 
 if TYPE_CHECKING:
     from mmulator.layouts.tensormap import TensorMap
@@ -16,19 +14,13 @@ if TYPE_CHECKING:
 Text = str | None
 Texts = list[str] | None
 
-
-def _option(panel: str, metavar: str | None, help: str, *names: str, offer: str = "", **more: Any) -> Any:
-    more |= {"autocompletion": lambda incomplete: [v for v in offer.split() if v.startswith(incomplete)]} if offer else {}
-    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel, **more)
-
-
-_tensor = partial(_option, "The tensor and its box, in the array's order")
-where = partial(_option, "The copy")
-out = partial(_option, "Output")
+_tensor = grouped("The tensor and its box, in the array's order")
+where = grouped("The copy")
+out = grouped("Output")
 
 _MAP = "128 bytes as hexadecimal digits, or a file that has them (as bytes or digits); - is standard input."
-Map = Annotated[str, typer.Argument(metavar="MAP", help=_MAP, show_default=False)]
-MaybeMap = Annotated[Text, typer.Argument(metavar="MAP", help=_MAP + " Or say --shape and --box.", show_default=False)]
+Map = Annotated[str, Positional(metavar="MAP", help=_MAP)]
+MaybeMap = Annotated[Text, Positional(metavar="MAP", help=_MAP + " Or say --shape and --box.")]
 
 Shape = Annotated[Text, _tensor("N,N,...", "Elements of each dimension, the innermost last; interleaved slices are none.")]
 Strides = Annotated[Text, _tensor("BYTES,...", "Of each dimension but the innermost. Default: packed.")]
@@ -55,9 +47,10 @@ Offsets = Annotated[Text, where("N,...", "im2col offsets D,H,W as far as there a
 Shared = Annotated[Text, where("ADDRESS", "Of the box in shared memory. Default: 0.")]
 _MODES = "tile tile::gather4 tile::scatter4 im2col im2col_no_offs im2col::w im2col::w::128"
 Mode = Annotated[Text, where("MODE", "As in PTX. Default: tile or im2col, as the map is.", offer=_MODES)]
-Store = Annotated[bool, where(None, "From shared to global memory.", "--store")]
+Store = Annotated[bool, where("", "From shared to global memory.", "--store")]
 
-Json = Annotated[bool, out(None, "Print JSON.", "--json")]
+Json = Annotated[bool, out("", "Print JSON.")]
+
 
 
 @dataclass(frozen=True)
@@ -87,25 +80,6 @@ class Said:
 NOTHING = Said()
 
 
-def describes_a_tensor(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorator: the parameter `said` of a command becomes all the options of a tensor and its box."""
-    hints, known = get_type_hints(command, include_extras=True), get_type_hints(Said, include_extras=True)
-    parameters: list[Parameter] = []
-    for p in signature(command).parameters.values():
-        if p.name == "said":
-            parameters += [Parameter(f.name, p.kind, default=f.default, annotation=known[f.name]) for f in fields(Said)]
-        else:
-            parameters.append(p.replace(annotation=hints[p.name]))
-
-    @wraps(command)
-    def run(**given: Any) -> None:
-        command(said=Said(**{f.name: given.pop(f.name) for f in fields(Said)}), **given)
-
-    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in parameters}
-    return run
-
-
 def numbers(option: str, text: str) -> tuple[int, ...]:
     """Numbers between commas, also hexadecimal. Raises OperandError."""
     from mmulator.errors import OperandError
@@ -126,7 +100,7 @@ def number(option: str, text: str | None) -> int:
     except OperandError:
         raise OperandError(f"{option} is {text!r}: a whole number is needed", hint=f"such as {option} 0x400") from None
     if len(found) != 1:
-        raise typer.BadParameter("one number", param_hint=option)
+        raise misused("one number", option)
     return found[0]
 
 
@@ -140,7 +114,7 @@ def map_of(given: str | None, said: Said) -> TensorMap:
     from mmulator.errors import OperandError
 
     if given is not None and said.anything:
-        raise typer.BadParameter("the map is given: options of a tensor go without it", param_hint="MAP")
+        raise misused("the map is given: options of a tensor go without it", "MAP")
     if given is not None:
         return read(given)
     if said.shape is None:
@@ -180,7 +154,7 @@ def _made(said: Said) -> TensorMap:
 
     kind, shape = tensor_type(said.type or "f16"), numbers("--shape", said.shape or "")
     if not shape:
-        raise typer.BadParameter("at least one dimension", param_hint="--shape")
+        raise misused("at least one dimension", "--shape")
     rank = len(shape)
     im2col = any(v is not None for v in (said.lower, said.upper, said.channels, said.pixels))
     rule = f"cuTensorMapEncode{'Im2col' if im2col else 'Tiled'} (CUDA driver API)"
@@ -192,7 +166,7 @@ def _made(said: Said) -> TensorMap:
     def inner_first(option: str, text: str | None, default: tuple[int, ...], count: int) -> tuple[int, ...]:
         values = default if text is None else numbers(option, text)
         if len(values) != count:
-            raise typer.BadParameter(f"{len(values)} numbers where a shape of {rank} dimensions takes {count}", param_hint=option)
+            raise misused(f"{len(values)} numbers where a shape of {rank} dimensions takes {count}", option)
         return values[::-1]
 
     slice_ = SLICES.get(modes["interleave"], 0)
@@ -207,10 +181,10 @@ def _made(said: Said) -> TensorMap:
     }  # fmt: skip
     if not im2col:
         if said.box is None:
-            raise typer.BadParameter("a tiled map needs it", param_hint="--box")
+            raise misused("a tiled map needs it", "--box")
         return TensorMap(check(Encoded(**common, box=inner_first("--box", said.box, (), rank))))
     if said.box is not None or said.channels is None or said.pixels is None:
-        raise typer.BadParameter("an im2col map has --channels and --pixels, and no --box", param_hint="--lower")
+        raise misused("an im2col map has --channels and --pixels, and no --box", "--lower")
     spatial = max(rank - 2, 0)
     return TensorMap(check(Encoded(
         **common, im2col=True, lower=inner_first("--lower", said.lower, (0,) * spatial, spatial),
