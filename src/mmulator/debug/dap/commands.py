@@ -6,7 +6,7 @@ import io
 from typing import TYPE_CHECKING, NoReturn
 
 from mmulator.debug.dap.client import RefusedRequest
-from mmulator.debug.dap.messages import CompletionItem
+from mmulator.debug.dap.messages import Object
 from mmulator.debug.stops import DebugError, Stopped
 from mmulator.debug.terminal import DebugTerminal
 from mmulator.debug.terminal_words import COMMANDS, find
@@ -52,7 +52,7 @@ def carry_out(at: Standing, text: str, session: Session) -> Stopped:
     return session.stop
 
 
-def completions(at: Standing, text: str, column: int, frame: LanesFrame | None) -> list[CompletionItem]:
+def completions(at: Standing, text: str, column: int, frame: LanesFrame | None) -> list[Object]:
     """Names that begin as the word before a column does."""
     before, _, word = text[: max(0, column - 1)].rpartition(" ")
     names = [*at.machine.types(frame.warp, frame.at.frame)] if frame is not None else []
@@ -60,4 +60,4 @@ def completions(at: Standing, text: str, column: int, frame: LanesFrame | None) 
     names += [] if before else [c.names[0] for c in COMMANDS]
     start = max(0, column - 1) - len(word)
     found = [name for name in dict.fromkeys(names) if word and name.startswith(word)]
-    return [CompletionItem(label=name, start=start, length=len(word)) for name in found[:100]]
+    return [Object(label=name, start=start, length=len(word)) for name in found[:100]]
