@@ -38,8 +38,14 @@ def pieces() -> dict[str, str]:
 NAMES = re.findall(r"^def (\w+)\(\) -> None:", (PROGRAMS / "torch_device.py").read_text(), re.M)
 
 
+TORCH = find_spec("torch")
+FOR_CUDA = TORCH is not None and (Path(str(TORCH.origin)).parent / "lib" / "libc10_cuda.so").exists()
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_programs_find_the_device(name: str) -> None:
+def test_programs_find_the_device(name: str, request: pytest.FixtureRequest) -> None:
+    if FOR_CUDA and name == "libraries_get_the_stream_by_dlpack":
+        request.applymarker(pytest.mark.xfail(reason="torch's build for CUDA asks CUDA's runtime for this stream"))
     assert not pieces()[name], pieces()[name]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import io
 import os
 import re
@@ -29,6 +30,7 @@ from mmulator.isa.targets import DEVICES, TARGETS, Target
 from mmulator.settings import INTERNAL, variables
 from tests.laws.test_architecture import RANK
 from tests.laws.test_rows import EXCUSES
+from tests.support import quick
 from tests.support.places import PACKAGE, ROOT
 from tools.pages import spec_map
 
@@ -294,6 +296,15 @@ def test_the_table_of_tests_has_every_folder() -> None:
     named = re.findall(r"^\| `(\w+)` \|", read("docs/testing.md"), re.MULTILINE)
     there = {p.name for p in (ROOT / "tests").iterdir() if any(p.rglob("test_*.py"))} - {"support", "data"}
     assert {*named} == there and len(named) == len(there)
+
+
+def test_the_table_of_quick_tests_names_tests() -> None:
+    """tests/support/quick.py: each pattern fits a file or a test that is there."""
+    names = []
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        names.append(file := path.relative_to(ROOT / "tests").as_posix())
+        names += [f"{file}::{name}" for name in {*re.findall(r"\btest_\w+", path.read_text())}]
+    assert [glob for glob in quick.QUICK_CASES if not fnmatch.filter(names, glob)] == []
 
 
 def test_made_pages_are_up_to_date() -> None:
