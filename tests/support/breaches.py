@@ -18,8 +18,9 @@ what points at no line is marked at the line of the launch. NAME.txt has the who
 Of the launch: keywords of Kernel.launch, and sanitize="strict" (False: without the sanitizer; "static": no launch, the text is
 judged). args: type[shape] and a constant, or random numbers; `u32 16`: a scalar; `null`: a null pointer; `f16[64,64] box=64,32
 swizzle=64B`: a tensor map of an array; `u32[9] filled=8`: memory of the driver's, of which the host has written so many bytes
-(the other arrays are then the driver's, too, and filled). entry="name": of several kernels. habits=["a-rule"]:
-notes that the kernel has, as what compilers make has, whatever is changed.
+(the other arrays are then the driver's, too, and filled). entry="name": of several kernels. seeds=3:
+what so many seeds find, told as one, and counted. habits=["a-rule"]: notes that the
+kernel has, as what compilers make has, whatever is changed.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ import numpy as np
 
 import mmulator as mm
 from mmulator.driver import Driver, Settings
-from mmulator.findings import WIDTH, paragraphs
+from mmulator.findings import WIDTH, counted, paragraphs, union
 from mmulator.program.static import static_findings
 from mmulator.rules import RULES, Severity
 from tests.support import places
@@ -166,7 +167,10 @@ def module_of(file: Path, change: str | None) -> mm.Module:
 def launch(file: Path, change: str | None = None, seed: int = 0, **more: Any) -> Any:
     """The report of a launch; of one that is refused or faults, the error, which has its findings."""
     said: dict[str, Any] = {"sanitize": "strict", "seed": seed, "timeout": 60, "args": []} | launch_of(file) | more
-    habits = said.pop("habits", ())
+    habits, seeds = said.pop("habits", ()), said.pop("seeds", 0)
+    if seeds:
+        runs = [launch(file, change, n, **more, seeds=0) for n in range(seed, seed + seeds)]
+        return SimpleNamespace(findings=union(run.findings for run in runs), runs=seeds)
     try:
         if said["sanitize"] == "static":
             return SimpleNamespace(findings=static_findings(module_of(file, change).tree))
@@ -230,8 +234,11 @@ def marks_found(file: Path, result: Any) -> frozenset[Mark]:
 
 def said(result: Any) -> str:
     """What a user reads of a launch: the error that ended it, and the findings."""
-    whole = [str(result)] if isinstance(result, mm.errors.MmulatorError) else []
-    return "".join(f"{text}\n" for text in (*whole, *("\n".join(lines) for lines in paragraphs(result.findings, WIDTH))))
+    runs = getattr(result, "runs", 1)
+    first = [str(result)] if isinstance(result, mm.errors.MmulatorError) else []
+    last = [counted(result.findings)] if runs > 1 else []
+    told = ["\n".join(lines) for lines in paragraphs(result.findings, WIDTH, runs)]
+    return "".join(f"{text}\n" for text in (*first, *told, *last))
 
 
 @cache
