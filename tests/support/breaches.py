@@ -18,10 +18,10 @@ what points at no line is marked at the line of the launch. NAME.txt has the who
 Of the launch: keywords of Kernel.launch, and sanitize="strict" (False: without the sanitizer; "static": no launch, the text is
 judged). args: type[shape] and a constant, or random numbers; `u32 16`: a scalar; `null`: a null pointer; `f16[64,64] box=64,32
 swizzle=64B`: a tensor map of an array; `u32[9] filled=8`: memory of the driver's, of which the host has written so many bytes
-(the other arrays are then the driver's, too, and filled). entry="name": of several kernels. habits=["a-rule"]: notes that the
-kernel has, as what compilers make has, whatever is changed. memory=[(0x700000000000, "u32[64] 0", "a table")]: arrays at these
-addresses. host=[(0x5000, 0x6000, "the heap")]: memory of a program of C++ that no kernel may use. `//! a, b: grid=2`: what the
-launch has instead for these revisions.
+(the other arrays are then the driver's, too, and filled). entry="name": of several kernels. seeds=3: what so many seeds find,
+told as one, and counted. habits=["a-rule"]: notes that the kernel has, as what compilers make has, whatever is changed.
+memory=[(0x700000000000, "u32[64] 0", "a table")]: arrays at these addresses. host=[(0x5000, 0x6000, "the heap")]: memory of a
+program of C++ that no kernel may use. `//! a, b: grid=2`: what the launch has instead for these revisions.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ import mmulator as mm
 from mmulator.compiler.options import CompileOptions
 from mmulator.diagnostics.faults.memory import host_memory
 from mmulator.driver import Driver, Region, Settings
-from mmulator.findings import WIDTH, paragraphs
+from mmulator.findings import WIDTH, counted, paragraphs, union
 from mmulator.program.static import static_findings
 from mmulator.rules import RULES, Severity
 from tests.support import places
@@ -173,7 +173,10 @@ def module_of(file: Path, change: str | None) -> mm.Module:
 def launch(file: Path, change: str | None = None, seed: int = 0, **more: Any) -> Any:
     """The report of a launch; of one that is refused or faults, the error, which has its findings."""
     said: dict[str, Any] = {"sanitize": "strict", "seed": seed, "timeout": 60, "args": []} | launch_of(file, change) | more
-    habits, own = said.pop("habits", ()), said.pop("host", ())
+    habits, own, seeds = said.pop("habits", ()), said.pop("host", ()), said.pop("seeds", 0)
+    if seeds:
+        runs = [launch(file, change, n, **more, seeds=0) for n in range(seed, seed + seeds)]
+        return SimpleNamespace(findings=union(run.findings for run in runs), runs=seeds)
     host_memory[:] = [lambda at: next(((range(a, b), name) for a, b, name in own if a <= at < b), None)] if own else []
     try:
         if said["sanitize"] == "static":
@@ -242,9 +245,12 @@ def marks_found(file: Path, result: Any) -> frozenset[Mark]:
 
 def said(result: Any) -> str:
     """What a user reads of a launch: the error that ended it, the findings, and the sanitizer's notes."""
-    whole = [*getattr(result, "asserted", ()), str(result)] if isinstance(result, mm.errors.MmulatorError) else []
-    notes = [note for note in getattr(result, "notes", ()) if note.startswith("sanitizer: ")]
-    return "".join(f"{text}\n" for text in (*whole, *("\n".join(n) for n in paragraphs(result.findings, WIDTH)), *notes))
+    runs = getattr(result, "runs", 1)
+    first = [*getattr(result, "asserted", ()), str(result)] if isinstance(result, mm.errors.MmulatorError) else []
+    last = [counted(result.findings)] if runs > 1 else []
+    last += [note for note in getattr(result, "notes", ()) if note.startswith("sanitizer: ")]
+    told = ["\n".join(lines) for lines in paragraphs(result.findings, WIDTH, runs)]
+    return "".join(f"{text}\n" for text in (*first, *told, *last))
 
 
 @cache

@@ -38,8 +38,7 @@ def nearly(c: FindingContext) -> tuple[str, str]:
     empty texts if there is no such operation.
     """
     other = c.other
-    if other is None:
-        return "", ""
+    assert other is not None
     every = {i.span.start: i for i in c.grid.kernel.sites}
     sites = [every[at] for at in sorted(every)]
     blocks = int(c.entry["cta"]), int(c.entry["other_cta"])

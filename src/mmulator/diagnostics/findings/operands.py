@@ -184,8 +184,7 @@ def _pattern(code: int) -> str:
 
 def _tile(c: FindingContext) -> str:
     operand, read, brought, desc = c.words
-    copy = c.other.mnemonic if c.other is not None else "a tensor copy"
-    came = f"{copy} brought it with {_pattern(brought)}"
+    came = f"{c.against} brought it with {_pattern(brought)}"
     if operand == OF_STORE:
         return f"{c.instruction.mnemonic} takes a tile with {_pattern(read)}, and {came}"
     name = "AB"[operand]
