@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, field
 from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
+from mmulator.classes import dataclass
 from mmulator.codegen.engine import target_cpu
 from mmulator.codegen.lang import Native
 from mmulator.codegen.locks import no_fork, remaining

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
+from mmulator.classes import dataclass
 from mmulator.isa.effects import Effects, Together
 from mmulator.isa.row import BLACKWELL, FIXED_SPACES, OperandSpec, Requirement, Row, Section, Signature, Slot, Status
 from mmulator.isa.types import NO_TYPE, TYPES, ElementType

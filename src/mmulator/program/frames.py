@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heappop, heappush
 
+from mmulator.classes import dataclass
 from mmulator.errors import must_be
 from mmulator.isa.effects import Ends, MemoryEffect
 from mmulator.isa.types import type_bits

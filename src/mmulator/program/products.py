@@ -10,8 +10,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mmulator.classes import dataclass
 from mmulator.isa.effects import Ends, Together
 from mmulator.isa.form import Form
 from mmulator.program.blocks import Block, FunctionBlocks

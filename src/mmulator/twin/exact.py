@@ -11,9 +11,10 @@ Bits are packed 32 to a lane; f64 is a chain of fused multiply-adds in the instr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from mmulator.classes import dataclass
 from mmulator.codegen.cpus import ARM
 from mmulator.codegen.engine import architecture, has_feature
 from mmulator.codegen.lang import Native, unrolled

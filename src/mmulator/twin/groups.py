@@ -15,8 +15,9 @@ Elements of a sparse A select any two of four rows of B: words [16] by words [k]
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mmulator.classes import dataclass
 from mmulator.codegen.lang import Native, unrolled
 from mmulator.codegen.ops import (
     bitcast,
