@@ -101,13 +101,14 @@ class Jit:
         self.module, self.image, self.device, self.options = module, image, device, options
         self.moved = Moved()
         self.program = build(module, function, self._prepare, longest=0 if options.step else LONGEST)
+        remaining()
         if not options.step and options.events is None:
             for item in self.program.functions.values():
                 delay(item)
         functions = [f.function for f in self.program.functions.values()]
         self.unfenced: set[Instruction] = set().union(*(unfenced(f) for f in functions))
         self.numbers = {name: number for number, name in enumerate(self.program.functions)}
-        remaining()  # each of these walks a kernel of many instructions for a while
+        remaining()
         require_supported(module, functions)
         self.shared = shared_layout(module, functions)
         remaining()
@@ -118,10 +119,12 @@ class Jit:
         if undefined_used.under(options.events) is not None:
             self.doubtful = {n: doubt(f, live[n], options.watched) for n, f in self.program.functions.items()}
             both = {n: (f.function, variables_of(module, f.function)) for n, f in self.program.functions.items()}
+            remaining()
             self.variables = {n: v for n, (_, v) in both.items()}
             self.origins = {n: origins(f, v) for n, (f, v) in both.items()}
         remaining()
         self.skips = skips_of(self.program) if barrier_passed.under(options.events) is not None else Skips()
+        remaining()
         self.stack = STACK_BYTES if any(i.effects.allocates for f in functions for i in f.instructions) else 0
         self.locals: dict[str, LocalFrame] = {f.name: local_frame(f, self.stack) for f in functions}
         self.frames: dict[str, Frame] = {
@@ -143,8 +146,13 @@ class Jit:
     def _prepare(self, function: Function) -> Function:
         """The function after the changes that ptxas makes."""
         contract = self.options.contract and "debug" not in self.module.options  # ptxas optimises no such module
-        function = narrow(function)
-        return delay_reads(contracted(fold(function)) if contract else function, self.options.waits, self.moved)
+        for change in (narrow, *((fold, contracted) if contract else ()), self._delayed):
+            remaining()  # each of these walks a kernel of many instructions for a while
+            function = change(function)
+        return function
+
+    def _delayed(self, function: Function) -> Function:
+        return delay_reads(function, self.options.waits, self.moved)
 
     def _unseen(self, function: FunctionBlocks) -> tuple[frozenset[str], frozenset[str]]:
         """(uniform registers, results that nothing reads); both empty under an instrument, which needs 32 lanes of each
@@ -289,6 +297,7 @@ class Jit:
         return said
 
     def _write(self, block: Block, natives: dict[str, Native]) -> Builder:
+        remaining()
         b = Builder(f"block{block.index}", i32, BLOCK_PARAMS)
         with b:
             e = Emitter(self, b, block, self.frames[block.function.function.name])

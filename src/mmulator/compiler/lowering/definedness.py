@@ -376,19 +376,12 @@ def moved(e: Emitter, ins: Instruction, move: Native) -> None:
     results: Masks = [None] * len(names)
     if any(m is not None for masks in marks for m in masks):
         outs = [e.room(U32, len(_names([o]))) for o in targets]
-        e.call(move, *(_spill_marks(e, masks) for masks in marks), *outs)
+        none, whole = (constant(e.b, U32, n) for n in (0, FULL))
+        words = ([none if m is None else select(bits_mask(m), none, whole) for m in masks] for masks in marks)
+        e.call(move, *(e.spill(*each) for each in words), *outs)
         places = [(out, n) for out, o in zip(outs, targets) for n in range(len(_names([o])))]
         results = [mask_bits(e.fetch(out, U32, n) == 0) for out, n in places]
     _set(s, names, results, *_guarded(e, s, ins))
-
-
-def _spill_marks(e: Emitter, masks: Masks) -> Value:
-    """Words of 32 lanes for each mask: all ones in the lanes that are not in it."""
-    place = e.room(U32, len(masks))
-    for n, mask in enumerate(masks):
-        words = constant(e.b, U32, 0) if mask is None else select(bits_mask(mask), 0, constant(e.b, U32, FULL))
-        store(words, place, n)
-    return place
 
 
 _RESULTS: dict[Flow, Callable[[Emitter, Shadow, Instruction, list[Reg]], Masks]] = {

@@ -108,9 +108,7 @@ def _goes_on(e: Emitter, ins: Instruction) -> bool:
     """
     if e.events is not None:
         return False
-    pinned = e.kernel.matrix.pinned.get(e.function_name)
-    if pinned is None:
-        pinned = e.kernel.matrix.pinned[e.function_name] = pinned_registers(e.block.function)
+    pinned = pinned_registers(e.block.function)
     body = e.block.body
     at = next(n for n, other in enumerate(body) if other is ins)
     for other in body[at + 1 :]:
