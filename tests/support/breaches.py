@@ -9,7 +9,7 @@ NAME.py are whole programs, for `mmulator exec --sanitize`:
     mov.f32 %f0, %f8;                //~[late] wgmma-read-early
     trap;                            //~ TRAP
 
-A revision is the program with its lines replaced by what follows the colon, or removed: `//@ a: .. //@ b: ..` for several, on
+A revision is the program with its lines replaced by what follows the colon, or removed: `//@ a: .. //@ b, c: ..` for several, on
 several lines for one. `//~[a, b] rule, other`: so are the rules of the findings at this line, for these revisions; without
 brackets for the program as it stands. A fault without findings is named by its kind (TRAP, DEADLOCK), another error by its class;
 what points at no line is marked at the line of the launch. NAME.txt has the whole text that a user reads, for each revision;
@@ -18,9 +18,10 @@ what points at no line is marked at the line of the launch. NAME.txt has the who
 Of the launch: keywords of Kernel.launch, and sanitize="strict" (False: without the sanitizer; "static": no launch, the text is
 judged). args: type[shape] and a constant, or random numbers; `u32 16`: a scalar; `null`: a null pointer; `f16[64,64] box=64,32
 swizzle=64B`: a tensor map of an array; `u32[9] filled=8`: memory of the driver's, of which the host has written so many bytes
-(the other arrays are then the driver's, too, and filled). entry="name": of several kernels. seeds=3:
-what so many seeds find, told as one, and counted. habits=["a-rule"]: notes that the
-kernel has, as what compilers make has, whatever is changed.
+(the other arrays are then the driver's, too, and filled). entry="name": of several kernels. seeds=3: what so many seeds find,
+told as one, and counted. habits=["a-rule"]: notes that the kernel has, as what compilers make has, whatever is changed.
+memory=[(0x700000000000, "u32[64] 0", "a table")]: arrays at these addresses. host=[(0x5000, 0x6000, "the heap")]: memory of a
+program of C++ that no kernel may use. `//! a, b: grid=2`: what the launch has instead for these revisions.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ import ml_dtypes
 import numpy as np
 
 import mmulator as mm
-from mmulator.driver import Driver, Settings
+from mmulator.compiler.options import CompileOptions
+from mmulator.diagnostics.faults.memory import host_memory
+from mmulator.driver import Driver, Region, Settings
 from mmulator.findings import WIDTH, counted, paragraphs, union
 from mmulator.program.static import static_findings
 from mmulator.rules import RULES, Severity
@@ -62,7 +65,8 @@ TWICE = """
 done:
 """
 SAID = re.compile("//[@~]")
-CHANGE = re.compile(r"//@ (\w+):((?:(?!//[@~]).)*)")
+CHANGE = re.compile(r"//@ (\w+(?:, \w+)*):((?:(?!//[@~]).)*)")
+_LAUNCH = re.compile(r"//!(?: (\w+(?:, \w+)*):)? (.*)")
 _MARK = re.compile(r"(?://|#)~(?:\[([\w, ]+)\])? ([\w-]+(?:, [\w-]+)*)")
 Mark = tuple[int, str]  # a line of the program, and the rule that is broken there
 _SECTION = re.compile(r"^== ?(\w*)\n", re.M)
@@ -71,7 +75,7 @@ _FILLED = re.compile(r"(.*) filled=(\d+)")
 _MAP = re.compile(r"(.*) box=([\d,]+) swizzle=(\w+)")
 _TYPES: dict[str, Any] = {
     "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64, "e4m3": ml_dtypes.float8_e4m3fn,
-    "e5m2": ml_dtypes.float8_e5m2,
+    "e5m2": ml_dtypes.float8_e5m2, "c128": np.complex128,
     **{f"{s}{b}": np.dtype(f"{n}{b}").type for s, n in (("s", "int"), ("u", "uint")) for b in (8, 16, 32, 64)},
 }  # fmt: skip
 
@@ -111,7 +115,8 @@ def revisions(file: Path) -> list[Change]:
     found: dict[str, set[Mark]] = {"": set()}
     lines = file.read_text().splitlines()
     for line in lines:
-        found |= {name: set() for name, _ in CHANGE.findall(line) if name not in found}
+        names = ", ".join(names for names, _ in (*_LAUNCH.findall(line), *CHANGE.findall(line)) if names)
+        found |= {name: set() for name in names.split(", ") if name not in found}
     for n, line in enumerate(lines, 1):
         for names, rules in _MARK.findall(line):
             for name in names.split(","):
@@ -124,16 +129,17 @@ def text(file: Path, change: str | None = None) -> str:
     lines = []
     for line in file.read_text().splitlines():
         code = SAID.split(line)[0]
-        for name, instead in CHANGE.findall(line):
-            if name == change:
+        for names, instead in CHANGE.findall(line):
+            if change in names.split(", "):
                 code = instead.strip()
         lines.append(code)
     return "\n".join(lines) + "\n"
 
 
-def launch_of(file: Path) -> dict[str, Any]:
-    head = next(line for line in file.read_text().splitlines() if line.startswith("//!"))
-    return eval(f"dict({head[3:]})", {"__builtins__": {"dict": dict}})
+def launch_of(file: Path, change: str | None = None) -> dict[str, Any]:
+    said = (_LAUNCH.fullmatch(SAID.split(line)[0]) for line in file.read_text().splitlines())
+    own = [found[2] for found in said if found and (not found[1] or change in found[1].split(", "))]
+    return {key: value for one in own for key, value in eval(f"dict({one})", {"__builtins__": {"dict": dict}}).items()}
 
 
 def _argument(said: str, chance: np.random.Generator) -> Any:
@@ -166,11 +172,12 @@ def module_of(file: Path, change: str | None) -> mm.Module:
 
 def launch(file: Path, change: str | None = None, seed: int = 0, **more: Any) -> Any:
     """The report of a launch; of one that is refused or faults, the error, which has its findings."""
-    said: dict[str, Any] = {"sanitize": "strict", "seed": seed, "timeout": 60, "args": []} | launch_of(file) | more
-    habits, seeds = said.pop("habits", ()), said.pop("seeds", 0)
+    said: dict[str, Any] = {"sanitize": "strict", "seed": seed, "timeout": 60, "args": []} | launch_of(file, change) | more
+    habits, own, seeds = said.pop("habits", ()), said.pop("host", ()), said.pop("seeds", 0)
     if seeds:
         runs = [launch(file, change, n, **more, seeds=0) for n in range(seed, seed + seeds)]
         return SimpleNamespace(findings=union(run.findings for run in runs), runs=seeds)
+    host_memory[:] = [lambda at: next(((range(a, b), name) for a, b, name in own if a <= at < b), None)] if own else []
     try:
         if said["sanitize"] == "static":
             return SimpleNamespace(findings=static_findings(module_of(file, change).tree))
@@ -179,7 +186,11 @@ def launch(file: Path, change: str | None = None, seed: int = 0, **more: Any) ->
         else:
             chance = np.random.default_rng(0)
             module, args = module_of(file, change), [_argument(a, chance) for a in said.pop("args")]
-            result = module[said.pop("entry", next(iter(module)))].launch(args=args, **said)
+            said["memory"] = [Region.of(at, _argument(array, chance), name) for at, array, name in said.get("memory", ())]
+            kernel = module[said.pop("entry", next(iter(module)))]
+            if not said["timeout"]:
+                kernel.compile(options=CompileOptions(clusters="cluster" in said))  # which takes longer
+            result = kernel.launch(args=args, **said)
     except mm.errors.MmulatorError as error:
         result = error
     return without(result, habits) if habits else result
@@ -233,12 +244,12 @@ def marks_found(file: Path, result: Any) -> frozenset[Mark]:
 
 
 def said(result: Any) -> str:
-    """What a user reads of a launch: the error that ended it, and the findings."""
+    """What a user reads of a launch: the error that ended it, the findings, and the sanitizer's notes."""
     runs = getattr(result, "runs", 1)
-    first = [str(result)] if isinstance(result, mm.errors.MmulatorError) else []
-    last = [counted(result.findings)] if runs > 1 else []
-    told = ["\n".join(lines) for lines in paragraphs(result.findings, WIDTH, runs)]
-    return "".join(f"{text}\n" for text in (*first, *told, *last))
+    whole = [*getattr(result, "asserted", ()), str(result)] if isinstance(result, mm.errors.MmulatorError) else []
+    whole += ["\n".join(lines) for lines in paragraphs(result.findings, WIDTH, runs)]
+    whole += [note for note in getattr(result, "notes", ()) if note.startswith("sanitizer: ")]
+    return "".join(f"{text}\n" for text in (*whole, *([counted(result.findings)] if runs > 1 else [])))
 
 
 @cache

@@ -120,7 +120,7 @@ class Watches(StoreLog):
             except (ValueError, TypeError):
                 raise LaunchError(f"watch: argument {number} of shape {array.shape} has no element {index}") from None
             if array.itemsize > 8:
-                raise LaunchError(f"watch: elements of {array.itemsize} bytes; at most 8")
+                raise LaunchError(f"watch: argument {number} has elements of {array.itemsize} bytes; at most 8 can be watched")
             place = array.ctypes.data
             buffer = next(b for b in (*arguments.buffers, *arguments.regions) if b.host == place and b.size == array.nbytes)
             places.append((buffer.start + offset, buffer.start + offset + array.itemsize))

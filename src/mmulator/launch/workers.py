@@ -484,12 +484,12 @@ class Workers:
 
     def where(self) -> str:
         """Blocks that are done, and where the warps of another one are."""
-        return f"{self._how_far()}; {self.diagnosis().unfinished(self.grid, self._begun())[0]}"
+        return f"{self._how_far()}{self.diagnosis().unfinished(self.grid, self._begun())[0]}"
 
     def _too_late(self) -> LimitReached:
         where, first = self.diagnosis().unfinished(self.grid, self._begun())
         return LimitReached(
-            f"{self.grid.kernel.name} did not finish within {self.timeout:g} s: {self._how_far()}; {where}",
+            f"{self.grid.kernel.name} did not finish within {self.timeout:g} s: {self._how_far()}{where}",
             span=first.span if first is not None else None,
             hint="an endless loop, or a larger --timeout is needed", fault="TIMEOUT",
         )

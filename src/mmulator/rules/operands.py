@@ -168,7 +168,7 @@ DESCRIPTOR = Rule(
     553, "wgmma-descriptor-out-of-bounds", Severity.ERROR, "a matrix descriptor leads out of shared memory", _DESCRIPTOR,
     "All of the matrix that start address, leading and stride byte offset of a descriptor say lies in the shared memory of the "
     "block.",
-    "check the offsets (in bytes, encoded divided by 16), the swizzling mode, and the shared bytes of the launch",
+    "check the start address, offsets and swizzle of the matrix descriptor, and the shared bytes of the launch",
 )  # fmt: skip
 BULK_SIZE = Rule(
     554, "bulk-size-invalid", Severity.ERROR, "the size of a bulk copy or reduction is no multiple of 16 bytes",
