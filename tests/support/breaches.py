@@ -246,11 +246,10 @@ def marks_found(file: Path, result: Any) -> frozenset[Mark]:
 def said(result: Any) -> str:
     """What a user reads of a launch: the error that ended it, the findings, and the sanitizer's notes."""
     runs = getattr(result, "runs", 1)
-    first = [*getattr(result, "asserted", ()), str(result)] if isinstance(result, mm.errors.MmulatorError) else []
-    last = [counted(result.findings)] if runs > 1 else []
-    last += [note for note in getattr(result, "notes", ()) if note.startswith("sanitizer: ")]
-    told = ["\n".join(lines) for lines in paragraphs(result.findings, WIDTH, runs)]
-    return "".join(f"{text}\n" for text in (*first, *told, *last))
+    whole = [*getattr(result, "asserted", ()), str(result)] if isinstance(result, mm.errors.MmulatorError) else []
+    whole += ["\n".join(lines) for lines in paragraphs(result.findings, WIDTH, runs)]
+    whole += [note for note in getattr(result, "notes", ()) if note.startswith("sanitizer: ")]
+    return "".join(f"{text}\n" for text in (*whole, *([counted(result.findings)] if runs > 1 else [])))
 
 
 @cache
