@@ -319,13 +319,6 @@ class DisassembledInstruction(TypedDict):
     presentationHint: NotRequired[Literal["normal", "invalid"]]
 
 
-class GotoTarget(TypedDict):
-    id: int
-    label: str
-    line: int
-    instructionPointerReference: NotRequired[str]
-
-
 class ShownModule(TypedDict):
     id: int | str
     name: str
@@ -339,13 +332,6 @@ class CompletionItem(TypedDict):
     type: NotRequired[str]
     start: NotRequired[int]
     length: NotRequired[int]
-
-
-class ExceptionBreakpointsFilter(TypedDict):
-    filter: str
-    label: str
-    description: NotRequired[str]
-    default: NotRequired[bool]
 
 
 # is a value of a type? ---------------------------------------------------------------------------------------------------
