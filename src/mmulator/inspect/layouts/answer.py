@@ -156,12 +156,12 @@ class Layout(Answer):
     @cached_property
     def cute(self) -> str | None:
         """The CuTe layout from (thread, value) to an element, or None; `cute_note` says what it means, or why none."""
-        return None if self.where == "column" else text(self.offsets)
+        return None if self.where == "column" else cute_text(self.offsets)
 
     @property
     def offsets(self) -> Index:
         """Offsets of the CuTe layout: int64 [lanes, values]; see `offsets`."""
-        return offsets(self.maps, self.rows, self.columns, self.operand == "b")
+        return cute_offsets(self.maps, self.rows, self.columns, self.operand == "b")
 
     @property
     def cute_note(self) -> str:
@@ -215,11 +215,10 @@ class Layout(Answer):
         return self.svg()
 
 
-Index = NDArray[np.int64]
 Mode = tuple[int, int]  # shape, stride
 
 
-def offsets(maps: tuple[Index, Index, Index], rows: int, columns: int, column_first: bool) -> Index:
+def cute_offsets(maps: tuple[Index, Index, Index], rows: int, columns: int, column_first: bool) -> Index:
     """Offsets of the elements: int64 [lanes, values]; value = register * elements of a register + index. -1 where nothing lies.
 
     CuTe counts A as (m, k), B as (n, k), C and D as (m, n), the first coordinate contiguous; matrices of several copies follow
@@ -264,7 +263,7 @@ def _print(modes: list[Mode]) -> tuple[str, str]:
     return f"({','.join(str(m[0]) for m in modes)})", f"({','.join(str(m[1]) for m in modes)})"
 
 
-def text(at: Index) -> str | None:
+def cute_text(at: Index) -> str | None:
     """Offsets as `((4,8),(2,2,2)):((32,1),(16,8,128))`, modes merged where they can be; None where no layout has them."""
     if (at < 0).any() or at[0, 0]:
         return None
