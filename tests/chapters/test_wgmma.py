@@ -18,7 +18,7 @@ from mmulator.errors import ExecutionFault
 from mmulator.host.module import Module
 from mmulator.isa.matrix import matrix_forms
 from mmulator.native.state import WgmmaScratch
-from mmulator.twin.forms import twin_of
+from mmulator.twin.twin import twin_of
 from tests.support import places
 from tests.support.ptx_text import kernel
 

@@ -53,7 +53,6 @@ from mmulator.program.calls import check_frames, deepest, place_frames
 from mmulator.program.counts import instruction_class, instruction_macs
 from mmulator.program.frames import Frame, allocate, liveness, unread_results
 from mmulator.program.image import LocalFrame, ModuleImage, local_frame
-from mmulator.program.inferred import inferred as inferred_of
 from mmulator.program.products import delay
 from mmulator.program.provenance import origins, variables_of
 from mmulator.program.registers import entry_registers
@@ -63,7 +62,7 @@ from mmulator.program.skips import Skips, skips_of
 from mmulator.program.undefined import MaybeUndefined, doubt
 from mmulator.program.uniform import uniform_registers
 from mmulator.ptx.resources import named_symbols, parameter_bytes, parameter_offsets
-from mmulator.ptx.tree import Function, Instruction, ParsedModule, Symbol, Variable
+from mmulator.ptx.tree import Function, Instruction, ParsedModule, Symbol, Variable, VectorOperand
 
 Progress = Callable[[int, int], None]
 
@@ -260,7 +259,7 @@ class Jit:
         said_of: dict[str, None] = {}
         for item in self.program.functions.values():
             for ins in item.function.instructions:
-                said_of.update(dict.fromkeys(inferred_of(ins)))
+                said_of.update(dict.fromkeys(inferred_texts(ins)))
                 if is_injected(ins):
                     early[ins.span.line] = None
                 if not ins.form.is_matrix and ins.form.status.state == "unproven":
@@ -320,3 +319,17 @@ def _of_halves_elsewhere(ins: Instruction) -> bool:
     m = ins.modifiers
     sums = ins.effects.memory is MemoryEffect.ATOMIC and "add" in m and ("f16x2" in m or "bf16x2" in m)
     return sums and not {"global", "shared", "shared::cta"} & {*m}
+
+
+def inferred_texts(ins: Instruction) -> Iterator[str]:
+    """Sentences about what an instruction does."""
+    form = ins.form
+    for part, said in form.row.inferred:
+        if part in ins.modifiers or (part == form.signatures[0][-1].name and _last_given(ins)):
+            yield said
+
+
+def _last_given(ins: Instruction) -> bool:
+    """Whether an operand stands behind those that an instruction needs."""
+    needed = sum(not spec.optional for spec in ins.form.signatures[0])
+    return sum(not isinstance(o, VectorOperand) for o in ins.operands) > needed

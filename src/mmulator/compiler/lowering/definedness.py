@@ -278,15 +278,15 @@ def _warp(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
 
 # matrices -------------------------------------------------------------------------------------------------------------
 def _product(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
-    form = ins.form
+    whole: Masks = [None] * len(targets)
     of: list[Masks] = [[s.of(n) for n in _names([o])] for o in ins.operands]
     if all(m is None for masks in of[1:] for m in masks):
-        return [None] * len(targets)
+        return whole
     chosen = tuple(o.value if isinstance(o, Immediate) else None for o in flatten(ins.operands[4:]))
-    sources, whole = product_lines.held(form, chosen), [None] * len(targets)
+    sources = product_lines.held(ins.form, chosen)
     sides = [[of[h.operand][h.register] for h in sources if h.side == side] for side in range(2)]
     places = [_spill(e, masks) for masks in (*sides, of[3] if len(of[3]) == len(targets) else whole, whole)]
-    table = table_pointer(e, i32, ("lines", form, chosen), lambda tables: product_lines.table(form, sources))
+    table = table_pointer(e, i32, ("lines", ins.form, chosen), lambda tables: product_lines.table(ins.form, sources))
     e.call(events.product_of, table, *places)
     selectors = (m for o, masks in zip(ins.operands[4:], of[4:]) if isinstance(o, VectorOperand) for m in masks)
     known = every(select((e.mask & ~m) != 0, constant(e.b, u32, 0), FULL) for m in selectors if m is not None)

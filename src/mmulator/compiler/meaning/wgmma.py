@@ -33,8 +33,8 @@ from mmulator.program.frames import pinned_registers
 from mmulator.program.inline_assembly import computes
 from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg, VectorOperand
-from mmulator.twin.forms import twin_of
 from mmulator.twin.places import index_table
+from mmulator.twin.twin import twin_of
 
 U64 = u64.vec(LANES)
 
