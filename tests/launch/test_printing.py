@@ -120,13 +120,6 @@ ASSERT = (
 FAILS = "mov.u64 %rd1, text; mov.u64 %rd2, file; mov.u64 %rd3, name; call __assertfail, (%rd1, %rd2, 5, %rd3, 1);"
 
 
-def test_a_failing_assert_in_registers() -> None:
-    with pytest.raises(ExecutionFault, match="assertion failed: i < n") as caught:
-        Module.load(kernel(FAILS, top=ASSERT))["k"].launch(1, 1, [np.zeros(1, np.uint32)])
-    assert caught.value.asserted == ("a.cu:5: f(): block: [0,0,0], thread: [0,0,0] Assertion `i < n` failed.",)
-    assert caught.value.fault == "ASSERTION"
-
-
 def test_each_thread_of_a_warp_whose_assertion_fails_is_told_as_cuda_does(capsys: pytest.CaptureFixture[str]) -> None:
     body = "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 6; @%p1 bra over; call f, (%r1); over:"
     called = f"{ASSERT}.func f (.param .b32 n) {{ .reg .b64 %rd<4>; {FAILS} ret; }}\n"

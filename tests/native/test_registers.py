@@ -79,19 +79,6 @@ def test_without_a_bound_it_does_nothing_and_says_so() -> None:
     assert any("C7508" in note for note in report.notes)
 
 
-MISUSED = [
-    (BOUND, [[("dec", 168), ("dec", 232)], [("inc", 240)], []],
-     r"setmaxnreg.dec.sync.aligned.u32 232 by a thread that has 168 registers"),
-    (BOUND, [[("inc", 40)], [("inc", 176)], []], r"setmaxnreg.inc.sync.aligned.u32 40 by a thread that has 168 registers"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("directives", "groups", "why"), MISUSED)
-def test_counts_in_the_wrong_direction_are_named(directives: str, groups: Sequence[Sequence[Change]], why: str) -> None:
-    with pytest.raises(ExecutionFault, match=why):
-        run(directives, groups)
-
-
 def test_warps_of_a_warpgroup_have_counts_of_their_own() -> None:
     """As on chips: what a warp releases is free for the others. The specification wants one count, and the sanitizer says so."""
     body = (
