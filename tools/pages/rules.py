@@ -85,7 +85,7 @@ def told(rule: str) -> str:
     example = json.loads(EXAMPLES.read_text())[rule]
     text = breaches.texts(breaches.ROOT / f"{example['from']}.ptx")[example["change"]]
     paragraphs = re.split(r"\n(?=\S)", text.rstrip())
-    named = re.compile(rf"\S+(?: \(\S+\))?: (?:error|warning|note): .*?\[(?:[\w-]+,\s+)*{rule}[\],]", re.DOTALL)
+    named = re.compile(rf"\S+(?: \(\S+\))?: (?:error|warning|note):\s.*?\[(?:[\w-]+,\s+)*{rule}[\],]", re.DOTALL)
     return next(p for p in paragraphs if named.match(p))
 
 
