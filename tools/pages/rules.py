@@ -80,14 +80,23 @@ def examples() -> str:
     return json.dumps(found, indent=1) + "\n"
 
 
+def told(rule: str) -> str:
+    """What a finding of a rule says in the rule's example (tests/ub)."""
+    example = json.loads(EXAMPLES.read_text())[rule]
+    text = breaches.texts(breaches.ROOT / f"{example['from']}.ptx")[example["change"]]
+    paragraphs = re.split(r"\n(?=\S)", text.rstrip())
+    named = re.compile(rf"\S+(?: \(\S+\))?: (?:error|warning|note):\s.*?\[(?:[\w-]+,\s+)*{rule}[\],]", re.DOTALL)
+    return next(p for p in paragraphs if named.match(p))
+
+
 def table() -> str:
-    """The rules, topic by topic."""
+    """The rules, topic by topic, and what a finding of the first rule of each says."""
     out = []
     for topic, rules in TOPICS.items():
         out.append(f"**`{topic}`**\n")
         out.append("| rule | severity | what is wrong |\n| --- | --- | --- |")
         out += [f"| `{r.name}` | {r.severity} | {_cell(r.title)}{', seen by `check` too' if r.static else ''} |" for r in rules]
-        out.append("")
+        out += ["", f"A finding of `{rules[0].name}`:", "", "```", told(rules[0].name), "```", ""]
     return "\n".join(out)
 
 
