@@ -72,5 +72,5 @@ def test_it_finds_crashes_hangs_and_errors_and_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_stencils_have_the_bits_of_llvm(capfd: pytest.CaptureFixture[str]) -> None:
-    assert versions.compared("", 7, range(12)) == 0, capfd.readouterr().out
-    assert capfd.readouterr().out.startswith("12 cases")
+    assert versions.compared("", 7, range(6)) == 0, capfd.readouterr().out
+    assert capfd.readouterr().out.startswith("6 cases")
