@@ -77,7 +77,7 @@ READ: dict[str, dict[str, Any]] = {
         "entry": ""},
     "run -- -k": {"file": Path("-k")}, "run -": {"file": Path("-")}, "run k --seed 1 --seed 2": {"file": Path("k"), "seed": 2},
     "list": {}, "list wgmma --dense fp8": {"words": ["wgmma", "fp8"], "dense": True},
-    "layout mma --element 1,2 m16n8k16 f16 a": {"words": ["mma", "m16n8k16", "f16", "a"], "element": "1,2"},
+    "why mma --element 1,2 m16n8k16": {"instruction": ["mma", "m16n8k16"], "element": "1,2"},
     "exec --device=H100 --why z[1] --why auto -m x --seed 2": {
         "program": ["-m", "x", "--seed", "2"], "device": "sm_90", "why": ["z[1]", "auto"]},
     "exec p.py -- --device x": {"program": ["p.py", "--", "--device", "x"]},
@@ -115,11 +115,9 @@ def test_a_wrong_line_is_one_clear_message(capsys: pytest.CaptureFixture[str], l
 
 
 def test_shells_are_offered_what_may_come_next(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    for line, word in {
-        "ru": "run", "run --sani": "--sanitize", "sparse co": "compress", "run k --rules ra": "races", "layout wgmm": "wgmma",
-        "explain wgmma-fence-m": "wgmma-fence-missing", "descriptor encode --swizzle 64": "64B", "list --target sm_90": "sm_90a",
-    }.items():
-        *words, typed = line.split()
+    for *words, typed, word in (("sparse", "co", "compress"), ("run", "k", "--rules", "ra", "races"),
+                                ("explain", "wgmma-fence-m", "wgmma-fence-missing"),
+                                ("descriptor", "encode", "--swizzle", "64", "64B")):  # fmt: skip
         assert word in offered(words, typed)
     assert offered(["exec", "p.py"], "--san") == [] and "--sanitize" in offered(["exec", "--seed", "1"], "--san")
     (tmp_path / "mmulator").write_text(f'#!/bin/sh\nexec {sys.executable} -m mmulator "$@"\n')

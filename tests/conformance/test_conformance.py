@@ -414,18 +414,12 @@ def test_reports(tmp_path: Path) -> None:
         report.write(tmp_path / "r.txt", [])
 
 
-def test_the_module_runs_without_rich() -> None:
+def test_the_command_runs_without_rich() -> None:
     """For machines with a GPU and little else."""
-    code = (
-        "import sys; sys.modules['rich'] = None\n"
-        "sys.argv = 'c --machine sm_90 --cases 4 --processes 1 --no-edges --filter ^movmatrix|^ldm.*x1.b16 --json'.split()\n"
-        "from mmulator.conformance.__main__ import main; sys.exit(main())"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    (data,) = json.loads(done.stdout)["runs"]
-    assert [r["item"]["edge"] for r in data["forms"]] == ["", ""] and not data["observations"]
-    assert "2/2" in done.stderr
+    code = "import sys; sys.modules['rich'] = None; from mmulator.cli import main; main(sys.argv[1:])"
+    words = ["conformance", "--device", "sm_90", "--processes", "1", "--filter", "^movmatrix|^ldm.*x1.b16", "--json"]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert done.returncode == 0 and len(json.loads(done.stdout)["runs"][0]["forms"]) == 2, done.stderr
 
 
 # vectors ------------------------------------------------------------------------------------------------------------

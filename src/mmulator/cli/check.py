@@ -16,14 +16,10 @@ if TYPE_CHECKING:
 
 
 def check(
-    file: Annotated[str, Positional(help="PTX, .cu, program, library; - for standard input.")],
+    file: Annotated[str, Positional("PTX, .cu, program, library; - for standard input.")],
     given: Annotated[Given, RowsOf("check")],
-    target: Annotated[
-        str | None, Option(metavar="sm_NN", help="Verify for this target, such as sm_90a.", offer="target_names")
-    ] = None,
-    entry: Annotated[
-        str | None, Option(metavar="NAME", help="Describe this kernel alone; a part of its C++ name will do.")
-    ] = None,
+    target: Annotated[str | None, Option("Verify for this target, such as sm_90a.", "sm_NN", offer="target_names")] = None,
+    entry: Annotated[str | None, Option("Describe this kernel alone; a part of its C++ name will do.", "NAME")] = None,
 ) -> None:
     """Verify a PTX module: every instruction and operand, for its .target and .version.
 

@@ -66,7 +66,8 @@ def install(shell: str | None) -> str:
 
 def answer() -> str:
     """The words that a shell is offered, one a line."""
-    words, at = os.environ.get("COMP_WORDS", "").split("\n"), os.environ.get("COMP_CWORD", "")
+    line, at = os.environ.get("COMP_WORDS", ""), os.environ.get("COMP_CWORD", "")
+    words = line.split("\n" if "\n" in line else " ")
     before = [word.strip("'\"") for word in words[1 : int(at)]] if at.isdigit() else []
     typed = words[int(at)] if at.isdigit() and int(at) < len(words) else ""
     return "\n".join(offered(before, typed))

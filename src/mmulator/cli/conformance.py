@@ -17,25 +17,23 @@ if TYPE_CHECKING:
 
 def conformance(
     rows: Annotated[Given, RowsOf("conformance")],
-    gpu: Annotated[bool, Option("--gpu", help="Compare with the NVIDIA GPU of this machine.")] = False,
-    vectors: Annotated[
-        Path | None, Option(metavar="DIR", help="Folder of vectors to replay. Default: that of the repository.")
-    ] = None,
-    filter: Annotated[str, Option(metavar="REGEX", help="Only forms (and edges) that this regular expression finds.")] = "",
+    gpu: Annotated[bool, Option("Compare with the NVIDIA GPU of this machine.")] = False,
+    vectors: Annotated[Path | None, Option("Folder of vectors to replay. Default: that of the repository.", "DIR")] = None,
+    filter: Annotated[str, Option("Only forms (and edges) that this regular expression finds.", "REGEX")] = "",
     cases: Annotated[
-        int | None, Option(help="With --gpu: cases a form, eight columns of results each. Default: 10000.", read=whole(1))
+        int | None, Option("With --gpu: cases a form, eight columns of results each. Default: 10000.", read=whole(1))
     ] = None,
-    report: Annotated[list[Path] | None, Option(metavar="FILE", help="Write a report: FILE.json or FILE.html.")] = None,
-    capture: Annotated[Path | None, Option(metavar="DIR", help="Write what the GPU answers as vectors to this folder.")] = None,
-    resume: Annotated[bool, Option("--resume", help="Go on with a run that was interrupted, or that --seconds ended.")] = False,
+    report: Annotated[list[Path] | None, Option("Write a report: FILE.json or FILE.html.", "FILE")] = None,
+    capture: Annotated[Path | None, Option("Write what the GPU answers as vectors to this folder.", "DIR")] = None,
+    resume: Annotated[bool, Option("Go on with a run that was interrupted, or that --seconds ended.")] = False,
     seconds: Annotated[
         float | None,
         Option(
-            metavar="SECONDS", help="End after this time; forms of every group are taken in turn. --resume goes on.",
+            "End after this time; forms of every group are taken in turn. --resume goes on.", "SECONDS",
             read=decimal(1, "a number from 1 on"),
         ),
     ] = None,
-    processes: Annotated[int, Option(help="Processes to use. Default: all cores.", read=whole(0))] = 0,
+    processes: Annotated[int, Option("Processes to use. Default: all cores.", read=whole(0))] = 0,
 ) -> None:
     """Compare the model with a GPU, register by register, on operands that are hard to get right.
 

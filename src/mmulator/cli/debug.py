@@ -19,26 +19,22 @@ def debug(
     given: Annotated[Given, RowsOf("debug")],
     program: Annotated[
         list[str] | None,
-        ProgramWords(
-            metavar="PROGRAM [ARGS]...",
-            help="A launch file (.toml); or a Python script, -m MODULE, -c CODE, a program, or its .cu file.",
-        ),
+        ProgramWords("A launch file (.toml); or a Python script, -m MODULE, -c CODE, a program, or its .cu file.",
+                     "PROGRAM [ARGS]..."),
     ] = None,
-    ex: Annotated[list[str] | None, Option("--ex", "-ex", metavar="COMMAND", help="Carry out a command first.")] = None,
-    commands: Annotated[
-        Path | None, Option("--commands", "-x", metavar="FILE", help="Carry out the commands of a file first.")
-    ] = None,
+    ex: Annotated[list[str] | None, Option("Carry out a command first.", "COMMAND", names="--ex -ex")] = None,
+    commands: Annotated[Path | None, Option("Carry out the commands of a file first.", "FILE", names="--commands -x")] = None,
     batch: Annotated[
-        bool, Option("--batch", "-batch", help="Ask nobody: where the commands end, the program goes on by itself.")
+        bool, Option("Ask nobody: where the commands end, the program goes on by itself.", names="--batch -batch")
     ] = False,
     kernel: Annotated[
-        str | None, Option(metavar="NAME", help="Stop first in a kernel with such a name. Default: in the first launch.")
+        str | None, Option("Stop first in a kernel with such a name. Default: in the first launch.", "NAME")
     ] = None,
-    dap: Annotated[bool, Option(help="Serve an editor by the Debug Adapter Protocol; it says which program.")] = False,
+    dap: Annotated[bool, Option("Serve an editor by the Debug Adapter Protocol; it says which program.")] = False,
     port: Annotated[
-        int | None, Option(metavar="PORT", help="With --dap: of this machine, where editors connect.", read=whole(0, 65535))
+        int | None, Option("With --dap: of this machine, where editors connect.", "PORT", read=whole(0, 65535))
     ] = None,
-    vscode: Annotated[Path | None, Option(metavar="FILE.vsix", help="Write an extension for Visual Studio Code.")] = None,
+    vscode: Annotated[Path | None, Option("Write an extension for Visual Studio Code.", "FILE.vsix")] = None,
 ) -> None:
     """Debug kernels, forwards and backwards, in a terminal.
 

@@ -15,10 +15,7 @@ from mmulator.settings import taken
 def exec(
     program: Annotated[
         list[str],
-        ProgramWords(
-            metavar="PROGRAM [ARGS]...",
-            help="A Python script, -m MODULE or -c CODE; a program, or its .cu file; make, ctest.",
-        ),
+        ProgramWords("A Python script, -m MODULE or -c CODE; a program, or its .cu file; make, ctest.", "PROGRAM [ARGS]..."),
     ],
     given: Annotated[Given, RowsOf("exec")],
 ) -> None:

@@ -15,21 +15,16 @@ _OTHERS = 12  # other matches that are named
 
 def explain(
     instruction: Annotated[
-        list[str],
-        Positional(
-            help="A name, a pasted statement, words; a rule of the sanitizer; or a concept, such as swizzle.",
-            offer="explained_words",
-        ),
+        list[str], Positional("A name, a pasted statement, words; a rule of the sanitizer; or a concept, such as swizzle.",
+                   offer="explained_words")
     ],
-    target: Annotated[
-        str | None, Option(metavar="sm_NN", help="Only what this .target has, such as sm_90a.", offer="target_names")
-    ] = None,
-    ptx: Annotated[str | None, Option(metavar="VERSION", help="Only what this .version has, such as 8.0.")] = None,
-    device: Annotated[str | None, Option(help="The arithmetic of one device, such as sm_90. Default: all.")] = None,
-    brief: Annotated[bool, Option("--brief", help="Without the text to paste: the default.")] = False,
-    full: Annotated[bool, Option("--full", help="With PTX and a CUDA function to paste.")] = False,
-    ptx_only: Annotated[bool, Option("--ptx-only", help="Print the PTX to paste, nothing else.")] = False,
-    cuda_only: Annotated[bool, Option("--cuda-only", help="Print the CUDA function, nothing else.")] = False,
+    target: Annotated[str | None, Option("Only what this .target has, such as sm_90a.", "sm_NN", offer="target_names")] = None,
+    ptx: Annotated[str | None, Option("Only what this .version has, such as 8.0.", "VERSION")] = None,
+    device: Annotated[str | None, Option("The arithmetic of one device, such as sm_90. Default: all.")] = None,
+    brief: Annotated[bool, Option("Without the text to paste: the default.")] = False,
+    full: Annotated[bool, Option("With PTX and a CUDA function to paste.")] = False,
+    ptx_only: Annotated[bool, Option("Print the PTX to paste, nothing else.")] = False,
+    cuda_only: Annotated[bool, Option("Print the CUDA function, nothing else.")] = False,
     json: Json = False,
 ) -> None:
     """Explain a matrix instruction: operands, legal targets, each device's arithmetic, rules, text to paste. Or a rule of the

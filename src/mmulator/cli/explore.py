@@ -11,11 +11,9 @@ from mmulator.settings.readers import whole
 
 
 def explore(
-    port: Annotated[int, Option(metavar="PORT", help="0, the default, takes a free one.", read=whole(0, 65535))] = 0,
-    export: Annotated[
-        Path | None, Option(metavar="DIR", help="Write the pages as files, which need no server, and stop.")
-    ] = None,
-    json: Annotated[bool, Option("--json", help="Print the address, or what was written, as JSON.")] = False,
+    port: Annotated[int, Option("0, the default, takes a free one.", "PORT", read=whole(0, 65535))] = 0,
+    export: Annotated[Path | None, Option("Write the pages as files, which need no server, and stop.", "DIR")] = None,
+    json: Annotated[bool, Option("Print the address, or what was written, as JSON.")] = False,
 ) -> None:
     """Show layouts, shared memory, tensor maps, sparse metadata, number formats and sums in a browser.
 

@@ -22,14 +22,14 @@ def _bytes(text: str) -> int:
 
 def judge(
     candidate: Annotated[
-        list[str], ProgramWords(metavar="LAUNCH.toml|PROGRAM [ARGS]...", help="A launch, or a program as exec takes it.")
+        list[str], ProgramWords("A launch, or a program as exec takes it.", "LAUNCH.toml|PROGRAM [ARGS]...")
     ],
     given: Annotated[Given, RowsOf("judge")],
-    kernel: Annotated[Path | None, Option(metavar="FILE", help="PTX or a .cu in place of the launch file's.")] = None,
-    reference: Annotated[Path | None, Option(metavar="FILE.npz", help="Outputs by name, in place of the launch file's.")] = None,
-    inout: Annotated[list[str] | None, Option(metavar="NAME", help="An output whose contents the kernel uses.")] = None,
-    seconds: Annotated[float, Option(metavar="N", help="Limit of time, of compilation and of the run. Default: 60.")] = 60.0,
-    bytes: Annotated[int, Option(metavar="N", help="Limit of memory: 512M, 4G. Default: 4G.", read=_bytes)] = 4 << 30,
+    kernel: Annotated[Path | None, Option("PTX or a .cu in place of the launch file's.", "FILE")] = None,
+    reference: Annotated[Path | None, Option("Outputs by name, in place of the launch file's.", "FILE.npz")] = None,
+    inout: Annotated[list[str] | None, Option("An output whose contents the kernel uses.", "NAME")] = None,
+    seconds: Annotated[float, Option("Limit of time, of compilation and of the run. Default: 60.", "N")] = 60.0,
+    bytes: Annotated[int, Option("Limit of memory: 512M, 4G. Default: 4G.", "N", read=_bytes)] = 4 << 30,
 ) -> None:
     """One verdict on a kernel or a program.
 

@@ -14,21 +14,18 @@ if TYPE_CHECKING:
 
 def list(
     words: Annotated[
-        builtins.list[str] | None,
-        Positional(help="As for explain: a family, a shape, types, qualifiers.", offer="instruction_words"),
+        builtins.list[str] | None, Positional("As for explain: a family, a shape, types, qualifiers.", offer="instruction_words")
     ] = None,
-    target: Annotated[
-        str | None, Option(metavar="sm_NN", help="What this .target has, such as sm_90a.", offer="target_names")
-    ] = None,
-    ptx: Annotated[str | None, Option(metavar="VERSION", help="What this .version has, such as 8.0.")] = None,
-    type: Annotated[str | None, Option(help="An element type of A, B, C or D, such as bf16 or fp8.")] = None,
-    family: Annotated[str | None, Option(help="mma, wgmma, wmma, tcgen05, or a matrix move: ldmatrix and others.")] = None,
-    shape: Annotated[str | None, Option(help="A shape or part of one: m16n8k16, n128, k32.")] = None,
-    sparse: Annotated[bool, Option("--sparse", help="With sparse A.")] = False,
-    dense: Annotated[bool, Option("--dense", help="Without sparse A.")] = False,
-    device: Annotated[str | None, Option(help="What this device runs with known arithmetic, such as sm_89.")] = None,
-    devices: Annotated[bool, Option("--devices", help="The devices instead: chips, instructions, evidence.")] = False,
-    full: Annotated[bool, Option("--full", help="Every name in full, one a line.")] = False,
+    target: Annotated[str | None, Option("What this .target has, such as sm_90a.", "sm_NN", offer="target_names")] = None,
+    ptx: Annotated[str | None, Option("What this .version has, such as 8.0.", "VERSION")] = None,
+    type: Annotated[str | None, Option("An element type of A, B, C or D, such as bf16 or fp8.")] = None,
+    family: Annotated[str | None, Option("mma, wgmma, wmma, tcgen05, or a matrix move: ldmatrix and others.")] = None,
+    shape: Annotated[str | None, Option("A shape or part of one: m16n8k16, n128, k32.")] = None,
+    sparse: Annotated[bool, Option("With sparse A.")] = False,
+    dense: Annotated[bool, Option("Without sparse A.")] = False,
+    device: Annotated[str | None, Option("What this device runs with known arithmetic, such as sm_89.")] = None,
+    devices: Annotated[bool, Option("The devices instead: chips, instructions, evidence.")] = False,
+    full: Annotated[bool, Option("Every name in full, one a line.")] = False,
     json: Json = False,
 ) -> None:
     """List matrix instructions, those that differ only in shape, type or a qualifier in one line.

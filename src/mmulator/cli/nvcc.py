@@ -22,7 +22,7 @@ def begin(arguments: list[str]) -> None:
     raise SystemExit(code)
 
 
-_ARGUMENTS = ProgramWords(whole=True, metavar="ARGS...", help="As nvcc takes them.")
+_ARGUMENTS = ProgramWords("As nvcc takes them.", "ARGS...", whole=True)
 
 
 def nvcc(arguments: Annotated[list[str] | None, _ARGUMENTS] = None) -> None:

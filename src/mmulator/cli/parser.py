@@ -10,6 +10,7 @@ import argparse
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import partial
 from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, NoReturn, get_args, get_origin, get_type_hints
@@ -27,15 +28,17 @@ MISSING = "the following arguments are required: "  # argparse's words
 class Option:
     """An option of a command: the annotation of a parameter, which has its name and its type.
 
-    names: with their hyphens; none: the parameter's.
+    help: a sentence.
+    metavar: the word for a value in help; "": the parameter's name in capitals, N for a number.
+    names: with their hyphens, apart by blanks; "": the parameter's.
     phrase: whether words of an instruction after the value belong to it, without quotes.
-    said: fields of the row (settings.Setting).
+    said: other attributes of the row (settings.Setting).
     """
 
     positional = False
 
-    def __init__(self, *names: str, phrase: bool = False, **said: Any) -> None:
-        self.names, self.phrase, self.said = names, phrase, said
+    def __init__(self, help: str = "", metavar: str = "", names: str = "", phrase: bool = False, **said: Any) -> None:
+        self.metavar, self.names, self.phrase, self.said = metavar, (*names.split(),), phrase, {"help": help, **said}
 
 
 class Positional(Option):
@@ -47,8 +50,8 @@ class Positional(Option):
 class ProgramWords(Positional):
     """A program and its arguments: the words from the first on that is no option. whole: even options are the program's."""
 
-    def __init__(self, whole: bool = False, **said: Any) -> None:
-        super().__init__(**said)
+    def __init__(self, help: str, metavar: str, whole: bool = False) -> None:
+        super().__init__(help, metavar)
         self.whole = whole
 
 
@@ -59,12 +62,12 @@ class RowsOf:
         self.door = door
 
 
-Json = Annotated[bool, Option(help="Print JSON.")]
+Json = Annotated[bool, Option("Print JSON.")]
 
 
 def grouped(title: str) -> Callable[..., Option]:
-    """A maker of options with a heading in help: (metavar, help, names, other fields of the row)."""
-    return lambda metavar, help, *names, **more: Option(*names, metavar=metavar, help=help, group=title, **more)
+    """A maker of options with a heading in help."""
+    return partial(Option, group=title)
 
 
 class Group:
@@ -118,9 +121,9 @@ def declared(command: Any, owner: str = "", maker: Callable[..., Any] | None = N
             kinds = [*_kinds(kind)]
             names = () if option.positional else option.names or (f"--{name.rstrip('_').replace('_', '-')}",)
             read = next((_READERS[k] for k in kinds if k in _READERS), str)
-            several = "..." * (option.positional and list in kinds)
-            metavar = "" if kind is bool else "N" if int in kinds else name.upper() + several
-            row = Setting(name, "", names=names, **{"read": read, "several": list in kinds, "metavar": metavar, **option.said})
+            metavar = option.metavar or ("N" if int in kinds else name.upper() + "..." * (option.positional and list in kinds))
+            metavar = "" if kind is bool else metavar
+            row = Setting(name, names=names, **{"read": read, "several": list in kinds, "metavar": metavar, **option.said})
             yield DeclaredWord(row, option, owner or name, maker, kind is bool, name not in own)
 
 
@@ -192,19 +195,19 @@ def _parted(arguments: Sequence[DeclaredWord], words: Sequence[str]) -> tuple[li
         if word in valued:
             if not rest:
                 raise WrongUsage(f"{word} has no value", hint=f"{word} {valued[word].row.metavar}")
-            value = [rest.pop(0)]
-            while valued[word].option.phrase and rest and _is_word(rest[0]):
-                value.append(rest.pop(0))
-            options.append(f"{word}={' '.join(value)}")
+            options.append(f"{word}={phrase(rest) if valued[word].option.phrase else rest.pop(0)}")
         else:
             (options if word[:1] == "-" and word != "-" else others).append(word)
     return options, [*others, *rest[1:], *words[end:]]
 
 
-def _is_word(text: str) -> bool:
+def phrase(words: list[str]) -> str:
+    """Take the first word off, with the words of an instruction after it."""
     from mmulator.isa.names.words import is_word
 
-    return is_word(text)
+    end = next((n for n, word in enumerate(words) if n and not is_word(word)), len(words))
+    taken_off, words[:] = words[:end], words[end:]
+    return " ".join(taken_off)
 
 
 class _CommandParser(argparse.ArgumentParser):

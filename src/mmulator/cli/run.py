@@ -43,22 +43,20 @@ Texts = list[str] | None
 
 
 def run(
-    file: Annotated[Path, Positional(help="Launch file (.toml); or, with the options below, a .ptx, .cu, program...")],
+    file: Annotated[Path, Positional("Launch file (.toml); or, with the options below, a .ptx, .cu, program...")],
     given: Annotated[Given, RowsOf("run")],
-    entry: Annotated[str | None, _what("NAME", "Kernel; a part of its C++ name will do if only it has it.")] = None,
-    grid: Annotated[str | None, _what(_X, "Blocks of the grid.")] = None,
-    block: Annotated[str | None, _what(_X, "Threads of a block.")] = None,
-    shared: Annotated[int | None, _what("BYTES", "Dynamic shared memory.")] = None,
-    cluster: Annotated[str | None, _what(_X, "Blocks of a cluster.")] = None,
-    cooperative: Annotated[bool, _what("", "All blocks are resident at once.")] = False,
-    arg: Annotated[Texts, _what("[NAME=]VALUE", "An argument, in order: one of Values.")] = None,
-    set_: Annotated[Texts, Option(metavar="NAME=VALUE", help="A .const or .global variable before the launch.")] = None,
-    expect: Annotated[Path | None, grouped(COMPARING)("FILE", "Arrays by argument name (.npz); of one output .npy.")] = None,
-    compare_gpu: Annotated[
-        bool, grouped(COMPARING)("", "Run it on the GPU of this machine too, and compare every array.")
-    ] = False,
-    save: Annotated[Path | None, grouped(RESULTS)("FILE.npz", "Write the arrays that the kernel wrote.")] = None,
-    print_: Annotated[Texts, grouped(RESULTS)("NAME", "Print an array after the run.")] = None,
+    entry: Annotated[str | None, _what("Kernel; a part of its C++ name will do if only it has it.", "NAME")] = None,
+    grid: Annotated[str | None, _what("Blocks of the grid.", _X)] = None,
+    block: Annotated[str | None, _what("Threads of a block.", _X)] = None,
+    shared: Annotated[int | None, _what("Dynamic shared memory.", "BYTES")] = None,
+    cluster: Annotated[str | None, _what("Blocks of a cluster.", _X)] = None,
+    cooperative: Annotated[bool, _what("All blocks are resident at once.")] = False,
+    arg: Annotated[Texts, _what("An argument, in order: one of Values.", "[NAME=]VALUE")] = None,
+    set_: Annotated[Texts, Option("A .const or .global variable before the launch.", "NAME=VALUE")] = None,
+    expect: Annotated[Path | None, grouped(COMPARING)("Arrays by argument name (.npz); of one output .npy.", "FILE")] = None,
+    compare_gpu: Annotated[bool, grouped(COMPARING)("Run it on the GPU of this machine too, and compare every array.")] = False,
+    save: Annotated[Path | None, grouped(RESULTS)("Write the arrays that the kernel wrote.", "FILE.npz")] = None,
+    print_: Annotated[Texts, grouped(RESULTS)("Print an array after the run.", "NAME")] = None,
 ) -> None:
     """Run a kernel on the CPU with a device's bits.
 

@@ -8,8 +8,8 @@ from mmulator.cli.parser import Option, Positional
 
 
 def schema(
-    name: Annotated[str | None, Positional(metavar="NAME", help="Of a document: judge, report.")] = None,
-    json: Annotated[bool, Option("--json", help="Print the names as JSON.")] = False,
+    name: Annotated[str | None, Positional("Of a document: judge, report.", "NAME")] = None,
+    json: Annotated[bool, Option("Print the names as JSON.")] = False,
 ) -> None:
     """The JSON Schema of a document, or without a name which documents there are.
 

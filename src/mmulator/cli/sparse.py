@@ -17,22 +17,17 @@ if TYPE_CHECKING:
     from mmulator.layouts.sparse import Compressed
 
 _BACKENDS = one_of("cutlass or cusparselt", {name: name for name in ("cutlass", "cusparselt")})
-Matrix = Annotated[Path, Positional(help="Matrix [..., M, K] (.npy).")]
-For = Annotated[
-    str,
-    Option(
-        "--for", phrase=True, metavar="INSTRUCTION", help="The sparse instruction, such as `mma.sp m16n8k32 f16`."
-    ),
-]
+Matrix = Annotated[Path, Positional("Matrix [..., M, K] (.npy).")]
+For = Annotated[str, Option("The sparse instruction, such as `mma.sp m16n8k32 f16`.", "INSTRUCTION", names="--for", phrase=True)]
 Type = Annotated[
     str | None,
     Option(
-        "--type", metavar="TYPE", help="Element type, such as bf16 or e4m3: of raw bits, or to round to. "
-        "Opaque elements, as NumPy saves these types, are taken as the instruction's.",
+        "Element type, such as bf16 or e4m3: of raw bits, or to round to. Opaque elements, as NumPy saves these types, are taken "
+        "as the instruction's.", "TYPE", names="--type",
     ),
 ]  # fmt: skip
-Output = Annotated[Path, Option("-o", "--output", metavar="FILE", help="Where to write.")]
-Selector = Annotated[int, Option(help="Sparsity selector.", read=whole(0))]
+Output = Annotated[Path, Option("Where to write.", "FILE", names="-o --output")]
+Selector = Annotated[int, Option("Sparsity selector.", read=whole(0))]
 
 
 def check(file: Matrix, instruction: For, type: Type = None, json: Json = False) -> None:
@@ -82,10 +77,8 @@ def compress(
     file: Matrix,
     instruction: For,
     output: Output,
-    prune: Annotated[bool, Option("--prune", help="Prune first.")] = False,
-    pytorch: Annotated[
-        str | None, Option(metavar="cutlass|cusparselt", help="Write what PyTorch's tensors hold.", read=_BACKENDS)
-    ] = None,
+    prune: Annotated[bool, Option("Prune first.")] = False,
+    pytorch: Annotated[str | None, Option("Write what PyTorch's tensors hold.", "cutlass|cusparselt", read=_BACKENDS)] = None,
     type: Type = None,
     json: Json = False,
 ) -> None:
@@ -112,12 +105,12 @@ def compress(
 
 
 def expand(
-    file: Annotated[Path, Positional(help="What `compress` wrote, or .npz with `packed` (and `meta`) of PyTorch.")],
+    file: Annotated[Path, Positional("What `compress` wrote, or .npz with `packed` (and `meta`) of PyTorch.")],
     output: Output,
     instruction: Annotated[
-        str | None, Option("--for", phrase=True, metavar="INSTRUCTION", help="The instruction, if the file does not say it.")
+        str | None, Option("The instruction, if the file does not say it.", "INSTRUCTION", names="--for", phrase=True)
     ] = None,
-    shape: Annotated[str | None, Option(metavar="M,K", help="Of A, if a cuSPARSELt buffer does not say it.")] = None,
+    shape: Annotated[str | None, Option("Of A, if a cuSPARSELt buffer does not say it.", "M,K")] = None,
     json: Json = False,
 ) -> None:
     """Write the dense matrix of a compressed one.
@@ -135,12 +128,10 @@ def expand(
 
 def lanes(
     instruction: For,
-    file: Annotated[Path | None, Positional(help="Matrix (.npy), or what `compress` wrote (.npz).")] = None,
-    lane: Annotated[int | None, Option(help="Only this lane, nibble by nibble.", read=whole(0))] = None,
+    file: Annotated[Path | None, Positional("Matrix (.npy), or what `compress` wrote (.npz).")] = None,
+    lane: Annotated[int | None, Option("Only this lane, nibble by nibble.", read=whole(0))] = None,
     selector: Selector = 0,
-    tile: Annotated[
-        str | None, Option(metavar="ROW,COLUMN", help="Which of the matrix's tiles. Default: 0,0.")
-    ] = None,
+    tile: Annotated[str | None, Option("Which of the matrix's tiles. Default: 0,0.", "ROW,COLUMN")] = None,
     type: Type = None,
     json: Json = False,
 ) -> None:
@@ -179,9 +170,9 @@ def lanes(
 
 
 def decode(
-    word: Annotated[str, Positional(help="A metadata register: 0xe4e4e4e4, decimal, or 0b...")],
+    word: Annotated[str, Positional("A metadata register: 0xe4e4e4e4, decimal, or 0b...")],
     instruction: For,
-    lane: Annotated[int | None, Option(help="Lane that holds it. Default: the first that contributes.", read=whole(0))] = None,
+    lane: Annotated[int | None, Option("Lane that holds it. Default: the first that contributes.", read=whole(0))] = None,
     selector: Selector = 0,
     json: Json = False,
 ) -> None:

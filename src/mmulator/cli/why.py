@@ -15,17 +15,14 @@ STEPS = 4  # instructions along k of random matrices
 
 
 def why(
-    instruction: Annotated[
-        list[str],
-        Positional(help="A name or words, such as mma m16n8k16 bf16.", offer="instruction_words"),
-    ],
-    element: Annotated[str, Option(metavar="ROW,COL", help="The element of D.")] = "0,0",
-    devices: Annotated[str | None, Option(metavar="D,D...", help="Devices or chips, such as sm_80,H100. Default: sm_90.")] = None,
-    seed: Annotated[int, Option(metavar="N", help="Seed of random matrices, where none are given.", read=whole(0))] = 1,
-    k: Annotated[int | None, Option(metavar="N", help="Their extent along k. Default: four instructions.", read=whole(1))] = None,
-    a: Annotated[Path | None, Option(metavar="FILE.npy", help="A [M, K].")] = None,
-    b: Annotated[Path | None, Option(metavar="FILE.npy", help="B [K, N].")] = None,
-    c: Annotated[Path | None, Option(metavar="FILE.npy", help="C [M, N]. Default: zeros.")] = None,
+    instruction: Annotated[list[str], Positional("A name or words, such as mma m16n8k16 bf16.", offer="instruction_words")],
+    element: Annotated[str, Option("The element of D.", "ROW,COL")] = "0,0",
+    devices: Annotated[str | None, Option("Devices or chips, such as sm_80,H100. Default: sm_90.", "D,D...")] = None,
+    seed: Annotated[int, Option("Seed of random matrices, where none are given.", "N", read=whole(0))] = 1,
+    k: Annotated[int | None, Option("Their extent along k. Default: four instructions.", "N", read=whole(1))] = None,
+    a: Annotated[Path | None, Option("A [M, K].", "FILE.npy")] = None,
+    b: Annotated[Path | None, Option("B [K, N].", "FILE.npy")] = None,
+    c: Annotated[Path | None, Option("C [M, N]. Default: zeros.", "FILE.npy")] = None,
     json: Json = False,
 ) -> None:
     """Show how each device adds up one element of a matrix product: chunks, exponents, the bits that are cut, the rounding.

@@ -14,19 +14,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from mmulator.settings.readers import (
-    decimal,
-    ending,
-    one_of,
-    read_against,
-    read_debug,
-    read_device,
-    read_rules,
-    read_seed_of_tests,
-    read_why,
-    read_why_of_a_test,
-    whole,
-)
+from mmulator.settings import readers
+from mmulator.settings.readers import decimal, ending, one_of, whole
 
 PREFIX = "MMULATOR_"
 REPORT, STRICT, RAISE = "report", "strict", "raise"  # of `sanitize`
@@ -111,7 +100,7 @@ class Settings:
     device: str = row(
         "sm_90", "run exec debug judge conformance pytest marker variable action launch",
         "the chip that programs find, as `H100` or `sm_90`", "Chip whose arithmetic is used: H100, sm_80.",
-        metavar="DEVICE", read=read_device,
+        metavar="DEVICE", read=readers.device,
         but={"run": {"help": "Chip (H100) to compute as. Default: .target."}, "debug": {"help": "Chip (H100) to compute as."},
              "exec": {"help": "The chip that is found (H100). Default: sm_90."},
              "conformance": {"help": "Replay the vectors of this device only, such as sm_90."},
@@ -123,7 +112,7 @@ class Settings:
         0, "run exec debug conformance pytest marker variable launch", "the seed of the scheduler's choices",
         "Seed of the scheduler's choices.", metavar="N", read=whole(0),
         but={"run": {"read": whole()}, "conformance": {"read": whole(), "help": "With --gpu: of the operands. Default: 1."},
-             "pytest": {"metavar": "N|random", "read": read_seed_of_tests,
+             "pytest": {"metavar": "N|random", "read": readers.seed_of_tests,
                         "help": "Seed of the launches: each test has its own, made of N and its name."}},
     )  # fmt: skip
     seeds: int = row(
@@ -174,7 +163,7 @@ class Settings:
     )  # fmt: skip
     rules: str = row(
         "", "run exec pytest marker variable", "which undefined behaviour is looked for",
-        "What is looked for: races,wgmma-* or -races.", metavar="RULES", read=read_rules, group=FINDING, offer="rule_choices",
+        "What is looked for: races,wgmma-* or -races.", metavar="RULES", read=readers.rules, group=FINDING, offer="rule_choices",
     )  # fmt: skip
     keep_going: bool = row(
         False, "run exec pytest marker variable launch", "`1`: an access out of bounds is a finding, and the launch goes on",
@@ -184,11 +173,11 @@ class Settings:
     why: str = row(
         "", "run exec pytest marker variable launch",
         "elements whose values are explained: `z[999]`, several apart by `;`; `auto`: those that asserts reject",
-        "Explain the value of an element: C[3,5]; auto: the first wrong one.", metavar="NAME[INDEX]", read=read_why, several=True,
-        group=RESULTS,
+        "Explain the value of an element: C[3,5]; auto: the first wrong one.", metavar="NAME[INDEX]", read=readers.why,
+        several=True, group=RESULTS,
         but={"run": {"metavar": "NAME[ROW,COL]", "read": str},
              "exec": {"help": "Explain the value of z[999], KERNEL:z[999], z[999]@3 (of launch 3); auto: what asserts reject."},
-             "pytest": {"names": ("--why", "--mmulator-why"), "bare": "auto", "read": read_why_of_a_test,
+             "pytest": {"names": ("--why", "--mmulator-why"), "bare": "auto", "read": readers.why_of_a_test,
                         "help": "A test that fails explains the value of an element: z[999], add:z[999]; auto, or as the last "
                                 "word: the first one that an assert rejects."}},
     )  # fmt: skip
@@ -198,7 +187,7 @@ class Settings:
     )  # fmt: skip
     why_against: str = row(
         "", "run exec pytest variable launch", "a device, a seed or `reference` with which these are compared: `sm_80`, `7`",
-        "Say where it parts from that device, seed or reference.", metavar="DEVICE|SEED|reference", read=read_against,
+        "Say where it parts from that device, seed or reference.", metavar="DEVICE|SEED|reference", read=readers.against,
         word="against", group=RESULTS,
     )  # fmt: skip
     why_to: str = row(
@@ -237,12 +226,12 @@ class Settings:
         "Run with a record's device and seed; say which launch differs first.", metavar="FILE.json", file=True, group=RESULTS,
     )  # fmt: skip
     debug: str = row(
-        "", "variable", "the debugger that launches come under, as `mmulator debug` sets it", read=read_debug,
+        "", "variable", "the debugger that launches come under, as `mmulator debug` sets it", read=readers.debug,
     )  # fmt: skip
 
     def __post_init__(self) -> None:
         """A chip's name stands for its device. Raises UnsupportedError for one that is not known."""
-        object.__setattr__(self, "device", read_device(self.device))
+        object.__setattr__(self, "device", readers.device(self.device))
         object.__setattr__(self, "timeout", self.timeout or None)
         if self.keep_going and not self.sanitize:
             object.__setattr__(self, "sanitize", REPORT)

@@ -57,14 +57,14 @@ def ending(said: str, *suffixes: str, also: str = "") -> Callable[[str], str]:
     return read
 
 
-def read_device(text: str) -> str:
+def device(text: str) -> str:
     """The device of this name, or of a chip with this name. Raises UnsupportedError."""
     from mmulator.isa.chips import as_device
 
     return as_device(text)
 
 
-def read_rules(text: str) -> str:
+def rules(text: str) -> str:
     """A choice of rules, as `races,wgmma-*`."""
     from mmulator.rules.choice import chosen
 
@@ -75,7 +75,7 @@ def read_rules(text: str) -> str:
     return text
 
 
-def read_why(text: str) -> str:
+def why(text: str) -> str:
     """Elements whose values are explained, apart by `;`. Raises LaunchError for what is no element."""
     from mmulator.record.asked import AUTO, question
 
@@ -85,31 +85,31 @@ def read_why(text: str) -> str:
     return text
 
 
-def read_why_of_a_test(text: str) -> str:
+def why_of_a_test(text: str) -> str:
     """Elements as pytest has them, where a word may be a file of tests. Raises LaunchError."""
     from mmulator.errors import LaunchError
 
     try:
-        return read_why(text)
+        return why(text)
     except LaunchError:
         if Path(text.partition("::")[0]).exists():
             raise ValueError("an element, but a file: write --why auto, or --why as the last word") from None
         raise
 
 
-def read_against(text: str) -> str:
+def against(text: str) -> str:
     """A device, a seed or `reference`. Raises UnsupportedError for an unknown device."""
-    return text if text.isdigit() or text == "reference" else read_device(text)
+    return text if text.isdigit() or text == "reference" else device(text)
 
 
-def read_seed_of_tests(text: str) -> int | str:
+def seed_of_tests(text: str) -> int | str:
     """A seed, or `random`."""
     if text != "random" and not text.isdigit():
         raise ValueError("a whole number from 0 on, or `random`")
     return text if text == "random" else int(text)
 
 
-def read_debug(text: str) -> str:
+def debug(text: str) -> str:
     """The debugger as `mmulator debug` describes it, in JSON."""
     from json import loads
 

@@ -10,7 +10,7 @@ from mmulator.cli.descriptor.decode import decode
 from mmulator.cli.descriptor.encode import encode
 from mmulator.cli.descriptor.from_cute import from_cute
 from mmulator.cli.output import WrongUsage
-from mmulator.cli.parser import Group
+from mmulator.cli.parser import Group, phrase
 
 _CHECKS = ("--access", "--at", "--shared", "--shared-base")
 _FLAGS = ("--cute", "--json")
@@ -20,7 +20,9 @@ def _otherwise(words: Sequence[str]) -> None:
     """Answer a word, an instruction or an option in place of a command with the command that takes it."""
     if _names_none(words[0]):
         commands = "encode, decode, check and from-cute"
-        hint = f"mmulator descriptor {join(with_command([*words]))}"
+        before = [*words][: [*words, "--for"].index("--for") + 1]
+        after = [*words][len(before) :]
+        hint = f"mmulator descriptor {join(with_command([*before, *([phrase(after)] if after else []), *after]))}"
         raise WrongUsage(f"`descriptor` is four commands: {commands}", hint=hint)
 
 

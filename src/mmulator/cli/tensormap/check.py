@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from mmulator.layouts.tensormap import TensorMap
 
 _Words = Annotated[
-    o.Texts, Positional(metavar="[MAP] [INSTRUCTION]",
-                            help="A map as for decode, unless --shape says it; a tensor copy as in PTX, or its name.")
+    o.Texts, Positional("A map as for decode, unless --shape says it; a tensor copy as in PTX, or its name.",
+                         "[MAP] [INSTRUCTION]")
 ]  # fmt: skip
-_Expect = Annotated[o.Text, o.where("BYTES", "What the mbarrier was told to expect.", "--expect-tx")]
-_Window = Annotated[o.Text, o.where("BYTES", "Size of shared memory. Default: 228 KiB.")]
-_Descriptor = Annotated[o.Text, o.where("WORD", "The matrix descriptor with which a wgmma reads the box.")]
-_For = Annotated[o.Text, o.where("INSTRUCTION", "The wgmma: its name, or words such as wgmma m64n128 f16.", "--for")]
-_Operand = Annotated[o.Text, o.where("a|b", "Which operand of it. Default: b.", offer="a b")]
-_Major = Annotated[o.Text, o.where("k|mn", "Its contiguous dimension. Default: k.", offer="k mn")]
+_Expect = Annotated[o.Text, o.where("What the mbarrier was told to expect.", "BYTES", names="--expect-tx")]
+_Window = Annotated[o.Text, o.where("Size of shared memory. Default: 228 KiB.", "BYTES")]
+_Descriptor = Annotated[o.Text, o.where("The matrix descriptor with which a wgmma reads the box.", "WORD")]
+_For = Annotated[o.Text, o.where("The wgmma: its name, or words such as wgmma m64n128 f16.", "INSTRUCTION", names="--for")]
+_Operand = Annotated[o.Text, o.where("Which operand of it. Default: b.", "a|b", offer="a b")]
+_Major = Annotated[o.Text, o.where("Its contiguous dimension. Default: k.", "k|mn", offer="k mn")]
 
 
 def check(

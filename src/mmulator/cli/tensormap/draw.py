@@ -8,13 +8,13 @@ from mmulator.cli.output import misused
 from mmulator.cli.tensormap import options as o
 from mmulator.settings.readers import whole
 
-_Element = Annotated[o.Texts, o.where("N,N,...", "Where this element of the tensor lands. May be repeated.")]
-_Byte = Annotated[o.Texts, o.where("ADDRESS", "What lands in this byte of shared memory. May be repeated.", "--byte")]
-_Svg = Annotated[o.Text, o.out("FILE", "Draw it.")]
-_Html = Annotated[o.Text, o.out("FILE", "The drawing and the fields as a page.")]
-_Png = Annotated[o.Text, o.out("FILE", "Draw it as PNG (extra draw).")]
-_Theme = Annotated[o.Text, o.out("THEME", "auto, the default, light or dark.", offer="auto light dark")]
-_Lines = Annotated[int, o.out("N", "Lines of 128 bytes that are printed.", read=whole(1))]
+_Element = Annotated[o.Texts, o.where("Where this element of the tensor lands. May be repeated.", "N,N,...")]
+_Byte = Annotated[o.Texts, o.where("What lands in this byte of shared memory. May be repeated.", "ADDRESS", names="--byte")]
+_Svg = Annotated[o.Text, o.out("Draw it.", "FILE")]
+_Html = Annotated[o.Text, o.out("The drawing and the fields as a page.", "FILE")]
+_Png = Annotated[o.Text, o.out("Draw it as PNG (extra draw).", "FILE")]
+_Theme = Annotated[o.Text, o.out("auto, the default, light or dark.", "THEME", offer="auto light dark")]
+_Lines = Annotated[int, o.out("Lines of 128 bytes that are printed.", "N", read=whole(1))]
 
 
 def draw(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from mmulator.cli.tensormap import options as o
 
-_File = Annotated[o.Text, o.out("FILE", "Write the 128 bytes.")]
+_File = Annotated[o.Text, o.out("Write the 128 bytes.", "FILE")]
 
 
 def encode(

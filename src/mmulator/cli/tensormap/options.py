@@ -19,37 +19,21 @@ where = grouped("The copy")
 out = grouped("Output")
 
 _MAP = "128 bytes as hexadecimal digits, or a file that has them (as bytes or digits); - is standard input."
-Map = Annotated[str, Positional(metavar="MAP", help=_MAP)]
-MaybeMap = Annotated[Text, Positional(metavar="MAP", help=_MAP + " Or say --shape and --box.")]
+Map = Annotated[str, Positional(_MAP, "MAP")]
+MaybeMap = Annotated[Text, Positional(_MAP + " Or say --shape and --box.", "MAP")]
 
-Shape = Annotated[Text, _tensor("N,N,...", "Elements of each dimension, the innermost last; interleaved slices are none.")]
-Strides = Annotated[Text, _tensor("BYTES,...", "Of each dimension but the innermost. Default: packed.")]
+_SWIZZLES = "none 32B 64B 128B 128B_atom_32B 128B_atom_32B_flip_8B 128B_atom_64B 96B"
 _TYPES = "u8 u16 u32 s32 u64 s64 f16 bf16 f32 f32.ftz tf32 tf32.ftz f64 b4x16 b4x16_p64 b6x16_p32"
-Type = Annotated[Text, _tensor("TYPE", "PTX's name. Default: f16.", offer=_TYPES)]
-Box = Annotated[Text, _tensor("N,N,...", "Elements of each dimension of the box.")]
-ElementStrides = Annotated[Text, _tensor("N,N,...", "Steps within the box. Default: 1.")]
-Lower = Annotated[Text, _tensor("N,...", "im2col: lower corner of D,H,W as far as there are.")]
-Upper = Annotated[Text, _tensor("N,...", "im2col: upper corner.")]
-Channels = Annotated[int | None, _tensor("N", "im2col: channels of a pixel.")]
-Pixels = Annotated[int | None, _tensor("N", "im2col: pixels of a column.")]
-Interleave = Annotated[Text, _tensor("MODE", "none, 16B or 32B.", offer="none 16B 32B")]
-Swizzle = Annotated[
-    Text, _tensor("MODE", "none, 32B, 64B, 128B; sm_100: 128B_atom_32B and the like, 96B.",
-                  offer="none 32B 64B 128B 128B_atom_32B 128B_atom_32B_flip_8B 128B_atom_64B 96B")
-]  # fmt: skip
-L2 = Annotated[Text, _tensor("MODE", "none, 64B, 128B or 256B.", "--l2-promotion", offer="none 64B 128B 256B")]
-Fill = Annotated[Text, _tensor("MODE", "What is out of bounds: zero or nan.", offer="zero nan")]
-Address = Annotated[Text, _tensor("ADDRESS", "Of the tensor in global memory. Default: 0.")]
 
 _AT = "Coordinates, in the array's order; of gather4 four rows and a column. Default: the first."
-At = Annotated[Text, where("N,N,...", _AT)]
-Offsets = Annotated[Text, where("N,...", "im2col offsets D,H,W as far as there are; of im2col::w wHalo,wOffset.")]
-Shared = Annotated[Text, where("ADDRESS", "Of the box in shared memory. Default: 0.")]
+At = Annotated[Text, where(_AT, "N,N,...")]
+Offsets = Annotated[Text, where("im2col offsets D,H,W as far as there are; of im2col::w wHalo,wOffset.", "N,...")]
+Shared = Annotated[Text, where("Of the box in shared memory. Default: 0.", "ADDRESS")]
 _MODES = "tile tile::gather4 tile::scatter4 im2col im2col_no_offs im2col::w im2col::w::128"
-Mode = Annotated[Text, where("MODE", "As in PTX. Default: tile or im2col, as the map is.", offer=_MODES)]
-Store = Annotated[bool, where("", "From shared to global memory.", "--store")]
+Mode = Annotated[Text, where("As in PTX. Default: tile or im2col, as the map is.", "MODE", offer=_MODES)]
+Store = Annotated[bool, where("From shared to global memory.", names="--store")]
 
-Json = Annotated[bool, out("", "Print JSON.")]
+Json = Annotated[bool, out("Print JSON.")]
 
 
 
@@ -57,20 +41,20 @@ Json = Annotated[bool, out("", "Print JSON.")]
 class Said:
     """Options of a tensor and its box, as texts: a field for each option."""
 
-    shape: Shape = None
-    strides: Strides = None
-    type: Type = None
-    box: Box = None
-    element_strides: ElementStrides = None
-    lower: Lower = None
-    upper: Upper = None
-    channels: Channels = None
-    pixels: Pixels = None
-    interleave: Interleave = None
-    swizzle: Swizzle = None
-    l2_promotion: L2 = None
-    fill: Fill = None
-    address: Address = None
+    shape: Annotated[Text, _tensor("Elements of each dimension, the innermost last, without slices.", "N,N,...")] = None
+    strides: Annotated[Text, _tensor("Of each dimension but the innermost. Default: packed.", "BYTES,...")] = None
+    type: Annotated[Text, _tensor("PTX's name. Default: f16.", "TYPE", offer=_TYPES)] = None
+    box: Annotated[Text, _tensor("Elements of each dimension of the box.", "N,N,...")] = None
+    element_strides: Annotated[Text, _tensor("Steps within the box. Default: 1.", "N,N,...")] = None
+    lower: Annotated[Text, _tensor("im2col: lower corner of D,H,W as far as there are.", "N,...")] = None
+    upper: Annotated[Text, _tensor("im2col: upper corner.", "N,...")] = None
+    channels: Annotated[int | None, _tensor("im2col: channels of a pixel.", "N")] = None
+    pixels: Annotated[int | None, _tensor("im2col: pixels of a column.", "N")] = None
+    interleave: Annotated[Text, _tensor("none, 16B or 32B.", "MODE", offer="none 16B 32B")] = None
+    swizzle: Annotated[Text, _tensor("none, 32B, 64B, 128B; sm_100: 96B, 128B_atom_32B.", "MODE", offer=_SWIZZLES)] = None
+    l2_promotion: Annotated[Text, _tensor("none, 64B, 128B or 256B.", "MODE", offer="none 64B 128B 256B")] = None
+    fill: Annotated[Text, _tensor("What is out of bounds: zero or nan.", "MODE", offer="zero nan")] = None
+    address: Annotated[Text, _tensor("Of the tensor in global memory. Default: 0.", "ADDRESS")] = None
 
     @property
     def anything(self) -> bool:
