@@ -5,16 +5,17 @@
 writes FOLDER/LEVEL.bin for each level of CPUs (mmulator/codegen/shipped.py), the libraries of CUDA that `exec` puts in place
 (doors/library/files.py), and the list of files that say what native functions are (codegen/sources.py); the build of a wheel
 calls it (hatch_build.py). Without an architecture the only level is that of this machine, and the functions are those that a
-first run needs, as quick code: those of the kernels in CHOSEN and of the examples, plain and sanitized, and the dense arithmetic
-of the types in COMMON. A release for x86_64 or aarch64, made on either, has, for every level, the better code of those of all
-kernels in FOLDERS, plain, sanitized, and as workers of a Dask cluster run them, pieces of their instructions, the arithmetic of
-every matrix instruction on every chip, and random numbers.
+first run needs: those of the kernels in CHOSEN and of the examples, and, as quick code, those of them sanitized, and the dense
+arithmetic of the types in COMMON. A release for x86_64 or aarch64, made on either, has, for every level, those of all kernels in
+FOLDERS, plain, sanitized, and as workers of a Dask cluster run them, pieces of their instructions, the arithmetic of every matrix
+instruction on every chip, and random numbers, none of them quick code.
 Nothing that is made here is run here. Who edits the package meanwhile gets an error: nobody would use what was made of other
 files. What was made is kept in the code cache, where the next build of the same sources finds it.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import subprocess
@@ -74,7 +75,7 @@ def collector(level: str, release: bool) -> Collected:
 
     collected = Collected()
     engine._cpu = lambda: (level, cpus.features(level))
-    loading.QUICK = not release
+    loading.QUICK = False
     shipped.shipped.cache_clear()  # what is in place for the level of the host is not looked at
     named.keep, named.find = collected.keep, collected.find
 
@@ -108,6 +109,21 @@ def of_kernel(path: Path, how: Any, name: str = "") -> Work:
                 kernel.compile(options=how)
 
     return work
+
+
+def quickly(work: Work) -> Work:
+    """The work, where quick code is enough."""
+
+    def quick() -> None:
+        from mmulator.codegen import loading
+
+        loading.QUICK = True
+        try:
+            work()
+        finally:
+            loading.QUICK = False
+
+    return quick
 
 
 def keys() -> list[Any]:
@@ -217,10 +233,12 @@ def works(release: bool) -> list[Work]:
     from mmulator.sanitizer.instrument import SANITIZE
 
     clusters = CompileOptions(clusters=True)
-    if not release:  # the second of these is that of the example of a pipeline
+    if not release:  # the last of the plain ones is that of the example of a pipeline
         chosen = *(KERNELS / f"{name}.ptx" for name in CHOSEN), *sorted((ROOT / "examples").rglob("*.ptx"))
-        kernels = [of_kernel(path, how) for how, path in product((CompileOptions(events=SANITIZE), DEFAULT), chosen)]
-        return [*kernels, of_kernel(KERNELS / "gemm_pipelines.ptx", clusters, "gemm_tma"), *map(of_key, filter(common, keys()))]
+        plain = [of_kernel(path, DEFAULT) for path in chosen]
+        plain.append(of_kernel(KERNELS / "gemm_pipelines.ptx", clusters, "gemm_tma"))
+        checked = [of_kernel(path, CompileOptions(events=SANITIZE)) for path in chosen]
+        return [*plain, *map(quickly, checked), *(quickly(of_key(key)) for key in keys() if common(key))]
     ways = DEFAULT, clusters, CompileOptions(events=SANITIZE), CompileOptions(events=TOUCHED)
     paths = sorted(path for folder in FOLDERS for path in folder.rglob("*.ptx"))
     forms = [form for family in ("mma", "wmma") for form in matrix_forms(family) if form.atype]
@@ -338,7 +356,9 @@ def main(folder: Path, architecture: str) -> None:
             made_of, entries = zip(*(pickle.loads(path.read_bytes()) for path in parts[level]))
             if {*made_of} != {sources.of_natives()}:
                 raise SystemExit(CHANGED)
-            data = shipped.written(ChainMap(*entries), asked())
+            made_all = ChainMap(*entries)
+            best = {key: code for key, code in made_all.items() if key[0] or (2, key[1]) not in made_all}
+            data = shipped.written(best, asked())
             found[level].write_bytes(data)
             shipped.kept(level, release, data)
 
@@ -346,6 +366,7 @@ def main(folder: Path, architecture: str) -> None:
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT / "src"))  # pip's isolated builds take this away where an editable installation adds it
     if sys.argv[1] == "--part":
+        gc.disable()  # a tenth of the time, and the process ends soon
         write(Path(sys.argv[2]), sys.argv[3], *(int(word) for word in sys.argv[4:]))  # type: ignore[arg-type]
     else:
         main(Path(sys.argv[1]), "".join(sys.argv[2:]))

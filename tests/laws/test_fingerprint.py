@@ -46,8 +46,8 @@ def begin(self, *arguments, real=lang.Native.__init__, **named):
 sys.addaudithook(opened)
 lang.Native.build, lang.Native.__init__ = build, begin
 ship.collector("x86-64-v4", False)
-works = ship.works(False)
-for work in works[:sum(work.__qualname__.startswith("of_kernel") for work in works)] + works[-59::6]:
+works, keys = ship.works(False), sum(map(ship.common, ship.keys()))
+for work in works[:-keys] + works[-keys::6]:
     work()
 print(json.dumps([len(made), sorted(seen)]))
 """

@@ -144,7 +144,7 @@ def _stored(name: str) -> named.NamedCode | None:
     """The stored code of a function of the package, read once although several callers need it before it is loaded."""
     entry = _asked.get(name)
     if entry is None:
-        entry = named.find(name)
+        entry = named.find(name, (named.BEST, named.QUICK) if QUICK else (named.BEST,))
         if entry is not None:
             _asked[name] = entry
     return entry
