@@ -132,8 +132,7 @@ WALKS: dict[str, tuple[int, str]] = {
     "granule_of: mode == FILLING": (LONGEST, "another worker clears the sheet, in code that ends"),
     "begin_next: count > 1": (LONGEST, "another worker has taken clusters meanwhile"),
     "complete: q.done < end and w.cta.fault == 0": (AMORTISED, "q.done grows"),
-    "complete_for_sleepers: number != q.issued and operation_at(q, number).completes == Completes.GROUP": (
-        AMORTISED, "number grows"),
+    "complete_for_sleepers: number != q.issued": (AMORTISED, "number grows"),
     "carry_out_wgmma: at < limit and w.cta.fault == 0": (AMORTISED, "compute says 1 at least"),
     "compute: more": (4, "count grows to WGMMA_STEPS"),
     "accumulators_early: done != mine.issued and _issued(mine, done).group == group": (AMORTISED, "done grows"),
